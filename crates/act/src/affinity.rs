@@ -1,6 +1,6 @@
 //! The actuator for affinity: where a thread may run.
 //!
-//! [`Actuators::pin`] writes to the journal, applies and reads back; [`Actuators::read_back`] looks again later. It is undone
+//! [`Actuators::pin`] writes to the journal, applies and reads back; [`Actuators::read_back`] reads again later. It is undone
 //! by [`place`] with the original mask, of what is on the PU that the journal names.
 //!
 //! A thread whose mask is neither the original one nor one that we gave to it or its creator has it from its program, which
@@ -106,13 +106,11 @@ fn read_back(found: PuSet, cpus: &PuSet) -> Result<PuSet, AffinityError> {
 }
 
 /// The set of one PU.
-#[must_use]
 pub fn only(pu: PuNr) -> PuSet {
     [pu].into_iter().collect()
 }
 
 /// The only PU of `set`, if it has exactly one.
-#[must_use]
 pub fn single(set: &PuSet) -> Option<PuNr> {
     let mut pus = set.iter();
     pus.next().filter(|_| pus.next().is_none())
@@ -122,7 +120,6 @@ pub fn single(set: &PuSet) -> Option<PuNr> {
 ///
 /// When PUs go offline or the cpuset shrinks to `usable`, the kernel takes away what is not usable
 /// any more, and if nothing is left it gives the thread all that is (cpuset(7)).
-#[must_use]
 pub fn is_untouched(current: &PuSet, ours: &PuSet, usable: &PuSet) -> bool {
     let left = ours.intersection(usable);
     *current == *ours || *current == left || (left.is_empty() && usable.is_subset(current))
@@ -207,7 +204,7 @@ impl Actuators {
     }
 
     /// Whether the mask of a thread is what is left of the original one. While only one PU can be used one that we gave to
-    /// it or its creator looks the same, but would not grow with what can be used.
+    /// it or its creator equals it, but would not grow with what can be used.
     fn has_original(&self, thread: &Thread) -> bool {
         let given =
             |pu| thread.mark.pu() == Some(pu) || thread.recent.pus().any(|recent| recent == pu);
@@ -217,7 +214,6 @@ impl Actuators {
     }
 
     /// Whether a mask is the original one, or what is left of it.
-    #[must_use]
     pub fn is_original(&self, mask: &PuSet) -> bool {
         *mask == self.original || is_untouched(mask, &self.original, &self.usable)
     }
@@ -227,7 +223,6 @@ impl Actuators {
     }
 
     /// Whether the mask of a thread, as last read, is one that we gave to it or its creator, or what is left of that.
-    #[must_use]
     pub fn is_ours(&self, thread: &Thread) -> bool {
         let current = &thread.allowed;
         let given =
@@ -311,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_own_changes_are_told_from_the_programs() {
+    fn the_kernels_changes_are_not_the_programs() {
         let untouched =
             |current, ours, usable| is_untouched(&set(current), &set(ours), &set(usable));
         assert!(untouched("3", "3", "0-7"));

@@ -1,4 +1,4 @@
-//! When this thread has to ask for more than its equal share of CPU time.
+//! When this thread needs more than its equal share of CPU time.
 //!
 //! # Problem
 //! The thread that places new threads must run soon after it wakes. The lowest nice value makes sure of that, and does harm: the kernel
@@ -7,15 +7,15 @@
 //! on the PUs that are left: `sort` and `make` waited for a fifth of their time more (docs/asymmetric.md).
 //! # Approach
 //! A short slice is enough as long as an equal share is: then the nice value stays as it was. An equal share is little where
-//! many threads want to run. There, and only after a wait that was long, it is the lowest one for a while.
+//! many threads are runnable. There, and only after a wait that was long, it is the lowest one for a while.
 //!
-//! A wait is what the kernel's sum has grown by from look to look. The thread looks whenever it has woken, so that is
-//! how long it waited then and since the look before, when it was kept from its work: several in one go are a delay
-//! like one. Short waits of many wakes are looked at one by one, and do not add up. The boost ends at a look as well: a thread that
+//! A wait is what the kernel's sum has grown by from poll to poll. The thread polls whenever it has woken, so that is
+//! how long it waited then and since the poll before, when it was preempted: several in one go are a delay
+//! like one. Short waits of many wakes are compared one by one, and do not add up. The boost ends at a poll as well: a thread that
 //! sleeps keeps it until it wakes, a second longer at most, and does not use it.
 //! # Properties
 //! - **Modest**: there is no boost without a long wait, nor where few threads are runnable. -> test `modest`
-//! - **Told once**: an answer is given only when it is another one than before. -> test `told_once`
+//! - **Answered once**: an answer is given only when it differs from the one before. -> test `answered_once`
 
 use colocate_machine::Nanos;
 use colocate_observe::runstate::RunTime;
@@ -24,22 +24,22 @@ use std::path::Path;
 
 /// The shortest slice that the kernel grants (kernel/sched/syscalls.c). With it, 8 to 20 times as
 /// many new threads were reached in time on a virtual machine with 2 CPUs and 5 runnable threads.
-pub const PROMPT: Nanos = Nanos(100_000);
+pub const SHORT_SLICE: Nanos = Nanos(100_000);
 
 /// The largest share of CPU time (sched(7)). When 64 threads are created at once on 2 CPUs, placing
 /// them takes more than an equal share, and the last ones would wait for hundreds of milliseconds. At the start, at the
 /// end, and in between while such bursts last: it disturbs the programs (see above).
-pub const LEAST_NICE: i32 = -20;
+pub const LOWEST_NICE: i32 = -20;
 
 /// The smallest share of CPU time (sched(7)).
-pub const MOST_NICE: i32 = 19;
+pub const HIGHEST_NICE: i32 = 19;
 
-/// The waits for a PU from look to look are long from here on. Chosen: with 16 threads on 2 PUs an equal share made for
+/// A wait for a PU from poll to poll is long from here on. Chosen: with 16 threads on 2 PUs an equal share made for
 /// 0.4 ms, with 64 for 4 ms.
 const LONG: Nanos = Nanos::from_millis(1);
 /// How long the boost lasts after a long wait. Chosen: short beside programs, long beside the changes of nice values.
 const LASTS: Nanos = Nanos::from_secs(1);
-/// From so many threads a PU on an equal share can be too little. Chosen: it is a ninth then, and looking takes up to 4 % of a
+/// From so many threads a PU on an equal share can be too little. Chosen: it is a ninth then, and counting takes up to 4 % of a
 /// PU with short quanta.
 const CROWD: usize = 8;
 
@@ -49,24 +49,23 @@ pub struct PriorityBoost {
     time: Option<RunTime>,
     waited: Option<Nanos>,
     until: Nanos,
-    told: Option<bool>,
+    answered: Option<bool>,
 }
 
 impl PriorityBoost {
-    /// Looks at the sums of a thread; those of this process's first one belong to the thread that asks.
+    /// Reads the sums of a thread; those of this process's first one are the caller's own.
     pub fn watch(&mut self, proc: &Path, pid: Pid, tid: Tid) {
         self.time = RunTime::open(proc, pid, tid).ok();
     }
 
-    /// Whether it was asked yet.
-    #[must_use]
-    pub const fn has_told(&self) -> bool {
-        self.told.is_some()
+    /// Whether it has answered yet.
+    pub const fn has_answered(&self) -> bool {
+        self.answered.is_some()
     }
 
     /// Whether the thread is to be boosted from `at` on, on the kernel's clock, if that has changed. `crowd` says how many
-    /// threads want to run on so many PUs, and is asked only after a long wait. Where the kernel keeps no sums, it never is.
-    pub fn look(&mut self, at: Nanos, crowd: impl FnOnce() -> (usize, usize)) -> Option<bool> {
+    /// threads are runnable on so many PUs, and is called only after a long wait. Where the kernel keeps no sums, it never is.
+    pub fn poll(&mut self, at: Nanos, crowd: impl FnOnce() -> (usize, usize)) -> Option<bool> {
         let waited = self.time.as_ref().and_then(RunTime::read_both).map(|(_, waited)| waited);
         self.decide(waited, at, crowd)
     }
@@ -83,8 +82,8 @@ impl PriorityBoost {
         if wait >= LONG && is_crowd(crowd()) {
             self.until = at + LASTS;
         }
-        let hasty = at < self.until;
-        (self.told.replace(hasty) != Some(hasty)).then_some(hasty)
+        let boosted = at < self.until;
+        (self.answered.replace(boosted) != Some(boosted)).then_some(boosted)
     }
 }
 
@@ -97,7 +96,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(boost: &mut PriorityBoost, waited_us: u64, at_ms: u64, threads: usize) -> Option<bool> {
+    fn answered(
+        boost: &mut PriorityBoost,
+        waited_us: u64,
+        at_ms: u64,
+        threads: usize,
+    ) -> Option<bool> {
         let (waited, at) = (Some(Nanos(1_000 * waited_us)), Nanos::from_millis(at_ms));
         boost.decide(waited, at, || (threads, 2))
     }
@@ -106,38 +110,38 @@ mod tests {
     #[test]
     fn a_long_wait_in_a_crowd_boosts_for_a_second() {
         let mut boost = PriorityBoost::default();
-        assert_eq!(told(&mut boost, 100, 0, 64), Some(false), "what was before is no wait");
-        assert_eq!(told(&mut boost, 105, 10, 64), None);
-        assert_eq!(told(&mut boost, 4_105, 20, 64), Some(true));
-        assert_eq!(told(&mut boost, 4_405, 30, 64), None);
-        assert_eq!(told(&mut boost, 4_705, 1_019, 64), None);
-        assert_eq!(told(&mut boost, 5_005, 1_020, 64), Some(false));
+        assert_eq!(answered(&mut boost, 100, 0, 64), Some(false), "what was before is no wait");
+        assert_eq!(answered(&mut boost, 105, 10, 64), None);
+        assert_eq!(answered(&mut boost, 4_105, 20, 64), Some(true));
+        assert_eq!(answered(&mut boost, 4_405, 30, 64), None);
+        assert_eq!(answered(&mut boost, 4_705, 1_019, 64), None);
+        assert_eq!(answered(&mut boost, 5_005, 1_020, 64), Some(false));
     }
 
     /// One more long wait, 500 ms after the first: a second from there.
     #[test]
     fn another_long_wait_prolongs_it() {
         let mut boost = PriorityBoost::default();
-        told(&mut boost, 0, 0, 16);
-        assert_eq!(told(&mut boost, 1_000, 100, 16), Some(true));
-        assert_eq!(told(&mut boost, 2_000, 600, 16), None);
-        assert_eq!(told(&mut boost, 2_000, 1_599, 16), None);
-        assert_eq!(told(&mut boost, 2_000, 1_600, 16), Some(false));
+        answered(&mut boost, 0, 0, 16);
+        assert_eq!(answered(&mut boost, 1_000, 100, 16), Some(true));
+        assert_eq!(answered(&mut boost, 2_000, 600, 16), None);
+        assert_eq!(answered(&mut boost, 2_000, 1_599, 16), None);
+        assert_eq!(answered(&mut boost, 2_000, 1_600, 16), Some(false));
     }
 
     /// Woken 100 times for 20 µs each, 2 ms together; then kept waiting five times for 200 µs while it does one thing.
     #[test]
     fn short_waits_of_many_wakes_do_not_add_up() {
         let mut boost = PriorityBoost::default();
-        assert_eq!(told(&mut boost, 0, 0, 64), Some(false));
+        assert_eq!(answered(&mut boost, 0, 0, 64), Some(false));
         for wake in 1..=100 {
-            assert_eq!(told(&mut boost, 20 * wake, wake, 64), None);
+            assert_eq!(answered(&mut boost, 20 * wake, wake, 64), None);
         }
-        assert_eq!(told(&mut boost, 3_000, 101, 64), Some(true));
+        assert_eq!(answered(&mut boost, 3_000, 101, 64), Some(true));
     }
 
     #[test]
-    fn nobody_knows_without_sums() {
+    fn no_boost_without_sums() {
         let mut boost = PriorityBoost::default();
         assert_eq!(boost.decide(None, Nanos(1), || (64, 2)), Some(false));
         assert_eq!(boost.decide(Some(Nanos::from_secs(9)), Nanos(2), || (64, 2)), None);
@@ -148,12 +152,12 @@ mod tests {
     fn the_kernel_keeps_sums_of_this_thread() {
         let (pid, mut boost) = (Pid(std::process::id().cast_signed()), PriorityBoost::default());
         boost.watch(Path::new("/proc"), pid, pid.first_thread());
-        boost.look(Nanos(1), || (0, 1));
+        boost.poll(Nanos(1), || (0, 1));
         assert!(boost.waited.is_some());
     }
 
-    /// Looks: how much the sum grows in µs, how much later in ms, and how many threads want to run on 2 PUs.
-    fn looks() -> impl Strategy<Value = Vec<(u64, u64, usize)>> {
+    /// Polls: how much the sum grows in µs, how much later in ms, and how many threads are runnable on 2 PUs.
+    fn polls() -> impl Strategy<Value = Vec<(u64, u64, usize)>> {
         let wait = prop_oneof![0..900_u64, 900..1_100_u64, 1_100..9_000_u64];
         let later = prop_oneof![1..20_u64, 990..1_010_u64];
         proptest::collection::vec((wait, later, prop_oneof![0..3_usize, 14..18_usize]), 0..60)
@@ -161,24 +165,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn modest(looks in looks()) {
-            let (mut boost, mut hasty, mut may, mut sum, mut at) = (PriorityBoost::default(), false, 0, 0, 0);
-            for (place, (grown, later, threads)) in looks.into_iter().enumerate() {
+        fn modest(polls in polls()) {
+            let (mut boost, mut boosted, mut may, mut sum, mut at) = (PriorityBoost::default(), false, 0, 0, 0);
+            for (place, (grown, later, threads)) in polls.into_iter().enumerate() {
                 (sum, at) = (sum + grown, at + later);
                 if place > 0 && grown >= 1_000 && threads >= 16 {
                     may = at + 1_000;
                 }
-                hasty = told(&mut boost, sum, at, threads).unwrap_or(hasty);
-                prop_assert_eq!(hasty, at < may);
+                boosted = answered(&mut boost, sum, at, threads).unwrap_or(boosted);
+                prop_assert_eq!(boosted, at < may);
             }
         }
 
         #[test]
-        fn told_once(looks in looks()) {
+        fn answered_once(polls in polls()) {
             let (mut boost, mut last, mut sum, mut at) = (PriorityBoost::default(), None, 0, 0);
-            for (grown, later, threads) in looks {
+            for (grown, later, threads) in polls {
                 (sum, at) = (sum + grown, at + later);
-                let now = told(&mut boost, sum, at, threads);
+                let now = answered(&mut boost, sum, at, threads);
                 prop_assert!(now.is_none() || now != last);
                 last = now.or(last);
             }

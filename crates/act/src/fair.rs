@@ -3,10 +3,10 @@
 use std::ffi::c_int;
 use std::fmt;
 
-/// A policy that threads come from and go back to.
+/// A policy that threads had before, and get again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fair {
-    /// SCHED_OTHER, the usual one.
+    /// SCHED_OTHER, the default.
     Other,
     /// SCHED_BATCH.
     Batch,
@@ -14,7 +14,6 @@ pub enum Fair {
 
 impl Fair {
     /// By the kernel's number; `None` for all other policies.
-    #[must_use]
     pub const fn of(policy: c_int) -> Option<Self> {
         match policy {
             libc::SCHED_OTHER => Some(Self::Other),
@@ -24,7 +23,6 @@ impl Fair {
     }
 
     /// The kernel's number.
-    #[must_use]
     pub const fn policy(self) -> c_int {
         match self {
             Self::Other => libc::SCHED_OTHER,
@@ -33,7 +31,6 @@ impl Fair {
     }
 
     /// Reads what [`Fair::letter`] writes.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "o" => Some(Self::Other),
@@ -43,7 +40,6 @@ impl Fair {
     }
 
     /// Its letter in the journal.
-    #[must_use]
     pub const fn letter(self) -> char {
         match self {
             Self::Other => 'o',

@@ -8,7 +8,7 @@
 
 mod anchor;
 
-use crate::boost::{LEAST_NICE, PROMPT};
+use crate::boost::{LOWEST_NICE, SHORT_SLICE};
 use crate::handle::ProcessHandle;
 use crate::journal::{Journal, Place, Writer};
 use crate::pause::{How, freezer};
@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Time between two looks whether colocate is stopped. Chosen: too short to be noticed, and 15 µs of a PU each.
+/// Time between two polls whether colocate is stopped. Chosen: too short to be noticed, and 15 µs of a PU each.
 const POLL: Nanos = Nanos::from_secs(1);
 
 /// The guardian, as colocate sees it. If it is dropped, the guardian believes that colocate died.
@@ -32,7 +32,7 @@ const POLL: Nanos = Nanos::from_secs(1);
 pub struct Guardian {
     pid: Pid,
     anchor: Option<OwnedFd>,
-    _line: io::PipeWriter,
+    _writer: io::PipeWriter,
 }
 
 impl Guardian {
@@ -43,7 +43,7 @@ impl Guardian {
     /// If no process, pipe or file in memory can be had.
     pub fn start(journal: &Writer) -> Result<Self, SysError> {
         let failed = |call| move |source| SysError { call, source };
-        let (ear, line) = io::pipe().map_err(failed("pipe"))?;
+        let (reader, writer) = io::pipe().map_err(failed("pipe"))?;
         let memory = journal.memory().ok_or_else(|| SysError {
             call: "memfd_create",
             source: io::ErrorKind::OutOfMemory.into(),
@@ -51,17 +51,17 @@ impl Guardian {
         let memory = File::from(memory.try_clone_to_owned().map_err(failed("dup"))?);
         let colocate = Pid(std::process::id().cast_signed());
         let pipe = needs_anchor(&memory, colocate).then(io::pipe).transpose();
-        let (told, tell) = pipe.map_err(failed("pipe"))?.unzip();
+        let (anchored, announce) = pipe.map_err(failed("pipe"))?.unzip();
         match sys::fork()? {
             Fork::Parent(pid) => {
-                drop(tell);
-                Ok(Self { pid, anchor: told.and_then(anchor::hear_of), _line: line })
+                drop(announce);
+                Ok(Self { pid, anchor: anchored.and_then(anchor::read_anchor), _writer: writer })
             }
             Fork::Child => {
-                drop((line, told));
+                drop((writer, anchored));
                 // Nothing may unwind into the code of the process that this is a copy of.
                 let guard = std::panic::AssertUnwindSafe(|| {
-                    guard(ear, tell, colocate, &memory, journal.place())
+                    guard(reader, announce, colocate, &memory, journal.place())
                 });
                 let _ = std::panic::catch_unwind(guard);
                 sys::exit_now(0)
@@ -69,7 +69,7 @@ impl Guardian {
         }
     }
 
-    /// Ends the guardian, as all is well, and waits for that. It is killed and not told, because
+    /// Ends the guardian, as all is well, and waits for that. It is killed, because
     /// one that is stopped cannot be recognised.
     pub fn dismiss(self) {
         self.anchor.iter().for_each(anchor::end);
@@ -78,7 +78,6 @@ impl Guardian {
     }
 
     /// Its process.
-    #[must_use]
     pub fn pid(&self) -> Pid {
         self.pid
     }
@@ -91,26 +90,27 @@ fn needs_anchor(memory: &File, colocate: Pid) -> bool {
 }
 
 fn guard(
-    ear: io::PipeReader,
-    tell: Option<io::PipeWriter>,
+    reader: io::PipeReader,
+    announce: Option<io::PipeWriter>,
     colocate: Pid,
     memory: &File,
     place: Option<&Place>,
 ) {
     // A folder in use must not be kept from being unmounted.
     let _ = std::env::set_current_dir("/");
-    let anchor = tell.and_then(Anchor::make);
+    let anchor = announce.and_then(Anchor::make);
     if anchor.is_none() {
         sys::leave_session();
     }
     sys::set_name(c"colocate-guard");
-    let mut keep = vec![ear.as_raw_fd(), memory.as_raw_fd()];
+    let mut keep = vec![reader.as_raw_fd(), memory.as_raw_fd()];
     keep.extend(place.map(|place| place.dir.as_fd().as_raw_fd()));
     keep.sort_unstable();
     sys::close_all_but(&keep);
-    wait_for_the_end_of(colocate, ear, memory);
-    // Where all that was held back runs at once, it would wait long for its turn.
-    let _ = sys::be_prompt(PROMPT, LEAST_NICE).or_else(|_| sys::be_prompt(PROMPT, sys::nice()));
+    wait_for_the_end_of(colocate, reader, memory);
+    // Where all that was stopped runs at once, it would wait long for a PU.
+    let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE)
+        .or_else(|_| sys::set_slice_and_nice(SHORT_SLICE, sys::nice()));
     if let Some(journal) = read(memory) {
         let undone = restore::undo(&journal, Path::new("/proc"), false);
         // What could not be undone is left for `colocate restore` to speak of.
@@ -123,16 +123,16 @@ fn guard(
     }
 }
 
-/// Returns when colocate is dead, or has let go of the pipe, into which nothing is ever written.
+/// Returns when colocate is dead, or has closed the pipe, into which nothing is ever written.
 ///
-/// The pipe alone would not tell: a program that was stopped before it began has a copy of the other end. While colocate
+/// The pipe alone is not enough: a program that was stopped before it began has a copy of the other end. While colocate
 /// itself is stopped, jobs whose cgroups it has frozen continue; it freezes them again when it does.
-fn wait_for_the_end_of(colocate: Pid, mut ear: io::PipeReader, memory: &File) {
+fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File) {
     let process = ProcessHandle::open(Path::new("/proc"), colocate).ok();
     if let Ok(life) = sys::pidfd(colocate) {
         let ends = || {
             let begun = now();
-            let _ = wait_readable(&[ear.as_fd(), life.as_fd()], Some(POLL.into()));
+            let _ = wait_readable(&[reader.as_fd(), life.as_fd()], Some(POLL.into()));
             now() < begun + POLL
         };
         while !ends() {
@@ -145,7 +145,7 @@ fn wait_for_the_end_of(colocate: Pid, mut ear: io::PipeReader, memory: &File) {
         }
     }
     if sys::parent() == colocate {
-        let _ = ear.read_to_end(&mut Vec::new());
+        let _ = reader.read_to_end(&mut Vec::new());
     }
 }
 

@@ -25,7 +25,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Whether an error of a handle says that the process or thread has ended. All others leave that open.
-#[must_use]
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
@@ -42,7 +41,7 @@ pub struct ProcessHandle {
 impl ProcessHandle {
     /// The process that has the number `pid` now. `proc` is `/proc`.
     ///
-    /// Whoever remembers a number compares [`Self::start_ticks`] or [`Self::parent`] with what it knows.
+    /// A caller that has stored a number compares [`Self::start_ticks`] or [`Self::parent`].
     ///
     /// # Errors
     /// `ENOENT` or `ESRCH` if there is none, `EMFILE` and `ENFILE` at the limits of open files.
@@ -58,31 +57,26 @@ impl ProcessHandle {
     }
 
     /// Its number.
-    #[must_use]
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
     /// When it was created, in clock ticks since boot.
-    #[must_use]
     pub fn start_ticks(&self) -> u64 {
         self.start_ticks
     }
 
     /// Whether it has not been reaped.
-    #[must_use]
     pub fn exists(&self) -> bool {
         self.has("stat")
     }
 
     /// What the kernel says of its first thread; `None` if it was reaped.
-    #[must_use]
     pub fn stat(&self) -> Option<Stat> {
         Stat::parse(&self.read("stat", Stat::LONGEST_B).ok()?)
     }
 
     /// What the kernel says of one of its threads; `None` if that has ended.
-    #[must_use]
     pub fn stat_of(&self, tid: Tid) -> Option<Stat> {
         self.try_stat_of(tid).ok()
     }
@@ -97,7 +91,6 @@ impl ProcessHandle {
     }
 
     /// The process that created it, or has adopted it; `None` if it was reaped.
-    #[must_use]
     pub fn parent(&self) -> Option<Pid> {
         self.stat().map(|stat| stat.parent)
     }
@@ -121,7 +114,6 @@ impl ProcessHandle {
     }
 
     /// The numbers of its threads; none if it was reaped.
-    #[must_use]
     pub fn threads(&self) -> Vec<Tid> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let entries = fs::openat(&self.dir, "task", flags, Mode::empty())

@@ -75,7 +75,6 @@ pub enum Mark {
 
 impl Mark {
     /// The PU that it was put on.
-    #[must_use]
     pub fn pu(self) -> Option<PuNr> {
         if let Self::On(pu) = self { Some(pu) } else { None }
     }
@@ -155,7 +154,6 @@ pub struct JournalError {
 
 impl JournalError {
     /// Whether it is a journal of another version, which another colocate may understand.
-    #[must_use]
     pub fn is_other_version(&self) -> bool {
         let version = self.found.strip_prefix(KIND).filter(|_| self.expected == HEAD);
         version.is_some_and(|version| version.parse::<u32>().is_ok())
@@ -210,14 +208,12 @@ impl Journal {
     }
 
     /// Whether it was written in an earlier boot of the machine than `boot`: then none of its tasks lives.
-    #[must_use]
     pub fn is_of_another_boot(&self, boot: Option<&str>) -> bool {
         self.boot.as_deref().zip(boot).is_some_and(|(then, now)| then != now)
     }
 }
 
 /// The kernel's name of this boot (`/proc/sys/kernel/random/boot_id`, random(4)). `proc` is `/proc`.
-#[must_use]
 pub fn boot(proc: &Path) -> Option<String> {
     let text = colocate_files::kernel::read_text(&proc.join("sys/kernel/random/boot_id")).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -267,7 +263,7 @@ fn line(entry: &Entry) -> String {
     format!("{:width$}\n", format!("{body} {sum:08x}"), width = LINE_B - 1)
 }
 
-/// FNV-1a (Fowler, Noll, Vo): enough to tell a torn line from a whole one.
+/// FNV-1a (Fowler, Noll, Vo): enough to detect a torn line.
 fn check_sum(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -288,7 +284,6 @@ impl Place {
     }
 
     /// Where it is, for messages.
-    #[must_use]
     pub fn path(&self) -> PathBuf {
         self.dir.path().join(&self.name)
     }
@@ -311,7 +306,6 @@ impl Writer {
     /// Begins a journal in memory; its file is to be made in the folder `dir`.
     ///
     /// Never fails: [`Writer::trouble`] says what could not be had.
-    #[must_use]
     pub fn begin(
         dir: Result<Dir, String>,
         owner: Owner,
@@ -335,9 +329,8 @@ impl Writer {
         Self { journal, memory, place, file: None, head, free: Vec::new(), trouble }
     }
 
-    /// Makes the file. To be called once, when a guardian knows its place, and before anything is written: whenever
+    /// Makes the file. To be called once, when a guardian has its place, and before anything is written: whenever
     /// colocate is killed, something removes the file.
-    #[must_use]
     pub fn with_file(mut self) -> Self {
         match self.place.as_ref().map(|place| new_file(place, &self.head)) {
             Some(Err(why)) => (self.place, self.trouble) = (None, Some(why)),
@@ -348,24 +341,21 @@ impl Writer {
     }
 
     /// What the journal says.
-    #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// What went wrong since the last call, in one line; the journal goes on with what is left.
+    /// What went wrong since the last call, in one line; the journal continues with what is left.
     pub fn trouble(&mut self) -> Option<String> {
         self.trouble.take()
     }
 
     /// The journal in memory, for the guardian.
-    #[must_use]
     pub fn memory(&self) -> Option<BorrowedFd<'_>> {
         self.memory.as_ref().map(AsFd::as_fd)
     }
 
     /// Where the journal's file is, or is to be made.
-    #[must_use]
     pub fn place(&self) -> Option<&Place> {
         self.place.as_ref()
     }
@@ -378,7 +368,7 @@ impl Writer {
         })
     }
 
-    /// Gives back the place of a task that has ended.
+    /// Frees the line of a task that has ended.
     pub fn free(&mut self, slot: Slot) {
         self.free.push(slot);
     }

@@ -1,4 +1,4 @@
-//! Starting programs: found first, held before they begin, then let go together.
+//! Starting programs: found first, held before their exec, then released together.
 
 use crate::signals::Inherited;
 use crate::sys::{self, Exec, Fork};
@@ -65,7 +65,6 @@ pub enum LaunchError {
 
 impl LaunchError {
     /// The exit status that `env` would have.
-    #[must_use]
     pub fn status(&self) -> i32 {
         match self {
             Self::NotFound(_) => NOT_FOUND,
@@ -113,7 +112,7 @@ impl Command {
         Ok(Self { path, argv, ..Self::default() })
     }
 
-    /// Its whole environment, as exec(3) wants it.
+    /// Its whole environment, as exec(3) takes it.
     fn environment(&self) -> Result<Vec<CString>, LaunchError> {
         let instead = |name: &OsString| self.env.iter().any(|(other, _)| other == name);
         let ours = std::env::vars_os().filter(|(name, _)| !instead(name));
@@ -126,7 +125,6 @@ impl Command {
     }
 
     /// The program's name, without folders.
-    #[must_use]
     pub fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -150,7 +148,7 @@ fn check(path: PathBuf) -> Result<PathBuf, LaunchError> {
 fn search(program: &OsStr, path_var: &OsStr) -> Result<PathBuf, LaunchError> {
     let mut error = LaunchError::NotFound(program.to_owned());
     for dir in std::env::split_paths(path_var) {
-        // An empty entry stands for the current folder.
+        // An empty entry is the current folder.
         let dir = if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir };
         match check(dir.join(program)) {
             Ok(path) => return Ok(path),
@@ -183,9 +181,9 @@ pub struct Held {
     program: PathBuf,
 }
 
-/// A process that was let go; its exec may be under way.
+/// A process that was released; its exec may be under way.
 #[derive(Debug)]
-pub struct Going {
+pub struct ExecPending {
     pid: Pid,
     failure: io::PipeReader,
     program: PathBuf,
@@ -220,16 +218,16 @@ fn hold_as(
     let argv = command.argv.iter().map(|arg| c_string(arg)).collect::<Result<_, _>>()?;
     let exec = Exec::new(path, dir, argv, command.environment()?);
     let (wait, go) = pipe(command)?;
-    let (failure, tell) = pipe(command)?;
+    let (failure, report) = pipe(command)?;
     match sys::fork()? {
         Fork::Parent(pid) => Ok(Held { pid, go, failure, program: command.path.clone() }),
         Fork::Child => {
             drop((go, failure));
             if again {
-                signals.put_back_schedule();
+                signals.restore_schedule();
             }
             let error = become_program(wait, input, signals, &exec);
-            fail(&error, tell)
+            fail(&error, report)
         }
     }
 }
@@ -274,33 +272,31 @@ fn become_program(
             return error;
         }
     }
-    signals.put_back();
+    signals.restore();
     exec.run()
 }
 
-fn fail(error: &io::Error, mut tell: io::PipeWriter) -> ! {
+fn fail(error: &io::Error, mut report: io::PipeWriter) -> ! {
     let number = error.raw_os_error().unwrap_or(libc::EIO);
-    let _ = tell.write_all(&number.to_ne_bytes());
+    let _ = report.write_all(&number.to_ne_bytes());
     sys::exit_now(if number == libc::ENOENT { NOT_FOUND } else { CANNOT_EXECUTE })
 }
 
 impl Held {
     /// Its process.
-    #[must_use]
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
     /// Lets it go.
-    #[must_use]
-    pub fn release(self) -> Going {
+    pub fn release(self) -> ExecPending {
         let Self { pid, mut go, failure, program } = self;
         let _ = go.write_all(b".");
-        Going { pid, failure, program }
+        ExecPending { pid, failure, program }
     }
 }
 
-impl Going {
+impl ExecPending {
     /// Waits until the process has become the program.
     ///
     /// # Errors
@@ -308,7 +304,7 @@ impl Going {
     /// then ends with that error's [`LaunchError::status`].
     pub fn confirm(mut self) -> Result<Pid, LaunchError> {
         let mut number = [0; 4];
-        // The pipe closes without a word when the exec succeeds.
+        // The pipe closes without data when the exec succeeds.
         match self.failure.read_exact(&mut number).map(|()| i32::from_ne_bytes(number)) {
             Err(_) => Ok(self.pid),
             Ok(libc::ENOENT) if !Path::new(&self.program).exists() => {

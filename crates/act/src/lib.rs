@@ -7,7 +7,7 @@
 //! |---|---|---|---|---|
 //! | [`affinity`] | `Actuators::pin` | in the same call, and `read_back` | a line a thread: PU now and before | `affinity::place` with the original mask |
 //! | [`sched_class`] | `Actuators::lower`, `raise` | in the same call | the same line: policy before | `sched_class::raise` |
-//! | [`pause`] | `Pauser::stop`, `go_on` | `Pauser::look` | the head: cgroup or signals | `freezer::dissolve`, SIGCONT |
+//! | [`pause`] | `Pauser::stop`, `resume` | `Pauser::poll` | the head: cgroup or signals | `freezer::dissolve`, SIGCONT |
 //! | [`pages`] | `live::move_spans` | each page, in the same call | none | none: no memory policy changes, and a page is always on one node |
 //!
 //! [`restore`] undoes what a [`journal`] says, at the end, by the [`guardian`] after a crash, or by `colocate restore`.

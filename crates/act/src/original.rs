@@ -3,12 +3,12 @@
 //! # Problem
 //! What sched_getaffinity(2) says of a task is less than what it was given: PUs that are offline are
 //! missing, and so are those that its cpuset does not have now. Since Linux 6.2 the kernel keeps what
-//! was asked for, and grants it again when the cpuset grows. A task that was given the answer back
+//! was requested, and grants it again when the cpuset grows. A task that was given the answer
 //! would never run on a PU that comes later.
 //! # Approach
-//! Ask for everything, in a process made for that, and see what the kernel grants. If our own mask has
-//! all of it, it was not narrowed, and a task like us is given everything back. If not, it was
-//! narrowed, as by `taskset`, and our own mask is what a task is given back, offline PUs included.
+//! Request everything, in a process made for that, and read what the kernel grants. If our own mask has
+//! all of it, it was not narrowed, and everything is restored to a task. If not, it was
+//! narrowed, as by `taskset`, and our own mask is restored to a task, offline PUs included.
 
 use crate::sys::{self, Fork};
 use colocate_files::kernel;
@@ -18,7 +18,7 @@ use colocate_observe::{SysError, Tid};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// The mask to give back to tasks that have inherited ours. To be called before threads are created, as
+/// The mask to restore to tasks that have inherited ours. To be called before threads are created, as
 /// it forks. `proc` is `/proc`.
 ///
 /// # Errors
@@ -50,27 +50,27 @@ fn all() -> PuSet {
 
 /// What the kernel makes of `wanted`, tried out by another process.
 fn granted(proc: &Path, wanted: &PuSet) -> Option<PuSet> {
-    let (mut ear, mut mouth) = io::pipe().ok()?;
+    let (mut reader, mut writer) = io::pipe().ok()?;
     let child = match sys::fork().ok()? {
         Fork::Parent(child) => child,
         Fork::Child => {
-            drop(ear);
+            drop(reader);
             // Nothing may unwind into the code of the process that this is a copy of.
             let _ = std::panic::catch_unwind(move || {
                 let set = sys::setaffinity(Tid(0), wanted).ok();
                 let found = set.and_then(|()| given(proc));
-                let _ = mouth.write_all(found.unwrap_or_default().to_string().as_bytes());
+                let _ = writer.write_all(found.unwrap_or_default().to_string().as_bytes());
             });
             sys::exit_now(0)
         }
     };
-    drop(mouth);
-    let mut told = String::new();
-    let heard = ear.read_to_string(&mut told);
+    drop(writer);
+    let mut text = String::new();
+    let read = reader.read_to_string(&mut text);
     // Fails if colocate was started with SIGCHLD ignored; the child is gone then as well.
     let _ = sys::wait(Some(child), true);
-    heard.ok()?;
-    PuSet::parse_list(&told).ok().filter(|set| !set.is_empty())
+    read.ok()?;
+    PuSet::parse_list(&text).ok().filter(|set| !set.is_empty())
 }
 
 #[cfg(test)]

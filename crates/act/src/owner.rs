@@ -14,8 +14,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// This process. `proc` is `/proc`; where that does not tell, its start is 0.
-    #[must_use]
+    /// This process. `proc` is `/proc`; where that is unreadable, its start is 0.
     pub fn ours(proc: &Path) -> Self {
         let pid = Pid(std::process::id().cast_signed());
         let stat = Stat::read(proc, pid, pid.first_thread());
@@ -23,13 +22,11 @@ impl Owner {
     }
 
     /// The name of its journal's file.
-    #[must_use]
     pub fn file_name(self) -> String {
         format!("run-{}-{}.journal", self.pid, self.start_ticks)
     }
 
     /// Whose journal the file is, by its name.
-    #[must_use]
     pub fn of_file(path: &Path) -> Option<Self> {
         let (pid, start) = path.file_stem()?.to_str()?.strip_prefix("run-")?.split_once('-')?;
         Some(Self { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })

@@ -44,7 +44,7 @@ pub use workload::Root;
 /// Time limit of all rounds after colocate's death. Chosen: where hundreds of processes create others on a machine with a
 /// load of 10 to 30, endings took up to 2.4 s, and only `colocate restore` is waited for.
 const LIMIT: Nanos = Nanos::from_secs(30);
-/// The same at colocate's end, for which its user waits. Chosen: where twelve programs want each PU, one round took
+/// The same at colocate's end, for which its user waits. Chosen: with twelve runnable programs a PU, one round took
 /// 1.6 s.
 const LIMIT_AT_END: Nanos = Nanos::from_secs(5);
 /// So many rounds in a row must find nothing, with [`PAUSE`] between them. Chosen: together 50 ms, some slices of the
@@ -58,8 +58,8 @@ const CREATION: Nanos = Nanos::from_millis(1);
 /// What was, or would be, undone of a journal.
 #[derive(Debug)]
 pub struct Undone {
-    /// Processes that were stopped, or may have been; or why one could not be let go on, or a cgroup not be removed.
-    pub let_go: io::Result<Vec<Pid>>,
+    /// Processes that were stopped, or may have been; or why one could not be continued, or a cgroup not be removed.
+    pub continued: io::Result<Vec<Pid>>,
     /// Threads that were under SCHED_IDLE.
     pub raised: Vec<Raised>,
     /// Threads that were on a PU.
@@ -68,14 +68,13 @@ pub struct Undone {
 
 impl Undone {
     /// Whether nothing is left to undo.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         let raised = self.raised.iter().all(|raised| raised.trouble.is_none());
-        raised && self.freed.iter().all(|freed| freed.trouble.is_none()) && self.let_go.is_ok()
+        raised && self.freed.iter().all(|freed| freed.trouble.is_none()) && self.continued.is_ok()
     }
 }
 
-/// A thread that was, or would be, given back its original mask.
+/// A thread whose original mask was, or would be, restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Freed {
     /// Its process.
@@ -88,7 +87,7 @@ pub struct Freed {
     pub trouble: Option<String>,
 }
 
-/// A thread that was, or would be, given back its scheduling policy.
+/// A thread whose scheduling policy was, or would be, restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raised {
     /// Its process.
@@ -97,7 +96,7 @@ pub struct Raised {
     pub tid: Tid,
     /// The policy that it, or its creator, had before it was put under SCHED_IDLE.
     pub to: Fair,
-    /// Why it could not be given back, in one line; `None` if it was, or if nothing was tried.
+    /// Why it could not be restored, in one line; `None` if it was, or if nothing was tried.
     pub trouble: Option<String>,
 }
 
@@ -106,35 +105,33 @@ pub struct Raised {
 /// `/proc`. For a colocate that has ended. Takes a twentieth of a second if something lives, and half a minute at most.
 ///
 /// Needs the same user as the workload's processes, or `CAP_SYS_NICE` and `CAP_KILL`.
-#[must_use]
 pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
     if journal.is_of_another_boot(journal::boot(proc).as_deref()) {
-        return Undone { let_go: Ok(Vec::new()), raised: Vec::new(), freed: Vec::new() };
+        return Undone { continued: Ok(Vec::new()), raised: Vec::new(), freed: Vec::new() };
     }
     let mut undoing = Undoing::of(journal, proc, dry, None);
-    let let_go = undoing.continue_all();
-    undoing.look_until_quiet(LIMIT);
+    let continued = undoing.continue_all();
+    undoing.scan_until_quiet(LIMIT);
     // To move a process out of a cgroup can take the kernel some hundredths of a second.
-    let let_go = let_go.and_then(|pids| match &journal.pauses {
+    let continued = continued.and_then(|pids| match &journal.pauses {
         Some(How::Freezer(folder)) if !dry => freezer::dissolve(folder).map(|_| pids),
         _ => Ok(pids),
     });
-    Undone { let_go, raised: undoing.raised, freed: undoing.freed }
+    Undone { continued, raised: undoing.raised, freed: undoing.freed }
 }
 
 /// The same for masks and policies at the end of a colocate, which is the root. Takes five seconds at most. Returns why
 /// something could not be restored, a line each.
-#[must_use]
 pub fn undo_at_end(journal: &Journal, proc: &Path, root: Root) -> Vec<String> {
     let mut undoing = Undoing::of(journal, proc, false, Some(root));
-    undoing.look_until_quiet(LIMIT_AT_END);
+    undoing.scan_until_quiet(LIMIT_AT_END);
     let raised = undoing.raised.into_iter().filter_map(|it| Some((it.tid, it.trouble?)));
     let freed = undoing.freed.into_iter().filter_map(|it| Some((it.tid, it.trouble?)));
     let line = |(tid, why)| format!("cannot restore thread {tid}: {why}");
     raised.chain(freed).map(line).collect()
 }
 
-/// Gives threads back what was taken from them.
+/// Restores masks and policies of threads.
 struct Undoing<'a> {
     journal: &'a Journal,
     proc: &'a Path,
@@ -188,11 +185,11 @@ impl<'a> Undoing<'a> {
         }
     }
 
-    fn look_until_quiet(&mut self, limit: Nanos) {
+    fn scan_until_quiet(&mut self, limit: Nanos) {
         let (begun, mut quiet) = (now(), 0);
         while quiet < QUIET && now() < begun + limit {
             let before = self.tried.len();
-            let something_lives = self.look();
+            let something_lives = self.scan();
             if self.dry || !something_lives {
                 return;
             }
@@ -205,17 +202,17 @@ impl<'a> Undoing<'a> {
         }
     }
 
-    /// Looks at every process once. False if there is none.
-    fn look(&mut self) -> bool {
+    /// Scans every process once. False if there is none.
+    fn scan(&mut self) -> bool {
         // Those in cgroups first, which takes some microseconds: while all of /proc is read, many may create others and
         // end.
-        self.workload.members().iter().for_each(|process| self.look_at(process));
+        self.workload.members().iter().for_each(|process| self.scan_process(process));
         let all = self.workload.processes();
-        all.iter().for_each(|process| self.look_at(process));
+        all.iter().for_each(|process| self.scan_process(process));
         !all.is_empty()
     }
 
-    fn look_at(&mut self, process: &ProcessHandle) {
+    fn scan_process(&mut self, process: &ProcessHandle) {
         let fills = self.workload.fills();
         for tid in process.threads() {
             if fills {
@@ -260,7 +257,7 @@ impl<'a> Undoing<'a> {
     }
 }
 
-/// Lets a process go on; one that has ended need not.
+/// Continues a process, unless it has ended.
 fn continue_process(process: &ProcessHandle) -> io::Result<()> {
     match process.signal(libc::SIGCONT) {
         Err(why) if why.errno() != Some(libc::ESRCH) => Err(why.source),
@@ -321,7 +318,6 @@ fn placed(
 }
 
 /// Whether the colocate that wrote a journal still lives, and will undo it by itself.
-#[must_use]
 pub fn is_alive(owner: Owner, proc: &Path) -> bool {
     let stat = Stat::read(proc, owner.pid, owner.pid.first_thread());
     stat.is_some_and(|stat| stat.start_ticks == owner.start_ticks && !stat.is_dead())
@@ -334,7 +330,7 @@ pub struct Found {
     pub path: PathBuf,
     /// Its folder, by descriptor: what is removed is what was read.
     pub dir: Rc<Dir>,
-    /// The colocate that wrote it, or is about to; `None` if neither content nor name tells.
+    /// The colocate that wrote it, or is about to; `None` if neither content nor name says.
     pub owner: Option<Owner>,
     /// What it says, or why it says nothing.
     pub journal: Result<Journal, FoundError>,
@@ -355,7 +351,6 @@ pub enum FoundError {
 }
 
 /// The journals in the folder `dir`, in the order of their names; none if it cannot be read.
-#[must_use]
 pub fn journals(dir: Dir) -> Vec<Found> {
     let mut names = dir.names(MOST_JOURNALS).unwrap_or_default();
     names.retain(|name| Path::new(name).extension().is_some_and(|end| end == "journal"));
@@ -560,7 +555,7 @@ mod tests {
         may
     }
 
-    /// The journal knows the shell alone, and not what it has created by way of another one.
+    /// The journal has the shell alone, and not what it has created by way of another one.
     #[test]
     fn grandchildren_get_their_policy_back() {
         if !may_idle() {
@@ -583,7 +578,7 @@ mod tests {
     /// A shell was taken out of SCHED_IDLE as it created a process; another one has put itself there, with its child.
     /// That there are jobs which fill idle PUs shows by a third one.
     #[test]
-    fn who_has_a_creator_that_was_just_raised() {
+    fn a_child_of_a_thread_that_was_just_raised() {
         if !may_idle() {
             return;
         }
@@ -686,7 +681,7 @@ mod tests {
     /// A process that gets SIGSTOP stops when it is next on a PU. SIGCONT before that must reach it,
     /// too; here it is kept from a PU by a cgroup.
     #[test]
-    fn who_is_about_to_stop_goes_on() {
+    fn a_process_that_is_about_to_stop_continues() {
         let proc = Path::new(PROC);
         let Some(freezer) = freezer::cgroups_for_a_test(2, 1) else { return };
         let (sleeper, job) = (Sleeper::start(), crate::pause::Group(0));
@@ -708,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_told_from_a_later_process() {
+    fn an_owner_is_not_a_later_process() {
         let pid = Pid(std::process::id().cast_signed());
         let proc = Path::new(PROC);
         let start_ticks = Stat::read(proc, pid, pid.first_thread()).unwrap().start_ticks;

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 /// The folders that may hold a user's journals, best first: `$XDG_RUNTIME_DIR/colocate` if that is
 /// set, `/run/colocate` for root, `/tmp/colocate-UID`.
-#[must_use]
 pub fn candidates(xdg_runtime_dir: Option<&OsStr>, user: u32) -> Vec<PathBuf> {
     let xdg = xdg_runtime_dir.filter(|dir| Path::new(dir).is_absolute());
     let xdg = xdg.map(|dir| Path::new(dir).join("colocate"));
@@ -39,7 +38,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn where_to_look() {
+    fn which_folders() {
         let of = |xdg: Option<&str>, user| candidates(xdg.map(OsStr::new), user);
         let run = PathBuf::from("/run/user/7/colocate");
         assert_eq!(of(Some("/run/user/7"), 7), [run, PathBuf::from("/tmp/colocate-7")]);

@@ -1,18 +1,18 @@
 //! Threads that run on idle PUs only: SCHED_IDLE, and how it is undone.
 //!
 //! # Problem
-//! Jobs that wait for their turn could use the PUs of chosen jobs that wait for input, a lock or each other; but the
+//! Jobs that the plan leaves waiting could use the PUs of chosen jobs that wait for input, a lock or each other; but the
 //! chosen jobs must not be slowed down.
 //! # Approach
 //! Their threads are put under SCHED_IDLE: they weigh 3 where others weigh 1,024 (kernel/sched/sched.h, 6.18), and a
 //! thread of another policy takes their PU as soon as it wakes. Threads and processes that they create inherit it.
 //!
-//! The way back needs a right that the way there does not need: without CAP_SYS_NICE the kernel lets a thread leave
+//! To leave it takes a right that to enter it does not take: without CAP_SYS_NICE the kernel lets a thread leave
 //! SCHED_IDLE only if RLIMIT_NICE of its process would allow its nice value (`user_check_sched_setscheduler` in
 //! kernel/sched/syscalls.c, 6.18). So that is tried out first, by a process that is made for it.
 //!
 //! The kernel keeps the nice value of a thread under SCHED_IDLE, its slice, and whether its children are to begin anew
-//! (tried on 6.18: the test `what_a_thread_had_comes_back`). So only the policy has to be remembered, which the journal
+//! (tried on 6.18: the test `what_a_thread_had_is_restored`). So only the policy has to be remembered, which the journal
 //! does; a nice value that was changed meanwhile is kept.
 //!
 //! Threads with fixed priorities or deadlines are not lowered: they must not be made to wait by others
@@ -37,7 +37,7 @@ pub enum Permission {
     Limit,
 }
 
-/// Why there is no way back.
+/// Why SCHED_IDLE could not be left again.
 #[derive(Debug, Error)]
 pub enum PermissionError {
     /// Neither right is there.
@@ -150,7 +150,7 @@ impl Actuators {
         done
     }
 
-    /// Gives `thread` its policy back, if it is under SCHED_IDLE by our doing.
+    /// Restores the policy of `thread`, if it is under SCHED_IDLE by our doing.
     ///
     /// # Errors
     /// [`ClassError`]; the journal then still says what it had.
@@ -166,9 +166,9 @@ impl Actuators {
 
     /// Takes in that a new thread may have inherited SCHED_IDLE from one that we have put there.
     ///
-    /// One that has not stands in the journal as well: it may put itself there later, and is then told from those that
+    /// One that has not is noted in the journal as well: it may put itself there later, and then differs from those that
     /// are not known when colocate dies.
-    pub fn meet(&mut self, thread: &mut Thread) {
+    pub fn note_inherited(&mut self, thread: &mut Thread) {
         let found =
             thread.process.as_ref().map(|process| process.with(thread.tid, sys::schedule_of));
         let is_idle = matches!(found, Some(Ok(it)) if it.policy == libc::SCHED_IDLE);
@@ -181,7 +181,7 @@ impl Actuators {
     }
 }
 
-/// Gives a thread its policy back, unless it has another one than SCHED_IDLE or has ended.
+/// Restores the policy of a thread, unless it has another one than SCHED_IDLE or has ended.
 ///
 /// # Errors
 /// [`ClassError::Sys`] and [`ClassError::Elsewhere`].
@@ -194,7 +194,7 @@ pub fn raise(process: &ProcessHandle, tid: Tid, fair: Fair) -> Result<(), ClassE
     }
 }
 
-/// Sets what is wanted and reads it back.
+/// Sets the policy and reads it back.
 fn set(process: &ProcessHandle, tid: Tid, wanted: &Schedule) -> Result<(), ClassError> {
     let call = |tid| {
         sys::set_schedule(tid, wanted)?;
@@ -226,7 +226,6 @@ fn may_come_back(pid: Pid, nice: i32) -> Result<bool, SysError> {
 
 /// Whether each session has a share of the CPU time of its own (`autogroup`, sched(7)), so that SCHED_IDLE counts only
 /// within it.
-#[must_use]
 pub fn sessions_are_groups(proc: &Path) -> bool {
     let enabled =
         colocate_files::kernel::read_text(&proc.join("sys/kernel/sched_autogroup_enabled"));
@@ -245,7 +244,7 @@ mod tests {
     /// A thread with a slice of its own, under either policy, has all of it again, and a thread that has it from its
     /// creator, too.
     #[test]
-    fn what_a_thread_had_comes_back() {
+    fn what_a_thread_had_is_restored() {
         let permission = match permission() {
             Ok(permission) => permission,
             Err(why) => {
@@ -255,7 +254,7 @@ mod tests {
         };
         let ((tell, told), (end, ended)) = (channel(), channel::<()>());
         let thread = std::thread::spawn(move || {
-            sys::be_prompt(Nanos::from_millis(2), sys::nice()).unwrap();
+            sys::set_slice_and_nice(Nanos::from_millis(2), sys::nice()).unwrap();
             let link = std::fs::read_link("/proc/thread-self").unwrap();
             tell.send(link.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
             let _ = ended.recv();
@@ -274,7 +273,7 @@ mod tests {
             assert!(is_idle() && task.lowered == Some(fair));
             // As if it were a new thread that inherits this.
             task.lowered = None;
-            actuators.meet(task);
+            actuators.note_inherited(task);
             assert_eq!(task.lowered, Some(fair));
             actuators.raise(task).unwrap();
             assert_eq!((sys::schedule_of(tid).unwrap(), task.lowered), (before, None));

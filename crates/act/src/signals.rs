@@ -35,8 +35,8 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Puts back signals and limits, in a process that is about to execute a program. Only system calls.
-    pub fn put_back(&self) {
+    /// Restores signals and limits, in a process that is about to execute a program. Only system calls.
+    pub fn restore(&self) {
         sys::ignore(libc::SIGPIPE, sys::pipe_was_ignored());
         if self.child_ignored {
             sys::ignore(libc::SIGCHLD, true);
@@ -47,9 +47,9 @@ impl Inherited {
         }
     }
 
-    /// Puts back how this process is scheduled, which colocate changes once its first programs are made.
-    pub fn put_back_schedule(&self) {
-        sys::be_as_before(self.policy, self.nice);
+    /// Restores how this process is scheduled, which colocate changes once its first programs are made.
+    pub fn restore_schedule(&self) {
+        sys::restore_own_schedule(self.policy, self.nice);
     }
 }
 
@@ -60,9 +60,9 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on, signals wait to be read. Those that colocate was told to ignore, as `nohup`
+    /// From now on, signals wait to be read. Those that colocate was started with as ignored, as `nohup`
     /// does with SIGHUP, stay ignored. As many files as the hard limit allows may be open from now on: each job and each
-    /// watched thread costs some. Programs get the soft limit back that colocate was started with.
+    /// watched thread costs some. Programs get the soft limit that colocate was started with.
     ///
     /// # Errors
     /// At the limit of open files.
@@ -82,34 +82,31 @@ impl Signals {
     }
 
     /// How signals stood before.
-    #[must_use]
     pub fn inherited(&self) -> &Inherited {
         &self.inherited
     }
 
     /// Readable when a signal waits.
-    #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
     /// The next signal that waits; `None` if there is none.
-    #[must_use]
     pub fn next(&self) -> Option<Arrived> {
         sys::next_signal(self.fd())
     }
 }
 
-/// What a signal asks of colocate.
+/// What colocate does because of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct SignalAction {
     /// To send it to every job that runs.
     pub pass_on: bool,
     /// To stop until it is continued.
     pub stop: bool,
     /// To see which children have ended.
     pub reap: bool,
-    /// To end, as by closing a terminal: programs must hear of it at once, and scheduling is over.
+    /// To end, as by closing a terminal: programs get it at once, and scheduling is over.
     pub ends: bool,
 }
 
@@ -123,19 +120,17 @@ const ENDS: [(c_int, &str); 4] = [
 ];
 
 /// The name of a signal by which programs are ended; others go by their numbers.
-#[must_use]
 pub fn name(signal: c_int) -> String {
     let known = ENDS.iter().find(|(number, _)| *number == signal);
     known.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).to_owned())
 }
 
 /// The exit status, as a shell reports it, of what a signal has ended.
-#[must_use]
 pub fn status(signal: c_int) -> i32 {
     128 + signal
 }
 
-impl From<Arrived> for Asked {
+impl From<Arrived> for SignalAction {
     fn from(arrived: Arrived) -> Self {
         let Arrived { signal, by_kernel } = arrived;
         let reap = signal == libc::SIGCHLD;
@@ -148,7 +143,7 @@ impl From<Arrived> for Asked {
 mod tests {
     use super::*;
 
-    fn asked(signal: c_int, by_kernel: bool) -> Asked {
+    fn asked(signal: c_int, by_kernel: bool) -> SignalAction {
         Arrived { signal, by_kernel }.into()
     }
 
@@ -156,11 +151,11 @@ mod tests {
     fn keys_reach_programs_once() {
         assert_eq!(
             asked(libc::SIGINT, true),
-            Asked { pass_on: false, stop: false, reap: false, ends: true }
+            SignalAction { pass_on: false, stop: false, reap: false, ends: true }
         );
         assert_eq!(
             asked(libc::SIGTSTP, true),
-            Asked { pass_on: false, stop: true, reap: false, ends: false }
+            SignalAction { pass_on: false, stop: true, reap: false, ends: false }
         );
     }
 
@@ -168,31 +163,31 @@ mod tests {
     fn what_is_sent_to_us_is_passed_on() {
         assert_eq!(
             asked(libc::SIGTERM, false),
-            Asked { pass_on: true, stop: false, reap: false, ends: true }
+            SignalAction { pass_on: true, stop: false, reap: false, ends: true }
         );
         assert_eq!(
             asked(libc::SIGTSTP, false),
-            Asked { pass_on: true, stop: true, reap: false, ends: false }
+            SignalAction { pass_on: true, stop: true, reap: false, ends: false }
         );
         assert_eq!(
             asked(libc::SIGCONT, false),
-            Asked { pass_on: true, stop: false, reap: false, ends: false }
+            SignalAction { pass_on: true, stop: false, reap: false, ends: false }
         );
     }
 
     /// They end a program only if it does not handle them, and then without help.
     #[test]
-    fn words_to_programs_end_nothing_else() {
+    fn user_signals_end_nothing_else() {
         for signal in [libc::SIGUSR1, libc::SIGUSR2] {
             assert_eq!(
                 asked(signal, false),
-                Asked { pass_on: true, stop: false, reap: false, ends: false }
+                SignalAction { pass_on: true, stop: false, reap: false, ends: false }
             );
         }
     }
 
     #[test]
-    fn what_people_call_them() {
+    fn names_of_signals() {
         assert_eq!([libc::SIGHUP, 99].map(name), ["SIGHUP", "signal 99"]);
         assert_eq!(status(libc::SIGHUP), 129);
     }
@@ -201,11 +196,11 @@ mod tests {
     fn a_childs_end_is_for_us_alone() {
         assert_eq!(
             asked(libc::SIGCHLD, false),
-            Asked { pass_on: false, stop: false, reap: true, ends: false }
+            SignalAction { pass_on: false, stop: false, reap: true, ends: false }
         );
         assert_eq!(
             asked(libc::SIGCHLD, true),
-            Asked { pass_on: false, stop: false, reap: true, ends: false }
+            SignalAction { pass_on: false, stop: false, reap: true, ends: false }
         );
     }
 }

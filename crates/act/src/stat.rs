@@ -30,13 +30,12 @@ const STAT_B: usize = 2048;
 const TICK_NS: u64 = 10_000_000;
 
 impl Stat {
-    /// Most bytes of such a file: 51 numbers of at most 20 digits and a sign, a name of 64 bytes, and what stands
+    /// Most bytes of such a file: 51 numbers of at most 20 digits and a sign, a name of 64 bytes, and what is
     /// between them (proc(5), fs/proc/array.c).
     pub const LONGEST_B: u64 = STAT_B as u64;
 
-    /// Asks for thread `tid` of process `pid` below `proc`, which is `/proc` on a live machine.
+    /// Reads thread `tid` of process `pid` below `proc`, which is `/proc` on a live machine.
     /// `None` if it has ended or cannot be read.
-    #[must_use]
     pub fn read(proc: &Path, pid: Pid, tid: Tid) -> Option<Self> {
         Self::try_read(proc, pid, tid).ok()
     }
@@ -53,9 +52,8 @@ impl Stat {
     }
 
     /// Reads the text of such a file (proc(5)).
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        // The name stands in parentheses and may itself hold some, so the last one counts.
+        // The name is in parentheses and may itself hold some, so the last one counts.
         let mut fields = (3..).zip(text.rsplit_once(')')?.1.split_ascii_whitespace());
         let mut field = |place: usize| fields.find(|(at, _)| *at == place).map(|(_, field)| field);
         let state = field(3)?.chars().next()?;
@@ -72,19 +70,16 @@ impl Stat {
     }
 
     /// Whether a signal or a tracer has stopped it.
-    #[must_use]
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
     }
 
     /// Whether it has a PU or waits for one.
-    #[must_use]
     pub fn could_run(&self) -> bool {
         self.state == 'R'
     }
 
     /// Whether it has ended and only waits to be reaped.
-    #[must_use]
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
@@ -98,7 +93,6 @@ fn text(path: &Path) -> io::Result<String> {
 }
 
 /// Every process below `proc`, with what the kernel says of its first thread.
-#[must_use]
 pub fn processes(proc: &Path) -> HashMap<Pid, Stat> {
     let names = kernel::names(proc).unwrap_or_default();
     let pids = names.iter().filter_map(|name| name.to_str()?.parse().ok()).map(Pid);

@@ -59,7 +59,7 @@ pub fn setaffinity(tid: Tid, cpus: &PuSet) -> Result<(), SysError> {
 pub enum Fork {
     /// The new process.
     Child,
-    /// The old process, told of the new one.
+    /// The old process, with the number of the new one.
     Parent(Pid),
 }
 
@@ -92,7 +92,6 @@ pub struct Exec {
 impl Exec {
     /// The program at `path` with its arguments and its whole environment, which begins in the folder
     /// `dir`, if any.
-    #[must_use]
     pub fn new(path: CString, dir: Option<CString>, argv: Vec<CString>, env: Vec<CString>) -> Self {
         let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
             texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
@@ -102,7 +101,6 @@ impl Exec {
 
     /// Replaces this process by the program; a text without `#!` is given to the shell. Returns only
     /// if that fails. Takes no memory, so it may be called after any fork.
-    #[must_use]
     pub fn run(&self) -> io::Error {
         if let Some(dir) = &self.dir {
             // SAFETY: the path is a valid string.
@@ -182,7 +180,7 @@ pub fn kill(pid: Pid, signal: c_int) -> Result<(), SysError> {
 /// `ESRCH` if it has ended and was reaped, `EPERM` if it is another user's.
 pub fn kill_by(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), SysError> {
     let (fd, none) = (pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-    // SAFETY: what else might be told of the signal is not given.
+    // SAFETY: the optional details of the signal are not given.
     let ret = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, 0) };
     if ret < 0 { Err(SysError::last("pidfd_send_signal")) } else { Ok(()) }
 }
@@ -195,7 +193,6 @@ pub fn adopt_orphans() {
 }
 
 /// A number that others cannot guess; `None` before the kernel has any.
-#[must_use]
 pub fn random() -> Option<u64> {
     let mut bytes = [0; 8];
     let given = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
@@ -213,7 +210,6 @@ pub fn pidfd(pid: Pid) -> Result<OwnedFd, SysError> {
 }
 
 /// The process that created this one, or the one that has taken its place.
-#[must_use]
 pub fn parent() -> Pid {
     Pid(parent_id().cast_signed())
 }
@@ -231,7 +227,7 @@ fn sigset(signals: &[c_int]) -> libc::sigset_t {
     set
 }
 
-/// A signal mask, to be put back later.
+/// A signal mask, to be restored later.
 #[derive(Clone, Copy)]
 pub struct SignalMask(libc::sigset_t);
 
@@ -263,7 +259,6 @@ pub fn set_mask(mask: &SignalMask) {
 }
 
 /// Whether `signal` is ignored now.
-#[must_use]
 pub fn is_ignored(signal: c_int) -> bool {
     // SAFETY: all-zero is a valid `sigaction` to be written over.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -299,7 +294,6 @@ pub struct Arrived {
 }
 
 /// The next signal that waits at `fd`; `None` if there is none.
-#[must_use]
 pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     // SAFETY: all-zero is a valid `signalfd_siginfo`.
     let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
@@ -312,8 +306,8 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     whole.then(|| Arrived { signal, by_kernel: info.ssi_code == libc::SI_KERNEL && to_group() })
 }
 
-/// Whether this process leads its session. Of a terminal that hangs up, the kernel tells the leader alone, by SIGHUP and
-/// SIGCONT (`tty_signal_session_leader` in drivers/tty/tty_jobctrl.c); the others hear of it when the leader ends.
+/// Whether this process leads its session. Of a terminal that hangs up, the kernel signals the leader alone, by SIGHUP and
+/// SIGCONT (`tty_signal_session_leader` in drivers/tty/tty_jobctrl.c); the others get it when the leader ends.
 fn leads_session() -> bool {
     // SAFETY: both take and return numbers; 0 means this process.
     unsafe { libc::getsid(0) == libc::getpid() }
@@ -342,7 +336,7 @@ fn owned(fd: RawFd, call: &'static str) -> Result<OwnedFd, SysError> {
 /// # Errors
 /// None known for valid descriptors.
 pub fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<(), SysError> {
-    // SAFETY: takes no pointer; what was open as `to` is closed, which is what callers ask for.
+    // SAFETY: takes no pointer; what was open as `to` is closed, which callers intend.
     if unsafe { libc::dup2(from.as_raw_fd(), to) } < 0 {
         return Err(SysError::last("dup2"));
     }
@@ -396,7 +390,6 @@ pub fn set_group(pid: Pid, group: Pid) -> Result<(), SysError> {
 
 /// Lets this process get SIGKILL when its parent ends, by whatever means. False if that cannot be had, or if `parent`
 /// is its parent no more.
-#[must_use]
 pub fn is_killed_with(parent: Pid) -> bool {
     // SAFETY: takes a signal number.
     let asked = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) } == 0;
@@ -447,33 +440,31 @@ struct SchedAttr {
 }
 
 /// The `nice` of this thread.
-#[must_use]
 pub fn nice() -> i32 {
     // SAFETY: takes no pointer; -1 is also a valid answer, and cannot be an error for ourselves.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
-/// Asks for this thread to be run soon after it wakes: `slice` is the time that it wants to run
+/// Has this thread run soon after it wakes: `slice` is the time that it is to run
 /// without a break, and since Linux 6.12 short ones go first. Older kernels accept and ignore it.
 /// That needs no privilege. With `CAP_SYS_NICE` the share of CPU time can be raised as well, by a
 /// lower `nice`.
 ///
 /// # Errors
 /// `EPERM` if `nice` is not permitted; `ENOSYS` and `EPERM` under some seccomp filters.
-pub fn be_prompt(slice: Nanos, nice: i32) -> Result<(), SysError> {
+pub fn set_slice_and_nice(slice: Nanos, nice: i32) -> Result<(), SysError> {
     schedule_as(libc::SCHED_OTHER, slice, nice)
 }
 
 /// The scheduling policy of this thread (sched(7)).
-#[must_use]
 pub fn policy() -> c_int {
     // SAFETY: takes no pointer.
     unsafe { libc::sched_getscheduler(0) }
 }
 
-/// Gives this thread back what it had before [`be_prompt`]. A policy with fixed priorities, which only
+/// Restores what this thread had before [`set_slice_and_nice`]. A policy with fixed priorities, which only
 /// takes a privilege, is not restored.
-pub fn be_as_before(policy: c_int, nice: i32) {
+pub fn restore_own_schedule(policy: c_int, nice: i32) {
     let policy = match policy {
         libc::SCHED_BATCH | libc::SCHED_IDLE => policy,
         _ => libc::SCHED_OTHER,
@@ -498,7 +489,6 @@ pub struct Schedule {
 
 impl Schedule {
     /// The same under another policy.
-    #[must_use]
     pub const fn under(self, policy: c_int) -> Self {
         Self { policy, ..self }
     }
@@ -582,14 +572,12 @@ pub fn limit_files(soft: u64, hard: u64) {
 }
 
 /// The effective user.
-#[must_use]
 pub fn effective_user() -> u32 {
     // SAFETY: takes no pointer and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Whether this process may execute the file at `path`, by the kernel's word.
-#[must_use]
+/// Whether this process may execute the file at `path`, as the kernel says.
 pub fn may_execute(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
@@ -607,13 +595,12 @@ extern "C" fn note_sigpipe() {
 }
 
 // SAFETY: the loader calls the functions of this section before main, with arguments that
-// `note_sigpipe` does not look at; it makes one system call and stores one flag.
+// `note_sigpipe` does not read; it makes one system call and stores one flag.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
 
 /// Whether this process was started with SIGPIPE ignored.
-#[must_use]
 pub fn pipe_was_ignored() -> bool {
     PIPE_WAS_IGNORED.load(Ordering::Relaxed)
 }
@@ -628,7 +615,7 @@ mod tests {
     fn policies_that_are_given_back() {
         let given = |wanted: c_int| {
             let thread = std::thread::spawn(move || {
-                be_as_before(wanted, nice());
+                restore_own_schedule(wanted, nice());
                 policy()
             });
             thread.join().unwrap()

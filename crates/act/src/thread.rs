@@ -1,4 +1,4 @@
-//! A thread as the actuators know it: which one it is, what was done to it, and what it may have handed down.
+//! A thread as the actuators see it: which one it is, what was done to it, and what it may have handed down.
 
 use crate::fair::Fair;
 use crate::handle::ProcessHandle;
@@ -55,7 +55,6 @@ impl Default for Inherited {
 
 impl Thread {
     /// A new thread.
-    #[must_use]
     pub fn new(pid: Pid, tid: Tid, process: Option<Arc<ProcessHandle>>, from: Inherited) -> Self {
         Self {
             pid,
@@ -74,13 +73,11 @@ impl Thread {
     }
 
     /// What a thread has that it creates now.
-    #[must_use]
     pub fn hands_down(&self) -> Inherited {
         Inherited { mark: self.mark, recent: self.recent.clone(), lowered: self.last_lowered }
     }
 
     /// Whether it is the first thread of its process.
-    #[must_use]
     pub fn is_first(&self) -> bool {
         self.tid == self.pid.first_thread()
     }

@@ -115,7 +115,7 @@ fn undo(found: Found, dry: bool) -> Done {
             done.original = Some(journal.original.to_string());
             if !done.alive {
                 let undone = restore::undo(&journal, proc, dry);
-                match undone.let_go {
+                match undone.continued {
                     Ok(pids) => done.stopped = pids.into_iter().map(|pid| pid.0).collect(),
                     Err(why) => done.stopped_trouble = Some(why.to_string()),
                 }

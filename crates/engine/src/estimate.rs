@@ -1,7 +1,7 @@
-//! What threads did that are not counted: the model's word, from what they demand and where they were.
+//! What threads did that are not counted: predicted by the model, from what they demand and where they were.
 //!
 //! # Problem
-//! Schedulers look at the rates of the last quantum, and many machines count nothing.
+//! Policies use the rates of the last quantum, and many machines count nothing.
 //! # Approach
 //! Which thread ran where is known all the same. Where it is also known what the threads demand and how fast the
 //! machine is, the contention model says how fast they were there, beside each other.
@@ -14,7 +14,7 @@
 //!    typical program takes, and gets no estimate.
 //! 3. The model predicts all seats together; its rates are put in where the host counted none.
 //! # Properties
-//! - **The model's word**: an estimate is what the model predicts for the seats. -> test `the_models_word`
+//! - **By the model**: an estimate is what the model predicts for the seats. -> test `as_the_model_predicts`
 //! - **Neighbours count**: beside a stream, a stream is estimated slower. -> test `neighbours_count`
 //! - **Nothing is made up**: without a demand vector or a known place there is no estimate, and what was
 //!   counted stays. -> tests `nothing_is_made_up`, `what_was_counted_stays`
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_models_word() {
+    fn as_the_model_predicts() {
         let (machine, performance) = quad();
         let model = Model::new(&machine, &performance, Assumptions::default()).unwrap();
         let guesses = &model.assumptions().guesses;

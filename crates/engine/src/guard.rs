@@ -1,63 +1,60 @@
-//! The guard: finds out while it runs whether a scheduler pays, and gives the machine back to the kernel where it
-//! does not.
+//! The guard: a policy around a policy, which leaves the machine to the kernel where the inner policy does not pay.
 //!
 //! # Problem
-//! A scheduler that is good for most workloads is bad for some, and it is not known beforehand for which. Whoever
-//! asks for it should not be worse off than without.
+//! A policy that is good for most workloads is bad for some, and it is not known beforehand for which. No program should be
+//! worse off with it than without.
 //! # Approach
-//! The kernel is the default. The scheduler has to earn its quanta, under two rules:
+//! The kernel is the default. The policy has to earn its quanta, under two rules:
 //! - *Budget*: what its quanta have cost so far, compared with the kernel's, stays below a small part of the time
 //!   that has passed. So it begins with single quanta; while they cost nothing more follow, and where they
 //!   cost much the next one comes late. These are conservative bandits (Wu, Shariff, Lattimore and
 //!   Szepesvári, ICML 2016), with measured instead of worst-case losses.
-//! - *Verdict*: its quanta are compared with the kernel's nearest ones by a test that may be looked at all the
+//! - *Verdict*: its quanta are compared with the nearest control quanta by a test that may be evaluated at any
 //!   time ([`bet`]). If it is worse, the kernel gets everything for a while, each time for longer. If
-//!   it is better, it gets all quanta but one in [`Guarding::control`], which goes on being the control.
+//!   it is better, it gets all quanta but one in [`Guarding::control`].
 //!
-//! The kernel's turns are longer or shorter by lot, and so is the time between them while the scheduler pays. What comes at regular times, as the kernel's looks at where memory
-//! is used or a program's timer, would otherwise meet the same side again and again: in a simulated workload a thread's
-//! memory was moved to where the scheduler had the thread, and every control paid for it (docs/guard.md).
+//! How many control quanta follow each other, and how many quanta lie between them, is drawn at random. What comes at regular
+//! times, as NUMA balancing's scans or a program's timer, would otherwise meet the same side again and again (docs/guard.md).
 //!
-//! What a scheduler's quantum leaves behind is undone: when the kernel's turn comes, threads begin where the kernel
-//! had them. In simulations with threads left where the scheduler had them, twice as many workloads lost more than 1 %
-//! (docs/guard.md); supposed: the kernel moves no thread as long as every PU has its share.
+//! When the kernel gets a quantum after the policy's, threads begin where the kernel last had them. In simulations without
+//! that, twice as many workloads lost more than 1 % (docs/guard.md).
 //! # Terms
-//! - *Control*: a quantum in which everything runs and the kernel chooses, and the one before it was the kernel's,
-//!   too. The first one after the scheduler's is not representative: threads are not where the kernel would
-//!   have them. What is lost in it counts as the scheduler's.
+//! - *Control quantum*: everything runs and the kernel chooses, and the quantum before it was the kernel's, too. The first
+//!   one after the policy's is not representative: threads are not where the kernel would have them. What is lost in it is
+//!   charged to the policy.
 //! - *Progress* of a quantum: instructions of each job over its own mean speed, added up, in seconds: so a
 //!   job with many instructions a cycle counts no more than others. Where instructions are not counted, CPU
-//!   time: then PUs left idle are seen, and contention is not.
-//! - *Turn*: as many quanta as it takes until every job can have run once. Only whole turns are compared.
-//! - *Set*: the jobs that there are. Only quanta with the same set are compared; when it changes, a control comes
+//!   time: then idle PUs are seen, and contention is not.
+//! - *Round*: as many quanta as it takes until every job can have run once. Only whole rounds are compared.
+//! - *Set*: the jobs that there are. Only quanta with the same set are compared; when it changes, a control quantum comes
 //!   first.
 //! - *Harm*: seconds by which the last job ends later, see [`ledger::Ledger::harm`]. It counts jobs that are left behind,
 //!   too: total progress does not show that one job will be alone in the end.
 //! # Algorithm
 //! Stages: *trying*, *paying*, *paused*.
-//! 1. Trying: a control; then turns of the scheduler, each followed by one control or two, by lot, as far as the budget
-//!    goes: `harm + risk ≤ credit + allowed · time`, with `risk` the mean of what quanta lost lately. Other quanta are
-//!    controls.
-//! 2. After each comparison, `x = 2(p − c)/(p + c)` with the rates of progress `p` of the scheduler and `c` of the
-//!    controls: two bets, that `x` is on average below and above 0. The one that wins ends the stage.
-//! 3. Before a quantum of the kernel that follows one of the scheduler, threads are put where they last were under the kernel.
-//! 4. Paying: as trying, with fewer controls. A bet that is won for "worse" ends it.
-//! 5. Paused: controls only. For 50 quanta, twice as many each time; also when the budget is so far
+//! 1. Trying: a control quantum; then rounds of the policy, each followed by one control quantum or two, at random, as far as
+//!    the budget goes: `harm + risk ≤ credit + allowed · time`, with `risk` the mean of what quanta lost lately. Other quanta
+//!    are control quanta.
+//! 2. After each comparison, `x = 2(p − c)/(p + c)` with the rates of progress `p` of the policy and `c` of the
+//!    control quanta: two bets, that `x` is on average below and above 0. The one that wins ends the stage.
+//! 3. Before a quantum of the kernel that follows one of the policy, threads are put where they last were under the kernel.
+//! 4. Paying: as trying, with fewer control quanta. A bet that is won for "worse" ends it.
+//! 5. Paused: control quanta only. For 50 quanta, twice as many each time; also when the budget is so far
 //!    overdrawn that it takes that long until the next try. Then trying again: programs change.
 //! # Properties
-//! - **Lets go**: a scheduler that is worse is given up, and loses little until then. -> test `gives_up_what_is_worse`
-//! - **Lets run**: one that is better gets nearly all quanta. -> test `keeps_what_is_better`
-//! - **Learns**: the scheduler hears of each of its quanta, and of no other one. -> test
+//! - **Gives up**: a policy that is worse is given up, and loses little until then. -> test `gives_up_what_is_worse`
+//! - **Keeps**: one that is better gets nearly all quanta. -> test `keeps_what_is_better`
+//! - **Learns**: the policy gets the outcome of each of its quanta, and of no other one. -> test
 //!   `the_scheduler_learns_from_each_of_its_quanta`
 //! - **Same jobs**: no comparison across a change of the set. -> test `compares_the_same_jobs_only`
 //! - **No job is left behind** -> test `sees_a_job_that_is_left_behind`
 //! - **Out of step**: nothing that is regular meets one side only. -> test `nothing_regular_meets_one_side_only`
-//! - **Put back**: the kernel goes on where it left off. -> test `puts_threads_back`
+//! - **Restored**: the kernel continues with the places that it had chosen. -> test `puts_threads_back`
 //! - **Blind is said**: without counts it says what it does not see. -> test `says_what_it_cannot_see`
 
 pub mod bet;
 pub mod ledger;
-pub(crate) mod seen;
+pub(crate) mod usage;
 
 use bet::Bet;
 use colocate_machine::{PuIdx, PuNr};
@@ -67,7 +64,7 @@ use colocate_policy::{Evidence, JobIdx, Plan, Policy, SourceSet, TaskId};
 use ledger::{Ledger, Sample, Speeds};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How a scheduler is guarded. None of it is published: these are our choices, and what they come to is
+/// How a policy is guarded. None of it is published: these are our choices, and what they come to is
 /// measured by simulation (`docs/guard.md`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Guarding {
@@ -75,12 +72,12 @@ pub struct Guarding {
     pub allowed: f64,
     /// What may be lost at once, in quanta.
     pub credit: f64,
-    /// Quanta from one control to the next while the scheduler pays, in the mean, at least 3: by lot, half to one and a
+    /// Quanta from one control to the next while the policy pays, in the mean, at least 3: at random, half to one and a
     /// half times as many. Another one goes before each.
     pub control: u32,
     /// The chance that a verdict is wrong, at most.
     pub error: f64,
-    /// For how many quanta a scheduler is paused the first time.
+    /// For how many quanta a policy is paused the first time.
     pub pause: u32,
 }
 
@@ -92,22 +89,22 @@ impl Default for Guarding {
     }
 }
 
-/// Controls that make up what the kernel's quanta are like now. Chosen: programs change.
+/// Controls that make up what control quanta are like now. Chosen: programs change.
 const WINDOW: usize = 4;
-/// Where the lots begin that say how long the kernel's turns are. Any number would do.
-const LOTS: u64 = 1;
-/// Quanta that the scheduler keeps while it pays and the set changes again and again.
+/// Seed of what is drawn at random. Any number would do.
+const SEED: u64 = 1;
+/// Quanta that the policy keeps while it pays and the set changes again and again.
 const AFTER_CHANGE: u32 = 4;
 /// Comparisons after which bets begin anew, so that old gains do not hide new losses. Chosen.
 const MEMORY: u32 = 64;
-/// Quanta of gains that may be spent again. Chosen: a turn of two.
+/// Quanta of gains that may be spent again. Chosen: a round of two.
 const BANK: f64 = 2.0;
 /// What a first quantum is expected to lose, as a part of it. Chosen: few schedulers lose more.
 const FIRST_RISK: f64 = 0.2;
 /// The weight of the last quantum in what the next one is expected to lose.
 const RISK_WEIGHT: f64 = 0.25;
-/// Most quanta of a turn that is compared.
-const LONGEST_TURN: u32 = 8;
+/// Most quanta of a round that is compared.
+const LONGEST_ROUND: u32 = 8;
 /// Pauses are doubled so often at most.
 const DOUBLINGS: u32 = 5;
 /// What is left of the longest quantum after each that is shorter.
@@ -127,10 +124,10 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Kernel,
-    Scheduler,
+    Policy,
 }
 
-/// A scheduler that is guarded.
+/// A policy that is guarded.
 #[derive(Debug)]
 pub struct Guard {
     inner: Box<dyn Policy>,
@@ -144,23 +141,23 @@ pub struct Guard {
     before: Option<Owner>,
     /// The jobs, and how many PUs each uses at a time.
     set: BTreeMap<JobIdx, f64>,
-    /// Where the kernel last had threads, by its own number, and where they are put back.
-    homes: BTreeMap<TaskId, PuNr>,
-    back: Vec<(TaskId, PuIdx)>,
-    /// Quanta of a turn.
-    turn: u32,
+    /// Where the kernel last had threads, by its own number, and where they begin its next quantum.
+    kernel_places: BTreeMap<TaskId, PuNr>,
+    initial: Vec<(TaskId, PuIdx)>,
+    /// Quanta of a round.
+    round: u32,
     /// The last controls with this set.
     window: VecDeque<Sample>,
-    /// Whether another control comes before the next turn.
+    /// Whether another control comes before the next round.
     another: bool,
-    lots: SplitMix64,
+    rng: SplitMix64,
     speeds: Speeds,
     ledger: Ledger,
     risk: f64,
     block: Block,
     bets: Bets,
     since_control: u32,
-    /// After how many quanta the next control comes while the scheduler pays.
+    /// After how many quanta the next control comes while the policy pays.
     next_control: u32,
     pauses: u32,
     /// Seconds so far, and how long a whole quantum is.
@@ -169,14 +166,14 @@ pub struct Guard {
     quanta: u64,
     controls: u64,
     blind: bool,
-    news: VecDeque<String>,
+    messages: VecDeque<String>,
 }
 
 /// What is compared next.
 #[derive(Debug, Default)]
 struct Block {
     quanta: u32,
-    scheduler: Sample,
+    policy: Sample,
     controls: Sample,
 }
 
@@ -190,7 +187,7 @@ struct Bets {
 }
 
 impl Bets {
-    fn take(&mut self, x: f64) {
+    fn note(&mut self, x: f64) {
         self.worse.take(-x);
         self.better.take(x);
         self.sum += x;
@@ -204,7 +201,6 @@ impl Bets {
 
 impl Guard {
     /// Guards `inner`, which messages call `name`.
-    #[must_use]
     pub fn new(inner: Box<dyn Policy>, name: &str, settings: Guarding) -> Self {
         Self {
             inner,
@@ -215,12 +211,12 @@ impl Guard {
             now: None,
             before: None,
             set: BTreeMap::new(),
-            homes: BTreeMap::new(),
-            back: Vec::new(),
-            turn: 1,
+            kernel_places: BTreeMap::new(),
+            initial: Vec::new(),
+            round: 1,
             window: VecDeque::new(),
             another: false,
-            lots: SplitMix64::new(LOTS),
+            rng: SplitMix64::new(SEED),
             speeds: Speeds::default(),
             ledger: Ledger::default(),
             risk: FIRST_RISK,
@@ -234,18 +230,17 @@ impl Guard {
             quanta: 0,
             controls: 0,
             blind: false,
-            news: VecDeque::new(),
+            messages: VecDeque::new(),
         }
     }
 
     /// Quanta so far, and how many of them were the kernel's.
-    #[must_use]
     pub const fn quanta(&self) -> (u64, u64) {
         (self.quanta, self.controls)
     }
 
     /// What is measured with other jobs is no measure for these.
-    fn meet(&mut self, now: &Quantum<'_>) {
+    fn note_jobs(&mut self, now: &Quantum<'_>) {
         let contexts = now.pus.len();
         let width = |job: &QueuedJob| u32::try_from(job.width(contexts)).unwrap_or(u32::MAX);
         let set: BTreeMap<JobIdx, f64> =
@@ -256,24 +251,25 @@ impl Guard {
         }
         let all: u32 = now.queue.iter().map(width).fold(0, u32::saturating_add);
         let contexts = u32::try_from(contexts).unwrap_or(u32::MAX).max(1);
-        self.turn = all.div_ceil(contexts).clamp(1, LONGEST_TURN);
+        self.round = all.div_ceil(contexts).clamp(1, LONGEST_ROUND);
         self.ledger.keep(&set);
         self.set = set;
     }
 
-    /// Remembers where the kernel has threads, and puts them back there when it has its turn again.
-    fn note_homes(&mut self, now: &Quantum<'_>, owner: Owner) {
+    /// Remembers where the kernel has threads, and puts them there when it gets a quantum again.
+    fn note_kernel_places(&mut self, now: &Quantum<'_>, owner: Owner) {
         let threads = || now.queue.iter().flat_map(|job| &job.threads);
-        self.back.clear();
+        self.initial.clear();
         match (self.now, owner) {
             (Some(Owner::Kernel), _) => {
                 let number = |pu: PuIdx| now.machine.pus[pu.idx()].os;
-                self.homes = threads().filter_map(|it| Some((it.id, number(it.pu?)))).collect();
+                self.kernel_places =
+                    threads().filter_map(|it| Some((it.id, number(it.pu?)))).collect();
             }
-            (Some(Owner::Scheduler), Owner::Kernel) => {
-                let home = |id| Some((id, now.machine.pu_by_os(*self.homes.get(&id)?)?));
+            (Some(Owner::Policy), Owner::Kernel) => {
+                let home = |id| Some((id, now.machine.pu_by_os(*self.kernel_places.get(&id)?)?));
                 let homes = threads().filter_map(|thread| home(thread.id));
-                self.back = homes.filter(|(_, pu)| now.pus.contains(pu)).collect();
+                self.initial = homes.filter(|(_, pu)| now.pus.contains(pu)).collect();
             }
             _ => {}
         }
@@ -285,12 +281,12 @@ impl Guard {
             Stage::Paying if self.window.is_empty() => self.since_control >= AFTER_CHANGE,
             Stage::Paying => self.since_control + 1 >= self.next_control || self.overdrawn() > 0.0,
             Stage::Trying => {
-                let turn_is_over = self.block.quanta >= self.turn;
-                let kernels_turn = self.window.is_empty() || turn_is_over || self.another;
-                kernels_turn || self.overdrawn() > 0.0
+                let round_is_over = self.block.quanta >= self.round;
+                let is_kernels = self.window.is_empty() || round_is_over || self.another;
+                is_kernels || self.overdrawn() > 0.0
             }
         };
-        if control { Owner::Kernel } else { Owner::Scheduler }
+        if control { Owner::Kernel } else { Owner::Policy }
     }
 
     /// Seconds by which another quantum would go beyond what may be lost; below 0 there is something left.
@@ -300,19 +296,19 @@ impl Guard {
         self.harm() + risk - credit * self.quantum - allowed * self.elapsed
     }
 
-    /// While jobs take turns, those whose turn is next are behind by nearly a quantum.
+    /// While jobs take their quanta one after the other, those that are next are behind by nearly a quantum.
     fn harm(&self) -> f64 {
-        let slack = self.quantum * (1.0 - 1.0 / f64::from(self.turn));
+        let slack = self.quantum * (1.0 - 1.0 / f64::from(self.round));
         self.ledger.harm(&self.set, slack)
     }
 
-    fn kernels(&mut self, sample: Sample) {
+    fn note_kernel_quantum(&mut self, sample: Sample) {
         self.controls += 1;
         if let Stage::Paused(left) = self.stage {
             self.stage = if left > 1 { Stage::Paused(left - 1) } else { Stage::Trying };
         }
         if self.before != Some(Owner::Kernel) {
-            // What it takes the kernel to put things right is the scheduler's fault.
+            // What it takes the kernel to put things right is the policy's fault.
             self.charge(&sample);
             return;
         }
@@ -324,8 +320,8 @@ impl Guard {
         self.another = false;
         if self.block.quanta > 0 {
             self.block.controls.add(&sample);
-            if self.block.quanta >= self.turn {
-                self.another = self.lots.below(2) == 1;
+            if self.block.quanta >= self.round {
+                self.another = self.rng.below(2) == 1;
                 self.compare();
             }
         }
@@ -335,7 +331,7 @@ impl Guard {
         }
     }
 
-    fn schedulers(&mut self, sample: &Sample) {
+    fn note_policy_quantum(&mut self, sample: &Sample) {
         self.since_control = self.since_control.saturating_add(1);
         if self.window.is_empty() {
             return;
@@ -344,10 +340,10 @@ impl Guard {
             self.risk += RISK_WEIGHT * (lost.clamp(-1.0, 1.0) - self.risk);
         }
         if sample.seconds >= SHORT * self.quantum {
-            self.block.scheduler.add(sample);
+            self.block.policy.add(sample);
             self.block.quanta += 1;
         }
-        self.mind_the_budget();
+        self.check_budget();
     }
 
     /// Puts into the ledger what came of a quantum, and returns the part of it that was lost; `None` if there is
@@ -361,18 +357,18 @@ impl Guard {
     /// Half to one and a half times the default number of quanta.
     fn draw_next_control(&mut self) -> u32 {
         let default = self.settings.control;
-        let more = self.lots.below(usize::try_from(default).unwrap_or(usize::MAX));
+        let more = self.rng.below(usize::try_from(default).unwrap_or(usize::MAX));
         default.div_ceil(2) + u32::try_from(more).unwrap_or(0)
     }
 
     /// A comparison is complete.
     fn compare(&mut self) {
-        let Block { scheduler, controls, .. } = std::mem::take(&mut self.block);
-        let (p, c) = (scheduler.rate(&self.speeds), controls.rate(&self.speeds));
+        let Block { policy, controls, .. } = std::mem::take(&mut self.block);
+        let (p, c) = (policy.rate(&self.speeds), controls.rate(&self.speeds));
         if p + c <= 0.0 {
             return;
         }
-        self.bets.take(2.0 * (p - c) / (p + c));
+        self.bets.note(2.0 * (p - c) / (p + c));
         let Bets { worse, better, count, .. } = self.bets;
         if worse.won(self.settings.error) {
             self.report("costs more than it gains");
@@ -390,12 +386,12 @@ impl Guard {
 
     /// Where it takes long until there is something to spend again, that is a pause.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
-    fn mind_the_budget(&mut self) {
+    fn check_budget(&mut self) {
         let each = self.settings.allowed * self.quantum;
         let quanta = (self.overdrawn() / each.max(f64::MIN_POSITIVE)).max(0.0) as u32;
         if quanta >= self.settings.pause {
             let seconds = self.harm();
-            self.news.push_back(format!(
+            self.messages.push_back(format!(
                 "guard: {} has cost {seconds:.2} of {:.1} s so far; the kernel chooses for some time",
                 self.name, self.elapsed
             ));
@@ -413,7 +409,7 @@ impl Guard {
 
     fn report(&mut self, verdict: &str) {
         let Guarding { error, .. } = self.settings;
-        self.news.push_back(format!(
+        self.messages.push_back(format!(
             "guard: {} {verdict}: {:+.1} % progress against the kernel alone, {} comparisons, chance of error at \
              most {:.0} %",
             self.name,
@@ -424,7 +420,7 @@ impl Guard {
     }
 
     /// Says once what it cannot see.
-    fn check_sight(&mut self, sample: Option<&Sample>) {
+    fn check_counts(&mut self, sample: Option<&Sample>) {
         let missing = match sample {
             None => "CPU time is not known: the guard cannot compare, and the kernel chooses",
             Some(sample) if !sample.is_counted() => {
@@ -433,18 +429,18 @@ impl Guard {
             Some(_) => return,
         };
         if !std::mem::replace(&mut self.blind, true) {
-            self.news.push_back(format!("guard: {missing}"));
+            self.messages.push_back(format!("guard: {missing}"));
         }
     }
 }
 
 impl Guard {
     /// Takes in what came of the last quantum.
-    fn take(&mut self, done: &QuantumOutcome<'_>) {
+    fn note(&mut self, done: &QuantumOutcome<'_>) {
         let Some(owner) = self.now else { return };
         self.quanta += 1;
         let sample = Sample::of(done);
-        self.check_sight(sample.as_ref());
+        self.check_counts(sample.as_ref());
         let Some(sample) = sample.filter(|sample| sample.seconds > 0.0) else {
             self.controls += u64::from(owner == Owner::Kernel);
             return;
@@ -454,26 +450,26 @@ impl Guard {
         self.quantum = sample.seconds.max(FORGETS * self.quantum);
         self.speeds.note(&sample);
         match owner {
-            Owner::Kernel => self.kernels(sample),
-            Owner::Scheduler => self.schedulers(&sample),
+            Owner::Kernel => self.note_kernel_quantum(sample),
+            Owner::Policy => self.note_policy_quantum(&sample),
         }
     }
 
-    /// The plan of a quantum that is the kernel's. After one of the scheduler's, that learns what came of it.
-    fn kernels_plan(&mut self, evidence: &Evidence<'_>) -> Plan {
+    /// The plan of a quantum that is the kernel's. After one of the policy's, that learns what came of it.
+    fn kernel_plan(&mut self, evidence: &Evidence<'_>) -> Plan {
         let mut messages = Vec::new();
-        if self.before == Some(Owner::Scheduler) {
+        if self.before == Some(Owner::Policy) {
             let learns = self.inner.decide(&Evidence { is_control: true, ..*evidence });
             self.state = learns.state.or(self.state.take());
             messages = learns.messages;
         }
-        let initial = evidence.initial(&self.back);
+        let initial = evidence.initial(&self.initial);
         Plan { initial, messages, ..evidence.leave_to_kernel() }
     }
 
-    fn schedulers_plan(&mut self, evidence: &Evidence<'_>) -> Plan {
+    fn policy_plan(&mut self, evidence: &Evidence<'_>) -> Plan {
         let plan = if self.before == Some(Owner::Kernel) {
-            // A control is not what the scheduler chose last, and nothing for it to draw conclusions from.
+            // A control is not what the policy chose last, and nothing for it to draw conclusions from.
             let plain = |job: &QueuedJob| QueuedJob {
                 just_ran: false,
                 had_own_cores: false,
@@ -489,8 +485,7 @@ impl Guard {
         plan
     }
 
-    /// What it does, in one line, behind what the scheduler says.
-    #[must_use]
+    /// What it does, in one line, behind what the policy says.
     pub fn state(&self) -> String {
         let stage = match self.stage {
             Stage::Trying => "trying".to_owned(),
@@ -508,24 +503,24 @@ impl Guard {
 }
 
 impl Policy for Guard {
-    /// What the scheduler wants, and what comparisons are made by.
+    /// What the inner policy needs.
     fn needs(&self) -> SourceSet {
         self.inner.needs()
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         if let Some(last) = &evidence.last {
-            self.take(last);
+            self.note(last);
         }
-        self.meet(&evidence.now);
+        self.note_jobs(&evidence.now);
         let owner = self.owner();
-        self.note_homes(&evidence.now, owner);
+        self.note_kernel_places(&evidence.now, owner);
         self.before = self.now.replace(owner);
         let mut plan = match owner {
-            Owner::Kernel => self.kernels_plan(evidence),
-            Owner::Scheduler => self.schedulers_plan(evidence),
+            Owner::Kernel => self.kernel_plan(evidence),
+            Owner::Policy => self.policy_plan(evidence),
         };
-        plan.messages.splice(0..0, self.news.drain(..));
+        plan.messages.splice(0..0, self.messages.drain(..));
         Plan { state: Some(self.state()), ..plan }
     }
 }

@@ -79,7 +79,6 @@ pub enum PlacementStatus {
 
 impl PlacementStatus {
     /// Its name in reports, and the reason where it has one.
-    #[must_use]
     pub fn describe(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Placed => ("placed", None),
@@ -151,25 +150,21 @@ pub struct SeenTask {
 
 impl SeenTask {
     /// Whether it lives.
-    #[must_use]
     pub fn alive(&self) -> bool {
         self.ended.is_none()
     }
 
     /// Its mix since it was created; all unknown if it was not watched.
-    #[must_use]
     pub fn known_mix(&self) -> Mix {
         self.mix.as_deref().copied().unwrap_or_default()
     }
 
     /// Where its cycles went, see [`Counts::stack`].
-    #[must_use]
     pub fn stack(&self) -> Option<Stack> {
         self.counts.as_ref()?.stack
     }
 
     /// Instructions per cycle since it was created, where both are counted and there are cycles.
-    #[must_use]
     #[allow(clippy::cast_precision_loss)] // a rate needs 15 digits at most
     pub fn ipc(&self) -> Option<f64> {
         let cycles = self.cycles.filter(|&cycles| cycles > 0)?;
@@ -218,7 +213,6 @@ impl Observation {
     }
 
     /// The jobs that are over. Tasks of theirs may live on.
-    #[must_use]
     pub fn over(&self) -> BTreeSet<JobIdx> {
         self.ended.iter().map(|end| end.job).collect()
     }

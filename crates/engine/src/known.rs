@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What is known of one job when the engine starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownJob {
-    /// The job's name, for people.
+    /// The job's name, for messages.
     pub name: String,
     /// Its profile, or `None` if it was never seen.
     pub profile: Option<Profile>,
@@ -26,7 +26,6 @@ impl KnownJob {
     ///
     /// The moment is the creation of some thread, as load only grows then; the earliest one if
     /// several are as busy. Empty without a profile.
-    #[must_use]
     pub fn busiest_together(&self) -> BTreeSet<u32> {
         let threads = self.profile.as_ref().map_or(&[][..], |profile| &profile.threads);
         let watched = self.profile.as_ref().map_or(Nanos::ZERO, |profile| profile.watched_ns);
@@ -40,7 +39,7 @@ impl KnownJob {
     }
 
     /// The mean mix of the job's threads, weighted by CPU time: what to expect of a thread that
-    /// that was not watched.
+    /// was not watched.
     fn typical(&self) -> Mix {
         let threads = self.profile.as_ref().map_or(&[][..], |profile| &profile.threads);
         mean(threads.iter().map(|thread| (thread.mix, thread.cpu_time_ns)))
@@ -102,12 +101,11 @@ fn mean(mixes: impl Iterator<Item = (Mix, Option<Nanos>)> + Clone) -> Mix {
     mean
 }
 
-/// The least busy share that is planned for. Chosen: a task below it can want a unit at the same time
+/// The least busy share that is planned for. Chosen: a task below it needs a unit at the same time
 /// as another one for a hundredth of the time at most, and a place of its own would be wasted.
 const NEGLIGIBLE: f64 = 0.01;
 
 /// Whether `task` is busy enough for a place in a plan. One that is not known counts as busy.
-#[must_use]
 pub fn is_worth_a_place(task: &Task) -> bool {
     task.busy.is_none_or(|busy| busy >= NEGLIGIBLE)
 }
@@ -117,7 +115,6 @@ pub fn is_worth_a_place(task: &Task) -> bool {
 ///
 /// A task's mix is what was seen of it now, else what its profile says, else what is typical of its
 /// job.
-#[must_use]
 pub fn tasks_to_plan(jobs: &[KnownJob], seen: &[SeenTask], at: Nanos) -> Vec<Task> {
     let mut tasks: BTreeMap<TaskId, Task> = BTreeMap::new();
     let index_of = |index| JobIdx(index_u32(index));

@@ -1,9 +1,9 @@
-//! Going through an observation once, for many threads: a search for each would cost more than all that is done with it.
+//! One pass through an observation for many threads: a search for each would cost more than all that is done with it.
 
 use crate::host::SeenTask;
 use colocate_policy::{JobIdx, TaskId};
 
-/// An observation's tasks, asked for in the order of their IDs.
+/// An observation's tasks, looked up in the order of their IDs.
 pub(crate) struct TaskLookup<'a>(&'a [SeenTask]);
 
 impl<'a> TaskLookup<'a> {
@@ -29,7 +29,7 @@ pub(crate) fn of_job(tasks: &[SeenTask], job: JobIdx) -> &[SeenTask] {
     &rest[..rest.partition_point(|task| task.id.job == job)]
 }
 
-/// The tasks of each job that has some, without a look at each task.
+/// The tasks of each job that has some, without going through each task.
 pub(crate) fn by_job(tasks: &[SeenTask]) -> impl Iterator<Item = (JobIdx, &[SeenTask])> {
     let mut rest = tasks;
     std::iter::from_fn(move || {

@@ -5,7 +5,7 @@
 //! - *Active* thread: one that could run for at least [`ACTIVE`] of the last quantum in which its job ran, or was not
 //!   there yet. Only these need a context; others are left to the kernel while their job runs.
 //! - *Pause*: a quantum that took far longer than was asked for, and for most of which none of the chosen threads was
-//!   runnable, as when a terminal stops the whole run. Where only the loop itself came late they went on wanting.
+//!   runnable, as when a terminal stops the whole run. Where only the loop itself came late they stayed runnable.
 //! # Properties
 //! - **Order**: jobs that ran go to the tail, in the order of the queue. -> test `jobs_that_ran_go_to_the_tail`
 //! - **Rates are of the last quantum**, and unknown where the host does not count. -> test
@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, VecDeque};
 use threads::Threads;
 
 /// The share of a quantum for which a thread must have a PU or wait for one to count as active; of what it could use,
-/// where waits are not known. Chosen: threads that wait for others or for input want far less, threads that compute
+/// where waits are not known. Chosen: threads that wait for others or for input are runnable far less, threads that compute
 /// nearly all.
 pub const ACTIVE: f64 = 0.05;
 
@@ -44,7 +44,7 @@ const PAUSE: Nanos = Nanos::from_millis(500);
 
 /// It is none if a chosen thread had a PU or waited for one for more than this share of it. Chosen: what is learned of it is
 /// off by a third at most.
-const WANTED: f64 = 0.75;
+const RUNNABLE: f64 = 0.75;
 
 /// The jobs of the queue that run, with the PU of each of their threads in it; `None`: the kernel's choice.
 pub(crate) type Placed = BTreeMap<JobIdx, Vec<Option<PuIdx>>>;
@@ -81,17 +81,17 @@ impl Passed<'_> {
     fn teaches(&self) -> bool {
         let most = self.asked.0.saturating_mul(STRETCHED).saturating_add(PAUSE.0);
         let took = self.took();
-        took > Nanos::ZERO && (took.0 <= most || self.was_wanted())
+        took > Nanos::ZERO && (took.0 <= most || self.was_runnable())
     }
 
     /// Whether a chosen thread had a PU or waited for one for most of it.
-    fn was_wanted(&self) -> bool {
-        let wanted = |(task, earlier): (&SeenTask, Option<&SeenTask>)| {
+    fn was_runnable(&self) -> bool {
+        let runnable = |(task, earlier): (&SeenTask, Option<&SeenTask>)| {
             let used = grown(task, earlier, |it| it.cpu_time).unwrap_or(Nanos::ZERO);
             used + grown(task, earlier, |it| it.waited).unwrap_or(Nanos::ZERO)
         };
-        let most = self.chosen().map(wanted).max().unwrap_or(Nanos::ZERO);
-        float(most) > WANTED * float(self.took())
+        let most = self.chosen().map(runnable).max().unwrap_or(Nanos::ZERO);
+        float(most) > RUNNABLE * float(self.took())
     }
 
     /// The threads of the chosen jobs, after it and before.
@@ -102,7 +102,7 @@ impl Passed<'_> {
     }
 
     /// What the policy sees of it.
-    pub fn done<'d>(&self, did: &'d [JobUsage]) -> QuantumOutcome<'d> {
+    pub fn outcome<'d>(&self, did: &'d [JobUsage]) -> QuantumOutcome<'d> {
         match self.teaches() {
             true => QuantumOutcome { took: self.took(), did },
             false => QuantumOutcome { took: Nanos::ZERO, did: &[] },
@@ -122,7 +122,7 @@ impl Passed<'_> {
     }
 }
 
-/// By how much something of a thread has grown between two looks; `None` if it is not known.
+/// By how much a sum of a thread has grown between two observations; `None` if it is not known.
 fn grown(
     now: &SeenTask,
     before: Option<&SeenTask>,
@@ -167,8 +167,8 @@ impl Default for LastRun {
 }
 
 impl Job {
-    /// Those of its living threads that want to run, or one of them if none does: a job whose threads all sleep must get
-    /// its turn, too. `None` if none lives.
+    /// Those of its living threads that are runnable, or one of them if none is: a job whose threads all sleep must run,
+    /// too. `None` if none lives.
     fn queued(&self, tasks: &[SeenTask]) -> Option<Vec<Thread>> {
         let (mut active, mut idle) = (Vec::new(), None);
         for task in tasks.iter().filter(|task| task.alive()) {
@@ -192,7 +192,7 @@ impl Job {
 
 impl Queue {
     /// Jobs that are there for the first time go to the tail, jobs that are over leave.
-    pub fn meet(&mut self, seen: &Observation) {
+    pub fn note_jobs(&mut self, seen: &Observation) {
         let over = seen.over();
         self.order.retain(|job| !over.contains(job));
         for (job, tasks) in by_job(&seen.tasks).filter(|(job, _)| !over.contains(job)) {
@@ -213,7 +213,7 @@ impl Queue {
         }
     }
 
-    /// The queue as a scheduler sees it, head first.
+    /// The queue as a policy sees it, head first.
     pub fn queued(&self, seen: &Observation) -> Vec<QueuedJob> {
         let queued = |job: &JobIdx| {
             let known = &self.known[job];
@@ -251,13 +251,13 @@ impl Queue {
                 alive += usize::from(task.alive());
                 let known = job.threads.of(task.id);
                 known.pu = task.last_ran.and_then(|pu| machine.pu_by_os(pu)).or(known.pu);
-                did.extend(rates::did(machine, task, earlier));
+                did.extend(rates::of_thread(machine, task, earlier));
                 if !teaches {
                     continue;
                 }
                 known.active = is_active(task, earlier, took, || *fair);
                 known.runnable = rates::runnable(task, earlier, took);
-                // A thread that was created and has ended between two looks is unknown, and did little.
+                // A thread that was created and has ended between two observations is unknown, and did little.
                 if task.alive() || known.runnable.is_some() {
                     job.runnable = job.runnable.zip(known.runnable).map(|(sum, more)| sum + more);
                 }
@@ -280,7 +280,7 @@ impl Queue {
         ran.filter_map(|(id, job)| Some((*id, job.runnable?))).collect()
     }
 
-    /// Keeps the rates for the scheduler.
+    /// Keeps the rates for the policy.
     pub fn remember(&mut self, did: &[ThreadRates]) {
         for did in did {
             if let Some(job) = self.known.get_mut(&did.id.job) {
@@ -290,7 +290,7 @@ impl Queue {
     }
 }
 
-/// Whether a thread wanted to run for enough of a quantum that took so long. Where its waits are not known: whether it
+/// Whether a thread was runnable for enough of a quantum that took so long. Where its waits are not known: whether it
 /// used enough of what it could, `fair` nanoseconds.
 fn is_active(
     task: &SeenTask,

@@ -1,6 +1,6 @@
-//! Rates of the last quantum, as schedulers want them: differences of what a host has counted.
+//! Rates of the last quantum: differences of what a host has counted.
 //!
-//! A figure that was not known at the last look has no difference: what it says now is of an unknown time. Only of a
+//! A figure that was not known in the last observation has no difference: what it says now is of an unknown time. Only of a
 //! thread that was not there then, or had not run, is all that was counted since.
 
 use crate::host::SeenTask;
@@ -44,8 +44,8 @@ pub struct ThreadRates {
     pub estimated: Estimated,
 }
 
-/// What a thread did between two looks; `None` if it did not run.
-pub(crate) fn did(
+/// What a thread did between two observations; `None` if it did not run.
+pub(crate) fn of_thread(
     machine: &Machine,
     task: &SeenTask,
     before: Option<&SeenTask>,
@@ -92,7 +92,7 @@ pub(crate) fn did(
     })
 }
 
-/// The share of the time between two looks, `took`, for which a thread had a PU or waited for one, without what it only
+/// The share of the time between two observations, `took`, for which a thread had a PU or waited for one, without what it only
 /// waited for others in a loop.
 pub(crate) fn runnable(task: &SeenTask, before: Option<&SeenTask>, took: Nanos) -> Option<f64> {
     let since = |of: &dyn Fn(&SeenTask) -> Option<Nanos>| {
@@ -125,7 +125,7 @@ pub(crate) fn data_levels(machine: &Machine, pu: PuIdx) -> Vec<u8> {
     over.filter(|cache| cache.pus.contains(&pu)).map(|cache| cache.level).collect()
 }
 
-/// Where the cycles went between two looks.
+/// Where the cycles went between two observations.
 fn stack(task: &SeenTask, before: Option<&SeenTask>) -> Option<Stack> {
     let now = task.stack()?;
     match before.and_then(SeenTask::stack) {
@@ -134,9 +134,9 @@ fn stack(task: &SeenTask, before: Option<&SeenTask>) -> Option<Stack> {
     }
 }
 
-/// Whether a thread was there at a look and had run by then, as far as is known.
-fn ran_by(look: Option<&SeenTask>) -> bool {
-    look.is_some_and(|task| task.cpu_time != Some(Nanos::ZERO))
+/// Whether a thread was there in an observation and had run by then, as far as is known.
+fn ran_by(observed: Option<&SeenTask>) -> bool {
+    observed.is_some_and(|task| task.cpu_time != Some(Nanos::ZERO))
 }
 
 #[allow(clippy::cast_precision_loss)] // counts and times of one quantum are far below 2^53

@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A placement that is made once, a scheduler that chooses jobs each quantum, and a policy that follows phases need
-//! different evidence and do different things, but all of them decide, act and look.
+//! different evidence and do different things, but all of them decide, act and observe.
 //! # Approach
 //! One loop. What differs is what ends a quantum ([`Until`]), and with it whether jobs may wait:
 //! - *Events*: the plan stands until there is a reason for another one ([`Cause`]). Known jobs are placed from the start.
@@ -10,7 +10,7 @@
 //!   planned together. What a task does per instruction does not depend on where it runs, and a pin made blindly would
 //!   be moved a moment later.
 //! - *Time*: the policy decides each quantum. All jobs wait at first, as it is to choose among those that are there. Jobs
-//!   that end before their target begin anew, which is the host's affair, as is stopping them.
+//!   that end before their target begin anew, which the host does, as it stops them.
 //! # Terms
 //! - *Round*: one decision at most, and the quantum that follows.
 //! - *Watch time*: one stretch of watching. Programs create threads late, so watching goes on for up to [`WATCHES`] of
@@ -98,7 +98,6 @@ pub enum Cause {
 
 impl Cause {
     /// The cause's name in reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Launch => "launch",
@@ -110,7 +109,7 @@ impl Cause {
     }
 }
 
-/// One round of the loop, to look at.
+/// One round of the loop, for observers.
 #[derive(Clone, Copy, Debug)]
 pub struct Round<'a> {
     /// How many there were before.
@@ -149,7 +148,6 @@ pub struct Planned {
 
 impl Planned {
     /// The plan of a round, if one was made in it.
-    #[must_use]
     pub fn of(round: &Round<'_>) -> Option<Self> {
         Some(Self { at: round.began, cause: round.cause?, plan: round.plan.clone() })
     }
@@ -159,7 +157,6 @@ impl Planned {
 ///
 /// Threads that are not known yet are not in it; a policy that needs no mixes places each job's
 /// first thread.
-#[must_use]
 pub fn first_plan(
     machine: &Machine,
     usable: &[PuNr],
@@ -183,17 +180,17 @@ pub fn first_plan(
 }
 
 /// Runs the jobs of `host` to their ends as `policy` decides. `estimate` says what threads did that the host does not count.
-/// `look` is shown every round.
+/// `observer` gets every round.
 ///
 /// # Errors
-/// [`HostError`] as soon as the host has one; the programs go on running, and it is the host's affair that nothing stays
+/// [`HostError`] as soon as the host has one; the programs go on running, and the host leaves nothing
 /// stopped.
 pub fn run(
     host: &mut impl Host,
     policy: &mut dyn Policy,
     workload: &Workload<'_>,
     mut estimate: Option<&mut dyn Estimate>,
-    look: &mut dyn FnMut(&Round<'_>),
+    observer: &mut dyn FnMut(&Round<'_>),
 ) -> Result<Observation, HostError> {
     let mut state = Loop::launch(host, policy.needs(), workload)?;
     for number in 0.. {
@@ -204,7 +201,7 @@ pub fn run(
         let Some(quantum) = state.put_at_initial_places(host, &begun)? else { break };
         let after = host.run_quantum(&state.plan, quantum)?;
         state.has_watched = state.watch.pass(host, after.at);
-        state.end(begun, after, estimate.as_deref_mut(), look);
+        state.end(begun, after, estimate.as_deref_mut(), observer);
     }
     Ok(state.seen)
 }
@@ -297,7 +294,7 @@ impl<'w> Loop<'w> {
             self.queue.renumber(&self.machine, host.machine());
             self.machine = host.machine().clone();
         }
-        self.queue.meet(&self.seen);
+        self.queue.note_jobs(&self.seen);
         let pus = indices(&self.machine, host.usable());
         let queued = self.queue.queued(&self.seen);
         let situation = self.situation(number, &pus, &queued);
@@ -305,7 +302,7 @@ impl<'w> Loop<'w> {
         let can_decide = situation.can_decide();
         let made = cause.map(|_| match can_decide {
             true => situation.decide(policy),
-            // What the policy says of itself stays true while it is not asked.
+            // What the policy says of itself stays true while it does not decide.
             false => Plan { state: self.plan.state.clone(), ..situation.nothing_chosen() },
         });
         let asked = match self.workload.until {
@@ -348,7 +345,7 @@ impl<'w> Loop<'w> {
         begun: Begun,
         after: Observation,
         estimate: Option<&mut (dyn Estimate + '_)>,
-        look: &mut dyn FnMut(&Round<'_>),
+        observer: &mut dyn FnMut(&Round<'_>),
     ) {
         let placed = placed(&self.plan, &begun.queued, &self.machine);
         let passed = Passed {
@@ -364,10 +361,10 @@ impl<'w> Loop<'w> {
             estimate::fill(&mut did, estimate);
         }
         self.queue.remember(&did);
-        let all = guard::seen::did(&self.seen, &after);
-        let done = passed.done(&all);
+        let all = guard::usage::job_usage(&self.seen, &after);
+        let done = passed.outcome(&all);
         self.last = begun.can_decide.then(|| (done.took, done.did.to_vec()));
-        look(&Round {
+        observer(&Round {
             number: begun.number,
             grants: &self.grants,
             cause: begun.cause,
@@ -535,7 +532,7 @@ impl Watch {
         requests.filter(|request| !request.jobs.is_empty()).collect()
     }
 
-    /// Time until the next look; for ever if nothing is watched.
+    /// Time until the end of the watch time; for ever if nothing is watched.
     fn quantum(&self, at: Nanos) -> Nanos {
         if self.jobs.is_empty() { Nanos(u64::MAX) } else { self.next.saturating_sub(at) }
     }

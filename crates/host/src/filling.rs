@@ -55,7 +55,7 @@ impl LinuxHost {
         }
         if self.is_stopped(job) {
             // It was stopped while a job was measured.
-            self.go_on_stopped(job);
+            self.continue_stopped(job);
         }
         self.lower_all(job)
     }
@@ -83,14 +83,14 @@ impl LinuxHost {
         }
         let Some(why) = why else { return true };
         self.raise(job);
-        self.say(job, &format!("is stopped while it waits, and fills no idle PUs: {why}"));
+        self.note_on(job, &format!("is stopped while it waits, and fills no idle PUs: {why}"));
         if let Some(fillers) = &mut self.fillers {
             fillers.refused.insert(job);
         }
         false
     }
 
-    /// Gives all threads of a job their policies back that were put under SCHED_IDLE.
+    /// Restores the policies of all threads of a job that were put under SCHED_IDLE.
     pub(crate) fn raise(&mut self, job: JobIdx) {
         let Some(fillers) = &mut self.fillers else { return };
         if !fillers.down.remove(&job) {
@@ -100,7 +100,7 @@ impl LinuxHost {
         for task in self.tasks.living_of(job) {
             trouble = self.actuators.raise(&mut task.thread).err().or(trouble);
         }
-        self.tell(
+        self.report_failure(
             job,
             "take out of SCHED_IDLE",
             trouble.map_or(Ok(()), |why| Err(std::io::Error::other(why))),
@@ -113,23 +113,23 @@ impl LinuxHost {
     }
 
     /// A new thread has inherited what its creator had when its creation began.
-    pub(crate) fn meet_new(&mut self, id: TaskId) {
+    pub(crate) fn inherit_class(&mut self, id: TaskId) {
         let down = self.fills(id.job);
         let Some(fillers) = &self.fillers else { return };
         let permission = fillers.permission;
         let Some(task) = self.tasks.task(id) else { return };
-        self.actuators.meet(&mut task.thread);
+        self.actuators.note_inherited(&mut task.thread);
         let met = if down {
             self.actuators.lower(&mut task.thread, permission)
         } else {
             self.actuators.raise(&mut task.thread)
         };
         let what = if down { "put under SCHED_IDLE" } else { "take out of SCHED_IDLE" };
-        self.tell(id.job, what, met.map_err(std::io::Error::other));
+        self.report_failure(id.job, what, met.map_err(std::io::Error::other));
     }
 
-    /// Looks whether those that fill idle PUs still do so with the least priority: programs may have changed that.
-    pub(crate) fn look_at_fillers(&mut self) {
+    /// Checks whether those that fill idle PUs still do so with the least priority: programs may have changed that.
+    pub(crate) fn check_fillers(&mut self) {
         let down =
             self.fillers.as_ref().map_or(Vec::new(), |all| all.down.iter().copied().collect());
         for job in down {
@@ -140,7 +140,7 @@ impl LinuxHost {
     }
 
     /// The jobs that wait and are stopped.
-    pub(crate) fn who_rests(&self) -> BTreeSet<JobIdx> {
+    pub(crate) fn stopped_jobs(&self) -> BTreeSet<JobIdx> {
         self.pausing.waiting.iter().copied().filter(|job| !self.fills(*job)).collect()
     }
 }

@@ -6,7 +6,7 @@ use colocate_machine::Nanos;
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     times: Vec<Nanos>,
-    /// Births that were passed over because there were too many to keep.
+    /// Creations that were skipped because there were too many to keep.
     skipped: u64,
 }
 
@@ -24,13 +24,11 @@ impl Latencies {
     }
 
     /// How many were added.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.times.len() as u64 + self.skipped
     }
 
     /// The least time that `percent` of all did not exceed (nearest rank); `None` without any.
-    #[must_use]
     pub fn percentile(&self, percent: usize) -> Option<Nanos> {
         let mut times = self.times.clone();
         times.sort_unstable();

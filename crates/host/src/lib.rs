@@ -2,17 +2,17 @@
 //!
 //! An edge crate. It composes the backends of `colocate-observe` and the actuators of `colocate-act`.
 //!
-//! One thread does it all, and sleeps until the kernel tells it something: a creation, an end, a
-//! signal, or that time has come to look. So a new thread waits for one wake-up and a few system
+//! One thread does it all, and sleeps until there is an event: a creation, an end, a
+//! signal, or a time at which to poll. So a new thread waits for one wake-up and a few system
 //! calls, and nothing has to be locked.
 
 mod filling;
 mod latency;
 mod lives;
-mod looking;
 mod paging;
 mod pausing;
 mod placing;
+mod polling;
 mod preparing;
 mod runtime;
 mod sources;
@@ -26,13 +26,13 @@ pub use target::Target;
 use crate::target::Targets;
 use crate::task_table::{Creation, TaskTable};
 use colocate_act::actuators::Actuators;
-use colocate_act::boost::{LEAST_NICE, PROMPT};
+use colocate_act::boost::{LOWEST_NICE, SHORT_SLICE};
 use colocate_act::guardian::Guardian;
 use colocate_act::journal::Journal;
 use colocate_act::launch::{Command, LaunchError};
 use colocate_act::original::original;
 use colocate_act::restore::{self, Root};
-use colocate_act::signals::{Asked, Signals};
+use colocate_act::signals::{SignalAction, Signals};
 use colocate_act::sys;
 use colocate_engine::{Host, HostError, JobEnd, Meanwhile, Observation, QuantumEnd, Request};
 use colocate_machine::measured::CoreSpeeds;
@@ -47,12 +47,13 @@ use colocate_observe::{LifecycleEvents, Pid, SysError, TaskEvent, Tid, lifecycle
 use colocate_policy::{Grant, JobIdx, Plan};
 use filling::Fillers;
 use lives::Runs;
-use looking::Looks;
 use paging::Pager;
 use pausing::Pausing;
 use placing::Placing;
+use polling::Polling;
 use preparing::{
-    Kept, can_count, hold_all, keep, late_creation, reserve, usable, watch_all, with_token,
+    Safeguards, begin_safeguards, can_count, hold_all, late_creation, reserve, usable, watch_all,
+    with_token,
 };
 use sources::Sources;
 use std::cmp::Reverse;
@@ -95,7 +96,7 @@ pub struct Setup {
 pub struct Sampling {
     /// Samples a second of CPU time for the mixes of tasks.
     pub mix_hz: u32,
-    /// Samples a second of CPU time to tell which tasks only wait in a loop.
+    /// Samples a second of CPU time that show which tasks only wait in a loop.
     pub spin_hz: u32,
     /// Counters that take the place of the processor's, for tests.
     pub counters: Option<Counters>,
@@ -133,7 +134,7 @@ pub struct LinuxHost {
     pausing: Pausing,
     fillers: Option<Fillers>,
     placing: Placing,
-    looks: Looks,
+    polling: Polling,
     sources: Sources,
     /// Moves memory, once a plan has ordered that.
     pager: Option<Pager>,
@@ -144,11 +145,11 @@ pub struct LinuxHost {
     launched: Option<Nanos>,
     /// CPU time of this thread when the last quantum ended.
     deciding_since: Nanos,
-    news: Option<QuantumEnd>,
+    pending_end: Option<QuantumEnd>,
     ended: Vec<JobEnd>,
     counts: CreationCounts,
     /// What could not be done to which job, so that it is said once.
-    told: BTreeSet<(JobIdx, &'static str)>,
+    reported: BTreeSet<(JobIdx, &'static str)>,
     /// Our own `nice` as we were started with it.
     nice: i32,
     /// What is done before this process stops itself.
@@ -174,21 +175,21 @@ impl LinuxHost {
         let reserve = reserve();
         let usable_now = sys::getaffinity(Tid(0))?;
         let original = original(&setup.proc, &Sysfs::at(Path::new("/")))?;
-        let kept = keep(setup, &original, &mut notes);
-        let may_fill = kept.pauser.is_some();
+        let safeguards = begin_safeguards(setup, &original, &mut notes);
+        let may_fill = safeguards.pauser.is_some();
         let fillers =
             may_fill.then(|| Fillers::new(setup.meanwhile, &setup.proc, &mut notes)).flatten();
-        let commands = with_token(&setup.commands, kept.journal.journal().token.as_deref());
+        let commands = with_token(&setup.commands, safeguards.journal.journal().token.as_deref());
         let held = match hold_all(&commands, &signals) {
             Ok(held) => held,
             Err(why) => {
-                kept.give_up();
+                safeguards.give_up();
                 return Err(why);
             }
         };
-        let Kept { pauser, journal, guardian, .. } = kept;
+        let Safeguards { pauser, journal, guardian, .. } = safeguards;
         let mut tasks = TaskTable::default();
-        (tasks.remembers_last, tasks.levels) = (setup.may_pause, DataLevels::of(&machine));
+        (tasks.keeps_last, tasks.levels) = (setup.may_pause, DataLevels::of(&machine));
         let mut runs = Runs::new(commands, targets, setup.grace);
         for (command, held) in setup.commands.iter().zip(&held) {
             tasks.add_job(command.name(), held.pid(), runs.runtimes.of(&command.path));
@@ -196,7 +197,8 @@ impl LinuxHost {
         // A new thread runs where its creator does until we have run. After all forks, so that no
         // program inherits it; without it we are only slower.
         let nice = sys::nice();
-        let _ = sys::be_prompt(PROMPT, LEAST_NICE).or_else(|_| sys::be_prompt(PROMPT, nice));
+        let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE)
+            .or_else(|_| sys::set_slice_and_nice(SHORT_SLICE, nice));
         let lifecycle = watch_all(&held, &setup.lifecycle);
         notes.extend(lifecycle.without_perf().map(late_creation));
         let usable = usable(&machine, &usable_now);
@@ -210,7 +212,7 @@ impl LinuxHost {
             pausing: Pausing::new(held, pauser, reserve),
             fillers,
             placing: Placing::new(setup.settle),
-            looks: Looks::new(),
+            polling: Polling::new(),
             sources: Sources::new(&setup.sampling, &setup.lifecycle, nice),
             pager: None,
             lifecycle,
@@ -219,24 +221,24 @@ impl LinuxHost {
             actuators: Actuators { journal, proc, usable: usable_now, original },
             launched: None,
             deciding_since: own_time(),
-            news: None,
+            pending_end: None,
             ended: Vec::new(),
             counts: CreationCounts::default(),
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
             nice,
             before_stop: Box::new(|| ()),
             notes,
         };
         // Some may have come since the list of them was read.
         host.watch_new_pus(&host.actuators.usable.clone());
-        host.give_up_if_blind();
-        host.hear();
+        host.give_up_if_unreadable();
+        host.take_events();
         Ok(host)
     }
 
     /// Takes the kinds of cores that were measured also when PUs go or come: the machine at the start has them already.
     pub fn keep_measured(&mut self, speeds: CoreSpeeds) {
-        self.looks.core_speeds = Some(speeds);
+        self.polling.core_speeds = Some(speeds);
     }
 
     /// From now on, calls `act` before this process stops itself because of SIGTSTP, as by Ctrl-Z. Programs that got the
@@ -259,49 +261,41 @@ impl LinuxHost {
     }
 
     /// What was seen of thread creation.
-    #[must_use]
     pub fn creations(&self) -> &CreationCounts {
         &self.counts
     }
 
     /// Why thread creation is detected by scanning `/proc`; `None` if the kernel reports it.
-    #[must_use]
     pub fn creation_without_perf(&self) -> Option<String> {
         self.lifecycle.without_perf().map(ToString::to_string)
     }
 
     /// Most tasks that lived at once.
-    #[must_use]
     pub fn most_living(&self) -> usize {
         self.tasks.most_living
     }
 
     /// Ended tasks that are in no observation, because there were too many.
-    #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.tasks.forgotten
     }
 
     /// How often each job has run to an end.
-    #[must_use]
     pub fn runs(&self) -> Vec<u32> {
         self.runs.targets.runs()
     }
 
     /// Instructions of each job in all its runs, as far as its tasks were counted; `None` if nothing is counted.
-    #[must_use]
     pub fn instructions(&self) -> Option<Vec<u64>> {
         self.sources.counts().then(|| self.tasks.instructions())
     }
 
     /// The first processes of the jobs, in order.
-    #[must_use]
     pub fn pids(&self) -> Vec<Pid> {
         self.tasks.jobs().iter().map(|job| job.pid).collect()
     }
 
-    /// When the programs were let go, on the kernel's clock; `None` before.
-    #[must_use]
+    /// When the programs were released, on the kernel's clock; `None` before.
     pub fn launched(&self) -> Option<Nanos> {
         self.launched
     }
@@ -317,7 +311,7 @@ impl LinuxHost {
         // Nothing is placed, moved or stopped any more.
         self.stop_pages();
         self.placing.plan = None;
-        self.let_all_go_on();
+        self.continue_all();
         self.restore_all();
         self.dissolve();
         self.actuators.journal.remove();
@@ -331,8 +325,8 @@ impl LinuxHost {
     fn restore_all(&mut self) {
         self.lifecycle.report_all();
         // A thread whose mask is inherited before it is restored creates the next one a moment later.
-        let _ = sys::be_prompt(PROMPT, LEAST_NICE);
-        self.hear();
+        let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE);
+        self.take_events();
         self.tasks.living_mut().for_each(|task| self.actuators.leave_bound(&mut task.thread));
         let us = Pid(std::process::id().cast_signed());
         let root = Root { pid: us, guardian: self.guardian.as_ref().map(Guardian::pid) };
@@ -354,7 +348,7 @@ impl LinuxHost {
     }
 
     /// Takes in what has happened to tasks, and places the new threads.
-    fn hear(&mut self) {
+    fn take_events(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         self.lifecycle.drain(&mut events);
         self.tasks.begin_events();
@@ -391,10 +385,10 @@ impl LinuxHost {
         self.actuators.journal.free(slot);
     }
 
-    /// Does what the signals that wait ask for.
+    /// Handles the signals that wait.
     fn answer_signals(&mut self) {
         while let Some(arrived) = self.signals.next() {
-            let asked = Asked::from(arrived);
+            let asked = SignalAction::from(arrived);
             if asked.ends {
                 self.end_scheduling(arrived.signal);
             }
@@ -408,7 +402,7 @@ impl LinuxHost {
                 }
             }
             if asked.ends {
-                self.wake();
+                self.continue_self_stopped();
             }
             if arrived.signal == libc::SIGCONT {
                 self.stop_again();
@@ -427,19 +421,19 @@ impl LinuxHost {
     /// Why the quantum is over, if it is.
     fn end_of_quantum(&mut self, until: Nanos) -> Option<QuantumEnd> {
         if self.tasks.all_ended() && self.runs.leaving.is_empty() {
-            self.hear();
+            self.take_events();
             return Some(QuantumEnd::AllJobsEnded);
         }
-        let news = self.news.take();
+        let pending = self.pending_end.take();
         // A quantum is over when it is known what was seen in it.
         let over = |host: &mut Self| host.clock() >= until && host.sources.mixes.up_to_date();
-        news.or_else(|| over(self).then_some(QuantumEnd::Elapsed))
+        pending.or_else(|| over(self).then_some(QuantumEnd::Elapsed))
     }
 
-    /// A quantum, or a longer one: with very many threads the CPU time that passes between two quanta, to look at each thread
+    /// A quantum, or a longer one: with very many threads the CPU time that passes between two quanta, to read each thread
     /// and to decide, is at most a share of a PU, unless that took more than [`MOST_STRETCHED`] quanta.
     fn affordable(&self, quantum: Nanos) -> Nanos {
-        if self.tasks.remembered() < MANY {
+        if self.tasks.kept_tasks() < MANY {
             return quantum;
         }
         let decided = own_time().saturating_sub(self.deciding_since);
@@ -453,8 +447,8 @@ impl LinuxHost {
         let quantum = self.launched.unwrap_or(at) + until;
         let settled = self.placing.settling.peek().map(|Reverse((at, _))| *at);
         let quantum = self.sources.mixes.awaited().is_none().then_some(quantum);
-        let looks = self.looks.next_glance.min(self.looks.next_look);
-        let due = [quantum, Some(looks), settled, self.next_leave()].into_iter().flatten().min();
+        let polling = self.polling.next_machine_check.min(self.polling.next_poll);
+        let due = [quantum, Some(polling), settled, self.next_leave()].into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
         if let Some(look) = self.lifecycle.poll_timeout() {
             timeout = Some(timeout.map_or(look, |timeout| timeout.min(look)));
@@ -467,13 +461,13 @@ impl LinuxHost {
 
     fn observation(&mut self, mut end: QuantumEnd) -> Observation {
         match self.pausing.pauser {
-            Some(_) => self.look_at_who_ran(),
-            None => self.look_at_tasks(),
+            Some(_) => self.read_runnable_tasks(),
+            None => self.read_all_tasks(),
         }
         self.note_reached();
-        self.end_who_is_done();
-        if self.news == Some(QuantumEnd::JobEnded) {
-            self.news = None;
+        self.end_finished_jobs();
+        if self.pending_end == Some(QuantumEnd::JobEnded) {
+            self.pending_end = None;
             end = if end == QuantumEnd::Elapsed { QuantumEnd::JobEnded } else { end };
         }
         if end == QuantumEnd::AllJobsEnded {
@@ -518,22 +512,22 @@ impl Host for LinuxHost {
 
     fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
         let quantum = self.affordable(quantum);
-        self.stop_who_waits(plan)?;
+        self.stop_waiting_jobs(plan)?;
         self.adopt(plan);
         if self.launched.is_none() {
             self.launch();
         }
-        self.let_chosen_go_on();
+        self.continue_chosen();
         self.order_pages(&plan.pages);
         let until = self.clock() + quantum;
         loop {
-            self.hear();
+            self.take_events();
             self.place_settled();
             self.answer_signals();
-            self.see_off();
-            self.look_if_due();
+            self.kill_overdue();
+            self.poll_if_due();
             if let Some(end) = self.end_of_quantum(until) {
-                // What is looked at and decided after a quantum of no length is part of what precedes the next one.
+                // What is read and decided after a quantum of no length is part of what precedes the next one.
                 if quantum > Nanos::ZERO {
                     self.deciding_since = own_time();
                 }

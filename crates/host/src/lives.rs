@@ -5,7 +5,7 @@ use crate::pausing::group;
 use crate::runtime::Runtimes;
 use crate::target::Targets;
 use crate::task_table::Creation;
-use colocate_act::boost::{MOST_NICE, PROMPT};
+use colocate_act::boost::{HIGHEST_NICE, SHORT_SLICE};
 use colocate_act::handle::ProcessHandle;
 use colocate_act::launch::{self, Command};
 use colocate_act::pause;
@@ -40,7 +40,7 @@ pub(crate) struct Leaving {
 
 /// What a run has left behind, and was killed when the next one began.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct Orphans {
     /// The first process of that run: creations are reported by its events.
     first: Pid,
     /// Those that have not ended.
@@ -56,7 +56,7 @@ pub(crate) struct Runs {
     /// Jobs that have reached their target and are being ended.
     pub leaving: Vec<Leaving>,
     /// What runs have left behind that others have followed.
-    rests: Vec<Rest>,
+    orphans: Vec<Orphans>,
     pub runtimes: Runtimes,
 }
 
@@ -67,7 +67,7 @@ impl Runs {
             targets,
             grace,
             leaving: Vec::new(),
-            rests: Vec::new(),
+            orphans: Vec::new(),
             runtimes: Runtimes::default(),
         }
     }
@@ -93,30 +93,30 @@ impl LinuxHost {
                 self.notes.push("the guardian was killed; `colocate restore` remains".into());
             }
         }
-        self.end_who_is_done();
+        self.end_finished_jobs();
     }
 
     /// Reaps a child that has ended; where jobs fill idle PUs, with the least share of CPU time.
     ///
     /// To free a process's entries in `/proc` the kernel loops until its threads have freed theirs
     /// (`shrink_dcache_parent`, Linux 6.18). A thread that ends under SCHED_IDLE may wait for a PU meanwhile, and the loop
-    /// keeps it off the PU: for more than 60 s at our usual share (measured with six busy threads on two PUs).
+    /// keeps it off the PU: for more than 60 s at our default share (measured with six busy threads on two PUs).
     fn wait(&self) -> Result<Option<Waited>, SysError> {
         if self.fillers.is_none() {
             return sys::wait(None, false);
         }
         let nice = sys::nice();
-        let _ = sys::be_prompt(PROMPT, MOST_NICE);
+        let _ = sys::set_slice_and_nice(SHORT_SLICE, HIGHEST_NICE);
         let waited = sys::wait(None, false);
-        let _ = sys::be_prompt(PROMPT, nice);
+        let _ = sys::set_slice_and_nice(SHORT_SLICE, nice);
         waited
     }
 
     /// A job's first process has ended: begins anew, or is over.
     fn run_ended(&mut self, end: JobEnd, pid: Pid) {
         self.confirm(end.job);
-        // What its last threads did is known when their ends are heard of.
-        self.hear();
+        // What its last threads did is known when their ends are reported.
+        self.take_events();
         let instructions = self.tasks.instructions().get(end.job.0 as usize).copied().unwrap_or(0);
         if !self.runs.targets.run_ended(end, instructions) {
             return;
@@ -126,7 +126,7 @@ impl LinuxHost {
             None => match self.run_anew(end, pid) {
                 Ok(()) => return,
                 Err(why) => {
-                    self.say(end.job, &format!("cannot be launched anew: {why}"));
+                    self.note_on(end.job, &format!("cannot be launched anew: {why}"));
                     NOT_LAUNCHED
                 }
             },
@@ -138,88 +138,88 @@ impl LinuxHost {
     fn run_anew(&mut self, end: JobEnd, before: Pid) -> Result<(), launch::LaunchError> {
         let job = end.job;
         self.kill(job, &self.tasks.handles_of(job));
-        self.leave_behind(before, self.tasks.processes_of(job));
+        self.note_orphans(before, self.tasks.processes_of(job));
         let place = job.0 as usize;
         let held = launch::hold_again(&self.runs.commands[place], self.signals.inherited())?;
         let runtime = self.runs.runtimes.of(&self.runs.commands[place].path);
         self.tasks.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
         // Should its number have been another first process's, both events are closed with this run's.
-        self.runs.rests.retain(|rest| rest.first != held.pid());
+        self.runs.orphans.retain(|orphan| orphan.first != held.pid());
         self.lifecycle.add(held.pid());
         self.sample_anew(before, held.pid());
         self.pausing.held[place] = Some(held);
-        self.hear();
+        self.take_events();
         self.release_held(place);
         Ok(())
     }
 
-    /// Notes what the run with this first process has left behind. The kernel tells of its end, and of what it may
-    /// still bear, by events that cost descriptors: those are kept only so long.
-    fn leave_behind(&mut self, first: Pid, left: Vec<Pid>) {
+    /// Notes what the run with this first process has left behind. The kernel reports its end, and what it may
+    /// still create, by events that cost descriptors: those are kept only so long.
+    fn note_orphans(&mut self, first: Pid, left: Vec<Pid>) {
         // A process that does not die is left behind by many runs, and belongs to the first of them.
-        let known = |pid: &Pid| self.runs.rests.iter().any(|rest| rest.pids.contains(pid));
+        let known = |pid: &Pid| self.runs.orphans.iter().any(|orphan| orphan.pids.contains(pid));
         let pids = left.into_iter().filter(|pid| !known(pid)).collect();
-        self.runs.rests.push(Rest { first, pids });
-        self.forget_rests();
+        self.runs.orphans.push(Orphans { first, pids });
+        self.forget_orphans();
     }
 
     /// What is created by a process that a run has left behind belongs to that run.
-    pub(crate) fn created_by_rest(&mut self, creation: Creation) {
-        for rest in
-            self.runs.rests.iter_mut().filter(|rest| rest.pids.contains(&creation.parent_pid))
+    pub(crate) fn created_by_orphan(&mut self, creation: Creation) {
+        for orphan in
+            self.runs.orphans.iter_mut().filter(|orphan| orphan.pids.contains(&creation.parent_pid))
         {
-            rest.pids.insert(creation.pid);
+            orphan.pids.insert(creation.pid);
         }
     }
 
     /// Closes the events of those runs of which nothing is left.
-    fn forget_rests(&mut self) {
-        for mut rest in std::mem::take(&mut self.runs.rests) {
-            rest.pids.retain(|pid| self.tasks.process(*pid).is_some());
-            if rest.pids.is_empty() {
-                self.lifecycle.forget(rest.first);
+    fn forget_orphans(&mut self) {
+        for mut orphan in std::mem::take(&mut self.runs.orphans) {
+            orphan.pids.retain(|pid| self.tasks.process(*pid).is_some());
+            if orphan.pids.is_empty() {
+                self.lifecycle.forget(orphan.first);
             } else {
-                self.runs.rests.push(rest);
+                self.runs.orphans.push(orphan);
             }
         }
     }
 
-    /// Ends the jobs that have done their work, and tells of those that are over.
-    pub(crate) fn end_who_is_done(&mut self) {
-        for job in self.runs.targets.take_leave() {
-            self.ask_to_end(job);
+    /// Ends the jobs that have done their work, and reports those that are over.
+    pub(crate) fn end_finished_jobs(&mut self) {
+        for job in self.runs.targets.take_leaving() {
+            self.terminate(job);
         }
-        for end in self.runs.targets.news() {
+        for end in self.runs.targets.new_ends() {
             self.tasks.end_job(end);
             // What it leaves behind is not stopped any more.
-            self.let_go_on(end.job);
+            self.continue_job(end.job);
             self.ended.push(end);
-            self.news = self.news.or(Some(QuantumEnd::JobEnded));
+            self.pending_end = self.pending_end.or(Some(QuantumEnd::JobEnded));
         }
     }
 
-    /// Asks a job to end, with all that it has created.
-    fn ask_to_end(&mut self, job: JobIdx) {
+    /// Sends SIGTERM to a job, with all that it has created.
+    fn terminate(&mut self, job: JobIdx) {
         let place = job.0 as usize;
         let pid = self.tasks.jobs().get(place).map(|job| job.pid);
         self.runs.leaving.push(Leaving { job, pid, due: now() + self.runs.grace, killed: None });
-        self.pausing.going[place] = None;
+        self.pausing.exec_pending[place] = None;
         if self.pausing.held[place].take().is_some() {
             // It has not begun, so there is nothing that it could clean up, nor is it in its cgroup.
             let killed = pause::signal(&self.tasks.handles_of(job), libc::SIGKILL);
-            self.tell(job, "end", killed);
+            self.report_failure(job, "end", killed);
             return;
         }
         // What is stopped receives nothing; by signals it receives this one first.
         let asked = pause::signal(&self.tasks.handles_of(job), libc::SIGTERM);
-        self.tell(job, "end", asked);
-        self.let_go_on(job);
+        self.report_failure(job, "end", asked);
+        self.continue_job(job);
     }
 
     /// Kills those that were asked to end and have not, when their time is over, and closes the events of runs of which
     /// nothing is left.
-    pub(crate) fn see_off(&mut self) {
-        self.forget_rests();
+    pub(crate) fn kill_overdue(&mut self) {
+        self.forget_orphans();
         if self.runs.leaving.is_empty() {
             return;
         }
@@ -238,7 +238,7 @@ impl LinuxHost {
                 }
                 None => {}
                 Some(_) if due => {
-                    self.say_who_is_left(&leaving, &pids);
+                    self.note_survivors(&leaving, &pids);
                     continue;
                 }
                 // What was created meanwhile is killed, too.
@@ -253,11 +253,11 @@ impl LinuxHost {
     }
 
     /// Says which processes of a job are still there although they were killed.
-    fn say_who_is_left(&mut self, leaving: &Leaving, pids: &[Pid]) {
+    fn note_survivors(&mut self, leaving: &Leaving, pids: &[Pid]) {
         let left: BTreeSet<Pid> = pids.iter().copied().chain(leaving.pid).collect();
         let left: Vec<String> = left.into_iter().map(|pid| pid.to_string()).collect();
         let what = format!("was killed and is still there: process {}", left.join(", "));
-        self.say(leaving.job, &what);
+        self.note_on(leaving.job, &what);
     }
 
     /// When the next of those steps is due.
@@ -272,6 +272,6 @@ impl LinuxHost {
             Some(pauser) => pauser.kill(group(job), processes),
             None => pause::signal(processes, libc::SIGKILL),
         };
-        self.tell(job, "kill", killed);
+        self.report_failure(job, "kill", killed);
     }
 }

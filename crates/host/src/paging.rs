@@ -45,7 +45,7 @@ impl Pager {
         let thread =
             std::thread::Builder::new().name("colocate-pages".into()).spawn(move || {
                 // Only the thread that places new threads has to be prompt.
-                let _ = sys::be_prompt(Nanos::ZERO, nice);
+                let _ = sys::set_slice_and_nice(Nanos::ZERO, nice);
                 for one in ordered {
                     let moved = carry_out(&one, &is_over);
                     if is_over.load(Ordering::Relaxed) || tell.send(moved).is_err() {
@@ -91,8 +91,8 @@ impl LinuxHost {
         let moved: Vec<PagesMoved> =
             self.pager.iter().flat_map(|pager| pager.results.try_iter()).collect();
         for PagesMoved { job, to, trouble, .. } in &moved {
-            if let Some(why) = trouble.as_ref().filter(|_| self.told.insert((*job, "move"))) {
-                self.say(*job, &format!("has memory that is not moved to {to}: {why}"));
+            if let Some(why) = trouble.as_ref().filter(|_| self.reported.insert((*job, "move"))) {
+                self.note_on(*job, &format!("has memory that is not moved to {to}: {why}"));
             }
         }
         moved

@@ -1,7 +1,7 @@
 //! Which jobs are stopped, as a plan says.
 
 use crate::LinuxHost;
-use colocate_act::launch::{Going, Held};
+use colocate_act::launch::{ExecPending, Held};
 use colocate_act::pause::{self, Group, Pauser};
 use colocate_act::signals;
 use colocate_engine::HostError;
@@ -22,10 +22,10 @@ pub(crate) struct Pausing {
     pub pauser: Option<Pauser>,
     /// Jobs that wait.
     pub waiting: BTreeSet<JobIdx>,
-    /// By job, until it is let go for the first time.
+    /// By job, until it is released for the first time.
     pub held: Vec<Option<Held>>,
-    /// By job: the process that was let go last, while its exec may be under way.
-    pub going: Vec<Option<Going>>,
+    /// By job: the process that was released last, while its exec may be under way.
+    pub exec_pending: Vec<Option<ExecPending>>,
     /// The signal that has ended the scheduling: no job is stopped or placed any more.
     pub ending: Option<c_int>,
     /// Whether everything is left to the kernel, as too little can be read of threads.
@@ -39,7 +39,7 @@ impl Pausing {
         Self {
             pauser,
             waiting: BTreeSet::new(),
-            going: held.iter().map(|_| None).collect(),
+            exec_pending: held.iter().map(|_| None).collect(),
             held: held.into_iter().map(Some).collect(),
             ending: None,
             given_up: false,
@@ -49,12 +49,12 @@ impl Pausing {
 }
 
 impl LinuxHost {
-    /// Stops the jobs that a plan has wait. They are stopped before others go on, so that no PU has to serve
+    /// Stops the jobs that a plan has wait. They are stopped before others continue, so that no PU has to serve
     /// both.
     ///
     /// # Errors
     /// If the plan is not one for whole jobs, or this host was not prepared to stop any.
-    pub(crate) fn stop_who_waits(&mut self, plan: &Plan) -> Result<(), HostError> {
+    pub(crate) fn stop_waiting_jobs(&mut self, plan: &Plan) -> Result<(), HostError> {
         if self.is_over() {
             // Programs were asked to end, and a stopped one could not; or none may be stopped.
             return Ok(());
@@ -62,13 +62,13 @@ impl LinuxHost {
         self.pausing.waiting = waiting(plan, self.pausing.pauser.is_some())?.into_iter().collect();
         let measures = plan.measures();
         for job in self.pausing.waiting.clone() {
-            self.have_wait(job, measures);
+            self.make_wait(job, measures);
         }
         Ok(())
     }
 
     /// Stops a job, or has it fill idle PUs unless the plan `measures`. Not if it has not begun or has ended.
-    fn have_wait(&mut self, job: JobIdx, measures: bool) {
+    fn make_wait(&mut self, job: JobIdx, measures: bool) {
         let begun = self.pausing.held.get(job.0 as usize).is_some_and(Option::is_none);
         let ended = self.tasks.jobs().get(job.0 as usize).is_none_or(|known| known.end.is_some());
         if begun && !ended && !self.lower(job, measures) {
@@ -88,29 +88,29 @@ impl LinuxHost {
             .pauser
             .as_mut()
             .map_or(Ok(()), |pauser| pauser.stop(group(job), &processes));
-        self.tell(job, "stop", result);
+        self.report_failure(job, "stop", result);
     }
 
-    /// Lets the jobs go on that do not wait, and those begin that have not.
-    pub(crate) fn let_chosen_go_on(&mut self) {
+    /// Continues the jobs that do not wait, and releases those that have not begun.
+    pub(crate) fn continue_chosen(&mut self) {
         let all = 0..self.pausing.held.len();
         all.clone().for_each(|job| self.release_held(job));
         for job in all.filter_map(|job| u32::try_from(job).ok()).map(JobIdx) {
             if !self.pausing.waiting.contains(&job) {
-                self.let_go_on(job);
+                self.continue_job(job);
             }
         }
     }
 
     /// Ends the scheduling for good, as a signal has come by which programs are ended: a stopped one could not end.
-    /// Everything goes on, where the kernel wants it. A host that stops no job keeps to its plan.
+    /// Everything continues, placed by the kernel. A host that stops no job keeps to its plan.
     pub(crate) fn end_scheduling(&mut self, signal: c_int) {
         if self.pausing.pauser.is_none() {
             return;
         }
         self.pausing.ending = Some(signal);
         self.stop_pages();
-        self.let_all_go_on();
+        self.continue_all();
         self.leave_to_kernel();
         if self.fillers.is_some() {
             // A thread that nothing is known of would end under SCHED_IDLE, which can take it long, and keep its cgroup and
@@ -133,7 +133,7 @@ impl LinuxHost {
 
     /// Gives up if `/proc` cannot be used, or hardly a file more can be opened: a task that cannot be read must not be
     /// stopped or placed. To be called before anything runs.
-    pub(crate) fn give_up_if_blind(&mut self) {
+    pub(crate) fn give_up_if_unreadable(&mut self) {
         if let Some(why) = self.lifecycle.without_proc().map(ToOwned::to_owned) {
             // Whatever is there is about other processes.
             self.actuators.proc = PathBuf::from(NOWHERE);
@@ -143,7 +143,7 @@ impl LinuxHost {
         }
     }
 
-    /// Gives up if descriptors have run out, so that threads can hardly be looked at.
+    /// Gives up if descriptors have run out, so that threads can hardly be read.
     pub(crate) fn give_up_if_used_up(&mut self) {
         if !self.is_over() && !has_room(IN_USE) {
             self.give_up(&no_room(IN_USE));
@@ -162,16 +162,16 @@ impl LinuxHost {
         self.stop_pages();
         self.leave_to_kernel();
         if self.launched.is_some() {
-            self.let_all_go_on();
+            self.continue_all();
         }
         self.notes
             .push(format!("every program is left to the kernel, none is stopped or placed: {why}"));
     }
 
-    /// Lets everything go on.
-    pub(crate) fn let_all_go_on(&mut self) {
+    /// Continues everything.
+    pub(crate) fn continue_all(&mut self) {
         self.pausing.waiting.clear();
-        self.let_chosen_go_on();
+        self.continue_chosen();
     }
 
     /// Gives up the jobs' cgroups, if there are any.
@@ -181,12 +181,12 @@ impl LinuxHost {
         }
     }
 
-    pub(crate) fn let_go_on(&mut self, job: JobIdx) {
+    pub(crate) fn continue_job(&mut self, job: JobIdx) {
         self.raise(job);
-        self.go_on_stopped(job);
+        self.continue_stopped(job);
     }
 
-    pub(crate) fn go_on_stopped(&mut self, job: JobIdx) {
+    pub(crate) fn continue_stopped(&mut self, job: JobIdx) {
         if !self.is_stopped(job) {
             return;
         }
@@ -195,21 +195,21 @@ impl LinuxHost {
             .pausing
             .pauser
             .as_mut()
-            .map_or(Ok(()), |pauser| pauser.go_on(group(job), &processes));
-        self.tell(job, "continue", result);
+            .map_or(Ok(()), |pauser| pauser.resume(group(job), &processes));
+        self.report_failure(job, "continue", result);
     }
 
     pub(crate) fn is_stopped(&self, job: JobIdx) -> bool {
         self.pausing.pauser.as_ref().is_some_and(|pauser| pauser.is_stopped(group(job)))
     }
 
-    /// A process that a stopped job has borne is stopped, too.
+    /// A process that a stopped job has created is stopped, too.
     pub(crate) fn stop_new(&mut self, id: TaskId, pid: Pid) {
         if self.is_stopped(id.job) {
             self.note_all(&[pid]);
             let both = self.pausing.pauser.as_ref().zip(self.tasks.handle(pid));
             let result = both.map_or(Ok(()), |(pauser, process)| pauser.stop_new(process));
-            self.tell(id.job, "stop", result);
+            self.report_failure(id.job, "stop", result);
         }
     }
 
@@ -226,27 +226,31 @@ impl LinuxHost {
             .pauser
             .as_mut()
             .map_or(Ok(()), |pauser| pauser.enter(group(job), held.pid()));
-        self.tell(job, "take into its cgroup", entered);
-        self.pausing.going[place] = Some(held.release());
+        self.report_failure(job, "take into its cgroup", entered);
+        self.pausing.exec_pending[place] = Some(held.release());
     }
 
     /// Says why the program of a process that has ended could not be executed, if so.
     pub(crate) fn confirm(&mut self, job: JobIdx) {
-        let going = self.pausing.going.get_mut(job.0 as usize).and_then(Option::take);
-        if let Some(Err(why)) = going.map(Going::confirm) {
+        let exec_pending = self.pausing.exec_pending.get_mut(job.0 as usize).and_then(Option::take);
+        if let Some(Err(why)) = exec_pending.map(ExecPending::confirm) {
             self.notes.push(why.to_string());
         }
     }
 
-    /// Lets processes go on that have stopped themselves, so that a signal that was to end them does, as
+    /// Continues processes that have stopped themselves, so that a signal that was to end them does, as
     /// timeout(1) does it.
-    pub(crate) fn wake(&mut self) {
+    pub(crate) fn continue_self_stopped(&mut self) {
         let jobs = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
         let jobs: Vec<JobIdx> = jobs.map(|(_, number)| JobIdx(number)).collect();
         for job in jobs {
             let mut stopped = self.tasks.handles_of(job);
             stopped.retain(|process| process.stat().is_some_and(|stat| stat.state == 'T'));
-            self.tell(job, "wake", pause::signal(&stopped, libc::SIGCONT));
+            self.report_failure(
+                job,
+                "continue_self_stopped",
+                pause::signal(&stopped, libc::SIGCONT),
+            );
         }
     }
 
@@ -261,7 +265,7 @@ impl LinuxHost {
                 }
                 _ => Ok(()),
             };
-            self.tell(job, "stop", stopped);
+            self.report_failure(job, "stop", stopped);
         }
     }
 
@@ -278,9 +282,14 @@ impl LinuxHost {
     }
 
     /// Says what could not be done to a job, once for each.
-    pub(crate) fn tell(&mut self, job: JobIdx, what: &'static str, result: io::Result<()>) {
+    pub(crate) fn report_failure(
+        &mut self,
+        job: JobIdx,
+        what: &'static str,
+        result: io::Result<()>,
+    ) {
         let Err(why) = result else { return };
-        if self.told.insert((job, what)) {
+        if self.reported.insert((job, what)) {
             let name = self.tasks.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
             self.notes.push(format!("cannot {what} job {} ({name}): {why}", job.0));
         }
@@ -354,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_may_stop_jobs_follows_a_plan_that_does() {
+    fn only_a_host_that_stops_jobs_follows_a_plan_that_does() {
         assert_eq!(waiting(&plan([true, true, false]), true).unwrap(), [JobIdx(0)]);
         assert!(waiting(&plan([false; 3]), false).unwrap().is_empty());
         assert_eq!(

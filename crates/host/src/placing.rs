@@ -31,16 +31,16 @@ const STARTS_PROGRAMS: &str = "it starts programs, which would count only its PU
 /// Why the threads of a process are not placed that creates very many.
 const STORMS: &str = "its process creates threads faster than they are followed";
 
-/// To see whether all tasks are where the plan wants them takes at most one part in this many of a PU. Chosen: a twentieth of
+/// To check whether all tasks are where the plan puts them takes at most one part in this many of a PU. Chosen: a twentieth of
 /// what watching may take.
 const FOLLOW_SHARE: u64 = 1_000;
 
 /// Whether, and how long, a task has to wait before it may be put on a PU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum Delay {
     No,
     Until(Nanos),
-    ForEver(&'static str),
+    Forever(&'static str),
 }
 
 /// What is placed, and when.
@@ -69,19 +69,19 @@ impl LinuxHost {
         self.hold_process(id, creation.pid);
         if creation.pid != creation.parent_pid {
             self.creator_starts_programs(creation.parent_tid);
-            self.created_by_rest(creation);
+            self.created_by_orphan(creation);
         }
         let is_first = creation.tid == creation.pid.first_thread();
         if is_first {
             self.begin_program(creation.pid, creation.at);
             self.stop_new(id, creation.pid);
         }
-        self.meet_new(id);
+        self.inherit_class(id);
         self.count_new(id);
         let Some(plan) = &self.placing.plan else {
             if self.is_over() {
-                // Its creator may have been given its mask back in the middle of this creation.
-                self.start(id, Waiting::No);
+                // Its creator's mask may have been restored in the middle of this creation.
+                self.start(id, Delay::No);
             }
             return;
         };
@@ -89,7 +89,7 @@ impl LinuxHost {
         self.tasks.set_target(id, target);
         let waiting = self.waiting(creation.pid, creation.at, is_first);
         let put = self.start(id, waiting);
-        if put == Some(Pinned::Done) && waiting == Waiting::No && target.is_some() {
+        if put == Some(Pinned::Done) && waiting == Delay::No && target.is_some() {
             self.counts.waited.add(now().saturating_sub(creation.at));
         }
     }
@@ -109,7 +109,7 @@ impl LinuxHost {
             Err(why) => (None, Err(why)),
         };
         self.tasks.hold(id, process);
-        self.tell(id.job, "place or stop a process of", trouble);
+        self.report_failure(id.job, "place or stop a process of", trouble);
     }
 
     /// A new process by its number; `None` if that is in use again, by a process of no job: one of a job is a child of
@@ -133,41 +133,41 @@ impl LinuxHost {
     }
 
     /// How long a new thread has to wait before it may be put on a PU.
-    fn waiting(&mut self, pid: Pid, at: Nanos, is_first: bool) -> Waiting {
-        let Some(process) = self.tasks.process(pid) else { return Waiting::No };
+    fn waiting(&mut self, pid: Pid, at: Nanos, is_first: bool) -> Delay {
+        let Some(process) = self.tasks.process(pid) else { return Delay::No };
         let settled = process.settled_at <= at;
         if process.storms {
-            return Waiting::ForEver(STORMS);
+            return Delay::Forever(STORMS);
         }
         match process.runtime {
-            _ if settled && is_first => Waiting::No,
-            Runtime::Go if !is_first && process.further == 1 => Waiting::ForEver(GO_MONITOR),
-            Runtime::Jvm if !is_first && process.further == 1 => Waiting::ForEver(JAVA_MAIN),
-            _ if is_first => Waiting::Until(process.settled_at),
-            _ => Waiting::No,
+            _ if settled && is_first => Delay::No,
+            Runtime::Go if !is_first && process.further == 1 => Delay::Forever(GO_MONITOR),
+            Runtime::Jvm if !is_first && process.further == 1 => Delay::Forever(JAVA_MAIN),
+            _ if is_first => Delay::Until(process.settled_at),
+            _ => Delay::No,
         }
     }
 
     /// Puts a task where it is aimed at, or has it wait.
-    pub(crate) fn start(&mut self, id: TaskId, waiting: Waiting) -> Option<Pinned> {
+    pub(crate) fn start(&mut self, id: TaskId, waiting: Delay) -> Option<Pinned> {
         let task = self.tasks.task(id)?;
-        if let Waiting::ForEver(why) = waiting {
+        if let Delay::Forever(why) = waiting {
             task.placement.exempt = Some(why);
         }
-        let waiting = task.placement.exempt.map_or(waiting, Waiting::ForEver);
+        let waiting = task.placement.exempt.map_or(waiting, Delay::Forever);
         let (to, then) = match (waiting, task.placement.target_pu) {
             (_, None) => (Mark::Original, PlacementStatus::LeftToKernel),
-            (Waiting::ForEver(why), _) => (Mark::Original, PlacementStatus::Exempt(why)),
-            (Waiting::Until(at), Some(_)) => {
+            (Delay::Forever(why), _) => (Mark::Original, PlacementStatus::Exempt(why)),
+            (Delay::Until(at), Some(_)) => {
                 self.placing.settling.push(Reverse((at, id)));
                 (Mark::Original, PlacementStatus::Settling)
             }
-            (Waiting::No, Some(pu)) => (Mark::On(pu), PlacementStatus::Placed),
+            (Delay::No, Some(pu)) => (Mark::On(pu), PlacementStatus::Placed),
         };
         let pinned = self.actuators.pin(&mut task.thread, to);
         task.placement.note(&pinned, then);
         // What is not on a PU by our doing must not keep others from it.
-        if pinned == Pinned::ByProgram || matches!(waiting, Waiting::ForEver(_)) {
+        if pinned == Pinned::ByProgram || matches!(waiting, Delay::Forever(_)) {
             self.tasks.set_target(id, None);
         }
         Some(pinned)
@@ -181,7 +181,7 @@ impl LinuxHost {
         if task.placement.exempt.is_none()
             && task.placement.status != PlacementStatus::PinnedByProgram
         {
-            self.start(id, Waiting::ForEver(STARTS_PROGRAMS));
+            self.start(id, Delay::Forever(STARTS_PROGRAMS));
         }
     }
 
@@ -196,11 +196,11 @@ impl LinuxHost {
         for id in self.tasks.living_in(pid) {
             let Some(task) = self.tasks.task(id) else { continue };
             if task.placement.status != PlacementStatus::PinnedByProgram {
-                self.start(id, Waiting::ForEver(STORMS));
+                self.start(id, Delay::Forever(STORMS));
             }
         }
-        if self.told.insert((job, STORMS)) {
-            self.say(
+        if self.reported.insert((job, STORMS)) {
+            self.note_on(
                 job,
                 &format!(
                     "creates more than {MOST_A_SECOND} threads a second: they are not followed one by one, and process {pid} is \
@@ -221,7 +221,7 @@ impl LinuxHost {
     /// A process executes another program: its thread is free again until that has settled.
     fn executes(&mut self, at: Nanos, pid: Pid, id: TaskId) {
         if self.tasks.begins_run(id) {
-            self.pausing.going[id.job.0 as usize] = None;
+            self.pausing.exec_pending[id.job.0 as usize] = None;
         }
         let executable = self.actuators.proc.join(format!("{pid}/exe"));
         let runtime = self.runs.runtimes.of(&executable);
@@ -235,7 +235,7 @@ impl LinuxHost {
             let target = self.tasks.target_of(plan, id);
             self.tasks.set_target(id, target);
         }
-        self.start(id, if settled_at > at { Waiting::Until(settled_at) } else { Waiting::No });
+        self.start(id, if settled_at > at { Delay::Until(settled_at) } else { Delay::No });
     }
 
     /// Places the tasks whose programs have settled.
@@ -250,7 +250,7 @@ impl LinuxHost {
             let pid = task.thread.pid;
             // An exec since then has set a later time, which is in the heap as well.
             if due && self.tasks.process(pid).is_some_and(|process| process.settled_at <= at) {
-                self.start(id, Waiting::No);
+                self.start(id, Delay::No);
             }
         }
     }
@@ -280,7 +280,7 @@ impl LinuxHost {
         };
         let everything = ids.is_empty();
         if everything {
-            ids = self.who_can_be_moved();
+            ids = self.movable_tasks();
         }
         ids.retain(|&id| self.tasks.task(id).is_some_and(|task| is_movable(task)));
         self.placing.plan = Some(plan.clone());
@@ -310,7 +310,7 @@ impl LinuxHost {
         }
     }
 
-    /// The tasks that differ, and of jobs that have waited and go on all that are on a PU: which of them a plan names may
+    /// The tasks that differ, and of jobs that have waited and continue all that are on a PU: which of them a plan names may
     /// have changed meanwhile.
     fn with_those_of(&mut self, differing: Differing) -> Vec<TaskId> {
         let mut tasks = differing.tasks;
@@ -323,17 +323,17 @@ impl LinuxHost {
         tasks
     }
 
-    /// Leaves every task to the kernel, for good: all masks are given back.
+    /// Leaves every task to the kernel, for good: all masks are restored.
     pub(crate) fn leave_to_kernel(&mut self) {
         self.placing.plan = None;
-        for id in self.who_can_be_moved() {
+        for id in self.movable_tasks() {
             self.tasks.set_target(id, None);
             self.follow(id);
         }
     }
 
     /// The living tasks that may be put elsewhere, in the order of their IDs.
-    fn who_can_be_moved(&mut self) -> Vec<TaskId> {
+    fn movable_tasks(&mut self) -> Vec<TaskId> {
         let living = self.tasks.living_mut();
         living.filter_map(|task| is_movable(task).then_some(task.id)).collect()
     }
@@ -361,12 +361,12 @@ impl LinuxHost {
         }
         let settled_at = self.tasks.process(pid).map(|process| process.settled_at);
         let waiting = match settled_at {
-            Some(until) if until > at && is_first => Waiting::Until(until),
+            Some(until) if until > at && is_first => Delay::Until(until),
             // Before the launch nothing has begun, and what has not begun has not settled.
             _ if self.launched.is_none() && self.placing.settle > Nanos::ZERO => {
-                Waiting::Until(at + self.placing.settle)
+                Delay::Until(at + self.placing.settle)
             }
-            _ => Waiting::No,
+            _ => Delay::No,
         };
         self.start(id, waiting);
     }
@@ -460,7 +460,7 @@ mod tests {
         assert!(differing(&now, &now).is_empty());
     }
 
-    /// A job that waits is named by one of its tasks. When it goes on, others of it may have to be left to the kernel.
+    /// A job that waits is named by one of its tasks. When it continues, others of it may have to be left to the kernel.
     #[test]
     fn a_job_that_goes_on_differs() {
         let (waits, runs) =

@@ -21,7 +21,7 @@ use std::io;
 /// a twentieth of a PU; programs that create threads as fast as they can create 10,000 and more.
 pub(crate) const MOST_A_SECOND: u32 = 1_000;
 
-/// Looks whether the counters are there that targets need.
+/// Checks whether the counters are there that targets need.
 ///
 /// # Errors
 /// If they are not.
@@ -37,7 +37,7 @@ pub(crate) fn can_count(setup: &Setup, targets: &Targets) -> Result<(), LaunchEr
 }
 
 /// What stops jobs, and what undoes everything when colocate dies.
-pub(crate) struct Kept {
+pub(crate) struct Safeguards {
     /// `None` if no job is ever stopped.
     pub pauser: Option<Pauser>,
     pub journal: Writer,
@@ -46,7 +46,7 @@ pub(crate) struct Kept {
     troubles: Vec<String>,
 }
 
-impl Kept {
+impl Safeguards {
     /// Begins a journal, whose head says how jobs are stopped, and its guardian.
     fn begin(setup: &Setup, owner: Owner, original: &PuSet, pauser: Option<Pauser>) -> Self {
         let dir = rundir::open(&setup.run_dirs, sys::effective_user());
@@ -79,12 +79,16 @@ impl Kept {
     }
 }
 
-/// Begins what undoes everything, and then makes what stops jobs: whenever colocate is killed, the guardian knows of its
+/// Begins what undoes everything, and then makes what stops jobs: whenever colocate is killed, the guardian has the path of its
 /// cgroups. Says what is not as good as it could be.
-pub(crate) fn keep(setup: &Setup, original: &PuSet, notes: &mut Vec<String>) -> Kept {
+pub(crate) fn begin_safeguards(
+    setup: &Setup,
+    original: &PuSet,
+    notes: &mut Vec<String>,
+) -> Safeguards {
     let (owner, jobs) = (Owner::ours(&setup.proc), setup.commands.len());
-    let begin = |pauser| Kept::begin(setup, owner, original, pauser);
-    let mut kept = if setup.may_pause && !setup.only_signals {
+    let begin = |pauser| Safeguards::begin(setup, owner, original, pauser);
+    let mut safeguards = if setup.may_pause && !setup.only_signals {
         let by_cgroups = Pauser::by_cgroups(jobs, &setup.proc, owner);
         by_cgroups.and_then(|pauser| begin(Some(pauser)).with_cgroups()).unwrap_or_else(|why| {
             notes.push(no_cgroups(&why));
@@ -93,8 +97,8 @@ pub(crate) fn keep(setup: &Setup, original: &PuSet, notes: &mut Vec<String>) -> 
     } else {
         begin(setup.may_pause.then(|| Pauser::by_signals(jobs)))
     };
-    notes.append(&mut kept.troubles);
-    kept
+    notes.append(&mut safeguards.troubles);
+    safeguards
 }
 
 /// The same commands with the journal's token in their environment, if it has one.

@@ -24,13 +24,13 @@ pub enum Runtime {
     /// it creates, the monitor (`sysmon` in runtime/proc.go). If that thread counts one PU, the
     /// whole program is throttled to one.
     Go,
-    /// A Java virtual machine: on whatever thread Java code asks from, whenever it asks
+    /// A Java virtual machine: on whatever thread Java code calls it, whenever it does
     /// (`os::active_processor_count` in os_linux.cpp). That is above all the second thread, which
     /// the launcher creates to start the machine and to run `main`.
     Jvm,
 }
 
-/// Tells runtimes apart by the executable, and remembers files that it has looked at.
+/// Determines runtimes by the executable, and caches the files that it has read.
 #[derive(Debug, Default)]
 pub struct Runtimes {
     known: HashMap<Key, Runtime>,

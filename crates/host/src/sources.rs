@@ -67,7 +67,7 @@ impl Sources {
     /// What a thread of a backend does first: only the one that places new tasks has to be prompt.
     fn begin(&self) -> impl FnOnce() + Send + 'static {
         let nice = self.nice;
-        move || drop(sys::be_prompt(Nanos::ZERO, nice))
+        move || drop(sys::set_slice_and_nice(Nanos::ZERO, nice))
     }
 
     /// What it means that PUs have come since sampling began, where it matters.
@@ -153,8 +153,8 @@ impl LinuxHost {
         self.notes.extend(counters.trouble());
     }
 
-    /// Asks at `at`, on the kernel's clock, what a living task has done.
-    pub(crate) fn ask_what_it_did(&mut self, id: TaskId, at: Nanos) {
+    /// Reads at `at`, on the kernel's clock, what a living task has done.
+    pub(crate) fn read_usage(&mut self, id: TaskId, at: Nanos) {
         let Some(task) = self.tasks.task(id) else { return };
         let read = self.sources.run_states.read(task.named(), &self.actuators.proc, at);
         read.into_iter().for_each(|read| task.usage.note_times(read));
@@ -163,7 +163,7 @@ impl LinuxHost {
         }
     }
 
-    /// Asks a last time what a task has done, and forgets it.
+    /// Reads a last time what a task has done, and forgets it.
     pub(crate) fn count_ended(&mut self, id: TaskId) {
         self.sources.run_states.ended(id);
         let Some(counters) = &mut self.sources.counters else { return };
@@ -182,7 +182,7 @@ impl LinuxHost {
     /// Adds for how long tasks have waited in loops, after their times were read.
     pub(crate) fn add_spinning(&mut self, tasks: &mut [SeenTask]) {
         let Some(spinning) = &mut self.sources.spinning else { return };
-        let awake: Vec<TaskId> = self.tasks.running().collect();
+        let awake: Vec<TaskId> = self.tasks.runnable().collect();
         let table = &mut self.tasks;
         spinning.poll(awake.into_iter().filter_map(|id| {
             let task = table.task(id)?;

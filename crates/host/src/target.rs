@@ -5,7 +5,7 @@
 //! one did: the load is not the same.
 //! # Approach
 //! Fixed work, as in Feliu's method: a job that ends before its target is launched anew, and one that has
-//! reached it is ended and leaves; or, so that the load stays, goes on until all have reached theirs.
+//! reached it is ended and leaves; or, so that the load stays, runs on until all have reached theirs.
 //! # Properties
 //! Decisions only: nothing here makes a system call. A run that fails is never followed by another, so a
 //! program that cannot work ends its job, and a job that was killed from outside stays dead. -> test
@@ -32,106 +32,108 @@ impl Default for Target {
 /// How far the jobs of a workload are.
 #[derive(Debug)]
 pub struct Targets {
-    jobs: Vec<Course>,
+    jobs: Vec<Progress>,
     repeat: bool,
 }
 
 #[derive(Debug)]
-struct Course {
+struct Progress {
     target: Target,
     runs: u32,
     /// How it reached its target, or failed to.
     end: Option<JobEnd>,
     /// Whether no run is there any more, nor will be.
     left: bool,
-    told: bool,
+    reported: bool,
 }
 
 impl Targets {
     /// For so many jobs; one that is not named runs once. With `repeat`, the load stays until all are done.
-    #[must_use]
     pub fn new(jobs: usize, targets: &[Target], repeat: bool) -> Self {
         let target = |job| targets.get(job).copied().unwrap_or_default();
-        let course =
-            |job| Course { target: target(job), runs: 0, end: None, left: false, told: false };
-        Self { jobs: (0..jobs).map(course).collect(), repeat }
+        let progress = |job| Progress {
+            target: target(job),
+            runs: 0,
+            end: None,
+            left: false,
+            reported: false,
+        };
+        Self { jobs: (0..jobs).map(progress).collect(), repeat }
     }
 
     /// Whether instructions have to be counted: the first such target.
-    #[must_use]
     pub fn instructions(&self) -> Option<u64> {
-        self.jobs.iter().find_map(|course| match course.target {
+        self.jobs.iter().find_map(|progress| match progress.target {
             Target::Instructions(target) => Some(target),
             Target::Completions(_) => None,
         })
     }
 
     /// How often each job has run to an end.
-    #[must_use]
     pub fn runs(&self) -> Vec<u32> {
-        self.jobs.iter().map(|course| course.runs).collect()
+        self.jobs.iter().map(|progress| progress.runs).collect()
     }
 
     /// A run of a job has ended like that, after so many instructions of all its runs. Says whether it is
     /// to be launched anew.
     pub fn run_ended(&mut self, end: JobEnd, instructions: u64) -> bool {
         let others_are_done = self.all_done_but(end.job);
-        let Some(course) = self.jobs.get_mut(end.job.0 as usize) else { return false };
-        course.runs = course.runs.saturating_add(1);
-        let reached = match course.target {
-            Target::Completions(target) => course.runs >= target,
+        let Some(progress) = self.jobs.get_mut(end.job.0 as usize) else { return false };
+        progress.runs = progress.runs.saturating_add(1);
+        let reached = match progress.target {
+            Target::Completions(target) => progress.runs >= target,
             Target::Instructions(target) => instructions >= target,
         };
         let failed = end.status != 0;
         if reached || failed {
-            course.end.get_or_insert(end);
+            progress.end.get_or_insert(end);
         }
-        let done = course.end.is_some() && (others_are_done || !self.repeat);
-        course.left = failed || done;
-        !course.left
+        let done = progress.end.is_some() && (others_are_done || !self.repeat);
+        progress.left = failed || done;
+        !progress.left
     }
 
     /// A job that was to be launched anew is not. That is its end, unless it has reached its target before.
     pub fn give_up(&mut self, end: JobEnd) {
-        if let Some(course) = self.jobs.get_mut(end.job.0 as usize) {
-            course.end.get_or_insert(end);
-            course.left = true;
+        if let Some(progress) = self.jobs.get_mut(end.job.0 as usize) {
+            progress.end.get_or_insert(end);
+            progress.left = true;
         }
     }
 
     /// A job has done so many instructions in all its runs. If its target is reached by that for the first
     /// time, `end` says how.
     pub fn counted(&mut self, job: JobIdx, instructions: u64, end: impl FnOnce() -> JobEnd) {
-        let Some(course) = self.jobs.get_mut(job.0 as usize) else { return };
+        let Some(progress) = self.jobs.get_mut(job.0 as usize) else { return };
         let reached =
-            matches!(course.target, Target::Instructions(target) if instructions >= target);
-        if reached && course.end.is_none() {
-            course.end = Some(end());
+            matches!(progress.target, Target::Instructions(target) if instructions >= target);
+        if reached && progress.end.is_none() {
+            progress.end = Some(end());
         }
     }
 
     /// Jobs that run and are to be ended, as they have done what they had to. They are taken to have left.
-    pub fn take_leave(&mut self) -> Vec<JobIdx> {
-        if self.repeat && !self.jobs.iter().all(|course| course.end.is_some()) {
+    pub fn take_leaving(&mut self) -> Vec<JobIdx> {
+        if self.repeat && !self.jobs.iter().all(|progress| progress.end.is_some()) {
             return Vec::new();
         }
         let mut leaving = Vec::new();
-        for (job, course) in (0..).map(JobIdx).zip(&mut self.jobs) {
-            if course.end.is_some() && !course.left {
-                course.left = true;
+        for (job, progress) in (0..).map(JobIdx).zip(&mut self.jobs) {
+            if progress.end.is_some() && !progress.left {
+                progress.left = true;
                 leaving.push(job);
             }
         }
         leaving
     }
 
-    /// The ends of jobs that have left and were not told of yet, in the order of their times.
-    pub fn news(&mut self) -> Vec<JobEnd> {
-        let untold = self.jobs.iter_mut().filter(|course| course.left && !course.told);
+    /// The ends of jobs that have left and were not returned yet, in the order of their times.
+    pub fn new_ends(&mut self) -> Vec<JobEnd> {
+        let untold = self.jobs.iter_mut().filter(|progress| progress.left && !progress.reported);
         let mut news: Vec<JobEnd> = untold
-            .filter_map(|course| {
-                course.told = true;
-                course.end
+            .filter_map(|progress| {
+                progress.reported = true;
+                progress.end
             })
             .collect();
         news.sort_by_key(|end| (end.at, end.job));
@@ -140,7 +142,7 @@ impl Targets {
 
     fn all_done_but(&self, job: JobIdx) -> bool {
         let others = self.jobs.iter().enumerate().filter(|(other, _)| *other != job.0 as usize);
-        others.map(|(_, course)| course).all(|course| course.end.is_some())
+        others.map(|(_, progress)| progress).all(|progress| progress.end.is_some())
     }
 }
 
@@ -158,8 +160,8 @@ mod tests {
     fn once_if_nothing_is_said() {
         let mut targets = Targets::new(2, &[], false);
         assert!(!targets.run_ended(end(1, 5, 0), 0));
-        assert_eq!(targets.news(), [end(1, 5, 0)]);
-        assert_eq!((targets.news(), targets.instructions()), (vec![], None));
+        assert_eq!(targets.new_ends(), [end(1, 5, 0)]);
+        assert_eq!((targets.new_ends(), targets.instructions()), (vec![], None));
     }
 
     #[test]
@@ -171,35 +173,35 @@ mod tests {
         assert_eq!(again, [true, true, false]);
         assert!(targets.run_ended(end(1, 4, 0), 60));
         targets.counted(JobIdx(1), 99, || end(1, 5, 0));
-        assert!(targets.take_leave().is_empty());
+        assert!(targets.take_leaving().is_empty());
         targets.counted(JobIdx(1), 100, || end(1, 6, 0));
         targets.counted(JobIdx(1), 120, || end(1, 7, 0));
-        assert_eq!(targets.take_leave(), [JobIdx(1)]);
-        assert!(targets.take_leave().is_empty());
-        assert_eq!(targets.news(), [end(0, 3, 0), end(1, 6, 0)]);
+        assert_eq!(targets.take_leaving(), [JobIdx(1)]);
+        assert!(targets.take_leaving().is_empty());
+        assert_eq!(targets.new_ends(), [end(0, 3, 0), end(1, 6, 0)]);
         assert_eq!(targets.runs(), [3, 1]);
     }
 
-    /// Job 0 is done first and goes on for the load's sake; its time is that of its first end.
+    /// Job 0 is done first and runs on for the load's sake; its time is that of its first end.
     #[test]
     fn the_load_stays() {
         let wanted = [Target::Completions(1), Target::Instructions(100)];
         let mut targets = Targets::new(2, &wanted, true);
         assert!(targets.run_ended(end(0, 1, 0), 0));
         assert!(targets.run_ended(end(0, 2, 0), 0));
-        assert!(targets.news().is_empty() && targets.take_leave().is_empty());
+        assert!(targets.new_ends().is_empty() && targets.take_leaving().is_empty());
         targets.counted(JobIdx(1), 100, || end(1, 3, 0));
-        assert_eq!(targets.take_leave(), [JobIdx(0), JobIdx(1)]);
-        assert_eq!(targets.news(), [end(0, 1, 0), end(1, 3, 0)]);
+        assert_eq!(targets.take_leaving(), [JobIdx(0), JobIdx(1)]);
+        assert_eq!(targets.new_ends(), [end(0, 1, 0), end(1, 3, 0)]);
     }
 
     #[test]
-    fn the_last_one_is_not_launched_for_nobody() {
+    fn the_last_one_is_not_launched_again() {
         let mut targets = Targets::new(2, &[], true);
         assert!(targets.run_ended(end(0, 1, 0), 0));
         assert!(!targets.run_ended(end(1, 2, 0), 0));
-        assert_eq!(targets.take_leave(), [JobIdx(0)]);
-        assert_eq!(targets.news(), [end(0, 1, 0), end(1, 2, 0)]);
+        assert_eq!(targets.take_leaving(), [JobIdx(0)]);
+        assert_eq!(targets.new_ends(), [end(0, 1, 0), end(1, 2, 0)]);
     }
 
     #[test]
@@ -208,7 +210,7 @@ mod tests {
             let mut targets = Targets::new(2, &[Target::Completions(9); 2], repeat);
             assert!(targets.run_ended(end(0, 1, 0), 0));
             assert!(!targets.run_ended(end(0, 2, 137), 0));
-            assert_eq!(targets.news(), [end(0, 2, 137)]);
+            assert_eq!(targets.new_ends(), [end(0, 2, 137)]);
         }
     }
 
@@ -220,16 +222,16 @@ mod tests {
             assert!(targets.run_ended(end(job, 2, 0), 0));
             targets.give_up(end(job, 3, 143));
             let at = if status == 0 { 2 } else { 3 };
-            assert_eq!(targets.news(), [end(job, at, status)]);
+            assert_eq!(targets.new_ends(), [end(job, at, status)]);
         }
         assert_eq!(targets.runs(), [1, 1], "a job that is given up has not run once more");
-        assert!(targets.take_leave().is_empty());
+        assert!(targets.take_leaving().is_empty());
     }
 
     proptest! {
-        /// Whatever happens, every job is told of once, after at most as many runs as there are events.
+        /// Whatever happens, the end of every job is returned once, after at most as many runs as there are events.
         #[test]
-        fn everybody_ends_once(
+        fn each_job_ends_once(
             repeat: bool,
             wanted in prop::collection::vec((prop::bool::ANY, 1_u32..4), 1..6),
             fails in prop::collection::vec(0_u32..8, 60),
@@ -241,19 +243,19 @@ mod tests {
             let list: Vec<Target> = wanted.iter().map(target).collect();
             let mut targets = Targets::new(list.len(), &list, repeat);
             let mut running: Vec<bool> = vec![true; list.len()];
-            let mut told = Vec::new();
+            let mut reported = Vec::new();
             for (at, fails) in (0..).zip(fails) {
                 for job in (0..list.len()).filter(|job| running[*job]).collect::<Vec<_>>() {
                     let number = u32::try_from(job).unwrap();
                     let status = i32::from(fails == 0);
                     running[job] = targets.run_ended(end(number, at, status), at);
                 }
-                targets.take_leave().iter().for_each(|job| running[job.0 as usize] = false);
-                told.extend(targets.news().iter().map(|end| end.job));
+                targets.take_leaving().iter().for_each(|job| running[job.0 as usize] = false);
+                reported.extend(targets.new_ends().iter().map(|end| end.job));
             }
-            told.sort_unstable();
+            reported.sort_unstable();
             let all: Vec<JobIdx> = (0..).map(JobIdx).take(list.len()).collect();
-            prop_assert_eq!(told, all);
+            prop_assert_eq!(reported, all);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A task as this host knows it: which one it is, where it is placed, and what it has done.
+//! A task as this host sees it: which one it is, where it is placed, and what it has done.
 
 use colocate_act::affinity::Pinned;
 use colocate_act::thread::Thread;
@@ -27,7 +27,7 @@ pub struct Task {
     pub placement: Placement,
     /// What it has done, as last read.
     pub usage: Usage,
-    /// Whether it goes on as another task, with its times: see [`crate::task_table::TaskTable::created`].
+    /// Whether it continues as another task, with its times: see [`crate::task_table::TaskTable::created`].
     pub goes_on: bool,
 }
 
@@ -101,7 +101,6 @@ impl Usage {
     }
 
     /// Instructions that were counted of it.
-    #[must_use]
     pub fn instructions(&self) -> Option<u64> {
         self.counted.as_ref()?.instructions
     }
@@ -109,7 +108,6 @@ impl Usage {
 
 impl Task {
     /// As backends of evidence know it.
-    #[must_use]
     pub const fn named(&self) -> TaskRef {
         TaskRef { id: self.id, pid: self.thread.pid, tid: self.thread.tid }
     }

@@ -21,14 +21,14 @@ use std::sync::Arc;
 /// Ended tasks that are remembered one by one. A report of more is of no use, and a program can
 /// create millions.
 const REMEMBERED: usize = 10_000;
-/// The same where all are looked at every quantum, and the last to end matter, not the first.
+/// The same where all are read every quantum, and the last to end matter, not the first.
 /// Chosen: more than end in a quantum, few enough to cost little in each.
 const REMEMBERED_LAST: usize = 512;
 
 /// A command that was started.
 #[derive(Debug)]
 pub struct Job {
-    /// Its name, for people.
+    /// Its name, for messages.
     pub name: String,
     /// Its first process.
     pub pid: Pid,
@@ -49,7 +49,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// The name of one of its tasks, for people.
+    /// The name of one of its tasks, for messages.
     fn name_of(&self, task: &str) -> Arc<str> {
         format!("{}/{task}", self.name).into()
     }
@@ -91,13 +91,13 @@ pub struct TaskTable {
     by_tid: HashMap<Tid, TaskId>,
     load: HashMap<PuNr, u32>,
     /// Living tasks that had not gone to sleep when they were last read.
-    awake: BTreeSet<TaskId>,
+    to_read: BTreeSet<TaskId>,
     /// What any thread of a process may have handed down before the events that are being taken in.
     of_any: HashMap<Pid, OfAny>,
     /// Ended tasks that are remembered, the first to end first.
     ended: VecDeque<TaskId>,
     /// Whether the last ended tasks are remembered, and not the first.
-    pub remembers_last: bool,
+    pub keeps_last: bool,
     /// Levels of caches over the PUs.
     pub levels: DataLevels,
     /// Ended tasks that were forgotten.
@@ -106,7 +106,7 @@ pub struct TaskTable {
     pub most_living: usize,
 }
 
-/// A creation, as the kernel tells of it.
+/// A creation, as the kernel reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct Creation {
     /// When, on the kernel's clock.
@@ -119,7 +119,7 @@ pub struct Creation {
     pub parent_pid: Pid,
     /// Its creator, or the first thread of that process if the record of its creation was lost.
     pub parent_tid: Tid,
-    /// Whether that note was lost, or there are no such notes: any thread of its creator's process may have created it.
+    /// Whether that record was lost, or there are no such records: any thread of its creator's process may have created it.
     pub lost: bool,
 }
 
@@ -166,14 +166,12 @@ impl TaskTable {
     }
 
     /// The job that runs and has this first process, with the CPU time of its earlier runs.
-    #[must_use]
     pub fn run_of(&self, pid: Pid) -> Option<(JobIdx, Nanos)> {
         let place = self.jobs.iter().position(|job| job.pid == pid && job.end.is_none())?;
         Some((job_idx(place), self.jobs[place].cpu_before))
     }
 
     /// CPU time of a job so far, of all its runs; `None` if that of one of its tasks is not known.
-    #[must_use]
     pub fn cpu_time(&self, job: JobIdx) -> Option<Nanos> {
         let entry = self.jobs.get(job.0 as usize)?;
         let living = self.by_tid.values().filter(|id| id.job == job && id.order >= entry.first);
@@ -183,7 +181,6 @@ impl TaskTable {
     }
 
     /// Instructions that each job has done so far, as far as its tasks were counted.
-    #[must_use]
     pub fn instructions(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.jobs.iter().map(|job| job.instructions).collect();
         for task in self.by_tid.values().filter_map(|id| self.tasks.get(id)) {
@@ -193,7 +190,6 @@ impl TaskTable {
     }
 
     /// Whether a task is the first one of its job's run, or has taken over from it.
-    #[must_use]
     pub fn begins_run(&self, id: TaskId) -> bool {
         let both = self.jobs.get(id.job.0 as usize).zip(self.tasks.get(&id));
         both.is_some_and(|(job, task)| task.thread.pid == job.pid && task.thread.is_first())
@@ -205,7 +201,6 @@ impl TaskTable {
     }
 
     /// The jobs, in the order they were entered.
-    #[must_use]
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
     }
@@ -218,13 +213,11 @@ impl TaskTable {
     }
 
     /// Whether every job has ended.
-    #[must_use]
     pub fn all_ended(&self) -> bool {
         self.jobs.iter().all(|job| job.end.is_some())
     }
 
     /// The living processes of a job, lowest number first.
-    #[must_use]
     pub fn processes_of(&self, job: JobIdx) -> Vec<Pid> {
         let of_job = self.processes.iter().filter(|(_, process)| process.job == job);
         let mut pids: Vec<Pid> = of_job.map(|(pid, _)| *pid).collect();
@@ -233,14 +226,12 @@ impl TaskTable {
     }
 
     /// The same by their handles, without those that have none.
-    #[must_use]
     pub fn handles_of(&self, job: JobIdx) -> Vec<Arc<ProcessHandle>> {
         let pids = self.processes_of(job);
         pids.iter().filter_map(|pid| self.processes.get(pid)?.handle.clone()).collect()
     }
 
     /// The handle of a living process.
-    #[must_use]
     pub fn handle(&self, pid: Pid) -> Option<&Arc<ProcessHandle>> {
         self.processes.get(&pid)?.handle.as_ref()
     }
@@ -255,7 +246,6 @@ impl TaskTable {
     }
 
     /// The living processes of every job.
-    #[must_use]
     pub fn handles_by_job(&self) -> BTreeMap<JobIdx, Vec<Arc<ProcessHandle>>> {
         let mut handles: BTreeMap<JobIdx, Vec<Arc<ProcessHandle>>> = BTreeMap::new();
         for process in self.processes.values() {
@@ -270,7 +260,6 @@ impl TaskTable {
     }
 
     /// A living task by its thread.
-    #[must_use]
     pub fn living(&self, tid: Tid) -> Option<TaskId> {
         self.by_tid.get(&tid).copied()
     }
@@ -288,7 +277,6 @@ impl TaskTable {
     }
 
     /// The living tasks that come after one in the order of their IDs, at most so many.
-    #[must_use]
     pub fn living_after(&self, after: Option<TaskId>, most: usize) -> Vec<TaskId> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let tasks = self.tasks.range((after, Bound::Unbounded)).map(|(_, task)| task);
@@ -301,7 +289,7 @@ impl TaskTable {
     }
 
     /// How many tasks are remembered.
-    pub fn remembered(&self) -> usize {
+    pub fn kept_tasks(&self) -> usize {
         self.tasks.len()
     }
 
@@ -312,40 +300,38 @@ impl TaskTable {
     }
 
     /// The living tasks of a process, in the order of their IDs.
-    #[must_use]
     pub fn living_in(&self, pid: Pid) -> Vec<TaskId> {
         let process = self.processes.get(&pid).into_iter();
         process.flat_map(|process| process.living.iter().copied()).collect()
     }
 
     /// Those of them that had gone to sleep when they were last read.
-    #[must_use]
-    pub fn asleep_of(&self, pid: Pid) -> Vec<TaskId> {
+    pub fn sleeping_of(&self, pid: Pid) -> Vec<TaskId> {
         let mut all = self.living_in(pid);
-        all.retain(|id| !self.awake.contains(id));
+        all.retain(|id| !self.to_read.contains(id));
         all
     }
 
     /// The living tasks that had not gone to sleep when they were last read, and those that are alone in their processes,
     /// in the order of their IDs.
-    pub fn awake(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.awake.iter().copied()
+    pub fn to_read(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.to_read.iter().copied()
     }
 
     /// Those of them that had not gone to sleep.
-    pub fn running(&self) -> impl Iterator<Item = TaskId> + '_ {
+    pub fn runnable(&self) -> impl Iterator<Item = TaskId> + '_ {
         let runs = |id: &TaskId| self.tasks.get(id).is_some_and(|task| !task.usage.sleeps);
-        self.awake().filter(runs)
+        self.to_read().filter(runs)
     }
 
     /// Notes whether a task has gone to sleep, by what was last read of it.
-    pub fn slept(&mut self, id: TaskId) {
+    pub fn note_sleep(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.ended.is_none()) else { return };
         let process = self.processes.get(&task.thread.pid);
         if task.usage.sleeps && process.is_some_and(|process| process.living.len() > 1) {
-            self.awake.remove(&id);
+            self.to_read.remove(&id);
         } else {
-            self.awake.insert(id);
+            self.to_read.insert(id);
         }
     }
 
@@ -357,7 +343,7 @@ impl TaskTable {
     /// Enters a new thread. `None` if its process belongs to no job.
     ///
     /// A first thread that is created by its own process, or in one that lives, takes over from another thread of it: that
-    /// one executes a program, goes on under the first one's number, and has been, or is to be, reported as ended.
+    /// one executes a program, continues under the first one's number, and has been, or is to be, reported as ended.
     pub fn created(&mut self, creation: Creation) -> Option<TaskId> {
         let Creation { at, pid, tid, parent_pid, parent_tid, .. } = creation;
         let (name, inherited) = self.inherited(creation);
@@ -393,7 +379,7 @@ impl TaskTable {
         };
         self.tasks.insert(id, task);
         self.by_tid.insert(tid, id);
-        self.awake.insert(id);
+        self.to_read.insert(id);
         self.most_living = self.most_living.max(self.by_tid.len());
         Some(id)
     }
@@ -470,10 +456,10 @@ impl TaskTable {
         }
     }
 
-    /// Notes that a thread has ended, and gives back the place of its journal line, if it had one.
+    /// Notes that a thread has ended; returns its journal line, if it had one.
     pub fn ended(&mut self, tid: Tid, at: Nanos) -> Option<Slot> {
         let id = self.by_tid.remove(&tid)?;
-        self.awake.remove(&id);
+        self.to_read.remove(&id);
         self.set_load(id, None);
         let task = self.tasks.get_mut(&id)?;
         task.ended = Some(at);
@@ -498,8 +484,8 @@ impl TaskTable {
                     self.processes.remove(&pid);
                     self.ended_last = Some((pid, id.job));
                 }
-                // It is not told from its process any more.
-                Some(last) if process.living.len() == 1 => drop(self.awake.insert(*last)),
+                // Its times are those of its process now.
+                Some(last) if process.living.len() == 1 => drop(self.to_read.insert(*last)),
                 Some(_) => {}
             }
         }
@@ -509,7 +495,7 @@ impl TaskTable {
 
     /// Remembers an ended task, unless there are too many; then one is forgotten.
     fn remember(&mut self, id: TaskId) {
-        let forgotten = match (self.remembers_last, self.ended.len()) {
+        let forgotten = match (self.keeps_last, self.ended.len()) {
             (true, REMEMBERED_LAST..) => {
                 self.ended.push_back(id);
                 self.ended.pop_front()
@@ -531,8 +517,7 @@ impl TaskTable {
 
     /// First threads of jobs that were reported as ended, and from which none has taken over, although their job has
     /// not ended.
-    #[must_use]
-    pub fn doubtful(&self) -> Vec<TaskId> {
+    pub fn maybe_lost(&self) -> Vec<TaskId> {
         let running = self.jobs.iter().enumerate().filter(|(_, job)| job.end.is_none());
         let first = running.map(|(place, job)| TaskId { job: job_idx(place), order: job.first });
         let is_gone = |task: &Task| task.ended.is_some() && self.living(task.thread.tid).is_none();
@@ -560,7 +545,7 @@ impl TaskTable {
         }
         let process = Process::new(id.job, Runtime::Plain);
         self.processes.entry(pid).or_insert(process).living.insert(id);
-        self.awake.insert(id);
+        self.to_read.insert(id);
         self.set_target(id, target);
     }
 
@@ -584,8 +569,7 @@ impl TaskTable {
     }
 
     /// The PU that a plan gives to a task that is created; `None` leaves it to the kernel. The first task of a run
-    /// that the plan does not know goes where the plan wanted that of the run before.
-    #[must_use]
+    /// that the plan does not know goes where the plan had that of the run before.
     pub fn target_of(&self, plan: &Plan, id: TaskId) -> Option<PuNr> {
         let job = self.jobs.get(id.job.0 as usize).filter(|_| self.begins_run(id));
         let before = || plan.place_of(TaskId { job: id.job, order: job?.planned });
@@ -595,7 +579,6 @@ impl TaskTable {
 
     /// The PU that default placement gives to a task: the one with the fewest living tasks aimed at
     /// it, the earliest in the list if several have as few.
-    #[must_use]
     pub fn default_target(&self, rule: &DefaultPlacement) -> Option<PuNr> {
         let load = |pu: &PuNr| self.load.get(pu).copied().unwrap_or(0);
         match rule {
@@ -608,7 +591,6 @@ impl TaskTable {
     ///
     /// Jobs that are `waiting` have tasks that wait. `watched` gives mix and CPU time of a thread by its number and creation,
     /// if it was watched.
-    #[must_use]
     pub fn seen(
         &self,
         launch: Nanos,

@@ -39,16 +39,16 @@ pub(super) struct Anchor(Pid);
 
 impl Anchor {
     /// Makes it in the group of this process, which leaves that for one of its own in the same session. What comes out
-    /// of the other end of `tell` is for [`hear_of`]. `None` if there can be no more processes; then nothing is changed.
-    pub fn make(mut tell: io::PipeWriter) -> Option<Self> {
+    /// of the other end of `announce` is for [`read_anchor`]. `None` if there can be no more processes; then nothing is changed.
+    pub fn make(mut announce: io::PipeWriter) -> Option<Self> {
         // So it need not be reaped, and colocate can end it also while the guardian is stopped.
         sys::ignore(libc::SIGCHLD, true);
         let guardian = Pid(std::process::id().cast_signed());
         match sys::fork().ok()? {
-            Fork::Child => hold(guardian, tell),
+            Fork::Child => hold(guardian, announce),
             Fork::Parent(pid) => {
                 let _ = sys::set_group(guardian, guardian);
-                let _ = tell.write_all(&pid.0.to_ne_bytes());
+                let _ = announce.write_all(&pid.0.to_ne_bytes());
                 Some(Self(pid))
             }
         }
@@ -66,12 +66,12 @@ impl Anchor {
 }
 
 /// What the anchor does. It holds neither files nor a folder, and ends with the guardian.
-fn hold(guardian: Pid, tell: io::PipeWriter) -> ! {
+fn hold(guardian: Pid, announce: io::PipeWriter) -> ! {
     sys::block_all();
     sys::set_name(c"colocate-anchor");
     if sys::is_killed_with(guardian) {
-        sys::close_all_but(&[tell.as_raw_fd()]);
-        drop(tell);
+        sys::close_all_but(&[announce.as_raw_fd()]);
+        drop(announce);
         sys::sleep_for_ever();
     }
     sys::exit_now(0)
@@ -79,10 +79,10 @@ fn hold(guardian: Pid, tell: io::PipeWriter) -> ! {
 
 /// Waits until the anchor holds the group, and returns what [`end`] takes. `None` if there is no anchor, or before
 /// Linux 5.3; then it ends with the guardian.
-pub(super) fn hear_of(mut told: io::PipeReader) -> Option<OwnedFd> {
+pub(super) fn read_anchor(mut announced: io::PipeReader) -> Option<OwnedFd> {
     let mut number = Vec::new();
     // It ends when neither the guardian nor the anchor holds the other end.
-    told.read_to_end(&mut number).ok()?;
+    announced.read_to_end(&mut number).ok()?;
     sys::pidfd(Pid(i32::from_ne_bytes(number.try_into().ok()?))).ok()
 }
 
@@ -100,7 +100,7 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
-    /// What [`is_held`] says of a process that `command` becomes or creates, and which tells its number.
+    /// What [`is_held`] says of a process that `command` becomes or creates, and which prints its number.
     fn held(command: &mut Command) -> bool {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut number = String::new();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held() {
+    fn which_groups_are_held() {
         let itself = "echo $$; read end";
         let below = format!("sh -c '{itself}'; exit");
         assert!(held(shell(itself).process_group(0)), "a job of ours");

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // every function here is one system call
 
 use super::Addr;
-use super::status::UNTOLD;
+use super::status::NO_STATUS;
 use colocate_machine::NodeNr;
 use colocate_observe::{Pid, SysError};
 
@@ -13,7 +13,6 @@ const MOVE_ALL: i32 = 1 << 2;
 const MOVE: i32 = 1 << 1;
 
 /// Bytes in a page of this machine.
-#[must_use]
 pub fn page_bytes() -> u64 {
     // SAFETY: takes a number.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -25,10 +24,10 @@ pub fn page_bytes() -> u64 {
 ///
 /// # Errors
 /// `ESRCH` if the process has ended, `EINVAL` if it has no memory any more or is a kernel thread,
-/// `EPERM` if it may not be looked at, `ENOSYS` on a kernel without NUMA.
-pub fn ask(pid: Pid, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
-    let mut told = vec![UNTOLD; pages.len()];
-    // SAFETY: `pages` is read and `told` is written, both for `pages.len()` elements; without nodes
+/// `EPERM` if access is denied, `ENOSYS` on a kernel without NUMA.
+pub fn query(pid: Pid, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
+    let mut status = vec![NO_STATUS; pages.len()];
+    // SAFETY: `pages` is read and `status` is written, both for `pages.len()` elements; without nodes
     // nothing is moved, and the addresses are the other process's, which the kernel checks.
     let done = unsafe {
         libc::syscall(
@@ -37,17 +36,17 @@ pub fn ask(pid: Pid, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
             pages.len(),
             pages.as_ptr(),
             std::ptr::null::<i32>(),
-            told.as_mut_ptr(),
+            status.as_mut_ptr(),
             0,
         )
     };
-    if done < 0 { Err(SysError::last("move_pages")) } else { Ok(told) }
+    if done < 0 { Err(SysError::last("move_pages")) } else { Ok(status) }
 }
 
 /// What the kernel said of pages that it was to move.
 pub struct Put {
-    /// One answer a page; [`UNTOLD`] for those of which it said nothing.
-    pub told: Vec<i32>,
+    /// One answer a page; [`NO_STATUS`] for those of which it said nothing.
+    pub status: Vec<i32>,
     /// How many it says were not moved, or why the call failed. Either way some were moved, perhaps.
     pub done: Result<u64, SysError>,
 }
@@ -56,8 +55,8 @@ pub struct Put {
 /// `shared`, which needs `CAP_SYS_NICE`.
 pub fn put(pid: Pid, pages: &[Addr], node: NodeNr, shared: bool) -> Put {
     let nodes = vec![node.0.cast_signed(); pages.len()];
-    let mut told = vec![UNTOLD; pages.len()];
-    // SAFETY: `pages` and `nodes` are read and `told` is written, all for `pages.len()` elements; the
+    let mut status = vec![NO_STATUS; pages.len()];
+    // SAFETY: `pages` and `nodes` are read and `status` is written, all for `pages.len()` elements; the
     // addresses are the other process's, which the kernel checks.
     let done = unsafe {
         libc::syscall(
@@ -66,13 +65,13 @@ pub fn put(pid: Pid, pages: &[Addr], node: NodeNr, shared: bool) -> Put {
             pages.len(),
             pages.as_ptr(),
             nodes.as_ptr(),
-            told.as_mut_ptr(),
+            status.as_mut_ptr(),
             if shared { MOVE_ALL } else { MOVE },
         )
     };
     // Taken before anything else can change errno.
     let error = SysError::last("move_pages");
-    Put { told, done: u64::try_from(done).map_err(|_| error) }
+    Put { status, done: u64::try_from(done).map_err(|_| error) }
 }
 
 #[cfg(test)]
@@ -86,15 +85,15 @@ mod tests {
         let here = [7_u8];
         let at = std::hint::black_box(&raw const here) as u64 / page_bytes() * page_bytes();
         let pid = Pid(std::process::id().cast_signed());
-        let told = match ask(pid, &[Addr(at), Addr(0)]) {
-            Ok(told) => told,
+        let status = match query(pid, &[Addr(at), Addr(0)]) {
+            Ok(status) => status,
             Err(error) => {
                 println!("skipped: {error}");
                 return;
             }
         };
-        assert!(matches!(seen(told[0]), Some(Seen::On(_))), "{told:?}");
-        assert_eq!(seen(told[1]), Some(Seen::Not(Stay::Unmovable)));
+        assert!(matches!(seen(status[0]), Some(Seen::On(_))), "{status:?}");
+        assert_eq!(seen(status[1]), Some(Seen::Not(Stay::Unmovable)));
     }
 
     #[test]
@@ -102,7 +101,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = Pid(child.id().cast_signed());
         child.wait().unwrap();
-        let errno = ask(pid, &[Addr(0x1000)]).unwrap_err().errno();
+        let errno = query(pid, &[Addr(0x1000)]).unwrap_err().errno();
         assert!(matches!(errno, Some(libc::ESRCH | libc::ENOSYS | libc::EPERM)), "{errno:?}");
     }
 }

@@ -3,7 +3,7 @@
 use super::call::{self, Put};
 use super::maps::{ENTRY_B, Mapping, present_runs};
 use super::nodes::numbers;
-use super::status::{Counts, Sample, Seen, Stay, UNTOLD, seen};
+use super::status::{Counts, NO_STATUS, Sample, Seen, Stay, seen};
 use super::work::{Batched, Memory, Target, Work, pieces};
 use super::{Addr, Span};
 use crate::handle::ProcessHandle;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// How much memory is looked through at a time. Chosen: it bounds what is kept in our own memory,
+/// How much memory is scanned at a time. Chosen: it bounds what is kept in our own memory,
 /// and its 65,536 pages are more than a batch has.
 const WINDOW_B: u64 = 256 << 20;
 
@@ -33,7 +33,7 @@ pub enum PagesError {
     /// It has no memory of its own.
     #[error("expected a process with memory, found {0}, which has none: a kernel thread, or ended")]
     NoMemory(Pid),
-    /// It may not be looked at.
+    /// Access is denied.
     #[error(
         "process {0} may not be looked at: it is another user's, or protected; run colocate as that \
          user, as root, or with CAP_SYS_PTRACE"
@@ -93,7 +93,7 @@ pub fn available(proc: &Path) -> Result<(), PagesError> {
     let own = [0_u8];
     let page =
         std::hint::black_box(&raw const own) as u64 / call::page_bytes() * call::page_bytes();
-    match call::ask(Pid(0), &[Addr(page)]) {
+    match call::query(Pid(0), &[Addr(page)]) {
         Err(SysError { source, .. }) => {
             let status = kernel::read_text(&proc.join("self/status")).unwrap_or_default();
             let filtered = status
@@ -127,7 +127,6 @@ impl Process {
     }
 
     /// The process of `handle`; otherwise as [`Process::find`].
-    #[must_use]
     pub fn of(handle: Arc<ProcessHandle>, sys: &Path, shared: bool) -> Self {
         let size = sys.join("kernel/mm/transparent_hugepage/hpage_pmd_size");
         let block_b = kernel::read_text(&size).ok().and_then(|text| text.trim().parse().ok());
@@ -136,25 +135,21 @@ impl Process {
     }
 
     /// Its number.
-    #[must_use]
     pub fn pid(&self) -> Pid {
         self.handle.pid()
     }
 
     /// What all that is done to it goes through.
-    #[must_use]
     pub fn handle(&self) -> &ProcessHandle {
         &self.handle
     }
 
     /// Bytes in a small page.
-    #[must_use]
     pub const fn page_b(&self) -> u64 {
         self.page_b
     }
 
     /// Whether it has not ended.
-    #[must_use]
     pub fn lives(&self) -> bool {
         self.handle.exists() && !self.has_no_memory()
     }
@@ -231,20 +226,20 @@ impl Process {
 }
 
 impl Memory for Process {
-    fn ask(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
+    fn query(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
         let pid = self.pid();
-        self.handle.with(pid.first_thread(), |_| call::ask(pid, pages))
+        self.handle.with(pid.first_thread(), |_| call::query(pid, pages))
     }
 
     fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put {
-        let (pid, mut told) = (self.pid(), Vec::new());
+        let (pid, mut status) = (self.pid(), Vec::new());
         let done = self.handle.with(pid.first_thread(), |_| {
             let put = call::put(pid, pages, node, self.shared);
-            told = put.told;
+            status = put.status;
             put.done
         });
-        told.resize(pages.len(), UNTOLD);
-        Put { told, done }
+        status.resize(pages.len(), NO_STATUS);
+        Put { status, done }
     }
 
     fn now(&self) -> Nanos {
@@ -259,7 +254,7 @@ impl Memory for Process {
 /// How moving ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Every page was looked at.
+    /// Every page was dealt with.
     Done,
     /// It was stopped.
     Stopped,
@@ -274,13 +269,13 @@ pub struct Moved {
     pub end: End,
     /// What became of the pages.
     pub counts: Counts,
-    /// The first address that was not looked at, if it ended before all were.
+    /// The first address that was not reached, if it ended before all were.
     pub reached: Option<Addr>,
     /// The batches, in order.
     pub batches: Vec<Batched>,
     /// Some of the pages that were moved.
     pub sample: Sample,
-    /// Memory in huge pages, of the mappings that were looked at, before.
+    /// Memory in huge pages, of the mappings that were touched, before.
     pub huge_before: Bytes,
     /// The same, after; `None` if the process has ended.
     pub huge_after: Option<Bytes>,
@@ -293,7 +288,7 @@ pub struct Order {
     pub spans: Vec<Span>,
     /// Where to.
     pub target: Target,
-    /// Whether only to look, and count as moved what would be tried.
+    /// Whether only to query, and count as moved what would be tried.
     pub dry: bool,
     /// At most so much is tried to be moved, of huge pages less than one more; `None` for no limit.
     pub budget: Option<Bytes>,
@@ -303,7 +298,7 @@ pub struct Order {
 ///
 /// # Errors
 /// [`PagesError::NothingMapped`] if one of the spans has no mapping in it, and what keeps the process
-/// from being looked at. That it ends in the middle is none.
+/// from being read. That it ends in the middle is none.
 pub fn move_spans(
     process: &mut Process,
     order: &Order,
@@ -332,7 +327,7 @@ pub fn move_spans(
         });
         Bytes(touched.map(|mapping| mapping.huge.0).sum())
     };
-    // A mapping that two ranges touch stands there twice.
+    // A mapping that two ranges touch is listed twice.
     let mut before: Vec<Mapping> = chosen.iter().map(|(mapping, _)| mapping.clone()).collect();
     before.dedup();
     Ok(Moved {
@@ -434,7 +429,7 @@ fn one_window(
 pub struct Drift {
     /// How long they were watched.
     pub watched: Nanos,
-    /// How many were looked at.
+    /// How many were queried.
     pub looked_at: u64,
     /// How many of those are on another node again.
     pub drifted: u64,
@@ -442,17 +437,16 @@ pub struct Drift {
 
 impl Drift {
     /// The part of the pages that must be away before watching ends early: one in 16. Chosen: it is
-    /// more than chance, and where the kernel moves one page in 16 it goes on.
+    /// more than chance, and where the kernel moves one page in 16 it continues.
     const CLEAR: u64 = 16;
 
     /// Whether no more watching is needed to say that pages do not stay.
-    #[must_use]
     pub const fn is_clear(&self) -> bool {
         self.drifted > 0 && self.drifted >= self.looked_at / Self::CLEAR
     }
 }
 
-/// How often moved pages are looked at. Chosen.
+/// How often moved pages are queried. Chosen.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Watches pages that were moved for `time`, or until it is clear that they do not stay, or `stop`
@@ -467,9 +461,9 @@ pub fn watch(
     let begun = memory.now();
     let mut drift = Drift::default();
     while !pages.is_empty() {
-        let Ok(told) = memory.ask(&pages) else { break };
+        let Ok(status) = memory.query(&pages) else { break };
         drift.watched = memory.now().saturating_sub(begun);
-        let on = told.iter().zip(&nodes).filter_map(|(told, wanted)| match seen(*told)? {
+        let on = status.iter().zip(&nodes).filter_map(|(status, wanted)| match seen(*status)? {
             Seen::On(node) => Some(node != *wanted),
             Seen::Not(_) => None,
         });
@@ -500,7 +494,6 @@ pub struct HugeMoves {
 impl HugeMoves {
     /// Reads `proc/vmstat`; `None` on a kernel that does not count them (before 5.9, or built without
     /// huge pages).
-    #[must_use]
     pub fn read(proc: &Path) -> Option<Self> {
         let text = kernel::read_text(&proc.join("vmstat")).ok()?;
         let value = |name: &str| {
@@ -515,7 +508,6 @@ impl HugeMoves {
     }
 
     /// What was counted since `before`.
-    #[must_use]
     pub const fn since(self, before: Self) -> Self {
         Self {
             whole: self.whole.saturating_sub(before.whole),
@@ -526,7 +518,6 @@ impl HugeMoves {
 }
 
 /// Whether the kernel moves pages by itself (`kernel.numa_balancing`); `None` if it cannot.
-#[must_use]
 pub fn balances(proc: &Path) -> Option<bool> {
     let text = kernel::read_text(&proc.join("sys/kernel/numa_balancing")).ok()?;
     Some(text.trim() != "0")
@@ -534,7 +525,7 @@ pub fn balances(proc: &Path) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pretended::Pretended;
+    use super::super::testing::Pretended;
     use super::*;
 
     #[test]

@@ -26,13 +26,11 @@ pub struct Mapping {
 
 impl Mapping {
     /// From where to where it goes.
-    #[must_use]
     pub const fn span(&self) -> Span {
         Span { start: Addr(self.start), end: Addr(self.end) }
     }
 
     /// Reads `smaps`. Lines that are not understood are left out.
-    #[must_use]
     pub fn parse_all(smaps: &str) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for line in smaps.lines() {
@@ -96,7 +94,6 @@ pub struct Placed {
 
 /// Reads `numa_maps`: the mappings that have pages, by their first address. Lines that are not
 /// understood are left out.
-#[must_use]
 pub fn placed(numa_maps: &str) -> BTreeMap<Addr, Placed> {
     numa_maps.lines().filter_map(placed_line).collect()
 }
@@ -104,7 +101,7 @@ pub fn placed(numa_maps: &str) -> BTreeMap<Addr, Placed> {
 fn placed_line(line: &str) -> Option<(Addr, Placed)> {
     let (start, rest) = line.split_once(' ')?;
     let start = u64::from_str_radix(start, 16).ok()?;
-    // A policy may have spaces and `=` in it, so it ends where a word comes that is known.
+    // A policy may have spaces and `=` in it, so it ends at the first known keyword.
     let words: Vec<&str> = rest.split(' ').collect();
     let end = words.iter().position(|word| is_known(word)).unwrap_or(words.len());
     let page_kib = words.iter().find_map(|word| word.strip_prefix("kernelpagesize_kB="));
@@ -145,7 +142,6 @@ pub const ENTRY_B: u64 = 8;
 
 /// The runs of pages that are in memory, as (first, how many), from entries of `pagemap`
 /// (Documentation/admin-guide/mm/pagemap.rst: bit 63).
-#[must_use]
 pub fn present_runs(entries: &[u8]) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for (place, entry) in entries.chunks_exact(8).enumerate() {

@@ -18,7 +18,7 @@ pub mod tasks;
 pub mod work;
 
 #[cfg(test)]
-mod pretended;
+mod testing;
 
 use std::fmt;
 use std::str::FromStr;
@@ -57,20 +57,17 @@ impl Span {
     pub const ALL: Self = Self { start: Addr(0), end: Addr(u64::MAX) };
 
     /// How many bytes it has.
-    #[must_use]
     pub const fn bytes(self) -> u64 {
         self.end.0.saturating_sub(self.start.0)
     }
 
     /// What both have; `None` if that is nothing.
-    #[must_use]
     pub fn intersection(self, other: Self) -> Option<Self> {
         let (start, end) = (self.start.max(other.start), self.end.min(other.end));
         (start < end).then_some(Self { start, end })
     }
 
     /// Widened to whole pages of `page_b` bytes.
-    #[must_use]
     pub const fn whole_pages(self, page_b: u64) -> Self {
         let end = match self.end.0.checked_next_multiple_of(page_b) {
             Some(end) => end,

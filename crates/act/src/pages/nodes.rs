@@ -21,7 +21,6 @@ pub struct Nodes {
 impl Nodes {
     /// Reads them from `devices/system/node` below `sys`, which is `/sys` on a live machine; `None`
     /// on a kernel without nodes.
-    #[must_use]
     pub fn read(sys: &Path) -> Option<Self> {
         let folder = sys.join("devices/system/node");
         let list = |name: &str| numbers(&kernel::read_text(&folder.join(name)).ok()?);
@@ -34,13 +33,11 @@ impl Nodes {
     }
 
     /// The node of a PU; `None` if it is offline.
-    #[must_use]
     pub fn of(&self, pu: PuNr) -> Option<NodeNr> {
         self.pus.iter().find(|(_, pus)| pus.contains(pu)).map(|(node, _)| *node)
     }
 
     /// The nodes of a set of PUs, in order.
-    #[must_use]
     pub fn of_set(&self, set: &PuSet) -> Vec<NodeNr> {
         let used = self.pus.iter().filter(|(_, pus)| !pus.intersection(set).is_empty());
         used.map(|(node, _)| *node).collect()
@@ -48,13 +45,11 @@ impl Nodes {
 }
 
 /// A list of nodes as the kernel writes it.
-#[must_use]
 pub fn numbers(list: &str) -> Option<Vec<NodeNr>> {
     Some(PuSet::parse_list(list).ok()?.iter().map(|number| NodeNr(number.0)).collect())
 }
 
 /// Nodes as the kernel lists them, e.g. `0-2,5`.
-#[must_use]
 pub fn list(nodes: &[NodeNr]) -> String {
     let set: PuSet = nodes.iter().map(|node| PuNr(node.0)).collect();
     set.to_string()

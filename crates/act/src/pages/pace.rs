@@ -36,19 +36,16 @@ pub struct Pace {
 impl Pace {
     /// For single pages. Never fewer than 32: copying 128 KiB takes microseconds, so when such a
     /// batch is slow, what takes the time is not the copying, and a smaller one would not help.
-    #[must_use]
     pub const fn pages() -> Self {
         Self { least: 32, limit: 64 }
     }
 
     /// For huge pages, which may have to go one by one.
-    #[must_use]
     pub const fn blocks() -> Self {
         Self { least: 1, limit: 1 }
     }
 
     /// How many the next batch may have.
-    #[must_use]
     pub const fn limit(&self) -> usize {
         self.limit
     }

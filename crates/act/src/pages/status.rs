@@ -4,8 +4,8 @@ use super::Addr;
 use colocate_machine::NodeNr;
 use serde::Serialize;
 
-/// What stands in an answer's place before the kernel has written one; no node and no error number.
-pub const UNTOLD: i32 = i32::MIN;
+/// A status before the kernel has written one; no node and no error number.
+pub const NO_STATUS: i32 = i32::MIN;
 
 /// Why a page is not where it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,20 +27,19 @@ pub enum Stay {
 pub enum Seen {
     /// On that node.
     On(NodeNr),
-    /// On none that could be told.
+    /// On none that is known.
     Not(Stay),
 }
 
 /// Reads an answer of move_pages(2); `None` if the kernel gave none.
-#[must_use]
-pub fn seen(told: i32) -> Option<Seen> {
-    if let Ok(node) = u32::try_from(told) {
+pub fn seen(status: i32) -> Option<Seen> {
+    if let Ok(node) = u32::try_from(status) {
         return Some(Seen::On(NodeNr(node)));
     }
-    if told == UNTOLD {
+    if status == NO_STATUS {
         return None;
     }
-    Some(Seen::Not(match -told {
+    Some(Seen::Not(match -status {
         libc::ENOENT => Stay::NotPresent,
         libc::EBUSY | libc::EAGAIN => Stay::Busy,
         libc::EACCES => Stay::Shared,
@@ -67,7 +66,7 @@ pub struct Counts {
     pub no_memory: u64,
     /// Cannot be moved.
     pub unmovable: u64,
-    /// Were not looked at, because it was ended before.
+    /// Were not reached, because it was ended before.
     pub not_reached: u64,
 }
 
@@ -84,20 +83,18 @@ impl Counts {
     }
 
     /// All of them.
-    #[must_use]
     pub const fn total(&self) -> u64 {
         self.moved + self.already_there + self.not_present + self.left() + self.not_reached
     }
 
     /// Those in memory that are not on their node.
-    #[must_use]
     pub const fn left(&self) -> u64 {
         self.busy + self.shared + self.no_memory + self.unmovable
     }
 }
 
 /// Some of the pages that were moved, spread evenly over them: at most [`Sample::MOST`], so that
-/// looking at them again costs little however many there are.
+/// to query them again costs little however many there are.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     kept: Vec<(Addr, NodeNr)>,
@@ -128,7 +125,6 @@ impl Sample {
     }
 
     /// The pages, and the nodes where they are to be.
-    #[must_use]
     pub fn pages(&self) -> &[(Addr, NodeNr)] {
         &self.kept
     }
@@ -141,7 +137,7 @@ mod tests {
     #[test]
     fn answers_of_the_manual() {
         assert_eq!(seen(3), Some(Seen::On(NodeNr(3))));
-        assert_eq!(seen(UNTOLD), None);
+        assert_eq!(seen(NO_STATUS), None);
         for (errno, why) in [
             (libc::ENOENT, Stay::NotPresent),
             (libc::EBUSY, Stay::Busy),

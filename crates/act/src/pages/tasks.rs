@@ -1,4 +1,4 @@
-//! What asks for a process's pages: its threads, and the nodes that they run on.
+//! Which threads use a process's pages, and the nodes that they run on.
 
 use super::nodes::Nodes;
 use crate::affinity;
@@ -26,7 +26,6 @@ pub struct Asker {
 const MOST_NAME_B: u64 = 80;
 
 /// The threads of a process, lowest number first. Those that end meanwhile are left out.
-#[must_use]
 pub fn askers(process: &ProcessHandle, nodes: &Nodes) -> Vec<Asker> {
     let mut tids = process.threads();
     tids.sort_unstable();
@@ -51,7 +50,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn this_test_asks_for_its_pages() {
+    fn this_test_uses_its_pages() {
         let Some(nodes) = Nodes::read(Path::new("/sys")) else {
             println!("skipped: this kernel has no nodes");
             return;

@@ -16,7 +16,7 @@
 //!
 //! # Algorithm
 //! 1. In a mapping with huge pages, one address of every block is moved, which moves a huge page
-//!    whole. Pages of the block that are then still elsewhere were small ones, and go on as such.
+//!    whole. Pages of the block that are then still elsewhere were small ones, and are treated as such.
 //! 2. Small pages are moved by one address each. A call that gives up is repeated for the pages of
 //!    which it said nothing, as long as each call gets further.
 //! 3. Pages that were busy are tried again when the others are done, [`ROUNDS`] times in all.
@@ -37,7 +37,7 @@
 use super::Addr;
 use super::call::Put;
 use super::pace::Pace;
-use super::status::{Counts, Sample, Seen, Stay, UNTOLD, seen};
+use super::status::{Counts, NO_STATUS, Sample, Seen, Stay, seen};
 use colocate_machine::{Nanos, NodeNr};
 use colocate_observe::SysError;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -46,7 +46,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 /// round; a pin is not over after any number of them.
 pub const ROUNDS: u32 = 3;
 
-/// The most small pages that are looked at at once. Chosen: asking for that many takes about a
+/// The most small pages that are queried at once. Chosen: to query that many takes about a
 /// millisecond.
 const MOST_AHEAD: usize = 4096;
 
@@ -61,7 +61,6 @@ pub enum Target {
 
 impl Target {
     /// The node for the page at `page`.
-    #[must_use]
     pub fn of(&self, page: Addr, grain_b: u64) -> NodeNr {
         match self {
             Self::Node(node) => *node,
@@ -88,7 +87,6 @@ pub struct Piece {
 
 /// The pieces of `pages` pages from `start`, all in memory, of a mapping whose huge pages have
 /// `block_b` bytes; `None` if it has none.
-#[must_use]
 pub fn pieces(start: Addr, pages: u64, page_b: u64, block_b: Option<u64>) -> Vec<Piece> {
     let Some(block_b) = block_b else {
         return vec![Piece { start, pages, grain_b: page_b, whole: false }];
@@ -108,20 +106,20 @@ pub fn pieces(start: Addr, pages: u64, page_b: u64, block_b: Option<u64>) -> Vec
 
 /// Memory whose pages can be asked for and moved: a process's, or a pretended one.
 pub trait Memory {
-    /// The kernel's answer for each page; see [`super::call::ask`].
+    /// The kernel's answer for each page; see [`super::call::query`].
     ///
     /// # Errors
-    /// If the process has ended or may not be looked at.
-    fn ask(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError>;
+    /// If the process has ended or access is denied.
+    fn query(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError>;
     /// Moves pages; see [`super::call::put`].
     fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put;
     /// The time.
     fn now(&self) -> Nanos;
-    /// Waits a moment, so that what holds pages may let go of them.
+    /// Waits a moment, so that what holds pages may release them.
     fn pause(&mut self);
 }
 
-/// Pages that are looked at together, all of one grain.
+/// Pages that are queried together, all of one grain.
 #[derive(Clone, Debug)]
 struct Batch {
     pages: Vec<Addr>,
@@ -134,7 +132,7 @@ struct Batch {
 pub struct Batched {
     /// Its pages.
     pub pages: u64,
-    /// How long asking, moving and reading back took together.
+    /// How long query, move and read-back took together.
     pub took: Nanos,
     /// How many units the next batch of its kind may have, as a consequence.
     pub next: usize,
@@ -147,7 +145,7 @@ pub struct Batched {
 pub struct Work {
     page_b: u64,
     target: Target,
-    /// Whether pages are only looked at, and those that would be moved count as moved.
+    /// Whether pages are only queried, and those that would be moved count as moved.
     dry: bool,
     /// Pages that the kernel is asked to move at most, and has been asked to.
     most: u64,
@@ -159,9 +157,9 @@ pub struct Work {
     round: u32,
     small: Pace,
     blocks: Pace,
-    /// How many small pages are looked at at once while there is nothing to move.
+    /// How many small pages are queried at once while there is nothing to move.
     ahead: usize,
-    /// Pages that were seen elsewhere and will be looked at again.
+    /// Pages that were seen elsewhere and will be queried again.
     elsewhere: HashSet<Addr>,
     /// See [`Work::reached`].
     reached: Option<Addr>,
@@ -173,9 +171,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Nothing to do yet, on a machine with pages of `page_b` bytes. If `dry`, pages are only looked
-    /// at, and count as moved if they would be tried.
-    #[must_use]
+    /// Nothing to do yet, on a machine with pages of `page_b` bytes. If `dry`, pages are only
+    /// queried, and count as moved if they would be tried.
     pub fn new(page_b: u64, target: Target, dry: bool) -> Self {
         Self {
             page_b,
@@ -200,7 +197,6 @@ impl Work {
 
     /// The same, and tries to move at most so many pages, of huge ones less than one more. A page that is tried again
     /// counts again.
-    #[must_use]
     pub const fn at_most(mut self, most: u64) -> Self {
         self.most = most;
         self
@@ -212,19 +208,16 @@ impl Work {
     }
 
     /// What became of the pages so far.
-    #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
     /// Some of the pages that were moved.
-    #[must_use]
     pub const fn sample(&self) -> &Sample {
         &self.sample
     }
 
     /// The batches, in order.
-    #[must_use]
     pub fn batches(&self) -> &[Batched] {
         &self.batches
     }
@@ -233,7 +226,7 @@ impl Work {
     /// then left counts as not reached.
     ///
     /// # Errors
-    /// If the process has ended or may not be looked at any more; what is left counts as not reached.
+    /// If the process has ended or access is denied; what is left counts as not reached.
     pub fn carry_out(
         &mut self,
         pieces: &[Piece],
@@ -263,13 +256,12 @@ impl Work {
         }
     }
 
-    /// Adds pages that will not be looked at any more.
+    /// Adds pages that will not be dealt with any more.
     pub fn leave(&mut self, pages: u64) {
         self.counts.not_reached += pages;
     }
 
     /// The lowest page that was given and not dealt with; `None` if all were.
-    #[must_use]
     pub const fn reached(&self) -> Option<Addr> {
         self.reached
     }
@@ -289,7 +281,7 @@ impl Work {
         let begun = memory.now();
         let done = self.try_batch(&batch, memory);
         if done.is_err() {
-            // Its pages are as good as not looked at: they go back to where they were taken from.
+            // Its pages count as not reached: they go to the front of the queue again.
             let pages = batch.pages.iter().map(|page| (*page, batch.grain_b)).collect();
             coalesce(pages, self.page_b).into_iter().rev().for_each(|p| self.queue.push_front(p));
         }
@@ -304,9 +296,9 @@ impl Work {
 
     /// Does it and says how many addresses it asked to be moved.
     fn try_batch(&mut self, batch: &Batch, memory: &mut impl Memory) -> Result<usize, SysError> {
-        let before = memory.ask(&batch.pages)?;
+        let before = memory.query(&batch.pages)?;
         if self.dry {
-            self.look(batch, &before);
+            self.count_dry(batch, &before);
             return Ok(0);
         }
         let mut puts = BTreeMap::new();
@@ -320,14 +312,14 @@ impl Work {
             }
         }
         // Nothing was to be moved: what was read before is what is.
-        let after = if puts.is_empty() { before.clone() } else { memory.ask(&batch.pages)? };
+        let after = if puts.is_empty() { before.clone() } else { memory.query(&batch.pages)? };
         self.settle(batch, &before, &puts, &after);
         Ok(puts.values().map(|(chosen, _)| chosen.len()).sum())
     }
 
-    fn look(&mut self, batch: &Batch, told: &[i32]) {
-        for (&page, &told) in batch.pages.iter().zip(told) {
-            match seen(told) {
+    fn count_dry(&mut self, batch: &Batch, status: &[i32]) {
+        for (&page, &status) in batch.pages.iter().zip(status) {
+            match seen(status) {
                 Some(Seen::On(node)) if node == self.target.of(page, batch.grain_b) => {
                     self.counts.already_there += 1;
                 }
@@ -347,7 +339,7 @@ impl Work {
             (self.small.limit().max(self.ahead), 1)
         };
         let mut room = units as u64 * unit;
-        // What is looked at ahead may all be moved.
+        // What is queried ahead may all be moved.
         let budget = self.most.saturating_sub(self.asked);
         if budget < room {
             room = budget.next_multiple_of(unit);
@@ -373,12 +365,12 @@ impl Work {
     fn chosen(&self, batch: &Batch, before: &[i32]) -> BTreeMap<NodeNr, Vec<Addr>> {
         let mut chosen: BTreeMap<NodeNr, Vec<Addr>> = BTreeMap::new();
         let (mut last_block, mut count) = (None, 0);
-        for (&page, &told) in batch.pages.iter().zip(before) {
+        for (&page, &status) in batch.pages.iter().zip(before) {
             let node = self.target.of(page, batch.grain_b);
-            let elsewhere = matches!(seen(told), Some(Seen::On(on)) if on != node);
+            let elsewhere = matches!(seen(status), Some(Seen::On(on)) if on != node);
             let block = batch.whole.then_some(page.0 / batch.grain_b);
             let same_block = block.is_some() && block == last_block;
-            // Of those that were looked at ahead, only as many as the pace allows.
+            // Of those that were queried ahead, only as many as the pace allows.
             let room = batch.whole || count < self.small.limit();
             if elsewhere && room && !same_block && !self.full.contains(&(node, batch.grain_b)) {
                 chosen.entry(node).or_default().push(page);
@@ -420,7 +412,7 @@ impl Work {
             } else if batch.whole || !answers.tried.contains(&page) {
                 again.push((page, batch.grain_b));
             } else {
-                match answers.told.get(&page) {
+                match answers.status.get(&page) {
                     Some(Stay::Busy) => self.later.push((page, batch.grain_b)),
                     Some(why) => self.counts.stay(*why, 1),
                     None if answers.further.contains(&node) => again.push((page, batch.grain_b)),
@@ -447,7 +439,7 @@ struct Answers {
     /// Pages that were to be moved.
     tried: HashSet<Addr>,
     /// Why pages were not moved, of those of which it was said.
-    told: HashMap<Addr, Stay>,
+    status: HashMap<Addr, Stay>,
     /// Nodes whose calls got further: a page was moved, or something was said of one.
     further: BTreeSet<NodeNr>,
     /// Nodes that have no memory left.
@@ -458,25 +450,25 @@ impl Answers {
     fn of(puts: &BTreeMap<NodeNr, (Vec<Addr>, Put)>, pages: &[Addr], after: &[i32]) -> Self {
         let mut answers = Self {
             tried: puts.values().flat_map(|(chosen, _)| chosen).copied().collect(),
-            told: HashMap::new(),
+            status: HashMap::new(),
             further: BTreeSet::new(),
             full: BTreeSet::new(),
         };
         let place: HashMap<Addr, i32> = pages.iter().copied().zip(after.iter().copied()).collect();
         for (&node, (chosen, put)) in puts {
-            let there = |page: &Addr| place.get(page).and_then(|told| seen(*told));
+            let there = |page: &Addr| place.get(page).and_then(|status| seen(*status));
             let moved = chosen.iter().any(|page| there(page) == Some(Seen::On(node)));
-            if moved || put.told.iter().any(|told| *told != UNTOLD) {
+            if moved || put.status.iter().any(|status| *status != NO_STATUS) {
                 answers.further.insert(node);
             }
             if put.done.as_ref().is_err_and(|error| error.errno() == Some(libc::ENOMEM)) {
                 answers.full.insert(node);
             }
-            for (&page, &told) in chosen.iter().zip(&put.told) {
-                match seen(told) {
-                    Some(Seen::Not(why)) => drop(answers.told.insert(page, why)),
+            for (&page, &status) in chosen.iter().zip(&put.status) {
+                match seen(status) {
+                    Some(Seen::Not(why)) => drop(answers.status.insert(page, why)),
                     // It says that it moved it, and it is not there: something else moves it.
-                    Some(Seen::On(_)) => drop(answers.told.insert(page, Stay::Busy)),
+                    Some(Seen::On(_)) => drop(answers.status.insert(page, Stay::Busy)),
                     None => {}
                 }
             }

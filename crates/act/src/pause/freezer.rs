@@ -26,7 +26,7 @@ const PREFIX: &str = "colocate-";
 /// How long processes that are about to end may keep cgroups in use. Chosen: with ten busy threads beside it on two PUs one
 /// under SCHED_IDLE needed more than two seconds (measured), and colocate may stay that long.
 const LONGEST_END: Duration = Duration::from_secs(30);
-/// Time until it is looked again whether they have ended, at first and at most; it doubles.
+/// Time between two polls whether they have ended, at first and at most; it doubles.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(64)];
 
 /// Permission bits of a new cgroup, less the umask.
@@ -69,7 +69,6 @@ fn cgroup2(line: &str) -> Option<(PathBuf, PathBuf)> {
 impl Freezer {
     /// Cgroups for so many jobs, in a folder below the cgroup `own` that names `owner`: a later process with the same
     /// number has another one. None is made yet.
-    #[must_use]
     pub fn below(own: &Path, owner: Owner, jobs: usize) -> Self {
         let Owner { pid, start_ticks } = owner;
         Self { folder: own.join(format!("{PREFIX}{pid}-{start_ticks}")), jobs }
@@ -95,7 +94,6 @@ impl Freezer {
     }
 
     /// The folder of all of them.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -113,7 +111,7 @@ impl Freezer {
         Ok(self.of(job)?.write_in_place("cgroup.procs", pid.to_string().as_bytes())?)
     }
 
-    /// Freezes a job or lets it go on. Its processes stop a moment later, when they are next in the kernel.
+    /// Freezes or thaws a job. Its processes stop a moment later, when they are next in the kernel.
     ///
     /// # Errors
     /// If the cgroup is gone.
@@ -131,7 +129,6 @@ impl Freezer {
     }
 
     /// Whether all processes of a job have stopped.
-    #[must_use]
     pub fn is_frozen(&self, job: Group) -> bool {
         let events = self.of(job).and_then(|job| Ok(job.read_text("cgroup.events", MOST)?));
         events.is_ok_and(|events| events.lines().any(|line| line == "frozen 1"))
@@ -189,7 +186,7 @@ fn processes(cgroup: &Dir) -> Result<Vec<Pid>, FileError> {
     Ok(pids.lines().filter_map(|pid| pid.parse().ok()).map(Pid).collect())
 }
 
-/// Lets everything in the cgroups of a folder go on.
+/// Thaws the cgroups of a folder.
 ///
 /// # Errors
 /// If the folder is not one of ours.
@@ -219,7 +216,7 @@ fn above(folder: &Path) -> io::Result<&Path> {
     })
 }
 
-/// Lets everything in the cgroups of a folder go on, moves it to the cgroup above the folder, and removes
+/// Thaws the cgroups of a folder, moves everything to the cgroup above the folder, and removes
 /// the folder. Returns the processes that were moved.
 ///
 /// Cgroups that a program has made in its own are removed if they are empty. Those in use stay, and with
@@ -437,7 +434,7 @@ mod tests {
         within("the end of a shell whose child was killed", || child.wait()).unwrap();
     }
 
-    /// Where this user may make cgroups: three generations of processes stop and go on together.
+    /// Where this user may make cgroups: three generations of processes stop and continue together.
     #[test]
     fn a_family_is_frozen() {
         let Some(freezer) = cgroups_for_a_test(1, 2) else { return };

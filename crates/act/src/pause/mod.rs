@@ -1,14 +1,14 @@
-//! Stopping whole jobs and letting them go on.
+//! The actuator that stops whole jobs and continues them.
 //!
 //! # Problem
 //! With more programs than hardware threads, some must not run for a while, whatever processes they have
 //! made, and must run again whatever becomes of us.
 //! # Approach
 //! Best is a cgroup of its own for each job, which the kernel freezes as a whole: processes that are created
-//! meanwhile are frozen, too, and programs do not notice. Without one, each process that we know of gets SIGSTOP, and
-//! SIGCONT later; its parent can notice that, and a process that stopped itself goes on with the others.
+//! meanwhile are frozen, too, and programs do not notice. Without one, each process in the task table gets SIGSTOP, and
+//! SIGCONT later; its parent can notice that, and a process that stopped itself continues with the others.
 //!
-//! How it is done stands in the journal's head, so the guardian and `colocate restore` can undo it.
+//! The journal's head says how it is done, so the guardian and `colocate restore` can undo it.
 
 pub mod freezer;
 
@@ -33,7 +33,6 @@ pub enum How {
 
 impl How {
     /// Reads what [`fmt::Display`] writes.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text.split_once(' ') {
             Some(("cgroup", path)) if path.starts_with('/') => Some(Self::Freezer(path.into())),
@@ -59,10 +58,10 @@ pub struct Group(pub u32);
 /// How long a job may take to stop before it counts as one that has not. Chosen: the kernel stops a running
 /// thread at the next interrupt, a few milliseconds away; one in a driver may take longer.
 const STOPS_WITHIN: Nanos = Nanos::from_millis(100);
-/// So many looks in a row must find a job going on before that is told. Chosen.
-const STRIKES: u8 = 3;
+/// So many polls in a row must find a job running before that is reported. Chosen.
+const MOST_FAILURES: u8 = 3;
 
-/// Stops jobs and lets them go on.
+/// Stops jobs and continues them.
 #[derive(Debug)]
 pub struct Pauser {
     freezer: Option<Freezer>,
@@ -73,29 +72,28 @@ pub struct Pauser {
 struct State {
     /// When it was stopped, on the kernel's clock; `None` if it may run.
     stopped: Option<Nanos>,
-    /// Looks in a row that have found it going on although it was stopped.
-    strikes: u8,
+    /// Polls in a row that have found it running although it was stopped.
+    failures: u8,
 }
 
-/// What a look at a stopped job has found.
+/// What a poll of a stopped job has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// It has stopped, or may still be about to.
     Stopped,
-    /// It goes on; it was stopped once more.
-    GoesOn,
-    /// The same, again and again; told once.
-    Stubborn,
+    /// It runs; it was stopped once more.
+    Continues,
+    /// The same, again and again; returned once.
+    FailedToStop,
 }
 
 impl Pauser {
     /// For so many jobs, none of them stopped; by signals, wherever this is.
-    #[must_use]
     pub fn by_signals(jobs: usize) -> Self {
         Self { freezer: None, jobs: vec![State::default(); jobs] }
     }
 
-    /// For so many jobs, none of them stopped; by cgroups below that of this process, which `proc` tells (`/proc`), in
+    /// For so many jobs, none of them stopped; by cgroups below that of this process, which `proc` names (`/proc`), in
     /// a folder that names `owner`. Nothing is made yet, so that [`Pauser::how`] can be written down before.
     ///
     /// # Errors
@@ -114,7 +112,6 @@ impl Pauser {
     }
 
     /// How it stops jobs.
-    #[must_use]
     pub fn how(&self) -> How {
         match &self.freezer {
             Some(freezer) => How::Freezer(freezer.folder().to_owned()),
@@ -123,7 +120,6 @@ impl Pauser {
     }
 
     /// Whether a job is stopped by us.
-    #[must_use]
     pub fn is_stopped(&self, job: Group) -> bool {
         self.jobs.get(job.0 as usize).is_some_and(|state| state.stopped.is_some())
     }
@@ -159,7 +155,7 @@ impl Pauser {
         }
     }
 
-    /// Stops a process that a stopped job has borne; where jobs have cgroups it is stopped already.
+    /// Stops a process that a stopped job has created; where jobs have cgroups it is stopped already.
     ///
     /// # Errors
     /// As [`Self::stop`].
@@ -170,11 +166,11 @@ impl Pauser {
         signal(std::slice::from_ref(process), libc::SIGSTOP)
     }
 
-    /// Lets a job go on. If that fails it is still to be let go on.
+    /// Continues a job. If that fails it is still to be continued.
     ///
     /// # Errors
     /// As [`Self::stop`].
-    pub fn go_on(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
+    pub fn resume(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         match &self.freezer {
             Some(freezer) => freezer.freeze(job, false)?,
             None => signal(processes, libc::SIGCONT)?,
@@ -183,34 +179,32 @@ impl Pauser {
         Ok(())
     }
 
-    /// Looks whether a job that was stopped has stopped, and stops it once more if it has not: another process may
-    /// have let it go on. `processes` as for [`Self::has_stopped`].
-    pub fn look(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> Found {
+    /// Reads whether a job that was stopped has stopped, and stops it once more if it has not: another process may
+    /// have continued it. `processes` as for [`Self::has_stopped`].
+    pub fn poll(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> Found {
         let since = self.jobs.get(job.0 as usize).and_then(|state| state.stopped);
         let due = since.is_some_and(|since| now() >= since + STOPS_WITHIN);
         if !due {
             return Found::Stopped;
         }
-        let goes_on = !self.has_stopped(job, processes);
+        let continues = !self.has_stopped(job, processes);
         let Some(state) = self.jobs.get_mut(job.0 as usize) else { return Found::Stopped };
-        state.strikes = if goes_on { state.strikes.saturating_add(1) } else { 0 };
-        match (goes_on, state.strikes == STRIKES) {
+        state.failures = if continues { state.failures.saturating_add(1) } else { 0 };
+        match (continues, state.failures == MOST_FAILURES) {
             (false, _) => Found::Stopped,
-            (true, stubborn) => {
+            (true, failed) => {
                 let _ = self.stop_again(job, processes);
-                if stubborn { Found::Stubborn } else { Found::GoesOn }
+                if failed { Found::FailedToStop } else { Found::Continues }
             }
         }
     }
 
-    /// Whether it has to be told which processes to stop.
-    #[must_use]
+    /// Whether it needs the list of processes to stop.
     pub fn needs_processes(&self) -> bool {
         self.freezer.is_none()
     }
 
     /// Whether a job that was stopped has stopped; `processes` are its processes as far as they are known.
-    #[must_use]
     pub fn has_stopped(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> bool {
         let stopped = |process: &Arc<ProcessHandle>| {
             process.stat().is_none_or(|stat| stat.is_stopped() || stat.is_dead())
@@ -233,7 +227,7 @@ impl Pauser {
         signal(processes, libc::SIGKILL)
     }
 
-    /// Gives up the cgroups: everything in them goes on, where this process is.
+    /// Gives up the cgroups: everything in them continues, in the cgroup of this process.
     ///
     /// # Errors
     /// If a process cannot be moved or a cgroup not be removed.
@@ -311,21 +305,24 @@ mod tests {
         pauser.stop(Group(0), &both).unwrap();
         assert!(pauser.is_stopped(Group(0)));
         wait_until("a stop", || state() == 'T' && has_stopped(&pauser));
-        pauser.go_on(Group(0), &both).unwrap();
+        pauser.resume(Group(0), &both).unwrap();
         wait_until("a continuation", || state() != 'T');
         // It is continued again and again.
         pauser.stop(Group(0), &both).unwrap();
         std::thread::sleep(STOPS_WITHIN.into());
-        let mut look = || {
+        let mut poll = || {
             process.signal(libc::SIGCONT).unwrap();
             wait_until("a continuation", || state() != 'T');
-            pauser.look(Group(0), &both)
+            pauser.poll(Group(0), &both)
         };
-        let found = [look(), look(), look(), look()];
-        assert_eq!(found, [Found::GoesOn, Found::GoesOn, Found::Stubborn, Found::GoesOn]);
+        let found = [poll(), poll(), poll(), poll()];
+        assert_eq!(
+            found,
+            [Found::Continues, Found::Continues, Found::FailedToStop, Found::Continues]
+        );
         wait_until("a stop", || state() == 'T');
-        assert_eq!(pauser.look(Group(0), &both), Found::Stopped);
-        pauser.go_on(Group(0), &both).unwrap();
+        assert_eq!(pauser.poll(Group(0), &both), Found::Stopped);
+        pauser.resume(Group(0), &both).unwrap();
         assert!(!pauser.is_stopped(Group(0)));
         pauser.kill(Group(0), &both).unwrap();
         wait_until("its end", || state() == 'Z');

@@ -9,7 +9,7 @@
 //! - descends from such a process, or from colocate itself as long as that lives: it adopts orphans, or
 //! - has the journal's token in its environment.
 //!
-//! What has none of these, since it has another environment and all its creators ended before the first look, is not
+//! What has none of these, since it has another environment and all its creators ended before the first scan, is not
 //! found; docs/run.md has how often that was measured. Each process that is found is opened and checked once more, so that
 //! none is taken for it that has its number now.
 //! # Terms
@@ -47,9 +47,9 @@ pub(super) struct Workload<'a> {
     journal: &'a Journal,
     proc: &'a Path,
     root: Option<Root>,
-    /// The known tasks by thread, as of the last look.
+    /// The known tasks by thread, as of the last scan.
     known: HashMap<Tid, &'a Entry>,
-    /// Processes that were found in a look, with the times of their start in clock ticks since boot.
+    /// Processes that were found in a scan, with the times of their start in clock ticks since boot.
     met: HashMap<Pid, u64>,
     /// The same of processes whose environment has not the token.
     others: HashMap<Pid, u64>,
@@ -81,7 +81,7 @@ impl<'a> Workload<'a> {
         opened.filter(is_member).collect()
     }
 
-    /// Looks for all its processes.
+    /// Scans for all its processes.
     pub fn processes(&mut self) -> Vec<ProcessHandle> {
         self.known = living(self.journal, self.proc);
         let all = processes(self.proc);
@@ -145,7 +145,7 @@ impl<'a> Workload<'a> {
     /// The policy that a thread under SCHED_IDLE had before; `None` if it is there by its own doing.
     ///
     /// While jobs fill idle PUs, every thread that colocate has seen is in the journal. So others were created as
-    /// colocate died, and have it from their creators. One that has put itself there since then looks the same.
+    /// colocate died, and have it from their creators. One that has put itself there since then cannot be distinguished.
     pub fn policy_before(&self, pid: Pid, tid: Tid) -> Option<Fair> {
         if let Some(entry) = self.known(tid) {
             return entry.lowered;

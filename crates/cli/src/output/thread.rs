@@ -132,7 +132,7 @@ fn begin(queue: Arc<Queue>, end: Sender<()>, nice: i32) -> io::Result<()> {
         // Signals are for the first thread. And a thread that has SIGTTOU blocked may write from the background, where it would
         // stop the programs as well.
         let _ = sys::block(&(1..=64).collect::<Vec<_>>());
-        let _ = sys::be_prompt(Nanos::ZERO, nice);
+        let _ = sys::set_slice_and_nice(Nanos::ZERO, nice);
         write_all(&queue, stderr);
         drop(end);
     })?;

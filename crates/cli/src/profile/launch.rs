@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::profile::backend::{Seen, Watching, Wish};
 use anyhow::Context;
 use colocate_act::launch::{self, Command, Input, LaunchError};
-use colocate_act::signals::{Asked, Signals};
+use colocate_act::signals::{SignalAction, Signals};
 use colocate_act::sys;
 use colocate_files::kernel;
 use colocate_machine::{Bytes, Cache, CacheKind, Nanos, read};
@@ -243,7 +243,7 @@ impl Session {
         loop {
             self.wait()?;
             while let Some(arrived) = self.signals.next() {
-                let asked = Asked::from(arrived);
+                let asked = SignalAction::from(arrived);
                 if asked.pass_on {
                     // It may have ended meanwhile.
                     let _ = sys::kill(pid, arrived.signal);

@@ -5,7 +5,7 @@ use super::regions;
 use super::report::Report;
 use crate::children::{self, POLL};
 use anyhow::Context;
-use colocate_act::signals::Asked;
+use colocate_act::signals::SignalAction;
 use colocate_act::sys;
 use colocate_observe::{Pid, SysError};
 use std::ffi::OsString;
@@ -70,7 +70,7 @@ fn signals() -> Result<OwnedFd, SysError> {
 /// Passes on what was sent to us. Keys reach the program by themselves, and may mean something else to it than an end.
 fn pass_on(pid: Pid, heard: Option<&OwnedFd>, stop: &AtomicBool) {
     while let Some(arrived) = heard.and_then(|heard| sys::next_signal(heard.as_fd())) {
-        if Asked::from(arrived).pass_on {
+        if SignalAction::from(arrived).pass_on {
             let _ = sys::kill(pid, arrived.signal);
         }
     }

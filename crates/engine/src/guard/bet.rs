@@ -1,11 +1,11 @@
-//! A test that may be looked at after every number: bets against a claim, whose winnings disprove it.
+//! A test that may be evaluated after every number: bets against a claim, whose winnings disprove it.
 //!
 //! # Approach
 //! The claim is that the numbers, each known to be from −[`MOST`] to `MOST`, are on average not above 0 whatever came before.
 //! A gambler that doubts it begins with a wealth of 1 and stakes a part `λ` of it on each number `x`, chosen by
 //! those before: the wealth becomes `(1 + λ·x)` times what it was. If the claim holds, wealth does not grow
-//! on average, and reaches `1/ε` at any time with a chance of at most `ε` (Ville, 1939). So one may look all
-//! the time and stop when one likes. Nothing is assumed of how the numbers are distributed (Waudby-Smith and
+//! on average, and reaches `1/ε` at any time with a chance of at most `ε` (Ville, 1939). So it may be evaluated
+//! at any time and stopped at will. Nothing is assumed of how the numbers are distributed (Waudby-Smith and
 //! Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024).
 //!
 //! The stake is the mean over the mean square of the numbers so far, near what makes the logarithm of the
@@ -43,7 +43,6 @@ impl Bet {
     }
 
     /// Whether the claim is disproved with a chance of error of at most `error`.
-    #[must_use]
     pub fn won(&self, error: f64) -> bool {
         self.wealth >= -error.ln()
     }

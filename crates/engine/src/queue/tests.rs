@@ -213,7 +213,7 @@ fn ended_threads_are_forgotten() {
         let mut new = host.seen(0);
         new.id.order = number;
         now.tasks.push(new);
-        queue.meet(&now);
+        queue.note_jobs(&now);
         let did = queue.note(&passed(&ran(0, &[None]), &host.machine, &before, &now));
         queue.remember(&did);
         before = now;
@@ -310,7 +310,7 @@ fn rates_of_the_last_quantum() {
         }
     };
     let mut queue = Queue::default();
-    queue.meet(&seen(&[0, 0]));
+    queue.note_jobs(&seen(&[0, 0]));
     let queued = queue.queued(&seen(&[0, 0]));
     assert!(queued.iter().all(|job| job.threads[0].ran.is_none() && !job.just_ran));
     let before = Observation { at: Nanos::ZERO, ..seen(&[0, 0]) };
@@ -348,13 +348,13 @@ fn traffic_by_level() {
     after.counts.get_or_insert_default().misses = Some(vec![140, 60]);
     after.counts.get_or_insert_default().stack =
         Some(Stack::from(&CpiStack { core: 70.0, memory: 20.0, ..CpiStack::default() }));
-    let found = rates::did(&machine, &after, Some(&before)).unwrap();
+    let found = rates::of_thread(&machine, &after, Some(&before)).unwrap();
     assert_eq!(found.ran.parts.len(), 7);
     let found = found.ran;
     assert_eq!(found.traffic.caches, [Some(300.0), None, Some(20.0), None]);
     assert_eq!(found.traffic.memory, Some(5.0));
     assert_eq!(found.stack.unwrap(), [0.75, 0.0, 0.0, 0.0, 0.25, 0.0, 0.0]);
-    assert_eq!(rates::did(&machine, &after, Some(&after)), None, "it did not run");
+    assert_eq!(rates::of_thread(&machine, &after, Some(&after)), None, "it did not run");
 }
 
 /// Misses that become known are of an unknown time, be they 300 since it was created; and so are cycles and a stack. Of
@@ -373,7 +373,7 @@ fn what_becomes_known_is_not_of_this_quantum() {
     let mut before = after.clone();
     (before.cpu_time, before.cycles) = (Some(Nanos(1_000)), None);
     before.counts = None;
-    let found = |before: Option<&SeenTask>| rates::did(&machine, &after, before).unwrap().ran;
+    let found = |before: Option<&SeenTask>| rates::of_thread(&machine, &after, before).unwrap().ran;
     let unknown = found(Some(&before));
     assert_eq!((unknown.traffic.memory, unknown.ipc, unknown.stack), (None, None, None));
     (before.cpu_time, before.instructions) = (Some(Nanos::ZERO), Some(0));
@@ -411,7 +411,7 @@ fn threads(used: &[(u64, Option<u64>)]) -> (Observation, Observation) {
 fn active(used: &[(u64, Option<u64>)]) -> Vec<u32> {
     let (before, after) = threads(used);
     let mut queue = Queue::default();
-    queue.meet(&before);
+    queue.note_jobs(&before);
     queue.note(&passed(&left_to_kernel(1), &machine(), &before, &after));
     queue.queued(&after)[0].threads.iter().map(|thread| thread.id.order).collect()
 }
@@ -452,7 +452,7 @@ fn an_unread_thread_hides_no_other() {
     let mut third = Observation { at: Nanos(200), ..second.clone() };
     third.tasks[0].cpu_time = Some(Nanos(1_150));
     let mut queue = Queue::default();
-    queue.meet(&first);
+    queue.note_jobs(&first);
     let mut runnable = |before: &Observation, after: &Observation| {
         queue.note(&passed(&left_to_kernel(1), &machine(), before, after));
         queue.runnable().get(&JobIdx(0)).copied()
@@ -481,7 +481,7 @@ fn sleepers_need_no_context() {
         seen.id.order = order;
         tasks.push(seen.clone());
     }
-    queue.meet(&observation(&tasks));
+    queue.note_jobs(&observation(&tasks));
     assert_eq!(queue.queued(&observation(&tasks))[0].threads.len(), 3);
     let before = Observation { at: Nanos::ZERO, ..observation(&tasks) };
     tasks[1].cpu_time = Some(Nanos(6));

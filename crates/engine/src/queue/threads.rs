@@ -3,8 +3,8 @@
 use colocate_policy::TaskId;
 use std::cell::Cell;
 
-/// Something for each thread. Threads are mostly asked for in the order of their IDs, all of them, every quantum: the
-/// one after the last that was asked for is found at once.
+/// Something for each thread. Threads are mostly looked up in the order of their IDs, all of them, every quantum: the
+/// one after the last that was looked up is found at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads<T> {
     /// In the order of the IDs.
@@ -34,7 +34,7 @@ impl<T: Default> Threads<T> {
         self.all.iter_mut().map(|(_, value)| value)
     }
 
-    /// Forgets all but some; `keeps` is asked in the order of the IDs.
+    /// Forgets all but some; `keeps` is called in the order of the IDs.
     pub fn retain(&mut self, mut keeps: impl FnMut(TaskId) -> bool) {
         self.all.retain(|(id, _)| keeps(*id));
         self.next.set(0);
@@ -72,42 +72,42 @@ mod tests {
         TaskId { job: JobIdx(0), order }
     }
 
-    /// What is asked of it.
+    /// One operation.
     #[derive(Clone, Debug)]
-    enum Ask {
+    enum Operation {
         Of(u32, u8),
         Get(u32),
         All,
         KeepEven,
     }
 
-    fn ask() -> impl Strategy<Value = Ask> {
+    fn operation() -> impl Strategy<Value = Operation> {
         prop_oneof![
-            4 => (0_u32..30, any::<u8>()).prop_map(|(order, value)| Ask::Of(order, value)),
-            2 => (0_u32..30).prop_map(Ask::Get),
-            1 => Just(Ask::All),
-            1 => Just(Ask::KeepEven),
+            4 => (0_u32..30, any::<u8>()).prop_map(|(order, value)| Operation::Of(order, value)),
+            2 => (0_u32..30).prop_map(Operation::Get),
+            1 => Just(Operation::All),
+            1 => Just(Operation::KeepEven),
         ]
     }
 
     proptest! {
         /// In any order it says what a map says.
         #[test]
-        fn as_a_map(asks in prop::collection::vec(ask(), 0..80)) {
+        fn as_a_map(operations in prop::collection::vec(operation(), 0..80)) {
             let (mut threads, mut map) = (Threads::<u8>::default(), BTreeMap::new());
-            for ask in asks {
-                match ask {
-                    Ask::Of(order, value) => {
+            for operation in operations {
+                match operation {
+                    Operation::Of(order, value) => {
                         *threads.of(id(order)) = value;
                         map.insert(id(order), value);
                     }
-                    Ask::Get(order) => prop_assert_eq!(threads.get(id(order)), map.get(&id(order))),
-                    Ask::All => {
+                    Operation::Get(order) => prop_assert_eq!(threads.get(id(order)), map.get(&id(order))),
+                    Operation::All => {
                         for order in 0..30 {
                             prop_assert_eq!(threads.get(id(order)), map.get(&id(order)));
                         }
                     }
-                    Ask::KeepEven => {
+                    Operation::KeepEven => {
                         threads.retain(|id| id.order % 2 == 0);
                         map.retain(|id, _| id.order % 2 == 0);
                     }

@@ -246,7 +246,7 @@ fn a_known_job_is_planned_once() {
 }
 
 #[test]
-fn a_static_policy_watches_nobody() {
+fn a_static_policy_watches_no_job() {
     let steps = vec![step(9, QuantumEnd::AllJobsEnded, &[])];
     check(
         STATIC,

@@ -83,12 +83,12 @@ fn runs_add_up() {
     table.task(again).unwrap().usage.note_counted(Some(counted));
     table.task(again).unwrap().usage.cpu_time = Some(Nanos(1));
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![200], Some(Nanos(10))));
-    assert!(table.doubtful().is_empty(), "the first run is over");
+    assert!(table.maybe_lost().is_empty(), "the first run is over");
 }
 
 /// The plan was made before the job began anew: the new run goes where the plan wanted the one before.
 #[test]
-fn a_later_run_stands_where_the_one_before_stood() {
+fn a_later_run_is_placed_as_the_one_before() {
     let text = r#"{ "version": 2, "machine": "m", "pus": [], "policy": "p", "decisions": [
         { "task": { "job": 0, "order": 0 }, "name": "t", "pu": 5, "why": { "why": "drawn", "seed": 1 } }],
         "default_placement": { "rule": "leave-to-kernel" }, "predicted": null }"#;
@@ -113,7 +113,7 @@ fn a_later_run_stands_where_the_one_before_stood() {
 #[test]
 fn the_last_to_end_are_remembered() {
     let mut table = table();
-    table.remembers_last = true;
+    table.keeps_last = true;
     let ends = 100..100 + 2 * i32::try_from(REMEMBERED_LAST).unwrap();
     for tid in ends.clone() {
         table.created(creation(10, tid, (10, 10))).unwrap();
@@ -184,8 +184,8 @@ fn a_new_thread_of_an_unknown_creator_may_have_its_policy() {
     assert_eq!(new(15, PlacementStatus::PinnedByProgram), (vec![], None));
 }
 
-/// Process 10 has the threads 10 on PU 0 and 11 on PU 1; 11 executes a program. The kernel tells that 10 has ended, and
-/// births what that means for 11: it is created as 10, and then ends.
+/// Process 10 has the threads 10 on PU 0 and 11 on PU 1; 11 executes a program. The kernel reports that 10 has ended, and
+/// what that means for 11: it is created as 10, and then ends.
 fn taken_over(parent: i32) -> (TaskTable, TaskId) {
     let mut table = table();
     let first = table.living(Tid(10)).unwrap();
@@ -203,7 +203,7 @@ fn taken_over(parent: i32) -> (TaskTable, TaskId) {
 }
 
 #[test]
-fn who_executes_a_program_stays_known_to_its_job() {
+fn a_thread_that_executes_a_program_stays_in_its_job() {
     let (mut table, id) = taken_over(11);
     assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
     assert_eq!(table.all_living().collect::<Vec<_>>(), [(Tid(10), id)]);
@@ -213,19 +213,19 @@ fn who_executes_a_program_stays_known_to_its_job() {
         "it has the mask that it had"
     );
     assert!(table.begins_run(id));
-    assert!(table.doubtful().is_empty(), "none is to be revived");
+    assert!(table.maybe_lost().is_empty(), "none is to be revived");
     let child = table.created(creation(20, 20, (10, 10))).unwrap();
     assert_eq!(child.to_string(), "0.3");
     table.ended(Tid(10), Nanos(4));
     assert_eq!(table.processes_of(JobIdx(0)), [Pid(20)]);
     let first = TaskId { job: JobIdx(0), order: 0 };
-    assert_eq!(table.doubtful(), [first], "its end may be one that was only reported");
+    assert_eq!(table.maybe_lost(), [first], "its end may be one that was only reported");
 }
 
 /// 3 ms are those of the thread that was the first, which has ended. The 4 ms of the other are in what is read of it
 /// under its new number.
 #[test]
-fn who_executes_a_program_has_its_time_counted_once() {
+fn a_thread_that_executes_a_program_is_counted_once() {
     let (mut table, id) = taken_over(11);
     assert_eq!(table.cpu_time(JobIdx(0)), None, "it was not read yet");
     table.task(id).unwrap().usage.cpu_time = Some(Nanos::from_millis(6));
@@ -235,7 +235,7 @@ fn who_executes_a_program_has_its_time_counted_once() {
 }
 
 #[test]
-fn who_executes_a_program_may_be_any_thread_if_nobody_knows() {
+fn any_thread_may_have_executed_a_program_where_none_is_known() {
     let (mut table, id) = taken_over(10);
     let task = table.task(id).unwrap();
     assert_eq!(task.thread.mark, Mark::Original);
@@ -257,28 +257,28 @@ fn a_sole_thread_after_an_exec_may_have_any_mask_of_its_process() {
     let id = table.created(Creation { lost: true, ..creation(10, 10, (10, 10)) }).unwrap();
     assert_eq!(table.task(id).unwrap().thread.recent.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
     assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
-    assert!(table.begins_run(id) && table.doubtful().is_empty());
+    assert!(table.begins_run(id) && table.maybe_lost().is_empty());
     table.ended(Tid(10), Nanos(4));
     assert_eq!(table.created(creation(20, 20, (10, 10))), None, "its process is gone");
 }
 
-/// A program that changes its user is not told of: 10 is found to live after all, and may be what was 11.
+/// A program that changes its user is not reported: 10 is found to live after all, and may be what was 11.
 #[test]
-fn who_is_revived_may_be_another_thread() {
+fn a_revived_task_may_be_another_thread() {
     let mut table = table();
     let first = table.living(Tid(10)).unwrap();
     let further = table.created(creation(10, 11, (10, 10))).unwrap();
     table.task(further).unwrap().thread.mark = Mark::On(PuNr(1));
     table.ended(Tid(10), Nanos(2));
-    assert_eq!(table.doubtful(), [first]);
+    assert_eq!(table.maybe_lost(), [first]);
     table.revive(first);
     assert_eq!(table.task(first).unwrap().thread.recent.pus().collect::<Vec<_>>(), [PuNr(1)]);
-    assert!(table.doubtful().is_empty());
+    assert!(table.maybe_lost().is_empty());
 }
 
 /// The plan wanted the job's first task on PU 5, before another thread of it executed a program.
 #[test]
-fn who_takes_over_from_the_first_goes_where_the_plan_wanted_that() {
+fn a_thread_that_takes_over_from_the_first_goes_where_that_was_planned() {
     let text = r#"{ "version": 2, "machine": "m", "pus": [], "policy": "p", "decisions": [
         { "task": { "job": 0, "order": 0 }, "name": "t", "pu": 5, "why": { "why": "drawn", "seed": 1 } }],
         "default_placement": { "rule": "leave-to-kernel" }, "predicted": null }"#;

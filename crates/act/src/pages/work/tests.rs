@@ -1,6 +1,6 @@
 //! What becomes of pages, traced by hand and for any memory.
 
-use super::super::pretended::{BLOCK, PAGE_B, Page, Pretended};
+use super::super::testing::{BLOCK, PAGE_B, Page, Pretended};
 use super::*;
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn pieces_are_cut_at_blocks() {
 /// for the five pages on node 0 meet the shared page second: they give up there once, having
 /// moved the first, and are repeated for what is behind it.
 #[test]
-fn each_reason_is_told() {
+fn each_reason_is_reported() {
     let mut memory = Pretended::drawn("0s10bx0");
     let work = moved(&mut memory, NODE_1);
     let expected = Counts {
@@ -127,7 +127,7 @@ fn stopped_in_the_middle_it_says_how_far_it_came() {
     assert_eq!(memory.picture().matches('1').count(), 192);
 }
 
-/// Pages that are there are looked at 64, then 128, 256, 512 at a time; of the next 1,024 the 996
+/// Pages that are there are queried 64, then 128, 256, 512 at a time; of the next 1,024 the 996
 /// behind page 988 are elsewhere, and go 64, 128, 256, 512, 36 at a time.
 #[test]
 fn what_is_there_is_passed_quickly_and_what_is_not_at_the_usual_pace() {

@@ -110,7 +110,7 @@ fn a_pause_counts_as_a_turn() {
     let (before, after) =
         (observation(Nanos::ZERO, &[0]), observation(Nanos::from_secs(600), &[0, 1]));
     let mut queue = Queue::default();
-    queue.meet(&before);
+    queue.note_jobs(&before);
     queue.order.swap(0, 1);
     queue.note(&passed(&ran(1, &[None]), &host.machine, &before, &after));
     let queued: Vec<(u32, usize)> =
@@ -124,7 +124,7 @@ fn a_pause_counts_as_a_turn() {
 fn no_time_teaches_nothing() {
     let (first, second) = threads(&[(100, Some(0)), (0, Some(0))]);
     let mut queue = Queue::default();
-    queue.meet(&first);
+    queue.note_jobs(&first);
     queue.note(&passed(&left_to_kernel(2), &machine(), &first, &second));
     let known = queue.queued(&second);
     assert_eq!(

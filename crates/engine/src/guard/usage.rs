@@ -1,4 +1,4 @@
-//! What jobs did between two looks, as the guard wants it.
+//! What jobs did between two observations, for the guard.
 
 use crate::host::{Observation, SeenTask};
 use crate::lookup::{TaskLookup, by_job};
@@ -19,7 +19,7 @@ struct Sums {
 /// What each job did that has a thread which was there in the quantum, in the order of the jobs.
 ///
 /// Threads that ended before they could be read are left out: they did little.
-pub fn did(before: &Observation, after: &Observation) -> Vec<JobUsage> {
+pub fn job_usage(before: &Observation, after: &Observation) -> Vec<JobUsage> {
     let mut jobs: BTreeMap<JobIdx, Sums> = BTreeMap::new();
     let mut before = TaskLookup::through(&before.tasks);
     for (job, tasks) in by_job(&after.tasks) {
@@ -33,12 +33,12 @@ pub fn did(before: &Observation, after: &Observation) -> Vec<JobUsage> {
         }
         jobs.extend(sums.map(|sums| (job, sums)));
     }
-    let did = |(job, sums): (JobIdx, Sums)| JobUsage {
+    let usage = |(job, sums): (JobIdx, Sums)| JobUsage {
         job,
         cpu_time: sums.cpu,
         instructions: (!sums.uncounted).then_some(sums.instructions),
     };
-    jobs.into_iter().map(did).collect()
+    jobs.into_iter().map(usage).collect()
 }
 
 impl Sums {
@@ -60,7 +60,7 @@ mod tests {
     use crate::queue::tests::Scripted;
     use colocate_machine::Nanos;
 
-    /// The second job begins and ends between two looks. Its CPU time could not be read, which does not hide
+    /// The second job begins and ends between two observations. Its CPU time could not be read, which does not hide
     /// the first one.
     #[test]
     fn an_unread_thread_is_left_out() {
@@ -69,10 +69,10 @@ mod tests {
         host.advance();
         let mut after = host.observation(&[0, 1]);
         (after.tasks[1].cpu_time, after.tasks[1].ended) = (None, Some(Nanos(50)));
-        let found = did(&before, &after);
+        let found = job_usage(&before, &after);
         assert_eq!(found.iter().map(|did| did.job).collect::<Vec<_>>(), [JobIdx(0)]);
         assert_eq!(found[0].cpu_time, Some(Nanos(100)));
         after.tasks[1].ended = None;
-        assert_eq!(did(&before, &after)[1].cpu_time, None, "it lives, and is unknown");
+        assert_eq!(job_usage(&before, &after)[1].cpu_time, None, "it lives, and is unknown");
     }
 }

@@ -1,14 +1,14 @@
-//! Looking how things are: at the machine, at tasks, and whether stopped jobs have stopped.
+//! Polling: the machine, tasks, and whether stopped jobs have stopped.
 //!
-//! A quantum must cost little with hundreds of jobs, so those that waited in it are not looked at, and of the others
-//! only those that ran are asked where. All that runs is looked at as a whole once a second or less often.
+//! A quantum must cost little with hundreds of jobs, so those that waited in it are not read, and of the others
+//! the place is read only if they ran. All that runs is read as a whole once a second or less often.
 
 use crate::pausing::group;
-use crate::placing::Waiting;
+use crate::placing::Delay;
 use crate::preparing::usable;
 use crate::{LinuxHost, own_time};
 use colocate_act::actuators::Actuators;
-use colocate_act::boost::{LEAST_NICE, PROMPT, PriorityBoost};
+use colocate_act::boost::{LOWEST_NICE, PriorityBoost, SHORT_SLICE};
 use colocate_act::pause::Found;
 use colocate_act::stat::Stat;
 use colocate_act::sys;
@@ -21,54 +21,54 @@ use colocate_observe::{Pid, Tid};
 use colocate_policy::{JobIdx, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Time between two looks at which PUs there are. Chosen: what changes that does so by the hand of an
+/// Time between two polls of which PUs there are. Chosen: what changes that is the action of an
 /// administrator.
-const GLANCE_EVERY: Nanos = Nanos::from_secs(1);
-/// Least time between two looks at where tasks are. Chosen, for the same reason.
-const LOOK_EVERY: Nanos = Nanos::from_secs(1);
-/// Looking takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
-const LOOK_SHARE: u64 = 500;
-/// Tasks that are looked at in one go, at most. Chosen: some 8 ms (measured on a virtual machine of 2 PUs, 16 µs each).
-const LOOK_AT_ONCE: usize = 500;
-/// To look which of those have woken that sleep takes at most one part in this many of a PU, but for [`LONGEST_REST`]. Chosen:
+const CHECK_MACHINE_EVERY: Nanos = Nanos::from_secs(1);
+/// Least time between two polls of where tasks are. Chosen, for the same reason.
+const POLL_EVERY: Nanos = Nanos::from_secs(1);
+/// Polling takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
+const POLL_SHARE: u64 = 500;
+/// Tasks that are polled in one go, at most. Chosen: some 8 ms (measured on a virtual machine of 2 PUs, 16 µs each).
+const MOST_AT_ONCE: usize = 500;
+/// To find which sleeping threads have woken takes at most one part in this many of a PU, but for [`LONGEST_DELAY`]. Chosen:
 /// a quarter of what watching may take.
 const SEARCH_SHARE: u64 = 200;
-/// For so long at most a thread that has woken is taken to sleep on. Chosen: as long as until the next look at everything.
-const LONGEST_REST: Nanos = LOOK_EVERY;
-/// So many looks in a row must find a job stopped by another process before that is reported. Chosen: one may be
+/// For so long at most a thread that has woken is taken for sleeping. Chosen: as long as until all are polled again.
+const LONGEST_DELAY: Nanos = POLL_EVERY;
+/// So many polls in a row must find a job stopped by another process before that is reported. Chosen: one may be
 /// a program that waits for its child to stop.
-const LOOKS_ASLEEP: u8 = 2;
+const STOPPED_POLLS: u8 = 2;
 
-/// When it is looked at what, and what was found.
+/// When what is polled, and what was found.
 #[derive(Debug)]
-pub(crate) struct Looks {
-    /// When PUs are looked at next.
-    pub next_glance: Nanos,
-    /// When tasks are looked at next.
-    pub next_look: Nanos,
+pub(crate) struct Polling {
+    /// When PUs are polled next.
+    pub next_machine_check: Nanos,
+    /// When tasks are polled next.
+    pub next_poll: Nanos,
     /// When sleeping threads are searched next for those that have woken.
     next_search: Nanos,
-    /// The task that was looked at last in the look that is under way.
-    looked_at: Option<TaskId>,
+    /// The task that was read last in the poll that is under way.
+    last_read: Option<TaskId>,
     /// Jobs that were found stopped in it, and not by colocate.
-    found_asleep: BTreeSet<JobIdx>,
-    /// In how many looks in a row they were found so.
-    asleep: BTreeMap<JobIdx, u8>,
+    found_stopped: BTreeSet<JobIdx>,
+    /// In how many polls in a row they were found so.
+    stopped_polls: BTreeMap<JobIdx, u8>,
     /// Measured kinds of cores, where they take the place of those that are reported.
     pub core_speeds: Option<CoreSpeeds>,
     /// Whether our own thread waits too long for a PU.
     boost: PriorityBoost,
 }
 
-impl Looks {
+impl Polling {
     pub fn new() -> Self {
         Self {
-            next_glance: now() + GLANCE_EVERY,
-            next_look: now() + LOOK_EVERY,
+            next_machine_check: now() + CHECK_MACHINE_EVERY,
+            next_poll: now() + POLL_EVERY,
             next_search: Nanos::ZERO,
-            looked_at: None,
-            found_asleep: BTreeSet::new(),
-            asleep: BTreeMap::new(),
+            last_read: None,
+            found_stopped: BTreeSet::new(),
+            stopped_polls: BTreeMap::new(),
             core_speeds: None,
             boost: PriorityBoost::default(),
         }
@@ -76,64 +76,65 @@ impl Looks {
 }
 
 impl LinuxHost {
-    /// Looks at the machine, and at some living tasks, if it is time to: those that come after the ones that were looked at
-    /// last. A look at all of very many would keep new ones waiting.
+    /// Polls the machine, and some living tasks, if it is time to: those that come after the ones that were read
+    /// last. To read all of very many would delay new ones.
     ///
     /// The machine costs one system call, so that is never put off: on a PU that is gone, no task is
     /// where he should be. Reading it anew after a change is rare, and not counted either.
-    pub(crate) fn look_if_due(&mut self) {
-        self.look_at_own_waits();
-        if now() >= self.looks.next_glance {
-            self.look_at_machine();
-            self.looks.next_glance = now() + GLANCE_EVERY;
+    pub(crate) fn poll_if_due(&mut self) {
+        self.check_own_waits();
+        if now() >= self.polling.next_machine_check {
+            self.check_machine();
+            self.polling.next_machine_check = now() + CHECK_MACHINE_EVERY;
         }
         let begun = now();
-        if begun < self.looks.next_look {
+        if begun < self.polling.next_poll {
             return;
         }
-        let all_seen = self.look_at_next();
+        let all_seen = self.poll_next_tasks();
         if all_seen {
-            self.look_for_lost_jobs();
-            self.look_at_stopped();
-            self.look_at_fillers();
+            self.find_lost_jobs();
+            self.check_stopped();
+            self.check_fillers();
         }
-        let least = if all_seen { LOOK_EVERY } else { Nanos::ZERO };
+        let least = if all_seen { POLL_EVERY } else { Nanos::ZERO };
         let took = now().saturating_sub(begun);
-        self.looks.next_look = now() + least.max(Nanos(took.0.saturating_mul(LOOK_SHARE)));
+        self.polling.next_poll = now() + least.max(Nanos(took.0.saturating_mul(POLL_SHARE)));
     }
 
-    /// Looks at the next [`LOOK_AT_ONCE`] tasks. True if there are no more: then it begins with the first again.
-    fn look_at_next(&mut self) -> bool {
-        let (at, rests) = (now(), self.who_rests());
-        let next = self.tasks.living_after(self.looks.looked_at, LOOK_AT_ONCE);
-        for id in next.iter().filter(|id| !rests.contains(&id.job)) {
-            self.look_at_task(*id, at);
+    /// Reads the next [`MOST_AT_ONCE`] tasks. True if there are no more: then it begins with the first again.
+    fn poll_next_tasks(&mut self) -> bool {
+        let (at, orphans) = (now(), self.stopped_jobs());
+        let next = self.tasks.living_after(self.polling.last_read, MOST_AT_ONCE);
+        for id in next.iter().filter(|id| !orphans.contains(&id.job)) {
+            self.read_task(*id, at);
         }
-        self.looks.looked_at = next.last().copied().filter(|_| next.len() == LOOK_AT_ONCE);
-        if self.looks.looked_at.is_none() {
-            self.end_of_look();
+        self.polling.last_read = next.last().copied().filter(|_| next.len() == MOST_AT_ONCE);
+        if self.polling.last_read.is_none() {
+            self.end_of_poll();
         }
-        self.looks.looked_at.is_none()
+        self.polling.last_read.is_none()
     }
 
-    /// Asks for the largest share of CPU time while an equal one is too little, and for no more otherwise.
-    fn look_at_own_waits(&mut self) {
-        if !self.looks.boost.has_told() {
+    /// Takes the largest share of CPU time while an equal one is too little, and no more otherwise.
+    fn check_own_waits(&mut self) {
+        if !self.polling.boost.has_answered() {
             // This is the first thread.
             let us = Pid(std::process::id().cast_signed());
-            self.looks.boost.watch(&self.actuators.proc, us, us.first_thread());
+            self.polling.boost.watch(&self.actuators.proc, us, us.first_thread());
         }
         let (table, waiting, pus) = (&self.tasks, &self.pausing.waiting, self.usable.len());
-        let wants = |id: &TaskId| !waiting.contains(&id.job);
-        let crowd = || (table.running().filter(wants).count(), pus);
-        if let Some(hasty) = self.looks.boost.look(now(), crowd) {
+        let may_run = |id: &TaskId| !waiting.contains(&id.job);
+        let crowd = || (table.runnable().filter(may_run).count(), pus);
+        if let Some(boosted) = self.polling.boost.poll(now(), crowd) {
             // Where a larger share is not permitted, new threads wait longer.
-            let _ = sys::be_prompt(PROMPT, if hasty { LEAST_NICE } else { self.nice });
+            let _ =
+                sys::set_slice_and_nice(SHORT_SLICE, if boosted { LOWEST_NICE } else { self.nice });
         }
     }
 
     /// Notices PUs that have come or gone, by what the kernel leaves of our own mask.
-    fn look_at_machine(&mut self) {
+    fn check_machine(&mut self) {
         let Ok(usable_now) = sys::getaffinity(Tid(0)) else { return };
         if usable_now == self.actuators.usable {
             return;
@@ -141,7 +142,7 @@ impl LinuxHost {
         match read::live() {
             Ok(machine) => {
                 self.tasks.levels = DataLevels::of(&machine);
-                self.machine = match &self.looks.core_speeds {
+                self.machine = match &self.polling.core_speeds {
                     Some(speeds) => speeds.still_of(&machine),
                     None => machine,
                 };
@@ -158,10 +159,10 @@ impl LinuxHost {
         ));
         self.actuators.original = grown;
         self.actuators.usable = usable_now;
-        self.news = Some(QuantumEnd::MachineChanged);
+        self.pending_end = Some(QuantumEnd::MachineChanged);
     }
 
-    /// Takes in on which PUs tasks may run now: what the kernel does not tell of there is looked for.
+    /// Takes in on which PUs tasks may run now: what the kernel does not report there is scanned for.
     pub(crate) fn watch_new_pus(&mut self, usable: &PuSet) {
         let unheard = !self.lifecycle.set_allowed_cpus(usable.iter()).is_empty();
         let known = &mut self.sources.options.watch.cpus;
@@ -182,11 +183,11 @@ impl LinuxHost {
 
     /// Finds first threads of jobs that live although their end was reported: when a program
     /// changes its user, the kernel takes our events from it (perf_event_open(2)).
-    fn look_for_lost_jobs(&mut self) {
-        for id in self.tasks.doubtful() {
+    fn find_lost_jobs(&mut self) {
+        for id in self.tasks.maybe_lost() {
             let Some(task) = self.tasks.task(id) else { continue };
             // The kernel reports an end before it is over: a task that has just ended may still be seen to run.
-            if task.ended.is_none_or(|ended| now() < ended + LOOK_EVERY) {
+            if task.ended.is_none_or(|ended| now() < ended + POLL_EVERY) {
                 continue;
             }
             // Its first process is a child of ours: until that is reaped, its number is its own.
@@ -195,15 +196,15 @@ impl LinuxHost {
                 let pid = task.thread.pid;
                 self.tasks.revive(id);
                 self.hold_process(id, pid);
-                self.start(id, Waiting::No);
+                self.start(id, Delay::No);
             }
         }
     }
 
     /// Takes in that a process was reaped: none of its threads lives that was created before, whether or not the kernel's
-    /// notes or `/proc` have told.
+    /// events or `/proc` have shown it.
     pub(crate) fn all_have_ended(&mut self, pid: Pid, before: Nanos) {
-        self.hear();
+        self.take_events();
         let living = self.tasks.living_in(pid).into_iter();
         let created_before =
             |id| self.tasks.task(id).filter(|task| task.created <= before).map(|it| it.thread.tid);
@@ -212,24 +213,24 @@ impl LinuxHost {
         tids.into_iter().for_each(|tid| self.ended(before, tid));
     }
 
-    /// Looks at all tasks that may run.
-    pub(crate) fn look_at_tasks(&mut self) {
+    /// Reads all tasks that may run.
+    pub(crate) fn read_all_tasks(&mut self) {
         let at = now();
         self.sources.run_states.begin(self.tasks.with_threads(), at);
-        self.looks.found_asleep.clear();
-        let rests = self.who_rests();
+        self.polling.found_stopped.clear();
+        let orphans = self.stopped_jobs();
         for id in self.tasks.living_after(None, usize::MAX) {
-            if !rests.contains(&id.job) {
-                self.look_at_task(id, at);
+            if !orphans.contains(&id.job) {
+                self.read_task(id, at);
             }
         }
-        self.looks.looked_at = None;
-        self.end_of_look();
+        self.polling.last_read = None;
+        self.end_of_poll();
         self.tasks.with_threads().for_each(|(pid, _)| self.sources.run_states.all_read(pid));
     }
 
-    fn look_at_task(&mut self, id: TaskId, at: Nanos) {
-        self.ask_what_it_did(id, at);
+    fn read_task(&mut self, id: TaskId, at: Nanos) {
+        self.read_usage(id, at);
         let Some(task) = self.tasks.task(id) else { return };
         let stat = self.actuators.read_back(&mut task.thread);
         let is_settled = !matches!(
@@ -247,63 +248,66 @@ impl LinuxHost {
         self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         let chose = task.placement.status == PlacementStatus::PinnedByProgram;
         let aimed = task.placement.target_pu.is_some();
-        self.tasks.slept(id);
+        self.tasks.note_sleep(id);
         if chose && aimed {
             self.tasks.set_target(id, None);
         }
         if stat.is_some_and(|stat| stat.is_stopped()) && self.tasks.begins_run(id) {
-            self.looks.found_asleep.insert(id.job);
+            self.polling.found_stopped.insert(id.job);
         }
     }
 
-    /// Counts in how many looks at all tasks in a row a job was found stopped.
-    fn end_of_look(&mut self) {
-        let found = std::mem::take(&mut self.looks.found_asleep).into_iter();
-        let looks = |job| self.looks.asleep.get(&job).map_or(1, |looks| looks.saturating_add(1));
-        self.looks.asleep = found.map(|job| (job, looks(job))).collect();
+    /// Counts in how many polls of all tasks in a row a job was found stopped.
+    fn end_of_poll(&mut self) {
+        let found = std::mem::take(&mut self.polling.found_stopped).into_iter();
+        let polling = |job| {
+            self.polling.stopped_polls.get(&job).map_or(1, |polling| polling.saturating_add(1))
+        };
+        self.polling.stopped_polls = found.map(|job| (job, polling(job))).collect();
     }
 
-    /// Looks at those tasks that may have run, and where, and whether they still can, only if they have.
+    /// Reads those tasks that may have run, and where, and whether they still can, only if they have.
     ///
-    /// Those that sleep are looked at only if the clocks of their processes say that one of them has run, and seldom
+    /// Those that sleep are read only if the clocks of their processes say that one of them has run, and seldom
     /// where they are many.
-    pub(crate) fn look_at_who_ran(&mut self) {
+    pub(crate) fn read_runnable_tasks(&mut self) {
         let at = now();
         self.sources.run_states.begin(self.tasks.with_threads(), at);
-        let rests = self.who_rests();
+        let orphans = self.stopped_jobs();
         // A task that was never read is read once, also while its job waits: then its first quantum has a beginning.
-        let awake: Vec<TaskId> = self.tasks.awake().collect();
+        let awake: Vec<TaskId> = self.tasks.to_read().collect();
         for id in awake {
             let is_new = self.tasks.task(id).is_some_and(|task| task.usage.cpu_time.is_none());
-            if is_new || !rests.contains(&id.job) {
-                self.ask(id, at);
+            if is_new || !orphans.contains(&id.job) {
+                self.read_if_run(id, at);
             }
         }
-        if at < self.looks.next_search {
+        if at < self.polling.next_search {
             return;
         }
-        // The kernel tells with one call how long all threads of a process have run.
+        // The kernel says with one call how long all threads of a process have run.
         let several = self.tasks.with_threads().map(|(pid, _)| pid);
         let stirred: Vec<Pid> =
             several.filter(|pid| self.sources.run_states.has_new_cpu_time(*pid)).collect();
         let begun = own_time();
         for pid in stirred {
-            let asleep = self.tasks.asleep_of(pid);
-            if asleep.first().is_none_or(|id| rests.contains(&id.job)) {
+            let stopped_polls = self.tasks.sleeping_of(pid);
+            if stopped_polls.first().is_none_or(|id| orphans.contains(&id.job)) {
                 continue;
             }
-            asleep.into_iter().for_each(|id| self.ask(id, at));
+            stopped_polls.into_iter().for_each(|id| self.read_if_run(id, at));
             self.sources.run_states.all_read(pid);
         }
         let took = own_time().saturating_sub(begun);
-        self.looks.next_search = at + Nanos(took.0.saturating_mul(SEARCH_SHARE)).min(LONGEST_REST);
+        self.polling.next_search =
+            at + Nanos(took.0.saturating_mul(SEARCH_SHARE)).min(LONGEST_DELAY);
     }
 
-    /// Asks what a task has done, and where it is if it has run.
-    fn ask(&mut self, id: TaskId, at: Nanos) {
+    /// Reads what a task has done, and where it is if it has run.
+    fn read_if_run(&mut self, id: TaskId, at: Nanos) {
         let time = |host: &mut Self| host.tasks.task(id).and_then(|task| task.usage.cpu_time);
         let before = time(self);
-        self.ask_what_it_did(id, at);
+        self.read_usage(id, at);
         let Some(task) = self.tasks.task(id) else { return };
         let now = task.usage.cpu_time;
         if now > before || now.is_none() || task.thread.last_ran.is_none() {
@@ -311,14 +315,14 @@ impl LinuxHost {
             stat.iter().for_each(|stat| task.usage.note_cpu_time(stat.cpu_time));
             self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         }
-        self.tasks.slept(id);
+        self.tasks.note_sleep(id);
     }
 
-    /// Looks whether what was stopped has stopped, and what was not has.
-    fn look_at_stopped(&mut self) {
-        for (job, looks) in self.looks.asleep.clone() {
-            if self.pausing.pauser.is_some() && looks == LOOKS_ASLEEP {
-                self.say(
+    /// Reads whether what was stopped has stopped, and what was not has.
+    fn check_stopped(&mut self) {
+        for (job, polling) in self.polling.stopped_polls.clone() {
+            if self.pausing.pauser.is_some() && polling == STOPPED_POLLS {
+                self.note_on(
                     job,
                     "has been stopped, not by colocate: it takes its turns and waits for SIGCONT",
                 );
@@ -332,14 +336,17 @@ impl LinuxHost {
         for job in self.pausing.waiting.clone() {
             let of_job = processes.get(&job).map_or(&[][..], Vec::as_slice);
             let Some(pauser) = &mut self.pausing.pauser else { return };
-            if pauser.look(group(job), of_job) == Found::Stubborn {
-                self.say(job, "goes on although it is to wait, and was stopped again and again");
+            if pauser.poll(group(job), of_job) == Found::FailedToStop {
+                self.note_on(
+                    job,
+                    "goes on although it is to wait, and was stopped again and again",
+                );
             }
         }
     }
 
     /// A line on a job.
-    pub(crate) fn say(&mut self, job: JobIdx, what: &str) {
+    pub(crate) fn note_on(&mut self, job: JobIdx, what: &str) {
         let name = self.tasks.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
         self.notes.push(format!("job {} ({name}) {what}", job.0));
     }

@@ -4,7 +4,7 @@
 
 use super::Addr;
 use super::call::Put;
-use super::status::UNTOLD;
+use super::status::NO_STATUS;
 use super::work::{Memory, Piece, pieces};
 use colocate_machine::{Nanos, NodeNr};
 use colocate_observe::SysError;
@@ -144,7 +144,7 @@ impl Pretended {
     /// The node of every page that is on one.
     pub fn places(&self) -> BTreeMap<Addr, u32> {
         let node = |(place, page): (usize, &Page)| {
-            Some((Addr(place as u64 * PAGE_B), u32::try_from(told(*page)).ok()?))
+            Some((Addr(place as u64 * PAGE_B), u32::try_from(status(*page)).ok()?))
         };
         self.pages.iter().enumerate().filter_map(node).collect()
     }
@@ -201,14 +201,14 @@ impl Pretended {
         Ok(stay)
     }
 
-    fn try_put(&mut self, asked: &[Addr], node: u32, told: &mut [i32]) -> Result<u64, i32> {
+    fn try_put(&mut self, asked: &[Addr], node: u32, status: &mut [i32]) -> Result<u64, i32> {
         let mut list: Vec<usize> = Vec::new();
         for (index, page) in asked.iter().map(|page| Self::place(*page)).enumerate() {
             let taken = list.iter().any(|other| {
                 *other == page
                     || (matches!(self.pages[page], Page::Huge(_)) && other / BLOCK == page / BLOCK)
             });
-            told[index] = match self.pages[page] {
+            status[index] = match self.pages[page] {
                 _ if taken => -libc::EBUSY,
                 Page::Shared => -libc::EACCES,
                 Page::Device => -libc::EFAULT,
@@ -228,7 +228,7 @@ impl Pretended {
     }
 }
 
-fn told(page: Page) -> i32 {
+fn status(page: Page) -> i32 {
     match page {
         Page::Small(on) | Page::Huge(on) | Page::Held { on, .. } => on.cast_signed(),
         Page::Shared | Page::Flying => 0,
@@ -242,14 +242,14 @@ fn error(errno: i32) -> SysError {
 }
 
 impl Memory for Pretended {
-    fn ask(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
+    fn query(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
         self.calls += 1;
         if self.ends_after.is_some_and(|last| self.calls > last) {
             return Err(error(libc::ESRCH));
         }
         let ask = |page: &Addr| {
             let page = &mut self.pages[Self::place(*page)];
-            let answer = told(*page);
+            let answer = status(*page);
             if let Page::Landing(node) = *page {
                 *page = Page::Small(node);
             }
@@ -262,12 +262,12 @@ impl Memory for Pretended {
         self.calls += 1;
         self.puts += 1;
         self.asked_to_move += pages.len();
-        let mut told = vec![UNTOLD; pages.len()];
+        let mut status = vec![NO_STATUS; pages.len()];
         if self.ends_after.is_some_and(|last| self.calls > last) {
-            return Put { told, done: Err(error(libc::ESRCH)) };
+            return Put { status, done: Err(error(libc::ESRCH)) };
         }
-        let done = self.try_put(pages, node.0, &mut told).map_err(error);
-        Put { told, done }
+        let done = self.try_put(pages, node.0, &mut status).map_err(error);
+        Put { status, done }
     }
 
     fn now(&self) -> Nanos {
