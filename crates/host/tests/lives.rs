@@ -309,8 +309,8 @@ fn memory_is_moved_as_ordered() {
     schedule(&mut host, &mut policy, 1, look).unwrap();
     let notes = host.finish();
     nothing_is_left();
-    if told.first().is_some_and(|first| first.trouble.is_some()) {
-        return println!("skipped: {told:?}");
+    if reported.first().is_some_and(|first| first.trouble.is_some()) {
+        return println!("skipped: {reported:?}");
     }
     assert_eq!(reported.len(), 2, "{reported:?} {notes:?}");
     assert_eq!(
