@@ -30,8 +30,10 @@ use colocate_machine::{Nanos, PuNr};
 use colocate_observe::runstate::RunTime;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
+use serde::{Serialize, Serializer};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -74,27 +76,33 @@ impl Undone {
     }
 }
 
+fn text<S: Serializer>(shown: &impl Display, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(shown)
+}
+
 /// A thread whose original mask was, or would be, restored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Freed {
     /// Its process.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
     /// Where it was.
+    #[serde(serialize_with = "text")]
     pub from: PuNr,
     /// Why it could not be moved, in one line; `None` if it was, or if nothing was tried.
     pub trouble: Option<String>,
 }
 
 /// A thread whose scheduling policy was, or would be, restored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Raised {
     /// Its process.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
     /// The policy that it, or its creator, had before it was put under SCHED_IDLE.
+    #[serde(serialize_with = "text")]
     pub to: Fair,
     /// Why it could not be restored, in one line; `None` if it was, or if nothing was tried.
     pub trouble: Option<String>,

@@ -3,7 +3,8 @@
 
 use anyhow::Context;
 use colocate_act::sys::{self, Waited};
-use colocate_observe::Pid;
+use colocate_observe::{Pid, SysError};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,9 +25,6 @@ pub struct End {
 }
 
 /// Starts a child that does not outlive us. It has a process group of its own: keys like Ctrl-C ask us, and we ask it.
-///
-/// # Errors
-/// As [`Command::spawn`].
 pub fn start(command: &mut Command) -> std::io::Result<Pid> {
     sys::ends_with_us(command);
     command.process_group(0);
@@ -52,9 +50,6 @@ pub fn ends(children: &[Pid]) -> Receiver<anyhow::Result<End>> {
 /// Waits until all `children` have ended; their ends in their order, or `None` if a signal asked to stop. At the first
 /// signal each that runs gets `ask`, at the next one its process group is killed. Meanwhile `check` is called, at the
 /// start and at every [`POLL`].
-///
-/// # Errors
-/// That of `check`, or if a child cannot be waited for.
 pub fn wait_all(
     children: &[Pid],
     stop: &AtomicBool,
@@ -83,6 +78,19 @@ pub fn wait_all(
     }
     let stopped = asked || stop.load(Ordering::Relaxed);
     Ok((!stopped).then(|| ends.into_iter().flatten().collect()))
+}
+
+/// Signals that ask us to end. What we inherited as ignored, as nohup does with SIGHUP, stays ignored.
+pub fn asking_signals() -> Vec<i32> {
+    let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    asking.into_iter().filter(|&signal| !sys::is_ignored(signal)).collect()
+}
+
+/// Where these signals arrive from now on.
+pub fn take_signals() -> Result<OwnedFd, SysError> {
+    let arriving = sys::signalfd(&asking_signals())?;
+    sys::block(&asking_signals())?;
+    Ok(arriving)
 }
 
 /// Kills the process group that `leader` leads; it may be gone.

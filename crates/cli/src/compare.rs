@@ -8,10 +8,9 @@ pub mod idle;
 mod launch;
 mod session;
 
-use crate::exit::{self, Failure};
 use crate::output::{self, Bar};
+use crate::{children, exit, input};
 use anyhow::Context;
-use colocate_act::sys;
 use colocate_machine::printable;
 use colocate_study::figures::{Comparison, Place};
 use colocate_study::state::{MOST_REPETITIONS, Quiet, Run, State};
@@ -24,7 +23,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Policies that are compared unless others are named: leaving alone, the order of the machine's
 /// numbering, one task a core, and the one that looks at what the programs do.
@@ -94,10 +92,6 @@ pub struct Args {
 }
 
 /// Runs `colocate compare`.
-///
-/// # Errors
-/// If another comparison is running here, the directory belongs to another one, a program is not
-/// found or fails, or a result cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let _alone = if args.not_alone { None } else { Some(idle::Alone::take()?) };
     let stop = stop_flag()?;
@@ -131,8 +125,7 @@ fn caught(
     first: impl Fn(c_int, Arc<AtomicBool>) -> std::io::Result<()>,
 ) -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-    for signal in asking.into_iter().filter(|&signal| !sys::is_ignored(signal)) {
+    for signal in children::asking_signals() {
         first(signal, Arc::clone(&stop))
             .and_then(|()| flag::register(signal, Arc::clone(&stop)))
             .context("cannot catch signals")?;
@@ -168,14 +161,13 @@ impl Study {
     fn one(&mut self, number: usize, slot: order::Slot, before: Quiet) -> anyhow::Result<Run> {
         let settings = &self.session.state.settings;
         let policy = settings.policies[slot.policy].clone();
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let started_unix_s = input::unix_seconds();
         let files = self.session.files(number, &policy);
         let jobs = match self.launcher.run(&policy, slot.block, &files)? {
             Ended::Done(jobs) => jobs,
             Ended::Stopped => return Err(self.stopped()),
         };
-        let run =
-            Run { block: slot.block, policy, started_unix_s: started.as_secs(), before, jobs };
+        let run = Run { block: slot.block, policy, started_unix_s, before, jobs };
         match run.failed_job() {
             None => Ok(run),
             Some((job, status)) => {
@@ -190,7 +182,7 @@ impl Study {
                     self.session.dir.display(),
                 );
                 self.session.keep_failure(run)?;
-                Err(Failure { code: exit::OURS, message: line }.into())
+                Err(anyhow::Error::msg(line))
             }
         }
     }
@@ -203,8 +195,7 @@ impl Study {
             state.settings.total_runs(),
             self.session.dir.display(),
         );
-        // As a shell reports a program that SIGINT ended.
-        Failure { code: 130, message }.into()
+        exit::stopped(message)
     }
 
     fn show(&self, slot: order::Slot) {

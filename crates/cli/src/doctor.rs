@@ -28,9 +28,6 @@ pub struct Args {
 }
 
 /// Runs `colocate doctor`.
-///
-/// # Errors
-/// If the result cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let place = Place::read(Path::new("/"));
     let diagnosis = examine(&place, &Here, &own(&place));

@@ -41,10 +41,22 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// What was asked for makes no sense.
+pub fn usage(message: String) -> anyhow::Error {
+    Failure { code: USAGE, message }.into()
+}
+
+/// A capability that was asked for by name is missing here.
+pub fn no_capability(message: String) -> anyhow::Error {
+    Failure { code: NO_CAPABILITY, message }.into()
+}
+
+/// As a shell reports a program that SIGINT ended.
+pub fn stopped(message: String) -> anyhow::Error {
+    Failure { code: 130, message }.into()
+}
+
 /// What the command line asks for.
-///
-/// # Errors
-/// The exit code, after printing help or what is wrong with the arguments.
 pub fn parsed<C: Parser>() -> Result<C, ExitCode> {
     C::try_parse().map_err(|error| {
         if !error.use_stderr() {

@@ -28,9 +28,6 @@ const SHELLS: [(Shell, &str); 3] = [
 ];
 
 /// Runs `colocate generate`.
-///
-/// # Errors
-/// If a file cannot be written.
 pub fn main<C: CommandFactory>(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(to) = &args.folder else {
         output::write(None, &format!("{}\n{}", policies::markdown(), policies::list()))?;

@@ -4,6 +4,7 @@
 
 use colocate_files::{Accept, FileError, MaxSize};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A plan. Chosen: 256 bytes for each of 65,536 threads.
 pub const PLAN: MaxSize = MaxSize::mib(16);
@@ -17,19 +18,18 @@ pub const FIGURES: MaxSize = MaxSize::mib(64);
 pub const PIECES: MaxSize = MaxSize::mib(64);
 
 /// The text in a file that the user names.
-///
-/// # Errors
-/// If it cannot be read, is neither a plain file nor a pipe, is larger than `limit`, or is no text.
 pub fn text(path: &Path, limit: MaxSize) -> Result<String, FileError> {
     colocate_files::read_text(path, Accept::FileOrPipe, limit)
 }
 
 /// The same where the error stands behind the path: it says only why.
-///
-/// # Errors
-/// As [`text`].
 pub fn text_or_reason(path: &Path, limit: MaxSize) -> anyhow::Result<String> {
     text(path, limit).map_err(|why| anyhow::Error::msg(why.reason()))
+}
+
+/// The time, in seconds since 1970.
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The limit of a format that says it in bytes.

@@ -16,9 +16,6 @@ use std::time::Duration;
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A set-up for these programs: each runs once to its end, and none waits.
-///
-/// # Errors
-/// If thread creation cannot be detected here.
 pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
     Ok(Setup {
         commands,
@@ -43,9 +40,6 @@ pub fn run_dirs() -> Vec<PathBuf> {
 }
 
 /// Ends the host: its totals, and its last observation.
-///
-/// # Errors
-/// If the host could not go on: everything is undone, and the programs have run to their end unplaced.
 pub fn end(
     host: LinuxHost,
     done: Result<Observation, HostError>,
@@ -67,9 +61,6 @@ pub fn end(
 }
 
 /// The exit code. The programs have done their work: what became of them matters more than our report.
-///
-/// # Errors
-/// If the report could not be `written`, and all programs have ended well.
 pub fn exit(
     report: &Report,
     written: anyhow::Result<()>,

@@ -2,6 +2,7 @@
 //!
 //! A library, so that a program with policies of its own is colocate with a few rows more: [`main_with`].
 
+mod args;
 mod bench;
 mod children;
 mod columns;

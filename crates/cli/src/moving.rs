@@ -1,14 +1,14 @@
 //! `colocate move`: moves memory of a running process to other nodes.
 
 use crate::exit::{Failure, OURS};
-use crate::{output, pages};
+use crate::{children, output, pages};
 use anyhow::bail;
 use colocate_act::pages::Span;
 use colocate_act::pages::live::{self, Drift, End, HugeMoves, Moved, Order, Process};
 use colocate_act::pages::nodes::{Wish, list, target};
 use colocate_act::pages::pace;
 use colocate_act::pages::status::Counts;
-use colocate_act::pages::work::Target;
+use colocate_act::pages::work::{Batched, Target};
 use colocate_act::sys;
 use colocate_machine::printable;
 use colocate_machine::{Bytes, Nanos, NodeNr};
@@ -72,7 +72,7 @@ struct Report {
     pid: i32,
     name: String,
     /// The nodes that pages go to.
-    to_nodes: Vec<u32>,
+    to_nodes: Vec<NodeNr>,
     dry_run: bool,
     /// `done`, `stopped` or `process-ended`.
     end: &'static str,
@@ -82,50 +82,29 @@ struct Report {
     pages: Counts,
     batches: Batches,
     huge: Huge,
-    drift: Option<Drifted>,
+    drift: Option<Drift>,
 }
 
 #[derive(Serialize)]
 struct Batches {
-    limit_ns: u64,
-    longest_ns: Option<u64>,
+    limit_ns: Nanos,
+    longest_ns: Option<Nanos>,
     over_limit: usize,
-    each: Vec<Batch>,
-}
-
-#[derive(Serialize)]
-struct Batch {
-    pages: u64,
-    took_ns: u64,
-    /// How many pages, or huge pages, the next one of its kind might have.
-    next: usize,
-    /// Whether it was of huge pages.
-    huge: bool,
+    each: Vec<Batched>,
 }
 
 #[derive(Serialize)]
 struct Huge {
-    before_bytes: u64,
+    before_bytes: Bytes,
     /// Unknown if the process has ended.
-    after_bytes: Option<u64>,
+    after_bytes: Option<Bytes>,
     /// What the kernel counted meanwhile, for all processes together; unknown before Linux 5.9.
     moved_whole: Option<u64>,
     failed: Option<u64>,
     split: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct Drifted {
-    watched_ns: u64,
-    looked_at: u64,
-    drifted: u64,
-}
-
 /// Runs `colocate move`.
-///
-/// # Errors
-/// If there is no such process or node, it may not be touched (125), or this kernel cannot move pages
-/// (3).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let (mut process, nodes) = pages::find(args.pid, args.shared)?;
     let allowed = process.allowed().map_err(pages::failure)?;
@@ -144,7 +123,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         version: VERSION,
         pid: args.pid,
         name,
-        to_nodes: to_nodes(&order.target).iter().map(|node| node.0).collect(),
+        to_nodes: to_nodes(&order.target),
         dry_run: args.dry_run,
         end: match moved.end {
             End::Done => "done",
@@ -154,11 +133,22 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         reached: moved.reached.map(|at| at.to_string()),
         page_bytes: process.page_b(),
         pages: moved.counts,
-        batches: batches(&moved),
-        huge: huge(&moved, counted),
+        batches: Batches {
+            limit_ns: pace::LIMIT,
+            longest_ns: moved.batches.iter().map(|batch| batch.took).max(),
+            over_limit: moved.batches.iter().filter(|batch| batch.took > pace::LIMIT).count(),
+            each: moved.batches,
+        },
+        huge: Huge {
+            before_bytes: moved.huge_before,
+            after_bytes: moved.huge_after,
+            moved_whole: counted.map(|counted| counted.whole),
+            failed: counted.map(|counted| counted.failed),
+            split: counted.map(|counted| counted.split),
+        },
         drift,
     };
-    output::write(None, &if args.json { pages::json(&report) } else { text(&report) })?;
+    output::write(None, &if args.json { printable::json(&report) } else { text(&report) })?;
     status(&report, &interrupt)
 }
 
@@ -170,11 +160,7 @@ struct Interrupt {
 
 impl Interrupt {
     fn new() -> anyhow::Result<Self> {
-        let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-        // What nohup ignores stays ignored.
-        let taken: Vec<i32> = ends.into_iter().filter(|&signal| !sys::is_ignored(signal)).collect();
-        sys::block(&taken)?;
-        Ok(Self { fd: sys::signalfd(&taken)?, signal: None })
+        Ok(Self { fd: children::take_signals()?, signal: None })
     }
 
     fn came(&mut self) -> bool {
@@ -196,43 +182,13 @@ fn watched(
     process: &mut Process,
     moved: &Moved,
     interrupt: &mut Interrupt,
-) -> Option<Drifted> {
+) -> Option<Drift> {
     let balances = live::balances(Path::new("/proc")) == Some(true);
     let worth_it = balances && args.watch > 0 && moved.end == End::Done && moved.counts.moved > 0;
     (worth_it && !args.dry_run).then(|| {
         let time = Nanos::from_secs(args.watch);
-        let Drift { watched, looked_at, drifted } =
-            live::watch(process, &moved.sample, time, &mut || interrupt.came());
-        Drifted { watched_ns: watched.0, looked_at, drifted }
+        live::watch(process, &moved.sample, time, &mut || interrupt.came())
     })
-}
-
-fn batches(moved: &Moved) -> Batches {
-    Batches {
-        limit_ns: pace::LIMIT.0,
-        longest_ns: moved.batches.iter().map(|batch| batch.took.0).max(),
-        over_limit: moved.batches.iter().filter(|batch| batch.took > pace::LIMIT).count(),
-        each: moved
-            .batches
-            .iter()
-            .map(|batch| Batch {
-                pages: batch.pages,
-                took_ns: batch.took.0,
-                next: batch.next,
-                huge: batch.whole,
-            })
-            .collect(),
-    }
-}
-
-fn huge(moved: &Moved, counted: Option<HugeMoves>) -> Huge {
-    Huge {
-        before_bytes: moved.huge_before.0,
-        after_bytes: moved.huge_after.map(|huge| huge.0),
-        moved_whole: counted.map(|counted| counted.whole),
-        failed: counted.map(|counted| counted.failed),
-        split: counted.map(|counted| counted.split),
-    }
 }
 
 /// The exit status.
@@ -257,15 +213,11 @@ fn status(report: &Report, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
     if report.pages.no_memory > 0 {
         bail!(
             "expected room on {}, found too little: {} stay where they were",
-            pages::nodes_named(&list(&nodes(report))),
+            pages::nodes_named(&list(&report.to_nodes)),
             size(report.pages.no_memory)
         );
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn nodes(report: &Report) -> Vec<NodeNr> {
-    report.to_nodes.iter().copied().map(NodeNr).collect()
 }
 
 fn text(report: &Report) -> String {
@@ -273,7 +225,7 @@ fn text(report: &Report) -> String {
         "memory of process {} ({}) to {}{}\n",
         report.pid,
         printable(&report.name),
-        pages::nodes_named(&list(&nodes(report))),
+        pages::nodes_named(&list(&report.to_nodes)),
         if report.dry_run { "; nothing is moved" } else { "" }
     );
     counts(report, &mut text);
@@ -285,9 +237,9 @@ fn text(report: &Report) -> String {
             text,
             "batches        {}, the longest {}; {} above {}",
             report.batches.each.len(),
-            Nanos(longest),
+            longest,
             report.batches.over_limit,
-            Nanos(report.batches.limit_ns)
+            report.batches.limit_ns
         );
     }
     huge_pages(&report.huge, &mut text);
@@ -316,11 +268,11 @@ fn counts(report: &Report, text: &mut String) {
 }
 
 fn huge_pages(huge: &Huge, text: &mut String) {
-    if huge.before_bytes == 0 {
+    if huge.before_bytes.0 == 0 {
         return;
     }
-    let after = huge.after_bytes.map_or("unknown".into(), |after| Bytes(after).to_string());
-    let _ = write!(text, "huge pages     {} before, {after} after", Bytes(huge.before_bytes));
+    let after = huge.after_bytes.map_or("unknown".into(), |after| after.to_string());
+    let _ = write!(text, "huge pages     {} before, {after} after", huge.before_bytes);
     if let (Some(whole), Some(split)) = (huge.moved_whole, huge.split) {
         let _ = write!(text, "; the kernel moved {whole} whole and split {split}");
         if split > 0 {
@@ -335,8 +287,7 @@ fn huge_pages(huge: &Huge, text: &mut String) {
 }
 
 fn drift(report: &Report, text: &mut String) {
-    let Some(Drifted { watched_ns, looked_at, drifted }) = &report.drift else { return };
-    let watched = Nanos(*watched_ns);
+    let Some(Drift { watched, looked_at, drifted }) = &report.drift else { return };
     let _ = if *drifted == 0 {
         writeln!(text, "balancing      on; of {looked_at} pages none moved away within {watched}")
     } else {
@@ -345,7 +296,7 @@ fn drift(report: &Report, text: &mut String) {
             "balancing      {drifted} of {looked_at} pages moved away again within {watched}:\n               \
              kernel.numa_balancing moves them to the threads that use them; run those threads on {},\n               \
              or switch it off: sudo sysctl -w kernel.numa_balancing=0",
-            pages::nodes_named(&list(&nodes(report)))
+            pages::nodes_named(&list(&report.to_nodes))
         )
     };
 }
@@ -360,7 +311,7 @@ mod tests {
             version: VERSION,
             pid: 7,
             name: "stream".into(),
-            to_nodes: vec![1],
+            to_nodes: vec![NodeNr(1)],
             dry_run: false,
             end: "done",
             reached: None,
@@ -376,19 +327,19 @@ mod tests {
                 not_reached: 6,
             },
             batches: Batches {
-                limit_ns: pace::LIMIT.0,
-                longest_ns: Some(21_500_000),
+                limit_ns: pace::LIMIT,
+                longest_ns: Some(Nanos(21_500_000)),
                 over_limit: 1,
-                each: vec![Batch { pages: 64, took_ns: 21_500_000, next: 44, huge: false }],
+                each: vec![Batched { pages: 64, took: Nanos(21_500_000), next: 44, whole: false }],
             },
             huge: Huge {
-                before_bytes: 32 << 20,
-                after_bytes: Some(24 << 20),
+                before_bytes: Bytes(32 << 20),
+                after_bytes: Some(Bytes(24 << 20)),
                 moved_whole: Some(12),
                 failed: Some(4),
                 split: Some(4),
             },
-            drift: Some(Drifted { watched_ns: 2_000_000_000, looked_at: 4096, drifted: 300 }),
+            drift: Some(Drift { watched: Nanos::from_secs(2), looked_at: 4096, drifted: 300 }),
         }
     }
 
@@ -417,7 +368,7 @@ mod tests {
     fn a_dry_run_speaks_of_what_would_be() {
         let mut report = everything();
         report.dry_run = true;
-        report.to_nodes = vec![0, 1, 3];
+        report.to_nodes = [0, 1, 3].map(NodeNr).to_vec();
         report.pages = Counts { moved: 256, ..Counts::default() };
         expect![[r#"
             memory of process 7 (stream) to nodes 0-1,3; nothing is moved
@@ -430,8 +381,8 @@ mod tests {
     fn what_stays_is_said_to_stay() {
         let mut report = everything();
         report.pages = Counts { moved: 256, ..Counts::default() };
-        report.huge.before_bytes = 0;
-        report.drift = Some(Drifted { watched_ns: 5_000_000_000, looked_at: 256, drifted: 0 });
+        report.huge.before_bytes = Bytes(0);
+        report.drift = Some(Drift { watched: Nanos::from_secs(5), looked_at: 256, drifted: 0 });
         expect![[r#"
             memory of process 7 (stream) to node 1
             moved               1 MiB

@@ -1,6 +1,6 @@
 //! Files for the report: what is written into each is told by its ending.
 
-use crate::exit::Failure;
+use crate::exit::usage;
 use crate::output;
 use colocate_files::Mode;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,6 @@ pub enum Form {
 
 /// What is written into each of `paths`, and which users may read new ones; `-` is standard output, and gets text, or JSON if
 /// `json`.
-///
-/// # Errors
-/// Usage, if an ending says nothing; if there is no folder for a file.
 pub fn of(paths: &[PathBuf], json: bool, mode: Mode) -> anyhow::Result<Vec<Output<'_>>> {
     let one = |path: &'_ PathBuf| -> anyhow::Result<Form> {
         let ending = path.extension().and_then(|ending| ending.to_str());
@@ -38,8 +35,7 @@ pub fn of(paths: &[PathBuf], json: bool, mode: Mode) -> anyhow::Result<Vec<Outpu
             Some("svg") => Ok(Form::Picture),
             _ => {
                 let found = path.display();
-                let message = format!("expected -o FILE.txt, FILE.json or FILE.svg, found {found}");
-                Err(Failure { code: 2, message }.into())
+                Err(usage(format!("expected -o FILE.txt, FILE.json or FILE.svg, found {found}")))
             }
         }
     };
@@ -62,9 +58,6 @@ impl Output<'_> {
     }
 
     /// Writes what `told` says in its form.
-    ///
-    /// # Errors
-    /// That of `told`, or if the file cannot be written.
     pub fn write(&self, told: impl FnOnce(Form) -> anyhow::Result<String>) -> anyhow::Result<()> {
         output::write_as(Some(self.path), &told(self.form)?, self.mode)
     }

@@ -2,7 +2,7 @@
 
 mod demand;
 
-use crate::exit::Failure;
+use crate::exit::usage;
 use crate::input;
 use crate::output;
 use crate::policies::Policies;
@@ -72,9 +72,6 @@ pub struct Args {
 }
 
 /// Runs `colocate plan`.
-///
-/// # Errors
-/// If a profile, the machine or an option cannot be read, or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let policy = policy(args)?;
     let seen = read::load(&args.machine)?;
@@ -125,11 +122,6 @@ fn foresee(plan: &mut Plan, seen: &read::Seen, tasks: &[Task]) -> String {
         }
         Err(why) => format!("not predicted: {why}"),
     }
-}
-
-/// Wrong usage: exit code 2.
-fn usage(message: String) -> anyhow::Error {
-    Failure { code: 2, message }.into()
 }
 
 /// The policy with the settings of `--seed` and `--key`.

@@ -25,9 +25,6 @@ impl Policies {
     }
 
     /// The policy that `text` names.
-    ///
-    /// # Errors
-    /// One line that says what was expected.
     pub fn read(self, text: &str) -> Result<PolicySpec, String> {
         let names: Vec<&str> =
             table::rows().filter(|row| self.has(row)).map(|row| row.name).collect();

@@ -9,9 +9,8 @@ mod keep;
 mod launch;
 mod table;
 
-use crate::exit::{self, Failure};
-use crate::input;
-use crate::output;
+use crate::exit::{self, no_capability};
+use crate::{args, input, output};
 use anyhow::Context;
 use backend::Wish;
 use colocate_machine::Nanos;
@@ -24,7 +23,6 @@ use launch::Watched;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Says what each thread of a program does
 ///
@@ -88,18 +86,10 @@ pub struct Args {
 }
 
 fn watch_time(text: &str) -> Result<Nanos, String> {
-    let seconds: f64 = text.parse().map_err(|_| "expected seconds".to_owned())?;
-    if !(0.01..=31_536_000.0).contains(&seconds) {
-        return Err("expected 0.01 to 31536000 seconds".into());
-    }
-    Ok(Duration::from_secs_f64(seconds).into())
+    args::seconds(text, 0.01..=31_536_000.0)
 }
 
 /// Runs `colocate profile`.
-///
-/// # Errors
-/// If the program cannot be found or executed (127, 126), the wanted backend does not work here or on
-/// another user's process (3), a process is gone, or the profile cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.show {
         output::write(None, &table::of(&read(path)?))?;
@@ -198,9 +188,4 @@ impl Speaker {
             output::aside(&format!("{text}\n"));
         }
     }
-}
-
-/// A backend that was asked for by name does not work here.
-fn no_capability(message: String) -> anyhow::Error {
-    Failure { code: exit::NO_CAPABILITY, message }.into()
 }

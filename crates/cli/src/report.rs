@@ -275,9 +275,6 @@ impl Report {
     }
 
     /// Which job ran where, as an SVG picture of what was counted in quanta.
-    ///
-    /// # Errors
-    /// Only if the drawing library fails; its line says how.
     pub fn svg(&self, counts: &Counts) -> Result<String, String> {
         let (mut phases, mut phases_cut) = (Vec::new(), false);
         let timelines =

@@ -7,6 +7,7 @@ use colocate_act::restore::{self, Found, FoundError, Freed, Raised};
 use colocate_act::{rundir, sys};
 use colocate_files::Dir;
 use colocate_machine::printable::{self, printable};
+use colocate_observe::{Pid, Tid};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -14,9 +15,9 @@ use std::process::ExitCode;
 
 /// Undoes what a killed colocate left behind
 ///
-/// Lets everything go on that a dead colocate had stopped, gives every thread that it had put on one PU the
-/// mask back that it would have had, and takes those out of SCHED_IDLE that it had put there. Exit status: 0
-/// if nothing is left to undo, 125 if something could not be undone or a journal could not be read.
+/// Continues everything that a dead colocate had stopped, restores the original mask of every thread that it had
+/// pinned, and the policy of those that it had put under SCHED_IDLE. Exit status: 0 if nothing is left to undo,
+/// 125 if something could not be undone or a journal could not be read.
 #[derive(clap::Args)]
 pub struct Args {
     /// Say what would be undone and undo nothing
@@ -41,34 +42,15 @@ struct Done {
     alive: bool,
     original: Option<String>,
     /// Processes that had been stopped, or may have been.
-    stopped: Vec<i32>,
+    stopped: Vec<Pid>,
     /// Why some of them could not be let go on.
     stopped_trouble: Option<String>,
-    threads: Vec<Thread>,
+    threads: Vec<Freed>,
     /// Threads that were under SCHED_IDLE.
-    idle: Vec<Idle>,
-}
-
-#[derive(Serialize)]
-struct Idle {
-    pid: i32,
-    tid: i32,
-    to: String,
-    trouble: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Thread {
-    pid: i32,
-    tid: i32,
-    from: String,
-    trouble: Option<String>,
+    idle: Vec<Raised>,
 }
 
 /// Runs `colocate restore`.
-///
-/// # Errors
-/// If the result cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let xdg = std::env::var_os("XDG_RUNTIME_DIR");
     let user = sys::effective_user();
@@ -78,7 +60,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let found = trusted.flat_map(restore::journals);
     let done: Vec<Done> = found.map(|found| undo(found, args.dry_run)).collect();
     let failed = done.iter().any(|done| !done.alive && done.is_left());
-    let text = if args.json { json(&done) } else { text(&done, args.dry_run) };
+    let text = if args.json { printable::json(&done) } else { text(&done, args.dry_run) };
     output::write(None, &text)?;
     Ok(if failed { ExitCode::from(crate::exit::OURS) } else { ExitCode::SUCCESS })
 }
@@ -116,11 +98,10 @@ fn undo(found: Found, dry: bool) -> Done {
             if !done.alive {
                 let undone = restore::undo(&journal, proc, dry);
                 match undone.continued {
-                    Ok(pids) => done.stopped = pids.into_iter().map(|pid| pid.0).collect(),
+                    Ok(pids) => done.stopped = pids,
                     Err(why) => done.stopped_trouble = Some(why.to_string()),
                 }
-                done.idle = undone.raised.into_iter().map(Idle::from).collect();
-                done.threads = undone.freed.into_iter().map(Thread::from).collect();
+                (done.idle, done.threads) = (undone.raised, undone.freed);
             }
         }
     }
@@ -128,24 +109,6 @@ fn undo(found: Found, dry: bool) -> Done {
         let _ = dir.remove(done.journal.file_name().unwrap_or_default());
     }
     done
-}
-
-impl From<Freed> for Thread {
-    fn from(freed: Freed) -> Self {
-        let Freed { pid, tid, from, trouble } = freed;
-        Self { pid: pid.0, tid: tid.0, from: from.to_string(), trouble }
-    }
-}
-
-impl From<Raised> for Idle {
-    fn from(raised: Raised) -> Self {
-        let Raised { pid, tid, to, trouble } = raised;
-        Self { pid: pid.0, tid: tid.0, to: to.to_string(), trouble }
-    }
-}
-
-fn json(done: &[Done]) -> String {
-    printable::json(done)
 }
 
 fn text(done: &[Done], dry: bool) -> String {
@@ -178,27 +141,19 @@ fn text(done: &[Done], dry: bool) -> String {
             let verb = if dry { "would be let go on" } else { "was let go on" };
             let _ = writeln!(text, "  process {pid}: stopped, {verb}");
         }
-        for Idle { pid, tid, to, trouble } in &done.idle {
-            let verb = if dry { "would be given" } else { "was given" };
-            let _ = match trouble {
-                None => writeln!(text, "  thread {tid} of process {pid}: SCHED_IDLE, {verb} {to}"),
-                Some(why) => writeln!(
-                    text,
-                    "  thread {tid} of process {pid}: SCHED_IDLE, {}",
-                    printable(why)
-                ),
+        let mut thread = |(pid, tid): (Pid, Tid), was: &str, to: &str, trouble: Option<&str>| {
+            let done = match trouble {
+                Some(why) => printable(why).into_owned(),
+                None if dry => format!("would be given {to}"),
+                None => format!("was given {to}"),
             };
+            let _ = writeln!(text, "  thread {tid} of process {pid}: {was}, {done}");
+        };
+        for Raised { pid, tid, to, trouble } in &done.idle {
+            thread((*pid, *tid), "SCHED_IDLE", &to.to_string(), trouble.as_deref());
         }
-        for Thread { pid, tid, from, trouble } in &done.threads {
-            let verb = if dry { "would be given" } else { "was given" };
-            let _ = match trouble {
-                None => {
-                    writeln!(text, "  thread {tid} of process {pid}: {from}, {verb} {original}")
-                }
-                Some(why) => {
-                    writeln!(text, "  thread {tid} of process {pid}: {from}, {}", printable(why))
-                }
-            };
+        for Freed { pid, tid, from, trouble } in &done.threads {
+            thread((*pid, *tid), &from.to_string(), &original, trouble.as_deref());
         }
     }
     text

@@ -9,7 +9,7 @@ pub mod jobs;
 use crate::launch::{self, Notes, run_dirs};
 use crate::policies::Policies;
 use crate::report::{Program, Report};
-use crate::{input, output};
+use crate::{args, input, output};
 use anyhow::Context;
 use cache::Cache;
 use colocate_act::{rundir, sys};
@@ -27,7 +27,6 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Runs programs placed
 ///
@@ -90,18 +89,10 @@ pub struct Args {
 }
 
 fn watch_time(text: &str) -> Result<Nanos, String> {
-    let seconds: f64 = text.parse().map_err(|_| "expected seconds".to_owned())?;
-    if !(0.1..=60.0).contains(&seconds) {
-        return Err("expected 0.1 to 60 seconds".into());
-    }
-    Ok(Duration::from_secs_f64(seconds).into())
+    args::seconds(text, 0.1..=60.0)
 }
 
 /// Runs `colocate run`.
-///
-/// # Errors
-/// If a program cannot be found or executed (127, 126), the machine or a file cannot be read, or
-/// the report cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(args.quiet, None);
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
@@ -302,18 +293,4 @@ fn dry(plan: &Plan, jobs: &[Job], watch: Option<Nanos>) -> String {
         let _ = writeln!(text, "predicted: {}", printable(predicted));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn watch_times() {
-        assert_eq!(watch_time("0.1"), Ok(Nanos::from_millis(100)));
-        assert_eq!(watch_time("60"), Ok(Nanos::from_secs(60)));
-        for wrong in ["0", "61", "-1", "NaN", "inf", "two"] {
-            assert!(watch_time(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -117,10 +117,6 @@ pub struct Args {
 }
 
 /// Runs `colocate schedule`.
-///
-/// # Errors
-/// If the workload makes no sense, a program cannot be found or executed (127, 126), the machine cannot
-/// be read or the report cannot be written (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, Mode::Private)?;
     let facts = Facts::of(args)?;

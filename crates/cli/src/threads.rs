@@ -60,10 +60,6 @@ pub struct Args {
 }
 
 /// Runs `colocate advise-threads`.
-///
-/// # Errors
-/// If the program cannot be found or executed (127, 126), fails, or takes longer than the limit, or the report cannot be written
-/// (125).
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     // Found before anything is run, so that a wrong name is said once and as `env` says it.
     let path = std::env::var_os("PATH");

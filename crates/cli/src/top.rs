@@ -2,13 +2,13 @@
 
 mod forest;
 mod picture;
+mod process;
+mod samples;
 mod shown;
-mod spinning;
 mod watch;
-mod watched;
 
+use crate::args;
 use crate::compare::stop_flag;
-use crate::exit::Failure;
 use crate::output;
 use crate::timeline;
 use anyhow::{Context, ensure};
@@ -17,8 +17,8 @@ use colocate_observe::spin;
 use colocate_observe::sys::{now, process_time, wait_readable};
 use colocate_observe::{Pid, SysError};
 use forest::Choice;
+use samples::Samples;
 use shown::{Places, Screen};
-use spinning::Spinning;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,18 +68,10 @@ pub struct Args {
 
 /// A time between two tables.
 fn interval(text: &str) -> Result<Nanos, String> {
-    let unit = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit);
-    let time: Result<Nanos, _> = format!("{number} {}", unit.trim_start()).parse();
-    let within = time.ok().filter(|time| (INTERVALS[0]..=INTERVALS[1]).contains(time));
-    within.ok_or_else(|| format!("expected 10ms to 3600s, found {text:?}"))
+    args::time(text, &(INTERVALS[0]..=INTERVALS[1]), "10ms to 3600s")
 }
 
 /// Runs `colocate top`.
-///
-/// # Errors
-/// If a process is not there or must not be read, a user is not known, processes cannot be listed, or the output cannot
-/// be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let choice = choice(args)?;
     let stop = stop_flag()?;
@@ -94,7 +86,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         loop {
             sleep_until(begun + pace.due(), &stop)?;
             let at = now().saturating_sub(begun);
-            watch.look();
+            watch.poll();
             if pace.made(at) || stop.load(Ordering::Relaxed) || watch.is_over() {
                 break;
             }
@@ -155,8 +147,8 @@ impl Pace {
 }
 
 /// Samples of running threads, if they are wanted and permitted.
-fn samples(rate_hz: u32) -> Option<Spinning> {
-    let samples = (rate_hz > 0).then(|| Spinning::new(rate_hz))?;
+fn samples(rate_hz: u32) -> Option<Samples> {
+    let samples = (rate_hz > 0).then(|| Samples::new(rate_hz))?;
     let remark = |why| {
         output::remark(&format!(
             "cannot tell which threads only wait for others in a loop, because {why}; they count as runnable; \
@@ -185,19 +177,11 @@ fn choice(args: &Args) -> anyhow::Result<Choice> {
     for pid in &pids {
         ensure!(
             process_time(*pid).is_some(),
-            Failure {
-                code: crate::exit::OURS,
-                message: format!("no process {pid}: expected the number of one that runs"),
-            }
+            "no process {pid}: expected the number of one that runs"
         );
         ensure!(
             Path::new(&format!("/proc/{pid}/stat")).exists(),
-            Failure {
-                code: crate::exit::OURS,
-                message: format!(
-                    "process {pid} cannot be read: /proc shows it only to its user and to root (hidepid, proc(5))"
-                ),
-            }
+            "process {pid} cannot be read: /proc shows it only to its user and to root (hidepid, proc(5))"
         );
     }
     let user = args.user.as_deref().map(user).transpose()?;
@@ -218,15 +202,6 @@ fn user(name: &str) -> anyhow::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn intervals() {
-        assert_eq!(interval("100ms"), Ok(Nanos::from_millis(100)));
-        assert_eq!(interval("2 s"), Ok(Nanos::from_secs(2)));
-        for bad in ["", "1", "9ms", "3601s", "ms", "-1s"] {
-            assert!(interval(bad).is_err(), "{bad}");
-        }
-    }
 
     /// A table each second, a look each 100 ms: when in milliseconds looks are made, whether a table is due, and when
     /// the next look is.

@@ -36,9 +36,6 @@ pub struct Args {
 }
 
 /// Runs `colocate topo`.
-///
-/// # Errors
-/// If the machine cannot be read or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let seen = seen(args)?;
     let mut text = if args.json {

@@ -15,9 +15,6 @@ pub struct Watcher<'a> {
 
 /// What `work` gives for each of `count` pieces, in their order, whichever was first; `None` if it was
 /// stopped before the end.
-///
-/// # Errors
-/// Of the pieces that failed, that of the first.
 pub fn all<T: Send, E: Send>(
     count: usize,
     threads: NonZeroUsize,

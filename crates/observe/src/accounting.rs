@@ -38,6 +38,12 @@ impl ProcessClock {
         self.clock = (ran, at);
     }
 
+    /// What its clock showed when it was last read.
+    #[must_use]
+    pub const fn time(&self) -> Nanos {
+        self.clock.0
+    }
+
     /// When its clock was last asked for.
     #[must_use]
     pub const fn asked(&self) -> Nanos {

@@ -1,13 +1,14 @@
 //! The kernel's numbers of processes and threads.
 
+use serde::Serialize;
 use std::fmt;
 
 /// The kernel's number of a process, which is that of its first thread. Reused after its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Pid(pub i32);
 
 /// The kernel's number of a thread. Reused after its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Tid(pub i32);
 
 impl Pid {

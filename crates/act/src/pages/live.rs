@@ -10,6 +10,7 @@ use crate::handle::ProcessHandle;
 use colocate_files::kernel;
 use colocate_machine::{Bytes, Nanos, NodeNr};
 use colocate_observe::{Pid, SysError, sys};
+use serde::Serialize;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -425,9 +426,10 @@ fn one_window(
 }
 
 /// How the pages that were moved lie a while later.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drift {
     /// How long they were watched.
+    #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// How many were queried.
     pub looked_at: u64,

@@ -5,19 +5,22 @@ use crate::affinity;
 use crate::handle::ProcessHandle;
 use colocate_machine::{NodeNr, PuNr};
 use colocate_observe::Tid;
+use serde::Serialize;
 
 /// A thread, as far as memory is concerned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Asker {
     /// Its number.
     pub tid: Tid,
     /// Its name; empty if it has just ended.
     pub name: String,
     /// The PU that it last ran on.
+    #[serde(rename = "last_pu")]
     pub last_ran: PuNr,
     /// That PU's node; `None` if the PU is offline.
     pub last_node: Option<NodeNr>,
     /// The nodes of the PUs that it may use.
+    #[serde(rename = "may_use_nodes")]
     pub may_use: Vec<NodeNr>,
 }
 

@@ -40,6 +40,7 @@ use super::pace::Pace;
 use super::status::{Counts, NO_STATUS, Sample, Seen, Stay, seen};
 use colocate_machine::{Nanos, NodeNr};
 use colocate_observe::SysError;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// How often a busy page is tried. Chosen: what holds a page for a transfer is over after the first
@@ -128,15 +129,17 @@ struct Batch {
 }
 
 /// A batch that was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Batched {
     /// Its pages.
     pub pages: u64,
     /// How long query, move and read-back took together.
+    #[serde(rename = "took_ns")]
     pub took: Nanos,
     /// How many units the next batch of its kind may have, as a consequence.
     pub next: usize,
     /// Whether its units were blocks.
+    #[serde(rename = "huge")]
     pub whole: bool,
 }
 

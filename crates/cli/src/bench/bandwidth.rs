@@ -12,9 +12,8 @@ mod text;
 
 use super::harness::{self, Taken};
 use crate::compare::{idle, stop_flag};
-use crate::exit::Failure;
-use crate::output;
 use crate::run::jobs;
+use crate::{args, exit, input, output};
 use colocate_act::launch::Command;
 use colocate_files::{Mode, kernel};
 use colocate_machine::Machine;
@@ -33,7 +32,6 @@ use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Times a program alone and beside copies that ask the memory for lines
 ///
@@ -102,11 +100,11 @@ pub struct Args {
 const MOST_COPIES: u32 = 4096;
 
 fn rate(text: &str) -> Result<f64, String> {
-    harness::number(text, "t/µs", 0.1..=10_000.0)
+    args::number(text, "t/µs", 0.1..=10_000.0)
 }
 
 fn memory(text: &str) -> Result<f64, String> {
-    harness::number(text, "t/µs", 0.0..=1e6)
+    args::number(text, "t/µs", 0.0..=1e6)
 }
 
 fn copies(text: &str) -> Result<RangeInclusive<u32>, String> {
@@ -137,10 +135,6 @@ struct Question {
 }
 
 /// Runs `colocate bench bandwidth`.
-///
-/// # Errors
-/// If there are too few PUs or too little memory, the program is not found, fails or places itself, or the
-/// output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let found = Command::find(args.command.clone(), std::env::var_os("PATH").as_deref())
         .map_err(|why| jobs::failure(&why))?;
@@ -198,18 +192,15 @@ fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> 
             }
             Ok(places::ROWS_IF_UNKNOWN)
         }
-        (None, Level::L2) => {
-            let message = format!(
-                "the sizes of the first and second cache of PU {pu} are unknown: say with --rows how many rows \
+        (None, Level::L2) => Err(exit::no_capability(format!(
+            "the sizes of the first and second cache of PU {pu} are unknown: say with --rows how many rows \
                  of 576 bytes do not fit in the first"
-            );
-            Err(Failure { code: crate::exit::NO_CAPABILITY, message }.into())
-        }
+        ))),
     }
 }
 
 fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Result<Report> {
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let started = input::unix_seconds();
     let before = idle::look(Path::new("/proc"));
     if let (Some(line), false) = (idle::warning(before), args.quiet) {
         output::remark(&line);

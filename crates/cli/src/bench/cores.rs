@@ -8,7 +8,7 @@ mod text;
 
 use super::harness::{self, Measurement};
 use crate::compare::idle;
-use crate::output;
+use crate::{args, exit, input, output};
 use anyhow::Context;
 use colocate_files::Mode;
 use colocate_machine::measured::{CoreSpeeds, VERSION, cores_of, disagreements};
@@ -19,7 +19,7 @@ use figures::Measured;
 use smt_bench::speed::{self, Length, Portion, Visit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Times a fixed piece of work on each PU, and says which cores are fast and which slow
 ///
@@ -54,13 +54,10 @@ pub struct Args {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    harness::number(text, "seconds", 0.001..=10.0)
+    args::number(text, "seconds", 0.001..=10.0)
 }
 
 /// Runs `colocate bench cores`.
-///
-/// # Errors
-/// If the PUs asked for cannot be used, the machine cannot be read or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let usable = harness::usable()?;
@@ -68,7 +65,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let pus = harness::asked(args.cpus.as_ref().map(harness::numbers), &usable)?;
     if pus.is_empty() {
         let usable = harness::list(&usable);
-        return Err(harness::wrong(format!("--cpus: expected PUs, of {usable}, found none")));
+        return Err(exit::usage(format!("--cpus: expected PUs, of {usable}, found none")));
     }
     in_cores(&machine, &pus)?;
     let speeds = measured(args, &machine, &pus)?;
@@ -90,7 +87,7 @@ fn in_cores(machine: &Machine, pus: &[u32]) -> anyhow::Result<()> {
 }
 
 fn measured(args: &Args, machine: &Machine, pus: &[u32]) -> anyhow::Result<CoreSpeeds> {
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let started = input::unix_seconds();
     let before = idle::look(Path::new("/proc"));
     let timed = Duration::from_secs_f64(args.seconds);
     let mut visits = Visits {

@@ -6,15 +6,13 @@
 //! - **Repeatable**: the same seed, the same order.          -> test `every_round_measures_every_cell_once`
 //! - **Warm**: what is measured for warming up is not kept. -> test `the_warm_up_is_not_kept`
 
-use crate::exit::{Failure, USAGE};
+use crate::exit;
 use crate::output::{self, Bar};
 use anyhow::Context;
 use colocate_machine::{Machine, PuNr, PuSet, read};
 use colocate_study::order;
 use colocate_study::stats::Random;
 use smt_bench::thread;
-use std::fmt::Display;
-use std::ops::RangeInclusive;
 
 /// Below this share of its PU, a thread did not have it for itself. Chosen, with room for what the
 /// kernel does on every PU.
@@ -30,9 +28,6 @@ pub trait Measurement {
     const UNIT: &'static str;
 
     /// Measures `cell` once; `None` if a signal asked to stop.
-    ///
-    /// # Errors
-    /// If a PU cannot be used, or a program fails.
     fn measure(&mut self, cell: &Self::Cell) -> anyhow::Result<Option<Self::Sample>>;
 
     /// The cell that is measured once before the first round and is not kept; `None` if nothing has to warm up.
@@ -54,9 +49,6 @@ pub struct Taken<S> {
 
 /// Measures `cells` in `repeat` rounds, each in a random order of its own, so that drift affects all cells alike. The
 /// samples are in the order in which they were taken.
-///
-/// # Errors
-/// As [`Measurement::measure`]; exit code 130 if a signal asked to stop.
 pub fn rounds<M: Measurement>(
     measurement: &mut M,
     cells: &[M::Cell],
@@ -88,17 +80,14 @@ fn once<M: Measurement>(
     cell: &M::Cell,
     bar: &Bar,
 ) -> anyhow::Result<M::Sample> {
-    let sample = measurement.measure(cell).and_then(|sample| sample.ok_or_else(stopped));
+    let sample = measurement.measure(cell).and_then(|sample| {
+        sample.ok_or_else(|| exit::stopped("stopped; nothing is kept".to_owned()))
+    });
     match &sample {
         Ok(_) => bar.advance(1),
         Err(_) => bar.clear(),
     }
     sample
-}
-
-/// As a shell reports a program that SIGINT ended.
-fn stopped() -> anyhow::Error {
-    Failure { code: 130, message: "stopped; nothing is kept".to_owned() }.into()
 }
 
 /// The samples of each of `cells` cells, round by round.
@@ -109,34 +98,23 @@ pub fn by_cell<S>(taken: Vec<Taken<S>>, cells: usize) -> Vec<Vec<S>> {
 }
 
 /// The PUs that this process may use, in ascending order.
-///
-/// # Errors
-/// If the kernel does not say.
 pub fn usable() -> anyhow::Result<Vec<u32>> {
     thread::usable().context("cannot tell which PUs may be used")
 }
 
 /// The PUs that `--cpus` names, in its order, or all `usable` ones.
-///
-/// # Errors
-/// Usage, if one cannot be used.
 pub fn asked(named: Option<Vec<u32>>, usable: &[u32]) -> anyhow::Result<Vec<u32>> {
     let Some(named) = named else { return Ok(usable.to_vec()) };
     let lost: Vec<u32> = named.iter().copied().filter(|pu| !usable.contains(pu)).collect();
     if lost.is_empty() {
         return Ok(named);
     }
-    Err(wrong(format!(
+    Err(exit::usage(format!(
         "--cpus: {} cannot be used: expected PUs that are online and in the inherited affinity mask and cpuset, \
          which are {}",
         list(&lost),
         list(usable)
     )))
-}
-
-/// A failure because of what was asked for.
-pub fn wrong(message: String) -> anyhow::Error {
-    Failure { code: USAGE, message }.into()
 }
 
 /// PUs as the kernel lists them.
@@ -158,19 +136,10 @@ pub fn machine(quiet: bool) -> Option<Machine> {
     machine.ok()
 }
 
-/// A number of `what` within `range`, from the command line.
-///
-/// # Errors
-/// A line for clap.
-pub fn number(text: &str, what: impl Display, range: RangeInclusive<f64>) -> Result<f64, String> {
-    let found = text.trim().parse().ok().filter(|number| range.contains(number));
-    let (low, high) = (range.start(), range.end());
-    found.ok_or_else(|| format!("expected {what} from {low} to {high}, found {text}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::Failure;
 
     /// Notes what is measured, asks to stop at the sample with number `stop`, and fails at cell 9.
     struct Noting {
@@ -261,14 +230,5 @@ mod tests {
             "--cpus: 5-6 cannot be used: expected PUs that are online and in the inherited affinity mask and cpuset, \
              which are 0-3"
         );
-    }
-
-    #[test]
-    fn numbers_have_a_range() {
-        assert_eq!(number(" 0.5", "seconds", 0.001..=10.0), Ok(0.5));
-        for wrong in ["0", "11", "-1", "nan", "x", ""] {
-            let expected = format!("expected seconds from 0.001 to 10, found {wrong}");
-            assert_eq!(number(wrong, "seconds", 0.001..=10.0), Err(expected));
-        }
     }
 }

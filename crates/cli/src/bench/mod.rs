@@ -4,13 +4,13 @@ mod bandwidth;
 mod beside;
 mod cores;
 mod harness;
-#[cfg(test)]
-mod pretend;
 mod scenario_text;
 mod scenarios;
 mod sibling_text;
 mod siblings;
 mod smt;
+#[cfg(test)]
+mod testing;
 
 use std::process::ExitCode;
 
@@ -29,9 +29,6 @@ enum What {
 }
 
 /// Runs `colocate bench`.
-///
-/// # Errors
-/// If the PUs asked for cannot be used or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Smt(args) => smt::main(args),

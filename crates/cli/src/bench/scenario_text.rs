@@ -110,8 +110,8 @@ fn range(estimate: Option<Estimate>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::pretend::Pretend;
     use crate::bench::scenarios::measure;
+    use crate::bench::testing::Pretend;
     use expect_test::expect;
     use smt_bench::Kernel;
 

@@ -99,9 +99,6 @@ impl Report {
 }
 
 /// Measures all scenarios of `kernels`, each named once, on `bench`.
-///
-/// # Errors
-/// If a PU cannot be used.
 pub fn measure(
     bench: &mut impl Bench,
     settings: Settings,
@@ -188,7 +185,7 @@ fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Qu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::pretend::Pretend;
+    use crate::bench::testing::Pretend;
     use smt_bench::Kernel;
 
     const SETTINGS: Settings =

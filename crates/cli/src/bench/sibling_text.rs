@@ -111,8 +111,8 @@ fn numbers(pus: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::pretend::Pretend;
     use crate::bench::siblings::{Question, find};
+    use crate::bench::testing::Pretend;
     use expect_test::{Expect, expect};
 
     fn check(mut machine: Pretend, pus: &[u32], claimed: Option<Vec<Vec<u32>>>, expected: &Expect) {

@@ -159,9 +159,6 @@ pub struct Report {
 }
 
 /// Finds out which PUs share execution units on `bench`.
-///
-/// # Errors
-/// If a PU cannot be used.
 pub fn find(bench: &mut impl Bench, question: &Question) -> anyhow::Result<Report> {
     let mut random = Random::new(question.seed);
     let mut search = Search {
@@ -392,7 +389,7 @@ fn clear(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::pretend::Pretend;
+    use crate::bench::testing::Pretend;
     use colocate_study::stats::Interval;
     use proptest::prelude::*;
 

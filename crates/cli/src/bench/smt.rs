@@ -1,10 +1,9 @@
 //! `colocate bench smt`: arguments, and what they mean on this machine.
 
 use super::beside::Here;
-use super::harness::{self, list, wrong};
+use super::harness::{self, list};
 use super::{scenario_text, scenarios, sibling_text, siblings};
-use crate::exit::{Failure, NO_CAPABILITY};
-use crate::output;
+use crate::{args, exit, output};
 use colocate_files::Mode;
 use colocate_machine::measured::cores_of;
 use colocate_machine::{Machine, PuSet, printable};
@@ -77,13 +76,10 @@ fn kernels(text: &str) -> Result<Kernels, String> {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    harness::number(text, "seconds", 0.001..=60.0)
+    args::number(text, "seconds", 0.001..=60.0)
 }
 
 /// Runs `colocate bench smt`.
-///
-/// # Errors
-/// If the PUs asked for cannot be used or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let usable = harness::usable()?;
@@ -116,20 +112,16 @@ fn claimed(machine: &Machine, pus: &[u32]) -> Vec<Vec<u32>> {
 fn two(asked: &[u32], named: bool, claimed: &[Vec<u32>]) -> anyhow::Result<[u32; 2]> {
     match (asked, claimed) {
         (&[a, b], _) => Ok([a, b]),
-        (_, _) if named => Err(wrong(format!(
+        (_, _) if named => Err(exit::usage(format!(
             "--cpus: expected two different PUs, found {}",
             if asked.is_empty() { "none".to_owned() } else { list(asked) }
         ))),
         (_, [core, ..]) => Ok([core[0], core[1]]),
         (&[a, b, ..], []) => Ok([a, b]),
-        (few, []) => Err(Failure {
-            code: NO_CAPABILITY,
-            message: format!(
-                "bench smt needs two usable PUs, found {}: widen the affinity mask or cpuset",
-                if few.is_empty() { "none".to_owned() } else { format!("only {}", list(few)) }
-            ),
-        }
-        .into()),
+        (few, []) => Err(exit::no_capability(format!(
+            "bench smt needs two usable PUs, found {}: widen the affinity mask or cpuset",
+            if few.is_empty() { "none".to_owned() } else { format!("only {}", list(few)) }
+        ))),
     }
 }
 
@@ -160,6 +152,7 @@ fn measure(args: &Args, pus: [u32; 2], share_core: Option<bool>) -> anyhow::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::{Failure, NO_CAPABILITY};
     use colocate_machine::read;
 
     #[test]

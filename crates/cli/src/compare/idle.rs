@@ -1,6 +1,5 @@
 //! Alone on the machine: one comparison at a time, and what else runs meanwhile.
 
-use crate::exit::{self, Failure};
 use colocate_files::kernel::read_text as kernel_text;
 use colocate_study::state::Quiet;
 use std::io;
@@ -24,9 +23,6 @@ pub struct Alone(#[allow(dead_code)] UnixListener); // held, never read
 
 impl Alone {
     /// Takes the machine's one place.
-    ///
-    /// # Errors
-    /// If another comparison holds it, or the kernel has no abstract sockets.
     pub fn take() -> anyhow::Result<Self> {
         let bound = SocketAddr::from_abstract_name(NAME)
             .and_then(|address| UnixListener::bind_addr(&address));
@@ -39,7 +35,7 @@ impl Alone {
             }
             Err(error) => format!("cannot make sure that no other comparison is running: {error}"),
         };
-        Err(Failure { code: exit::OURS, message }.into())
+        Err(anyhow::Error::msg(message))
     }
 }
 

@@ -37,9 +37,6 @@ pub enum Ended {
 
 impl Launcher {
     /// A launcher for the workload of `session`; `stop` ends a run.
-    ///
-    /// # Errors
-    /// If the kernel does not say where our own executable is.
     pub fn new(session: &Session, stop: Arc<AtomicBool>) -> anyhow::Result<Self> {
         let settings = &session.state.settings;
         Ok(Self {
@@ -51,9 +48,6 @@ impl Launcher {
     }
 
     /// Runs the workload once under `policy`.
-    ///
-    /// # Errors
-    /// If a program cannot be started, or `colocate run` leaves no report.
     pub fn run(&self, policy: &str, block: u32, files: &RunFiles) -> anyhow::Result<Ended> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(Ended::Stopped);

@@ -1,10 +1,10 @@
 //! The directory of a comparison: what was begun, what has run, where the outputs go.
 
 use super::{Args, POLICIES, REPETITIONS, SEED};
-use crate::exit::{self, Failure};
 use crate::policies::Policies;
+use crate::run::jobs;
 use crate::{input, output};
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use colocate_act::launch::Command;
 use colocate_files::Dir;
 use colocate_observe::identity;
@@ -36,9 +36,6 @@ pub struct RunFiles {
 
 impl Session {
     /// Begins the comparison that `args` ask for, or goes on with the one in its directory.
-    ///
-    /// # Errors
-    /// If the directory holds a comparison and `--resume` was not given, or another one, or a
     /// changed program; if a program is not found; if the directory cannot be written.
     pub fn open(args: &Args) -> anyhow::Result<Self> {
         let dir = args.output.clone();
@@ -47,16 +44,16 @@ impl Session {
             (Some(begun), true) => resumed(begun, args, &dir)?,
             (None, false) => State::new(asked(args, None)?),
             (Some(_), false) => {
-                return Err(refusal(format!(
+                return Err(anyhow!(
                     "{} holds a comparison already: go on with --resume, or name another directory with -o",
                     dir.display()
-                )));
+                ));
             }
             (None, true) => {
-                return Err(refusal(format!(
+                return Err(anyhow!(
                     "expected a comparison to resume in {}, found none",
                     dir.display()
-                )));
+                ));
             }
         };
         for part in ["logs", "reports"] {
@@ -77,18 +74,12 @@ impl Session {
     }
 
     /// Keeps a finished run; what is on disk is whole whenever we are killed.
-    ///
-    /// # Errors
-    /// If the state cannot be written.
     pub fn keep(&mut self, run: Run) -> anyhow::Result<()> {
         self.state.runs.push(run);
         self.save()
     }
 
     /// Keeps a run in which a program failed.
-    ///
-    /// # Errors
-    /// If the state cannot be written.
     pub fn keep_failure(&mut self, run: Run) -> anyhow::Result<()> {
         self.state.failures.push(run);
         self.save()
@@ -97,10 +88,6 @@ impl Session {
     fn save(&self) -> anyhow::Result<()> {
         output::write_private(Some(&self.dir.join(STATE)), &self.state.to_json())
     }
-}
-
-fn refusal(message: String) -> anyhow::Error {
-    Failure { code: exit::OURS, message }.into()
 }
 
 fn read_state(path: &Path) -> anyhow::Result<Option<State>> {
@@ -159,11 +146,11 @@ fn check_policy(policy: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     match Policies::Once.read(policy) {
-        Ok(spec) if spec.has_prior(Prior::Speeds) => Err(refusal(format!(
+        Ok(spec) if spec.has_prior(Prior::Speeds) => Err(anyhow!(
             "expected a policy that needs no figures of how fast this machine is, found {policy}"
-        ))),
+        )),
         Ok(_) => Ok(()),
-        Err(error) => Err(refusal(format!("{error}; `bare` is allowed here too"))),
+        Err(error) => Err(anyhow!("{error}; `bare` is allowed here too")),
     }
 }
 
@@ -174,13 +161,11 @@ fn split(words: &[String]) -> Vec<Vec<String>> {
 
 fn job(command: Vec<String>) -> anyhow::Result<Job> {
     if command.is_empty() {
-        return Err(refusal("expected a program on both sides of `:::`, found none".to_owned()));
+        return Err(anyhow!("expected a program on both sides of `:::`, found none"));
     }
     let argv = command.iter().map(OsString::from).collect();
-    let found = Command::find(argv, std::env::var_os("PATH").as_deref()).map_err(|error| {
-        let code = u8::try_from(error.status()).unwrap_or(exit::OURS);
-        Failure { code, message: error.to_string() }
-    })?;
+    let found = Command::find(argv, std::env::var_os("PATH").as_deref())
+        .map_err(|error| jobs::failure(&error))?;
     let identity = identity::of_file(&found.path)
         .with_context(|| format!("cannot read {}", found.path.display()))?;
     Ok(Job { command, identity })

@@ -26,9 +26,6 @@ pub struct Redraw {
 
 impl Redraw {
     /// On standard output; `None` if that is no terminal, or one that moves no cursor (`TERM=dumb`).
-    ///
-    /// # Errors
-    /// If signals cannot be caught.
     pub fn of_stdout() -> anyhow::Result<Option<Self>> {
         if !is_terminal(Stream::Out) || console::is_dumb() {
             return Ok(None);
@@ -45,9 +42,6 @@ impl Redraw {
     }
 
     /// Shows a table; its lines are cut where the terminal ends. One that is higher than the terminal scrolls.
-    ///
-    /// # Errors
-    /// If standard output cannot be written to.
     pub fn draw(&mut self, text: &str) -> anyhow::Result<()> {
         let size = self.size();
         let cut = |line| truncate_str(&printable(line), size.columns, "…").into_owned() + "\n";

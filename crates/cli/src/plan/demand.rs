@@ -1,6 +1,7 @@
 //! Demand vectors of the planned programs: from files (`--demand`), and what their profiles tell.
 
-use super::{Program, usage};
+use super::Program;
+use crate::exit::usage;
 use crate::input;
 use anyhow::{Context, anyhow};
 use colocate_machine::Performance;
@@ -27,10 +28,6 @@ impl Given {
 }
 
 /// Reads the files of `options`, each `[JOB=]FILE`, into the programs that they are of.
-///
-/// # Errors
-/// If a file cannot be read, says what cannot be on a machine that is so fast, or has neither one demand
-/// vector nor one for each thread; if a job is not there, or has two files.
 pub fn give(
     options: &[String],
     programs: &mut [Program],

@@ -1,6 +1,6 @@
 //! Which backend watches, and its common shape.
 
-use super::no_capability;
+use crate::exit::no_capability;
 use colocate_machine::Nanos;
 use colocate_model::Backend;
 use colocate_observe::code::Stretch;

@@ -1,6 +1,6 @@
 //! What a program's code asks of a core: `--demand`.
 
-use super::no_capability;
+use crate::exit::no_capability;
 use colocate_machine::read::{self, ReadError};
 use colocate_model::phase::Phase;
 use colocate_observe::code::{Analysis, Stretch, by_kind};
@@ -19,9 +19,6 @@ pub enum Core {
 
 impl Core {
     /// The core that `named` names: those of a described machine, or a processor of LLVM's.
-    ///
-    /// # Errors
-    /// If it is neither, if it is not known how fast that machine is, if its cores have different tables,
     /// or if LLVM is missing.
     pub fn find(named: &str) -> anyhow::Result<Self> {
         let cpus = match read::open(named).and_then(|_| read::performance(named)) {
@@ -53,9 +50,6 @@ impl Core {
 
     /// Puts into `phases`, one for each thread or one for all, what `stretches` ask for. Returns what a
     /// reader should know.
-    ///
-    /// # Errors
-    /// If LLVM fails. What it cannot simulate is left out.
     pub fn fill(&self, phases: &mut [Phase], stretches: &[Stretch]) -> Result<String, McaError> {
         let per_thread = stretches.iter().any(|stretch| stretch.thread.is_some());
         let threads = |place: usize| u32::try_from(place).ok().filter(|_| per_thread);

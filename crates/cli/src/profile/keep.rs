@@ -5,9 +5,6 @@ use crate::output;
 use std::path::Path;
 
 /// Whether a profile can be written to `path`, tried before it is too late.
-///
-/// # Errors
-/// If it cannot be, with the system's reason.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     if path == Path::new("-") {
         return Ok(());
@@ -17,9 +14,6 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
 
 /// Writes `text` to `path`; if that fails, to the folder for temporary files, else to standard
 /// output.
-///
-/// # Errors
-/// That it did not go to `path`, and where it is instead.
 pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let Err(error) = output::write_private(Some(path), text) else { return Ok(()) };
     let name = format!("colocate-profile-{}.json", std::process::id());

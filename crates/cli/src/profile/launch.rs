@@ -1,9 +1,10 @@
 //! Starting or finding the program, and watching until it is over.
 
+use super::Args;
 use super::demand::FROM_SAMPLES;
-use super::{Args, no_capability};
-use crate::exit::Failure;
+use crate::exit::no_capability;
 use crate::profile::backend::{Seen, Watching, Wish};
+use crate::run::jobs;
 use anyhow::Context;
 use colocate_act::launch::{self, Command, Input, LaunchError};
 use colocate_act::signals::{SignalAction, Signals};
@@ -21,7 +22,7 @@ use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Pid, Tid, identity};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// A program that was watched.
 pub struct Watched {
@@ -114,8 +115,7 @@ fn find(args: &Args) -> anyhow::Result<Command> {
 }
 
 fn failure(error: LaunchError) -> anyhow::Error {
-    let code = u8::try_from(error.status()).unwrap_or(crate::exit::OURS);
-    Failure { code, message: error.to_string() }.into()
+    jobs::failure(&error).into()
 }
 
 fn want(args: &Args) -> Want {
@@ -163,13 +163,12 @@ struct Head(Profile);
 impl Head {
     fn new(program: Program, watching: &Watching) -> Self {
         let (backend, because) = watching.backend();
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self(Profile {
             version: VERSION,
             backend,
             program,
             processor: processor(Path::new("/proc/cpuinfo")),
-            started_unix_s: since.map_or(0, |since| since.as_secs()),
+            started_unix_s: crate::input::unix_seconds(),
             watched_ns: Nanos::ZERO,
             complete: false,
             threads: Vec::new(),

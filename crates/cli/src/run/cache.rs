@@ -14,7 +14,6 @@ use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Backends whose profiles are looked for, the most exact one first.
 const BACKENDS: [Backend; 3] = [Backend::Emulate, Backend::Pmu, Backend::Sample];
@@ -34,9 +33,6 @@ impl Cache {
     }
 
     /// The profile of a job's program, if it was seen before.
-    ///
-    /// # Errors
-    /// One line about a file that is there and is not what it should be, if no other backend's file
     /// is sound.
     pub fn find(&self, job: &Job) -> Result<Option<Profile>, String> {
         let (Some(path), Ok(program)) = (&self.dir, &job.program) else { return Ok(None) };
@@ -57,9 +53,6 @@ impl Cache {
 
     /// Keeps what was seen of a job, for the next time; the job then has that profile. Nothing is
     /// kept of a program that ran too shortly to say what it does.
-    ///
-    /// # Errors
-    /// One line, if it cannot be kept.
     pub fn keep(
         &self,
         job: &mut Job,
@@ -77,7 +70,7 @@ impl Cache {
             backend: Backend::Sample,
             program,
             processor,
-            started_unix_s: unix_now().saturating_sub(watched.0 / 1_000_000_000),
+            started_unix_s: crate::input::unix_seconds().saturating_sub(watched.0 / 1_000_000_000),
             watched_ns: watched,
             complete: counted.complete,
             threads: counted.threads,
@@ -89,9 +82,6 @@ impl Cache {
     }
 
     /// Keeps a profile that was made by itself.
-    ///
-    /// # Errors
-    /// One line, if it cannot be kept.
     pub fn put(&self, profile: &Profile) -> Result<(), String> {
         let lost = |why: String| format!("cannot keep the profile for the next time: {why}");
         let Some(dir) = &self.dir else {
@@ -120,10 +110,6 @@ fn read(dir: &Dir, program: &Program, backend: Backend) -> Result<Option<Profile
         && profile.program.args == program.args
         && profile.backend == backend;
     if same { Ok(Some(profile)) } else { Err("it is of another program".into()) }
-}
-
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// A name that only this program with these arguments and backend has.

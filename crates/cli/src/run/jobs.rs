@@ -39,17 +39,14 @@ impl Job {
 }
 
 /// The commands in `words`, their programs found.
-///
-/// # Errors
-/// Usage, if a command is empty; else as `env` does for the first program that is missing (127) or
-/// cannot be executed (126).
 pub fn commands(words: &[OsString]) -> anyhow::Result<Vec<Command>> {
     let path = std::env::var_os("PATH");
     let parts = words.split(|word| word == SEPARATOR);
     let found = parts.map(|argv| {
         if argv.is_empty() {
-            let message = format!("expected a command on each side of `{SEPARATOR}`, found none");
-            return Err(Failure { code: 2, message }.into());
+            return Err(exit::usage(format!(
+                "expected a command on each side of `{SEPARATOR}`, found none"
+            )));
         }
         Command::find(argv.to_vec(), path.as_deref()).map_err(|why| failure(&why).into())
     });

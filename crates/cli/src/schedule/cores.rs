@@ -15,9 +15,6 @@ use std::path::Path;
 const LIMIT: MaxSize = MaxSize::mib(16);
 
 /// `machine` with the kinds that were measured, as the file at `path` says, and what the file says.
-///
-/// # Errors
-/// If the file cannot be read or is none, was measured on another machine, or leaves out a core that may be used.
 pub fn measured(path: &Path, machine: &Machine) -> anyhow::Result<(Machine, CoreSpeeds)> {
     let cannot = || format!("cannot use --core-speeds {}", path.display());
     let speeds = CoreSpeeds::from_json(&text(path).with_context(cannot)?).with_context(cannot)?;

@@ -12,9 +12,6 @@ use std::path::Path;
 const LIMIT: MaxSize = MaxSize::mib(1);
 
 /// The coefficients of the machine, if the policy wants some.
-///
-/// # Errors
-/// If it wants some and none are named, or they cannot be read.
 pub fn cpi_model_of(policy: &PolicySpec) -> anyhow::Result<Option<CpiModel>> {
     match policy.file() {
         Some(path) => cpi_model(path).map(Some),
@@ -27,9 +24,6 @@ pub fn cpi_model_of(policy: &PolicySpec) -> anyhow::Result<Option<CpiModel>> {
 }
 
 /// The coefficients in a file.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn cpi_model(path: &Path) -> anyhow::Result<CpiModel> {
     let text = input::text(path, LIMIT)?;
     CpiModel::from_json(&text).map_err(|error| anyhow!("{}: {error}", path.display()))

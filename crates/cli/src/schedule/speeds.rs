@@ -7,9 +7,6 @@ use colocate_machine::{Machine, Performance, read};
 use colocate_model::{Assumptions, Model, Phase};
 
 /// The speeds that `spec` describes, if they can be those of `machine`.
-///
-/// # Errors
-/// If `spec` cannot be read, says no speeds, or says those of a machine of another build.
 pub fn of(spec: &str, machine: &Machine) -> anyhow::Result<Performance> {
     let cannot = || format!("cannot use --machine-speeds {spec}");
     let seen = read::load(spec).with_context(cannot)?;
@@ -22,17 +19,11 @@ pub fn of(spec: &str, machine: &Machine) -> anyhow::Result<Performance> {
 }
 
 /// The model of this machine.
-///
-/// # Errors
-/// As [`of`], which has found the speeds.
 pub fn model<'a>(machine: &'a Machine, speeds: &'a Performance) -> anyhow::Result<Model<'a>> {
     Ok(Model::new(machine, speeds, Assumptions::default())?)
 }
 
 /// What estimates rates that are not counted.
-///
-/// # Errors
-/// If a job's demand vector is none of this machine's.
 pub fn estimator<'a>(
     model: &'a Model<'a>,
     speeds: &Performance,

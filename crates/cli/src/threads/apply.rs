@@ -7,7 +7,7 @@ use crate::children::{self, POLL};
 use anyhow::Context;
 use colocate_act::signals::SignalAction;
 use colocate_act::sys;
-use colocate_observe::{Pid, SysError};
+use colocate_observe::Pid;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
@@ -16,9 +16,6 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Instant;
 
 /// Runs the program to its end; its exit status, 128 + the number of the signal that ended it.
-///
-/// # Errors
-/// If it cannot be started, or waited for.
 pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyhow::Result<u8> {
     let library = match Library::find() {
         Ok(library) => Some(library),
@@ -38,7 +35,7 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
     let child = program.spawn().context("cannot start the program")?;
     let pid = Pid(child.id().cast_signed());
     // Not before: the program would inherit what is blocked here.
-    let heard = signals().ok();
+    let heard = children::take_signals().ok();
     let ends = children::ends(&[pid]);
     let status = loop {
         match ends.recv_timeout(POLL) {
@@ -56,15 +53,6 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
         );
     }
     Ok(u8::try_from(status).unwrap_or(crate::exit::OURS))
-}
-
-/// Where signals arrive from now on that ask us to end; those that we were told to ignore stay ignored.
-fn signals() -> Result<OwnedFd, SysError> {
-    let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-    let taken: Vec<_> = asking.into_iter().filter(|&signal| !sys::is_ignored(signal)).collect();
-    let arriving = sys::signalfd(&taken)?;
-    sys::block(&taken)?;
-    Ok(arriving)
 }
 
 /// Passes on what was sent to us. Keys reach the program by themselves, and may mean something else to it than an end.

@@ -36,9 +36,6 @@ impl Drop for Folder {
 
 impl Library {
     /// Finds it: where cargo puts it, beside the program, the newest first, then where an installed program has it.
-    ///
-    /// # Errors
-    /// If it is nowhere, with the places, or there is no folder for reports.
     pub fn find() -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("cannot find our own executable")?;
         let beside = own.parent().unwrap_or(Path::new("/"));

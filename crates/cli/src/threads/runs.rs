@@ -5,7 +5,7 @@ use super::library::Library;
 use super::regions;
 use super::report::Report;
 use crate::children::{self, End, POLL};
-use crate::exit::Failure;
+use crate::exit;
 use crate::output;
 use anyhow::Context;
 use colocate_observe::Pid;
@@ -30,9 +30,6 @@ enum Ended {
 }
 
 /// Compares runs until it is told which number of threads is best, or the time is over.
-///
-/// # Errors
-/// If a run fails, not one run was whole, or a signal asks us to stop.
 pub fn study(
     command: &[OsString],
     limit_s: f64,
@@ -86,7 +83,7 @@ fn too_long(limit_s: f64) -> anyhow::Error {
     let message = format!(
         "expected several whole runs within {limit_s} s, found none that counts: raise --limit-s, or give the program less to do"
     );
-    Failure { code: crate::exit::OURS, message }.into()
+    anyhow::Error::msg(message)
 }
 
 /// Runs more in which OpenMP tells what its regions do, with all threads and then with one. They say why, and count for
@@ -150,19 +147,15 @@ fn whole(
     let (End { at, waited, .. }, asked) = ended?;
     let seconds = at.duration_since(begin).as_secs_f64();
     match asked {
-        Some(Asked::Stop) => {
-            Err(Failure { code: 130, message: "stopped before anything was told".to_owned() }
-                .into())
-        }
+        Some(Asked::Stop) => Err(exit::stopped("stopped before anything was measured".to_owned())),
         Some(Asked::Time) if until >= left => Ok(Ended::Late),
         Some(Asked::Time) => Ok(Ended::Cut(until)),
         None if waited.status == 0 => Ok(Ended::Done(seconds)),
         None => {
-            let message = format!(
-                "the program ended with status {} with {threads} threads: expected 0",
-                waited.status
-            );
-            Err(Failure { code: crate::exit::OURS, message }.into())
+            let status = waited.status;
+            anyhow::bail!(
+                "the program ended with status {status} with {threads} threads: expected 0"
+            )
         }
     }
 }

@@ -92,17 +92,11 @@ pub struct Screen {
 
 impl Screen {
     /// Of standard output; with at most so many rows, if given.
-    ///
-    /// # Errors
-    /// If signals cannot be caught.
     pub fn new(most: Option<usize>) -> anyhow::Result<Self> {
         Ok(Self { terminal: Redraw::of_stdout()?, most, is_headed: false })
     }
 
     /// Shows a table. False if its reader has ended.
-    ///
-    /// # Errors
-    /// If standard output cannot be written to.
     pub fn show(&mut self, table: &Table<'_>, places: &Places) -> anyhow::Result<bool> {
         let Some(terminal) = &mut self.terminal else {
             let head = if self.is_headed { String::new() } else { head() };

@@ -1,13 +1,14 @@
-//! All processes that have rows, from look to look and from table to table.
+//! All processes that have rows, from poll to poll and from table to table.
 
 use super::forest::{Choice, Listed, rows};
-use super::spinning::Spinning;
-use super::watched::{Did, Look, Watched};
+use super::process::{Activity, Poll, Process};
+use super::samples::Samples;
 use crate::timeline::Timeline;
 use colocate_act::stat::Stat;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::Pid;
 use colocate_observe::proc::Proc;
+use colocate_observe::sources::run_states::RunStates;
 use colocate_observe::sys::{now, process_time};
 use std::collections::BTreeMap;
 use std::io;
@@ -27,17 +28,18 @@ const MOST_ENDED: usize = 1_000;
 pub struct Watch {
     proc: PathBuf,
     choice: Choice,
+    states: RunStates,
     /// Samples of running threads, if there are any.
-    spinning: Option<Spinning>,
+    samples: Option<Samples>,
     /// Processes as they were last listed.
     listed: BTreeMap<Pid, Listed>,
     next_list: Nanos,
     /// The row of each process that is watched.
     row_of: BTreeMap<Pid, Pid>,
-    processes: BTreeMap<Pid, Watched>,
+    processes: BTreeMap<Pid, Process>,
     rows: BTreeMap<Pid, Row>,
     begun: Nanos,
-    /// When the last look and the last table were.
+    /// When the last poll and the last table were.
     at: Nanos,
     table_at: Nanos,
     /// Rows that have ended since the last table.
@@ -108,15 +110,15 @@ pub struct Line<'a> {
 
 impl Watch {
     /// Of those processes below `proc` that are chosen.
-    ///
-    /// # Errors
-    /// If processes cannot be listed.
-    pub fn begin(proc: &Path, choice: Choice, spinning: Option<Spinning>) -> io::Result<Self> {
+    pub fn begin(proc: &Path, choice: Choice, samples: Option<Samples>) -> io::Result<Self> {
         let at = now();
+        let mut states = RunStates::default();
+        states.start();
         let mut watch = Self {
             proc: proc.to_owned(),
             choice,
-            spinning,
+            states,
+            samples,
             listed: BTreeMap::new(),
             next_list: at,
             row_of: BTreeMap::new(),
@@ -135,25 +137,31 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Looks what all have done since the last look.
-    pub fn look(&mut self) {
+    /// Reads what all have done since the last poll.
+    pub fn poll(&mut self) {
         let at = now();
         let took = at.saturating_sub(self.at);
-        let mut did: BTreeMap<Pid, Did> =
-            self.rows.keys().map(|row| (*row, Did::nothing())).collect();
-        let Self { proc, processes, row_of, spinning, .. } = self;
-        spinning.iter_mut().for_each(Spinning::begin_look);
-        let mut look = Look { proc, at, took, spinning: spinning.as_mut() };
-        processes.retain(|pid, process| {
-            let Some(now) = process.look(&mut look) else {
-                look.spinning.iter_mut().for_each(|spinning| spinning.forget(*pid));
-                return false;
-            };
+        let mut did: BTreeMap<Pid, Activity> =
+            self.rows.keys().map(|row| (*row, Activity::nothing())).collect();
+        let Self { proc, processes, row_of, states, samples, .. } = self;
+        states.begin(processes.iter().map(|(pid, process)| (*pid, process.known_threads())), at);
+        let mut poll = Poll { proc, at, took, states };
+        processes.retain(|_, process| {
+            let lives = process.read(&mut poll);
+            if !lives {
+                process.forget(poll.states, samples.as_mut());
+            }
+            lives
+        });
+        if let Some(samples) = samples {
+            samples.backend.poll(processes.values_mut().flat_map(Process::sampled));
+        }
+        for (pid, process) in processes {
+            let now = process.activity(took, samples.as_mut());
             if let Some(sum) = row_of.get(pid).and_then(|row| did.get_mut(row)) {
                 sum.add(now);
             }
-            true
-        });
+        }
         let (from, to) = (self.at.saturating_sub(self.begun), at.saturating_sub(self.begun));
         self.at = at;
         self.end_rows();
@@ -164,7 +172,7 @@ impl Watch {
             }
         }
         if at >= self.next_list {
-            // Where they cannot be listed, those go on that are known, and the next look tries again.
+            // Where they cannot be listed, those go on that are known, and the next poll tries again.
             let _ = self.list();
         }
     }
@@ -214,7 +222,7 @@ impl Watch {
             runnable: did.runnable.mean(),
             spinning: did.spinning.mean(),
             ran: did.ran,
-            cpu_time: clocks.fold(Nanos::ZERO, |sum, process| sum + process.clock()),
+            cpu_time: clocks.fold(Nanos::ZERO, |sum, process| sum + process.clock),
             places: did.places,
             timeline: &row.timeline,
         })
@@ -229,20 +237,31 @@ impl Watch {
             let created = |listed: &BTreeMap<Pid, Listed>| Some(listed.get(pid)?.start_ticks);
             created(&old) == created(&self.listed)
         };
-        let Self { processes, row_of, spinning, .. } = self;
-        processes.retain(|pid, _| {
+        let Self { processes, row_of, states, samples, .. } = self;
+        processes.retain(|pid, process| {
             let stays = row_of.contains_key(pid) && is_old(pid);
-            spinning.iter_mut().filter(|_| !stays).for_each(|spinning| spinning.forget(*pid));
+            if !stays {
+                process.forget(states, samples.as_mut());
+            }
             stays
         });
+        if let Some(samples) = samples {
+            let ids: Vec<_> = processes.values().flat_map(Process::ids).collect();
+            samples.backend.keep(ids.into_iter());
+        }
         let threads: u32 = self.row_of.keys().map(|pid| self.listed[pid].threads).sum();
         let reads = !self.choice.is_any() || threads <= READ_AT_ONCE;
-        for pid in self.row_of.keys() {
-            if !self.processes.contains_key(pid)
-                && let Some(process) = Watched::new(&self.proc, *pid, now(), reads)
-            {
-                self.processes.insert(*pid, process);
-            }
+        for pid in self
+            .row_of
+            .keys()
+            .filter(|pid| !self.processes.contains_key(pid))
+            .copied()
+            .collect::<Vec<_>>()
+        {
+            let (proc, states) = (&*self.proc, &mut self.states);
+            let mut poll = Poll { proc, at: now(), took: Nanos::ZERO, states };
+            self.processes
+                .extend(Process::new(pid, &mut poll, reads).map(|process| (pid, process)));
         }
         self.end_rows();
         for pid in self.row_of.values().filter(|row| self.processes.contains_key(row)) {
@@ -283,7 +302,7 @@ impl Watch {
 }
 
 impl Interval {
-    fn add(&mut self, did: Did, took: Nanos) {
+    fn add(&mut self, did: Activity, took: Nanos) {
         self.ran += did.ran;
         self.runnable.add(did.runnable, took);
         self.spinning.add(did.spinning, took);
@@ -333,7 +352,7 @@ mod tests {
 
     /// Processes 7, with two threads, 8, which has ended, and 9, whose first thread has ended while two others go on.
     #[test]
-    fn who_lives() {
+    fn living_processes() {
         let proc = tempfile::tempdir().unwrap();
         for (pid, state, threads) in [(7, 'S', 2), (8, 'Z', 1), (9, 'Z', 3)] {
             let task = proc.path().join(format!("{pid}/task/{pid}"));
@@ -352,7 +371,7 @@ mod tests {
 
     /// Where processes cannot be listed, as without a free descriptor, none of them is taken for gone.
     #[test]
-    fn who_cannot_be_listed_is_not_gone() {
+    fn processes_that_cannot_be_listed_have_not_ended() {
         let me = Pid(std::process::id().cast_signed());
         let choice = Choice { pids: vec![me], ..Choice::default() };
         let mut watch = Watch::begin(Path::new("/proc"), choice.clone(), None).unwrap();
@@ -360,7 +379,7 @@ mod tests {
         assert!(Watch::begin(nowhere, choice, None).is_err());
         watch.proc = nowhere.to_owned();
         watch.next_list = Nanos::ZERO;
-        watch.look();
+        watch.poll();
         assert!(!watch.is_over() && watch.listed.contains_key(&me));
         assert_eq!(watch.table().lines.len(), 1);
     }

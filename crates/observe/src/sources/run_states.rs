@@ -8,17 +8,19 @@ use crate::accounting::{ProcessClock, RunqueueWait};
 use crate::limits::Descriptors;
 use crate::runstate::RunTime;
 use crate::sys::process_time;
-use crate::task::{Pid, Tid};
+use crate::task::Pid;
 use colocate_machine::Nanos;
 use colocate_policy::TaskId;
 use colocate_policy::source::Backend;
 use std::collections::HashMap;
-use std::io;
 use std::path::Path;
 
 /// For so long for each of its threads a process's clock is not asked again. Chosen: the kernel takes 0.17 µs for each of
 /// 20,000 threads on a virtual machine with 2 CPUs, so asking takes less than half a percent of a PU.
 const CLOCK_RESTS: Nanos = Nanos(40_000);
+
+/// Errors for want of descriptors or memory: they say nothing of the task.
+pub const WANT_OF_ROOM: [i32; 3] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
 
 /// The open files of living tasks, and the clocks of their processes.
 #[derive(Debug, Default)]
@@ -34,9 +36,9 @@ pub struct RunStates {
     most_open: usize,
 }
 
-/// The times of one task, from poll to poll. `top` reads them, too.
+/// The times of one task, from poll to poll.
 #[derive(Debug, Default)]
-pub struct TaskTimes {
+struct TaskTimes {
     /// `None` while it is closed.
     file: Option<RunTime>,
     waits: RunqueueWait,
@@ -46,8 +48,8 @@ pub struct TaskTimes {
 #[derive(Debug, Default)]
 struct OfTask {
     times: TaskTimes,
-    /// Whether its times were asked for in vain, other than for want of descriptors.
-    is_silent: bool,
+    /// Why its times could not be read, if they could not (errno).
+    failure: Option<i32>,
 }
 
 /// Times of a task since it was created.
@@ -112,6 +114,27 @@ impl RunStates {
         self.clocks.retain(|_, clock| clock.1 == self.polls);
     }
 
+    /// Follows the clock of a process that is not yet among those of [`RunStates::begin`], as if all its threads had been read
+    /// at `at`; its CPU time. `None` if it has ended.
+    pub fn add(&mut self, pid: Pid, at: Nanos) -> Option<Nanos> {
+        let mut clock = ProcessClock::unread(process_time(pid)?, at);
+        clock.all_read();
+        self.clocks.insert(pid, (clock, self.polls));
+        Some(clock.time())
+    }
+
+    /// The CPU time of a process when its clock was last read; `None` if it has ended.
+    #[must_use]
+    pub fn process_time(&self, pid: Pid) -> Option<Nanos> {
+        self.clocks.get(&pid).map(|clock| clock.0.time())
+    }
+
+    /// Why the times of a task could not be read, if they could not (errno).
+    #[must_use]
+    pub fn failure(&self, id: TaskId) -> Option<i32> {
+        self.of.get(&id)?.failure
+    }
+
     /// Whether threads of a process have run since all were read that were not read since, as far as that is
     /// known.
     #[must_use]
@@ -161,22 +184,13 @@ impl RunStates {
 }
 
 impl TaskTimes {
-    /// Opens them.
-    ///
-    /// # Errors
-    /// If the thread has ended, must not be read, or no file can be opened.
-    pub fn open(proc: &Path, pid: Pid, tid: Tid) -> io::Result<Self> {
-        Ok(Self { file: Some(RunTime::open(proc, pid, tid)?), ..Self::default() })
-    }
-
     /// As last read; nothing if they never were.
-    #[must_use]
-    pub fn last(&self) -> Times {
+    fn last(&self) -> Times {
         self.last.unwrap_or_default()
     }
 
     /// Asks for them at `at`, on the kernel's clock; `None` if the thread has ended or they are closed.
-    pub fn read(&mut self, at: Nanos) -> Option<Read> {
+    fn read(&mut self, at: Nanos) -> Option<Read> {
         let (cpu_time, waited) = self.file.as_ref()?.read_both()?;
         let waited = self.waits.read((cpu_time, waited), at);
         let times = Times { cpu_time, waited: waited.max(self.last().waited) };
@@ -185,7 +199,7 @@ impl TaskTimes {
     }
 
     /// Notes whether it could run when it was asked for its state, at `at` or later, and after [`TaskTimes::read`].
-    pub fn could_run(&mut self, could: bool, at: Nanos) {
+    fn could_run(&mut self, could: bool, at: Nanos) {
         self.waits.could_run(could, at);
     }
 }
@@ -193,12 +207,13 @@ impl TaskTimes {
 impl OfTask {
     /// Opens its file, unless it is open or was refused.
     fn open(&mut self, task: TaskRef, proc: &Path) {
-        if self.times.file.is_some() || self.is_silent {
+        let is_final = self.failure.is_some_and(|errno| !WANT_OF_ROOM.contains(&errno));
+        if self.times.file.is_some() || is_final {
             return;
         }
         match RunTime::open(proc, task.pid, task.tid) {
-            Ok(file) => self.times.file = Some(file),
-            Err(why) => self.is_silent = why.raw_os_error() != Some(libc::EMFILE),
+            Ok(file) => (self.times.file, self.failure) = (Some(file), None),
+            Err(why) => self.failure = Some(why.raw_os_error().unwrap_or(0)),
         }
     }
 }
@@ -206,6 +221,7 @@ impl OfTask {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::Tid;
     use colocate_policy::JobIdx;
 
     /// A pretended `/proc` with one thread. It runs, sleeps, and its file cannot be had after a stop.

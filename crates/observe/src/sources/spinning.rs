@@ -52,6 +52,31 @@ impl Spinning {
         self.judging.also(pid, Start::AtExec)
     }
 
+    /// Samples process `pid`, which runs already, without what it creates.
+    ///
+    /// # Errors
+    /// As [`Judging::also_alone`].
+    pub fn also_running(&mut self, pid: Pid) -> Result<(), SysError> {
+        self.judging.also_alone(pid)
+    }
+
+    /// Whether process `pid` is sampled.
+    #[must_use]
+    pub fn samples(&self, pid: Pid) -> bool {
+        self.judging.samples(pid)
+    }
+
+    /// How many events are open, a thread and CPU each.
+    #[must_use]
+    pub fn events(&self) -> usize {
+        self.judging.events()
+    }
+
+    /// Samples process `pid` no more.
+    pub fn forget(&mut self, pid: Pid) {
+        self.judging.forget(pid);
+    }
+
     /// The same, instead of process `before`, which has ended.
     ///
     /// # Errors

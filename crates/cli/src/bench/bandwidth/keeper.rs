@@ -25,9 +25,6 @@ pub struct Keeper {
 
 impl Keeper {
     /// Starts the keeper. To be called before threads are created.
-    ///
-    /// # Errors
-    /// If no process or pipe can be had.
     pub fn start() -> Result<Self, SysError> {
         let (reader, writer) = io::pipe().map_err(|source| SysError { call: "pipe", source })?;
         match sys::fork()? {
@@ -42,9 +39,6 @@ impl Keeper {
     }
 
     /// From now on, the process group `group` is what has to end with colocate; `None` for none.
-    ///
-    /// # Errors
-    /// If the keeper was killed.
     pub fn mind(&self, group: Option<Pid>) -> io::Result<()> {
         (&self.pipe).write_all(&group.map_or(0, |pid| pid.0).to_ne_bytes())
     }

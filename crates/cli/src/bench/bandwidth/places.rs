@@ -1,7 +1,7 @@
 //! Where program and copies run, and how much memory a copy walks over. Pure.
 
-use crate::bench::harness::{asked, list, wrong};
-use crate::exit::{Failure, NO_CAPABILITY};
+use crate::bench::harness::{asked, list};
+use crate::exit::{self, no_capability};
 use colocate_machine::measured::cores_of;
 use colocate_machine::{Cache, CacheKind, Machine, PuIdx, PuNr};
 use serde::{Deserialize, Serialize};
@@ -37,9 +37,6 @@ const PUBLISHED_COPIES: usize = 3;
 
 /// Where the program runs and where up to `wanted` copies do: on PUs that are `named`, the first of them
 /// the program's, or else as `level` asks for: far from each other, or beside the program's second cache.
-///
-/// # Errors
-/// If a named PU is not usable, or there are too few.
 pub fn places(
     machine: Option<&Machine>,
     usable: &[u32],
@@ -67,7 +64,7 @@ pub fn places(
 
 fn distinct(pus: Vec<u32>) -> anyhow::Result<Vec<u32>> {
     match pus.iter().enumerate().find(|(at, pu)| pus[..*at].contains(pu)) {
-        Some((_, pu)) => Err(wrong(format!("--cpus: PU {pu} is named twice"))),
+        Some((_, pu)) => Err(exit::usage(format!("--cpus: PU {pu} is named twice"))),
         None => Ok(pus),
     }
 }
@@ -75,11 +72,10 @@ fn distinct(pus: Vec<u32>) -> anyhow::Result<Vec<u32>> {
 fn too_few(found: &[u32], copies: usize) -> anyhow::Error {
     let plural = if copies == 1 { "copy" } else { "copies" };
     let found = if found.is_empty() { "none".to_owned() } else { format!("only {}", list(found)) };
-    let message = format!(
+    no_capability(format!(
         "bench bandwidth needs a PU for the program and one for each of {copies} {plural}, found {found}: \
          widen the affinity mask or cpuset, or ask for fewer with --copies"
-    );
-    Failure { code: NO_CAPABILITY, message }.into()
+    ))
 }
 
 fn numbers(machine: &Machine, pus: &[PuIdx]) -> Vec<u32> {
@@ -107,12 +103,11 @@ fn sharers(machine: &Machine, usable: &[u32]) -> anyhow::Result<Vec<u32>> {
         pus
     };
     caches.map(of_cache).find(|pus| pus.len() > 1).ok_or_else(|| {
-        let message = format!(
+        no_capability(format!(
             "no two of the usable PUs {} share a second cache, so copies cannot ask the program's for lines: \
              name PUs with --cpus to measure all the same, or ask for --level memory",
             list(usable)
-        );
-        Failure { code: NO_CAPABILITY, message }.into()
+        ))
     })
 }
 
@@ -150,22 +145,18 @@ fn rows_of(bytes: u64) -> u64 {
 
 /// Whether `copies` matrices of `rows` rows are too much for a machine that says in /proc/meminfo what
 /// `meminfo` holds. Half of what is available is left to the program.
-///
-/// # Errors
-/// One line that says how much is needed.
 pub fn check_memory(meminfo: &str, copies: usize, rows: u32) -> anyhow::Result<()> {
     let Some(available) = available_kib(meminfo) else { return Ok(()) };
     let needed = copies as u64 * u64::from(rows) * ROW_BYTES as u64 / 1024;
     if needed <= available / 2 {
         return Ok(());
     }
-    let message = format!(
+    Err(no_capability(format!(
         "{copies} copies with {rows} rows need {} MiB: expected at most half of the {} MiB that are \
          available; ask for fewer with --copies or --rows",
         needed / 1024,
         available / 1024
-    );
-    Err(Failure { code: NO_CAPABILITY, message }.into())
+    )))
 }
 
 fn available_kib(meminfo: &str) -> Option<u64> {
@@ -176,6 +167,7 @@ fn available_kib(meminfo: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::{Failure, NO_CAPABILITY};
     use colocate_machine::read::synthetic;
 
     fn told(done: anyhow::Result<Places>) -> (u8, String) {

@@ -2,7 +2,7 @@
 
 use super::keeper::Keeper;
 use crate::children::{self, End};
-use crate::exit::{CANNOT_EXECUTE, Failure, OURS};
+use crate::exit::{CANNOT_EXECUTE, Failure};
 use anyhow::Context;
 use colocate_act::launch::Command as Found;
 use colocate_act::{ProcessHandle, affinity, sys};
@@ -38,9 +38,6 @@ pub struct Times {
 
 impl Program {
     /// The program of `found`, to be run on `pu`. `stop` ends a run.
-    ///
-    /// # Errors
-    /// If the kernel does not say where this process may run.
     pub fn new(
         found: Found,
         pu: u32,
@@ -53,9 +50,6 @@ impl Program {
 
     /// Runs it once; `None` if a signal asked to stop. When this returns, nothing of it runs on, except what
     /// has left its process group.
-    ///
-    /// # Errors
-    /// If it cannot be started on its PU, moves itself elsewhere, or fails.
     pub fn run(&self) -> anyhow::Result<Option<Times>> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
@@ -105,13 +99,12 @@ impl Program {
         if found == affinity::only(self.pu) {
             return Ok(());
         }
-        let message = format!(
+        anyhow::bail!(
             "expected {} on PU {} alone, where it was started, found it on {found}: it places itself, so no \
              copy can be kept from its PU",
             self.found.name(),
             self.pu.0
-        );
-        Err(Failure { code: OURS, message }.into())
+        )
     }
 
     /// The failure of a run that ended with `status`, with the last line that it wrote to standard error.
@@ -122,10 +115,7 @@ impl Program {
         let last = text.lines().rfind(|line| !line.trim().is_empty());
         let last = last.map_or_else(String::new, |line| format!("; it said: {line}"));
         let command: Vec<_> = self.found.argv.iter().map(|arg| arg.to_string_lossy()).collect();
-        let message = format!(
-            "`{}` ended with status {status}, so nothing was measured{last}",
-            command.join(" ")
-        );
-        Failure { code: OURS, message }.into()
+        let command = command.join(" ");
+        anyhow::anyhow!("`{command}` ended with status {status}, so nothing was measured{last}")
     }
 }

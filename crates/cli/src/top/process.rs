@@ -1,0 +1,400 @@
+//! One process: which of its threads were runnable since the last poll.
+//!
+//! Times come from the backends that policies use ([`RunStates`] and `colocate_observe::sources::spinning`). Threads that sleep
+//! are not read, as long as the process as a whole has not run for longer than those that are
+//! ([`colocate_observe::accounting`]): a poll of a process that sleeps is one system call, however many threads it has.
+
+use super::samples::Samples;
+use colocate_act::stat::Stat;
+use colocate_machine::{Nanos, PuNr};
+use colocate_observe::proc::Proc;
+use colocate_observe::sources::TaskRef;
+use colocate_observe::sources::run_states::{RunStates, Times, WANT_OF_ROOM};
+use colocate_observe::spin::spun;
+use colocate_observe::{Pid, Tid};
+use colocate_policy::{JobIdx, TaskId};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    pid: Pid,
+    /// Its CPU time at the last poll, of all its threads since it was created.
+    pub clock: Nanos,
+    threads: BTreeMap<Tid, Thread>,
+    /// Whether all its threads were known when they were last read: then new ones were created since.
+    is_known: bool,
+    /// Whether it is unknown what its threads did since the poll before.
+    is_unknown: bool,
+    /// Whether its threads must not be read.
+    pub is_denied: bool,
+    ran: Nanos,
+    places: BTreeMap<PuNr, Nanos>,
+}
+
+/// A thread of it.
+#[derive(Debug, Default)]
+struct Thread {
+    /// At the last poll; `None` if what it did before its first one does not count.
+    last: Option<Times>,
+    /// CPU time and time in a run queue, since the poll before, and since its process is sampled.
+    did: spun::Times,
+    sampled: spun::Times,
+    /// For how long it had waited in loops at the last poll.
+    spun: Nanos,
+    /// Whether it was runnable then.
+    is_awake: bool,
+}
+
+/// A poll of processes.
+pub struct Poll<'a> {
+    /// Where `/proc` is.
+    pub proc: &'a Path,
+    /// When it is.
+    pub at: Nanos,
+    /// Time since the poll before.
+    pub took: Nanos,
+    /// Times of threads.
+    pub states: &'a mut RunStates,
+}
+
+/// What a process did between two polls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Activity {
+    /// CPU time that it used.
+    pub ran: Nanos,
+    /// Mean number of its threads that had a PU or waited for one, without time in loops in which they only waited for others;
+    /// `None` if unknown.
+    pub runnable: Option<f64>,
+    /// Mean number of those that only waited for others in a loop; `None` if unknown: then they count as runnable.
+    pub spinning: Option<f64>,
+    /// CPU time of its threads by the PU where each was last seen.
+    pub places: BTreeMap<PuNr, Nanos>,
+}
+
+impl Activity {
+    /// Of a process that did nothing.
+    pub fn nothing() -> Self {
+        Self { runnable: Some(0.0), spinning: Some(0.0), ..Self::default() }
+    }
+
+    /// What two did together.
+    pub fn add(&mut self, other: Self) {
+        let sum = |one: Option<f64>, other| one.zip(other).map(|(one, other)| one + other);
+        self.ran += other.ran;
+        self.runnable = sum(self.runnable, other.runnable);
+        self.spinning = sum(self.spinning, other.spinning);
+        for (pu, ran) in other.places {
+            *self.places.entry(pu).or_default() += ran;
+        }
+    }
+}
+
+/// The name by which backends know a thread.
+fn id(pid: Pid, tid: Tid) -> TaskId {
+    TaskId { job: JobIdx(pid.0.cast_unsigned()), order: tid.0.cast_unsigned() }
+}
+
+impl Process {
+    /// A process as it is now; `None` if it has ended. If its threads are to be read now, what they do is known from now on;
+    /// else from the poll after that at which it first has run.
+    pub fn new(pid: Pid, poll: &mut Poll<'_>, reads: bool) -> Option<Self> {
+        let clock = poll.states.add(pid, poll.at)?;
+        let mut process = Self {
+            pid,
+            clock,
+            threads: BTreeMap::new(),
+            is_known: false,
+            is_unknown: true,
+            is_denied: false,
+            ran: Nanos::ZERO,
+            places: BTreeMap::new(),
+        };
+        if reads {
+            process.read_all(poll);
+        }
+        Some(process)
+    }
+
+    /// How many of its threads are known.
+    pub fn known_threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Reads what its threads did since the poll before; false if it has ended.
+    pub fn read(&mut self, poll: &mut Poll<'_>) -> bool {
+        let Some(clock) = poll.states.process_time(self.pid) else { return false };
+        self.ran = clock.saturating_sub(self.clock);
+        self.clock = clock;
+        self.places.clear();
+        let was_known = self.is_known;
+        let mut awake = Vec::new();
+        for (tid, thread) in &mut self.threads {
+            thread.did = (Nanos::ZERO, Nanos::ZERO);
+            awake.extend(thread.is_awake.then_some(*tid));
+        }
+        awake.into_iter().for_each(|tid| self.read_thread(poll, tid));
+        if poll.states.has_new_cpu_time(self.pid) {
+            self.read_all(poll);
+        }
+        // A thread that has not run at all was not runnable either, unless it waited all the time for the first time.
+        let are_known = was_known && self.is_known;
+        self.is_unknown = self.is_denied || (!are_known && self.ran > Nanos::ZERO);
+        true
+    }
+
+    /// Reads those threads that were not awake, and new ones. Where they cannot be listed, those stay that are known.
+    fn read_all(&mut self, poll: &mut Poll<'_>) {
+        let tids = match Proc::at(poll.proc).tasks(self.pid) {
+            Err(why)
+                if why.kind() != ErrorKind::NotFound && why.raw_os_error() != Some(libc::ESRCH) =>
+            {
+                self.is_known = false;
+                return;
+            }
+            tids => tids.unwrap_or_default(),
+        };
+        let were_known = std::mem::replace(&mut self.is_known, true);
+        self.threads.retain(|tid, _| {
+            let lives = tids.binary_search(tid).is_ok();
+            if !lives {
+                poll.states.ended(id(self.pid, *tid));
+            }
+            lives
+        });
+        for tid in tids {
+            match self.threads.get(&tid) {
+                Some(thread) if thread.is_awake => continue,
+                Some(_) => {}
+                None => {
+                    let last = were_known.then(Times::default);
+                    self.threads.insert(tid, Thread { last, ..Thread::default() });
+                }
+            }
+            self.read_thread(poll, tid);
+        }
+        poll.states.all_read(self.pid);
+    }
+
+    /// Takes in what a thread did since the poll before. Where nothing can be opened for want of descriptors or memory, it is
+    /// not known.
+    fn read_thread(&mut self, poll: &mut Poll<'_>, tid: Tid) {
+        let (pid, task) = (self.pid, id(self.pid, tid));
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let Some(read) = poll.states.read(TaskRef { id: task, pid, tid }, poll.proc, poll.at)
+        else {
+            // One that has ended is forgotten when all are read.
+            thread.is_awake = false;
+            match poll.states.failure(task) {
+                Some(libc::EACCES | libc::EPERM) => self.is_denied = true,
+                Some(errno) if WANT_OF_ROOM.contains(&errno) => {
+                    self.is_known = false;
+                    self.threads.remove(&tid);
+                }
+                _ => {}
+            }
+            return;
+        };
+        let before = thread.last.replace(read.times).unwrap_or(read.times);
+        let ran = read.times.cpu_time.saturating_sub(before.cpu_time);
+        let queued = read.times.waited.saturating_sub(before.waited);
+        thread.did = (ran, queued);
+        thread.is_awake = ran + queued > Nanos::ZERO;
+        if ran > Nanos::ZERO || poll.took == Nanos::ZERO {
+            let stat = Stat::read(poll.proc, pid, tid);
+            let could = stat.is_some_and(|stat| stat.could_run());
+            poll.states.could_run(task, could, poll.at);
+            thread.is_awake |= could;
+            if let Some(stat) = stat {
+                *self.places.entry(stat.last_ran).or_default() += ran;
+            }
+        }
+    }
+
+    /// Its threads that were runnable since the poll before, with their times since it is sampled.
+    pub fn sampled(&mut self) -> impl Iterator<Item = (Tid, TaskId, spun::Times)> {
+        let pid = self.pid;
+        let busy =
+            self.threads.iter_mut().filter(|(_, thread)| thread.did.0 + thread.did.1 > Nanos::ZERO);
+        busy.map(move |(tid, Thread { did, sampled, .. })| {
+            *sampled = (sampled.0 + did.0, sampled.1 + did.1);
+            (*tid, id(pid, *tid), *sampled)
+        })
+    }
+
+    /// What it did in `took`, the time since the poll before, by what was read of its threads and sampled.
+    pub fn activity(&mut self, took: Nanos, mut samples: Option<&mut Samples>) -> Activity {
+        let mut did = Activity {
+            ran: self.ran,
+            places: std::mem::take(&mut self.places),
+            ..Activity::nothing()
+        };
+        for (tid, thread) in &mut self.threads {
+            let ran = thread.did.0 + thread.did.1;
+            if ran == Nanos::ZERO {
+                continue;
+            }
+            let spun = samples
+                .as_ref()
+                .map_or(Some(Nanos::ZERO), |of| of.backend.spun(id(self.pid, *tid)));
+            let looped =
+                spun.map(|spun| spun.saturating_sub(std::mem::replace(&mut thread.spun, spun)));
+            let works = ran.saturating_sub(looped.unwrap_or(Nanos::ZERO));
+            did.add(Activity {
+                runnable: Some(share(works, took)),
+                spinning: looped.map(|looped| share(looped, took)),
+                ..Activity::default()
+            });
+        }
+        // From the poll on at which it is found running.
+        let was_sampled = samples.as_ref().is_some_and(|of| of.backend.samples(self.pid));
+        let is_seen = samples.as_mut().is_some_and(|of| of.sees(self.pid, self.ran, took));
+        if !was_sampled {
+            self.threads.values_mut().for_each(|thread| thread.sampled = spun::Times::default());
+        }
+        did.runnable = did.runnable.filter(|_| !self.is_unknown);
+        did.spinning = did.spinning.filter(|_| is_seen && !self.is_unknown);
+        did
+    }
+
+    /// It has ended, or is watched no more.
+    pub fn forget(&self, states: &mut RunStates, samples: Option<&mut Samples>) {
+        self.threads.keys().for_each(|tid| states.ended(id(self.pid, *tid)));
+        samples.into_iter().for_each(|samples| samples.forget(self.pid));
+    }
+
+    /// The names by which backends know its threads.
+    pub fn ids(&self) -> impl Iterator<Item = TaskId> {
+        self.threads.keys().map(|tid| id(self.pid, *tid))
+    }
+}
+
+/// The part of a time that a thread did something, at most all of it.
+fn share(did: Nanos, took: Nanos) -> f64 {
+    let share = did.as_secs_f64() / took.as_secs_f64();
+    if share.is_finite() { share.min(1.0) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_observe::sys::now;
+    use colocate_testing::{LIMIT, Limit};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A thread that works until it is told to end, and its number.
+    struct Worker {
+        over: Arc<AtomicBool>,
+        tid: Tid,
+        thread: std::thread::JoinHandle<()>,
+    }
+
+    impl Worker {
+        fn start() -> Self {
+            let over = Arc::new(AtomicBool::new(false));
+            let (send, receive) = std::sync::mpsc::channel();
+            let stop = over.clone();
+            let thread = std::thread::spawn(move || {
+                let link = std::fs::read_link("/proc/thread-self").unwrap();
+                let tid = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+                send.send(Tid(tid)).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            Self { over, tid: receive.recv().unwrap(), thread }
+        }
+
+        fn end(self) {
+            self.over.store(true, Ordering::Relaxed);
+            self.thread.join().unwrap();
+        }
+    }
+
+    /// The backend, and when it was last asked.
+    struct Host {
+        states: RunStates,
+        at: Nanos,
+    }
+
+    impl Host {
+        fn new() -> Self {
+            let mut states = RunStates::default();
+            states.start();
+            Self { states, at: now() }
+        }
+
+        /// A poll below `proc`, so long after the one before as it is.
+        fn poll<'a>(&'a mut self, proc: &'a Path) -> Poll<'a> {
+            let took = now().saturating_sub(self.at);
+            self.at += took;
+            Poll { proc, at: self.at, took, states: &mut self.states }
+        }
+
+        fn activity(&mut self, process: &mut Process) -> Activity {
+            std::thread::yield_now();
+            let mut poll = self.poll(Path::new("/proc"));
+            let processes = [(process.pid, process.known_threads())];
+            poll.states.begin(processes.into_iter(), poll.at);
+            let took = poll.took;
+            assert!(process.read(&mut poll));
+            process.activity(took, None)
+        }
+    }
+
+    /// One thread ends and another begins: the one is forgotten, and all that the other has done is known, whether threads
+    /// were read at the beginning or not.
+    #[test]
+    fn threads_end_and_begin() {
+        let (proc, pid) = (Path::new("/proc"), Pid(std::process::id().cast_signed()));
+        for reads in [true, false] {
+            let _limit = Limit::start(LIMIT, "the end of one thread and the CPU time of another");
+            let old = Worker::start();
+            let mut host = Host::new();
+            let mut process = Process::new(pid, &mut host.poll(proc), reads).unwrap();
+            while !process.threads.contains_key(&old.tid) {
+                host.activity(&mut process);
+            }
+            let gone = old.tid;
+            old.end();
+            // It may be listed for a moment yet, and then it is remembered until all are read again.
+            while Proc::at(proc).tasks(pid).unwrap().contains(&gone) {
+                std::thread::yield_now();
+            }
+            let new = Worker::start();
+            while process.threads.contains_key(&gone) || !process.threads.contains_key(&new.tid) {
+                host.activity(&mut process);
+            }
+            let ran =
+                |process: &Process| process.threads[&new.tid].last.unwrap_or_default().cpu_time;
+            let mut places = host.activity(&mut process).places;
+            while ran(&process) == Nanos::ZERO || places.values().all(|ran| *ran == Nanos::ZERO) {
+                places = host.activity(&mut process).places;
+            }
+            new.end();
+        }
+    }
+
+    /// Where threads cannot be listed, those that are known stay, and it is unknown how many are runnable; a process without a
+    /// folder has none. The folder is a file here: that says as little of threads as a want of descriptors does.
+    #[test]
+    fn a_process_that_cannot_be_listed_has_not_ended() {
+        let (proc, pid) = (Path::new("/proc"), Pid(std::process::id().cast_signed()));
+        let fails = tempfile::tempdir().unwrap();
+        std::fs::create_dir(fails.path().join(pid.to_string())).unwrap();
+        std::fs::write(fails.path().join(format!("{pid}/task")), "").unwrap();
+        let mut host = Host::new();
+        let mut process = Process::new(pid, &mut host.poll(proc), true).unwrap();
+        let mut read = |proc| {
+            process.read_all(&mut host.poll(proc));
+            (!process.threads.is_empty(), process.is_known)
+        };
+        assert_eq!(read(proc), (true, true));
+        assert_eq!(read(fails.path()), (true, false));
+        assert_eq!(read(proc), (true, true));
+        assert_eq!(read(Path::new("/proc/nowhere")), (false, true));
+    }
+}
