@@ -1,5 +1,5 @@
-//! Programs that a command starts and measures from outside: their start, their ends, and what a signal that asks us to
-//! stop does to them.
+//! Programs that a command starts and measures from outside: their start, their ends, and what a signal that is to
+//! end us does to them.
 
 use anyhow::Context;
 use colocate_act::sys::{self, Waited};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Time between two looks whether a signal asks us to stop. Nothing is timed by it.
+/// Time between two polls for a signal that is to end us. Nothing is timed by it.
 pub const POLL: Duration = Duration::from_millis(100);
 
 /// The end of a child.
@@ -24,7 +24,7 @@ pub struct End {
     pub waited: Waited,
 }
 
-/// Starts a child that does not outlive us. It has a process group of its own: keys like Ctrl-C ask us, and we ask it.
+/// Starts a child that does not outlive us. It has a process group of its own: keys like Ctrl-C reach us, and we pass them on.
 pub fn start(command: &mut Command) -> std::io::Result<Pid> {
     sys::ends_with_us(command);
     command.process_group(0);
@@ -47,7 +47,7 @@ pub fn ends(children: &[Pid]) -> Receiver<anyhow::Result<End>> {
     arrivals
 }
 
-/// Waits until all `children` have ended; their ends in their order, or `None` if a signal asked to stop. At the first
+/// Waits until all `children` have ended; their ends in their order, or `None` if a signal is to end us. At the first
 /// signal each that runs gets `ask`, at the next one its process group is killed. Meanwhile `check` is called, at the
 /// start and at every [`POLL`].
 pub fn wait_all(
@@ -80,7 +80,7 @@ pub fn wait_all(
     Ok((!stopped).then(|| ends.into_iter().flatten().collect()))
 }
 
-/// Signals that ask us to end. What we inherited as ignored, as nohup does with SIGHUP, stays ignored.
+/// Signals that are to end us. What we inherited as ignored, as nohup does with SIGHUP, stays ignored.
 pub fn asking_signals() -> Vec<i32> {
     let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
     asking.into_iter().filter(|&signal| !sys::is_ignored(signal)).collect()
@@ -98,8 +98,8 @@ pub fn kill_group(leader: Pid) {
     let _ = sys::kill(Pid(-leader.0), libc::SIGKILL);
 }
 
-/// Asks the process group that `leader` leads to end; it may be gone.
-pub fn ask_group(leader: Pid) {
+/// Sends SIGTERM to the process group that `leader` leads; it may be gone.
+pub fn terminate_group(leader: Pid) {
     let _ = sys::kill(Pid(-leader.0), libc::SIGTERM);
     // A stopped process could not end.
     let _ = sys::kill(Pid(-leader.0), libc::SIGCONT);

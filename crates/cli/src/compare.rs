@@ -40,7 +40,7 @@ const DIRECTORY: &str = "colocate-compare";
 /// Each policy runs the workload N times. A block holds one run under every policy, in random
 /// order. Reported are the slowest program's time, its mean, median and 95 % interval, and the
 /// ratio to the baseline with its interval, paired by block. Every finished run is kept in DIR, so
-/// an interrupted comparison goes on with --resume. Ctrl-C asks the programs to end; once more, and
+/// an interrupted comparison goes on with --resume. Ctrl-C sends SIGTERM to the programs; once more, and
 /// they are killed.
 #[derive(clap::Args)]
 pub struct Args {
@@ -107,9 +107,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     report(&study.session, args.json)
 }
 
-/// Set by a signal that asks us to end, until it was seen. The programs are asked to end, and killed
+/// Set by a signal that is to end us, until it was seen. The programs get SIGTERM, and are killed
 /// at the second one; the run is not counted.
-/// What we were told to ignore, as `nohup` does with SIGHUP, stays ignored.
+/// What was inherited as ignored, as `nohup` does with SIGHUP, stays ignored.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     caught(|_, _| Ok(()))
 }

@@ -56,7 +56,7 @@ pub fn stopped(message: String) -> anyhow::Error {
     Failure { code: 130, message }.into()
 }
 
-/// What the command line asks for.
+/// What the command line says.
 pub fn parsed<C: Parser>() -> Result<C, ExitCode> {
     C::try_parse().map_err(|error| {
         if !error.use_stderr() {
@@ -64,7 +64,7 @@ pub fn parsed<C: Parser>() -> Result<C, ExitCode> {
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
-        // Arguments are quoted, and may hold ends of lines: told as if they had been written with escapes.
+        // Arguments are quoted, and may hold ends of lines: shown as if they had been written with escapes.
         let shown = |arg: OsString| printable(&arg.to_string_lossy()).into_owned();
         let error = C::try_parse_from(std::env::args_os().map(shown)).err().unwrap_or(error);
         crate::output::aside(&error.render().to_string());

@@ -1,4 +1,4 @@
-//! Files for the report: what is written into each is told by its ending.
+//! Files for the report: the ending says what is written into each.
 
 use crate::exit::usage;
 use crate::output;
@@ -57,8 +57,11 @@ impl Output<'_> {
         self.form
     }
 
-    /// Writes what `told` says in its form.
-    pub fn write(&self, told: impl FnOnce(Form) -> anyhow::Result<String>) -> anyhow::Result<()> {
-        output::write_as(Some(self.path), &told(self.form)?, self.mode)
+    /// Writes what `content` is in its form.
+    pub fn write(
+        &self,
+        content: impl FnOnce(Form) -> anyhow::Result<String>,
+    ) -> anyhow::Result<()> {
+        output::write_as(Some(self.path), &content(self.form)?, self.mode)
     }
 }

@@ -1,4 +1,4 @@
-//! `colocate pages`: where a process's memory lies, and which threads ask for it.
+//! `colocate pages`: where a process's memory lies, and which threads use it.
 
 use crate::exit::no_capability;
 use crate::output;
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 /// Version of the JSON form.
 const VERSION: u32 = 1;
 
-/// Says where the memory of a process lies, and which of its threads ask for it
+/// Says where the memory of a process lies, and which of its threads use it
 ///
 /// For each mapping: how much is on which node, how much of it in huge pages, and the memory policy.
 /// For each thread: the nodes whose PUs it may use, and the one that it last ran on.

@@ -36,7 +36,7 @@ pub struct Args {
     /// Demand vectors of a program (docs/schemas/demand.json; TOML unless it is called .json),
     /// repeatable: one for all of its threads, or one for each thread profiled. JOB is its number in
     /// the plan, from 0; without it they are those of the only profile's program. What they leave
-    /// unknown, the profile tells, or else it is guessed
+    /// unknown, the profile reports, or else it is assumed
     #[arg(long = "demand", value_name = "[JOB=]FILE")]
     demands: Vec<String>,
 
@@ -98,7 +98,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sets of assumptions that slowdowns are predicted with, the usual one among them. Chosen: a few for each
+/// Sets of assumptions that slowdowns are predicted with, the default one among them. Chosen: a few for each
 /// of the two dozen things that are assumed.
 const DRAWS: usize = 65;
 /// Tasks up to which there are so many; with more, there are fewer sets, so that a plan does not wait for
@@ -166,7 +166,7 @@ struct Program {
 }
 
 /// Most threads or copies that an option may ask for: eight times the 8,192 PUs that the largest
-/// Linux kernel for x86-64 knows (`CONFIG_NR_CPUS`).
+/// Linux kernel for x86-64 supports (`CONFIG_NR_CPUS`).
 const MOST: u32 = 65_536;
 
 /// Most threads of all programs together. Chosen: as many as one profile may have.
@@ -403,7 +403,7 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>>
             decision.name.to_string(),
             task.busy.map_or("?".to_owned(), |busy| format!("{:.0} %", busy * 100.0)),
             task.mix.dominant().map_or("?".to_owned(), |(class, share)| format!("{class} {share}")),
-            plan.slowdowns.as_ref().map_or("?".to_owned(), |all| told(&all[at])),
+            plan.slowdowns.as_ref().map_or("?".to_owned(), |all| range(&all[at])),
             decision.why.to_string(),
         ]);
     }
@@ -413,7 +413,7 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>>
     rows
 }
 
-fn told(slowdown: &Slowdown) -> String {
+fn range(slowdown: &Slowdown) -> String {
     let Slowdown { usual, least, most } = slowdown;
     format!("{usual:.2} ({least:.2} to {most:.2})")
 }

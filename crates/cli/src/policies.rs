@@ -7,7 +7,7 @@ use colocate_policy::{PolicySpec, SpecError};
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-/// Reads a policy that can decide when a command asks it to.
+/// Reads a policy that can decide as often as a command needs.
 #[derive(Clone, Copy)]
 pub enum Policies {
     /// Once: `run`, `plan`.

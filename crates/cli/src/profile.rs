@@ -38,12 +38,12 @@ pub struct Args {
 
     /// File for demand vectors (docs/schemas/demand.json; TOML if it is called .toml). With the backend
     /// emulate one for each thread, with its misses of caches of every size, which takes some ten times
-    /// as long; with pmu one for each thread, with what this machine's counters tell; with sample, which
+    /// as long; with pmu one for each thread, with what this machine's counters report; with sample, which
     /// needs --demand, one for the program
     #[arg(long, value_name = "FILE", conflicts_with = "show")]
     phase: Option<PathBuf>,
 
-    /// Find out from its machine code what it asks of the cores of a described machine, or of a processor
+    /// Find out from its machine code what it demands of the cores of a described machine, or of a processor
     /// by LLVM's name; needs llvm-mca, and the backend sample or emulate
     #[arg(long, value_name = "MACHINE", requires = "phase")]
     demand: Option<String>,
@@ -150,7 +150,7 @@ fn phases(watched: &mut Watched, core: Option<&Core>) -> anyhow::Result<Vec<Phas
     Ok(phases)
 }
 
-/// The file of `phases`, in the form that its name asks for.
+/// The file of `phases`, in the form that its name says.
 fn text_of(path: &Path, phases: Vec<Phase>) -> String {
     let file = PhaseFile::new(phases);
     if path.extension().is_some_and(|end| end == "toml") { file.to_toml() } else { file.to_json() }

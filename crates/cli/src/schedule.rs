@@ -17,7 +17,7 @@ use crate::report::{Program, Report};
 use crate::run::jobs;
 use anyhow::bail;
 use colocate_act::sys;
-use colocate_engine::estimate::Estimate;
+use colocate_engine::estimate::{ByModel, Estimate};
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::{
     Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload as Work,
@@ -26,7 +26,7 @@ use colocate_files::Mode;
 use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Machine, Nanos, Performance, read};
-use colocate_model::CpiModel;
+use colocate_model::{Assumptions, CpiModel, Model};
 use colocate_observe::spin;
 use colocate_policy::table::Prior;
 use colocate_policy::{Grant, Knowledge, Policy, PolicySpec, SoloProfile, Source, SourceSet};
@@ -76,11 +76,11 @@ pub struct Args {
     waiting: Meanwhile,
 
     /// Count where the programs' cycles go (CPI stacks), before all else, and report it (docs/pmu.md);
-    /// symbiotic and symbiotic-numa ask for it by themselves
+    /// symbiotic and symbiotic-numa request them by themselves
     #[arg(long)]
     stacks: bool,
 
-    /// Samples of each running thread that tell whether it only waits for others in a loop, a second of its CPU time; 0
+    /// Samples of each running thread that show whether it only waits for others in a loop, a second of its CPU time; 0
     /// takes none [range: 0-10000; default: 250 with a scheduler that goes by phases, else 0] (docs/spinning.md)
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     spin_rate: Option<u32>,
@@ -121,11 +121,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, Mode::Private)?;
     let facts = Facts::of(args)?;
     let Facts { workload, machine, core_speeds, speeds, .. } = &facts;
-    let model = speeds.as_ref().map(|speeds| speeds::model(machine, speeds)).transpose()?;
-    let mut estimator = match model.as_ref().zip(speeds.as_ref()) {
-        Some((model, speeds)) => Some(speeds::estimator(model, speeds, workload)?),
-        None => None,
-    };
+    let model = |speeds| Model::new(machine, speeds, Assumptions::default());
+    let model = speeds.as_ref().map(model).transpose()?;
+    let phases: Vec<_> = workload.jobs.iter().map(|job| job.phases.clone()).collect();
+    let estimator = |(model, speeds)| ByModel::new(model, speeds, &phases);
+    let mut estimator = model.as_ref().zip(speeds.as_ref()).map(estimator).transpose()?;
     let nice = sys::nice();
     let mut host = LinuxHost::prepare(machine.clone(), &setup(args, workload)?)
         .map_err(|why| jobs::failure(&why))?;
@@ -165,21 +165,17 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     launch::exit(&report, written, &mut notes)
 }
 
-/// Evidence that is requested beside what the policy needs: what the report tells, and what the user asks for.
-fn also(args: &Args, stacks: Stacks<'_>) -> SourceSet {
-    let always = SourceSet::of(&[Source::Counters, Source::RunStates]);
-    let stacks = if stacks.count() { SourceSet::of(&[Source::Stacks]) } else { SourceSet::NONE };
-    let samples = args.spin_rate.is_some_and(|rate| rate > 0);
-    let spinning = if samples { SourceSet::of(&[Source::Spinning]) } else { SourceSet::NONE };
-    always.and(stacks).and(spinning)
-}
-
-/// Evidence that is not requested although the policy needs it: stacks that are estimated, samples that are switched off.
-fn without(args: &Args, stacks: Stacks<'_>) -> SourceSet {
-    let stacks = if stacks.count() { SourceSet::NONE } else { SourceSet::of(&[Source::Stacks]) };
-    let off = args.spin_rate == Some(0);
-    let spinning = if off { SourceSet::of(&[Source::Spinning]) } else { SourceSet::NONE };
-    stacks.and(spinning)
+/// Evidence that is requested beside what the policy needs, for the report and for the user; and evidence that is not requested
+/// although the policy needs it: stacks that are estimated, samples that are switched off.
+fn evidence(args: &Args, stacks: Stacks<'_>) -> (SourceSet, SourceSet) {
+    let (mut also, mut without) = (vec![Source::Counters, Source::RunStates], Vec::new());
+    if stacks.count() { &mut also } else { &mut without }.push(Source::Stacks);
+    match args.spin_rate {
+        Some(0) => without.push(Source::Spinning),
+        Some(_) => also.push(Source::Spinning),
+        None => {}
+    }
+    (SourceSet::of(&also), SourceSet::of(&without))
 }
 
 /// What is known before anything is launched.
@@ -282,8 +278,7 @@ fn quanta(
     };
     let jobs: Vec<KnownJob> = workload.jobs.iter().map(known).collect();
     let until = Until::Time(quantum(args, workload));
-    let stacks = observer.stacks;
-    let (also, without) = (also(args, stacks), without(args, stacks));
+    let (also, without) = evidence(args, observer.stacks);
     let work = Work { jobs: &jobs, policy: &name, until, watch: Nanos::ZERO, also, without };
     let mut host = ReportingHost { host, reports: observer.reports };
     let observe = &mut |round: &Round<'_>| observer.observe(round);
@@ -329,17 +324,17 @@ fn aside(
     outputs: &[outputs::Output<'_>],
     written: &[anyhow::Result<()>],
 ) -> Option<Form> {
-    let usual = if args.json { Form::Json } else { Form::Text };
+    let default = if args.json { Form::Json } else { Form::Text };
     if outputs.is_empty() {
-        return (!args.quiet).then_some(usual);
+        return (!args.quiet).then_some(default);
     }
     let mut kept = outputs.iter().zip(written).filter(|(output, _)| !output.is_picture());
     let lost = written.iter().any(Result::is_err) && !kept.any(|(_, written)| written.is_ok());
     let form = outputs.iter().map(outputs::Output::form).find(|form| *form != Form::Picture);
-    lost.then(|| form.unwrap_or(usual))
+    lost.then(|| form.unwrap_or(default))
 }
 
-/// What is known of the jobs alone, if the scheduler has to know it.
+/// What is known of the jobs alone, if the policy needs it.
 fn alone(args: &Args, workload: &Workload) -> anyhow::Result<Vec<SoloProfile>> {
     if !args.policy.has_prior(Prior::Solo) {
         return Ok(Vec::new());

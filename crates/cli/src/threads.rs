@@ -23,7 +23,7 @@ use std::process::ExitCode;
 /// Says how many threads a program should have, and why no more
 ///
 /// Runs CMD again and again with several numbers of threads, in `OMP_NUM_THREADS` and wherever CMD has `{threads}`, and
-/// compares whole runs until it is told which number takes least time. Runs that are far slower are ended. CMD
+/// compares whole runs until it is decided which number takes least time. Runs that are far slower are ended. CMD
 /// must do the same every time; it reads nothing, and its standard output is dropped.
 ///
 /// With --apply CMD runs once, as it would, and each parallel region of an OpenMP program (GNU or LLVM) gets the number of threads

@@ -57,7 +57,7 @@ pub struct Args {
     /// Most rows of a table [default: as many as the terminal has, else 20]
     #[arg(long, value_name = "N", conflicts_with = "json")]
     rows: Option<usize>,
-    /// Samples of each running thread that tell whether it only waits for others in a loop, a second of its CPU time; 0
+    /// Samples of each running thread that show whether it only waits for others in a loop, a second of its CPU time; 0
     /// takes none [range: 0-10000] (docs/spinning.md)
     #[arg(long, value_name = "HZ", default_value_t = spin::DEFAULT_RATE_HZ, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     spin_rate: u32,
@@ -151,14 +151,14 @@ fn samples(rate_hz: u32) -> Option<Samples> {
     let samples = (rate_hz > 0).then(|| Samples::new(rate_hz))?;
     let remark = |why| {
         output::remark(&format!(
-            "cannot tell which threads only wait for others in a loop, because {why}; they count as runnable; \
+            "cannot report which threads only wait for others in a loop, because {why}; they count as runnable; \
              `colocate doctor` names the remedy"
         ));
     };
     samples.map_err(remark).ok()
 }
 
-/// Sleeps until `due`, or until a signal asks to end.
+/// Sleeps until `due`, or until a signal arrives that is to end us.
 fn sleep_until(due: Nanos, stop: &AtomicBool) -> Result<(), SysError> {
     while !stop.load(Ordering::Relaxed) {
         let left = due.saturating_sub(now());
@@ -188,7 +188,7 @@ fn choice(args: &Args) -> anyhow::Result<Choice> {
     Ok(Choice { pids, user, name: args.name.clone() })
 }
 
-/// The number of a user, which may have no line in /etc/passwd: `id` asks the name services.
+/// The number of a user, which may have no line in /etc/passwd: `id` uses the name services.
 fn user(name: &str) -> anyhow::Result<u32> {
     if let Ok(number) = name.parse() {
         return Ok(number);

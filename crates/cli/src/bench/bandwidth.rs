@@ -1,7 +1,7 @@
 //! `colocate bench bandwidth`: how much a program loses by others' traffic.
 //!
-//! After Feliu et al.: the program runs alone, and beside copies of a program that asks one level of the
-//! memory for lines at a rate that can be tuned (`smt_bench::traffic`).
+//! After Feliu et al.: the program runs alone, and beside copies of a program that requests lines of one
+//! level of the memory at a rate that can be tuned (`smt_bench::traffic`).
 
 mod keeper;
 mod measure;
@@ -33,19 +33,19 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Times a program alone and beside copies that ask the memory for lines
+/// Times a program alone and beside copies that request lines of memory
 ///
-/// The copies ask for each of --rates, with each number of --copies, in blocks of random order. Printed are
-/// the program's time relative to alone, what the copies really asked for, and the share of its speed that the
+/// The copies request each of --rates, with each number of --copies, in blocks of random order. Printed are
+/// the program's time relative to alone, what the copies really requested, and the share of its speed that the
 /// program loses for each t/µs (a line in a microsecond): `loss` in a workload file. Its output is
-/// thrown away. Ctrl-C asks the program to end; once more, and it is killed.
+/// thrown away. Ctrl-C sends it SIGTERM; once more, and it is killed.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What the copies ask for lines
+    /// Which lines the copies request
     #[arg(long, value_enum, default_value_t = Level::Memory)]
     level: Level,
 
-    /// What each copy is to ask for, in t/µs, separated by commas [range: 0.1-10000]
+    /// What each copy is to request, in t/µs, separated by commas [range: 0.1-10000]
     #[arg(long, value_name = "R,R,…", default_value = "10,50,100", value_delimiter = ',', value_parser = rate)]
     rates: Vec<f64>,
 
@@ -66,12 +66,12 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 
-    /// Rows of 576 bytes that a copy walks over [default: four times the cache that must not hold them, for
+    /// Rows of 576 bytes that a copy traverses [default: four times the cache that must not hold them, for
     /// memory at least 196608] [range: 1-16777216]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     rows: Option<u32>,
 
-    /// What the program itself asks of the memory when alone, in t/µs, for the line of the workload file
+    /// What the program itself requests of memory when alone, in t/µs, for the line of the workload file
     #[arg(long, value_name = "R", value_parser = memory)]
     memory: Option<f64>,
 
@@ -187,7 +187,7 @@ fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> 
         (None, Level::Memory) => {
             if !args.quiet {
                 output::remark(
-                    "the caches' sizes are unknown: copies walk over 108 MiB; see --rows",
+                    "the caches' sizes are unknown: copies traverse 108 MiB; see --rows",
                 );
             }
             Ok(places::ROWS_IF_UNKNOWN)

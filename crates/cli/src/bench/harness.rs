@@ -1,5 +1,5 @@
 //! What all measurements of `colocate bench` share: which PUs they use, in which order cells are measured, and what
-//! happens if a signal asks to stop.
+//! happens at a signal.
 //!
 //! # Properties
 //! - **Complete**: every round measures each cell once.     -> test `every_round_measures_every_cell_once`
@@ -27,7 +27,7 @@ pub trait Measurement {
     /// What samples are called, in the plural.
     const UNIT: &'static str;
 
-    /// Measures `cell` once; `None` if a signal asked to stop.
+    /// Measures `cell` once; `None` if a signal is to end us.
     fn measure(&mut self, cell: &Self::Cell) -> anyhow::Result<Option<Self::Sample>>;
 
     /// The cell that is measured once before the first round and is not kept; `None` if nothing has to warm up.
@@ -99,7 +99,7 @@ pub fn by_cell<S>(taken: Vec<Taken<S>>, cells: usize) -> Vec<Vec<S>> {
 
 /// The PUs that this process may use, in ascending order.
 pub fn usable() -> anyhow::Result<Vec<u32>> {
-    thread::usable().context("cannot tell which PUs may be used")
+    thread::usable().context("cannot read which PUs may be used")
 }
 
 /// The PUs that `--cpus` names, in its order, or all `usable` ones.

@@ -66,11 +66,11 @@ fn too_busy(report: &Report) -> String {
         let measured = slowdowns(report, pair);
         let _ = writeln!(
             text,
-            "too busy to tell whether PUs {a},{b} share execution units: {measured}"
+            "too busy to decide whether PUs {a},{b} share execution units: {measured}"
         );
     }
     if report.untested > 0 {
-        let _ = writeln!(text, "too busy to tell for {} more pairs of PUs", report.untested);
+        let _ = writeln!(text, "too busy to decide for {} more pairs of PUs", report.untested);
     }
     if !text.is_empty() {
         text += "try again when the machine is quiet, or with longer --seconds\n";
@@ -186,7 +186,7 @@ mod tests {
             &[0, 1],
             Some(vec![]),
             &expect![[r#"
-            too busy to tell whether PUs 0,1 share execution units: int-mul not measured, fp-div not measured
+            too busy to decide whether PUs 0,1 share execution units: int-mul not measured, fp-div not measured
             try again when the machine is quiet, or with longer --seconds
             36 of 36 measurements discarded: other load took the PUs (down to 40 % were left)
         "#]],
@@ -198,7 +198,7 @@ mod tests {
             &pus,
             Some(vec![]),
             &expect![[r#"
-            too busy to tell for 120 more pairs of PUs
+            too busy to decide for 120 more pairs of PUs
             try again when the machine is quiet, or with longer --seconds
             19 of 19 measurements discarded: other load took the PUs (down to 40 % were left)
         "#]],

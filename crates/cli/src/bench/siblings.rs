@@ -27,7 +27,7 @@
 //! - **Finds siblings**: exactly the sharing pairs of a noisy machine.   -> `finds_siblings`
 //! - **Ignores claims**: the topology does not change the findings.      -> `ignores_claims`
 //! - **Ignores the clock**: half the clock rate in company is no sharing. -> `ignores_the_clock`
-//! - **Admits**: without undisturbed time, it says that it cannot tell.   -> `admits`
+//! - **Admits**: without undisturbed time, it says that it cannot decide. -> `admits`
 //! - **Short**: on 64 PUs at most 1,500 measurements, 30 s.               -> `short`
 
 use super::beside::{Bench, Quality};
@@ -55,7 +55,7 @@ const METER: Workload = Workload {
 /// √2, the geometric middle between 1 (nothing shared) and 2 (a saturated unit, shared by halves).
 pub const THRESHOLD: f64 = std::f64::consts::SQRT_2;
 
-/// How sure a verdict is. Chosen above the usual 95 %, because many pairs are tested and each is
+/// How sure a verdict is. Chosen above the common 95 %, because many pairs are tested and each is
 /// looked at again after every repetition.
 const CONFIDENCE: f64 = 0.999;
 

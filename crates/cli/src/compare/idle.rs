@@ -13,7 +13,7 @@ use std::time::Duration;
 /// users of a network namespace, and goes with its process however that ends.
 const NAME: &[u8] = b"colocate-compare";
 
-/// How often and how far apart we ask what is running. Chosen: long enough for the tail of our own
+/// How often and how far apart the load is read. Chosen: long enough for the tail of our own
 /// last run to end, short beside any run worth measuring.
 const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(25);

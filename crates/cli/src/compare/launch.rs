@@ -116,7 +116,7 @@ fn seeded(policy: &str, seed: u64) -> String {
     if policy.contains(':') { policy.to_owned() } else { with_seed().unwrap_or(policy.to_owned()) }
 }
 
-/// Asks a child, and it alone: `colocate run` passes it on to its programs. What a second signal kills of those is
+/// Sends SIGTERM to a child, and to it alone: `colocate run` passes it on to its programs. What a second signal kills of those is
 /// left to its guardian, which has a session of its own.
 fn ask_to_end(pid: Pid) {
     // It may have ended meanwhile.

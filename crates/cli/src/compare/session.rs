@@ -35,7 +35,7 @@ pub struct RunFiles {
 }
 
 impl Session {
-    /// Begins the comparison that `args` ask for, or goes on with the one in its directory.
+    /// Begins the comparison that `args` name, or goes on with the one in its directory.
     /// changed program; if a program is not found; if the directory cannot be written.
     pub fn open(args: &Args) -> anyhow::Result<Self> {
         let dir = args.output.clone();
@@ -100,7 +100,7 @@ fn read_state(path: &Path) -> anyhow::Result<Option<State>> {
         .with_context(|| format!("cannot go on with {}", path.display()))
 }
 
-/// `begun`, if `args` ask for nothing else and the programs are still the same.
+/// `begun`, if `args` name nothing else and the programs are still the same.
 fn resumed(begun: State, args: &Args, dir: &Path) -> anyhow::Result<State> {
     let asked = asked(args, Some(&begun.settings))?;
     begun
@@ -110,7 +110,7 @@ fn resumed(begun: State, args: &Args, dir: &Path) -> anyhow::Result<State> {
     Ok(begun)
 }
 
-/// The settings that `args` ask for; what they leave open is as in `begun`, or the default.
+/// The settings in `args`; what they leave open is as in `begun`, or the default.
 fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
     let commands = match begun {
         Some(begun) if args.command.is_empty() => {

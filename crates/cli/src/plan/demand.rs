@@ -1,4 +1,4 @@
-//! Demand vectors of the planned programs: from files (`--demand`), and what their profiles tell.
+//! Demand vectors of the planned programs: from files (`--demand`), and what their profiles report.
 
 use super::Program;
 use crate::exit::usage;

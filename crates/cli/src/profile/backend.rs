@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// The backend that the user wishes for.
+/// The backend that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Wish {
     /// The first of pmu and sample that works
@@ -31,7 +31,7 @@ pub struct Seen {
     pub counted: Counted,
     /// Stretches of code, if they were wanted and the backend sees code.
     pub stretches: Vec<Stretch>,
-    /// What counters told of each thread's demand; empty without counters.
+    /// What counters reported of each thread's demand; empty without counters.
     pub extras: Vec<Extras>,
     /// Their events.
     pub events: Events,
@@ -103,7 +103,7 @@ impl Watching {
     }
 
     /// To be called when a process has ended and before its exit status is taken: only until
-    /// then does `/proc` know its CPU time.
+    /// then does `/proc` show its CPU time.
     pub fn before_reaping(&mut self) {
         self.pump();
         if let Self::Sample { sampler, .. } = self {

@@ -1,4 +1,4 @@
-//! What a program's code asks of a core: `--demand`.
+//! What a program's code demands of a core: `--demand`.
 
 use crate::exit::no_capability;
 use colocate_machine::read::{self, ReadError};
@@ -48,8 +48,8 @@ impl Core {
         }
     }
 
-    /// Puts into `phases`, one for each thread or one for all, what `stretches` ask for. Returns what a
-    /// reader should know.
+    /// Puts into `phases`, one for each thread or one for all, what `stretches` demand. Returns a note
+    /// for the reader.
     pub fn fill(&self, phases: &mut [Phase], stretches: &[Stretch]) -> Result<String, McaError> {
         let per_thread = stretches.iter().any(|stretch| stretch.thread.is_some());
         let threads = |place: usize| u32::try_from(place).ok().filter(|_| per_thread);

@@ -134,7 +134,7 @@ fn program(command: &Command) -> Program {
     Program { path: path.display().to_string(), args: args.collect(), identity }
 }
 
-/// The program of a running process, and what a reader should know of it.
+/// The program of a running process, and a note on it for the reader.
 ///
 /// Counting another user's process takes `CAP_PERFMON` only, and reading its program `CAP_SYS_PTRACE`.
 fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(Program, Option<String>)> {
@@ -262,7 +262,7 @@ impl Session {
         }
     }
 
-    /// Until all have ended, time is over, or the user has had enough.
+    /// Until all have ended, time is over, or a signal ends it.
     fn watch_others(&mut self) -> anyhow::Result<()> {
         while self.watching.as_ref().is_some_and(|watching| !watching.all_ended()) {
             self.wait()?;

@@ -29,7 +29,7 @@ pub fn measured(path: &Path, machine: &Machine) -> anyhow::Result<(Machine, Core
     Ok((measured, speeds))
 }
 
-/// What the reader of a report has to know: where these kinds come from.
+/// A note for the report: where these kinds come from.
 pub fn note(asked: Option<&Path>, machine: &Machine) -> Option<String> {
     let path = asked?;
     let kind = |(place, kind): (usize, &CoreKind)| {
@@ -59,7 +59,7 @@ pub fn doubt(policy: &PolicySpec, machine: &Machine, usable: &[PuNr]) -> Option<
         (Some(_), 2..) => return None,
         (Some(same), _) => format!("but capacity {same} is reported of all of them, so none is taken for faster"),
         (None, _) if kinds.iter().all(|kind| kind.max_frequency.is_some()) => {
-            "and capacities are not reported of all of them, so they are told apart by their highest clock rates alone".to_owned()
+            "and capacities are not reported of all of them, so they are distinguished by their highest clock rates alone".to_owned()
         }
         (None, _) => {
             "and neither capacities nor clock rates are reported of all of them, so how much faster the last one is is assumed".to_owned()
@@ -115,7 +115,7 @@ mod tests {
         );
     }
 
-    /// What is told of a saved machine.
+    /// The doubt about a saved machine.
     fn doubted(name: &str, policy: &str, usable: std::ops::Range<u32>) -> Option<String> {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../machine/tests/corpus");
         let machine = read::open(&format!("{folder}/{name}.xml")).unwrap();
@@ -140,7 +140,7 @@ mod tests {
         );
         told(
             "lakefield",
-            "and capacities are not reported of all of them, so they are told apart by their highest clock rates alone",
+            "and capacities are not reported of all of them, so they are distinguished by their highest clock rates alone",
         );
         told(
             "raptor-lake",

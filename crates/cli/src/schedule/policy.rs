@@ -11,7 +11,7 @@ use std::path::Path;
 /// Largest file of coefficients. Chosen.
 const LIMIT: MaxSize = MaxSize::mib(1);
 
-/// The coefficients of the machine, if the policy wants some.
+/// The coefficients of the machine, if the policy needs some.
 pub fn cpi_model_of(policy: &PolicySpec) -> anyhow::Result<Option<CpiModel>> {
     match policy.file() {
         Some(path) => cpi_model(path).map(Some),

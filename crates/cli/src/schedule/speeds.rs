@@ -2,9 +2,7 @@
 
 use super::workload::Workload;
 use anyhow::{Context, anyhow};
-use colocate_engine::estimate::ByModel;
 use colocate_machine::{Machine, Performance, read};
-use colocate_model::{Assumptions, Model, Phase};
 
 /// The speeds that `spec` describes, if they can be those of `machine`.
 pub fn of(spec: &str, machine: &Machine) -> anyhow::Result<Performance> {
@@ -18,22 +16,7 @@ pub fn of(spec: &str, machine: &Machine) -> anyhow::Result<Performance> {
     Ok(speeds)
 }
 
-/// The model of this machine.
-pub fn model<'a>(machine: &'a Machine, speeds: &'a Performance) -> anyhow::Result<Model<'a>> {
-    Ok(Model::new(machine, speeds, Assumptions::default())?)
-}
-
-/// What estimates rates that are not counted.
-pub fn estimator<'a>(
-    model: &'a Model<'a>,
-    speeds: &Performance,
-    workload: &Workload,
-) -> anyhow::Result<ByModel<'a>> {
-    let phases: Vec<Vec<Phase>> = workload.jobs.iter().map(|job| job.phases.clone()).collect();
-    Ok(ByModel::new(model, speeds, &phases)?)
-}
-
-/// What a user should know of demand vectors and speeds that do not go together.
+/// A note on demand vectors and speeds that do not go together.
 pub fn note(speeds: Option<&Performance>, workload: &Workload) -> Option<String> {
     let demands = workload.jobs.iter().any(|job| !job.phases.is_empty());
     match (speeds, demands) {

@@ -12,14 +12,14 @@ pub struct Stacks<'a> {
     pub asked: bool,
     /// The scheduler.
     pub policy: &'a PolicySpec,
-    /// The scheduler's coefficients, if it is one that wants stacks.
+    /// The scheduler's coefficients, if it is one that needs stacks.
     pub model: Option<&'a CpiModel>,
     /// Whether the contention model says what is not counted.
     pub estimated: bool,
 }
 
 impl Stacks<'_> {
-    /// Whether stacks are to be counted. Coefficients of simulated stacks want the contention model's, which
+    /// Whether stacks are to be counted. Coefficients of simulated stacks need the contention model's, which
     /// are only asked for where none are counted.
     pub fn count(&self) -> bool {
         match self.model {
@@ -28,8 +28,8 @@ impl Stacks<'_> {
         }
     }
 
-    /// What to say if stacks are wanted and are not told; `counted` are the parts that counters tell, or why
-    /// they tell none.
+    /// What to say if stacks are needed and are not reported; `counted` are the parts that counters report, or why
+    /// they report none.
     pub fn trouble(&self, counted: Result<Parts, String>) -> Option<String> {
         let Some(model) = self.model else {
             let why = counted.err().filter(|_| self.asked)?;
@@ -43,7 +43,7 @@ impl Stacks<'_> {
                 .to_owned(),
             Ok(parts) if model.parts == parts => return None,
             Ok(parts) => format!(
-                "its model was trained with {}, and counters tell {}",
+                "its model was trained with {}, and counters report {}",
                 model.parts.join(", "),
                 parts.join(", ")
             ),
@@ -73,14 +73,14 @@ fn is_simulated(model: &CpiModel) -> bool {
 mod tests {
     use super::*;
 
-    /// Of a scheduler with coefficients of `parts`, if it is one that wants them.
+    /// Of a scheduler with coefficients of `parts`, if it is one that needs them.
     fn check(parts: Option<&[&str]>, estimated: bool, counted: Result<Parts, &str>) -> String {
         check_if(true, parts, estimated, counted)
     }
 
     /// The same, where the user `asked` for stacks or not.
     fn check_if(
-        asked: bool,
+        requested: bool,
         parts: Option<&[&str]>,
         estimated: bool,
         counted: Result<Parts, &str>,
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(
             check(Some(ARM), false, Ok(&["a", "b", "c"])),
             "symbiotic gets no CPI stacks, so groups stay as they are: its model was trained with \
-             frontend, backend, dispatching, and counters tell a, b, c"
+             frontend, backend, dispatching, and counters report a, b, c"
         );
         let simulated = check(Some(&SIMULATED_PARTS), false, Err("nothing is counted"));
         assert!(simulated.ends_with("with --machine-speeds and demand vectors, and never counted"));

@@ -35,13 +35,13 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
     let child = program.spawn().context("cannot start the program")?;
     let pid = Pid(child.id().cast_signed());
     // Not before: the program would inherit what is blocked here.
-    let heard = children::take_signals().ok();
+    let signals = children::take_signals().ok();
     let ends = children::ends(&[pid]);
     let status = loop {
         match ends.recv_timeout(POLL) {
             Ok(end) => break end?.waited.status,
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("cannot wait for the program"),
-            Err(RecvTimeoutError::Timeout) => pass_on(pid, heard.as_ref(), stop),
+            Err(RecvTimeoutError::Timeout) => pass_on(pid, signals.as_ref(), stop),
         }
     };
     report.took_s = begin.elapsed().as_secs_f64();
@@ -56,13 +56,13 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
 }
 
 /// Passes on what was sent to us. Keys reach the program by themselves, and may mean something else to it than an end.
-fn pass_on(pid: Pid, heard: Option<&OwnedFd>, stop: &AtomicBool) {
-    while let Some(arrived) = heard.and_then(|heard| sys::next_signal(heard.as_fd())) {
+fn pass_on(pid: Pid, signals: Option<&OwnedFd>, stop: &AtomicBool) {
+    while let Some(arrived) = signals.and_then(|signals| sys::next_signal(signals.as_fd())) {
         if SignalAction::from(arrived).pass_on {
             let _ = sys::kill(pid, arrived.signal);
         }
     }
-    // Of what came before signals were heard it is not known which one it was.
+    // Of what came before signals were signals it is not known which one it was.
     if stop.swap(false, Ordering::Relaxed) {
         let _ = sys::kill(pid, libc::SIGTERM);
     }

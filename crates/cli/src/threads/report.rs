@@ -1,15 +1,17 @@
-//! What `colocate advise-threads` tells, as text and as JSON (docs/schemas/threads.json).
+//! What `colocate advise-threads` reports, as text and as JSON (docs/schemas/threads.json).
 
 use super::command::has_place;
+use crate::columns::{Column, rows};
 use colocate_machine::printable::{self, printable};
 use colocate_study::stats::{Estimate, Interval};
+use colocate_study::table::aligned;
 use colocate_study::threads::{Advice, Cap, Limit, Most, Row, Standing};
 use serde::Serialize;
 use std::fmt::Write;
 
 /// Version of the report's form.
 const VERSION: u32 = 1;
-/// Regions that the text tells of; the JSON has all.
+/// Regions in the text; the JSON has all.
 const SHOWN: usize = 20;
 /// Growth of the time outside of critical sections that is worth a word.
 const GROWTH: f64 = 1.25;
@@ -17,76 +19,46 @@ const GROWTH: f64 = 1.25;
 /// How many threads are allowed, and what says so.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Allowed {
-    /// The most.
     pub most: Most,
-    /// PUs that the inherited mask and cpuset leave.
     pub usable_pus: u32,
-    /// The CPU quota, in PUs; `None` without one.
     pub quota_pus: Option<f64>,
-    /// `OMP_THREAD_LIMIT`; `None` if it is not set.
     pub thread_limit: Option<u32>,
 }
 
 /// One parallel region. Shares are of its threads' time; unknown is `None`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Region {
-    /// Where it is: file and line, else file and address.
     pub place: String,
-    /// Whether the program says itself how many threads it wants.
     pub explicit: bool,
-    /// The most threads that it may have.
     pub most: u32,
-    /// How many it has in the end.
     pub threads: u32,
-    /// What was learnt while the program ran.
     pub learnt: &'static str,
-    /// What more threads meet with.
     pub limit: Option<&'static str>,
-    /// How many threads the model would have.
     pub model_threads: Option<u32>,
-    /// Executions with all threads that counted, and their mean time.
     pub executions: u32,
-    /// Their mean time, in ns.
     pub mean_ns: Option<f64>,
-    /// Executions with one thread that counted.
     pub executions_one: u32,
-    /// Their mean time, in ns.
     pub mean_one_ns: Option<f64>,
-    /// Share of one thread's time that is in critical sections.
     pub inside_share: Option<f64>,
-    /// Share of all threads' time that they wait for critical sections.
     pub waiting_share: Option<f64>,
-    /// Share of all threads' time that they wait for others at its end, or have not begun.
     pub idle_share: Option<f64>,
-    /// Time outside of critical sections of all threads together, over that of one thread.
     pub growth: Option<f64>,
-    /// Time of all executions, in ns.
     pub total_ns: u64,
-    /// What of it learning has cost, in ns.
     pub learning_ns: u64,
 }
 
-/// The report.
+/// The report; the schema says what each field is.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     version: u32,
-    /// The program, as given.
     pub command: Vec<String>,
-    /// How many threads are allowed.
     pub allowed: Allowed,
-    /// Time that all runs were allowed, in s; `None` for one run.
     pub limit_s: Option<f64>,
-    /// Time that all took, in s.
     pub took_s: f64,
-    /// Whether the runs came to their end before the time was over; `None` for one run.
     pub complete: Option<bool>,
-    /// Exit status of the one run.
     pub status: Option<i32>,
-    /// What runs with several numbers say.
     pub advice: Option<Advice>,
-    /// Parallel regions, the longest first.
     pub regions: Vec<Region>,
-    /// What did not work, and what else is to be known.
     pub notes: Vec<String>,
 }
 
@@ -145,18 +117,14 @@ impl Report {
     }
 
     fn runs(&self, text: &mut String, advice: &Advice) {
-        let _ = writeln!(text, "\nthreads  runs  seconds (95 %)             over the best (99 %)");
-        for row in &advice.rows {
-            let _ = writeln!(
-                text,
-                "{:<7}  {:<4}  {:<25}  {:<16}  {}",
-                row.threads,
-                row.runs,
-                seconds(row),
-                row.over_best.map_or("-".to_owned(), range),
-                standing(row.standing)
-            );
-        }
+        let columns: [Column<'_, Row>; 5] = [
+            ("threads", true, &|row| row.threads.to_string()),
+            ("runs", true, &|row| row.runs.to_string()),
+            ("seconds (95 %)", true, &seconds),
+            ("over the best (99 %)", true, &|row| row.over_best.map_or("-".to_owned(), range)),
+            ("", true, &|row| standing(row.standing).to_owned()),
+        ];
+        let _ = write!(text, "\n{}", aligned(&rows(&columns, &advice.rows)));
         let _ = writeln!(
             text,
             "\n{}: {}",
@@ -177,7 +145,8 @@ impl Report {
             );
         }
         if self.complete == Some(false) {
-            let _ = writeln!(text, "the time was over before all was told: --limit-s allows more");
+            let _ =
+                writeln!(text, "the time was over before all was decided: --limit-s allows more");
         }
         if is_flat(advice) && !has_place(&self.command) {
             let _ = writeln!(

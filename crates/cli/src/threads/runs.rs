@@ -29,7 +29,7 @@ enum Ended {
     Late,
 }
 
-/// Compares runs until it is told which number of threads is best, or the time is over.
+/// Compares runs until it is decided which number of threads is best, or the time is over.
 pub fn study(
     command: &[OsString],
     limit_s: f64,
@@ -86,7 +86,7 @@ fn too_long(limit_s: f64) -> anyhow::Error {
     anyhow::Error::msg(message)
 }
 
-/// Runs more in which OpenMP tells what its regions do, with all threads and then with one. They say why, and count for
+/// Runs more in which OpenMP reports what its regions do, with all threads and then with one. They say why, and count for
 /// nothing: watching takes time.
 fn watched(
     command: &[OsString],
@@ -167,7 +167,7 @@ enum Asked {
     Time,
 }
 
-/// Waits for the end of a program, and asks it to end where time is over or a signal says so; in the end it is killed.
+/// Waits for the end of a program, and sends it SIGTERM where time is over or a signal says so; in the end it is killed.
 fn wait(
     pid: Pid,
     begin: Instant,
@@ -188,14 +188,14 @@ fn wait(
             Some(_) => {}
             None => {
                 let why = if stop.load(Ordering::Relaxed) {
-                    output::remark("asking the program to end");
+                    output::remark("sending the program SIGTERM");
                     Some(Asked::Stop)
                 } else {
                     (begin.elapsed() >= patience).then_some(Asked::Time)
                 };
                 if let Some(why) = why {
                     asked = Some((why, Instant::now()));
-                    children::ask_group(pid);
+                    children::terminate_group(pid);
                 }
             }
         }

@@ -12,7 +12,7 @@ pub const WIDTH: usize = 20;
 pub fn picture(timeline: &Timeline, at: Nanos, last: Nanos) -> String {
     let slot = last.0 / WIDTH as u64;
     let of_slot = |back: u64| {
-        // The middle of the slot tells for it.
+        // The middle of the slot stands for it.
         let middle = at.0.checked_sub(back * slot - slot / 2)?;
         let within = timeline.backwards().find(|it| it.from.0 <= middle)?;
         (middle < within.to.0).then_some(within.phase)

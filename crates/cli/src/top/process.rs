@@ -285,7 +285,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// A thread that works until it is told to end, and its number.
+    /// A thread that works until it is to end, and its number.
     struct Worker {
         over: Arc<AtomicBool>,
         tid: Tid,

@@ -23,7 +23,7 @@ const COLUMNS: [(&str, isize); 9] = [
     ("CPU, s", 9),
     ("last 2 s", -20),
 ];
-/// The picture shows so much time, a character for each look of the usual length.
+/// The picture shows so much time, a character for each poll of the default length.
 const PICTURED: Nanos = Nanos::from_secs(2);
 /// Lines of a terminal beside those of rows: the heading, how many are left out, one that stays free.
 const OTHER_LINES: usize = 3;

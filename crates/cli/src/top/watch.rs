@@ -3,7 +3,7 @@
 use super::forest::{Choice, Listed, rows};
 use super::process::{Activity, Poll, Process};
 use super::samples::Samples;
-use crate::timeline::Timeline;
+use crate::timeline::{Mean, Timeline};
 use colocate_act::stat::Stat;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::Pid;
@@ -62,16 +62,9 @@ struct Row {
 #[derive(Default)]
 struct Interval {
     ran: Nanos,
-    runnable: Known,
-    spinning: Known,
+    runnable: Mean,
+    spinning: Mean,
     places: BTreeMap<PuNr, Nanos>,
-}
-
-/// Numbers of threads, times seconds, where they were known, and these seconds.
-#[derive(Default)]
-struct Known {
-    threads: f64,
-    seconds: f64,
 }
 
 /// What is shown of the rows, by CPU time, most first.
@@ -219,8 +212,8 @@ impl Watch {
             user,
             processes: members().count(),
             threads: threads.map(|process| u64::from(process.threads)).sum(),
-            runnable: did.runnable.mean(),
-            spinning: did.spinning.mean(),
+            runnable: did.runnable.get(),
+            spinning: did.spinning.get(),
             ran: did.ran,
             cpu_time: clocks.fold(Nanos::ZERO, |sum, process| sum + process.clock),
             places: did.places,
@@ -265,7 +258,7 @@ impl Watch {
         }
         self.end_rows();
         for pid in self.row_of.values().filter(|row| self.processes.contains_key(row)) {
-            // Only of those that were named by number is the whole course told.
+            // Only of those that were named by number is the whole timeline reported.
             let row = self.rows.entry(*pid).or_insert_with(|| match self.choice.pids[..] {
                 [] => Row { timeline: Timeline::keeping(0), ..Row::default() },
                 _ => Row::default(),
@@ -290,7 +283,7 @@ impl Watch {
         }
     }
 
-    /// A line for each process that must not be read and was not told of yet.
+    /// A line for each process that must not be read and was not reported yet.
     fn newly_denied(&mut self) -> Vec<String> {
         let denied = self.processes.iter().filter(|(_, process)| process.is_denied);
         let new: Vec<Pid> =
@@ -304,25 +297,11 @@ impl Watch {
 impl Interval {
     fn add(&mut self, did: Activity, took: Nanos) {
         self.ran += did.ran;
-        self.runnable.add(did.runnable, took);
-        self.spinning.add(did.spinning, took);
+        self.runnable.add(did.runnable, took.as_secs_f64());
+        self.spinning.add(did.spinning, took.as_secs_f64());
         for (pu, ran) in did.places {
             *self.places.entry(pu).or_default() += ran;
         }
-    }
-}
-
-impl Known {
-    fn add(&mut self, threads: Option<f64>, took: Nanos) {
-        if let Some(threads) = threads {
-            self.threads += threads * took.as_secs_f64();
-            self.seconds += took.as_secs_f64();
-        }
-    }
-
-    /// The mean; `None` if unknown.
-    fn mean(&self) -> Option<f64> {
-        (self.seconds > 0.0).then(|| self.threads / self.seconds)
     }
 }
 

@@ -277,7 +277,7 @@ fn a_machine_with_one_usable_pu_is_told() {
     ]);
     let expected = format!(
         "colocate: bench bandwidth needs a PU for the program and one for each of 1 copy, found only {cpu}: \
-         widen the affinity mask or cpuset, or ask for fewer with --copies\n"
+         widen the affinity mask or cpuset, or reduce their number with --copies\n"
     );
     assert_eq!(code(&command.output().unwrap()), (3, expected));
 }

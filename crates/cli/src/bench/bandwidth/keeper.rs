@@ -70,7 +70,7 @@ fn keep(mut reader: io::PipeReader) {
 
 /// Asks the process group of `leader` to end, and kills what has not after [`GRACE`].
 fn end_group(leader: Pid) {
-    children::ask_group(leader);
+    children::terminate_group(leader);
     let polls = GRACE.as_millis() / POLL.as_millis();
     for _ in 0..polls {
         if sys::kill(Pid(-leader.0), 0).is_err() {

@@ -28,7 +28,7 @@ pub struct Here {
     pub nops: Vec<(f64, u64)>,
 }
 
-/// How long copies ask for lines before the program begins. Chosen: caches have theirs then; 105 MiB at 10 t/µs
+/// How long copies request lines before the program begins. Chosen: caches have theirs then; 105 MiB at 10 t/µs
 /// take 172 ms.
 const BEFORE: Duration = Duration::from_millis(200);
 

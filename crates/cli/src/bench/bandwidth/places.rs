@@ -1,4 +1,4 @@
-//! Where program and copies run, and how much memory a copy walks over. Pure.
+//! Where program and copies run, and how much memory a copy traverses. Pure.
 
 use crate::bench::harness::{asked, list};
 use crate::exit::{self, no_capability};
@@ -7,7 +7,7 @@ use colocate_machine::{Cache, CacheKind, Machine, PuIdx, PuNr};
 use serde::{Deserialize, Serialize};
 use smt_bench::traffic::ROW_BYTES;
 
-/// What the copies ask for lines.
+/// Which lines the copies request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -36,7 +36,7 @@ const TIMES: u64 = 4;
 const PUBLISHED_COPIES: usize = 3;
 
 /// Where the program runs and where up to `wanted` copies do: on PUs that are `named`, the first of them
-/// the program's, or else as `level` asks for: far from each other, or beside the program's second cache.
+/// the program's, or else as `level` requires: far from each other, or beside the program's second cache.
 pub fn places(
     machine: Option<&Machine>,
     usable: &[u32],
@@ -74,7 +74,7 @@ fn too_few(found: &[u32], copies: usize) -> anyhow::Error {
     let found = if found.is_empty() { "none".to_owned() } else { format!("only {}", list(found)) };
     no_capability(format!(
         "bench bandwidth needs a PU for the program and one for each of {copies} {plural}, found {found}: \
-         widen the affinity mask or cpuset, or ask for fewer with --copies"
+         widen the affinity mask or cpuset, or reduce their number with --copies"
     ))
 }
 
@@ -104,8 +104,8 @@ fn sharers(machine: &Machine, usable: &[u32]) -> anyhow::Result<Vec<u32>> {
     };
     caches.map(of_cache).find(|pus| pus.len() > 1).ok_or_else(|| {
         no_capability(format!(
-            "no two of the usable PUs {} share a second cache, so copies cannot ask the program's for lines: \
-             name PUs with --cpus to measure all the same, or ask for --level memory",
+            "no two of the usable PUs {} share a second cache, so copies cannot request lines of the program's: \
+             name PUs with --cpus to measure all the same, or use --level memory",
             list(usable)
         ))
     })
@@ -153,7 +153,7 @@ pub fn check_memory(meminfo: &str, copies: usize, rows: u32) -> anyhow::Result<(
     }
     Err(no_capability(format!(
         "{copies} copies with {rows} rows need {} MiB: expected at most half of the {} MiB that are \
-         available; ask for fewer with --copies or --rows",
+         available; reduce --copies or --rows",
         needed / 1024,
         available / 1024
     )))
@@ -195,8 +195,7 @@ mod tests {
             (code, line.as_str()),
             (
                 NO_CAPABILITY,
-                "no two of the usable PUs 0,2,4 share a second cache, so copies cannot ask the program's for \
-                 lines: name PUs with --cpus to measure all the same, or ask for --level memory"
+                "no two of the usable PUs 0,2,4 share a second cache, so copies cannot request lines of the program's: name PUs with --cpus to measure all the same, or use --level memory"
             )
         );
     }
@@ -215,7 +214,7 @@ mod tests {
     #[test]
     fn too_few_pus_are_one_line() {
         let line = "bench bandwidth needs a PU for the program and one for each of 1 copy, found only 4: widen \
-                    the affinity mask or cpuset, or ask for fewer with --copies";
+                    the affinity mask or cpuset, or reduce their number with --copies";
         let found = told(places(None, &[4], None, Level::Memory, None));
         assert_eq!(found, (NO_CAPABILITY, line.to_owned()));
         let (_, line) = told(places(None, &[0, 1, 2], None, Level::Memory, Some(3)));
@@ -248,7 +247,7 @@ mod tests {
         assert_eq!(
             line,
             "2 copies with 1048576 rows need 1152 MiB: expected at most half of the 1152 MiB that are \
-             available; ask for fewer with --copies or --rows"
+             available; reduce --copies or --rows"
         );
         assert!(check_memory("", 1_000, u32::MAX).is_ok(), "unknown is no reason to refuse");
     }

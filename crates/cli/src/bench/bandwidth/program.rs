@@ -48,7 +48,7 @@ impl Program {
         Ok(Self { found, pu: PuNr(pu), original, keeper, stop })
     }
 
-    /// Runs it once; `None` if a signal asked to stop. When this returns, nothing of it runs on, except what
+    /// Runs it once; `None` if a signal is to end us. When this returns, nothing of it runs on, except what
     /// has left its process group.
     pub fn run(&self) -> anyhow::Result<Option<Times>> {
         if self.stop.load(Ordering::Relaxed) {
@@ -59,7 +59,7 @@ impl Program {
         let pid = self.start(&stderr)?;
         let kept = self.keeper.mind(Some(pid));
         let check = || self.read_back(pid);
-        let ended = children::wait_all(&[pid], &self.stop, children::ask_group, check);
+        let ended = children::wait_all(&[pid], &self.stop, children::terminate_group, check);
         // What it has left behind would disturb the next run.
         children::kill_group(pid);
         kept.and_then(|()| self.keeper.mind(None))

@@ -10,7 +10,7 @@ use colocate_study::traffic::Point;
 use smt_bench::traffic::ROW_BYTES;
 use std::fmt::Write;
 
-/// Everything; `memory` is what the program asks of the main memory alone, t/µs, if it is known.
+/// Everything; `memory` is what the program requests of main memory alone, t/µs, if it is known.
 pub fn text(report: &Report, memory: Option<f64>) -> String {
     let mut text = head(report) + &curve(report);
     text += &remarks(report);
@@ -38,7 +38,7 @@ fn head(report: &Report) -> String {
     let kib = u64::from(report.rows) * ROW_BYTES as u64 / 1024;
     let pus: Vec<String> = report.copy_pus.iter().map(u32::to_string).collect();
     let mut text = format!(
-        "{} on PU {} beside copies that ask {} for lines, on PU {}; {kib} KiB each\n",
+        "{} on PU {} beside copies that request lines of {}, on PU {}; {kib} KiB each\n",
         name(report),
         report.program_pu,
         asked(report.level),
@@ -54,7 +54,9 @@ fn head(report: &Report) -> String {
         load(report.after)
     );
     let seconds = |estimate: Option<Estimate>| {
-        estimate.map_or("-".to_owned(), |e| format!("{:.3} s{}", e.value, range(e, 1.0, 3, " s")))
+        estimate.map_or("-".to_owned(), |e| {
+            format!("{:.3} s{}", e.value, bracketed(range(e, 1.0, 3, " s")))
+        })
     };
     let _ = writeln!(
         text,
@@ -71,12 +73,16 @@ fn load(quiet: Quiet) -> String {
     format!("{others} others running, load {load}")
 }
 
-/// ` (LOW to HIGH UNIT)`, or nothing without an interval.
-fn range(estimate: Estimate, scale: f64, digits: usize, unit: &str) -> String {
-    estimate.interval.map_or_else(String::new, |found| {
-        let (low, high) = (found.low * scale, found.high * scale);
-        format!(" ({low:.digits$} to {high:.digits$}{unit})")
-    })
+/// `LOW to HIGH UNIT`; `None` without an interval.
+fn range(estimate: Estimate, scale: f64, digits: usize, unit: &str) -> Option<String> {
+    let found = estimate.interval?;
+    let (low, high) = (found.low * scale, found.high * scale);
+    Some(format!("{low:.digits$} to {high:.digits$}{unit}"))
+}
+
+/// The same behind a figure, in brackets; nothing without an interval.
+fn bracketed(range: Option<String>) -> String {
+    range.map_or_else(String::new, |range| format!(" ({range})"))
 }
 
 fn curve(report: &Report) -> String {
@@ -93,9 +99,8 @@ fn curve(report: &Report) -> String {
 fn row(point: &Point) -> String {
     let reached = point.reached.map_or("-".to_owned(), |reached| format!("{:.1}", reached.value));
     let time = point.time.map_or("-".to_owned(), |time| format!("{:.1} %", time.value * 100.0));
-    let interval = point.time.map_or(String::new(), |time| range(time, 100.0, 1, " %"));
-    let interval = interval.trim().trim_matches(['(', ')']).to_owned();
-    let interval = if interval.is_empty() { "-".to_owned() } else { interval };
+    let interval = point.time.and_then(|time| range(time, 100.0, 1, " %"));
+    let interval = interval.unwrap_or_else(|| "-".to_owned());
     let (rate, copies) = (point.beside.rate, point.beside.copies);
     format!("{rate:>10}{copies:>8}{reached:>14}{time:>16}{interval:>24}\n")
 }
@@ -105,14 +110,14 @@ fn remarks(report: &Report) -> String {
     for rate in report.rates.iter().filter(|rate| rate.too_fast) {
         let _ = writeln!(
             text,
-            "{} t/µs are more than a copy can ask for here: it asks for {:.1}",
+            "{} t/µs are more than a copy can request here: it requests {:.1}",
             rate.wanted, rate.alone
         );
     }
     if let Some(share) = report.least_share_of_pu.filter(|share| *share < SHARED_WITH_OTHERS) {
         let _ = writeln!(
             text,
-            "other load had the copies' PUs, down to {:.0} % were left: less was asked for than the rates say",
+            "other load had the copies' PUs, down to {:.0} % were left: less was requested than the rates say",
             share * 100.0
         );
     }
@@ -125,16 +130,16 @@ fn loss(report: &Report) -> String {
             .to_owned();
     };
     let none = loss.interval.is_none_or(|interval| interval.contains(0.0));
-    let doubt = if none { "; not told from none" } else { "" };
+    let doubt = if none { "; not distinguished from none" } else { "" };
     let of = asked(report.level);
-    let shown = range(loss, 100.0, 4, " %");
+    let shown = bracketed(range(loss, 100.0, 4, " %"));
     format!(
         "\nloss: {:.4} % of its speed for each t/µs of {of}{shown}{doubt}\n",
         loss.value * 100.0
     )
 }
 
-/// What `colocate schedule` wants to know of the program. Traffic of the second cache has no place there.
+/// What `colocate schedule` needs of the program. Traffic of the second cache has no place there.
 fn alone_line(report: &Report, memory: Option<f64>) -> Option<String> {
     let loss = report.loss.filter(|_| report.level == Level::Memory)?;
     let seconds = report.alone_wall_s?.value;
@@ -237,7 +242,7 @@ mod tests {
     fn everything_is_said() {
         let found = text(&report(Level::Memory, traced(), 3), Some(3.0));
         expect![[r#"
-            prog on PU 0 beside copies that ask main memory for lines, on PU 1, 3; 110592 KiB each
+            prog on PU 0 beside copies that request lines of main memory, on PU 1, 3; 110592 KiB each
             3 repetitions, seed 1; before: 0 others running, load 0.25; after: ? others running, load ?
             alone: 1.000 s (1.000 to 1.000 s) of CPU time, 1.010 s (1.010 to 1.010 s) from start to end
 
@@ -246,8 +251,8 @@ mod tests {
                    500       1         500.0         126.0 %        123.5 to 128.5 %
                     10       2          20.0         102.0 %        102.0 to 102.0 %
                    500       2        1000.0         167.7 %        165.2 to 170.2 %
-            500 t/µs are more than a copy can ask for here: it asks for 230.0
-            other load had the copies' PUs, down to 50 % were left: less was asked for than the rates say
+            500 t/µs are more than a copy can request here: it requests 230.0
+            other load had the copies' PUs, down to 50 % were left: less was requested than the rates say
 
             loss: 0.0406 % of its speed for each t/µs of main memory (0.0392 to 0.0419 %)
             alone = { seconds = 1.010, memory = 3.0, loss = 0.000406 }
@@ -302,7 +307,8 @@ mod tests {
     fn one_repetition_is_in_doubt() {
         let found = text(&report(Level::Memory, traced()[..5].to_vec(), 1), None);
         assert!(
-            found.contains("1 repetition, seed 1") && found.contains("; not told from none"),
+            found.contains("1 repetition, seed 1")
+                && found.contains("; not distinguished from none"),
             "{found}"
         );
     }
