@@ -73,17 +73,11 @@ pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
 }
 
 /// The same for what holds command lines, in which there may be passwords: only this user may read a new file.
-///
-/// # Errors
-/// As [`write()`].
 pub fn write_private(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write_as(path, text, Mode::Private)
 }
 
 /// The same for those that `mode` allows to read a new file.
-///
-/// # Errors
-/// As [`write()`].
 pub fn write_as(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
     match path.filter(|path| *path != Path::new("-")) {
         None => print(text).map(drop),
@@ -92,9 +86,6 @@ pub fn write_as(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<(
 }
 
 /// Writes to standard output. False if its reader has gone away.
-///
-/// # Errors
-/// If it cannot be written to, as on a full disk.
 pub fn print(text: &str) -> anyhow::Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(printable_lines(text).as_bytes()).and_then(|()| out.flush()) {
@@ -104,9 +95,6 @@ pub fn print(text: &str) -> anyhow::Result<bool> {
 }
 
 /// The same for what has taken long to find out: if a file cannot be written, standard output gets it.
-///
-/// # Errors
-/// As [`write()`].
 pub fn keep(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
     let written = write_as(path, text, mode);
     if written.is_err() && path.is_some() {
@@ -117,9 +105,6 @@ pub fn keep(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
 
 /// The same where standard output is a program's: standard error gets what is written into no file. It holds command
 /// lines ([`write_private`]).
-///
-/// # Errors
-/// If the file cannot be written.
 pub fn keep_aside(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     let written = path.map_or(Ok(()), |path| write_private(Some(path), text));
     if written.is_err() || path.is_none() {
@@ -150,9 +135,6 @@ pub struct OwnStderr(File);
 
 impl OwnStderr {
     /// Makes one.
-    ///
-    /// # Errors
-    /// If there is no standard error, or no descriptor can be had.
     pub fn open() -> std::io::Result<Self> {
         std::io::stderr().as_fd().try_clone_to_owned().map(|fd| Self(fd.into()))
     }

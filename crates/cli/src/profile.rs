@@ -14,7 +14,6 @@ use crate::{args, input, output};
 use anyhow::Context;
 use backend::Wish;
 use colocate_machine::Nanos;
-use colocate_machine::printable;
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Phase, Profile};
 use colocate_observe::Pid;
@@ -100,7 +99,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     sees_enough(args)?;
     let core = args.demand.as_deref().map(Core::find).transpose()?;
-    let speaker = Speaker { quiet: args.quiet };
     let (mut watched, status) = if !args.pid.is_empty() {
         let pids: Vec<Pid> = args.pid.iter().copied().map(Pid).collect();
         (launch::attach(args, &pids)?, 0)
@@ -113,7 +111,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let phases = phases(&mut watched, core.as_ref())?;
         keep::write(path, &text_of(path, phases))?;
     }
-    report(args, speaker, &watched.profile)?;
+    report(args, &watched.profile)?;
     // A status has eight bits; `env` and `timeout` cut it, too.
     Ok(ExitCode::from(u8::try_from(status & 0xff).unwrap_or(exit::OURS)))
 }
@@ -156,36 +154,17 @@ fn text_of(path: &Path, phases: Vec<Phase>) -> String {
     if path.extension().is_some_and(|end| end == "toml") { file.to_toml() } else { file.to_json() }
 }
 
-/// Writes the profile and says what it found.
-fn report(args: &Args, speaker: Speaker, profile: &Profile) -> anyhow::Result<()> {
-    if args.table || args.output.is_none() {
-        speaker.say(table::of(profile).trim_end());
-    } else {
-        for note in &profile.notes {
-            speaker.say(&format!("colocate: {}", printable(note)));
-        }
+/// Writes the profile and prints what it found.
+fn report(args: &Args, profile: &Profile) -> anyhow::Result<()> {
+    if args.table || args.output.is_none() && !args.quiet {
+        output::aside(&table::of(profile));
+    } else if !args.quiet {
+        profile.notes.iter().for_each(|note| output::remark(note));
     }
-    match &args.output {
-        Some(path) => keep::write(path, &profile.to_json()),
-        None => Ok(()),
-    }
+    args.output.as_ref().map_or(Ok(()), |path| keep::write(path, &profile.to_json()))
 }
 
 fn read(path: &Path) -> anyhow::Result<Profile> {
     let text = input::text(path, input::limit(Profile::MAX_BYTES))?;
     Profile::from_json(&text).with_context(|| path.display().to_string())
-}
-
-/// Speaks on standard error, or not at all.
-#[derive(Clone, Copy)]
-struct Speaker {
-    quiet: bool,
-}
-
-impl Speaker {
-    fn say(self, text: &str) {
-        if !self.quiet {
-            output::aside(&format!("{text}\n"));
-        }
-    }
 }

@@ -211,7 +211,7 @@ impl Facts {
 
     fn stacks<'a>(&'a self, args: &'a Args) -> Stacks<'a> {
         Stacks {
-            asked: args.stacks,
+            requested: args.stacks,
             policy: &args.policy,
             model: self.cpi.as_ref(),
             estimated: self.speeds.is_some(),

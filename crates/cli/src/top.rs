@@ -1,6 +1,7 @@
 //! `colocate top`: the phases of programs that run already. Looks, and changes nothing.
 
 mod forest;
+mod kinds;
 mod picture;
 mod process;
 mod samples;
@@ -12,13 +13,14 @@ use crate::compare::stop_flag;
 use crate::output;
 use crate::timeline;
 use anyhow::{Context, ensure};
-use colocate_machine::{Nanos, read};
+use colocate_machine::{Nanos, printable, read};
 use colocate_observe::spin;
 use colocate_observe::sys::{now, process_time, wait_readable};
 use colocate_observe::{Pid, SysError};
 use forest::Choice;
+use kinds::Kinds;
 use samples::Samples;
-use shown::{Places, Screen};
+use shown::Screen;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,7 +82,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let watch = Watch::begin(Path::new("/proc"), choice, samples(args.spin_rate));
     let mut watch = watch.context("cannot list processes")?;
     let mut screen = Screen::new(args.rows)?;
-    let places = Places::of(machine.as_ref());
+    let kinds = Kinds::of(machine.as_ref());
     let (begun, mut pace) = (now(), Pace::of(args.interval));
     for number in 1.. {
         loop {
@@ -91,12 +93,12 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
                 break;
             }
         }
-        let table = watch.table();
+        let table = watch.table(&kinds);
         table.denied.iter().for_each(|line| screen.remark(line));
         let goes_on = if args.json {
-            output::print(&shown::json(&table, &places))?
+            output::print(&printable::json_line(&table))?
         } else {
-            screen.show(&table, &places)?
+            screen.show(&table)?
         };
         let over = stop.load(Ordering::Relaxed) || args.count.is_some_and(|count| number >= count);
         if !goes_on || over || watch.is_over() {

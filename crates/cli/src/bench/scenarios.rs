@@ -16,27 +16,19 @@ use smt_bench::measure::Job;
 /// What is asked of all kernels.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
-    /// The two PUs.
     pub pus: [u32; 2],
-    /// Whether the topology says that they share a core; `None` if it is unknown.
     pub share_core: Option<bool>,
-    /// How long a measurement takes, for the report.
     pub seconds: f64,
-    /// Repetitions, at least 1.
     pub repeat: u32,
-    /// Decides the order.
     pub seed: u64,
 }
 
 /// A kernel alone on a PU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Alone {
-    /// The kernel.
     #[serde(serialize_with = "name")]
     pub kernel: Workload,
-    /// The PU.
     pub pu: u32,
-    /// Nanoseconds an iteration takes; `None` if nothing could be measured.
     pub iteration_ns: Option<Estimate>,
 }
 
@@ -64,21 +56,15 @@ pub struct Scenarios {
     pub different: Option<Estimate>,
 }
 
-/// What was measured.
+/// What was measured (docs/schemas/bench-smt.json).
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Of this format.
     pub version: u32,
-    /// What was asked.
     #[serde(flatten)]
     pub settings: Settings,
-    /// Geometric means.
     pub scenarios: Scenarios,
-    /// Each kernel alone, on each PU.
     pub alone: Vec<Alone>,
-    /// Each kernel beside each, in the order asked: rows are timed, columns are beside them.
     pub matrix: Vec<Cell>,
-    /// How much could be used.
     pub quality: Quality,
 }
 

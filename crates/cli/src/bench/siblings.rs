@@ -129,32 +129,20 @@ pub enum Answer {
     OnePu,
 }
 
-/// What was found.
+/// What was found (docs/schemas/bench-siblings.json).
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Of this format.
     pub version: u32,
-    /// The PUs that were looked at.
     pub pus: Vec<u32>,
-    /// The loops that were used.
     pub probes: [&'static str; PROBES.len()],
-    /// The slowdown from which on a unit is shared.
     pub threshold: f64,
-    /// The whole answer.
     pub answer: Answer,
-    /// Sets of PUs that share execution units.
     pub sets: Vec<Vec<u32>>,
-    /// Sets of PUs that share a core, says the topology; `None` if it is unknown.
     pub claimed: Option<Vec<Vec<u32>>>,
-    /// Whether the two are the same; `None` if one is unknown.
     pub agrees: Option<bool>,
-    /// The pairs that were tested one by one.
     pub pairs: Vec<Finding>,
-    /// How many groups were tested; 0 if every pair was.
     pub groups: usize,
-    /// Pairs that neither group nor pair tests could clear.
     pub untested: usize,
-    /// How much could be used.
     pub quality: Quality,
 }
 

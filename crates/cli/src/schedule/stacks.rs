@@ -9,7 +9,7 @@ use colocate_policy::PolicySpec;
 #[derive(Clone, Copy, Debug)]
 pub struct Stacks<'a> {
     /// Whether the user does.
-    pub asked: bool,
+    pub requested: bool,
     /// The scheduler.
     pub policy: &'a PolicySpec,
     /// The scheduler's coefficients, if it is one that needs stacks.
@@ -20,11 +20,11 @@ pub struct Stacks<'a> {
 
 impl Stacks<'_> {
     /// Whether stacks are to be counted. Coefficients of simulated stacks need the contention model's, which
-    /// are only asked for where none are counted.
+    /// are only requested where none are counted.
     pub fn count(&self) -> bool {
         match self.model {
             Some(model) => !is_simulated(model),
-            None => self.asked,
+            None => self.requested,
         }
     }
 
@@ -32,7 +32,7 @@ impl Stacks<'_> {
     /// they report none.
     pub fn trouble(&self, counted: Result<Parts, String>) -> Option<String> {
         let Some(model) = self.model else {
-            let why = counted.err().filter(|_| self.asked)?;
+            let why = counted.err().filter(|_| self.requested)?;
             return Some(format!("where cycles go is not counted: {why}"));
         };
         let why = match counted {
@@ -56,7 +56,7 @@ impl Stacks<'_> {
     /// What to say where stacks are the contention model's and were to be counted.
     fn not_counted(&self) -> Option<String> {
         let name = self.policy.name();
-        self.asked.then(|| {
+        self.requested.then(|| {
             format!(
                 "--stacks counts nothing: the model of {name} was trained with simulated stacks, \
                  so they are estimated"
@@ -78,7 +78,7 @@ mod tests {
         check_if(true, parts, estimated, counted)
     }
 
-    /// The same, where the user `asked` for stacks or not.
+    /// The same, whether the user `requested` stacks or not.
     fn check_if(
         requested: bool,
         parts: Option<&[&str]>,
@@ -90,7 +90,7 @@ mod tests {
             parts: parts.iter().map(|part| (*part).to_owned()).collect(),
             ..CpiModel::built_in()
         });
-        let stacks = Stacks { asked, policy: &policy, model: model.as_ref(), estimated };
+        let stacks = Stacks { requested, policy: &policy, model: model.as_ref(), estimated };
         stacks.trouble(counted.map_err(str::to_owned)).unwrap_or_default()
     }
 
@@ -110,8 +110,9 @@ mod tests {
         );
         let simulated = check(Some(&SIMULATED_PARTS), false, Err("nothing is counted"));
         assert!(simulated.ends_with("with --machine-speeds and demand vectors, and never counted"));
-        let estimated =
-            |asked| check_if(asked, Some(&SIMULATED_PARTS), true, Err("nothing is counted"));
+        let estimated = |requested| {
+            check_if(requested, Some(&SIMULATED_PARTS), true, Err("nothing is counted"))
+        };
         assert_eq!(estimated(false), "");
         assert_eq!(
             estimated(true),
@@ -125,8 +126,8 @@ mod tests {
     #[test]
     fn counted_for_those_who_can_use_them() {
         let policy = PolicySpec::named("symbiotic");
-        let counts = |asked, model: Option<&CpiModel>| {
-            Stacks { asked, policy: &policy, model, estimated: true }.count()
+        let counts = |requested, model: Option<&CpiModel>| {
+            Stacks { requested, policy: &policy, model, estimated: true }.count()
         };
         let simulated = CpiModel::built_in();
         let counted = CpiModel { parts: vec!["frontend".into()], ..CpiModel::built_in() };

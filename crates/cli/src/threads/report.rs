@@ -81,9 +81,6 @@ impl Report {
     }
 
     /// As JSON.
-    ///
-    /// # Panics
-    /// Never: every field has a JSON form.
     pub fn to_json(&self) -> String {
         printable::json(self)
     }

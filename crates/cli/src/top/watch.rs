@@ -1,6 +1,7 @@
 //! All processes that have rows, from poll to poll and from table to table.
 
 use super::forest::{Choice, Listed, rows};
+use super::kinds::{KindShare, Kinds};
 use super::process::{Activity, Poll, Process};
 use super::samples::Samples;
 use crate::timeline::{Mean, Timeline};
@@ -10,11 +11,15 @@ use colocate_observe::Pid;
 use colocate_observe::proc::Proc;
 use colocate_observe::sources::run_states::RunStates;
 use colocate_observe::sys::{now, process_time};
+use serde::{Serialize, Serializer};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// Version of the JSON that is printed.
+const VERSION: u32 = 1;
 /// Listing all processes takes at most one part in this many of a PU. Chosen, to stay below 1 %.
 const LIST_SHARE: u64 = 200;
 /// Threads that are read at the beginning where no process was named; others are known from when they have run. Chosen:
@@ -67,38 +72,65 @@ struct Interval {
     places: BTreeMap<PuNr, Nanos>,
 }
 
-/// What is shown of the rows, by CPU time, most first.
+/// What is shown of the rows, by CPU time, most first (docs/schemas/top.json).
+#[derive(Serialize)]
 pub struct Table<'a> {
+    version: u32,
     /// When, since watching began, and the time since the table before.
+    #[serde(rename = "at_ns")]
     pub at: Nanos,
+    #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// The rows; where no process was named, of those that ran.
-    pub lines: Vec<Line<'a>>,
+    /// Where no process was named, of those that ran.
+    pub rows: Vec<Line<'a>>,
     /// Processes that had rows and have ended since the table before.
-    pub gone: Vec<Pid>,
+    gone: Vec<Pid>,
     /// A line on those that cannot be read, once.
+    #[serde(skip)]
     pub denied: Vec<String>,
 }
 
 /// A row of a table.
+#[derive(Serialize)]
 pub struct Line<'a> {
     pub pid: Pid,
     /// The name of its program, and its user.
     pub name: &'a str,
-    pub user: u32,
+    user: u32,
     /// How many processes and threads it has.
     pub processes: usize,
     pub threads: u64,
-    /// Mean number of runnable threads, and of those that only wait for others in a loop; `None` if unknown.
-    pub runnable: Option<f64>,
-    pub spinning: Option<f64>,
+    /// Mean number of runnable threads, and of those that only wait for others in a loop.
+    pub runnable: Mean,
+    pub spinning: Mean,
     /// CPU time since the table before, and of all its processes since they were created.
+    #[serde(rename = "ran_ns")]
     pub ran: Nanos,
+    #[serde(rename = "cpu_ns")]
     pub cpu_time: Nanos,
-    /// CPU time by the PU where threads were last seen.
-    pub places: BTreeMap<PuNr, Nanos>,
+    /// PUs where threads were seen that ran, by time, most first, and the kinds of their cores.
+    pub pus: Vec<PuNr>,
+    pub kinds: Vec<KindShare<'a>>,
     /// Its phases since it is watched.
+    #[serde(flatten, serialize_with = "phases")]
     pub timeline: &'a Timeline,
+}
+
+/// The phase at the last poll, when it began, and for how long each was seen.
+fn phases<S: Serializer>(timeline: &Timeline, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Phases {
+        phase: Option<&'static str>,
+        since_ns: Option<Nanos>,
+        serial_ns: Nanos,
+        parallel_ns: Nanos,
+        asleep_ns: Nanos,
+    }
+    let phase = timeline.now.map(|(phase, _)| phase);
+    let last = timeline.backwards().next().filter(|last| Some(last.phase) == phase);
+    let [serial_ns, parallel_ns, asleep_ns] = timeline.spent;
+    let (phase, since_ns) = (phase.map(|phase| phase.name()), last.map(|last| last.from));
+    Phases { phase, since_ns, serial_ns, parallel_ns, asleep_ns }.serialize(to)
 }
 
 impl Watch {
@@ -171,7 +203,7 @@ impl Watch {
     }
 
     /// What is to be shown now.
-    pub fn table(&mut self) -> Table<'_> {
+    pub fn table<'a>(&'a mut self, kinds: &'a Kinds) -> Table<'a> {
         let mut intervals: BTreeMap<Pid, Interval> = BTreeMap::new();
         for (pid, row) in &mut self.rows {
             intervals.insert(*pid, std::mem::take(&mut row.interval));
@@ -181,9 +213,11 @@ impl Watch {
         let (gone, denied) = (std::mem::take(&mut self.gone), self.newly_denied());
         let any = self.choice.is_any();
         let lines = intervals.into_iter().filter(|(_, did)| !any || did.ran > Nanos::ZERO);
-        let mut lines: Vec<Line<'_>> = lines.filter_map(|(pid, did)| self.line(pid, did)).collect();
-        lines.sort_by(|one, other| (other.ran, one.pid).cmp(&(one.ran, other.pid)));
-        Table { at: self.at.saturating_sub(self.begun), took, lines, gone, denied }
+        let mut rows: Vec<Line<'_>> =
+            lines.filter_map(|(pid, did)| self.line(pid, did, kinds)).collect();
+        rows.sort_by(|one, other| (other.ran, one.pid).cmp(&(one.ran, other.pid)));
+        let at = self.at.saturating_sub(self.begun);
+        Table { version: VERSION, at, took, rows, gone, denied }
     }
 
     /// Whether all processes that were asked for by number have ended.
@@ -200,7 +234,7 @@ impl Watch {
         ended.chain(living).collect()
     }
 
-    fn line(&self, pid: Pid, did: Interval) -> Option<Line<'_>> {
+    fn line<'a>(&'a self, pid: Pid, did: Interval, kinds: &'a Kinds) -> Option<Line<'a>> {
         let (user, row) = (self.listed.get(&pid)?.user, self.rows.get(&pid)?);
         let members =
             || self.row_of.iter().filter(move |(_, row)| **row == pid).map(|(pid, _)| pid);
@@ -212,11 +246,12 @@ impl Watch {
             user,
             processes: members().count(),
             threads: threads.map(|process| u64::from(process.threads)).sum(),
-            runnable: did.runnable.get(),
-            spinning: did.spinning.get(),
+            runnable: did.runnable,
+            spinning: did.spinning,
             ran: did.ran,
             cpu_time: clocks.fold(Nanos::ZERO, |sum, process| sum + process.clock),
-            places: did.places,
+            kinds: kinds.shares(&did.places),
+            pus: pus(did.places),
             timeline: &row.timeline,
         })
     }
@@ -294,6 +329,14 @@ impl Watch {
     }
 }
 
+/// The PUs on which there was time, most first.
+fn pus(places: BTreeMap<PuNr, Nanos>) -> Vec<PuNr> {
+    let mut pus: Vec<(PuNr, Nanos)> = places.into_iter().collect();
+    pus.retain(|(_, ran)| *ran > Nanos::ZERO);
+    pus.sort_by_key(|(pu, ran)| (Reverse(*ran), *pu));
+    pus.into_iter().map(|(pu, _)| pu).collect()
+}
+
 impl Interval {
     fn add(&mut self, did: Activity, took: Nanos) {
         self.ran += did.ran;
@@ -360,6 +403,6 @@ mod tests {
         watch.next_list = Nanos::ZERO;
         watch.poll();
         assert!(!watch.is_over() && watch.listed.contains_key(&me));
-        assert_eq!(watch.table().lines.len(), 1);
+        assert_eq!(watch.table(&Kinds::default()).rows.len(), 1);
     }
 }

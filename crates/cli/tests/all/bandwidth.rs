@@ -101,7 +101,7 @@ fn text_picture_and_file() {
     assert_eq!(succeeded(&command.output().unwrap()), "");
     let text = std::fs::read_to_string(text).unwrap();
     let head = format!(
-        "sleep on PU {} beside copies that ask the second cache for lines, on PU {}; 36 KiB",
+        "sleep on PU {} beside copies that request lines of the second cache, on PU {}; 36 KiB",
         pus.0, pus.1
     );
     assert!(text.starts_with(&head), "{text}");

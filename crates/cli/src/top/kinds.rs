@@ -1,0 +1,45 @@
+//! The kinds of cores that rows run on.
+
+use colocate_machine::{Machine, Nanos, PuNr};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The kind of core of each PU, where kinds differ.
+#[derive(Default)]
+pub struct Kinds(BTreeMap<PuNr, String>);
+
+/// The share of CPU time on a kind of core.
+#[derive(Serialize)]
+pub struct KindShare<'a> {
+    pub kind: &'a str,
+    pub share: f64,
+}
+
+impl Kinds {
+    /// Those of a machine, if it is known.
+    pub fn of(machine: Option<&Machine>) -> Self {
+        let kind = |machine: &Machine, pu: &colocate_machine::Pu| {
+            let kind = machine.cores[pu.core.idx()].kind;
+            (pu.os, machine.kinds[kind.idx()].name.clone())
+        };
+        let differ = machine.filter(|machine| machine.kinds.len() > 1);
+        let kinds = |machine: &Machine| machine.pus.iter().map(|pu| kind(machine, pu)).collect();
+        Self(differ.map(kinds).unwrap_or_default())
+    }
+
+    /// The shares of the time on each kind, most first; none where all are alike or nothing ran.
+    pub fn shares(&self, places: &BTreeMap<PuNr, Nanos>) -> Vec<KindShare<'_>> {
+        let mut ran: BTreeMap<&str, Nanos> = BTreeMap::new();
+        for (pu, time) in places {
+            if let Some(kind) = self.0.get(pu) {
+                *ran.entry(kind).or_default() += *time;
+            }
+        }
+        let sum = ran.values().fold(Nanos::ZERO, |sum, time| sum + *time).as_secs_f64();
+        let known = ran.into_iter().filter(|_| sum > 0.0);
+        let share = |(kind, time): (_, Nanos)| KindShare { kind, share: time.as_secs_f64() / sum };
+        let mut shares: Vec<KindShare<'_>> = known.map(share).collect();
+        shares.sort_by(|one, other| other.share.total_cmp(&one.share));
+        shares
+    }
+}
