@@ -62,7 +62,7 @@ fn pass_on(pid: Pid, signals: Option<&OwnedFd>, stop: &AtomicBool) {
             let _ = sys::kill(pid, arrived.signal);
         }
     }
-    // Of what came before signals were signals it is not known which one it was.
+    // Of a signal that came before that it is not known which one it was.
     if stop.swap(false, Ordering::Relaxed) {
         let _ = sys::kill(pid, libc::SIGTERM);
     }
