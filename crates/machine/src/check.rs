@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// Most PUs of a machine: Linux allows 8,192 (`NR_CPUS`).
-pub const MAX_PUS: usize = MAX_PU_NR as usize + 1;
+pub(crate) const MAX_PUS: usize = MAX_PU_NR as usize + 1;
 
 /// Most NUMA nodes of a machine, as in Linux (`MAX_NUMNODES`).
-pub const MAX_NODES: usize = 1024;
+pub(crate) const MAX_NODES: usize = 1024;
 
 /// What is wrong with a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -380,7 +380,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every description that fits together is a sound machine with the counts it asks for.
+        /// Every description that fits together is a sound machine with the counts it gives.
         #[test]
         fn described_machines_are_sound(
             packages in 1..4_usize,

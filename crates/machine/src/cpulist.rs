@@ -16,7 +16,7 @@ use thiserror::Error;
 
 /// Highest PU number that is accepted. Linux allows 8,192 CPUs at most (`NR_CPUS`); the rest is
 /// room, and the bound keeps a hostile file from claiming all memory.
-pub const MAX_PU_NR: u32 = 65_535;
+pub(crate) const MAX_PU_NR: u32 = 65_535;
 
 /// Bits in one group of a mask as the kernel prints it.
 const GROUP_BITS: u32 = 32;

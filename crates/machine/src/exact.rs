@@ -67,9 +67,6 @@ impl Exact {
     }
 
     /// As JSON, one line after another.
-    ///
-    /// # Panics
-    /// Never: a machine has only text keys and numbers.
     #[must_use]
     pub fn to_json(&self) -> String {
         crate::printable::json(self)

@@ -1,6 +1,6 @@
 //! The machine: PUs, cores, caches, NUMA nodes, core kinds, as values.
 //!
-//! Everything here is pure except the module `read` (feature `read`), which asks hwloc and the
+//! Everything here is pure except the module `read` (feature `read`), which reads hwloc and the
 //! kernel. A [`Machine`] is the same value whether it was read from the live system, from an hwloc
 //! XML file, from a synthetic string or from a described machine in `machines/*.toml`.
 

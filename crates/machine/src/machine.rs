@@ -32,7 +32,7 @@ pub struct Machine {
     pub kinds: Vec<CoreKind>,
     /// Distance between nodes, or `None` if the firmware does not say.
     pub distances: Option<Distances>,
-    /// PUs that the kernel knows but has offline, lowest number first. In a saved topology also
+    /// PUs that the kernel lists but has offline, lowest number first. In a saved topology also
     /// those that were left out when it was saved.
     pub offline: Vec<PuNr>,
 }
@@ -83,16 +83,16 @@ pub struct Node {
     pub pus: Vec<PuIdx>,
 }
 
-/// What a cache holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a cache holds, in the order in which caches of one level are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheKind {
-    /// Data and instructions.
-    Unified,
     /// Data only.
     Data,
     /// Instructions only.
     Instruction,
+    /// Data and instructions.
+    Unified,
 }
 
 /// A cache.

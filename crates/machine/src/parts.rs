@@ -67,7 +67,7 @@ pub(crate) struct DistancePart {
 
 impl Parts {
     /// The machine made of these parts.
-    pub fn assemble(mut self) -> Result<Machine, Flaw> {
+    pub(crate) fn assemble(mut self) -> Result<Machine, Flaw> {
         self.offline = self.offline.difference(&self.pus.iter().copied().collect());
         let places = Places::of(&self.pus)?;
         let cores = self.cores_by_place(&places)?;
@@ -162,12 +162,7 @@ fn caches(found: Vec<CachePart>, places: &Places) -> Vec<Cache> {
     };
     let mut caches: Vec<Cache> =
         found.into_iter().map(cache).filter(|cache| !cache.pus.is_empty()).collect();
-    let rank = |kind: CacheKind| match kind {
-        CacheKind::Data => 0,
-        CacheKind::Instruction => 1,
-        CacheKind::Unified => 2,
-    };
-    caches.sort_by_key(|cache| (cache.level, cache.pus[0], rank(cache.kind)));
+    caches.sort_by_key(|cache| (cache.level, cache.pus[0], cache.kind));
     caches
 }
 

@@ -1,4 +1,4 @@
-//! The corpus of machines: three-line tests, one runner, and hwloc's own tools as peer.
+//! The corpus of machines: what we read from each, and hwloc's own tools as peer.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p colocate-machine --features read --test corpus` rewrites the
 //! expected files; `corpus/README.md` says where the machines come from.
@@ -27,19 +27,15 @@ fn stems(ending: &str) -> BTreeSet<String> {
     names.filter_map(|name| name.strip_suffix(ending).map(Into::into)).collect()
 }
 
-/// Runs one three-line test.
-fn check(test: &str) {
-    let lines = std::fs::read_to_string(corpus().join(format!("{test}.test"))).unwrap();
-    let field = |name: &str| {
-        let value = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        corpus().join(value.unwrap_or_else(|| panic!("{test}.test has no {name}")))
-    };
-    let seen = read::load(field("source").to_str().unwrap()).unwrap();
+/// Reads a machine and compares its picture and its exact form with the files beside it.
+fn check(name: &str) {
+    let file = |ending: &str| corpus().join(format!("{name}.{ending}"));
+    let seen = read::load(file("xml").to_str().unwrap()).unwrap();
     let text = picture(&seen.machine, seen.usable.as_ref());
-    expect_test::expect_file![field("text")].assert_eq(&text);
+    expect_test::expect_file![file("txt")].assert_eq(&text);
     let exact = Exact::new(seen.machine, seen.usable);
     let json = compact(&exact.to_json());
-    expect_test::expect_file![field("json")].assert_eq(&json);
+    expect_test::expect_file![file("json")].assert_eq(&json);
     assert_eq!(Exact::from_json(&json).as_ref(), Ok(&exact));
     assert_eq!(Exact::from_json(&exact.to_json()), Ok(exact));
 }
@@ -74,20 +70,32 @@ fn compact(json: &str) -> String {
 
 #[test]
 fn corpus_reads_as_expected() {
-    let tests = stems(".test");
-    assert!(tests.len() >= 12, "the corpus has shrunk to {tests:?}");
-    assert_eq!(tests, stems(".xml"), "every machine has a test");
-    tests.iter().for_each(|test| check(test));
+    let names = stems(".xml");
+    assert!(names.len() >= 27, "the corpus has shrunk to {names:?}");
+    names.iter().for_each(|name| check(name));
 }
 
-/// What hwloc-calc says about a file, or `None` if the tool is not installed.
-fn calc(file: &Path, args: &[&str]) -> Option<String> {
+/// 1,024 PUs, as hwloc expands them. `read`'s own test has hwloc save them as XML, too, and reads that.
+#[test]
+fn a_large_machine_reads_as_expected() {
+    let text = std::fs::read_to_string(corpus().join("pu-1024.synthetic")).unwrap();
+    let machine = Machine { name: "pu-1024".into(), ..read::synthetic(text.trim()).unwrap() };
+    expect_test::expect_file![corpus().join("pu-1024.txt")].assert_eq(&picture(&machine, None));
+    let numbers = (0..1024).map(|nr| nr.to_string()).collect::<Vec<_>>();
+    assert_eq!(pus(&machine), numbers.join(","));
+    compare_with_calc(text.trim(), "pu-1024", &machine);
+    let exact = Exact::new(machine, None);
+    assert_eq!(Exact::from_json(&exact.to_json()), Ok(exact));
+}
+
+/// What hwloc-calc says about a file or a synthetic machine, or `None` if the tool is not installed.
+fn calc(machine: &str, args: &[&str]) -> Option<String> {
     let mut tool = Command::new("hwloc-calc");
-    match tool.arg("--disallowed").arg("-i").arg(file).args(args).output() {
+    match tool.args(["--disallowed", "-i", machine]).args(args).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         output => {
             let output = output.unwrap();
-            assert!(output.status.success(), "hwloc-calc {args:?} on {}", file.display());
+            assert!(output.status.success(), "hwloc-calc {args:?} on {machine}");
             Some(String::from_utf8(output.stdout).unwrap().trim().into())
         }
     }
@@ -101,33 +109,38 @@ fn pus(machine: &Machine) -> String {
 
 #[test]
 fn hwloc_tools_see_the_same_machine() {
-    for test in stems(".xml").into_iter().filter(|test| !ONLY_OURS.contains(&test.as_str())) {
-        let file = corpus().join(format!("{test}.xml"));
-        let machine = read::open(file.to_str().unwrap()).unwrap();
-        let Some(all) = calc(&file, &["-I", "pu", "--po", "all"]) else {
-            println!("skipped: hwloc-calc is not installed (package hwloc)");
-            return;
-        };
-        assert_eq!(all, pus(&machine), "{test}: PUs");
-        let count =
-            |what: &str| calc(&file, &["-N", what, "all"]).unwrap().parse::<usize>().unwrap();
-        assert_eq!(count("core"), machine.cores.len(), "{test}: cores");
-        assert_eq!(count("package"), machine.packages.len(), "{test}: packages");
-        // hwloc-calc counts nodes near the PUs; one without PUs is near none.
-        let near = machine.nodes.iter().filter(|node| !node.pus.is_empty()).count();
-        assert!(count("numa") >= near && count("numa") <= machine.nodes.len(), "{test}: nodes");
-        siblings(&file, &machine, &test);
+    for name in stems(".xml").into_iter().filter(|name| !ONLY_OURS.contains(&name.as_str())) {
+        let file = corpus().join(format!("{name}.xml"));
+        let file = file.to_str().unwrap();
+        compare_with_calc(file, &name, &read::open(file).unwrap());
     }
 }
 
-/// Compares the siblings of a sample of cores: asking for each of 512 takes half a minute.
-fn siblings(file: &Path, machine: &Machine, test: &str) {
+/// Compares `machine` with what hwloc-calc says of `source`.
+#[allow(clippy::print_stdout)] // says why a test did nothing
+fn compare_with_calc(source: &str, name: &str, machine: &Machine) {
+    let Some(all) = calc(source, &["-I", "pu", "--po", "all"]) else {
+        println!("skipped: hwloc-calc is not installed (package hwloc)");
+        return;
+    };
+    assert_eq!(all, pus(machine), "{name}: PUs");
+    let count = |what: &str| calc(source, &["-N", what, "all"]).unwrap().parse::<usize>().unwrap();
+    assert_eq!(count("core"), machine.cores.len(), "{name}: cores");
+    assert_eq!(count("package"), machine.packages.len(), "{name}: packages");
+    // hwloc-calc counts nodes near the PUs; one without PUs is near none.
+    let near = machine.nodes.iter().filter(|node| !node.pus.is_empty()).count();
+    assert!(count("numa") >= near && count("numa") <= machine.nodes.len(), "{name}: nodes");
+    siblings(source, machine, name);
+}
+
+/// Compares the siblings of a sample of cores: all 512 of one machine would take half a minute.
+fn siblings(source: &str, machine: &Machine, name: &str) {
     let step = machine.cores.len().div_ceil(16);
     for (index, core) in machine.cores.iter().enumerate().step_by(step) {
         let ours = core.pus.iter().map(|pu| machine.pus[pu.idx()].os.0.to_string());
         let location = format!("core:{index}");
-        let theirs = calc(file, &["-I", "pu", "--po", &location]).unwrap();
-        assert_eq!(theirs, ours.collect::<Vec<_>>().join(","), "{test}: {location}");
+        let theirs = calc(source, &["-I", "pu", "--po", &location]).unwrap();
+        assert_eq!(theirs, ours.collect::<Vec<_>>().join(","), "{name}: {location}");
     }
 }
 

@@ -443,7 +443,7 @@ fn impossible_speeds_get_one_line() {
     }
 }
 
-/// A few bytes of text that ask for more memory than any machine has.
+/// A few bytes of text that need more memory than any machine has.
 #[test]
 fn lists_that_are_too_long_are_refused_before_they_are_made() {
     let routes = |routes: &str| {

@@ -37,9 +37,6 @@ pub enum CoreSpeedsError {
 
 impl CoreSpeeds {
     /// As JSON, one line after another.
-    ///
-    /// # Panics
-    /// Never: it has only text keys, and finite numbers as [`CoreSpeeds::from_json`] wants them.
     #[must_use]
     pub fn to_json(&self) -> String {
         crate::printable::json(self)

@@ -1,7 +1,7 @@
 //! Reading cores and kinds of cores, of which no two share a PU.
 //!
 //! # Problem
-//! A set takes as much memory as its highest PU asks for, 8 KiB for `"65535"`: a thousand times the text. Of a hostile
+//! A set takes as much memory as its highest PU needs, 8 KiB for `"65535"`: a thousand times the text. Of a hostile
 //! file nothing that large may be kept.
 //!
 //! # Approach

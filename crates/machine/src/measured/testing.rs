@@ -15,7 +15,7 @@ pub fn measured(cores: &[&[u32]], speeds: &[f64]) -> CoreSpeeds {
 }
 
 /// The cores of `machine`, each as fast as its first PU is said to be; `None` for one that was not measured.
-pub fn speeds_of(machine: &Machine, speed: impl Fn(u32) -> Option<f64>) -> CoreSpeeds {
+pub(crate) fn speeds_of(machine: &Machine, speed: impl Fn(u32) -> Option<f64>) -> CoreSpeeds {
     let sets = super::apply::cores_of(machine);
     let first = |set: &PuSet| set.iter().next().and_then(|pu| speed(pu.0));
     let speeds: Vec<Option<f64>> = sets.iter().map(first).collect();

@@ -3,7 +3,7 @@
 use super::{cache_name, count, list, size_or_unknown};
 use crate::cpulist::PuSet;
 use crate::ids::{NodeIdx, PuIdx};
-use crate::machine::{CacheKind, Machine, Node};
+use crate::machine::{Machine, Node};
 use crate::printable::printable;
 use crate::units::Bytes;
 use crate::usable::Usable;
@@ -58,13 +58,8 @@ pub(super) fn caches(machine: &Machine) -> String {
     for cache in &machine.caches {
         let cores: BTreeMap<_, usize> =
             cache.pus.iter().map(|&pu| (machine.core_of(pu), 0)).collect();
-        let rank = match cache.kind {
-            CacheKind::Data => 0,
-            CacheKind::Instruction => 1,
-            CacheKind::Unified => 2,
-        };
         let size = size_or_unknown(cache.size);
-        let sort = (cache.level, rank, cores.len(), cache_name(cache), size);
+        let sort = (cache.level, cache.kind, cores.len(), cache_name(cache), size);
         *sorts.entry(sort).or_default() += 1;
     }
     let width = sorts.keys().map(|(.., size)| size.len()).max().unwrap_or(0);

@@ -17,7 +17,7 @@ use hwlocality::object::types::{CacheType, ObjectType};
 use hwlocality::topology::builder::{BuildFlags, TopologyBuilder, TypeFilter};
 
 /// Most parts of a synthetic machine, all levels together: 16 times the PUs of the largest machine
-/// that Linux runs on. hwloc itself would take whatever memory the string asks for.
+/// that Linux runs on. hwloc itself would take whatever memory the string needs.
 const MAX_SYNTHETIC: u64 = 131_072;
 
 /// Most words of PU sets that hwloc compares to put a synthetic machine together: it looks for the place of each part
@@ -223,7 +223,7 @@ fn cache(object: &TopologyObject) -> Option<CachePart> {
     Some(CachePart { level, kind, size, pus: pus_of(object) })
 }
 
-/// Kinds in hwloc's order, which is by efficiency where it knows one.
+/// Kinds in hwloc's order, which is by efficiency where it has one.
 fn core_kinds(topology: &Topology) -> Vec<KindPart> {
     let Ok(found) = topology.cpu_kinds() else { return Vec::new() };
     let text = |bytes: &std::ffi::CStr| bytes.to_string_lossy().into_owned();

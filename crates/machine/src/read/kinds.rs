@@ -4,7 +4,7 @@ use crate::cpulist::PuSet;
 use crate::parts::KindPart;
 use crate::units::Hertz;
 
-/// What hwloc knows of one kind of core.
+/// What hwloc reports of one kind of core.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KindFacts {
     pub pus: PuSet,

@@ -54,6 +54,7 @@ fn assembled(parts: Parts, origin: &str) -> Result<Machine, ReadError> {
 mod tests {
     use super::*;
     use hwlocality::Topology;
+    use hwlocality::topology::export::xml::XMLExportFlags;
 
     /// hwloc's own reading of XML, which we trust only with files of ours.
     fn by_hwloc(text: &str) -> Parts {
@@ -69,12 +70,28 @@ mod tests {
         let refused = ["no-numa.xml", "v3-cgroup.xml"];
         let sound: Vec<_> =
             xml.filter(|path| !refused.iter().any(|name| path.ends_with(name))).collect();
-        assert!(sound.len() >= 11);
+        assert!(sound.len() >= 25, "{}", sound.len());
         for path in sound {
             let text = std::fs::read_to_string(&path).unwrap();
-            let theirs = by_hwloc(&text).assemble();
-            let ours = from_xml_str(&text).map(|saved| saved.machine);
-            assert_eq!(ours.unwrap(), theirs.unwrap(), "{}", path.display());
+            compare(&text, by_hwloc(&text), &path.display().to_string());
         }
+    }
+
+    fn compare(xml: &str, theirs: Parts, name: &str) {
+        let ours = from_xml_str(xml).map(|saved| saved.machine);
+        assert_eq!(ours.unwrap(), theirs.assemble().unwrap(), "{name}");
+    }
+
+    /// 1,024 PUs, which hwloc expands and saves.
+    #[test]
+    fn large_xml_reads_as_hwloc_reads_it() {
+        let text = include_str!("../../tests/corpus/pu-1024.synthetic").trim();
+        let builder = Topology::builder().from_synthetic(text).unwrap();
+        let topology = hwloc::load(builder).unwrap();
+        let xml = topology.export_xml(XMLExportFlags::empty()).unwrap();
+        let xml: &str = xml.as_ref();
+        assert_eq!(hwloc::parts(&topology).pus.len(), 1024);
+        compare(xml, by_hwloc(xml), "pu-1024");
+        compare(xml, hwloc::parts(&topology), "pu-1024");
     }
 }

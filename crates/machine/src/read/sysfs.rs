@@ -32,7 +32,6 @@ impl Sysfs {
 
     /// The text of a file given by its absolute path, or `None` if it cannot be read: no single
     /// file is there on every kernel. One mount whose name is not UTF-8 does not hide the others.
-    #[must_use]
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         let bytes = kernel::read(&self.root.join(path.trim_start_matches('/'))).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -85,8 +84,7 @@ impl Sysfs {
 
     /// The hybrid counters that are here: their name, what we call their kind of core, and their PUs; slowest kind
     /// first. None on processors that are not hybrid, and in most virtual machines.
-    #[must_use]
-    pub fn hybrid_pmus(&self) -> Vec<(&'static str, &'static str, PuSet)> {
+    pub(crate) fn hybrid_pmus(&self) -> Vec<(&'static str, &'static str, PuSet)> {
         let list = |pmu| self.value::<PuSet>(&format!("/sys/devices/{pmu}/cpus"));
         let found = HYBRID_PMUS.iter().filter_map(|&(pmu, kind)| Some((pmu, kind, list(pmu)?)));
         found.filter(|(_, _, pus)| !pus.is_empty()).collect()

@@ -175,7 +175,7 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(most).collect()
 }
 
-/// The usual length.
+/// The default length.
 fn brief(text: &str) -> String {
     shortened(text, 40)
 }
