@@ -1,7 +1,7 @@
 //! What the model assumes without measurement: parameters, and the ensemble of them that every
 //! comparison is run over.
 //!
-//! A result that turns with one of them is none. [`Assumptions::grid`] tries all ends of the model's own
+//! A result that depends on one of them is none. [`Assumptions::grid`] tries all ends of the model's own
 //! parameters; [`Assumptions::sample`] draws from all of them and from the guesses that replace what is
 //! not known of programs.
 
@@ -67,8 +67,8 @@ const FACTOR: Plausible = Plausible { least: 0.8, usual: 1.0, most: 1.2 };
 const REPLACEMENT: Plausible = Plausible { least: 0.0, usual: 0.5, most: 1.0 };
 
 impl Assumptions {
-    /// The usual ones first, then every combination of the least, the usual and the most of the model's
-    /// own parameters but the replacement: 162 in all, in the same order always. Guesses are the usual ones.
+    /// The default ones first, then every combination of the least, the default and the most of the model's
+    /// own parameters but the replacement: 162 in all, in the same order always. Guesses are the default ones.
     #[must_use]
     pub fn grid() -> Vec<Self> {
         let ends = |range: Plausible| [range.usual, range.least, range.most];
@@ -94,7 +94,7 @@ impl Assumptions {
         all
     }
 
-    /// The usual ones first, then others drawn from all ranges, guesses included: `count` in all, the same
+    /// The default ones first, then others drawn from all ranges, guesses included: `count` in all, the same
     /// for the same seed.
     ///
     /// Each range is cut into as many parts as there are draws, and every part is drawn from once (a Latin
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Every tenth of a range is drawn from once by eleven members, the first of which is the usual.
+    /// Every tenth of a range is drawn from once by eleven members, the first of which is the default.
     #[test]
     fn a_sample_covers_every_range() {
         let sample = Assumptions::sample(11, 7);

@@ -65,9 +65,8 @@ pub(crate) fn windows(points: &[(f64, f64)]) -> Vec<f64> {
 /// Where misses fall by `k` a byte they fall exponentially with the window: `dc = m · dw` and
 /// `dm = −k · dc` give `m = m₀ · exp(−k·w)`, and `c = c₀ + (m₀ − m) / k`. Where they are level,
 /// `c = c₀ + m₀ · w`.
-#[must_use]
 #[inline]
-pub fn footprint(curve: &MissCurve, window: f64) -> Footprint {
+pub(crate) fn footprint(curve: &MissCurve, window: f64) -> Footprint {
     let (points, windows) = (curve.points(), curve.windows());
     let after = windows.partition_point(|&filled| filled <= window);
     let Some(&(low_at, low)) = points.get(after.min(points.len().wrapping_sub(1))) else {
@@ -100,7 +99,7 @@ fn gone(x: f64) -> f64 {
 }
 
 /// [`Sharer::chance`] of a cache that gives up any line, by chance.
-pub const RANDOM: f64 = 0.5;
+pub(crate) const RANDOM: f64 = 0.5;
 
 /// A task that shares a cache.
 #[derive(Clone, Copy, Debug)]
@@ -234,13 +233,12 @@ pub fn occupancy(capacity: f64, sharers: &[Sharer<'_>]) -> Vec<f64> {
     sharers.iter().map(|sharer| sharer.after(time).bytes).collect()
 }
 
-/// Lines that are missed on top of the usual ones while `bytes` of a cache that was empty are filled.
+/// Lines that are missed beyond those of a full cache while `bytes` of a cache that was empty are filled.
 ///
 /// Filling takes one miss a line. In the same window, `∫ dc / m(c)`, a full cache misses `m(bytes)` an
 /// instruction; so `bytes − window · m(bytes)`, in lines. None for data that streams through, since
 /// `m` is level then; every line for a working set that stays.
-#[must_use]
-pub fn cold_misses(curve: &MissCurve, bytes: f64, line: f64) -> f64 {
+pub(crate) fn cold_misses(curve: &MissCurve, bytes: f64, line: f64) -> f64 {
     let bytes = bytes.min(curve.touched());
     let misses = curve.at(bytes);
     let usual = if misses > 0.0 { window_of(curve, bytes) * misses } else { 0.0 };
@@ -248,8 +246,7 @@ pub fn cold_misses(curve: &MissCurve, bytes: f64, line: f64) -> f64 {
 }
 
 /// The window in which `bytes` are touched: the inverse of [`footprint`].
-#[must_use]
-pub fn window_of(curve: &MissCurve, bytes: f64) -> f64 {
+pub(crate) fn window_of(curve: &MissCurve, bytes: f64) -> f64 {
     let (points, windows) = (curve.points(), curve.windows());
     if bytes <= 0.0 || points.is_empty() {
         return 0.0;

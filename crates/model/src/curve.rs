@@ -75,8 +75,7 @@ impl MissCurve {
     }
 
     /// The least size with at most so many misses per instruction; the last point's if there are always more.
-    #[must_use]
-    pub fn size_for(&self, misses: f64) -> f64 {
+    pub(crate) fn size_for(&self, misses: f64) -> f64 {
         let after = self.points.partition_point(|&(_, more)| more > misses);
         match (after.checked_sub(1).map(|before| self.points[before]), self.points.get(after)) {
             (None, _) => 0.0,

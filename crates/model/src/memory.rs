@@ -1,8 +1,8 @@
-//! Memory controllers and links: how long an access waits when others ask, too.
+//! Memory controllers and links: how long an access waits for others.
 //!
 //! # Approach
 //! Each is a queue. An access waits the longer the more of the bandwidth is in use, without bound as all
-//! of it is; and tasks that wait longer ask less often. So there is one wait at which what is asked for and the
+//! of it is; and tasks that wait longer request less often. So there is one wait at which requests and the
 //! wait agree, and then less than the whole bandwidth is in use.
 //!
 //! # Terms
@@ -18,7 +18,7 @@
 //! alike, and so are links and caches, each with its own latency. Table: docs/memory-model.md.
 
 /// Scale of the wait, as a share of the latency without other traffic. Fitted; see above.
-pub const WAIT: f64 = 0.3;
+pub(crate) const WAIT: f64 = 0.3;
 
 /// What an access waits at a queue of which the share `used` is in use; in the unit of `scale`.
 /// Infinite from 1 on.
@@ -40,8 +40,7 @@ pub fn used(scale: f64, wait: f64) -> f64 {
 /// alike, and is concave when they are not. With `z = √(1 − ρ)` the wait is `s · (1 − z²) / z`, and
 /// what is sought is the one zero in 0 ..= 1 of `(a·z + b·s·(1 − z²)) · (1 − z²) − z`, which falls from
 /// `b·s` to −1.
-#[must_use]
-pub fn agreed_wait(scale: f64, at: f64, used: f64, fall: f64) -> f64 {
+pub(crate) fn agreed_wait(scale: f64, at: f64, used: f64, fall: f64) -> f64 {
     if used <= 0.0 || scale <= 0.0 {
         return 0.0;
     }

@@ -98,7 +98,7 @@ impl MissCounts {
         if instructions == 0 {
             return None;
         }
-        // A billionth of a miss per instruction is nothing that anybody could feel.
+        // A billionth of a miss per instruction is far below what can be measured.
         let rate = |misses: u64| (misses as f64 / instructions as f64 * 1e9).round() / 1e9;
         let mut points: Vec<(f64, f64)> =
             self.by_lines.iter().map(|&(lines, misses)| (lines as f64, rate(misses))).collect();

@@ -1,4 +1,4 @@
-//! How much two threads want the same execution units: plain arithmetic on mixes.
+//! How much two threads need the same execution units: plain arithmetic on mixes.
 //!
 //! The terms, with their units:
 //!
@@ -11,7 +11,7 @@
 //!
 //! What the overlap means: draw one instruction of each thread, when each thread runs for its busy
 //! share of the time, and let each instruction take one of the units of its class at random. Then
-//! `w` is how often, on average, both want the same unit. It orders pairings; it is not a slow-down,
+//! `w` is how often, on average, both need the same unit. It orders pairings; it is not a slow-down,
 //! since out-of-order cores hide many clashes, and how many depends on the machine.
 
 use crate::mix::{Class, Mix};
@@ -33,7 +33,7 @@ pub fn scarcity(class: Class) -> f64 {
     1.0 / UNITS[class as usize]
 }
 
-/// What a thread, or several together, ask of the units of a core.
+/// What a thread, or several together, need of the units of a core.
 ///
 /// Demands add up: the demand of threads that run at the same time is the sum of theirs, and the
 /// overlap of two groups is the sum of the overlaps of all pairs between them.
@@ -41,13 +41,13 @@ pub fn scarcity(class: Class) -> f64 {
 pub struct UnitDemand([f64; 5]);
 
 impl UnitDemand {
-    /// Asks nothing: no thread.
+    /// Needs nothing: no thread.
     pub const NONE: Self = Self([0.0; 5]);
 
     /// The demand of a thread of mix `mix` that is busy for `busy` of its life.
     ///
-    /// A class that `mix` does not know takes its share from `assumed`; one that `assumed` does not
-    /// know either asks nothing, so give the same `assumed` to all threads that are to be compared.
+    /// A class that `mix` does not have takes its share from `assumed`; one that `assumed` does not
+    /// have either is not needed, so give the same `assumed` to all threads that are to be compared.
     /// `busy` is cut to 0 ..= 1; what is not a number counts as 1.
     #[must_use]
     pub fn of(mix: &Mix, busy: f64, assumed: &Mix) -> Self {
@@ -59,7 +59,7 @@ impl UnitDemand {
     }
 
     /// `w(self, other)`, in unit clashes per pair of instructions. Symmetric, and never
-    /// negative for what threads ask; a difference of demands can have a negative one.
+    /// negative for what threads need; a difference of demands can have a negative one.
     #[must_use]
     pub fn overlap(&self, other: &Self) -> f64 {
         self.0.iter().zip(&other.0).map(|(a, b)| a * b).sum()
@@ -104,9 +104,9 @@ impl Sub for UnitDemand {
     }
 }
 
-/// The mean of what `mixes` know, class by class: what to assume of a thread that was not watched.
+/// The mean of `mixes`, class by class: what to assume of a thread that was not watched.
 ///
-/// A class that none of them knows is unknown in the mean.
+/// A class that none of them has is unknown in the mean.
 #[must_use]
 #[allow(clippy::cast_precision_loss)] // fewer than 2^53 threads
 pub fn mean_mix<'a>(mixes: impl IntoIterator<Item = &'a Mix>) -> Mix {

@@ -20,7 +20,6 @@ use crate::phase::known::{AMOUNT, AT_LEAST_ONE, CYCLES, PART};
 use crate::profile::{Profile, ThreadProfile};
 use colocate_machine::performance::{PortSet, WorkKind};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use thiserror::Error;
 
 /// Work for the ports of a core.
@@ -46,7 +45,7 @@ pub enum Work {
     },
 }
 
-/// A demand vector: what the instructions of a phase ask for, each on average.
+/// A demand vector: what each instruction of a phase needs on average.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Phase {
@@ -59,7 +58,7 @@ pub struct Phase {
     /// Work for the ports.
     #[serde(default)]
     pub work: Known<Work>,
-    /// Cycles that dependencies between instructions ask for at least, with the whole window.
+    /// Cycles that dependencies between instructions take at least, with the whole window.
     #[serde(default, deserialize_with = "known::amount")]
     pub dependent_cycles: Known<f64>,
     /// The same with the part of the window that is left when a sibling is active.
@@ -96,7 +95,7 @@ pub enum PhaseError {
     #[error("expected {component} to be {expected}, found {found}")]
     Impossible {
         /// Of which component.
-        component: Component,
+        component: &'static str,
         /// What it can be.
         expected: &'static str,
         /// What it is.
@@ -159,7 +158,7 @@ impl Phase {
         (Some(measured.processor.as_str()) == processor).then_some(measured.cycles)
     }
 
-    /// The same, with what `other` knows in place of what is unknown.
+    /// The same, with what is known in `other` in place of what is unknown.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -186,21 +185,21 @@ impl Phase {
     /// [`PhaseError::Impossible`] for the first that cannot.
     pub fn check(&self) -> Result<(), PhaseError> {
         let plain = [
-            (Component::Slots, &self.slots, AMOUNT),
-            (Component::DependentCycles, &self.dependent_cycles, AMOUNT),
-            (Component::DependentCyclesDivided, &self.dependent_cycles_divided, AMOUNT),
-            (Component::StallCycles, &self.stall_cycles, AMOUNT),
-            (Component::BranchMisses, &self.branch_misses, PART),
-            (Component::ParallelMisses, &self.parallel_misses, AT_LEAST_ONE),
-            (Component::WrittenBack, &self.written_back, PART),
-            (Component::SharedLines, &self.shared_lines, AMOUNT),
+            ("slots", &self.slots, AMOUNT),
+            ("dependent-cycles", &self.dependent_cycles, AMOUNT),
+            ("dependent-cycles-divided", &self.dependent_cycles_divided, AMOUNT),
+            ("stall-cycles", &self.stall_cycles, AMOUNT),
+            ("branch-misses", &self.branch_misses, PART),
+            ("parallel-misses", &self.parallel_misses, AT_LEAST_ONE),
+            ("written-back", &self.written_back, PART),
+            ("shared-lines", &self.shared_lines, AMOUNT),
         ];
         let plain = plain.into_iter().filter_map(|(component, known, can_be)| {
             known.get().map(|&found| (component, found, can_be))
         });
         let of_work = self.work.get().map_or(Vec::new(), Work::amounts);
-        let of_work = of_work.into_iter().map(|found| (Component::Work, found, AMOUNT));
-        let cycles = self.cycles.get().map(|found| (Component::Cycles, found.cycles, CYCLES));
+        let of_work = of_work.into_iter().map(|found| ("work", found, AMOUNT));
+        let cycles = self.cycles.get().map(|found| ("cycles", found.cycles, CYCLES));
         for (component, found, can_be) in plain.chain(of_work).chain(cycles) {
             if !can_be.contains(found) {
                 return Err(PhaseError::Impossible { component, expected: can_be.text, found });
@@ -252,8 +251,7 @@ impl Demand {
     ///
     /// Known are the whole and the half; for smaller parts each halving costs the same factor, which is
     /// how instructions that are ready at a time grow with the window: as a power of it.
-    #[must_use]
-    pub fn least_cycles(&self, parts: usize) -> f64 {
+    pub(crate) fn least_cycles(&self, parts: usize) -> f64 {
         let (whole, half) = (self.dependent_cycles, self.dependent_cycles_divided);
         match parts {
             0 | 1 => whole,
@@ -261,58 +259,5 @@ impl Demand {
             #[allow(clippy::cast_precision_loss)] // a core has few PUs
             _ => whole * (half / whole).powf((parts as f64).log2()),
         }
-    }
-}
-
-/// A component of a demand vector, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Component {
-    /// `slots`
-    Slots,
-    /// `work`
-    Work,
-    /// `dependent-cycles`
-    DependentCycles,
-    /// `dependent-cycles-divided`
-    DependentCyclesDivided,
-    /// `stall-cycles`
-    StallCycles,
-    /// `branch-misses`
-    BranchMisses,
-    /// `misses`
-    Misses,
-    /// `parallel-misses`
-    ParallelMisses,
-    /// `written-back`
-    WrittenBack,
-    /// `shared-lines`
-    SharedLines,
-    /// `cycles`
-    Cycles,
-}
-
-impl Component {
-    /// Its name in files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Slots => "slots",
-            Self::Work => "work",
-            Self::DependentCycles => "dependent-cycles",
-            Self::DependentCyclesDivided => "dependent-cycles-divided",
-            Self::StallCycles => "stall-cycles",
-            Self::BranchMisses => "branch-misses",
-            Self::Misses => "misses",
-            Self::ParallelMisses => "parallel-misses",
-            Self::WrittenBack => "written-back",
-            Self::SharedLines => "shared-lines",
-            Self::Cycles => "cycles",
-        }
-    }
-}
-
-impl fmt::Display for Component {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }

@@ -51,7 +51,7 @@ fn tightest(work: &[(PortSet, f64)]) -> Option<(PortSet, f64)> {
     for union in unions(work.iter().map(|(set, _)| *set)) {
         let within = work.iter().filter(|(set, _)| set.is_subset(union));
         let each = within.map(|(_, cycles)| cycles).sum::<f64>() / f64::from(union.len());
-        // Of equal ones any would do, since the others' turn comes next; but the same in every order.
+        // Of equal ones any would do, since the others come next; but the same in every order.
         let better = |&(other, most): &(PortSet, f64)| (each, union) > (most, other);
         if best.as_ref().is_none_or(better) {
             best = Some((union, each));

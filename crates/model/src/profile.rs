@@ -222,9 +222,6 @@ impl Profile {
     }
 
     /// The profile as JSON text, ending in a newline.
-    ///
-    /// # Panics
-    /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
         colocate_machine::printable::json(self)

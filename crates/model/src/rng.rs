@@ -1,7 +1,7 @@
 //! A small generator of our own, so that a seed gives the same plan with every version.
 //!
 //! SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
-//! 2014): a counter that grows by the golden ratio's odd fraction, stirred by two multiplications.
+//! 2014): a counter that grows by the golden ratio's odd fraction, mixed by two multiplications.
 //! Good enough to shuffle with; no use for secrets.
 
 /// The generator. Two with the same seed give the same numbers for ever.

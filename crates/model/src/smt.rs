@@ -5,7 +5,7 @@
 //! stalled.
 //!
 //! # Approach
-//! While it is not stalled, a task asks for slots and for cycles of ports, instruction by instruction.
+//! While it is not stalled, a task needs slots and cycles of ports, instruction by instruction.
 //! What all tasks together can get is bounded by linear constraints; within them, shares rise together
 //! until one of them hits a bound (max–min fairness). How often tasks are active at the same time follows
 //! from how long each is stalled, and that from its rate: a fixed point.
@@ -54,7 +54,7 @@ use crate::assumptions::{Assumptions, Fairness};
 use crate::phase::Demand;
 use colocate_machine::performance::{CorePerformance, PortSet};
 
-/// What a task asks of the core while it is active, per instruction.
+/// What a task needs of the core while it is active, per instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Active<'a> {
     /// Front-end slots.
@@ -128,15 +128,15 @@ pub struct Siblings {
     fairness: Option<Fairness>,
     bounds: Bounds,
     slots: Vec<f64>,
-    /// Rate of each task alone on the core, never stalled.
-    alone: Vec<f64>,
+    /// Rate of each task alone on the core, never stalled, in instructions per cycle.
+    pub alone: Vec<f64>,
     /// The same with its part of the window.
     most: Vec<f64>,
     steps: Vec<f64>,
     /// `y(t, A)`, by set of active tasks (bit `t` is task `t`), then by task.
     sets: Vec<f64>,
-    /// `x(t)` if work meets by chance, from round to round.
-    by_chance: Vec<f64>,
+    /// `x(t)` if work meets by chance, from round to round; rounds begun where others ended are fewer.
+    pub(crate) by_chance: Vec<f64>,
     /// `x(t)` if stalls are filled as well as can be.
     filled: Vec<f64>,
     free: Vec<bool>,
@@ -193,44 +193,6 @@ impl Siblings {
         }
     }
 
-    /// How many tasks.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.alone.len()
-    }
-
-    /// Whether there is no task.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.alone.is_empty()
-    }
-
-    /// Rate of a task alone on the core while it is not stalled, instructions per cycle.
-    ///
-    /// # Panics
-    /// If there is no such task.
-    #[must_use]
-    pub fn alone(&self, task: usize) -> f64 {
-        self.alone[task]
-    }
-
-    /// Rate of a task if work meets by chance, from the last round.
-    ///
-    /// # Panics
-    /// If there is no such task.
-    #[must_use]
-    pub fn by_chance(&self, task: usize) -> f64 {
-        self.by_chance[task]
-    }
-
-    /// Begins the rounds of a task where others ended, to need fewer.
-    ///
-    /// # Panics
-    /// If there is no such task.
-    pub fn begin_at(&mut self, task: usize, by_chance: f64) {
-        self.by_chance[task] = by_chance;
-    }
-
     /// One round towards the rates of tasks that are stalled for `stalls` cycles per instruction: sets
     /// `rates`, and returns by what share one of them changed most since the round before.
     ///
@@ -244,7 +206,7 @@ impl Siblings {
             self.fill_stalls(stalls);
         }
         let mut change = 0.0_f64;
-        for t in 0..self.len() {
+        for t in 0..self.alone.len() {
             if overlap < 1.0 {
                 self.by_chance[t] = stalled(self.active_by_chance(t, stalls), stalls[t]);
             }
@@ -265,7 +227,7 @@ impl Siblings {
         /// Each round brings two tasks closer by a factor of at least about four, as measured in the
         /// tests; eight tasks that all but always stall need the most.
         const ROUNDS: usize = 500;
-        let mut rates = vec![0.0; self.len()];
+        let mut rates = vec![0.0; self.alone.len()];
         for _ in 0..ROUNDS {
             if self.round(overlap, stalls, &mut rates) < NEAR {
                 break;
@@ -304,7 +266,7 @@ impl Siblings {
     /// `x(t)` if work falls into others' stalls wherever there is room.
     fn fill_stalls(&mut self, stalls: &[f64]) {
         let fairness = self.fairness.unwrap_or(Fairness::Progress);
-        for (t, &stall_cycles) in stalls.iter().enumerate().take(self.len()) {
+        for (t, &stall_cycles) in stalls.iter().enumerate().take(self.alone.len()) {
             self.most_filled[t] = stalled(self.most[t], stall_cycles);
             self.steps[t] = step(fairness, self.most_filled[t], self.slots[t]);
         }

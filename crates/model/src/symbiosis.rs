@@ -48,7 +48,7 @@ pub struct Coefficients {
     pub beta: f64,
     /// What the others' adds.
     pub gamma: f64,
-    /// What both together add: the chance that both want the same at once.
+    /// What both together add: the chance that both need the same at once.
     pub delta: f64,
 }
 
@@ -118,7 +118,7 @@ fn sum_without(stacks: &[&[f64]], without: usize, sums: &mut [f64]) {
 
 /// A stack as shares that sum to 1; `None` if there is nothing in it.
 ///
-/// Counters that take turns give stacks that sum to more or less than all cycles, and remainders below 0:
+/// Multiplexed counters give stacks that sum to more or less than all cycles, and remainders below 0:
 /// what is below 0 is taken as 0, and the rest is scaled.
 #[must_use]
 pub fn normalised(stack: &[f64]) -> Option<Vec<f64>> {
@@ -134,14 +134,14 @@ pub(crate) mod tests {
     use crate::rng::SplitMix64;
 
     /// A stack drawn evenly from all with so many components.
-    pub fn random_stack(rng: &mut SplitMix64, components: usize) -> Vec<f64> {
+    pub(crate) fn random_stack(rng: &mut SplitMix64, components: usize) -> Vec<f64> {
         // Exponential parts, scaled to 1, are spread evenly over all stacks.
         let parts: Vec<f64> = (0..components).map(|_| -(1.0 - rng.unit()).ln()).collect();
         normalised(&parts).unwrap()
     }
 
     /// The ranges of weak coupling: α to 0.03, β from 0.8 to 1.2, γ to `gamma`, δ to `delta`.
-    pub fn random_mode(rng: &mut SplitMix64, threads: u32, gamma: f64, delta: f64) -> Mode {
+    pub(crate) fn random_mode(rng: &mut SplitMix64, threads: u32, gamma: f64, delta: f64) -> Mode {
         let mut one = || Coefficients {
             alpha: 0.03 * rng.unit(),
             beta: 0.8 + 0.4 * rng.unit(),

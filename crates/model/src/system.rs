@@ -1,35 +1,29 @@
-//! A machine and all that runs on it: the rates at which tasks go on while they share it.
+//! A machine and all that runs on it: the rates of tasks while they share it.
 //!
 //! # Problem
-//! How fast a task is depends on what it shares with others, and how much it takes of that depends on
-//! how fast it is.
+//! How fast a task is depends on what it shares with others, and how much it takes of that depends on how fast it is.
 //!
 //! # Approach
-//! Rounds, until rates no longer change. In each, the rates divide the caches, so misses are known
-//! ([`crate::cache`]); misses and rates give how long accesses wait at controllers and links
-//! ([`crate::memory`]); all these are stalls, with which tasks share their cores ([`crate::smt`]), and that
-//! gives new rates.
+//! Rounds, until rates no longer change. In each, the rates divide the caches, so misses are known ([`crate::cache`]); misses
+//! and rates give how long accesses wait at controllers and links ([`crate::memory`]); all these are stalls, with which tasks
+//! share their cores ([`crate::smt`]), and that gives new rates.
 //!
-//! What a part of the machine (a cache, a queue, a core) does follows from what it is given. A round leaves out
-//! the parts whose input is as it was when they were last computed, as far as that can be seen;
-//! and a [`Search`] keeps all parts as they are for the next situation. So where one task's phase has changed
-//! only its neighbours are computed, and then those that these change.
+//! What a part of the machine (a cache, a queue, a core) does follows from its input. A round leaves out the parts whose input
+//! is as it was when they were last computed; and a [`Search`] keeps all parts for the next situation. So where one task's
+//! phase has changed only its neighbours are computed, and then those that these change.
 //!
 //! # Terms
-//! - `x`: rate of a task, instructions per cycle of its core.
-//! - `s`: cycles that it is stalled, per instruction.
+//! - `x`: rate of a task, instructions per cycle of its core; `s`: cycles that it is stalled, per instruction.
 //! - busy: `1/x − s`, cycles per instruction in which it uses the core or waits for siblings to.
-//! - `M`: misses under way at a time.
-//! - `m(l)`: misses per instruction of the cache of level `l`; 0 is the nearest.
+//! - `M`: misses under way at a time; `m(l)`: misses per instruction of the cache of level `l`, 0 is the nearest.
 //!
 //! # Equations
 //! - `M = 1 + (M of the whole window − 1) / parts`: see [`parallel`].
 //! - `s = stalls that are the task's own + Σ over l > 0 of (m(l−1) − m(l)) · latency(l) / M`
 //!   `+ m(last) · Σ over nodes of pages · (latency + hop) · clock / M + lines of other tasks + waits`.
-//! - bytes from memory per instruction: `m(last) · line · (1 + written back)`, at the controllers by the
-//!   page map, and at every link that the access crosses. A link's two directions are not distinguished:
-//!   what is written back loads the way there and what is read the way back, so this is right where
-//!   traffic is the same in both directions, and else too much.
+//! - bytes from memory per instruction: `m(last) · line · (1 + written back)`, at the controllers by the page map, and at every
+//!   link that the access crosses. A link's two directions are not distinguished: that is right where traffic is the same in
+//!   both directions, and else too much.
 //! - clock: cycles of the task's core a second. Caches count in cycles, memory and hops in seconds.
 //!
 //! # Properties
@@ -41,9 +35,8 @@
 //! - **Warm**: where a search begins does not change where it ends. → `warm_equals_cold`
 //! - **Whole**: the CPI stack adds up. → `stacks_add_up`
 //!
-//! # What is left out
-//! Prefetching, address translation, coherence beyond `shared_lines`, traffic of migrating pages, clock
-//! rates that depend on the load.
+//! Left out: prefetching, address translation, coherence beyond `shared_lines`, traffic of migrating pages, clock rates that
+//! depend on the load.
 
 use crate::assumptions::Assumptions;
 use crate::phase::Demand;
@@ -110,8 +103,7 @@ impl CpiStack {
     }
 
     /// Cycles per instruction for which it is stalled.
-    #[must_use]
-    pub fn stalled(&self) -> f64 {
+    pub(crate) fn stalled(&self) -> f64 {
         self.stalls + self.caches + self.memory + self.queues + self.communication
     }
 }

@@ -5,15 +5,15 @@
 //! More threads do no more work where they queue for a critical section, or where the memory's bandwidth is used up.
 //! # Approach
 //! The first iterations are run by one thread, which shows how long it is in critical sections, how long outside, and what
-//! share of the bandwidth it asks for. Two models say from that how many threads are worth while. The published equations
+//! share of the bandwidth it uses. Two models say from that how many threads are worth while. The published equations
 //! are below; they are remembered, and were not verified against the paper's text, which was not at hand.
 //! # Terms
 //! - `P`: threads.
 //! - `o`, `i`: time of an iteration outside and inside of critical sections, by one thread (`T_NoCS`, `T_CS`).
-//! - `b`: share of the peak bandwidth that one thread asks for (`BU_1`).
+//! - `b`: share of the peak bandwidth that one thread uses (`BU_1`).
 //! # Equations
 //! - Critical sections (SAT): `T(P) = o / P + P · i`, least at `P = √(o / i)`.
-//! - Bandwidth (BAT): `P` threads ask for `P · b`; from `P = 1 / b` on there is no more to be had.
+//! - Bandwidth (BAT): `P` threads need `P · b`; from `P = 1 / b` on there is no more to be had.
 //! - Both, our way to put them into one: `T(P) = max(o / P, o · b) + P · i`: the parallel part takes as long as
 //!   its traffic does at least. Its minimum is at the smaller of the two bounds, which is what is published.
 //! - Threads are whole: of the two whole numbers around the bound the one of less time, and the smaller one of equals, since
@@ -33,7 +33,7 @@ pub struct Trained {
     pub outside: f64,
     /// Time inside; 0 if there are none.
     pub inside: f64,
-    /// Share of the peak bandwidth that it asks for, 0 to 1; `None` if unknown.
+    /// Share of the peak bandwidth that it uses, 0 to 1; `None` if unknown.
     pub bandwidth: Option<f64>,
 }
 
@@ -59,14 +59,12 @@ pub struct Advice {
 
 impl Trained {
     /// `√(o / i)`; `None` without critical sections.
-    #[must_use]
-    pub fn critical_sections(&self) -> Option<f64> {
+    pub(crate) fn critical_sections(&self) -> Option<f64> {
         (self.inside > 0.0).then(|| (self.outside / self.inside).sqrt())
     }
 
-    /// `1 / b`; `None` if it asks for nothing, or that is unknown.
-    #[must_use]
-    pub fn saturation(&self) -> Option<f64> {
+    /// `1 / b`; `None` if it uses none, or that is unknown.
+    pub(crate) fn saturation(&self) -> Option<f64> {
         self.bandwidth.filter(|share| *share > 0.0).map(|share| 1.0 / share)
     }
 

@@ -77,8 +77,7 @@ pub fn by_chance(curve: &MissCurve, nearer: f64, life: f64) -> Held {
 
 /// The same of a cache that keeps few new lines. It takes the window `filled` to miss as many lines as the
 /// cache has; a line lives 16 times as long.
-#[must_use]
-pub fn by_admission(curve: &MissCurve, nearer: f64, filled: f64) -> Held {
+pub(crate) fn by_admission(curve: &MissCurve, nearer: f64, filled: f64) -> Held {
     let first = curve.at(nearer);
     if let Some(held) = at_an_end(curve, nearer, filled) {
         return held;

@@ -107,18 +107,12 @@ impl PhaseFile {
     }
 
     /// As JSON, ending in a newline.
-    ///
-    /// # Panics
-    /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
         colocate_machine::printable::json(self)
     }
 
     /// As TOML.
-    ///
-    /// # Panics
-    /// Never: every field has a TOML form.
     #[must_use]
     pub fn to_toml(&self) -> String {
         colocate_machine::printable::toml(self).expect("every field has a TOML form")

@@ -7,7 +7,6 @@
 
 use crate::curve::MissCurve;
 use crate::mix::Class;
-use crate::phase::Component;
 use colocate_machine::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -55,7 +54,7 @@ pub enum Guessed {
     SharedLines,
 }
 
-/// The figure that is usual, between the least and the most that is plausible.
+/// The default figure, between the least and the most that is plausible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plausible {
     /// The least.
@@ -67,7 +66,7 @@ pub struct Plausible {
 }
 
 impl Plausible {
-    /// The figure at a place from 0, the least, over 0.5, the usual, to 1, the most.
+    /// The figure at a place from 0, the least, over 0.5, the default, to 1, the most.
     #[must_use]
     pub fn at(self, place: f64) -> f64 {
         if place < 0.5 {
@@ -78,84 +77,48 @@ impl Plausible {
     }
 }
 
-const fn plausible(least: f64, usual: f64, most: f64) -> Plausible {
-    Plausible { least, usual, most }
-}
+/// What may replace each: its name in files and tables, the least, the default and the most; in the order of [`Guessed`].
+/// Judgement, not measurement, but for two: with half of the window dependencies take up to √2 as long, since the
+/// instructions that are ready at a time grow with the square root of the window (Riseman and Foster, IEEE Trans.
+/// Computers 1972; remembered); the miss factor spans programs around [`typical_misses`].
+const TABLE: [(Guessed, &str, f64, f64, f64); 18] = [
+    (Guessed::Slots, "slots", 1.0, 1.1, 1.3),
+    (Guessed::BranchShare, "branch-share", 0.03, 0.13, 0.2),
+    (Guessed::FloatShare, "float-share", 0.0, 0.1, 0.5),
+    (Guessed::IntShare, "int-share", 0.2, 0.4, 0.7),
+    (Guessed::LoadShare, "load-share", 0.15, 0.25, 0.4),
+    (Guessed::StoreShare, "store-share", 0.03, 0.1, 0.15),
+    (Guessed::IntMulPart, "int-mul-part", 0.0, 0.02, 0.1),
+    (Guessed::IntDivPart, "int-div-part", 0.0, 0.002, 0.01),
+    (Guessed::FloatMulPart, "float-mul-part", 0.3, 0.45, 0.7),
+    (Guessed::FloatDivPart, "float-div-part", 0.0, 0.02, 0.1),
+    (Guessed::DependentCycles, "dependent-cycles", 0.25, 0.5, 1.0),
+    (Guessed::DividedFactor, "divided-factor", 1.0, 1.15, std::f64::consts::SQRT_2),
+    (Guessed::StallCycles, "stall-cycles", 0.0, 0.05, 0.2),
+    (Guessed::BranchMisses, "branch-misses", 0.0, 0.003, 0.01),
+    (Guessed::MissFactor, "miss-factor", 0.2, 1.0, 3.0),
+    (Guessed::ParallelMisses, "parallel-misses", 1.0, 2.0, 6.0),
+    (Guessed::WrittenBack, "written-back", 0.0, 0.3, 0.6),
+    (Guessed::SharedLines, "shared-lines", 0.0, 0.0, 0.001),
+];
 
 impl Guessed {
     /// All of them in order.
-    pub const ALL: [Self; 18] = [
-        Self::Slots,
-        Self::BranchShare,
-        Self::FloatShare,
-        Self::IntShare,
-        Self::LoadShare,
-        Self::StoreShare,
-        Self::IntMulPart,
-        Self::IntDivPart,
-        Self::FloatMulPart,
-        Self::FloatDivPart,
-        Self::DependentCycles,
-        Self::DividedFactor,
-        Self::StallCycles,
-        Self::BranchMisses,
-        Self::MissFactor,
-        Self::ParallelMisses,
-        Self::WrittenBack,
-        Self::SharedLines,
-    ];
+    pub const ALL: [Self; TABLE.len()] = {
+        let mut all = [Self::Slots; TABLE.len()];
+        let mut at = 0;
+        while at < TABLE.len() {
+            all[at] = TABLE[at].0;
+            at += 1;
+        }
+        all
+    };
 
-    /// What may replace it. Judgement, not measurement, but for two: with half of the window
-    /// dependencies take up to √2 as long, since the instructions that are ready at a time grow with the
-    /// square root of the window (Riseman and Foster, IEEE Trans. Computers 1972; remembered); the miss
-    /// factor spans programs around [`typical_misses`].
+    /// What may replace it.
     #[must_use]
     pub const fn plausible(self) -> Plausible {
-        match self {
-            Self::Slots => plausible(1.0, 1.1, 1.3),
-            Self::BranchShare => plausible(0.03, 0.13, 0.2),
-            Self::FloatShare => plausible(0.0, 0.1, 0.5),
-            Self::IntShare => plausible(0.2, 0.4, 0.7),
-            Self::LoadShare => plausible(0.15, 0.25, 0.4),
-            Self::StoreShare => plausible(0.03, 0.1, 0.15),
-            Self::IntMulPart => plausible(0.0, 0.02, 0.1),
-            Self::IntDivPart => plausible(0.0, 0.002, 0.01),
-            Self::FloatMulPart => plausible(0.3, 0.45, 0.7),
-            Self::FloatDivPart => plausible(0.0, 0.02, 0.1),
-            Self::DependentCycles => plausible(0.25, 0.5, 1.0),
-            Self::DividedFactor => plausible(1.0, 1.15, std::f64::consts::SQRT_2),
-            Self::StallCycles => plausible(0.0, 0.05, 0.2),
-            Self::BranchMisses => plausible(0.0, 0.003, 0.01),
-            Self::MissFactor => plausible(0.2, 1.0, 3.0),
-            Self::ParallelMisses => plausible(1.0, 2.0, 6.0),
-            Self::WrittenBack => plausible(0.0, 0.3, 0.6),
-            Self::SharedLines => plausible(0.0, 0.0, 0.001),
-        }
-    }
-
-    /// The component of a demand vector that it belongs to.
-    #[must_use]
-    pub const fn component(self) -> Component {
-        match self {
-            Self::Slots => Component::Slots,
-            Self::BranchShare
-            | Self::FloatShare
-            | Self::IntShare
-            | Self::LoadShare
-            | Self::StoreShare
-            | Self::IntMulPart
-            | Self::IntDivPart
-            | Self::FloatMulPart
-            | Self::FloatDivPart => Component::Work,
-            Self::DependentCycles => Component::DependentCycles,
-            Self::DividedFactor => Component::DependentCyclesDivided,
-            Self::StallCycles => Component::StallCycles,
-            Self::BranchMisses => Component::BranchMisses,
-            Self::MissFactor => Component::Misses,
-            Self::ParallelMisses => Component::ParallelMisses,
-            Self::WrittenBack => Component::WrittenBack,
-            Self::SharedLines => Component::SharedLines,
-        }
+        let (_, _, least, usual, most) = TABLE[self as usize];
+        Plausible { least, usual, most }
     }
 
     /// The share of `class`.
@@ -169,40 +132,15 @@ impl Guessed {
             Class::Store => Self::StoreShare,
         }
     }
-
-    /// Its name in files and tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Slots => "slots",
-            Self::BranchShare => "branch-share",
-            Self::FloatShare => "float-share",
-            Self::IntShare => "int-share",
-            Self::LoadShare => "load-share",
-            Self::StoreShare => "store-share",
-            Self::IntMulPart => "int-mul-part",
-            Self::IntDivPart => "int-div-part",
-            Self::FloatMulPart => "float-mul-part",
-            Self::FloatDivPart => "float-div-part",
-            Self::DependentCycles => "dependent-cycles",
-            Self::DividedFactor => "divided-factor",
-            Self::StallCycles => "stall-cycles",
-            Self::BranchMisses => "branch-misses",
-            Self::MissFactor => "miss-factor",
-            Self::ParallelMisses => "parallel-misses",
-            Self::WrittenBack => "written-back",
-            Self::SharedLines => "shared-lines",
-        }
-    }
 }
 
 impl fmt::Display for Guessed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        f.pad(TABLE[*self as usize].1)
     }
 }
 
-/// A figure for everything that can be unknown; by default the usual ones.
+/// A figure for everything that can be unknown; at first the default ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "BTreeMap<Guessed, f64>", into = "BTreeMap<Guessed, f64>")]
 pub struct Guesses([f64; Guessed::ALL.len()]);
@@ -220,7 +158,7 @@ impl Guesses {
         self.0[guessed as usize]
     }
 
-    /// These, with another figure for one thing; cut to its plausible range, and the usual one for what
+    /// These, with another figure for one thing; cut to its plausible range, and the default one for what
     /// is not a number.
     #[must_use]
     pub fn with(mut self, guessed: Guessed, figure: f64) -> Self {
@@ -232,7 +170,7 @@ impl Guesses {
 
 impl TryFrom<BTreeMap<Guessed, f64>> for Guesses {
     type Error = String;
-    /// What is left out is as usual.
+    /// What is left out has its default.
     fn try_from(figures: BTreeMap<Guessed, f64>) -> Result<Self, String> {
         figures.into_iter().try_fold(Self::default(), |guesses, (guessed, figure)| {
             let Plausible { least, most, .. } = guessed.plausible();

@@ -107,7 +107,7 @@ impl Asked<'_> {
         groups.iter().map(|(names, cycles)| Ok((set(names)?, *cycles))).collect()
     }
 
-    /// Work for units of which no group knows: LLVM's table has none for it, or it would be in `named`.
+    /// Work for units that no group names: LLVM's table has none for it, or it would be in `named`.
     fn unnamed(&self, named: &[(PortSet, f64)], kinds: &[(WorkKind, f64)]) -> Vec<(PortSet, f64)> {
         let all = named.iter().fold(0, |all, (set, _)| all | set.0);
         let work = |&(kind, count): &(WorkKind, f64)| {
@@ -139,7 +139,7 @@ impl Asked<'_> {
         found
     }
 
-    /// A mix does not distinguish additions from multiplications and divisions; nor does it know every class.
+    /// A mix does not distinguish additions from multiplications and divisions; nor has it every class.
     fn by_class(&mut self, mix: &Mix) -> Vec<(PortSet, f64)> {
         let [branch, float, int, load, store] = Class::ALL.map(|class| match mix.get(class) {
             Some(share) => share.get(),
@@ -182,7 +182,7 @@ fn merged(mut found: Vec<(PortSet, f64)>) -> Vec<(PortSet, f64)> {
 mod tests {
     use super::*;
     use crate::mix::Share;
-    use crate::phase::{Component, MeasuredCycles};
+    use crate::phase::MeasuredCycles;
     use colocate_machine::performance::Unit;
     use colocate_machine::{Cycles, Hertz};
 
@@ -325,13 +325,13 @@ mod tests {
         let error = |phase: Phase| phase.on(&core(), &Guesses::default()).unwrap_err();
         let of = |component, expected, found| PhaseError::Impossible { component, expected, found };
         let phase = Phase { slots: known(-1.0), ..Phase::default() };
-        assert_eq!(error(phase), of(Component::Slots, "a number from 0 to 1e6", -1.0));
+        assert_eq!(error(phase), of("slots", "a number from 0 to 1e6", -1.0));
         let phase = Phase { parallel_misses: known(0.5), ..Phase::default() };
-        assert_eq!(error(phase), of(Component::ParallelMisses, "a number from 1 to 1e6", 0.5));
+        assert_eq!(error(phase), of("parallel-misses", "a number from 1 to 1e6", 0.5));
         let phase = Phase { written_back: known(1.5), ..Phase::default() };
-        assert_eq!(error(phase), of(Component::WrittenBack, "a number from 0 to 1", 1.5));
+        assert_eq!(error(phase), of("written-back", "a number from 0 to 1", 1.5));
         let work = known(Work::Kinds(vec![(WorkKind::Int, f64::INFINITY)]));
         let phase = Phase { work, ..Phase::default() };
-        assert_eq!(error(phase), of(Component::Work, "a number from 0 to 1e6", f64::INFINITY));
+        assert_eq!(error(phase), of("work", "a number from 0 to 1e6", f64::INFINITY));
     }
 }

@@ -13,8 +13,7 @@ pub const SIMULATED_PARTS: [&str; 7] =
     ["core", "siblings", "stalls", "caches", "memory", "queues", "communication"];
 
 /// The parts of a stack in the order of [`SIMULATED_PARTS`].
-#[must_use]
-pub const fn simulated_parts(stack: &CpiStack) -> [f64; 7] {
+pub(crate) const fn simulated_parts(stack: &CpiStack) -> [f64; 7] {
     let CpiStack { core, siblings, stalls, caches, memory, queues, communication } = *stack;
     [core, siblings, stalls, caches, memory, queues, communication]
 }
@@ -150,9 +149,6 @@ pub fn added_up(parts: &[String], components: &[Component], stack: &[f64]) -> Op
 impl CpiModel {
     /// That of the described POWER8 with ten cores, for simulations without one of their own:
     /// `colocate train cpi-model --machine power8-10c`.
-    ///
-    /// # Panics
-    /// Never: a test reads it.
     #[must_use]
     pub fn built_in() -> Self {
         Self::from_json(BUILT_IN).expect("what is built in can be read")
@@ -179,9 +175,6 @@ impl CpiModel {
     }
 
     /// The model as JSON text, ending in a newline.
-    ///
-    /// # Panics
-    /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
         colocate_machine::printable::json(self)
@@ -222,9 +215,6 @@ impl CpiModel {
     }
 
     /// The coefficients for so many threads on a core: of the least mode that has as many, else of the greatest.
-    ///
-    /// # Panics
-    /// Never: a model has a mode.
     #[must_use]
     pub fn mode(&self, threads: usize) -> Mode {
         let mode = self.trained(threads);
@@ -232,9 +222,6 @@ impl CpiModel {
     }
 
     /// Whether stacks alone follow well from stacks of so many threads on a core, see [`Self::mode`].
-    ///
-    /// # Panics
-    /// Never: a model has a mode.
     #[must_use]
     pub fn is_well_conditioned(&self, threads: usize) -> bool {
         self.trained(threads).conditioning.is_good()
@@ -243,12 +230,6 @@ impl CpiModel {
     fn trained(&self, threads: usize) -> &TrainedMode {
         let enough = self.modes.iter().find(|mode| mode.threads as usize >= threads);
         enough.or(self.modes.last()).expect("a model has a mode")
-    }
-
-    /// Whether stacks alone are unique in every mode.
-    #[must_use]
-    pub fn is_unique(&self) -> bool {
-        self.modes.iter().all(|mode| mode.conditioning.unique)
     }
 }
 
@@ -302,7 +283,7 @@ mod tests {
     #[test]
     fn the_built_in_one_can_be_read_and_inverted() {
         let found = CpiModel::built_in();
-        assert!(found.simulated && found.is_unique());
+        assert!(found.simulated && found.modes.iter().all(|mode| mode.conditioning.unique));
         assert_eq!(found.components, simulated_components());
         assert_eq!(found.parts, SIMULATED_PARTS);
     }

@@ -16,7 +16,7 @@
 //!
 //! # The path
 //! - From 0 to 1: stalls rise from none to those drawn; `d` is as drawn, but no more than the ports and
-//!   the front end ask for, so that it costs nothing.
+//!   the front end need, so that it costs nothing.
 //! - From 1 to 2: `d` rises to the most that is plausible. So with stalls as drawn, it is the unknown
 //!   dependencies that explain the rate.
 //! - From 2: whatever is guessed of both rises on. The rest is divided as the place of the drawn `d` in its
@@ -34,7 +34,7 @@ use colocate_machine::PuIdx;
 /// How near the rate alone is brought to the measured one, as a share. Chosen: what the search for rates
 /// is exact to is a fifth of it.
 const NEAR: f64 = 5e-4;
-/// How often the model is asked at most. Chosen: halving as often ends at any number.
+/// Predictions at most. Chosen: halving as often ends at any number.
 const TRIES: u32 = 60;
 /// Where the path ends. Chosen: a hundred times slower than the slowest plausible guess.
 const END: f64 = 1e4;
@@ -44,7 +44,7 @@ const LEAST_PART: f64 = 0.1;
 const MOST_MISSES: f64 = 50.0;
 
 impl Model<'_> {
-    /// The phase in figures for a PU; what it does not know is guessed as this model assumes. If it knows
+    /// The phase in figures for a PU; what is unknown is guessed as this model assumes. If it has
     /// its cycles on this machine's processor, guesses give way to that; not where cores are of several kinds, since
     /// it is unknown on which of them cycles were counted.
     ///
@@ -66,7 +66,7 @@ impl Model<'_> {
             self.alone(&Seat { pu, demand, pages: &[], space: 0 }).cpi
         };
         let mut path = Path { phase, guesses, guessed: &drawn.guessed, unbound: 0.0 };
-        // Without dependencies the core takes what its front end and its ports ask for.
+        // Without dependencies the core takes what its front end and its ports need.
         path.unbound = alone(&path.at(0.0).on(core, guesses)?.demand).core;
         let mut cycles = |x: f64| -> Result<_, PhaseError> {
             let demand = path.at(x).on(core, guesses)?.demand;

@@ -89,7 +89,7 @@ pub fn near(found: f64, expected: f64) {
     near_to(found, expected, 1e-5);
 }
 
-pub fn near_to(found: f64, expected: f64, share: f64) {
+pub(crate) fn near_to(found: f64, expected: f64, share: f64) {
     assert!((found / expected - 1.0).abs() < share, "expected {expected}, found {found}");
 }
 

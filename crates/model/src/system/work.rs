@@ -149,7 +149,7 @@ impl Work {
     }
 
     /// New rates of all tasks; returns by what share one changed most.
-    pub fn share_cores(&mut self, overlap: f64) -> f64 {
+    pub(crate) fn share_cores(&mut self, overlap: f64) -> f64 {
         let Self { tasks, cores, rates, stalls, before, .. } = self;
         let mut change = 0.0_f64;
         for core in cores.iter_mut().filter(|core| !core.tasks.is_empty()) {
@@ -169,7 +169,7 @@ impl Work {
                 task.ipc.find(rates[i]);
                 task.busy.find(busy);
                 let before = &mut before[task.pu];
-                before.by_chance = core.siblings.by_chance(i);
+                before.by_chance = core.siblings.by_chance[i];
                 (before.ipc, before.busy) = (rates[i], busy);
             }
         }
@@ -196,7 +196,7 @@ impl Work {
     }
 
     /// Cycles of ports that an instruction of the task on a PU takes.
-    pub fn port_cycles(&self, pu: usize) -> f64 {
+    pub(crate) fn port_cycles(&self, pu: usize) -> f64 {
         self.before[pu].port_cycles
     }
 }
@@ -215,7 +215,7 @@ impl Task {
     }
 }
 
-/// Whether tasks are stalled as long as before, as far as anybody will see.
+/// Whether tasks are stalled as long as before, as far as that is visible in the end.
 fn is_same(before: &[f64], now: &[f64]) -> bool {
     before.iter().zip(now).all(|(before, now)| (now - before).abs() <= UNSEEN * now)
 }

@@ -6,7 +6,7 @@
 //! them out, as where each iteration of a loop has one. [`super::Trained`] is about the first.
 //! # Terms
 //! - `o`: time outside of critical sections by one thread; `c`: time inside that is shared out; `i`: that every thread adds.
-//! - `b`: share of what a shared resource can give that one thread asks for. With `P` threads the time outside is then `P · o · b`
+//! - `b`: share of what a shared resource can give that one thread uses. With `P` threads the time outside is then `P · o · b`
 //!   in all instead of `o`, once it is used up. So it is found without counters: by the growth of the time outside. That it is the
 //!   memory's bandwidth is supposed.
 //! # Equations

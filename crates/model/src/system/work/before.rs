@@ -96,7 +96,7 @@ impl Seating {
     }
 
     /// Whether the same PUs are taken, in the same order.
-    pub fn is_on_pus_of(&self, seats: &[Seat<'_>]) -> bool {
+    pub(crate) fn is_on_pus_of(&self, seats: &[Seat<'_>]) -> bool {
         self.known && self.seats.iter().map(|seated| seated.pu).eq(seats.iter().map(|seat| seat.pu))
     }
 

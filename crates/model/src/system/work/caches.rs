@@ -23,7 +23,7 @@ impl Group {
     }
 
     /// One of its users does something else.
-    pub fn unsettle(&mut self) {
+    pub(crate) fn unsettle(&mut self) {
         self.settled = false;
     }
 
@@ -64,8 +64,8 @@ impl User {
 }
 
 impl Work {
-    /// Gives a task an equal part of each of its caches, for want of better, and finds out what it misses.
-    pub fn divide_equally(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
+    /// Gives a task an equal part of each of its caches where nothing better is known, and finds out what it misses.
+    pub(crate) fn divide_equally(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
         let Self { tasks, levels, caches, .. } = self;
         let misses = &seat.demand.misses;
         for (place, &cache) in parts.places[tasks[t].pu].caches.iter().enumerate() {
@@ -79,7 +79,7 @@ impl Work {
     }
 
     /// Divides the caches by the rates, nearest first, and finds out what each task misses.
-    pub fn divide_caches<'s>(
+    pub(crate) fn divide_caches<'s>(
         &mut self,
         parts: &Parts,
         seats: &[Seat<'s>],

@@ -47,7 +47,7 @@ impl Queue {
     }
 }
 
-/// What a task asks for with its misses of one level.
+/// What a task requests with its misses of one level.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asked {
     /// Cycles per instruction for each second that they wait.
@@ -110,7 +110,7 @@ impl Work {
         }
     }
 
-    /// Finds out what the tasks ask for, and how they go on with the waits of the last round.
+    /// Computes what the tasks request, and how they go on with the waits of the last round.
     pub fn ask(&mut self) {
         let Self { tasks, levels, asked, going, .. } = self;
         going.clear();
@@ -132,7 +132,7 @@ impl Work {
     }
 
     /// How long misses wait at the queues, as far as that is known.
-    pub fn add_waits(&mut self) {
+    pub(crate) fn add_waits(&mut self) {
         let Self { levels, queues, asked, .. } = self;
         asked.clear();
         asked.resize(levels.len(), Asked::default());
@@ -144,7 +144,7 @@ impl Work {
     }
 
     /// Seconds that an access waits, by queue.
-    pub fn all_waits(&self) -> Vec<f64> {
+    pub(crate) fn all_waits(&self) -> Vec<f64> {
         self.queues.iter().map(|queue| queue.wait).collect()
     }
 

@@ -97,13 +97,13 @@ impl Work {
                 let (task, demand) = (&mut self.tasks[t], seats[t].demand);
                 task.parallel = parallel(demand.parallel_misses, count);
                 task.cpi.communication = demand.shared_lines * task.apart / task.parallel;
-                let alone = core.siblings.alone(i);
+                let alone = core.siblings.alone[i];
                 task.cpi.core = 1.0 / alone;
                 let before = &self.before[task.pu];
                 let known = before.ipc > 0.0;
                 task.busy = Steps::from(if known { before.busy } else { task.cpi.core });
                 task.ipc = Steps::from(before.ipc);
-                core.siblings.begin_at(i, if known { before.by_chance } else { alone });
+                core.siblings.by_chance[i] = if known { before.by_chance } else { alone };
             }
         }
     }

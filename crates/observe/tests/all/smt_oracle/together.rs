@@ -33,7 +33,7 @@ impl Loop {
     pub fn ports_and_slots(&self) -> f64 {
         let free =
             Demand { dependent_cycles: 0.0, dependent_cycles_divided: 0.0, ..self.demand.clone() };
-        1.0 / Siblings::new(core(self, false), &[&free]).alone(0)
+        1.0 / Siblings::new(core(self, false), &[&free]).alone[0]
     }
 
     /// Instructions of a class, by its place in `colocate_model::Class`, per instruction.
@@ -130,7 +130,7 @@ pub fn predicted(group: &[&Loop], divided: bool) -> f64 {
     let demands: Vec<&Demand> = group.iter().map(|one| &one.demand).collect();
     let mut siblings = Siblings::new(core(group[0], divided), &demands);
     let rates = siblings.with_stalls(0.0, &vec![0.0; group.len()]);
-    (0..group.len()).map(|t| siblings.alone(t) / rates[t]).fold(0.0, f64::max)
+    (0..group.len()).map(|t| siblings.alone[t] / rates[t]).fold(0.0, f64::max)
 }
 
 /// The core that a loop was simulated on.
