@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Levels of caches that rates are kept of.
 pub const LEVELS: usize = 4;
 
-/// What a thread asked of the memory hierarchy while it last ran, in transactions per microsecond.
+/// Requests of a thread to the memory hierarchy while it last ran, in transactions per microsecond.
 ///
 /// `None` where it is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,7 +45,7 @@ impl Traffic {
 pub struct Rates {
     /// Instructions per cycle; `None` if not counted.
     pub ipc: Option<f64>,
-    /// What it asked of the memory hierarchy.
+    /// Its requests to the memory hierarchy.
     pub traffic: Traffic,
     /// Shares of its cycles by cause, in the order of `parts`; they sum to 1. `None` if not counted.
     pub stack: Option<Vec<f64>>,
@@ -70,7 +70,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// What it asked of the memory hierarchy; all unknown if it never ran.
+    /// Its requests to the memory hierarchy; all unknown if it never ran.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         self.ran.as_ref().map(|ran| ran.traffic).unwrap_or_default()
@@ -110,7 +110,7 @@ impl QueuedJob {
     }
 }
 
-/// What a scheduler is asked with.
+/// What a scheduler decides by.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantum<'a> {
     /// How many there were before.
@@ -137,7 +137,7 @@ pub struct Choice {
 /// What came of a quantum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QuantumOutcome<'a> {
-    /// How long it took: less than was asked for if a job ended, and 0 if there is nothing to learn from it, as
+    /// How long it took: less than was requested if a job ended, and 0 if there is nothing to learn from it, as
     /// everything was stopped meanwhile.
     pub took: Nanos,
     /// Whose jobs' threads did something in it, in the order of the jobs; none if there is nothing to learn from it.
@@ -201,7 +201,7 @@ impl fmt::Debug for Evidence<'_> {
 }
 
 impl<'a> Evidence<'a> {
-    /// Of a queue alone, where nothing else is known: for tests, and to ask a policy without a host.
+    /// Of a queue alone, where nothing else is known: for tests, and for a policy without a host.
     #[must_use]
     pub fn of_queue(now: Quantum<'a>) -> Self {
         Self {

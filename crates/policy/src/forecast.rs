@@ -146,8 +146,7 @@ impl Phases {
 mod tests {
     use super::*;
     use crate::rng::SplitMix64;
-    use crate::testing::plan;
-    use crate::testing::random_tasks;
+    use crate::testing::{plan, random_tasks};
     use colocate_machine::described;
     use colocate_model::phase::{Guessed, Guesses, Known, MeasuredCycles};
     use colocate_model::{Class, Mix, Share};

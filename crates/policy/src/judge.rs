@@ -34,8 +34,8 @@ impl<'a> Judge<'a> {
     /// `None` if there is no usable core, or the model cannot be made of these figures or these demands.
     pub fn new(places: &Places<'a>, performance: &'a Performance, tasks: &[&Task]) -> Option<Self> {
         let assumptions = Assumptions::default();
-        let model = Model::new(places.machine(), performance, assumptions).ok()?;
-        let core = places.cores().iter().max_by_key(|core| (core.pus.len(), core.kind))?;
+        let model = Model::new(places.machine, performance, assumptions).ok()?;
+        let core = places.cores.iter().max_by_key(|core| (core.pus.len(), core.kind))?;
         let mut demands: Vec<Demand> = Vec::new();
         let mut kinds = Vec::with_capacity(tasks.len());
         // What differs in what it does, not in what it is called, with its place in `demands`.
@@ -72,7 +72,7 @@ impl<'a> Judge<'a> {
     /// How much the tasks `members`, places in the list of tasks, slow each other down: the sum over all of
     /// `slowdown − 1`, each weighted with how busy the task is and how busy the others are on average.
     ///
-    /// Members beyond the core's PUs are not looked at: a core has no room for them.
+    /// Members beyond the core's PUs do not count: a core has no room for them.
     pub fn loss(&mut self, members: &[usize]) -> f64 {
         let members = &members[..members.len().min(self.siblings.len())];
         if members.len() < 2 {

@@ -19,7 +19,7 @@ mod ids;
 mod judge;
 pub mod matching;
 pub mod pages;
-pub mod places;
+mod places;
 pub mod plan;
 pub mod policies;
 pub mod policy;

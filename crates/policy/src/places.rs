@@ -16,15 +16,16 @@ pub struct UsableCore {
 /// The usable part of a machine.
 #[derive(Clone, Debug)]
 pub struct Places<'a> {
-    machine: &'a Machine,
-    pus: Vec<PuIdx>,
-    cores: Vec<UsableCore>,
+    pub machine: &'a Machine,
+    /// In logical order: siblings follow each other.
+    pub pus: Vec<PuIdx>,
+    /// In logical order.
+    pub cores: Vec<UsableCore>,
 }
 
 impl<'a> Places<'a> {
     /// The part of `machine` that `usable` names, in any order; repeated PUs count once and PUs that
     /// the machine does not have not at all.
-    #[must_use]
     pub fn new(machine: &'a Machine, usable: &[PuIdx]) -> Self {
         let mut pus: Vec<PuIdx> = usable.to_vec();
         pus.retain(|pu| pu.idx() < machine.pus.len());
@@ -45,53 +46,30 @@ impl<'a> Places<'a> {
         Self { machine, pus, cores }
     }
 
-    /// The machine.
-    #[must_use]
-    pub fn machine(&self) -> &'a Machine {
-        self.machine
-    }
-
-    /// Usable PUs in logical order: siblings follow each other.
-    #[must_use]
-    pub fn pus(&self) -> &[PuIdx] {
-        &self.pus
-    }
-
-    /// Usable cores in logical order.
-    #[must_use]
-    pub fn cores(&self) -> &[UsableCore] {
-        &self.cores
-    }
-
     /// The most usable PUs that one core has; 0 if none is usable.
-    #[must_use]
     pub fn width(&self) -> usize {
         self.cores.iter().map(|core| core.pus.len()).max().unwrap_or(0)
     }
 
     /// Whether the usable cores are of more than one kind.
-    #[must_use]
-    pub fn is_hybrid(&self) -> bool {
+    pub(crate) fn is_hybrid(&self) -> bool {
         self.cores.windows(2).any(|pair| pair[0].kind != pair[1].kind)
     }
 
     /// The kernel's number of `pu`.
-    #[must_use]
     pub fn nr(&self, pu: PuIdx) -> PuNr {
         self.machine.pus[pu.idx()].os
     }
 
     /// The kernel's numbers of `pus`.
-    #[must_use]
-    pub fn nrs(&self, pus: &[PuIdx]) -> Vec<PuNr> {
+    pub(crate) fn nrs(&self, pus: &[PuIdx]) -> Vec<PuNr> {
         pus.iter().map(|&pu| self.nr(pu)).collect()
     }
 
     /// Places in [`Self::cores`], farthest apart first: the fastest kind before slower ones, and
     /// within a kind each next core in the package, then node, then last-level cache that has had
     /// the fewest so far.
-    #[must_use]
-    pub fn spread_cores(&self) -> Vec<usize> {
+    pub(crate) fn spread_cores(&self) -> Vec<usize> {
         let caches = self.last_level_caches();
         let mut order = Vec::with_capacity(self.cores.len());
         let mut kinds: Vec<KindIdx> = self.cores.iter().map(|core| core.kind).collect();
@@ -107,8 +85,7 @@ impl<'a> Places<'a> {
 
     /// Usable PUs, farthest apart first: one PU of every core in the order of
     /// [`Self::spread_cores`], then every core's second, and so on.
-    #[must_use]
-    pub fn spread_pus(&self) -> Vec<PuIdx> {
+    pub(crate) fn spread_pus(&self) -> Vec<PuIdx> {
         let order = self.spread_cores();
         let sibling = |n: usize| {
             order
@@ -125,8 +102,7 @@ impl<'a> Places<'a> {
     /// At each level, package, then node, then last-level cache, then core: the smallest domain with
     /// room for all of them; if none has, the largest is filled and the rest goes on in the others.
     /// PUs beyond the first `tasks` follow in logical order.
-    #[must_use]
-    pub fn close_pus(&self, tasks: usize) -> Vec<PuIdx> {
+    pub(crate) fn close_pus(&self, tasks: usize) -> Vec<PuIdx> {
         let caches = self.last_level_caches();
         let domain = |level: usize, at: usize| self.domain(&caches, level, at);
         let mut order = self.closest((0..self.cores.len()).collect(), tasks, 0, &domain);

@@ -20,7 +20,7 @@ pub const VERSION: u32 = 2;
 /// of all of them would grow with the square of their number.
 pub const MAX_PARTNERS: usize = 8;
 
-/// What a policy knows of one task.
+/// What is known of one task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// Which task.
@@ -317,8 +317,8 @@ pub struct Plan {
     pub pages: Vec<PageMove>,
     /// What the policy expects of the plan, one sentence with its unit; `None` if it does not say.
     pub predicted: Option<String>,
-    /// What the contention model expects of each decision's task, in their order; `None` if it is not asked
-    /// for, or it is not known how fast the machine is.
+    /// What the contention model expects of each decision's task, in their order; `None` if it is not
+    /// requested, or it is not known how fast the machine is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdowns: Option<Vec<Slowdown>>,
     /// Where threads are put for a moment before the plan is in force, whatever it says of them: from there the kernel goes
@@ -328,7 +328,7 @@ pub struct Plan {
     /// For the user, now: one line each, and each once.
     #[serde(skip)]
     pub messages: Vec<String>,
-    /// What the policy knows or does now, in one line.
+    /// State of the policy, in one line.
     #[serde(skip)]
     pub state: Option<String>,
 }
@@ -473,9 +473,6 @@ impl Plan {
     }
 
     /// The plan as JSON text, ending in a newline.
-    ///
-    /// # Panics
-    /// Never: every field has a JSON form.
     #[must_use]
     pub fn to_json(&self) -> String {
         colocate_machine::printable::json(self)

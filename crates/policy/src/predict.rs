@@ -46,13 +46,13 @@ pub(crate) fn total_overlap(
     demands: &[UnitDemand],
     seats: &[PuIdx],
 ) -> f64 {
-    let mut on_pu = vec![(UnitDemand::NONE, 0.0); places.machine().pus.len()];
+    let mut on_pu = vec![(UnitDemand::NONE, 0.0); places.machine.pus.len()];
     for ((task, demand), pu) in tasks.iter().zip(demands).zip(seats) {
         let sum = &mut on_pu[pu.idx()];
         *sum = (sum.0 + *demand, sum.1 + task.weight());
     }
     let of_pu = |pu: &PuIdx| taking_turns(std::iter::once(on_pu[pu.idx()]));
-    places.cores().iter().map(|core| within(&core.pus.iter().map(of_pu).collect::<Vec<_>>())).sum()
+    places.cores.iter().map(|core| within(&core.pus.iter().map(of_pu).collect::<Vec<_>>())).sum()
 }
 
 /// The overlap of all pairs of `demands`.
@@ -73,9 +73,9 @@ pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) ->
         return None;
     }
     let demands = demands(tasks);
-    let per_core = |overlap: f64| overlap / count(places.cores().len());
+    let per_core = |overlap: f64| overlap / count(places.cores.len());
     let mine = per_core(total_overlap(places, tasks, &demands, seats));
-    let baseline: Vec<PuIdx> = places.pus().iter().cycle().take(tasks.len()).copied().collect();
+    let baseline: Vec<PuIdx> = places.pus.iter().cycle().take(tasks.len()).copied().collect();
     let baseline = per_core(total_overlap(places, tasks, &demands, &baseline));
     let chance = by_chance(places, &demands, seats).map_or(String::new(), |overlap| {
         format!("{:.4} for the same places with partners drawn at random, ", per_core(overlap))
@@ -95,7 +95,7 @@ pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) ->
 /// Any two PUs then hold any two tasks equally likely, so it is the number of pairs of used siblings
 /// times the mean overlap of two tasks. `None` if tasks take turns, or for fewer than two tasks.
 fn by_chance(places: &Places<'_>, demands: &[UnitDemand], seats: &[PuIdx]) -> Option<f64> {
-    let mut used = vec![false; places.machine().pus.len()];
+    let mut used = vec![false; places.machine.pus.len()];
     for pu in seats {
         if std::mem::replace(&mut used[pu.idx()], true) {
             return None;
@@ -104,7 +104,7 @@ fn by_chance(places: &Places<'_>, demands: &[UnitDemand], seats: &[PuIdx]) -> Op
     let n = count(demands.len());
     let in_use = |pus: &[PuIdx]| count(pus.iter().filter(|pu| used[pu.idx()]).count());
     let pairs: f64 =
-        places.cores().iter().map(|core| in_use(&core.pus)).map(|u| u * (u - 1.0) / 2.0).sum();
+        places.cores.iter().map(|core| in_use(&core.pus)).map(|u| u * (u - 1.0) / 2.0).sum();
     (demands.len() > 1).then(|| pairs * within(demands) / (n * (n - 1.0) / 2.0))
 }
 

@@ -1,14 +1,14 @@
 //! A row of the table of policies: what commands, help and docs say of one, and how it is made.
 
 use crate::policy::Policy;
-use crate::source::SourceSet;
+use crate::source::{Source, SourceSet};
 use colocate_machine::Performance;
 use colocate_model::{CpiModel, Phase};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// A policy as all commands know it.
+/// A policy: what commands, help and docs show of it, and how it is made.
 #[derive(Debug)]
 pub struct Row {
     /// Its name: small letters, digits and `-`.
@@ -21,7 +21,7 @@ pub struct Row {
     pub settings: &'static [Setting],
     /// Evidence that it needs from the host.
     pub needs: SourceSet,
-    /// What it has to know before the first decision.
+    /// Prior knowledge that it needs.
     pub prior: &'static [Prior],
     /// When it decides.
     pub cadence: Cadence,
@@ -30,6 +30,28 @@ pub struct Row {
     /// Makes it.
     pub make: fn(&Values<'_>, &Knowledge<'_>) -> Box<dyn Policy>,
 }
+
+impl Row {
+    /// What most policies that decide once have; it makes none.
+    pub const ONCE: Self = Self {
+        name: "",
+        summary: "",
+        source: "",
+        settings: &[],
+        needs: SourceSet::NONE,
+        prior: &[],
+        cadence: Cadence::Once,
+        waits: false,
+        make: |_, _| unreachable!("each row has its own"),
+    };
+
+    /// What most policies that decide each quantum have; it makes none.
+    pub const EACH_QUANTUM: Self =
+        Self { cadence: Cadence::EachQuantum, waits: true, needs: COUNTERS, ..Self::ONCE };
+}
+
+/// Evidence for policies that use rates.
+pub(crate) const COUNTERS: SourceSet = SourceSet::of(&[Source::Counters]);
 
 /// When a policy decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +78,7 @@ impl Cadence {
     }
 }
 
-/// Something that a policy has to know before the first decision.
+/// Knowledge that a policy needs before the first decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prior {
     /// What each job does alone, from runs before ([`SoloProfile`]).
@@ -80,12 +102,12 @@ pub struct SoloProfile {
     /// Its requests to the first cache on average, in transactions per microsecond, all threads together.
     #[serde(default)]
     pub first_cache: f64,
-    /// The share of its speed that it loses for each t/µs that others ask of the memory.
+    /// The share of its speed that it loses for each t/µs of others' memory traffic.
     #[serde(default)]
     pub loss: f64,
 }
 
-/// What is known before the first decision. Only policies that need a part look at it.
+/// What is known before the first decision. Policies use the parts that they need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Knowledge<'a> {
     /// What is known of the jobs alone, by job.

@@ -1,4 +1,4 @@
-//! Kinds of evidence, and what a host answers when it is asked for them.
+//! Kinds of evidence, and what a host answers to a request.
 
 use serde::Serialize;
 

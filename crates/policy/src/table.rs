@@ -69,7 +69,7 @@ impl PolicySpec {
         self.row.name
     }
 
-    /// Whether it has to know `prior`.
+    /// Whether it needs `prior`.
     #[must_use]
     pub fn has_prior(&self, prior: Prior) -> bool {
         self.row.prior.contains(&prior)
@@ -94,18 +94,6 @@ impl PolicySpec {
             Some(Value::File(path)) => Some(path.as_path()),
             _ => None,
         })
-    }
-
-    /// The same without the file.
-    #[must_use]
-    pub fn without_file(&self) -> Self {
-        let mut spec = self.clone();
-        spec.values.iter_mut().for_each(|value| {
-            if matches!(value, Some(Value::File(_))) {
-                *value = None;
-            }
-        });
-        spec
     }
 
     /// Sets `name` to `text`.

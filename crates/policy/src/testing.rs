@@ -91,7 +91,7 @@ fn number_siblings_last(m: &mut Machine) {
 /// `mixes` gives each letter its shares in percent: `A f40 i20 @50, B l30` (b branch, f float, i
 /// int, l load, s store, @ busy; a class not named has share 0, busy not named is 100). A letter
 /// that `mixes` leaves out was never watched.
-pub fn letters(names: &str, mixes: &str) -> Vec<Task> {
+pub(crate) fn letters(names: &str, mixes: &str) -> Vec<Task> {
     let mut orders = [0; 26];
     let task = |letter: u8| {
         let job = u32::from(letter - b'A');
@@ -204,7 +204,7 @@ pub fn check_on(policy: &str, spec: &str, pus: &[u32], names: &str, mixes: &str,
 
 /// Plans on the whole machine and compares the reasons, one task a line.
 #[allow(clippy::needless_pass_by_value)] // expect! makes a value
-pub fn check_why(policy: &str, spec: &str, names: &str, mixes: &str, expected: Expect) {
+pub(crate) fn check_why(policy: &str, spec: &str, names: &str, mixes: &str, expected: Expect) {
     let machine = machine(spec);
     let all: Vec<_> = machine.all_pus().collect();
     let made = plan(policy, &machine, &all, &letters(names, mixes));

@@ -35,17 +35,17 @@ pub enum Selected {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "because", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Allocated {
-    /// The next PU of an order that looks at no rates.
+    /// The next PU of an order that uses no rates.
     Next,
     /// It balances the requests of the caches of a level.
     Balanced {
         /// The lowest level that was balanced, counted from 1.
         level: u8,
     },
-    /// Of those without a place it asks most of the first cache, beside one that asks least, or the
+    /// Of those without a place it has most first-cache traffic, beside one that has least, or the
     /// reverse.
     MostWithLeast {
-        /// What it asks of the first cache, t/µs.
+        /// Its first-cache traffic, t/µs.
         has: f64,
     },
     /// Threads that share a core slow each other down least.
@@ -106,7 +106,7 @@ impl fmt::Display for Allocated {
                 write!(f, "L1 traffic {has:.1} t/µs, most beside least")
             }
             Self::Symbiosis { slowdown } => {
-                write!(f, "expected {slowdown:.2} times slower than alone, good company")
+                write!(f, "expected {slowdown:.2} times slower than alone, beside good neighbours")
             }
             Self::OwnCores => f.write_str("cores of its own"),
             Self::SerialPhase => f.write_str("a fast core for the serial phase of its job"),

@@ -41,13 +41,26 @@ mod start;
 
 use super::Costs;
 
-/// A cheapest perfect matching.
+/// A perfect matching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matching {
     /// The partner of each vertex.
     pub mate: Vec<usize>,
     /// Its cost, in steps.
     pub cost: i64,
+    /// A cost that no perfect matching is below, in half steps.
+    pub bound_halves: i64,
+}
+
+impl Matching {
+    /// How far the cost may be above the optimum, as a share of the optimum: 0 if it is the optimum.
+    /// Infinite if the bound is not above 0 but the cost is.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
+    pub fn gap(&self) -> f64 {
+        let over = 2 * self.cost - self.bound_halves;
+        if over <= 0 { 0.0 } else { over as f64 / (self.bound_halves.max(0)) as f64 }
+    }
 }
 
 /// A cheapest perfect matching of all vertices of `costs`, or `None` if their number is odd.
@@ -61,14 +74,13 @@ pub fn minimum(costs: &Costs) -> Option<Matching> {
 ///
 /// # Panics
 /// If there is not one price a vertex.
-#[must_use]
-pub fn minimum_from(costs: &Costs, prices: Option<&[i64]>) -> Option<Matching> {
+pub(crate) fn minimum_from(costs: &Costs, prices: Option<&[i64]>) -> Option<Matching> {
     if !costs.vertices().is_multiple_of(2) {
         return None;
     }
     let search = Search::solved(costs, prices, None);
     let cost = costs.total(&search.mate);
-    Some(Matching { mate: search.mate, cost })
+    Some(Matching { mate: search.mate, cost, bound_halves: 2 * cost })
 }
 
 /// "No vertex", "no node".
@@ -344,7 +356,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Labels a node that is not even yet, and looks at the pairs of its vertices.
+    /// Labels a node that is not even yet, and considers the pairs of its vertices.
     fn make_even(&mut self, node: usize) {
         let vertices = self.vertices_of(node);
         let base = self.base[node];
@@ -357,7 +369,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Looks at all pairs of `u`, which has become even: it may be the nearest of a vertex that is
+    /// Considers all pairs of `u`, which has become even: it may be the nearest of a vertex that is
     /// not even, or be a better bridge to another even node.
     fn look_around(&mut self, u: usize) {
         match self.among {
@@ -494,7 +506,7 @@ impl<'a> Search<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matching::oracle;
+    use crate::matching::oracle_tests as oracle;
     use crate::rng::SplitMix64;
     use proptest::prelude::*;
 
@@ -530,8 +542,9 @@ mod tests {
 
     #[test]
     fn none_and_one_pair() {
-        assert_eq!(minimum(&Costs::new(0, |_, _| 1)), Some(Matching { mate: vec![], cost: 0 }));
-        assert_eq!(minimum(&Costs::new(2, |_, _| 7)), Some(Matching { mate: vec![1, 0], cost: 7 }));
+        let of = |mate, cost| Some(Matching { mate, cost, bound_halves: 2 * cost });
+        assert_eq!(minimum(&Costs::new(0, |_, _| 1)), of(vec![], 0));
+        assert_eq!(minimum(&Costs::new(2, |_, _| 7)), of(vec![1, 0], 7));
         assert_eq!(minimum(&Costs::new(3, |_, _| 7)), None);
     }
 

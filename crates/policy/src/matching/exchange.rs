@@ -8,7 +8,7 @@ use colocate_model::UnitDemand;
 /// The overlap within a group `G` is `(|Σ d|² − Σ |d|²) / 2`, so exchanging `a ∈ G` with `b ∈ H`
 /// changes the total by `(b − a) · (ΣG − a) + (a − b) · (ΣH − b)`, which is `c · (ΣG − ΣH + c)`
 /// with `c = b − a`, from sums alone. A pass looks at all pairs of members, `O(n²)` at worst.
-pub fn improve(demands: &[UnitDemand], groups: &mut [Vec<usize>]) {
+pub(crate) fn improve(demands: &[UnitDemand], groups: &mut [Vec<usize>]) {
     let sum_of =
         |group: &[usize]| group.iter().fold(UnitDemand::NONE, |sum, &at| sum + demands[at]);
     let mut sums: Vec<UnitDemand> = groups.iter().map(|group| sum_of(group)).collect();

@@ -1,99 +1,69 @@
-//! Which tasks should be together: minimum-weight perfect matching, exact and near-exact.
+//! Which tasks should be together: minimum-weight perfect matching.
 
 pub mod blossom;
+mod columns;
 mod costs;
 pub mod exchange;
-pub mod near;
 #[cfg(test)]
-mod oracle;
+mod oracle_tests;
 mod partners;
 mod prices;
 
+pub use blossom::Matching;
 pub use costs::{Costs, MAX_COST, in_steps};
-pub use near::NearMatching;
 
 use colocate_model::UnitDemand;
 
-/// Up to this many vertices, dummies included, matching is exact whatever it takes. Chosen: at worst
-/// it takes some 20 ms more than the fast way; see docs/benchmarks.md.
-pub const EXACT_UP_TO: usize = 256;
-
-/// Above that, the share of the optimum by which a matching may cost more. Proved for each matching,
-/// not hoped for; mostly it is less.
-pub const GAP: f64 = 0.01;
-
-/// A perfect matching of all vertices of `costs`: the cheapest up to [`EXACT_UP_TO`] vertices, above
-/// that one with a gap of [`GAP`], or the best that [`near`] finds. `None` if their number is odd.
+/// A perfect matching of all vertices of `costs` that is proved to cost no more than by `enough`, as a share, above the
+/// cheapest; from [`ENOUGH_OF_MANY`] on at most a hundredth more. `None` if their number is odd.
 #[must_use]
-pub fn minimum(costs: &Costs) -> Option<Vec<usize>> {
-    proved(costs).map(|found| found.mate)
-}
-
-/// As [`minimum`], with the bound that proves how good it is: [`NearMatching::gap`] is 0 if it is the
-/// cheapest.
-#[must_use]
-pub fn proved(costs: &Costs) -> Option<NearMatching> {
-    proved_within(costs, None, 0.0)
-}
-
-/// As [`proved`], where a gap of `enough` is none; from the pairs `mate`, which no exchange betters, if there are any.
-/// Above [`EXACT_UP_TO`] vertices the search is over at a gap of [`GAP`], whatever is `enough`.
-fn proved_within(costs: &Costs, mate: Option<Vec<usize>>, enough: f64) -> Option<NearMatching> {
-    let exact = costs.vertices() <= EXACT_UP_TO;
-    let (found, prices) = near::with_prices(costs, mate, if exact { enough } else { GAP })?;
-    // What was enough to stop at is not worth an exact search that was not asked for.
-    let kept = if enough >= ENOUGH_OF_MANY { GAP } else { enough };
-    if exact && found.gap() > kept {
-        return blossom::minimum_from(costs, Some(&prices)).map(NearMatching::cheapest);
-    }
-    Some(found)
+pub fn minimum(costs: &Costs, enough: f64) -> Option<Matching> {
+    columns::within(costs, None, enough)
 }
 
 /// What counts as nothing where costs are predictions, as a share of all costs. Chosen: what they are predicted
 /// from is known to a millionth at best.
 pub const ENOUGH: f64 = 1e-6;
 
-/// The same above [`OPTIMAL_UP_TO`] vertices; where it is not proved in as many rounds as are made, and above
-/// [`EXACT_UP_TO`] vertices, [`GAP`].
+/// The same above [`OPTIMAL_UP_TO`] vertices.
 /// Chosen: of what threads lose, which is some tenths of the whole, it is about a tenth of the gain for which
 /// `symbiotic` moves a thread, and to do better takes the search several times as long.
 pub const ENOUGH_OF_MANY: f64 = 3e-3;
 
 /// Up to this many vertices groups by predictions are optimal, but for [`ENOUGH`]. Chosen: 64 cores of two.
-pub const OPTIMAL_UP_TO: usize = 128;
+pub(crate) const OPTIMAL_UP_TO: usize = 128;
 
 /// Steps of the dearest pair where costs are predictions: finer ones say nothing that is known. So few that
 /// numbers of single precision hold them without rounding.
 const COARSE: f64 = 4_194_304.0;
 
-/// Members of a group, and their demands added up.
+/// Members of a group, and the sum of their demands.
 #[derive(Clone)]
 struct Group {
     members: Vec<usize>,
-    asked: UnitDemand,
+    demand: UnitDemand,
 }
 
-/// Puts items with the demands `asked` into `groups` groups of at most `width`, by matching pairs,
+/// Puts items with these `demands` into `groups` groups of at most `width`, by matching pairs,
 /// then pairs of pairs, so that the overlap within groups is small; least, if `width` is 2.
 ///
 /// Group sizes differ by one at most, so `width` only says how often to match, and no group is
-/// larger if `asked` is no longer than `groups * width`.
-#[must_use]
-pub fn in_groups(asked: &[UnitDemand], groups: usize, width: usize) -> Vec<Vec<usize>> {
-    let alone = |(item, &asked): (usize, &UnitDemand)| Group { members: vec![item], asked };
-    let mut parts: Vec<Group> = asked.iter().enumerate().map(alone).collect();
+/// larger if `demands` is no longer than `groups * width`.
+pub(crate) fn in_groups(demands: &[UnitDemand], groups: usize, width: usize) -> Vec<Vec<usize>> {
+    let alone = |(item, &demand): (usize, &UnitDemand)| Group { members: vec![item], demand };
+    let mut parts: Vec<Group> = demands.iter().enumerate().map(alone).collect();
     let slots = groups * width.next_power_of_two();
-    parts.resize(slots.max(parts.len()), Group { members: Vec::new(), asked: UnitDemand::NONE });
+    parts.resize(slots.max(parts.len()), Group { members: Vec::new(), demand: UnitDemand::NONE });
     while parts.len() > groups {
         let sizes: Vec<usize> = parts.iter().map(|part| part.members.len()).collect();
         // No overlap is larger than that of the most demanding item with itself (Cauchy, Schwarz).
-        let most = parts.iter().map(|part| part.asked.overlap(&part.asked)).fold(0.0, f64::max);
+        let most = parts.iter().map(|part| part.demand.overlap(&part.demand)).fold(0.0, f64::max);
         let steps = steps(most, sizes.len());
-        let overlap = |a: usize, b: usize| parts[a].asked.overlap(&parts[b].asked);
+        let overlap = |a: usize, b: usize| parts[a].demand.overlap(&parts[b].demand);
         let pairs = pairs(&sizes, steps, 0.0, overlap);
         let join = |(a, b): (usize, usize)| Group {
             members: [&parts[a].members[..], &parts[b].members].concat(),
-            asked: parts[a].asked + parts[b].asked,
+            demand: parts[a].demand + parts[b].demand,
         };
         parts = pairs.into_iter().map(join).collect();
     }
@@ -102,9 +72,8 @@ pub fn in_groups(asked: &[UnitDemand], groups: usize, width: usize) -> Vec<Vec<u
 
 /// As [`in_groups`], for any predicted cost of a group: `cost` of its members, places below `count`, not
 /// negative; no members cost nothing. Least, if `width` is 2, but for [`ENOUGH`]; of more than [`OPTIMAL_UP_TO`]
-/// places, but for [`ENOUGH_OF_MANY`], and of more than [`EXACT_UP_TO`] for [`GAP`], as far as [`near`] can prove it.
-#[must_use]
-pub fn in_groups_by(
+/// places, but for [`ENOUGH_OF_MANY`].
+pub(crate) fn in_groups_by(
     count: usize,
     groups: usize,
     width: usize,
@@ -114,8 +83,7 @@ pub fn in_groups_by(
 }
 
 /// The same for one of `of_parts` parts of a whole that are about as large: it is the whole's places that count.
-#[must_use]
-pub fn in_groups_of_part(
+pub(crate) fn in_groups_of_part(
     count: usize,
     groups: usize,
     width: usize,
@@ -163,8 +131,7 @@ impl Predicted {
 
     /// Whether it is proved that no pairs cost less than `limit` in all; `mate` are pairs that are thought good, and
     /// are bettered by exchange. False says nothing.
-    #[must_use]
-    pub fn none_below(&self, mate: &mut [usize], limit: f64) -> bool {
+    pub(crate) fn none_below(&self, mate: &mut [usize], limit: f64) -> bool {
         // Costs were rounded down, so what they prove of whole steps is true of the costs; one more is for rounding.
         prices::none_below(&self.costs, mate, in_steps_up(limit, self.steps))
     }
@@ -208,9 +175,9 @@ fn pairs(
     matched(&costs, None, enough)
 }
 
-/// The cheapest pairs, as [`proved_within`] finds them.
+/// The cheapest pairs, but for `enough`.
 fn matched(costs: &Costs, mate: Option<Vec<usize>>, enough: f64) -> Vec<(usize, usize)> {
-    let found = proved_within(costs, mate, enough).expect("an even number of parts");
+    let found = columns::within(costs, mate, enough).expect("an even number of parts");
     found.mate.into_iter().enumerate().filter(|&(a, b)| a < b).collect()
 }
 
@@ -240,7 +207,7 @@ mod tests {
     use crate::testing::random_tasks;
     use proptest::prelude::*;
 
-    /// Random demands, some of which ask nothing and some of which are the same.
+    /// Random demands, some of which are nothing and some of which are the same.
     fn random_demands(count: usize, seed: u64) -> Vec<UnitDemand> {
         let mut rng = SplitMix64::new(seed);
         let tasks = random_tasks(&mut rng, count);
@@ -298,15 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn above_the_exact_search_too() {
+    fn large_ones_too() {
         check_groups(150, 2, 299, 1);
         check_groups(80, 4, 250, 2);
-        let demands = random_demands(EXACT_UP_TO + 4, 3);
+        let demands = random_demands(260, 3);
         let most = demands.iter().map(|d| d.overlap(d)).fold(0.0, f64::max);
         let costs = Costs::of_overlaps(&demands, steps(most, demands.len()));
         let optimum = blossom::minimum(&costs).unwrap().cost;
-        let found = costs.total(&minimum(&costs).unwrap());
-        assert!(optimum <= found && found <= optimum + optimum / 100, "{found}, optimum {optimum}");
-        assert!(proved_within(&costs, None, ENOUGH_OF_MANY).unwrap().gap() <= GAP);
+        assert_eq!(minimum(&costs, 0.0).unwrap().cost, optimum);
+        let found = minimum(&costs, ENOUGH_OF_MANY).unwrap();
+        assert!(found.gap() <= 0.01 && found.cost <= optimum + optimum / 100, "{found:?}");
     }
 }

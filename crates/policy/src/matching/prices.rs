@@ -8,7 +8,7 @@
 //! thought good, in numbers of single precision, which are fast; only the last ones are made whole and checked
 //! against all pairs, so that what is proved is proved.
 //! # Terms
-//! *Price*, *room*: as in [`near`](super::near), in half steps of the costs.
+//! *Price*, *room*: as in [`columns`](super::columns), in half steps of the costs.
 //! # Algorithm
 //! 1. Each vertex begins with the cost of its own pair, which is half of the pair's cost in half steps.
 //! 2. *Sweep*: split each pair's cost between its two ends so that both have as much room left.
@@ -21,13 +21,13 @@
 use super::Costs;
 use super::partners::exchange;
 
-/// Cells of a row that are looked at together; rows are filled up to a multiple of it. Chosen: four registers of
+/// Cells of a row that are compared together; rows are filled up to a multiple of it. Chosen: four registers of
 /// four numbers each, which every x86-64 and ARM has.
 const LANES: usize = 16;
 /// The cost of what is no pair.
 const NO_PAIR: f32 = f32::MAX / 4.0;
 
-/// Sweeps after which [`none_below`] looks at what is proved. Chosen: most proofs of groups that stay take two,
+/// Sweeps after which [`none_below`] checks what is proved. Chosen: most proofs of groups that stay take two,
 /// and each look takes as long as some sweeps.
 const LOOKS: [usize; 4] = [2, 5, 10, 20];
 
@@ -155,7 +155,7 @@ pub(super) fn none_below(costs: &Costs, mate: &mut [usize], limit: i64) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matching::oracle;
+    use crate::matching::oracle_tests as oracle;
     use crate::rng::SplitMix64;
     use proptest::prelude::*;
 

@@ -17,14 +17,11 @@
 //! - **Best fit**: the smallest domain with room is taken. -> test `best_fit`
 //! - **Whole cores first**: at most one core is used in part. -> test `whole_cores_first`
 
-use super::planned;
-use super::{Placement, fill};
-use crate::evidence::Evidence;
+use super::{Placement, fill, planned};
 use crate::places::Places;
-use crate::plan::Plan;
 use crate::plan::Why;
-use crate::policy::Policy;
-use crate::row::{Cadence, Row};
+use crate::policy::by_rule;
+use crate::row::Row;
 use crate::source::SourceSet;
 
 /// Its row in the table of policies.
@@ -32,29 +29,11 @@ pub static ROW: Row = Row {
     name: "compact",
     summary: "puts tasks as close together as possible",
     source: "a baseline",
-    settings: &[],
-    needs: SourceSet::NONE,
-    prior: &[],
-    cadence: Cadence::Once,
-    waits: false,
-    make: |_, _| Box::new(Compact),
+    make: |_, _| by_rule(SourceSet::NONE, |it| planned(it, |p, tasks| place(p, tasks.len()))),
+    ..Row::ONCE
 };
 
-/// The policy.
-#[derive(Clone, Copy, Debug)]
-pub struct Compact;
-
-impl Policy for Compact {
-    fn needs(&self) -> SourceSet {
-        SourceSet::NONE
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        planned(evidence, |places, tasks| place(places, tasks.len()))
-    }
-}
-
-pub(super) fn place(places: &Places<'_>, tasks: usize) -> Placement {
+fn place(places: &Places<'_>, tasks: usize) -> Placement {
     let why = Why::NextInOrder { order: "closest together".to_owned() };
     fill(places, &places.close_pus(tasks), tasks, &why)
 }

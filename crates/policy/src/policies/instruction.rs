@@ -1,52 +1,41 @@
 //! `instruction`: pair tasks that do most of one kind of work with tasks that do least of it.
 //!
 //! # Problem
-//! Tasks on one core that need the same execution units wait for each other (Serpa et al.: two
-//! copies of a kernel take 187.2 % of the time of one alone, two different kernels 102.7 %).
+//! Tasks on one core that need the same execution units wait for each other (Serpa et al.: two copies of a kernel take
+//! 187.2 % of the time of one alone, two different kernels 102.7 %).
 //! # Approach
-//! Serpa et al., Algorithm 1: sort by how much each task does of one class of work, and give each
-//! core one task from the head and one from the tail, so that all cores' sums are nearly equal.
-//! The published loop places the middle task twice when the count is odd, leaves cores idle when
-//! there are fewer than two tasks a core, and knows two siblings only. Dealing the sorted list in a
-//! serpentine, heaviest first, is the same loop where that one is right and total elsewhere.
+//! Serpa et al., Algorithm 1: sort by how much each task does of one class of work, and give each core one task from the head
+//! and one from the tail. The published loop places the middle task twice when the count is odd, leaves cores idle when there
+//! are fewer than two tasks a core, and has two siblings only. Dealing the sorted list in a serpentine, heaviest first, is the
+//! same loop where that one is right and total elsewhere.
 //! # Terms
-//! - *Key*: the class that the list is sorted by. The paper does not say how it was chosen. Here: the
-//!   class with the largest variance of load over the tasks, times its scarcity `1/u(c)`: the class
-//!   that pairing can change most. A user may name another.
-//! - *Load* of a task: busy share × share of the key class, 0 ..= 1. A task whose busy share is
-//!   unknown counts as always busy. A task whose share of the key is unknown is taken to be average,
-//!   so it sorts near the middle.
+//! - *Key*: the class that the list is sorted by; the paper does not say how it was chosen. Here: the class with the largest
+//!   variance of load over the tasks, times its scarcity `1/u(c)`. A user may name another.
+//! - *Load* of a task: busy share × share of the key class, 0 ..= 1; unknown busy counts as always busy, an unknown share as
+//!   average.
 //! - *Rank*: place in the list sorted by load, 0 for the least; equal loads by ID.
 //! - *Pass*: one task to every usable core that has a PU left; `P` tasks are a *round*.
 //! # Algorithm
 //! 1. At most as many tasks as cores: each has a core of its own.
-//! 2. Else sort by load. Deal from the heaviest: pass 1 over the cores, pass 2 back, pass 3 forth …;
-//!    cores of a fast kind come first, then those with fewer usable PUs, then logical order. Cores
-//!    whose usable PUs are full are passed over until a new round begins.
+//! 2. Else sort by load. Deal from the heaviest: pass 1 over the cores, pass 2 back, pass 3 forth …; cores of a fast kind come
+//!    first, then those with fewer usable PUs, then logical order. Full cores are passed over until a new round begins.
 //! 3. More tasks than PUs: further rounds, so that tasks of a PU take turns.
 //!
 //! `O(n log n)`.
 //! # Properties
-//! - **Extremes meet**: with two tasks a core, rank `i` sits with rank `n−1−i`. -> test
-//!   `extremes_meet`
+//! - **Extremes meet**: with two tasks a core, rank `i` sits with rank `n−1−i`. -> test `extremes_meet`
 //! - **Odd counts**: every task is placed once, the heaviest alone. -> test `odd_counts`
 //! - **Own cores**: no core has two tasks while another has none. -> test `own_cores`
-//! - **Serpentine**: with four siblings, core sums of evenly spaced loads are equal. -> test
-//!   `serpentine`
+//! - **Serpentine**: with four siblings, core sums of evenly spaced loads are equal. -> test `serpentine`
 //! - **Key**: the class that varies most, weighted by scarcity. -> test `key_varies_most`
-//! - **Unknown in the middle**: a task without a mix takes a middle place. -> test
-//!   `unknown_in_the_middle`
+//! - **Unknown in the middle** -> test `unknown_in_the_middle`
 //! - **Turns**: more tasks than PUs share evenly. -> test `turns`
 
-use super::{Choice, Placement, own_cores, spread_default};
-use super::{MIX, planned};
-use crate::evidence::Evidence;
+use super::{Choice, MIX, Placement, own_cores, planned, spread_default};
 use crate::places::Places;
-use crate::plan::Plan;
 use crate::plan::{MAX_PARTNERS, Task, TaskId, Why};
-use crate::policy::Policy;
-use crate::row::{Cadence, Kind, Preset, Row, Setting};
-use crate::source::SourceSet;
+use crate::policy::by_rule;
+use crate::row::{Kind, Preset, Row, Setting};
 use colocate_machine::PuIdx;
 use colocate_model::Class;
 use colocate_model::overlap::scarcity;
@@ -63,35 +52,16 @@ pub static ROW: Row = Row {
         meaning: "class to sort by; by default the one that varies most",
     }],
     needs: MIX,
-    prior: &[],
-    cadence: Cadence::Once,
-    waits: false,
     make: |values, _| {
         let key = values.word("key").and_then(|class| class.parse().ok());
-        Box::new(Instruction { key })
+        by_rule(MIX, move |it| planned(it, |places, tasks| place(places, tasks, key)))
     },
+    ..Row::ONCE
 };
 
-/// The policy.
-#[derive(Clone, Copy, Debug)]
-pub struct Instruction {
-    /// The class that tasks are sorted by; `None`: the one that varies most.
-    pub key: Option<Class>,
-}
-
-impl Policy for Instruction {
-    fn needs(&self) -> SourceSet {
-        MIX
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        planned(evidence, |places, tasks| place(places, tasks, self.key))
-    }
-}
-
-pub(super) fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>) -> Placement {
+fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>) -> Placement {
     let key = key.or_else(|| choose_key(tasks));
-    if tasks.len() <= places.cores().len() {
+    if tasks.len() <= places.cores.len() {
         return own_cores(places, tasks, |_| Why::OwnCore);
     }
     let ranked = rank(tasks, key);
@@ -141,16 +111,16 @@ pub(super) fn rank(tasks: &[&Task], key: Option<Class>) -> Vec<usize> {
 
 /// `count` seats in the order they are dealt.
 pub(super) fn deal(places: &Places<'_>, count: usize) -> Vec<PuIdx> {
-    let mut order: Vec<usize> = (0..places.cores().len()).collect();
+    let mut order: Vec<usize> = (0..places.cores.len()).collect();
     order.sort_by_key(|&at| {
-        let core = &places.cores()[at];
+        let core = &places.cores[at];
         (std::cmp::Reverse(core.kind), core.pus.len(), at)
     });
-    let mut seats = Vec::with_capacity(count + places.pus().len());
+    let mut seats = Vec::with_capacity(count + places.pus.len());
     let mut forth = true;
     while seats.len() < count {
         for sibling in 0..places.width() {
-            let next = |&at: &usize| places.cores()[at].pus.get(sibling).copied();
+            let next = |&at: &usize| places.cores[at].pus.get(sibling).copied();
             if forth {
                 seats.extend(order.iter().filter_map(next));
             } else {
@@ -187,7 +157,7 @@ pub(super) fn partners(
     tasks: &[&Task],
     choices: &[Choice],
 ) -> Vec<Vec<TaskId>> {
-    let machine = places.machine();
+    let machine = places.machine;
     let mut on_pu: Vec<Vec<TaskId>> = vec![Vec::new(); machine.pus.len()];
     for (task, choice) in tasks.iter().zip(choices) {
         if let Some(first) = choice.pu.map(|pu| &mut on_pu[pu.idx()])

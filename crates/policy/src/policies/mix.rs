@@ -1,113 +1,75 @@
 //! `mix`: the tasks of a core overlap least, whole mixes compared.
 //!
 //! # Problem
-//! One class of work is only part of what two tasks compete for. Sorting by it pairs well where the
-//! tasks differ in that class, and blindly elsewhere.
+//! One class of work is only part of what two tasks compete for: sorting by it pairs blindly where tasks do not differ in it.
 //! # Approach
-//! Weight every pair of tasks by how often both need the same execution unit, and choose the pairs
-//! whose weights add up to the least: minimum-weight perfect matching (Jiang et al., "Analysis and
-//! approximation of optimal co-scheduling on chip multiprocessors", PACT 2008). For more than two
-//! siblings the problem is NP-complete; matching pairs, then pairs of pairs, is their hierarchical
-//! method. Weights add up, since the overlap is an inner product: the overlap of two groups is that
-//! of the sums of their demands.
+//! Weight every pair of tasks by how often both need the same execution unit, and choose the pairs whose weights add up to
+//! the least: minimum-weight perfect matching (Jiang et al., "Analysis and approximation of optimal co-scheduling on chip
+//! multiprocessors", PACT 2008). For more than two siblings the problem is NP-complete; pairs, then pairs of pairs are
+//! matched (their hierarchical method). The overlap of two groups is that of the sums of their demands.
 //! # Terms
-//! - *Overlap* `w(a, b)`: unit clashes per pair of instructions; see
-//!   [`colocate_model::overlap`], which also gives the number of units a class and its source.
-//!   Weighted by how busy both are; unknown counts as always busy. A class that a task's mix does not
-//!   know is taken to be the mean of the tasks that know it.
-//! - *Rate*: a task's instructions per cycle, if they were counted. If the rates of *all* tasks are
-//!   known, a demand is that of a cycle, `rate · d(t)`, and the overlap is in unit clashes per cycle; if
-//!   one is not, no rate is looked at, for what an instruction asks cannot be compared to what a cycle
-//!   does. A mix does not say how often a unit is wanted: a task that waits for memory asks for little of
-//!   whatever it asks. Measured: docs/validation.md, where LLVM's scheduler decides what pairs are worth.
-//!   A rate that was counted beside others is too low by what they took; nothing corrects that.
-//! - *Item*: a task; with more tasks than PUs, the tasks that take turns on one PU, whose demand is
-//!   `Σ d(t) / max(1, Σ b(t))`: one of them runs at a time.
-//! - *Room* of a core: its usable PUs, a count. *Dummy*: an item that asks nothing.
+//! - *Overlap* `w(a, b)`: unit clashes per pair of instructions, weighted by how busy both are (unknown: always busy); see
+//!   [`colocate_model::overlap`]. A class that a task's mix does not have is the mean of the tasks that have it.
+//! - *Rate*: a task's instructions per cycle, if counted. If the rates of *all* tasks are known, a demand is that of a cycle,
+//!   `rate · d(t)`, and the overlap is in unit clashes per cycle; if one is not, no rate is used. A rate that was counted
+//!   beside others is too low by what they took; nothing corrects that. docs/validation.md has what rates change.
+//! - *Item*: a task; with more tasks than PUs, the tasks that share one PU, whose demand is `Σ d(t) / max(1, Σ b(t))`.
+//! - *Room* of a core: its usable PUs, a count. *Dummy*: an item without demand.
 //! # Algorithm
 //! 1. At most as many tasks as cores: each has a core of its own.
-//! 2. More tasks than PUs: set aside the `n mod P` idlest. Sort the others by the class that varies
-//!    most, as `instruction` chooses it, and make items of tasks that follow each other: they are
-//!    alike, never run at the same time, and so leave the differences to be paired. If no core has a
-//!    second PU to pair with, or if that gives a PU more to do than another by more than the busiest
-//!    task's share, deal by busyness instead, so that every PU gets some of each program: the
-//!    `P` busiest start one item each, the next `P` join them, and so on, each round sorted by the
-//!    class. Those set aside join last, one a core before two, on the PU with the least to do.
-//! 3. Add dummies up to a power of two a core. Match; join the pairs; match again, until there is a
-//!    group a core. Groups stay as even as they can be: an item beside a dummy comes before two
-//!    dummies together. With two siblings the result is optimal; above [`EXACT_UP_TO`] items
-//!    it is near-optimal, see [`near`](crate::matching::near).
-//! 4. More than two siblings: exchange items of different groups as long as the overlap falls. Do the
-//!    same from the serpentine of `instruction`, and keep what overlaps less. Where cores of more
-//!    than two usable PUs are beside smaller ones, the serpentine is the only start.
-//! 5. Larger groups choose cores first, then busier ones; fast kinds before slow ones, then logical
-//!    order. In a group, tasks take PUs in the order of IDs.
+//! 2. More tasks than PUs: set aside the `n mod P` idlest. Sort the others by the class that varies most, as `instruction`
+//!    chooses it, and make items of tasks that follow each other: they are alike and never run at the same time. If no core
+//!    has a second PU, or if a PU would get more work than another by more than the busiest task's share, deal by busyness
+//!    instead: the `P` busiest start one item each, the next `P` join them, each round sorted by the class. Those set aside
+//!    join last, one a core before two, on the PU with the least work.
+//! 3. Add dummies up to a power of two a core. Match, join the pairs, and match again until there is a group a core. An item
+//!    beside a dummy comes before two dummies together. With two siblings the result is optimal.
+//! 4. More than two siblings: exchange items of different groups as long as the overlap falls. Do the same from the
+//!    serpentine of `instruction`, and keep what overlaps less. Where cores of more than two usable PUs are beside smaller
+//!    ones, the serpentine is the only start.
+//! 5. Larger groups choose cores first, then busier ones; fast kinds before slow ones, then logical order. In a group, tasks
+//!    take PUs in the order of IDs.
 //!
-//! `O(n³)` up to [`EXACT_UP_TO`] items, about `O(n²)` above.
+//! `O(n³)` at worst, mostly about `O(n²)`.
 //! # Properties
-//! - **Optimal pairs**: with two siblings no placement on the same cores overlaps less; brute force
-//!   over every placement, up to ten tasks. -> test `optimal_pairs`
+//! - **Optimal pairs**: with two siblings no placement on the same cores overlaps less. -> test `optimal_pairs`
 //! - **Own cores where they count**: with fewer tasks than PUs, which tasks are alone is chosen too.
 //!   -> test `own_cores_where_they_count`
-//! - **Groups of four**: never worse than what `instruction` makes of the same tasks, where each has
-//!   a PU and every mix is known; cores of different room too. -> test `groups_of_four`
-//! - **Unknown is average**: a task without a mix is placed, and says so. -> test `unknown_is_average`
+//! - **Groups of four**: never worse than `instruction` with the same tasks, where each has a PU and every mix is known;
+//!   cores of different room too. -> test `groups_of_four`
+//! - **Unknown is average**: a task without a mix is placed, and the reason says so. -> test `unknown_is_average`
 //! - **Turns**: more tasks than PUs share evenly, alike with alike. -> test `turns`
-//! - **All rates or none**: equal rates change no place, and one unknown rate is as if none were known.
-//!   -> test `all_rates_or_none`
-//! - **A slow task asks for little**: with rates, which tasks share a core is decided by what is asked for in
-//!   a cycle. -> test `a_slow_task_asks_for_little`
+//! - **All rates or none**: equal rates change no place; one unknown rate is as if none were known. -> test `all_rates_or_none`
+//! - **A slow task demands little**: with rates, demand in a cycle decides. -> test `a_slow_task_asks_for_little`
 
 use super::instruction::{self, choose_key, partners};
-use super::{Choice, Placement, own_cores, spread_default};
-use super::{MIX, planned};
-use crate::evidence::Evidence;
+use super::{Choice, MIX, Placement, own_cores, planned, spread_default};
 use crate::matching::{self, exchange};
 use crate::places::Places;
-use crate::plan::{Plan, Task, Why};
-use crate::policy::Policy;
+use crate::plan::{Task, Why};
+use crate::policy::by_rule;
 use crate::predict::{demands, taking_turns, unit, within};
-use crate::row::{Cadence, Row};
-use crate::source::SourceSet;
+use crate::row::Row;
 use colocate_machine::PuIdx;
 use colocate_model::UnitDemand;
 use std::cmp::Reverse;
-
-pub use crate::matching::EXACT_UP_TO;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "mix",
     summary: "pairs tasks whose instruction mixes overlap least",
     source: "ours, after Serpa et al.",
-    settings: &[],
     needs: MIX,
-    prior: &[],
-    cadence: Cadence::Once,
-    waits: false,
-    make: |_, _| Box::new(Mix),
+    make: |_, _| by_rule(MIX, |evidence| planned(evidence, place)),
+    ..Row::ONCE
 };
 
-/// The policy.
-#[derive(Clone, Copy, Debug)]
-pub struct Mix;
-
-impl Policy for Mix {
-    fn needs(&self) -> SourceSet {
-        MIX
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        planned(evidence, place)
-    }
-}
-
 pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
-    if tasks.len() <= places.cores().len() {
+    if tasks.len() <= places.cores.len() {
         return own_cores(places, tasks, |_| Why::OwnCore);
     }
     let demands = demands(tasks);
-    let (items, rest) = items(tasks, places.pus().len(), places.width() > 1);
+    let (items, rest) = items(tasks, places.pus.len(), places.width() > 1);
     let asked: Vec<UnitDemand> =
         items.iter().map(|item| demand_of(item, tasks, &demands)).collect();
     let groups = groups(places, tasks, &items, &asked);
@@ -162,13 +124,13 @@ pub(super) fn groups(
     items: &[Vec<usize>],
     asked: &[UnitDemand],
 ) -> Vec<Vec<usize>> {
-    let matched = || matching::in_groups(asked, places.cores().len(), places.width().max(2));
+    let matched = || matching::in_groups(asked, places.cores.len(), places.width().max(2));
     if places.width() <= 2 {
         return matched();
     }
     let mut groups = dealt(places, tasks, items);
     exchange::improve(asked, &mut groups);
-    if places.cores().iter().any(|core| core.pus.len() < places.width()) {
+    if places.cores.iter().any(|core| core.pus.len() < places.width()) {
         return groups;
     }
     let mut matched = matched();
@@ -190,9 +152,9 @@ pub(super) fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) 
     }
     let mut heaviest_first: Vec<usize> = (0..items.len()).collect();
     heaviest_first.sort_by_key(|&item| Reverse(rank[items[item][0]]));
-    let mut groups = vec![Vec::new(); places.machine().cores.len()];
+    let mut groups = vec![Vec::new(); places.machine.cores.len()];
     for (item, pu) in heaviest_first.into_iter().zip(instruction::deal(places, items.len())) {
-        groups[places.machine().core_of(pu).idx()].push(item);
+        groups[places.machine.core_of(pu).idx()].push(item);
     }
     groups.retain(|group| !group.is_empty());
     groups
@@ -241,16 +203,16 @@ fn seat(
         };
         b.len().cmp(&a.len()).then(busier).then_with(|| items[a[0]].cmp(&items[b[0]]))
     });
-    let mut free: Vec<usize> = (0..places.cores().len()).collect();
-    free.sort_by_key(|&at| (Reverse(places.cores()[at].kind), at));
-    let mut on_pu = vec![Vec::new(); places.machine().pus.len()];
+    let mut free: Vec<usize> = (0..places.cores.len()).collect();
+    free.sort_by_key(|&at| (Reverse(places.cores[at].kind), at));
+    let mut on_pu = vec![Vec::new(); places.machine.pus.len()];
     for group in groups {
         // Sizes fall, so a core with room for this group has room for all later ones, and one is
         // always left.
-        let fits = |&at: &usize| places.cores()[at].pus.len() >= group.len();
+        let fits = |&at: &usize| places.cores[at].pus.len() >= group.len();
         let chosen = free.iter().position(fits).expect("as many large cores as large groups");
         let core = free.remove(chosen);
-        for (&pu, item) in places.cores()[core].pus.iter().zip(group) {
+        for (&pu, item) in places.cores[core].pus.iter().zip(group) {
             on_pu[pu.idx()].extend(&items[item]);
         }
     }
@@ -263,7 +225,7 @@ fn join_rest(places: &Places<'_>, tasks: &[&Task], rest: Vec<usize>, on_pu: &mut
     let work = |pu: &PuIdx, on_pu: &[Vec<usize>]| -> f64 {
         on_pu[pu.idx()].iter().map(|&task| tasks[task].weight()).sum()
     };
-    let mut cores: Vec<Vec<PuIdx>> = places.cores().iter().map(|core| core.pus.clone()).collect();
+    let mut cores: Vec<Vec<PuIdx>> = places.cores.iter().map(|core| core.pus.clone()).collect();
     for pus in &mut cores {
         pus.sort_by(|a, b| work(a, on_pu).total_cmp(&work(b, on_pu)));
     }
@@ -288,7 +250,7 @@ fn explain(
     let asked: Vec<UnitDemand> = on_pu.iter().map(|item| demand_of(item, tasks, demands)).collect();
     for (task, choice) in choices.iter_mut().enumerate() {
         let Some(pu) = choice.pu.filter(|_| !tasks[task].mix.is_unknown()) else { continue };
-        let core = &places.machine().cores[places.machine().core_of(pu).idx()];
+        let core = &places.machine.cores[places.machine.core_of(pu).idx()];
         let others = core.pus.iter().filter(|&&other| other != pu);
         let beside = others.fold(UnitDemand::NONE, |sum, other| sum + asked[other.idx()]);
         let overlap = demands[task].overlap(&beside);
@@ -302,8 +264,7 @@ mod tests {
     use crate::places::Places;
     use crate::predict::{demands, total_overlap};
     use crate::rng::SplitMix64;
-    use crate::testing::plan;
-    use crate::testing::{check, check_why, machine, random_tasks};
+    use crate::testing::{check, check_why, machine, plan, random_tasks};
     use colocate_machine::{Machine, PuIdx};
     use colocate_model::UnitDemand;
     use expect_test::expect;
@@ -352,7 +313,7 @@ mod tests {
             let places = Places::new(&machine, &usable);
             let tasks = random_tasks(&mut rng, count.min(usable.len()));
             let demands = demands(&tasks.iter().collect::<Vec<_>>());
-            let mut rooms: Vec<usize> = places.cores().iter().map(|core| core.pus.len()).collect();
+            let mut rooms: Vec<usize> = places.cores.iter().map(|core| core.pus.len()).collect();
             let mut on = vec![Vec::new(); rooms.len()];
             let least = by_brute_force(&demands, &mut rooms, &mut on);
             let found = overlap_of("mix", &machine, &usable, &tasks);

@@ -1,14 +1,14 @@
 //! Policies that decide once, one file each.
 
-pub mod compact;
+mod compact;
 pub mod fixed;
-pub mod instruction;
-pub mod mix;
-pub mod os;
-pub mod random;
-pub mod round_robin;
-pub mod scatter;
-pub mod symbiosis_model;
+mod instruction;
+mod mix;
+mod os;
+mod random;
+mod round_robin;
+mod scatter;
+mod symbiosis_model;
 
 use crate::evidence::Evidence;
 use crate::places::Places;
@@ -32,7 +32,7 @@ pub(crate) struct Placement {
     pub default_placement: DefaultPlacement,
 }
 
-/// Evidence for policies that look at what tasks do.
+/// Evidence for policies that use instruction mixes.
 pub(crate) const MIX: SourceSet = SourceSet::of(&[Source::Mix]);
 
 /// The policies that decide once, and those that can do either.
@@ -62,14 +62,14 @@ pub(crate) fn planned(
     let mut tasks: Vec<&Task> = tasks.iter().collect();
     tasks.sort_by_key(|task| task.id);
     tasks.dedup_by_key(|task| task.id);
-    let mut placement = match places.pus().is_empty() {
+    let mut placement = match places.pus.is_empty() {
         true => os::place(tasks.len()),
         false => place(&places, &tasks),
     };
     note_sharing(&mut placement.choices, machine.pus.len());
     let seats: Option<Vec<PuIdx>> = placement.choices.iter().map(|choice| choice.pu).collect();
     Plan {
-        pus: places.nrs(places.pus()),
+        pus: places.nrs(&places.pus),
         predicted: seats.and_then(|seats| predict::sentence(&places, &tasks, &seats)),
         decisions: tasks
             .iter()
@@ -124,12 +124,12 @@ fn own_cores(places: &Places<'_>, tasks: &[&Task], why: impl Fn(&Task) -> Why) -
     }
     let mut choices = vec![Choice { pu: None, why: Why::OwnCore }; tasks.len()];
     for (task, core) in by_turn.into_iter().zip(places.spread_cores()) {
-        choices[task] = Choice { pu: Some(places.cores()[core].pus[0]), why: why(tasks[task]) };
+        choices[task] = Choice { pu: Some(places.cores[core].pus[0]), why: why(tasks[task]) };
     }
     Placement { choices, default_placement: spread_default(places) }
 }
 
-/// What a policy that looks at mixes does with a task whose mix is unknown: least used PU, cores
+/// What a policy that uses mixes does with a task whose mix is unknown: least used PU, cores
 /// before siblings, far apart first.
 fn spread_default(places: &Places<'_>) -> DefaultPlacement {
     DefaultPlacement::FillInOrder { pus: places.nrs(&places.spread_pus()) }

@@ -14,7 +14,7 @@
 use super::{Choice, Placement, planned};
 use crate::evidence::Evidence;
 use crate::plan::{DefaultPlacement, Plan, Why};
-use crate::policy::Policy;
+use crate::policy::by_rule;
 use crate::row::{Cadence, Row};
 use crate::source::SourceSet;
 
@@ -23,29 +23,16 @@ pub static ROW: Row = Row {
     name: "os",
     summary: "leaves every thread unpinned, kernel-scheduled",
     source: "a baseline",
-    settings: &[],
-    needs: SourceSet::NONE,
-    prior: &[],
     cadence: Cadence::Either,
-    waits: false,
-    make: |_, _| Box::new(Os),
+    make: |_, _| by_rule(SourceSet::NONE, decide),
+    ..Row::ONCE
 };
 
-/// The policy.
-#[derive(Clone, Copy, Debug)]
-pub struct Os;
-
-impl Policy for Os {
-    fn needs(&self) -> SourceSet {
-        SourceSet::NONE
+fn decide(evidence: &Evidence<'_>) -> Plan {
+    if evidence.may_wait {
+        return evidence.leave_to_kernel();
     }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        if evidence.may_wait {
-            return evidence.leave_to_kernel();
-        }
-        planned(evidence, |_, tasks| place(tasks.len()))
-    }
+    planned(evidence, |_, tasks| place(tasks.len()))
 }
 
 pub(super) fn place(tasks: usize) -> Placement {
@@ -80,7 +67,7 @@ mod tests {
         let pus: Vec<_> = machine.all_pus().collect();
         let queue = queue(&[1.0; 5]);
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        let found = Os.decide(&Evidence::of_queue(now));
+        let found = decide(&Evidence::of_queue(now));
         assert_eq!(found.decisions.len(), 5);
         assert!(found.decisions.iter().all(|decision| decision.place == Place::LeftToKernel));
     }

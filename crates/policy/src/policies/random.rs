@@ -1,7 +1,7 @@
 //! `random`: drawn by a seeded generator.
 //!
 //! # Problem
-//! A policy that looks at what tasks do must beat one that looks at nothing.
+//! A policy that uses evidence must beat one that uses none.
 //! # Approach
 //! Draw a random order of the usable PUs. Each of the `P!` orders is equally likely.
 //! # Terms
@@ -15,10 +15,9 @@
 //!   whole-plan tests
 
 use super::{Choice, Placement, planned};
-use crate::evidence::Evidence;
 use crate::places::Places;
-use crate::plan::{DefaultPlacement, Plan, Why};
-use crate::policy::Policy;
+use crate::plan::{DefaultPlacement, Why};
+use crate::policy::by_rule;
 use crate::rng::SplitMix64;
 use crate::row::{Cadence, Kind, Preset, Row, Setting, Shown};
 use crate::schedule::allocate::{choices, threads_of};
@@ -36,66 +35,42 @@ pub static ROW: Row = Row {
         default: Preset::Shown(Shown::Count(0)),
         meaning: "seed of the generator",
     }],
-    needs: SourceSet::NONE,
-    prior: &[],
     cadence: Cadence::Either,
     waits: true,
-    make: |values, _| Box::new(Random::new(values.long("seed"))),
+    make: |values, _| {
+        let seed = values.long("seed");
+        let mut rng = SplitMix64::new(seed);
+        by_rule(SourceSet::NONE, move |evidence| match evidence.may_wait {
+            _ if evidence.is_control => evidence.empty_plan(),
+            true => evidence.plan(&choose(&mut rng, &evidence.now)),
+            false => planned(evidence, |places, tasks| place(places, tasks.len(), seed)),
+        })
+    },
+    ..Row::ONCE
 };
 
-/// The policy.
-#[derive(Clone, Debug)]
-pub struct Random {
-    seed: u64,
-    rng: SplitMix64,
+/// Which threads run in this quantum, and where.
+fn choose(rng: &mut SplitMix64, now: &Quantum<'_>) -> Vec<schedule::Choice> {
+    let mut order: Vec<usize> = (0..now.queue.len()).collect();
+    rng.shuffle(&mut order);
+    let mut left = now.pus.len();
+    let mut chosen = Vec::new();
+    for at in order {
+        let width = now.queue[at].width(now.pus.len());
+        if width <= left {
+            left -= width;
+            chosen.push((at, Selected::Drawn));
+        }
+    }
+    let mut pus = now.pus.to_vec();
+    rng.shuffle(&mut pus);
+    let threads = threads_of(now.queue, &chosen, pus.len()).len();
+    choices(now, chosen, &pus[..threads], |_| Allocated::Next)
 }
 
-impl Random {
-    /// From a seed.
-    #[must_use]
-    pub const fn new(seed: u64) -> Self {
-        Self { seed, rng: SplitMix64::new(seed) }
-    }
-
-    /// Which threads run in this quantum, and where.
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<schedule::Choice> {
-        let mut order: Vec<usize> = (0..now.queue.len()).collect();
-        self.rng.shuffle(&mut order);
-        let mut left = now.pus.len();
-        let mut chosen = Vec::new();
-        for at in order {
-            let width = now.queue[at].width(now.pus.len());
-            if width <= left {
-                left -= width;
-                chosen.push((at, Selected::Drawn));
-            }
-        }
-        let mut pus = now.pus.to_vec();
-        self.rng.shuffle(&mut pus);
-        let threads = threads_of(now.queue, &chosen, pus.len()).len();
-        choices(now, chosen, &pus[..threads], |_| Allocated::Next)
-    }
-}
-
-impl Policy for Random {
-    fn needs(&self) -> SourceSet {
-        SourceSet::NONE
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        if evidence.is_control {
-            return evidence.empty_plan();
-        }
-        if evidence.may_wait {
-            return evidence.plan(&self.choose(&evidence.now));
-        }
-        planned(evidence, |places, tasks| place(places, tasks.len(), self.seed))
-    }
-}
-
-pub(super) fn place(places: &Places<'_>, tasks: usize, seed: u64) -> Placement {
+fn place(places: &Places<'_>, tasks: usize, seed: u64) -> Placement {
     let mut rng = SplitMix64::new(seed);
-    let mut order = places.pus().to_vec();
+    let mut order = places.pus.to_vec();
     rng.shuffle(&mut order);
     let default_placement = DefaultPlacement::FillInOrder { pus: places.nrs(&order) };
     let mut choices = Vec::with_capacity(tasks);
@@ -145,10 +120,10 @@ mod tests {
         let queue = queue(&[1.0; 10]);
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
         let run = || {
-            let mut random = Random::new(5);
+            let mut rng = SplitMix64::new(5);
             let mut times = [0; 10];
             for _ in 0..1000 {
-                for (job, _) in chosen(&random.choose(&now)) {
+                for (job, _) in chosen(&choose(&mut rng, &now)) {
                     times[job as usize] += 1;
                 }
             }

@@ -22,7 +22,7 @@ use super::{Placement, fill, planned};
 use crate::evidence::Evidence;
 use crate::places::Places;
 use crate::plan::{Plan, Why};
-use crate::policy::Policy;
+use crate::policy::by_rule;
 use crate::row::{Cadence, Row};
 use crate::schedule::allocate::{self, choices, threads_of};
 use crate::schedule::{self, Allocated, Quantum, select};
@@ -33,29 +33,17 @@ pub static ROW: Row = Row {
     name: "round-robin",
     summary: "fills PUs in logical order; where jobs wait, in turn",
     source: "Serpa et al., baseline; where jobs wait, a baseline of ours",
-    settings: &[],
-    needs: SourceSet::NONE,
-    prior: &[],
     cadence: Cadence::Either,
     waits: true,
-    make: |_, _| Box::new(RoundRobin),
+    make: |_, _| by_rule(SourceSet::NONE, decide),
+    ..Row::ONCE
 };
 
-/// The policy.
-#[derive(Clone, Copy, Debug)]
-pub struct RoundRobin;
-
-impl Policy for RoundRobin {
-    fn needs(&self) -> SourceSet {
-        SourceSet::NONE
+fn decide(evidence: &Evidence<'_>) -> Plan {
+    if evidence.may_wait {
+        return evidence.plan(&choose(&evidence.now));
     }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        if evidence.may_wait {
-            return evidence.plan(&choose(&evidence.now));
-        }
-        planned(evidence, |places, tasks| place(places, tasks.len()))
-    }
+    planned(evidence, |places, tasks| place(places, tasks.len()))
 }
 
 /// Which threads run in this quantum, and where.
@@ -68,8 +56,8 @@ fn choose(now: &Quantum<'_>) -> Vec<schedule::Choice> {
     choices(now, chosen, &pus, |_| Allocated::Next)
 }
 
-pub(super) fn place(places: &Places<'_>, tasks: usize) -> Placement {
-    fill(places, places.pus(), tasks, &Why::NextInOrder { order: "hwloc logical order".to_owned() })
+fn place(places: &Places<'_>, tasks: usize) -> Placement {
+    fill(places, &places.pus, tasks, &Why::NextInOrder { order: "hwloc logical order".to_owned() })
 }
 
 #[cfg(test)]

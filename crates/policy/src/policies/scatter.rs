@@ -19,13 +19,11 @@
 //! - **Balanced domains**: while a domain has room, no package has two tasks more than another.
 //!   -> test `balanced_domains`
 
-use super::planned;
-use super::{Placement, fill};
-use crate::evidence::Evidence;
+use super::{Placement, fill, planned};
 use crate::places::Places;
-use crate::plan::{Plan, Why};
-use crate::policy::Policy;
-use crate::row::{Cadence, Row};
+use crate::plan::Why;
+use crate::policy::by_rule;
+use crate::row::Row;
 use crate::source::SourceSet;
 
 /// Its row in the table of policies.
@@ -33,37 +31,18 @@ pub static ROW: Row = Row {
     name: "scatter",
     summary: "puts tasks as far apart as possible",
     source: "a baseline",
-    settings: &[],
-    needs: SourceSet::NONE,
-    prior: &[],
-    cadence: Cadence::Once,
-    waits: false,
-    make: |_, _| Box::new(Scatter),
+    make: |_, _| by_rule(SourceSet::NONE, |it| planned(it, |p, tasks| place(p, tasks.len()))),
+    ..Row::ONCE
 };
 
-/// The policy.
-#[derive(Clone, Copy, Debug)]
-pub struct Scatter;
-
-impl Policy for Scatter {
-    fn needs(&self) -> SourceSet {
-        SourceSet::NONE
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        planned(evidence, |places, tasks| place(places, tasks.len()))
-    }
-}
-
-pub(super) fn place(places: &Places<'_>, tasks: usize) -> Placement {
+fn place(places: &Places<'_>, tasks: usize) -> Placement {
     let why = Why::NextInOrder { order: "farthest apart".to_owned() };
     fill(places, &places.spread_pus(), tasks, &why)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::plan;
-    use crate::testing::{check, letters, machine};
+    use crate::testing::{check, letters, machine, plan};
     use expect_test::expect;
     use proptest::prelude::*;
 

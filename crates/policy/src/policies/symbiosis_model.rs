@@ -1,33 +1,26 @@
-//! `symbiosis-model`: the tasks of a core slow each other down least, as the contention model says.
+//! `symbiosis-model`: the tasks of a core slow each other down least, as the contention model predicts.
 //!
 //! # Problem
-//! How often two tasks need the same unit says which pairs are better, not how much slower either gets:
-//! dependencies, the front end, caches and stalls decide that, too.
+//! How often two tasks need the same unit says which pairs are better, not how much slower either gets: dependencies, the
+//! front end, caches and stalls decide that, too.
 //! # Approach
-//! Let the contention model ([`colocate_model::system`]) predict the slowdown of tasks that share a core
-//! of this machine, and choose the groups whose losses add up to the least. Pairs by minimum-weight
-//! perfect matching; for more siblings pairs, then pairs of pairs (Jiang et al., PACT 2008), each judged
-//! by the prediction for the whole group, since losses of pairs do not add up.
+//! Predict the slowdown of tasks that share a core of this machine ([`colocate_model::system`]), and choose the groups whose
+//! losses add up to the least: pairs by minimum-weight perfect matching; for more siblings pairs, then pairs of pairs (Jiang
+//! et al., PACT 2008), each by the prediction for the whole group.
 //! # Terms
 //! - *Slowdown*: rate alone on the core over rate beside the others; at least about 1.
-//! - *Loss* of a group: the sum over its tasks of slowdown − 1, each weighted by how busy the task is and
-//!   how busy the others are on average (unknown counts as always busy). No unit.
+//! - *Loss* of a group: the sum over its tasks of slowdown − 1, each weighted by how busy the task is and how busy the others
+//!   are on average (unknown: always busy). No unit.
 //! - *Item*, *room*: as in [`mix`].
 //! # Algorithm
 //! 1. At most as many tasks as cores: each has a core of its own.
-//! 2. Items as in `mix`. The loss of a group of items is that of the first tasks of each: those that take
-//!    turns on a PU are alike.
-//! 3. Match as in `mix`, by losses. Compare with the groups that `mix` and `instruction` make, by the
-//!    same losses, and keep the best.
-//! 4. Cores are chosen as in `mix`.
+//! 2. Items as in `mix`. The loss of a group of items is that of the first tasks of each.
+//! 3. Match as in `mix`, by losses. Compare with the groups that `mix` and `instruction` make, by the same losses, and keep
+//!    the best. Cores are chosen as in `mix`.
 //!
-//! The prediction is for one core alone on the machine, of the kind that most usable PUs are siblings on:
-//! what other cores do to shared caches and memory is the same for all groups in it.
-//!
-//! How much better that is than `mix` and `instruction` where LLVM's scheduler decides: docs/validation.md. Of
-//! pairs it was best on all processors that were tried; of groups of four `mix` was as good.
-//!
-//! `O(n²)` predictions of pairs of tasks that differ.
+//! The prediction is for one core alone on the machine, of the kind that most usable PUs are siblings on. How much better that
+//! is than `mix` and `instruction` where LLVM's scheduler decides: docs/validation.md. `O(n²)` predictions of pairs of tasks
+//! that differ.
 //! # Properties
 //! - **Never worse** than `mix` and `instruction` by its own losses, where each task has a PU.
 //!   -> test `never_worse_by_its_own_losses`
@@ -36,17 +29,14 @@
 
 use super::instruction::partners;
 use super::mix::{self, dealt, groups, items};
-use super::{Choice, Placement, own_cores, spread_default};
-use super::{MIX, planned};
-use crate::evidence::Evidence;
+use super::{Choice, MIX, Placement, own_cores, planned, spread_default};
 use crate::judge::Judge;
 use crate::matching;
 use crate::places::Places;
-use crate::plan::{Plan, Task, Why};
-use crate::policy::Policy;
+use crate::plan::{Task, Why};
+use crate::policy::by_rule;
 use crate::predict::demands;
-use crate::row::{Cadence, Prior, Row};
-use crate::source::SourceSet;
+use crate::row::{Prior, Row};
 use colocate_machine::Performance;
 
 /// Its row in the table of policies.
@@ -54,42 +44,22 @@ pub static ROW: Row = Row {
     name: "symbiosis-model",
     summary: "groups tasks that slow each other down least, by the model",
     source: "ours, after Jiang et al., PACT 2008",
-    settings: &[],
     needs: MIX,
     prior: &[Prior::Speeds],
-    cadence: Cadence::Once,
-    waits: false,
-    make: |_, known| Box::new(SymbiosisModel { performance: known.performance.cloned() }),
+    make: |_, known| {
+        let performance = known.performance.cloned();
+        by_rule(MIX, move |it| planned(it, |p, tasks| place(p, performance.as_ref(), tasks)))
+    },
+    ..Row::ONCE
 };
 
-/// The policy.
-#[derive(Clone, Debug)]
-pub struct SymbiosisModel {
-    /// How fast the machine is; without it, the policy is `mix`.
-    pub performance: Option<Performance>,
-}
-
-impl Policy for SymbiosisModel {
-    fn needs(&self) -> SourceSet {
-        MIX
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        planned(evidence, |places, tasks| place(places, self.performance.as_ref(), tasks))
-    }
-}
-
-pub(super) fn place(
-    places: &Places<'_>,
-    performance: Option<&Performance>,
-    tasks: &[&Task],
-) -> Placement {
-    if tasks.len() <= places.cores().len() {
+fn place(places: &Places<'_>, performance: Option<&Performance>, tasks: &[&Task]) -> Placement {
+    if tasks.len() <= places.cores.len() {
         return own_cores(places, tasks, |_| Why::OwnCore);
     }
     let judge = performance.and_then(|performance| Judge::new(places, performance, tasks));
     let Some(mut judge) = judge else { return mix::place(places, tasks) };
-    let (items, rest) = items(tasks, places.pus().len(), places.width() > 1);
+    let (items, rest) = items(tasks, places.pus.len(), places.width() > 1);
     let groups = best(places, tasks, &items, &mut judge);
     let (on_pu, mut choices) = mix::seated(places, tasks, &items, groups, rest);
     explain(places, tasks, &on_pu, &mut judge, &mut choices);
@@ -109,9 +79,9 @@ fn best(
     let demands = demands(tasks);
     let asked: Vec<_> = items.iter().map(|item| mix::demand_of(item, tasks, &demands)).collect();
     let mut found = vec![groups(places, tasks, items, &asked), dealt(places, tasks, items)];
-    let even = places.cores().iter().all(|core| core.pus.len() == places.width());
+    let even = places.cores.iter().all(|core| core.pus.len() == places.width());
     if even || places.width() <= 2 {
-        let (cores, width) = (places.cores().len(), places.width().max(2));
+        let (cores, width) = (places.cores.len(), places.width().max(2));
         found.push(matching::in_groups_by(items.len(), cores, width, &mut loss));
     }
     let mut total = |groups: &[Vec<usize>]| groups.iter().map(|group| loss(group)).sum::<f64>();
@@ -128,7 +98,7 @@ fn explain(
     choices: &mut [Choice],
 ) {
     let partners = partners(places, tasks, choices);
-    for core in places.cores() {
+    for core in &places.cores {
         let sitting: Vec<usize> =
             core.pus.iter().filter_map(|pu| on_pu[pu.idx()].first().copied()).collect();
         let loss = judge.loss(&sitting);

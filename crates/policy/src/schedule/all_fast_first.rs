@@ -8,20 +8,19 @@
 //! See [`cores`](super::asymmetric::cores): fast core, domain, spreading.
 //! # Algorithm
 //! [`Cores::spread`](super::asymmetric::cores::Cores::spread): a thread that is where it may be stays; others go to a core of their domain if one takes
-//! threads. It looks at no rates and no phases, and no thread takes turns. Where all cores are alike everything is left to the
+//! threads. It uses no rates and no phases, and no thread takes turns. Where all cores are alike everything is left to the
 //! kernel, and threads whose programs chose their PUs always are.
 //! # Properties
 //! - **Fast first**: no slow core has a thread while a fast one has none. -> test `fast_first`
 //! - **Stays**: the same threads are not moved. -> test `fast_first`
 //! - **As `os`** where cores are alike. -> test `alike_is_os`
 
-use super::asymmetric::{News, Seat, choices, cores_of, free_places_of, threads_of};
-use super::leave_to_kernel;
-use super::{Allocated, Choice, Quantum, Thread};
+use super::asymmetric::{Messages, Seat, choices, cores_of, free_places_of, threads_of};
+use super::{Allocated, Choice, Quantum, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::row::{Cadence, Row};
+use crate::row::Row;
 use crate::source::SourceSet;
 
 /// Its row in the table of policies.
@@ -29,24 +28,24 @@ pub static ROW: Row = Row {
     name: "all-fast-first",
     summary: "fills fast cores before slow ones",
     source: "a baseline",
-    settings: &[],
     needs: SourceSet::NONE,
-    prior: &[],
-    cadence: Cadence::EachQuantum,
     waits: false,
     make: |_, _| Box::<AllFastFirst>::default(),
+    ..Row::EACH_QUANTUM
 };
 
 /// The scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct AllFastFirst {
-    news: News,
+    messages: Messages,
 }
 
 impl AllFastFirst {
     /// Where threads are in this quantum.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let Some(cores) = cores_of(now, &mut self.news) else { return leave_to_kernel(now.queue) };
+        let Some(cores) = cores_of(now, &mut self.messages) else {
+            return leave_to_kernel(now.queue);
+        };
         let threads = threads_of(now.queue);
         let free = free_places_of(now.queue, |_| true);
         let to_place: Vec<&Thread> = free.iter().map(|&at| threads[at]).collect();
@@ -69,7 +68,7 @@ impl Policy for AllFastFirst {
             return evidence.empty_plan();
         }
         let plan = evidence.plan(&self.choose(&evidence.now));
-        Plan { messages: self.news.drain(), ..plan }
+        Plan { messages: self.messages.drain(), ..plan }
     }
 }
 

@@ -1,39 +1,33 @@
 //! Allocation: which PU each thread of the chosen jobs gets.
 //!
 //! # Problem
-//! Threads under one cache share its bandwidth, and PUs of one core share the first cache: a thread that asks much
-//! should be beside one that asks little, at every level that is shared.
+//! Threads under one cache share its bandwidth, and PUs of one core share the first cache: a thread with much traffic should
+//! be beside one with little, at every level that is shared.
 //! # Approach
-//! [`balanced`] goes from the last cache towards the cores and divides the threads of each part of the
-//! machine among its caches so that each gets about the same number of requests (Feliu et al., IPDPS 2012,
-//! Algorithm 2). [`most_with_least`] fills one core after the other with the thread that asks most and the
-//! one that asks least (PACT 2013, Algorithm 6).
+//! [`balanced`] goes from the last cache towards the cores and divides the threads of each part of the machine among its
+//! caches so that each gets about the same number of requests (Feliu et al., IPDPS 2012, Algorithm 2). [`most_with_least`]
+//! fills one core after the other with the threads of most and of least traffic (PACT 2013, Algorithm 6).
 //! # Terms
 //! - *Room*: usable PUs under a cache or on a core, a count.
 //! - *Shared level*: one with a cache over more than one usable PU; private levels are skipped.
 //! # Algorithm
-//! `balanced`, for each shared level from the last: a part with threads `G` and `k` caches of the level has
-//! `AVG = Σ TR / k`. Each of its caches begins with `BW = AVG` and its room as `CPU`, and takes the thread
-//! with the least `|BW/CPU − TR|`: `BW −= TR`, `CPU −= 1`, until it is full.
+//! `balanced`, for each shared level from the last: a part with threads `G` and `k` caches of the level has `AVG = Σ TR / k`.
+//! Each of its caches begins with `BW = AVG` and its room as `CPU`, and takes the thread with the least `|BW/CPU − TR|`:
+//! `BW −= TR`, `CPU −= 1`, until it is full. Ours: with fewer threads than PUs, a cache takes its share of the PUs, rounded
+//! up, and its `CPU` is that; averages are those of the part, which on the published machine is the machine.
 //!
-//! Ours, where the source says nothing: with fewer threads than PUs, a cache takes as many as are its share
-//! of the PUs, rounded up, and its `CPU` is that. The averages are those of the part, not of the machine;
-//! on the published machine, with one shared level, that is the same.
+//! `most_with_least`: with fewer threads than PUs, cores get about as many threads each, and the first ones, with most
+//! traffic, fewer. With two PUs a core that is as if idle PUs were threads without traffic; with more it is not, since the
+//! thread of most traffic would have a neighbour while cores are empty.
 //!
-//! `most_with_least`: with fewer threads than PUs, cores get about as many threads each, and the first ones, which
-//! have the threads that ask most, fewer. With two PUs a core that is as if idle PUs were threads that ask for nothing. With more
-//! it is not: then the thread that asks most would have company while cores are empty.
-//!
-//! Both leave a thread on the PU where it last ran, or on its core, if that is among its places: nothing
-//! else changes by that, and its cache is warm.
+//! Both leave a thread on the PU where it last ran, or on its core, if that is among its places: its cache is warm.
 //! # Properties
 //! - **One each**: no PU gets two threads while there are no more threads than PUs. -> test `one_each`
-//! - **Least most**: with two PUs a core, all taken, no pairing has a smaller greatest sum than
-//!   `most_with_least`. -> test `least_most`
+//! - **Least most**: with two PUs a core, all taken, no pairing has a smaller greatest sum than `most_with_least`. -> test
+//!   `least_most`
 //! - **Even**: no cache gets two threads more than its share. -> test `even`
 //! - **Spread**: with `most_with_least` no core has two threads more than another one that has room. -> test `spread`
-//! - **As defined**: with two PUs a core at most, `most_with_least` is what idle PUs that ask for nothing make of it;
-//!   and so on. -> test `as_defined`
+//! - **As defined**, by slower code. -> test `as_defined`
 //! - **Stays**: the same threads with the same rates stay. -> test `stays`
 
 use super::select::float;
@@ -46,7 +40,6 @@ use std::cmp::Reverse;
 pub type Rate<'a> = &'a dyn Fn(&Thread) -> f64;
 
 /// Threads of the chosen jobs in the order in which they were chosen; at most `most`.
-#[must_use]
 pub fn threads_of<'a>(
     queue: &'a [QueuedJob],
     chosen: &[(usize, Selected)],
@@ -57,7 +50,6 @@ pub fn threads_of<'a>(
 
 /// The choices of a quantum: `pus` are the places of [`threads_of`] the chosen jobs. Threads beyond them
 /// take turns on the same PUs.
-#[must_use]
 pub fn choices(
     now: &Quantum<'_>,
     chosen: Vec<(usize, Selected)>,
@@ -74,19 +66,17 @@ pub fn choices(
 }
 
 /// The PUs in `order`, one each, except that a thread that last ran on one of those that are needed keeps it.
-#[must_use]
 pub fn in_order(order: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
     let needed = &order[..threads.len().min(order.len())];
     stay(threads, needed)
 }
 
 /// Requests of the shared levels balanced; see the module.
-#[must_use]
 pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
     let places = Places::new(machine, pus);
     let all = (0..threads.len()).collect();
-    let mut parts = vec![Part { pus: places.pus().to_vec(), threads: all }];
-    for level in shared_levels(machine, places.pus()) {
+    let mut parts = vec![Part { pus: places.pus.to_vec(), threads: all }];
+    for level in shared_levels(machine, &places.pus) {
         let over = caches_over(machine, level);
         let rates: Vec<f64> = threads.iter().map(|thread| thread.traffic().at(level)).collect();
         parts = parts.into_iter().flat_map(|part| divided(part, &over, &rates)).collect();
@@ -103,8 +93,7 @@ pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<Pu
 }
 
 /// Levels with a cache over more than one of the PUs, the last first.
-#[must_use]
-pub fn shared_levels(machine: &Machine, pus: &[PuIdx]) -> Vec<u8> {
+pub(crate) fn shared_levels(machine: &Machine, pus: &[PuIdx]) -> Vec<u8> {
     let mut usable = vec![false; machine.pus.len()];
     pus.iter().for_each(|pu| usable[pu.idx()] = true);
     let is_shared = |cache: &Cache| cache.pus.iter().filter(|pu| usable[pu.idx()]).nth(1).is_some();
@@ -175,9 +164,8 @@ fn rooms(mut pus: Vec<PuIdx>, over: &[usize]) -> Vec<Vec<PuIdx>> {
     pus.chunk_by(|a, b| cache(a) == cache(b)).map(<[PuIdx]>::to_vec).collect()
 }
 
-/// One core after the other gets the threads that ask most and least by `rate`; see the module.
-#[must_use]
-pub fn most_with_least(
+/// One core after the other gets the threads of highest and of lowest `rate`; see the module.
+pub(crate) fn most_with_least(
     machine: &Machine,
     pus: &[PuIdx],
     threads: &[&Thread],
@@ -199,12 +187,12 @@ pub fn most_with_least(
 
 /// How many of so many threads each usable core gets: about as many, where there is room, and the first cores fewer.
 fn members(places: &Places<'_>, threads: usize) -> Vec<usize> {
-    let cores = places.cores();
+    let cores = &places.cores;
     let mut members = vec![0; cores.len()];
     let mut left = threads;
     for round in 0..places.width() {
         let last = cores.len() - 1;
-        // The first ones are the first to get a thread, and the last to get company.
+        // The first ones are the first to get a thread, and the last to get a second one.
         let order = (0..cores.len()).map(|at| if round == 0 { at } else { last - at });
         for core in order.filter(|&core| round < cores[core].pus.len()).take(left) {
             members[core] += 1;
@@ -216,9 +204,12 @@ fn members(places: &Places<'_>, threads: usize) -> Vec<usize> {
 
 /// Groups of threads on the cores; `groups[n]` fits on the `n`-th usable core, and another group takes that
 /// core only if both have the same room. A group goes where most of it last ran.
-#[must_use]
-pub fn on_cores(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<PuIdx> {
-    let cores = places.cores();
+pub(crate) fn on_cores(
+    places: &Places<'_>,
+    threads: &[&Thread],
+    groups: &[Vec<usize>],
+) -> Vec<PuIdx> {
+    let cores = &places.cores;
     let core_of = cores_of(places, threads, groups);
     let mut found = vec![PuIdx(0); threads.len()];
     for (group, core) in groups.iter().zip(core_of) {
@@ -233,7 +224,7 @@ pub fn on_cores(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>])
 
 /// The core that each group gets, by place in the usable ones.
 fn cores_of(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<Option<usize>> {
-    let cores = places.cores();
+    let cores = &places.cores;
     let alike = |group: usize, core: usize| cores[core].pus.len() == cores[group].pus.len();
     let mut core_of = vec![None; groups.len()];
     let mut free = vec![true; cores.len()];
@@ -258,7 +249,7 @@ fn by_members(
     threads: &[&Thread],
     groups: &[Vec<usize>],
 ) -> Vec<(Reverse<usize>, usize, usize)> {
-    let (cores, machine) = (places.cores(), places.machine());
+    let (cores, machine) = (&places.cores, places.machine);
     let core = |at: &usize| {
         let core = machine.pus.get(threads[*at].pu?.idx())?.core;
         cores.binary_search_by_key(&core, |usable| usable.core).ok()
@@ -287,7 +278,7 @@ fn stay(threads: &[&Thread], room: &[PuIdx]) -> Vec<PuIdx> {
 }
 
 #[cfg(test)]
-mod slow;
+mod reference_tests;
 
 #[cfg(test)]
 mod tests {
@@ -344,7 +335,7 @@ mod tests {
         assert_eq!(numbers(&found), [1, 0, 4, 2, 3, 5]);
     }
 
-    /// Three threads on two cores of two: the one that asks most is alone.
+    /// Three threads on two cores of two: the one with most traffic is alone.
     #[test]
     fn idle_pus_ask_nothing() {
         let machine = machine("core:2 pu:2");
@@ -353,7 +344,7 @@ mod tests {
         assert_eq!(numbers(&found), [3, 0, 2]);
     }
 
-    /// Four threads have a core each, with four PUs or eight. Of six the two that ask most are alone.
+    /// Four threads have a core each, with four PUs or eight. Of six the two with most traffic are alone.
     #[test]
     fn no_core_is_empty_beside_a_full_one() {
         let found = |spec: &str, rates: &[f64]| {
@@ -370,19 +361,19 @@ mod tests {
     fn stays() {
         let machine = machine("l3:2 core:2 pu:2");
         let mut queue = threads(&[8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]);
-        for way in [
+        for migration in [
             &(|threads: &[&Thread]| balanced(&machine, &all(&machine), threads))
                 as &dyn Fn(&[&Thread]) -> Vec<PuIdx>,
             &|threads| most_with_least(&machine, &all(&machine), threads, &by_l1),
         ] {
             // Turned round, so that keeping places is not the order's doing.
-            let mut first = way(&refs(&queue));
+            let mut first = migration(&refs(&queue));
             first.reverse();
             for (job, pu) in queue.iter_mut().rev().zip(&first) {
                 job.threads[0].pu = Some(*pu);
             }
             first.reverse();
-            assert_eq!(way(&refs(&queue)), first);
+            assert_eq!(migration(&refs(&queue)), first);
         }
     }
 
@@ -431,18 +422,18 @@ mod tests {
             }
             let mut refs = refs(&queue);
             refs.truncate(pus.len());
-            prop_assert_eq!(shared_levels(&machine, &pus), slow::shared_levels(&machine, &pus));
+            prop_assert_eq!(shared_levels(&machine, &pus), reference_tests::shared_levels(&machine, &pus));
             let found = balanced(&machine, &pus, &refs);
-            prop_assert_eq!(found, slow::balanced(&machine, &pus, &refs));
+            prop_assert_eq!(found, reference_tests::balanced(&machine, &pus, &refs));
             let found = most_with_least(&machine, &pus, &refs, &by_l1);
-            prop_assert_eq!(found, slow::most_with_least(&machine, &pus, &refs, &by_l1));
+            prop_assert_eq!(found, reference_tests::most_with_least(&machine, &pus, &refs, &by_l1));
 
             let places = Places::new(&machine, &pus);
             let mut next = order.into_iter().filter(|at| *at < refs.len());
             let some = |core: &crate::places::UsableCore| next.by_ref().take(core.pus.len()).collect();
-            let groups: Vec<Vec<usize>> = places.cores().iter().map(some).collect();
+            let groups: Vec<Vec<usize>> = places.cores.iter().map(some).collect();
             let found = cores_of(&places, &refs, &groups);
-            prop_assert_eq!(found, slow::cores_of(&places, &refs, &groups));
+            prop_assert_eq!(found, reference_tests::cores_of(&places, &refs, &groups));
         }
 
         #[test]
@@ -476,8 +467,8 @@ mod tests {
             let has = |core: &crate::places::UsableCore| {
                 found.iter().filter(|pu| core.pus.contains(pu)).count()
             };
-            let most = places.cores().iter().map(has).max().unwrap_or(0);
-            for core in places.cores() {
+            let most = places.cores.iter().map(has).max().unwrap_or(0);
+            for core in &places.cores {
                 prop_assert!(has(core) + 1 >= most.min(core.pus.len() + 1), "{found:?}");
             }
         }

@@ -3,7 +3,7 @@
 
 pub mod cores;
 pub mod factors;
-pub mod turns;
+pub mod rotation;
 
 use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
 use crate::row::Knowledge;
@@ -56,16 +56,17 @@ pub(super) fn threads_of(queue: &[QueuedJob]) -> Vec<&Thread> {
 }
 
 /// The cores of a quantum; `None` where all that may be used are alike, which is reported once.
-pub(super) fn cores_of(now: &Quantum<'_>, news: &mut News) -> Option<Cores> {
+pub(super) fn cores_of(now: &Quantum<'_>, messages: &mut Messages) -> Option<Cores> {
     let cores = Cores::new(now.machine, now.pus);
     if cores.are_alike() {
-        news.once("all cores that may be used are equally fast: everything is left to the kernel");
+        messages
+            .once("all cores that may be used are equally fast: everything is left to the kernel");
         return None;
     }
     Some(cores)
 }
 
-/// Places among the threads of those whose jobs are as asked, in the order of the queue.
+/// Places among the threads of those whose jobs fulfil `is`, in the order of the queue.
 pub(super) fn places_of(queue: &[QueuedJob], mut is: impl FnMut(&QueuedJob) -> bool) -> Vec<usize> {
     let of_job = |job: &QueuedJob| std::iter::repeat_n(is(job), job.threads.len());
     let flags = queue.iter().flat_map(of_job);
@@ -113,12 +114,12 @@ pub(super) fn fast_for(
 
 /// Messages, each once.
 #[derive(Clone, Debug, Default)]
-pub(super) struct News {
+pub(super) struct Messages {
     reported: BTreeSet<&'static str>,
     waiting: VecDeque<&'static str>,
 }
 
-impl News {
+impl Messages {
     /// Reports it, unless it was reported before.
     pub fn once(&mut self, text: &'static str) {
         if self.reported.insert(text) {

@@ -1,9 +1,9 @@
 //! `bas`: bandwidth-aware scheduling for SMT processors (Feliu et al., IEEE TC 2016, Algorithm 4).
 //!
 //! # Problem
-//! [`mmas`](super::mmas) has to know every job alone, and no scheduler above looks at a core's first cache.
+//! [`mmas`](super::mmas) needs a run alone of every job, and no scheduler above uses a core's first cache.
 //! # Approach
-//! Instead of an average known beforehand, aim at the average of what the jobs of the queue asked for when
+//! Instead of an average known beforehand, use the average traffic of the jobs of the queue when
 //! they last ran; then pair by the first cache.
 //! # Terms
 //! - `OATR`, online average transaction rate, t/µs: contexts × mean over the jobs that wait of their last
@@ -17,55 +17,30 @@
 //! - **Self-correcting**: only jobs that are still there count. -> test `oatr_by_hand`
 //! - **First come, first served** until rates are known. -> test `first_quantum`
 
-use super::COUNTERS;
 use super::{Choice, Quantum, QueuedJob, l1, select};
-use crate::evidence::Evidence;
-use crate::plan::Plan;
-use crate::policy::Policy;
-use crate::row::{Cadence, Row};
-use crate::source::SourceSet;
+use crate::policy::by_rule;
+use crate::row::{COUNTERS, Row};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "bas",
     summary: "balances traffic to memory, then to first caches, by the last quantum",
     source: "Feliu et al., IEEE TC 2016, Algorithm 4",
-    settings: &[],
-    needs: COUNTERS,
-    prior: &[],
-    cadence: Cadence::EachQuantum,
-    waits: true,
-    make: |_, _| Box::new(Bas),
+    make: |_, _| by_rule(COUNTERS, |it| it.plan(&choose(&it.now))),
+    ..Row::EACH_QUANTUM
 };
 
-/// The scheduler.
-#[derive(Clone, Copy, Debug)]
-pub struct Bas;
-
-impl Bas {
-    /// Which threads run in this quantum, and where.
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let wanted = oatr(now.queue, now.pus.len());
-        let chosen = select::all(now.queue, now.pus.len()).unwrap_or_else(|| {
-            select::by_traffic(now.queue, now.pus.len(), wanted, QueuedJob::to_memory)
-        });
-        l1::pair(now, chosen, &l1::asked)
-    }
+/// Which threads run in this quantum, and where.
+fn choose(now: &Quantum<'_>) -> Vec<Choice> {
+    let wanted = oatr(now.queue, now.pus.len());
+    let chosen = select::all(now.queue, now.pus.len()).unwrap_or_else(|| {
+        select::by_traffic(now.queue, now.pus.len(), wanted, QueuedJob::to_memory)
+    });
+    l1::pair(now, chosen, &l1::asked)
 }
 
-impl Policy for Bas {
-    fn needs(&self) -> SourceSet {
-        COUNTERS
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        evidence.plan(&self.choose(&evidence.now))
-    }
-}
-
-/// What a quantum should ask of the memory: contexts × the mean of the threads' last rates, t/µs.
-#[must_use]
-pub fn oatr(queue: &[QueuedJob], contexts: usize) -> f64 {
+/// Memory traffic that a quantum should have: contexts × the mean of the threads' last rates, t/µs.
+pub(crate) fn oatr(queue: &[QueuedJob], contexts: usize) -> f64 {
     let threads: usize = queue.iter().map(|job| job.width(contexts)).sum();
     let asked = queue.iter().map(QueuedJob::to_memory).fold(0.0, |sum, each| sum + each);
     if threads == 0 { 0.0 } else { asked / select::float(threads) * select::float(contexts) }
@@ -93,7 +68,7 @@ mod tests {
         let mut queue = queue(&[0.0; 6]);
         queue.iter_mut().for_each(|job| job.threads[0].ran = None);
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        let jobs: Vec<u32> = chosen(&Bas.choose(&now)).into_iter().map(|(job, _)| job).collect();
+        let jobs: Vec<u32> = chosen(&choose(&now)).into_iter().map(|(job, _)| job).collect();
         assert_eq!(jobs, [0, 1, 2, 3]);
     }
 }

@@ -3,43 +3,39 @@
 //! # Problem
 //! A thread that waits for memory is hardly faster on a fast core, one that computes is as much faster as the core.
 //! # Approach
-//! Threads are ranked by their speed-up factors, and the first have the fast cores. Factors are sampled while the threads run, or the
-//! model says them beforehand ([`factors`](super::asymmetric::factors)).
+//! Threads are ranked by their speed-up factors, and the first have the fast cores. Factors are sampled while the threads run,
+//! or predicted by the model ([`factors`](super::asymmetric::factors)).
 //! # Terms
 //! See [`factors`](super::asymmetric::factors): rate, factor; [`cores`](super::asymmetric::cores): fast core, domain.
 //! - *Incumbent*: a thread that had a fast core in the last quantum.
 //! # Algorithm
-//! 1. A thread whose factor is not known is put on the kind of core of which its rate is missing, for a quantum: on fast ones
-//!    first those that come first in the queue, on at most half of the fast cores (one at least), so that those whose factors are known keep the others.
-//! 2. The others by their factors, greatest first; those of incumbents count `1 + gain` times, so that noise moves no thread. Unknown factors count
-//!    as 1.
-//! 3. A thread that has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
-//!    those on fast cores last.
-//! 4. Jobs that sleep ([`phases`](super::phases)) compete for nothing, and are left to the kernel until they have
-//!    woken. So are threads whose programs chose their PUs.
+//! 1. A thread of unknown factor is put on the kind of core of which its rate is missing, for a quantum: on fast ones first
+//!    those that come first in the queue, on at most half of the fast cores (one at least).
+//! 2. The others by their factors, greatest first; those of incumbents count `1 + gain` times, so that noise moves no thread.
+//!    Unknown factors count as 1.
+//! 3. A thread that has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left,
+//!    siblings of those on fast cores last.
+//! 4. Jobs that sleep ([`phases`](super::phases)) compete for nothing and are left to the kernel until they have woken, as are
+//!    threads whose programs chose their PUs.
 //!
-//! Ours: steps 1, 3 and 4 and the gain, since the sources at hand say only what is ranked by. A factor that is known
-//! is not sampled anew while the thread stays on one kind of core. Where neither instructions are counted nor demands
-//! known, everything is left to the kernel.
+//! Ours: steps 1, 3 and 4 and the gain. A known factor is not sampled anew while the thread stays on one kind of core. Where
+//! neither instructions are counted nor demands known, everything is left to the kernel.
 //! # Properties
-//! - **Best first**: once all is known, no thread on a slow core has a factor that is greater by more than the gain. -> test
-//!   `best_first_and_still`
+//! - **Best first**: no thread on a slow core has a factor that is greater by more than the gain. -> test `best_first_and_still`
 //! - **Still**: where nothing changes no thread moves once all factors are known. -> test `best_first_and_still`
 //! - **Nothing for sleepers**: a thread that sleeps keeps no other off a fast core. -> test `sleepers_make_room`
 //! - **As `os`** without rates, and where cores are alike. -> test `nothing_known_is_os`
 
 use super::asymmetric::factors::{Factors, Missing};
 use super::asymmetric::{
-    News, RATES_AND_PHASES, choices, cores_of, demands, fast_for, free_places_of, threads_of,
+    Messages, RATES_AND_PHASES, choices, cores_of, demands, fast_for, free_places_of, threads_of,
 };
-use super::leave_to_kernel;
 use super::phases::ASLEEP;
-use super::{Allocated, Choice, Quantum, QueuedJob, Thread};
+use super::{Allocated, Choice, Quantum, QueuedJob, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
-use crate::plan::Plan;
-use crate::plan::TaskId;
+use crate::plan::{Plan, TaskId};
 use crate::policy::Policy;
-use crate::row::{Cadence, Kind, Preset, Row, Setting};
+use crate::row::{Kind, Preset, Row, Setting};
 use crate::source::SourceSet;
 use colocate_machine::Performance;
 use colocate_model::Phase;
@@ -48,24 +44,6 @@ use std::collections::BTreeSet;
 /// By which share a factor must be greater than an incumbent's. Chosen: 5 %, the noise of stacks and rates from quantum to quantum
 /// that `symbiotic` reckons with.
 pub const GAIN: f64 = 0.05;
-
-/// What can be set.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
-    /// By which share a factor must be greater than an incumbent's; not below 0.
-    pub gain: f64,
-}
-
-impl Settings {
-    /// Those where none are given.
-    pub const USUAL: Self = Self { gain: GAIN };
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self::USUAL
-    }
-}
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
@@ -79,37 +57,33 @@ pub static ROW: Row = Row {
         meaning: "gain below which a thread keeps its core",
     }],
     needs: RATES_AND_PHASES,
-    prior: &[],
-    cadence: Cadence::EachQuantum,
     waits: false,
-    make: |values, known| {
-        let settings = Settings { gain: values.number("gain") };
-        Box::new(Efficiency::new(settings, demands(known)))
-    },
+    make: |values, known| Box::new(Efficiency::new(values.number("gain"), demands(known))),
+    ..Row::EACH_QUANTUM
 };
 
 /// The scheduler.
 #[derive(Clone, Debug)]
 pub struct Efficiency {
-    settings: Settings,
+    /// By which share a factor must be greater than an incumbent's; not below 0.
+    gain: f64,
     factors: Factors,
     /// Incumbents.
     seated: BTreeSet<TaskId>,
-    news: News,
+    messages: Messages,
 }
 
 impl Efficiency {
     /// With what is known beforehand: how fast the machine is, and what each job demands.
-    #[must_use]
-    pub fn new(settings: Settings, known: Option<(Performance, Vec<Phase>)>) -> Self {
+    pub fn new(gain: f64, known: Option<(Performance, Vec<Phase>)>) -> Self {
         let factors = Factors::new(known);
-        Self { settings, factors, seated: BTreeSet::new(), news: News::default() }
+        Self { gain, factors, seated: BTreeSet::new(), messages: Messages::default() }
     }
 
     /// Of these places among the threads, the one that gains most first; see the module.
-    fn ranked(&self, threads: &[&Thread], awake: &[usize], fast: usize) -> Vec<usize> {
+    fn ranked(&self, threads: &[&Thread], active: &[usize], fast: usize) -> Vec<usize> {
         let (mut explored, mut known, mut sent_off) = (Vec::new(), Vec::new(), Vec::new());
-        for &at in awake {
+        for &at in active {
             let id = threads[at].id;
             match self.factors.missing(id) {
                 Some(Missing::Fast) if explored.len() < (fast / 2).max(1) => explored.push(at),
@@ -123,28 +97,28 @@ impl Efficiency {
     }
 
     fn weight(&self, id: TaskId) -> f64 {
-        let stays = if self.seated.contains(&id) { 1.0 + self.settings.gain } else { 1.0 };
+        let stays = if self.seated.contains(&id) { 1.0 + self.gain } else { 1.0 };
         self.factors.of(id).unwrap_or(1.0) * stays
     }
-}
 
-impl Efficiency {
     /// Where threads are in this quantum.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let Some(cores) = cores_of(now, &mut self.news) else { return leave_to_kernel(now.queue) };
+        let Some(cores) = cores_of(now, &mut self.messages) else {
+            return leave_to_kernel(now.queue);
+        };
         self.factors.note(now.machine, &cores, now.queue);
         let threads = threads_of(now.queue);
         let counts = |thread: &&Thread| thread.ran.as_ref().is_some_and(|ran| ran.ipc.is_some());
         let is_known = |thread: &&Thread| self.factors.of(thread.id).is_some();
         if !threads.iter().any(|thread| counts(thread) || is_known(thread)) {
             if now.queue.iter().any(|job| job.just_ran) {
-                self.news.once("instructions are not counted and no demands are known, so it is unknown which threads gain from fast cores: everything is left to the kernel");
+                self.messages.once("instructions are not counted and no demands are known, so it is unknown which threads gain from fast cores: everything is left to the kernel");
             }
             return leave_to_kernel(now.queue);
         }
         let fast = cores.fast().count();
-        let is_awake = |job: &QueuedJob| job.runnable.is_none_or(|runnable| runnable >= ASLEEP);
-        let ranked = self.ranked(&threads, &free_places_of(now.queue, is_awake), fast);
+        let is_active = |job: &QueuedJob| job.runnable.is_none_or(|runnable| runnable >= ASLEEP);
+        let ranked = self.ranked(&threads, &free_places_of(now.queue, is_active), fast);
         let why = |at: usize| match self.factors.of(threads[at].id) {
             Some(factor) => Allocated::Gains { factor },
             None => Allocated::Explored,
@@ -167,7 +141,7 @@ impl Policy for Efficiency {
             return evidence.empty_plan();
         }
         let plan = evidence.plan(&self.choose(&evidence.now));
-        Plan { messages: self.news.drain(), ..plan }
+        Plan { messages: self.messages.drain(), ..plan }
     }
 }
 
@@ -179,7 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn new() -> Efficiency {
-        Efficiency::new(Settings::USUAL, None)
+        Efficiency::new(GAIN, None)
     }
 
     #[test]
@@ -223,8 +197,8 @@ mod tests {
             let placed = world.quantum(&mut scheduler, &[vec![1.0], vec![b]]);
             (placed[0].pu.map(|pu| pu.0), placed[1].pu.map(|pu| pu.0))
         };
-        let awake: Vec<_> = (0..4).map(|_| next(1.0)).collect();
-        assert_eq!(awake[2..], [(Some(1), Some(0)); 2]);
+        let active: Vec<_> = (0..4).map(|_| next(1.0)).collect();
+        assert_eq!(active[2..], [(Some(1), Some(0)); 2]);
         assert_eq!([0.04, 0.0, 0.0].map(&mut next), [(Some(0), None); 3]);
         assert_eq!(next(1.0), (Some(1), Some(0)));
     }

@@ -23,15 +23,13 @@
 //! - **Own cores**: while it is estimated, no other job is on a job's cores. -> test `own_cores`
 //! - **Mixed only while it is fair**: above `U` all contexts are given by progress. -> test `mixing_by_hand`
 
-use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
-use super::progress::{self, Book, Estimating, ordered};
-use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
-use super::{bas, l1, select};
+use super::progress::{self, Estimating, ProgressTable, ordered};
+use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread, bas, l1, select};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::row::{Cadence, Kind, Preset, Row, Setting, Shown, Values};
+use crate::row::{COUNTERS, Kind, Preset, Row, Setting, Shown, Values};
 use crate::source::SourceSet;
 use colocate_machine::PuIdx;
 
@@ -58,11 +56,8 @@ pub static FAIR: Row = Row {
     summary: "runs the jobs that have come least far",
     source: "Feliu et al., IPDPS 2015",
     settings: &[VALID, SOON, APART, AT_ONCE, LIGHT],
-    needs: COUNTERS,
-    prior: &[],
-    cadence: Cadence::EachQuantum,
-    waits: true,
     make: |values, _| Box::new(Fair::new(Mixing::FAIR, estimating(values))),
+    ..Row::EACH_QUANTUM
 };
 
 /// Its row in the table of policies.
@@ -89,14 +84,11 @@ pub static PERF_FAIR: Row = Row {
         AT_ONCE,
         LIGHT,
     ],
-    needs: COUNTERS,
-    prior: &[],
-    cadence: Cadence::EachQuantum,
-    waits: true,
     make: |values, _| {
         let mixing = Mixing { share: values.number("share"), limit: values.number("limit") };
         Box::new(Fair::new(mixing, estimating(values)))
     },
+    ..Row::EACH_QUANTUM
 };
 
 const VALID: Setting =
@@ -141,26 +133,26 @@ fn estimating(values: &Values<'_>) -> Estimating {
 pub struct Fair {
     mixing: Mixing,
     settings: Estimating,
-    book: Book,
+    table: ProgressTable,
 }
 
 impl Fair {
     /// With so much of the contexts given by progress.
     #[must_use]
     pub fn new(mixing: Mixing, settings: Estimating) -> Self {
-        Self { mixing, settings, book: Book::default() }
+        Self { mixing, settings, table: ProgressTable::default() }
     }
 
-    /// What it knows of the jobs' progress.
+    /// The jobs' progress.
     #[must_use]
-    pub const fn book(&self) -> &Book {
-        &self.book
+    pub const fn table(&self) -> &ProgressTable {
+        &self.table
     }
 
     /// Places in the queue, the job that has come least far first.
     fn by_progress(&self, queue: &[QueuedJob]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..queue.len()).collect();
-        order.sort_by_cached_key(|&at| ordered(self.book.of(queue[at].job).rank()));
+        order.sort_by_cached_key(|&at| ordered(self.table.of(queue[at].job).rank()));
         order
     }
 
@@ -173,7 +165,7 @@ impl Fair {
             // The first one runs, however wide.
             if width <= left || chosen.is_empty() {
                 left = left.saturating_sub(width);
-                let progress = self.book.quanta_alone(now.queue[at].job);
+                let progress = self.table.quanta_alone(now.queue[at].job);
                 chosen.push((at, Selected::LeastProgress { progress }));
             }
         }
@@ -182,7 +174,7 @@ impl Fair {
 
     fn by_progress_and_traffic(&self, now: &Quantum<'_>) -> Vec<(usize, Selected)> {
         let contexts = now.pus.len();
-        let is_unfair = || self.book.unfairness(now.queue) > self.mixing.limit;
+        let is_unfair = || self.table.unfairness(now.queue) > self.mixing.limit;
         if self.mixing.share >= 1.0 || is_unfair() {
             return self.least(now, contexts);
         }
@@ -220,13 +212,13 @@ impl Fair {
         made
     }
 
-    /// What runs beside jobs that are estimated: light ones that have come least far, then others that ask
+    /// What runs beside jobs that are estimated: light ones that have come least far, then others with
     /// least of the memory.
     fn beside(&self, now: &Quantum<'_>, solo: &[usize], room: usize) -> Vec<(usize, Selected)> {
         let light = progress::light(now, self.settings.light);
         let mut order: Vec<usize> = (0..now.queue.len()).filter(|at| !solo.contains(at)).collect();
         order.sort_by_cached_key(|&at| match light[at] {
-            true => (false, ordered(self.book.of(now.queue[at].job).rank())),
+            true => (false, ordered(self.table.of(now.queue[at].job).rank())),
             false => (true, ordered(now.queue[at].to_memory())),
         });
         let mut left = room;
@@ -241,13 +233,11 @@ impl Fair {
         }
         chosen
     }
-}
 
-impl Fair {
     /// Which threads run in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        self.book.note(now.queue);
-        let solo = self.book.begin_estimates(now, &self.settings);
+        self.table.note(now.queue);
+        let solo = self.table.begin_estimates(now, &self.settings);
         if !solo.is_empty() {
             return self.estimate(now, &solo);
         }
@@ -263,13 +253,13 @@ impl Policy for Fair {
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         if let Some(last) = &evidence.last {
-            self.book.saw(last);
+            self.table.on_quantum_end(last);
         }
         if evidence.is_control {
             return evidence.empty_plan();
         }
         let plan = evidence.plan(&self.choose(&evidence.now));
-        Plan { state: Some(self.book.state()), ..plan }
+        Plan { state: Some(self.table.state()), ..plan }
     }
 }
 

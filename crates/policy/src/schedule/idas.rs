@@ -12,7 +12,7 @@
 //!   `AvgTR` the mean traffic of the jobs alone; no penalty is more than the largest traffic of a job.
 //! - `SIABW`: `IABW` with `AvgTR(p) + Pen(p)` for `AvgTR(p)`.
 //! # Algorithm
-//! [`select::by_traffic`] with `SIABW` and `TR(p) / s + Pen(p)` for what a job asks for, `s` as for
+//! [`select::by_traffic`] with `SIABW` and `TR(p) / s + Pen(p)` as a job's demand, `s` as for
 //! [`mmas`](super::mmas); [`allocate::balanced`] with the plain rates.
 //!
 //! [`allocate::balanced`]: super::allocate::balanced
@@ -20,20 +20,15 @@
 //! - **Penalties are bounded** and no thread that loses less than the mean has one. -> test `penalties_by_hand`
 //! - **None, none**: if all lose alike, it is `mhas`. -> test `alike_is_mhas`
 
-use super::COUNTERS;
 use super::mhas::balance;
 use super::mmas::{ideal, throttle};
 use super::{Choice, Quantum, QueuedJob, select};
-use crate::evidence::Evidence;
-use crate::plan::Plan;
-use crate::policy::Policy;
-use crate::row::SoloProfile;
-use crate::row::{Cadence, Kind, Preset, Prior, Row, Setting, Shown};
-use crate::source::SourceSet;
+use crate::policy::by_rule;
+use crate::row::{COUNTERS, Kind, Preset, Prior, Row, Setting, Shown, SoloProfile};
 
 /// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one
 /// percent more than the mean for each t/µs has the mean traffic reserved once more.
-pub const KAPPA: f64 = 100.0;
+pub(crate) const KAPPA: f64 = 100.0;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
@@ -46,62 +41,31 @@ pub static ROW: Row = Row {
         default: Preset::Shown(Shown::Number(KAPPA)),
         meaning: "scale of the penalties",
     }],
-    needs: COUNTERS,
     prior: &[Prior::Solo],
-    cadence: Cadence::EachQuantum,
-    waits: true,
-    make: |values, known| Box::new(Idas::new(known.alone.to_vec(), values.number("kappa"))),
+    make: |values, known| {
+        let alone = known.alone.to_vec();
+        let penalties = penalties(&alone, values.number("kappa"));
+        by_rule(COUNTERS, move |it| it.plan(&choose(&it.now, &alone, &penalties)))
+    },
+    ..Row::EACH_QUANTUM
 };
 
-/// The scheduler, with what is known of each job alone and its penalty, by job.
-#[derive(Clone, Debug)]
-pub struct Idas {
-    alone: Vec<SoloProfile>,
-    penalties: Vec<f64>,
-}
-
-impl Idas {
-    /// With penalties scaled by `kappa`; [`KAPPA`] by default.
-    #[must_use]
-    pub fn new(alone: Vec<SoloProfile>, kappa: f64) -> Self {
-        let penalties = penalties(&alone, kappa);
-        Self { alone, penalties }
-    }
-
-    fn penalty(&self, job: &QueuedJob) -> f64 {
-        self.penalties.get(job.job.0 as usize).copied().unwrap_or(0.0)
-    }
-}
-
-impl Idas {
-    /// Which threads run in this quantum, and where.
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let reserved: Vec<SoloProfile> = self
-            .alone
-            .iter()
-            .zip(&self.penalties)
-            .map(|(alone, penalty)| SoloProfile { memory: alone.memory + penalty, ..*alone })
-            .collect();
-        let wanted = ideal(now, &reserved, |alone| alone.memory);
-        let throttle = throttle(now, &self.alone);
-        let demand = |job: &QueuedJob| job.to_memory() / throttle + self.penalty(job);
-        balance(now, select::by_traffic(now.queue, now.pus.len(), wanted, demand))
-    }
-}
-
-impl Policy for Idas {
-    fn needs(&self) -> SourceSet {
-        COUNTERS
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        evidence.plan(&self.choose(&evidence.now))
-    }
+/// Which threads run in this quantum, and where; `alone` and `penalties` are by job.
+fn choose(now: &Quantum<'_>, alone: &[SoloProfile], penalties: &[f64]) -> Vec<Choice> {
+    let reserved: Vec<SoloProfile> = alone
+        .iter()
+        .zip(penalties)
+        .map(|(alone, penalty)| SoloProfile { memory: alone.memory + penalty, ..*alone })
+        .collect();
+    let wanted = ideal(now, &reserved, |alone| alone.memory);
+    let throttle = throttle(now, alone);
+    let penalty = |job: &QueuedJob| penalties.get(job.job.0 as usize).copied().unwrap_or(0.0);
+    let demand = |job: &QueuedJob| job.to_memory() / throttle + penalty(job);
+    balance(now, select::by_traffic(now.queue, now.pus.len(), wanted, demand))
 }
 
 /// A penalty for each job, t/µs.
-#[must_use]
-pub fn penalties(alone: &[SoloProfile], kappa: f64) -> Vec<f64> {
+pub(crate) fn penalties(alone: &[SoloProfile], kappa: f64) -> Vec<f64> {
     let mean = |of: fn(&SoloProfile) -> f64| {
         let sum = alone.iter().map(of).fold(0.0, |sum, each| sum + each);
         sum / select::float(alone.len().max(1))
@@ -114,7 +78,7 @@ pub fn penalties(alone: &[SoloProfile], kappa: f64) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mhas::Mhas;
+    use super::super::mmas;
     use super::super::testing::queue;
     use super::*;
     use crate::testing::machine;
@@ -143,8 +107,8 @@ mod tests {
         let jobs = alone(&[(40.0, 0.1), (10.0, 0.1), (30.0, 0.1), (20.0, 0.1), (1.0, 0.1)]);
         let queue = queue(&[40.0, 10.0, 30.0, 20.0, 1.0]);
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        let mhas = Mhas { alone: jobs.clone() }.choose(&now);
-        assert_eq!(Idas::new(jobs, KAPPA).choose(&now), mhas);
+        let mhas = balance(&now, mmas::select(&now, &jobs));
+        assert_eq!(choose(&now, &jobs, &penalties(&jobs, KAPPA)), mhas);
     }
 
     /// On two contexts, 20 and 20 alone: SIABW = 2 · (20 + 20 + 0 + 40)/4 = 40. The head leaves 20 for one:
@@ -156,9 +120,9 @@ mod tests {
         let mut jobs = alone(&[(20.0, 0.0), (20.0, 0.08), (0.0, 0.0), (20.0, 0.0)]);
         let queue = queue(&[20.0, 20.0, 0.0, 20.0]);
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        let second = |choices: Vec<Choice>| choices[1].job.0;
-        assert_eq!(second(Idas::new(jobs.clone(), KAPPA).choose(&now)), 3);
+        let second = |jobs: &[_]| choose(&now, jobs, &penalties(jobs, KAPPA))[1].job.0;
+        assert_eq!(second(&jobs), 3);
         jobs[1].loss = 0.0;
-        assert_eq!(second(Idas::new(jobs, KAPPA).choose(&now)), 1);
+        assert_eq!(second(&jobs), 1);
     }
 }

@@ -3,8 +3,8 @@
 //! # Problem
 //! The PUs of a core share its first cache, and two threads that keep it busy slow each other down.
 //! # Approach
-//! The thread that asks most of it is beside the one that asks least. `l1-dynamic` goes by what was asked in the last
-//! quantum; `l1-static` by the average of a run alone, so no thread moves. What a job asked for alone is of all its
+//! The thread with most traffic to it is beside the one with least. `l1-dynamic` goes by the traffic in the last
+//! quantum; `l1-static` by the average of a run alone, so no thread moves. The traffic of a job alone is of all its
 //! threads together: each has its part of that, all runnable ones the same.
 //! # Terms
 //! See [`schedule`](super): queue, context, transactions per microsecond.
@@ -14,101 +14,55 @@
 //! # Properties
 //! - **What it goes by**: the same jobs are paired by the last quantum or by what is known alone. -> test
 //!   `by_what_is_known_alone_or_by_the_last_quantum`
-//! - **Each its part**: a thread of many asks for no more than its part of what the job does. -> test
+//! - **Each its part**: a thread of many has no more than its part of the job's traffic. -> test
 //!   `a_job_of_many_threads`
 
-use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
 use super::{Allocated, Choice, Quantum, Selected, Thread, select};
-use crate::evidence::Evidence;
 use crate::plan::JobIdx;
-use crate::plan::Plan;
-use crate::policy::Policy;
-use crate::row::{Cadence, Prior, Row};
-use crate::source::SourceSet;
+use crate::policy::by_rule;
+use crate::row::{COUNTERS, Prior, Row};
 use std::collections::BTreeMap;
 
 /// Its row in the table of policies.
 pub static STATIC: Row = Row {
     name: "l1-static",
     summary: "pairs most with least first-cache traffic, by runs alone",
-    source: "Feliu et al., PACT 2013, Algorithm 6",
-    settings: &[],
-    needs: COUNTERS,
     prior: &[Prior::Solo],
-    cadence: Cadence::EachQuantum,
-    waits: true,
     make: |_, known| {
-        Box::new(L1Static { rates: known.alone.iter().map(|job| job.first_cache).collect() })
+        let rates: Vec<f64> = known.alone.iter().map(|job| job.first_cache).collect();
+        by_rule(COUNTERS, move |it| it.plan(&by_runs_alone(&it.now, &rates)))
     },
+    source: "Feliu et al., PACT 2013, Algorithm 6",
+    ..Row::EACH_QUANTUM
 };
 
 /// Its row in the table of policies.
-pub static DYNAMIC: Row = Row {
+pub(crate) static DYNAMIC: Row = Row {
     name: "l1-dynamic",
     summary: "pairs most with least first-cache traffic, by the last quantum",
     source: "Feliu et al., PACT 2013, Algorithm 6",
-    settings: &[],
-    needs: COUNTERS,
-    prior: &[],
-    cadence: Cadence::EachQuantum,
-    waits: true,
-    make: |_, _| Box::new(L1Dynamic),
+    make: |_, _| by_rule(COUNTERS, |it| it.plan(&by_last_quantum(&it.now))),
+    ..Row::EACH_QUANTUM
 };
 
-/// `l1-dynamic`.
-#[derive(Clone, Copy, Debug)]
-pub struct L1Dynamic;
-
-/// `l1-static`.
-#[derive(Clone, Debug)]
-pub struct L1Static {
-    /// Requests of each job to the first cache, alone, all its threads together, t/µs; by job.
-    pub rates: Vec<f64>,
+fn by_last_quantum(now: &Quantum<'_>) -> Vec<Choice> {
+    pair(now, fitting(now), &asked)
 }
 
-impl L1Dynamic {
-    /// Which threads run in this quantum, and where.
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        pair(now, fitting(now), &asked)
-    }
+/// `rates` are requests of each job to the first cache, alone, all its threads together, t/µs; by job.
+fn by_runs_alone(now: &Quantum<'_>, rates: &[f64]) -> Vec<Choice> {
+    let threads: BTreeMap<JobIdx, usize> =
+        now.queue.iter().map(|job| (job.job, job.threads.len())).collect();
+    let rate = |thread: &Thread| {
+        let job = thread.id.job;
+        let all = rates.get(job.0 as usize).copied().unwrap_or(0.0);
+        all / select::float(threads.get(&job).copied().unwrap_or(1))
+    };
+    pair(now, fitting(now), &rate)
 }
 
-impl Policy for L1Dynamic {
-    fn needs(&self) -> SourceSet {
-        COUNTERS
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        evidence.plan(&self.choose(&evidence.now))
-    }
-}
-
-impl L1Static {
-    /// Which threads run in this quantum, and where.
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let threads: BTreeMap<JobIdx, usize> =
-            now.queue.iter().map(|job| (job.job, job.threads.len())).collect();
-        let rate = |thread: &Thread| {
-            let job = thread.id.job;
-            let all = self.rates.get(job.0 as usize).copied().unwrap_or(0.0);
-            all / select::float(threads.get(&job).copied().unwrap_or(1))
-        };
-        pair(now, fitting(now), &rate)
-    }
-}
-
-impl Policy for L1Static {
-    fn needs(&self) -> SourceSet {
-        COUNTERS
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        evidence.plan(&self.choose(&evidence.now))
-    }
-}
-
-/// What a thread asked of its first cache in its last quantum.
+/// Traffic of a thread to its first cache in its last quantum.
 pub(super) fn asked(thread: &Thread) -> f64 {
     thread.traffic().at(1)
 }
@@ -136,7 +90,7 @@ mod tests {
     use crate::plan::TaskId;
     use crate::testing::machine;
 
-    /// Alone, the jobs ask for 1, 9, 5, 7; in the last quantum for 9, 1, 5, 7.
+    /// Alone, the jobs have traffic of 1, 9, 5, 7; in the last quantum for 9, 1, 5, 7.
     #[test]
     fn by_what_is_known_alone_or_by_the_last_quantum() {
         let machine = machine("core:2 pu:2");
@@ -144,13 +98,13 @@ mod tests {
         let of = |rate: f64| ([Some(rate), None, None, None], 1.0);
         let queue = traffic([9.0, 1.0, 5.0, 7.0].map(of));
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        let dynamic = L1Dynamic.choose(&now);
-        let mut fixed = L1Static { rates: vec![1.0, 9.0, 5.0, 7.0] };
+        let dynamic = by_last_quantum(&now);
+        let fixed = by_runs_alone(&now, &[1.0, 9.0, 5.0, 7.0]);
         assert_eq!(chosen(&dynamic), [(0, 0), (1, 1), (2, 3), (3, 2)]);
-        assert_eq!(chosen(&fixed.choose(&now)), [(0, 1), (1, 0), (2, 3), (3, 2)]);
+        assert_eq!(chosen(&fixed), [(0, 1), (1, 0), (2, 3), (3, 2)]);
     }
 
-    /// Four threads ask for 400 together, so 100 each, and one of another job for 150: it is beside the one that asks for 10.
+    /// Four threads have 400 together, so 100 each, and one of another job 150: it is beside the one with 10.
     #[test]
     fn a_job_of_many_threads() {
         let machine = machine("core:3 pu:2");
@@ -160,7 +114,7 @@ mod tests {
         let id = |order| TaskId { order, ..first.id };
         queue[0].threads = (0..4).map(|order| Thread { id: id(order), ..first.clone() }).collect();
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        let choices = L1Static { rates: vec![400.0, 150.0, 10.0] }.choose(&now);
+        let choices = by_runs_alone(&now, &[400.0, 150.0, 10.0]);
         assert_eq!(chosen(&choices)[4..], [(1, 0), (2, 1)]);
         assert_eq!(choices[0].places[0].1, Allocated::MostWithLeast { has: 100.0 });
     }

@@ -1,7 +1,7 @@
 //! `mhas`: memory-hierarchy bandwidth-aware scheduling (Feliu et al., IPDPS 2012, Algorithm 2).
 //!
 //! # Problem
-//! Jobs that ask no more of the memory than others can still fight for a cache that some cores share.
+//! Jobs with no more memory traffic than others can still fight for a cache that some cores share.
 //! # Approach
 //! Select as [`mmas`], then balance the requests of the caches of every shared level.
 //! # Terms
@@ -9,55 +9,26 @@
 //! # Algorithm
 //! Selection of [`mmas`]; [`allocate::balanced`].
 //! # Properties
-//! - **Balanced**: a thread that asks much of a shared cache is not beside another that does. -> test
+//! - **Balanced**: threads with much traffic to a shared cache are apart. -> test
 //!   `caches_are_balanced`
 
-use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
 use super::{Allocated, Choice, Quantum, Selected, mmas};
-use crate::evidence::Evidence;
-use crate::plan::Plan;
-use crate::policy::Policy;
-use crate::row::SoloProfile;
-use crate::row::{Cadence, Prior, Row};
-use crate::source::SourceSet;
+use crate::policy::by_rule;
+use crate::row::{COUNTERS, Prior, Row};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "mhas",
     summary: "balances traffic at each level of the memory hierarchy",
     source: "Feliu et al., IPDPS 2012, Algorithm 2",
-    settings: &[],
-    needs: COUNTERS,
     prior: &[Prior::Solo],
-    cadence: Cadence::EachQuantum,
-    waits: true,
-    make: |_, known| Box::new(Mhas { alone: known.alone.to_vec() }),
+    make: |_, known| {
+        let alone = known.alone.to_vec();
+        by_rule(COUNTERS, move |it| it.plan(&balance(&it.now, mmas::select(&it.now, &alone))))
+    },
+    ..Row::EACH_QUANTUM
 };
-
-/// The scheduler, with what is known of each job alone, by job.
-#[derive(Clone, Debug)]
-pub struct Mhas {
-    /// By job.
-    pub alone: Vec<SoloProfile>,
-}
-
-impl Mhas {
-    /// Which threads run in this quantum, and where.
-    pub(super) fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        balance(now, mmas::select(now, &self.alone))
-    }
-}
-
-impl Policy for Mhas {
-    fn needs(&self) -> SourceSet {
-        COUNTERS
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        evidence.plan(&self.choose(&evidence.now))
-    }
-}
 
 /// Seats the chosen jobs so that the caches of every shared level have about as many requests.
 pub(super) fn balance(now: &Quantum<'_>, chosen: Vec<(usize, Selected)>) -> Vec<Choice> {
@@ -74,6 +45,7 @@ pub(super) fn balance(now: &Quantum<'_>, chosen: Vec<(usize, Selected)>) -> Vec<
 mod tests {
     use super::super::testing::{chosen, traffic};
     use super::*;
+    use crate::row::SoloProfile;
     use crate::testing::machine;
 
     /// All four run; by requests to the shared caches, 20 + 2 and 16 + 6 are together, though in the queue
@@ -86,7 +58,7 @@ mod tests {
         let queue = traffic([20.0, 16.0, 2.0, 6.0].map(of));
         let alone = vec![SoloProfile { memory: 1.0, seconds: 1.0, ..SoloProfile::default() }; 4];
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        let mut found = chosen(&Mhas { alone }.choose(&now));
+        let mut found = chosen(&balance(&now, mmas::select(&now, &alone)));
         found.sort_unstable();
         let half = |job: usize| found[job].1 / 2;
         assert_eq!((half(0), half(1)), (half(2), half(3)));

@@ -1,87 +1,59 @@
 //! `mmas`: main-memory bandwidth-aware scheduling (Xu, Wu and Yew, PACT 2010).
 //!
 //! # Problem
-//! Performance falls the faster the nearer the memory is to its peak, so quanta that ask for much together
-//! lose more than quanta that ask for little gain.
+//! Performance falls the faster the nearer the memory is to its peak, so quanta with much traffic together lose more than
+//! quanta with little gain.
 //! # Approach
-//! Keep what every quantum asks for close to the average of the workload, which is known from runs alone.
+//! Keep the traffic of every quantum close to the average of the workload, which is known from runs alone.
 //! # Terms
 //! - `AvgTR(p)`: traffic of `p` alone, averaged over its time `T(p)` alone, t/µs.
-//! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p)·width(p) / contexts)`: all traffic over the time in which the contexts can run
-//!   all jobs, t/µs. For jobs of one thread that is contexts × the mean traffic, weighted by time.
-//! - `TR(p)`: what `p` asked for in its last quantum, t/µs.
-//! - *Throttle* `s = Σ TR / Σ AvgTR` over the jobs that have run: how much of what they ask for alone they get.
+//! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p)·width(p) / contexts)`: all traffic over the time in which the contexts can run all
+//!   jobs, t/µs. For jobs of one thread that is contexts × the mean traffic, weighted by time.
+//! - `TR(p)`: traffic of `p` in its last quantum, t/µs.
+//! - *Throttle* `s = Σ TR / Σ AvgTR` over the jobs that have run: how much of their traffic alone they get.
 //! # Algorithm
-//! [`select::by_traffic`] with `BW = IABW` and `TR(p) / s` for what a job asks for; then PUs in order, since the
-//! policy does not look at caches.
+//! [`select::by_traffic`] with `BW = IABW` and `TR(p) / s` as a job's demand; then PUs in order, without regard to caches.
 //!
-//! Ours is `s`. The original predicts what a job will ask for; how was not found. The last rate alone is no
-//! prediction beside an average of runs alone: rates fall where the memory is short, so jobs that flood it
-//! together seem to ask for little, and are together again. (Four programs that stream and six that
-//! compute on a Xeon X3320, simulated: `IABW` is 108 t/µs where 82 can be had, 27 each look
-//! like what each of four contexts should have, and three streams ran in every quantum.) Rates and average are
-//! now in the same measure. Phases of a job still count: `s` is one for all. Ours, too: `IABW` is that of the jobs
+//! Ours is `s`: the original's prediction was not found. The last rate alone is no prediction beside an average of runs alone:
+//! rates fall where the memory is short, so jobs that flood it together seem to have little traffic, and are together again
+//! (simulated on a Xeon X3320: three of four streaming programs ran in every quantum). Ours, too: `IABW` is that of the jobs
 //! that are left, and a job of several threads takes as many contexts.
 //! # Properties
-//! - **Jobs that are gone do not count**: `IABW` counts the jobs of the queue only. -> test `by_hand`
+//! - **Jobs that are gone do not count** -> test `by_hand`
 //! - **Threads take contexts**: jobs of several threads that flood the memory are kept apart, too. -> test
 //!   `wide_floods_are_kept_apart`
-//! - **Scarcity is not modesty**: the same jobs are chosen when all rates fall alike. -> tests
-//!   `floods_are_kept_apart`, `rates_that_fall_alike_change_nothing`
+//! - **Scarcity is not modesty**: the same jobs are chosen when all rates fall alike. -> tests `floods_are_kept_apart`,
+//!   `rates_that_fall_alike_change_nothing`
 
-use super::COUNTERS;
 use super::allocate::{self, choices, threads_of};
 use super::{Allocated, Choice, Quantum, QueuedJob, Selected, select};
-use crate::evidence::Evidence;
 use crate::places::Places;
-use crate::plan::Plan;
-use crate::policy::Policy;
-use crate::row::SoloProfile;
-use crate::row::{Cadence, Prior, Row};
-use crate::source::SourceSet;
+use crate::policy::by_rule;
+use crate::row::{COUNTERS, Prior, Row, SoloProfile};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "mmas",
     summary: "keeps traffic to memory close to its known average",
     source: "Xu, Wu and Yew, PACT 2010",
-    settings: &[],
-    needs: COUNTERS,
     prior: &[Prior::Solo],
-    cadence: Cadence::EachQuantum,
-    waits: true,
-    make: |_, known| Box::new(Mmas { alone: known.alone.to_vec() }),
+    make: |_, known| {
+        let alone = known.alone.to_vec();
+        by_rule(COUNTERS, move |it| it.plan(&choose(&it.now, &alone)))
+    },
+    ..Row::EACH_QUANTUM
 };
 
-/// The scheduler, with what is known of each job alone, by job.
-#[derive(Clone, Debug)]
-pub struct Mmas {
-    /// By job.
-    pub alone: Vec<SoloProfile>,
+/// Which threads run in this quantum, and where; `alone` is what is known of each job alone.
+fn choose(now: &Quantum<'_>, alone: &[SoloProfile]) -> Vec<Choice> {
+    let chosen = select(now, alone);
+    let threads = threads_of(now.queue, &chosen, now.pus.len());
+    let order = Places::new(now.machine, now.pus).spread_pus();
+    let pus = allocate::in_order(&order, &threads);
+    choices(now, chosen, &pus, |_| Allocated::Next)
 }
 
-impl Mmas {
-    /// Which threads run in this quantum, and where.
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let chosen = select(now, &self.alone);
-        let threads = threads_of(now.queue, &chosen, now.pus.len());
-        let order = Places::new(now.machine, now.pus).spread_pus();
-        let pus = allocate::in_order(&order, &threads);
-        choices(now, chosen, &pus, |_| Allocated::Next)
-    }
-}
-
-impl Policy for Mmas {
-    fn needs(&self) -> SourceSet {
-        COUNTERS
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        evidence.plan(&self.choose(&evidence.now))
-    }
-}
-
-/// The jobs that run, by what they ask of the memory.
+/// The jobs that run, by their memory traffic.
 pub(super) fn select(now: &Quantum<'_>, alone: &[SoloProfile]) -> Vec<(usize, Selected)> {
     let wanted = ideal(now, alone, |alone| alone.memory);
     let throttle = throttle(now, alone);
@@ -89,24 +61,26 @@ pub(super) fn select(now: &Quantum<'_>, alone: &[SoloProfile]) -> Vec<(usize, Se
     select::by_traffic(now.queue, now.pus.len(), wanted, demand)
 }
 
-/// `s`: what the jobs of the queue that have run asked for in their last quanta, over what they ask for alone;
+/// `s`: traffic of the jobs of the queue that have run in their last quanta, over that alone;
 /// 1 if nothing is known. Above 0.
-#[must_use]
-pub fn throttle(now: &Quantum<'_>, alone: &[SoloProfile]) -> f64 {
+pub(crate) fn throttle(now: &Quantum<'_>, alone: &[SoloProfile]) -> f64 {
     let has_run = |job: &&QueuedJob| job.threads.iter().any(|t| t.traffic().memory.is_some());
-    let (mut asked, mut asks) = (0.0, 0.0);
+    let (mut now_traffic, mut alone_traffic) = (0.0, 0.0);
     for job in now.queue.iter().filter(has_run) {
-        asked += job.to_memory();
-        asks += alone.get(job.job.0 as usize).map_or(0.0, |alone| alone.memory);
+        now_traffic += job.to_memory();
+        alone_traffic += alone.get(job.job.0 as usize).map_or(0.0, |alone| alone.memory);
     }
-    let throttle = asked / asks;
+    let throttle = now_traffic / alone_traffic;
     if throttle.is_finite() && throttle > 0.0 { throttle } else { 1.0 }
 }
 
-/// `IABW`: contexts × what the jobs of the queue ask for alone for each context that they take, weighted by their times
+/// `IABW`: contexts × the traffic alone of the jobs of the queue for each context that they take, weighted by their times
 /// alone; 0 if none of them takes time.
-#[must_use]
-pub fn ideal(now: &Quantum<'_>, alone: &[SoloProfile], asks: impl Fn(&SoloProfile) -> f64) -> f64 {
+pub(crate) fn ideal(
+    now: &Quantum<'_>,
+    alone: &[SoloProfile],
+    asks: impl Fn(&SoloProfile) -> f64,
+) -> f64 {
     let contexts = now.pus.len();
     let known = || now.queue.iter().filter_map(|job| Some((job, alone.get(job.job.0 as usize)?)));
     let width = |job: &QueuedJob| select::float(job.width(contexts));
@@ -134,17 +108,17 @@ mod tests {
     fn by_hand() {
         let machine = machine("core:2");
         let pus: Vec<_> = machine.all_pus().collect();
-        let mut mmas = Mmas { alone: alone(&[(30.0, 1.0), (10.0, 1.0), (10.0, 2.0)]) };
+        let alone = alone(&[(30.0, 1.0), (10.0, 1.0), (10.0, 2.0)]);
         let waiting = queue(&[30.0, 11.0, 9.0]);
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &waiting };
-        assert!((ideal(&now, &mmas.alone, |alone| alone.memory) - 30.0).abs() < 1e-12);
-        assert_eq!(chosen(&mmas.choose(&now)), [(0, 0), (2, 1)]);
+        assert!((ideal(&now, &alone, |alone| alone.memory) - 30.0).abs() < 1e-12);
+        assert_eq!(chosen(&choose(&now, &alone)), [(0, 0), (2, 1)]);
         let rest = Quantum { queue: &waiting[1..], ..now };
-        assert!((ideal(&rest, &mmas.alone, |alone| alone.memory) - 20.0).abs() < 1e-12);
+        assert!((ideal(&rest, &alone, |alone| alone.memory) - 20.0).abs() < 1e-12);
     }
 
-    /// Two floods ask for 60 each alone and got 30 each together; two others ask for nothing. IABW = 2 · 120/4
-    /// = 60, s = 60/120. The head asks for 60, so nothing is left, and nothing is nearest. By the plain rates 30
+    /// Two floods have 60 each alone and 30 each together; two others have none. IABW = 2 · 120/4
+    /// = 60, s = 60/120. The head has 60, so nothing is left, and nothing is nearest. By the plain rates 30
     /// would be left, and the second flood would be just that.
     #[test]
     fn floods_are_kept_apart() {
@@ -160,7 +134,7 @@ mod tests {
         assert_eq!(plain[1].0, 1);
     }
 
-    /// Four PUs, four jobs of two threads, of which two ask for 40 each: a context should have 80/8, so a quantum 40.
+    /// Four PUs, four jobs of two threads, of which two have 40 each: a context should have 80/8, so a quantum 40.
     /// The head leaves nothing for two contexts.
     #[test]
     fn wide_floods_are_kept_apart() {

@@ -1,7 +1,7 @@
 //! Which jobs run in the next quantum, and where: schedulers for more programs than hardware threads.
 //!
-//! A scheduler is a policy that is asked at the beginning of every quantum. It chooses jobs (*selection*; the others
-//! wait) and gives each of their threads a PU (*allocation*). What it may know of a job is what the job did when
+//! A scheduler is a policy that decides at the beginning of every quantum. It chooses jobs (*selection*; the others
+//! wait) and gives each of their threads a PU (*allocation*). Its evidence of a job is what the job did when
 //! it last ran. All of Feliu's schedulers are of this kind; each file says where its algorithm was published.
 //!
 //! # Terms
@@ -11,30 +11,29 @@
 //!   in which the job ran. A rate over time falls under contention, as misses per instruction do not: it
 //!   says what the resource has to serve.
 
-pub mod all_fast_first;
-pub mod allocate;
-pub mod asymmetric;
-pub mod bas;
-pub mod efficiency;
+mod all_fast_first;
+pub(crate) mod allocate;
+mod asymmetric;
+mod bas;
+mod efficiency;
 pub mod fair;
-pub mod idas;
-pub mod l1;
-pub mod mhas;
-pub mod mmas;
-pub mod oracle;
-pub mod parallelism_aware;
+mod idas;
+mod l1;
+mod mhas;
+mod mmas;
+mod oracle;
+mod parallelism_aware;
 pub mod phases;
 pub mod progress;
-pub mod select;
-pub(crate) mod sorted;
-pub mod symbiotic;
-pub mod symbiotic_numa;
+pub(crate) mod select;
+mod sorted;
+mod symbiotic;
+mod symbiotic_numa;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod utility;
+mod utility;
 
 use crate::row::Row;
-use crate::source::{Source, SourceSet};
 
 pub use crate::evidence::{
     Choice, JobUsage, LEVELS, Quantum, QuantumOutcome, QueuedJob, Rates, Thread, Traffic,
@@ -60,6 +59,3 @@ pub(crate) static ROWS: &[&Row] = &[
     &utility::ROW,
     &all_fast_first::ROW,
 ];
-
-/// Evidence for policies that look at rates.
-pub(crate) const COUNTERS: SourceSet = SourceSet::of(&[Source::Counters]);

@@ -1,27 +1,25 @@
-//! `oracle`: the best places that the contention model knows, for comparison only.
+//! `oracle`: the best places that the contention model finds, for comparison only.
 //!
 //! # Problem
-//! How far a scheduler is from what is possible is only known beside a scheduler that knows everything.
+//! How far a scheduler is from what is possible shows only beside one that knows everything.
 //! # Approach
-//! The oracle gets what each job demands ([`Phase`]) and how fast the machine is, which is not known of a
-//! real program, and tries all placements with the model that the simulator uses as well. It chooses places,
-//! not jobs: those that run are the ones that `symbiotic` would run.
+//! The oracle gets what each job demands ([`Phase`]) and how fast the machine is, which is not known of a real program, and
+//! tries all placements with the model that the simulator uses as well. It chooses places, not jobs.
 //! # Terms
 //! - *STP*: the sum over all threads of the rate in a placement over the rate alone on the same core.
 //! - *Alike* placements: those that differ only in which of several empty, equal cores is taken.
 //! # Algorithm
 //! 1. Selection as `symbiotic`: all, or in the order of the queue.
-//! 2. Up to [`EXHAUSTIVE`] threads: one after the other onto every core with room, of several empty cores that
-//!    are alike only the first; the placement with the greatest STP, if it is better by [`GAIN`] than the one that is.
-//!    Whether cores are alike follows from the caches, nodes and packages around them and from the threads there.
-//! 3. Up to [`BOUNDED`] threads, or more than [`MOST`] placements of fewer: branch and bound, from the groups of
-//!    step 4. [`Plan::state`] says how far what was found may be from the best.
-//! 4. More threads: groups by matching, as the policy `symbiosis-model`, with
-//!    the model's prediction for one core. That is optimal for two siblings as far as one core goes, and looks at
-//!    no cache or node beyond it. [`Plan::state`] says how often that was so.
+//! 2. Up to [`EXHAUSTIVE`] threads: one after the other onto every core with room, of several empty cores that are alike only
+//!    the first; the placement with the greatest STP, if it is better by [`GAIN`] than the one that is. Whether cores are
+//!    alike follows from the caches, nodes and packages around them and from the threads there.
+//! 3. Up to [`BOUNDED`] threads, or more than [`MOST`] placements of fewer: branch and bound, from the groups of step 4.
+//!    [`Plan::state`] says how far what was found may be from the best.
+//! 4. More threads: groups by matching, as the policy `symbiosis-model`, with the model's prediction for one core: optimal for
+//!    two siblings as far as one core goes, without caches or nodes beyond it.
 //!
-//! What was found is kept: the same threads on the same PUs are not searched for again, until [`KEPT`] others have
-//! been. Of a job whose demand changes with time it gets one demand, so it is no oracle for such.
+//! The same threads on the same PUs are not searched for again, until [`KEPT`] others have been. A job whose demand changes
+//! with time has one demand here, so it is no oracle for such.
 //! # Properties
 //! - **Best** of all placements by brute force. -> test `best_by_brute_force`
 //! - **Never worse than staying**, by the model. -> test `never_worse_than_staying`
@@ -38,10 +36,9 @@ use crate::evidence::Evidence;
 use crate::judge::Judge;
 use crate::matching;
 use crate::places::Places;
-use crate::plan::Plan;
-use crate::plan::{Task, TaskId};
+use crate::plan::{Plan, Task, TaskId};
 use crate::policy::Policy;
-use crate::row::{Cadence, Prior, Row};
+use crate::row::{Prior, Row};
 use crate::source::SourceSet;
 use colocate_machine::{CoreIdx, Machine, Performance, PuIdx, PuNr};
 use colocate_model::phase::Demand;
@@ -54,22 +51,20 @@ pub static ROW: Row = Row {
     name: "oracle",
     summary: "tries all placements with the contention model, for comparison",
     source: "a baseline of ours",
-    settings: &[],
     needs: SourceSet::NONE,
     prior: &[Prior::Speeds, Prior::Demands],
-    cadence: Cadence::EachQuantum,
-    waits: true,
     make: |_, known| Box::new(Oracle::new(known.performance.cloned(), known.demands.to_vec())),
+    ..Row::EACH_QUANTUM
 };
 
 /// Most threads of which all placements are tried. Chosen: 764 ways to put eight threads on cores with two PUs
 /// that are alike, each a tenth of a millisecond.
-pub const EXHAUSTIVE: usize = 8;
+pub(crate) const EXHAUSTIVE: usize = 8;
 /// Most placements that are tried. Chosen: some seconds.
 pub const MOST: usize = 20_000;
 
 /// Most threads that branch and bound is for. Chosen: of more it proves next to nothing in its time.
-pub const BOUNDED: usize = 12;
+pub(crate) const BOUNDED: usize = 12;
 
 /// Least gain for which it moves a thread: ten times what the model's search may be off. A scheduler that has to
 /// guess needs more; the oracle is to show what is possible.
@@ -105,7 +100,6 @@ struct Searches {
 
 impl Oracle {
     /// With what each job demands and how fast the machine is; without one of both no thread moves.
-    #[must_use]
     pub fn new(performance: Option<Performance>, demands: Vec<Phase>) -> Self {
         Self { performance, demands, found: BTreeMap::new(), searches: Searches::default() }
     }
@@ -114,8 +108,8 @@ impl Oracle {
     fn groups(&mut self, places: &Places<'_>, threads: &[&Thread]) -> Vec<Vec<usize>> {
         let stay = staying(places, threads);
         let Some(performance) = &self.performance else { return stay };
-        let number = |pu: &PuIdx| places.machine().pus[pu.idx()].os;
-        let pus = places.pus().iter().map(number).collect();
+        let number = |pu: &PuIdx| places.machine.pus[pu.idx()].os;
+        let pus = places.pus.iter().map(number).collect();
         let key = (threads.iter().map(|thread| thread.id).collect(), pus);
         let Some(judge) = Whole::new(places, performance, &self.demands, threads) else {
             return stay;
@@ -232,8 +226,8 @@ impl Policy for Oracle {
 /// on its core.
 fn seats(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<PuIdx> {
     let mut found = vec![PuIdx(0); threads.len()];
-    for (core, group) in places.cores().iter().zip(groups) {
-        let own = Places::new(places.machine(), &core.pus);
+    for (core, group) in places.cores.iter().zip(groups) {
+        let own = Places::new(places.machine, &core.pus);
         let members: Vec<&Thread> = group.iter().map(|&at| threads[at]).collect();
         let seats = on_cores(&own, &members, &[(0..members.len()).collect()]);
         group.iter().zip(seats).for_each(|(&at, pu)| found[at] = pu);
@@ -258,9 +252,9 @@ fn matched(
     };
     let tasks: Vec<Task> = threads.iter().map(task).collect();
     let tasks: Vec<&Task> = tasks.iter().collect();
-    let even = places.cores().iter().all(|core| core.pus.len() == places.width());
+    let even = places.cores.iter().all(|core| core.pus.len() == places.width());
     let mut judge = even.then(|| Judge::new(places, performance, &tasks)).flatten()?;
-    let cores = places.cores().len();
+    let cores = places.cores.len();
     let loss = |group: &[usize]| judge.loss(group);
     Some(matching::in_groups_by(threads.len(), cores, places.width(), loss))
 }
@@ -284,7 +278,7 @@ impl<'a> Whole<'a> {
         phases: &[Phase],
         threads: &[&Thread],
     ) -> Option<Self> {
-        let machine = places.machine();
+        let machine = places.machine;
         let assumptions = Assumptions::default();
         let model = Model::new(machine, performance, assumptions).ok()?;
         let of = |thread: &&Thread| -> Option<Vec<Demand>> {
@@ -317,7 +311,7 @@ impl<'a> Whole<'a> {
     /// Each thread that has a place, with its rate over that alone.
     fn ratios(&self, groups: &[Vec<usize>]) -> Vec<(usize, f64)> {
         let mut seated = Vec::new();
-        for (core, group) in self.places.cores().iter().zip(groups) {
+        for (core, group) in self.places.cores.iter().zip(groups) {
             seated.extend(group.iter().zip(&core.pus).map(|(&at, &pu)| (at, pu, core.kind.idx())));
         }
         let seat = |&(at, pu, kind): &(usize, PuIdx, usize)| Seat {
@@ -336,7 +330,7 @@ impl<'a> Whole<'a> {
     /// The best of all placements; `None` if there are more than [`MOST`].
     fn best(&self) -> Option<Vec<Vec<usize>>> {
         let mut all = Vec::new();
-        let mut groups = vec![Vec::new(); self.places.cores().len()];
+        let mut groups = vec![Vec::new(); self.places.cores.len()];
         self.each(0, &mut groups, &mut all).then_some(())?;
         let mut best: Option<(f64, Vec<Vec<usize>>)> = None;
         for groups in all {
@@ -361,7 +355,7 @@ impl<'a> Whole<'a> {
         }
         let mut seen = BTreeSet::new();
         for core in 0..groups.len() {
-            if groups[core].len() >= self.places.cores()[core].pus.len() {
+            if groups[core].len() >= self.places.cores[core].pus.len() {
                 continue;
             }
             if groups[core].is_empty() && !seen.insert(self.surroundings(core, groups)) {
@@ -380,7 +374,7 @@ impl<'a> Whole<'a> {
     /// What distinguishes an empty core from another: its kind and room, and of every cache, node and package around it
     /// how large it is, the rooms of its usable cores and the threads there.
     fn surroundings(&self, core: usize, groups: &[Vec<usize>]) -> Vec<(usize, Vec<usize>)> {
-        let (machine, cores) = (self.places.machine(), self.places.cores());
+        let (machine, cores) = (self.places.machine, &self.places.cores);
         let mine = &cores[core];
         let mut around = vec![(mine.kind.idx(), vec![mine.pus.len()])];
         for domain in domains(machine, mine.core) {
@@ -452,7 +446,7 @@ mod tests {
         }
         let mut best = 0.0_f64;
         for core in 0..groups.len() {
-            if groups[core].len() < judge.places.cores()[core].pus.len() {
+            if groups[core].len() < judge.places.cores[core].pus.len() {
                 groups[core].push(at);
                 best = best.max(brute(judge, at + 1, groups));
                 groups[core].pop();

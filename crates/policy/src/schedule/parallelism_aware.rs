@@ -1,67 +1,61 @@
 //! `parallelism-aware`: serial phases on fast cores (PA; Fedorova et al.).
 //!
 //! # Problem
-//! On a machine with few fast and many slow cores, a kernel that does not know them apart leaves the thread that all
-//! others wait for where it is: most likely on a slow one. And in a parallel phase those that are on fast cores wait for the others.
+//! On a machine with few fast and many slow cores the thread that all others wait for is most likely on a slow one; in a
+//! parallel phase those on fast cores wait for the others.
 //! # Approach
-//! While a job has at most one runnable thread, that thread is a candidate for a fast core. Fast cores that no candidate needs
-//! go round among the threads of parallel phases. A thread that is not kept on a core is left to the kernel.
+//! While a job has at most one runnable thread, that thread is a candidate for a fast core. Fast cores that no candidate
+//! needs rotate among the threads of parallel phases. A thread that is not kept on a core is left to the kernel.
 //! # Terms
-//! See [`phases`](super::phases): serial, parallel, asleep, serial thread; [`cores`](super::asymmetric::cores): fast core, domain, crossing,
-//! refill.
+//! See [`phases`](super::phases): serial, parallel, asleep, serial thread; [`cores`](super::asymmetric::cores): fast core,
+//! domain, crossing, refill.
 //! - *Candidate*: the serial thread of a job in a serial phase.
 //! - *Left* of a serial phase: [`Seen::left`](super::phases::Seen::left), by the lengths of those that this job had so far.
 //! # Algorithm
-//! 1. Candidates in the order of the time for which they had a fast core, least first ([`turns`](super::asymmetric::turns)), as many as there are
-//!    fast cores. Each job counts for itself, whichever of its threads is the serial one.
+//! 1. Candidates in the order of the time for which they had a fast core, least first
+//!    ([`rotation`](super::asymmetric::rotation)), as many as there are fast cores. Each job counts for itself.
 //! 2. A thread on a fast core keeps it; then those that find a free one in their domain; the others cross. A thread moves if
-//!    `left × (1 − its core's speed / the fast core's) ≥ cost × refill`, the refill for the way there and
-//!    back. If it is not worth it, the next candidate gets the chance. Lengths are as they were, also those on fast cores, where
-//!    they are shorter: so the gain is predicted too low rather than too high.
-//! 3. Fast cores that are left go round among the threads of parallel phases, as seldom as their caches are worth
+//!    `left × (1 − its core's speed / the fast core's) ≥ cost × refill`, the refill for the way there and back; else the next
+//!    candidate may. Lengths include those on fast cores, so the gain is predicted too low rather than too high.
+//! 3. Fast cores that are left rotate among the threads of parallel phases, as seldom as their caches are worth
 //!    ([`sharing`]). These are put there and left to the kernel.
-//! 4. All other threads that are in a serial or parallel phase leave the cores of candidates: for other cores, those without threads if there are such,
-//!    siblings of candidates last. As long as there is a core for each, they are put there and left to the kernel; more are kept on
-//!    these cores, one a PU and then evenly. That sends back a thread whose phase is over if another one needs its core.
-//! 5. Every other thread is left where it is, for the kernel to move: those that sleep, those whose phase is not known, and threads whose programs chose
+//! 4. All other threads in a serial or parallel phase leave the cores of candidates for other cores, empty ones first,
+//!    siblings of candidates last. As long as there is a core for each, they are put there and left to the kernel; more are
+//!    kept on these cores, one a PU and then evenly.
+//! 5. Every other thread is left where it is: those that sleep, those of unknown phase, and threads whose programs chose
 //!    their PUs, which get no fast core either.
 //!
-//! Ours: the costs and lengths of steps 2 and 3, and what is left to the kernel. That the published policy
-//! shares spare fast cores among all other threads, in turn and evenly, is known from memory only and unverified. The setting `spare` says
-//! whether step 3 is done.
+//! Ours: the costs and lengths of steps 2 and 3, and what is left to the kernel. That the published policy shares spare fast
+//! cores evenly among all other threads is remembered and unverified. The setting `spare` says whether step 3 is done.
 //! # Properties
-//! - **No starvation**: every candidate gets fast cores, none ahead of another one by more than a quantum. -> test
+//! - **No starvation**: every candidate gets fast cores, none ahead of another by more than a quantum. -> test
 //!   `fair_to_candidates`; threads of parallel phases: see [`sharing`]
-//! - **No ping-pong**: where nothing changes no thread moves once phases are known, which takes two quanta, unless threads take turns. ->
-//!   test `still_when_nothing_changes`
+//! - **No ping-pong**: where nothing changes no thread moves once phases are known, which takes two quanta, unless fast cores
+//!   rotate. -> test `still_when_nothing_changes`
 //! - **One move**: a change of phases moves no thread twice. -> test `one_move_for_a_change`
 //! - **Usable PUs only**, and never two candidates on one fast core while another is free. -> test `places_are_sound`
-//! - **As `os`** where cores are alike and where phases are unknown, and without `spare` where no job is in a serial phase. -> tests
-//!   `alike_is_os`, `unknown_is_os`, `parallel_is_os`
+//! - **As `os`** where cores are alike and where phases are unknown, and without `spare` where no job is in a serial phase.
+//!   -> tests `alike_is_os`, `unknown_is_os`, `parallel_is_os`
 //! - **Near** cores first, and cost counts. -> tests `near_first`, `short_phases_do_not_cross`
-//! - **Work-conserving** where there is a core for each: only candidates are kept anywhere. -> tests `done_threads_go_back`,
-//!   `crowds_are_kept_off`
-//! - **Nothing for threads that cannot come**: one that is bound by its program gets no fast core and keeps no other off one. -> test
-//!   `bound_ones_are_let_alone`
-//! - **Sleepers are not spread**: they take no place from those that run. -> test `sleepers_take_no_place`
-//! - **It pays** on a simulated machine as arithmetic says. -> crates/sim/tests/serial_phases.rs, crates/sim/tests/one_fast_one_slow.rs
+//! - **Work-conserving** where there is a core for each. -> tests `done_threads_go_back`, `crowds_are_kept_off`
+//! - **Bound threads** get no fast core and keep no other off one. -> test `bound_ones_are_let_alone`
+//! - **Sleepers are not spread** -> test `sleepers_take_no_place`
+//! - **It pays** on a simulated machine as arithmetic says. -> crates/sim/tests/all/{serial_phases,one_fast_one_slow}.rs
 
 pub mod sharing;
 
 use super::asymmetric::cores::{Cores, Move};
-use super::asymmetric::turns::Turns;
+use super::asymmetric::rotation::Rotation;
 use super::asymmetric::{
-    NO_PHASES, News, PHASES, Seat, choices_as, cores_of, places_of, threads_of,
+    Messages, NO_PHASES, PHASES, Seat, choices_as, cores_of, places_of, threads_of,
 };
-use super::leave_to_kernel;
 use super::phases::{CONFIRM, Hysteresis, JobPhase, PARALLEL, Phases, SERIAL, hysteresis};
 use super::select::float;
-use super::{Allocated, Choice, Quantum, QueuedJob, Thread};
+use super::{Allocated, Choice, Quantum, QueuedJob, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
-use crate::plan::Plan;
-use crate::plan::{JobIdx, TaskId};
+use crate::plan::{JobIdx, Plan, TaskId};
 use crate::policy::Policy;
-use crate::row::{Cadence, Kind, Preset, Row, Setting};
+use crate::row::{Kind, Preset, Row, Setting};
 use crate::source::SourceSet;
 use colocate_machine::{Nanos, PuIdx};
 use sharing::{Sharer, Sharing};
@@ -114,8 +108,6 @@ pub static ROW: Row = Row {
         },
     ],
     needs: PHASES,
-    prior: &[],
-    cadence: Cadence::EachQuantum,
     waits: false,
     make: |values, _| {
         Box::new(ParallelismAware::new(Settings {
@@ -124,6 +116,7 @@ pub static ROW: Row = Row {
             spare: values.word("spare") == Some("yes"),
         }))
     },
+    ..Row::EACH_QUANTUM
 };
 
 /// The scheduler.
@@ -133,7 +126,7 @@ pub struct ParallelismAware {
     phases: Phases,
     /// How long the last quantum took that it chose; others, which a guard gives to the kernel, are taken to be as long.
     took: Nanos,
-    serial: Turns<JobIdx>,
+    serial: Rotation<JobIdx>,
     sharing: Sharing,
     /// Serial threads that have fast cores.
     seated: BTreeSet<TaskId>,
@@ -142,7 +135,7 @@ pub struct ParallelismAware {
     given: u64,
     crossings: u64,
     turns: u64,
-    news: News,
+    messages: Messages,
 }
 
 /// A serial thread.
@@ -156,7 +149,7 @@ struct Candidate<'a> {
 }
 
 /// What becomes of the threads, by their places in the queue.
-struct Places<'a> {
+struct Seating<'a> {
     cores: &'a Cores,
     threads: Vec<&'a Thread>,
     seats: Vec<Option<Seat>>,
@@ -168,27 +161,20 @@ struct Places<'a> {
 
 impl ParallelismAware {
     /// Nothing is known yet.
-    #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
             phases: Phases::new(settings.hysteresis),
             took: Nanos::ZERO,
-            serial: Turns::default(),
+            serial: Rotation::default(),
             sharing: Sharing::default(),
             seated: BTreeSet::new(),
             begin: Vec::new(),
             given: 0,
             crossings: 0,
             turns: 0,
-            news: News::default(),
+            messages: Messages::default(),
         }
-    }
-
-    /// The phases as they are known.
-    #[must_use]
-    pub const fn phases(&self) -> &Phases {
-        &self.phases
     }
 
     /// The serial threads, in the order of the queue.
@@ -219,14 +205,17 @@ impl ParallelismAware {
         let mut order = self.serial.order(&jobs);
         let fast: Vec<usize> = cores.fast().collect();
         let cost = self.settings.cost;
-        let is_worth = |at: usize, way: Move| candidates[at].left * way.gain >= cost * way.cost;
-        let may_go = |at: usize, core: usize| is_worth(at, cores.way(candidates[at].thread, core));
+        let is_worth = |at: usize, migration: Move| {
+            candidates[at].left * migration.gain >= cost * migration.cost
+        };
+        let may_go =
+            |at: usize, core: usize| is_worth(at, cores.migration(candidates[at].thread, core));
         // Those that go nowhere need not be tried again and again below.
         order.retain(|&at| fast.iter().any(|&core| may_go(at, core)));
         let seated: Vec<(usize, usize)> = loop {
             let first: Vec<usize> = order.iter().take(fast.len()).copied().collect();
             let threads: Vec<&Thread> = first.iter().map(|&at| candidates[at].thread).collect();
-            let worth = |place: usize, way: Move| is_worth(first[place], way);
+            let worth = |place: usize, migration: Move| is_worth(first[place], migration);
             let seats = cores.seats(&threads, &fast, &worth);
             match seats.iter().position(Option::is_none) {
                 // Another one may have a shorter way, or a longer phase.
@@ -245,14 +234,14 @@ impl ParallelismAware {
             let thread = candidates[at].thread;
             if !self.seated.contains(&thread.id) {
                 self.given += 1;
-                self.crossings += u64::from(cores.way(thread, core).crossing);
+                self.crossings += u64::from(cores.migration(thread, core).crossing);
             }
         }
         self.seated = seated.iter().map(|&(at, _)| candidates[at].thread.id).collect();
     }
 
     /// Fast cores that no serial thread has go round among the threads of parallel phases.
-    fn share(&mut self, queue: &[QueuedJob], places: &mut Places<'_>) {
+    fn share(&mut self, queue: &[QueuedJob], places: &mut Seating<'_>) {
         let (mut sharers, mut at) = (Vec::new(), Vec::new());
         let mut before = 0;
         for job in queue {
@@ -269,9 +258,9 @@ impl ParallelismAware {
         }
         let cores = places.cores;
         let shared: Vec<usize> = cores.fast().filter(|core| !places.is_taken(*core)).collect();
-        let mut busy = vec![false; cores.all().len()];
-        let awake = places_of(queue, |job| !self.phases.sleeps(job.job));
-        let on = awake.into_iter().filter_map(|at| cores.of(places.threads[at]));
+        let mut busy = vec![false; cores.all.len()];
+        let active = places_of(queue, |job| !self.phases.sleeps(job.job));
+        let on = active.into_iter().filter_map(|at| cores.of(places.threads[at]));
         on.for_each(|core| busy[core] = true);
         let turns =
             self.sharing.turns(cores, &sharers, (&shared, &busy), self.took, self.settings.cost);
@@ -283,8 +272,8 @@ impl ParallelismAware {
     }
 
     /// A place for every thread of which one is decided.
-    fn places<'a>(&mut self, now: &Quantum<'a>, cores: &'a Cores) -> Places<'a> {
-        let mut places = Places::new(cores, now.queue);
+    fn places<'a>(&mut self, now: &Quantum<'a>, cores: &'a Cores) -> Seating<'a> {
+        let mut places = Seating::new(cores, now.queue);
         let candidates = self.candidates(now.queue);
         for (candidate, core) in self.seat_serial(cores, &candidates) {
             places.seat(candidates[candidate].at, core);
@@ -300,7 +289,7 @@ impl ParallelismAware {
     }
 }
 
-impl<'a> Places<'a> {
+impl<'a> Seating<'a> {
     /// Nothing is decided.
     fn new(cores: &'a Cores, queue: &'a [QueuedJob]) -> Self {
         let threads = threads_of(queue);
@@ -327,7 +316,7 @@ impl<'a> Places<'a> {
             .collect();
         let wanted = others.iter().map(|&at| self.threads[at].runnable.unwrap_or(1.0));
         let wanted = wanted.fold(0.0, |sum, each| sum + each);
-        let room = float(self.cores.all().len() - self.taken.len());
+        let room = float(self.cores.all.len() - self.taken.len());
         // Where turns have put them.
         let moved: Vec<Thread> = others.iter().map(|&at| self.after_turns(at)).collect();
         let rest: Vec<&Thread> = moved.iter().collect();
@@ -353,19 +342,19 @@ impl ParallelismAware {
     /// Where threads are in this quantum.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.begin.clear();
-        self.phases.look(now.queue, self.took);
+        self.phases.update(now.queue, self.took);
         let mut there: Vec<JobIdx> = now.queue.iter().map(|job| job.job).collect();
         there.sort_unstable();
         self.serial.retain(|job| there.binary_search(job).is_ok());
-        let Some(cores) = cores_of(now, &mut self.news) else {
+        let Some(cores) = cores_of(now, &mut self.messages) else {
             self.serial.seat([]);
             self.seated.clear();
             return leave_to_kernel(now.queue);
         };
         if now.queue.iter().any(|job| job.just_ran && job.runnable.is_none()) {
-            self.news.once(NO_PHASES);
+            self.messages.once(NO_PHASES);
         }
-        let Places { threads, seats, begin, .. } = self.places(now, &cores);
+        let Seating { threads, seats, begin, .. } = self.places(now, &cores);
         let put = threads.iter().zip(&begin);
         self.begin = put.filter_map(|(it, seat)| Some((it.id, seat.as_ref()?.0))).collect();
         let place = |(seat, begin): (Option<Seat>, Option<Seat>)| match (seat, begin) {
@@ -405,7 +394,7 @@ impl Policy for ParallelismAware {
         Plan {
             state: Some(self.state()),
             initial: evidence.initial(&self.begin),
-            messages: self.news.drain(),
+            messages: self.messages.drain(),
             ..plan
         }
     }

@@ -1,13 +1,11 @@
 //! Which phase each job is in: asleep, serial or parallel, by how many of its threads are runnable.
 //!
 //! # Problem
-//! A fast core is worth most to a thread that all others of its job wait for. When that is so is not reported: it has to
-//! be seen from outside, and soon, since phases are short; and a glance that is taken for a change although nothing
-//! has changed costs moves.
+//! A fast core is worth most to a thread that all others of its job wait for. That has to be seen from outside, and soon,
+//! since phases are short; and each change that is seen by mistake costs moves.
 //! # Approach
-//! Threads of a program are threads of the kernel, so the number of runnable threads shows the phase (Fedorova et al.;
-//! the threshold of one runnable thread is theirs). Every quantum the mean number of runnable threads is looked at, as
-//! the loop reports it: without threads that only wait for others in a loop. Two thresholds instead of one keep a job
+//! The number of runnable threads shows the phase (Fedorova et al.; the threshold of one runnable thread is theirs). Every
+//! quantum its mean is taken, without threads that only wait for others in a loop. Two thresholds instead of one keep a job
 //! in its phase that is between them; how often in a row a change must be seen can be set.
 //! # Terms
 //! - *Runnable*: mean number of a job's threads in a quantum that had a PU or waited for one ([`QueuedJob::runnable`]).
@@ -16,25 +14,23 @@
 //! - *Length* of a phase: the time of the quanta that were counted to it, so it is off by a quantum at either end.
 //! # Algorithm
 //! Below [`ASLEEP`] a job is asleep, up to [`Hysteresis::serial`] it is in a serial phase, above in a parallel one; but one
-//! that is asleep wakes at [`AWAKE`], and a serial phase ends at [`Hysteresis::parallel`]. A quantum in the midst of which a phase
-//! changes shows a mixture: it may lie between the thresholds, and then the next one shows it. So with `confirm` 1 a
-//! change is acted on within two quanta; every further one adds a quantum.
+//! that is asleep wakes at [`AWAKE`], and a serial phase ends at [`Hysteresis::parallel`]. A quantum in which a phase changes
+//! shows a mixture that may lie between the thresholds; the next one shows the change. So with `confirm` 1 a change is acted
+//! on within two quanta; every further one adds a quantum.
 //!
-//! The beginning of a serial phase is mostly seen sooner: where several threads and hardly any others were *steady* for
-//! a quantum, runnable from its beginning to its end, and in the next one only one of them is and the others are far from it, these have stopped in the
-//! midst of it. That counts as serial, whatever the mean is; if they only paused, the next quantum says so. In quanta of 20 ms with phases
-//! of 200 ms that brings 2 to 3 % of the best gain (simulated, crates/sim/tests/one_fast_one_slow.rs).
+//! The beginning of a serial phase is mostly seen sooner: where several threads and hardly any others were *steady*,
+//! runnable for a whole quantum, and in the next one only one of them is and the others are far from it, these have stopped.
+//! That counts as serial, whatever the mean is. With quanta of 20 ms and phases of 200 ms that brings 2 to 3 % of the best
+//! gain (simulated, crates/sim/tests/all/one_fast_one_slow.rs).
 //!
 //! The serial thread stays the same until another one has [`HANDED_OVER`] times its share.
 //! # Properties
-//! - **By hand**: a fork-join program, a job that dozes, a mixture. -> tests `fork_join_by_hand`, `mixtures_wait`,
-//!   `sleep_by_hand`
+//! - **By hand** -> tests `fork_join_by_hand`, `mixtures_wait`, `sleep_by_hand`
 //! - **No flapping**: the same input again and again changes the phase once at most. -> test `no_flapping`
-//! - **One for one**: a phase changes no more often than what is seen crosses a threshold. -> test
-//!   `one_change_for_one_change`
-//! - **Soon**: a change that lasts is known within `confirm` + 1 quanta, the beginning of a serial phase where all were steady
-//!   within `confirm`, unless they stop at the end of a quantum. -> tests `within_two_quanta`, `stops_are_seen_at_once`
-//! - **Unknown is no phase**: of a job whose runnable threads are not counted nothing is said. -> test `unknown_is_no_phase`
+//! - **One for one**: a phase changes no more often than its input crosses a threshold. -> test `one_change_for_one_change`
+//! - **Soon**: a change that lasts is known within `confirm` + 1 quanta, the beginning of a serial phase where all were
+//!   steady within `confirm`, unless they stop at the end of a quantum. -> tests `within_two_quanta`, `stops_are_seen_at_once`
+//! - **Unknown is no phase** -> test `unknown_is_no_phase`
 
 use super::sorted::Sorted;
 use super::{QueuedJob, Thread};
@@ -45,22 +41,22 @@ use serde::{Deserialize, Serialize};
 
 /// Fewer runnable threads than this are none. Chosen: the share of a quantum for which a thread has to be runnable to
 /// count as active in the loop of quanta.
-pub const ASLEEP: f64 = 0.05;
+pub(crate) const ASLEEP: f64 = 0.05;
 
 /// A job that is asleep wakes at so many runnable threads. Chosen: twice [`ASLEEP`].
-pub const AWAKE: f64 = 0.1;
+pub(crate) const AWAKE: f64 = 0.1;
 
 /// A thread that is runnable for at least this share of a quantum is steady. Chosen: a wait for a PU that goes on when the quantum
 /// ends may be missing from it, and a PU that is kept slow makes threads wait for a millisecond of ten.
-pub const STEADY: f64 = 0.9;
+pub(crate) const STEADY: f64 = 0.9;
 
 /// One that is runnable for less than this share has stopped. Chosen: far enough from [`STEADY`] that a wait that is missing is not
 /// taken for it.
-pub const STOPPED: f64 = 0.75;
+pub(crate) const STOPPED: f64 = 0.75;
 
 /// Another thread becomes the serial one when it has so many times the share of the one that was. Chosen: of two that take
 /// turns evenly none is followed.
-pub const HANDED_OVER: f64 = 2.0;
+pub(crate) const HANDED_OVER: f64 = 2.0;
 
 /// What a job is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -125,7 +121,7 @@ const fn runnable(kind: Kind, name: &'static str, usual: f64, meaning: &'static 
 }
 
 /// Setting: see [`Hysteresis::serial`].
-pub const SERIAL: Setting = runnable(
+pub(crate) const SERIAL: Setting = runnable(
     Kind::Number("from 1", at_least_one),
     "serial",
     Hysteresis::USUAL.serial,
@@ -139,7 +135,7 @@ pub const PARALLEL: Setting = runnable(
     "runnable threads from which a serial phase is over",
 );
 /// Setting: see [`Hysteresis::confirm`].
-pub const CONFIRM: Setting = Setting {
+pub(crate) const CONFIRM: Setting = Setting {
     name: "confirm",
     kind: Kind::Count(1),
     default: Preset::Count(Hysteresis::USUAL.confirm as u64),
@@ -151,7 +147,7 @@ const fn at_least_one(number: f64) -> bool {
 }
 
 /// As these settings say.
-pub fn hysteresis(values: &Values<'_>) -> Hysteresis {
+pub(crate) fn hysteresis(values: &Values<'_>) -> Hysteresis {
     Hysteresis {
         serial: values.number("serial"),
         parallel: values.number("parallel"),
@@ -170,7 +166,7 @@ impl Default for Hysteresis {
 pub struct Seen {
     /// The phase that it is in.
     pub phase: JobPhase,
-    /// How long it has been in it, in the quanta that were looked at.
+    /// How long it has been in it, in the quanta that were counted.
     pub lasted: Nanos,
     /// Its serial thread; `None` unless the phase is serial.
     pub thread: Option<TaskId>,
@@ -252,9 +248,9 @@ impl Phases {
         Self { settings, jobs: Sorted::default() }
     }
 
-    /// Looks at what the jobs did in the last quantum, which took so long. Jobs that are not in the queue are forgotten, those
+    /// Takes in what the jobs did in the last quantum, which took so long. Jobs that are not in the queue are forgotten, those
     /// that did not run in it stay what they were.
-    pub fn look(&mut self, queue: &[QueuedJob], took: Nanos) {
+    pub fn update(&mut self, queue: &[QueuedJob], took: Nanos) {
         let after = |job: &QueuedJob| {
             let before = self.jobs.get(&job.job).copied();
             let seen = match (job.runnable, job.just_ran) {
@@ -363,7 +359,7 @@ mod tests {
     }
 
     fn of(shares: &[f64], phases: &mut Phases) -> Seen {
-        phases.look(&[job(shares)], QUANTUM);
+        phases.update(&[job(shares)], QUANTUM);
         *phases.of(JobIdx(0)).expect("it ran")
     }
 
@@ -462,11 +458,11 @@ mod tests {
         let mut phases = Phases::new(Hysteresis::USUAL);
         of(&[1.0], &mut phases);
         let waits = QueuedJob { just_ran: false, runnable: None, ..job(&[1.0]) };
-        phases.look(std::slice::from_ref(&waits), QUANTUM);
+        phases.update(std::slice::from_ref(&waits), QUANTUM);
         assert_eq!(phases.of(JobIdx(0)).map(|seen| seen.phase), Some(JobPhase::Serial));
-        phases.look(&[QueuedJob { just_ran: true, ..waits }], QUANTUM);
+        phases.update(&[QueuedJob { just_ran: true, ..waits }], QUANTUM);
         assert_eq!(phases.of(JobIdx(0)), None);
-        phases.look(&[], QUANTUM);
+        phases.update(&[], QUANTUM);
         assert_eq!(phases.of(JobIdx(0)), None);
     }
 

@@ -1,60 +1,48 @@
-//! How far each job has come, compared with running alone, and quanta that find out how fast alone is.
+//! How far each job has come, compared with running alone, and quanta that estimate how fast alone is.
 //!
 //! # Problem
-//! To be fair to jobs one has to know how much slower they are than alone, while they are not alone.
+//! Fairness needs to know how much slower jobs are than alone, while they are not alone.
 //! # Approach
-//! From time to time a job gets cores of its own, beside others that hardly use what cores share. How fast
-//! it is then is taken for how fast it is alone, for some quanta (Feliu et al., IPDPS 2015).
+//! From time to time a job gets cores of its own, beside others that hardly use what cores share. Its speed then is taken
+//! for its speed alone, for some quanta (Feliu et al., IPDPS 2015).
 //! # Terms
-//! - *Speed* of a job: instructions per cycle of all its threads, added up; where they took turns on fewer PUs, times
-//!   the PUs for each.
+//! - *Speed* of a job: instructions per cycle of all its threads, added up; where they shared fewer PUs, times the PUs for
+//!   each.
 //! - *Estimate*: its speed in its last quantum with cores of its own. *Age*: quanta that it has run since.
-//! - *Progress*: seconds' worth of running alone: the sum of time × speed / estimate over the quanta in which it
-//!   ran. Shown in quanta of mean length.
-//! - *Light*: a job that asks no more of the memory and of the last cache than a third of the jobs do. The
-//!   published definition was not found; this is ours.
+//! - *Progress*: seconds' worth of running alone: the sum of time × speed / estimate over the quanta in which it ran. Shown
+//!   in quanta of mean length.
+//! - *Light*: a job with no more traffic to the memory and to the last cache than a third of the jobs have (ours; the
+//!   published definition was not found).
 //! # Algorithm
-//! A job without an estimate, or with one of age `n`, needs a new one; the one that has waited longest for it comes
-//! first, then the one that has come least far. It gets cores of its own. If it is light, light jobs whose estimates
-//! end within `m` quanta get theirs, too, those that end first before the others, at most `K` jobs in all.
-//! The other contexts go to light jobs that have come least far, then to those that ask least of the memory.
+//! A job without an estimate, or with one of age `n`, needs a new one; the one that has waited longest for it comes first,
+//! then the one with the least progress. It gets cores of its own. If it is light, light jobs whose estimates end within `m`
+//! quanta get theirs, too, at most `K` jobs in all. The other contexts go to light jobs with the least progress, then to
+//! those with the least traffic.
 //!
-//! Ours, since the sources say nothing: no job is estimated before every job of the queue has run, as before that it is unknown
-//! which are light; and a quantum that renews an estimate comes `A` quanta after the last one at the earliest, since
-//! in such quanta it is not the job that has come least far that runs. A job that comes later counts as having
-//! come as far as the one that had come least far then; else it would run until it had made up for all that was before it.
-//! And since no job is faster beside others than alone, a quantum counts no more than itself: one that is faster than its
-//! estimate has begun another phase.
-//!
-//! Where speed is not counted, a quantum counts as if alone: then progress is time. So does a quantum before the first
-//! estimate, until there is one; then it counts what it was. A quantum that was cut short counts as
-//! long as it was, and estimates nothing if that is less than [`ENOUGH`] of the usual. A job that was not chosen and ran all the
-//! same, on PUs that were idle, counts its CPU time, shared by its threads, as if alone: how fast it was then is
-//! not known.
-//!
-//! What a thread did that slept through the quantum is of an older one, and not its speed. A quantum through which all
-//! of a job slept counts as if alone, and its estimate stays as it is; it is not asked again before it has shown a
-//! speed.
+//! Ours, since the sources say nothing:
+//! - No job is estimated before every job of the queue has run: it is unknown which are light. A quantum that renews an
+//!   estimate comes `A` quanta after the last one at the earliest.
+//! - A later job begins with the least progress that there is. A quantum counts no more than itself: a job that is faster
+//!   than its estimate has begun another phase.
+//! - Where speed is not counted, a quantum counts as if alone. So does one before the first estimate, until there is one. A
+//!   quantum that was cut short counts as long as it was, and estimates nothing if that is less than [`ENOUGH`] of the mean.
+//! - A job that was not chosen and ran on idle PUs counts its CPU time, shared by its threads, as if alone.
+//! - A thread that slept through the quantum has no speed. A quantum through which all of a job slept counts as if alone, and
+//!   its estimate stays; it is not estimated again before it has shown a speed.
 //! # Properties
 //! - **Every job is estimated** within a bounded number of quanta. -> test `every_job_is_estimated`
-//! - **Alone is 1**: a job that runs at its estimated speed has the progress of its quanta. -> test
-//!   `progress_by_hand`
-//! - **No more than itself**: progress is never more than the time in which it was made. -> test
-//!   `no_quantum_counts_more_than_itself`
-//! - **Late is not lost**: quanta before the first estimate count as those after it. -> test
-//!   `before_the_first_estimate`
+//! - **Alone is 1**: a job at its estimated speed has the progress of its quanta. -> test `progress_by_hand`
+//! - **No more than itself** -> test `no_quantum_counts_more_than_itself`
+//! - **Late is not lost**: quanta before the first estimate count as those after it. -> test `before_the_first_estimate`
 //! - **Filling counts**: so does CPU time of a job that was not chosen. -> test `filling_by_hand`
-//! - **Short is short**: half a quantum is half the progress. -> tests `cut_short_by_hand`,
-//!   `cutting_changes_nothing`
+//! - **Short is short** -> tests `cut_short_by_hand`, `cutting_changes_nothing`
 //! - **Rates first**: floods are not taken for light because nothing is known of them. -> test `no_job_is_light_unseen`
 //! - **Few**: once all are estimated, at most one quantum of `A` makes estimates. -> test `estimates_are_few`
-//! - **No arrears**: a job that comes later does not keep the others from running. -> test `a_later_job_has_no_arrears`
-//! - **No counters, no estimates**: a job that showed no speed on cores of its own is not asked again. -> test
-//!   `without_counters`
-//! - **Asleep is not slow**: what a job did before it slept is no estimate. -> tests `asleep_on_cores_of_its_own`,
-//!   `asleep_when_an_estimate_is_renewed`
-//! - **Turns**: threads that take turns on a PU are no faster than one. -> test `more_threads_than_pus`
-//! - **Near the truth** on a simulated machine, see docs/benchmarks.md. -> crates/sim/tests/progress.rs
+//! - **No arrears**: a later job does not keep the others from running. -> test `a_later_job_has_no_arrears`
+//! - **No counters, no estimates** -> test `without_counters`
+//! - **Asleep is not slow** -> tests `asleep_on_cores_of_its_own`, `asleep_when_an_estimate_is_renewed`
+//! - **Turns**: threads that share a PU are no faster than one. -> test `more_threads_than_pus`
+//! - **Near the truth** on a simulated machine, see docs/benchmarks.md. -> crates/sim/tests/all/progress.rs
 
 use super::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread, select};
 use crate::plan::JobIdx;
@@ -70,11 +58,11 @@ pub const ENOUGH: f64 = 0.5;
 pub struct Estimating {
     /// `n`: for how many quanta an estimate is good.
     pub valid: u32,
-    /// `m`: an estimate that is good for no more quanta than that is renewed when there is occasion.
+    /// `m`: an estimate that is good for no more quanta than that may be renewed beside another.
     pub soon: u32,
     /// `K`: most jobs that are estimated at once, as a share of the cores.
     pub at_once: f64,
-    /// The share of the jobs that a light one may not exceed in what it asks for.
+    /// The share of the jobs whose traffic a light one may not exceed.
     pub light: f64,
     /// `A`: an estimate is renewed so many quanta after the last one was made, or later.
     pub apart: u32,
@@ -167,7 +155,7 @@ impl Progress {
 
 /// What is known of all jobs.
 #[derive(Clone, Debug, Default)]
-pub struct Book {
+pub struct ProgressTable {
     jobs: BTreeMap<JobIdx, Progress>,
     /// Jobs that were to have cores of their own in the quantum before.
     solo: Vec<JobIdx>,
@@ -187,9 +175,9 @@ pub struct Book {
 /// runnable. `turns` is on how many PUs they took turns, if they did.
 #[must_use]
 pub fn speed(job: &QueuedJob, turns: Option<usize>) -> Option<f64> {
-    let awake = job.threads.iter().filter(|thread| !slept(thread));
+    let active = job.threads.iter().filter(|thread| !slept(thread));
     let each = |thread: &Thread| thread.ran.as_ref()?.ipc.filter(|ipc| *ipc > 0.0);
-    let known: Vec<f64> = awake.filter_map(each).collect();
+    let known: Vec<f64> = active.filter_map(each).collect();
     let each_for = |pus| (select::float(pus) / select::float(known.len())).min(1.0);
     let share = turns.map_or(1.0, each_for);
     (!known.is_empty()).then(|| known.into_iter().sum::<f64>() * share)
@@ -200,7 +188,7 @@ pub(super) fn slept(thread: &Thread) -> bool {
     thread.runnable == Some(0.0)
 }
 
-impl Book {
+impl ProgressTable {
     /// What is known of a job.
     #[must_use]
     pub fn of(&self, job: JobIdx) -> Progress {
@@ -208,7 +196,7 @@ impl Book {
     }
 
     /// Takes in how long the last quantum took. Unknown times count as a second.
-    pub fn saw(&mut self, done: &QuantumOutcome<'_>) {
+    pub(crate) fn on_quantum_end(&mut self, done: &QuantumOutcome<'_>) {
         self.took = Some(done.took.as_secs_f64());
         let used = |did: &JobUsage| Some((did.job, did.cpu_time?.as_secs_f64()));
         self.used = done.did.iter().filter_map(used).collect();
@@ -259,8 +247,7 @@ impl Book {
     }
 
     /// How far a job has come, in quanta of mean length alone.
-    #[must_use]
-    pub fn quanta_alone(&self, job: JobIdx) -> f64 {
+    pub(crate) fn quanta_alone(&self, job: JobIdx) -> f64 {
         self.of(job).done / self.quantum()
     }
 
@@ -282,7 +269,11 @@ impl Book {
 
     /// Places in the queue of the jobs that are to have cores of their own now; none if no job is to be estimated.
     /// Remembers them until [`Self::note`].
-    pub fn begin_estimates(&mut self, now: &Quantum<'_>, settings: &Estimating) -> Vec<usize> {
+    pub(crate) fn begin_estimates(
+        &mut self,
+        now: &Quantum<'_>,
+        settings: &Estimating,
+    ) -> Vec<usize> {
         self.since = self.since.saturating_add(1);
         self.turns.clear();
         self.let_take_turns(now.queue, now.pus.len());
@@ -360,11 +351,10 @@ impl Book {
     }
 }
 
-/// Which jobs of the queue are light: those among the given share of the jobs, rounded down, that asks least of the
-/// memory, and among the share that asks least of the last cache that is shared. With them those that ask for as much
-/// as the last of these.
-#[must_use]
-pub fn light(now: &Quantum<'_>, share: f64) -> Vec<bool> {
+/// Which jobs of the queue are light: those among the given share of the jobs, rounded down, with the least
+/// memory traffic, and among the share with the least traffic to the last cache that is shared; with them those with as
+/// much as the last of these.
+pub(crate) fn light(now: &Quantum<'_>, share: f64) -> Vec<bool> {
     let last = super::allocate::shared_levels(now.machine, now.pus).first().copied();
     let to_cache = |job: &QueuedJob| {
         let of = |thread: &Thread| last.map_or(0.0, |level| thread.traffic().at(level));

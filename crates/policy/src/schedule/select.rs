@@ -3,7 +3,7 @@
 //! # Problem
 //! Programs that flood the memory together slow each other down; in another quantum the memory idles.
 //! # Approach
-//! Every quantum should ask about the same of the memory. Take the head of the queue, so that no job
+//! Every quantum should have about the same memory traffic. Take the head of the queue, so that no job
 //! starves; then, for each context that is left, the job whose traffic is nearest to the share of the
 //! traffic that is left (Xu, Wu and Yew, PACT 2010; Feliu et al., IPDPS 2012, "fitness").
 //! # Terms
@@ -16,8 +16,8 @@
 //!    one nearest to the head if several have it; `BW −= TR(p)`, `CPU −= width(p)`.
 //!
 //! The published fitness is `1 / |BW/CPU − TR(p)|`, to be the greatest: the same order, without the
-//! division by 0. Jobs of several threads are ours: a job is chosen as a whole and counts by what a
-//! thread of it asks for.
+//! division by 0. Jobs of several threads are ours: a job is chosen as a whole and counts by the
+//! traffic of a thread of it.
 //! # Properties
 //! - **No starvation**: the head always runs, -> test `the_head_always_runs`; so with those that ran at the tail, of `n`
 //!   jobs none waits for more than `n − 1` quanta. -> test `no_job_waits_longer_than_the_others_are_many`
@@ -27,12 +27,11 @@
 
 use super::{QueuedJob, Selected};
 
-/// Places in `queue` of the jobs that run on `contexts` PUs so that together they ask for about `wanted`
-/// t/µs of memory, and why; in the order in which they were chosen.
+/// Places in `queue` of the jobs that run on `contexts` PUs so that together they have a memory traffic of about
+/// `wanted` t/µs, and why; in the order in which they were chosen.
 ///
-/// `demand` is what a job asks for, in t/µs.
-#[must_use]
-pub fn by_traffic(
+/// `demand` is the traffic of a job, in t/µs.
+pub(crate) fn by_traffic(
     queue: &[QueuedJob],
     contexts: usize,
     wanted: f64,
@@ -75,7 +74,7 @@ struct Waiting {
     at: usize,
     width: usize,
     demand: f64,
-    /// What a thread of it asks for.
+    /// Of a thread of it.
     each: f64,
 }
 
@@ -85,7 +84,7 @@ impl Waiting {
     }
 }
 
-/// The first of those that fit whose threads ask for what is nearest to `wanted`.
+/// The first of those that fit whose threads' traffic is nearest to `wanted`.
 fn nearest(waiting: &[Waiting], left: usize, wanted: f64) -> Option<usize> {
     let fitting = waiting.iter().enumerate().filter(|(_, job)| job.width <= left);
     let by_distance = |(place, job): (usize, &Waiting)| ((wanted - job.each).abs(), place);
@@ -93,7 +92,6 @@ fn nearest(waiting: &[Waiting], left: usize, wanted: f64) -> Option<usize> {
 }
 
 /// The jobs from the head on that fit.
-#[must_use]
 pub fn in_order(queue: &[QueuedJob], contexts: usize) -> Vec<(usize, Selected)> {
     let mut left = contexts;
     let mut chosen = Vec::new();
@@ -108,7 +106,6 @@ pub fn in_order(queue: &[QueuedJob], contexts: usize) -> Vec<(usize, Selected)> 
 }
 
 /// All jobs, if they fit together.
-#[must_use]
 pub fn all(queue: &[QueuedJob], contexts: usize) -> Option<Vec<(usize, Selected)>> {
     let wanted: usize = queue.iter().map(|job| job.threads.len()).sum();
     (wanted <= contexts).then(|| (0..queue.len()).map(|at| (at, Selected::Room)).collect())
@@ -139,7 +136,7 @@ mod tests {
         assert_eq!(chosen[2].1, Selected::Traffic { wanted: 5.5, has: 8.0 });
     }
 
-    /// The head overdraws: 10 − 50 = −40 for one context, so the job that asks least runs.
+    /// The head overdraws: 10 − 50 = −40 for one context, so the job with the least traffic runs.
     #[test]
     fn overdrawn() {
         let queue = queue(&[50.0, 9.0, 2.0, 3.0]);

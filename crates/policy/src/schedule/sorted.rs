@@ -15,7 +15,6 @@ impl<K, V> Default for Sorted<K, V> {
 
 impl<K: Ord, V> Sorted<K, V> {
     /// The value of a key.
-    #[must_use]
     pub fn get(&self, key: &K) -> Option<&V> {
         self.place(key).ok().map(|place| &self.0[place].1)
     }
@@ -40,7 +39,7 @@ impl<K: Ord, V> Sorted<K, V> {
 
     /// The values of keys that come in order, as many as there are; what has another key is forgotten, and a key that is
     /// new gets `new`.
-    pub fn keep_only(&mut self, keys: impl Iterator<Item = K>, new: impl Fn() -> V) {
+    pub(crate) fn keep_only(&mut self, keys: impl Iterator<Item = K>, new: impl Fn() -> V) {
         let mut old = std::mem::take(&mut self.0).into_iter().peekable();
         self.0.reserve(old.len());
         for key in keys {

@@ -1,67 +1,59 @@
-//! `symbiotic`: threads that share a core slow each other down least, as CPI stacks foretell (Feliu, Eyerman,
-//! Sahuquillo and Petit, HPCA 2016 and TPDS 2017).
+//! `symbiotic`: threads that share a core slow each other down least, as CPI stacks predict (Feliu, Eyerman, Sahuquillo and
+//! Petit, HPCA 2016 and TPDS 2017).
 //!
 //! # Problem
-//! Some threads lose half of their speed beside each other and hardly any beside others, and with sixteen
-//! threads there are two million ways to make pairs of them: they cannot be tried.
+//! Some threads lose half of their speed beside each other and hardly any beside others; with sixteen threads there are two
+//! million ways to pair them.
 //! # Approach
-//! From the stacks that threads show beside their siblings, compute those that they would show alone
-//! ([`inverse`]); from these, how slow every possible group would be ([`Mode::slowdown`]); and take the groups
-//! that cost least by matching. The coefficients are trained once for a machine (`colocate train cpi-model`).
+//! From the stacks that threads show beside their siblings, compute those that they would show alone ([`inverse`]); from
+//! these, how slow every possible group would be ([`Mode::slowdown`]); and take the groups that cost least by matching. The
+//! coefficients are trained once for a machine (`colocate train cpi-model`).
 //! # Terms
 //! - *Stack*: shares of a thread's cycles by cause; *alone*: without siblings.
-//! - *Cost* of a thread with the slowdown `S ≥ 1`: `1 − 1/S`, what it takes from STP (the default), or
-//!   `S − 1`, what it adds to ANTT. The papers maximise STP; which of the two they match on was not found. A
-//!   prediction below 1 counts as 1: no thread is faster beside others.
+//! - *Cost* of a thread with the slowdown `S ≥ 1`: `1 − 1/S`, what it takes from STP (the default), or `S − 1`, what it adds
+//!   to ANTT. The papers maximise STP; which of the two they match on was not found. A prediction below 1 counts as 1.
 //! - *Gain*: by which share of the whole STP (or ANTT) new groups are better than those that are.
 //! - *Weight*: how much a new stack counts beside what was known of the thread before.
 //! # Algorithm
-//! 1. For each group of the last quantum whose members all showed a stack: compute the stacks alone, and average
-//!    each with what was known. A thread without siblings shows its stack alone as it is.
-//! 2. Selection: all jobs if there is room, else in the order of the queue, which is ours: the published
-//!    experiments have as many programs as contexts. So no job starves, and no job runs more often for being
-//!    good company.
-//! 3. Groups: two siblings by minimum-weight perfect matching, which is optimal ([`matching::in_groups_by`]); four by matching pairs, then
-//!    pairs of pairs with the prediction for all four (hierarchical matching, which is not). The coefficients
-//!    are those of as many threads as the fullest core has, also for the pairs on the way to groups of four.
-//!    Where cores have different numbers of usable PUs: by exchange from the groups that are.
-//! 4. *Stay put*: groups stay as they are unless the gain is above a threshold; where prices prove that no groups
-//!    of two can gain as much, none are searched for ([`Predicted::none_below`]). A group goes to the core where
-//!    most of it last ran.
+//! 1. For each group of the last quantum whose members all showed a stack: compute the stacks alone, and average each with
+//!    what was known. A thread without siblings shows its stack alone as it is.
+//! 2. Selection: all jobs if there is room, else in the order of the queue (ours: the published experiments have as many
+//!    programs as contexts). So no job starves, and none runs more often for being a good neighbour.
+//! 3. Groups: two siblings by minimum-weight perfect matching ([`matching::in_groups_by`]), which is optimal; four by matching
+//!    pairs, then pairs of pairs with the prediction for all four, which is not. The coefficients are those of as many
+//!    threads as the fullest core has. Where cores have different numbers of usable PUs: by exchange from the groups that are.
+//! 4. *Stay put*: groups stay unless the gain is above a threshold; where prices prove that no groups of two can gain as
+//!    much, none are searched for ([`Predicted::none_below`]). A group goes to the core where most of it last ran.
 //!
-//! Where stacks alone are not found well from those together, threads have a core of their own from time to time
-//! ([`solo`]).
-//!
-//! A thread that nothing is known of yet has the mean of the known stacks. Without coefficients, or with ones of
-//! other stacks than the host's, all groups are equally good and no thread moves.
+//! Where stacks alone are not found well from those together, threads have a core of their own from time to time ([`solo`]).
+//! A thread that nothing is known of has the mean of the known stacks. Without coefficients, or with ones of other stacks
+//! than the host's, all groups are equally good and no thread moves.
 //! # Properties
 //! - **Never worse than staying**, by its own prediction. -> test `never_worse_than_staying`
 //! - **Optimal pairs** by brute force over all of them. -> test `optimal_pairs`
-//! - **Order**: the order of jobs changes nothing, if all have room and have run before.
-//!   -> test `order_changes_nothing`
+//! - **Order** of jobs changes nothing, if all have room and have run before. -> test `order_changes_nothing`
 //! - **One each**: no PU gets two threads while there are enough. -> test `one_each`
 //! - **Stays** where nothing is to be gained. -> test `stays`
-//! - **Spared searches** change nothing: as without the proof, by the equation pair by pair.
-//!   -> test `as_without_the_proof`
+//! - **Spared searches** change nothing: as without the proof. -> test `as_without_the_proof`
 //! - **Learns** the stacks alone from those together. -> test `learns_what_they_are_alone`
 //!
 //! [`inverse`]: colocate_model::symbiosis::inverse
 
 pub(super) mod groups;
+pub(super) mod live;
 mod pairs;
 pub mod solo;
 mod stacks;
-pub(super) mod there;
 
 use super::allocate::{choices, on_cores, threads_of};
-use super::symbiotic_numa::{Homes, classes};
+use super::symbiotic_numa::{HomeNodes, classes};
 use super::{Allocated, Choice, Quantum, Selected, Thread, select};
 use crate::evidence::Evidence;
 use crate::matching::{self, Predicted};
 use crate::places::Places;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::row::{Cadence, Kind, Knowledge, Preset, Prior, Row, Setting, Values};
+use crate::row::{Kind, Knowledge, Preset, Prior, Row, Setting, Values};
 use crate::source::{Source, SourceSet};
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
@@ -70,7 +62,7 @@ use groups::{Groups, exchanged, is_even, staying};
 use pairs::Pairs;
 use serde::{Deserialize, Serialize};
 use solo::{Alone, Ration};
-use stacks::Book;
+use stacks::StackTable;
 
 /// What is to be small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,17 +76,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// Its name in settings.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stp => "stp",
-            Self::Antt => "antt",
-        }
-    }
-
     /// What a thread with this slowdown costs; not below 0.
-    #[must_use]
     pub fn cost(self, slowdown: f64) -> f64 {
         let slowdown = slowdown.max(1.0);
         match self {
@@ -114,7 +96,7 @@ impl Objective {
 
 /// How much a new stack counts beside what was known before. Chosen: half, so that a phase that has changed is
 /// known after a few quanta and a single odd quantum is half forgotten by the next.
-pub const WEIGHT: f64 = 0.5;
+pub(crate) const WEIGHT: f64 = 0.5;
 
 /// Groups stay as they are unless new ones are better by this share. Chosen: 1 %, about what the stacks' noise of
 /// 5 % makes of a slowdown.
@@ -131,9 +113,8 @@ pub static ROW: Row = Row {
     settings: &[COST, WEIGHT_OF_NEW, LEAST_GAIN, MODEL],
     needs: STACKS,
     prior: &[Prior::CpiModel],
-    cadence: Cadence::EachQuantum,
-    waits: true,
     make: |values, known| Box::new(Symbiotic::new(cpi_model(known), settings(values))),
+    ..Row::EACH_QUANTUM
 };
 
 /// Its row in the table of policies.
@@ -148,19 +129,18 @@ pub static NUMA: Row = Row {
         Setting {
             name: "away",
             kind: Kind::Number("not below 0", |away| away.is_finite() && away >= 0.0),
-            default: Preset::Number(super::symbiotic_numa::AWAY),
-            meaning: "weight of a longer way to memory",
+            default: Preset::Number(super::symbiotic_numa::REMOTE_WEIGHT),
+            meaning: "weight of a longer migration to memory",
         },
         MODEL,
     ],
     needs: STACKS,
     prior: &[Prior::CpiModel],
-    cadence: Cadence::EachQuantum,
-    waits: true,
     make: |values, known| {
-        let homes = Homes::new(values.number("away"));
+        let homes = HomeNodes::new(values.number("away"));
         Box::new(Symbiotic::with_homes(cpi_model(known), settings(values), homes))
     },
+    ..Row::EACH_QUANTUM
 };
 
 const COST: Setting = Setting {
@@ -225,26 +205,28 @@ impl Default for Settings {
 pub struct Symbiotic {
     settings: Settings,
     model: Option<CpiModel>,
-    book: Book,
+    table: StackTable,
     ration: Ration,
     /// Only `symbiotic-numa` has them.
-    homes: Option<Homes>,
+    homes: Option<HomeNodes>,
     changed: u64,
     stayed: u64,
 }
 
 impl Symbiotic {
-    /// With the coefficients of a machine; without them nothing is foretold.
-    #[must_use]
+    /// With the coefficients of a machine; without them nothing is predicted.
     pub fn new(model: Option<CpiModel>, settings: Settings) -> Self {
-        let book = Book::new(model.as_ref(), settings.weight);
+        let table = StackTable::new(model.as_ref(), settings.weight);
         let ration = Ration::default();
-        Self { settings, model, book, ration, homes: None, changed: 0, stayed: 0 }
+        Self { settings, model, table, ration, homes: None, changed: 0, stayed: 0 }
     }
 
     /// As [`Self::new`], with an eye on where memory is: `symbiotic-numa`.
-    #[must_use]
-    pub fn with_homes(model: Option<CpiModel>, settings: Settings, homes: Homes) -> Self {
+    pub(crate) fn with_homes(
+        model: Option<CpiModel>,
+        settings: Settings,
+        homes: HomeNodes,
+    ) -> Self {
         Self { homes: Some(homes), ..Self::new(model, settings) }
     }
 
@@ -257,7 +239,7 @@ impl Symbiotic {
     ) -> (Groups, bool) {
         let cost = |core: usize, group: &[usize]| judge.cost(core, group);
         let stay = staying(places, threads);
-        if threads.len() <= places.cores().len() && self.homes.is_none() {
+        if threads.len() <= places.cores.len() && self.homes.is_none() {
             return (stay, false);
         }
         let total = |groups: &[Vec<usize>]| {
@@ -266,7 +248,7 @@ impl Symbiotic {
         };
         let before = total(&stay);
         let worth = self.settings.gain * self.settings.aim.whole(threads.len(), before);
-        let cores = places.cores().len();
+        let cores = places.cores.len();
         let with_mates = |all| Some((all, judge.mates(&stay)?));
         let mut predicted = judge.predicted(places).and_then(with_mates);
         if let Some((all, mate)) = &mut predicted
@@ -274,7 +256,7 @@ impl Symbiotic {
         {
             return (stay, false);
         }
-        // Only company counts, and no thread is alone.
+        // Only neighbours count, and no thread is alone.
         let is_plain = threads.len() == 2 * cores && (self.homes.is_none() || is_near(places));
         let best = match (&self.homes, predicted) {
             _ if !is_even(places) => exchanged(places, stay.clone(), &classes(places), cost),
@@ -300,11 +282,11 @@ impl Symbiotic {
 /// What groups cost.
 struct Judge<'a> {
     aim: Objective,
-    /// `None` where nothing is foretold.
+    /// `None` where nothing is predicted.
     mode: Option<Mode>,
     /// One a thread.
     stacks: Vec<&'a [f64]>,
-    /// All pairs; `None` where nothing is foretold or asked for.
+    /// All pairs; `None` where nothing is predicted or needed.
     pairs: Option<Pairs>,
     /// What a thread loses by being far from its memory, by thread and usable core; empty if not needed.
     away: Vec<Vec<f64>>,
@@ -330,7 +312,7 @@ impl Judge<'_> {
     fn cost(&self, core: usize, group: &[usize]) -> f64 {
         let one = |at: usize, beside: f64| self.aim.cost(self.slowdown(core, at, beside));
         match (&self.pairs, group) {
-            // There are as many pairs as threads squared, so these take no memory.
+            // LiveThread are as many pairs as threads squared, so these take no memory.
             (Some(pairs), &[a, b]) if self.away.is_empty() => pairs.cost(a, b),
             (Some(pairs), &[a, b]) => one(a, pairs.slowdown(a, b)) + one(b, pairs.slowdown(b, a)),
             (_, [] | [_]) => group.iter().fold(0.0, |sum, &at| sum + one(at, 1.0)),
@@ -347,7 +329,7 @@ impl Judge<'_> {
         let pairs = self.pairs.as_ref().filter(|_| places.width() <= 2)?;
         let threads = self.stacks.len();
         let cost = |a: usize, b: usize| if b < threads { pairs.cost(a, b) } else { 0.0 };
-        Some(Predicted::new(2 * places.cores().len(), pairs.most(), cost))
+        Some(Predicted::new(2 * places.cores.len(), pairs.most(), cost))
     }
 
     /// Which threads are together in these groups, empty places with each other or with a thread that is alone; `None` if more than two
@@ -377,9 +359,9 @@ impl Symbiotic {
     /// Groups by usable core and what each of `threads` is expected to lose; whether the groups are new.
     fn foretold(&self, places: &Places<'_>, threads: &[&Thread]) -> (Groups, Vec<f64>, bool) {
         let model = self.model.as_ref();
-        let mean = self.book.mean();
-        let stacks = self.book.stacks(&mean, threads);
-        let cores = places.cores().len();
+        let mean = self.table.mean();
+        let stacks = self.table.stacks(&mean, threads);
+        let cores = places.cores.len();
         let fullest = threads.len().div_ceil(cores.max(1));
         let mode = model.map(|model| model.mode(fullest));
         let asked = threads.len() > cores || self.homes.is_some();
@@ -395,9 +377,7 @@ impl Symbiotic {
         }
         (groups, slowdowns, changed)
     }
-}
 
-impl Symbiotic {
     /// Threads that have a core of their own to show their stacks alone.
     fn alone(
         &mut self,
@@ -407,20 +387,18 @@ impl Symbiotic {
     ) -> Vec<Alone> {
         let Some(model) = &self.model else { return Vec::new() };
         let threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
-        let fullest = threads.min(places.pus().len()).div_ceil(places.cores().len().max(1));
+        let fullest = threads.min(places.pus.len()).div_ceil(places.cores.len().max(1));
         let is_good = model.is_well_conditioned(fullest);
-        self.ration.choose(now, &self.book, places, is_good, chosen)
+        self.ration.choose(now, &self.table, places, is_good, chosen)
     }
-}
 
-impl Symbiotic {
     /// Takes in what the last quantum has shown.
     fn learn(&mut self, now: &Quantum<'_>) {
-        let there = there::all(now.queue);
+        let there = live::all(now.queue);
         if let Some(model) = &self.model {
-            let fullest = self.book.fullest();
+            let fullest = self.table.fullest();
             let mode = model.is_well_conditioned(fullest).then(|| model.mode(fullest));
-            self.book.learn(mode.as_ref(), &there);
+            self.table.learn(mode.as_ref(), &there);
         }
         if let Some(homes) = &mut self.homes {
             homes.note(now.machine, &there);
@@ -462,13 +440,13 @@ impl Symbiotic {
         let all: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
         let ids = |group: &Vec<usize>| group.iter().map(|&at| threads[at].id).collect();
         let singles = alone.iter().map(|alone| vec![alone.thread]);
-        // Threads that take turns on a PU show stacks of no company in particular.
-        let company = if all > contexts {
+        // Threads that take turns on a PU show stacks beside no particular neighbours.
+        let neighbours = if all > contexts {
             Vec::new()
         } else {
             groups.iter().map(ids).chain(singles).collect()
         };
-        self.book.ran_together(company);
+        self.table.ran_together(neighbours);
         let foretold = self.model.is_some();
         choices(now, chosen, &pus, |thread| {
             let at = threads.binary_search_by_key(&thread.id, |thread| thread.id);
@@ -480,7 +458,7 @@ impl Symbiotic {
         })
     }
 
-    /// What it knows, in one line.
+    /// Its state, in one line.
     fn state(&self) -> String {
         if self.model.is_none() {
             return "no coefficients are known: no thread moves".to_owned();
@@ -494,7 +472,7 @@ impl Symbiotic {
         };
         format!(
             "{} threads' stacks known, groups changed {} times and stayed {} times{solo}",
-            self.book.known(),
+            self.table.known(),
             self.changed,
             self.stayed
         )
@@ -518,14 +496,14 @@ impl Policy for Symbiotic {
 
 /// What each thread loses on each usable core by being far from its memory.
 fn away(
-    homes: Option<&Homes>,
+    homes: Option<&HomeNodes>,
     model: Option<&CpiModel>,
     places: &Places<'_>,
     threads: &[&Thread],
     stacks: &[&[f64]],
 ) -> Vec<Vec<f64>> {
     let (Some(homes), Some(model)) = (homes, model) else { return Vec::new() };
-    let machine = places.machine();
+    let machine = places.machine;
     if machine.distances.is_none() || machine.nodes.len() < 2 {
         return Vec::new();
     }

@@ -1,7 +1,7 @@
 //! `symbiotic-numa`: [`symbiotic`](super::symbiotic) with an eye on where memory is.
 //!
 //! # Problem
-//! The best company may be on another node, and a thread that goes there leaves its memory behind.
+//! The best neighbours may be on another node, and a thread that goes there leaves its memory behind.
 //! # Approach
 //! Feliu's NUMA-aware variant is known by name and results only. This one is ours: threads stay on the node
 //! where their memory is, are matched there, and change nodes only for more than the longer way costs.
@@ -27,7 +27,7 @@ use super::Thread;
 use super::allocate::on_cores;
 use super::sorted::Sorted;
 use super::symbiotic::groups::{Groups, exchanged};
-use super::symbiotic::there::There;
+use super::symbiotic::live::LiveThread;
 use crate::matching;
 use crate::places::Places;
 use crate::plan::TaskId;
@@ -35,26 +35,25 @@ use colocate_machine::{CoreIdx, Machine, NodeIdx, PuIdx};
 use std::collections::BTreeMap;
 
 /// How much a longer way counts, see the module: as the distances say.
-pub const AWAY: f64 = 1.0;
+pub(crate) const REMOTE_WEIGHT: f64 = 1.0;
 
 /// Where threads are at home.
 #[derive(Clone, Debug)]
-pub struct Homes {
+pub struct HomeNodes {
     /// `λ`.
     scale: f64,
     /// Quanta that a thread ran on each node, by place in `Machine::nodes`.
     ran: Sorted<TaskId, Vec<u64>>,
 }
 
-impl Homes {
+impl HomeNodes {
     /// No thread is known yet; `scale` is `λ`, not below 0.
-    #[must_use]
     pub fn new(scale: f64) -> Self {
         Self { scale, ran: Sorted::default() }
     }
 
     /// Takes in where threads ran in the last quantum, and forgets those that are gone.
-    pub(super) fn note(&mut self, machine: &Machine, there: &[There<'_>]) {
+    pub(super) fn note(&mut self, machine: &Machine, there: &[LiveThread<'_>]) {
         self.ran.keep_only(there.iter().map(|there| there.thread.id), Vec::new);
         for (there, ran) in there.iter().zip(self.ran.values_mut()) {
             ran.resize(machine.nodes.len(), 0);
@@ -75,7 +74,7 @@ impl Homes {
 
     /// What a thread loses on each usable core; `memory` is the share of its cycles that wait for memory.
     pub(super) fn away(&self, places: &Places<'_>, id: TaskId, memory: f64) -> Vec<f64> {
-        let machine = places.machine();
+        let machine = places.machine;
         let home = self.of(id);
         let farther = |node: Option<NodeIdx>| -> Option<f64> {
             let rows = &machine.distances.as_ref()?.rows;
@@ -84,7 +83,7 @@ impl Homes {
             let here = f64::from(*rows.get(node)?.get(home)?);
             (local > 0.0).then(|| (here / local - 1.0).max(0.0))
         };
-        let cores = places.cores().iter().map(|core| machine.cores[core.core.idx()].node);
+        let cores = places.cores.iter().map(|core| machine.cores[core.core.idx()].node);
         cores.map(|node| self.scale * memory * farther(node).unwrap_or(0.0)).collect()
     }
 
@@ -97,7 +96,7 @@ impl Homes {
     ) -> Groups {
         let nodes = by_node(places);
         let members = self.at_home(places, threads, &nodes);
-        let mut groups: Groups = vec![Vec::new(); places.cores().len()];
+        let mut groups: Groups = vec![Vec::new(); places.cores.len()];
         let mut group = Vec::with_capacity(places.width());
         for (cores, members) in nodes.values().zip(members) {
             let of_node = |of: &[usize]| {
@@ -117,7 +116,7 @@ impl Homes {
     /// Which threads are to be on which node, in their order.
     fn at_home(&self, places: &Places<'_>, threads: &[&Thread], nodes: &Nodes) -> Vec<Vec<usize>> {
         let room = |cores: &Vec<usize>| {
-            cores.iter().map(|&core| places.cores()[core].pus.len()).sum::<usize>()
+            cores.iter().map(|&core| places.cores[core].pus.len()).sum::<usize>()
         };
         let mut left: Vec<usize> = nodes.values().map(room).collect();
         let mut members = vec![Vec::new(); nodes.len()];
@@ -153,7 +152,7 @@ impl Homes {
         let mut found = vec![PuIdx(0); threads.len()];
         for cores in by_node(places).values() {
             let pus: Vec<PuIdx> =
-                cores.iter().flat_map(|&core| places.cores()[core].pus.clone()).collect();
+                cores.iter().flat_map(|&core| places.cores[core].pus.clone()).collect();
             let members: Vec<usize> =
                 cores.iter().flat_map(|&core| groups[core].iter().copied()).collect();
             let mut next = 0..members.len();
@@ -162,7 +161,7 @@ impl Homes {
                 .map(|&core| next.by_ref().take(groups[core].len()).collect())
                 .collect();
             let own_threads: Vec<&Thread> = members.iter().map(|&at| threads[at]).collect();
-            let seats = on_cores(&Places::new(places.machine(), &pus), &own_threads, &own);
+            let seats = on_cores(&Places::new(places.machine, &pus), &own_threads, &own);
             members.iter().zip(seats).for_each(|(&at, pu)| found[at] = pu);
         }
         found
@@ -174,8 +173,8 @@ type Nodes = BTreeMap<Option<NodeIdx>, Vec<usize>>;
 
 fn by_node(places: &Places<'_>) -> Nodes {
     let mut nodes = Nodes::new();
-    for (at, core) in places.cores().iter().enumerate() {
-        let node = places.machine().cores[core.core.idx()].node;
+    for (at, core) in places.cores.iter().enumerate() {
+        let node = places.machine.cores[core.core.idx()].node;
         nodes.entry(node).or_default().push(at);
     }
     nodes
@@ -183,9 +182,9 @@ fn by_node(places: &Places<'_>) -> Nodes {
 
 /// A class of usable cores for each node.
 pub(super) fn classes(places: &Places<'_>) -> Vec<usize> {
-    let node = |core: CoreIdx| places.machine().cores[core.idx()].node;
+    let node = |core: CoreIdx| places.machine.cores[core.idx()].node;
     let of = |core: CoreIdx| node(core).map_or(usize::MAX, NodeIdx::idx);
-    places.cores().iter().map(|core| of(core.core)).collect()
+    places.cores.iter().map(|core| of(core.core)).collect()
 }
 
 fn node_of(machine: &Machine, pu: PuIdx) -> Option<NodeIdx> {
@@ -195,8 +194,7 @@ fn node_of(machine: &Machine, pu: PuIdx) -> Option<NodeIdx> {
 #[cfg(test)]
 mod tests {
     use super::super::symbiotic::tests::{knowing, model, on_core, stacks};
-    use super::super::symbiotic::there;
-    use super::super::symbiotic::{Settings, Symbiotic};
+    use super::super::symbiotic::{Settings, Symbiotic, live};
     use super::super::testing::{chosen, queue};
     use super::super::{Quantum, QueuedJob};
     use super::*;
@@ -235,7 +233,7 @@ mod tests {
         let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
         let (pus, queue) = (all(machine), settled(machine));
         let now = Quantum { number: 0, machine, pus: &pus, queue: &queue };
-        let new = Symbiotic::with_homes(Some(model), EAGER, Homes::new(scale));
+        let new = Symbiotic::with_homes(Some(model), EAGER, HomeNodes::new(scale));
         let groups = on_core(machine, &knowing(new, &stacks).choose(&now));
         let away = |(core, group): (usize, &Vec<usize>)| {
             group.iter().filter(|&&job| job % 2 != core / 2).count()
@@ -249,8 +247,8 @@ mod tests {
         let machine = two_nodes(20);
         let (pus, queue) = (all(&machine), settled(&machine));
         let places = Places::new(&machine, &pus);
-        let mut homes = Homes::new(0.5);
-        homes.note(&machine, &there::all(&queue));
+        let mut homes = HomeNodes::new(0.5);
+        homes.note(&machine, &live::all(&queue));
         let found = homes.away(&places, queue[1].threads[0].id, 0.3);
         for (found, wanted) in found.iter().zip([0.15, 0.15, 0.0, 0.0]) {
             assert!((found - wanted).abs() < 1e-12, "{found}");
@@ -259,7 +257,7 @@ mod tests {
         assert_eq!(homes.away(&places, stranger, 0.3), [0.0; 4]);
     }
 
-    /// Where the way counts much no thread goes; where it counts nothing company decides, and for some workload of
+    /// Where the way counts much no thread goes; where it counts nothing neighbours decide, and for some workload of
     /// twenty it is elsewhere.
     #[test]
     fn no_thread_leaves_for_less() {
@@ -279,7 +277,7 @@ mod tests {
             let (pus, queue) = (all(&machine), queue(&vec![0.0; count]));
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
             let plain = Symbiotic::new(Some(model.clone()), EAGER);
-            let numa = Symbiotic::with_homes(Some(model), EAGER, Homes::new(1.0));
+            let numa = Symbiotic::with_homes(Some(model), EAGER, HomeNodes::new(1.0));
             let plain = chosen(&knowing(plain, &stacks).choose(&now));
             prop_assert_eq!(chosen(&knowing(numa, &stacks).choose(&now)), plain);
         }
@@ -292,7 +290,7 @@ mod tests {
             let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
             let (pus, queue) = (all(&machine), settled(&machine));
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-            let new = Symbiotic::with_homes(Some(model.clone()), Settings::USUAL, Homes::new(1.0));
+            let new = Symbiotic::with_homes(Some(model.clone()), Settings::USUAL, HomeNodes::new(1.0));
             let groups = on_core(&machine, &knowing(new, &stacks).choose(&now));
             let stay: Vec<Vec<usize>> = (0..4).map(|c| vec![c % 2 * 4 + c / 2, c % 2 * 4 + c / 2 + 2]).collect();
             let cost = |groups: &[Vec<usize>]| -> f64 {

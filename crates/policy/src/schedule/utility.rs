@@ -1,54 +1,50 @@
-//! `utility`: fast cores to the threads that are of most use there, by speed-up factor and by how many others run beside them
-//! (CAMP's combination; Saez et al.).
+//! `utility`: fast cores to the threads of greatest utility factor: speed-up factor and number of threads beside (CAMP; Saez
+//! et al.).
 //!
 //! # Problem
-//! [`efficiency`](super::efficiency) overlooks that speeding up one thread of many brings a job hardly forward,
+//! [`efficiency`](super::efficiency) overlooks that speeding up one thread of many hardly speeds up a job,
 //! [`parallelism-aware`](super::parallelism_aware) that a thread that waits for memory gains nothing.
 //! # Approach
-//! One number for both, the utility factor: what a job gains if as many of its threads as possible are on fast cores.
+//! One number for both: what a job gains if as many of its threads as possible are on fast cores.
 //! # Terms
-//! - *SF*: speed-up factor of a thread ([`factors`](super::asymmetric::factors)); where unknown, the ratio of the cores' speeds, the most
-//!   that it can be for a thread that computes.
+//! - *SF*: speed-up factor of a thread ([`factors`](super::asymmetric::factors)); where unknown, the ratio of the cores'
+//!   speeds, the most that it can be for a thread that computes.
 //! - *N*: mean number of runnable threads of its job, at least 1. *N_FC*: fast cores that may be used.
-//! - *UF* `= (SF − 1) / max(1, N − (N_FC − 1))² + 1`. The formula is known from memory only and unverified. It is SF for a thread that
-//!   is alone, and near 1 for one of many more than there are fast cores.
+//! - *UF* `= (SF − 1) / max(1, N − (N_FC − 1))² + 1`; remembered and unverified. It is SF for a thread that is alone, and
+//!   near 1 for one of many more than there are fast cores.
 //! # Algorithm
-//! 1. Classes by UF: *high* from two thirds of the way from 1 to the ratio of the cores' speeds, *medium* from one third, else *low*. The published
-//!    thresholds were not found; thirds are chosen.
-//! 2. A thread whose job has come to a serial phase is *boosted*, for [`BOOST`] quanta (published, from memory: a bounded time).
-//! 3. Boosted ones first, then high, medium, low. Within the first three those come first that had fast cores for the least time, so they
-//!    share them. Ours: of the low ones a thread that is there stays, since taking turns would cost moves and bring nothing.
-//! 4. A thread that has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left, siblings of
-//!    those on fast cores last.
-//! 5. Ours: jobs that sleep compete for nothing, and are left to the kernel until they have woken. So are threads whose programs chose their PUs.
-//!
-//! A job of which the number of runnable threads is unknown makes everything be left to the kernel.
+//! 1. Classes by UF: *high* from two thirds of the way from 1 to the ratio of the cores' speeds, *medium* from one third,
+//!    else *low*. The published thresholds were not found; thirds are chosen.
+//! 2. A thread whose job has come to a serial phase is *boosted*, for [`BOOST`] quanta (published, remembered: a bounded time).
+//! 3. Boosted ones first, then high, medium, low. Within the first three those with the least time on fast cores come first,
+//!    so they share them. Ours: of the low ones a thread that is there stays: moves would bring nothing.
+//! 4. A thread that has a fast core keeps it, else one of its domain if there is one; the others are spread over what is
+//!    left, siblings of those on fast cores last.
+//! 5. Ours: jobs that sleep compete for nothing and are left to the kernel until they have woken, as are threads whose
+//!    programs chose their PUs. A job of unknown number of runnable threads makes everything be left to the kernel.
 //! # Properties
 //! - **Sane**: UF is SF for one thread, and falls with more. -> test `utility_by_hand`
 //! - **Serial first**: a serial phase takes a fast core from a parallel one. -> test `serial_before_parallel`
 //! - **Fair**: threads of one class share within a quantum. -> test `a_class_shares`
-//! - **Nothing for sleepers**: a thread that sleeps takes no turns. -> test `sleepers_take_no_turns`
-//! - **Nothing for threads that cannot come**: one that is bound by its program takes no turns. -> test `bound_ones_take_no_turns`
-//! - **Turns are turns**: while there are no fast cores no thread has them. -> test `without_fast_cores_no_thread_has_turns`
+//! - **Nothing for sleepers** or bound threads. -> tests `sleepers_take_no_turns`, `bound_ones_take_no_turns`
+//! - **No credit** while there are no fast cores. -> test `without_fast_cores_no_thread_has_turns`
 //! - **Still**: where nothing changes and no core is shared no thread moves. -> test `low_ones_stay`
 //! - **As `os`** without phases, and where cores are alike. -> test `unknown_is_os`
 
 use super::asymmetric::factors::Factors;
-use super::asymmetric::turns::Turns;
+use super::asymmetric::rotation::Rotation;
 use super::asymmetric::{
-    NO_PHASES, News, RATES_AND_PHASES, choices, cores_of, demands, fast_for, free_places_of,
+    Messages, NO_PHASES, RATES_AND_PHASES, choices, cores_of, demands, fast_for, free_places_of,
     threads_of,
 };
-use super::leave_to_kernel;
 use super::phases::{CONFIRM, Hysteresis, JobPhase, PARALLEL, Phases, SERIAL, hysteresis};
 use super::select::float;
 use super::sorted::Sorted;
-use super::{Allocated, Choice, Quantum, QueuedJob};
+use super::{Allocated, Choice, Quantum, QueuedJob, leave_to_kernel};
 use crate::evidence::Evidence;
-use crate::plan::Plan;
-use crate::plan::{JobIdx, TaskId};
+use crate::plan::{JobIdx, Plan, TaskId};
 use crate::policy::Policy;
-use crate::row::{Cadence, Row};
+use crate::row::Row;
 use crate::source::SourceSet;
 use colocate_machine::{Nanos, Performance};
 use colocate_model::Phase;
@@ -57,7 +53,7 @@ use std::collections::BTreeSet;
 
 /// Quanta for which the thread of a new serial phase comes before all others. Chosen: as long as it takes until its time on
 /// fast cores says something.
-pub const BOOST: u32 = 5;
+pub(crate) const BOOST: u32 = 5;
 
 /// How useful a fast core is to a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +65,6 @@ enum Class {
 }
 
 /// The utility factor; see the module.
-#[must_use]
 pub fn utility(factor: f64, runnable: f64, fast: usize) -> f64 {
     let crowd = (runnable.max(1.0) - (float(fast) - 1.0)).max(1.0);
     (factor - 1.0) / (crowd * crowd) + 1.0
@@ -82,10 +77,9 @@ pub static ROW: Row = Row {
     source: "Saez et al., EuroSys 2010 (CAMP)",
     settings: &[SERIAL, PARALLEL, CONFIRM],
     needs: RATES_AND_PHASES,
-    prior: &[],
-    cadence: Cadence::EachQuantum,
     waits: false,
     make: |values, known| Box::new(Utility::new(hysteresis(values), demands(known))),
+    ..Row::EACH_QUANTUM
 };
 
 /// The scheduler.
@@ -96,23 +90,22 @@ pub struct Utility {
     /// Quanta since the job of each came to its serial phase.
     serial: Sorted<JobIdx, u32>,
     took: Nanos,
-    turns: Turns<TaskId>,
+    turns: Rotation<TaskId>,
     seated: BTreeSet<TaskId>,
-    news: News,
+    messages: Messages,
 }
 
 impl Utility {
     /// With what is known beforehand: how fast the machine is, and what each job demands.
-    #[must_use]
     pub fn new(hysteresis: Hysteresis, known: Option<(Performance, Vec<Phase>)>) -> Self {
         Self {
             factors: Factors::new(known),
             phases: Phases::new(hysteresis),
             serial: Sorted::default(),
             took: Nanos::ZERO,
-            turns: Turns::default(),
+            turns: Rotation::default(),
             seated: BTreeSet::new(),
-            news: News::default(),
+            messages: Messages::default(),
         }
     }
 
@@ -158,10 +151,10 @@ impl Utility {
         ids: &[TaskId],
         classes: &[(f64, Class)],
     ) -> Vec<usize> {
-        let awake = free_places_of(now.queue, |job| !self.phases.sleeps(job.job));
-        let competitors: Vec<TaskId> = awake.iter().map(|&at| ids[at]).collect();
+        let active = free_places_of(now.queue, |job| !self.phases.sleeps(job.job));
+        let competitors: Vec<TaskId> = active.iter().map(|&at| ids[at]).collect();
         let order = self.turns.order(&competitors);
-        let mut order: Vec<usize> = order.into_iter().map(|place| awake[place]).collect();
+        let mut order: Vec<usize> = order.into_iter().map(|place| active[place]).collect();
         let stays = |at: usize| classes[at].1 == Class::Low && self.seated.contains(&ids[at]);
         order.sort_by_key(|&at| (Reverse(classes[at].1), !stays(at)));
         order
@@ -180,23 +173,21 @@ impl Utility {
         there.sort_unstable();
         self.turns.retain(|id| there.binary_search(id).is_ok());
     }
-}
 
-impl Utility {
     /// Where threads are in this quantum.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        self.phases.look(now.queue, self.took);
+        self.phases.update(now.queue, self.took);
         self.note_serial(now.queue);
-        let Some(cores) = cores_of(now, &mut self.news) else { return self.leave(now) };
+        let Some(cores) = cores_of(now, &mut self.messages) else { return self.leave(now) };
         if now.queue.iter().any(|job| job.just_ran && job.runnable.is_none()) {
-            self.news.once(NO_PHASES);
+            self.messages.once(NO_PHASES);
             return self.leave(now);
         }
         self.factors.note(now.machine, &cores, now.queue);
         let threads = threads_of(now.queue);
         let ids: Vec<TaskId> = threads.iter().map(|thread| thread.id).collect();
         let fast = cores.fast().count();
-        let classes = self.classes(now.queue, fast, cores.ratio());
+        let classes = self.classes(now.queue, fast, cores.ratio);
         let ranked = self.ranked(now, &ids, &classes);
         self.keep_turns(&ids);
         let why = |at: usize| Allocated::Useful { utility: classes[at].0 };
@@ -223,7 +214,7 @@ impl Policy for Utility {
             return evidence.empty_plan();
         }
         let plan = evidence.plan(&self.choose(&evidence.now));
-        Plan { messages: self.news.drain(), ..plan }
+        Plan { messages: self.messages.drain(), ..plan }
     }
 }
 
@@ -341,7 +332,7 @@ mod tests {
         let now = Quantum { number: 0, machine: &world.machine, pus: &world.pus, queue: &queue };
         let mut scheduler = new();
         assert_eq!(scheduler.choose(&now), leave_to_kernel(now.queue));
-        assert_eq!(scheduler.news.drain(), [NO_PHASES]);
+        assert_eq!(scheduler.messages.drain(), [NO_PHASES]);
         let alike = World::new(crate::testing::machine("core:4"), &[2]);
         let queue = alike.queue(&[parallel(2)]);
         let now = Quantum { number: 0, machine: &alike.machine, pus: &alike.pus, queue: &queue };

@@ -85,7 +85,7 @@ impl Policy for Compared {
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let plan = self.fair.decide(evidence);
         for job in evidence.now.queue {
-            let known = self.fair.book().of(job.job);
+            let known = self.fair.table().of(job.job);
             let truth = self.truth.borrow()[job.job.0 as usize];
             if known.alone.is_some() {
                 self.found.ratios.push(known.done / truth);

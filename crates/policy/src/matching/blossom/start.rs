@@ -39,7 +39,7 @@ impl Search<'_> {
     /// partner's price by as much as that is too high for it: their pair is tight, no other pair
     /// has less slack than before, and the partner's old mate bids next. (The reduction of
     /// augmenting rows by Jonker and Volgenant, Computing 38, 1987, on one set of vertices.)
-    /// Only with few partners to choose from; a look at all of them costs as much as a search.
+    /// Only with few partners to choose from; a pass over all of them costs as much as a search.
     pub(super) fn bid(&mut self, mut bids: usize) {
         let Some(among) = self.among else { return };
         for start in 0..self.n {

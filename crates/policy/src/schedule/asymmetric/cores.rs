@@ -29,17 +29,17 @@ use colocate_machine::{Bytes, CacheIdx, CacheKind, CoreKind, Machine, PuIdx};
 
 /// Least speed of a fast core. Chosen: processors with favoured cores of one build, which are a few percent apart,
 /// count as alike, and the large cores of three-kind processors (a capacity of 800 to 900 of 1024) as fast.
-pub const FAST: f64 = 0.75;
+pub(crate) const FAST: f64 = 0.75;
 
 /// How much faster the fastest kind is than the others where neither capacities nor clocks are known. Chosen.
-pub const ASSUMED_RATIO: f64 = 1.5;
+pub(crate) const ASSUMED_RATIO: f64 = 1.5;
 
 /// How fast caches are filled again, in bytes per second. Chosen: lines of 64 bytes, each waited for for 100 ns, three at
 /// a time.
-pub const REFILL: f64 = 2e9;
+pub(crate) const REFILL: f64 = 2e9;
 
 /// The size of a cache whose size is unknown. Chosen.
-pub const ASSUMED_CACHE: Bytes = Bytes::mib(1);
+pub(crate) const ASSUMED_CACHE: Bytes = Bytes::mib(1);
 
 /// A core that may be used.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,24 +73,25 @@ pub struct Move {
 /// The cores of a machine that may be used, as these policies see them.
 #[derive(Clone, Debug)]
 pub struct Cores {
-    all: Vec<Core>,
+    /// In logical order.
+    pub all: Vec<Core>,
     /// Which core each PU of the machine is on, if it may be used.
     at: Vec<Option<usize>>,
     /// Far apart first, fast before slow.
     order: Vec<usize>,
-    ratio: f64,
+    /// By how much a fast core is faster than a slow one: that of the fastest over that of the slowest.
+    pub ratio: f64,
 }
 
 impl Cores {
     /// The part of `machine` that `usable` names.
-    #[must_use]
     pub fn new(machine: &Machine, usable: &[PuIdx]) -> Self {
         let places = Places::new(machine, usable);
-        let used: Vec<usize> = places.cores().iter().map(|core| core.kind.idx()).collect();
+        let used: Vec<usize> = places.cores.iter().map(|core| core.kind.idx()).collect();
         let speeds = speeds(&machine.kinds, &used);
         let mut at = vec![None; machine.pus.len()];
         let mut all = Vec::with_capacity(used.len());
-        for core in places.cores() {
+        for core in &places.cores {
             core.pus.iter().for_each(|pu| at[pu.idx()] = Some(all.len()));
             let speed = speeds[core.kind.idx()];
             let (own, shared) = refill(machine, core.pus[0]);
@@ -105,15 +106,8 @@ impl Cores {
     }
 
     /// Whether all are fast.
-    #[must_use]
-    pub fn are_alike(&self) -> bool {
+    pub(crate) fn are_alike(&self) -> bool {
         self.all.iter().all(|core| core.fast)
-    }
-
-    /// The cores, in logical order.
-    #[must_use]
-    pub fn all(&self) -> &[Core] {
-        &self.all
     }
 
     /// Places of the fast cores, far apart first, the fastest kind before others.
@@ -121,21 +115,13 @@ impl Cores {
         self.order.iter().copied().filter(|&core| self.all[core].fast)
     }
 
-    /// By how much a fast core is faster than a slow one: that of the fastest over that of the slowest.
-    #[must_use]
-    pub const fn ratio(&self) -> f64 {
-        self.ratio
-    }
-
     /// The core where a thread last ran, if it may be used.
-    #[must_use]
     pub fn of(&self, thread: &Thread) -> Option<usize> {
         *self.at.get(thread.pu?.idx())?
     }
 
     /// What it means for a thread to go to a core; nothing is lost by a thread that never ran, or ran where no thread may.
-    #[must_use]
-    pub fn way(&self, thread: &Thread, to: usize) -> Move {
+    pub fn migration(&self, thread: &Thread, to: usize) -> Move {
         let Some(from) = self.of(thread).filter(|&from| from != to) else {
             return Move { gain: 0.0, cost: 0.0, crossing: false };
         };
@@ -148,7 +134,6 @@ impl Cores {
 
     /// A fast core for each thread, which are no more than there are `free` ones; `None` for those for which the way to what is
     /// left is not worth it.
-    #[must_use]
     pub fn seats(
         &self,
         threads: &[&Thread],
@@ -160,7 +145,7 @@ impl Cores {
         let near = |at: usize, core: usize| match self.of(threads[at]) {
             None => true,
             Some(from) if from == core => true,
-            Some(_) => !self.way(threads[at], core).crossing,
+            Some(_) => !self.migration(threads[at], core).crossing,
         };
         let is_there = |at: usize, core: usize| self.of(threads[at]) == Some(core);
         let passes: [&dyn Fn(usize, usize) -> bool; 3] = [&is_there, &near, &|_, _| true];
@@ -168,7 +153,7 @@ impl Cores {
             for (at, seat) in seats.iter_mut().enumerate().filter(|(_, seat)| seat.is_none()) {
                 let can = |&core: &usize| {
                     let stays = is_there(at, core);
-                    may(at, core) && (stays || worth(at, self.way(threads[at], core)))
+                    may(at, core) && (stays || worth(at, self.migration(threads[at], core)))
                 };
                 let place = free.iter().position(can);
                 *seat = place.map(|place| free.remove(place));
@@ -178,16 +163,14 @@ impl Cores {
     }
 
     /// The PU of a core for a thread that has it for itself: where it is, else the first.
-    #[must_use]
-    pub fn pu_for(&self, thread: &Thread, core: usize) -> PuIdx {
+    pub(crate) fn pu_for(&self, thread: &Thread, core: usize) -> PuIdx {
         let pus = &self.all[core].pus;
         thread.pu.filter(|pu| pus.contains(pu)).unwrap_or(pus[0])
     }
 
     /// Groups of cores in the order in which threads are spread that have no business on the `taken` cores: the first PU of
     /// all others, their second ones, and only then siblings on taken cores.
-    #[must_use]
-    pub fn groups_beside(&self, taken: &[(usize, PuIdx)]) -> Vec<Vec<usize>> {
+    pub(crate) fn groups_beside(&self, taken: &[(usize, PuIdx)]) -> Vec<Vec<usize>> {
         let is_taken = |core: usize| taken.iter().any(|(taken, _)| *taken == core);
         let width = self.all.iter().map(|core| core.pus.len()).max().unwrap_or(0);
         let with = |from: &dyn Fn(usize) -> usize, n: usize| -> Vec<usize> {
@@ -200,8 +183,7 @@ impl Cores {
     }
 
     /// The same where fast cores come before slow ones, siblings last.
-    #[must_use]
-    pub fn groups_fast_first(&self) -> Vec<Vec<usize>> {
+    pub(crate) fn groups_fast_first(&self) -> Vec<Vec<usize>> {
         let width = self.all.iter().map(|core| core.pus.len()).max().unwrap_or(0);
         let of = |fast: bool, n: usize| -> Vec<usize> {
             let is = |&core: &usize| self.all[core].fast == fast && self.all[core].pus.len() > n;
@@ -212,7 +194,6 @@ impl Cores {
 
     /// A PU for each thread, group by group and again from the first when all are full; PUs of `taken` are not used.
     /// No thread gets one where there are no groups.
-    #[must_use]
     pub fn spread(
         &self,
         threads: &[&Thread],

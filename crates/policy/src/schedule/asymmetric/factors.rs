@@ -10,7 +10,7 @@
 //!   times its speed. Cycles are counted only while the thread runs, so waiting for a PU changes nothing.
 //! - *Factor*: rate on a fast core over rate on a slow one.
 //! # Algorithm
-//! A rate counts only where the thread was put on a PU for the quantum and was last seen there. What was sampled on both kinds goes before the model's word.
+//! A rate counts only where the thread was put on a PU for the quantum and was last seen there. What was sampled on both kinds goes before the model's prediction.
 //! A thread that was placed for [`BLIND`] quanta and showed no rate is taken for one of which none will ever be known.
 //! # Properties
 //! - **By hand** -> tests `sampled_by_hand`, `clocks_count_before_capacities`, `from_the_model`
@@ -25,10 +25,10 @@ use colocate_model::system::{Model, Seat};
 use colocate_model::{Assumptions, Phase};
 
 /// How much a new rate counts beside those before it. Chosen: half, as for CPI stacks.
-pub const WEIGHT: f64 = 0.5;
+pub(crate) const WEIGHT: f64 = 0.5;
 
 /// Quanta without a rate after which none is expected any more. Chosen: the first one of a thread may be missed.
-pub const BLIND: u32 = 2;
+pub(crate) const BLIND: u32 = 2;
 
 /// Which kind of core a thread has to be put on, for its factor to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,9 @@ pub enum Missing {
 /// The factors of all threads.
 #[derive(Clone, Debug, Default)]
 pub struct Factors {
-    /// What the model can be asked with: how fast the machine is, and what each job demands.
+    /// Input of the model: how fast the machine is, and what each job demands.
     known: Option<(Performance, Vec<Phase>)>,
-    /// What it said, by job; `None` before it was asked.
+    /// What it predicted, by job; `None` before.
     predicted: Option<Vec<Option<f64>>>,
     seen: Sorted<TaskId, Sampled>,
 }
@@ -59,8 +59,7 @@ struct Sampled {
 }
 
 impl Factors {
-    /// Nothing is sampled yet; `known` is what the model can be asked with.
-    #[must_use]
+    /// Nothing is sampled yet; `known` is the input of the model.
     pub fn new(known: Option<(Performance, Vec<Phase>)>) -> Self {
         Self { known, ..Self::default() }
     }
@@ -68,10 +67,10 @@ impl Factors {
     /// Takes in what threads did in the last quantum, and forgets those that are gone.
     pub fn note(&mut self, machine: &Machine, cores: &Cores, queue: &[QueuedJob]) {
         if self.predicted.is_none() {
-            let said = self.known.as_ref().map(|(performance, demands)| {
-                said(machine, cores, performance, demands).unwrap_or_default()
+            let found = self.known.as_ref().map(|(performance, demands)| {
+                predicted(machine, cores, performance, demands).unwrap_or_default()
             });
-            self.predicted = Some(said.unwrap_or_default());
+            self.predicted = Some(found.unwrap_or_default());
         }
         let clocks = relative_clocks(machine, cores);
         let threads = queue.iter().flat_map(|job| &job.threads);
@@ -80,7 +79,7 @@ impl Factors {
             let put = sampled.placed.take().filter(|pu| Some(*pu) == thread.pu);
             if let Some(core) = put.and(cores.of(thread)) {
                 let ipc = thread.ran.as_ref().and_then(|ran| ran.ipc);
-                sampled.take(cores.all()[core].fast, ipc.map(|ipc| ipc * clocks[core]));
+                sampled.take(cores.all[core].fast, ipc.map(|ipc| ipc * clocks[core]));
             }
             (thread.id, sampled)
         });
@@ -100,7 +99,6 @@ impl Factors {
     }
 
     /// The factor of a thread; `None` while unknown.
-    #[must_use]
     pub fn of(&self, id: TaskId) -> Option<f64> {
         let sampled = self.seen.get(&id).and_then(|sampled| {
             let slow = sampled.slow.filter(|slow| *slow > 0.0)?;
@@ -110,7 +108,6 @@ impl Factors {
     }
 
     /// Where a thread has to run for its factor to be known; `None` if it is known, or never will be.
-    #[must_use]
     pub fn missing(&self, id: TaskId) -> Option<Missing> {
         let sampled = self.seen.get(&id).copied().unwrap_or_default();
         match sampled {
@@ -121,7 +118,6 @@ impl Factors {
     }
 
     /// Whether a thread shows no rates.
-    #[must_use]
     pub fn is_blind(&self, id: TaskId) -> bool {
         self.seen.get(&id).is_some_and(|sampled| sampled.blind >= BLIND)
     }
@@ -149,12 +145,12 @@ fn relative_clocks(machine: &Machine, cores: &Cores) -> Vec<f64> {
         let rate = rates.get(kind.idx()).filter(|_| most > 0.0);
         rate.map_or(core.speed, |rate| rate / most)
     };
-    cores.all().iter().map(of).collect()
+    cores.all.iter().map(of).collect()
 }
 
-/// What the model says of each job: alone on one of the fastest cores over alone on one of the slowest. `None` for jobs of
+/// What the model predicts of each job: alone on one of the fastest cores over alone on one of the slowest. `None` for jobs of
 /// which no demand is known, and for all where it cannot say.
-fn said(
+fn predicted(
     machine: &Machine,
     cores: &Cores,
     performance: &Performance,
@@ -163,8 +159,8 @@ fn said(
     let assumptions = Assumptions::default();
     let model = Model::new(machine, performance, assumptions).ok()?;
     let by_speed = |a: &&super::cores::Core, b: &&super::cores::Core| a.speed.total_cmp(&b.speed);
-    let fast = cores.all().iter().max_by(by_speed)?.pus[0];
-    let slow = cores.all().iter().min_by(by_speed)?.pus[0];
+    let fast = cores.all.iter().max_by(by_speed)?.pus[0];
+    let slow = cores.all.iter().min_by(by_speed)?.pus[0];
     let rate = |phase: &Phase, pu: PuIdx| -> Option<f64> {
         let kind = machine.cores[machine.core_of(pu).idx()].kind;
         let on = phase.on(performance.kinds.get(kind.idx())?, &assumptions.guesses).ok()?;

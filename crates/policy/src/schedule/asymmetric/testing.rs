@@ -9,7 +9,7 @@ use colocate_machine::{CoreKind, KindIdx, Machine, Nanos, PuIdx, PuNr, described
 use std::collections::BTreeMap;
 
 /// Four domains of one fast and three slow cores: 0, 4, 8 and 12 are fast.
-pub fn amp_4x12() -> Machine {
+pub(crate) fn amp_4x12() -> Machine {
     let (_, text) =
         described::MACHINES.iter().find(|(name, _)| *name == "amp-4x12").expect("described");
     described::from_toml(text).expect("described").machine
@@ -152,7 +152,7 @@ impl World {
     /// Whether a PU is one of a fast core.
     pub fn is_fast(&self, pu: PuIdx) -> bool {
         super::Cores::new(&self.machine, &self.pus)
-            .all()
+            .all
             .iter()
             .any(|core| core.fast && core.pus.contains(&pu))
     }

@@ -1,8 +1,7 @@
 //! `fair` and `perf-fair` by hand, and what always holds of them and of progress.
 
-use super::super::JobUsage;
-use super::super::QuantumOutcome;
 use super::super::testing::{chosen, queue, run, traffic};
+use super::super::{JobUsage, QuantumOutcome};
 use super::*;
 use crate::plan::JobIdx;
 use crate::testing::machine;
@@ -21,7 +20,7 @@ fn next(
     took: Option<Nanos>,
 ) -> Vec<Choice> {
     if let Some(took) = took {
-        fair.book.saw(&QuantumOutcome { took, did: &[] });
+        fair.table.on_quantum_end(&QuantumOutcome { took, did: &[] });
     }
     let pus: Vec<_> = machine.all_pus().collect();
     fair.choose(&Quantum { number: 0, machine, pus: &pus, queue: jobs })
@@ -49,14 +48,14 @@ fn progress_by_hand() {
     assert_eq!(first[0].selected, Selected::LeastProgress { progress: 0.0 });
     ran(&mut jobs[0], false, Some(1.0));
     let second = next(&mut fair, &machine, &jobs, None);
-    assert!((fair.book.of(JobIdx(0)).done - 1.0).abs() < 1e-12);
+    assert!((fair.table.of(JobIdx(0)).done - 1.0).abs() < 1e-12);
     assert_eq!(second[0].selected, Selected::Estimated);
     ran(&mut jobs[0], true, Some(2.0));
     next(&mut fair, &machine, &jobs, None);
-    assert!((fair.book.of(JobIdx(0)).done - 1.5).abs() < 1e-12);
+    assert!((fair.table.of(JobIdx(0)).done - 1.5).abs() < 1e-12);
     ran(&mut jobs[0], false, Some(1.0));
     let fourth = next(&mut fair, &machine, &jobs, None);
-    let known = fair.book.of(JobIdx(0));
+    let known = fair.table.of(JobIdx(0));
     assert!((known.done - 2.0).abs() < 1e-12 && known.age == 1);
     assert_eq!(fourth[0].selected, Selected::LeastProgress { progress: 2.0 });
 }
@@ -70,10 +69,10 @@ fn before_the_first_estimate() {
     next(&mut fair, &machine, &jobs, None);
     ran(&mut jobs[0], false, Some(1.0));
     next(&mut fair, &machine, &jobs, Some(Nanos::from_millis(200)));
-    assert!((fair.book.of(JobIdx(0)).done - 0.2).abs() < 1e-12);
+    assert!((fair.table.of(JobIdx(0)).done - 0.2).abs() < 1e-12);
     ran(&mut jobs[0], true, Some(2.0));
     next(&mut fair, &machine, &jobs, Some(Nanos::from_millis(100)));
-    assert!((fair.book.of(JobIdx(0)).done - 0.2).abs() < 1e-12);
+    assert!((fair.table.of(JobIdx(0)).done - 0.2).abs() < 1e-12);
 }
 
 /// Quanta of 200 ms at 1.0 and, alone, at 2.0 make 300 ms. A quantum of 20 ms at 1.0 makes 10 ms more, not 100. When
@@ -88,7 +87,7 @@ fn cut_short_by_hand() {
     let mut quantum = |alone: bool, ipc: f64, ms: u64| {
         ran(&mut jobs[0], alone, Some(ipc));
         let choices = next(&mut fair, &machine, &jobs, Some(Nanos::from_millis(ms)));
-        let known = fair.book.of(JobIdx(0));
+        let known = fair.table.of(JobIdx(0));
         (known.done, known.alone, estimates(&choices))
     };
     let near = |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-12, "{found}");
@@ -121,9 +120,9 @@ fn filling_by_hand() {
             instructions: None,
         };
         let took = Nanos::from_millis(200);
-        fair.book.saw(&QuantumOutcome { took, did: &[used(0, 150), used(1, ms)] });
+        fair.table.on_quantum_end(&QuantumOutcome { took, did: &[used(0, 150), used(1, ms)] });
         next(&mut fair, &machine, &jobs, None);
-        [0, 1].map(|job| fair.book.of(JobIdx(job)).done)
+        [0, 1].map(|job| fair.table.of(JobIdx(job)).done)
     };
     assert_eq!(filled(1, 50), [0.2, 0.05]);
     assert_eq!(filled(2, 50), [0.2, 0.025]);
@@ -143,7 +142,7 @@ fn asleep_on_cores_of_its_own() {
         jobs[0].runnable = Some(runnable);
         jobs[0].threads[0].runnable = Some(runnable);
         let due = estimates(&next(&mut fair, &machine, &jobs, None));
-        (due, fair.book.of(JobIdx(0)).alone)
+        (due, fair.table.of(JobIdx(0)).alone)
     };
     assert_eq!(quantum(false, 0.5, 1.0), (1, None));
     assert_eq!(quantum(true, 0.5, 0.0), (0, None));
@@ -151,7 +150,7 @@ fn asleep_on_cores_of_its_own() {
     assert_eq!(quantum(false, 1.0, 1.0), (1, None));
     assert_eq!(quantum(true, 2.0, 1.0), (0, Some(2.0)));
     // 0.5/2 and 1/2 beside others, three quanta as if alone, of which it slept through two.
-    assert!((fair.book.of(JobIdx(0)).done - 3.75).abs() < 1e-12);
+    assert!((fair.table.of(JobIdx(0)).done - 3.75).abs() < 1e-12);
 }
 
 /// An estimate that is good for two quanta. It sleeps when it is due, and is as old as it was: it is due as soon as the
@@ -190,10 +189,10 @@ fn more_threads_than_pus() {
             thread.ran.as_mut().unwrap().ipc = Some(ipc);
         }
         next(&mut fair, &machine, &jobs, None);
-        let done = fair.book.of(JobIdx(0)).done;
+        let done = fair.table.of(JobIdx(0)).done;
         done - std::mem::replace(&mut before, done)
     });
-    assert_eq!(fair.book.of(JobIdx(0)).alone, Some(8.0));
+    assert_eq!(fair.table.of(JobIdx(0)).alone, Some(8.0));
     let wanted = [1.0, 1.0, 1.0, 0.5];
     assert!(
         done.iter().zip(wanted).all(|(done, wanted)| (done - wanted).abs() < 1e-12),
@@ -287,7 +286,7 @@ fn every_job_is_estimated() {
     let machine = machine("core:4 pu:2");
     let mut fair = Fair::new(Mixing::PERF_FAIR, Estimating::USUAL);
     run(&machine, |now| fair.choose(now), &TEN, 13, |_| ());
-    assert!((0..10).all(|job| fair.book.of(JobIdx(job)).alone.is_some()));
+    assert!((0..10).all(|job| fair.table.of(JobIdx(job)).alone.is_some()));
 }
 
 /// When all have been estimated once, no five quanta in a row hold two that make estimates; and all are estimated anew.
@@ -375,13 +374,13 @@ fn mixing_by_hand() {
     let now: Vec<u32> =
         next(&mut fair, &machine, &jobs, None).iter().map(|choice| choice.job.0).collect();
     assert_eq!(now, [2, 3]);
-    assert!(fair.book.unfairness(&jobs).is_infinite());
+    assert!(fair.table.unfairness(&jobs).is_infinite());
     for (job, just_ran) in jobs.iter_mut().zip([false, false, true, true]) {
         job.just_ran = just_ran;
         job.threads[0].ran.as_mut().unwrap().ipc = None;
     }
-    fair.book.note(&jobs);
-    assert!((fair.book.unfairness(&jobs) - 1.0).abs() < 1e-12);
+    fair.table.note(&jobs);
+    assert!((fair.table.unfairness(&jobs) - 1.0).abs() < 1e-12);
     let pus: Vec<_> = machine.all_pus().collect();
     let now = Quantum { number: 2, machine: &machine, pus: &pus, queue: &jobs };
     let mixed = fair.by_progress_and_traffic(&now);
@@ -399,7 +398,7 @@ fn faster_than_alone_is_another_phase() {
     let mut done = [(false, 2.0), (true, 2.0), (false, 3.0), (false, 1.0)].map(|(alone, ipc)| {
         ran(&mut jobs[0], alone, Some(ipc));
         next(&mut fair, &machine, &jobs, None);
-        fair.book.of(JobIdx(0)).done
+        fair.table.of(JobIdx(0)).done
     });
     done.iter_mut().for_each(|done| *done = (*done * 1e9).round() / 1e9);
     assert_eq!(done, [1.0, 2.0, 3.0, 3.5]);
@@ -408,14 +407,14 @@ fn faster_than_alone_is_another_phase() {
 /// Both came at the same time. One has done 4 s' worth, the other 1 s.
 #[test]
 fn unfairness_by_hand() {
-    let mut book = Book::default();
+    let mut table = ProgressTable::default();
     let mut jobs = queue(&[1.0, 1.0]);
-    assert!((book.unfairness(&jobs) - 1.0).abs() < 1e-12, "nothing to compare");
+    assert!((table.unfairness(&jobs) - 1.0).abs() < 1e-12, "nothing to compare");
     for (first, second) in [(true, false), (true, true), (true, false), (true, false)] {
         (jobs[0].just_ran, jobs[1].just_ran) = (first, second);
-        book.note(&jobs);
+        table.note(&jobs);
     }
-    assert!((book.unfairness(&jobs) - 4.0).abs() < 1e-12);
+    assert!((table.unfairness(&jobs) - 4.0).abs() < 1e-12);
 }
 
 /// Longest that a job waits, in quanta, on two cores of two PUs. A job asks for `(memory, alone, beside)`: its traffic,
@@ -481,7 +480,7 @@ proptest! {
             ran(&mut jobs[0], alone, ipc);
             next(&mut fair, &machine, &jobs, Some(Nanos::from_millis(ms)));
             total += Nanos::from_millis(ms).as_secs_f64();
-            let done = fair.book.of(JobIdx(0)).done;
+            let done = fair.table.of(JobIdx(0)).done;
             prop_assert!(done <= total * (1.0 + 1e-9) && done >= 0.0, "{done} in {total}");
         }
     }
@@ -493,9 +492,9 @@ proptest! {
         estimate in prop::option::of(0.1_f64..3.0),
     ) {
         let done = |cut: bool| {
-            let mut book = Book::default();
+            let mut table = ProgressTable::default();
             let mut jobs = queue(&[1.0]);
-            book.note(&jobs);
+            table.note(&jobs);
             let pus = [PuIdx(0)];
             let machine = machine("core:1");
             for (at, &(ms, part, ipc)) in quanta.iter().enumerate() {
@@ -506,18 +505,18 @@ proptest! {
                 let parts = if cut { parts.to_vec() } else { vec![whole] };
                 for took in &parts {
                     ran(&mut jobs[0], false, Some(ipc));
-                    book.saw(&QuantumOutcome { took: *took, did: &[] });
-                    book.note(&jobs);
+                    table.on_quantum_end(&QuantumOutcome { took: *took, did: &[] });
+                    table.note(&jobs);
                 }
                 if let Some(ipc) = estimate.filter(|_| at == quanta.len() / 2) {
                     let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &jobs };
-                    book.begin_estimates(&now, &Estimating::USUAL);
+                    table.begin_estimates(&now, &Estimating::USUAL);
                     ran(&mut jobs[0], true, Some(ipc));
-                    book.saw(&QuantumOutcome { took: Nanos::from_secs(1), did: &[] });
-                    book.note(&jobs);
+                    table.on_quantum_end(&QuantumOutcome { took: Nanos::from_secs(1), did: &[] });
+                    table.note(&jobs);
                 }
             }
-            book.of(JobIdx(0)).done
+            table.of(JobIdx(0)).done
         };
         let (whole, cut) = (done(false), done(true));
         prop_assert!((whole - cut).abs() <= 1e-6 * whole, "{whole} {cut}");

@@ -43,7 +43,7 @@ pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> F
     let lone = lone(judge, threads);
     let mut search =
         Branch { judge, order, beside, lone, best: start, known, open: 0.0, left: nodes };
-    let mut groups = vec![Vec::new(); judge.places.cores().len()];
+    let mut groups = vec![Vec::new(); judge.places.cores.len()];
     search.descend(0, &mut groups);
     let gap = (search.open / search.known - 1.0).max(TOLERANCE);
     Found { groups: search.best, gap }
@@ -103,7 +103,7 @@ impl Branch<'_> {
         let mut children = Vec::new();
         let rest = self.rest(depth + 1);
         for core in 0..groups.len() {
-            let is_full = groups[core].len() >= self.judge.places.cores()[core].pus.len();
+            let is_full = groups[core].len() >= self.judge.places.cores[core].pus.len();
             if is_full
                 || groups[core].is_empty() && !seen.insert(self.judge.surroundings(core, groups))
             {
@@ -124,7 +124,7 @@ impl Branch<'_> {
 fn most_beside_one(judge: &Whole<'_>) -> Vec<f64> {
     let threads = judge.demands.len();
     let mut most = vec![if threads < 2 { 1.0 } else { 0.0_f64 }; threads];
-    let cores = judge.places.cores();
+    let cores = &judge.places.cores;
     let mut kinds = BTreeSet::new();
     for (core, usable) in cores.iter().enumerate() {
         if usable.pus.len() < 2 || !kinds.insert(usable.kind) {
@@ -143,7 +143,7 @@ fn most_beside_one(judge: &Whole<'_>) -> Vec<f64> {
 
 /// How many of so many threads can be alone on their cores: the others fit on those that are left.
 fn lone(judge: &Whole<'_>, threads: usize) -> usize {
-    let mut rooms: Vec<usize> = judge.places.cores().iter().map(|core| core.pus.len()).collect();
+    let mut rooms: Vec<usize> = judge.places.cores.iter().map(|core| core.pus.len()).collect();
     rooms.sort_unstable();
     let fits = |&alone: &usize| rooms[alone..].iter().sum::<usize>() >= threads - alone;
     (0..=threads.min(rooms.len())).rev().find(fits).unwrap_or(0)

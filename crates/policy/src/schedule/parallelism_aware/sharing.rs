@@ -4,35 +4,33 @@
 //! A parallel phase ends when its slowest thread is done, so fast cores that the same threads have all the time shorten it by
 //! nothing. But each exchange of two threads costs both what they had in their caches.
 //! # Approach
-//! The thread that has been on fast cores for longest makes room for the one that has been there for the least time, as seldom as is best for a
-//! phase of the expected length. Two threads exchange their PUs and are left to the kernel there: PUs have as many threads as
-//! before, and the kernel may go on to balance them.
+//! The thread that has been on fast cores for longest makes room for the one that has been there for the least time, as
+//! seldom as is best for a phase of the expected length. Two threads exchange their PUs and are left to the kernel there.
 //! # Terms
-//! - *Sharer*: a thread whose job is in a parallel phase. *Holder*: a sharer on a fast core that is shared. *Challenger*: one on a slow
-//!   core.
+//! - *Sharer*: a thread whose job is in a parallel phase. *Holder*: a sharer on a fast core that is shared. *Challenger*: one
+//!   on a slow core.
 //! - *Had*: time for which a sharer was runnable on a fast core while it was one.
-//! - `L`: expected length of the phase; `n`: sharers; `f`: fast cores that are shared, at most `n`; `g`: the share of its time that a
-//!   thread saves on a fast core; `c`: seconds of refill there and back. All but `L` in seconds per second or counts.
+//! - `L`: expected length of the phase; `n`: sharers; `f`: fast cores that are shared, at most `n`; `g`: the share of its time
+//!   that a thread saves on a fast core; `c`: seconds of refill there and back.
 //! # Algorithm
-//! 1. A fast core without a thread, or only with one that sleeps, goes to the challenger that had least, if what is left of its
-//!    phase is worth the refill: `left · g ≥ c`.
-//! 2. A holder and a challenger change PUs if the holder had at least `m` more, half a quantum being nothing: holders that had
-//!    most first, challengers that had least first, of those under the holder's last-level cache if there are any, else of all. At the
-//!    end of a phase threads differ by `m` at most, so by `m/2` in the mean, and others wait for `g · m/2`. A thread that gets ahead from
-//!    `−m` to `m` changes once in `2m` on fast cores, of which each has `L · f/n`: that is `c · L · f/(n · 2m)` of refill. The sum is
-//!    least at `m = √(c · L · f / (n · g))`, and is `√(c · L · g · f/n)` there.
+//! 1. A fast core without a thread, or only with one that sleeps, goes to the challenger that had least, if what is left of
+//!    its phase is worth the refill: `left · g ≥ c`.
+//! 2. A holder and a challenger exchange PUs if the holder had at least `m` more, half a quantum being nothing: holders that
+//!    had most first, challengers that had least first, of those under the holder's last-level cache if there are any. At the
+//!    end of a phase threads differ by `m` at most, so by `m/2` in the mean, and others wait for `g · m/2`. A thread changes
+//!    once in `2m` on fast cores, of which each has `L · f/n`: that is `c · L · f/(n · 2m)` of refill. The sum is least at
+//!    `m = √(c · L · f / (n · g))`, and is `√(c · L · g · f/n)` there.
 //! 3. No thread changes unless the phase gains more by that than this sum: with `x = f/n` and `r = 1/(1 − g)`, what is
 //!    `L · x(r − 1) / (1 + x(r − 1))`, the time of a thread that is on fast cores for `x` of it beside one that never is.
 //!
-//! Ours: steps 2 and 3. The published policy shares evenly, which is known from memory only; how often it changes is not.
+//! Ours: steps 2 and 3. The published policy shares evenly (remembered); how often it changes is not known.
 //! # Properties
-//! - **Even**: of sharers that are there all the time none gets ahead by more than the margin and two quanta. -> test `shares_are_even`
-//! - **Seldom**: the dearer the longer a turn. -> test `turns_by_hand`
+//! - **Even**: no sharer that is there all the time gets ahead by more than the margin and two quanta. -> test `shares_are_even`
+//! - **Seldom**: the dearer, the longer between changes. -> test `turns_by_hand`
 //! - **No loss**: phases that are too short for the refill are left alone. -> test `short_phases_are_left_alone`
 //! - **Same load**: no PU has more threads afterwards than before, but fast ones that were idle. -> test `exchanges_keep_loads`
 //! - **Near first** -> test `near_first`
-//! - **Sleepers keep nothing**: a core where a thread sleeps is as if it were empty. -> test
-//!   `sleepers_make_room_for_sharers`
+//! - **Sleepers keep nothing** -> test `sleepers_make_room_for_sharers`
 
 use super::super::Thread;
 use super::super::asymmetric::cores::{Cores, Move};
@@ -125,7 +123,7 @@ impl Sharing {
             let mut had = known.copied().unwrap_or(Had { seconds: 0.0, last: 0 });
             let stayed = known.is_some() && had.last == before;
             if stayed {
-                let on_fast = cores.of(sharer.thread).is_some_and(|core| cores.all()[core].fast);
+                let on_fast = cores.of(sharer.thread).is_some_and(|core| cores.all[core].fast);
                 let share = sharer.thread.runnable.unwrap_or(1.0);
                 had.seconds += if on_fast { took * share } else { 0.0 };
                 least = least.min(had.seconds);
@@ -152,16 +150,17 @@ impl Round<'_> {
         let on: Vec<Option<usize>> =
             self.sharers.iter().map(|sharer| cores.of(sharer.thread)).collect();
         let mut waiting: Vec<usize> = (0..self.sharers.len())
-            .filter(|&at| on[at].is_some_and(|core| !cores.all()[core].fast))
+            .filter(|&at| on[at].is_some_and(|core| !cores.all[core].fast))
             .collect();
         waiting.sort_by(|&a, &b| self.had[a].total_cmp(&self.had[b]));
         let mut found = Vec::new();
         for &core in shared.iter().filter(|core| !busy[**core]) {
-            let worth = |at: usize, way: Move| {
-                self.sharers[at].left * way.gain >= self.cost * way.cost && way.gain > 0.0
+            let worth = |at: usize, migration: Move| {
+                self.sharers[at].left * migration.gain >= self.cost * migration.cost
+                    && migration.gain > 0.0
             };
             let Some(at) = self.first(&waiting, core, worth) else { continue };
-            let to = cores.all()[core].pus[0];
+            let to = cores.all[core].pus[0];
             self.done[at] = true;
             found.push(Change { sharer: at, to, fast: true });
         }
@@ -170,7 +169,7 @@ impl Round<'_> {
         holders.sort_by(|&a, &b| self.had[b].total_cmp(&self.had[a]));
         for holder in holders {
             let Some(core) = on[holder] else { continue };
-            let ahead = |at: usize, way: Move| self.is_due(holder, at, way);
+            let ahead = |at: usize, migration: Move| self.is_due(holder, at, migration);
             let Some(at) = self.first(&waiting, core, ahead) else { continue };
             let pus = [holder, at].map(|at| self.sharers[at].thread.pu);
             let [Some(fast), Some(slow)] = pus else { continue };
@@ -189,19 +188,19 @@ impl Round<'_> {
         core: usize,
         may: impl Fn(usize, Move) -> bool,
     ) -> Option<usize> {
-        let way = |at: usize| self.cores.way(self.sharers[at].thread, core);
+        let migration = |at: usize| self.cores.migration(self.sharers[at].thread, core);
         let left = || waiting.iter().copied().filter(|&at| !self.done[at]);
-        let near = left().find(|&at| !way(at).crossing).filter(|&at| may(at, way(at)));
-        near.or_else(|| left().next().filter(|&at| may(at, way(at))))
+        let near = left().find(|&at| !migration(at).crossing).filter(|&at| may(at, migration(at)));
+        near.or_else(|| left().next().filter(|&at| may(at, migration(at))))
     }
 
     /// Whether a challenger and a holder change PUs.
-    fn is_due(&self, holder: usize, challenger: usize, way: Move) -> bool {
+    fn is_due(&self, holder: usize, challenger: usize, migration: Move) -> bool {
         let Sharer { expected, .. } = self.sharers[challenger];
         let ahead = self.had[holder] - self.had[challenger];
-        let cost = self.cost * way.cost;
-        let enough = (margin(expected, self.each, cost, way.gain) - self.half).max(self.half);
-        pays(expected, self.each, cost, way.gain) && ahead > 0.0 && ahead >= enough
+        let cost = self.cost * migration.cost;
+        let enough = (margin(expected, self.each, cost, migration.gain) - self.half).max(self.half);
+        pays(expected, self.each, cost, migration.gain) && ahead > 0.0 && ahead >= enough
     }
 }
 

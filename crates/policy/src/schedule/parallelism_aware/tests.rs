@@ -108,7 +108,7 @@ fn sleepers_take_no_place() {
     assert_eq!(put(&placed), []);
 }
 
-/// A quantum of 1 ms. There and back a thread fills 1 MiB and a third of 1 MiB at 2 GB/s, 0.70 ms, for a third of the
+/// A quantum of 1 ms. LiveThread and back a thread fills 1 MiB and a third of 1 MiB at 2 GB/s, 0.70 ms, for a third of the
 /// phase's length: after 3 ms that is worth it. The next phase is expected to last as long: when 1 ms of it was seen, 2 ms are
 /// left, of which a third is less. It goes on for 9 ms: when it is 3 ms longer than the first one, 3 more are expected. The next
 /// one is expected to last 6 ms, and crosses at once.
@@ -170,14 +170,14 @@ fn unknown_is_os() {
         let now = Quantum { number: 0, machine: &world.machine, pus: &world.pus, queue: &queue };
         assert_eq!(pa.choose(&now), leave_to_kernel(now.queue));
     }
-    assert_eq!(pa.news.drain(), [NO_PHASES]);
+    assert_eq!(pa.messages.drain(), [NO_PHASES]);
     // Before anything has run there is nothing to complain of.
     let mut queue = world.queue(&[serial(4, 0)]);
     (queue[0].runnable, queue[0].just_ran) = (None, false);
     let now = Quantum { number: 0, machine: &world.machine, pus: &world.pus, queue: &queue };
     let mut pa = new(Settings::USUAL);
     assert_eq!(pa.choose(&now), leave_to_kernel(now.queue));
-    assert!(pa.news.drain().is_empty());
+    assert!(pa.messages.drain().is_empty());
 }
 
 /// Shares of the threads of some jobs in a quantum.

@@ -9,13 +9,13 @@ pub(in crate::schedule) type Groups = Vec<Vec<usize>>;
 /// Whether all usable cores have as many usable PUs.
 pub(in crate::schedule) fn is_even(places: &Places<'_>) -> bool {
     let width = places.width();
-    places.cores().iter().all(|core| core.pus.len() == width)
+    places.cores.iter().all(|core| core.pus.len() == width)
 }
 
 /// Threads that a core may have: no more than its share where cores are alike or there is one for each thread, else as
 /// many as it has PUs.
 fn rooms(places: &Places<'_>, threads: usize) -> Vec<usize> {
-    let cores = places.cores();
+    let cores = &places.cores;
     let share = threads.div_ceil(cores.len().max(1)).max(1);
     let is_shared_out = is_even(places) || threads <= cores.len();
     let room = |pus: usize| if is_shared_out { pus.min(share) } else { pus };
@@ -24,14 +24,14 @@ fn rooms(places: &Places<'_>, threads: usize) -> Vec<usize> {
 
 /// Each on the core where it last ran, as far as there is room; the others on the emptiest.
 pub(in crate::schedule) fn staying(places: &Places<'_>, threads: &[&Thread]) -> Groups {
-    let cores = places.cores();
+    let cores = &places.cores;
     let rooms = rooms(places, threads.len());
-    let mut core_at = vec![None; places.machine().cores.len()];
+    let mut core_at = vec![None; places.machine.cores.len()];
     cores.iter().enumerate().for_each(|(at, core)| core_at[core.core.idx()] = Some(at));
     let mut groups: Groups = vec![Vec::new(); cores.len()];
     let mut rest = Vec::new();
     for (at, thread) in threads.iter().enumerate() {
-        let last = thread.pu.and_then(|pu| core_at[places.machine().core_of(pu).idx()]);
+        let last = thread.pu.and_then(|pu| core_at[places.machine.core_of(pu).idx()]);
         match last.filter(|&core| groups[core].len() < rooms[core]) {
             Some(core) => groups[core].push(at),
             None => rest.push(at),
@@ -80,7 +80,7 @@ pub(in crate::schedule) fn exchanged(
     let mut search = Search {
         before: vec![true; groups.len()],
         now: vec![false; groups.len()],
-        rooms: places.cores().iter().map(|core| core.pus.len()).collect(),
+        rooms: places.cores.iter().map(|core| core.pus.len()).collect(),
         costs: groups.iter().enumerate().map(|(core, group)| cost(core, group)).collect(),
         groups,
         classes,

@@ -22,7 +22,7 @@
 //!
 //! [`Conditioning::is_good`]: colocate_model::symbiosis::Conditioning::is_good
 
-use super::stacks::Book;
+use super::stacks::StackTable;
 use crate::places::Places;
 use crate::plan::TaskId;
 use crate::schedule::{Quantum, Selected, Thread, select};
@@ -30,11 +30,11 @@ use colocate_machine::PuIdx;
 
 /// The share of the contexts that may be left empty for samples, over time. Chosen: more would cost more than the
 /// 5 % that symbiotic schedules are published to gain.
-pub const SHARE: f64 = 0.02;
+pub(crate) const SHARE: f64 = 0.02;
 
 /// Quanta for which a sample is good. As long as an estimate of `fair` (see
 /// [`Estimating`](crate::schedule::progress::Estimating)), for the same reason: phases.
-pub const GOOD_FOR: u64 = 20;
+pub(crate) const GOOD_FOR: u64 = 20;
 
 /// A thread that runs alone on a core.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,23 +58,23 @@ impl Ration {
     pub fn choose(
         &mut self,
         now: &Quantum<'_>,
-        book: &Book,
+        table: &StackTable,
         places: &Places<'_>,
         well_conditioned: bool,
         chosen: &mut Vec<(usize, Selected)>,
     ) -> Vec<Alone> {
-        let contexts = places.pus().len();
+        let contexts = places.pus.len();
         // No more than a quarter of them at once, but always enough for one core.
         let most = (select::float(contexts) / 4.0).max(select::float(places.width()));
         self.credit = (self.credit + SHARE * select::float(contexts)).min(most);
         let threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
         let mut found = Vec::new();
-        if threads <= places.cores().len() || threads > contexts {
+        if threads <= places.cores.len() || threads > contexts {
             return found;
         }
-        for thread in wanting(now, book, well_conditioned, chosen) {
+        for thread in wanting(now, table, well_conditioned, chosen) {
             let Some(core) = core_for(places, thread, &found) else { break };
-            let pus = &places.cores()[core].pus;
+            let pus = &places.cores[core].pus;
             let empty = select::float(pus.len() - 1);
             if self.credit < empty {
                 break;
@@ -95,24 +95,24 @@ impl Ration {
 /// The chosen threads that need a sample, the most urgent first.
 fn wanting<'a>(
     now: &Quantum<'a>,
-    book: &Book,
+    table: &StackTable,
     well_conditioned: bool,
     chosen: &[(usize, Selected)],
 ) -> Vec<&'a Thread> {
     let threads = chosen.iter().flat_map(|(at, _)| &now.queue[*at].threads);
     let needs = |thread: &&Thread| {
-        let age = book.sample_age(thread.id);
-        let doubtful = !well_conditioned || book.is_doubtful(thread.id);
-        doubtful && book.shows(thread) && age.is_none_or(|age| age >= GOOD_FOR)
+        let age = table.sample_age(thread.id);
+        let doubtful = !well_conditioned || table.is_doubtful(thread.id);
+        doubtful && table.shows(thread) && age.is_none_or(|age| age >= GOOD_FOR)
     };
     let mut found: Vec<&Thread> = threads.filter(needs).collect();
-    found.sort_by_key(|thread| std::cmp::Reverse(book.sample_age(thread.id).unwrap_or(u64::MAX)));
+    found.sort_by_key(|thread| std::cmp::Reverse(table.sample_age(thread.id).unwrap_or(u64::MAX)));
     found
 }
 
 /// The core where the thread last ran, else the first that no thread has alone.
 fn core_for(places: &Places<'_>, thread: &Thread, taken: &[Alone]) -> Option<usize> {
-    let cores = places.cores();
+    let cores = &places.cores;
     let is_free = |core: &usize| taken.iter().all(|alone| alone.core != *core);
     let last = thread.pu.and_then(|pu| cores.iter().position(|core| core.pus.contains(&pu)));
     last.filter(is_free).or_else(|| (0..cores.len()).find(is_free))
@@ -126,8 +126,8 @@ fn make_room(
     alone: &[Alone],
     chosen: &mut Vec<(usize, Selected)>,
 ) -> bool {
-    let taken: usize = alone.iter().map(|alone| places.cores()[alone.core].pus.len()).sum();
-    let room = places.pus().len() - taken + alone.len();
+    let taken: usize = alone.iter().map(|alone| places.cores[alone.core].pus.len()).sum();
+    let room = places.pus.len() - taken + alone.len();
     let width = |at: usize| now.queue[at].threads.len();
     let mut threads: usize = chosen.iter().map(|(at, _)| width(*at)).sum();
     let mut kept = chosen.clone();
@@ -150,7 +150,7 @@ fn make_room(
 
 /// The usable PUs on cores that no thread has alone.
 pub(super) fn others(places: &Places<'_>, alone: &[Alone]) -> Vec<PuIdx> {
-    let cores = places.cores().iter().enumerate();
+    let cores = places.cores.iter().enumerate();
     let left = cores.filter(|(core, _)| alone.iter().all(|alone| alone.core != *core));
     left.flat_map(|(_, core)| core.pus.iter().copied()).collect()
 }

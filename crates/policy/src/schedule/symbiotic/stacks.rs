@@ -1,6 +1,6 @@
 //! What is known of threads' stacks alone.
 
-use super::there::{self, There};
+use super::live::{self, LiveThread};
 use crate::plan::TaskId;
 use crate::schedule::progress::slept;
 use crate::schedule::sorted::Sorted;
@@ -10,7 +10,7 @@ use colocate_model::symbiosis::{Mode, inverse, normalised};
 
 /// Stacks alone by thread, and which ran together last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Book {
+pub(super) struct StackTable {
     weight: f64,
     /// The parts of the host's stacks.
     parts: Vec<String>,
@@ -35,7 +35,7 @@ pub(super) struct Known {
     is_doubtful: bool,
 }
 
-impl Book {
+impl StackTable {
     pub fn new(model: Option<&CpiModel>, weight: f64) -> Self {
         let of = |model: &CpiModel| {
             let component = |part| model.components.iter().position(|c| c.parts.contains(part));
@@ -53,12 +53,12 @@ impl Book {
     }
 
     /// Quanta since the thread was alone on its core; `None` if it never was.
-    pub fn sample_age(&self, id: TaskId) -> Option<u64> {
+    pub(crate) fn sample_age(&self, id: TaskId) -> Option<u64> {
         self.known.get(&id)?.sampled.map(|when| self.quanta - when)
     }
 
     /// Whether its last stack beside others showed nothing.
-    pub fn is_doubtful(&self, id: TaskId) -> bool {
+    pub(crate) fn is_doubtful(&self, id: TaskId) -> bool {
         self.known.get(&id).is_some_and(|known| known.is_doubtful)
     }
 
@@ -84,19 +84,19 @@ impl Book {
     }
 
     /// Remembers which threads will run together.
-    pub fn ran_together(&mut self, groups: Vec<Vec<TaskId>>) {
+    pub(crate) fn ran_together(&mut self, groups: Vec<Vec<TaskId>>) {
         self.together = groups;
     }
 
     /// Takes in what the last quantum has shown, and forgets threads that are gone. `mode` are the coefficients
     /// for as many threads as shared the fullest core then; `None` if they do not give stacks alone.
-    pub fn learn(&mut self, mode: Option<&Mode>, there: &[There<'_>]) {
+    pub fn learn(&mut self, mode: Option<&Mode>, there: &[LiveThread<'_>]) {
         self.known.keep_only(there.iter().map(|there| there.thread.id), Known::default);
         self.quanta += 1;
         let together = std::mem::take(&mut self.together);
         for group in &together {
-            // Of a thread that is gone it is unknown how it was, so nothing is known of its company.
-            let ran = |id: &TaskId| there::find(there, *id).filter(|there| there.just_ran);
+            // Of a thread that is gone it is unknown how it was, so nothing is known of its neighbours.
+            let ran = |id: &TaskId| live::find(there, *id).filter(|there| there.just_ran);
             let shown: Option<Vec<Vec<f64>>> =
                 group.iter().map(|id| self.shown(ran(id)?.thread)).collect();
             if let Some(shown) = shown {

@@ -59,7 +59,7 @@ pub(in crate::schedule) fn stacks(rng: &mut SplitMix64, count: usize) -> Vec<Vec
 pub(in crate::schedule) fn knowing(scheduler: Symbiotic, stacks: &[Vec<f64>]) -> Symbiotic {
     let mut scheduler = scheduler;
     for (job, stack) in queue(&vec![0.0; stacks.len()]).iter().zip(stacks) {
-        scheduler.book.note(job.threads[0].id, stack);
+        scheduler.table.note(job.threads[0].id, stack);
     }
     scheduler
 }
@@ -155,9 +155,9 @@ fn learns_what_they_are_alone() {
         }
         scheduler.choose(&quantum(&machine, &pus, &queue));
         let threads: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
-        assert_eq!(scheduler.book.known(), count);
-        let mean = scheduler.book.mean();
-        let found = scheduler.book.stacks(&mean, &threads);
+        assert_eq!(scheduler.table.known(), count);
+        let mean = scheduler.table.mean();
+        let found = scheduler.table.stacks(&mean, &threads);
         for (found, truth) in found.concat().iter().zip(truth.concat()) {
             assert!((found - truth).abs() < 1e-5, "{spec}: {found} where {truth} is");
         }
@@ -262,7 +262,7 @@ fn stacks_of_another_host_tell_nothing() {
                 (ran.stack, ran.parts) = (Some(shares), parts);
             }
         }
-        assert_eq!(scheduler.book.known(), known, "{parts:?}");
+        assert_eq!(scheduler.table.known(), known, "{parts:?}");
     }
 }
 
@@ -315,8 +315,8 @@ fn asleep_shows_no_stack() {
         show(&mut queue[0].threads[0], stack.to_vec());
         scheduler.choose(&quantum(&machine, &pus, &queue));
         let thread = &queue[0].threads[0];
-        let (age, shows) = (scheduler.book.sample_age(thread.id), scheduler.book.shows(thread));
-        (scheduler.book.known(), age, shows)
+        let (age, shows) = (scheduler.table.sample_age(thread.id), scheduler.table.shows(thread));
+        (scheduler.table.known(), age, shows)
     };
     let (beside, alone) = ([0.2, 0.6, 0.2], [0.6, 0.2, 0.2]);
     assert_eq!(known(1.0, beside), (0, None, true), "where it was before is unknown");
@@ -358,11 +358,11 @@ fn quanta(model: &CpiModel, truth: &[Vec<f64>], count: usize) -> (Symbiotic, Vec
 fn solo_shows_what_stacks_together_do_not() {
     let truth = stacks(&mut SplitMix64::new(8), 8);
     let (scheduler, choices) = quanta(&strongly_coupled(), &truth, 80);
-    assert_eq!(scheduler.book.known(), 8);
+    assert_eq!(scheduler.table.known(), 8);
     for (job, truth) in (0..8).zip(&truth) {
         let id = crate::plan::TaskId { job: crate::plan::JobIdx(job), order: 0 };
         let thread = Thread { id, ran: None, pu: None, runnable: None, bound: false };
-        let found = scheduler.book.stacks(&[], &[&thread])[0].to_vec();
+        let found = scheduler.table.stacks(&[], &[&thread])[0].to_vec();
         assert!(found.iter().zip(truth).all(|(found, truth)| (found - truth).abs() < 1e-12));
     }
     let own = |choice: &Choice| choice.places[0].1 == Allocated::OwnCores;
@@ -391,7 +391,7 @@ fn no_solo_where_stacks_are_known() {
     let truth = stacks(&mut SplitMix64::new(8), 8);
     let (scheduler, choices) = quanta(&model(&mut SplitMix64::new(1)), &truth, 50);
     assert!(choices.iter().all(|choices| choices.len() == 8));
-    assert_eq!((scheduler.ration.given, scheduler.book.known()), (0, 8));
+    assert_eq!((scheduler.ration.given, scheduler.table.known()), (0, 8));
 }
 
 proptest! {
@@ -460,14 +460,14 @@ proptest! {
         for kind in ["symbiotic", "symbiotic-numa"] {
             let new = match kind {
                 "symbiotic" => Symbiotic::new(Some(model.clone()), Settings::USUAL),
-                _ => Symbiotic::with_homes(Some(model.clone()), Settings::USUAL, Homes::new(1.0)),
+                _ => Symbiotic::with_homes(Some(model.clone()), Settings::USUAL, HomeNodes::new(1.0)),
             };
             let mut scheduler = knowing(new, &stacks);
             let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
             let places = Places::new(&machine, &pus);
             let threads: Vec<&Thread> =
                 queue.iter().take(usable).flat_map(|job| &job.threads).collect();
-            let fullest = threads.len().div_ceil(places.cores().len());
+            let fullest = threads.len().div_ceil(places.cores.len());
             let stay = cost(&model, fullest, &stacks, &staying(&places, &threads));
             let found = cost(&model, fullest, &stacks, &on_core(&machine, &choices));
             prop_assert!(found <= stay + 1e-9, "{kind}: {found}, staying {stay}");

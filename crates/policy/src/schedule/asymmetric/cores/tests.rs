@@ -32,11 +32,11 @@ fn fast_and_slow() {
     let mut fast: Vec<usize> = amp.fast().collect();
     fast.sort_unstable();
     assert_eq!(fast, [0, 4, 8, 12]);
-    assert!((amp.ratio() - 2.0).abs() < 1e-12 && !amp.are_alike());
+    assert!((amp.ratio - 2.0).abs() < 1e-12 && !amp.are_alike());
     assert!(cores(&machine("core:4 pu:2")).are_alike());
     // Nothing known but the order of the kinds.
     let unknown = cores(&machine("core:1 + slow core:1"));
-    assert!((unknown.ratio() - ASSUMED_RATIO).abs() < 1e-12 && !unknown.are_alike());
+    assert!((unknown.ratio - ASSUMED_RATIO).abs() < 1e-12 && !unknown.are_alike());
     // Only slow ones may be used: they are alike.
     let slow: Vec<PuIdx> = [1, 2, 3, 5].map(PuIdx).to_vec();
     assert!(Cores::new(&amp_4x12(), &slow).are_alike());
@@ -64,11 +64,11 @@ fn refill_by_hand() {
     let cores = cores(&amp_4x12());
     let one = &threads(&[1])[0];
     let kib = |kib: f64| kib * 1024.0 / REFILL;
-    let (near, far) = (cores.way(one, 0), cores.way(one, 4));
+    let (near, far) = (cores.migration(one, 0), cores.migration(one, 4));
     assert!((near.cost - kib(2.0 * 576.0)).abs() < 1e-12 && !near.crossing);
     assert!((far.cost - kib(2.0 * 1088.0)).abs() < 1e-12 && far.crossing);
     assert!((near.gain - 0.5).abs() < 1e-12);
-    let stays = cores.way(one, 1);
+    let stays = cores.migration(one, 1);
     assert_eq!(stays, Move { gain: 0.0, cost: 0.0, crossing: false });
 }
 
@@ -96,7 +96,7 @@ fn fewest_crossings(cores: &Cores, threads: &[&Thread], free: &[usize]) -> usize
     let with = |place: usize| {
         let mut left = free.to_vec();
         let core = left.remove(place);
-        usize::from(cores.way(first, core).crossing) + fewest_crossings(cores, rest, &left)
+        usize::from(cores.migration(first, core).crossing) + fewest_crossings(cores, rest, &left)
     };
     (0..free.len()).map(with).min().expect("a core each")
 }
@@ -115,7 +115,7 @@ proptest! {
         let seats: Vec<usize> = seats.into_iter().map(|seat| seat.expect("one each")).collect();
         prop_assert_eq!(seats.iter().collect::<BTreeSet<_>>().len(), threads.len());
         prop_assert!(seats.iter().all(|seat| free.contains(seat)));
-        let crossings = threads.iter().zip(&seats).filter(|(thread, core)| cores.way(thread, **core).crossing).count();
+        let crossings = threads.iter().zip(&seats).filter(|(thread, core)| cores.migration(thread, **core).crossing).count();
         prop_assert_eq!(crossings, fewest_crossings(&cores, &threads, &free));
     }
 
@@ -123,7 +123,7 @@ proptest! {
     fn even_and_still(which in 0_usize..5, pus in prop::collection::vec(0_u32..64, 1..40), takes in 0_usize..4) {
         let machine = &machines()[which];
         let cores = cores(machine);
-        let taken: Vec<(usize, PuIdx)> = cores.fast().take(takes).map(|core| (core, cores.all()[core].pus[0])).collect();
+        let taken: Vec<(usize, PuIdx)> = cores.fast().take(takes).map(|core| (core, cores.all[core].pus[0])).collect();
         let count = u32::try_from(machine.pus.len()).expect("few");
         let mut threads = threads(&pus.iter().map(|pu| pu % count).collect::<Vec<_>>());
         let groups = cores.groups_beside(&taken);
@@ -132,15 +132,15 @@ proptest! {
         let load = |pu: &PuIdx| found.iter().filter(|found| *found == pu).count();
         let is_taken = |core: usize| taken.iter().any(|(taken, _)| *taken == core);
         prop_assert!(taken.iter().all(|(_, pu)| load(pu) == 0));
-        let on = |taken: bool| (0..cores.all().len()).filter(move |&core| is_taken(core) == taken);
-        let of = |core: usize| cores.all()[core].pus.iter().map(load).sum::<usize>();
+        let on = |taken: bool| (0..cores.all.len()).filter(move |&core| is_taken(core) == taken);
+        let of = |core: usize| cores.all[core].pus.iter().map(load).sum::<usize>();
         for (a, b) in on(false).flat_map(|a| on(false).map(move |b| (a, b))) {
-            let width = cores.all()[a].pus.len();
-            if width == cores.all()[b].pus.len() {
+            let width = cores.all[a].pus.len();
+            if width == cores.all[b].pus.len() {
                 prop_assert!(of(a).abs_diff(of(b)) <= 1, "{:?}", found);
             }
         }
-        let beside_full = on(false).all(|core| cores.all()[core].pus.iter().all(|pu| load(pu) > 0));
+        let beside_full = on(false).all(|core| cores.all[core].pus.iter().all(|pu| load(pu) > 0));
         prop_assert!(beside_full || on(true).all(|core| of(core) == 0), "{:?}", found);
         let free = machine.all_pus().filter(|pu| taken.iter().all(|(_, taken)| taken != pu));
         let loads: Vec<usize> = free.map(|pu| load(&pu)).collect();

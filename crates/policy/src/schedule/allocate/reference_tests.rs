@@ -1,4 +1,4 @@
-//! Allocation as it is defined, with a look at everything for each thread: what the fast one is compared with.
+//! Allocation as it is defined, everything searched for each thread: the fast one is compared with it.
 
 use super::super::Thread;
 use super::super::select::float;
@@ -8,7 +8,7 @@ use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
 use std::cmp::Reverse;
 
 /// As [`super::shared_levels`].
-pub fn shared_levels(machine: &Machine, pus: &[PuIdx]) -> Vec<u8> {
+pub(crate) fn shared_levels(machine: &Machine, pus: &[PuIdx]) -> Vec<u8> {
     let is_shared = |level: &u8| {
         let shared = |cache: &Cache| cache.pus.iter().filter(|pu| pus.contains(pu)).count() > 1;
         data_caches(machine, *level).any(shared)
@@ -83,8 +83,8 @@ fn divided(
 }
 
 /// As [`super::most_with_least`] where no core has more than two usable PUs: those that no thread gets are taken by
-/// threads that ask for nothing.
-pub fn most_with_least(
+/// threads without traffic.
+pub(crate) fn most_with_least(
     machine: &Machine,
     pus: &[PuIdx],
     threads: &[&Thread],
@@ -92,11 +92,11 @@ pub fn most_with_least(
 ) -> Vec<PuIdx> {
     let places = Places::new(machine, pus);
     let mut waiting: Vec<Option<usize>> = (0..threads.len()).map(Some).collect();
-    waiting.resize(places.pus().len().max(threads.len()), None);
+    waiting.resize(places.pus.len().max(threads.len()), None);
     let asked = |at: &Option<usize>| at.map_or(f64::NEG_INFINITY, |at| rate(threads[at]));
     waiting.sort_by(|a, b| asked(a).total_cmp(&asked(b)));
     let mut groups = Vec::new();
-    for core in places.cores() {
+    for core in &places.cores {
         let mut group = Vec::new();
         group.extend(waiting.pop().flatten());
         if core.pus.len() == 2 {
@@ -113,7 +113,7 @@ pub fn cores_of(
     threads: &[&Thread],
     groups: &[Vec<usize>],
 ) -> Vec<Option<usize>> {
-    let (cores, machine) = (places.cores(), places.machine());
+    let (cores, machine) = (&places.cores, places.machine);
     let was_there = |group: usize, core: usize| {
         let here = |at: &&usize| {
             threads[**at].pu.is_some_and(|pu| machine.core_of(pu) == cores[core].core)

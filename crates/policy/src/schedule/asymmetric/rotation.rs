@@ -22,7 +22,7 @@ use colocate_machine::Nanos;
 
 /// Which thread had a fast core for how long.
 #[derive(Clone, Debug)]
-pub struct Turns<K> {
+pub struct Rotation<K> {
     known: Sorted<K, Known>,
 }
 
@@ -33,13 +33,13 @@ struct Known {
     seated: bool,
 }
 
-impl<K> Default for Turns<K> {
+impl<K> Default for Rotation<K> {
     fn default() -> Self {
         Self { known: Sorted::default() }
     }
 }
 
-impl<K: Copy + Ord> Turns<K> {
+impl<K: Copy + Ord> Rotation<K> {
     /// These compete in this quantum; their places in the order in which they get seats. Equals stay in their order.
     pub fn order(&mut self, competitors: &[K]) -> Vec<usize> {
         let mut found: Vec<Known> = competitors
@@ -76,12 +76,6 @@ impl<K: Copy + Ord> Turns<K> {
         }
     }
 
-    /// How long one had a seat.
-    #[must_use]
-    pub fn had(&self, key: K) -> Nanos {
-        self.known.get(&key).map_or(Nanos::ZERO, |known| known.had)
-    }
-
     /// Forgets those that are gone.
     pub fn retain(&mut self, lives: impl Fn(&K) -> bool) {
         self.known.retain(|key, _| lives(key));
@@ -93,8 +87,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn had(turns: &Rotation<u32>, key: u32) -> Nanos {
+        turns.known.get(&key).map_or(Nanos::ZERO, |known| known.had)
+    }
+
     /// Gives seats to the first, for a quantum each.
-    fn quantum(turns: &mut Turns<u32>, competitors: &[u32], seats: usize) -> Vec<u32> {
+    fn quantum(turns: &mut Rotation<u32>, competitors: &[u32], seats: usize) -> Vec<u32> {
         let order = turns.order(competitors);
         let seated: Vec<u32> = order.iter().take(seats).map(|&at| competitors[at]).collect();
         turns.seat(seated.clone());
@@ -105,7 +103,7 @@ mod tests {
     /// One seat for three: between equals the one that sits stays. 0 has had 1 when 1 comes, and 2 then; all have had 1, 2 stays.
     #[test]
     fn turns_by_hand() {
-        let mut turns = Turns::default();
+        let mut turns = Rotation::default();
         let first: Vec<u32> = (0..7).map(|_| quantum(&mut turns, &[0, 1, 2], 1)[0]).collect();
         assert_eq!(first, [0, 1, 2, 2, 0, 1, 1]);
     }
@@ -113,22 +111,22 @@ mod tests {
     /// After ten quanta of 0 alone, 1 comes, and takes turns at once; 0 does not wait for ten.
     #[test]
     fn newcomers_do_not_make_up() {
-        let mut turns = Turns::default();
+        let mut turns = Rotation::default();
         (0..10).for_each(|_| drop(quantum(&mut turns, &[0], 1)));
         let after: Vec<u32> = (0..4).map(|_| quantum(&mut turns, &[0, 1], 1)[0]).collect();
         assert_eq!(after, [0, 1, 1, 0]);
         turns.retain(|key| *key == 1);
-        assert_eq!((turns.had(0), turns.had(1)), (Nanos(0), Nanos(12)));
+        assert_eq!((had(&turns, 0), had(&turns, 1)), (Nanos(0), Nanos(12)));
     }
 
     proptest! {
         #[test]
         fn shares_within_a_quantum(competitors in 1_u32..12, seats in 1_usize..6, quanta in 1_u64..60) {
             let names: Vec<u32> = (0..competitors).collect();
-            let mut turns = Turns::default();
+            let mut turns = Rotation::default();
             for quantum_no in 1..=quanta {
                 prop_assert_eq!(quantum(&mut turns, &names, seats).len(), seats.min(names.len()));
-                let had: Vec<u64> = names.iter().map(|name| turns.had(*name).0).collect();
+                let had: Vec<u64> = names.iter().map(|name| had(&turns, *name).0).collect();
                 let (least, most) = (had.iter().min().expect("some"), had.iter().max().expect("some"));
                 prop_assert!(most - least <= 1, "{:?}", had);
                 if quantum_no > u64::from(competitors).saturating_sub(seats as u64) {
