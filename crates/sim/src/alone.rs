@@ -1,7 +1,7 @@
 //! What the model says of each job alone: what schedulers need beforehand.
 //!
 //! # Problem
-//! Some schedulers need to know how long each job takes alone, what it asks of the memory then, and how much
+//! Some schedulers need to know how long each job takes alone, its memory traffic then, and how much
 //! it suffers from others' traffic. On a real machine that takes runs.
 //! # Approach
 //! Each phase of a job's threads, alone on a core of the kind that is fastest for it, its memory near; then
@@ -11,10 +11,10 @@
 //! - *Companion*: reads and writes a line of memory every so many instructions, and does additions otherwise,
 //!   as the tunable micro-benchmark. It is as dense as may be for all copies together to use no more than
 //!   [`HALF`] of a memory controller: where the memory is full all lose alike, and where
-//!   hardly anything is asked of it none loses.
+//!   it is hardly used none loses.
 //! - *Loss*: `(1 − rate beside / rate alone) / t`, with `t` the traffic of all companions, in t/µs.
 //! # Properties
-//! - **As the simulation**: a job simulated alone takes that long and asks for that much. -> test
+//! - **As the simulation**: a job simulated alone takes that long and has that much traffic. -> test
 //!   `alone_is_as_simulated`. It takes longer where threads meet at barriers with courses that are not alike, or
 //!   get in each other's way.
 //! - **A thread that waits for memory loses more** -> test `streams_lose_more`
@@ -35,10 +35,10 @@ const HALF: f64 = 0.5;
 /// other cores of a node have one.
 const DENSEST: f64 = 10.0;
 
-/// Doublings of that until the companion asks for next to nothing.
+/// Doublings of that until the companion has next to no traffic.
 const DOUBLINGS: u32 = 12;
 
-/// What each job of `scenario` takes, asks for and suffers, by job. Loads and stores that a phase's mix does
+/// What each job of `scenario` takes, demands and loses, by job. Loads and stores that a phase's mix does
 /// not say count as none.
 ///
 /// # Errors
@@ -68,7 +68,7 @@ pub fn alone_of(
     Ok(scenario.jobs.iter().map(|job| of_job(&phases, &demands, job)).collect())
 }
 
-/// One phase alone: what it does and asks for, a second and a microsecond.
+/// One phase alone: its rates, a second and a microsecond.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rates {
     instructions: f64,
@@ -83,7 +83,7 @@ impl Rates {
     }
 }
 
-/// Where phases are looked at: a core of one kind, and companions on the others of its node.
+/// Where phases are evaluated: a core of one kind, and companions on the others of its node.
 struct Bench {
     pu: PuIdx,
     others: Vec<PuIdx>,
@@ -146,7 +146,7 @@ fn others(platform: &Platform<'_>, pu: PuIdx) -> Vec<PuIdx> {
 }
 
 /// The densest companion, by kind of core, of which copies on these PUs use no more than [`HALF`] of any
-/// controller, and what all of them ask for, t/µs; `None` if even the thinnest asks for more, or for nothing.
+/// controller, and the traffic of all of them, t/µs; `None` if even the thinnest has more, or none.
 fn companions(
     platform: &Platform<'_>,
     pus: &[PuIdx],

@@ -9,8 +9,8 @@
 //!   one waits; PUs of idle cores are served first.
 //! - The groups of a domain are compared time and again. PUs that have been idle for longer take what waits
 //!   then, and while the least loaded group has room, it gets a running thread of the most loaded when a few
-//!   looks were in vain and that makes them more equal. That is how idle cores get one of two siblings.
-//! - Idle PUs sleep, and look only if they are woken: by a PU with a thread too many, or under a last-level
+//!   attempts failed and that makes them more equal. That is how idle cores get one of two siblings.
+//! - Idle PUs sleep, and balance only if they are woken: by a PU with a thread too many, or under a last-level
 //!   cache with two busy PUs or more (`nohz_balancer_kick`). Between nodes that run little a small
 //!   difference is left alone.
 //! - Where all groups are full, one that has too much by a percentage gives a waiting thread away; so threads
@@ -19,12 +19,11 @@
 //! Threads that are pinned stay. Of all groups with the same load the first counts.
 
 use crate::kernel::PeriodicBalance;
-use crate::task::State;
-use crate::task::TaskNo;
+use crate::task::{State, TaskNo};
 use crate::world::World;
 use colocate_machine::{Nanos, PuIdx};
 
-/// What a look would do.
+/// What a balancing would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Imbalance {
     /// Groups.
@@ -41,28 +40,28 @@ impl World<'_> {
     pub fn balance(&mut self) {
         self.fill_emptied();
         let Some(settings) = self.scenario.kernel.periodic_balance else {
-            self.looks.stale = false;
+            self.timers.stale = false;
             return;
         };
         for domain in 0..self.domains.all.len() {
-            if self.looks.due[domain].is_some_and(|due| due <= self.now) {
-                self.look(domain, settings);
+            if self.timers.due[domain].is_some_and(|due| due <= self.now) {
+                self.balance_domain(domain, settings);
             }
         }
         // A task that was moved while it ran may have left an idle PU.
         self.fill_emptied();
-        if std::mem::take(&mut self.looks.stale) {
+        if std::mem::take(&mut self.timers.stale) {
             (0..self.domains.all.len()).for_each(|domain| self.schedule(domain, settings));
         }
     }
 
-    pub fn next_look(&self) -> Option<Nanos> {
-        self.looks.due.iter().flatten().copied().min()
+    pub(crate) fn next_balance(&self) -> Option<Nanos> {
+        self.timers.due.iter().flatten().copied().min()
     }
 
     /// Gives every PU that ran out of threads a waiting one from as near as there is one.
     fn fill_emptied(&mut self) {
-        let mut emptied = std::mem::take(&mut self.looks.emptied);
+        let mut emptied = std::mem::take(&mut self.timers.emptied);
         if !self.scenario.kernel.idle_balance || !self.a_task_waits() {
             return;
         }
@@ -94,7 +93,7 @@ impl World<'_> {
     }
 
     /// Tasks on a PU that do not only fill it.
-    pub fn pu_load(&self, pu: PuIdx) -> usize {
+    pub(crate) fn pu_load(&self, pu: PuIdx) -> usize {
         self.queues[pu.idx()].normal_load(&self.tasks)
     }
 
@@ -150,9 +149,9 @@ impl World<'_> {
         runs.filter(|&task| self.tasks[task].pinned.is_none() && !self.tasks[task].fills)
     }
 
-    fn look(&mut self, domain: usize, settings: PeriodicBalance) {
-        self.looks.due[domain] = None;
-        self.looks.stale = true;
+    fn balance_domain(&mut self, domain: usize, settings: PeriodicBalance) {
+        self.timers.due[domain] = None;
+        self.timers.stale = true;
         if self.waits_beside_idle(domain) {
             let pus = self.domains.all[domain].pus.clone();
             if self.fill(&pus, Some(domain)) {
@@ -162,25 +161,25 @@ impl World<'_> {
         let Some(found) = self.imbalance(domain, settings) else { return };
         let patient = found.full || !found.waiting;
         let patience = if found.full { FULL_PATIENCE } else { settings.patience };
-        if patient && self.looks.failures[domain] < patience {
-            self.looks.failures[domain] += 1;
+        if patient && self.timers.failures[domain] < patience {
+            self.timers.failures[domain] += 1;
             return;
         }
-        self.looks.failures[domain] = 0;
+        self.timers.failures[domain] = 0;
         let task = self.task_to_move(domain, &found);
         if let Some((task, to)) = task.zip(self.pu_to_fill(domain, found.to)) {
             self.migrate(task, to);
         }
     }
 
-    /// Notes when a domain is looked at next: at the next multiple of its interval, if there is a reason.
+    /// Sets when a domain is balanced next: at the next multiple of its interval, if there is a reason.
     fn schedule(&mut self, domain: usize, settings: PeriodicBalance) {
         let idle = self.waits_beside_idle(domain);
         let found = self.imbalance(domain, settings);
         let room = found.is_some_and(|found| !found.full);
         if !(idle || found.is_some()) || (room && !idle && !self.is_kicked()) {
-            self.looks.due[domain] = None;
-            self.looks.failures[domain] = 0;
+            self.timers.due[domain] = None;
+            self.timers.failures[domain] = 0;
             return;
         }
         let pus = self.domains.all[domain].pus.len() as u64;
@@ -188,8 +187,8 @@ impl World<'_> {
         let interval = settings.interval_per_pu.0.saturating_mul(pus).saturating_mul(busy);
         let next = (self.now.0 / interval + 1).saturating_mul(interval);
         // One that was far off because all were busy may be due sooner now.
-        let next = self.looks.due[domain].map_or(next, |due| due.0.min(next));
-        self.looks.due[domain] = Some(Nanos(next));
+        let next = self.timers.due[domain].map_or(next, |due| due.0.min(next));
+        self.timers.due[domain] = Some(Nanos(next));
     }
 
     /// Whether a thread that may go waits in a domain while a PU of it is idle. Or is about to run: which one that will be
@@ -201,7 +200,7 @@ impl World<'_> {
         normal || (any(&|pu| self.spare_filler(pu).is_some()) && any(&|pu| self.is_empty(pu)))
     }
 
-    /// Twice the longest time between two looks where a PU is idle, since a look can fall on an instant at which
+    /// Twice the longest balancing interval where a PU is idle, since a balancing can fall on an instant at which
     /// none waits; `None` if there are none.
     pub fn patience(&self) -> Option<Nanos> {
         let settings = self.scenario.kernel.periodic_balance?;
@@ -209,7 +208,7 @@ impl World<'_> {
         Some(Nanos(settings.interval_per_pu.0.saturating_mul(2 * most)))
     }
 
-    /// Whether something wakes idle PUs so that they look for threads: a PU with two, or a last-level cache with
+    /// Whether something wakes idle PUs so that they take threads: a PU with two, or a last-level cache with
     /// two busy PUs.
     fn is_kicked(&self) -> bool {
         let machine = self.platform.machine();
@@ -224,7 +223,7 @@ impl World<'_> {
         })
     }
 
-    /// What a look at a domain would find.
+    /// What a balancing of a domain would find.
     fn imbalance(&self, domain: usize, settings: PeriodicBalance) -> Option<Imbalance> {
         let groups = &self.domains.all[domain].groups;
         let load =
@@ -266,7 +265,7 @@ impl World<'_> {
         pus.min_by_key(|&pu| (self.pu_load(pu), self.core_load(pu), pu))
     }
 
-    pub fn core_load(&self, pu: PuIdx) -> usize {
+    pub(crate) fn core_load(&self, pu: PuIdx) -> usize {
         let machine = self.platform.machine();
         let core = &machine.cores[machine.core_of(pu).idx()];
         core.pus.iter().map(|&pu| self.pu_load(pu)).sum()
@@ -278,6 +277,6 @@ impl World<'_> {
     }
 }
 
-/// Looks in vain until a waiting thread is taken from one full group to another: the second succeeds, since
+/// Timers in vain until a waiting thread is taken from one full group to another: the second succeeds, since
 /// the load that is compared is halved with each (`detach_tasks` in kernel/sched/fair.c, 6.6).
 const FULL_PATIENCE: u32 = 1;

@@ -13,13 +13,12 @@
 //!   job's threads all wait. -> test `barriers_end`
 
 use crate::scenario::BarrierWait;
-use crate::task::State;
-use crate::task::TaskNo;
+use crate::task::{State, TaskNo};
 use crate::world::World;
 
 impl World<'_> {
     /// A task comes to its job's barrier.
-    pub fn arrive(&mut self, task: TaskNo) {
+    pub(crate) fn arrive(&mut self, task: TaskNo) {
         let job = self.tasks[task].id.job.0 as usize;
         let Some(barrier) = self.scenario.jobs[job].barrier else { return };
         self.tasks[task].arrived += 1;
@@ -41,7 +40,7 @@ impl World<'_> {
     }
 
     /// A task has done its work and is waited for no more.
-    pub fn is_missed_no_more(&mut self, job: usize) {
+    pub(crate) fn is_missed_no_more(&mut self, job: usize) {
         let waits = |task: &TaskNo| self.tasks[*task].at_barrier;
         if self.jobs[job].tasks.clone().any(|task| waits(&task)) && self.has_come_together(job) {
             self.meet(job);
@@ -49,7 +48,7 @@ impl World<'_> {
     }
 
     /// The serial part is done.
-    pub fn end_serial(&mut self, task: TaskNo) {
+    pub(crate) fn end_serial(&mut self, task: TaskNo) {
         self.release(self.tasks[task].id.job.0 as usize);
     }
 

@@ -3,7 +3,7 @@
 //! # Approach
 //! - Their tasks go where the kernel puts them, and weigh [`FILLER`] where others weigh [`NORMAL`]: their virtual time
 //!   goes on so many times as fast, and so far is their deadline away.
-//! - A task that is none of them and comes to a PU where one runs gets the next turn at once.
+//! - A task that is none of them and comes to a PU where one runs runs next at once.
 //! - When threads are balanced or wake up, a PU that only fillers use counts as idle; a filler itself is only moved to one
 //!   that no task uses.
 //! - A job that has not run yet is stopped, as without filling, and so are all in a quantum that measures a job on cores
@@ -35,7 +35,7 @@ impl World<'_> {
     }
 
     /// Has these jobs fill idle PUs, and no others.
-    pub fn have_fill(&mut self, fillers: &[JobIdx]) {
+    pub(crate) fn have_fill(&mut self, fillers: &[JobIdx]) {
         for job in 0..self.jobs.len() {
             let fills = fillers.binary_search_by_key(&job, |filler| filler.0 as usize).is_ok();
             for task in self.jobs[job].tasks.clone() {

@@ -1,8 +1,7 @@
 //! Applies a plan: the target PU of each task.
 
 use crate::targets::Target;
-use crate::task::State;
-use crate::task::TaskNo;
+use crate::task::{State, TaskNo};
 use crate::world::World;
 use colocate_engine::PlacementStatus;
 use colocate_machine::{PuIdx, PuNr};
@@ -57,7 +56,7 @@ impl World<'_> {
         };
         if self.tasks[task].pinned != pinned {
             self.tasks[task].pinned = pinned;
-            self.looks.stale = true;
+            self.timers.stale = true;
         }
         if let (Some(pu), State::Ready, true) =
             (pinned, self.tasks[task].state, self.tasks[task].pu.is_some())
@@ -69,7 +68,7 @@ impl World<'_> {
         }
     }
 
-    pub fn is_queued(&self, task: TaskNo) -> bool {
+    pub(crate) fn is_queued(&self, task: TaskNo) -> bool {
         let queue = self.tasks[task].pu.map(|pu| &self.queues[pu.idx()]);
         queue.is_some_and(|queue| queue.members().any(|member| member == task))
     }
@@ -91,7 +90,7 @@ impl World<'_> {
     }
 
     /// The target PU of a task, and its placement status.
-    pub fn placement_status(&self, task: TaskNo) -> (Option<PuIdx>, PlacementStatus) {
+    pub(crate) fn placement_status(&self, task: TaskNo) -> (Option<PuIdx>, PlacementStatus) {
         if self.is_stopped(task) || self.tasks[task].fills {
             return (None, PlacementStatus::Waiting);
         }

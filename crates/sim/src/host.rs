@@ -35,7 +35,7 @@ impl<'a> SimHost<'a> {
     }
 
     /// Whether it is not reported for how long tasks spin. It is unless this is called.
-    pub fn hide_spinning(&mut self, hidden: bool) {
+    pub(crate) fn hide_spinning(&mut self, hidden: bool) {
         self.world.hides_spinning = hidden;
     }
 
@@ -62,7 +62,7 @@ impl<'a> SimHost<'a> {
         self.world.now
     }
 
-    /// How often the model was asked for rates so far.
+    /// How many predictions were made so far.
     #[must_use]
     pub const fn predictions(&self) -> u64 {
         self.world.predictions()

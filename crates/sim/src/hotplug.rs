@@ -7,32 +7,34 @@
 //! is there. A sleeper finds its PU gone when it wakes up.
 
 use crate::domains::Domains;
-use crate::looks::Looks;
 use crate::task::TaskNo;
+use crate::timers::Timers;
 use crate::world::World;
 use colocate_machine::{Nanos, PuIdx};
 
 impl World<'_> {
     /// When a PU goes or comes next.
-    pub fn next_plug(&self) -> Option<Nanos> {
-        self.plugs.get(self.plugged).map(|event| event.at)
+    pub(crate) fn next_hotplug(&self) -> Option<Nanos> {
+        self.hotplug_events.get(self.hotplugs_done).map(|event| event.at)
     }
 
     /// Takes PUs away and brings them back as the scenario says.
-    pub fn plug(&mut self) {
-        let before = self.plugged;
-        while let Some(event) = self.plugs.get(self.plugged).filter(|e| e.at <= self.now) {
+    pub(crate) fn apply_hotplug(&mut self) {
+        let before = self.hotplugs_done;
+        while let Some(event) =
+            self.hotplug_events.get(self.hotplugs_done).filter(|e| e.at <= self.now)
+        {
             if let Some(pu) = self.platform.machine().pu_by_os(event.pu) {
                 self.usable[pu.idx()] = event.online;
             }
-            self.plugged += 1;
+            self.hotplugs_done += 1;
         }
-        if self.plugged == before {
+        if self.hotplugs_done == before {
             return;
         }
         self.machine_changed = true;
         self.domains = Domains::new(self.platform.machine(), &self.usable);
-        self.looks = Looks::new(&self.domains);
+        self.timers = Timers::new(&self.domains);
         self.stale = true;
         for task in 0..self.tasks.len() {
             self.leave_offline(task);
@@ -51,7 +53,7 @@ impl World<'_> {
     }
 
     /// This PU if it is online; else the one where the kernel puts what was there.
-    pub fn online_near(&self, pu: PuIdx) -> PuIdx {
+    pub(crate) fn online_near(&self, pu: PuIdx) -> PuIdx {
         if self.usable[pu.idx()] {
             return pu;
         }

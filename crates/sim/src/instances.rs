@@ -2,8 +2,7 @@
 
 use crate::platform::{Demands, Platform};
 use crate::scenario::Scenario;
-use crate::task::TaskNo;
-use crate::task::{Counted, Course, State, Task, Totals};
+use crate::task::{Counted, Course, State, Task, TaskNo, Totals};
 use colocate_machine::Nanos;
 use colocate_policy::{JobIdx, TaskId};
 use std::collections::BTreeMap;
@@ -51,7 +50,7 @@ pub(crate) fn instantiate(
                 pinned: None,
                 course: Course::new(thread.course.clone(), work),
                 virtual_time: 0,
-                debt: 0.0,
+                refill_s: 0.0,
                 occupancy: Vec::new(),
                 stopped_at: None,
                 fills: false,

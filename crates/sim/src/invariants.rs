@@ -9,7 +9,7 @@
 //!    is alive and its job is not stopped.
 //! 3. A task that is placed runs where it was placed, and nowhere else.
 //! 4. A PU on which tasks wait runs one of them.
-//! 5. Where load is balanced time and again, no free task waits for longer than two of the rarest looks take
+//! 5. Where load is balanced time and again, no free task waits for longer than two of the longest balancing intervals
 //!    while a PU is idle.
 //! 6. Rates are finite and above 0; no core does more than its front end can begin, no controller or link
 //!    carries more than its bandwidth.
@@ -105,7 +105,7 @@ impl Checker {
         self.now = step.to;
         while let Some((_, pu, online)) = self.events.pop_if(|event| event.0 <= step.from) {
             self.usable[pu.idx()] = online;
-            // Looks begin anew.
+            // Timers begin anew.
             self.beside_idle = None;
         }
         for on in step.on {

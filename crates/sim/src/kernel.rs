@@ -13,8 +13,8 @@ use colocate_machine::{Bytes, Nanos};
 pub struct Kernel {
     /// Time after which a thread gives its PU to another one that waits for it. Never 0.
     pub slice: Nanos,
-    /// Into how many parts a slice is divided, a random one of which is where the turns of a PU end, from when
-    /// several threads are runnable there. 1: turns that begin together end together, so that with two threads a PU
+    /// Into how many parts a slice is divided, a random one of which is where the slices of a PU end, from when
+    /// several threads are runnable there. 1: slices that begin together end together, so that with two threads a PU
     /// the same threads run beside each other for ever. Never 0.
     pub stagger: u32,
     /// Where a new thread starts.
@@ -60,12 +60,12 @@ pub enum Wake {
 /// How often the load is balanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeriodicBalance {
-    /// Time between two looks of a part of the machine, for each PU in it: larger parts are balanced less
+    /// Time between two balancings of a part of the machine, for each PU in it: larger parts are balanced less
     /// often. Never 0.
     pub interval_per_pu: Nanos,
-    /// How many looks in vain there are before a thread that runs is moved, not only one that waits.
+    /// How many attempts fail before a thread that runs is moved, not only one that waits.
     pub patience: u32,
-    /// By how much longer the time between two looks is where all PUs are busy.
+    /// By how much longer the time between two balancings is where all PUs are busy.
     pub busy_factor: u32,
     /// How much more load than another one, in percent of it, a full part must have to give some away; above
     /// 100.
@@ -75,9 +75,9 @@ pub struct PeriodicBalance {
 /// How pages and threads are moved towards each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumaBalancing {
-    /// Time between two looks at a thread. Never 0.
+    /// Time between two scans of a thread. Never 0.
     pub period: Nanos,
-    /// How much memory is looked at, and moved at most, each time. Never 0.
+    /// How much memory is scanned, and moved at most, each time. Never 0.
     pub scan: Bytes,
     /// Whether threads are moved to the node with most of their memory, too.
     pub move_threads: bool,
@@ -100,18 +100,18 @@ impl Default for Kernel {
 
 /// `sysctl_sched_base_slice`: 0.75 ms times 1 + log2 of at most 8 CPUs, so 3 ms from 8 CPUs on
 /// (kernel/sched/fair.c, 6.6).
-pub const BASE_SLICE: Nanos = Nanos::from_millis(3);
+pub(crate) const BASE_SLICE: Nanos = Nanos::from_millis(3);
 
 /// Turns end at ticks, of which a slice has three at 1000 a second (`CONFIG_HZ`), and each CPU began to count at
 /// another one.
-pub const TICKS: u32 = 3;
+pub(crate) const TICKS: u32 = 3;
 
 /// `RECLAIM_DISTANCE` (include/linux/topology.h): beyond it, domains do not balance forks. AMD's Zen raised it
 /// to 32 from Linux 5.4 on; this is the value of all others and of Zen before that.
 pub const RECLAIM_DISTANCE: u32 = 30;
 
 impl Default for PeriodicBalance {
-    /// `min_interval` of a domain is a millisecond for each of its CPUs; four looks in vain are
+    /// `min_interval` of a domain is a millisecond for each of its CPUs; four failed attempts are
     /// `cache_nice_tries` + 2 and one, with `cache_nice_tries` 1 as most domains have it
     /// (kernel/sched/{topology,fair}.c, 6.6); `busy_factor` 16 and `imbalance_pct` 117 are those of `sd_init`.
     fn default() -> Self {

@@ -1,8 +1,7 @@
 //! Creation, sleep, ends, and what becomes of a job whose work is done.
 
 use crate::scenario::Method;
-use crate::task::TaskNo;
-use crate::task::{State, Task};
+use crate::task::{State, Task, TaskNo};
 use crate::world::World;
 use colocate_engine::JobEnd;
 use colocate_machine::Nanos;
@@ -27,11 +26,11 @@ impl World<'_> {
             return;
         }
         self.tasks[task].state = State::Ready;
-        self.rouse(task);
+        self.enqueue_woken(task);
     }
 
     /// Puts a task on a queue that has run before.
-    pub fn rouse(&mut self, task: TaskNo) {
+    pub(crate) fn enqueue_woken(&mut self, task: TaskNo) {
         let pu = self.tasks[task].pinned.or_else(|| self.wake_pu(task));
         self.join_queue(task, self.online_near(pu.unwrap_or(self.launcher)));
     }
@@ -72,12 +71,12 @@ impl World<'_> {
         self.touch_pages(no, pu);
     }
 
-    pub fn end_sleep(&mut self, task: TaskNo) {
+    pub(crate) fn end_sleep(&mut self, task: TaskNo) {
         let slept = self.now - self.tasks[task].since;
         self.tasks[task].total.slept += slept;
     }
 
-    pub fn end_wait(&mut self, task: TaskNo) {
+    pub(crate) fn end_wait(&mut self, task: TaskNo) {
         let waited = self.now - self.tasks[task].since;
         let task = &mut self.tasks[task];
         task.total.waited += waited;
@@ -86,13 +85,13 @@ impl World<'_> {
         }
     }
 
-    pub fn end_stop(&mut self, task: TaskNo) {
+    pub(crate) fn end_stop(&mut self, task: TaskNo) {
         let stopped = self.now - self.tasks[task].since;
         self.tasks[task].total.stopped += stopped;
     }
 
     /// A task spins no more. If it waits for its PU, what it waits for is another thing from now on.
-    pub fn end_spin(&mut self, task: TaskNo) {
+    pub(crate) fn end_spin(&mut self, task: TaskNo) {
         if self.waits(task) {
             self.end_wait(task);
             self.tasks[task].since = self.now;
@@ -150,7 +149,7 @@ impl World<'_> {
         self.over = all_done;
     }
 
-    pub fn relaunch(&mut self, job: usize) {
+    pub(crate) fn relaunch(&mut self, job: usize) {
         self.jobs[job].busy = self.jobs[job].tasks.len();
         for no in self.jobs[job].tasks.clone() {
             let thread = no - self.jobs[job].tasks.start;
@@ -162,7 +161,7 @@ impl World<'_> {
         }
     }
 
-    pub fn end_task(&mut self, task: TaskNo) {
+    pub(crate) fn end_task(&mut self, task: TaskNo) {
         match self.tasks[task].state {
             State::Ended => return,
             State::Ready => self.leave_queue(task),

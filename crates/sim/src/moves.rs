@@ -9,32 +9,32 @@ use colocate_model::Seat;
 
 impl World<'_> {
     /// Puts a task that is ready on a queue.
-    pub fn join_queue(&mut self, task: TaskNo, pu: PuIdx) {
+    pub(crate) fn join_queue(&mut self, task: TaskNo, pu: PuIdx) {
         self.note_move(task, pu);
         self.queues[pu.idx()].enqueue(task, pu, &mut self.tasks);
         self.tasks[task].since = self.now;
-        self.looks.stale = true;
+        self.timers.stale = true;
         self.watch_pages(task);
     }
 
-    pub fn leave_queue(&mut self, task: TaskNo) {
+    pub(crate) fn leave_queue(&mut self, task: TaskNo) {
         let Some(pu) = self.tasks[task].pu else { return };
         let queue = &mut self.queues[pu.idx()];
         let ran = queue.running == Some(task);
         queue.dequeue(task, self.scenario.kernel.slice, &mut self.tasks);
         if queue.load() == 0 {
-            self.looks.emptied.push(pu);
+            self.timers.emptied.push(pu);
         }
         if ran {
             self.stale = true;
         } else {
             self.end_wait(task);
         }
-        self.looks.stale = true;
+        self.timers.stale = true;
     }
 
     /// Brings a ready task to another PU.
-    pub fn migrate(&mut self, task: TaskNo, to: PuIdx) {
+    pub(crate) fn migrate(&mut self, task: TaskNo, to: PuIdx) {
         if self.tasks[task].pu == Some(to) {
             return;
         }
@@ -43,13 +43,13 @@ impl World<'_> {
     }
 
     /// Counts a move to `to`, if it is one, and what it costs to begin there with what is left in caches.
-    pub fn note_move(&mut self, task: TaskNo, to: PuIdx) {
+    pub(crate) fn note_move(&mut self, task: TaskNo, to: PuIdx) {
         let Some(from) = self.tasks[task].pu else { return };
         let stopped_at = self.tasks[task].stopped_at.take();
         if from == to && stopped_at.is_none() {
             return;
         }
-        let left = stopped_at.map_or_else(Vec::new, |then| self.fills.left(from, &then));
+        let left = stopped_at.map_or_else(Vec::new, |then| self.pollution.left(from, &then));
         let task = &mut self.tasks[task];
         if from != to {
             count_move(self.platform.machine(), &mut task.total.moves, from, to);
@@ -59,11 +59,11 @@ impl World<'_> {
         let now = &self.prediction;
         let cold = self.platform.model().refill(&seat, from, &task.occupancy, &left, now);
         // It cannot be colder than all cold.
-        task.debt = task.debt.max(cold.seconds);
+        task.refill_s = task.refill_s.max(cold.seconds);
     }
 
     /// Where its memory comes to be at its creation.
-    pub fn touch_pages(&mut self, no: TaskNo, pu: PuIdx) {
+    pub(crate) fn touch_pages(&mut self, no: TaskNo, pu: PuIdx) {
         let nodes = self.platform.machine().nodes.len();
         if nodes == 0 {
             return;

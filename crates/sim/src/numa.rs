@@ -16,8 +16,7 @@
 //! Copying costs nothing but time that is not accounted for here. Threads that are pinned stay; their memory
 //! comes.
 
-use crate::task::State;
-use crate::task::TaskNo;
+use crate::task::{State, TaskNo};
 use crate::world::World;
 use colocate_machine::{Nanos, PuIdx};
 
@@ -26,14 +25,14 @@ const NEAR: f64 = 1e-3;
 
 impl World<'_> {
     /// Share of a task's memory that is not on the node of `pu`.
-    pub fn far_share(&self, task: TaskNo, pu: PuIdx) -> f64 {
+    pub(crate) fn far_share(&self, task: TaskNo, pu: PuIdx) -> f64 {
         let node = self.platform.node_of(pu);
         let near = node.and_then(|node| self.tasks[task].pages.get(node));
         near.map_or(0.0, |near| (1.0 - near).max(0.0))
     }
 
-    /// Notes when a task's memory is looked at next: at the next multiple of the period, if some is far.
-    pub fn watch_pages(&mut self, task: TaskNo) {
+    /// Sets when a task's memory is scanned next: at the next multiple of the period, if some is far.
+    pub(crate) fn watch_pages(&mut self, task: TaskNo) {
         let Some(settings) = self.scenario.kernel.numa_balancing else { return };
         let far = self.tasks[task].pu.map_or(0.0, |pu| self.far_share(task, pu));
         self.tasks[task].next_scan = if far > NEAR {
@@ -44,8 +43,8 @@ impl World<'_> {
         self.scan_at = self.scan_at.min(self.tasks[task].next_scan);
     }
 
-    /// Looks at the memory of every task for which that is due.
-    pub fn look_at_pages(&mut self) {
+    /// Timers at the memory of every task for which that is due.
+    pub(crate) fn scan_pages(&mut self) {
         let Some(settings) = self.scenario.kernel.numa_balancing else { return };
         if self.scan_at > self.now {
             return;

@@ -12,7 +12,7 @@ pub(crate) struct OnPu {
     /// Instructions per second, here and alone on the best core.
     pub speed: f64,
     pub alone: f64,
-    /// Instructions that it has done since its rates were asked for, and seconds that it filled cold caches.
+    /// Instructions that it has done since its rates were predicted, and seconds that it filled cold caches.
     pub did: f64,
     pub cold: f64,
     /// Bytes per second.

@@ -3,8 +3,7 @@
 use crate::SimError;
 use crate::invariants::Step;
 use crate::on_pu::OnPu;
-use crate::task::NORMAL;
-use crate::task::TaskNo;
+use crate::task::{NORMAL, TaskNo};
 use crate::world::World;
 use colocate_machine::Nanos;
 use colocate_model::CpiStack;
@@ -22,7 +21,7 @@ impl World<'_> {
             pus.filter_map(|pu| Some((self.queues[pu.idx()].running?, pu))).collect();
         self.prediction = self.rates.of(self.platform, &self.demands, &self.tasks, &running);
         self.fresh = true;
-        self.fills.set_rates(&running, &self.prediction, self.line);
+        self.pollution.set_rates(&running, &self.prediction, self.line);
         let prediction = Rc::clone(&self.prediction);
         for (&(task, _), rate) in running.iter().zip(&prediction.tasks) {
             self.tasks[task].occupancy.clone_from(&rate.occupancy);
@@ -47,7 +46,7 @@ impl World<'_> {
         self.on = on.collect();
     }
 
-    /// Counts what was done since the rates were asked for.
+    /// Counts what was done since the rates were predicted.
     pub fn count(&mut self) {
         for (on, rate) in self.on.iter_mut().zip(&self.prediction.tasks) {
             let (did, cold) = (std::mem::take(&mut on.did), std::mem::take(&mut on.cold));
@@ -77,7 +76,7 @@ impl World<'_> {
     pub fn until(&self, task: TaskNo, speed: f64) -> Nanos {
         let task = &self.tasks[task];
         let (left, exact) = task.course.until_next();
-        let at = self.now + nanos_up(task.debt + left / speed);
+        let at = self.now + nanos_up(task.refill_s + left / speed);
         let grain = self.scenario.grain.0;
         if exact || grain == 0 { at } else { Nanos(at.0.div_ceil(grain).saturating_mul(grain)) }
     }
@@ -95,8 +94,8 @@ impl World<'_> {
         let seconds = time.as_secs_f64();
         for on in &mut self.on {
             let task = &mut self.tasks[on.task];
-            let warm = (seconds - task.debt).max(0.0);
-            task.debt = (task.debt - seconds).max(0.0);
+            let warm = (seconds - task.refill_s).max(0.0);
+            task.refill_s = (task.refill_s - seconds).max(0.0);
             let done = task.course.go_on(on.speed * warm);
             on.cold += seconds - warm;
             if task.course.spins() {
@@ -115,7 +114,7 @@ impl World<'_> {
             task.total.memory_bytes += on.memory * warm;
             task.total.far_instructions += on.far * done;
         }
-        self.fills.pass(seconds);
+        self.pollution.pass(seconds);
         self.tally.step(self.now, to, &self.on, &self.prediction, &self.tasks);
         let step = Step {
             from: std::mem::replace(&mut self.now, to),

@@ -62,7 +62,7 @@ impl World<'_> {
     }
 
     /// Brings memory of a task to `node`; of what is on other nodes this part `stays`.
-    pub fn bring(&mut self, task: usize, node: usize, stays: f64) {
+    pub(crate) fn bring(&mut self, task: usize, node: usize, stays: f64) {
         let task = &mut self.tasks[task];
         task.pages.iter_mut().for_each(|share| *share *= stays);
         task.pages[node] += 1.0 - task.pages.iter().sum::<f64>();

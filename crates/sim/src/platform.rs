@@ -3,7 +3,7 @@
 use crate::SimError;
 use crate::scenario::{PhaseSpec, Scenario, Stretch, ThreadSpec, Work};
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
-use colocate_model::phase::{Demand, Guesses};
+use colocate_model::phase::Demand;
 use colocate_model::{Assumptions, Model, ModelError, Seat};
 
 /// A machine with its speeds, under one choice of assumptions.
@@ -12,7 +12,6 @@ pub struct Platform<'a> {
     machine: &'a Machine,
     performance: &'a Performance,
     assumptions: Assumptions,
-    guesses: Guesses,
     model: Model<'a>,
 }
 
@@ -27,13 +26,7 @@ impl<'a> Platform<'a> {
         assumptions: Assumptions,
     ) -> Result<Self, ModelError> {
         let model = Model::new(machine, performance, assumptions)?;
-        Ok(Self { machine, performance, assumptions, guesses: assumptions.guesses, model })
-    }
-
-    /// The same, with other guesses than the assumptions hold for what is not known of the phases.
-    #[must_use]
-    pub fn with_guesses(self, guesses: Guesses) -> Self {
-        Self { guesses, ..self }
+        Ok(Self { machine, performance, assumptions, model })
     }
 
     /// The machine.
@@ -90,7 +83,7 @@ impl Demands {
     pub fn new(platform: &Platform<'_>, scenario: &Scenario) -> Result<Self, SimError> {
         let kinds = &platform.performance.kinds;
         let of = |spec: &PhaseSpec| -> Result<Vec<Demand>, SimError> {
-            let on = |core| Ok(spec.phase.on(core, &platform.guesses)?.demand);
+            let on = |core| Ok(spec.phase.on(core, &platform.assumptions.guesses)?.demand);
             let wrong = |error| SimError::Phase { phase: spec.phase.name.clone(), error };
             kinds.iter().map(on).collect::<Result<_, _>>().map_err(wrong)
         };

@@ -26,7 +26,7 @@ pub(crate) struct Queue {
     pub running: Option<TaskNo>,
     /// In the order of their coming.
     pub waiting: Vec<TaskNo>,
-    /// When the running task's turn is over, if others wait.
+    /// When the running task's slice is over, if others wait.
     pub slice_end: Nanos,
 }
 
@@ -54,12 +54,12 @@ impl Queue {
     }
 
     /// Tasks that run or wait here and do not only fill it.
-    pub fn normal_load(&self, tasks: &[Task]) -> usize {
+    pub(crate) fn normal_load(&self, tasks: &[Task]) -> usize {
         self.members().filter(|&task| !tasks[task].fills).count()
     }
 
     /// Puts a task on the queue, with the lag that it has.
-    pub fn enqueue(&mut self, task: TaskNo, pu: PuIdx, tasks: &mut [Task]) {
+    pub(crate) fn enqueue(&mut self, task: TaskNo, pu: PuIdx, tasks: &mut [Task]) {
         let (sum, weights) = self.sums(tasks);
         let mean = mean(sum, weights);
         // The mean moves by the newcomer's own lag, for which EEVDF makes up. A task that owes something when it leaves stays
@@ -75,7 +75,7 @@ impl Queue {
     }
 
     /// Takes a task off the queue; it takes its lag along, a slice at most.
-    pub fn dequeue(&mut self, task: TaskNo, slice: Nanos, tasks: &mut [Task]) {
+    pub(crate) fn dequeue(&mut self, task: TaskNo, slice: Nanos, tasks: &mut [Task]) {
         let (sum, weights) = self.sums(tasks);
         let slice = i64::try_from(slice.0).unwrap_or(i64::MAX);
         let lag = if weights == 0 { 0 } else { mean(sum, weights) - tasks[task].virtual_time };
@@ -86,7 +86,7 @@ impl Queue {
         }
     }
 
-    /// The task whose turn it is: of the eligible ones the one with the earliest deadline, which with equal
+    /// The task that runs next: of the eligible ones the one with the earliest deadline, which with equal
     /// slices and weights is the one that ran least; of several the first by number.
     fn pick(&self, slice: Nanos, tasks: &[Task]) -> Option<TaskNo> {
         let (sum, weights) = self.sums(tasks);
@@ -102,7 +102,7 @@ impl Queue {
 
     /// Lets the right task run from `now` on. Whether another one runs than before. `first` says how long the
     /// first turn is when tasks begin to take turns.
-    pub fn reschedule(
+    pub(crate) fn reschedule(
         &mut self,
         now: Nanos,
         slice: Nanos,
@@ -128,7 +128,7 @@ impl Queue {
     }
 
     /// When the running task may have to go; `None` while none waits.
-    pub fn next_turn(&self) -> Option<Nanos> {
+    pub(crate) fn next_slice_end(&self) -> Option<Nanos> {
         (self.running.is_some() && !self.waiting.is_empty()).then_some(self.slice_end)
     }
 }

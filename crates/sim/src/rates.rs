@@ -1,8 +1,7 @@
-//! How fast the tasks that run now go on: the model's word, kept for when the same tasks run again.
+//! How fast the tasks that run now go on: predictions of the model, kept for when the same tasks run again.
 
 use crate::platform::{Demands, Platform};
-use crate::task::Task;
-use crate::task::TaskNo;
+use crate::task::{Task, TaskNo};
 use colocate_machine::PuIdx;
 use colocate_model::{Prediction, Search, Seat};
 use std::collections::HashMap;
@@ -12,7 +11,7 @@ use std::rc::Rc;
 /// Which task runs where, doing what: one number a PU, 0 for an idle one.
 type Key = Box<[u64]>;
 
-/// Predictions that are kept. Threads that take turns come back to the same few situations; a run that
+/// Predictions that are kept. Threads that share PUs come back to the same few situations; a run that
 /// never does must not fill the memory: with 64 tasks of 250 bytes each these are 16 MB.
 const KEPT: usize = 1024;
 
@@ -21,8 +20,8 @@ const KEPT: usize = 1024;
 pub(crate) struct Rates<'a> {
     kept: HashMap<Key, Rc<Prediction>, BuildHasherDefault<Mixer>>,
     search: Search<'a>,
-    /// How often the model was asked.
-    pub asked: u64,
+    /// How many predictions were made.
+    pub predicted: u64,
 }
 
 /// Which task runs where.
@@ -30,7 +29,7 @@ pub(crate) type Running = [(TaskNo, PuIdx)];
 
 impl<'a> Rates<'a> {
     pub fn new(platform: &'a Platform<'a>) -> Self {
-        Self { kept: HashMap::default(), search: Search::new(platform.model()), asked: 0 }
+        Self { kept: HashMap::default(), search: Search::new(platform.model()), predicted: 0 }
     }
 
     /// What to expect while just these tasks run, in their order.
@@ -53,7 +52,7 @@ impl<'a> Rates<'a> {
         };
         let seats: Vec<_> = running.iter().map(seat).collect();
         let prediction = Rc::new(self.search.predict_next(&seats));
-        self.asked += 1;
+        self.predicted += 1;
         if self.kept.len() >= KEPT {
             self.kept.clear();
         }
@@ -92,7 +91,7 @@ impl Hasher for Mixer {
 
     fn write_u64(&mut self, word: u64) {
         // The golden ratio's odd fraction, as SplitMix64 has it.
-        let stirred = (self.0 ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = stirred ^ stirred >> 32;
+        let mixed = (self.0 ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ mixed >> 32;
     }
 }

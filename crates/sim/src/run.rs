@@ -19,7 +19,7 @@ pub struct Options<'a> {
     /// Whether the policy decides each quantum of the scenario, so that jobs may wait; else it decides when there is a
     /// reason to.
     pub each_quantum: bool,
-    /// Whether the policy knows the jobs from profiles; else they are watched for a while first, if it needs to know what
+    /// Whether the policy has profiles of the jobs; else they are watched for a while first, if it needs to know what
     /// they do.
     pub profiled: bool,
     /// How long jobs that are not known are watched.
@@ -94,8 +94,8 @@ pub fn simulate(
     simulate_with(platform, scenario, (&mut *made, &name), options, &mut |_| ())
 }
 
-/// The same under any policy, with its name for plans; `look` is shown every round. What is known beforehand is the
-/// policy's affair.
+/// The same under any policy, with its name for plans; `look` sees every round. What is known beforehand is the
+/// policy's own.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -165,7 +165,7 @@ pub fn alone(scenario: &Scenario, job: &JobSpec) -> Scenario {
     Scenario { jobs: vec![job], method: Method::Leave, events: Vec::new(), ..scenario.clone() }
 }
 
-/// What a policy knows of the jobs before they start, those included that arrive later.
+/// What is known of the jobs before they start, those included that arrive later.
 ///
 /// # Errors
 /// [`SimError::Phase`] if a phase cannot run on the machine.

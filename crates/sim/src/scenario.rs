@@ -47,7 +47,7 @@ pub struct PhaseIdx(pub u32);
 /// A phase, as the model sees it and as policies do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseSpec {
-    /// What an instruction of it asks for.
+    /// What an instruction of it demands.
     pub phase: Phase,
     /// Its instruction mix as a profile would show it to a policy. [`PhaseSpec::of`] takes it from the
     /// phase's work, where that is known by kind.
@@ -81,7 +81,7 @@ pub struct Barrier {
 pub enum BarrierWait {
     /// It sleeps and leaves its PU to others.
     Sleep,
-    /// It looks again and again, which takes what this phase takes and gets nothing done.
+    /// It polls in a loop, which takes what this phase takes and gets nothing done.
     Spin(PhaseIdx),
 }
 

@@ -7,10 +7,9 @@
 //! - A stopped job creates no threads: those that were due are created when it goes on.
 //! - A job that arrives while the plan has it wait is launched all the same, and stopped before its first
 //!   thread has run. That thread is placed, and touches its memory, when the job goes on.
-//! - What others bring into the caches meanwhile, a stopped task has to bring in again ([`crate::fills`]).
+//! - What others bring into the caches meanwhile, a stopped task has to bring in again ([`crate::pollution`]).
 
-use crate::task::State;
-use crate::task::TaskNo;
+use crate::task::{State, TaskNo};
 use crate::world::World;
 use colocate_policy::JobIdx;
 use std::cmp::Reverse;
@@ -24,7 +23,7 @@ impl World<'_> {
             }
             self.jobs[job].stopped = true;
             // What runs beside it counts from now on.
-            (self.fills.needed, self.stale) = (true, true);
+            (self.pollution.needed, self.stale) = (true, true);
             for task in self.jobs[job].tasks.clone() {
                 if self.tasks[task].state == State::Ready {
                     self.leave_queue(task);
@@ -55,14 +54,14 @@ impl World<'_> {
     pub fn hold(&mut self, task: TaskNo) {
         self.tasks[task].state = State::Stopped;
         self.tasks[task].since = self.now;
-        self.tasks[task].stopped_at = self.tasks[task].pu.map(|pu| self.fills.so_far(pu));
+        self.tasks[task].stopped_at = self.tasks[task].pu.map(|pu| self.pollution.so_far(pu));
     }
 
     fn go_on(&mut self, task: TaskNo) {
         self.end_stop(task);
         self.tasks[task].state = State::Ready;
         if self.tasks[task].pu.is_some() {
-            self.rouse(task);
+            self.enqueue_woken(task);
         } else {
             self.begin(task);
         }

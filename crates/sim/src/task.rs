@@ -115,12 +115,12 @@ impl Course {
 
     /// Does a serial part first.
     #[allow(clippy::cast_precision_loss)] // as for stretches
-    pub fn begin_serial(&mut self, serial: Serial) {
+    pub(crate) fn begin_serial(&mut self, serial: Serial) {
         self.doing = Doing::Serial(serial, serial.instructions as f64);
     }
 
     /// Goes back to what its course says.
-    pub fn go_back(&mut self) {
+    pub(crate) fn go_back(&mut self) {
         self.doing = Doing::Own;
     }
 
@@ -138,7 +138,7 @@ impl Course {
     }
 
     /// Instructions until something comes next, and whether it has to come exactly then.
-    pub fn until_next(&self) -> (f64, bool) {
+    pub(crate) fn until_next(&self) -> (f64, bool) {
         match self.doing {
             Doing::Own => {}
             Doing::Spin(_) => return (f64::INFINITY, true),
@@ -149,7 +149,7 @@ impl Course {
         (self.left.min(self.todo).max(0.0), exact)
     }
 
-    /// Does so many instructions; never more than the work asks for. Returns how many count as work: none of
+    /// Does so many instructions; never more than the work has. Returns how many count as work: none of
     /// those with which it only waits.
     pub fn go_on(&mut self, instructions: f64) -> f64 {
         match &mut self.doing {
@@ -228,7 +228,7 @@ pub(crate) struct Task {
     /// Virtual time of EEVDF: on a queue its own, off a queue its lag behind the queue's mean.
     pub virtual_time: i64,
     /// Seconds for which it makes no progress yet, since caches are cold.
-    pub debt: f64,
+    pub refill_s: f64,
     /// Bytes that it held of each cache over its PU when it last ran, nearest first.
     pub occupancy: Vec<f64>,
     /// How often these had been filled when it was stopped; `None` if it was not since it last ran.
@@ -241,9 +241,9 @@ pub(crate) struct Task {
     pub pages: Vec<f64>,
     /// Grows whenever `pages` change.
     pub pages_version: u32,
-    /// When NUMA balancing looks at it next.
+    /// When NUMA balancing scans it next.
     pub next_scan: Nanos,
-    /// The node that it was on when NUMA balancing last looked.
+    /// The node that it was on when NUMA balancing last scanned it.
     pub scanned_from: Option<usize>,
     /// When it began to sleep or wait, or was stopped.
     pub since: Nanos,

@@ -2,32 +2,31 @@
 //!
 //! # Problem
 //! How fast each task goes on depends on what runs beside it, and that changes with every creation, end, phase,
-//! turn and move.
+//! time slice and move.
 //!
 //! # Approach
 //! Between two events the same tasks run in the same phases at the same places, so rates are constant: the
 //! next event is the nearest of a few known times. At an event the queues are brought up to date, the rates
-//! are asked for anew, and the next event is looked for.
+//! are predicted anew, and the next event is found.
 //!
 //! # Terms
 //! - *step*: the time between two events.
 
 use crate::SimError;
 use crate::domains::Domains;
-use crate::fills::Fills;
 use crate::instances::{Job, instantiate};
 use crate::invariants::Checker;
 use crate::kernel::Kernel;
-use crate::looks::Looks;
 use crate::on_pu::OnPu;
 use crate::platform::{Demands, Platform};
+use crate::pollution::CachePollution;
 use crate::queues::Queue;
 use crate::rates::Rates;
 use crate::scenario::{PuEvent, Scenario};
 use crate::tally::Tally;
 use crate::targets::Targets;
-use crate::task::TaskNo;
-use crate::task::{Next, State, Task};
+use crate::task::{Next, State, Task, TaskNo};
+use crate::timers::Timers;
 use colocate_engine::{JobEnd, Meanwhile};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::Prediction;
@@ -46,11 +45,11 @@ pub(crate) struct World<'a> {
     /// By PU: whether it may be used and is online.
     pub usable: Vec<bool>,
     /// When PUs go and come, in the order of time, and how many of these events are over.
-    pub plugs: Vec<PuEvent>,
-    pub plugged: usize,
+    pub hotplug_events: Vec<PuEvent>,
+    pub hotplugs_done: usize,
     /// Whether PUs have gone or come since the flag was last taken down.
     pub machine_changed: bool,
-    pub fills: Fills,
+    pub pollution: CachePollution,
     /// What jobs do that a plan has wait.
     pub meanwhile: Meanwhile,
     /// Whether it is not reported for how long tasks spin.
@@ -65,8 +64,8 @@ pub(crate) struct World<'a> {
     /// By PU.
     pub queues: Vec<Queue>,
     pub targets: Targets,
-    pub looks: Looks,
-    /// When NUMA balancing looks at the first task next, or before.
+    pub timers: Timers,
+    /// When NUMA balancing is due for the first task, or before.
     pub scan_at: Nanos,
     /// The PU that jobs are launched from.
     pub launcher: PuIdx,
@@ -106,19 +105,19 @@ impl<'a> World<'a> {
             let created = spec.threads.iter().map(|thread| spec.arrives + thread.born);
             creations.extend(created.zip(job.tasks.clone()).map(Reverse));
         }
-        let mut plugs = scenario.events.clone();
-        plugs.sort_by_key(|event| event.at);
+        let mut hotplug_events = scenario.events.clone();
+        hotplug_events.sort_by_key(|event| event.at);
         Ok(Self {
-            plugs,
-            plugged: 0,
+            hotplug_events,
+            hotplugs_done: 0,
             machine_changed: false,
-            fills: Fills::new(platform),
+            pollution: CachePollution::new(platform),
             meanwhile: Meanwhile::Stop,
             hides_spinning: false,
             #[allow(clippy::cast_precision_loss)] // a line is small
             line: platform.performance().memory.first().map_or(64.0, |node| node.line.0 as f64),
             targets: Targets::new(tasks.len()),
-            looks: Looks::new(&domains),
+            timers: Timers::new(&domains),
             scan_at: Nanos(u64::MAX),
             queues: vec![Queue::default(); machine.pus.len()],
             tally: Tally::new(platform, scenario),
@@ -169,15 +168,15 @@ impl<'a> World<'a> {
         }
     }
 
-    /// How often the model was asked.
+    /// How many predictions were made.
     pub const fn predictions(&self) -> u64 {
-        self.rates.asked
+        self.rates.predicted
     }
 
     /// Whatever is due now.
     fn settle(&mut self) {
         self.phases();
-        self.plug();
+        self.apply_hotplug();
         loop {
             self.phases();
             let created = due(&mut self.creations, self.now);
@@ -191,9 +190,9 @@ impl<'a> World<'a> {
         if self.over {
             return;
         }
-        self.look_at_pages();
+        self.scan_pages();
         self.balance();
-        self.take_turns();
+        self.reschedule_all();
     }
 
     /// Ends phases, and with them maybe tasks and jobs.
@@ -217,8 +216,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets each PU run whose turn it is.
-    fn take_turns(&mut self) {
+    /// Chooses what runs on each PU.
+    fn reschedule_all(&mut self) {
         let Kernel { slice, stagger, .. } = self.scenario.kernel;
         for pu in 0..self.queues.len() {
             let before = self.queues[pu].running;
@@ -245,16 +244,16 @@ impl<'a> World<'a> {
     fn next_event(&self) -> Nanos {
         let first =
             |heap: &BinaryHeap<Reverse<(Nanos, TaskNo)>>| heap.peek().map(|first| first.0.0);
-        let turns = self.queues.iter().filter_map(Queue::next_turn);
+        let slices = self.queues.iter().filter_map(Queue::next_slice_end);
         let phases = self.on.iter().map(|on| on.until);
         let rest = [
             first(&self.creations),
             first(&self.wakes),
-            self.next_look(),
+            self.next_balance(),
             Some(self.scan_at),
-            self.next_plug(),
+            self.next_hotplug(),
         ];
-        turns.chain(phases).chain(rest.into_iter().flatten()).min().unwrap_or(Nanos(u64::MAX))
+        slices.chain(phases).chain(rest.into_iter().flatten()).min().unwrap_or(Nanos(u64::MAX))
     }
 }
 

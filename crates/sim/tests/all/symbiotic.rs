@@ -47,7 +47,7 @@ fn streams_are_parted() {
     }
 }
 
-/// No job waits for good company: all jobs end, and none long after the others.
+/// No job waits for good neighbours: all jobs end, and none long after the others.
 #[test]
 fn more_jobs_than_contexts_all_end() {
     let mut scenario = eight();

@@ -14,7 +14,7 @@ use colocate_model::Prediction;
 
 /// How full caches were filled, counted from the first time that a job was stopped.
 #[derive(Clone, Debug)]
-pub(crate) struct Fills {
+pub(crate) struct CachePollution {
     /// Data caches over each PU, nearest first, by place in `Machine::caches`.
     over: Vec<Vec<usize>>,
     /// By cache: a byte's part of it; 0 if its size is not known.
@@ -29,7 +29,7 @@ pub(crate) struct Fills {
     pub needed: bool,
 }
 
-impl Fills {
+impl CachePollution {
     #[allow(clippy::cast_precision_loss)] // sizes are far below 2^53
     pub fn new(platform: &Platform<'_>) -> Self {
         let (machine, performance) = (platform.machine(), platform.performance());
@@ -55,7 +55,12 @@ impl Fills {
     }
 
     /// From now on just these tasks run.
-    pub fn set_rates(&mut self, running: &[(TaskNo, PuIdx)], prediction: &Prediction, line: f64) {
+    pub(crate) fn set_rates(
+        &mut self,
+        running: &[(TaskNo, PuIdx)],
+        prediction: &Prediction,
+        line: f64,
+    ) {
         if !self.needed {
             return;
         }
