@@ -13,47 +13,36 @@ pub enum Fair {
 }
 
 impl Fair {
+    /// All of them: the kernel's number, the letter in the journal, the name.
+    const ALL: [(Self, c_int, &'static str, &'static str); 2] = [
+        (Self::Other, libc::SCHED_OTHER, "o", "SCHED_OTHER"),
+        (Self::Batch, libc::SCHED_BATCH, "b", "SCHED_BATCH"),
+    ];
+
     /// By the kernel's number; `None` for all other policies.
-    pub const fn of(policy: c_int) -> Option<Self> {
-        match policy {
-            libc::SCHED_OTHER => Some(Self::Other),
-            libc::SCHED_BATCH => Some(Self::Batch),
-            _ => None,
-        }
+    pub fn of(policy: c_int) -> Option<Self> {
+        Self::ALL.iter().find(|row| row.1 == policy).map(|row| row.0)
     }
 
     /// The kernel's number.
     pub const fn policy(self) -> c_int {
-        match self {
-            Self::Other => libc::SCHED_OTHER,
-            Self::Batch => libc::SCHED_BATCH,
-        }
+        Self::ALL[self as usize].1
     }
 
     /// Reads what [`Fair::letter`] writes.
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "o" => Some(Self::Other),
-            "b" => Some(Self::Batch),
-            _ => None,
-        }
+        Self::ALL.iter().find(|row| row.2 == text).map(|row| row.0)
     }
 
     /// Its letter in the journal.
-    pub const fn letter(self) -> char {
-        match self {
-            Self::Other => 'o',
-            Self::Batch => 'b',
-        }
+    pub const fn letter(self) -> &'static str {
+        Self::ALL[self as usize].2
     }
 }
 
 impl fmt::Display for Fair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Other => "SCHED_OTHER",
-            Self::Batch => "SCHED_BATCH",
-        })
+        f.write_str(Self::ALL[*self as usize].3)
     }
 }
 
@@ -64,7 +53,7 @@ mod tests {
     #[test]
     fn letters_are_read_as_they_are_written() {
         for fair in [Fair::Other, Fair::Batch] {
-            assert_eq!(Fair::parse(&fair.letter().to_string()), Some(fair));
+            assert_eq!(Fair::parse(fair.letter()), Some(fair));
             assert_eq!(Fair::of(fair.policy()), Some(fair));
         }
         assert_eq!((Fair::parse("-"), Fair::of(libc::SCHED_IDLE)), (None, None));

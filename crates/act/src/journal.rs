@@ -257,7 +257,7 @@ fn head(journal: &Journal) -> String {
 
 fn line(entry: &Entry) -> String {
     let Entry { pid, tid, start_ticks, mark, was, lowered } = entry;
-    let lowered = lowered.map_or('-', Fair::letter);
+    let lowered = lowered.map_or("-", Fair::letter);
     let body = format!("{pid} {tid} {start_ticks} {mark} {was} {lowered}");
     let sum = check_sum(&body);
     format!("{:width$}\n", format!("{body} {sum:08x}"), width = LINE_B - 1)

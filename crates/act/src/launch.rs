@@ -258,8 +258,8 @@ fn become_program(
     signals: &Inherited,
     exec: &Exec,
 ) -> io::Error {
-    let mut word = [0];
-    if !matches!(wait.read(&mut word), Ok(1)) {
+    let mut byte = [0];
+    if !matches!(wait.read(&mut byte), Ok(1)) {
         // colocate is gone, or has changed its mind.
         sys::exit_now(OURS)
     }

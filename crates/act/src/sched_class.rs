@@ -252,14 +252,14 @@ mod tests {
                 return;
             }
         };
-        let ((tell, told), (end, ended)) = (channel(), channel::<()>());
+        let ((sender, receiver), (end, ended)) = (channel(), channel::<()>());
         let thread = std::thread::spawn(move || {
             sys::set_slice_and_nice(Nanos::from_millis(2), sys::nice()).unwrap();
             let link = std::fs::read_link("/proc/thread-self").unwrap();
-            tell.send(link.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
+            sender.send(link.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap();
             let _ = ended.recv();
         });
-        let (tid, pid) = (Tid(told.recv().unwrap()), Pid(std::process::id().cast_signed()));
+        let (tid, pid) = (Tid(receiver.recv().unwrap()), Pid(std::process::id().cast_signed()));
         let handle = ProcessHandle::open(Path::new("/proc"), pid).unwrap();
         let process = Some(std::sync::Arc::new(handle));
         let mut thread_of = Thread::new(pid, tid, process, Inherited::default());

@@ -4,6 +4,7 @@
 
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_observe::{Pid, SysError, Tid};
+use rustix::{fs, process};
 use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -17,6 +18,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const MASK_WORDS: usize = 128;
 /// PUs that such a mask can name.
 pub const MOST_PUS: usize = MASK_WORDS * 64;
+
+/// The result of a call that rustix makes, with the call's name.
+fn named<T>(call: &'static str, result: rustix::io::Result<T>) -> Result<T, SysError> {
+    result.map_err(|errno| SysError { call, source: errno.into() })
+}
+
+fn number(pid: process::Pid) -> Pid {
+    Pid(pid.as_raw_nonzero().get())
+}
 
 /// PUs that thread `tid` may run on; thread 0 is the caller.
 ///
@@ -39,11 +49,7 @@ pub fn getaffinity(tid: Tid) -> Result<PuSet, SysError> {
 }
 
 /// Lets thread `tid` run only on `cpus`; thread 0 is the caller.
-///
-/// # Errors
-/// `ESRCH` if it has ended, `EPERM` if it is another user's, `EINVAL` if its cpuset has none of
-/// `cpus`.
-pub fn setaffinity(tid: Tid, cpus: &PuSet) -> Result<(), SysError> {
+pub(crate) fn setaffinity(tid: Tid, cpus: &PuSet) -> Result<(), SysError> {
     let mut words = [0_u64; MASK_WORDS];
     for pu in cpus.iter().filter(|pu| pu.idx() < MOST_PUS) {
         words[pu.idx() / 64] |= 1 << (pu.idx() % 64);
@@ -175,10 +181,7 @@ pub fn kill(pid: Pid, signal: c_int) -> Result<(), SysError> {
 }
 
 /// Sends signal `signal` to the process that `pidfd` stands for: never to a later one with the same number.
-///
-/// # Errors
-/// `ESRCH` if it has ended and was reaped, `EPERM` if it is another user's.
-pub fn kill_by(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), SysError> {
+pub(crate) fn kill_by(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), SysError> {
     let (fd, none) = (pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
     // SAFETY: the optional details of the signal are not given.
     let ret = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, 0) };
@@ -189,28 +192,25 @@ pub fn kill_by(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), SysError> {
 /// descendant can be found as long as this process lives (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
 pub fn adopt_orphans() {
     // It fails on no Linux since 3.4; any number says yes.
-    let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
+    let _ = process::set_child_subreaper(process::Pid::from_raw(1));
 }
 
 /// A number that others cannot guess; `None` before the kernel has any.
-pub fn random() -> Option<u64> {
+pub(crate) fn random() -> Option<u64> {
     let mut bytes = [0; 8];
     let given = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
     (given == bytes.len()).then(|| u64::from_ne_bytes(bytes))
 }
 
 /// A descriptor that is readable once process `pid` has ended (Linux 5.3).
-///
-/// # Errors
-/// `ESRCH` if there is none, `ENOSYS` on older kernels.
-pub fn pidfd(pid: Pid) -> Result<OwnedFd, SysError> {
-    // SAFETY: takes no pointer.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0, 0) };
-    owned(RawFd::try_from(fd).unwrap_or(-1), "pidfd_open")
+pub(crate) fn pidfd(pid: Pid) -> Result<OwnedFd, SysError> {
+    let none = SysError { call: "pidfd_open", source: io::Error::from_raw_os_error(libc::ESRCH) };
+    let pid = process::Pid::from_raw(pid.0).ok_or(none)?;
+    named("pidfd_open", process::pidfd_open(pid, process::PidfdFlags::empty()))
 }
 
 /// The process that created this one, or the one that has taken its place.
-pub fn parent() -> Pid {
+pub(crate) fn parent() -> Pid {
     Pid(parent_id().cast_signed())
 }
 
@@ -243,7 +243,7 @@ pub fn block(signals: &[c_int]) -> Result<SignalMask, SysError> {
 }
 
 /// Blocks every signal that can be blocked.
-pub fn block_all() {
+pub(crate) fn block_all() {
     let mut all = sigset(&[]);
     // SAFETY: the set is valid for both calls; the old mask is not asked for.
     unsafe {
@@ -253,7 +253,7 @@ pub fn block_all() {
 }
 
 /// Blocks exactly the signals of `mask`.
-pub fn set_mask(mask: &SignalMask) {
+pub(crate) fn set_mask(mask: &SignalMask) {
     // SAFETY: the set is valid for the call; the old mask is not asked for.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, std::ptr::null_mut()) };
 }
@@ -268,7 +268,7 @@ pub fn is_ignored(signal: c_int) -> bool {
 }
 
 /// Ignores `signal`, or gives it its default effect.
-pub fn ignore(signal: c_int, ignored: bool) {
+pub(crate) fn ignore(signal: c_int, ignored: bool) {
     // SAFETY: neither disposition runs code of ours.
     unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
 }
@@ -318,9 +318,7 @@ fn leads_session() -> bool {
 /// # Errors
 /// `EMFILE`, `ENFILE`, `ENOMEM`.
 pub fn memfd(name: &CStr) -> Result<OwnedFd, SysError> {
-    // SAFETY: the name is a valid string.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    owned(fd, "memfd_create")
+    named("memfd_create", fs::memfd_create(name, fs::MemfdFlags::CLOEXEC))
 }
 
 fn owned(fd: RawFd, call: &'static str) -> Result<OwnedFd, SysError> {
@@ -332,10 +330,7 @@ fn owned(fd: RawFd, call: &'static str) -> Result<OwnedFd, SysError> {
 }
 
 /// Makes descriptor `to` a copy of `from`; it stays open across an exec.
-///
-/// # Errors
-/// None known for valid descriptors.
-pub fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<(), SysError> {
+pub(crate) fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<(), SysError> {
     // SAFETY: takes no pointer; what was open as `to` is closed, which callers intend.
     if unsafe { libc::dup2(from.as_raw_fd(), to) } < 0 {
         return Err(SysError::last("dup2"));
@@ -358,47 +353,32 @@ pub fn close_all_but(keep: &[RawFd]) {
 
 /// Leaves the terminal and the process group: keys like Ctrl-C no longer reach this process.
 pub fn leave_session() {
-    // SAFETY: takes no pointer; it fails only for a group leader, which a fresh fork is not.
-    unsafe { libc::setsid() };
+    // It fails only for a group leader, which a fresh fork is not.
+    let _ = process::setsid();
 }
 
 /// The process group of process `pid`; process 0 is the caller.
-///
-/// # Errors
-/// `ESRCH` if it has ended.
-pub fn group_of(pid: Pid) -> Result<Pid, SysError> {
-    // SAFETY: takes no pointer.
-    match unsafe { libc::getpgid(pid.0) } {
-        -1 => Err(SysError::last("getpgid")),
-        group => Ok(Pid(group)),
-    }
+pub(crate) fn group_of(pid: Pid) -> Result<Pid, SysError> {
+    named("getpgid", process::getpgid(process::Pid::from_raw(pid.0))).map(number)
 }
 
 /// Puts process `pid`, which is the caller or a child that executes no other program, into a process group of its
 /// session: one that is there, or with the number `pid` a new one.
-///
-/// # Errors
-/// `ESRCH` if it is neither, `EPERM` if there is no such group in its session, or if it leads that.
-pub fn set_group(pid: Pid, group: Pid) -> Result<(), SysError> {
-    // SAFETY: takes no pointer.
-    if unsafe { libc::setpgid(pid.0, group.0) } < 0 {
-        Err(SysError::last("setpgid"))
-    } else {
-        Ok(())
-    }
+pub(crate) fn set_group(pid: Pid, group: Pid) -> Result<(), SysError> {
+    let [pid, group] = [pid, group].map(|it| process::Pid::from_raw(it.0));
+    named("setpgid", process::setpgid(pid, group))
 }
 
 /// Lets this process get SIGKILL when its parent ends, by whatever means. False if that cannot be had, or if `parent`
 /// is its parent no more.
-pub fn is_killed_with(parent: Pid) -> bool {
-    // SAFETY: takes a signal number.
-    let asked = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) } == 0;
+pub(crate) fn is_killed_with(parent: Pid) -> bool {
+    let set = process::set_parent_process_death_signal(Some(process::Signal::KILL));
     // It may have ended before we asked.
-    asked && self::parent() == parent
+    set.is_ok() && self::parent() == parent
 }
 
 /// Does nothing until a signal ends this process.
-pub fn sleep_for_ever() -> ! {
+pub(crate) fn sleep_for_ever() -> ! {
     loop {
         // SAFETY: takes no pointer.
         unsafe { libc::pause() };
@@ -441,8 +421,7 @@ struct SchedAttr {
 
 /// The `nice` of this thread.
 pub fn nice() -> i32 {
-    // SAFETY: takes no pointer; -1 is also a valid answer, and cannot be an error for ourselves.
-    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+    process::getpriority_process(None).unwrap_or(0)
 }
 
 /// Has this thread run soon after it wakes: `slice` is the time that it is to run
@@ -457,14 +436,14 @@ pub fn set_slice_and_nice(slice: Nanos, nice: i32) -> Result<(), SysError> {
 }
 
 /// The scheduling policy of this thread (sched(7)).
-pub fn policy() -> c_int {
+pub(crate) fn policy() -> c_int {
     // SAFETY: takes no pointer.
     unsafe { libc::sched_getscheduler(0) }
 }
 
 /// Restores what this thread had before [`set_slice_and_nice`]. A policy with fixed priorities, which only
 /// takes a privilege, is not restored.
-pub fn restore_own_schedule(policy: c_int, nice: i32) {
+pub(crate) fn restore_own_schedule(policy: c_int, nice: i32) {
     let policy = match policy {
         libc::SCHED_BATCH | libc::SCHED_IDLE => policy,
         _ => libc::SCHED_OTHER,
@@ -495,10 +474,7 @@ impl Schedule {
 }
 
 /// How thread `tid` is scheduled; thread 0 is the caller.
-///
-/// # Errors
-/// `ESRCH` if it has ended.
-pub fn schedule_of(tid: Tid) -> Result<Schedule, SysError> {
+pub(crate) fn schedule_of(tid: Tid) -> Result<Schedule, SysError> {
     let mut attr = SchedAttr::default();
     let size = size_of::<SchedAttr>();
     // SAFETY: the kernel writes at most `size` bytes to `attr`, and every bit pattern is valid for it.
@@ -511,11 +487,7 @@ pub fn schedule_of(tid: Tid) -> Result<Schedule, SysError> {
 }
 
 /// Schedules thread `tid` so; thread 0 is the caller.
-///
-/// # Errors
-/// `ESRCH` if it has ended, `EPERM` if it is another user's, if it is to get more than it has and its limit does not
-/// allow that, and under some seccomp filters.
-pub fn set_schedule(tid: Tid, wanted: &Schedule) -> Result<(), SysError> {
+pub(crate) fn set_schedule(tid: Tid, wanted: &Schedule) -> Result<(), SysError> {
     let attr = SchedAttr {
         size_b: 48, // SCHED_ATTR_SIZE_VER0
         policy: wanted.policy.cast_unsigned(),
@@ -531,10 +503,7 @@ pub fn set_schedule(tid: Tid, wanted: &Schedule) -> Result<(), SysError> {
 
 /// Soft and hard limit of process `pid` for nice values (RLIMIT_NICE: 20 less the lowest one); process 0 is the
 /// caller.
-///
-/// # Errors
-/// `ESRCH` if it has ended, `EPERM` if it is another user's.
-pub fn limit_of_nice(pid: Pid) -> Result<(u64, u64), SysError> {
+pub(crate) fn limit_of_nice(pid: Pid) -> Result<(u64, u64), SysError> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: no new limit is given; the old one is written to a valid place.
     let ret = unsafe { libc::prlimit(pid.0, libc::RLIMIT_NICE, std::ptr::null(), &raw mut limit) };
@@ -542,14 +511,9 @@ pub fn limit_of_nice(pid: Pid) -> Result<(u64, u64), SysError> {
 }
 
 /// Sets the limits of this process for nice values.
-///
-/// # Errors
-/// `EPERM` if the hard limit would be raised.
-pub fn set_limit_of_nice(soft: u64, hard: u64) -> Result<(), SysError> {
-    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
-    // SAFETY: `limit` is read only during the call.
-    let ret = unsafe { libc::setrlimit(libc::RLIMIT_NICE, &raw const limit) };
-    if ret < 0 { Err(SysError::last("setrlimit")) } else { Ok(()) }
+pub(crate) fn set_limit_of_nice(soft: u64, hard: u64) -> Result<(), SysError> {
+    let limit = process::Rlimit { current: Some(soft), maximum: Some(hard) };
+    named("setrlimit", process::setrlimit(process::Resource::Nice, limit))
 }
 
 /// The session of process `pid`; process 0 is the caller.
@@ -557,33 +521,23 @@ pub fn set_limit_of_nice(soft: u64, hard: u64) -> Result<(), SysError> {
 /// # Errors
 /// `ESRCH` if it has ended.
 pub fn session_of(pid: Pid) -> Result<Pid, SysError> {
-    // SAFETY: takes no pointer.
-    match unsafe { libc::getsid(pid.0) } {
-        -1 => Err(SysError::last("getsid")),
-        session => Ok(Pid(session)),
-    }
+    named("getsid", process::getsid(process::Pid::from_raw(pid.0))).map(number)
 }
 
 /// Lets this process have so many descriptors open, as far as it may.
-pub fn limit_files(soft: u64, hard: u64) {
-    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
-    // SAFETY: `limit` is read only during the call.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+pub(crate) fn limit_files(soft: u64, hard: u64) {
+    let limit = process::Rlimit { current: Some(soft), maximum: Some(hard) };
+    let _ = process::setrlimit(process::Resource::Nofile, limit);
 }
 
 /// The effective user.
 pub fn effective_user() -> u32 {
-    // SAFETY: takes no pointer and cannot fail.
-    unsafe { libc::geteuid() }
+    process::geteuid().as_raw()
 }
 
 /// Whether this process may execute the file at `path`, as the kernel says.
-pub fn may_execute(path: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
-    let flags = libc::AT_EACCESS;
-    // SAFETY: the path is a valid string.
-    unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, flags) == 0 }
+pub(crate) fn may_execute(path: &Path) -> bool {
+    fs::accessat(fs::CWD, path, fs::Access::EXEC_OK, fs::AtFlags::EACCESS).is_ok()
 }
 
 /// Whether this process was started with SIGPIPE ignored. Rust's start-up code ignores it always,

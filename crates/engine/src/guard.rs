@@ -267,9 +267,9 @@ impl Guard {
                     threads().filter_map(|it| Some((it.id, number(it.pu?)))).collect();
             }
             (Some(Owner::Policy), Owner::Kernel) => {
-                let home = |id| Some((id, now.machine.pu_by_os(*self.kernel_places.get(&id)?)?));
-                let homes = threads().filter_map(|thread| home(thread.id));
-                self.initial = homes.filter(|(_, pu)| now.pus.contains(pu)).collect();
+                let place = |id| Some((id, now.machine.pu_by_os(*self.kernel_places.get(&id)?)?));
+                let places = threads().filter_map(|thread| place(thread.id));
+                self.initial = places.filter(|(_, pu)| now.pus.contains(pu)).collect();
             }
             _ => {}
         }

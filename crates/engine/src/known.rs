@@ -83,7 +83,7 @@ fn busiest_moment(threads: &[ThreadProfile], watched: Nanos) -> Nanos {
     best.1
 }
 
-/// The mean of mixes weighted by CPU time; a class is unknown if no thread knows it.
+/// The mean of mixes weighted by CPU time; a class is unknown if it is unknown of all threads.
 fn mean(mixes: impl Iterator<Item = (Mix, Option<Nanos>)> + Clone) -> Mix {
     let mut mean = Mix::default();
     for class in Class::ALL {

@@ -5,7 +5,7 @@
 //! different evidence and do different things, but all of them decide, act and observe.
 //! # Approach
 //! One loop. What differs is what ends a quantum ([`Until`]), and with it whether jobs may wait:
-//! - *Events*: the plan stands until there is a reason for another one ([`Cause`]). Known jobs are placed from the start.
+//! - *Events*: the plan is in force until there is a reason for another one ([`Cause`]). Known jobs are placed from the start.
 //!   Unknown ones are left to the kernel while they are watched, where the policy needs their mixes; then all are
 //!   planned together. What a task does per instruction does not depend on where it runs, and a pin made blindly would
 //!   be moved a moment later.
@@ -52,7 +52,7 @@ pub const WATCHES: u32 = 10;
 /// What ends a quantum, beside the end of a job and a change of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Nothing: the plan stands until there is a reason for another one. All jobs run.
+    /// Nothing: the plan is in force until there is a reason for another one. All jobs run.
     Events,
     /// So much time, above 0: the policy decides each quantum, and jobs may wait.
     Time(Nanos),

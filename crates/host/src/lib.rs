@@ -9,6 +9,7 @@
 mod filling;
 mod latency;
 mod lives;
+mod notes;
 mod paging;
 mod pausing;
 mod placing;
@@ -34,7 +35,7 @@ use colocate_act::original::original;
 use colocate_act::restore::{self, Root};
 use colocate_act::signals::{SignalAction, Signals};
 use colocate_act::sys;
-use colocate_engine::{Host, HostError, JobEnd, Meanwhile, Observation, QuantumEnd, Request};
+use colocate_engine::{Host, HostError, Meanwhile, Observation, QuantumEnd, Request};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::Sysfs;
 use colocate_machine::{Machine, Nanos, PuNr};
@@ -47,6 +48,7 @@ use colocate_observe::{LifecycleEvents, Pid, SysError, TaskEvent, Tid, lifecycle
 use colocate_policy::{Grant, JobIdx, Plan};
 use filling::Fillers;
 use lives::Runs;
+use notes::Notes;
 use paging::Pager;
 use pausing::Pausing;
 use placing::Placing;
@@ -57,7 +59,6 @@ use preparing::{
 };
 use sources::Sources;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -139,22 +140,23 @@ pub struct LinuxHost {
     /// Moves memory, once a plan has ordered that.
     pager: Option<Pager>,
     lifecycle: LifecycleEvents,
-    events: Vec<TaskEvent>,
     tasks: TaskTable,
     actuators: Actuators,
+    quantum: Quantum,
+    counts: CreationCounts,
+    /// What is done before this process stops itself.
+    before_stop: Box<dyn FnMut()>,
+    notes: Notes,
+}
+
+/// The quantum that runs.
+struct Quantum {
+    /// When the programs were released, on the kernel's clock; `None` before.
     launched: Option<Nanos>,
     /// CPU time of this thread when the last quantum ended.
     deciding_since: Nanos,
+    /// Why it is to end before its time.
     pending_end: Option<QuantumEnd>,
-    ended: Vec<JobEnd>,
-    counts: CreationCounts,
-    /// What could not be done to which job, so that it is said once.
-    reported: BTreeSet<(JobIdx, &'static str)>,
-    /// Our own `nice` as we were started with it.
-    nice: i32,
-    /// What is done before this process stops itself.
-    before_stop: Box<dyn FnMut()>,
-    notes: Vec<String>,
 }
 
 impl LinuxHost {
@@ -212,23 +214,18 @@ impl LinuxHost {
             pausing: Pausing::new(held, pauser, reserve),
             fillers,
             placing: Placing::new(setup.settle),
-            polling: Polling::new(),
+            polling: Polling::new(nice),
             sources: Sources::new(&setup.sampling, &setup.lifecycle, nice),
             pager: None,
             lifecycle,
-            events: Vec::new(),
             tasks,
             actuators: Actuators { journal, proc, usable: usable_now, original },
-            launched: None,
-            deciding_since: own_time(),
-            pending_end: None,
-            ended: Vec::new(),
+            quantum: Quantum { launched: None, deciding_since: own_time(), pending_end: None },
             counts: CreationCounts::default(),
-            reported: BTreeSet::new(),
-            nice,
             before_stop: Box::new(|| ()),
-            notes,
+            notes: Notes::default(),
         };
+        host.notes.extend(notes);
         // Some may have come since the list of them was read.
         host.watch_new_pus(&host.actuators.usable.clone());
         host.give_up_if_unreadable();
@@ -249,7 +246,7 @@ impl LinuxHost {
 
     /// Lines for the user that have come up since the last call.
     pub fn notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+        self.notes.take()
     }
 
     /// The parts of the stacks that are counted, after they were requested.
@@ -290,16 +287,6 @@ impl LinuxHost {
         self.sources.counts().then(|| self.tasks.instructions())
     }
 
-    /// The first processes of the jobs, in order.
-    pub fn pids(&self) -> Vec<Pid> {
-        self.tasks.jobs().iter().map(|job| job.pid).collect()
-    }
-
-    /// When the programs were released, on the kernel's clock; `None` before.
-    pub fn launched(&self) -> Option<Nanos> {
-        self.launched
-    }
-
     /// What was found out about each watched job; ends the watching.
     pub fn watched(&mut self) -> Vec<(JobIdx, Counted)> {
         self.sources.mixes.stop();
@@ -318,7 +305,7 @@ impl LinuxHost {
         if let Some(guardian) = self.guardian.take() {
             guardian.dismiss();
         }
-        self.notes
+        self.notes.take()
     }
 
     /// Restores masks and policies of all threads, also of those that nothing is known of.
@@ -337,22 +324,22 @@ impl LinuxHost {
     }
 
     fn clock(&self) -> Nanos {
-        self.launched.map_or(Nanos::ZERO, |launch| now().saturating_sub(launch))
+        self.quantum.launched.map_or(Nanos::ZERO, |launch| now().saturating_sub(launch))
     }
 
     /// Lets the programs go that do not wait.
     fn launch(&mut self) {
-        self.launched = Some(now());
+        self.quantum.launched = Some(now());
         let jobs = 0..self.pausing.held.len();
         jobs.for_each(|job| self.release_held(job));
     }
 
     /// Takes in what has happened to tasks, and places the new threads.
     fn take_events(&mut self) {
-        let mut events = std::mem::take(&mut self.events);
+        let mut events = Vec::new();
         self.lifecycle.drain(&mut events);
         self.tasks.begin_events();
-        for event in events.drain(..) {
+        for event in events {
             match event {
                 TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found } => {
                     self.created(Creation { at, pid, tid, parent_pid, parent_tid, lost: found });
@@ -365,7 +352,6 @@ impl LinuxHost {
                 TaskEvent::Storm { pid, .. } => self.storms(pid),
             }
         }
-        self.events = events;
         self.give_up_if_used_up();
         if let Some(why) = self.actuators.journal.trouble() {
             self.notes.push(format!("the journal is given up ({why}); the guardian goes on"));
@@ -424,7 +410,7 @@ impl LinuxHost {
             self.take_events();
             return Some(QuantumEnd::AllJobsEnded);
         }
-        let pending = self.pending_end.take();
+        let pending = self.quantum.pending_end.take();
         // A quantum is over when it is known what was seen in it.
         let over = |host: &mut Self| host.clock() >= until && host.sources.mixes.up_to_date();
         pending.or_else(|| over(self).then_some(QuantumEnd::Elapsed))
@@ -436,7 +422,7 @@ impl LinuxHost {
         if self.tasks.kept_tasks() < MANY {
             return quantum;
         }
-        let decided = own_time().saturating_sub(self.deciding_since);
+        let decided = own_time().saturating_sub(self.quantum.deciding_since);
         let most = Nanos(quantum.0.saturating_mul(MOST_STRETCHED));
         quantum.max(Nanos(decided.0.saturating_mul(TIMES_DECIDING)).min(most))
     }
@@ -444,14 +430,14 @@ impl LinuxHost {
     /// Sleeps until something happens or is due.
     fn sleep(&self, until: Nanos) -> Result<(), SysError> {
         let at = now();
-        let quantum = self.launched.unwrap_or(at) + until;
+        let quantum = self.quantum.launched.unwrap_or(at) + until;
         let settled = self.placing.settling.peek().map(|Reverse((at, _))| *at);
         let quantum = self.sources.mixes.awaited().is_none().then_some(quantum);
         let polling = self.polling.next_machine_check.min(self.polling.next_poll);
         let due = [quantum, Some(polling), settled, self.next_leave()].into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
-        if let Some(look) = self.lifecycle.poll_timeout() {
-            timeout = Some(timeout.map_or(look, |timeout| timeout.min(look)));
+        if let Some(poll) = self.lifecycle.poll_timeout() {
+            timeout = Some(timeout.map_or(poll, |timeout| timeout.min(poll)));
         }
         let mut fds = self.lifecycle.fds();
         fds.push(self.signals.fd());
@@ -466,19 +452,19 @@ impl LinuxHost {
         }
         self.note_reached();
         self.end_finished_jobs();
-        if self.pending_end == Some(QuantumEnd::JobEnded) {
-            self.pending_end = None;
+        if self.quantum.pending_end == Some(QuantumEnd::JobEnded) {
+            self.quantum.pending_end = None;
             end = if end == QuantumEnd::Elapsed { QuantumEnd::JobEnded } else { end };
         }
         if end == QuantumEnd::AllJobsEnded {
             self.sources.mixes.stop();
         }
-        let launch = self.launched.unwrap_or(Nanos::ZERO);
+        let launch = self.quantum.launched.unwrap_or(Nanos::ZERO);
         let watched = |tid, created| self.sources.mixes.of(tid, created);
         let mut tasks = self.tasks.seen(launch, &self.pausing.waiting, watched);
         self.add_spinning(&mut tasks);
         let moved = self.pages_moved();
-        Observation { at: self.clock(), end, tasks, ended: self.ended.clone(), moved }
+        Observation { at: self.clock(), end, tasks, ended: self.runs.ended.clone(), moved }
     }
 }
 
@@ -514,7 +500,7 @@ impl Host for LinuxHost {
         let quantum = self.affordable(quantum);
         self.stop_waiting_jobs(plan)?;
         self.adopt(plan);
-        if self.launched.is_none() {
+        if self.quantum.launched.is_none() {
             self.launch();
         }
         self.continue_chosen();
@@ -529,7 +515,7 @@ impl Host for LinuxHost {
             if let Some(end) = self.end_of_quantum(until) {
                 // What is read and decided after a quantum of no length is part of what precedes the next one.
                 if quantum > Nanos::ZERO {
-                    self.deciding_since = own_time();
+                    self.quantum.deciding_since = own_time();
                 }
                 return Ok(self.observation(end));
             }

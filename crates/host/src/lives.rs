@@ -58,6 +58,8 @@ pub(crate) struct Runs {
     /// What runs have left behind that others have followed.
     orphans: Vec<Orphans>,
     pub runtimes: Runtimes,
+    /// Jobs that are over, in the order of their ends.
+    pub ended: Vec<JobEnd>,
 }
 
 impl Runs {
@@ -69,6 +71,7 @@ impl Runs {
             leaving: Vec::new(),
             orphans: Vec::new(),
             runtimes: Runtimes::default(),
+            ended: Vec::new(),
         }
     }
 }
@@ -193,8 +196,8 @@ impl LinuxHost {
             self.tasks.end_job(end);
             // What it leaves behind is not stopped any more.
             self.continue_job(end.job);
-            self.ended.push(end);
-            self.pending_end = self.pending_end.or(Some(QuantumEnd::JobEnded));
+            self.runs.ended.push(end);
+            self.quantum.pending_end = self.quantum.pending_end.or(Some(QuantumEnd::JobEnded));
         }
     }
 

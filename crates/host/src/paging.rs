@@ -39,7 +39,7 @@ impl Pager {
     /// Begins the thread, which has the given `nice`.
     fn start(nice: i32) -> io::Result<Self> {
         let (orders, ordered) = channel::<Ordered>();
-        let (tell, results) = channel();
+        let (sender, results) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&stop);
         let thread =
@@ -48,7 +48,7 @@ impl Pager {
                 let _ = sys::set_slice_and_nice(Nanos::ZERO, nice);
                 for one in ordered {
                     let moved = carry_out(&one, &is_over);
-                    if is_over.load(Ordering::Relaxed) || tell.send(moved).is_err() {
+                    if is_over.load(Ordering::Relaxed) || sender.send(moved).is_err() {
                         return;
                     }
                 }
@@ -73,7 +73,7 @@ impl LinuxHost {
             return;
         }
         if self.pager.is_none() {
-            match Pager::start(self.nice) {
+            match Pager::start(self.polling.nice) {
                 Ok(pager) => self.pager = Some(pager),
                 Err(why) => return self.notes.push(format!("no memory is moved: {why}")),
             }
@@ -91,7 +91,7 @@ impl LinuxHost {
         let moved: Vec<PagesMoved> =
             self.pager.iter().flat_map(|pager| pager.results.try_iter()).collect();
         for PagesMoved { job, to, trouble, .. } in &moved {
-            if let Some(why) = trouble.as_ref().filter(|_| self.reported.insert((*job, "move"))) {
+            if let Some(why) = trouble.as_ref().filter(|_| self.notes.is_first(*job, "move")) {
                 self.note_on(*job, &format!("has memory that is not moved to {to}: {why}"));
             }
         }

@@ -1,6 +1,7 @@
 //! Which jobs are stopped, as a plan says.
 
 use crate::LinuxHost;
+use colocate_act::handle::ProcessHandle;
 use colocate_act::launch::{ExecPending, Held};
 use colocate_act::pause::{self, Group, Pauser};
 use colocate_act::signals;
@@ -14,6 +15,7 @@ use std::ffi::c_int;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What is stopped, and what has not begun yet.
 #[derive(Debug)]
@@ -82,13 +84,20 @@ impl LinuxHost {
             return;
         }
         self.note_all(&self.tasks.processes_of(job));
+        self.by_pauser(job, "stop", Pauser::stop);
+    }
+
+    /// Does something to a job by what stops jobs, if there is that.
+    fn by_pauser(
+        &mut self,
+        job: JobIdx,
+        what: &'static str,
+        act: impl FnOnce(&mut Pauser, Group, &[Arc<ProcessHandle>]) -> io::Result<()>,
+    ) {
         let processes = self.tasks.handles_of(job);
-        let result = self
-            .pausing
-            .pauser
-            .as_mut()
-            .map_or(Ok(()), |pauser| pauser.stop(group(job), &processes));
-        self.report_failure(job, "stop", result);
+        let Some(pauser) = &mut self.pausing.pauser else { return };
+        let done = act(pauser, group(job), &processes);
+        self.report_failure(job, what, done);
     }
 
     /// Continues the jobs that do not wait, and releases those that have not begun.
@@ -161,7 +170,7 @@ impl LinuxHost {
         self.sources.run_states.stop();
         self.stop_pages();
         self.leave_to_kernel();
-        if self.launched.is_some() {
+        if self.quantum.launched.is_some() {
             self.continue_all();
         }
         self.notes
@@ -190,13 +199,7 @@ impl LinuxHost {
         if !self.is_stopped(job) {
             return;
         }
-        let processes = self.tasks.handles_of(job);
-        let result = self
-            .pausing
-            .pauser
-            .as_mut()
-            .map_or(Ok(()), |pauser| pauser.resume(group(job), &processes));
-        self.report_failure(job, "continue", result);
+        self.by_pauser(job, "continue", Pauser::resume);
     }
 
     pub(crate) fn is_stopped(&self, job: JobIdx) -> bool {
@@ -258,14 +261,11 @@ impl LinuxHost {
     /// brings to the front.
     pub(crate) fn stop_again(&mut self) {
         for job in self.pausing.waiting.clone() {
-            let processes = self.tasks.handles_of(job);
-            let stopped = match &self.pausing.pauser {
-                Some(pauser) if pauser.is_stopped(group(job)) => {
-                    pauser.stop_again(group(job), &processes)
-                }
-                _ => Ok(()),
-            };
-            self.report_failure(job, "stop", stopped);
+            if self.is_stopped(job) {
+                self.by_pauser(job, "stop", |pauser, job, processes| {
+                    pauser.stop_again(job, processes)
+                });
+            }
         }
     }
 
@@ -289,7 +289,7 @@ impl LinuxHost {
         result: io::Result<()>,
     ) {
         let Err(why) = result else { return };
-        if self.reported.insert((job, what)) {
+        if self.notes.is_first(job, what) {
             let name = self.tasks.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
             self.notes.push(format!("cannot {what} job {} ({name}): {why}", job.0));
         }

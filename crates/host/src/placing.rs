@@ -199,7 +199,7 @@ impl LinuxHost {
                 self.start(id, Delay::Forever(STORMS));
             }
         }
-        if self.reported.insert((job, STORMS)) {
+        if self.notes.is_first(job, STORMS) {
             self.note_on(
                 job,
                 &format!(
@@ -273,7 +273,9 @@ impl LinuxHost {
         let begun = now();
         let mut ids = match differing {
             Some(differing) if differing.is_empty() => return,
-            Some(differing) if self.launched.is_some() && begun < self.placing.next_follow => {
+            Some(differing)
+                if self.quantum.launched.is_some() && begun < self.placing.next_follow =>
+            {
                 self.with_those_of(differing)
             }
             _ => Vec::new(),
@@ -363,7 +365,7 @@ impl LinuxHost {
         let waiting = match settled_at {
             Some(until) if until > at && is_first => Delay::Until(until),
             // Before the launch nothing has begun, and what has not begun has not settled.
-            _ if self.launched.is_none() && self.placing.settle > Nanos::ZERO => {
+            _ if self.quantum.launched.is_none() && self.placing.settle > Nanos::ZERO => {
                 Delay::Until(at + self.placing.settle)
             }
             _ => Delay::No,

@@ -58,10 +58,12 @@ pub(crate) struct Polling {
     pub core_speeds: Option<CoreSpeeds>,
     /// Whether our own thread waits too long for a PU.
     boost: PriorityBoost,
+    /// Our own `nice` as we were started with it.
+    pub nice: i32,
 }
 
 impl Polling {
-    pub fn new() -> Self {
+    pub fn new(nice: i32) -> Self {
         Self {
             next_machine_check: now() + CHECK_MACHINE_EVERY,
             next_poll: now() + POLL_EVERY,
@@ -71,6 +73,7 @@ impl Polling {
             stopped_polls: BTreeMap::new(),
             core_speeds: None,
             boost: PriorityBoost::default(),
+            nice,
         }
     }
 }
@@ -128,8 +131,10 @@ impl LinuxHost {
         let crowd = || (table.runnable().filter(may_run).count(), pus);
         if let Some(boosted) = self.polling.boost.poll(now(), crowd) {
             // Where a larger share is not permitted, new threads wait longer.
-            let _ =
-                sys::set_slice_and_nice(SHORT_SLICE, if boosted { LOWEST_NICE } else { self.nice });
+            let _ = sys::set_slice_and_nice(
+                SHORT_SLICE,
+                if boosted { LOWEST_NICE } else { self.polling.nice },
+            );
         }
     }
 
@@ -159,7 +164,7 @@ impl LinuxHost {
         ));
         self.actuators.original = grown;
         self.actuators.usable = usable_now;
-        self.pending_end = Some(QuantumEnd::MachineChanged);
+        self.quantum.pending_end = Some(QuantumEnd::MachineChanged);
     }
 
     /// Takes in on which PUs tasks may run now: what the kernel does not report there is scanned for.
@@ -287,10 +292,10 @@ impl LinuxHost {
         }
         // The kernel says with one call how long all threads of a process have run.
         let several = self.tasks.with_threads().map(|(pid, _)| pid);
-        let stirred: Vec<Pid> =
+        let have_run: Vec<Pid> =
             several.filter(|pid| self.sources.run_states.has_new_cpu_time(*pid)).collect();
         let begun = own_time();
-        for pid in stirred {
+        for pid in have_run {
             let stopped_polls = self.tasks.sleeping_of(pid);
             if stopped_polls.first().is_none_or(|id| orphans.contains(&id.job)) {
                 continue;

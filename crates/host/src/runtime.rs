@@ -44,7 +44,7 @@ impl Runtimes {
     /// read.
     pub fn of(&mut self, executable: &Path) -> Runtime {
         let Ok(code) = colocate_files::open_code(executable) else { return Runtime::Plain };
-        *self.known.entry(key(&code.metadata)).or_insert_with(|| look(code.file))
+        *self.known.entry(key(&code.metadata)).or_insert_with(|| inspect(code.file))
     }
 }
 
@@ -52,7 +52,7 @@ fn key(found: &Metadata) -> Key {
     (found.dev(), found.ino(), found.modified().ok())
 }
 
-fn look(file: File) -> Runtime {
+fn inspect(file: File) -> Runtime {
     let Ok(file) = BoundedFile::of(file) else { return Runtime::Plain };
     let Ok(file) = object::File::parse(&file) else { return Runtime::Plain };
     if file.section_by_name(".go.buildinfo").is_some() {

@@ -129,15 +129,16 @@ impl Targets {
 
     /// The ends of jobs that have left and were not returned yet, in the order of their times.
     pub fn new_ends(&mut self) -> Vec<JobEnd> {
-        let untold = self.jobs.iter_mut().filter(|progress| progress.left && !progress.reported);
-        let mut news: Vec<JobEnd> = untold
+        let unreported =
+            self.jobs.iter_mut().filter(|progress| progress.left && !progress.reported);
+        let mut ends: Vec<JobEnd> = unreported
             .filter_map(|progress| {
                 progress.reported = true;
                 progress.end
             })
             .collect();
-        news.sort_by_key(|end| (end.at, end.job));
-        news
+        ends.sort_by_key(|end| (end.at, end.job));
+        ends
     }
 
     fn all_done_but(&self, job: JobIdx) -> bool {

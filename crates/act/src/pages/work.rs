@@ -66,8 +66,8 @@ impl Target {
         match self {
             Self::Node(node) => *node,
             Self::Interleave(nodes) => {
-                let turn = page.0 / grain_b % nodes.len().max(1) as u64;
-                nodes[usize::try_from(turn).unwrap_or(0)]
+                let place = page.0 / grain_b % nodes.len().max(1) as u64;
+                nodes[usize::try_from(place).unwrap_or(0)]
             }
         }
     }

@@ -44,9 +44,6 @@ fn name(job: Group) -> String {
 }
 
 /// The folder of this process's cgroup of version 2. `proc` is `/proc`.
-///
-/// # Errors
-/// If there is none.
 pub fn own_cgroup(proc: &Path) -> io::Result<PathBuf> {
     let none = || io::Error::new(io::ErrorKind::NotFound, "no cgroup of version 2 is mounted");
     let mounts = kernel::read_text(&proc.join("self/mountinfo"))?;
@@ -74,10 +71,7 @@ impl Freezer {
         Self { folder: own.join(format!("{PREFIX}{pid}-{start_ticks}")), jobs }
     }
 
-    /// Makes the cgroups.
-    ///
-    /// # Errors
-    /// If they cannot be made or the kernel cannot freeze them; then nothing is left of them.
+    /// Makes the cgroups. If they cannot be made, or the kernel cannot freeze them, nothing is left of them.
     pub fn make(&self) -> io::Result<()> {
         let (above, name) = place(&self.folder)?;
         let folder = above.make_child(name, MODE)?;
@@ -104,26 +98,17 @@ impl Freezer {
     }
 
     /// Moves a process into the cgroup of a job; its children will be created there.
-    ///
-    /// # Errors
-    /// If the kernel does not let it.
     pub fn enter(&self, job: Group, pid: Pid) -> io::Result<()> {
         Ok(self.of(job)?.write_in_place("cgroup.procs", pid.to_string().as_bytes())?)
     }
 
     /// Freezes or thaws a job. Its processes stop a moment later, when they are next in the kernel.
-    ///
-    /// # Errors
-    /// If the cgroup is gone.
     pub fn freeze(&self, job: Group, frozen: bool) -> io::Result<()> {
         let state = if frozen { b"1" } else { b"0" };
         Ok(self.of(job)?.write_in_place("cgroup.freeze", state)?)
     }
 
     /// Kills all processes of a job, also those that are created meanwhile (Linux 5.14).
-    ///
-    /// # Errors
-    /// If the kernel cannot, or the cgroup is gone.
     pub fn kill(&self, job: Group) -> io::Result<()> {
         Ok(self.of(job)?.write_in_place("cgroup.kill", b"1")?)
     }
@@ -138,9 +123,6 @@ impl Freezer {
 /// The cgroup above a folder, and the folder's name, if that is named as ours are: `colocate-PID-START`, or as they
 /// once were, `colocate-PID`. All that is read or written below it is the kernel's own: there are no links on its file
 /// system, and none is followed.
-///
-/// # Errors
-/// If the folder is named in another way, or is not on the file system of cgroups.
 fn place(folder: &Path) -> io::Result<(Dir, &OsStr)> {
     let above = above(folder)?;
     let dir = Dir::open(above)?;
@@ -152,9 +134,6 @@ fn place(folder: &Path) -> io::Result<(Dir, &OsStr)> {
 }
 
 /// Processes in the cgroups of a folder, also in those that programs have made below; none if it is gone.
-///
-/// # Errors
-/// If the folder is not one of ours, or the cgroup of a job cannot be read.
 pub fn members(folder: &Path) -> io::Result<Vec<Pid>> {
     let mut pids = Vec::new();
     let Some(folder) = there(place(folder).and_then(|(above, name)| Ok(above.child(name)?)))?
@@ -187,9 +166,6 @@ fn processes(cgroup: &Dir) -> Result<Vec<Pid>, FileError> {
 }
 
 /// Thaws the cgroups of a folder.
-///
-/// # Errors
-/// If the folder is not one of ours.
 pub fn thaw(folder: &Path) -> io::Result<()> {
     let folder = there(place(folder).and_then(|(above, name)| Ok(above.child(name)?)))?;
     folder.iter().for_each(thaw_in);
@@ -221,9 +197,6 @@ fn above(folder: &Path) -> io::Result<&Path> {
 ///
 /// Cgroups that a program has made in its own are removed if they are empty. Those in use stay, and with
 /// them the ones around them: their limits are the program's affair.
-///
-/// # Errors
-/// If the folder is not one of ours, or something is left; what could be done is done.
 pub fn dissolve(folder: &Path) -> io::Result<Vec<Pid>> {
     match there(place(folder))? {
         Some((above, name)) => dissolve_in(&above, name),
@@ -261,9 +234,6 @@ fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// Removes the cgroup `name` in `cgroup` with those in it.
-///
-/// # Errors
-/// If a process is in one of them, with its folder; what could be removed is removed.
 fn remove(cgroup: &Dir, name: &OsStr) -> io::Result<()> {
     let mut result = Ok(());
     let inner = cgroup.child(name)?;
@@ -283,9 +253,6 @@ fn remove(cgroup: &Dir, name: &OsStr) -> io::Result<()> {
 /// A process that is about to end cannot be moved, which the kernel does not say, and keeps the cgroup in use until it has ended, also
 /// where it is listed no more. So that is waited for, unless cgroups in it are in use. What forks meanwhile is met in the
 /// next round.
-///
-/// # Errors
-/// If it is in use after `until`; if a process cannot be moved.
 fn clear(
     folder: &Dir,
     name: &OsStr,

@@ -10,7 +10,7 @@
 //!
 //! The journal's head says how it is done, so the guardian and `colocate restore` can undo it.
 
-pub mod freezer;
+pub(crate) mod freezer;
 
 use crate::handle::ProcessHandle;
 use crate::owner::Owner;

@@ -122,7 +122,7 @@ impl Ledger {
 
     /// Seconds by which the last job would end later than under the kernel, if all had as much left to do as
     /// each other: what is lost, and the tail of the job that is furthest behind the others, which is alone
-    /// in the end. `widths` are PUs that a job uses at a time; lags up to `slack` seconds come with taking turns.
+    /// in the end. `widths` are PUs that a job uses at a time; lags up to `slack` seconds come with sharing PUs quantum by quantum.
     pub fn harm(&self, widths: &BTreeMap<JobIdx, f64>, slack: f64) -> f64 {
         let lag = |(job, behind): (&JobIdx, &f64)| Some((*behind, *widths.get(job)?));
         let known = || self.behind.iter().filter_map(lag);
