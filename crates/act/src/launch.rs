@@ -1,6 +1,6 @@
 //! Starting programs: found first, held before their exec, then released together.
 
-use crate::signals::Inherited;
+use crate::signals::InitialState;
 use crate::sys::{self, Exec, Fork};
 use colocate_files::kernel;
 use colocate_observe::limits::Descriptors;
@@ -194,7 +194,7 @@ pub struct ExecPending {
 ///
 /// # Errors
 /// [`LaunchError::Null`], or [`LaunchError::Sys`] at the limits of processes and open files.
-pub fn hold(command: &Command, input: Input, signals: &Inherited) -> Result<Held, LaunchError> {
+pub fn hold(command: &Command, input: Input, signals: &InitialState) -> Result<Held, LaunchError> {
     hold_as(command, input, signals, false)
 }
 
@@ -203,14 +203,14 @@ pub fn hold(command: &Command, input: Input, signals: &Inherited) -> Result<Held
 ///
 /// # Errors
 /// As [`hold`].
-pub fn hold_again(command: &Command, signals: &Inherited) -> Result<Held, LaunchError> {
+pub fn hold_again(command: &Command, signals: &InitialState) -> Result<Held, LaunchError> {
     hold_as(command, Input::Nothing, signals, true)
 }
 
 fn hold_as(
     command: &Command,
     input: Input,
-    signals: &Inherited,
+    signals: &InitialState,
     again: bool,
 ) -> Result<Held, LaunchError> {
     let path = c_string(command.path.as_os_str())?;
@@ -255,7 +255,7 @@ fn c_string(text: &OsStr) -> Result<CString, LaunchError> {
 fn become_program(
     mut wait: io::PipeReader,
     input: Input,
-    signals: &Inherited,
+    signals: &InitialState,
     exec: &Exec,
 ) -> io::Error {
     let mut byte = [0];

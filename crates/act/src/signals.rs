@@ -26,7 +26,7 @@ const PASSED_ON: [c_int; 8] = [
 /// How signals, and what else colocate changes for itself, stood when it was started: how its programs
 /// shall find them.
 #[derive(Clone, Copy)]
-pub struct Inherited {
+pub struct InitialState {
     mask: SignalMask,
     child_ignored: bool,
     nice: c_int,
@@ -34,7 +34,7 @@ pub struct Inherited {
     files: Option<Descriptors>,
 }
 
-impl Inherited {
+impl InitialState {
     /// Restores signals and limits, in a process that is about to execute a program. Only system calls.
     pub fn restore(&self) {
         sys::ignore(libc::SIGPIPE, sys::pipe_was_ignored());
@@ -56,7 +56,7 @@ impl Inherited {
 /// Where signals arrive.
 pub struct Signals {
     fd: OwnedFd,
-    inherited: Inherited,
+    inherited: InitialState,
 }
 
 impl Signals {
@@ -75,14 +75,14 @@ impl Signals {
         let mask = sys::block(&taken)?;
         let (nice, policy) = (sys::nice(), sys::policy());
         let inherited =
-            Inherited { mask, child_ignored, nice, policy, files: Descriptors::now().ok() };
+            InitialState { mask, child_ignored, nice, policy, files: Descriptors::now().ok() };
         // Where that fails it is as if it had not been tried.
         let _ = Descriptors::raise();
         Ok(Self { fd: sys::signalfd(&taken)?, inherited })
     }
 
     /// How signals stood before.
-    pub fn inherited(&self) -> &Inherited {
+    pub fn inherited(&self) -> &InitialState {
         &self.inherited
     }
 

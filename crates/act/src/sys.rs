@@ -24,10 +24,6 @@ fn named<T>(call: &'static str, result: rustix::io::Result<T>) -> Result<T, SysE
     result.map_err(|errno| SysError { call, source: errno.into() })
 }
 
-fn number(pid: process::Pid) -> Pid {
-    Pid(pid.as_raw_nonzero().get())
-}
-
 /// PUs that thread `tid` may run on; thread 0 is the caller.
 ///
 /// # Errors
@@ -357,9 +353,14 @@ pub fn leave_session() {
     let _ = process::setsid();
 }
 
-/// The process group of process `pid`; process 0 is the caller.
+/// The process group of process `pid`; process 0 is the caller. It has the number 0 in another PID namespace, which
+/// rustix does not expect.
 pub(crate) fn group_of(pid: Pid) -> Result<Pid, SysError> {
-    named("getpgid", process::getpgid(process::Pid::from_raw(pid.0))).map(number)
+    // SAFETY: takes no pointer.
+    match unsafe { libc::getpgid(pid.0) } {
+        -1 => Err(SysError::last("getpgid")),
+        group => Ok(Pid(group)),
+    }
 }
 
 /// Puts process `pid`, which is the caller or a child that executes no other program, into a process group of its
@@ -516,12 +517,16 @@ pub(crate) fn set_limit_of_nice(soft: u64, hard: u64) -> Result<(), SysError> {
     named("setrlimit", process::setrlimit(process::Resource::Nice, limit))
 }
 
-/// The session of process `pid`; process 0 is the caller.
+/// The session of process `pid`, as [`group_of`]; process 0 is the caller.
 ///
 /// # Errors
 /// `ESRCH` if it has ended.
 pub fn session_of(pid: Pid) -> Result<Pid, SysError> {
-    named("getsid", process::getsid(process::Pid::from_raw(pid.0))).map(number)
+    // SAFETY: takes no pointer.
+    match unsafe { libc::getsid(pid.0) } {
+        -1 => Err(SysError::last("getsid")),
+        session => Ok(Pid(session)),
+    }
 }
 
 /// Lets this process have so many descriptors open, as far as it may.

@@ -5,9 +5,9 @@ use crate::{children, output, pages};
 use anyhow::bail;
 use colocate_act::pages::Span;
 use colocate_act::pages::live::{self, Drift, End, HugeMoves, Moved, Order, Process};
-use colocate_act::pages::nodes::{Wish, list, target};
+use colocate_act::pages::nodes::{TargetWord, list, target};
 use colocate_act::pages::pace;
-use colocate_act::pages::status::Counts;
+use colocate_act::pages::status::PageCounts;
 use colocate_act::pages::work::{Batched, Target};
 use colocate_act::sys;
 use colocate_machine::printable;
@@ -44,7 +44,7 @@ pub struct Args {
 
     /// Node to move to, or "interleave": in turn to every node that the process may use
     #[arg(long, value_name = "NODE|interleave")]
-    to: Wish,
+    to: TargetWord,
 
     /// Move also pages that other processes have mapped; needs CAP_SYS_NICE
     #[arg(long)]
@@ -79,7 +79,7 @@ struct Report {
     /// The first address that was not looked at, if it ended early.
     reached: Option<String>,
     page_bytes: u64,
-    pages: Counts,
+    pages: PageCounts,
     batches: Batches,
     huge: Huge,
     drift: Option<Drift>,
@@ -131,7 +131,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             End::ProcessEnded => "process-ended",
         },
         reached: moved.reached.map(|at| at.to_string()),
-        page_bytes: process.page_b(),
+        page_bytes: process.page_b,
         pages: moved.counts,
         batches: Batches {
             limit_ns: pace::LIMIT,
@@ -316,7 +316,7 @@ mod tests {
             end: "done",
             reached: None,
             page_bytes: 4096,
-            pages: Counts {
+            pages: PageCounts {
                 moved: 16384,
                 already_there: 512,
                 not_present: 1,
@@ -369,7 +369,7 @@ mod tests {
         let mut report = everything();
         report.dry_run = true;
         report.to_nodes = [0, 1, 3].map(NodeNr).to_vec();
-        report.pages = Counts { moved: 256, ..Counts::default() };
+        report.pages = PageCounts { moved: 256, ..PageCounts::default() };
         expect![[r#"
             memory of process 7 (stream) to nodes 0-1,3; nothing is moved
             would move          1 MiB
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn what_stays_is_said_to_stay() {
         let mut report = everything();
-        report.pages = Counts { moved: 256, ..Counts::default() };
+        report.pages = PageCounts { moved: 256, ..PageCounts::default() };
         report.huge.before_bytes = Bytes(0);
         report.drift = Some(Drift { watched: Nanos::from_secs(5), looked_at: 256, drifted: 0 });
         expect![[r#"

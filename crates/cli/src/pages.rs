@@ -136,7 +136,7 @@ fn report(process: &Process, nodes: &Nodes) -> Result<Report, PagesError> {
         balancing: live::balances(Path::new("/proc")),
         nodes: total,
         mappings: process.mappings()?.iter().map(&mut mapped).collect(),
-        tasks: askers(process.handle(), nodes),
+        tasks: askers(&process.handle, nodes),
     })
 }
 

@@ -9,7 +9,7 @@ use crate::preparing::usable;
 use crate::{LinuxHost, own_time};
 use colocate_act::actuators::Actuators;
 use colocate_act::boost::{LOWEST_NICE, PriorityBoost, SHORT_SLICE};
-use colocate_act::pause::Found;
+use colocate_act::pause::StopState;
 use colocate_act::stat::Stat;
 use colocate_act::sys;
 use colocate_engine::{PlacementStatus, QuantumEnd};
@@ -341,7 +341,7 @@ impl LinuxHost {
         for job in self.pausing.waiting.clone() {
             let of_job = processes.get(&job).map_or(&[][..], Vec::as_slice);
             let Some(pauser) = &mut self.pausing.pauser else { return };
-            if pauser.poll(group(job), of_job) == Found::FailedToStop {
+            if pauser.poll(group(job), of_job) == StopState::FailedToStop {
                 self.note_on(
                     job,
                     "goes on although it is to wait, and was stopped again and again",

@@ -3,7 +3,7 @@
 use super::call::{self, Put};
 use super::maps::{ENTRY_B, Mapping, present_runs};
 use super::nodes::numbers;
-use super::status::{Counts, NO_STATUS, Sample, Seen, Stay, seen};
+use super::status::{NO_STATUS, PageCounts, Sample, Seen, Stay, seen};
 use super::work::{Batched, Memory, Target, Work, pieces};
 use super::{Addr, Span};
 use crate::handle::ProcessHandle;
@@ -109,8 +109,10 @@ pub fn available(proc: &Path) -> Result<(), PagesError> {
 /// A process whose pages can be asked for and moved.
 #[derive(Debug)]
 pub struct Process {
-    handle: Arc<ProcessHandle>,
-    page_b: u64,
+    /// What all that is done to it goes through.
+    pub handle: Arc<ProcessHandle>,
+    /// Bytes in a small page.
+    pub page_b: u64,
     /// Size of the huge pages that the kernel makes by itself; `None` if it makes none.
     block_b: Option<u64>,
     shared: bool,
@@ -138,16 +140,6 @@ impl Process {
     /// Its number.
     pub fn pid(&self) -> Pid {
         self.handle.pid()
-    }
-
-    /// What all that is done to it goes through.
-    pub fn handle(&self) -> &ProcessHandle {
-        &self.handle
-    }
-
-    /// Bytes in a small page.
-    pub const fn page_b(&self) -> u64 {
-        self.page_b
     }
 
     /// Whether it has not ended.
@@ -269,7 +261,7 @@ pub struct Moved {
     /// How it ended.
     pub end: End,
     /// What became of the pages.
-    pub counts: Counts,
+    pub counts: PageCounts,
     /// The first address that was not reached, if it ended before all were.
     pub reached: Option<Addr>,
     /// The batches, in order.
@@ -307,7 +299,7 @@ pub fn move_spans(
 ) -> Result<Moved, PagesError> {
     let chosen = chosen(process, &order.spans)?;
     let most = order.budget.map_or(u64::MAX, |budget| budget.0 / process.page_b);
-    let mut work = Work::new(process.page_b, order.target.clone(), order.dry).at_most(most);
+    let mut work = Work::new(process.page_b, order.target.clone(), order.dry, most);
     let (mut end, mut reached) = (End::Done, None);
     for (mapping, window) in chosen
         .iter()
@@ -315,11 +307,11 @@ pub fn move_spans(
     {
         if end == End::Done {
             end = one_window(process, mapping, window, &mut work, stop)?;
-            reached = (end != End::Done).then(|| work.reached().unwrap_or(window.start));
+            reached = (end != End::Done).then(|| work.reached.unwrap_or(window.start));
         } else if !mapping.fixed && mapping.resident.0 > 0 {
             // Of a process that has ended, nothing is known.
             let left = process.present(window).unwrap_or_default();
-            work.leave(left.iter().map(|(_, pages)| pages).sum());
+            work.counts.not_reached += left.iter().map(|(_, pages)| pages).sum::<u64>();
         }
     }
     let huge = |mappings: &[Mapping]| {
@@ -333,10 +325,10 @@ pub fn move_spans(
     before.dedup();
     Ok(Moved {
         end,
-        counts: work.counts(),
+        counts: work.counts,
         reached,
-        batches: work.batches().to_vec(),
-        sample: work.sample().clone(),
+        batches: work.batches,
+        sample: work.sample,
         huge_before: huge(&before),
         huge_after: process.mappings().ok().map(|after| huge(&after)),
     })
@@ -392,11 +384,11 @@ fn one_window(
     }
     let pages = window.bytes() / process.page_b;
     if mapping.fixed {
-        work.stay(Stay::Unmovable, pages);
+        work.counts.stay(Stay::Unmovable, pages);
         return Ok(End::Done);
     }
     if mapping.resident.0 == 0 {
-        work.stay(Stay::NotPresent, pages);
+        work.counts.stay(Stay::NotPresent, pages);
         return Ok(End::Done);
     }
     let runs = match process.present(window) {
@@ -408,7 +400,7 @@ fn one_window(
         Err(error) => return Err(error),
     };
     let present: u64 = runs.iter().map(|(_, pages)| pages).sum();
-    work.stay(Stay::NotPresent, pages - present);
+    work.counts.stay(Stay::NotPresent, pages - present);
     let block_b = process.block_b(mapping);
     let cut =
         runs.iter().flat_map(|(start, pages)| pieces(*start, *pages, process.page_b, block_b));
@@ -449,7 +441,7 @@ impl Drift {
 }
 
 /// How often moved pages are queried. Chosen.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const QUERY_EVERY: Duration = Duration::from_millis(250);
 
 /// Watches pages that were moved for `time`, or until it is clear that they do not stay, or `stop`
 /// says so, or the process ends.
@@ -476,7 +468,7 @@ pub fn watch(
             break;
         }
         let left = Duration::from(time.saturating_sub(drift.watched));
-        std::thread::sleep(LOOK_EVERY.min(left.max(Duration::from_millis(1))));
+        std::thread::sleep(QUERY_EVERY.min(left.max(Duration::from_millis(1))));
     }
     drift
 }
@@ -547,7 +539,7 @@ mod tests {
         let stack = mappings.iter().find(|mapping| mapping.what == "[stack]").unwrap();
         let runs = process.present(stack.span()).unwrap();
         let present: u64 = runs.iter().map(|(_, pages)| pages).sum();
-        assert!(present > 0 && present <= stack.span().bytes() / process.page_b());
+        assert!(present > 0 && present <= stack.span().bytes() / process.page_b);
     }
 
     #[test]

@@ -57,14 +57,14 @@ pub fn list(nodes: &[NodeNr]) -> String {
 
 /// Where pages are to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum TargetWord {
     /// On that node.
     Node(NodeNr),
     /// In turn on every node that the process may use.
     Interleave,
 }
 
-impl FromStr for Wish {
+impl FromStr for TargetWord {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -127,15 +127,15 @@ pub enum TargetError {
     },
 }
 
-/// Where the pages of a process that may use the nodes `allowed` go for a given `wish`.
+/// Where the pages of a process that may use the nodes `allowed` go for a given `word`.
 ///
 /// # Errors
 /// [`TargetError`] says why they cannot go there.
-pub fn target(wish: Wish, nodes: &Nodes, allowed: &[NodeNr]) -> Result<Target, TargetError> {
+pub fn target(word: TargetWord, nodes: &Nodes, allowed: &[NodeNr]) -> Result<Target, TargetError> {
     let usable = |node: &NodeNr| nodes.with_memory.contains(node) && allowed.contains(node);
-    let wanted = match wish {
-        Wish::Node(wanted) => wanted,
-        Wish::Interleave => {
+    let wanted = match word {
+        TargetWord::Node(wanted) => wanted,
+        TargetWord::Interleave => {
             let found: Vec<NodeNr> = nodes.online.iter().copied().filter(usable).collect();
             let enough = found.len() > 1;
             return if enough {
@@ -169,13 +169,13 @@ mod tests {
         Nodes { online: numbers(online), with_memory: numbers(with_memory), pus: Vec::new() }
     }
 
-    fn refused(wish: &str, nodes: &Nodes, allowed: &str) -> String {
-        let wish = wish.parse().unwrap();
-        target(wish, nodes, &numbers(allowed).unwrap()).unwrap_err().to_string()
+    fn refused(word: &str, nodes: &Nodes, allowed: &str) -> String {
+        let word = word.parse().unwrap();
+        target(word, nodes, &numbers(allowed).unwrap()).unwrap_err().to_string()
     }
 
     #[test]
-    fn wishes_that_cannot_be() {
+    fn targets_that_cannot_be() {
         let four = nodes("0-3", "0-2");
         assert_eq!(refused("7", &four, "0-3"), "expected a node that is online, 0-3, found 7");
         assert_eq!(
@@ -196,17 +196,17 @@ mod tests {
     }
 
     #[test]
-    fn wishes_that_can_be() {
+    fn targets_that_can_be() {
         let four = nodes("0-3", "0,2-3");
-        let to = |wish: &str| target(wish.parse().unwrap(), &four, &numbers("0-2").unwrap());
+        let to = |word: &str| target(word.parse().unwrap(), &four, &numbers("0-2").unwrap());
         assert_eq!(to("2"), Ok(Target::Node(NodeNr(2))));
         assert_eq!(to("interleave"), Ok(Target::Interleave(vec![NodeNr(0), NodeNr(2)])));
     }
 
     #[test]
-    fn words_that_are_no_wish() {
+    fn words_that_are_no_target() {
         for wrong in ["", "-1", "+1", "node1", "all", "99999999999"] {
-            assert!(wrong.parse::<Wish>().is_err(), "{wrong}");
+            assert!(wrong.parse::<TargetWord>().is_err(), "{wrong}");
         }
     }
 

@@ -51,7 +51,7 @@ pub fn seen(status: i32) -> Option<Seen> {
 /// How many pages met which fate. Pages are the machine's small ones also where they make up huge
 /// ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct PageCounts {
     /// Were elsewhere and are on their node now.
     pub moved: u64,
     /// Were on their node.
@@ -70,7 +70,7 @@ pub struct Counts {
     pub not_reached: u64,
 }
 
-impl Counts {
+impl PageCounts {
     /// Counts pages that stay.
     pub fn stay(&mut self, why: Stay, pages: u64) {
         *match why {

@@ -37,7 +37,7 @@
 use super::Addr;
 use super::call::Put;
 use super::pace::Pace;
-use super::status::{Counts, NO_STATUS, Sample, Seen, Stay, seen};
+use super::status::{NO_STATUS, PageCounts, Sample, Seen, Stay, seen};
 use colocate_machine::{Nanos, NodeNr};
 use colocate_observe::SysError;
 use serde::Serialize;
@@ -150,9 +150,10 @@ pub struct Work {
     target: Target,
     /// Whether pages are only queried, and those that would be moved count as moved.
     dry: bool,
-    /// Pages that the kernel is asked to move at most, and has been asked to.
+    /// Pages that the kernel is to move at most, of huge ones less than one more, and has been called for. A page that is
+    /// tried again counts again.
     most: u64,
-    asked: u64,
+    called: u64,
     /// What is still to do in this round, lowest addresses first.
     queue: VecDeque<Piece>,
     /// Busy pages for the next round, with their grain.
@@ -164,25 +165,28 @@ pub struct Work {
     ahead: usize,
     /// Pages that were seen elsewhere and will be queried again.
     elsewhere: HashSet<Addr>,
-    /// See [`Work::reached`].
-    reached: Option<Addr>,
+    /// The lowest page that was given and not dealt with; `None` if all were.
+    pub reached: Option<Addr>,
     /// Nodes without memory for pages of that grain.
     full: BTreeSet<(NodeNr, u64)>,
-    counts: Counts,
-    sample: Sample,
-    batches: Vec<Batched>,
+    /// What became of the pages so far.
+    pub counts: PageCounts,
+    /// Some of the pages that were moved.
+    pub sample: Sample,
+    /// The batches, in order.
+    pub batches: Vec<Batched>,
 }
 
 impl Work {
     /// Nothing to do yet, on a machine with pages of `page_b` bytes. If `dry`, pages are only
-    /// queried, and count as moved if they would be tried.
-    pub fn new(page_b: u64, target: Target, dry: bool) -> Self {
+    /// queried, and count as moved if they would be tried. The kernel is to move at most `most` pages.
+    pub fn new(page_b: u64, target: Target, dry: bool, most: u64) -> Self {
         Self {
             page_b,
             target,
             dry,
-            most: u64::MAX,
-            asked: 0,
+            most,
+            called: 0,
             queue: VecDeque::new(),
             later: Vec::new(),
             round: 0,
@@ -192,37 +196,10 @@ impl Work {
             elsewhere: HashSet::new(),
             reached: None,
             full: BTreeSet::new(),
-            counts: Counts::default(),
+            counts: PageCounts::default(),
             sample: Sample::default(),
             batches: Vec::new(),
         }
-    }
-
-    /// The same, and tries to move at most so many pages, of huge ones less than one more. A page that is tried again
-    /// counts again.
-    pub const fn at_most(mut self, most: u64) -> Self {
-        self.most = most;
-        self
-    }
-
-    /// Adds pages that are not in memory, or cannot be moved.
-    pub fn stay(&mut self, why: Stay, pages: u64) {
-        self.counts.stay(why, pages);
-    }
-
-    /// What became of the pages so far.
-    pub const fn counts(&self) -> Counts {
-        self.counts
-    }
-
-    /// Some of the pages that were moved.
-    pub const fn sample(&self) -> &Sample {
-        &self.sample
-    }
-
-    /// The batches, in order.
-    pub fn batches(&self) -> &[Batched] {
-        &self.batches
     }
 
     /// Moves these pieces, until all is done (`true`) or `stop` says so between two batches; what is
@@ -241,7 +218,7 @@ impl Work {
         self.elsewhere.clear();
         loop {
             while !self.queue.is_empty() {
-                let is_over = stop() || self.asked >= self.most;
+                let is_over = stop() || self.called >= self.most;
                 let done = if is_over { Ok(false) } else { self.batch(memory).map(|()| true) };
                 if !matches!(done, Ok(true)) {
                     self.abandon();
@@ -257,16 +234,6 @@ impl Work {
             memory.pause();
             self.queue = coalesce(std::mem::take(&mut self.later), self.page_b).into();
         }
-    }
-
-    /// Adds pages that will not be dealt with any more.
-    pub fn leave(&mut self, pages: u64) {
-        self.counts.not_reached += pages;
-    }
-
-    /// The lowest page that was given and not dealt with; `None` if all were.
-    pub const fn reached(&self) -> Option<Addr> {
-        self.reached
     }
 
     fn abandon(&mut self) {
@@ -307,7 +274,7 @@ impl Work {
         let mut puts = BTreeMap::new();
         let unit = if batch.whole { batch.grain_b / self.page_b } else { 1 };
         for (node, chosen) in self.chosen(batch, &before) {
-            self.asked += chosen.len() as u64 * unit;
+            self.called += chosen.len() as u64 * unit;
             let put = memory.put(&chosen, node);
             match put.done {
                 Err(error) if ends_it(&error) => return Err(error),
@@ -343,7 +310,7 @@ impl Work {
         };
         let mut room = units as u64 * unit;
         // What is queried ahead may all be moved.
-        let budget = self.most.saturating_sub(self.asked);
+        let budget = self.most.saturating_sub(self.called);
         if budget < room {
             room = budget.next_multiple_of(unit);
         }

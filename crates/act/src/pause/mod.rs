@@ -78,7 +78,7 @@ struct State {
 
 /// What a poll of a stopped job has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum StopState {
     /// It has stopped, or may still be about to.
     Stopped,
     /// It runs; it was stopped once more.
@@ -181,20 +181,20 @@ impl Pauser {
 
     /// Reads whether a job that was stopped has stopped, and stops it once more if it has not: another process may
     /// have continued it. `processes` as for [`Self::has_stopped`].
-    pub fn poll(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> Found {
+    pub fn poll(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> StopState {
         let since = self.jobs.get(job.0 as usize).and_then(|state| state.stopped);
         let due = since.is_some_and(|since| now() >= since + STOPS_WITHIN);
         if !due {
-            return Found::Stopped;
+            return StopState::Stopped;
         }
         let continues = !self.has_stopped(job, processes);
-        let Some(state) = self.jobs.get_mut(job.0 as usize) else { return Found::Stopped };
+        let Some(state) = self.jobs.get_mut(job.0 as usize) else { return StopState::Stopped };
         state.failures = if continues { state.failures.saturating_add(1) } else { 0 };
         match (continues, state.failures == MOST_FAILURES) {
-            (false, _) => Found::Stopped,
+            (false, _) => StopState::Stopped,
             (true, failed) => {
                 let _ = self.stop_again(job, processes);
-                if failed { Found::FailedToStop } else { Found::Continues }
+                if failed { StopState::FailedToStop } else { StopState::Continues }
             }
         }
     }
@@ -318,10 +318,15 @@ mod tests {
         let found = [poll(), poll(), poll(), poll()];
         assert_eq!(
             found,
-            [Found::Continues, Found::Continues, Found::FailedToStop, Found::Continues]
+            [
+                StopState::Continues,
+                StopState::Continues,
+                StopState::FailedToStop,
+                StopState::Continues
+            ]
         );
         wait_until("a stop", || state() == 'T');
-        assert_eq!(pauser.poll(Group(0), &both), Found::Stopped);
+        assert_eq!(pauser.poll(Group(0), &both), StopState::Stopped);
         pauser.resume(Group(0), &both).unwrap();
         assert!(!pauser.is_stopped(Group(0)));
         pauser.kill(Group(0), &both).unwrap();

@@ -8,7 +8,7 @@ const NODE_1: Target = Target::Node(NodeNr(1));
 
 /// Moves all pages of `memory` that are present, and says what happened.
 fn moved(memory: &mut Pretended, target: Target) -> Work {
-    let mut work = Work::new(PAGE_B, target, false);
+    let mut work = Work::new(PAGE_B, target, false, u64::MAX);
     let pieces = memory.pieces();
     assert_eq!(work.carry_out(&pieces, memory, &mut || false).ok(), Some(true));
     work
@@ -36,15 +36,15 @@ fn pieces_are_cut_at_blocks() {
 fn each_reason_is_reported() {
     let mut memory = Pretended::drawn("0s10bx0");
     let work = moved(&mut memory, NODE_1);
-    let expected = Counts {
+    let expected = PageCounts {
         moved: 3,
         already_there: 1,
         shared: 1,
         busy: 1,
         unmovable: 1,
-        ..Counts::default()
+        ..PageCounts::default()
     };
-    assert_eq!(work.counts(), expected);
+    assert_eq!(work.counts, expected);
     assert_eq!(memory.picture(), "1s11bx1");
 }
 
@@ -54,7 +54,7 @@ fn each_reason_is_reported() {
 fn what_is_busy_for_a_moment_is_moved() {
     let mut memory = Pretended::drawn("00");
     memory.pages[0] = Page::Held { on: 0, tries: 2 };
-    assert_eq!(moved(&mut memory, NODE_1).counts().moved, 2);
+    assert_eq!(moved(&mut memory, NODE_1).counts.moved, 2);
     assert_eq!((memory.puts, memory.pauses), (3, 1));
 }
 
@@ -63,7 +63,7 @@ fn what_is_busy_for_a_moment_is_moved() {
 #[test]
 fn a_page_that_is_nowhere_for_a_moment_is_moved() {
     let mut memory = Pretended::drawn("0f1");
-    let counts = moved(&mut memory, NODE_1).counts();
+    let counts = moved(&mut memory, NODE_1).counts;
     assert_eq!((counts.moved, counts.already_there), (2, 1));
 }
 
@@ -72,7 +72,7 @@ fn a_page_that_is_nowhere_for_a_moment_is_moved() {
 fn a_full_node_is_left_alone() {
     let mut memory = Pretended::drawn(&"0".repeat(1000));
     memory.room = BTreeMap::from([(1, 3)]);
-    let counts = moved(&mut memory, NODE_1).counts();
+    let counts = moved(&mut memory, NODE_1).counts;
     assert_eq!((counts.moved, counts.no_memory), (3, 997));
     assert_eq!(memory.puts, 1);
 }
@@ -82,7 +82,7 @@ fn a_full_node_is_left_alone() {
 fn a_huge_page_takes_one_address() {
     let mut memory = Pretended::drawn("[0000][1111][0000]");
     let work = moved(&mut memory, NODE_1);
-    assert_eq!((work.counts().moved, work.counts().already_there), (8, 4));
+    assert_eq!((work.counts.moved, work.counts.already_there), (8, 4));
     assert_eq!(memory.picture(), "[1111][1111][1111]");
     assert_eq!(memory.asked_to_move, 2);
 }
@@ -93,7 +93,7 @@ fn a_huge_page_takes_one_address() {
 fn a_block_of_small_pages_moves_as_such() {
     let mut memory = Pretended::drawn("[0000]0000");
     let work = moved(&mut memory, NODE_1);
-    assert_eq!(work.counts().moved, 8);
+    assert_eq!(work.counts.moved, 8);
     assert_eq!(memory.picture(), "[1111]1111");
     assert_eq!(memory.asked_to_move, 5);
 }
@@ -113,7 +113,7 @@ fn interleaving_goes_by_address() {
 #[test]
 fn stopped_in_the_middle_it_says_how_far_it_came() {
     let mut memory = Pretended::drawn(&"0".repeat(1000));
-    let mut work = Work::new(PAGE_B, NODE_1, false);
+    let mut work = Work::new(PAGE_B, NODE_1, false, u64::MAX);
     let mut batches = 0;
     let mut stop = || {
         batches += 1;
@@ -121,9 +121,9 @@ fn stopped_in_the_middle_it_says_how_far_it_came() {
     };
     assert_eq!(work.carry_out(&memory.pieces(), &mut memory, &mut stop).ok(), Some(false));
     // The pretended time does not pass, so the second batch is twice the first: 64 + 128.
-    let counts = work.counts();
+    let counts = work.counts;
     assert_eq!((counts.moved, counts.not_reached), (192, 808));
-    assert_eq!(work.reached(), Some(Addr(192 * PAGE_B)));
+    assert_eq!(work.reached, Some(Addr(192 * PAGE_B)));
     assert_eq!(memory.picture().matches('1').count(), 192);
 }
 
@@ -133,8 +133,8 @@ fn stopped_in_the_middle_it_says_how_far_it_came() {
 fn what_is_there_is_passed_quickly_and_what_is_not_at_the_usual_pace() {
     let mut memory = Pretended::drawn(&("1".repeat(988) + &"0".repeat(996)));
     let work = moved(&mut memory, NODE_1);
-    assert_eq!((work.counts().moved, work.counts().already_there), (996, 988));
-    let looked: Vec<u64> = work.batches().iter().map(|batch| batch.pages).collect();
+    assert_eq!((work.counts.moved, work.counts.already_there), (996, 988));
+    let looked: Vec<u64> = work.batches.iter().map(|batch| batch.pages).collect();
     assert_eq!(looked, [64, 128, 256, 512, 1024, 128, 256, 512, 36]);
 }
 
@@ -143,16 +143,16 @@ fn what_is_there_is_passed_quickly_and_what_is_not_at_the_usual_pace() {
 fn held_pages_hide_no_others() {
     let mut memory = Pretended::drawn(&("1".repeat(4000) + &"b".repeat(70) + &"0".repeat(70)));
     let work = moved(&mut memory, NODE_1);
-    assert_eq!((work.counts().moved, work.counts().busy), (70, 70));
+    assert_eq!((work.counts.moved, work.counts.busy), (70, 70));
 }
 
 #[test]
 fn a_dry_run_moves_nothing() {
     let mut memory = Pretended::drawn("0s10bx0");
-    let mut work = Work::new(PAGE_B, NODE_1, true);
+    let mut work = Work::new(PAGE_B, NODE_1, true, u64::MAX);
     assert_eq!(work.carry_out(&memory.pieces(), &mut memory, &mut || false).ok(), Some(true));
-    let expected = Counts { moved: 5, already_there: 1, unmovable: 1, ..Counts::default() };
-    assert_eq!((work.counts(), memory.puts), (expected, 0));
+    let expected = PageCounts { moved: 5, already_there: 1, unmovable: 1, ..PageCounts::default() };
+    assert_eq!((work.counts, memory.puts), (expected, 0));
     assert_eq!(memory.picture(), "0s10bx0");
 }
 
@@ -160,12 +160,12 @@ fn a_dry_run_moves_nothing() {
 fn a_process_that_ends_in_the_middle_is_an_error() {
     let mut memory = Pretended::drawn(&"0".repeat(1000));
     memory.ends_after = Some(3);
-    let mut work = Work::new(PAGE_B, NODE_1, false);
+    let mut work = Work::new(PAGE_B, NODE_1, false, u64::MAX);
     let error = work.carry_out(&memory.pieces(), &mut memory, &mut || false).unwrap_err();
     assert_eq!(error.errno(), Some(libc::ESRCH));
-    assert_eq!(work.counts().total(), 1000);
-    assert_eq!((work.counts().moved, work.counts().not_reached), (64, 936));
-    assert_eq!(work.reached(), Some(Addr(64 * PAGE_B)));
+    assert_eq!(work.counts.total(), 1000);
+    assert_eq!((work.counts.moved, work.counts.not_reached), (64, 936));
+    assert_eq!(work.reached, Some(Addr(64 * PAGE_B)));
 }
 
 prop_compose! {
@@ -200,7 +200,7 @@ proptest! {
     #[test]
     fn every_page_has_one_fate(mut memory in any_memory(), target in any_target()) {
         let given: u64 = memory.pieces().iter().map(|piece| piece.pages).sum();
-        prop_assert_eq!(moved(&mut memory, target).counts().total(), given);
+        prop_assert_eq!(moved(&mut memory, target).counts.total(), given);
     }
 
     #[test]
@@ -213,8 +213,8 @@ proptest! {
             before[page] != *node && *node == target.of(*page, grain_b).0
         };
         let found = after.iter().filter(|place| there(*place)).count() as u64;
-        prop_assert_eq!(work.counts().moved, found);
-        for (page, node) in work.sample().pages() {
+        prop_assert_eq!(work.counts.moved, found);
+        for (page, node) in work.sample.pages() {
             prop_assert_eq!(after[page], node.0);
         }
     }
@@ -224,7 +224,7 @@ proptest! {
         let (all, before) = (memory.pieces(), memory.places());
         // Every second piece is given.
         let given: Vec<Piece> = all.iter().step_by(2).copied().collect();
-        let mut work = Work::new(PAGE_B, target, false);
+        let mut work = Work::new(PAGE_B, target, false, u64::MAX);
         work.carry_out(&given, &mut memory, &mut || false).unwrap();
         for (page, node) in memory.places() {
             let is_given = given.iter().any(|piece| {
@@ -238,10 +238,10 @@ proptest! {
     fn within_the_budget(mut memory in any_memory(), target in any_target(), most in 0_u64..100) {
         let given = memory.pieces();
         let (before, pages) = (memory.places(), given.iter().map(|piece| piece.pages).sum::<u64>());
-        let mut work = Work::new(PAGE_B, target, false).at_most(most);
+        let mut work = Work::new(PAGE_B, target, false, most);
         let done = work.carry_out(&given, &mut memory, &mut || false).unwrap();
-        prop_assert_eq!(work.counts().total(), pages);
-        prop_assert!(done || work.asked >= most);
+        prop_assert_eq!(work.counts.total(), pages);
+        prop_assert!(done || work.called >= most);
         let elsewhere = memory.places().iter().filter(|(page, node)| before[*page] != **node).count();
         // Less than a huge page more.
         let bound = if most > 0 { most + BLOCK as u64 - 1 } else { 0 };
