@@ -13,7 +13,7 @@ use crate::{children, exit, input};
 use anyhow::Context;
 use colocate_machine::printable;
 use colocate_study::figures::{Comparison, Place};
-use colocate_study::state::{MOST_REPETITIONS, Quiet, Run, State};
+use colocate_study::state::{MOST_REPETITIONS, Quiet, Run};
 use colocate_study::{order, plot, table};
 use launch::{Ended, Launcher};
 use session::Session;
@@ -97,12 +97,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
     let session = Session::open(args)?;
     let launcher = Launcher::new(&session, Arc::clone(&stop))?;
-    let mut study = Study { session, launcher, progress: None, quiet: args.quiet };
-    study.progress = (!args.quiet).then(|| progress_bar(&study.session.state));
+    let runs = session.state.settings.total_runs() as u64;
+    let bar = Bar::new(runs, "{bar:30} {pos}/{len} {wide_msg}", args.quiet);
+    let mut study = Study { session, launcher, bar, quiet: args.quiet };
     let outcome = study.finish();
-    if let Some(bar) = &study.progress {
-        bar.clear();
-    }
+    study.bar.clear();
     outcome?;
     report(&study.session, args.json)
 }
@@ -137,7 +136,7 @@ fn caught(
 struct Study {
     session: Session,
     launcher: Launcher,
-    progress: Option<Bar>,
+    bar: Bar,
     quiet: bool,
 }
 
@@ -199,8 +198,7 @@ impl Study {
     }
 
     fn show(&self, slot: order::Slot) {
-        let Some(bar) = &self.progress else { return };
-        let state = &self.session.state;
+        let (bar, state) = (&self.bar, &self.session.state);
         bar.set_position(state.runs.len() as u64);
         let left = state.time_left().map_or_else(String::new, |left| {
             format!(", {} left", indicatif::HumanDuration(left.into()))
@@ -210,17 +208,9 @@ impl Study {
 
     fn warn_if_busy(&self, before: Quiet) {
         if let (Some(line), false) = (idle::warning(before), self.quiet) {
-            match &self.progress {
-                Some(bar) => bar.suspend(|| output::remark(&line)),
-                None => output::remark(&line),
-            }
+            self.bar.suspend(|| output::remark(&line));
         }
     }
-}
-
-/// A bar on standard error, drawn only where that is a terminal.
-fn progress_bar(state: &State) -> Bar {
-    Bar::new(state.settings.total_runs() as u64, "{bar:30} {pos}/{len} {wide_msg}", false)
 }
 
 /// Writes the results beside the runs and prints the table or the JSON.

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_nothing_is_told() {
+    fn unknown_phases_are_not_reported() {
         let mut timeline = Timeline::default();
         timeline.ran(Nanos(0), Nanos(10), None);
         assert_eq!(
@@ -313,7 +313,7 @@ mod tests {
 
     /// Two of a million jobs: one stretch of each is kept, of three of the first and of one of the second.
     #[test]
-    fn what_was_not_kept_is_told() {
+    fn missing_stretches_are_reported() {
         let course = |runnable: &[f64]| {
             let mut timeline = Timeline::one_of(1_000_000);
             for (second, runnable) in (0..).zip(runnable) {

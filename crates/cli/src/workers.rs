@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn in_order_whoever_was_first() {
+    fn results_are_in_order() {
         for threads in [1, 3, 500] {
             let (done, seen) = run(threads, false, |piece| Ok(piece * piece));
             assert_eq!(done, Ok(Some((0..100).map(|piece| piece * piece).collect())));

@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pu_has_nobody_to_share_with() {
+    fn one_pu_has_no_sibling() {
         let report = find(&mut Pretend::quiet(vec![]), &ask(&[5], &[])).unwrap();
         assert_eq!((report.answer, report.quality.measured), (Answer::OnePu, 0));
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The backend that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Wish {
+pub enum BackendChoice {
     /// The first of pmu and sample that works
     Auto,
     /// Hardware counters
@@ -41,24 +41,26 @@ pub struct Seen {
 pub enum Watching {
     /// Hardware counters, one watch for each process named.
     Pmu(Vec<Watch>),
-    /// Samples, and why counters were not used, if they were wished for.
+    /// Samples, and why counters were not used, if they were chosen.
     Sample { sampler: Box<Sampler>, because: Option<String> },
 }
 
 impl Watching {
     /// Begins to watch `pids` and all that they create.
     pub fn start(
-        wish: Wish,
+        choice: BackendChoice,
         want: Want,
         rate_hz: u32,
         pids: &[Pid],
         start: Start,
     ) -> anyhow::Result<Self> {
-        match wish {
-            Wish::Pmu => pmu(want, pids, start).map_err(|why| denied("pmu", pids, start, &why)),
-            Wish::Sample => sample(rate_hz, pids, start, None),
+        match choice {
+            BackendChoice::Pmu => {
+                pmu(want, pids, start).map_err(|why| denied("pmu", pids, start, &why))
+            }
+            BackendChoice::Sample => sample(rate_hz, pids, start, None),
             // `emulate` runs programs itself and never comes here.
-            Wish::Auto | Wish::Emulate => match pmu(want, pids, start) {
+            BackendChoice::Auto | BackendChoice::Emulate => match pmu(want, pids, start) {
                 Ok(watching) => Ok(watching),
                 Err(why) => sample(rate_hz, pids, start, Some(why.to_string())),
             },

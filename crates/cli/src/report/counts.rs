@@ -464,7 +464,7 @@ pub mod tests {
 
     /// `a` and `b` share a core twice, `a` and `c` are on different ones, `b` and `c` on one PU.
     #[test]
-    fn who_shared_a_core() {
+    fn jobs_that_shared_a_core() {
         let found = counts(&[
             (&[(0, 0, 100, None), (1, 1, 100, None), (2, 2, 100, None)], &[]),
             (&[(0, 3, 100, None), (1, 2, 100, None)], &[]),
@@ -512,7 +512,7 @@ pub mod tests {
 
     /// IPC and traffic are counted, the stack is the model's word.
     #[test]
-    fn each_rate_knows_who_told_it() {
+    fn each_rate_has_its_origin() {
         let mut rates = MeanRates::default();
         let counted = did(&(0, 0, 100, Some(1.0)));
         rates.add(&ThreadRates { estimated: Estimated { stack: true, ..NONE }, ..counted.clone() });

@@ -124,7 +124,7 @@ mod tests {
 
     /// Two real hybrid processors of which it is not known how fast their kinds are, and two of which it is.
     #[test]
-    fn speeds_that_nobody_tells_are_doubted() {
+    fn unreported_speeds_are_doubted() {
         let all_fast = "all-fast-first";
         let end = "`colocate bench cores --json -o FILE` measures them, and --core-speeds FILE takes that";
         let told = |name, what: &str| {

@@ -97,7 +97,7 @@ mod tests {
     const ARM: Parts = &["frontend", "backend", "dispatching"];
 
     #[test]
-    fn who_gets_none_is_told_why() {
+    fn missing_stacks_have_a_reason() {
         assert_eq!(check(Some(ARM), false, Ok(ARM)), "");
         assert_eq!(
             check(Some(ARM), true, Err("cpu: dead")),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn counted_for_those_who_can_use_them() {
+    fn counted_for_policies_that_can_use_them() {
         let policy = PolicySpec::named("symbiotic");
         let counts = |requested, model: Option<&CpiModel>| {
             Stacks { requested, policy: &policy, model, estimated: true }.count()

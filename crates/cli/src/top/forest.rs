@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_belongs_to_whom() {
+    fn rows_have_their_descendants() {
         let make = Choice { name: Some("mak".into()), ..Choice::default() };
         assert_eq!(found(&make), [(10, 10), (11, 10), (12, 12), (13, 12)]);
         let user = Choice { user: Some(6), ..Choice::default() };

@@ -129,7 +129,7 @@ fn a_file_that_cannot_be_written_costs_no_report() {
 
 /// The program is not even looked for on PUs.
 #[test]
-fn a_folder_that_is_not_there_is_told_first() {
+fn a_missing_folder_is_reported_first() {
     let dir = tempfile::tempdir().unwrap();
     for option in ["--svg", "-o"] {
         let options = format!("-q --cpus 8000,8001 {option} {}/gone/x.svg", dir.path().display());
@@ -185,7 +185,7 @@ fn a_killed_bench_takes_the_program_with_it() {
 }
 
 #[test]
-fn who_is_asked_to_stop_does() {
+fn a_signal_stops_it() {
     let Some(pus) = two_pus() else { return };
     for signal in ["-INT", "-TERM"] {
         let dir = tempfile::tempdir().unwrap();
@@ -262,7 +262,7 @@ fn what_makes_no_sense_is_one_line() {
 
 /// A process that is confined to one PU inherits that from `taskset`.
 #[test]
-fn a_machine_with_one_usable_pu_is_told() {
+fn one_usable_pu_is_reported() {
     let cpu = smt_bench::thread::usable().unwrap()[0].to_string();
     let mut command = Command::new("taskset");
     command.args([

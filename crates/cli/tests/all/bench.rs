@@ -137,7 +137,7 @@ fn one_pu_is_no_pair() {
 
 /// A process that is confined to one PU inherits that from `taskset`.
 #[test]
-fn a_machine_with_one_usable_pu_is_told() {
+fn one_usable_pu_is_reported() {
     let cpu = usable()[0].to_string();
     let mut command = Command::new("taskset");
     command.args(["-c", &cpu, env!("CARGO_BIN_EXE_colocate"), "bench", "smt"]);

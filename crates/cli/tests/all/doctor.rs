@@ -200,7 +200,7 @@ fn without_perf(command: &mut Command, errno: i32) -> &mut Command {
 }
 
 #[test]
-fn filters_are_named_and_told_from_missing_kernels() {
+fn filters_are_named_and_distinguished_from_missing_kernels() {
     let cache = empty();
     for (errno, name) in [(libc::EPERM, "EPERM"), (libc::ENOSYS, "ENOSYS")] {
         let mut command = doctor(cache.path());

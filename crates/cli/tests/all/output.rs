@@ -38,7 +38,7 @@ fn a_file_that_is_a_mount_point_is_written_over() {
 }
 
 #[test]
-fn a_file_in_a_folder_that_nobody_writes_to_is_written_over() {
+fn a_file_in_an_unwritable_folder_is_written_over() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("shut")).unwrap();
     for name in ["real", "shut/there"] {
@@ -52,7 +52,7 @@ fn a_file_in_a_folder_that_nobody_writes_to_is_written_over() {
 
 /// What takes minutes to measure is not lost because a disk is full, and not begun where it could not be kept.
 #[test]
-fn what_was_measured_is_told_where_it_cannot_be_written() {
+fn what_was_measured_is_printed_where_it_cannot_be_written() {
     let cpu = smt_bench::thread::usable().unwrap()[0].to_string();
     let cores = ["bench", "cores", "--json", "--cpus", &cpu, "--repeat", "3", "--seconds", "0.001"];
     let siblings = ["bench", "smt", "--json", "--find-siblings", "--cpus", &cpu];

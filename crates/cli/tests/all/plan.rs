@@ -55,7 +55,7 @@ fn check(args: &[&str], expected: Expect) {
 }
 
 #[test]
-fn shows_who_goes_where_and_why() {
+fn shows_the_place_of_each_task_and_why() {
     let dir = tempfile::tempdir().unwrap();
     let [solve, sort] = two_programs(&dir, 2);
     let machine = ["--machine", "synthetic:core:3 pu:2"];
@@ -216,7 +216,7 @@ fn slowdowns_on_a_described_machine() {
 }
 
 #[test]
-fn a_quota_is_told() {
+fn a_quota_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let topo = ["topo", "--synthetic", "core:2 pu:2", "--json"];
     let mut machine: serde_json::Value =
@@ -332,7 +332,7 @@ fn no_threads_is_a_plan_too() {
 }
 
 #[test]
-fn wrong_usage_is_told_in_one_line() {
+fn wrong_usage_is_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let [solve, _] = two_programs(&dir, 1);
     check(

@@ -134,7 +134,7 @@ fn rates_narrow_the_range() {
 }
 
 #[test]
-fn wrong_files_are_told_in_one_line() {
+fn wrong_files_are_one_line() {
     let dir = TempDir::new().unwrap();
     let (one, two) = (profile(&dir, "one", 1, None), profile(&dir, "two", 1, None));
     let adds = write(&dir, "adds.toml", ADDS);

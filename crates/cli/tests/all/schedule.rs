@@ -107,7 +107,7 @@ fn in_shells(scratch: &Scratch, options: &[&str], scripts: &[&str]) -> Output {
 
 /// Nobody hears what colocate has to say, and the programs run all the same.
 #[test]
-fn nobody_listens() {
+fn no_reader() {
     let scratch = Scratch::new();
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let (nobody, ear) = std::io::pipe().unwrap();
@@ -204,7 +204,7 @@ fn files_by_their_endings() {
 }
 
 #[test]
-fn a_report_that_cannot_be_kept_is_told() {
+fn a_report_that_cannot_be_written_is_an_error() {
     let scratch = Scratch::new();
     let gone = scratch.path("gone/report.json");
     let output = in_shells(&scratch, &["-o", gone.to_str().unwrap()], &["echo never"]);

@@ -66,7 +66,7 @@ fn signals_end_the_programs() {
 
 /// Servers read their settings anew when they hear SIGHUP, and live on: unstopped, and where the kernel wants them.
 #[test]
-fn who_survives_a_signal_is_left_to_the_kernel() {
+fn a_program_that_survives_a_signal_is_left_to_the_kernel() {
     if is_ignored(1) {
         return;
     }
@@ -114,7 +114,7 @@ fn a_word_to_the_programs_ends_nothing() {
 
 /// It knows no signal yet, so any would end it.
 #[test]
-fn who_has_not_begun_hears_nothing() {
+fn a_program_that_has_not_begun_gets_no_signal() {
     for way in WAYS {
         let scratch = Scratch::new();
         let enough = scratch.path("enough");
@@ -260,7 +260,7 @@ fn group(number: u32) -> Vec<i32> {
 /// A shell gives what it starts a process group of its own. When colocate is killed, or the shell ends, the kernel would
 /// send SIGHUP to all of it, as some are stopped: first the one, then the other.
 #[test]
-fn nobody_hears_of_a_hang_up() {
+fn a_hang_up_reaches_no_program() {
     if is_ignored(1) {
         return;
     }

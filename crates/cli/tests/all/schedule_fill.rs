@@ -174,7 +174,7 @@ fn killed_by_force() {
 /// Seven shells that create others without end, which inherit what their creators have when colocate is killed, and
 /// hand it down: ones whose creators wait for them, and, by cgroups, ones whose creators have ended.
 #[test]
-fn killed_by_force_while_processes_are_born() {
+fn killed_by_force_while_processes_are_created() {
     let _exclusive = exclusive();
     if !may_fill() {
         return;

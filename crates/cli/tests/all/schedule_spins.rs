@@ -28,7 +28,7 @@ fn runnable(scratch: &Scratch, options: &[&str], kind: &str) -> Option<f64> {
 
 /// One thread is runnable, and two without samples, however busy the machine is: waits for a PU count as well.
 #[test]
-fn who_waits_in_a_loop_is_not_runnable() {
+fn spinning_threads_are_not_runnable() {
     let _exclusive = exclusive();
     if let Err(why) = SpinSampler::new(DEFAULT_RATE_HZ, &Options::here().unwrap()) {
         eprintln!("skipped: {why}");

@@ -151,7 +151,7 @@ fn nothing_in_the_background() {
 
 /// As by Ctrl-S.
 #[test]
-fn a_stopped_terminal_stops_nobody() {
+fn a_stopped_terminal_stops_no_program() {
     let scratch = Scratch::new();
     let pty = Pty::new(LINES, COLUMNS);
     tcflow(&pty.theirs, Action::OOff).unwrap();
@@ -177,7 +177,7 @@ fn full() -> (PipeReader, PipeWriter) {
 /// One job stops itself, of which there is something to say as a rule. All others go on, and colocate hears what it is
 /// asked, of which there is something to say always.
 #[test]
-fn a_full_pipe_stops_nobody() {
+fn a_full_pipe_stops_no_program() {
     let scratch = Scratch::new();
     let (mut reader, writer) = full();
     let files: Vec<_> = (0..3).map(|job| scratch.path(&format!("done-{job}"))).collect();

@@ -56,7 +56,7 @@ fn openmp(scratch: &Scratch, compiler: &str, name: &str, flags: &[&str]) -> Opti
 
 /// A program that is not OpenMP's and takes the number as a parameter: twice as fast with two, and the other way round.
 #[test]
-fn whole_runs_tell_the_number() {
+fn whole_runs_decide_the_number() {
     if pus() < 2 {
         eprintln!("skipped: one PU");
         return;
@@ -79,7 +79,7 @@ fn whole_runs_tell_the_number() {
 
 /// The number stands in `OMP_NUM_THREADS`. A run that hangs with one thread is ended, and not waited for again.
 #[test]
-fn who_is_too_slow_is_ended() {
+fn slow_runs_are_ended() {
     if pus() < 2 {
         eprintln!("skipped: one PU");
         return;
@@ -102,7 +102,7 @@ fn limits_are_named() {
 }
 
 #[test]
-fn what_cannot_be_told_is_said() {
+fn what_cannot_be_decided_is_reported() {
     let scratch = Scratch::new();
     let said = |options: &[&str], command: &[&str], code| {
         refusal(&advise(&scratch, options, command).output().unwrap(), code)
@@ -184,7 +184,7 @@ fn all_threads_where_they_help() {
 
 /// What the program says itself holds, by a clause and by a call.
 #[test]
-fn who_says_how_many_gets_them() {
+fn a_program_that_sets_its_number_gets_it() {
     let scratch = Scratch::new();
     for program in programs(&scratch) {
         for who in ["clause", "call"] {
@@ -219,7 +219,7 @@ fn relies(scratch: &Scratch, program: &Path, kind: &str) -> (String, Value) {
 /// Who shares work out among as many threads as it was told it gets, or as it asked for, in C or in Fortran, does all
 /// of it.
 #[test]
-fn who_relies_on_a_number_gets_it() {
+fn a_program_that_relies_on_a_number_gets_it() {
     let scratch = Scratch::new();
     for (compiler, kinds) in [
         ("gcc", &["max", "max_", "set", "set_", "set_8_"][..]),
@@ -236,7 +236,7 @@ fn who_relies_on_a_number_gets_it() {
 
 /// A region that was first executed where there was one thread only gets more when there are.
 #[test]
-fn who_begins_with_one_thread_gets_more() {
+fn a_program_that_begins_with_one_thread_gets_more() {
     let scratch = Scratch::new();
     for compiler in ["gcc", "clang"] {
         let Some(program) = openmp(&scratch, compiler, "relies", &["-ldl"]) else { continue };
@@ -259,7 +259,7 @@ fn reductions_over_tasks_come_out() {
 
 /// A program that uses OpenMP where there is one finds our functions and no runtime behind them.
 #[test]
-fn who_has_no_openmp_does_without() {
+fn a_program_without_openmp_runs_as_it_is() {
     let scratch = Scratch::new();
     if let Some(program) = scratch.program("relies", &[]) {
         assert_eq!(relies(&scratch, &program, "none").0, "1\n");

@@ -158,7 +158,7 @@ fn a_tree_is_one_row() {
 
 /// Where nobody says which processes, those are shown that use CPU time; a condition leaves the others out.
 #[test]
-fn who_is_shown() {
+fn processes_that_are_shown() {
     let scratch = Scratch::new();
     let Some(program) = scratch.program("phases", &[]) else { return };
     let [works, sleeps] = ["1:0", "0:0"].map(|plan| Program::phases(&program, &["0", plan]));
@@ -183,7 +183,7 @@ fn who_is_shown() {
 /// Of two threads one works and one waits for it in a loop, in a process that a shell has created and, later, in one that
 /// executes another program: the row is serial, and parallel without samples.
 #[test]
-fn who_waits_in_a_loop_is_not_runnable() {
+fn spinning_threads_are_not_runnable() {
     let _exclusive = exclusive();
     if let Err(why) = SpinSampler::new(DEFAULT_RATE_HZ, &Options::here().unwrap()) {
         eprintln!("skipped: {why}");
@@ -248,7 +248,7 @@ fn plain_lines() {
 
 /// Ctrl-C ends it although the next table is far off, and so does a reader that goes away.
 #[test]
-fn it_ends_when_nobody_wants_more() {
+fn it_ends_when_its_reader_ends() {
     let me = std::process::id().to_string();
     let (mut colocate, mut out) = top(&["-p", &me, "-d", "3600s"]);
     await_that("signals are caught", || {

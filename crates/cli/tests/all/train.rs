@@ -48,7 +48,7 @@ fn written_read_and_the_same_again() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told() {
+fn what_cannot_be_written_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut args = SHORT;
     args[13] = "/dev/full";

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_not_written() {
+    fn what_is_unknown_is_not_written() {
         let found = text(&report(Level::Memory, traced(), 3), None);
         let last = found.lines().last().unwrap();
         assert!(last.starts_with("alone = { seconds = 1.010, loss = 0.0004"), "{last}");

@@ -199,7 +199,7 @@ fn a_daemon_gets_its_mask_back() {
 
 /// Threads that are born of placed ones while colocate gives all masks back get theirs too.
 #[test]
-fn threads_born_at_the_end_get_their_mask_back() {
+fn threads_created_at_the_end_get_their_mask_back() {
     let scratch = Scratch::new();
     let Some(relay) = scratch.program("relay", &[]) else { return };
     let file = scratch.path("pid");
