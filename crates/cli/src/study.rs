@@ -1,54 +1,240 @@
 //! `colocate study`: published studies again, simulated.
 
-mod fedorova;
-mod feliu;
-mod given;
 mod keep;
 mod runner;
-mod serpa;
 
-use clap::Subcommand;
-use colocate_study::feliu::Number;
+use crate::exit::Failure;
+use crate::output;
+use crate::outputs::{self, Form};
+use crate::simulate::load;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::value_parser;
+use colocate_files::Mode;
+use colocate_machine::Nanos;
+use colocate_machine::printable::json;
+use colocate_model::{Assumptions, Phase};
+use colocate_study::replication::definition::{BUILT_IN, Definition};
+use colocate_study::replication::length::{self, FIRST, Figures, LAST};
+use colocate_study::replication::{Study, Work, picture, table};
+use runner::{Course, Runner};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Makes a published study again in the simulator and prints it beside what was published
 ///
-/// All of it is simulated: nothing is measured, and nothing is fitted to the published figures.
+/// All of it is simulated: nothing is measured, and nothing is fitted to the published figures. What is simulated, and the
+/// defaults of the options, are in studies/NAME.toml; docs/serpa.md, docs/feliu.md and docs/fedorova.md have the results.
 #[derive(clap::Args)]
 pub struct Args {
-    #[command(subcommand)]
-    study: Study,
+    /// Study
+    #[arg(value_parser = PossibleValuesParser::new(names()))]
+    name: String,
+
+    /// Machine to simulate instead of the published one: a described one by name, or a file that says how
+    /// fast it is
+    #[arg(long, value_name = "SPEC")]
+    machine: Option<String>,
+
+    /// Sets of assumptions, the default one among them [default: 5, serpa: 17] [range: 1-10000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
+    draws: Option<u32>,
+
+    /// Seeds for each set: what the kernel leaves to chance, and the order in which programs begin
+    /// [default: 2, fedorova: 8] [range: 1-10000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
+    seeds: Option<u32>,
+
+    /// First seed; also draws the assumptions, and programs and mixes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+
+    /// How long a program takes alone, fedorova: on slow cores, in milliseconds [default: serpa: 32000,
+    /// feliu-1 to 3: 30000, feliu-4: 10000, fedorova: 2000] [range: 1-600000]
+    #[arg(long, value_name = "MS", value_parser = value_parser!(u64).range(1..=600_000))]
+    length_ms: Option<u64>,
+
+    /// Time between two decisions, in milliseconds [default: feliu-1 to 3: 200, feliu-4: 100,
+    /// fedorova: 1] [range: 1-60000]
+    #[arg(long, value_name = "MS", value_parser = value_parser!(u64).range(1..=60_000))]
+    quantum_ms: Option<u64>,
+
+    /// The same in microseconds [range: 100-10000000]
+    #[arg(long, value_name = "US", conflicts_with = "quantum_ms",
+        value_parser = value_parser!(u64).range(100..=10_000_000))]
+    quantum_us: Option<u64>,
+
+    /// fedorova: how long a serial and a parallel phase take together on slow cores where their length is
+    /// not what is varied, in milliseconds [default: 125] [range: 1-600000]
+    #[arg(long, value_name = "MS", value_parser = value_parser!(u64).range(1..=600_000))]
+    round_ms: Option<u64>,
+
+    /// feliu-1 to 4: mixes of each table; docs/feliu.md says which numbers are published, and which chosen
+    /// [default: 10, feliu-2: 15 and 5, feliu-4: 10 and 5] [range: 1-1000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1_000))]
+    mixes: Option<u16>,
+
+    /// feliu-1 to 4: memory traffic of the mixes, in transactions per microsecond, all contexts together
+    /// [default: as published, feliu-1: 20-40, feliu-3: 50-130, others: any]
+    #[arg(long, value_name = "LEAST-MOST", value_parser = range)]
+    traffic: Option<Traffic>,
+
+    /// serpa: demand vectors instead of SMT-Bench's, .toml or .json (docs/schemas/demand.json)
+    #[arg(long, value_name = "FILE")]
+    kernels: Option<PathBuf>,
+
+    /// serpa: demand vectors instead of the NAS benchmarks', two or more
+    #[arg(long, value_name = "FILE")]
+    applications: Option<PathBuf>,
+
+    /// serpa: only find out how long the applications have to be: double the length until the figures of
+    /// the simulated kernel stay as they are
+    #[arg(long, conflicts_with_all = ["length_ms", "keep", "json"])]
+    find_length: bool,
+
+    #[command(flatten)]
+    course: Course,
+
+    /// Print the figures as JSON (docs/schemas/study.json)
+    #[arg(long)]
+    json: bool,
+
+    /// File to write instead of standard output, repeatable: .txt, .json, or, of fedorova, .svg
+    #[arg(short, long, value_name = "FILE")]
+    output: Vec<PathBuf>,
 }
 
-#[derive(Subcommand)]
-enum Study {
-    Serpa(serpa::Args),
-    /// Bandwidth-aware scheduling without SMT (Feliu, first contribution): MMaS, MHaS and IDaS
-    #[command(name = "feliu-1", long_about = None)]
-    Feliu1(feliu::Args),
-    /// Bandwidth-aware scheduling with SMT (Feliu, second contribution): L1 allocation and BaS
-    #[command(name = "feliu-2", long_about = None)]
-    Feliu2(feliu::Args),
-    /// Progress-aware scheduling (Feliu, third contribution): Fair and Perf&Fair
-    #[command(name = "feliu-3", long_about = None)]
-    Feliu3(feliu::Args),
-    /// Symbiotic scheduling on POWER8 (Feliu, fourth contribution)
-    #[command(name = "feliu-4", long_about = None)]
-    Feliu4(feliu::Args),
-    Fedorova(fedorova::Args),
+fn names() -> impl Iterator<Item = PossibleValue> {
+    BUILT_IN.iter().map(|(name, title, _)| PossibleValue::new(*name).help(*title))
+}
+
+/// Least and most.
+#[derive(Clone, Copy, Debug)]
+struct Traffic([f64; 2]);
+
+fn range(text: &str) -> Result<Traffic, String> {
+    let ends = text.split_once('-').and_then(|(least, most)| {
+        let number = |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite() && *n >= 0.0);
+        number(least).zip(number(most)).filter(|(least, most)| least < most)
+    });
+    let ends = ends.ok_or_else(|| format!("expected two numbers like 20-40, found {text:?}"))?;
+    Ok(Traffic([ends.0, ends.1]))
 }
 
 /// Runs `colocate study`.
 ///
 /// # Errors
-/// If the study cannot be made or the output not be written.
+/// If the machine is not of the studied kind or cannot be modelled, a file cannot be used or the output not be written, or
+/// it was stopped.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    match &args.study {
-        Study::Serpa(args) => serpa::main(args),
-        Study::Feliu1(args) => feliu::main(Number::One, args),
-        Study::Feliu2(args) => feliu::main(Number::Two, args),
-        Study::Feliu3(args) => feliu::main(Number::Three, args),
-        Study::Feliu4(args) => feliu::main(Number::Four, args),
-        Study::Fedorova(args) => fedorova::main(args),
+    let outputs = outputs::of(&args.output, args.json, Mode::ByUmask)?;
+    let definition = args.definition()?;
+    let spec = args.machine.as_ref().unwrap_or(&definition.machine);
+    let (machine, performance) = load::machine(spec)?;
+    let draws = Assumptions::sample(definition.draws as usize, args.seed);
+    let study = Study {
+        definition: &definition,
+        machine: &machine,
+        performance: &performance,
+        draws: &draws,
+        seed: args.seed,
+    };
+    let runner = Runner::new(&args.course)?;
+    if args.find_length {
+        let text = find_length(&runner, study)?;
+        return write(args, &outputs, |_| Ok(text.clone()));
+    }
+    let report = runner.study(&args.name, &Work::new(study)?)?;
+    write(args, &outputs, |form| {
+        Ok(match form {
+            Form::Text => table::text(&report),
+            Form::Json => json(&report),
+            Form::Picture => picture::svg(&report).map_err(anyhow::Error::msg)?,
+        })
+    })
+}
+
+fn write(
+    args: &Args,
+    outputs: &[outputs::Output<'_>],
+    text: impl Fn(Form) -> anyhow::Result<String>,
+) -> anyhow::Result<ExitCode> {
+    let written: Vec<anyhow::Result<()>> =
+        outputs.iter().map(|output| output.write(&text)).collect();
+    // A long simulation is not lost where no file can be written.
+    if written.iter().all(Result::is_err) {
+        output::write(None, &text(if args.json { Form::Json } else { Form::Text })?)?;
+    }
+    written.into_iter().collect::<anyhow::Result<()>>()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    /// The study with the given options in place of its own values.
+    fn definition(&self) -> anyhow::Result<Definition> {
+        let mut study = Definition::built_in(&self.name).map_err(anyhow::Error::msg)?;
+        let (pairs, mixes) = (study.has_pairs(), study.mixes().next().is_some());
+        let quantum = self.quantum_ms.map(Nanos::from_millis);
+        let quantum = quantum.or(self.quantum_us.map(|us| Nanos(us * 1_000)));
+        for (option, is_given, applies) in [
+            ("--quantum-ms and no --quantum-us", quantum.is_some(), !pairs),
+            ("--round-ms", self.round_ms.is_some(), study.round.is_some()),
+            ("--mixes", self.mixes.is_some(), mixes),
+            ("--traffic", self.traffic.is_some(), mixes),
+            ("--kernels", self.kernels.is_some(), pairs),
+            ("--applications", self.applications.is_some(), pairs),
+            ("--find-length", self.find_length, pairs),
+        ] {
+            if is_given && !applies {
+                let message = format!("{} has no {option}", self.name);
+                return Err(Failure { code: 2, message }.into());
+            }
+        }
+        study.draws = self.draws.unwrap_or(study.draws);
+        study.seeds = self.seeds.unwrap_or(study.seeds);
+        study.length = self.length_ms.map_or(study.length, Nanos::from_millis);
+        study.quantum = quantum.unwrap_or(study.quantum);
+        study.round = self.round_ms.map(Nanos::from_millis).or(study.round);
+        for each in study.mixes() {
+            each.count = self.mixes.map_or(each.count, usize::from);
+            each.traffic = self.traffic.map(|traffic| traffic.0).or(each.traffic);
+        }
+        if let Some(path) = &self.kernels {
+            study.kernels = phases(path)?;
+        }
+        if let Some(path) = &self.applications {
+            study.applications = phases(path)?;
+        }
+        Ok(study)
+    }
+}
+
+/// At least two demand vectors.
+fn phases(path: &Path) -> anyhow::Result<Vec<Phase>> {
+    let phases = load::phases(path).map_err(anyhow::Error::msg)?;
+    if phases.len() < 2 {
+        let found = phases.len();
+        anyhow::bail!("{}: expected at least 2 phases, found {found}", path.display());
+    }
+    Ok(phases)
+}
+
+/// Doubles the length until the figures of `os` stay as they are; shows every step.
+fn find_length(runner: &Runner, study: Study<'_>) -> anyhow::Result<String> {
+    let start = length::start_of(study.machine);
+    let mut definition = study.definition.clone();
+    definition.length = FIRST;
+    let mut steps: Vec<Figures> = Vec::new();
+    loop {
+        let study = Study { definition: &definition, ..study };
+        let what = format!("{} s each", definition.length.as_secs_f64());
+        let work = |piece| Ok(length::piece(&study, piece)?);
+        let done = runner.all(&what, length::count(&study), None, work)?;
+        let figures = Figures::of(&study, &done);
+        let settled = length::settled(steps.last(), &figures, start);
+        steps.push(figures);
+        if settled || definition.length >= LAST {
+            return Ok(length::text(&study, &steps));
+        }
+        definition.length = Nanos(definition.length.0 * 2);
     }
 }

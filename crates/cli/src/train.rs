@@ -5,8 +5,8 @@ use crate::simulate::load;
 use anyhow::Context;
 use clap::Subcommand;
 use colocate_files::Mode;
+use colocate_machine::Nanos;
 use colocate_machine::printable;
-use colocate_machine::{Nanos, read};
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::{Quality, TrainedMode};
 use colocate_study::simulate::scenario::Overrides;
@@ -15,6 +15,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
+use toml::value::Datetime;
 
 /// Finds out coefficients of a machine that schedulers need
 #[derive(clap::Args)]
@@ -98,13 +99,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn trained(args: &CpiModelArgs) -> anyhow::Result<CpiModel> {
-    let seen = read::load(&args.machine)?;
-    let performance = seen.performance.with_context(|| {
-        format!(
-            "expected a machine of which it is described how fast it is (docs/machines.md), found {}",
-            args.machine
-        )
-    })?;
+    let (machine, performance) = load::machine(&args.machine)?;
     let (set, data) = set(args)?;
     let settings = Settings {
         interval: Nanos::from_millis(args.interval_ms),
@@ -114,7 +109,7 @@ fn trained(args: &CpiModelArgs) -> anyhow::Result<CpiModel> {
     };
     let date = args.date.clone().unwrap_or_else(today);
     let stamp = Stamp { colocate: env!("CARGO_PKG_VERSION"), date: &date, data: &data };
-    train(&seen.machine, &performance, &set, &settings, &stamp)
+    train(&machine, &performance, &set, &settings, &stamp)
         .with_context(|| format!("cannot train for {}", args.machine))
 }
 
@@ -201,19 +196,10 @@ fn rows(text: &mut String, model: &CpiModel, mode: &TrainedMode) {
 }
 
 fn date(text: &str) -> Result<String, String> {
-    let wrong = || "expected a day of the calendar as YYYY-MM-DD".to_owned();
-    is_date(text).then(|| text.to_owned()).ok_or_else(wrong)
-}
-
-fn is_date(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('-').collect();
-    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
-    let digits = parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
-    let numbers: Vec<u64> = parts.iter().filter_map(|part| part.parse().ok()).collect();
-    let [year, month, day] = numbers[..] else { return false };
-    let mut months = months(year).into_iter().zip(1..);
-    let has_day = months.any(|(days, number)| number == month && (1..=days).contains(&day));
-    lengths == [4, 2, 2] && digits && has_day
+    let read: Result<Datetime, _> = text.parse();
+    let is_day = read.is_ok_and(|read| read.date.is_some() && read.to_string() == text);
+    let is_day = is_day && text.len() == "YYYY-MM-DD".len();
+    is_day.then(|| text.to_owned()).ok_or("expected a day of the calendar as YYYY-MM-DD".to_owned())
 }
 
 fn today() -> String {
@@ -221,29 +207,17 @@ fn today() -> String {
     day(since.as_secs() / 86_400)
 }
 
-/// The date of a day since 1970 in the Gregorian calendar.
-fn day(mut days: u64) -> String {
-    let mut year = 1970;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let months = months(year);
-    let mut month = 0;
-    while days >= months[month] {
-        days -= months[month];
-        month += 1;
-    }
-    format!("{year:04}-{:02}-{:02}", month + 1, days + 1)
-}
-
-const fn is_leap(year: u64) -> bool {
-    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-}
-
-/// Days of each month of a year.
-fn months(year: u64) -> [u64; 12] {
-    [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+/// The date of a day since 1970 in the Gregorian calendar, with years that begin in March, so that the leap day is their last
+/// (Hinnant, "chrono-compatible low-level date algorithms").
+fn day(days: u64) -> String {
+    let days = days + 719_468; // since the 1st of March of the year 0
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    format!("{:04}-{month:02}-{day:02}", year + era * 400)
 }
 
 #[cfg(test)]

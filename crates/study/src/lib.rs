@@ -6,15 +6,12 @@
 
 pub mod cores;
 pub mod curve;
-pub mod fedorova;
-pub mod feliu;
 pub mod figures;
 pub mod order;
 pub mod plot;
 pub mod published;
 pub mod replication;
 pub mod rounds;
-pub mod serpa;
 pub mod simulate;
 pub mod state;
 pub mod stats;

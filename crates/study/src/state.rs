@@ -99,30 +99,9 @@ pub enum StateError {
     /// The text is not JSON of the state's shape.
     #[error("expected the state of a comparison, found: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// The state is of another format version.
-    #[error("expected a state of version {VERSION}, found version {found}; begin again")]
-    Version {
-        /// The version in the text.
-        found: u64,
-    },
-    /// A field has a value that contradicts the others.
-    #[error("expected {expected}, found {found}")]
-    Inconsistent {
-        /// What must hold.
-        expected: &'static str,
-        /// What the text says.
-        found: String,
-    },
-    /// The state is of another comparison.
-    #[error("expected the {what} of the comparison begun here, {begun}, found {asked}")]
-    Different {
-        /// What differs.
-        what: &'static str,
-        /// What the comparison was begun with.
-        begun: String,
-        /// What is asked for now.
-        asked: String,
-    },
+    /// The state is of another version or comparison, or its fields contradict each other: what must hold, what is there.
+    #[error("expected {0}, found {1}")]
+    Unfit(String, String),
 }
 
 impl Run {
@@ -144,9 +123,9 @@ impl Settings {
     /// Checks that the settings make sense.
     ///
     /// # Errors
-    /// [`StateError::Inconsistent`] with the first field that does not.
+    /// [`StateError::Unfit`] with the first field that does not.
     pub fn check(&self) -> Result<(), StateError> {
-        let wrong = |expected, found: String| Err(StateError::Inconsistent { expected, found });
+        let wrong = |expected: &str, found| Err(StateError::Unfit(expected.to_owned(), found));
         if self.jobs.is_empty() || self.jobs.iter().any(|job| job.command.is_empty()) {
             return wrong("at least one command", format!("{:?}", self.name));
         }
@@ -168,14 +147,16 @@ impl Settings {
     /// Checks that `asked` is the same comparison; the name may differ.
     ///
     /// # Errors
-    /// [`StateError::Different`] with the first difference.
+    /// [`StateError::Unfit`] with the first difference.
     pub fn check_same(&self, asked: &Self) -> Result<(), StateError> {
         let commands = |settings: &Self| {
             let all = settings.jobs.iter().map(|job| job.command.join(" "));
             format!("`{}`", all.collect::<Vec<_>>().join(" ::: "))
         };
-        let different =
-            |what, begun: String, asked: String| Err(StateError::Different { what, begun, asked });
+        let different = |what, begun: String, now| {
+            let expected = format!("the {what} of the comparison begun here, {begun}");
+            Err(StateError::Unfit(expected, now))
+        };
         if !self.jobs.iter().map(|job| &job.command).eq(asked.jobs.iter().map(|job| &job.command)) {
             return different("workload", commands(self), commands(asked));
         }
@@ -218,9 +199,8 @@ impl State {
     /// Reads a state from JSON text.
     ///
     /// # Errors
-    /// [`StateError::Version`] for another version, whatever else the text holds;
-    /// [`StateError::Malformed`] for another shape; [`StateError::Inconsistent`] if the settings
-    /// make no sense or the runs are not those that the settings prescribe.
+    /// [`StateError::Unfit`] for another version, whatever else the text holds, and if the settings make no sense or the
+    /// runs are not those that the settings prescribe; [`StateError::Malformed`] for another shape.
     pub fn from_json(text: &str) -> Result<Self, StateError> {
         #[derive(Deserialize)]
         struct Head {
@@ -228,7 +208,8 @@ impl State {
         }
         let head: Head = serde_json::from_str(text)?;
         if head.version != u64::from(VERSION) {
-            return Err(StateError::Version { found: head.version });
+            let found = format!("version {}; begin again", head.version);
+            return Err(StateError::Unfit(format!("a state of version {VERSION}"), found));
         }
         let state: Self = serde_json::from_str(text)?;
         state.settings.check()?;
@@ -263,7 +244,7 @@ impl State {
     }
 
     fn check_runs(&self) -> Result<(), StateError> {
-        let wrong = |expected, found: String| Err(StateError::Inconsistent { expected, found });
+        let wrong = |expected: &str, found| Err(StateError::Unfit(expected.to_owned(), found));
         let order = self.settings.order();
         if self.runs.len() > order.len() {
             let found = format!("{} of {}", self.runs.len(), order.len());

@@ -91,54 +91,13 @@ pub enum TrainError {
     /// A simulation cannot be made.
     #[error(transparent)]
     Sim(#[from] SimError),
-    /// The machine has no core with two PUs.
-    #[error("expected a machine with SMT, found {found}, whose cores have one PU each")]
-    NoSiblings {
-        /// The machine.
-        found: String,
-    },
-    /// The training set is too small for the fit, or for something to be held out.
-    #[error("expected a training set of {least} programs or more, found {found}")]
-    TooFew {
-        /// How many there must be.
-        least: usize,
-        /// How many there are.
-        found: usize,
-    },
-    /// Too few groups of one size have no program that is held out.
-    #[error(
-        "expected {LEAST_GROUPS} groups or more of {threads} programs none of which is held out, found {found} \
-         of {groups}: draw more groups"
-    )]
-    TooFewGroups {
-        /// Programs of a group.
-        threads: usize,
-        /// How many groups can be fitted to.
-        found: usize,
-        /// How many groups there are.
-        groups: usize,
-    },
-    /// What groups of one size would show is more than is kept.
-    #[error(
-        "expected at most {MOST_SAMPLES} samples of {threads} threads on a core, found {found}: take fewer \
-         programs, groups or intervals"
-    )]
-    TooMany {
-        /// Threads on the core.
-        threads: usize,
-        /// How many samples there would be.
-        found: u64,
-    },
-    /// Groups showed next to nothing that can be held against what their programs did alone.
-    #[error(
-        "expected samples of {threads} threads on a core, found {found}: take longer intervals"
-    )]
-    TooFewSamples {
-        /// Threads on the core.
-        threads: usize,
-        /// How many there are.
-        found: usize,
-    },
+    /// The machine, the set or the groups do not do: what is needed, what is there.
+    #[error("expected {0}, found {1}")]
+    Unsuitable(String, String),
+}
+
+fn unsuitable(expected: impl Into<String>, found: impl ToString) -> TrainError {
+    TrainError::Unsuitable(expected.into(), found.to_string())
 }
 
 /// Trains the coefficients of `machine`.
@@ -155,7 +114,8 @@ pub fn train(
 ) -> Result<CpiModel, TrainError> {
     let siblings = siblings(machine)?;
     if set.programs.len() < EVERY {
-        return Err(TrainError::TooFew { least: EVERY, found: set.programs.len() });
+        let expected = format!("a training set of {EVERY} programs or more");
+        return Err(unsuitable(expected, set.programs.len()));
     }
     let platform = Platform::new(machine, performance, Assumptions::default())?;
     let sizes = sizes(siblings.len()).into_iter();
@@ -181,8 +141,10 @@ pub fn train(
 fn siblings(machine: &Machine) -> Result<Vec<PuIdx>, TrainError> {
     let most = machine.cores.iter().map(|core| core.pus.len()).max().unwrap_or(0);
     let core = machine.cores.iter().find(|core| core.pus.len() == most && most > 1);
-    let no = || TrainError::NoSiblings { found: machine.name.clone() };
-    core.map(|core| core.pus.clone()).ok_or_else(no)
+    core.map(|core| core.pus.clone()).ok_or_else(|| {
+        let found = format!("{}, whose cores have one PU each", machine.name);
+        unsuitable("a machine with SMT", found)
+    })
 }
 
 /// Group sizes that are trained: two, four, … and the whole core.
@@ -203,13 +165,17 @@ struct Groups {
 /// The groups of one size.
 ///
 /// # Errors
-/// [`TrainError::TooMany`] and [`TrainError::TooFewGroups`], before anything is simulated.
+/// [`TrainError::Unsuitable`], before anything is simulated.
 fn groups(programs: usize, threads: usize, settings: &Settings) -> Result<Groups, TrainError> {
     let drawn = settings.groups as usize;
     let count = if threads == 2 { programs * (programs + 1) / 2 } else { drawn };
     let found = (count * threads) as u64 * u64::from(settings.intervals);
     if found > MOST_SAMPLES {
-        return Err(TrainError::TooMany { threads, found });
+        let expected = format!("at most {MOST_SAMPLES} samples of {threads} threads on a core");
+        return Err(unsuitable(
+            expected,
+            format!("{found}: take fewer programs, groups or intervals"),
+        ));
     }
     let mut rng = SplitMix64::new(settings.seed);
     let mut group = |_| (0..threads).map(|_| rng.below(programs)).collect();
@@ -219,7 +185,10 @@ fn groups(programs: usize, threads: usize, settings: &Settings) -> Result<Groups
     };
     let found = all.iter().filter(|group| is_fitted(group)).count();
     if found < LEAST_GROUPS {
-        return Err(TrainError::TooFewGroups { threads, found, groups: count });
+        let expected = format!(
+            "{LEAST_GROUPS} groups or more of {threads} programs none of which is held out"
+        );
+        return Err(unsuitable(expected, format!("{found} of {count}: draw more groups")));
     }
     Ok(Groups { threads, all })
 }
@@ -250,7 +219,10 @@ fn mode(
             judged.extend(own.map(|(_, sample)| sample));
         }
     }
-    let too_few = || TrainError::TooFewSamples { threads, found: fitted.len() };
+    let too_few = || {
+        let expected = format!("samples of {threads} threads on a core");
+        unsuitable(expected, format!("{}: take longer intervals", fitted.len()))
+    };
     let coefficients = fit::fit(&fitted).ok_or_else(too_few)?;
     let mode = Mode { threads: count(threads), coefficients };
     let stacks: Vec<&[f64]> = fitted.iter().map(|sample| &sample.own[..]).collect();

@@ -105,14 +105,22 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
 }
 
 /// A digest of a text.
-fn hex(text: &str) -> String {
+pub fn hex(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The machine that `spec` names, if its speeds are known.
-fn machine(spec: &str) -> anyhow::Result<(Machine, Performance)> {
+///
+/// # Errors
+/// If it cannot be read, or its speeds are not described.
+pub fn machine(spec: &str) -> anyhow::Result<(Machine, Performance)> {
     let seen = read::load(spec)?;
-    let performance = seen.performance.ok_or_else(|| without_speeds(spec))?;
+    let performance = seen.performance.ok_or_else(|| {
+        let known = described::MACHINES.map(|(name, _)| name).join(", ");
+        anyhow!(
+            "expected a machine whose description says how fast it is ([performance]; {known} do), found {spec}"
+        )
+    })?;
     Ok((seen.machine, performance))
 }
 
@@ -121,14 +129,6 @@ fn is_file(machine: &str) -> bool {
     let ending = Path::new(machine).extension().and_then(|extension| extension.to_str());
     ending.is_some_and(|ending| ["toml", "json", "xml"].contains(&ending))
         && !machine.starts_with("synthetic:")
-}
-
-fn without_speeds(machine: &str) -> anyhow::Error {
-    let known = described::MACHINES.map(|(name, _)| name).join(", ");
-    anyhow!(
-        "expected a machine whose description says how fast it is ([performance]; {known} do), found \
-         {machine}"
-    )
 }
 
 /// The demand vectors in a file of their own, TOML or JSON.

@@ -1,12 +1,13 @@
-//! Who does the pieces of a study, and tells how far it is.
+//! Simulates the pieces of a study on several threads, and shows the progress.
 
-use super::given;
 use super::keep::Kept;
 use crate::exit::Failure;
+use crate::simulate::load;
 use crate::workers::{self, Watcher};
 use anyhow::Context;
 use colocate_observe::identity;
-use colocate_study::replication::Replication;
+use colocate_study::replication::Work;
+use colocate_study::replication::report::Report;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,10 +54,10 @@ impl Runner {
     /// # Errors
     /// If the file that keeps them is of something else or another build of colocate, or cannot be read or written; of the
     /// pieces that failed, that of the first; [`Failure`] if it was stopped.
-    pub fn study<const N: usize, S: Replication<N>>(&self, study: &S) -> anyhow::Result<S::Report> {
-        let inputs = given::digest(&format!("{}{}", env!("CARGO_PKG_VERSION"), study.inputs()));
+    pub fn study(&self, name: &str, study: &Work<'_>) -> anyhow::Result<Report> {
+        let inputs = load::hex(&format!("{}{}", env!("CARGO_PKG_VERSION"), study.inputs()));
         let open = |path: &PathBuf| {
-            let head = of_this_build(&format!("{} {inputs}", study.name()))?;
+            let head = of_this_build(&format!("{} {inputs}", name))?;
             Kept::open(path, &head, |piece| study.shape(piece))
         };
         let kept = self.keep.as_ref().map(open).transpose()?;

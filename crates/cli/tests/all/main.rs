@@ -47,8 +47,6 @@ mod schedule_terminal;
 mod security;
 mod simulate;
 mod study;
-mod study_fedorova;
-mod study_feliu;
 mod terminal_support;
 mod threads;
 mod top;

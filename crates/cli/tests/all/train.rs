@@ -143,7 +143,7 @@ fn refused_with_a_line() {
         (train("xeon-x3320"), "cannot train for xeon-x3320: expected a machine with SMT, found "),
         (
             train("synthetic:core:2 pu:2"),
-            "expected a machine of which it is described how fast it is",
+            "expected a machine whose description says how fast it is",
         ),
         (
             schedule("symbiotic"),

@@ -15,34 +15,20 @@ use toml::Spanned;
 pub(super) struct File {
     pub version: Spanned<u32>,
     pub name: Spanned<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     pub machine: Spanned<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<Spanned<Text<PuSet>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policies: Option<Spanned<Vec<Spanned<Contender>>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Spanned<Contender>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seeds: Option<Spanned<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draws: Option<Spanned<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profiled: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<Spanned<Text<Nanos>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantum: Option<Spanned<Text<Nanos>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grain: Option<Text<Nanos>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon: Option<Spanned<Text<Nanos>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelForm>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub event: Vec<Spanned<EventForm>>,
@@ -57,9 +43,7 @@ pub(super) struct File {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct EventForm {
     pub at: Text<Nanos>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offline: Option<Spanned<Text<PuSet>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<Spanned<Text<PuSet>>>,
 }
 
@@ -68,13 +52,9 @@ pub(super) struct EventForm {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PhaseForm {
     pub name: Spanned<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<Spanned<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Spanned<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand: Option<Spanned<Phase>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mix>,
 }
 
@@ -83,11 +63,8 @@ pub(super) struct PhaseForm {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct JobForm {
     pub name: Spanned<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<Spanned<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrives: Option<Text<Nanos>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub barrier: Option<Spanned<BarrierForm>>,
     #[serde(default)]
     pub thread: Vec<Spanned<ThreadForm>>,
@@ -98,9 +75,7 @@ pub(super) struct JobForm {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct BarrierForm {
     pub wait: WaitForm,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spins: Option<Spanned<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<SerialForm>,
 }
 
@@ -123,23 +98,14 @@ pub(super) struct SerialForm {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct ThreadForm {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Spanned<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<Spanned<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub born: Option<Text<Nanos>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Spanned<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub course: Option<Spanned<Vec<Spanned<StretchForm>>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Spanned<u64>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone_for: Option<Spanned<Text<Nanos>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<Spanned<String>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident: Option<Text<Bytes>>,
 }
 
@@ -149,9 +115,7 @@ pub(super) struct ThreadForm {
 pub(super) struct StretchForm {
     pub phase: Spanned<String>,
     pub instructions: Spanned<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sleep: Option<Text<Nanos>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub barrier: Option<Spanned<bool>>,
 }
 
@@ -159,35 +123,20 @@ pub(super) struct StretchForm {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct KernelForm {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<Spanned<Text<Nanos>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stagger: Option<Spanned<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<ForkForm>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim_distance: Option<Spanned<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake: Option<WakeForm>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_balance: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub periodic_balance: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance_interval_per_pu: Option<Spanned<Text<Nanos>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance_patience: Option<Spanned<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance_busy_factor: Option<Spanned<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance_percent: Option<Spanned<u32>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_balancing: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_period: Option<Spanned<Text<Nanos>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_scan: Option<Spanned<Text<Bytes>>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_moves_threads: Option<Spanned<bool>>,
 }
 
@@ -208,7 +157,7 @@ pub(super) enum WakeForm {
 
 /// A quantity that is written as text with its unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Text<T>(pub T);
+pub(crate) struct Text<T>(pub T);
 
 impl<'de, T: FromStr<Err: std::fmt::Display>> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,0 +1,257 @@
+//! One mix in more detail, under the default assumptions and with the first seed: what the slides show as pictures.
+
+use super::definition::{Cells, Shown};
+use super::{Cell, StudyError, Table, Work, count, mixes};
+use crate::stats;
+use colocate_engine::Round;
+use colocate_machine::{Cache, CacheKind, Machine, Nanos};
+use colocate_sim::{Outcome, Platform, alone_of};
+use serde::{Deserialize, Serialize};
+
+/// Tenths of the baseline's turnaround at which the programs that are left are counted.
+const TENTHS: u64 = 12;
+
+/// One mix under every scheduler.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Details {
+    /// Its name.
+    pub mix: String,
+    /// What is printed of it.
+    pub what: Shown,
+    /// Its programs, in the order of their jobs.
+    pub programs: Vec<String>,
+    /// The schedulers, the baseline first.
+    pub policies: Vec<Course>,
+}
+
+/// The course of a mix under one scheduler.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Course {
+    /// Its name.
+    pub policy: String,
+    /// How far the programs have come at each tenth of the time until the first has reached its target,
+    /// begin and end included: the part of its target that the least, the mean and the farthest program
+    /// has reached.
+    pub progress: Vec<[f64; 3]>,
+    /// How many programs have not reached their targets at each tenth of the baseline's turnaround, from its
+    /// start to a fifth after its end.
+    pub left: Vec<u32>,
+    /// The requests of the caches of which there are several with several cores each, t/µs: the greatest less the least,
+    /// in quanta with as many programs as contexts or more. `None` if there are no such caches.
+    pub imbalance: Option<Imbalance>,
+    /// Part of the run's time for which two programs were on one core, row by row.
+    pub core_sharing: Vec<Vec<f64>>,
+}
+
+/// Differences of quanta, t/µs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Imbalance {
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub median: f64,
+    /// Nine of ten are smaller.
+    pub ninth_tenth: f64,
+}
+
+/// The mix at a place of a table, under all its schedulers.
+pub(super) fn of(
+    work: &Work<'_>,
+    table: &Table<'_>,
+    place: usize,
+    what: Shown,
+) -> Result<Details, StudyError> {
+    let (study, programs) = (&work.study, &work.programs);
+    let (Cells::Mixes(form), Cell::Mix(mix)) = (&table.part.cells, &table.cells[place]) else {
+        unreachable!("only mixes are shown in detail")
+    };
+    let platform = Platform::new(study.machine, study.performance, study.draws[0])?;
+    let scenario = mixes::scenario(study, form.programs_per_pu, programs, mix, study.seed);
+    let alone = alone_of(&platform, &scenario)?;
+    let mut ran = Vec::new();
+    for (name, policy) in table.part.known() {
+        let mut watch = Watch::new(study.machine, mix.pus.len());
+        let mut each = |round: &Round<'_>| watch.sample(round);
+        let outcome = mixes::under(study, &platform, &scenario, (policy, &alone), &mut each)?;
+        ran.push((name.clone(), watch, outcome));
+    }
+    let baseline = ran.first().and_then(|(_, _, outcome)| outcome.turnaround()).unwrap_or_default();
+    let course = |(name, watch, outcome): (String, Watch<'_>, Outcome)| Course {
+        policy: name,
+        progress: watch.progress(&outcome),
+        left: (0..=TENTHS).map(|k| left(&outcome, Nanos(baseline.0 / 10 * k))).collect(),
+        imbalance: watch.imbalance(),
+        core_sharing: core_sharing(&outcome),
+    };
+    Ok(Details {
+        mix: mix.name.clone(),
+        what,
+        programs: scenario.jobs.iter().map(|job| job.name.clone()).collect(),
+        policies: ran.into_iter().map(course).collect(),
+    })
+}
+
+/// Programs that have not reached their targets at a time.
+fn left(outcome: &Outcome, at: Nanos) -> u32 {
+    count(outcome.jobs.iter().filter(|job| job.done.is_none_or(|done| done > at)).count())
+}
+
+fn core_sharing(outcome: &Outcome) -> Vec<Vec<f64>> {
+    let jobs = 0..outcome.jobs.len();
+    let lasted = outcome.lasted.as_secs_f64();
+    let of = |a: usize, b: usize| {
+        if lasted > 0.0 { outcome.together.seconds(a, b) / lasted } else { 0.0 }
+    };
+    jobs.clone().map(|a| jobs.clone().map(|b| of(a, b)).collect()).collect()
+}
+
+/// Samples of every quantum.
+struct Watch<'a> {
+    machine: &'a Machine,
+    contexts: usize,
+    /// The caches that are compared, and the place of their level among those that hold data, nearest first.
+    shared: Option<(Vec<&'a Cache>, usize)>,
+    at: Nanos,
+    /// When, and instructions by job.
+    done: Vec<(Nanos, Vec<f64>)>,
+    /// Misses of the next nearer cache, by job.
+    misses: Vec<u64>,
+    differences: Vec<f64>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(machine: &'a Machine, contexts: usize) -> Self {
+        Self {
+            machine,
+            contexts,
+            shared: shared(machine),
+            at: Nanos::ZERO,
+            done: Vec::new(),
+            misses: Vec::new(),
+            differences: Vec::new(),
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
+    fn sample(&mut self, round: &Round<'_>) {
+        let tasks = &round.seen.tasks;
+        let instructions = tasks.iter().map(|task| task.instructions.unwrap_or(0) as f64);
+        self.done.push((round.seen.at, instructions.collect()));
+        let took_us = round.seen.at.saturating_sub(self.at).as_secs_f64() * 1e6;
+        self.at = round.seen.at;
+        let Some((caches, place)) = self.shared.as_ref().filter(|_| took_us > 0.0) else { return };
+        let mut requests = vec![0.0; caches.len()];
+        self.misses.resize(tasks.len().max(self.misses.len()), 0);
+        for (task, before) in tasks.iter().zip(&mut self.misses) {
+            let misses = task.counts.as_ref().and_then(|counts| counts.misses.as_ref());
+            let now = misses.and_then(|misses| misses.get(*place - 1)).copied().unwrap_or(*before);
+            let pu = task.last_ran.and_then(|pu| self.machine.pu_by_os(pu));
+            let over = |pu| caches.iter().position(|cache| cache.pus.contains(&pu));
+            if let Some(cache) = pu.and_then(over) {
+                requests[cache] += (now - *before) as f64 / took_us;
+            }
+            *before = now;
+        }
+        if tasks.iter().filter(|task| task.alive()).count() < self.contexts {
+            return;
+        }
+        let (least, most) = stats::ends(requests);
+        self.differences.push(most - least);
+    }
+
+    fn progress(&self, outcome: &Outcome) -> Vec<[f64; 3]> {
+        let Some(first) = outcome.jobs.iter().filter_map(|job| job.done).min() else {
+            return Vec::new();
+        };
+        let at = |tenth: u64| {
+            let when = Nanos(if tenth == 10 { first.0 } else { first.0 / 10 * tenth });
+            let seen = self.done.partition_point(|(at, _)| *at <= when);
+            let done = seen.checked_sub(1).map(|last| &self.done[last].1);
+            let parts = outcome.tasks.iter().enumerate().map(|(job, task)| {
+                done.and_then(|done| done.get(job)).map_or(0.0, |done| done / task.instructions)
+            });
+            let parts: Vec<f64> = parts.collect();
+            let (least, most) = stats::ends(parts.iter().copied());
+            [least, stats::mean(&parts).unwrap_or(0.0), most]
+        };
+        (0..=10).map(at).collect()
+    }
+
+    fn imbalance(&self) -> Option<Imbalance> {
+        let mut sorted = self.differences.clone();
+        sorted.sort_by(f64::total_cmp);
+        let mean = stats::mean(&sorted)?;
+        let median = stats::median(&sorted)?;
+        let ninth_tenth = sorted[(sorted.len() * 9 / 10).min(sorted.len() - 1)];
+        Some(Imbalance { mean, median, ninth_tenth })
+    }
+}
+
+/// The caches of the last level of which there are several with several cores each, and its place among the
+/// levels that hold data, nearest first. The first level has none before it of which the misses are its
+/// requests, and is left out.
+fn shared(machine: &Machine) -> Option<(Vec<&Cache>, usize)> {
+    let data = || machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+    let mut levels: Vec<u8> = data().map(|cache| cache.level).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    let cores = |cache: &Cache| {
+        let mut cores: Vec<_> = cache.pus.iter().map(|&pu| machine.core_of(pu)).collect();
+        cores.dedup();
+        cores.len()
+    };
+    let of = |level: u8| data().filter(move |cache| cache.level == level);
+    let several = |&level: &u8| of(level).filter(|cache| cores(cache) > 1).count() > 1;
+    let place = levels.iter().rposition(several)?;
+    (place > 0).then(|| (of(levels[place]).collect(), place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Study;
+    use super::super::definition::Definition;
+    use super::*;
+    use crate::testing::machine;
+    use colocate_model::Assumptions;
+
+    #[test]
+    fn caches_that_can_be_balanced() {
+        let (machine_of_two, _) = machine("xeon-x3320");
+        let (caches, place) = shared(&machine_of_two).unwrap();
+        assert_eq!((caches.iter().map(|it| it.level).collect::<Vec<_>>(), place), (vec![2; 2], 1));
+        assert_eq!(shared(&machine("xeon-e5645").0), None);
+        assert_eq!(shared(&machine("power8-10c").0), None);
+    }
+
+    #[test]
+    fn a_mix_is_shown_from_its_start_to_its_end() {
+        let (machine, performance) = machine("xeon-x3320");
+        let mut definition = Definition::built_in("feliu-1").unwrap();
+        definition.mixes().for_each(|mixes| (mixes.count, mixes.traffic) = (1, None));
+        definition.programs = 8;
+        definition.length = Nanos::from_millis(100);
+        definition.quantum = Nanos::from_millis(10);
+        let draws = [Assumptions::default()];
+        let work = Work::new(Study {
+            definition: &definition,
+            machine: &machine,
+            performance: &performance,
+            draws: &draws,
+            seed: 3,
+        });
+        let work = work.unwrap();
+        let table = &work.tables()[0];
+        let shown = of(&work, table, 0, Shown::Imbalance).unwrap();
+        assert_eq!(shown.policies.len(), table.part.policies.len());
+        for course in &shown.policies {
+            assert_eq!(course.left[0], 8, "{course:?}");
+            assert_eq!((course.progress.len(), course.core_sharing.len()), (11, 8));
+            let [least, mean, most] = course.progress[10];
+            assert!(least <= mean && mean <= most && (most - 1.0).abs() < 1e-3, "{course:?}");
+            assert!(course.imbalance.is_some_and(|it| it.median <= it.ninth_tenth));
+        }
+    }
+}

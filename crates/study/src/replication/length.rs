@@ -1,0 +1,190 @@
+//! How long applications have to be for figures beside `os` to be those of its steady state.
+//!
+//! # Problem
+//! The simulated kernel starts all threads of an application on the socket of its parent, and spreads them one
+//! at a time. The figures of an application that ends before are those of its start and of little else.
+//!
+//! # Approach
+//! The length is doubled until the figures of `os` stay as they are, by a rule that reads nothing but `os`:
+//! - The *figures* of a length are the time of the slower application over its length, and the throughput
+//!   (STP), under `os`: geometric means over all pairs and seeds.
+//! - Lengths are [`FIRST`], twice that, and so on. The first one counts of which neither figure differs from
+//!   that of half the length by [`RESOLUTION`] or more, under any set of assumptions, if half the length is
+//!   at least [`start_of`] the machine: while a start goes on, nothing changes either.
+//!
+//! Where a start costs the same time whatever the length is, its part in the figure is halved with each
+//! doubling, so that what is left of it at the length that counts is as large as the last change: less than
+//! the model resolves.
+
+use super::definition::Part;
+use super::pairs::{self, Pairs};
+use super::{Done, Metric, Study, StudyError};
+use crate::simulate::figures::{RESOLUTION, Spread};
+use crate::stats;
+use colocate_machine::{Machine, Nanos, printable};
+use colocate_policy::PolicySpec;
+use colocate_sim::Kernel;
+use std::fmt::Write;
+
+/// The first length that is tried: that of the first predictions.
+pub const FIRST: Nanos = Nanos::from_millis(500);
+
+/// The longest. Chosen: what has not settled after a minute will not within an hour of simulated time.
+pub const LAST: Nanos = Nanos::from_secs(64);
+
+/// How long the simulated kernel may need until every rule of it has had its effect on an application that
+/// was started on one half of the machine: half of the threads, one a core, are moved to the other half, one
+/// at a time, after as many rounds in vain as a running thread is spared; then two rounds of NUMA balancing bring
+/// their memory.
+///
+/// Two EPYC 7301, 64 PUs and 32 cores: 64 ms × 5 × 16 + 2 × 1 s = 7.12 s.
+fn start(machine: &Machine, kernel: &Kernel) -> Nanos {
+    let balancing = kernel.periodic_balance.map_or(0, |balance| {
+        let rounds = u64::from(balance.patience) + 1;
+        let interval = balance.interval_per_pu.0.saturating_mul(machine.pus.len() as u64);
+        interval.saturating_mul(rounds).saturating_mul(machine.cores.len() as u64 / 2)
+    });
+    let memory = kernel.numa_balancing.map_or(0, |numa| numa.period.0.saturating_mul(2));
+    Nanos(balancing.saturating_add(memory))
+}
+
+/// [`start`] with the kernel that studies are made with.
+#[must_use]
+pub fn start_of(machine: &Machine) -> Nanos {
+    start(machine, &Kernel::default())
+}
+
+/// The figures of one length, one pair of them for each set of assumptions; `None` where a run did not end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    length: Nanos,
+    draws: Vec<[Option<f64>; 2]>,
+}
+
+/// Whether the figures stay as they are from half the length to this one, and half the length is at least the
+/// time `start`.
+#[must_use]
+pub fn settled(half: Option<&Figures>, now: &Figures, start: Nanos) -> bool {
+    half.is_some_and(|half| {
+        half.length >= start && now.change(half).is_some_and(|change| change < RESOLUTION)
+    })
+}
+
+/// How many pieces of work there are: a pair with one set of assumptions each.
+#[must_use]
+pub fn count(study: &Study<'_>) -> usize {
+    Pairs::new(&study.definition.applications).cells().count() * study.draws.len()
+}
+
+/// The part of the study that is simulated.
+fn part(study: &Study<'_>) -> Part {
+    Part { metrics: vec![Metric::Slowest, Metric::Stp], ..study.definition.parts[0].clone() }
+}
+
+/// One piece, under `os`.
+///
+/// # Errors
+/// The [`StudyError`] of a simulation.
+///
+/// # Panics
+/// If there is no such piece.
+pub fn piece(study: &Study<'_>, piece: usize) -> Result<Done, StudyError> {
+    let draws = study.draws.len();
+    let pair = Pairs::new(&study.definition.applications).cells().nth(piece / draws);
+    let pair = pair.expect("one of the pieces");
+    pairs::under(study, &part(study), pair, piece % draws, &[PolicySpec::named("os")])
+}
+
+impl Figures {
+    /// From what came of all pieces, in their order.
+    #[must_use]
+    pub fn of(study: &Study<'_>, done: &[Done]) -> Self {
+        let draws = study.draws.len();
+        let length = study.definition.length;
+        let pairs = Pairs::new(&study.definition.applications).reported();
+        let figure = |draw: usize, metric: usize, unit: f64| {
+            let runs = pairs.iter().flat_map(|(_, cell)| &done[cell * draws + draw][0]);
+            let each = runs.map(|run| Some(run[metric]? / unit));
+            stats::geometric_mean(&each.collect::<Option<Vec<f64>>>()?)
+        };
+        let of_draw = |draw| [figure(draw, 0, length.as_secs_f64()), figure(draw, 1, 1.0)];
+        Self { length, draws: (0..draws).map(of_draw).collect() }
+    }
+
+    /// The greatest difference of either figure from that of half the length under the same assumptions, as
+    /// a part of it; `None` if a run did not end.
+    fn change(&self, half: &Self) -> Option<f64> {
+        let both = self.draws.iter().flatten().zip(half.draws.iter().flatten());
+        let changes = both.map(|(now, before)| Some(((*now)? / (*before)? - 1.0).abs()));
+        Some(changes.collect::<Option<Vec<f64>>>()?.into_iter().fold(0.0, f64::max))
+    }
+}
+
+/// The figures of all lengths that were tried, and which counts; ends in a newline.
+#[must_use]
+pub fn text(study: &Study<'_>, steps: &[Figures]) -> String {
+    let mut out = format!(
+        "simulated {}; all pairs under os, {} sets of assumptions, {} seeds each\n  {:>9}  {:24}  {:24}  changed by\n",
+        printable(&study.machine.name),
+        study.draws.len(),
+        study.definition.seeds,
+        "length",
+        "slower one's time/length",
+        "STP"
+    );
+    let start = start_of(study.machine);
+    let mut half = None;
+    let mut last = format!("not settled at {} s, the longest that is tried\n", LAST.as_secs_f64());
+    for step in steps {
+        let [slower, stp] = [0, 1].map(|at| {
+            let spread = Spread::over_draws(step.draws.iter().map(|draw| draw[at]));
+            Spread::or_unended(spread, |it| it.map(|it| it * 100.0).text(1))
+        });
+        let length = step.length.as_secs_f64();
+        let change = half.and_then(|half| step.change(half));
+        let change = change.map_or("-".to_owned(), |change| format!("{:.1} %", change * 100.0));
+        let _ = writeln!(out, "  {length:7} s  {slower:24}  {stp:24}  {change}");
+        if settled(half, step, start) {
+            last = format!(
+                "{length} s: half of it is longer than a start, {} s, and neither figure changes by {:.0} % or more \
+                 under any assumptions\n",
+                start.as_secs_f64(),
+                RESOLUTION * 100.0
+            );
+        }
+        half = Some(step);
+    }
+    out + &last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half the length: 1.5 and 1.2; then 1.45 and 1.25. The change is 0.05 / 1.5 = 0.0333 and 0.05 / 1.2 =
+    /// 0.0417, so the figures have settled; the first length never has.
+    #[test]
+    fn the_greatest_change_counts() {
+        let figures = |length: u64, slower: f64, stp: f64| Figures {
+            length: Nanos::from_millis(length),
+            draws: vec![[Some(slower), Some(stp)]; 2],
+        };
+        let (half, now) = (figures(500, 1.5, 1.2), figures(1000, 1.45, 1.25));
+        assert!((now.change(&half).unwrap() - 0.05 / 1.2).abs() < 1e-12);
+        assert!(settled(Some(&half), &now, Nanos::from_millis(500)));
+        assert!(!settled(Some(&half), &now, Nanos::from_millis(501)));
+        assert!(!settled(None, &half, Nanos::ZERO));
+        let open = Figures { draws: vec![[Some(1.45), None]; 2], ..now.clone() };
+        assert_eq!((open.change(&half), now.change(&open)), (None, None));
+        assert!(!settled(Some(&figures(500, 1.5, 1.0)), &now, Nanos::ZERO));
+    }
+
+    /// 64 PUs a round in 64 ms, the fifth of which moves one of 16 threads: 5.12 s; and 2 s.
+    #[test]
+    fn a_start_on_two_epycs() {
+        let (machine, _) = crate::testing::machine("epyc-7301");
+        assert_eq!(start(&machine, &Kernel::default()), Nanos::from_millis(7120));
+        let quiet = Kernel { periodic_balance: None, numa_balancing: None, ..Kernel::default() };
+        assert_eq!(start(&machine, &quiet), Nanos::ZERO);
+    }
+}

@@ -1,0 +1,369 @@
+//! Mixes of drawn programs, made so that their traffic covers the published range, and one mix under every scheduler.
+//!
+//! # Terms
+//! - *Traffic of a mix*: contexts × the mean traffic of its programs, which take equally long alone. Xu's `IABW`, and what the
+//!   slides' "average TR_MM of the workloads" is read as here.
+//! # Algorithm
+//! - Programs are drawn with replacement. Where a range of traffic was published it is cut into as many equal parts as there are
+//!   mixes, and each mix is drawn until its traffic lies in its part. For the published mixes called *balanced*, half of the
+//!   programs are those with most requests to the first cache; for the others three quarters or one quarter.
+//! - As published, a program that ends before its target begins anew, which its course does; one that has reached its target
+//!   leaves, so that the last ones have more room.
+
+use super::definition::{Mixes, Part};
+use super::drawn::Program;
+use super::report::CellFigures;
+use super::{Done, Study, StudyError};
+use crate::stats::Random;
+use colocate_engine::Round;
+use colocate_machine::{Bytes, Core, Machine, Nanos, PuNr};
+use colocate_model::Assumptions;
+use colocate_policy::{Knowledge, PolicySpec, SoloProfile};
+use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, Work};
+use colocate_sim::{Kernel, Options, Outcome, Platform, alone_of, simulate_with};
+
+/// How often a mix is drawn anew until its traffic lies in its part of the range. Parts are hit about once in
+/// twenty draws in the middle, in some thousand at the ends.
+const TRIES: u32 = 1_000_000;
+
+/// Programs that run together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix {
+    /// Its name, as `M3`.
+    pub name: String,
+    /// Places of its programs in what was drawn.
+    pub programs: Vec<usize>,
+    /// PUs that it has.
+    pub pus: Vec<PuNr>,
+    /// Requests of all contexts to the memory together, t/µs.
+    pub traffic: f64,
+}
+
+impl Mix {
+    /// What is reported of it.
+    pub(super) fn figures(&self, programs: &[Program]) -> CellFigures {
+        #[allow(clippy::cast_precision_loss)] // a few PUs
+        let values = [("contexts", self.pus.len() as f64), ("traffic", self.traffic)];
+        let names = self.programs.iter().map(|&place| programs[place].name.clone());
+        CellFigures::of(&[("mix", self.name.clone())], &values, names.collect())
+    }
+}
+
+/// Whether the machine has the cores and PUs that mixes need.
+pub(super) fn fits(machine: &Machine, form: &Mixes) -> Result<(), StudyError> {
+    let (cores, pus) = (form.cores.iter().copied().max().unwrap_or(1), form.pus_per_core);
+    let enough = machine.cores.iter().take(cores).all(|core| core.pus.len() >= pus);
+    if machine.cores.len() >= cores && enough {
+        return Ok(());
+    }
+    let expected = format!("a machine with {cores} cores of {pus} PUs");
+    Err(StudyError::Unsuitable(expected, machine.name.clone()))
+}
+
+/// The mixes of a part.
+///
+/// # Errors
+/// [`StudyError::Unsuitable`] if none lies in a part of the range.
+pub fn draw(
+    form: &Mixes,
+    machine: &Machine,
+    programs: &[Program],
+    alone: &[SoloProfile],
+    seed: u64,
+) -> Result<Vec<Mix>, StudyError> {
+    let mut random = Random::new(seed.wrapping_add(1));
+    let order = by_first_cache(&alone.iter().map(|alone| alone.first_cache).collect::<Vec<_>>());
+    let mut mixes = Vec::new();
+    for number in 0..form.count {
+        let pus = pus(machine, form.cores[number % form.cores.len()], form.pus_per_core);
+        let count = pus.len() * form.programs_per_pu;
+        let part = form.traffic.map(|range| part(range, number, form.count));
+        let shape = form.shapes.get(number % form.shapes.len().max(1));
+        let mut drawn = (0..TRIES).map(|_| choose(&mut random, &order, count, shape));
+        let traffic = |chosen: &[usize]| traffic(chosen, programs, pus.len());
+        let fits = |chosen: &Vec<usize>| {
+            part.is_none_or(|[low, high]| (low..high).contains(&traffic(chosen)))
+        };
+        let chosen = drawn.find(fits);
+        let chosen = chosen.ok_or_else(|| {
+            let [low, high] = part.unwrap_or_default();
+            let expected = format!("mixes with {low:.1} to {high:.1} t/µs of memory traffic");
+            StudyError::Unsuitable(expected, "none among a million drawn".to_owned())
+        })?;
+        let traffic = traffic(&chosen);
+        let name = format!("M{}", number + 1);
+        mixes.push(Mix { name, programs: chosen, pus, traffic });
+    }
+    Ok(mixes)
+}
+
+/// The `number`th of `count` equal parts of a range.
+#[allow(clippy::cast_precision_loss)] // a few mixes
+fn part([low, high]: [f64; 2], number: usize, count: usize) -> [f64; 2] {
+    let at = |place: usize| low + (high - low) * place as f64 / count as f64;
+    [at(number), at(number + 1)]
+}
+
+/// Contexts × the mean traffic of the programs.
+#[allow(clippy::cast_precision_loss)] // a few programs
+fn traffic(chosen: &[usize], programs: &[Program], contexts: usize) -> f64 {
+    let sum = chosen.iter().map(|&place| programs[place].traffic).fold(0.0, |sum, each| sum + each);
+    sum / chosen.len() as f64 * contexts as f64
+}
+
+/// Places of the programs, that with most requests to the first cache first.
+fn by_first_cache(first_cache: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..first_cache.len()).collect();
+    order.sort_by(|&a, &b| first_cache[b].total_cmp(&first_cache[a]));
+    order
+}
+
+/// `count` programs of all, or so many parts of four of them of the half with most requests.
+fn choose(random: &mut Random, order: &[usize], count: usize, shape: Option<&usize>) -> Vec<usize> {
+    let Some(&quarters) = shape else {
+        return (0..count).map(|_| order[random.below(order.len())]).collect();
+    };
+    let (most, least) = order.split_at(order.len() / 2);
+    let of_most = count * quarters / 4;
+    let from = |place: usize| if place < of_most { most } else { least };
+    (0..count).map(|place| from(place)[random.below(from(place).len())]).collect()
+}
+
+/// The first PUs of the first cores, so many of each, in logical order.
+fn pus(machine: &Machine, cores: usize, each: usize) -> Vec<PuNr> {
+    let of_core = |core: &Core| -> Vec<PuNr> {
+        core.pus.iter().take(each).map(|pu| machine.pus[pu.idx()].os).collect()
+    };
+    machine.cores.iter().take(cores).flat_map(of_core).collect()
+}
+
+/// All programs alone, under the default assumptions.
+pub(super) fn alone(
+    study: &Study<'_>,
+    programs: &[Program],
+) -> Result<Vec<SoloProfile>, StudyError> {
+    let platform = Platform::new(study.machine, study.performance, Assumptions::default())?;
+    let all = Mix {
+        name: "all".to_owned(),
+        programs: (0..programs.len()).collect(),
+        pus: study.machine.pus.iter().map(|pu| pu.os).collect(),
+        traffic: 0.0,
+    };
+    if programs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut scenario = scenario(study, 1, programs, &all, 0);
+    // In the order of the programs, not of their queue.
+    let place = |job: &JobSpec| programs.iter().position(|program| program.name == job.name);
+    scenario.jobs.sort_by_key(place);
+    Ok(alone_of(&platform, &scenario)?)
+}
+
+/// A mix with one set of assumptions under each of the schedulers.
+pub(super) fn under_all(
+    study: &Study<'_>,
+    part: &Part,
+    form: &Mixes,
+    programs: &[Program],
+    mix: &Mix,
+    draw: usize,
+) -> Result<Done, StudyError> {
+    let platform = Platform::new(study.machine, study.performance, study.draws[draw])?;
+    let mut runs = vec![Vec::new(); part.names().len()];
+    for seed in study.seeds() {
+        let scenario = scenario(study, form.programs_per_pu, programs, mix, seed);
+        let alone = alone_of(&platform, &scenario)?;
+        for (runs, (_, policy)) in runs.iter_mut().zip(part.known()) {
+            let outcome = under(study, &platform, &scenario, (policy, &alone), &mut |_| ())?;
+            runs.push(part.kept(&outcome));
+        }
+    }
+    Ok(runs)
+}
+
+/// A scenario under a scheduler that draws by the scenario's seed, with a callback for every quantum.
+///
+/// # Errors
+/// The [`StudyError`] of the simulation.
+pub fn under(
+    study: &Study<'_>,
+    platform: &Platform<'_>,
+    scenario: &Scenario,
+    (mut policy, alone): (PolicySpec, &[SoloProfile]),
+    each_quantum: &mut dyn FnMut(&Round<'_>),
+) -> Result<Outcome, StudyError> {
+    let _ = policy.set("seed", &scenario.seed.to_string()); // only those that draw have one
+    let name = policy.to_string();
+    let mut made = policy.policy(&Knowledge { alone, ..Knowledge::default() });
+    let options = Options::each_quantum();
+    let mut outcome =
+        simulate_with(platform, scenario, (&mut *made, &name), &options, each_quantum)?;
+    // A target is what a program does in so long alone.
+    outcome.jobs.iter_mut().for_each(|job| job.alone = Some(study.definition.length));
+    Ok(outcome)
+}
+
+/// A mix as a scenario; the seed draws the order in which its programs begin.
+#[must_use]
+pub fn scenario(
+    study: &Study<'_>,
+    programs_per_pu: usize,
+    programs: &[Program],
+    mix: &Mix,
+    seed: u64,
+) -> Scenario {
+    let mut chosen = mix.programs.clone();
+    Random::new(seed).shuffle(&mut chosen);
+    let mut phases: Vec<PhaseSpec> = Vec::new();
+    let mut first = vec![None; programs.len()];
+    let mut jobs = Vec::new();
+    for &place in &chosen {
+        let program = &programs[place];
+        let first = *first[place].get_or_insert_with(|| {
+            let before = super::count(phases.len());
+            phases.extend(program.phases.iter().cloned().map(PhaseSpec::of));
+            before
+        });
+        let thread = ThreadSpec {
+            name: program.name.clone(),
+            born: Nanos::ZERO,
+            course: program.course(first),
+            work: Work::AloneFor(study.definition.length),
+            pages: Pages::FirstTouch,
+            resident: Bytes::mib(256),
+        };
+        let name = program.name.clone();
+        jobs.push(JobSpec { name, arrives: Nanos::ZERO, threads: vec![thread], barrier: None });
+    }
+    Scenario {
+        name: mix.name.clone(),
+        seed,
+        phases,
+        jobs,
+        method: Method::Leave,
+        quantum: study.definition.quantum,
+        grain: Nanos::ZERO,
+        horizon: Nanos(study.definition.length.0.saturating_mul(100)),
+        usable: Some(mix.pus.clone()),
+        events: Vec::new(),
+        kernel: kernel(mix.pus.len(), programs_per_pu),
+    }
+}
+
+/// The kernel of those years, CFS, as far as it differs from the simulated one: a PU is shared out in
+/// `sched_latency`, 6 ms times 1 + log2 of at most 8 CPUs, divided by the runnable threads
+/// (kernel/sched/fair.c before 6.6; remembered).
+fn kernel(pus: usize, threads_per_pu: usize) -> Kernel {
+    const LATENCY: u64 = 6;
+    let factor = 1 + u64::from(pus.clamp(1, 8).ilog2());
+    let slice = Nanos::from_millis(LATENCY * factor / threads_per_pu.max(1) as u64);
+    Kernel { slice, ..Kernel::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::definition::{Cells, Definition};
+    use super::super::{Metric, Work};
+    use super::*;
+    use crate::testing::machine;
+
+    /// 6 ms · (1 + 2) for 4 CPUs, (1 + 3) from 8 on; halved by two threads.
+    #[test]
+    fn slices_of_cfs() {
+        let slice = |pus, threads| kernel(pus, threads).slice.0 / 1_000_000;
+        assert_eq!([slice(4, 2), slice(12, 2), slice(40, 1), slice(1, 1)], [9, 12, 24, 6]);
+    }
+
+    /// Of twelve programs on all six cores, nine, six or three are of the half with most requests to the first cache.
+    #[test]
+    fn shapes_are_of_the_first_cache() {
+        let (machine, _) = machine("xeon-e5645");
+        let rates: Vec<f64> = (0..20_i32).map(f64::from).collect();
+        let order = by_first_cache(&rates);
+        assert_eq!(order[0], 19);
+        for quarters in 0..=4 {
+            let chosen = choose(&mut Random::new(3), &order, 12, Some(&quarters));
+            let most = chosen.iter().filter(|&&place| place >= 10).count();
+            assert_eq!(most, 3 * quarters);
+        }
+        assert_eq!(pus(&machine, 2, 2), [PuNr(0), PuNr(6), PuNr(1), PuNr(7)]);
+    }
+
+    /// Ten mixes from 20 to 40: the third from 24 to 26.
+    #[test]
+    fn each_mix_lies_in_its_part() {
+        let (machine, performance) = machine("xeon-x3320");
+        let definition = Definition::built_in("feliu-1").unwrap();
+        let draws = [Assumptions::default()];
+        let study = Study {
+            definition: &definition,
+            machine: &machine,
+            performance: &performance,
+            draws: &draws,
+            seed: 0,
+        };
+        let work = Work::new(study).unwrap();
+        let cells = &work.tables()[0].reported;
+        assert_eq!(cells.len(), 10);
+        for (cell, _) in cells {
+            assert_eq!((cell.programs.len(), cell.values["contexts"]), (8, 4.0));
+            assert!((20.0..40.0).contains(&cell.values["traffic"]));
+        }
+        assert!((24.0..26.0).contains(&cells[2].0.values["traffic"]));
+    }
+
+    /// Of the second study no range was published: one that is given counts there, too.
+    #[test]
+    fn a_given_range_is_that_of_every_part() {
+        let (machine, performance) = machine("xeon-e5645");
+        let mut definition = Definition::built_in("feliu-2").unwrap();
+        definition.mixes().for_each(|mixes| (mixes.count, mixes.traffic) = (3, Some([40.0, 60.0])));
+        let draws = [Assumptions::default()];
+        let study = Study {
+            definition: &definition,
+            machine: &machine,
+            performance: &performance,
+            draws: &draws,
+            seed: 0,
+        };
+        let work = Work::new(study).unwrap();
+        let cells: Vec<_> = work.tables().iter().flat_map(|table| &table.reported).collect();
+        assert_eq!(cells.len(), 6);
+        assert!(cells.iter().all(|(cell, _)| (40.0..60.0).contains(&cell.values["traffic"])));
+    }
+
+    /// Every scheduler of every part brings one small mix to its end, in no less time than the work takes.
+    #[test]
+    fn every_part_runs_to_its_end() {
+        for name in ["feliu-1", "feliu-2", "feliu-3", "feliu-4"] {
+            let mut definition = Definition::built_in(name).unwrap();
+            definition.mixes().for_each(|mixes| (mixes.count, mixes.traffic) = (1, None));
+            (definition.programs, definition.seeds) = (8, 1);
+            definition.length = Nanos::from_millis(60);
+            definition.quantum = Nanos::from_millis(20);
+            for part in &mut definition.parts {
+                part.metrics = vec![Metric::Turnaround, Metric::Unfairness, Metric::HarmonicIpc];
+            }
+            let (machine, performance) = machine(&definition.machine);
+            let draws = [Assumptions::default()];
+            let study = Study {
+                definition: &definition,
+                machine: &machine,
+                performance: &performance,
+                draws: &draws,
+                seed: 3,
+            };
+            let work = Work::new(study).unwrap();
+            for (piece, table) in work.tables().iter().enumerate() {
+                let Cells::Mixes(form) = &table.part.cells else { panic!("mixes") };
+                #[allow(clippy::cast_precision_loss)]
+                let least = 0.06 * form.programs_per_pu as f64;
+                for run in work.piece(piece).unwrap().iter().flatten() {
+                    assert!(run.iter().all(Option::is_some), "{name} {run:?}");
+                    assert!(run[0].unwrap() > 0.999 * least, "{name} {run:?}");
+                    assert!(run[1].unwrap() >= 1.0, "{name} {run:?}");
+                }
+            }
+        }
+    }
+}

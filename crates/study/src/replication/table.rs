@@ -1,0 +1,373 @@
+//! A study as text for a terminal: one form of table for all of them.
+
+use super::Metric;
+use super::definition::{Ratios, Shown};
+use super::detail::{Course, Details};
+use super::report::{
+    Beside, CellFigures, FactFigures, Found, MetricFigures, Order, PartFigures, Published, Report,
+    Row,
+};
+use crate::simulate::figures::Spread;
+use crate::stats;
+use crate::table::aligned;
+use colocate_machine::printable;
+use std::fmt::Write;
+
+/// Most programs of which a matrix is printed. Chosen: a line of 100 characters.
+const MOST_IN_MATRIX: usize = 12;
+/// Pairs that are named where there is no room for a matrix. Chosen.
+const PAIRS: usize = 5;
+
+/// The report as tables and their legend; ends in a newline.
+#[must_use]
+pub fn text(report: &Report) -> String {
+    let mut out = String::new();
+    let Report { study, machine, summary, draws, seeds, programs, .. } = report;
+    let machine = printable(machine);
+    let _ = writeln!(
+        out,
+        "{study}, simulated on {machine}: {summary};\nin brackets the range over {draws} sets of assumptions and what \
+         chance does ({seeds} seeds); ~: not resolved, less than {:.0} % or of\nanother sign under other assumptions",
+        report.resolution * 100.0
+    );
+    if !programs.is_empty() {
+        let (least, most) = stats::ends(programs.iter().map(|program| program.memory));
+        let (low, high) = stats::ends(programs.iter().map(|program| program.first_cache));
+        let _ = writeln!(
+            out,
+            "{} programs drawn: {least:.1} to {most:.1} t/µs to memory alone, {low:.0} to {high:.0} t/µs to the first \
+             cache",
+            programs.len(),
+        );
+    }
+    report.facts.iter().for_each(|each| facts(&mut out, each));
+    // An order that is not decided, where it is for want of repetitions.
+    let open = match (seeds, draws) {
+        (1, _) => "not decided by one seed",
+        (_, 1) => "not decided by one set of assumptions",
+        _ => "not decided here",
+    };
+    report.parts.iter().for_each(|each| part(&mut out, each, open));
+    if !report.notes.is_empty() {
+        out.push('\n');
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+fn facts(out: &mut String, figures: &FactFigures) {
+    let _ = writeln!(out, "\n{}", figures.text);
+    let rows = figures.facts.iter().map(|fact| {
+        let published = fact.published.as_ref().map(|published| published.text.clone());
+        vec![format!("  {}", fact.name), percent(fact.value), published.unwrap_or_default()]
+    });
+    out.push_str(&aligned(&rows.collect::<Vec<_>>()));
+}
+
+fn part(out: &mut String, part: &PartFigures, open: &str) {
+    let traffic = part.cells.iter().filter_map(|cell| cell.values.get("traffic").copied());
+    let traffic: Vec<f64> = traffic.collect();
+    let traffic = (!traffic.is_empty()).then(|| {
+        let (least, most) = stats::ends(traffic.iter().copied());
+        format!(": {} mixes with {least:.0} to {most:.0} t/µs of traffic", traffic.len())
+    });
+    let _ = writeln!(out, "\n{}{}", part.text, traffic.unwrap_or_default());
+    let metrics = part.rows.first().and_then(|row| row.policies.first());
+    let metrics = metrics.map_or(&[][..], |policy| &policy.metrics);
+    let compared = |at: &usize| metrics[*at].metric.is_compared();
+    for at in (0..metrics.len()).filter(compared) {
+        out.push_str(&metric(part, metrics, at));
+    }
+    for Published { text, source, .. } in &part.published {
+        let _ = writeln!(out, "  published: {text} ({source})");
+    }
+    if !part.orders.is_empty() {
+        out.push_str("the published order\n");
+        let row = |each: &Order| order(each, part.ratios, open);
+        out.push_str(&aligned(&part.orders.iter().map(row).collect::<Vec<_>>()));
+    }
+    if let Some(details) = &part.detail {
+        match details.what {
+            Shown::Imbalance => imbalance(out, details),
+            Shown::CoreSharing => {
+                details.policies.iter().for_each(|course| core_sharing(out, details, course));
+            }
+            Shown::Progress => progress(out, details),
+        }
+    }
+}
+
+/// A row for every policy in every cell: a metric that policies are compared by, and with the first one all others.
+fn metric(part: &PartFigures, metrics: &[MetricFigures], at: usize) -> String {
+    let metric = metrics[at].metric;
+    let others: Vec<usize> = (0..metrics.len())
+        .filter(|&other| at == 0 && !metrics[other].metric.is_compared())
+        .collect();
+    let has_oracle = part.rows.iter().flat_map(|row| &row.policies);
+    let has_oracle = has_oracle.into_iter().any(|policy| policy.metrics[at].of_oracle.is_some());
+    let unit = if metric.is_time() { ", s" } else { "" };
+    let mut head = vec![String::new(), String::new(), format!("{}{unit}", metric.name())];
+    for base in &part.baselines {
+        head.push(match (part.ratios, metric.is_ratio()) {
+            (Ratios::Percent, _) => format!("percent of {base}'s"),
+            (Ratios::Better, true) => format!("of {base}'s, times"),
+            (Ratios::Better, false) => format!("better than {base}, percent"),
+        });
+    }
+    if has_oracle {
+        head.push("of oracle's gain".to_owned());
+    }
+    head.extend(others.iter().map(|&other| metrics[other].metric.name().to_owned()));
+    let is_published = |row: &Row| row.policies.iter().any(|it| it.metrics[at].published.is_some());
+    let is_mean = part.rows.iter().any(|row| row.cell.is_none());
+    if is_mean {
+        head.push("best in".to_owned());
+    }
+    if part.rows.iter().any(is_published) {
+        head.push("published".to_owned());
+    }
+    let mut rows = vec![head];
+    for row in &part.rows {
+        let cell = row.cell.map_or("", |cell| &part.cells[cell as usize].name);
+        for (place, policy) in row.policies.iter().enumerate() {
+            let figures = &policy.metrics[at];
+            let cell = if place == 0 { format!("  {cell}") } else { String::new() };
+            let value = figures.value.map(|value| value.text(3));
+            let value = value.unwrap_or_else(|| unended(&policy.policy));
+            let mut cells = vec![cell, policy.policy.clone(), value];
+            for base in &part.baselines {
+                let beside = figures.beside.iter().find(|beside| beside.baseline == *base);
+                cells.push(beside.map_or_else(String::new, |beside| {
+                    let ratio = beside.ratio.map(|it| gain(metric, part.ratios, it));
+                    let ratio = ratio.unwrap_or_else(|| unended(&policy.policy));
+                    format!("{ratio} {}", beside.verdict.mark())
+                }));
+            }
+            if has_oracle {
+                cells.push(
+                    figures
+                        .of_oracle
+                        .map_or_else(String::new, |share| format!("{:.0} %", share.value * 100.0)),
+                );
+            }
+            let other = |&other: &usize| {
+                let decimals = usize::from(policy.metrics[other].metric == Metric::Uneven) * 2
+                    + usize::from(policy.metrics[other].metric == Metric::Busy);
+                policy.metrics[other].value.map_or("-".to_owned(), |it| it.text(decimals))
+            };
+            cells.extend(others.iter().map(other));
+            if is_mean {
+                let best = figures.beside.iter().map(|it| best(part, metric, it));
+                cells.push(best.collect::<Vec<_>>().join("; "));
+            }
+            cells.extend(figures.published.iter().map(|it| it.text.clone()));
+            rows.push(cells);
+        }
+    }
+    aligned(&rows)
+}
+
+/// Of an oracle, some figures are not known.
+fn unended(policy: &str) -> String {
+    if policy == "oracle" { "-" } else { "did not end" }.to_owned()
+}
+
+/// The cell with the best ratio, and in how many there is none.
+fn best(part: &PartFigures, metric: Metric, beside: &Beside) -> String {
+    let ended = part.cells.iter().zip(&beside.by_cell);
+    let ended: Vec<(&CellFigures, Spread)> =
+        ended.filter_map(|(cell, ratio)| Some((cell, (*ratio)?))).collect();
+    let sign = if metric.less_is_better() { 1.0 } else { -1.0 };
+    let value = |spread: &Spread| spread.value * sign;
+    let most = ended.iter().min_by(|a, b| value(&a.1).total_cmp(&value(&b.1)));
+    let missing = match beside.by_cell.len() - ended.len() {
+        0 => String::new(),
+        missing => format!("{missing} of {} did not end", beside.by_cell.len()),
+    };
+    let most = most.map(|(cell, ratio)| {
+        let unranged = Spread { low: ratio.value, high: ratio.value, ..*ratio };
+        let text = gain(metric, part.ratios, unranged);
+        format!("{} {}", cell.name, text.split(' ').next().unwrap_or_default())
+    });
+    [most.unwrap_or_default(), missing].iter().filter(|it| !it.is_empty()).fold(
+        String::new(),
+        |text, each| if text.is_empty() { each.clone() } else { format!("{text}, {each}") },
+    )
+}
+
+/// A ratio, or by how much a time is shorter or a speed greater; that of `time` is a speed-up.
+fn gain(metric: Metric, ratios: Ratios, ratio: Spread) -> String {
+    if ratios == Ratios::Percent {
+        return percent(ratio);
+    }
+    if metric.is_ratio() {
+        return ratio.text(3);
+    }
+    let less = metric.less_is_better() && metric != Metric::Time;
+    ratio.map(|ratio| if less { 1.0 / ratio } else { ratio }).percent_more().signed_text(1)
+}
+
+fn percent(ratio: Spread) -> String {
+    ratio.map(|ratio| ratio * 100.0).text(1)
+}
+
+fn order(order: &Order, ratios: Ratios, open: &str) -> Vec<String> {
+    let found = match order.found {
+        Found::Same => "the same here",
+        Found::Reversed => "the other way round here",
+        Found::Open => open,
+    };
+    let small = order.found != Found::Open && !order.resolved;
+    let small = if small { ", less than the model can resolve" } else { "" };
+    vec![
+        format!("  {}", order.metric.name()),
+        format!("{} better than {}", order.better, order.than),
+        Spread::or_unended(order.ratio, |by| gain(order.metric, ratios, by)),
+        format!("{found}{small}"),
+    ]
+}
+
+fn imbalance(out: &mut String, details: &Details) {
+    let _ =
+        writeln!(out, "mix {}: requests of the shared caches, most less least, t/µs", details.mix);
+    let mut rows = vec![["", "mean", "median", "nine of ten below"].map(str::to_owned).to_vec()];
+    rows.extend(details.policies.iter().map(|course| {
+        let cells = course.imbalance.map(|it| [it.mean, it.median, it.ninth_tenth]);
+        let cells =
+            cells.map_or(["-"; 3].map(str::to_owned), |it| it.map(|each| format!("{each:.1}")));
+        labelled(&course.policy, cells)
+    }));
+    out.push_str(&aligned(&rows));
+}
+
+fn core_sharing(out: &mut String, details: &Details, course: &Course) {
+    let Details { mix, programs, .. } = details;
+    let count = programs.len();
+    let _ = writeln!(
+        out,
+        "mix {mix} under {}: percent of the time for which two share a core",
+        course.policy
+    );
+    let share = |(a, b): (usize, usize)| course.core_sharing[a][b];
+    let percent = |pair: (usize, usize)| format!("{:.0}", share(pair) * 100.0);
+    if count > MOST_IN_MATRIX {
+        let pairs = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b)));
+        let mut pairs: Vec<(usize, usize)> = pairs.collect();
+        pairs.sort_by(|x, y| share(*y).total_cmp(&share(*x)));
+        let named = pairs.iter().take(PAIRS);
+        let named =
+            named.map(|&(a, b)| format!("{}+{} {}", programs[a], programs[b], percent((a, b))));
+        let _ = writeln!(out, "  most often: {}", named.collect::<Vec<_>>().join(", "));
+        return;
+    }
+    let mut rows = vec![[vec![String::new()], programs.clone()].concat()];
+    for (a, name) in programs.iter().enumerate() {
+        let cells = (0..count).map(|b| if a == b { "-".to_owned() } else { percent((a, b)) });
+        rows.push(labelled(name, cells));
+    }
+    out.push_str(&aligned(&rows));
+}
+
+/// A row with its label.
+fn labelled(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
+    [format!("  {label}")].into_iter().chain(cells).collect()
+}
+
+fn progress(out: &mut String, details: &Details) {
+    let _ = writeln!(
+        out,
+        "mix {}: percent of its target that the least advanced program has reached, at tenths of the time until \
+         the first is done",
+        details.mix
+    );
+    let least = |course: &Course| {
+        let cells = course.progress.iter().map(|[least, ..]| format!("{:.0}", least * 100.0));
+        labelled(&course.policy, cells)
+    };
+    out.push_str(&aligned(&details.policies.iter().map(least).collect::<Vec<_>>()));
+    let _ = writeln!(
+        out,
+        "mix {}: programs that are left, at tenths of the time that os takes, and two more",
+        details.mix
+    );
+    let left =
+        |course: &Course| labelled(&course.policy, course.left.iter().map(ToString::to_string));
+    out.push_str(&aligned(&details.policies.iter().map(left).collect::<Vec<_>>()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::figures::Verdict;
+
+    fn exactly(value: f64) -> Spread {
+        Spread { value, low: value, high: value }
+    }
+
+    /// Half of the time under all assumptions, and 2 % less; of what is not decided, no size is printed.
+    #[test]
+    fn an_order_has_its_size() {
+        let text = |value: f64, found, resolved| {
+            let each = Order {
+                metric: Metric::Turnaround,
+                better: "mmas".to_owned(),
+                than: "os".to_owned(),
+                ratio: Some(exactly(value)),
+                found,
+                resolved,
+                source: String::new(),
+            };
+            order(&each, Ratios::Better, "not decided by one seed").remove(3)
+        };
+        assert_eq!(text(0.5, Found::Same, true), "the same here");
+        assert_eq!(
+            text(1.02, Found::Reversed, false),
+            "the other way round here, less than the model can resolve"
+        );
+        assert_eq!(text(0.5, Found::Open, false), "not decided by one seed");
+    }
+
+    /// 4/5 of the time is a quarter faster; 5/4 of the throughput a quarter more; unfairness is a ratio; of Fedorova's time the
+    /// ratio is a speed-up; Serpa's figures are percent of the baseline.
+    #[test]
+    fn gains_are_of_speed() {
+        let spread = |value, low, high| Spread { value, low, high };
+        let time = spread(0.8, 0.5, 1.0);
+        let better = |metric, ratio| gain(metric, Ratios::Better, ratio);
+        assert_eq!(better(Metric::Turnaround, time), "+25.0 (+0.0 to +100.0)");
+        assert_eq!(better(Metric::Stp, spread(1.25, 0.9, 1.5)), "+25.0 (-10.0 to +50.0)");
+        assert_eq!(better(Metric::Unfairness, time), "0.800 (0.500 to 1.000)");
+        assert_eq!(better(Metric::Time, exactly(1.25)), "+25.0 (+25.0 to +25.0)");
+        assert_eq!(gain(Metric::Slowest, Ratios::Percent, time), "80.0 (50.0 to 100.0)");
+    }
+
+    /// Of three pairs one did not end beside `os`, and none did beside `round-robin`.
+    #[test]
+    fn cells_that_did_not_end_are_counted() {
+        let cell = |name: &str| CellFigures { name: name.to_owned(), ..CellFigures::default() };
+        let part = PartFigures {
+            name: String::new(),
+            text: String::new(),
+            ratios: Ratios::Percent,
+            missing: Vec::new(),
+            baselines: Vec::new(),
+            cells: ["A+Z", "B+Z", "C+Z"].map(cell).to_vec(),
+            rows: Vec::new(),
+            orders: Vec::new(),
+            published: Vec::new(),
+            picture: None,
+            detail: None,
+        };
+        let best = |by_cell: [Option<f64>; 3]| {
+            let by_cell = by_cell.map(|value| value.map(exactly)).to_vec();
+            let verdict = Verdict::NotResolved;
+            let beside =
+                Beside { baseline: String::new(), ratio: None, verdict, unresolved: None, by_cell };
+            best(&part, Metric::Slowest, &beside)
+        };
+        assert_eq!(best([Some(0.9), None, Some(0.8)]), "C+Z 80.0, 1 of 3 did not end");
+        assert_eq!(best([None; 3]), "3 of 3 did not end");
+    }
+}
