@@ -20,7 +20,7 @@ pub mod spread;
 /// The least processor time of `runs` calls, in milliseconds, and what the last one gave.
 ///
 /// Processor time of this thread from the kernel's scheduler, to the nanosecond; wall time where the
-/// kernel does not tell it.
+/// kernel does not have it.
 ///
 /// # Panics
 /// If `runs` is 0.
@@ -41,7 +41,7 @@ pub fn cpu_ms<T>(runs: usize, mut call: impl FnMut() -> T) -> (f64, T) {
 /// How fast this machine is just now: steps a nanosecond of eight xorshift generators that do not wait for each other,
 /// the best of twenty stretches of a quarter of a millisecond or so.
 ///
-/// For benchmarks with times that are held against a limit: in a virtual machine whoever shares the core takes a part of
+/// For benchmarks with times that are held against a limit: in a virtual machine other users of the core take a part of
 /// it, which nothing else shows. Two runs of one benchmark are comparable as far as their yardsticks are alike.
 #[must_use]
 #[allow(clippy::cast_precision_loss)] // far below 2^53
@@ -154,7 +154,7 @@ pub fn rustworkx(costs: &Costs) -> i64 {
 /// If the program fails or prints something else than two numbers.
 #[must_use]
 pub fn lemon(costs: &Costs) -> Option<(f64, i64)> {
-    asked(&mut Command::new(here("lemon/match")), costs)
+    of_program(&mut Command::new(here("lemon/match")), costs)
 }
 
 /// Milliseconds and cost of NetworkX's `max_weight_matching`, or `None` if `benches/networkx/venv` is
@@ -165,7 +165,7 @@ pub fn lemon(costs: &Costs) -> Option<(f64, i64)> {
 #[must_use]
 pub fn networkx(costs: &Costs) -> Option<(f64, i64)> {
     let python = here("networkx/venv/bin/python");
-    asked(Command::new(python).arg(here("networkx/match.py")), costs)
+    of_program(Command::new(python).arg(here("networkx/match.py")), costs)
 }
 
 fn here(path: &str) -> PathBuf {
@@ -173,7 +173,7 @@ fn here(path: &str) -> PathBuf {
 }
 
 /// What a program prints that reads costs; `None` if there is no such program.
-fn asked(program: &mut Command, costs: &Costs) -> Option<(f64, i64)> {
+fn of_program(program: &mut Command, costs: &Costs) -> Option<(f64, i64)> {
     let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
     let n = costs.vertices();
     let mut text = format!("{n}\n");

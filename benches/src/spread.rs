@@ -177,10 +177,10 @@ fn read_line(logs: &mut Logs, line: &str, machine: &Machine) -> anyhow::Result<(
 /// What can be compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// On how many cores so many threads were born: 0, 1, 2, more; threads that were kept on one PU aside.
-    pub born_on_cores: Option<[f64; 4]>,
-    /// Fewest and most threads born on a node, or on a last-level cache if there is one node.
-    pub born_on_parts: Option<(f64, f64)>,
+    /// On how many cores so many threads were created: 0, 1, 2, more; threads that were kept on one PU aside.
+    pub created_on_cores: Option<[f64; 4]>,
+    /// Fewest and most threads created on a node, or on a last-level cache if there is one node.
+    pub created_on_parts: Option<(f64, f64)>,
     /// Late: on how many PUs so many threads were, on average over time: 0, 1, 2, more. `None` where they sleep
     /// now and then.
     pub pus: Option<[f64; 4]>,
@@ -188,13 +188,13 @@ pub struct Figures {
     pub cores: Option<[f64; 4]>,
     /// Late: threads on the part with fewest and with most, on average over time.
     pub parts: Option<(f64, f64)>,
-    /// When first as many PUs were busy as can be, since the threads were free, or else since the last was born.
+    /// When first as many PUs were busy as can be, since the threads were free, or else since the last was created.
     pub filled: Option<Nanos>,
     /// Late: moves of a thread a second, those by waking up aside.
     pub moves: f64,
     /// Late: least and most CPU time of a thread that lived to the end, in parts of the time.
     pub shares: (f64, f64),
-    /// Share of the sleeps after which a thread woke up elsewhere; `None` if nobody slept.
+    /// Share of the sleeps after which a thread woke up elsewhere; `None` if none slept.
     pub woke_elsewhere: Option<f64>,
 }
 
@@ -255,7 +255,7 @@ impl Log {
         let parts = parts(machine);
         let (half, end) = (Nanos(self.doing.time.0 / 2), self.doing.time);
         let naps = matches!(self.doing.kind, Kind::Naps(..));
-        let born = (!matches!(self.doing.kind, Kind::Freed(_))).then(|| {
+        let created = (!matches!(self.doing.kind, Kind::Freed(_))).then(|| {
             let mut load = vec![0; machine.pus.len()];
             self.lives.iter().filter_map(|l| l.places.first()).for_each(|p| load[p.1.idx()] += 1);
             load
@@ -274,8 +274,8 @@ impl Log {
         let all_naps: u64 = self.lives.iter().map(|life| life.naps).sum();
         let woke = self.lives.iter().flat_map(|l| &l.places).filter(|place| place.2).count();
         Figures {
-            born_on_cores: born.as_ref().map(|load| histogram(&cores, load)),
-            born_on_parts: born.as_ref().map(|load| extremes(&parts, load)),
+            created_on_cores: created.as_ref().map(|load| histogram(&cores, load)),
+            created_on_parts: created.as_ref().map(|load| extremes(&parts, load)),
             pus: four(&pus),
             cores: four(&cores),
             parts: (!naps).then_some((range[0], range[1])),
@@ -308,9 +308,9 @@ impl Log {
         if matches!(self.doing.kind, Kind::Naps(..) | Kind::Half(_)) {
             return None;
         }
-        let last_born =
+        let last_created =
             self.lives.iter().filter_map(|l| l.places.first()).map(|place| place.0).max();
-        let since = self.freed.or(last_born)?;
+        let since = self.freed.or(last_created)?;
         let most = self.doing.threads.min(pus);
         let busy = |at: &Nanos| self.load(*at, pus).iter().filter(|&&load| load > 0).count();
         let changes = self.changes(since, self.doing.time);
@@ -433,7 +433,7 @@ fn plan(threads: usize, pu: Option<PuNr>) -> Plan {
     }
 }
 
-/// What the threads would have noted themselves.
+/// What the threads themselves would have logged.
 fn lives(doing: &Doing, outcome: &Outcome) -> Vec<Life> {
     let mut lives = vec![Life::default(); doing.threads];
     for (life, task) in lives.iter_mut().zip(&outcome.tasks) {
@@ -552,7 +552,7 @@ mod tests {
     }
 
     /// All eight stay on one of the two sockets: forks do not leave it, and with one busy PU under each last-level
-    /// cache nobody wakes the idle ones.
+    /// cache the idle ones are not woken.
     #[test]
     fn few_threads_stay_on_a_socket_of_eight_nodes() {
         as_real(EPYC, &["together:8:10000"]);

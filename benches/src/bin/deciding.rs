@@ -1,9 +1,9 @@
-//! How long a scheduler takes to decide who runs in the next quantum, and where.
+//! How long a scheduler takes to decide which jobs run in the next quantum, and where.
 //!
 //! `cargo run --release -p colocate-benches --bin deciding [SITUATIONS [SCHEDULER…]]` prints a table for
 //! docs/benchmarks.md: every scheduler, or those that are named, 64 jobs on 32 PUs and 500 on 256; `symbiotic`
 //! also with `gain=0`, where a proof that nothing better is worth it never spares the search. A situation follows from the one
-//! before: who was chosen ran there, goes to the tail of the queue and has new rates, which are drawn. Each
+//! before: jobs that were selected ran there, go to the tail of the queue and have new rates, which are drawn. Each
 //! situation counts by the least time of several runs of the whole sequence, which are all the same;
 //! the table has median and largest over the situations. Schedulers for fast and slow cores have a machine of which every
 //! fourth core is fast, and half of the jobs are in serial phases, others each quantum.
@@ -50,7 +50,7 @@ fn main() -> anyhow::Result<()> {
     let named: Vec<String> = std::env::args().skip(2).collect();
     let is_named = |kind: &PolicySpec| named.is_empty() || named.contains(&kind.to_string());
     println!("yardstick before: {:.2} steps/ns", yardstick());
-    println!("| scheduler | jobs | threads each | PUs | median, µs | largest, µs | wanted, µs | |");
+    println!("| scheduler | jobs | threads each | PUs | median, µs | largest, µs | limit, µs | |");
     println!("|---|---|---|---|---|---|---|---|");
     for size in &SIZES {
         let alike = machine(size, ALIKE).context("describe a machine")?;
@@ -161,7 +161,7 @@ fn machine(size: &Size, kinds: &str) -> anyhow::Result<Machine> {
     Ok(described::from_toml(&text)?.machine)
 }
 
-/// A job that has run once, nobody knows where.
+/// A job that has run once, at an unknown place.
 fn new_job(job: u32, size: &Size, rng: &mut SplitMix64) -> QueuedJob {
     let job = JobIdx(job);
     let thread = |order| Thread {

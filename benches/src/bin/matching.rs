@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p colocate-benches --bin matching` prints tables for docs/benchmarks.md;
 //! with the argument `plans` only the last one, with `ours` only our own times, which both take seconds
-//! instead of minutes; with `networkx` NetworkX is asked for 512 and 1,024 vertices, too, which takes it
-//! the longest. Times are the least of several runs, of processor time, so that other programs disturb little.
-//! LEMON is asked by `benches/lemon/match`, which `make -C benches/lemon` builds, NetworkX by
+//! instead of minutes; with `networkx` NetworkX gets 512 and 1,024 vertices, too, which takes
+//! longest. Times are the least of several runs, of processor time, so that other programs disturb little.
+//! LEMON is run by `benches/lemon/match`, which `make -C benches/lemon` builds, NetworkX by
 //! `benches/networkx/match.py` in an environment that `make -C benches/networkx` makes; without them their
 //! columns say so.
 
@@ -18,7 +18,7 @@ use colocate_policy::{Knowledge, PolicySpec};
 
 /// Vertices of the graphs.
 const SIZES: [usize; 5] = [64, 128, 256, 512, 1_024];
-/// NetworkX is asked up to here unless it is asked for.
+/// NetworkX gets at most so many unless it is named.
 const NETWORKX_UP_TO: usize = 256;
 
 fn main() {

@@ -42,7 +42,7 @@ struct Point {
     /// Misses per reference, in points.
     referee: f64,
     ours: f64,
-    /// What is assumed of a program that nobody has counted.
+    /// What is assumed of a program that was not counted.
     guess: f64,
 }
 
@@ -126,7 +126,7 @@ fn emulated(
     misses: bool,
 ) -> anyhow::Result<(Option<(MissCurve, f64)>, f64)> {
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let asked = emulate::Command {
+    let run = emulate::Command {
         path: Path::new(&command[0]),
         argv: &argv,
         scratch: &std::env::temp_dir(),
@@ -136,7 +136,7 @@ fn emulated(
     };
     let mut ran = None;
     let seconds = cpu_seconds(|| {
-        ran = Some(emulate::profile(emulator, asked)?);
+        ran = Some(emulate::profile(emulator, run)?);
         Ok(())
     })?;
     let ran = ran.context("it did not run")?;
@@ -148,7 +148,7 @@ fn emulated(
     Ok((curve.map(|curve| (curve, instructions as f64)), seconds))
 }
 
-/// What the model takes for a program whose misses nobody knows.
+/// What the model takes for a program of unknown misses.
 fn typical() -> MissCurve {
     typical_misses(1.0)
 }
@@ -176,10 +176,10 @@ fn cachegrind(command: &[String], first: Bytes, last: Bytes) -> anyhow::Result<R
     let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
     let names = line("events: ").context("cachegrind's file has no events")?;
     let values = line("summary: ").context("cachegrind's file has no summary")?;
-    let value = |wanted: &str| -> anyhow::Result<f64> {
-        let place = names.split_whitespace().position(|name| name == wanted);
+    let value = |event: &str| -> anyhow::Result<f64> {
+        let place = names.split_whitespace().position(|name| name == event);
         let word = place.and_then(|place| values.split_whitespace().nth(place));
-        Ok(word.with_context(|| format!("cachegrind does not say {wanted}"))?.parse()?)
+        Ok(word.with_context(|| format!("cachegrind does not count {event}"))?.parse()?)
     };
     Ok(Refereed {
         instructions: value("Ir")?,
@@ -189,7 +189,7 @@ fn cachegrind(command: &[String], first: Bytes, last: Bytes) -> anyhow::Result<R
     })
 }
 
-/// Seconds of CPU of the children that `run` starts and waits for; of a wall clock where nobody says.
+/// Seconds of CPU of the children that `run` starts and waits for; of a wall clock where that is unknown.
 fn cpu_seconds(run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     let (before, began) = (children_seconds(), Instant::now());
     run()?;

@@ -46,8 +46,10 @@ fn main() {
             row.sort_by(|a, b| a.0.total_cmp(&b.0));
             let (median, largest) = (row[row.len() / 2].0, row[row.len() - 1].0);
             row.sort_by_key(|(_, rounds)| *rounds);
-            let (usual, most) = (row[row.len() / 2].1, row[row.len() - 1].1);
-            println!("| {overlap} | {name} | {median:.0} | {largest:.0} | {usual} | {most} |");
+            let (median_rounds, most) = (row[row.len() / 2].1, row[row.len() - 1].1);
+            println!(
+                "| {overlap} | {name} | {median:.0} | {largest:.0} | {median_rounds} | {most} |"
+            );
         }
     }
     println!("yardstick after: {:.2} steps/ns", yardstick());

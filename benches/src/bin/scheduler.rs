@@ -27,7 +27,7 @@ fn table(file: &Path) -> anyhow::Result<()> {
     let logs = parse(&text, &machine)?;
     heading(&logs);
     for log in &logs.logs {
-        row("kernel", &log.doing.words, &[log.figures(&machine)]);
+        row("real", &log.doing.words, &[log.figures(&machine)]);
         let simulated = (0..SEEDS).map(|seed| {
             let log: Log = simulate(&log.doing, (&machine, &performance), Kernel::default(), seed)?;
             Ok(log.figures(&machine))
@@ -58,15 +58,15 @@ fn heading(logs: &Logs) {
     let machine = logs.said("machine").unwrap_or_default();
     println!("Linux {} on {machine}\n", logs.kernel);
     println!(
-        "| scenario | whose | cores with 0, 1, 2, more born | parts, born | PUs with 0, 1, 2, more | \
+        "| scenario | kernel | cores with 0, 1, 2, more created | parts, created | PUs with 0, 1, 2, more | \
          cores with 0, 1, 2, more | parts | all busy after ms | moves a thread and second | \
          CPU, least and most | woke elsewhere % |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
 }
 
-/// A row of means; `–` where one of them does not say.
-fn row(whose: &str, words: &str, all: &[Figures]) {
+/// A row of means; `–` where one of them has none.
+fn row(kernel: &str, words: &str, all: &[Figures]) {
     let four = |of: &dyn Fn(&Figures) -> Option<[f64; 4]>| {
         let means: Option<Vec<f64>> = (0..4).map(|at| mean(all, &|f| Some(of(f)?[at]))).collect();
         means.map_or("–".to_owned(), |means| {
@@ -81,9 +81,9 @@ fn row(whose: &str, words: &str, all: &[Figures]) {
         mean(all, of).map_or("–".to_owned(), |mean| format!("{mean:.digits$}"))
     };
     println!(
-        "| {words} | {whose} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-        four(&|f| f.born_on_cores),
-        two(&|f| f.born_on_parts),
+        "| {words} | {kernel} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+        four(&|f| f.created_on_cores),
+        two(&|f| f.created_on_parts),
         four(&|f| f.pus),
         four(&|f| f.cores),
         two(&|f| f.parts),

@@ -94,8 +94,8 @@ fn main() {
         ("64 tasks pinned, one phase each", 16, 0, "round-robin"),
         ("64 tasks pinned, phases of a second", 16, 1000, "round-robin"),
         ("64 tasks left to the kernel, phases of a second", 16, 1000, "os"),
-        ("128 tasks pinned, turns of 3 ms", 32, 0, "round-robin"),
-        ("128 tasks left to the kernel, turns of 3 ms", 32, 0, "os"),
+        ("128 tasks pinned, slices of 3 ms", 32, 0, "round-robin"),
+        ("128 tasks left to the kernel, slices of 3 ms", 32, 0, "os"),
     ];
     for (name, jobs, phase_ms, policy) in cases {
         let scenario = scenario(jobs, phase_ms, hour, QUANTUM);
@@ -110,13 +110,13 @@ fn main() {
         };
         let tasks: Vec<_> = (0..jobs).flat_map(|j| (0..4).map(move |o| task(j, o))).collect();
         let plan = PolicySpec::named(policy).plan(&Knowledge::default(), &machine, &usable, &tasks);
-        let (ms, asked) = cpu_ms(1, || {
+        let (ms, predictions) = cpu_ms(1, || {
             let mut host = SimHost::new(&platform, &scenario).expect("it makes sense");
             while host.go_on(&plan, QUANTUM).expect("no rule is broken") == QuantumEnd::Elapsed {}
             host.predictions()
         });
         println!(
-            "{name}: {ms:.0} ms for {seconds} simulated seconds, {asked} predictions; yardstick {:.2} steps/ns",
+            "{name}: {ms:.0} ms for {seconds} simulated seconds, {predictions} predictions; yardstick {:.2} steps/ns",
             yardstick()
         );
     }

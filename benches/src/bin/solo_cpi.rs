@@ -2,7 +2,6 @@
 //!
 //! `solo_cpi measure FILE REPEAT NAME COMMAND …` appends a line to FILE: it counts the program's
 //! instructions once under QEMU and times it REPEAT times as it is.
-//! `solo_cpi pick PROFILE PHASES FILE` writes the demand vector of the thread that did nearly everything.
 //! `solo_cpi predict MEASURED MACHINE FOLDER FILE` writes tables in Markdown to FILE: what the model
 //! expects of each program in MEASURED on the described machine MACHINE, with its demand vector
 //! FOLDER/NAME.json. It measures nothing. `scripts/solo-cpi` says which programs.
@@ -14,7 +13,7 @@ use colocate_machine::{Bytes, CacheKind, PuIdx, described, exact};
 use colocate_model::assumptions::Fairness;
 use colocate_model::phase::{Known, Phase, PhaseFile, typical_misses};
 use colocate_model::smt::{Active, rates};
-use colocate_model::{Assumptions, Demand, Model, Profile, Seat, ThreadProfile};
+use colocate_model::{Assumptions, Demand, Model, Seat};
 use colocate_observe::emulate;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -37,17 +36,12 @@ fn main() -> anyhow::Result<()> {
             let repeat = repeat.parse().context("expected a number of runs")?;
             measure(file, repeat, name, command)
         }
-        ["pick", profile, phases, file] => {
-            let text = picked(&read(profile)?, &read(phases)?)?;
-            std::fs::write(file, text).with_context(|| (*file).to_owned())
-        }
         ["predict", measured, machine, folder, file] => {
             let text = tables(&read(measured)?, &read(machine)?, Path::new(folder))?;
             std::fs::write(file, text).with_context(|| (*file).to_owned())
         }
         _ => bail!(
-            "usage: solo_cpi measure FILE REPEAT NAME COMMAND … | pick PROFILE PHASES FILE | predict MEASURED \
-             MACHINE FOLDER FILE"
+            "usage: solo_cpi measure FILE REPEAT NAME COMMAND … | predict MEASURED MACHINE FOLDER FILE"
         ),
     }
 }
@@ -102,29 +96,10 @@ fn measure(file: &str, repeat: u32, name: &str, command: &[&str]) -> anyhow::Res
     Ok(out.write_all(measured.line().as_bytes())?)
 }
 
-/// The demand vector of the thread that has all but a few of the instructions.
-fn picked(profile: &str, phases: &str) -> anyhow::Result<String> {
-    const ALL_BUT_A_FEW: f64 = 0.95;
-    let profile = Profile::from_json(profile)?;
-    let phases = PhaseFile::from_json(phases)?.phases;
-    ensure!(profile.threads.len() == phases.len(), "expected a demand vector for each thread");
-    let count = |thread: &ThreadProfile| thread.instructions.unwrap_or(0);
-    let all: u64 = profile.threads.iter().map(count).sum();
-    let most = profile.threads.iter().zip(phases).max_by_key(|(thread, _)| count(thread));
-    let (thread, phase) = most.context("expected a thread")?;
-    #[allow(clippy::cast_precision_loss)] // far below 2^53
-    let part = count(thread) as f64 / all as f64;
-    ensure!(
-        part > ALL_BUT_A_FEW,
-        "expected one thread that does nearly everything, found {part:.2}"
-    );
-    Ok(PhaseFile::new(vec![phase]).to_json())
-}
-
 /// Instructions of all threads.
 fn counted(emulator: &emulate::Emulator, command: &[&str]) -> anyhow::Result<f64> {
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let asked = emulate::Command {
+    let run = emulate::Command {
         path: Path::new(command[0]),
         argv: &argv,
         scratch: &std::env::temp_dir(),
@@ -132,7 +107,7 @@ fn counted(emulator: &emulate::Emulator, command: &[&str]) -> anyhow::Result<f64
         stretches: false,
         misses: false,
     };
-    let ran = emulate::profile(emulator, asked)?;
+    let ran = emulate::profile(emulator, run)?;
     ensure!(ran.status.success(), "{}", ran.status);
     let threads = ran.profile?.threads;
     #[allow(clippy::cast_precision_loss)] // far below 2^53
@@ -178,12 +153,12 @@ struct Predicted {
     units: f64,
     /// Which of the three is the limit.
     limit: &'static str,
-    /// And branches that are guessed wrongly.
+    /// And mispredicted branches.
     branches: f64,
     /// And caches and memory.
     caches: f64,
-    /// And the stalls that nobody knows: all that the model takes into account.
-    usual: f64,
+    /// And the unknown stalls: all that the model takes into account.
+    all: f64,
     /// The least and the most of that, over what is assumed.
     range: (f64, f64),
 }
@@ -203,7 +178,7 @@ fn with(phase: &Phase, branches: bool, caches: bool) -> Phase {
     part
 }
 
-/// A machine that is asked about one task.
+/// A machine on which one task is predicted.
 struct Alone {
     exact: exact::Exact,
     assumptions: Vec<Assumptions>,
@@ -236,7 +211,7 @@ impl Alone {
     }
 
     fn predicted(&self, phase: &Phase) -> anyhow::Result<Predicted> {
-        let usual = &self.assumptions[0];
+        let default = &self.assumptions[0];
         let all: Vec<f64> = self
             .assumptions
             .iter()
@@ -245,11 +220,11 @@ impl Alone {
         let least = all.iter().copied().fold(f64::INFINITY, f64::min);
         let units = with(phase, false, false);
         Ok(Predicted {
-            units: self.cycles(&units, usual)?,
+            units: self.cycles(&units, default)?,
             limit: self.limit(&units)?,
-            branches: self.cycles(&with(phase, true, false), usual)?,
-            caches: self.cycles(&with(phase, true, true), usual)?,
-            usual: all[0],
+            branches: self.cycles(&with(phase, true, false), default)?,
+            caches: self.cycles(&with(phase, true, true), default)?,
+            all: all[0],
             range: (least, all.iter().copied().fold(0.0, f64::max)),
         })
     }
@@ -314,21 +289,21 @@ fn cycles_table(rows: &[Row]) -> String {
     let mut within = 0;
     for Row { measured, predicted, .. } in rows {
         let Measured { name, gigahertz, cycles, spread_percent, .. } = measured;
-        let Predicted { units, limit, branches, caches, usual, range: (least, most) } = predicted;
-        let error = [units, branches, caches, usual].map(|found| 100.0 * (found / cycles - 1.0));
+        let Predicted { units, limit, branches, caches, all, range: (least, most) } = predicted;
+        let error = [units, branches, caches, all].map(|found| 100.0 * (found / cycles - 1.0));
         errors.iter_mut().zip(error).for_each(|(all, error)| all.push(error.abs()));
         within += usize::from((*least..=*most).contains(cycles));
         let _ = writeln!(
             text,
             "| {name} | {gigahertz:.2} | {cycles:.3} | {spread_percent:.1} % | {units:.3} {limit} | {:+.0} % \
-             | {branches:.3} | {:+.0} % | {caches:.3} | {:+.0} % | {usual:.3} | {least:.3} to {most:.3} | {:+.0} % |",
+             | {branches:.3} | {:+.0} % | {caches:.3} | {:+.0} % | {all:.3} | {least:.3} to {most:.3} | {:+.0} % |",
             error[0], error[1], error[2], error[3]
         );
     }
-    let [units, branches, caches, usual] = errors.each_ref().map(|all| mean(all));
+    let [units, branches, caches, whole] = errors.each_ref().map(|all| mean(all));
     let _ = writeln!(
         text,
-        "| **mean absolute error** | | | | | {units:.0} % | | {branches:.0} % | | {caches:.0} % | | {within} of {} within | {usual:.0} % |",
+        "| **mean absolute error** | | | | | {units:.0} % | | {branches:.0} % | | {caches:.0} % | | {within} of {} within | {whole:.0} % |",
         rows.len()
     );
     text

@@ -64,7 +64,7 @@ pub struct Args {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SEEDS)))]
     seeds: Option<u32>,
 
-    /// Number of sets of assumptions instead of the scenario's, the first of which is the usual one
+    /// Number of sets of assumptions instead of the scenario's, the first of which is the default one
     /// [range: 1-10000]
     #[arg(long, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_DRAWS)))]
@@ -248,13 +248,13 @@ impl Run<'_> {
         found.settings.inputs.clone_from(&loaded.inputs);
         let kept = self.keep(path, loaded, &bench, &found);
         if kept.is_err() {
-            // What has taken long to find out is told at least.
+            // A long simulation is not lost where no file can be written.
             let _ = self.bar.suspend(|| self.print(&found));
         }
         Ok(kept?.then_some(found))
     }
 
-    /// Writes the files that are asked for; false if it was stopped.
+    /// Writes the files of the options; false if it was stopped.
     fn keep(
         &self,
         path: &Path,

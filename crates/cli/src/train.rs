@@ -85,16 +85,16 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let What::CpiModel(args) = &args.what;
     colocate_files::has_place(&args.output)?;
     let model = trained(args)?;
-    // The one is told where the other cannot be, and the coefficients where their file cannot be written.
+    // What cannot be written to a file is printed.
     let written = output::keep(Some(&args.output), &model.to_json(), Mode::ByUmask);
     let text = text(&model);
-    let told = if written.is_err() || args.output == Path::new("-") {
+    let printed = if written.is_err() || args.output == Path::new("-") {
         output::aside(&text);
         Ok(())
     } else {
         output::write(None, &text)
     };
-    written.and(told)?;
+    written.and(printed)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -183,10 +183,10 @@ fn rows(text: &mut String, model: &CpiModel, mode: &TrainedMode) {
     let _ = writeln!(text, "{:<14} {:31}             {slowdown}", "slowdown", "");
     let conditioning = mode.conditioning;
     let unique = if conditioning.unique {
-        "stacks alone are told uniquely by stacks together".to_owned()
+        "stacks alone follow uniquely from stacks together".to_owned()
     } else {
         format!(
-            "stacks alone are NOT told uniquely by stacks together: off by up to {:.1} % of all cycles, and \
+            "stacks alone do NOT follow uniquely from stacks together: off by up to {:.1} % of all cycles, and \
              slowdowns by {:.1} %",
             100.0 * conditioning.stack_error,
             100.0 * conditioning.slowdown_error
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn days_are_dates() {
         let dates = [0, 58, 59, 364, 365, 11_016, 11_017, 20_778].map(day);
-        let wanted = [
+        let expected = [
             "1970-01-01",
             "1970-02-28",
             "1970-03-01",
@@ -237,7 +237,7 @@ mod tests {
             "2000-03-01",
             "2026-11-21",
         ];
-        assert_eq!(dates, wanted);
+        assert_eq!(dates, expected);
     }
 
     #[test]

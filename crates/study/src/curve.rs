@@ -10,7 +10,7 @@ use std::error::Error;
 const SIZE: (u32, u32) = (900, 520);
 /// Half the width of the bar at the end of an interval, as a share of the axis.
 const BAR: f64 = 0.006;
-/// One colour a series, the first seven told apart also by people who see few (Okabe and Ito); then again from
+/// One colour a series, the first seven distinct for the colour-blind too (Okabe and Ito); then again from
 /// the front.
 const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),

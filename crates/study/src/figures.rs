@@ -7,8 +7,8 @@
 //!   ratios, n − 1 degrees of freedom for n blocks, taken back: with `d_b = ln(t_b / base_b)`, mean
 //!   `m` and sample deviation `s`, it is `exp(m ± t(0.975, n − 1) · s / √n)`.
 //! - A difference is *resolved* when that interval leaves 1 out. Nothing else is called faster or
-//!   slower. Each policy is compared for itself: of twenty that change nothing, one will look as
-//!   if it did.
+//!   slower. Each policy is compared for itself: of twenty that change nothing, one will
+//!   seem to.
 //!
 //! # Properties
 //! - **No claim without resolution**: a verdict other than `not-resolved` has an interval that
@@ -42,7 +42,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobFigures {
-    /// Its command, for people.
+    /// Its command.
     pub command: String,
     /// Its times in seconds; `None` if no run has ended.
     pub seconds: Option<Summary>,
@@ -89,9 +89,9 @@ pub struct Comparison {
     pub place: Place,
     /// What was compared.
     pub settings: Settings,
-    /// Whether every run that was asked for has ended well.
+    /// Whether every run of the settings has ended well.
     pub complete: bool,
-    /// One entry a policy, in the order asked for.
+    /// One entry a policy, in the settings' order.
     pub policies: Vec<PolicyFigures>,
     /// Every run in which all programs ended well, in the order made.
     pub runs: Vec<Run>,

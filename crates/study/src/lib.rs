@@ -2,7 +2,7 @@
 //!
 //! A study is a [`state::State`] that grows by one [`state::Run`] at a time in the order that
 //! [`order::blocks`] draws, and a [`figures::Comparison`] made of it at the end. Nothing here runs
-//! a program or reads a clock; whoever does hands the times in.
+//! a program or reads a clock; the times are passed in.
 
 pub mod cores;
 pub mod curve;

@@ -29,7 +29,7 @@ pub(crate) const OPEN: RGBColor = RGBColor(110, 110, 110);
 
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The comparison as an SVG document. Text is text: whoever shows it picks the font.
+/// The comparison as an SVG document. Text is text: the viewer picks the font.
 ///
 /// # Errors
 /// Only if the drawing library fails to lay the picture out; its line says how.

@@ -29,7 +29,7 @@ pub struct Job {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The workload's name, for people.
+    /// The workload's name.
     pub name: String,
     /// Programs that run together.
     pub jobs: Vec<Job>,
@@ -144,34 +144,34 @@ impl Settings {
         Ok(())
     }
 
-    /// Checks that `asked` is the same comparison; the name may differ.
+    /// Checks that `now` is the same comparison; the name may differ.
     ///
     /// # Errors
     /// [`StateError::Unfit`] with the first difference.
-    pub fn check_same(&self, asked: &Self) -> Result<(), StateError> {
+    pub fn check_same(&self, now: &Self) -> Result<(), StateError> {
         let commands = |settings: &Self| {
             let all = settings.jobs.iter().map(|job| job.command.join(" "));
             format!("`{}`", all.collect::<Vec<_>>().join(" ::: "))
         };
-        let different = |what, begun: String, now| {
+        let different = |what, begun: String, found| {
             let expected = format!("the {what} of the comparison begun here, {begun}");
-            Err(StateError::Unfit(expected, now))
+            Err(StateError::Unfit(expected, found))
         };
-        if !self.jobs.iter().map(|job| &job.command).eq(asked.jobs.iter().map(|job| &job.command)) {
-            return different("workload", commands(self), commands(asked));
+        if !self.jobs.iter().map(|job| &job.command).eq(now.jobs.iter().map(|job| &job.command)) {
+            return different("workload", commands(self), commands(now));
         }
-        let changed = self.jobs.iter().zip(&asked.jobs).find(|(a, b)| a.identity != b.identity);
-        if let Some((begun, now)) = changed {
+        let changed = self.jobs.iter().zip(&now.jobs).find(|(a, b)| a.identity != b.identity);
+        if let Some((begun, changed)) = changed {
             let of = |job: &Job| format!("{} as {}", job.command[0], job.identity);
-            return different("executable", of(begun), of(now));
+            return different("executable", of(begun), of(changed));
         }
-        if (&self.policies, &self.baseline) != (&asked.policies, &asked.baseline) {
+        if (&self.policies, &self.baseline) != (&now.policies, &now.baseline) {
             let of = |s: &Self| format!("{} against {}", s.policies.join(","), s.baseline);
-            return different("policies", of(self), of(asked));
+            return different("policies", of(self), of(now));
         }
-        if (self.repetitions, self.seed) != (asked.repetitions, asked.seed) {
+        if (self.repetitions, self.seed) != (now.repetitions, now.seed) {
             let of = |s: &Self| format!("{} with seed {}", s.repetitions, s.seed);
-            return different("repetitions", of(self), of(asked));
+            return different("repetitions", of(self), of(now));
         }
         Ok(())
     }
@@ -248,7 +248,7 @@ impl State {
         let order = self.settings.order();
         if self.runs.len() > order.len() {
             let found = format!("{} of {}", self.runs.len(), order.len());
-            return wrong("no more runs than were asked for", found);
+            return wrong("no more runs than the settings have", found);
         }
         for (run, slot) in self.runs.iter().zip(&order) {
             let due = (slot.block, &self.settings.policies[slot.policy]);
@@ -359,7 +359,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn runs_that_were_not_asked_for_are_refused() {
+    fn runs_that_the_settings_have_not_are_refused() {
         let good = finished(settings(&["os", "mix"], 2), |_, _| 5);
         let spoilt = |spoil: fn(&mut State)| {
             let mut state = good.clone();
@@ -369,7 +369,7 @@ pub(crate) mod tests {
         expect!["expected runs in the order of the seed, found os in block 1"].assert_eq(&spoilt(
             |state| state.runs[0] = Run { block: 1, policy: "os".into(), ..state.runs[0].clone() },
         ));
-        expect!["expected no more runs than were asked for, found 5 of 4"]
+        expect!["expected no more runs than the settings have, found 5 of 4"]
             .assert_eq(&spoilt(|state| state.runs.push(state.runs[0].clone())));
         expect!["expected status 0 of every job, found 7 of job 1"]
             .assert_eq(&spoilt(|state| state.runs[2].jobs[1].status = 7));
@@ -389,18 +389,18 @@ pub(crate) mod tests {
     fn another_comparison_is_refused() {
         let begun = settings(&["os", "mix"], 5);
         let refused = |change: fn(&mut Settings)| {
-            let mut asked = begun.clone();
-            change(&mut asked);
-            begun.check_same(&asked).unwrap_err().to_string()
+            let mut now = begun.clone();
+            change(&mut now);
+            begun.check_same(&now).unwrap_err().to_string()
         };
         expect!["expected the workload of the comparison begun here, `a --fast ::: b --fast`, found `a --fast`"]
-            .assert_eq(&refused(|asked| drop(asked.jobs.pop())));
+            .assert_eq(&refused(|now| drop(now.jobs.pop())));
         expect!["expected the executable of the comparison begun here, b as build-id:b, found b as build-id:c"]
-            .assert_eq(&refused(|asked| asked.jobs[1].identity = "build-id:c".into()));
+            .assert_eq(&refused(|now| now.jobs[1].identity = "build-id:c".into()));
         expect!["expected the policies of the comparison begun here, os,mix against os, found os,mix against mix"]
-            .assert_eq(&refused(|asked| asked.baseline = "mix".into()));
+            .assert_eq(&refused(|now| now.baseline = "mix".into()));
         expect!["expected the repetitions of the comparison begun here, 5 with seed 3, found 6 with seed 3"]
-            .assert_eq(&refused(|asked| asked.repetitions = 6));
+            .assert_eq(&refused(|now| now.repetitions = 6));
         assert!(begun.check_same(&Settings { name: "other".into(), ..begun.clone() }).is_ok());
     }
 }

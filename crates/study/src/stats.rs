@@ -1,7 +1,7 @@
 //! Means, medians and 95 % confidence intervals.
 //!
 //! Nothing here invents a number: every function answers `None` when the values cannot support
-//! what was asked (no value, a value that is not finite, one value where a spread is needed).
+//! what is computed (no value, a value that is not finite, one value where a spread is needed).
 
 use serde::{Deserialize, Serialize};
 
@@ -164,7 +164,7 @@ pub fn ratio_estimate(values: &[f64], base: &[f64]) -> Option<Estimate> {
     Some(Estimate { value: value.exp(), interval })
 }
 
-/// As the interval of [`ratio_estimate`], but with another `confidence` than 0.95: for who looks at it again and again.
+/// As the interval of [`ratio_estimate`], but with another `confidence` than 0.95: for intervals that are read after every run.
 ///
 /// `None` if a set has fewer than two values or one that is not finite and above 0, or for a `confidence` that is not
 /// between 0 and 1.
@@ -284,7 +284,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
 /// The continued fraction of the incomplete beta function (Abramowitz and Stegun, 26.5.8), from
 /// the front by Lentz's method.
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
-    // Stands for a zero that would be divided by.
+    // In place of a zero that would be divided by.
     let nonzero = |v: f64| if v == 0.0 { 1e-300 } else { v };
     let (mut over, mut under, mut value) = (1.0_f64, 0.0_f64, 1.0_f64);
     // It needs about sqrt(max(a, b)) steps, 700 for the largest `freedom` we pass on.

@@ -3,7 +3,7 @@
 //! # Terms
 //! - *time*: the program's CPU time, and that of its children which it waited for. Waiting for memory is in it,
 //!   waiting for a PU that others have is not.
-//! - *reached*: what all copies together asked for while the program ran, by their own count of lines and CPU
+//! - *reached*: the requests of all copies together while the program ran, by their own count of lines and CPU
 //!   time, t/µs.
 //! - *loss*: the share of its speed, 1 − alone / beside, that the program loses for each t/µs: the slope of
 //!   the straight line from 0 by least squares, once for each block, and the mean of these.
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// What each copy is to ask for when alone, t/µs.
+    /// The requests that each copy is to make when alone, t/µs.
     pub rate: f64,
     /// How many copies.
     pub copies: u32,
@@ -102,7 +102,7 @@ fn ratio(runs: &[Run], run: &Run) -> Option<f64> {
     (beside > 0.0 && alone > 0.0).then(|| beside / alone)
 }
 
-/// The share of its speed that the program loses for each t/µs that others ask for.
+/// The share of its speed that the program loses for each t/µs of others.
 #[must_use]
 pub fn loss(runs: &[Run], repeat: u32) -> Option<Estimate> {
     let slopes: Option<Vec<f64>> = (0..repeat).map(|block| slope(runs, block)).collect();

@@ -1,7 +1,7 @@
 //! Coefficients of the interference model for a described machine, from a training set that is simulated.
 //!
 //! # Problem
-//! What sharing a core costs depends on the machine, and the coefficients of nobody's machine were published.
+//! What sharing a core costs depends on the machine, and no coefficients of any machine were published.
 //! # Approach
 //! As Feliu et al. (HPCA 2016): run the training set alone and together on one core, and fit what its
 //! components became together to what they were alone ([`colocate_model::symbiosis`]). Here the machine is
@@ -9,13 +9,13 @@
 //! # Terms
 //! - *Interval*: a piece of a run together, [`Settings::interval`] long.
 //! - *Held out*: every [`EVERY`]-th program. No group with one of them is fitted to, and of such a group only what
-//!   they show themselves says how well the coefficients hold for programs that they have not seen; whoever is
+//!   they show themselves says how well the coefficients hold for programs that they have not seen; a program
 //!   beside them may have been.
 //! # Algorithm
 //! 1. Each program alone, then groups of two, four, … programs on the siblings of one core: all pairs, a program
 //!    with itself among them; of larger groups [`Settings::groups`] drawn ones.
 //! 2. Align by instructions: what a thread did in an interval together is held against the same instructions
-//!    alone, between whose looks cycles are taken to pass evenly.
+//!    alone, between whose samples cycles are taken to pass evenly.
 //! 3. Least squares for each component and each number of threads; errors of the programs that are held out.
 //!
 //! The first interval is left out: caches are cold.
@@ -64,7 +64,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Chosen: intervals of a tenth of a quantum, six of them, and as many larger groups as the usual training
+    /// Chosen: intervals of a tenth of a quantum, six of them, and as many larger groups as the default training
     /// set of 24 programs has pairs.
     fn default() -> Self {
         Self { interval: Nanos::from_millis(20), intervals: 6, groups: 300, seed: 0 }
@@ -235,7 +235,7 @@ fn mode(
     })
 }
 
-/// How well the coefficients tell what programs showed that were held out; `None` if none of them was in a group.
+/// How well the coefficients hold for programs that were held out; `None` if none of them was in a group.
 fn held_out(set: &TrainingSet, mode: &Mode, judged: &[Sample]) -> Option<HeldOut> {
     let mut components = fit::quality(mode, judged);
     let slowdown = components.pop().filter(|_| !judged.is_empty())?;

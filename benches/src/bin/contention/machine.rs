@@ -1,4 +1,4 @@
-//! What threads alone show of the machine, in the words of a described one, and of the demands of its threads.
+//! What threads alone show of the machine, as a described one, and of the demands of its threads.
 
 use crate::measure::SIZES;
 use crate::raw::{Kind, Raw};
@@ -23,7 +23,7 @@ pub struct Figures {
     pub memory: f64,
     /// Over how many MiB a stream is half-way between the last cache and memory, and its time then.
     pub half_way: (f64, f64),
-    /// For each way to ask: cycles without waiting for lines, lines at a time, and stalls where the
+    /// For each kind of access: cycles without waiting for lines, lines at a time, and stalls where the
     /// address translation is not at hand.
     ways: Vec<((&'static str, f64), f64, f64, f64)>,
 }
@@ -56,7 +56,7 @@ impl Figures {
         f64::from(self.caches_kib[2]) / 1024.0
     }
 
-    /// With a last cache of `last_mib`, and a third core, for whoever else may use that cache.
+    /// With a last cache of `last_mib`, and a third core, for other users of that cache.
     pub fn machine(&self, last_mib: f64) -> anyhow::Result<exact::Exact> {
         let cycles = |ns: f64| ns * 1e-9 * self.clock;
         let [first_kib, second_kib, _] = self.caches_kib;
@@ -123,10 +123,10 @@ line = {{ value = "64 B", source = "/sys" }}
         described::from_toml(&text).context("the figures make no machine")
     }
 
-    /// What one line asks for.
+    /// The demand of one line.
     pub fn demand(&self, (kind, mib): &Kind) -> anyhow::Result<Demand> {
-        let asks = if kind == "sweeps" { "stream" } else { kind };
-        let way = self.ways.iter().filter(|((name, _), ..)| *name == asks);
+        let access = if kind == "sweeps" { "stream" } else { kind };
+        let way = self.ways.iter().filter(|((name, _), ..)| *name == access);
         let way = way.min_by(|a, b| (a.0.1 - mib).abs().total_cmp(&(b.0.1 - mib).abs()));
         let (_, busy, together, stall) = way.with_context(|| format!("no figures for {kind}"))?;
         let cycles = |ns: f64| ns * 1e-9 * self.clock;
@@ -139,7 +139,7 @@ line = {{ value = "64 B", source = "/sys" }}
     }
 }
 
-/// An instruction for every line that is asked for.
+/// An instruction for every requested line.
 pub fn lines(busy_cycles: f64, misses: MissCurve) -> Demand {
     Demand {
         slots: 1e-3,

@@ -1,4 +1,4 @@
-//! Two threads that ask one memory and one last cache for lines: what they were measured to do to each other,
+//! Two threads that request lines of one memory and one last cache: what they were measured to do to each other,
 //! and what the model expects.
 //!
 //! `contention measure RAW MEMORY ROUNDS` measures and writes all times to RAW. MEMORY is the program made of

@@ -14,10 +14,10 @@ const ATTEMPTS: u32 = 4;
 /// Sizes over which a stream alone shows how large the last cache is, in MiB.
 pub const SIZES: [f64; 11] = [8.0, 16.0, 24.0, 32.0, 40.0, 48.0, 56.0, 64.0, 80.0, 96.0, 512.0];
 
-type Asked = (&'static str, f64);
+type Access = (&'static str, f64);
 
 /// Side by side on the memory; what fits into the last cache leaves it alone.
-pub const ON_MEMORY: [(Asked, Asked); 6] = [
+pub const ON_MEMORY: [(Access, Access); 6] = [
     (("stream", 512.0), ("stream", 512.0)),
     (("write", 512.0), ("write", 512.0)),
     (("chases", 512.0), ("chases", 512.0)),
@@ -27,7 +27,7 @@ pub const ON_MEMORY: [(Asked, Asked); 6] = [
 ];
 
 /// Side by side in the last cache.
-const IN_CACHE: [(Asked, Asked); 13] = [
+const IN_CACHE: [(Access, Access); 13] = [
     (("stream", 16.0), ("stream", 16.0)),
     (("stream", 24.0), ("stream", 24.0)),
     (("stream", 32.0), ("stream", 32.0)),
@@ -52,7 +52,7 @@ pub fn measure(memory: &str, rounds: u32) -> anyhow::Result<Raw> {
     let date = Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]).output()?.stdout;
     let before = load();
     let mut alone = Vec::new();
-    let kind = |(name, mib): Asked| (name.to_owned(), mib);
+    let kind = |(name, mib): Access| (name.to_owned(), mib);
     let pairs = ON_MEMORY.iter().chain(&IN_CACHE).map(|&(a, b)| [kind(a), kind(b)]);
     let mut beside: Vec<_> = pairs.map(|pair| (pair, <[Times; 2]>::default())).collect();
     for round in 0..rounds {

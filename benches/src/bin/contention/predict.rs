@@ -7,7 +7,7 @@ use colocate_machine::{Bytes, PuIdx, exact};
 use colocate_model::{Assumptions, Demand, MissCurve, Model, Seat};
 use std::fmt::Write;
 
-/// What is assumed of the last cache's replacement, and what that is called; the second is what is usual.
+/// What is assumed of the last cache's replacement, and what that is called; the second is the default.
 const REPLACEMENTS: [(f64, &str); 3] = [(0.0, "LRU"), (0.5, "random"), (1.0, "few new")];
 
 /// One way to explain why a stream alone is half-way to memory where it is.
@@ -168,7 +168,7 @@ fn table(
     );
     text += &"---|".repeat(cases.len());
     let mut errors = vec![Vec::new(); cases.len()];
-    let (mut nobody, mut inside) = (Vec::new(), 0_usize);
+    let (mut unslowed, mut inside) = (Vec::new(), 0_usize);
     for (kinds, times) in pairs {
         for (place, one) in kinds.iter().enumerate() {
             let same = kinds[0] == kinds[1];
@@ -203,7 +203,7 @@ fn table(
             let within = is_within(&expected, slower);
             inside += usize::from(within);
             text += if within { " yes |" } else { " no |" };
-            nobody.push((1.0 / slower - 1.0).abs());
+            unslowed.push((1.0 / slower - 1.0).abs());
         }
     }
     text += "\n| mean error, % | | | | | |";
@@ -212,9 +212,9 @@ fn table(
     }
     let _ = writeln!(
         text,
-        " {inside} of {} |\n\nMean error of \"nobody is slowed down\" by the {what}: {:.1} %.\n",
-        nobody.len(),
-        mean(&nobody)
+        " {inside} of {} |\n\nMean error of \"none is slowed down\" by the {what}: {:.1} %.\n",
+        unslowed.len(),
+        mean(&unslowed)
     );
     Ok(text)
 }

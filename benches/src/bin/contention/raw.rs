@@ -5,10 +5,10 @@ use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// A thread's doing: how it asks for lines, and over how many MiB.
+/// A thread's work: its kind of access, and over how many MiB.
 pub type Kind = (String, f64);
 
-/// Under what it was measured.
+/// Circumstances of the measurement.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Circumstances {

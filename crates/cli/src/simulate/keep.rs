@@ -39,7 +39,7 @@ impl Folder {
     /// The figures of a scenario that are there already.
     ///
     /// # Errors
-    /// If there are figures but `resume` is not asked for, or they are of other inputs.
+    /// If there are figures but `resume` is not given, or they are of other inputs.
     pub fn finished(
         &self,
         scenario: &Path,

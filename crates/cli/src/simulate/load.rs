@@ -35,7 +35,7 @@ impl Loaded {
         Bench::new(&self.machine, &self.performance, &self.experiment).knowing(self.cpi.as_ref())
     }
 
-    /// The same, where schedulers are told what sharing a core makes of CPI stacks.
+    /// The same, where schedulers have coefficients of CPI stacks on a shared core.
     pub fn knowing(self, cpi: Option<&CpiModel>) -> Self {
         let Some(cpi) = cpi else { return self };
         let inputs = hex(&format!("{}{}", self.inputs, cpi.to_json()));

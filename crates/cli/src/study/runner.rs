@@ -38,7 +38,7 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// As it was asked for.
+    /// By the options.
     ///
     /// # Errors
     /// If signals cannot be watched for.

@@ -1,61 +1,15 @@
 //! One mix in more detail, under the default assumptions and with the first seed: what the slides show as pictures.
 
 use super::definition::{Cells, Shown};
+use super::report::{Course, Details, Imbalance};
 use super::{Cell, StudyError, Table, Work, count, mixes};
 use crate::stats;
 use colocate_engine::Round;
 use colocate_machine::{Cache, CacheKind, Machine, Nanos};
 use colocate_sim::{Outcome, Platform, alone_of};
-use serde::{Deserialize, Serialize};
 
 /// Tenths of the baseline's turnaround at which the programs that are left are counted.
 const TENTHS: u64 = 12;
-
-/// One mix under every scheduler.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Details {
-    /// Its name.
-    pub mix: String,
-    /// What is printed of it.
-    pub what: Shown,
-    /// Its programs, in the order of their jobs.
-    pub programs: Vec<String>,
-    /// The schedulers, the baseline first.
-    pub policies: Vec<Course>,
-}
-
-/// The course of a mix under one scheduler.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Course {
-    /// Its name.
-    pub policy: String,
-    /// How far the programs have come at each tenth of the time until the first has reached its target,
-    /// begin and end included: the part of its target that the least, the mean and the farthest program
-    /// has reached.
-    pub progress: Vec<[f64; 3]>,
-    /// How many programs have not reached their targets at each tenth of the baseline's turnaround, from its
-    /// start to a fifth after its end.
-    pub left: Vec<u32>,
-    /// The requests of the caches of which there are several with several cores each, t/µs: the greatest less the least,
-    /// in quanta with as many programs as contexts or more. `None` if there are no such caches.
-    pub imbalance: Option<Imbalance>,
-    /// Part of the run's time for which two programs were on one core, row by row.
-    pub core_sharing: Vec<Vec<f64>>,
-}
-
-/// Differences of quanta, t/µs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Imbalance {
-    /// The mean.
-    pub mean: f64,
-    /// The median.
-    pub median: f64,
-    /// Nine of ten are smaller.
-    pub ninth_tenth: f64,
-}
 
 /// The mix at a place of a table, under all its schedulers.
 pub(super) fn of(

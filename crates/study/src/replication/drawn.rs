@@ -6,7 +6,7 @@
 //! # Approach
 //! Every component of a demand vector is drawn from what is plausible for it ([`Guessed::plausible`], which
 //! docs/assumptions.md gives account of). Traffic is drawn first, and the misses are made
-//! to fit, alone on the machine under the usual assumptions.
+//! to fit, alone on the machine under the default assumptions.
 //! # Terms
 //! - *Traffic*: requests to memory, lines a microsecond (t/µs), alone on the machine.
 //! - `a`: how fast misses fall with the size of the cache: as its power `−a`.

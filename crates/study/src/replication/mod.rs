@@ -11,8 +11,9 @@
 //! What a cell is made of needs code of its own: [`mixes`] of [`drawn`] programs, [`phased`] programs, [`pairs`].
 
 pub mod definition;
-pub mod detail;
+mod detail;
 pub mod drawn;
+mod figures;
 pub mod layout;
 pub mod length;
 mod metric;
@@ -183,8 +184,9 @@ impl<'a> Work<'a> {
 
     /// The part and the cell of a piece; `None` if there is no such piece.
     fn cell(&self, piece: usize) -> Option<(&Part, &Cell<'a>)> {
-        let cells = self.tables.iter().flat_map(|it| it.cells.iter().map(|cell| (it.part, cell)));
-        cells.skip(piece / self.study.draws.len()).next()
+        let mut cells =
+            self.tables.iter().flat_map(|it| it.cells.iter().map(|cell| (it.part, cell)));
+        cells.nth(piece / self.study.draws.len())
     }
 
     /// How many policies, seeds and metrics a piece has; `None` if there is no such piece.
@@ -225,7 +227,7 @@ impl Part {
     }
 }
 
-/// What a phase asks of a core.
+/// The demand of a phase on a core.
 fn demand(
     phase: &Phase,
     core: &CorePerformance,

@@ -5,7 +5,7 @@
 //! # Approach
 //! A program has `n` threads, one for each core. *Serial share* is defined here: the share of its time for which one
 //! thread works and all others wait, when it runs with a thread on each core of a machine of the same build that has
-//! slow cores only. So the share is the program's and not the scheduler's. What the threads ask of a core is that of a
+//! slow cores only. So the share is the program's and not the scheduler's. The demand of the threads is that of a
 //! typical program: all components are unknown, and drawn with the assumptions. Another one streams through memory, for
 //! the question of how many threads are worth while; see [`fed`].
 //! # Terms

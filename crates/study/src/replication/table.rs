@@ -2,10 +2,9 @@
 
 use super::Metric;
 use super::definition::{Ratios, Shown};
-use super::detail::{Course, Details};
 use super::report::{
-    Beside, CellFigures, FactFigures, Found, MetricFigures, Order, PartFigures, Published, Report,
-    Row,
+    Beside, CellFigures, Course, Details, FactFigures, Found, MetricFigures, Order, PartFigures,
+    Published, Report, Row,
 };
 use crate::simulate::figures::Spread;
 use crate::stats;
@@ -41,7 +40,7 @@ pub fn text(report: &Report) -> String {
         );
     }
     report.facts.iter().for_each(|each| facts(&mut out, each));
-    // An order that is not decided, where it is for want of repetitions.
+    // Why an order is not decided, also where there are too few repetitions.
     let open = match (seeds, draws) {
         (1, _) => "not decided by one seed",
         (_, 1) => "not decided by one set of assumptions",

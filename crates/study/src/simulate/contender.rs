@@ -8,10 +8,10 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// What stands before a policy that can decide once and is to decide each quantum.
+/// Prefix of a policy that can decide once and is to decide each quantum.
 const EACH_QUANTUM: &str = "schedule:";
 
-/// What stands behind a policy whose waiting jobs fill idle PUs.
+/// Suffix of a policy whose waiting jobs fill idle PUs.
 const FILLS: &str = "+fill";
 
 /// A policy with its settings. One that can decide once does; with `schedule:` before it, it decides each quantum. With

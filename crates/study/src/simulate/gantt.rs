@@ -28,7 +28,7 @@ const HEADING: i32 = 56;
 const AXIS: i32 = 44;
 /// Least part of a pixel's time that is shown. Chosen.
 const LEAST: f64 = 0.05;
-/// Most jobs that are named. Chosen: as many as can be told apart.
+/// Most jobs that are named. Chosen: as many as can be distinguished.
 const MOST_NAMED: usize = 24;
 /// Most characters of a job's name before its phases. Chosen: what fits before them.
 const NAME: usize = 20;
@@ -44,7 +44,7 @@ pub struct Drawn<'a> {
     pub machine: &'a Machine,
     /// The jobs' names, by `JobIdx`.
     pub jobs: &'a [String],
-    /// Who ran where and when.
+    /// Threads on PUs over time.
     pub spans: &'a [Span],
     /// When jobs were serial or parallel, drawn below the PUs; may be empty.
     pub phases: &'a [PhaseSpan],
@@ -169,18 +169,18 @@ fn draw_courses(
         let top = top(job + 1)?;
         let name: String = printable(&run.jobs[job]).chars().take(NAME).collect();
         root.draw(&small(&name, (NAMES - 8, top + ROW / 2), HPos::Right))?;
-        let whose = TaskId { job: JobIdx(u32::try_from(job)?), order: 0 };
+        let owner = TaskId { job: JobIdx(u32::try_from(job)?), order: 0 };
         for stretch in row {
             let edge = if stretch.task.order == PARALLEL { 2 } else { ROW / 2 - 1 };
             let corner = |column: u32, y| (NAMES + column.cast_signed(), y);
             let corners = [corner(stretch.from, top + edge), corner(stretch.to, top + ROW - edge)];
-            root.draw(&Rectangle::new(corners, colour(whose).filled()))?;
+            root.draw(&Rectangle::new(corners, colour(owner).filled()))?;
         }
     }
     Ok(())
 }
 
-/// Stands for a thread's number where phases are drawn as if they were threads, the serial ones as thread 0.
+/// In place of a thread's number where phases are drawn as if they were threads, the serial ones as thread 0.
 const PARALLEL: u32 = 1;
 
 /// For each named job the phases that had most of a pixel's time; none if no phases are known.
@@ -229,8 +229,8 @@ fn small(text: &str, place: (i32, i32), side: HPos) -> Text<'static, (i32, i32),
 #[allow(clippy::cast_precision_loss)] // shades
 fn colour(task: TaskId) -> HSLColor {
     /// The golden ratio's fraction: colours of neighbours differ most.
-    const TURN: f64 = 0.618_033_988_749_895;
-    let hue = (0.58 + f64::from(task.job.0) * TURN).fract();
+    const GOLDEN: f64 = 0.618_033_988_749_895;
+    let hue = (0.58 + f64::from(task.job.0) * GOLDEN).fract();
     let shade = f64::from(task.order % 8) / 8.0;
     HSLColor(hue, 0.65, 0.38 + 0.3 * shade)
 }

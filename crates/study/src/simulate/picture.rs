@@ -22,7 +22,7 @@ const FRAME: u32 = 90;
 /// Height of the lines above all, in pixels.
 const HEADING: i32 = 64;
 
-/// The figures as an SVG document. Text is text: whoever shows it picks the font.
+/// The figures as an SVG document. Text is text: the viewer picks the font.
 ///
 /// # Errors
 /// Only if the drawing library fails to lay the picture out; its line says how.
@@ -46,7 +46,7 @@ fn draw(found: &Simulated, out: &mut String) -> Result<(), Box<dyn Error>> {
             printable(&settings.scenario)
         ),
         format!(
-            "ratio to {} under the usual assumptions; bars: over {} sets of assumptions and {} seeds",
+            "ratio to {} under the default assumptions; bars: over {} sets of assumptions and {} seeds",
             settings.baseline, settings.draws, settings.seeds
         ),
     ];

@@ -2,8 +2,8 @@
 //!
 //! # Approach
 //! A *unit* is one draw with one seed: all policies of a unit face the same machine and the same chance,
-//! and share what each job takes alone. Units do not depend on each other, so whoever has threads can
-//! simulate several at a time; what is kept of each is a few numbers.
+//! and share what each job takes alone. Units do not depend on each other, so several threads can
+//! simulate them at a time; what is kept of each is a few numbers.
 
 use super::contender::Contender;
 use super::figures::{Run, Settings, Simulated};
@@ -40,7 +40,7 @@ impl<'a> Bench<'a> {
         Self { machine, performance, experiment, draws, cpi: None }
     }
 
-    /// The same, where `symbiotic` is told what becomes of CPI stacks on a shared core; without it,
+    /// The same, where `symbiotic` has the coefficients of CPI stacks on a shared core; without it,
     /// that of another machine ([`CpiModel::built_in`]).
     #[must_use]
     pub fn knowing(self, cpi: Option<&'a CpiModel>) -> Self {
@@ -69,7 +69,7 @@ impl<'a> Bench<'a> {
         found
     }
 
-    /// One run under `policy` with the usual assumptions and the first seed, with who ran where and when.
+    /// One run under `policy` with the default assumptions and the first seed, with the places of all threads over time.
     ///
     /// # Errors
     /// [`SimError`] of the run.
@@ -83,7 +83,7 @@ impl<'a> Bench<'a> {
         Ok(outcome)
     }
 
-    /// What is simulated, for people and files.
+    /// What is simulated.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let Experiment { scenario, policies, baseline, seeds, draws, note, .. } = self.experiment;
@@ -105,7 +105,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// One run; so many `spans` of who ran where are kept.
+    /// One run; so many `spans` of threads on PUs are kept.
     fn run(
         &self,
         platform: &Platform<'_>,
@@ -114,8 +114,7 @@ impl<'a> Bench<'a> {
         spans: usize,
     ) -> Result<Outcome, SimError> {
         let Experiment { profiled, watch, .. } = *self.experiment;
-        // What a policy wants to know of jobs alone it has measured on this machine, so it knows what is the case under
-        // this draw.
+        // Profiles of jobs alone were measured on this machine, so they are those of this draw.
         let options = Options {
             each_quantum: contender.each_quantum(),
             profiled,
@@ -161,7 +160,7 @@ fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
     let names = |has: &dyn Fn(&PolicySpec) -> bool| -> Vec<&str> {
         schedulers().filter(|policy| has(policy)).map(PolicySpec::name).collect()
     };
-    let told = names(&|policy| policy.has_prior(Prior::Solo));
+    let solo = names(&|policy| policy.has_prior(Prior::Solo));
     let mut notes = Vec::new();
     if schedulers().next().is_some() {
         notes.push(
@@ -170,17 +169,17 @@ fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if !told.is_empty() {
+    if !solo.is_empty() {
         notes.push(format!(
-            "told beforehand what each job does alone, by the model that simulates, which favours them: {}",
-            told.join(", ")
+            "with solo profiles of all jobs from the model that simulates, which favours them: {}",
+            solo.join(", ")
         ));
     }
     let informed = names(&|policy| policy.has_prior(Prior::Demands));
     if !informed.is_empty() {
         notes.push(format!(
-            "{} plans with the model that simulates and knows all demands: nobody could be so \
-             well informed",
+            "{} plans with the model that simulates and has all demands, which no real machine \
+             offers",
             informed.join(", ")
         ));
     }
@@ -189,7 +188,7 @@ fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
         let model = cpi.cloned().unwrap_or_else(CpiModel::built_in);
         let by = if model.simulated { "trained in simulation of" } else { "measured on" };
         notes.push(format!(
-            "told what sharing a core makes of CPI stacks, as {by} {} on {}: {}",
+            "with coefficients of CPI stacks on a shared core, {by} {} on {}: {}",
             model.machine,
             model.date,
             stacks.join(", ")

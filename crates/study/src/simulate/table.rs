@@ -28,13 +28,13 @@ pub fn text(found: &Simulated) -> String {
     out.push_str(&aligned(&job_rows(found, |job| job.slowdown)));
     let _ = writeln!(out, "\neach job's progress while it was ready (range), simulated");
     out.push_str(&aligned(&job_rows(found, |job| job.progress)));
-    let _ = writeln!(out, "\nhow the machine was used, usual assumptions, simulated");
+    let _ = writeln!(out, "\nhow the machine was used, default assumptions, simulated");
     out.push_str(&aligned(&usage_rows(found)));
     let ports = port_rows(found);
     if ports.len() > 1 {
         let _ = writeln!(
             out,
-            "\nhow full ports were (the fullest of a line, where that is another), usual assumptions, simulated"
+            "\nhow full ports were (the fullest of a line, where that is another), default assumptions, simulated"
         );
         out.push_str(&aligned(&ports));
     }
@@ -199,7 +199,7 @@ fn port_rows(found: &Simulated) -> Vec<Vec<String>> {
     rows
 }
 
-/// Who shared a core with whom, and for how much of the time.
+/// Pairs of jobs on one core, and for how much of the time.
 fn together(out: &mut String, settings: &Settings, policy: &PolicyFigures) {
     let Usage { together, .. } = &policy.usage;
     let jobs = together.len();
@@ -208,7 +208,7 @@ fn together(out: &mut String, settings: &Settings, policy: &PolicyFigures) {
     }
     let _ = writeln!(
         out,
-        "\n{}: pairs of tasks on one core, on average over the time, usual assumptions, simulated",
+        "\n{}: pairs of tasks on one core, on average over the time, default assumptions, simulated",
         printable(&policy.policy)
     );
     if jobs > MOST_TOGETHER {
@@ -228,7 +228,7 @@ fn together(out: &mut String, settings: &Settings, policy: &PolicyFigures) {
 fn legend(out: &mut String, found: &Simulated) {
     let _ = writeln!(
         out,
-        "\nvalue: mean over the seeds under the usual assumptions; range: of that mean over all sets of \
+        "\nvalue: mean over the seeds under the default assumptions; range: of that mean over all sets of \
          assumptions.\nratio: geometric mean over the seeds, paired; interval: of that mean over all \
          sets, widened by what the\nseeds leave open. `not resolved`: the sign is not the same for all, \
          or the difference is below {:.0} %,\nwhich is what the model can resolve.",

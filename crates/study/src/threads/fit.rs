@@ -1,4 +1,4 @@
-//! Whole runs with several numbers of threads, told apart into a serial part, a parallel part and what every thread adds.
+//! Whole runs with several numbers of threads, split into a serial part, a parallel part and what every thread adds.
 //!
 //! # Terms
 //! - `s`, `o`, `i`: seconds of the serial part, of the parallel part on one thread, and that every further thread adds.
@@ -13,7 +13,7 @@
 use colocate_model::threads::Trained;
 use serde::Serialize;
 
-/// The fewest numbers of threads that can tell three parts and something of how well they fit.
+/// The fewest numbers of threads that give three parts and something of how well they fit.
 pub const LEAST_NUMBERS: usize = 4;
 
 /// The parts of a program's time.
@@ -93,7 +93,7 @@ impl Fit {
     }
 }
 
-/// Three equations by elimination with the largest pivot; `None` if they do not tell the unknowns.
+/// Three equations by elimination with the largest pivot; `None` if they do not determine the unknowns.
 fn solved(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
     for column in 0..3 {
         let pivot =

@@ -3,14 +3,13 @@
 //! # Problem
 //! The number that takes least time is between one and what the machine allows, runs scatter, and every run costs time.
 //! # Approach
-//! Powers of two and the most that is allowed are run in turn, up and down, so that what drifts hits all alike; then numbers
-//! between the best one and its neighbours. Numbers that cannot be told from the best are run again. Whole runs are compared and
-//! nothing else: instructions and CPU time say little of threads that spin. A number
-//! whose first run takes [`CUT`] times as long as the best number ever did is worse, so that run may be ended; how long it would have
-//! taken stays unknown.
+//! Powers of two and the most that is allowed are run one after the other, up and down, so that drift hits all alike; then
+//! numbers between the best one and its neighbours. Numbers that are not resolved from the best are run again. Whole runs are
+//! compared and nothing else: instructions and CPU time say little of threads that spin. A number whose first run takes [`CUT`]
+//! times as long as the best number ever did is worse, so that run may be ended; its length stays unknown.
 //! # Terms
 //! - *Ratio*: geometric mean of the times with one number over that with another, with Welch's interval
-//!   ([`ratio_interval`]). It is looked at after every run, up to eight times, and every look may be misled. So each look
+//!   ([`ratio_interval`]). It is read after every run, up to eight times, and each reading may be wrong. So each
 //!   is with `CONFIDENCE`, which makes 95 % for all of them.
 //! # Algorithm
 //! The number with the least mean is the best measured one. Advised is the smallest number that is shown to be at most
@@ -33,9 +32,9 @@ pub const TOLERANCE: f64 = 0.02;
 /// How many times as long as the slowest run with the best number a run may take before it may be ended. Chosen: noise of
 /// whole runs is far smaller.
 pub const CUT: f64 = 2.0;
-/// The same where the best number has not been run `LEAST_RUNS` times, so that nobody knows how runs scatter. Chosen.
+/// The same where the best number has not been run `LEAST_RUNS` times, so that it is unknown how runs scatter. Chosen.
 pub const FIRST_CUT: f64 = 4.0;
-/// Confidence of each look at an interval. Pocock's levels for looks that shall be right together in 95 of 100 are 0.0158
+/// Confidence of each reading of an interval. Pocock's levels for readings that shall be right together in 95 of 100 are 0.0158
 /// for five and 0.0106 for ten of them (remembered); 0.01 is on the careful side.
 const CONFIDENCE: f64 = 0.99;
 /// Runs with every number at least. Chosen: the fewest that have a spread worth the name.
@@ -58,11 +57,11 @@ pub enum Cap {
     Quota,
     /// `OMP_THREAD_LIMIT`.
     ThreadLimit,
-    /// The user asked for no more.
+    /// The user allows no more.
     Asked,
 }
 
-/// The most threads that are allowed, and by whom.
+/// The most threads that are allowed, and what sets that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Most {
     /// How many; at least 1.
@@ -101,7 +100,7 @@ pub struct Tried {
     pub cut_s: Option<f64>,
 }
 
-/// How a number of threads stands beside the best measured one.
+/// A number of threads beside the best measured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -130,7 +129,7 @@ pub struct Row {
     pub cut_s: Option<f64>,
     /// Time over that of the best, with `CONFIDENCE`.
     pub over_best: Option<Interval>,
-    /// How it stands.
+    /// Beside the best one.
     pub standing: Standing,
 }
 
@@ -161,7 +160,7 @@ pub struct Advice {
     pub fit: Option<Fit>,
 }
 
-/// With how many threads to run next; `None` if more runs would tell nothing that counts.
+/// With how many threads to run next; `None` if more runs would add nothing that counts.
 #[must_use]
 pub fn next(tried: &[Tried], most: u32) -> Option<u32> {
     let first = fewest(ladder(most).iter().copied(), tried, LEAST_RUNS);
@@ -296,7 +295,7 @@ mod tests {
     use crate::stats::Random;
     use proptest::prelude::*;
 
-    /// Runs as [`next`] asks for them until it has had enough, with times by `time`, and cut as a caller would.
+    /// Runs as [`next`] says until it has had enough, with times by `time`, and cut as a caller would.
     fn study(most: u32, mut time: impl FnMut(u32) -> f64) -> (Vec<Tried>, Advice) {
         let mut tried: Vec<Tried> = Vec::new();
         let mut count = 0;

@@ -28,7 +28,7 @@ pub struct TrainingSet {
 const STRETCH: (u64, u64) = (30_000_000, 300_000_000);
 
 /// Least and greatest factor on [`typical_misses`] of a drawn phase; logarithms are drawn evenly. Chosen: wider
-/// than what is plausible for a program that nobody knows, since a training set needs programs that hardly ever
+/// than what is plausible for an unknown program, since a training set needs programs that hardly ever
 /// wait for memory beside those that always do.
 const MISSES: (f64, f64) = (0.01, 3.0);
 
@@ -39,7 +39,7 @@ impl TrainingSet {
     #[must_use]
     pub fn drawn(programs: usize, seed: u64) -> Self {
         let mut rng = SplitMix64::new(seed);
-        // The first set of assumptions is the usual one.
+        // The first set of assumptions is the default one.
         let drawn = Assumptions::sample(2 * programs + 1, seed);
         let mut misses = || MISSES.0 * (MISSES.1 / MISSES.0).powf(rng.unit());
         let phases = drawn.iter().skip(1).enumerate();
@@ -87,7 +87,7 @@ impl TrainingSet {
         PhaseIdx(u32::try_from(place).unwrap_or(u32::MAX))
     }
 
-    /// Adds what a thread does, if nobody does it yet; `phases` are the places of its scenario's in the set.
+    /// Adds what a thread does, if no program does it yet; `phases` are the places of its scenario's in the set.
     fn add(&mut self, job: &JobSpec, thread: &ThreadSpec, phases: &[PhaseIdx]) {
         let on = |stretch: &Stretch| Stretch {
             phase: phases[stretch.phase.0 as usize],

@@ -60,16 +60,16 @@ fn repeatable() {
 
 /// Siblings cost something, and the equation follows the simulator better than the mean does.
 #[test]
-fn programs_that_were_held_out_are_told() {
+fn programs_that_were_held_out_have_errors() {
     let found = trained("power8-10c", 24);
     assert_eq!(found.modes.iter().map(|mode| mode.threads).collect::<Vec<_>>(), [2, 4]);
     for mode in &found.modes {
         let held_out = mode.held_out.as_ref().unwrap();
         assert_eq!(held_out.programs, [3, 7, 11, 15, 19, 23].map(|at| format!("drawn {at}")));
         assert!(mode.samples > 30 && held_out.samples > 30);
-        let told = |at: usize| held_out.components[at].r2.unwrap_or(1.0);
-        assert!((0..5).all(|at| told(at) > 0.0), "{mode:#?}");
-        assert!(told(2) > 0.5 && told(3) > 0.5, "caches and memory: {mode:#?}");
+        let r2 = |at: usize| held_out.components[at].r2.unwrap_or(1.0);
+        assert!((0..5).all(|at| r2(at) > 0.0), "{mode:#?}");
+        assert!(r2(2) > 0.5 && r2(3) > 0.5, "caches and memory: {mode:#?}");
         assert!(held_out.slowdown.r2.unwrap() > 0.0, "{mode:#?}");
     }
 }
@@ -86,7 +86,7 @@ fn only_programs_held_out_are_judged() {
 /// The first seed whose four groups of four can all be fitted to: the one of seven programs that is held out is in
 /// none.
 #[test]
-fn errors_of_nobody_are_not_told() {
+fn without_held_out_programs_there_are_no_errors() {
     let settings = |seed| Settings { groups: 4, seed, ..SHORT };
     let seed = (0..).find(|&seed| groups(7, 4, &settings(seed)).is_ok()).unwrap();
     let (machine, performance) = known("power8-10c");

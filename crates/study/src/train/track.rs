@@ -8,11 +8,11 @@ use colocate_model::symbiosis::file::{Component, SIMULATED_PARTS, added_up, simu
 use colocate_policy::{Decision, DefaultPlacement, JobIdx, Place, Plan, TaskId, Why};
 use colocate_sim::{Kernel, Method, Platform, Scenario, SimError, SimHost};
 
-/// Looks at a program alone, for each interval together. Chosen: cycles pass evenly between two looks only where
-/// no phase ends, and there are four times fewer such looks than intervals.
+/// Samples of a program alone, for each interval together. Chosen: cycles pass evenly between two samples only where
+/// no phase ends, and there are four times fewer such samples than intervals.
 const FINER: u64 = 4;
 
-/// What a thread had done at each look since its start.
+/// What a thread had done at each sample since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Track {
     pub instructions: Vec<f64>,
@@ -38,7 +38,7 @@ impl Track {
         Some(less(&self.at(to)?, &self.at(from)?))
     }
 
-    /// Instructions from and to, and cycles by component, of the interval that ends with look `at`.
+    /// Instructions from and to, and cycles by component, of the interval that ends with sample `at`.
     fn interval(&self, at: usize) -> Option<(f64, f64, Vec<f64>)> {
         let before = at.checked_sub(1)?;
         let cycles = less(self.cycles.get(at)?, &self.cycles[before]);
@@ -93,10 +93,10 @@ impl<'a> Bench<'a> {
             components: simulated_components(),
             alone: Vec::new(),
         };
-        let looks = (u64::from(settings.intervals) + 1) * FINER;
+        let samples = (u64::from(settings.intervals) + 1) * FINER;
         let fine = Nanos((settings.interval.0 / FINER).max(1));
         for program in 0..set.programs.len() {
-            let tracks = bench.run(&[program], fine, looks)?;
+            let tracks = bench.run(&[program], fine, samples)?;
             bench.alone.extend(tracks);
         }
         Ok(bench)
@@ -104,16 +104,16 @@ impl<'a> Bench<'a> {
 
     /// What the programs of a group show in each interval but the first.
     pub fn samples(&self, group: &[usize]) -> Result<Vec<(usize, Sample)>, TrainError> {
-        let looks = u64::from(self.settings.intervals) + 1;
-        let tracks = self.run(group, self.settings.interval, looks)?;
+        let samples = u64::from(self.settings.intervals) + 1;
+        let tracks = self.run(group, self.settings.interval, samples)?;
         let interval = |at: usize| of_interval(group, &tracks, &self.alone, at);
-        // Look 0 is the start, and look 1 the end of the first interval.
+        // Sample 0 is the start, and sample 1 the end of the first interval.
         let all = (2..=self.settings.intervals as usize + 1).filter_map(interval);
         Ok(all.flat_map(|samples| group.iter().copied().zip(samples)).collect())
     }
 
-    /// Programs side by side on the core; a look at the start and after each `step`.
-    fn run(&self, group: &[usize], step: Nanos, looks: u64) -> Result<Vec<Track>, TrainError> {
+    /// Programs side by side on the core; a sample at the start and after each `step`.
+    fn run(&self, group: &[usize], step: Nanos, samples: u64) -> Result<Vec<Track>, TrainError> {
         let scenario = self.scenario(group);
         let mut host = SimHost::new(self.platform, &scenario)?;
         let plan = self.plan(group.len());
@@ -122,7 +122,7 @@ impl<'a> Bench<'a> {
             track.instructions.push(0.0);
             track.cycles.push(vec![0.0; self.components.len()]);
         }
-        for _ in 0..looks {
+        for _ in 0..samples {
             let seen = host.run_quantum(&plan, step).map_err(SimError::from)?;
             for (job, track) in tracks.iter_mut().enumerate() {
                 let task = seen.tasks.iter().find(|task| task.id.job.0 as usize == job);

@@ -1,7 +1,7 @@
 //! Where the studies' differences come from: schedulers with other settings on the mixes of the studies.
 //!
 //! `cargo test -p colocate-study --test all feliu -- --ignored --nocapture` prints the tables of docs/feliu.md that are not
-//! of kept tables: the usual assumptions, seed 0.
+//! of kept tables: the default assumptions, seed 0.
 
 #![allow(clippy::print_stdout)] // the tables are for people
 

@@ -62,7 +62,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Means over the seeds: that of the usual draw, the least and the greatest of any. `None` if a run
+    /// Means over the seeds: that of the default draw, the least and the greatest of any. `None` if a run
     /// has no figure.
     pub fn spread(&self) -> Option<Spread> {
         let means = self.figures.chunks(self.seeds).map(|seeds| {
@@ -145,7 +145,7 @@ impl Column {
 }
 
 impl Spread {
-    /// Of one figure a set of assumptions, the usual one first; `None` if one is missing.
+    /// Of one figure a set of assumptions, the default one first; `None` if one is missing.
     pub(crate) fn over_draws(figures: impl Iterator<Item = Option<f64>>) -> Option<Self> {
         Column { figures: figures.collect(), seeds: 1 }.spread()
     }

@@ -14,7 +14,7 @@ pub struct Run {
     pub slowdowns: Vec<Option<f64>>,
     /// Progress of each job: the mean of its tasks'.
     pub progress: Vec<Option<f64>>,
-    /// How the machine was used; kept under the usual assumptions only.
+    /// How the machine was used; kept under the default assumptions only.
     pub usage: Option<Usage>,
 }
 

@@ -1,11 +1,11 @@
 //! What may be said of policies after a scenario was simulated under each.
 //!
 //! # Terms
-//! - A *draw* is one choice of everything that the model assumes; draw 0 is the usual one. A *seed*
+//! - A *draw* is one choice of everything that the model assumes; draw 0 is the default one. A *seed*
 //!   decides what a real machine would leave to chance.
-//! - A policy's *value* of a metric is its mean over the seeds under the usual assumptions; its *range*
+//! - A policy's *value* of a metric is its mean over the seeds under the default assumptions; its *range*
 //!   goes from the least to the greatest mean over the seeds under any draw.
-//! - Its *ratio* is the geometric mean over the seeds, under the usual assumptions, of its value divided
+//! - Its *ratio* is the geometric mean over the seeds, under the default assumptions, of its value divided
 //!   by the baseline's with the same draw and seed. The ratio's *interval* goes from the least to the
 //!   greatest such mean under any draw, and is widened at both ends by what the seeds leave open: with
 //!   `r(d, s)` the ratio's logarithm, `D` draws and `S` seeds, the spread `v` pooled over the draws is
@@ -133,10 +133,9 @@ pub struct Settings {
     pub seed: u64,
     /// How many seeds; each is one more than the last.
     pub seeds: u32,
-    /// How many draws from the ensemble; the first is what is usually assumed.
+    /// How many draws from the ensemble; the first is the default.
     pub draws: u32,
-    /// A digest of all that the figures depend on: scenario, machine, demand vectors. Empty if nobody
-    /// made one.
+    /// A digest of all that the figures depend on: scenario, machine, demand vectors. Empty if there is none.
     pub inputs: String,
 }
 
@@ -144,7 +143,7 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
-    /// Under the usual assumptions.
+    /// Under the default assumptions.
     pub value: f64,
     /// Least under any.
     pub low: f64,
@@ -287,7 +286,7 @@ pub struct PolicyFigures {
     pub metrics: Vec<MetricFigures>,
     /// The jobs, in the scenario's order.
     pub jobs: Vec<JobFigures>,
-    /// How the machine was used: means over the seeds, under the usual assumptions.
+    /// How the machine was used: means over the seeds, under the default assumptions.
     pub usage: Usage,
 }
 
@@ -313,7 +312,7 @@ impl Simulated {
     /// The figures of `runs`, which are in the order of policy, draw and seed, the seed fastest.
     ///
     /// # Panics
-    /// If there are not as many runs as `settings` ask for, or the baseline is no policy.
+    /// If there are not as many runs as `settings` say, or the baseline is no policy.
     #[must_use]
     pub fn of(settings: Settings, runs: &[Run]) -> Self {
         let each = settings.draws as usize * settings.seeds as usize;
@@ -374,7 +373,7 @@ fn notes(settings: &Settings, policies: &[PolicyFigures]) -> Vec<String> {
     ];
     if settings.policies.iter().any(|policy| policy.starts_with("symbiosis-model")) {
         notes.push(
-            "symbiosis-model plans with the model that simulates, under the usual assumptions: that \
+            "symbiosis-model plans with the model that simulates, under the default assumptions: that \
              favours it"
                 .to_owned(),
         );
@@ -390,7 +389,7 @@ fn notes(settings: &Settings, policies: &[PolicyFigures]) -> Vec<String> {
     if settings.method == Method::Leave && settings.jobs.len() > 1 {
         notes.push(
             "jobs leave when they are done, so the last ones are alone for a while: times then also \
-             tell how a policy places what is left"
+             show how a policy places what is left"
                 .to_owned(),
         );
     }

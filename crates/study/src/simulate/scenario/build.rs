@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use toml::Spanned;
 
 /// Policies unless the file names some: leaving alone, the order of the machine's numbering, and the one
-/// that looks at what the programs do.
+/// that uses the programs' mixes.
 const POLICIES: [&str; 3] = [BASELINE, "round-robin", "mix"];
 /// Policy that others are compared with unless the file names one.
 const BASELINE: &str = "os";
@@ -113,8 +113,8 @@ impl Build<'_> {
             }
         }
         let Some(baseline) = &form.baseline else {
-            let usual = policies.iter().find(|policy| **policy == named(BASELINE));
-            let baseline = usual.unwrap_or(&policies[0]).clone();
+            let default = policies.iter().find(|policy| **policy == named(BASELINE));
+            let baseline = default.unwrap_or(&policies[0]).clone();
             return Ok((policies, baseline));
         };
         if !policies.contains(baseline.get_ref()) {
@@ -128,9 +128,9 @@ impl Build<'_> {
     pub(super) fn time(
         &self,
         time: Option<&Spanned<Text<Nanos>>>,
-        usual: Nanos,
+        default: Nanos,
     ) -> Result<Nanos, FileError> {
-        let Some(time) = time else { return Ok(usual) };
+        let Some(time) = time else { return Ok(default) };
         let found = time.get_ref().0;
         if found == Nanos::ZERO {
             return Err(self.lines.misfit(time, "a time above 0", "0"));
@@ -142,24 +142,24 @@ impl Build<'_> {
     pub(super) fn step(
         &self,
         time: Option<&Spanned<Text<Nanos>>>,
-        usual: Nanos,
+        default: Nanos,
     ) -> Result<Nanos, FileError> {
         match time.filter(|time| time.get_ref().0 < LEAST_STEP) {
             Some(short) => {
                 let found = format!("{} ns", short.get_ref().0.0);
                 Err(self.lines.misfit(short, "a time of 1 us or more", found))
             }
-            None => self.time(time, usual),
+            None => self.time(time, default),
         }
     }
 
     pub(super) fn count(
         &self,
         count: Option<&Spanned<u32>>,
-        usual: u32,
+        default: u32,
         most: u32,
     ) -> Result<u32, FileError> {
-        let Some(count) = count else { return Ok(usual) };
+        let Some(count) = count else { return Ok(default) };
         let found = *count.get_ref();
         if !(1..=most).contains(&found) {
             return Err(self.lines.misfit(count, format!("1 to {most}"), found));
@@ -245,7 +245,7 @@ impl Build<'_> {
         Ok(spec)
     }
 
-    /// The phase of a file that is meant: the one of the name that is asked for, or the only one.
+    /// The phase of a file that is meant: the one of the given name, or the only one.
     fn one_of(&self, mut found: Vec<Phase>, form: &PhaseForm) -> Result<Phase, FileError> {
         let name = form.phase.as_ref().unwrap_or(&form.name);
         let named = found.iter().position(|phase| phase.name == *name.get_ref());

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::str::FromStr;
 use toml::Spanned;
 
-/// A scenario file as it is written. Values that are checked know where they stand.
+/// A scenario file as it is written. Values that are checked have their place.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct File {
@@ -119,7 +119,7 @@ pub(super) struct StretchForm {
     pub barrier: Option<Spanned<bool>>,
 }
 
-/// `[kernel]`: how the kernel treats threads that nobody pinned.
+/// `[kernel]`: how the kernel treats unpinned threads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct KernelForm {

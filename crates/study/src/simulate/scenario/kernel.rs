@@ -14,26 +14,26 @@ const MAX_BUSY_FACTOR: u32 = 1_024;
 
 impl Build<'_> {
     pub(super) fn kernel(&self, form: &KernelForm) -> Result<Kernel, FileError> {
-        let usual = Kernel::default();
+        let default = Kernel::default();
         Ok(Kernel {
-            slice: self.step(form.slice.as_ref(), usual.slice)?,
-            stagger: self.count(form.stagger.as_ref(), usual.stagger, MAX_STAGGER)?,
-            fork: self.fork(form, usual.fork)?,
+            slice: self.step(form.slice.as_ref(), default.slice)?,
+            stagger: self.count(form.stagger.as_ref(), default.stagger, MAX_STAGGER)?,
+            fork: self.fork(form, default.fork)?,
             wake: match form.wake {
-                None => usual.wake,
+                None => default.wake,
                 Some(WakeForm::Previous) => Wake::Previous,
                 Some(WakeForm::IdlePu) => Wake::IdleSibling { idle_cores: false },
                 Some(WakeForm::IdleCore) => Wake::IdleSibling { idle_cores: true },
             },
-            idle_balance: form.idle_balance.unwrap_or(usual.idle_balance),
+            idle_balance: form.idle_balance.unwrap_or(default.idle_balance),
             periodic_balance: self.periodic_balance(form)?,
             numa_balancing: self.numa_balancing(form)?,
         })
     }
 
-    fn fork(&self, form: &KernelForm, usual: Fork) -> Result<Fork, FileError> {
+    fn fork(&self, form: &KernelForm, default: Fork) -> Result<Fork, FileError> {
         match (form.fork, &form.reclaim_distance) {
-            (None, None) => Ok(usual),
+            (None, None) => Ok(default),
             (Some(ForkForm::WithParent), None) => Ok(Fork::WithParent),
             (Some(ForkForm::WithParent), Some(distance)) => {
                 let expected = "reclaim-distance beside fork = \"idlest\"";
@@ -48,7 +48,7 @@ impl Build<'_> {
     }
 
     fn periodic_balance(&self, form: &KernelForm) -> Result<Option<PeriodicBalance>, FileError> {
-        let usual = PeriodicBalance::default();
+        let default = PeriodicBalance::default();
         let (interval, patience) = (&form.balance_interval_per_pu, &form.balance_patience);
         let (busy, percent) = (&form.balance_busy_factor, &form.balance_percent);
         if form.periodic_balance == Some(false) {
@@ -59,15 +59,15 @@ impl Build<'_> {
             return Ok(None);
         }
         Ok(Some(PeriodicBalance {
-            interval_per_pu: self.time(interval.as_ref(), usual.interval_per_pu)?,
-            patience: patience.as_ref().map_or(usual.patience, |patience| *patience.get_ref()),
-            busy_factor: self.count(busy.as_ref(), usual.busy_factor, MAX_BUSY_FACTOR)?,
-            percent: self.percent(percent.as_ref(), usual.percent)?,
+            interval_per_pu: self.time(interval.as_ref(), default.interval_per_pu)?,
+            patience: patience.as_ref().map_or(default.patience, |patience| *patience.get_ref()),
+            busy_factor: self.count(busy.as_ref(), default.busy_factor, MAX_BUSY_FACTOR)?,
+            percent: self.percent(percent.as_ref(), default.percent)?,
         }))
     }
 
-    fn percent(&self, percent: Option<&Spanned<u32>>, usual: u32) -> Result<u32, FileError> {
-        let Some(percent) = percent else { return Ok(usual) };
+    fn percent(&self, percent: Option<&Spanned<u32>>, default: u32) -> Result<u32, FileError> {
+        let Some(percent) = percent else { return Ok(default) };
         match *percent.get_ref() {
             found if found > 100 => Ok(found),
             found => Err(self.lines.misfit(percent, "more than 100 percent", found)),
@@ -75,7 +75,7 @@ impl Build<'_> {
     }
 
     fn numa_balancing(&self, form: &KernelForm) -> Result<Option<NumaBalancing>, FileError> {
-        let usual = NumaBalancing::default();
+        let default = NumaBalancing::default();
         let (period, scan, moves) = (&form.numa_period, &form.numa_scan, &form.numa_moves_threads);
         if form.numa_balancing == Some(false) {
             self.unneeded(period.as_ref(), "numa-balancing")?;
@@ -87,9 +87,9 @@ impl Build<'_> {
             return Err(self.lines.misfit(scan, "a size above 0", "0"));
         }
         Ok(Some(NumaBalancing {
-            period: self.time(period.as_ref(), usual.period)?,
-            scan: scan.as_ref().map_or(usual.scan, |scan| scan.get_ref().0),
-            move_threads: moves.as_ref().map_or(usual.move_threads, |moves| *moves.get_ref()),
+            period: self.time(period.as_ref(), default.period)?,
+            scan: scan.as_ref().map_or(default.scan, |scan| scan.get_ref().0),
+            move_threads: moves.as_ref().map_or(default.move_threads, |moves| *moves.get_ref()),
         }))
     }
 

@@ -54,7 +54,7 @@ pub const MAX_BYTES: usize = 16 << 20;
 /// Most tasks of all jobs together. Chosen: as many as the largest kernels have CPUs, eight times.
 pub const MAX_TASKS: usize = 65_536;
 
-/// Most jobs: who shared a core with whom is counted for every pair of them. Chosen: 8 MiB.
+/// Most jobs: for every pair of them the time on one core is counted. Chosen: 8 MiB.
 pub const MAX_JOBS: usize = 1_024;
 
 /// Most phases that one task goes through in a row, times the number of tasks. Chosen: 24 MiB.
@@ -81,7 +81,7 @@ pub enum FileError {
     /// The text is not TOML, or has a key or a value that a scenario does not have.
     #[error("line {line}: {detail}")]
     Syntax {
-        /// Where it stands.
+        /// Where it is.
         line: usize,
         /// What is wrong, in one line.
         detail: String,
@@ -89,7 +89,7 @@ pub enum FileError {
     /// A value makes no sense.
     #[error("line {line}: expected {expected}, found {found}")]
     Value {
-        /// Where it stands.
+        /// Where it is.
         line: usize,
         /// What would do.
         expected: String,
@@ -121,16 +121,15 @@ pub struct Experiment {
     pub baseline: Contender,
     /// With how many seeds each; at least 1.
     pub seeds: u32,
-    /// With how many sets of assumptions each; 1 is the usual one alone.
+    /// With how many sets of assumptions each; 1 is the default one alone.
     pub draws: u32,
-    /// Whether policies know from an earlier profile what the programs do. Otherwise they are watched
-    /// first.
+    /// Whether policies have earlier profiles of the programs. Otherwise they are sampled first.
     pub profiled: bool,
-    /// How long programs are watched that nobody has profiled.
+    /// How long programs without a profile are sampled.
     pub watch: Nanos,
 }
 
-/// What whoever runs a scenario may decide instead of the file.
+/// Settings in place of the file's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// The machine.
