@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_schedulers_are_told_is_said() {
+    fn knowledge_of_schedulers_is_in_the_notes() {
         let knowing = |names: &[&str], cpi: Option<&CpiModel>| -> Vec<String> {
             let policies = names.iter().map(|name| name.parse().unwrap());
             notes(&policies.collect::<Vec<Contender>>(), cpi)
@@ -215,7 +215,7 @@ mod tests {
         assert!(stacks[1].ends_with(": symbiotic"), "{}", stacks[1]);
         let measured = CpiModel { simulated: false, ..CpiModel::built_in() };
         let stacks = knowing(&["symbiotic"], Some(&measured));
-        assert!(stacks[1].contains(", as measured on IBM POWER8"), "{}", stacks[1]);
+        assert!(stacks[1].contains(", measured on IBM POWER8"), "{}", stacks[1]);
         let all = of(&["mmas", "bas", "idas:kappa=0.5", "oracle"]);
         assert!(all[1].ends_with("favours them: mmas, idas"), "{}", all[1]);
         assert!(all[2].starts_with("oracle plans with the model that simulates"), "{}", all[2]);
