@@ -4,10 +4,10 @@ use crate::STATE;
 use crate::accesses;
 use crate::api::{self, Block, Counter, GArray, Id, Insn};
 use crate::branches;
-use crate::report::Unsupported;
 use crate::slots::{KINDS, Tally, with_instruction};
-use crate::stretches::{Code, STRIKES};
+use crate::stretches::STRIKES;
 use crate::sys;
+use colocate_isa::counts::{Block as Code, Unsupported};
 use colocate_isa::{Decoded, Isa, classify, is_repeated_string, needs_beyond_avx2};
 use std::ffi::{CStr, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -212,7 +212,7 @@ pub fn read_memory(address: u64, len: usize) -> Option<Vec<u8>> {
     with_bytes(|bytes| unsafe { api::qemu_plugin_read_memory_vaddr(address, bytes, len) })
 }
 
-/// Has QEMU say when an instruction that it lacks runs.
+/// Has QEMU report when an instruction that it lacks runs.
 fn watch_if_unsupported(insn: *mut Insn, address: u64, code: &[u8], found: Option<Decoded>) {
     // QEMU stops reading where it stops understanding, which can be at the first byte.
     let longer = || (1..=15).rev().find_map(|len| read_memory(address, len));
@@ -225,7 +225,7 @@ fn watch_if_unsupported(insn: *mut Insn, address: u64, code: &[u8], found: Optio
         bytes.truncate(usize::from(whole.len));
     }
     let Some(place) = STATE.lock().as_mut().map(|state| {
-        state.unsupported.push(Unsupported { address, bytes, ran: false });
+        state.unsupported.push((Unsupported { address, bytes }, false));
         state.unsupported.len() - 1
     }) else {
         return;
@@ -240,6 +240,6 @@ fn watch_if_unsupported(insn: *mut Insn, address: u64, code: &[u8], found: Optio
 extern "C" fn on_unsupported(_cpu: c_uint, place: *mut c_void) {
     let mut guard = STATE.lock();
     if let Some(found) = guard.as_mut().and_then(|state| state.unsupported.get_mut(place.addr())) {
-        found.ran = true;
+        found.1 = true;
     }
 }

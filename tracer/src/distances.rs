@@ -27,7 +27,7 @@
 //! - **Sampled far**: misses of a program with more lines are near those of a simulated cache.
 //!   -> test `sampled_distances_are_near`
 
-use crate::recency::{Known, Line, Recency, mix};
+use crate::recency::{Line, NodeIdx, Recency, mix};
 
 /// Lines that are searched one by one. Chosen: three of four accesses of gzip, which spreads them widely, end
 /// here, by its own counts.
@@ -44,8 +44,8 @@ const ALL: u64 = 1 << 32;
 
 /// The distances between one thread's accesses to the same line.
 pub struct Distances {
-    /// Each with what the middle knows it as; what stands there at first is no line and unknown.
-    front: [(Line, Option<Known>); FRONT],
+    /// Each with its node of the middle; at first there is no line and no node.
+    front: [(Line, Option<NodeIdx>); FRONT],
     middle: Recency,
     far: Option<Recency>,
     /// How many accesses found their line at each distance within front and middle.
@@ -122,7 +122,7 @@ impl Distances {
     }
 
     /// The thread uses a line that is not in front; the others made room and `last` found none.
-    fn access_behind(&mut self, line: Line, last: (Line, Option<Known>)) {
+    fn access_behind(&mut self, line: Line, last: (Line, Option<NodeIdx>)) {
         self.front[0] = if let Some(known) = self.middle.find(line.number()) {
             let (found, above) = self.middle.lift(known);
             self.near[bucket(FRONT + above)] += 1;

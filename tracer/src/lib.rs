@@ -21,9 +21,9 @@
 //! - An instruction that QEMU lacks raises SIGILL. Those beyond AVX2 are reported if they ran.
 //!
 //! # Manners
-//! The plugin lives inside somebody else's process. It writes to one file, which it opens when the
+//! The plugin lives inside another program's process. It writes to one file, which it opens when the
 //! process has ended, so that no descriptor of the program is ever taken; it never touches standard
-//! output or error; on any trouble it stays silent and the file stays without its end mark.
+//! output or error; on any trouble it stays silent and the file stays empty.
 //!
 //! # Arguments
 //! `out=HEX`: the folder for the files, its path's bytes in hexadecimal. `name=HEX`: the name that
@@ -42,14 +42,14 @@ mod counting;
 mod distances;
 mod life;
 mod lock;
+mod per_cpu;
 mod predictor;
 mod recency;
-mod report;
 mod slots;
 mod stretches;
 mod sys;
 
 use lock::Lock;
 
-/// Everything the plugin knows; `None` until it is installed.
+/// The plugin's state; `None` until it is installed.
 static STATE: Lock<Option<life::State>> = Lock::new(None);

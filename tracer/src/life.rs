@@ -1,29 +1,30 @@
-//! Births and ends: of threads, of forked children, of the process.
+//! Creation and end of threads, of forked children and of the process.
 
 use crate::STATE;
-use crate::accesses;
+use crate::accesses::{DISTANCES, LINE_BYTES};
 use crate::api::{self, Id, Info};
-use crate::branches;
+use crate::branches::{BRANCHES, Branches};
 use crate::counting::{
     BOARD, CLOCKS, ISA, ISAS, find_flags, on_translated, read_memory, wind_clock,
 };
-use crate::report::{Process, Thread, Unsupported, unhex};
+use crate::distances::Distances;
 use crate::slots::{SLOTS, Slots};
 use crate::stretches::Stretches;
 use crate::sys;
-use colocate_isa::Isa;
+use colocate_isa::counts::{self, Misses, Process, Thread, Unsupported, VERSION};
+use colocate_isa::{ClassCounts, Isa};
 use std::collections::HashMap;
 use std::ffi::{CStr, OsString, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-/// What is known about this process.
+/// The state of this process.
 pub struct State {
     /// Which counter counts what.
     pub slots: Slots,
-    /// Instructions that QEMU lacks, as they were translated.
-    pub unsupported: Vec<Unsupported>,
+    /// Instructions that QEMU lacks, as they were translated, and whether they ran.
+    pub unsupported: Vec<(Unsupported, bool)>,
     /// Stretches of instructions, if they are taken.
     pub stretches: Option<Stretches>,
     folder: PathBuf,
@@ -34,10 +35,11 @@ pub struct State {
     start_ns: u64,
     next_order: u64,
     /// Threads that have been created, by their number, until they have ended.
-    born: HashMap<i32, Birth>,
+    living: HashMap<i32, Created>,
     /// Which thread runs on which virtual CPU. QEMU gives the numbers of ended ones out again.
     on_cpu: HashMap<c_uint, i32>,
-    ended: Vec<Thread>,
+    /// With their places in the order of creation.
+    ended: Vec<(u64, Thread)>,
     /// When the CPUs that are about to create a thread asked for it.
     creating: HashMap<c_uint, u64>,
     handlers: u64,
@@ -46,7 +48,7 @@ pub struct State {
 }
 
 #[derive(Clone, Copy)]
-struct Birth {
+struct Created {
     order: u64,
     start_ns: u64,
 }
@@ -113,7 +115,7 @@ impl State {
             parent: 0,
             start_ns: 0,
             next_order: 0,
-            born: HashMap::new(),
+            living: HashMap::new(),
             on_cpu: HashMap::new(),
             ended: Vec::new(),
             creating: HashMap::new(),
@@ -124,20 +126,20 @@ impl State {
         state
     }
 
-    /// Starts the books of a process, and leaves the empty file that says that it exists.
+    /// Starts the records of a process, and leaves the empty file that shows that it exists.
     fn begin_process(&mut self) {
         (self.pid, self.parent) = sys::pids();
         self.start_ns = sys::now_ns();
         self.file = self.folder.join(format!("counts.{}.{}", self.pid, self.start_ns));
         self.next_order = 0;
-        self.born.clear();
+        self.living.clear();
         self.on_cpu.clear();
         self.ended.clear();
         self.creating.clear();
         self.handlers = 0;
         self.reported = false;
         for found in &mut self.unsupported {
-            found.ran = false;
+            found.1 = false;
         }
         if let Some(stretches) = &mut self.stretches {
             stretches.clear();
@@ -146,10 +148,10 @@ impl State {
     }
 
     /// Notes that thread `tid` exists, unless that is known. Its creator and the thread itself both
-    /// say so, in either order.
-    fn bear(&mut self, tid: i32) {
-        let next = Birth { order: self.next_order, start_ns: sys::now_ns() };
-        if self.born.entry(tid).or_insert(next).order == next.order {
+    /// report it, in either order.
+    fn add_thread(&mut self, tid: i32) {
+        let next = Created { order: self.next_order, start_ns: sys::now_ns() };
+        if self.living.entry(tid).or_insert(next).order == next.order {
             self.next_order += 1;
         }
     }
@@ -157,47 +159,63 @@ impl State {
     /// Notes that task `tid` was created on the request of the thread on `cpu`.
     fn create(&mut self, cpu: c_uint, tid: i32) {
         let Some(asked_ns) = self.creating.remove(&cpu) else {
-            // A process keeps books of its own; but this one may end before it has begun them.
+            // A process keeps records of its own; but this one may end before it has begun them.
             let noted = sys::create_empty(&self.folder.join(format!("forked.{tid}")));
-            // Counts that a child is missing from without a word are not handed over at all.
+            // Counts from which a child is missing unnoticed are not reported at all.
             self.reported |= !noted;
             return;
         };
-        // A short thread can have come and gone before its creator hears of it.
-        let mut since = self.ended.iter().rev().take_while(|thread| thread.end_ns >= asked_ns);
-        if !since.any(|thread| thread.tid == tid && thread.start_ns >= asked_ns) {
-            self.bear(tid);
+        // A short thread can have ended before its creation is reported.
+        let mut since = self.ended.iter().rev().take_while(|thread| thread.1.end_ns >= asked_ns);
+        if !since.any(|(_, thread)| thread.tid == tid && thread.start_ns >= asked_ns) {
+            self.add_thread(tid);
         }
     }
 
-    /// Closes the books of the thread on `cpu`, whose counters are `counts`.
+    /// Ends the records of the thread on `cpu`, whose counters are `counts`.
     fn end_thread(&mut self, cpu: c_uint, counts: &mut [u64], name: Vec<u8>) {
         let total = self.slots.total(counts);
         counts.fill(0);
         let Some(tid) = self.on_cpu.remove(&cpu) else { return };
-        let Some(Birth { order, start_ns }) = self.born.remove(&tid) else { return };
-        let misses = accesses::end(cpu).map(|distances| distances.misses());
-        let branches = branches::end(cpu).map(|found| [found.guessed, found.missed]);
+        let Some(Created { order, start_ns }) = self.living.remove(&tid) else { return };
+        let [instructions, branch, float, int, load, store, undecoded] = total;
+        let counts = ClassCounts { instructions, of: [branch, float, int, load, store] };
+        let misses = DISTANCES.end(cpu).map(|distances| {
+            let found = distances.misses();
+            let (by_lines, left, left_written) = (found.by_lines, found.left, found.left_written);
+            Misses { line_b: LINE_BYTES, by_lines, left, left_written }
+        });
+        let branches = BRANCHES
+            .end(cpu)
+            .map(|of| counts::Branches { predicted: of.predicted, mispredicted: of.mispredicted });
         let end_ns = sys::now_ns();
-        self.ended.push(Thread { order, tid, start_ns, end_ns, total, name, misses, branches });
+        let thread = Thread { tid, start_ns, end_ns, counts, undecoded, name, misses, branches };
+        self.ended.push((order, thread));
     }
 
     fn report(&mut self, target: &'static str) {
         if std::mem::replace(&mut self.reported, true) {
             return;
         }
-        let text = Process {
-            target,
+        self.ended.sort_by_key(|(order, _)| *order);
+        let taken = self.stretches.as_ref().map(Stretches::taken);
+        let (blocks, stretches) = taken.unwrap_or_default();
+        let ran = self.unsupported.iter().filter(|(_, ran)| *ran);
+        let process = Process {
+            version: VERSION,
+            target: target.to_owned(),
             pid: self.pid,
             parent: self.parent,
             start_ns: self.start_ns,
             end_ns: sys::now_ns(),
-            threads: &mut self.ended,
-            unsupported: &self.unsupported,
-            stretches: self.stretches.as_ref().map(Stretches::text).unwrap_or_default(),
+            threads: self.ended.iter().map(|(_, thread)| thread.clone()).collect(),
+            unsupported: ran.map(|(found, _)| found.clone()).collect(),
+            blocks,
+            stretches,
             handlers: self.handlers,
-        }
-        .text();
+        };
+        // Every field has a JSON form.
+        let text = serde_json::to_string(&process).unwrap_or_default();
         sys::fill(&self.file, &text);
     }
 
@@ -243,10 +261,10 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let (Some(isa), Some(folder), false) = (isa, value(b"out="), system) else { return 1 };
     ISA.store(isa, Ordering::Relaxed);
     if value(b"misses=").is_some() {
-        accesses::ask();
+        DISTANCES.enable();
     }
     if value(b"branches=").is_some() {
-        branches::ask();
+        BRANCHES.enable();
     }
     let folder = PathBuf::from(OsString::from_vec(folder));
     let mut state = State::new(folder, value(b"name=").unwrap_or_default());
@@ -290,18 +308,18 @@ unsafe extern "C" fn before_fork() {
 }
 
 unsafe extern "C" fn after_fork() {
-    STATE.give_back();
+    STATE.release();
 }
 
 /// A thread begins; called in it, before it runs its first instruction.
 extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
-    accesses::begin(cpu);
-    branches::begin(cpu);
+    DISTANCES.begin(cpu, Distances::new);
+    BRANCHES.begin(cpu, Branches::new);
     let first = {
         let mut guard = STATE.lock();
         let Some(state) = guard.as_mut() else { return };
         let tid = sys::tid();
-        state.bear(tid);
+        state.add_thread(tid);
         state.on_cpu.insert(cpu, tid);
         (tid == state.pid).then(|| state.name.clone())
     };
@@ -343,7 +361,7 @@ extern "C" fn on_exit(id: Id, _word: *mut c_void) {
     }
 }
 
-/// Called for each CPU in QEMU's list. The first call closes the books of all threads, also of those that are not there.
+/// Called for each CPU in QEMU's list. The first call ends the records of all threads, also of those that are not there.
 extern "C" fn harvest_all(_id: Id, _cpu: c_uint) {
     let mut guard = STATE.lock();
     let Some(state) = guard.as_mut() else { return };
@@ -438,12 +456,19 @@ fn on_forked(state: &mut State, cpu: c_uint) {
         // SAFETY: no other thread is there to move the counters or to use them.
         unsafe { counters(*parents, used) }.fill(0);
     }
-    accesses::forget();
-    branches::forget();
-    accesses::begin(cpu);
-    branches::begin(cpu);
+    DISTANCES.forget();
+    BRANCHES.forget();
+    DISTANCES.begin(cpu, Distances::new);
+    BRANCHES.begin(cpu, Branches::new);
     state.begin_process();
     let tid = sys::tid();
-    state.bear(tid);
+    state.add_thread(tid);
     state.on_cpu.insert(cpu, tid);
+}
+
+/// The bytes that `text` spells in pairs of hexadecimal digits.
+fn unhex(text: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let pair = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    (0..text.len()).step_by(2).map(pair).collect()
 }

@@ -5,8 +5,8 @@ use std::ops::{Deref, DerefMut};
 
 /// A mutex that a forked child can use even if another thread held it when the child was made.
 ///
-/// The standard library's mutex cannot be taken in one function and given back in another, which
-/// is what fork's handlers must do.
+/// The standard library's mutex cannot be locked in one function and unlocked in another, which is
+/// what fork's handlers must do.
 pub struct Lock<T> {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     value: UnsafeCell<T>,
@@ -30,15 +30,15 @@ impl<T> Lock<T> {
         Guard(self)
     }
 
-    /// Takes the lock without a guard. [`Lock::give_back`] must follow, in this thread or in the
+    /// Takes the lock without a guard. [`Lock::release`] must follow, in this thread or in the
     /// one that it becomes in a forked child.
     pub fn take(&self) {
         // SAFETY: the mutex is initialised, never moved and never destroyed.
         unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
     }
 
-    /// Gives back what [`Lock::take`] took.
-    pub fn give_back(&self) {
+    /// Unlocks what [`Lock::take`] locked.
+    pub fn release(&self) {
         // SAFETY: as above; the caller holds the lock.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
     }
@@ -64,6 +64,6 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        self.0.give_back();
+        self.0.release();
     }
 }

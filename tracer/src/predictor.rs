@@ -1,13 +1,13 @@
-//! A branch predictor, to say how often a processor would guess wrongly.
+//! A branch predictor, to say how often a processor would mispredict.
 //!
 //! # Approach
 //! Whether a branch is taken: TAGE (Seznec and Michaud, "A case for (partially) tagged geometric history
 //! length branch predictors", 2006), with a table of two-bit counters and seven tagged tables whose
 //! histories grow from 4 to 200 branches; some 32 KiB in hardware. Where an indirect branch leads: the
-//! same idea with two tables, one without history. Returns are always guessed.
+//! same idea with two tables, one without history. Returns are always predicted.
 //! # What it is not
 //! Any processor's predictor: those are larger and not published. Of loops whose number of rounds does
-//! not change, and of the effects of wrong paths, it knows nothing.
+//! not change, and of the effects of wrong paths, nothing is modelled.
 
 /// Bits of history that are kept; more than the longest table uses.
 const KEPT: usize = 256;
@@ -70,18 +70,18 @@ pub struct Predictor {
     allocated: u32,
 }
 
-/// What the tables said.
-struct Said {
+/// What the tables prediction.
+struct Prediction {
     index: [usize; LENGTHS.len()],
     tag: [u16; LENGTHS.len()],
     provider: Option<usize>,
     taken: bool,
-    /// What would have been said without the provider.
+    /// What would be predicted without the provider.
     otherwise: bool,
 }
 
 impl Predictor {
-    /// Knows nothing.
+    /// Has seen nothing.
     pub fn new() -> Self {
         Self {
             plain: vec![0; 1 << PLAIN],
@@ -100,15 +100,15 @@ impl Predictor {
         }
     }
 
-    /// The branch at `address` was taken or not; whether that was guessed.
+    /// The branch at `address` was taken or not; whether that was predicted.
     pub fn decided(&mut self, address: u64, taken: bool) -> bool {
-        let said = self.say(address);
-        self.learn(address, &said, taken);
+        let prediction = self.predict(address);
+        self.learn(address, &prediction, taken);
         self.push(taken);
-        said.taken == taken
+        prediction.taken == taken
     }
 
-    /// The indirect branch at `address` led to `target`; whether that was guessed.
+    /// The indirect branch at `address` led to `target`; whether that was predicted.
     pub fn led(&mut self, address: u64, target: u64) -> bool {
         let mask = (1 << TARGETS) - 1;
         let mixed = mix(address);
@@ -124,40 +124,40 @@ impl Predictor {
         known == target
     }
 
-    fn say(&self, address: u64) -> Said {
+    fn predict(&self, address: u64) -> Prediction {
         let mixed = mix(address);
-        let mut said = Said {
+        let mut prediction = Prediction {
             index: [0; LENGTHS.len()],
             tag: [0; LENGTHS.len()],
             provider: None,
             taken: self.plain[place(mixed, PLAIN)] >= 0,
             otherwise: false,
         };
-        said.otherwise = said.taken;
+        prediction.otherwise = prediction.taken;
         for table in 0..LENGTHS.len() {
             let [first, second] = &self.tags[table];
             let folded = u64::from(self.index[table].value);
-            said.index[table] =
+            prediction.index[table] =
                 place(mixed ^ mixed >> (ENTRIES as usize + table) ^ folded, ENTRIES);
             let tag = mixed >> 20 ^ u64::from(first.value) ^ u64::from(second.value) << 1;
             // Never 0, which is the tag of what was never written.
-            said.tag[table] = u16::try_from(place(tag, TAG)).unwrap_or(0) | 1 << TAG;
-            let entry = self.tables[table][said.index[table]];
-            if entry.tag == said.tag[table] {
-                said.provider = Some(table);
-                said.otherwise = said.taken;
-                said.taken = entry.counter >= 0;
+            prediction.tag[table] = u16::try_from(place(tag, TAG)).unwrap_or(0) | 1 << TAG;
+            let entry = self.tables[table][prediction.index[table]];
+            if entry.tag == prediction.tag[table] {
+                prediction.provider = Some(table);
+                prediction.otherwise = prediction.taken;
+                prediction.taken = entry.counter >= 0;
             }
         }
-        said
+        prediction
     }
 
-    fn learn(&mut self, address: u64, said: &Said, taken: bool) {
-        match said.provider {
+    fn learn(&mut self, address: u64, prediction: &Prediction, taken: bool) {
+        match prediction.provider {
             Some(table) => {
-                let entry = &mut self.tables[table][said.index[table]];
-                if said.taken != said.otherwise {
-                    let useful = if said.taken == taken {
+                let entry = &mut self.tables[table][prediction.index[table]];
+                if prediction.taken != prediction.otherwise {
+                    let useful = if prediction.taken == taken {
                         entry.useful + 1
                     } else {
                         entry.useful.saturating_sub(1)
@@ -171,28 +171,28 @@ impl Predictor {
                 *plain = step(*plain, taken, 1);
             }
         }
-        if said.taken != taken {
-            self.allocate(said, taken);
+        if prediction.taken != taken {
+            self.allocate(prediction, taken);
         }
     }
 
     /// Takes an entry of a table with a longer history.
-    fn allocate(&mut self, said: &Said, taken: bool) {
-        let first = said.provider.map_or(0, |table| table + 1);
+    fn allocate(&mut self, prediction: &Prediction, taken: bool) {
+        let first = prediction.provider.map_or(0, |table| table + 1);
         // Now and then the next but one, so that branches do not push each other out for ever.
         self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let skip = usize::from(self.random >> 30 == 0);
-        let free = |table: &usize| self.tables[*table][said.index[*table]].useful == 0;
+        let free = |table: &usize| self.tables[*table][prediction.index[*table]].useful == 0;
         let found = (first..LENGTHS.len()).filter(free).nth(skip);
         match found.or_else(|| (first..LENGTHS.len()).find(free)) {
             Some(table) => {
                 let counter = if taken { 0 } else { -1 };
-                let entry = Entry { tag: said.tag[table], counter, useful: 0 };
-                self.tables[table][said.index[table]] = entry;
+                let entry = Entry { tag: prediction.tag[table], counter, useful: 0 };
+                self.tables[table][prediction.index[table]] = entry;
             }
             None => {
                 for table in first..LENGTHS.len() {
-                    let entry = &mut self.tables[table][said.index[table]];
+                    let entry = &mut self.tables[table][prediction.index[table]];
                     entry.useful = entry.useful.saturating_sub(1);
                 }
             }

@@ -33,7 +33,7 @@ impl Line {
 
 /// A line that a [`Recency`] knows. Valid until it is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known(u32);
+pub struct NodeIdx(u32);
 
 /// No known line, and no place.
 const NONE: u32 = u32::MAX;
@@ -97,11 +97,11 @@ impl Recency {
     }
 
     /// The known line numbered `number`.
-    pub fn find(&self, number: u64) -> Option<Known> {
+    pub fn find(&self, number: u64) -> Option<NodeIdx> {
         let mut at = self.heads[self.head(number)];
         while let Some(node) = self.known.get(at as usize) {
             if node.line.number() == number {
-                return Some(Known(at));
+                return Some(NodeIdx(at));
             }
             at = node.next;
         }
@@ -109,7 +109,7 @@ impl Recency {
     }
 
     /// Knows `line`, which must not be known, from now on.
-    pub fn know(&mut self, line: Line) -> Known {
+    pub fn know(&mut self, line: Line) -> NodeIdx {
         let head = self.head(line.number());
         let node = Node { line, next: self.heads[head], place: NONE };
         let at = self.free;
@@ -121,11 +121,11 @@ impl Recency {
             self.heads[head] = index(self.known.len());
             self.known.push(node);
         }
-        Known(self.heads[head])
+        NodeIdx(self.heads[head])
     }
 
     /// Forgets a line that does not lie in the order; what it was.
-    pub fn forget(&mut self, known: Known) -> Line {
+    pub fn forget(&mut self, known: NodeIdx) -> Line {
         let Node { line, next, .. } = self.known[known.0 as usize];
         let head = self.head(line.number());
         if self.heads[head] == known.0 {
@@ -143,7 +143,7 @@ impl Recency {
     }
 
     /// Takes a line out of the order: what it is, and how many lay above it.
-    pub fn lift(&mut self, known: Known) -> (Line, usize) {
+    pub fn lift(&mut self, known: NodeIdx) -> (Line, usize) {
         let Node { line, place, .. } = self.known[known.0 as usize];
         let place = place as usize;
         let above = self.above(place);
@@ -156,7 +156,7 @@ impl Recency {
     }
 
     /// Puts a known line, which must not lie in the order, on top of it, as `line`.
-    pub fn put(&mut self, known: Known, line: Line) {
+    pub fn put(&mut self, known: NodeIdx, line: Line) {
         if self.next == self.places.len() {
             self.move_down();
         }
@@ -167,17 +167,17 @@ impl Recency {
     }
 
     /// The line at the bottom of the order.
-    pub fn lowest(&mut self) -> Option<Known> {
+    pub fn lowest(&mut self) -> Option<NodeIdx> {
         let from = self.lowest;
         self.lowest += self.taken[from..].iter().position(|word| *word != 0)?;
         let bit = self.taken[self.lowest].trailing_zeros() as usize;
-        Some(Known(self.places[64 * self.lowest + bit]))
+        Some(NodeIdx(self.places[64 * self.lowest + bit]))
     }
 
     /// Forgets the lines of the order that `wanted` does not name.
     pub fn keep(&mut self, wanted: impl Fn(u64) -> bool) {
         for place in 0..self.next {
-            let known = Known(self.places[place]);
+            let known = NodeIdx(self.places[place]);
             let lies = self.taken[place / 64] & (1 << (place % 64)) != 0;
             if lies && !wanted(self.known[known.0 as usize].line.number()) {
                 self.lift(known);

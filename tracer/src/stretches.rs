@@ -9,8 +9,8 @@
 //!   the gap between them doubles, so those that stay are spread over the whole run.
 //! - **Out of step**: gaps vary around their mean, so that no loop keeps time with them.
 
+use colocate_isa::counts::{Block, Stretch};
 use std::collections::HashMap;
-use std::fmt::Write;
 
 /// The clock strikes here. Far from 0, so that any gap can be taken off.
 pub const STRIKES: u64 = 1 << 62;
@@ -22,20 +22,9 @@ pub const MOST: usize = 128;
 /// [`MOST`] within a hundredth of it.
 const FIRST_GAP: u64 = 50_000;
 
-/// The instructions of a translated block.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Code {
-    /// Where the first one lies.
-    pub address: u64,
-    /// The bytes of each.
-    pub instructions: Vec<Vec<u8>>,
-}
-
-/// Instructions that one thread ran in a row.
-struct Stretch {
-    tid: i32,
-    /// Places in [`Stretches::blocks`].
-    blocks: Vec<usize>,
+/// A stretch that is being taken.
+struct Open {
+    stretch: Stretch,
     instructions: usize,
 }
 
@@ -44,11 +33,11 @@ pub struct Stretches {
     /// Instructions of a stretch, at least.
     length: usize,
     gap: u64,
-    blocks: Vec<Code>,
-    place_of: HashMap<Code, usize>,
+    blocks: Vec<Block>,
+    place_of: HashMap<Block, usize>,
     done: Vec<Stretch>,
     /// The stretch under way on each virtual CPU.
-    open: HashMap<u32, Stretch>,
+    open: HashMap<u32, Open>,
     random: u64,
 }
 
@@ -67,7 +56,7 @@ impl Stretches {
     }
 
     /// The place of a block, which may be new.
-    pub fn block(&mut self, code: Code) -> usize {
+    pub fn block(&mut self, code: Block) -> usize {
         if let Some(place) = self.place_of.get(&code) {
             return *place;
         }
@@ -91,14 +80,14 @@ impl Stretches {
     /// clock to, if this ends the stretch.
     pub fn note(&mut self, cpu: u32, tid: i32, place: usize) -> Option<u64> {
         let code = self.blocks.get(place)?;
-        let empty = || Stretch { tid, blocks: Vec::new(), instructions: 0 };
-        let stretch = self.open.entry(cpu).or_insert_with(empty);
-        stretch.blocks.push(place);
-        stretch.instructions += code.instructions.len();
-        if stretch.instructions < self.length {
+        let empty = || Open { stretch: Stretch { tid, blocks: Vec::new() }, instructions: 0 };
+        let open = self.open.entry(cpu).or_insert_with(empty);
+        open.stretch.blocks.push(place);
+        open.instructions += code.instructions.len();
+        if open.instructions < self.length {
             return None;
         }
-        self.done.extend(self.open.remove(&cpu));
+        self.done.extend(self.open.remove(&cpu).map(|open| open.stretch));
         if self.done.len() >= MOST {
             let mut keep = false;
             self.done.retain(|_| {
@@ -122,31 +111,18 @@ impl Stretches {
         self.gap = FIRST_GAP;
     }
 
-    /// The lines of the report: the blocks that stretches have, and the stretches.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
+    /// The stretches, and the blocks that they have.
+    pub fn taken(&self) -> (Vec<Block>, Vec<Stretch>) {
         let mut used: Vec<usize> =
             self.done.iter().flat_map(|s| s.blocks.iter().copied()).collect();
         used.sort_unstable();
         used.dedup();
-        for (number, place) in used.iter().enumerate() {
-            let code = &self.blocks[*place];
-            let _ = write!(text, "block {number} {:x}", code.address);
-            for bytes in &code.instructions {
-                text.push(' ');
-                for byte in bytes {
-                    let _ = write!(text, "{byte:02x}");
-                }
-            }
-            text.push('\n');
-        }
-        for stretch in &self.done {
-            let _ = write!(text, "stretch {}", stretch.tid);
-            for place in &stretch.blocks {
-                let _ = write!(text, " {}", used.partition_point(|other| other < place));
-            }
-            text.push('\n');
-        }
-        text
+        let number = |place: &usize| used.partition_point(|other| other < place);
+        let one = |stretch: &Stretch| Stretch {
+            tid: stretch.tid,
+            blocks: stretch.blocks.iter().map(number).collect(),
+        };
+        let stretches = self.done.iter().map(one).collect();
+        (used.iter().map(|place| self.blocks[*place].clone()).collect(), stretches)
     }
 }

@@ -57,7 +57,7 @@ fn main() -> anyhow::Result<()> {
     let [file, programs @ ..] = &words[..] else {
         bail!("usage: miss_curves FILE NAME COMMAND … [::: NAME COMMAND …]…");
     };
-    let places = emulate::Places::usual(|name| std::env::var_os(name));
+    let places = emulate::Places::from_env(|name| std::env::var_os(name));
     let emulator = emulate::available(&places)?;
     let mut rows = Vec::new();
     for program in programs.split(|word| word == ":::") {

@@ -81,7 +81,7 @@ impl Measured {
 }
 
 fn measure(file: &str, repeat: u32, name: &str, command: &[&str]) -> anyhow::Result<()> {
-    let places = emulate::Places::usual(|name| std::env::var_os(name));
+    let places = emulate::Places::from_env(|name| std::env::var_os(name));
     let instructions = counted(&emulate::available(&places)?, command)?;
     let pu = *smt_bench::thread::usable()?.last().context("expected a PU")?;
     let timed = timed(pu, repeat, command)?;

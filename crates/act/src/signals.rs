@@ -75,7 +75,7 @@ impl Signals {
         let mask = sys::block(&taken)?;
         let (nice, policy) = (sys::nice(), sys::policy());
         let inherited =
-            InitialState { mask, child_ignored, nice, policy, files: Descriptors::now().ok() };
+            InitialState { mask, child_ignored, nice, policy, files: Some(Descriptors::now()) };
         // Where that fails it is as if it had not been tried.
         let _ = Descriptors::raise();
         Ok(Self { fd: sys::signalfd(&taken)?, inherited })

@@ -51,7 +51,7 @@ fn journal(place: &Place) -> Result<String, String> {
 
 /// The QEMU and the plugin that `profile --backend emulate` would use.
 fn emulator() -> Result<String, String> {
-    let found = available(&Places::usual(|name| std::env::var_os(name)));
+    let found = available(&Places::from_env(|name| std::env::var_os(name)));
     let found = found.map_err(|why| why.to_string())?;
     let (qemu, plugin) = (found.qemu.display(), found.plugin.display());
     Ok(format!("QEMU {} at {qemu}, plugin at {plugin}", found.version))

@@ -1,6 +1,6 @@
 //! Folders, used by descriptor.
 
-use crate::error::{Action, FileError, Why};
+use crate::error::{Action, FileError, Reason};
 use crate::read::{self, Accept};
 use crate::size::MaxSize;
 use crate::walk::{self, Object};
@@ -31,11 +31,9 @@ pub struct Dir {
 
 impl Dir {
     /// Opens the folder at `path`.
-    ///
-    /// # Errors
-    /// If there is none, or the path leads over a link that another user may have made.
+    /// Refuses a path over a link that another user may have made.
     pub fn open(path: &Path) -> Result<Self, FileError> {
-        let wrong = |why: Why| why.of(Action::Use, path);
+        let wrong = |why: Reason| why.of(Action::Use, path);
         let object = walk::walk(path).map_err(wrong)?.object;
         let object = object.ok_or_else(|| wrong(Errno::NOENT.into()))?;
         if object.kind() != FileType::Directory {
@@ -46,13 +44,10 @@ impl Dir {
 
     /// Opens the folder at `path`, which is made with those above it where they are missing, with the permission bits
     /// `mode` less the umask.
-    ///
-    /// # Errors
-    /// As [`Dir::open`], or if one cannot be made.
     pub fn open_or_make(path: &Path, mode: u32) -> Result<Self, FileError> {
         match Self::open(path) {
             Err(why) if why.is_missing() => {
-                let wrong = |why: Errno| Why::from(why).of(Action::Make, path);
+                let wrong = |why: Errno| Reason::from(why).of(Action::Make, path);
                 let name = path.file_name().ok_or_else(|| wrong(Errno::NOENT))?;
                 let above = path.parent().filter(|above| !above.as_os_str().is_empty());
                 let above = Self::open_or_make(above.unwrap_or(Path::new(".")), mode)?;
@@ -68,23 +63,17 @@ impl Dir {
     /// Opens the folder at `path` if it belongs to `user`, no other user can write to it, and none can put another
     /// one in its place: each folder above it belongs to `user` or root, and if others can write to it, it has the
     /// sticky bit, as `/tmp`.
-    ///
-    /// # Errors
-    /// If it is missing or not such a folder.
     pub fn open_private(path: &Path, user: u32) -> Result<Self, FileError> {
         Self::private(path, user, false)
     }
 
     /// The same, and makes the folder with mode 0700 if it is missing. The folder above it must be there.
-    ///
-    /// # Errors
-    /// If it is not such a folder, or cannot be made.
     pub fn open_or_make_private(path: &Path, user: u32) -> Result<Self, FileError> {
         Self::private(path, user, true)
     }
 
     fn private(path: &Path, user: u32, make: bool) -> Result<Self, FileError> {
-        let wrong = |why: Why| why.of(Action::Use, path);
+        let wrong = |why: Reason| why.of(Action::Use, path);
         let name = path.file_name().ok_or_else(|| wrong(Errno::INVAL.into()))?;
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         let above = walk::walk(above.unwrap_or(Path::new("."))).map_err(wrong)?;
@@ -99,7 +88,7 @@ impl Dir {
             Err(why) => return Err(is_safe.err().unwrap_or_else(|| wrong(why.into()))),
             Ok(found) => found,
         };
-        let unfit = |found| Err(wrong(Why::Unfit { expected: EXPECTED, found }));
+        let unfit = |found| Err(wrong(Reason::Unfit { expected: EXPECTED, found }));
         if found.kind() != FileType::Directory {
             unfit(walk::called(&found))
         } else if found.stat.st_uid != user {
@@ -118,13 +107,10 @@ impl Dir {
     }
 
     /// Sets its permission bits.
-    ///
-    /// # Errors
-    /// If it belongs to another user.
     pub fn set_mode(&self, mode: u32) -> Result<(), FileError> {
         let mode = rustix::fs::Mode::from_raw_mode(mode);
         let set = rustix::fs::chmodat(&self.fd, ".", mode, AtFlags::empty());
-        set.map_err(|why| Why::from(why).of(Action::Write, &self.path))
+        set.map_err(|why| Reason::from(why).of(Action::Write, &self.path))
     }
 
     /// The magic number of the file system that it is on (statfs(2)), or `None` if the kernel does not say.
@@ -133,10 +119,7 @@ impl Dir {
         walk::file_system(&self.fd)
     }
 
-    /// The folder `name` in it.
-    ///
-    /// # Errors
-    /// If there is none, or it is a link.
+    /// The folder `name` in it; no link.
     pub fn child(&self, name: impl AsRef<OsStr>) -> Result<Self, FileError> {
         let name = name.as_ref();
         let object = self.look(name, Action::Use)?;
@@ -147,32 +130,20 @@ impl Dir {
     }
 
     /// Makes the folder `name` in it, with the permission bits `mode` less the umask.
-    ///
-    /// # Errors
-    /// If it cannot be made or is there already.
     pub fn make_child(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<Self, FileError> {
-        let name = name.as_ref();
-        let made = self.single(name).and_then(|()| {
-            rustix::fs::mkdirat(&self.fd, name, rustix::fs::Mode::from_raw_mode(mode))
-        });
-        made.map_err(|why| self.wrong(why.into(), name, Action::Make))?;
+        let mode = rustix::fs::Mode::from_raw_mode(mode);
+        self.on(&name, Action::Make, |name| Ok(rustix::fs::mkdirat(&self.fd, name, mode)?))?;
         self.child(name)
     }
 
     /// Makes a folder for this user alone in it, with `prefix` and an unpredictable suffix as its name.
-    ///
-    /// # Errors
-    /// If it cannot be made.
     pub fn make_unforeseen(&self, prefix: &str) -> Result<Self, FileError> {
         let end = write::unforeseen();
-        let end = end.map_err(|why| Why::from(why).of(Action::Make, &self.path))?;
+        let end = end.map_err(|why| Reason::from(why).of(Action::Make, &self.path))?;
         self.make_child(format!("{prefix}{end}"), 0o700)
     }
 
     /// Names in it, `most` at most, in no order.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     pub fn names(&self, most: usize) -> Result<Vec<OsString>, FileError> {
         let names = || -> Result<Vec<OsString>, Errno> {
             let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -186,7 +157,7 @@ impl Dir {
             };
             names.filter(|name| !own(name)).take(most).collect()
         };
-        names().map_err(|why| Why::from(why).of(Action::Read, &self.path))
+        names().map_err(|why| Reason::from(why).of(Action::Read, &self.path))
     }
 
     /// Whether something has the name `name`, be it a link that leads nowhere.
@@ -202,10 +173,7 @@ impl Dir {
         object.is_ok_and(|object| object.kind() == FileType::Directory)
     }
 
-    /// The content of the plain file `name`.
-    ///
-    /// # Errors
-    /// As [`crate::read()`]; if it is a link.
+    /// The content of the plain file `name`; no link.
     pub fn read(&self, name: impl AsRef<OsStr>, limit: MaxSize) -> Result<Vec<u8>, FileError> {
         let name = name.as_ref();
         let path = self.path.join(name);
@@ -215,87 +183,59 @@ impl Dir {
     }
 
     /// The text in the plain file `name`.
-    ///
-    /// # Errors
-    /// As [`Dir::read`], and if it is not text.
     pub fn read_text(&self, name: impl AsRef<OsStr>, limit: MaxSize) -> Result<String, FileError> {
         let name = name.as_ref();
         read::text(self.read(name, limit)?, &self.path.join(name))
     }
 
     /// Makes the file `name`, which must not be there, for reading and writing.
-    ///
-    /// # Errors
-    /// If it cannot be made.
     pub fn create(&self, name: impl AsRef<OsStr>, mode: Mode) -> Result<File, FileError> {
-        let name = name.as_ref();
-        let made = self.single(name);
-        let made =
-            made.and_then(|()| write::new_file(&self.fd, name, mode.bits(), OFlags::empty()));
-        made.map_err(|why| self.wrong(why.into(), name, Action::Write))
+        self.on(&name, Action::Write, |name| {
+            Ok(write::new_file(&self.fd, name, mode.bits(), OFlags::empty())?)
+        })
     }
 
     /// Writes a file of the name `name`: it appears whole or not at all, and has the mode `mode` also if another one
     /// was there before. A link of that name is replaced.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn write(
         &self,
         name: impl AsRef<OsStr>,
         bytes: &[u8],
         mode: Mode,
     ) -> Result<(), FileError> {
-        let name = name.as_ref();
-        let written = self.single(name).map_err(Why::from);
-        let written =
-            written.and_then(|()| write::replace(&self.fd, name, None, bytes, mode.bits()));
-        written.map_err(|why| self.wrong(why, name, Action::Write))
+        self.on(&name, Action::Write, |name| {
+            write::replace(&self.fd, name, None, bytes, mode.bits())
+        })
     }
 
     /// Writes `bytes` in one call to the file `name`, which must be there: for the kernel's files, as of a cgroup.
-    ///
-    /// # Errors
-    /// If it is not a plain file, or the kernel refuses.
     pub fn write_in_place(&self, name: impl AsRef<OsStr>, bytes: &[u8]) -> Result<(), FileError> {
-        let name = name.as_ref();
-        let object = self.look(name, Action::Write)?;
-        let wrong = |why| self.wrong(why, name, Action::Write);
-        if object.kind() != FileType::RegularFile {
-            let found = walk::called(&object);
-            return Err(wrong(Why::Unfit { expected: "a plain file", found }));
-        }
-        let file = object.open(OFlags::WRONLY, (&self.fd, name));
-        let written = file.map_err(Why::from).and_then(|mut file| Ok(file.write_all(bytes)?));
-        written.map_err(wrong)
+        self.on(&name, Action::Write, |name| {
+            let object = Object::at(&self.fd, name)?;
+            if object.kind() != FileType::RegularFile {
+                let found = walk::called(&object);
+                return Err(Reason::Unfit { expected: "a plain file", found });
+            }
+            Ok(object.open(OFlags::WRONLY, (&self.fd, name))?.write_all(bytes)?)
+        })
     }
 
     /// Removes the file `name`, or the link of that name.
-    ///
-    /// # Errors
-    /// If it cannot be removed.
     pub fn remove(&self, name: impl AsRef<OsStr>) -> Result<(), FileError> {
-        let name = name.as_ref();
-        let done = self.single(name);
-        let done = done.and_then(|()| rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()));
-        done.map_err(|why| self.wrong(why.into(), name, Action::Remove))
+        self.unlink(&name, AtFlags::empty())
     }
 
     /// Removes the empty folder `name`.
-    ///
-    /// # Errors
-    /// If it cannot be removed.
     pub fn remove_folder(&self, name: impl AsRef<OsStr>) -> Result<(), FileError> {
-        let name = name.as_ref();
-        let done = self.single(name);
-        let done = done.and_then(|()| rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR));
-        done.map_err(|why| self.wrong(why.into(), name, Action::Remove))
+        self.unlink(&name, AtFlags::REMOVEDIR)
+    }
+
+    fn unlink(&self, name: &impl AsRef<OsStr>, flags: AtFlags) -> Result<(), FileError> {
+        self.on(name, Action::Remove, |name| Ok(rustix::fs::unlinkat(&self.fd, name, flags)?))
     }
 
     /// Removes the folder `name` and all that is in it; links are removed, not followed.
-    ///
-    /// # Errors
-    /// If something cannot be removed, or folders nest deeper than 64.
+    /// Refuses folders that nest deeper than 64.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> Result<(), FileError> {
         self.remove_below(name.as_ref(), DEEPEST)
     }
@@ -318,31 +258,39 @@ impl Dir {
     }
 
     /// Gives the file `from` the name `to`, which another one may have.
-    ///
-    /// # Errors
-    /// If it cannot be renamed.
     pub fn rename(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> Result<(), FileError> {
-        let (from, to) = (from.as_ref(), to.as_ref());
-        let done = self.single(from).and_then(|()| self.single(to));
-        let done = done.and_then(|()| rustix::fs::renameat(&self.fd, from, &self.fd, to));
-        done.map_err(|why| self.wrong(why.into(), from, Action::Rename))
+        let to = to.as_ref();
+        self.on(&from, Action::Rename, |from| {
+            single(to)?;
+            Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
+        })
     }
 
     fn look(&self, name: &OsStr, action: Action) -> Result<Object, FileError> {
-        let object = self.single(name).and_then(|()| Object::at(&self.fd, name));
-        object.map_err(|why| self.wrong(why.into(), name, action))
+        self.on(&name, action, |name| Ok(Object::at(&self.fd, name)?))
     }
 
-    /// Refuses what is not the name of something in this folder.
-    #[allow(clippy::unused_self)] // reads as what it is at each use
-    fn single(&self, name: &OsStr) -> Result<(), Errno> {
-        let is_single = !name.is_empty() && name != "." && name != "..";
-        if is_single && !name.as_bytes().contains(&b'/') { Ok(()) } else { Err(Errno::INVAL) }
+    /// Does something with what has the name `name` in this folder.
+    fn on<T>(
+        &self,
+        name: &impl AsRef<OsStr>,
+        action: Action,
+        call: impl FnOnce(&OsStr) -> Result<T, Reason>,
+    ) -> Result<T, FileError> {
+        let name = name.as_ref();
+        let done = single(name).map_err(Reason::from).and_then(|()| call(name));
+        done.map_err(|why| self.wrong(why, name, action))
     }
 
-    fn wrong(&self, why: Why, name: &OsStr, action: Action) -> FileError {
+    fn wrong(&self, why: Reason, name: &OsStr, action: Action) -> FileError {
         why.of(action, &self.path.join(name))
     }
+}
+
+/// Refuses what is not the name of something in a folder.
+fn single(name: &OsStr) -> Result<(), Errno> {
+    let is_single = !name.is_empty() && name != "." && name != "..";
+    if is_single && !name.as_bytes().contains(&b'/') { Ok(()) } else { Err(Errno::INVAL) }
 }
 
 impl AsFd for Dir {
@@ -352,7 +300,7 @@ impl AsFd for Dir {
 }
 
 /// Whether only `user` and root can put another folder in the place of one in `above`, or of one above that.
-fn not_replaced_by_others(above: &Object, user: u32) -> Result<(), Why> {
+fn not_replaced_by_others(above: &Object, user: u32) -> Result<(), Reason> {
     let is_safe = |stat: &Stat| {
         let others = stat.st_mode & 0o022 != 0 && stat.st_mode & 0o1000 == 0;
         let owner = stat.st_uid;
@@ -361,7 +309,7 @@ fn not_replaced_by_others(above: &Object, user: u32) -> Result<(), Why> {
     let unsafe_at = |fd: BorrowedFd<'_>, stat: &Stat| {
         let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let path = std::fs::read_link(link).unwrap_or_else(|_| "..".into());
-        Why::Unfit {
+        Reason::Unfit {
             expected: "a folder below folders that no other user can change",
             found: format!(
                 "{} of user {}, mode {:o}",
@@ -393,11 +341,9 @@ fn not_replaced_by_others(above: &Object, user: u32) -> Result<(), Why> {
 const PARENT: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Removes the file at `path`, or the link that has that name; that there is none is no error.
-///
-/// # Errors
-/// If it cannot be removed.
 pub fn remove_if_exists(path: &Path) -> Result<(), FileError> {
-    let name = path.file_name().ok_or_else(|| Why::from(Errno::ISDIR).of(Action::Remove, path))?;
+    let name =
+        path.file_name().ok_or_else(|| Reason::from(Errno::ISDIR).of(Action::Remove, path))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match Dir::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.remove(name)) {
         Err(why) if !why.is_missing() => Err(why),

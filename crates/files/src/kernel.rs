@@ -10,10 +10,7 @@ use std::path::{Path, PathBuf};
 /// Most bytes of one file. Chosen: `cgroup.procs` of all the processes that Linux can have (4,194,304) takes half.
 pub const LIMIT_B: u64 = 64 << 20;
 
-/// The content of a file.
-///
-/// # Errors
-/// If it cannot be read, or is longer than [`LIMIT_B`].
+/// The content of a file, of at most [`LIMIT_B`].
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(LIMIT_B + 1).read_to_end(&mut bytes)?;
@@ -25,9 +22,6 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The text in a file.
-///
-/// # Errors
-/// As [`read`], or if it is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|error| {
         let what = format!("expected text, found {}", error.utf8_error());
@@ -36,25 +30,16 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// The names in a folder, in no order.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
 /// Opens a file for reading, as one that is read again and again.
-///
-/// # Errors
-/// If it cannot be opened.
 pub fn open(path: &Path) -> io::Result<std::fs::File> {
     std::fs::File::open(path)
 }
 
 /// Where a link leads.
-///
-/// # Errors
-/// If it is none or cannot be read.
 pub fn link(path: &Path) -> io::Result<PathBuf> {
     std::fs::read_link(path)
 }

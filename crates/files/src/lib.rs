@@ -20,6 +20,8 @@
 //!
 //! No call blocks on a FIFO for more than [`FIFO_LIMIT`].
 
+#![allow(clippy::missing_errors_doc)] // a `FileError` says what was to be done with which file, and why it was not
+
 mod dir;
 mod error;
 pub mod kernel;
@@ -29,7 +31,7 @@ mod walk;
 mod write;
 
 pub use dir::{Dir, remove_if_exists};
-pub use error::{Action, FileError};
+pub use error::{Action, FileError, Reason};
 pub use read::{Accept, Code, open, open_code, read, read_text};
 pub use size::MaxSize;
 pub use write::{FIFO_LIMIT, Mode, append, create, has_place, try_write, write};

@@ -1,6 +1,6 @@
 //! The one reader.
 
-use crate::error::{Action, FileError, Why};
+use crate::error::{Action, FileError, Reason};
 use crate::size::MaxSize;
 use crate::walk::{self, Object, Place};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -24,12 +24,12 @@ pub enum Accept {
 /// Opens a file for reading, of at most `limit`. A pipe has no size: its reader must count.
 ///
 /// # Errors
-/// [`FileError::Os`] if it cannot be opened, [`FileError::Unfit`] if it is of another type or a link leads to it that
-/// another user may have made, [`FileError::TooLarge`].
+/// [`Reason::Os`] if it cannot be opened, [`Reason::Unfit`] if it is of another type or a link leads to it that
+/// another user may have made, [`Reason::TooLarge`].
 pub fn open(path: &Path, accept: Accept, limit: MaxSize) -> Result<File, FileError> {
     let place = walk::walk(path).map_err(|why| why.of(Action::Read, path))?;
     let Place { folder, name, object, .. } = place;
-    let object = object.ok_or_else(|| Why::from(Errno::NOENT).of(Action::Read, path))?;
+    let object = object.ok_or_else(|| Reason::from(Errno::NOENT).of(Action::Read, path))?;
     open_object(&object, (&folder, &name), path, accept, limit)
 }
 
@@ -48,13 +48,13 @@ pub(crate) fn open_object(
             Accept::FileOrPipe => "a plain file or a pipe",
         };
         let found = walk::called(object);
-        return Err(Why::Unfit { expected, found }.of(Action::Read, path));
+        return Err(Reason::Unfit { expected, found }.of(Action::Read, path));
     }
     if !is_pipe && object.size() > limit.get() {
-        let found = Some(object.size());
-        return Err(FileError::TooLarge { path: path.to_owned(), limit, found });
+        let reason = Reason::TooLarge(limit, object.size().to_string());
+        return Err(reason.of(Action::Read, path));
     }
-    let wrong = |why: Errno| Why::from(why).of(Action::Read, path);
+    let wrong = |why: Errno| Reason::from(why).of(Action::Read, path);
     let file = object.open(OFlags::RDONLY, again).map_err(wrong)?;
     if is_pipe {
         // Its writers may take their time; a process that inherits a pipe waits for them.
@@ -72,9 +72,6 @@ pub fn read(path: &Path, accept: Accept, limit: MaxSize) -> Result<Vec<u8>, File
 }
 
 /// The text in a file.
-///
-/// # Errors
-/// As [`read`], and [`FileError::NotText`].
 pub fn read_text(path: &Path, accept: Accept, limit: MaxSize) -> Result<String, FileError> {
     text(read(path, accept, limit)?, path)
 }
@@ -83,9 +80,9 @@ pub(crate) fn content(file: File, path: &Path, limit: MaxSize) -> Result<Vec<u8>
     let mut bytes = Vec::new();
     // A pipe has no size, and a file may grow while it is read.
     let mut file = file.take(limit.get().saturating_add(1));
-    file.read_to_end(&mut bytes).map_err(|why| Why::from(why).of(Action::Read, path))?;
+    file.read_to_end(&mut bytes).map_err(|why| Reason::from(why).of(Action::Read, path))?;
     if bytes.len() as u64 > limit.get() {
-        return Err(FileError::TooLarge { path: path.to_owned(), limit, found: None });
+        return Err(Reason::TooLarge(limit, "more".to_owned()).of(Action::Read, path));
     }
     Ok(bytes)
 }
@@ -94,7 +91,7 @@ pub(crate) fn text(bytes: Vec<u8>, path: &Path) -> Result<String, FileError> {
     String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         let byte = error.as_bytes().get(offset).copied().unwrap_or(0);
-        FileError::NotText { path: path.to_owned(), byte, offset }
+        Reason::NotText(byte, offset).of(Action::Read, path)
     })
 }
 

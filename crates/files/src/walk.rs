@@ -1,7 +1,7 @@
 //! Resolves paths, name by name, by descriptor.
 
 use crate::ALWAYS;
-use crate::error::Why;
+use crate::error::Reason;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -114,7 +114,7 @@ pub(crate) fn file_system(fd: impl AsFd) -> Option<u64> {
 }
 
 /// Resolves `path`; the last name need not be there.
-pub(crate) fn walk(path: &Path) -> Result<Place, Why> {
+pub(crate) fn walk(path: &Path) -> Result<Place, Reason> {
     if path.as_os_str().is_empty() {
         return Err(Errno::NOENT.into());
     }
@@ -183,13 +183,13 @@ fn names(path: &Path) -> Vec<OsString> {
 }
 
 /// Whether a link may be followed: the crate's head says when.
-fn may_follow(folder: &OwnedFd, link: &Object, name: &OsStr) -> Result<(), Why> {
+fn may_follow(folder: &OwnedFd, link: &Object, name: &OsStr) -> Result<(), Reason> {
     let around = rustix::fs::fstat(folder)?;
     let others = around.st_mode & 0o002 != 0
         || around.st_mode & 0o020 != 0 && !is_trusted(link.stat.st_uid)
         || !is_trusted(around.st_uid);
     if others {
-        return Err(Why::Unfit {
+        return Err(Reason::Unfit {
             expected: "a path without symbolic links in folders that others can write to; name the file itself",
             found: format!("the link {}", Path::new(name).display()),
         });

@@ -1,6 +1,6 @@
 //! The one writer.
 
-use crate::error::{Action, FileError, Why};
+use crate::error::{Action, FileError, Reason};
 use crate::walk::{self, Object, Place};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, FileType, OFlags};
@@ -47,13 +47,13 @@ impl Mode {
 /// `/proc/self/fd` leads to are written to as they are; so is a FIFO, within [`FIFO_LIMIT`].
 ///
 /// # Errors
-/// If the file cannot be written; a temporary file is removed. [`FileError::Unfit`] if a link leads to it that
+/// If the file cannot be written; a temporary file is removed. [`Reason::Unfit`] if a link leads to it that
 /// another user may have made, or it is a file or FIFO that another user may have put there.
 pub fn write(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), FileError> {
     write_at(path, bytes, mode).map_err(|why| why.of(Action::Write, path))
 }
 
-fn write_at(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), Why> {
+fn write_at(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), Reason> {
     let place = walk::walk(path)?;
     let Some(object) = &place.object else {
         return replace(&place.folder, &place.name, None, bytes, mode.bits());
@@ -66,7 +66,7 @@ fn write_at(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), Why> {
         FileType::RegularFile => {
             let kept = walk::is_trusted(object.stat.st_uid).then(|| object.mode() & 0o777);
             match replace(&place.folder, &place.name, kept, bytes, mode.bits()) {
-                Err(Why::Os(why)) if is_held(&why) => {
+                Err(Reason::Os(why)) if is_held(&why) => {
                     Ok(in_place(&place, object, OFlags::TRUNC)?.write_all(bytes)?)
                 }
                 done => done,
@@ -78,13 +78,13 @@ fn write_at(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), Why> {
 }
 
 /// Opens what is there for writing: a plain file, a device of characters or a pipe. What is written waits until it is taken.
-fn in_place(place: &Place, object: &Object, how: OFlags) -> Result<File, Why> {
+fn in_place(place: &Place, object: &Object, how: OFlags) -> Result<File, Reason> {
     match object.kind() {
         FileType::RegularFile | FileType::CharacterDevice | FileType::Fifo => {}
         FileType::Directory => return Err(Errno::ISDIR.into()),
         _ => {
             let found = walk::called(object);
-            return Err(Why::Unfit { expected: "a plain file, a terminal or a pipe", found });
+            return Err(Reason::Unfit { expected: "a plain file, a terminal or a pipe", found });
         }
     }
     not_planted(place, object)?;
@@ -95,14 +95,14 @@ fn in_place(place: &Place, object: &Object, how: OFlags) -> Result<File, Why> {
 
 /// Refuses what another user may have put where it lies, so as to read what we write: as the kernel's
 /// `fs.protected_regular` and `fs.protected_fifos`, which not every system has set.
-fn not_planted(place: &Place, object: &Object) -> Result<(), Why> {
+fn not_planted(place: &Place, object: &Object) -> Result<(), Reason> {
     let is_file = matches!(object.kind(), FileType::RegularFile | FileType::Fifo);
     if !is_file || place.by_kernel || walk::is_trusted(object.stat.st_uid) {
         return Ok(());
     }
     let around = rustix::fs::fstat(&place.folder)?;
     if around.st_mode & 0o022 != 0 && around.st_uid != object.stat.st_uid {
-        return Err(Why::Unfit {
+        return Err(Reason::Unfit {
             expected: "no file of another user in a folder that others can write to",
             found: format!("one of user {}", object.stat.st_uid),
         });
@@ -111,8 +111,8 @@ fn not_planted(place: &Place, object: &Object) -> Result<(), Why> {
 }
 
 /// Writes to a FIFO that has, or is about to get, a reader.
-fn fifo(place: &Place, object: &Object, bytes: &[u8]) -> Result<(), Why> {
-    let no_reader = || Why::Unfit {
+fn fifo(place: &Place, object: &Object, bytes: &[u8]) -> Result<(), Reason> {
+    let no_reader = || Reason::Unfit {
         expected: "a FIFO that a program reads",
         found: format!("none that has read for {} s", FIFO_LIMIT.as_secs()),
     };
@@ -158,14 +158,14 @@ pub(crate) fn replace(
     kept: Option<u32>,
     bytes: &[u8],
     mode: rustix::fs::Mode,
-) -> Result<(), Why> {
+) -> Result<(), Reason> {
     if name == ".." {
         return Err(Errno::ISDIR.into());
     }
     // A user that could not read the old one shall not read this one either, not even while it is written.
     let first = if kept.is_some() { Mode::Private.bits() } else { mode };
     let (beside, mut file) = temporary(folder, first)?;
-    let mut fill = || -> Result<(), Why> {
+    let mut fill = || -> Result<(), Reason> {
         if let Some(kept) = kept {
             rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(kept))?;
         }
@@ -209,22 +209,16 @@ fn is_held(error: &std::io::Error) -> bool {
 
 /// Opens the file at `path` for writing from its begin, for what is written as it comes, like a program's output. It
 /// is made if it is missing.
-///
-/// # Errors
-/// As [`write()`].
 pub fn create(path: &Path, mode: Mode) -> Result<File, FileError> {
     opened(path, mode, OFlags::TRUNC, false).map_err(|why| why.of(Action::Write, path))
 }
 
 /// Opens the file at `path` for appending and reading. It is made if it is missing.
-///
-/// # Errors
-/// As [`write()`]; if it is not a plain file.
 pub fn append(path: &Path, mode: Mode) -> Result<File, FileError> {
     opened(path, mode, OFlags::APPEND, true).map_err(|why| why.of(Action::Write, path))
 }
 
-fn opened(path: &Path, mode: Mode, how: OFlags, only_plain: bool) -> Result<File, Why> {
+fn opened(path: &Path, mode: Mode, how: OFlags, only_plain: bool) -> Result<File, Reason> {
     let mut tries = 0;
     loop {
         let place = walk::walk(path)?;
@@ -233,7 +227,7 @@ fn opened(path: &Path, mode: Mode, how: OFlags, only_plain: bool) -> Result<File
             let is_fifo = object.kind() == FileType::Fifo && !object.is_inherited_pipe();
             if is_fifo || only_plain && object.kind() != FileType::RegularFile {
                 let found = walk::called(object);
-                return Err(Why::Unfit { expected: "a plain file", found });
+                return Err(Reason::Unfit { expected: "a plain file", found });
             }
             return in_place(&place, object, how);
         }
@@ -257,11 +251,8 @@ pub(crate) fn new_file(
 
 /// Tries whether a file can be written to `path`, and leaves everything as it was. A FIFO is not opened: its reader
 /// would take our closing it for the end of what we have to say.
-///
-/// # Errors
-/// As [`write()`].
 pub fn try_write(path: &Path) -> Result<(), FileError> {
-    let tried = || -> Result<(), Why> {
+    let tried = || -> Result<(), Reason> {
         let place = walk::walk(path)?;
         match &place.object {
             Some(object) if object.kind() == FileType::Fifo => not_planted(&place, object),

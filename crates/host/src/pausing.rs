@@ -321,7 +321,7 @@ fn has_room(files: usize) -> bool {
 
 /// What it means that descriptors have run out.
 fn no_room(files: usize) -> String {
-    let limit = Descriptors::now().map_or_else(|_| "none".into(), |limits| limits.hard.to_string());
+    let limit = Descriptors::now().hard;
     format!(
         "found no room for {files} more open files, expected more than {limit} to be allowed; raise the limit (ulimit -Hn, \
          LimitNOFILE=), or start fewer programs"

@@ -13,8 +13,8 @@ use colocate_model::symbiosis::Component;
 use colocate_model::{Class, CpiModel};
 use colocate_observe::Tid;
 use colocate_observe::lifecycle;
-use colocate_observe::pmu::extras::Extra;
-use colocate_observe::pmu::plan::Role;
+use colocate_observe::pmu::Extra;
+use colocate_observe::pmu::Role;
 use colocate_observe::pmu::stack::{self, StackPlan};
 use colocate_observe::pmu::{Counters, Start};
 use colocate_observe::sources::counters::TaskCounters;
@@ -220,7 +220,7 @@ fn where_cycles_went() {
         (Role::Stack(0), PAGE_FAULTS),
         (Role::Stack(1), PAGE_FAULTS),
     ]);
-    let table = stack::ARM.into_iter().find(|table| table.parts.len() == 3).unwrap();
+    let table = stack::arm().into_iter().find(|table| table.parts.len() == 3).unwrap();
     counters.pmus[0].stack = Some(StackPlan { table, width: 0.0 });
     let grows = "exec awk 'BEGIN { for (i = 0; i < 4000000; i++) a[i] = i }'";
     let targets = [Target::Instructions(6 * QUANTUM.0); 2];

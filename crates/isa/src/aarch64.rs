@@ -7,8 +7,7 @@ use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand};
 
 /// The first instruction of `bytes`, at address `ip`.
 pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
-    let word = bytes.get(..4)?;
-    let instruction = InstDecoder::default().decode(&mut U8Reader::new(word)).ok()?;
+    let instruction = decode(bytes)?;
     let flow = flow_of(&instruction, ip);
     let classes = if flow.is_branch() {
         Class::Branch.into()
@@ -20,16 +19,20 @@ pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
     Some(Decoded { ip, len: 4, classes, flow })
 }
 
+/// The first instruction of `bytes`, as yaxpeax-arm has it.
+pub fn decode(bytes: &[u8]) -> Option<Instruction> {
+    InstDecoder::default().decode(&mut U8Reader::new(bytes.get(..4)?)).ok()
+}
+
 /// The mnemonic of the first instruction of `bytes` in lower case.
 pub fn mnemonic(bytes: &[u8]) -> Option<String> {
-    let instruction = InstDecoder::default().decode(&mut U8Reader::new(bytes.get(..4)?)).ok()?;
+    let instruction = decode(bytes)?;
     instruction.to_string().split(' ').next().map(str::to_owned)
 }
 
 /// See [`crate::assembly`].
 pub fn assembly(bytes: &[u8], ip: u64) -> Option<String> {
-    let word = bytes.get(..4)?;
-    let instruction = InstDecoder::default().decode(&mut U8Reader::new(word)).ok()?;
+    let instruction = decode(bytes)?;
     let text = instruction.to_string();
     let flow = flow_of(&instruction, ip);
     let name = text.split(' ').next().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The five classes of work, and counts of them.
 
+use serde::{Deserialize, Serialize};
 use std::ops::{AddAssign, BitOr};
 
 /// A kind of work, as Serpa et al. and PAPI distinguish them.
@@ -73,7 +74,8 @@ impl BitOr for ClassSet {
 }
 
 /// How many instructions ran, and how many of them were of each class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ClassCounts {
     /// All instructions, also those of no class.
     pub instructions: u64,

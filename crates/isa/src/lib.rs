@@ -17,6 +17,7 @@
 mod aarch64;
 mod assembly;
 pub mod class;
+pub mod counts;
 mod decode;
 pub mod effect;
 pub mod system;

@@ -181,32 +181,8 @@ fn memory_of(instruction: &Instruction) -> ClassSet {
         for memory in factory.info_options(instruction, options).used_memory() {
             classes = classes | access(memory.access());
         }
-        if is_hint(instruction.mnemonic()) { ClassSet::NONE } else { classes }
+        if HINTS[instruction.mnemonic() as usize] { ClassSet::NONE } else { classes }
     })
-}
-
-/// Whether the instruction names memory only to say something about it.
-fn is_hint(mnemonic: Mnemonic) -> bool {
-    use Mnemonic::{
-        Cldemote, Clflush, Clflushopt, Clwb, Prefetch, Prefetchit0, Prefetchit1, Prefetchnta,
-        Prefetcht0, Prefetcht1, Prefetcht2, Prefetchw, Prefetchwt1,
-    };
-    matches!(
-        mnemonic,
-        Cldemote
-            | Clflush
-            | Clflushopt
-            | Clwb
-            | Prefetch
-            | Prefetchit0
-            | Prefetchit1
-            | Prefetchnta
-            | Prefetcht0
-            | Prefetcht1
-            | Prefetcht2
-            | Prefetchw
-            | Prefetchwt1
-    )
 }
 
 fn access(access: OpAccess) -> ClassSet {
@@ -223,6 +199,12 @@ fn access(access: OpAccess) -> ClassSet {
 /// Float, int or neither, by mnemonic.
 static WORK: LazyLock<Vec<ClassSet>> =
     LazyLock::new(|| Mnemonic::values().map(|m| work_named(&format!("{m:?}"))).collect());
+
+/// Whether an instruction names memory only to say something about it, by mnemonic.
+static HINTS: LazyLock<Vec<bool>> = LazyLock::new(|| {
+    let hints = ["cldemote", "clflush", "clwb", "prefetch"];
+    Mnemonic::values().map(|m| starts(&format!("{m:?}").to_ascii_lowercase(), &hints)).collect()
+});
 
 fn work_of(instruction: &Instruction) -> ClassSet {
     // One mnemonic, two instructions: comparing doubles, and comparing strings of doublewords.
@@ -267,41 +249,11 @@ fn is_move(name: &str) -> bool {
     if starts(base, &["movmsk", "pmovmsk"]) {
         return false;
     }
-    let moves = [
-        "mov",
-        "pmov",
-        "kmov",
-        "maskmov",
-        "pmaskmov",
-        "lddqu",
-        "broadcast",
-        "pbroadcast",
-        "pinsr",
-        "pextr",
-        "insertf",
-        "inserti",
-        "insertps",
-        "extractf",
-        "extracti",
-        "extractps",
-        "gather",
-        "pgather",
-        "scatter",
-        "pscatter",
-        "loadunpack",
-        "packstore",
-        "xchg",
-        "fxch",
-        "tileload",
-        "tilestore",
-        "umov",
-    ];
+    let moves = "mov pmov kmov maskmov pmaskmov lddqu broadcast pbroadcast pinsr pextr insertf inserti insertps extractf \
+                 extracti extractps gather pgather scatter pscatter loadunpack packstore xchg fxch tileload tilestore umov";
     // x87 loads and stores of floating-point values and constants; fild and fist convert.
-    let x87 = [
-        "fld", "fst", "fstp", "fld1", "fldz", "fldpi", "fldl2e", "fldl2t", "fldlg2", "fldln2",
-        "fstpnce",
-    ];
-    starts(base, &moves) || x87.contains(&name)
+    let x87 = "fld fst fstp fld1 fldz fldpi fldl2e fldl2t fldlg2 fldln2 fstpnce";
+    moves.split(' ').any(|prefix| base.starts_with(prefix)) || is_one(name, x87)
 }
 
 /// Instructions on floating-point values, by the type that ends their name, or x87 by its `f`.
@@ -334,57 +286,19 @@ fn ends_like_a_type(name: &str) -> bool {
 
 /// Instructions in `f...` that set up the x87 unit or save its state.
 fn is_x87_control(name: &str) -> bool {
-    let control = [
-        "fclex",
-        "fnclex",
-        "fdecstp",
-        "fincstp",
-        "fdisi",
-        "fndisi",
-        "feni",
-        "fneni",
-        "femms",
-        "ffree",
-        "ffreep",
-        "finit",
-        "fninit",
-        "fldcw",
-        "fstcw",
-        "fnstcw",
-        "fldenv",
-        "fstenv",
-        "fnstenv",
-        "fsave",
-        "fnsave",
-        "frstor",
-        "fstsw",
-        "fnstsw",
-        "fstdw",
-        "fnstdw",
-        "fstsg",
-        "fnstsg",
-        "fnop",
-        "fsetpm",
-        "fnsetpm",
-        "frstpm",
-        "fxsave",
-        "fxsave64",
-        "fxrstor",
-        "fxrstor64",
-    ];
-    control.contains(&name)
+    is_one(
+        name,
+        "fclex fnclex fdecstp fincstp fdisi fndisi feni fneni femms ffree ffreep finit fninit fldcw fstcw fnstcw fldenv \
+         fstenv fnstenv fsave fnsave frstor fstsw fnstsw fstdw fnstdw fstsg fnstsg fnop fsetpm fnsetpm frstpm fxsave \
+         fxsave64 fxrstor fxrstor64",
+    )
 }
 
 fn is_int(name: &str) -> bool {
     let base = unencoded(name);
-    let scalar = [
-        "aaa", "aad", "aadd", "aam", "aand", "aas", "adc", "adcx", "add", "adox", "and", "andn",
-        "aor", "axor", "bextr", "bsf", "bsr", "bswap", "bt", "btc", "btr", "bts", "bzhi", "crc32",
-        "daa", "das", "dec", "div", "idiv", "imul", "inc", "lea", "lzcnt", "mul", "mulx", "neg",
-        "not", "or", "pdep", "pext", "popcnt", "rcl", "rcr", "rol", "ror", "rorx", "salc", "sal",
-        "sar", "sarx", "sbb", "shl", "shld", "shlx", "shr", "shrd", "shrx", "sub", "test", "tzcnt",
-        "tzcnti", "tzmsk", "t1mskc", "xadd", "xor",
-    ];
+    let scalar = "aaa aad aadd aam aand aas adc adcx add adox and andn aor axor bextr bsf bsr bswap bt btc btr bts bzhi \
+                  crc32 daa das dec div idiv imul inc lea lzcnt mul mulx neg not or pdep pext popcnt rcl rcr rol ror \
+                  rorx salc sal sar sarx sbb shl shld shlx shr shrd shrx sub test tzcnt tzcnti tzmsk t1mskc xadd xor";
     // The string comparisons read and compare; the other string instructions only move.
     let families = ["cmov", "cmp", "scas", "blc", "bls"];
     // Not the whole family: setssbsy is about the shadow stack. `sets` is its own.
@@ -393,7 +307,7 @@ fn is_int(name: &str) -> bool {
         "aes", "sha", "gf2p8", "mpsadbw", "align", "dbpsadbw", "extrq", "insertq", "sm3", "sm4",
         "shufi", "tdp", "pclmul",
     ];
-    scalar.contains(&name)
+    is_one(name, scalar)
         || name == "sets"
         || starts(name, &families)
         || starts(name, &set_flag)
@@ -404,28 +318,14 @@ fn is_int(name: &str) -> bool {
 
 /// Vector instructions on integers: `p...`, less the general instructions in `p...`.
 fn is_packed_int(base: &str) -> bool {
-    let general = [
-        "pause",
-        "pbndkb",
-        "pcommit",
-        "pconfig",
-        "pop",
-        "popa",
-        "popad",
-        "popf",
-        "popfd",
-        "popfq",
-        "psmash",
-        "ptwrite",
-        "push",
-        "pusha",
-        "pushad",
-        "pushf",
-        "pushfd",
-        "pushfq",
-        "pvalidate",
-    ];
-    base.starts_with('p') && !general.contains(&base) && !base.starts_with("prefetch")
+    let general = "pause pbndkb pcommit pconfig pop popa popad popf popfd popfq psmash ptwrite push pusha pushad pushf \
+                   pushfd pushfq pvalidate";
+    base.starts_with('p') && !is_one(base, general) && !base.starts_with("prefetch")
+}
+
+/// Whether `name` is one of `names`, which are separated by spaces.
+fn is_one(name: &str, names: &str) -> bool {
+    names.split(' ').any(|one| one == name)
 }
 
 #[cfg(test)]

@@ -34,17 +34,17 @@ fn main() {
     println!(
         "tables: {:?}, {steps} steps, {} functions, peak {}",
         begun.elapsed(),
-        image.functions(),
+        image.tables.functions.len(),
         peak_kb()
     );
     let mut hash = DefaultHasher::new();
     let (begun, mut instructions, mut largest, mut unread) = (Instant::now(), 0, (0, 0), 0);
     let mut budget = Budget::of(PLENTY);
-    for function in image.tables().functions().iter().take(most) {
+    for function in image.tables.functions.iter().take(most) {
         function.hash(&mut hash);
         let before = budget.left();
         let bytes = image.bytes(function.clone());
-        let code: Vec<_> = Decoder::new(image.isa(), &bytes, function.start).collect();
+        let code: Vec<_> = Decoder::new(image.tables.isa, &bytes, function.start).collect();
         instructions += code.len();
         let Some(graph) = Graph::of(&code, &BTreeSet::new(), &mut budget) else {
             unread += 1;

@@ -1,4 +1,4 @@
-//! A file for `object` to read, of which only so much can be asked for.
+//! A file for `object` to read, of which only so much can be read.
 //!
 //! `object` takes the lengths in a file's headers as they are, and its own cache reads a table of gigabytes into memory.
 
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use typed_arena::Arena;
 
 /// Bytes that are read of one file, at most. Chosen: nine times the symbols of LLVM 22, which `object` reads whether they
-/// are asked for or not.
+/// are needed or not.
 const MOST_B: u64 = 1 << 26;
 
 /// Bytes of a string, at most.

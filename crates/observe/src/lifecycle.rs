@@ -336,7 +336,7 @@ impl LifecycleEvents {
     }
 
     /// Why `/proc` is used and not the kernel's events; `None` if they are used, or if the options
-    /// asked for none.
+    /// request none.
     #[must_use]
     pub fn without_perf(&self) -> Option<&SysError> {
         match &self.source {

@@ -1,8 +1,7 @@
 //! How many files this process may have open.
 
-#![allow(unsafe_code)] // getrlimit, setrlimit
-
 use crate::sys::SysError;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The limits on open descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,17 +14,10 @@ pub struct Descriptors {
 
 impl Descriptors {
     /// The limits now (`RLIMIT_NOFILE`).
-    ///
-    /// # Errors
-    /// The kernel's; none is known.
-    pub fn now() -> Result<Self, SysError> {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: `limit` is a valid place to write to.
-        let done = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-        if done < 0 {
-            return Err(SysError::last("getrlimit(RLIMIT_NOFILE)"));
-        }
-        Ok(Self { soft: limit.rlim_cur, hard: limit.rlim_max })
+    #[must_use]
+    pub fn now() -> Self {
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        Self { soft: current.unwrap_or(u64::MAX), hard: maximum.unwrap_or(u64::MAX) }
     }
 
     /// Raises the soft limit to the hard one, which needs no privilege, and says what holds then.
@@ -36,13 +28,10 @@ impl Descriptors {
     /// # Errors
     /// The kernel's; none is known.
     pub fn raise() -> Result<Self, SysError> {
-        let now = Self::now()?;
-        let limit = libc::rlimit { rlim_cur: now.hard, rlim_max: now.hard };
-        // SAFETY: `limit` is read only during the call.
-        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } < 0 {
-            return Err(SysError::last("setrlimit(RLIMIT_NOFILE)"));
-        }
-        Self::now()
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+            .map_err(|error| SysError::of("setrlimit(RLIMIT_NOFILE)", error.raw_os_error()))?;
+        Ok(Self::now())
     }
 }
 
@@ -52,7 +41,7 @@ mod tests {
 
     #[test]
     fn raising_reaches_the_hard_limit_and_no_further() {
-        let before = Descriptors::now().unwrap();
+        let before = Descriptors::now();
         assert!(before.soft > 2 && before.soft <= before.hard);
         let after = Descriptors::raise().unwrap();
         assert_eq!(after, Descriptors { soft: before.hard, hard: before.hard });

@@ -1,11 +1,14 @@
 //! A system call that failed, with its name; the clock that kernel records are stamped with.
 
-#![allow(unsafe_code)] // clock_gettime, poll, tgkill
+#![allow(unsafe_code)] // clock_gettime of another process, tgkill
 
 use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -15,7 +18,7 @@ use thiserror::Error;
 pub struct SysError {
     /// The call, with what it was applied to where that helps.
     pub call: &'static str,
-    /// What the kernel said.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
@@ -42,9 +45,7 @@ impl SysError {
 /// Now on `CLOCK_MONOTONIC`, the clock of all events of this crate.
 #[must_use]
 pub fn now() -> Nanos {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place to write to; this clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Nanos(seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or(0))
 }
@@ -82,23 +83,26 @@ pub fn exists(pid: Pid, tid: Tid) -> bool {
 /// # Errors
 /// If the kernel cannot wait, which means that memory is short.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<(), SysError> {
-    let mut polled: Vec<libc::pollfd> = fds
-        .iter()
-        .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
-        .collect();
-    let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
+    let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| readable(*fd)).collect();
+    let timeout = timeout.map(|timeout| Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
     });
-    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `polled` and `timeout` live through the call, and the length is that of `polled`.
-    let ready = unsafe {
-        libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null())
-    };
-    match SysError::last("ppoll") {
-        error if ready < 0 && error.errno() != Some(libc::EINTR) => Err(error),
-        _ => Ok(()),
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(SysError::of("ppoll", error.raw_os_error())),
     }
+}
+
+fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(fd, PollFlags::IN)
+}
+
+/// Whether `fd` is readable now.
+#[must_use]
+pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [readable(fd)], Some(&AT_ONCE)).is_ok_and(|ready| ready > 0)
 }
 
 #[cfg(test)]

@@ -29,10 +29,10 @@ struct Wrapped {
 unsafe extern "C" fn worker(wrapped: *mut c_void) {
     // SAFETY: `region` gives the runtime a `Wrapped` that lives until all threads have left.
     let wrapped = unsafe { &*wrapped.cast::<Wrapped>() };
-    regions::joins();
+    regions::thread_begins();
     // SAFETY: as the program would have had it called.
     unsafe { (wrapped.body)(wrapped.data) };
-    regions::rests();
+    regions::work_ends();
 }
 
 static MAX_THREADS: Real = Real::new(c"omp_get_max_threads");
@@ -79,11 +79,11 @@ fn region(
     let near = body as *const c_void;
     // One thread is what the compiler asks for where an `if` clause says no. Where LLVM's runtime replaces GNU's, its
     // tools interface reports everything.
-    if asked == 1 || tool::is_on() || !regions::wanted() {
+    if asked == 1 || tool::is_on() || !regions::is_enabled() {
         return call(body, data, asked);
     }
-    let usual = if asked == 0 { max_threads(near) } else { Some(asked) };
-    let observed = usual.and_then(|usual| regions::begin(near, asked != 0, usual, || None));
+    let default = if asked == 0 { max_threads(near) } else { Some(asked) };
+    let observed = default.and_then(|default| regions::begin(near, asked != 0, default, || None));
     let Some(observed) = observed else { return call(body, data, asked) };
     let wrapped = Wrapped { body, data };
     let data = (&raw const wrapped).cast_mut().cast();
@@ -156,12 +156,12 @@ macro_rules! sections {
 fn nothing() {}
 
 sections! {
-    GOMP_critical_start, critical_start(), first, regions::asks, regions::gets;
-    GOMP_critical_end, critical_end(), first, nothing, regions::leaves;
-    GOMP_critical_name_start, critical_name_start(lock: *mut *mut c_void), second, regions::asks, regions::gets;
-    GOMP_critical_name_end, critical_name_end(lock: *mut *mut c_void), second, nothing, regions::leaves;
-    GOMP_atomic_start, atomic_start(), first, regions::asks, regions::gets;
-    GOMP_atomic_end, atomic_end(), first, nothing, regions::leaves;
+    GOMP_critical_start, critical_start(), first, regions::mutex_acquire, regions::mutex_acquired;
+    GOMP_critical_end, critical_end(), first, nothing, regions::mutex_released;
+    GOMP_critical_name_start, critical_name_start(lock: *mut *mut c_void), second, regions::mutex_acquire, regions::mutex_acquired;
+    GOMP_critical_name_end, critical_name_end(lock: *mut *mut c_void), second, nothing, regions::mutex_released;
+    GOMP_atomic_start, atomic_start(), first, regions::mutex_acquire, regions::mutex_acquired;
+    GOMP_atomic_end, atomic_end(), first, nothing, regions::mutex_released;
 }
 
 /// A function of OpenMP's about numbers of threads, as C or Fortran calls it: what is noted when it is called, and
@@ -198,9 +198,9 @@ macro_rules! numbers {
 }
 
 numbers! {
-    omp_set_num_threads, set_num_threads(threads: i32), second, regions::said_so, {};
-    omp_set_num_threads_, set_num_threads_at(threads: *const i32), second, regions::said_so, {};
-    omp_set_num_threads_8_, set_num_threads_8_at(threads: *const i64), second, regions::said_so, {};
-    omp_get_max_threads, get_max_threads() -> i32, first, regions::asked, 1;
-    omp_get_max_threads_, get_max_threads_of_fortran() -> i32, first, regions::asked, 1;
+    omp_set_num_threads, set_num_threads(threads: i32), second, regions::threads_set, {};
+    omp_set_num_threads_, set_num_threads_at(threads: *const i32), second, regions::threads_set, {};
+    omp_set_num_threads_8_, set_num_threads_8_at(threads: *const i64), second, regions::threads_set, {};
+    omp_get_max_threads, get_max_threads() -> i32, first, regions::threads_read, 1;
+    omp_get_max_threads_, get_max_threads_of_fortran() -> i32, first, regions::threads_read, 1;
 }

@@ -27,7 +27,7 @@ use colocate_model::threads::{Advice, Limit};
 pub const BUDGET: f64 = 0.05;
 /// How much longer counts as equal.
 pub const TOLERANCE: f64 = 0.02;
-/// How often luck may decide a comparison. Chosen: it is computed after every pair, so it is below the usual 0.05.
+/// How often luck may decide a comparison. Chosen: it is computed after every pair, so it is below the customary 0.05.
 const LUCK: f64 = 0.01;
 /// Pairs after which nothing is said to be resolved. Chosen.
 const MOST_PAIRS: u32 = 30;
@@ -208,8 +208,8 @@ impl Learner {
         if execution.threads == self.most {
             self.all.add(execution);
         } else if !matches!(self.stage, Stage::Done { .. }) {
-            let usual = self.all.wall / u64::from(self.all.count.max(1));
-            self.excess = self.excess.saturating_add(execution.wall.saturating_sub(usual));
+            let default = self.all.wall / u64::from(self.all.count.max(1));
+            self.excess = self.excess.saturating_add(execution.wall.saturating_sub(default));
         }
         let may_train = self.all.count >= BASE && self.affords(1, &Sums::default());
         match &mut self.stage {
@@ -239,10 +239,10 @@ impl Learner {
     /// Whether a block with so many threads, of which this is known, is within the budget. What is not known is taken to be
     /// perfectly parallel, which is the worst.
     fn affords(&self, threads: u32, known: &Sums) -> bool {
-        let Some(usual) = self.all.mean(self.all.wall) else { return false };
-        let slowest = usual * f64::from(self.most) / f64::from(threads.max(1));
+        let Some(default) = self.all.mean(self.all.wall) else { return false };
+        let slowest = default * f64::from(self.most) / f64::from(threads.max(1));
         let one = known.mean(known.wall).unwrap_or(slowest);
-        let block = f64::from(BLOCK) * (one - usual).max(0.0);
+        let block = f64::from(BLOCK) * (one - default).max(0.0);
         float(self.excess) + block <= BUDGET * float(self.total)
     }
 

@@ -72,10 +72,10 @@ unsafe extern "C" fn fork(place: *const Ident, _count: i32, body: *const c_void)
 /// # Safety
 /// `place` is what a compiler gave, or null.
 unsafe fn before(place: *const Ident, body: *const c_void, said: bool) {
-    let Some(usual) = gnu::max_threads(body) else { return };
+    let Some(default) = gnu::max_threads(body) else { return };
     let Some(number) = NUMBER.get(body) else { return };
     // SAFETY: `place` lives as long as the program.
-    let Some(observed) = regions::begin(body, said, usual, || unsafe { source(place) }) else {
+    let Some(observed) = regions::begin(body, said, default, || unsafe { source(place) }) else {
         return;
     };
     if let Some(threads) = observed.threads.and_then(|threads| i32::try_from(threads).ok()) {
@@ -84,7 +84,7 @@ unsafe fn before(place: *const Ident, body: *const c_void, said: bool) {
         // SAFETY: `place` is what the program gave; the thread is the calling one. This is what compilers do themselves.
         unsafe { push(place, number(place), threads) };
     }
-    tool::expects(observed);
+    tool::set_observed(observed);
 }
 
 /// What the compiler says of the place.

@@ -18,7 +18,7 @@ use std::sync::{Mutex, OnceLock};
 /// Regions at most; others pass untouched. Chosen: far more than a program has that runs for long.
 const MOST_REGIONS: usize = 1_024;
 
-/// What colocate asked for.
+/// What colocate has requested.
 struct Config {
     folder: PathBuf,
     most: Option<u32>,
@@ -32,9 +32,9 @@ static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 /// Whether a region is observed.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// Whether the program has called `omp_set_num_threads`.
-static SAID: AtomicBool = AtomicBool::new(false);
+static THREADS_SET: AtomicBool = AtomicBool::new(false);
 /// Whether it has called `omp_get_max_threads`.
-static ASKED: AtomicBool = AtomicBool::new(false);
+static THREADS_READ: AtomicBool = AtomicBool::new(false);
 static TEAM: AtomicU32 = AtomicU32::new(0);
 static BUSY: AtomicU64 = AtomicU64::new(0);
 static INSIDE: AtomicU64 = AtomicU64::new(0);
@@ -42,7 +42,7 @@ static WAITED: AtomicU64 = AtomicU64::new(0);
 
 /// Times of this thread that are not added up yet, in ns.
 #[derive(Clone, Copy, Default)]
-struct Mine {
+struct ThreadTimes {
     /// Since when it is at work; 0 if it is not.
     since: u64,
     /// When it began to wait for a critical section, and got it.
@@ -55,15 +55,15 @@ struct Mine {
 }
 
 thread_local! {
-    static MINE: Cell<Mine> = const { Cell::new(Mine { since: 0, asked: 0, got: 0, depth: 0, inside: 0, waited: 0 }) };
+    static TIMES: Cell<ThreadTimes> = const { Cell::new(ThreadTimes { since: 0, asked: 0, got: 0, depth: 0, inside: 0, waited: 0 }) };
 }
 
 /// Changes this thread's times. A thread that is ending has none.
-fn mine(change: impl FnOnce(&mut Mine)) {
-    let _ = MINE.try_with(|cell| {
-        let mut mine = cell.get();
-        change(&mut mine);
-        cell.set(mine);
+fn times(change: impl FnOnce(&mut ThreadTimes)) {
+    let _ = TIMES.try_with(|cell| {
+        let mut times = cell.get();
+        change(&mut times);
+        cell.set(times);
     });
 }
 
@@ -86,19 +86,19 @@ fn config() -> Option<&'static Config> {
 }
 
 /// Whether anything is to be watched in this process.
-pub fn wanted() -> bool {
+pub fn is_enabled() -> bool {
     config().is_some()
 }
 
-/// The program has said how many threads it wants.
-pub fn said_so() {
-    SAID.store(true, Ordering::Relaxed);
+/// The program has set a number of threads.
+pub fn threads_set() {
+    THREADS_SET.store(true, Ordering::Relaxed);
 }
 
-/// The program has asked how many threads a region gets. It may share work out among so many, so nothing is changed
+/// The program has read how many threads a region gets. It may share work out among so many, so nothing is changed
 /// any more.
-pub fn asked() {
-    ASKED.store(true, Ordering::Relaxed);
+pub fn threads_read() {
+    THREADS_READ.store(true, Ordering::Relaxed);
 }
 
 /// A region that is observed. Its holder must call [`Observed::end`].
@@ -109,18 +109,18 @@ pub struct Observed {
     pub threads: Option<u32>,
 }
 
-/// A region begins, which the runtime would give `usual` threads. `None` if it passes untouched.
+/// A region begins, which the runtime would give `default` threads. `None` if it passes untouched.
 pub fn begin(
     body: *const c_void,
     explicit: bool,
-    usual: u32,
+    default: u32,
     said: impl FnOnce() -> Option<String>,
 ) -> Option<Observed> {
     let config = config()?;
     if ACTIVE.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return None;
     }
-    let observed = observe(config, body, explicit, usual, said);
+    let observed = observe(config, body, explicit, default, said);
     if observed.is_none() {
         ACTIVE.store(false, Ordering::Release);
     }
@@ -131,12 +131,12 @@ fn observe(
     config: &Config,
     body: *const c_void,
     explicit: bool,
-    usual: u32,
+    default: u32,
     said: impl FnOnce() -> Option<String>,
 ) -> Option<Observed> {
-    let relies = config.apply && ASKED.load(Ordering::Relaxed);
-    let explicit = explicit || relies || SAID.load(Ordering::Relaxed);
-    let most = config.most.map_or(usual, |most| most.min(usual));
+    let relies = config.apply && THREADS_READ.load(Ordering::Relaxed);
+    let explicit = explicit || relies || THREADS_SET.load(Ordering::Relaxed);
+    let most = config.most.map_or(default, |most| most.min(default));
     // A child that was forked while another thread held the lock never gets it.
     let mut regions = REGIONS.try_lock().ok()?;
     let known = regions.iter().position(|region| region.body == body.addr());
@@ -153,7 +153,7 @@ fn observe(
     region.explicit |= explicit;
     let changes = config.apply && !region.explicit;
     region.learner.may_have(most, changes);
-    let threads = changes.then(|| region.learner.threads().min(usual));
+    let threads = changes.then(|| region.learner.threads().min(default));
     TEAM.store(0, Ordering::Relaxed);
     [&BUSY, &INSIDE, &WAITED].into_iter().for_each(|sum| sum.store(0, Ordering::Relaxed));
     Some(Observed { place, since: now(), threads })
@@ -180,57 +180,57 @@ impl Observed {
 }
 
 /// This thread joins the team.
-pub fn joins() {
+pub fn thread_begins() {
     TEAM.fetch_add(1, Ordering::Relaxed);
-    works();
+    work_begins();
 }
 
 /// This thread begins to work, or goes on after a barrier.
-pub fn works() {
-    mine(|mine| *mine = Mine { since: now(), ..Mine::default() });
+pub fn work_begins() {
+    times(|times| *times = ThreadTimes { since: now(), ..ThreadTimes::default() });
 }
 
 /// This thread has come to the end of the region, or to a barrier: its times are added up.
-pub fn rests() {
-    mine(|mine| {
-        if mine.since != 0 {
-            BUSY.fetch_add(now().saturating_sub(mine.since), Ordering::Release);
-            INSIDE.fetch_add(mine.inside, Ordering::Relaxed);
-            WAITED.fetch_add(mine.waited, Ordering::Relaxed);
+pub fn work_ends() {
+    times(|times| {
+        if times.since != 0 {
+            BUSY.fetch_add(now().saturating_sub(times.since), Ordering::Release);
+            INSIDE.fetch_add(times.inside, Ordering::Relaxed);
+            WAITED.fetch_add(times.waited, Ordering::Relaxed);
         }
-        *mine = Mine::default();
+        *times = ThreadTimes::default();
     });
 }
 
-/// This thread wants to enter a critical section.
-pub fn asks() {
-    mine(|mine| {
-        if mine.since != 0 && mine.depth == 0 {
-            mine.asked = now();
+/// This thread is about to enter a critical section.
+pub fn mutex_acquire() {
+    times(|times| {
+        if times.since != 0 && times.depth == 0 {
+            times.asked = now();
         }
     });
 }
 
 /// It has entered.
-pub fn gets() {
-    mine(|mine| {
-        mine.depth = mine.depth.saturating_add(1);
-        if mine.since != 0 && mine.depth == 1 {
-            mine.got = now();
-            if mine.asked != 0 {
-                mine.waited += mine.got.saturating_sub(mine.asked);
+pub fn mutex_acquired() {
+    times(|times| {
+        times.depth = times.depth.saturating_add(1);
+        if times.since != 0 && times.depth == 1 {
+            times.got = now();
+            if times.asked != 0 {
+                times.waited += times.got.saturating_sub(times.asked);
             }
         }
     });
 }
 
 /// It has left.
-pub fn leaves() {
-    mine(|mine| {
-        mine.depth = mine.depth.saturating_sub(1);
-        if mine.since != 0 && mine.depth == 0 && mine.got != 0 {
-            mine.inside += now().saturating_sub(mine.got);
-            (mine.asked, mine.got) = (0, 0);
+pub fn mutex_released() {
+    times(|times| {
+        times.depth = times.depth.saturating_sub(1);
+        if times.since != 0 && times.depth == 0 && times.got != 0 {
+            times.inside += now().saturating_sub(times.got);
+            (times.asked, times.got) = (0, 0);
         }
     });
 }
@@ -253,7 +253,7 @@ mod tests {
     fn a_later_larger_limit_is_used() {
         let config = Config { folder: PathBuf::new(), most: Some(8), apply: true, pid: 0 };
         let begun =
-            |usual| observe(&config, ptr::dangling(), false, usual, || None).unwrap().threads;
+            |default| observe(&config, ptr::dangling(), false, default, || None).unwrap().threads;
         assert_eq!([1, 8, 16, 4, 8].map(begun), [1, 8, 8, 4, 8].map(Some));
     }
 }

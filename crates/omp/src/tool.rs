@@ -36,7 +36,7 @@ pub fn in_region() -> bool {
 }
 
 /// This thread is about to begin a region that is observed.
-pub fn expects(observed: Observed) {
+pub fn set_observed(observed: Observed) {
     // It would never end if the cell is gone; then nothing else is observed, and all regions pass untouched.
     let _ = OBSERVED.try_with(|cell| cell.set(Some(observed)));
 }
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ompt_start_tool(
     let named = std::env::var_os("OMP_TOOL_LIBRARIES").is_some_and(|list| !list.is_empty());
     // SAFETY: what the runtime gave is passed on.
     let other = unsafe { next(version, runtime) };
-    if named || !regions::wanted() || !other.is_null() {
+    if named || !regions::is_enabled() || !other.is_null() {
         return other;
     }
     &raw const STARTED
@@ -188,10 +188,10 @@ unsafe extern "C" fn implicit_task(
     };
     if endpoint == BEGIN {
         if tasks(|tasks| tasks.saturating_add(1)) == Ok(1) {
-            regions::joins();
+            regions::thread_begins();
         }
     } else if tasks(|tasks| tasks.saturating_sub(1)) == Ok(0) {
-        regions::rests();
+        regions::work_ends();
     }
 }
 
@@ -204,7 +204,7 @@ unsafe extern "C" fn sync_region(
 ) {
     // Barriers of regions inside are work of the outer one.
     if TASKS.try_with(Cell::get) == Ok(1) {
-        if endpoint == BEGIN { regions::rests() } else { regions::works() }
+        if endpoint == BEGIN { regions::work_ends() } else { regions::work_begins() }
     }
 }
 
@@ -215,13 +215,13 @@ unsafe extern "C" fn mutex_acquire(
     _wait: u64,
     _caller: *const c_void,
 ) {
-    regions::asks();
+    regions::mutex_acquire();
 }
 
 unsafe extern "C" fn mutex_acquired(_kind: c_int, _wait: u64, _caller: *const c_void) {
-    regions::gets();
+    regions::mutex_acquired();
 }
 
 unsafe extern "C" fn mutex_released(_kind: c_int, _wait: u64, _caller: *const c_void) {
-    regions::leaves();
+    regions::mutex_released();
 }

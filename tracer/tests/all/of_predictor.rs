@@ -1,4 +1,4 @@
-//! What the predictor learns, and what nobody could.
+//! What the predictor learns, and what cannot be learned.
 
 use crate::predictor::Predictor;
 

@@ -1,9 +1,10 @@
 //! Which stretches are kept: whole ones, spread over the run, never more than the limit.
 
-use crate::stretches::{Code, MOST, STRIKES, Stretches};
+use crate::stretches::{MOST, STRIKES, Stretches};
+use colocate_isa::counts::{Block, Stretch};
 
-fn code(address: u64) -> Code {
-    Code { address, instructions: vec![vec![0x90], vec![0x31, 0xc0]] }
+fn code(address: u64) -> Block {
+    Block { address, instructions: vec![vec![0x90], vec![0x31, 0xc0]] }
 }
 
 #[test]
@@ -16,9 +17,10 @@ fn a_stretch_names_its_blocks_in_their_order() {
     assert_eq!(taken.note(0, 7, places[1]), None);
     assert!(taken.note(0, 7, places[2]).is_some_and(|clock| clock < STRIKES));
     // What CPU 1 has begun is not whole, so its block is not named.
-    assert_eq!(taken.text(), "block 0 10 90 31c0\nblock 1 20 90 31c0\nstretch 7 1 0 1\n");
+    let stretch = Stretch { tid: 7, blocks: vec![1, 0, 1] };
+    assert_eq!(taken.taken(), (vec![code(0x10), code(0x20)], vec![stretch]));
     taken.clear();
-    assert_eq!(taken.text(), "");
+    assert_eq!(taken.taken(), (vec![], vec![]));
 }
 
 #[test]
@@ -29,7 +31,7 @@ fn what_a_cpu_began_before_it_ended_is_dropped() {
     taken.drop_open(0);
     assert_eq!(taken.note(0, 9, place), None);
     assert!(taken.note(0, 9, place).is_some());
-    assert!(taken.text().ends_with("stretch 9 0 0\n"));
+    assert_eq!(taken.taken().1, [Stretch { tid: 9, blocks: vec![0, 0] }]);
 }
 
 /// Stretch `i` is block `i`; after many, those kept are at most the limit, at least half of it, and
@@ -45,12 +47,7 @@ fn bounded_and_spread() {
         let place = taken.block(code(now));
         clock = taken.note(0, 1, place).unwrap();
     }
-    let text = taken.text();
-    let block = |line: &str| {
-        let address = line.strip_prefix("block ")?.split(' ').nth(1)?;
-        u64::from_str_radix(address, 16).ok()
-    };
-    let times: Vec<u64> = text.lines().filter_map(block).collect();
+    let times: Vec<u64> = taken.taken().0.iter().map(|block| block.address).collect();
     assert!((MOST / 2..MOST).contains(&times.len()), "{}", times.len());
     for tenth in 0..10 {
         let inside = |time: &&u64| (end / 10 * tenth..end / 10 * (tenth + 1)).contains(*time);

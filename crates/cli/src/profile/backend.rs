@@ -5,7 +5,7 @@ use colocate_machine::Nanos;
 use colocate_model::Backend;
 use colocate_observe::code::Stretch;
 use colocate_observe::pmu::extras::{Events, Extras};
-use colocate_observe::pmu::{Counted, Counters, Start, Want, Watch};
+use colocate_observe::pmu::{Counted, CounterSet, Counters, Start, Watch};
 use colocate_observe::sample::{SampleOptions, Sampler};
 use colocate_observe::{Options, Pid, SysError};
 use std::os::fd::BorrowedFd;
@@ -49,18 +49,18 @@ impl Watching {
     /// Begins to watch `pids` and all that they create.
     pub fn start(
         choice: BackendChoice,
-        want: Want,
+        set: CounterSet,
         rate_hz: u32,
         pids: &[Pid],
         start: Start,
     ) -> anyhow::Result<Self> {
         match choice {
             BackendChoice::Pmu => {
-                pmu(want, pids, start).map_err(|why| denied("pmu", pids, start, &why))
+                pmu(set, pids, start).map_err(|why| denied("pmu", pids, start, &why))
             }
             BackendChoice::Sample => sample(rate_hz, pids, start, None),
             // `emulate` runs programs itself and never comes here.
-            BackendChoice::Auto | BackendChoice::Emulate => match pmu(want, pids, start) {
+            BackendChoice::Auto | BackendChoice::Emulate => match pmu(set, pids, start) {
                 Ok(watching) => Ok(watching),
                 Err(why) => sample(rate_hz, pids, start, Some(why.to_string())),
             },
@@ -135,8 +135,8 @@ impl Watching {
     }
 }
 
-fn pmu(want: Want, pids: &[Pid], start: Start) -> anyhow::Result<Watching> {
-    let counters = Counters::find(Path::new("/proc"), Path::new("/sys"), want)?;
+fn pmu(set: CounterSet, pids: &[Pid], start: Start) -> anyhow::Result<Watching> {
+    let counters = Counters::find(Path::new("/proc"), Path::new("/sys"), set)?;
     let options = Options::here()?;
     let watch = |pid: &Pid| Watch::start(counters.clone(), *pid, start, &options);
     Ok(Watching::Pmu(pids.iter().map(watch).collect::<Result<_, _>>()?))

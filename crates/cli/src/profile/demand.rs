@@ -42,7 +42,7 @@ impl Core {
                 let mca = Mca::find().map_err(|why| no_capability(why.to_string()))?;
                 let target = Target { triple: std::env::consts::ARCH.to_owned(), cpu };
                 // A name that LLVM does not know is better found out before the program has run.
-                mca.analyse(&target, colocate_observe::mca::Syntax::Usual, &["nop"])?;
+                mca.analyse(&target, &["nop"])?;
                 Ok(Self::Table(mca, target))
             }
         }

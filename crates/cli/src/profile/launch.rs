@@ -16,7 +16,7 @@ use colocate_model::{Phase, Profile, Program};
 use colocate_observe::code::Stretch;
 use colocate_observe::emulate;
 use colocate_observe::pmu::cpu::{self, Cpu};
-use colocate_observe::pmu::{Start, Want, extras};
+use colocate_observe::pmu::{CounterSet, Start, extras};
 use colocate_observe::proc::Proc;
 use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Pid, Tid, identity};
@@ -43,7 +43,8 @@ pub fn run(args: &Args) -> anyhow::Result<(Watched, i32)> {
     let held = launch::hold(&command, Input::Inherited, signals.inherited()).map_err(failure)?;
     let pid = held.pid();
     // Nothing has run yet: if nothing can watch, dropping `held` ends the process.
-    let watching = Watching::start(args.backend, want(args), args.rate, &[pid], Start::AtExec)?;
+    let watching =
+        Watching::start(args.backend, counter_set(args), args.rate, &[pid], Start::AtExec)?;
     let head = Head::new(program, &watching);
     let confirmed = held.release().confirm();
     let mut session = Session::new(args, watching, signals);
@@ -67,7 +68,7 @@ pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Watched> {
     }
     let (program, unread) = running(&proc, pids[0])?;
     let signals = Signals::take()?;
-    let watching = Watching::start(args.backend, want(args), args.rate, pids, Start::Now)?;
+    let watching = Watching::start(args.backend, counter_set(args), args.rate, pids, Start::Now)?;
     let head = Head::new(program, &watching);
     let mut session = Session::new(args, watching, signals);
     session.watch_others()?;
@@ -91,7 +92,7 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
         ));
     }
     let command = find(args)?;
-    let places = emulate::Places::usual(|name| std::env::var_os(name));
+    let places = emulate::Places::from_env(|name| std::env::var_os(name));
     let emulator = emulate::available(&places).map_err(|why| no_capability(why.to_string()))?;
     let scratch = std::env::temp_dir();
     let asked = emulate::Command {
@@ -118,8 +119,8 @@ fn failure(error: LaunchError) -> anyhow::Error {
     jobs::failure(&error).into()
 }
 
-fn want(args: &Args) -> Want {
-    if args.phase.is_some() { Want::Demand } else { Want::Mix }
+fn counter_set(args: &Args) -> CounterSet {
+    if args.phase.is_some() { CounterSet::Demand } else { CounterSet::Mix }
 }
 
 fn until(args: &Args) -> Option<Nanos> {

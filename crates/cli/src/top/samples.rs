@@ -41,8 +41,7 @@ impl Samples {
     pub fn new(rate_hz: u32) -> Result<Self, SysError> {
         let here = Options::here()?;
         let backend = Spinning::new(rate_hz, &here, || {})?;
-        let (proc, cpus, most) =
-            (here.proc, here.cpus.len(), most_events(Descriptors::now()?.hard));
+        let (proc, cpus, most) = (here.proc, here.cpus.len(), most_events(Descriptors::now().hard));
         Ok(Self { backend, proc, cpus, most, refused: BTreeSet::new() })
     }
 

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 /// QEMU and the plugin, or `None` with a printed reason.
 fn emulator() -> Option<Emulator> {
-    let mut places = Places::usual(|name| std::env::var_os(name));
+    let mut places = Places::from_env(|name| std::env::var_os(name));
     places.beside = Path::new(env!("CARGO_BIN_EXE_colocate")).parent().map(Path::to_owned);
     match available(&places) {
         Ok(found) => Some(found),
@@ -213,7 +213,7 @@ fn a_program_that_executes_another_is_refused() {
     let bench = bench!();
     let ran = bench.run(&bench.build_tasks(), &["execute"]).unwrap();
     assert_eq!(ran.status.code(), Some(0));
-    assert_eq!(ran.profile.unwrap_err(), Refusal::Executes { program: "/bin/true".into() });
+    assert_eq!(ran.profile.unwrap_err(), Refusal::Executes("/bin/true".into()));
 
     let ran = bench.run(Path::new("/bin/sh"), &["-c", "/bin/true; exit 5"]).unwrap();
     assert_eq!(ran.status.code(), Some(5));
@@ -245,7 +245,7 @@ fn a_killed_program_is_refused() {
     let bench = bench!();
     let ran = bench.run(&bench.build_tasks(), &["raise", "9"]).unwrap();
     assert_eq!(ran.status.signal(), Some(libc::SIGKILL));
-    assert!(matches!(ran.profile, Err(Refusal::Lost { how: Loss::Killed, .. })));
+    assert!(matches!(ran.profile, Err(Refusal::Lost(_, Loss::Killed))));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_program_that_leaves_a_process_behind_is_refused() {
     let bench = bench!();
     let ran = bench.run(&bench.build_tasks(), &["left-behind", "30"]).unwrap();
     assert_eq!(ran.status.code(), Some(0));
-    assert!(matches!(ran.profile, Err(Refusal::Lost { how: Loss::StillRunning, .. })));
+    assert!(matches!(ran.profile, Err(Refusal::Lost(_, Loss::StillRunning))));
 }
 
 #[test]
@@ -440,7 +440,8 @@ fn the_demand_of_a_program_is_a_file() {
     assert!((misses.at(4096.0) - every).abs() < 1e-6, "{misses:?}");
     assert!((misses.at(8192.0) - 100.0 / 401_004.0).abs() < 1e-6, "{misses:?}");
     let refused = process::Command::new(env!("CARGO_BIN_EXE_colocate"))
-        .args(["profile", "--backend", "sample", "--phase", "/tmp/x", "--", "/bin/true"])
+        .args(["profile", "--backend", "sample", "--phase", "x", "--", "/bin/true"])
+        .current_dir(&bench.folder)
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(3));

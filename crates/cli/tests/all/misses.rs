@@ -12,7 +12,7 @@ use std::process::{self, Stdio};
 
 /// QEMU with its plugin, if valgrind is there, too; else `None` with a printed reason.
 fn emulator() -> Option<Emulator> {
-    let mut places = Places::usual(|name| std::env::var_os(name));
+    let mut places = Places::from_env(|name| std::env::var_os(name));
     places.beside = Path::new(env!("CARGO_BIN_EXE_colocate")).parent().map(Path::to_owned);
     let valgrind = process::Command::new("valgrind").arg("--version").output();
     let found = available(&places).map_err(|why| why.to_string());

@@ -1,9 +1,9 @@
 //! Effects of those A64 instructions that loops of waiting are made of.
 
 use super::{Access, Address, Effect, Registers, Way};
+use crate::aarch64::decode;
 use crate::{Decoded, Flow};
-use yaxpeax_arch::{Decoder, U8Reader};
-use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand};
+use yaxpeax_arm::armv8::a64::{Instruction, Opcode, Operand};
 
 /// The numbers of the stack and the frame pointer.
 const STACK: u16 = 31;
@@ -16,7 +16,7 @@ const CLOCK: (u32, u32) = (0xffff_ff00, 0xd53b_e000);
 
 pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
     let word = u32::from_le_bytes(*bytes.first_chunk::<4>()?);
-    let instruction = InstDecoder::default().decode(&mut U8Reader::new(&bytes[..4])).ok()?;
+    let instruction = decode(bytes)?;
     let mut effect = Effect {
         decoded,
         way: Way::Unknown,

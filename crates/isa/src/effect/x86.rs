@@ -3,7 +3,8 @@
 use super::{Access, Address, Effect, Registers, Way};
 use crate::{Decoded, Flow, x86};
 use iced_x86::{
-    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+    ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+    UsedMemory,
 };
 
 /// Where the numbers of vectors, masks and x87 begin.
@@ -60,15 +61,7 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
 
 fn way(instruction: &Instruction, decoded: Decoded, memory: &[Access]) -> Way {
     use Mnemonic as M;
-    let constant = || {
-        matches!(
-            instruction.op1_kind(),
-            OpKind::Immediate8
-                | OpKind::Immediate8to16
-                | OpKind::Immediate8to32
-                | OpKind::Immediate8to64
-        )
-    };
+    let constant = || instruction.op1_kind() == OpKind::Immediate8;
     let changes_memory = memory.iter().any(|access| access.reads && access.writes);
     match instruction.mnemonic() {
         M::Pause | M::Tpause | M::Umwait | M::Umonitor | M::Monitorx | M::Mwaitx => Way::Hint,
@@ -84,22 +77,10 @@ fn way(instruction: &Instruction, decoded: Decoded, memory: &[Access]) -> Way {
             Way::Copy
         }
         M::Cdqe | M::Cwde => Way::Copy,
-        M::Cmova
-        | M::Cmovae
-        | M::Cmovb
-        | M::Cmovbe
-        | M::Cmove
-        | M::Cmovg
-        | M::Cmovge
-        | M::Cmovl
-        | M::Cmovle
-        | M::Cmovne
-        | M::Cmovno
-        | M::Cmovnp
-        | M::Cmovns
-        | M::Cmovo
-        | M::Cmovp
-        | M::Cmovs => Way::Copy,
+        // A conditional move: of the others with a condition, jumps and `setcc` have one operand.
+        _ if instruction.condition_code() != ConditionCode::None && instruction.op_count() == 2 => {
+            Way::Copy
+        }
         M::Inc | M::Dec | M::Add | M::Sub | M::Lea => Way::Sum,
         M::Shl | M::Sal | M::Shr | M::Sar if constant() => Way::Sum,
         _ => Way::Mix,

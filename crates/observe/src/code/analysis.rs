@@ -1,7 +1,7 @@
 //! What stretches of code ask of a core.
 
 use super::{Stretch, Weight};
-use crate::mca::{Figures, Mca, McaError, Syntax, Target};
+use crate::mca::{Figures, Mca, McaError, Target};
 use colocate_machine::performance::WorkKind;
 use colocate_model::phase::{Known, Phase, Work};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ impl<'a> Analysis<'a> {
         let places: Vec<usize> = stretches.iter().map(place).collect();
         let (mut complaint, mut figures) = (None, Vec::new());
         let mut kept = Vec::new();
-        for found in mca.analyse(target, Syntax::Usual, &texts)? {
+        for found in mca.analyse(target, &texts)? {
             kept.push(found.as_ref().ok().map(|_| figures.len()));
             match found {
                 Ok(found) => figures.push(found),

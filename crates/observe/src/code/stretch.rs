@@ -1,6 +1,6 @@
 //! Instructions that ran in a row.
 
-use crate::emulate::Trace;
+use crate::emulate::{Trace, trace};
 use colocate_isa::{Arithmetic, Class, Isa, arithmetic, assembly, classify};
 use colocate_machine::performance::WorkKind;
 use std::collections::BTreeMap;
@@ -42,7 +42,6 @@ pub struct Stretch {
 impl Stretch {
     /// The stretch of `blocks`, each an address and the bytes of its instructions; `None` if there is
     /// none or one is not known to this decoder.
-    #[must_use]
     pub fn of<'a>(
         isa: Isa,
         thread: Option<u32>,
@@ -94,17 +93,13 @@ fn kinds_of(isa: Isa, bytes: &[u8], ip: u64) -> Option<Vec<WorkKind>> {
 
 /// The stretches of one process; `order_of` says which thread of the profile has a number. Each represents
 /// for its part of its thread's instructions.
-pub fn of_trace(trace: &Trace, order_of: impl Fn(u32) -> Option<u32>) -> Vec<Stretch> {
-    let isa = match &trace.target[..] {
-        "x86_64" => Isa::X86_64,
-        "aarch64" => Isa::Aarch64,
-        _ => return Vec::new(),
-    };
-    let mut count: BTreeMap<u32, usize> = BTreeMap::new();
+pub fn of_trace(trace: &Trace, order_of: impl Fn(i32) -> Option<u32>) -> Vec<Stretch> {
+    let isa = trace::isa(trace);
+    let mut count: BTreeMap<i32, usize> = BTreeMap::new();
     for stretch in &trace.stretches {
         *count.entry(stretch.tid).or_default() += 1;
     }
-    let one = |stretch: &crate::emulate::trace::Stretch| {
+    let one = |stretch: &trace::Stretch| {
         let ran = trace.threads.iter().rfind(|thread| thread.tid == stretch.tid)?;
         #[allow(clippy::cast_precision_loss)] // a weight needs few digits
         let weight = ran.counts.instructions as f64 / count[&stretch.tid] as f64;

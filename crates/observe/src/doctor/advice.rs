@@ -11,14 +11,12 @@ const OPEN_TO_OWNERS: i32 = 2;
 
 /// Why an event with a ring was refused on a child; `own_event` says whether an event without a
 /// ring can be opened on ourselves.
-#[must_use]
 pub fn ring_refused(errno: Errno, own_event: bool, place: &Place, own: &Own) -> Cause {
     // The room for rings is used up: mmap says so with the number of a missing permission.
     if errno.0 == libc::EPERM && own_event { mlock(place) } else { perf_refused(errno, place, own) }
 }
 
 /// Why `perf_event_open` of an event that needs no counter was refused.
-#[must_use]
 pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
     match (errno.0, place.paranoid) {
         (libc::ENOSYS, None) => Cause::of(
@@ -49,7 +47,6 @@ pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
 }
 
 /// Why a hardware event was refused although software events work.
-#[must_use]
 pub fn counters_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
     match errno.0 {
         libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::EINVAL => no_counters(errno, place),
@@ -79,7 +76,6 @@ fn no_counters(errno: Errno, place: &Place) -> Cause {
 }
 
 /// Not all events fit at once.
-#[must_use]
 pub fn take_turns(place: &Place) -> Cause {
     let few = "too few counters are free for all events, so they take turns and figures are scaled";
     match place.nmi_watchdog {
@@ -130,7 +126,6 @@ fn filtered(call: &str, errno: Errno, place: &Place) -> Cause {
 }
 
 /// A system call other than perf's was refused.
-#[must_use]
 pub fn call_refused(call: &str, errno: Errno, place: &Place) -> Cause {
     match errno.0 {
         libc::EPERM | libc::EACCES | libc::ENOSYS if place.filtered() => {
@@ -142,7 +137,6 @@ pub fn call_refused(call: &str, errno: Errno, place: &Place) -> Cause {
 }
 
 /// Too few descriptors.
-#[must_use]
 pub fn descriptors(place: &Place) -> Cause {
     let (soft, hard) = place.descriptors.unwrap_or((0, 0));
     let cause = Cause::of(format!(
@@ -156,8 +150,7 @@ pub fn descriptors(place: &Place) -> Cause {
     cause.with(Fix::always(written(place, line, file)).noting("from the next login on"))
 }
 
-/// Rings of the usual size may not be locked.
-#[must_use]
+/// Rings of the default size may not be locked.
 pub fn mlock(place: &Place) -> Cause {
     let found = place.mlock_kb.map_or("unknown".to_owned(), |kb| kb.to_string());
     let cause = Cause::of(format!(
@@ -168,7 +161,6 @@ pub fn mlock(place: &Place) -> Cause {
 }
 
 /// The package that holds libpfm4, by the distribution's family; `None` where it is not known.
-#[must_use]
 pub fn install_libpfm(place: &Place) -> Option<Fix> {
     let names = place.distribution.as_deref().unwrap_or_default();
     let command = names.split(' ').find_map(|name| match name {
@@ -180,7 +172,6 @@ pub fn install_libpfm(place: &Place) -> Option<Fix> {
 }
 
 /// With the commands that set a kernel setting, now and for good.
-#[must_use]
 pub fn with_setting(cause: Cause, place: &Place, name: &str, value: &str) -> Cause {
     let line = format!("{name} = {value}");
     let fixes = [
@@ -211,7 +202,6 @@ fn give_perfmon(place: &Place, own: &Own) -> Fix {
 
 /// Where a capability is missing that only root is to have: with it in colocate's file, every user of it could have it
 /// change what is not that user's.
-#[must_use]
 pub fn only_root(why: &str, place: &Place, own: &Own) -> Cause {
     match place.user {
         // In a container without its capabilities.
@@ -221,7 +211,6 @@ pub fn only_root(why: &str, place: &Place, own: &Own) -> Cause {
 }
 
 /// What the tiers above this one would add, and the command for each.
-#[must_use]
 pub fn next_tiers(place: &Place, own: &Own) -> Vec<Cause> {
     let mut next = Vec::new();
     let tier = place.tier();

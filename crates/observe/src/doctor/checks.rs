@@ -2,7 +2,7 @@
 
 use super::place::Cgroups;
 use super::probe::{Errno, Probe, Probes};
-use super::{Capability, Cause, Own, Place, Section, Status, advice};
+use super::{Capability, Cause, Fix, Own, Place, Section, Status, advice};
 use colocate_policy::Source;
 
 /// The inputs of all checks.
@@ -67,7 +67,8 @@ const fn of_source(source: Source) -> Row {
 pub fn all(place: &Place, probes: &dyn Probes, own: &Own) -> Vec<Section> {
     let inputs = Inputs { place, probes, own };
     let section = |title, rows: &[Row]| {
-        let found = |row: &Row| (row.check)(&inputs).of(row.name, row.what);
+        let found =
+            |row: &Row| Capability { name: row.name, what: row.what, ..(row.check)(&inputs) };
         Section { title, capabilities: rows.iter().map(found).collect() }
     };
     vec![
@@ -79,57 +80,86 @@ pub fn all(place: &Place, probes: &dyn Probes, own: &Own) -> Vec<Section> {
     ]
 }
 
-/// What a check has found.
-struct Finding {
-    status: Status,
-    found: String,
-    cause: Option<Cause>,
-}
+/// What a check has found; the row gives it its name.
+type Finding = Capability;
 
 impl Finding {
     fn yes(found: impl Into<String>) -> Self {
-        Self { status: Status::Yes, found: found.into(), cause: None }
+        Self { name: "", what: "", status: Status::Yes, found: found.into(), cause: None }
     }
 
     fn no(found: impl Into<String>, cause: Cause) -> Self {
-        Self { status: Status::No, found: found.into(), cause: Some(cause) }
+        Self { status: Status::No, cause: Some(cause), ..Self::yes(found) }
     }
 
     fn partly(found: impl Into<String>, cause: Cause) -> Self {
-        Self { status: Status::Partly, ..Self::no(found, cause) }
+        Self { status: Status::Partly, cause: Some(cause), ..Self::yes(found) }
+    }
+}
+
+impl Inputs<'_> {
+    /// Tries `probe`, which is described as `what`: it works, or does not for the cause that `why` names.
+    fn tried(&self, probe: Probe, what: &str, why: impl FnOnce(Errno) -> Cause) -> Finding {
+        match self.probes.run(probe) {
+            Ok(()) => Finding::yes(format!("{what}: works")),
+            Err(errno) => Finding::no(format!("{what}: {errno}"), why(errno)),
+        }
     }
 
-    fn of(self, name: &'static str, what: &'static str) -> Capability {
-        let Self { status, found, cause } = self;
-        Capability { name, what, status, found, cause }
+    /// Why `call` was refused.
+    fn refused(&self, call: &str, errno: Errno) -> Cause {
+        advice::call_refused(call, errno, self.place)
+    }
+
+    /// A cause that only root's rights remove.
+    fn only_root(&self, why: &str) -> Cause {
+        advice::only_root(why, self.place, self.own)
+    }
+
+    /// A cause that the kernel setting `name` removes.
+    fn setting(&self, why: impl Into<String>, name: &str, value: &str) -> Cause {
+        advice::with_setting(Cause::of(why), self.place, name, value)
+    }
+
+    /// Tries a call on process 1, which needs a capability where that is another user's; `may` says whether it is there.
+    /// `refused` says why the call failed, if not for want of it.
+    fn of_others(
+        &self,
+        (probe, call): (Probe, &str),
+        (capability, may): (&str, bool),
+        refused: impl FnOnce(Errno) -> Option<Cause>,
+    ) -> Finding {
+        let found = |outcome: &str| format!("{call} of process 1: {outcome}");
+        let missing = || {
+            self.only_root(&format!(
+                "expected {capability}, found it missing; this user's own programs do not need it"
+            ))
+        };
+        match (self.probes.run(probe), may) {
+            (Ok(()), true) => Finding::yes(found("permitted")),
+            (Ok(()), false) => {
+                Finding::partly(found("permitted, since it is this user's"), missing())
+            }
+            (Err(errno), _) => {
+                Finding::no(found(&errno.to_string()), refused(errno).unwrap_or_else(missing))
+            }
+        }
     }
 }
 
 fn affinity(inputs: &Inputs<'_>) -> Finding {
+    const CALL: &str = "sched_setaffinity";
     match inputs.probes.run(Probe::Affinity) {
         Ok(()) => Finding::yes("sched_setaffinity of a child, read back as it was set"),
-        Err(errno) => Finding::no(
-            format!("sched_setaffinity of a child: {errno}"),
-            advice::call_refused("sched_setaffinity", errno, inputs.place),
-        ),
+        Err(errno) => {
+            Finding::no(format!("{CALL} of a child: {errno}"), inputs.refused(CALL, errno))
+        }
     }
 }
 
 fn other_tasks(inputs: &Inputs<'_>) -> Finding {
-    let tried = inputs.probes.run(Probe::AffinityOfOthers);
-    let found = |outcome: &str| format!("sched_setaffinity of process 1: {outcome}");
-    match (tried, inputs.place.may_place_all()) {
-        (Ok(()), true) => Finding::yes(found("permitted")),
-        (Ok(()), false) => {
-            Finding::partly(found("permitted, since it is this user's"), no_sys_nice(inputs))
-        }
-        (Err(errno), _) => Finding::no(found(&errno.to_string()), no_sys_nice(inputs)),
-    }
-}
-
-fn no_sys_nice(inputs: &Inputs<'_>) -> Cause {
-    let why = "expected CAP_SYS_NICE, found it missing; this user's own programs do not need it";
-    advice::only_root(why, inputs.place, inputs.own)
+    let probe = (Probe::AffinityOfOthers, "sched_setaffinity");
+    inputs.of_others(probe, ("CAP_SYS_NICE", inputs.place.may_place_all()), |_| None)
 }
 
 fn lifecycle(inputs: &Inputs<'_>) -> Finding {
@@ -162,7 +192,7 @@ fn processes(inputs: &Inputs<'_>) -> Finding {
         return Finding::yes("/proc shows all processes");
     }
     let cause = Cause::of("/proc is mounted with hidepid, so other users' programs are not seen")
-        .with(super::Fix::now(inputs.place.as_root("mount -o remount,hidepid=0 /proc")));
+        .with(Fix::now(inputs.place.as_root("mount -o remount,hidepid=0 /proc")));
     Finding::partly("/proc shows this user's processes", cause)
 }
 
@@ -173,59 +203,37 @@ fn groups(inputs: &Inputs<'_>, needs: Option<&str>) -> Finding {
     let Cgroups { v2, v2_read_only, own, .. } = &inputs.place.cgroups;
     let point = v2.as_deref().unwrap_or_default();
     let found = format!("version 2 at {point}");
-    let no = |found: String, cause| Finding::no(found, cause);
-    match (inputs.place.user, own) {
-        _ if *v2_read_only => no(
-            format!("{found}, read-only"),
-            Cause::of(
-                "expected a mount that may be written to, as containers do not have; run needs none",
-            ),
-        ),
-        (Some(0), _) => Finding::yes(found),
-        (_, Some(own)) if own.ours && (own.cpuset || needs.is_none()) => {
-            Finding::yes(format!("{found}, own group {} is ours", own.folder))
-        }
-        (_, Some(own)) if own.ours => {
-            let above = own.folder.rsplit_once('/').map_or(point, |(above, _)| above);
-            let needs = needs.unwrap_or_default();
-            let tee = inputs.place.as_root(&format!("tee {above}/cgroup.subtree_control"));
-            no(
-                format!("{found}, own group {} is ours", own.folder),
-                Cause::of(format!(
-                    "expected {needs} in {}/cgroup.controllers; run needs none",
-                    own.folder
-                ))
-                .with(super::Fix::now(format!("echo +{needs} | {tee}"))),
-            )
-        }
-        _ => {
-            let command = format!("{} ARGUMENTS", inputs.own.program);
-            no(
-                format!("{found}, for root to change"),
-                Cause::of("expected a control group of this user's own; run needs none")
-                    .with(super::Fix::now(inputs.place.as_root(&command))),
-            )
-        }
+    let own = own.as_ref().filter(|own| own.ours);
+    if *v2_read_only {
+        let why =
+            "expected a mount that may be written to, as containers do not have; run needs none";
+        return Finding::no(format!("{found}, read-only"), Cause::of(why));
     }
+    let Some(own) = own.filter(|_| inputs.place.user != Some(0)) else {
+        return groups_of_root(inputs, found);
+    };
+    let found = format!("{found}, own group {} is ours", own.folder);
+    let Some(needs) = needs.filter(|_| !own.cpuset) else { return Finding::yes(found) };
+    let above = own.folder.rsplit_once('/').map_or(point, |(above, _)| above);
+    let tee = inputs.place.as_root(&format!("tee {above}/cgroup.subtree_control"));
+    let why = format!("expected {needs} in {}/cgroup.controllers; run needs none", own.folder);
+    Finding::no(found, Cause::of(why).with(Fix::now(format!("echo +{needs} | {tee}"))))
 }
 
-/// The same in version 1, where only root is given groups.
-fn old_groups(inputs: &Inputs<'_>, point: &str) -> Finding {
-    let found = format!("version 1 at {point}");
+/// Groups that only root may change, as all of version 1.
+fn groups_of_root(inputs: &Inputs<'_>, found: String) -> Finding {
     if inputs.place.user == Some(0) {
         return Finding::yes(found);
     }
-    let command = format!("{} ARGUMENTS", inputs.own.program);
-    let cause = Cause::of("expected a control group of this user's own; run needs none");
-    let cause = cause.with(super::Fix::now(inputs.place.as_root(&command)));
-    Finding::no(format!("{found}, for root to change"), cause)
+    let why = "expected a control group of this user's own; run needs none";
+    Finding::no(format!("{found}, for root to change"), inputs.only_root(why))
 }
 
 fn cpuset(inputs: &Inputs<'_>) -> Finding {
     let there = &inputs.place.cgroups;
     match (&there.v2, &there.v1_cpuset) {
         (Some(_), _) if there.v2_cpuset => groups(inputs, Some("cpuset")),
-        (_, Some(v1)) => old_groups(inputs, v1),
+        (_, Some(v1)) => groups_of_root(inputs, format!("version 1 at {v1}")),
         (Some(v2), None) => Finding::no(
             format!("version 2 at {v2} without the controller"),
             Cause::of(format!("expected cpuset in {v2}/cgroup.controllers; run needs none")),
@@ -242,7 +250,7 @@ fn freezer(inputs: &Inputs<'_>) -> Finding {
     match (&there.v1_freezer, &there.v2) {
         // Every group of version 2 has cgroup.freeze since Linux 5.2, without a controller.
         (None, Some(_)) => groups(inputs, None),
-        (Some(v1), _) => old_groups(inputs, v1),
+        (Some(v1), _) => groups_of_root(inputs, format!("version 1 at {v1}")),
         (None, None) => Finding::no(
             "no control groups are mounted",
             Cause::of("expected a cgroup2 or freezer mount; signals pause single processes"),
@@ -265,42 +273,26 @@ fn sched_ext(inputs: &Inputs<'_>) -> Finding {
 }
 
 fn sample(inputs: &Inputs<'_>) -> Finding {
-    match inputs.probes.run(Probe::Samples) {
-        Ok(()) => Finding::yes("software clock with samples on a child: works"),
-        Err(errno) => Finding::no(
-            format!("software clock with samples on a child: {errno}"),
-            ring_refused(inputs, errno),
-        ),
-    }
+    let what = "software clock with samples on a child";
+    inputs.tried(Probe::Samples, what, |errno| ring_refused(inputs, errno))
 }
 
 fn live_code(inputs: &Inputs<'_>) -> Finding {
-    let attach = "code of programs that colocate has not started is not read";
-    match (inputs.probes.run(Probe::ReadMemory), inputs.place.ptrace_scope) {
-        (Ok(()), None | Some(0)) => Finding::yes("process_vm_readv of a child: works"),
-        (Ok(()), Some(scope)) => {
-            let mut cause = Cause::of(format!(
-                "expected kernel.yama.ptrace_scope 0 to read others, found {scope}; {attach}"
-            ));
-            cause = advice::with_setting(cause, inputs.place, "kernel.yama.ptrace_scope", "0");
-            Finding::partly("process_vm_readv of a child: works", cause)
+    const NAME: &str = "kernel.yama.ptrace_scope";
+    let scope = inputs.place.ptrace_scope;
+    let found =
+        inputs.tried(Probe::ReadMemory, "process_vm_readv of a child", |errno| match scope {
+            Some(3) => Cause::of(format!("{NAME} is 3, which lasts until the next boot")),
+            Some(2) => inputs.setting(format!("expected {NAME} of at most 1, found 2"), NAME, "1"),
+            _ => inputs.refused("process_vm_readv", errno),
+        });
+    match scope {
+        Some(scope @ 1..) if found.status == Status::Yes => {
+            let attach = "code of programs that colocate has not started is not read";
+            let why = format!("expected {NAME} 0 to read others, found {scope}; {attach}");
+            Finding::partly(found.found, inputs.setting(why, NAME, "0"))
         }
-        (Err(errno), Some(3)) => Finding::no(
-            format!("process_vm_readv of a child: {errno}"),
-            Cause::of("kernel.yama.ptrace_scope is 3, which lasts until the next boot"),
-        ),
-        (Err(errno), scope @ Some(2)) => {
-            let mut cause = Cause::of(format!(
-                "expected kernel.yama.ptrace_scope of at most 1, found {}",
-                scope.unwrap_or(2)
-            ));
-            cause = advice::with_setting(cause, inputs.place, "kernel.yama.ptrace_scope", "1");
-            Finding::no(format!("process_vm_readv of a child: {errno}"), cause)
-        }
-        (Err(errno), _) => Finding::no(
-            format!("process_vm_readv of a child: {errno}"),
-            advice::call_refused("process_vm_readv", errno, inputs.place),
-        ),
+        _ => found,
     }
 }
 
@@ -361,7 +353,7 @@ fn emulate(inputs: &Inputs<'_>) -> Finding {
                 "expected a QEMU built with plugins and our plugin beside it; distributions' QEMUs \
                  are older or built without; neither run nor plan needs it",
             )
-            .with(super::Fix::always("make tracer").noting("in the folder of colocate's source")),
+            .with(Fix::always("make tracer").noting("in the folder of colocate's source")),
         ),
     }
 }
@@ -384,110 +376,80 @@ fn numa_calls(inputs: &Inputs<'_>) -> Finding {
     ];
     let refusal = |(call, probe)| inputs.probes.run(probe).err().map(|errno| (call, errno));
     let refused: Vec<(&str, Errno)> = calls.into_iter().filter_map(refusal).collect();
-    let names =
-        |list: &[(&str, Errno)]| list.iter().map(|(call, _)| *call).collect::<Vec<_>>().join(", ");
     let Some((_, errno)) = refused.first() else {
-        let all = calls.map(|(call, _)| call).join(", ");
-        return Finding::yes(format!("{all}: work"));
+        return Finding::yes(format!("{}: work", calls.map(|(call, _)| call).join(", ")));
     };
-    let found = refused.iter().map(|(call, errno)| format!("{call}: {errno}"));
-    let found = found.collect::<Vec<_>>().join(", ");
+    let found: Vec<String> =
+        refused.iter().map(|(call, errno)| format!("{call}: {errno}")).collect();
+    let names: Vec<&str> = refused.iter().map(|(call, _)| *call).collect();
+    let cause = inputs.refused(&names.join(", "), *errno);
     // Asking and moving are one call; the others are other ways.
-    let few = refused.iter().all(|(call, _)| *call != "move_pages");
-    let cause = advice::call_refused(&names(&refused), *errno, inputs.place);
-    match few {
-        true => Finding::partly(found, cause),
-        false => Finding::no(found, cause),
+    match names.contains(&"move_pages") {
+        true => Finding::no(found.join(", "), cause),
+        false => Finding::partly(found.join(", "), cause),
     }
 }
 
 fn other_memory(inputs: &Inputs<'_>) -> Finding {
-    let tried = inputs.probes.run(Probe::MovePagesOfOthers);
-    let found = |outcome: &str| format!("move_pages of process 1: {outcome}");
-    let cause = || {
-        let why =
-            "expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it";
-        advice::only_root(why, inputs.place, inputs.own)
-    };
-    match (tried, inputs.place.may_read_all_memory()) {
-        (Ok(()), true) => Finding::yes(found("permitted")),
-        (Ok(()), false) => {
-            let found = found("permitted, since it is this user's");
-            Finding::partly(found, cause())
-        }
-        (Err(errno @ Errno(libc::EPERM)), false) if !inputs.place.filtered() => {
-            Finding::no(found(&errno.to_string()), cause())
-        }
-        (Err(errno), _) => Finding::no(
-            found(&errno.to_string()),
-            advice::call_refused("move_pages", errno, inputs.place),
-        ),
-    }
+    let may = inputs.place.may_read_all_memory();
+    let probe = (Probe::MovePagesOfOthers, "move_pages");
+    inputs.of_others(probe, ("CAP_SYS_PTRACE", may), |errno| {
+        let is_for_want = errno.0 == libc::EPERM && !may && !inputs.place.filtered();
+        (!is_for_want).then(|| inputs.refused("move_pages", errno))
+    })
 }
 
 fn numa_balancing(inputs: &Inputs<'_>) -> Finding {
+    const NAME: &str = "kernel.numa_balancing";
     let nodes = inputs.place.nodes.unwrap_or(1);
     match inputs.place.numa_balancing {
         None => Finding::yes("this kernel does not balance NUMA nodes"),
-        Some(0) => Finding::yes("kernel.numa_balancing is 0"),
-        Some(_) if nodes < 2 => Finding::yes("kernel.numa_balancing is on, with one node"),
-        Some(mode) => {
-            let mut cause = Cause::of("the kernel moves pages by itself and may undo ours");
-            cause = advice::with_setting(cause, inputs.place, "kernel.numa_balancing", "0");
-            let found = format!("kernel.numa_balancing is {mode}, with {nodes} nodes");
-            Finding::partly(found, cause)
-        }
+        Some(0) => Finding::yes(format!("{NAME} is 0")),
+        Some(_) if nodes < 2 => Finding::yes(format!("{NAME} is on, with one node")),
+        Some(mode) => Finding::partly(
+            format!("{NAME} is {mode}, with {nodes} nodes"),
+            inputs.setting("the kernel moves pages by itself and may undo ours", NAME, "0"),
+        ),
     }
 }
 
 fn user_faults(inputs: &Inputs<'_>) -> Finding {
-    match (inputs.probes.run(Probe::UserFault), inputs.place.unprivileged_userfault) {
-        (Ok(()), _) => Finding::yes("userfaultfd: works"),
-        (Err(errno), Some(false)) if errno.0 == libc::EPERM && !inputs.place.filtered() => {
-            let mut cause = Cause::of(
-                "expected vm.unprivileged_userfaultfd 1 or CAP_SYS_PTRACE, found neither",
-            );
-            cause = advice::with_setting(cause, inputs.place, "vm.unprivileged_userfaultfd", "1");
-            Finding::no("userfaultfd: EPERM", cause)
+    const NAME: &str = "vm.unprivileged_userfaultfd";
+    let place = inputs.place;
+    inputs.tried(Probe::UserFault, "userfaultfd", |errno| {
+        let is_off = place.unprivileged_userfault == Some(false);
+        match is_off && errno.0 == libc::EPERM && !place.filtered() {
+            true => {
+                let why = format!("expected {NAME} 1 or CAP_SYS_PTRACE, found neither");
+                inputs.setting(why, NAME, "1")
+            }
+            false => inputs.refused("userfaultfd", errno),
         }
-        (Err(errno), _) => Finding::no(
-            format!("userfaultfd: {errno}"),
-            advice::call_refused("userfaultfd", errno, inputs.place),
-        ),
-    }
+    })
 }
 
 fn page_scan(inputs: &Inputs<'_>) -> Finding {
-    match inputs.probes.run(Probe::PagemapScan) {
-        Ok(()) => Finding::yes("ioctl PAGEMAP_SCAN: works"),
-        Err(errno @ Errno(libc::ENOTTY | libc::EINVAL)) => Finding::no(
-            format!("ioctl PAGEMAP_SCAN: {errno}"),
-            Cause::of("expected Linux 6.7 or later, found a kernel that does not know it"),
-        ),
-        Err(errno) => Finding::no(
-            format!("ioctl PAGEMAP_SCAN: {errno}"),
-            advice::call_refused("PAGEMAP_SCAN", errno, inputs.place),
-        ),
-    }
+    inputs.tried(Probe::PagemapScan, "ioctl PAGEMAP_SCAN", |errno| match errno.0 {
+        libc::ENOTTY | libc::EINVAL => {
+            Cause::of("expected Linux 6.7 or later, found a kernel that does not know it")
+        }
+        _ => inputs.refused("PAGEMAP_SCAN", errno),
+    })
 }
 
 /// Counters for 500 threads, 6 events each, and their run states. Chosen.
 const FILES_WANTED: u64 = 4096;
 
 fn files(inputs: &Inputs<'_>) -> Finding {
-    match inputs.place.descriptors {
-        // The soft limit is raised when it is reached; only the hard one stops us.
-        Some((soft, hard)) if hard >= FILES_WANTED => {
-            Finding::yes(format!("limit {soft}, may be raised to {hard}"))
-        }
-        Some((soft, hard)) => Finding::partly(
-            format!("limit {soft}, may be raised to {hard}"),
-            advice::descriptors(inputs.place),
-        ),
-        None => Finding::partly(
-            "/proc/self/limits cannot be read",
-            Cause::of("the limit on open files is not known"),
-        ),
+    let Some((soft, hard)) = inputs.place.descriptors else {
+        let cause = Cause::of("the limit on open files is not known");
+        return Finding::partly("/proc/self/limits cannot be read", cause);
+    };
+    let found = format!("limit {soft}, may be raised to {hard}");
+    // The soft limit is raised when it is reached; only the hard one stops us.
+    match hard >= FILES_WANTED {
+        true => Finding::yes(found),
+        false => Finding::partly(found, advice::descriptors(inputs.place)),
     }
 }
 
@@ -497,8 +459,7 @@ fn journal(inputs: &Inputs<'_>) -> Finding {
         Err(why) => Finding::partly(
             why,
             Cause::of("without a folder for its journal colocate cannot undo after a crash").with(
-                super::Fix::now("export XDG_RUNTIME_DIR=FOLDER")
-                    .noting("one that only you can write to"),
+                Fix::now("export XDG_RUNTIME_DIR=FOLDER").noting("one that only you can write to"),
             ),
         ),
     }

@@ -5,10 +5,10 @@
 //! tested without being in such a place. A command is printed only where it remedies the cause that
 //! was found.
 
-pub mod advice;
+mod advice;
 mod checks;
-pub mod place;
-pub mod probe;
+mod place;
+mod probe;
 pub mod real;
 #[cfg(test)]
 mod tests;
@@ -169,7 +169,7 @@ pub struct Fact {
     pub value: String,
 }
 
-/// What the caller knows and this crate cannot: where its own files are.
+/// What the caller provides: where its own files are.
 #[derive(Clone, Debug)]
 pub struct Own {
     /// The running program, for the commands that name it.

@@ -1,18 +1,10 @@
 //! What `/proc` and `/sys` say about this place.
 
 use super::{Fact, Tier};
+use caps::Capability;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-/// A capability's number (linux/capability.h).
-const CAP_SYS_ADMIN: u32 = 21;
-/// See [`CAP_SYS_ADMIN`].
-const CAP_SYS_PTRACE: u32 = 19;
-/// See [`CAP_SYS_ADMIN`].
-const CAP_SYS_NICE: u32 = 23;
-/// See [`CAP_SYS_ADMIN`].
-const CAP_PERFMON: u32 = 38;
 
 /// What was read. `None` is a file that is not there or makes no sense.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,7 +101,7 @@ impl Place {
             distribution: text("etc/os-release").as_deref().and_then(distribution),
             user,
             // What it may take for watching counts: it is in force only while an event is opened.
-            capabilities: set("CapEff") | (set("CapPrm") & 1 << CAP_PERFMON),
+            capabilities: set("CapEff") | (set("CapPrm") & Capability::CAP_PERFMON.bitmask()),
             seccomp: of_status("Seccomp").and_then(|mode| mode.parse().ok()),
             container: container(root),
             virtual_machine: text("proc/cpuinfo").is_some_and(|text| has_flag(&text, "hypervisor")),
@@ -129,33 +121,32 @@ impl Place {
         }
     }
 
-    /// Whether the effective capability `number` is there.
-    fn capable(&self, number: u32) -> bool {
-        self.capabilities >> number & 1 == 1
+    fn capable(&self, capability: Capability) -> bool {
+        self.capabilities & capability.bitmask() != 0
     }
 
     /// Whether perf treats this process as privileged: `CAP_PERFMON` or `CAP_SYS_ADMIN`.
     #[must_use]
     pub fn may_watch_all(&self) -> bool {
-        self.capable(CAP_PERFMON) || self.capable(CAP_SYS_ADMIN)
+        self.capable(Capability::CAP_PERFMON) || self.capable(Capability::CAP_SYS_ADMIN)
     }
 
     /// Whether no level of `kernel.perf_event_paranoid` matters.
     #[must_use]
     pub fn may_watch_at_any_level(&self) -> bool {
-        self.capable(CAP_SYS_ADMIN)
+        self.capable(Capability::CAP_SYS_ADMIN)
     }
 
     /// Whether other users' tasks may be placed.
     #[must_use]
     pub fn may_place_all(&self) -> bool {
-        self.capable(CAP_SYS_NICE)
+        self.capable(Capability::CAP_SYS_NICE)
     }
 
     /// Whether other users' memory may be read, which `move_pages` asks for.
     #[must_use]
     pub fn may_read_all_memory(&self) -> bool {
-        self.capable(CAP_SYS_PTRACE)
+        self.capable(Capability::CAP_SYS_PTRACE)
     }
 
     /// How much this process may do.
@@ -435,9 +426,9 @@ mod tests {
             Place { user: Some(user), capabilities, ..Place::default() }.tier()
         };
         assert_eq!(tier(1000, 0), Tier::OwnProcess);
-        assert_eq!(tier(1000, 1 << CAP_PERFMON), Tier::Perfmon);
-        assert_eq!(tier(1000, 1 << CAP_SYS_ADMIN), Tier::Perfmon);
-        assert_eq!(tier(1000, 1 << CAP_SYS_NICE), Tier::SysNice);
+        assert_eq!(tier(1000, Capability::CAP_PERFMON.bitmask()), Tier::Perfmon);
+        assert_eq!(tier(1000, Capability::CAP_SYS_ADMIN.bitmask()), Tier::Perfmon);
+        assert_eq!(tier(1000, Capability::CAP_SYS_NICE.bitmask()), Tier::SysNice);
         assert_eq!(tier(0, u64::MAX), Tier::Root);
         // Root in a container without capabilities.
         assert_eq!(tier(0, 0), Tier::OwnProcess);

@@ -8,7 +8,6 @@ pub struct Errno(pub i32);
 
 impl Errno {
     /// Its symbol, as manual pages write it, for those that are distinguished here.
-    #[must_use]
     pub const fn symbol(self) -> Option<&'static str> {
         Some(match self.0 {
             libc::EPERM => "EPERM",
@@ -52,9 +51,9 @@ pub enum Probe {
     CountInstructions,
     /// All events of the backend `pmu` at once; `EBUSY` if they have to take turns.
     CountTogether,
-    /// A dummy event with task events on a child, inherited, with a ring of the usual size.
+    /// A dummy event with task events on a child, inherited, with a ring of the default size.
     TaskEvents,
-    /// The same with a ring of one page, where the usual size was refused.
+    /// The same with a ring of one page, where the default size was refused.
     TaskEventsSmall,
     /// Samples of the instruction pointer on a child, inherited.
     Samples,
@@ -65,7 +64,7 @@ pub enum Probe {
     /// Asking with `move_pages` about no page of process 1, which the kernel permits to those who may
     /// read its memory map and move its pages.
     MovePagesOfOthers,
-    /// `mbind` of a page of ours to the policy that it has.
+    /// `mbind` of no page.
     BindMemory,
     /// `set_mempolicy` with a policy that does not exist, which the kernel refuses after a filter has
     /// let it through.

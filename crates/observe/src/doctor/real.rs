@@ -4,8 +4,8 @@
 
 use super::probe::{Errno, Probe, Probes};
 use crate::lifecycle::Options;
-use crate::perf::ring::page_size;
 use crate::perf::{Attr, Event, Ring};
+use crate::pmu::affinity::{Mask, mask_of, set_mask};
 use crate::pmu::open::Spec;
 use crate::pmu::pfm::Pfm;
 use crate::pmu::{self, specs};
@@ -24,7 +24,6 @@ impl Probes for Here {
     fn run(&self, probe: Probe) -> Result<(), Errno> {
         match probe {
             Probe::Affinity => affinity(),
-            Probe::AffinityOfOthers => affinity_of_others(),
             Probe::CountTime => {
                 count(c::PERF_TYPE_SOFTWARE, u64::from(c::PERF_COUNT_SW_TASK_CLOCK))
             }
@@ -36,15 +35,16 @@ impl Probes for Here {
             Probe::TaskEventsSmall => ring(&Attr::task_events(), 1),
             Probe::Samples => ring(&Attr::clock_samples(1_000_000, 1), 1),
             Probe::ReadMemory => read_memory(),
-            Probe::MovePages => move_pages(),
-            Probe::MovePagesOfOthers => move_pages_of_others(),
-            Probe::BindMemory => bind_memory(),
-            Probe::SetPolicy => set_policy(),
-            Probe::MigratePages => migrate_pages(),
-            Probe::MemoryPolicy => memory_policy(),
             Probe::UserFault => user_fault(),
             Probe::PagemapScan => pagemap_scan(),
             Probe::LibPfm => Pfm::get().map(drop).map_err(|_| Errno(libc::ENOENT)),
+            Probe::AffinityOfOthers
+            | Probe::MovePages
+            | Probe::MovePagesOfOthers
+            | Probe::BindMemory
+            | Probe::SetPolicy
+            | Probe::MigratePages
+            | Probe::MemoryPolicy => system_call(probe),
         }
     }
 }
@@ -125,34 +125,46 @@ impl Drop for Child {
     }
 }
 
-/// Room for 8,192 CPUs, the most that a Linux kernel can be built for.
-type Mask = [u64; 128];
-
-fn mask_of(pid: libc::pid_t) -> Result<Mask, Errno> {
-    let mut mask: Mask = [0; 128];
-    // SAFETY: `mask` is as long as said.
-    let done = unsafe { libc::sched_getaffinity(pid, size_of::<Mask>(), mask.as_mut_ptr().cast()) };
-    ok(done.into()).map(|()| mask)
-}
-
-fn set_mask(pid: libc::pid_t, mask: &Mask) -> Result<(), Errno> {
-    // SAFETY: `mask` is as long as said.
-    ok(unsafe { libc::sched_setaffinity(pid, size_of::<Mask>(), mask.as_ptr().cast()) }.into())
-}
-
 fn affinity() -> Result<(), Errno> {
     let child = Child::new()?;
-    let mask = mask_of(child.0)?;
-    set_mask(child.0, &mask)?;
-    if mask_of(child.0)? == mask { Ok(()) } else { Err(Errno(libc::EINVAL)) }
+    let wrong = |error: SysError| errno(&error);
+    let mask = mask_of(child.0).map_err(wrong)?;
+    set_mask(child.0, &mask).map_err(wrong)?;
+    let is_same = mask_of(child.0).map_err(wrong)? == mask;
+    if is_same { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }
 
-fn affinity_of_others() -> Result<(), Errno> {
-    match set_mask(1, &[0; 128]) {
-        // The kernel checks the empty mask after the permission.
-        Err(Errno(libc::EINVAL)) => Ok(()),
-        other => other,
-    }
+/// A probe that is one system call.
+fn system_call(probe: Probe) -> Result<(), Errno> {
+    let here = 1_u8;
+    let page: *const u8 = std::hint::black_box(&raw const here);
+    let (mask, mut number): (Mask, i32) = ([0; 128], 0);
+    let [page, mask, number] = [
+        (&raw const page).expose_provenance(),
+        mask.as_ptr().expose_provenance(),
+        (&raw mut number).expose_provenance(),
+    ];
+    /// Larger than any number of policies or nodes.
+    const NONSENSE: usize = i32::MAX as usize;
+    // The call, its arguments, and whether the kernel refuses them (`EINVAL`) once a filter has let the call through and the
+    // permission is checked.
+    let (call, arguments, is_nonsense): (libc::c_long, [usize; 5], bool) = match probe {
+        Probe::AffinityOfOthers => {
+            (libc::SYS_sched_setaffinity, [1, size_of::<Mask>(), mask, 0, 0], true)
+        }
+        // Without nodes the call only asks.
+        Probe::MovePages => (libc::SYS_move_pages, [0, 1, page, 0, number], false),
+        Probe::MovePagesOfOthers => (libc::SYS_move_pages, [1, 0, 0, 0, 0], false),
+        Probe::SetPolicy => (libc::SYS_set_mempolicy, [NONSENSE, 0, 0, 0, 0], true),
+        Probe::MigratePages => (libc::SYS_migrate_pages, [0, NONSENSE, mask, mask, 0], true),
+        Probe::MemoryPolicy => (libc::SYS_get_mempolicy, [number, 0, 0, 0, 0], false),
+        // Of no page.
+        _ => (libc::SYS_mbind, [0; 5], false),
+    };
+    let [first, second, third, fourth, fifth] = arguments;
+    // SAFETY: the addresses are those of variables that live through the call and are as large as it reads and writes.
+    let done = ok(unsafe { libc::syscall(call, first, second, third, fourth, fifth, 0_usize) });
+    done.or_else(|errno| if is_nonsense && errno.0 == libc::EINVAL { Ok(()) } else { Err(errno) })
 }
 
 fn count(kind: u32, config: u64) -> Result<(), Errno> {
@@ -185,86 +197,6 @@ fn read_memory() -> Result<(), Errno> {
         unsafe { libc::process_vm_readv(child.0, &raw const ours, 1, &raw const theirs, 1, 0) };
     ok(got as i64)?;
     if copy == KNOWN { Ok(()) } else { Err(Errno(libc::EIO)) }
-}
-
-fn move_pages() -> Result<(), Errno> {
-    let here = 1_u8;
-    let page: *const u8 = std::hint::black_box(&raw const here);
-    let mut status = 0_i32;
-    // SAFETY: one page and one status; without nodes the call only asks.
-    ok(unsafe {
-        libc::syscall(
-            libc::SYS_move_pages,
-            0,
-            1,
-            &raw const page,
-            std::ptr::null::<i32>(),
-            &raw mut status,
-            0,
-        )
-    })
-}
-
-fn move_pages_of_others() -> Result<(), Errno> {
-    let none = std::ptr::null::<u8>();
-    // SAFETY: no page and no status.
-    ok(unsafe { libc::syscall(libc::SYS_move_pages, 1, 0, none, none, none, 0) })
-}
-
-fn bind_memory() -> Result<(), Errno> {
-    let size = page_size();
-    let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping at no given place.
-    let page = unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) };
-    if page == libc::MAP_FAILED {
-        return Err(last());
-    }
-    // SAFETY: the mapping is ours; without a mask of nodes none is read.
-    let done = unsafe {
-        libc::syscall(libc::SYS_mbind, page, size, libc::MPOL_DEFAULT, std::ptr::null::<u8>(), 0, 0)
-    };
-    let done = ok(done);
-    // SAFETY: the mapping is ours and used no more.
-    unsafe { libc::munmap(page, size) };
-    done
-}
-
-/// Larger than any number of policies or nodes.
-const NONSENSE: libc::c_long = libc::c_long::MAX;
-
-/// The kernel's answer to nonsense, if a filter let it through.
-fn let_through(done: Result<(), Errno>) -> Result<(), Errno> {
-    done.or_else(|errno| if errno.0 == libc::EINVAL { Ok(()) } else { Err(errno) })
-}
-
-fn set_policy() -> Result<(), Errno> {
-    // SAFETY: without a mask of nodes none is read.
-    let_through(ok(unsafe {
-        libc::syscall(libc::SYS_set_mempolicy, i32::MAX, std::ptr::null::<u8>(), 0)
-    }))
-}
-
-fn migrate_pages() -> Result<(), Errno> {
-    let nodes = [0_u64];
-    // SAFETY: the kernel refuses the number before it reads the masks.
-    let_through(ok(unsafe {
-        libc::syscall(libc::SYS_migrate_pages, 0, NONSENSE, nodes.as_ptr(), nodes.as_ptr())
-    }))
-}
-
-fn memory_policy() -> Result<(), Errno> {
-    let mut mode = 0_i32;
-    // SAFETY: `mode` is a valid place to write to; no node mask is asked for.
-    ok(unsafe {
-        libc::syscall(
-            libc::SYS_get_mempolicy,
-            &raw mut mode,
-            std::ptr::null_mut::<u64>(),
-            0,
-            std::ptr::null::<u8>(),
-            0,
-        )
-    })
 }
 
 fn user_fault() -> Result<(), Errno> {
@@ -343,10 +275,11 @@ mod tests {
 
     #[test]
     fn probes_change_nothing() {
-        let before = (mask_of(0), mask_of(1));
+        let masks = || [0, 1].map(|pid| mask_of(pid).ok());
+        let before = masks();
         for probe in ALL {
             let _ = Here.run(probe);
         }
-        assert_eq!((mask_of(0), mask_of(1)), before);
+        assert_eq!(masks(), before);
     }
 }

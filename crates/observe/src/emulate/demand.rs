@@ -35,10 +35,10 @@ fn branch_misses(thread: &ThreadProfile, branches: Option<&Branches>, by: &str) 
         return Known::default();
     };
     #[allow(clippy::cast_precision_loss)] // a share needs few digits
-    let share = found.missed as f64 / instructions as f64;
+    let share = found.mispredicted as f64 / instructions as f64;
     let source = format!(
         "{} branches guessed under {by} by a TAGE predictor of some 32 KiB, which is no real processor's",
-        found.guessed
+        found.predicted
     );
     Known::new((share * 1e6).round() / 1e6, source)
 }
@@ -108,7 +108,7 @@ mod tests {
         // Lines of 64 bytes: of 10 instructions 5 miss every cache of less than 128 bytes.
         let counts = MissCounts::new(Bytes(64), vec![(0, 5), (1, 5), (2, 0)], 2000, 500);
         let two = profile(vec![thread(0, 10), thread(1, 0)]);
-        let branches = [Some(Branches { guessed: 4, missed: 2 }), None];
+        let branches = [Some(Branches { predicted: 4, mispredicted: 2 }), None];
         let [first, second] = &phases(&two, &[counts, None], &branches)[..] else {
             panic!("two threads")
         };

@@ -20,9 +20,9 @@ pub struct Places {
 }
 
 impl Places {
-    /// The usual places, from the environment that `variable` reads.
+    /// The default places, from the environment that `variable` reads.
     #[must_use]
-    pub fn usual(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+    pub fn from_env(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let cache = set("COLOCATE_CACHE").or_else(|| {
             let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
@@ -82,35 +82,21 @@ pub struct Emulator {
     pub version: String,
 }
 
-/// Why programs cannot be emulated here. Each says what to do about it.
+/// Why programs cannot be emulated here, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Why {
-    /// There is no QEMU.
-    #[error("no QEMU with plugins in {}; build one with `make tracer`", list(looked))]
-    NoQemu {
-        /// Where it was looked for.
-        looked: Vec<PathBuf>,
-    },
-    /// There is no plugin.
-    #[error("no plugin in {}; build it with `make tracer`", list(looked))]
-    NoPlugin {
-        /// Where it was looked for.
-        looked: Vec<PathBuf>,
-    },
-    /// QEMU does not run.
-    #[error("{} does not run: {said}; build it again with `scripts/build-qemu --again`", path.display())]
-    QemuBroken {
-        /// QEMU's executable.
-        path: PathBuf,
-        /// The system's or its own words.
-        said: String,
-    },
-    /// QEMU was built without plugins, as those of Debian 13 are, or is not the user-mode emulator.
-    #[error("{} cannot load plugins; build one that can with `make tracer`", path.display())]
-    NoPlugins {
-        /// QEMU's executable.
-        path: PathBuf,
-    },
+    /// There is no QEMU at these places.
+    #[error("no QEMU with plugins in {}; build one with `make tracer`", list(.0))]
+    NoQemu(Vec<PathBuf>),
+    /// There is no plugin at these places.
+    #[error("no plugin in {}; build it with `make tracer`", list(.0))]
+    NoPlugin(Vec<PathBuf>),
+    /// This QEMU does not run, in the system's or its own words.
+    #[error("{} does not run: {}; build it again with `scripts/build-qemu --again`", .0.display(), .1)]
+    QemuBroken(PathBuf, String),
+    /// This QEMU was built without plugins, as those of Debian 13 are, or is not the user-mode emulator.
+    #[error("{} cannot load plugins; build one that can with `make tracer`", .0.display())]
+    NoPlugins(PathBuf),
     /// This processor's programs cannot be counted.
     #[error(
         "programs for {} cannot be counted, only those for x86_64 and aarch64",
@@ -134,15 +120,15 @@ pub fn available(places: &Places) -> Result<Emulator, Why> {
     }
     let first = |looked: &[PathBuf]| looked.iter().find(|path| path.is_file()).cloned();
     let looked = places.qemus();
-    let qemu = first(&looked).ok_or(Why::NoQemu { looked })?;
+    let qemu = first(&looked).ok_or(Why::NoQemu(looked))?;
     let version = version_of(&qemu)?;
     let looked = places.plugins();
-    let plugin = first(&looked).ok_or(Why::NoPlugin { looked })?;
+    let plugin = first(&looked).ok_or(Why::NoPlugin(looked))?;
     Ok(Emulator { qemu, plugin, version })
 }
 
 fn version_of(qemu: &Path) -> Result<String, Why> {
-    let broken = |said: String| Why::QemuBroken { path: qemu.to_owned(), said };
+    let broken = |said: String| Why::QemuBroken(qemu.to_owned(), said);
     let say = |option: &str| {
         let said = Command::new(qemu).arg(option).stdin(Stdio::null()).output();
         said.map_err(|error| broken(error.to_string()))
@@ -157,7 +143,7 @@ fn version_of(qemu: &Path) -> Result<String, Why> {
     };
     // Without plugins the option is not in the list.
     if !String::from_utf8_lossy(&say("--help")?.stdout).contains("-plugin") {
-        return Err(Why::NoPlugins { path: qemu.to_owned() });
+        return Err(Why::NoPlugins(qemu.to_owned()));
     }
     Ok(version.to_owned())
 }
@@ -187,18 +173,18 @@ mod tests {
         let places = places(folder.path());
         let qemu = folder.path().join("qemu").join(concat_arch("qemu-"));
         let why = available(&places).unwrap_err();
-        assert!(matches!(&why, Why::NoQemu { looked } if looked[0] == qemu), "{why}");
+        assert!(matches!(&why, Why::NoQemu(looked) if looked[0] == qemu), "{why}");
         assert!(why.to_string().contains("`make tracer`"), "{why}");
 
         fake(&qemu, "#!/bin/sh\necho no >&2; exit 1\n");
         let why = available(&places).unwrap_err();
-        assert!(matches!(&why, Why::QemuBroken { said, .. } if said == "no"), "{why}");
+        assert!(matches!(&why, Why::QemuBroken(_, said) if said == "no"), "{why}");
 
         fake(&qemu, "#!/bin/sh\necho qemu-x version 9.9.9 by us\n");
-        assert_eq!(available(&places).unwrap_err(), Why::NoPlugins { path: qemu.clone() });
+        assert_eq!(available(&places).unwrap_err(), Why::NoPlugins(qemu.clone()));
 
         fake(&qemu, "#!/bin/sh\necho qemu-x version 9.9.9 by us, -plugin\n");
-        assert!(matches!(available(&places), Err(Why::NoPlugin { .. })));
+        assert!(matches!(available(&places), Err(Why::NoPlugin(..))));
 
         let plugin = folder.path().join("bin/libcolocate_tracer.so");
         fake(&plugin, "");
@@ -230,7 +216,7 @@ mod tests {
     fn the_cache_folder_is_the_scripts() {
         let cache = |pairs: &[(&str, &str)]| {
             let find = |name: &str| pairs.iter().find(|p| p.0 == name).map(|p| p.1.into());
-            Places::usual(find).cache
+            Places::from_env(find).cache
         };
         assert_eq!(cache(&[("HOME", "/h")]), Some("/h/.cache/colocate".into()));
         assert_eq!(cache(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]), Some("/x/colocate".into()));

@@ -55,7 +55,7 @@ pub struct Command<'a> {
     pub ignores_pipe: bool,
     /// Whether stretches of its code are wanted; costs about a tenth of the time again.
     pub stretches: bool,
-    /// Whether it is wanted what caches of any size would miss, and how branches would be guessed; takes
+    /// Whether to count what caches of any size would miss, and how branches would be predicted; takes
     /// several times as long.
     pub misses: bool,
 }
@@ -67,54 +67,36 @@ pub struct Ran {
     pub status: ExitStatus,
     /// What its threads did, or why that is not known.
     pub profile: Result<Profile, Refusal>,
-    /// Stretches of its code, if they were asked for and there is a profile; threads that ran little
+    /// Stretches of its code, if they were requested and there is a profile; threads that ran little
     /// have none.
     pub stretches: Vec<Stretch>,
-    /// What its threads' accesses would miss, in the profile's order of threads, if that was asked for.
+    /// What its threads' accesses would miss, in the profile's order of threads, if that was requested.
     pub misses: Vec<Option<MissCounts>>,
-    /// How its threads' branches were guessed, in that order; asked for with those misses.
+    /// How its threads' branches were predicted, in that order; requested with those misses.
     pub branches: Vec<Option<Branches>>,
 }
 
 /// Why there is no profile of a program that has run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// A process executed another program, which then ran without QEMU.
+    /// A process executed this program, which then ran without QEMU.
     #[error(
         "the program executed {}, which runs outside QEMU and is not counted; profile that \
-         program itself, or use the backend sample", program.display()
+         program itself, or use the backend sample", .0.display()
     )]
-    Executes {
-        /// What was executed.
-        program: PathBuf,
-    },
-    /// An instruction ran that QEMU does not have.
+    Executes(PathBuf),
+    /// An instruction ran that QEMU does not have: its address in the process, its mnemonic and its bytes.
     #[error(
-        "the program ran {instruction} at {address:#x}, which QEMU does not emulate; build it for \
+        "the program ran {1} at {0:#x}, which QEMU does not emulate; build it for \
          x86-64-v3 or less, or use the backend sample"
     )]
-    Unsupported {
-        /// Its address in the process.
-        address: u64,
-        /// Its mnemonic and its bytes.
-        instruction: String,
-    },
+    Unsupported(u64, String),
     /// A process left no counts, or half of them.
-    #[error("process {pid} of the program {how}, so its counts are lost")]
-    Lost {
-        /// Its number.
-        pid: u32,
-        /// What became of it.
-        how: Loss,
-    },
+    #[error("process {0} of the program {1}, so its counts are lost")]
+    Lost(u32, Loss),
     /// A process left a file that is not one of counts.
-    #[error("cannot read the counts of process {pid}: {source}")]
-    Unreadable {
-        /// Its number.
-        pid: u32,
-        /// What is wrong with it.
-        source: TraceError,
-    },
+    #[error("cannot read the counts of process {0}: {1}")]
+    Unreadable(u32, #[source] TraceError),
     /// No process left anything.
     #[error(
         "QEMU left no counts; what it said is on standard error, and `colocate doctor` checks QEMU \
@@ -124,21 +106,14 @@ pub enum Refusal {
 }
 
 /// How a process failed to leave its counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Loss {
     /// It was still running when the program had ended.
+    #[error("was still running when the program had ended")]
     StillRunning,
     /// It was killed, or could no longer write to the folder for temporary files.
+    #[error("was killed or could not write its counts")]
     Killed,
-}
-
-impl std::fmt::Display for Loss {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::StillRunning => "was still running when the program had ended",
-            Self::Killed => "was killed or could not write its counts",
-        })
-    }
 }
 
 /// Why a program could not be run.
@@ -168,8 +143,10 @@ pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, Emulate
     let status = run::run(emulator, &loadable, command, folder.path())?;
     let traces = read_folder(folder.path());
     let stretches = traces.as_deref().map(stretches_of).unwrap_or_default();
-    let misses = traces.as_deref().map(misses_of).unwrap_or_default();
-    let branches = traces.as_deref().map(branches_of).unwrap_or_default();
+    let misses =
+        traces.as_deref().map(|all| of_threads(all, trace::miss_counts)).unwrap_or_default();
+    let branches =
+        traces.as_deref().map(|all| of_threads(all, |thread| thread.branches)).unwrap_or_default();
     let profile = traces.map(|traces| {
         let started_unix_s =
             started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
@@ -212,8 +189,8 @@ fn threads_of(traces: &[Trace], began: Nanos) -> Vec<ThreadProfile> {
             order,
             process: u32::try_from(process).unwrap_or(u32::MAX),
             name: String::from_utf8_lossy(&thread.name).into_owned(),
-            start_ns: thread.start.saturating_sub(began),
-            end_ns: Some(thread.end.saturating_sub(began)),
+            start_ns: Nanos(thread.start_ns).saturating_sub(began),
+            end_ns: Some(Nanos(thread.end_ns).saturating_sub(began)),
             // The emulator's CPU time is not the program's.
             cpu_time_ns: None,
             instructions: Some(thread.counts.instructions),
@@ -230,20 +207,13 @@ fn in_order(traces: &[Trace]) -> Vec<(usize, usize)> {
         |(process, trace): (usize, &Trace)| (0..trace.threads.len()).map(move |at| (process, at));
     let mut all: Vec<(usize, usize)> = traces.iter().enumerate().flat_map(of).collect();
     // Within a process they already are in order; the sort keeps that where times are equal.
-    all.sort_by_key(|(process, thread)| traces[*process].threads[*thread].start);
+    all.sort_by_key(|(process, thread)| traces[*process].threads[*thread].start_ns);
     all
 }
 
-/// What the threads of all processes missed.
-fn misses_of(traces: &[Trace]) -> Vec<Option<MissCounts>> {
-    let of = |(process, thread): (usize, usize)| traces[process].threads[thread].misses.clone();
-    in_order(traces).into_iter().map(of).collect()
-}
-
-/// How the branches of the threads of all processes were guessed.
-fn branches_of(traces: &[Trace]) -> Vec<Option<Branches>> {
-    let of = |(process, thread): (usize, usize)| traces[process].threads[thread].branches;
-    in_order(traces).into_iter().map(of).collect()
+/// What `of` gives of each thread of all processes, in that order.
+fn of_threads<T>(traces: &[Trace], of: fn(&trace::Thread) -> T) -> Vec<T> {
+    in_order(traces).into_iter().map(|(process, at)| of(&traces[process].threads[at])).collect()
 }
 
 /// The stretches of all processes.
@@ -291,7 +261,7 @@ fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
     };
     if let Some(note) = with("executes.").next() {
         let program = std::fs::read_link(folder.join(note)).unwrap_or_else(|_| "?".into());
-        return Err(Refusal::Executes { program });
+        return Err(Refusal::Executes(program));
     }
     // A parent names its children, and each child leaves a file: at first an empty one.
     for child in with("forked.") {
@@ -309,9 +279,9 @@ fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
     if let Some(found) = traces.iter().flat_map(|trace| &trace.unsupported).next() {
         let mnemonic = colocate_isa::mnemonic(&found.bytes).unwrap_or_else(|| "?".into());
         let instruction = format!("{mnemonic} ({})", trace::hex(&found.bytes));
-        return Err(Refusal::Unsupported { address: found.address, instruction });
+        return Err(Refusal::Unsupported(found.address, instruction));
     }
-    traces.sort_by_key(|trace| trace.start);
+    traces.sort_by_key(|trace| trace.start_ns);
     Ok(traces)
 }
 
@@ -321,7 +291,7 @@ fn read_trace(folder: &Path, name: &OsStr) -> Result<Trace, Refusal> {
     let content = std::fs::read(folder.join(name)).map_err(|_| lost(pid))?;
     parse(&content).map_err(|source| match source {
         TraceError::Truncated => lost(pid),
-        source => Refusal::Unreadable { pid, source },
+        source => Refusal::Unreadable(pid, source),
     })
 }
 
@@ -332,7 +302,7 @@ fn number_in(name: &OsStr) -> u32 {
 
 fn lost(pid: u32) -> Refusal {
     let how = if run::is_alive(pid) { Loss::StillRunning } else { Loss::Killed };
-    Refusal::Lost { pid, how }
+    Refusal::Lost(pid, how)
 }
 
 /// `bytes` as a word of the command line.

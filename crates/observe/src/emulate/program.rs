@@ -21,45 +21,26 @@ pub struct Loadable {
 #[derive(Debug, Error)]
 pub enum NotLoadable {
     /// The file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    #[error("cannot read {}: {}", .0.display(), .1)]
+    Read(PathBuf, #[source] io::Error),
     /// The file is of another architecture.
     #[error(
-        "{} is a program for {found}, expected one for {}; use another backend",
-        path.display(), std::env::consts::ARCH
+        "{} is a program for {}, expected one for {}; use another backend",
+        .0.display(), .1, std::env::consts::ARCH
     )]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// What it is for.
-        found: String,
-    },
+    Foreign(PathBuf, String),
     /// The file is neither an ELF executable nor a script with an interpreter.
-    #[error("{} is not a program: expected an ELF executable or a script that begins with #!", path.display())]
-    NotAProgram {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} is not a program: expected an ELF executable or a script that begins with #!", .0.display())]
+    NotAProgram(PathBuf),
     /// The file gives rights that it would not have under QEMU.
     #[error(
         "{} runs with its owner's or group's rights, which it has not got under QEMU; run as that \
-         user, or use the backend sample", path.display()
+         user, or use the backend sample", .0.display()
     )]
-    Privileged {
-        /// The file.
-        path: PathBuf,
-    },
+    Privileged(PathBuf),
     /// A script's interpreter is a script, and so on.
-    #[error("{} needs more than {MOST_INTERPRETERS} interpreters", path.display())]
-    TooManyInterpreters {
-        /// The script.
-        path: PathBuf,
-    },
+    #[error("{} needs more than {MOST_INTERPRETERS} interpreters", .0.display())]
+    TooManyInterpreters(PathBuf),
 }
 
 /// How many scripts may precede an executable: the kernel's own limit, `exec_binprm`.
@@ -77,10 +58,10 @@ pub fn inspect(path: &Path, argv: &[OsString]) -> Result<Loadable, NotLoadable> 
             check_executable(&loadable.executable, &head)?;
             return Ok(loadable);
         };
-        loadable = interpreted(&loadable, line)
-            .ok_or(NotLoadable::NotAProgram { path: loadable.executable })?;
+        loadable =
+            interpreted(&loadable, line).ok_or(NotLoadable::NotAProgram(loadable.executable))?;
     }
-    Err(NotLoadable::TooManyInterpreters { path: path.to_owned() })
+    Err(NotLoadable::TooManyInterpreters(path.to_owned()))
 }
 
 fn read_head(path: &Path) -> Result<(Vec<u8>, Metadata), NotLoadable> {
@@ -90,7 +71,7 @@ fn read_head(path: &Path) -> Result<(Vec<u8>, Metadata), NotLoadable> {
         file.take(FIRST_LINE_B as u64).read_to_end(&mut head)?;
         Ok((head, metadata))
     };
-    read().map_err(|source| NotLoadable::Read { path: path.to_owned(), source })
+    read().map_err(|source| NotLoadable::Read(path.to_owned(), source))
 }
 
 /// The script `script` under the interpreter that the first line names, after its `#!`.
@@ -118,10 +99,11 @@ fn check_rights(path: &Path, metadata: &Metadata) -> Result<(), NotLoadable> {
     const SETUID: u32 = 0o4000;
     const SETGID: u32 = 0o2010; // without the group's execute bit it means something else
     let mode = metadata.permissions().mode();
-    let (uid, gid) = super::run::effective_ids();
+    let uid = rustix::process::geteuid().as_raw();
+    let gid = rustix::process::getegid().as_raw();
     let gains = (mode & SETUID != 0 && metadata.uid() != uid)
         || (mode & SETGID == SETGID && metadata.gid() != gid);
-    if gains { Err(NotLoadable::Privileged { path: path.to_owned() }) } else { Ok(()) }
+    if gains { Err(NotLoadable::Privileged(path.to_owned())) } else { Ok(()) }
 }
 
 /// The machine numbers of `e_machine`, from the System V ABI.
@@ -129,7 +111,7 @@ const X86_64: u16 = 62;
 const AARCH64: u16 = 183;
 
 fn check_executable(path: &Path, head: &[u8]) -> Result<(), NotLoadable> {
-    let not_a_program = NotLoadable::NotAProgram { path: path.to_owned() };
+    let not_a_program = NotLoadable::NotAProgram(path.to_owned());
     // e_ident, then e_type and e_machine.
     let Some(&[0x7f, b'E', b'L', b'F', class, order, .., low, high]) = head.first_chunk::<20>()
     else {
@@ -151,7 +133,7 @@ fn check_executable(path: &Path, head: &[u8]) -> Result<(), NotLoadable> {
         return Ok(());
     }
     let found = format!("{bits}-bit {}", name_of(machine));
-    Err(NotLoadable::Foreign { path: path.to_owned(), found })
+    Err(NotLoadable::Foreign(path.to_owned(), found))
 }
 
 fn name_of(machine: u16) -> String {
@@ -198,7 +180,7 @@ mod tests {
         let path = folder.path().join("self");
         script(folder.path(), "self", format!("#!{}\n", path.display()).as_bytes());
         let error = inspect(&path, &words(&["self"])).unwrap_err();
-        assert!(matches!(error, NotLoadable::TooManyInterpreters { .. }), "{error}");
+        assert!(matches!(error, NotLoadable::TooManyInterpreters(..)), "{error}");
     }
 
     #[test]

@@ -3,12 +3,13 @@
 #![allow(unsafe_code)] // signal masks, signalfd, pidfd_open, kill
 
 use super::{Command, Emulator, Loadable, trace::hex};
-use crate::sys::{SysError, wait_readable};
+use crate::sys::{SysError, is_readable, wait_readable};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
@@ -19,22 +20,12 @@ use thiserror::Error;
 /// Why a program could not be run.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The folder for temporary files cannot be used.
-    #[error("cannot make a folder in {}: {source}", path.display())]
-    Scratch {
-        /// That folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// QEMU cannot be started.
-    #[error("cannot start {}: {source}", path.display())]
-    Start {
-        /// QEMU's executable.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// This folder for temporary files cannot be used.
+    #[error("cannot make a folder in {}: {}", .0.display(), .1)]
+    Scratch(PathBuf, #[source] io::Error),
+    /// This QEMU cannot be started.
+    #[error("cannot start {}: {}", .0.display(), .1)]
+    Start(PathBuf, #[source] io::Error),
     /// The program cannot be waited for.
     #[error(transparent)]
     Wait(#[from] SysError),
@@ -53,7 +44,7 @@ impl Scratch {
             std::fs::DirBuilder::new().mode(0o700).create(&path)?;
             Ok(Self(path))
         };
-        create().map_err(|source| RunError::Scratch { path: parent.to_owned(), source })
+        create().map_err(|source| RunError::Scratch(parent.to_owned(), source))
     }
 
     /// The folder.
@@ -105,7 +96,7 @@ pub fn run(
         });
     }
     let mut child =
-        qemu.spawn().map_err(|source| RunError::Start { path: emulator.qemu.clone(), source })?;
+        qemu.spawn().map_err(|source| RunError::Start(emulator.qemu.clone(), source))?;
     Ok(wait(&mut child, &blocked)?)
 }
 
@@ -152,14 +143,8 @@ fn not_an_option(path: &Path) -> OsString {
 
 /// QEMU would write the program's memory into the working folder, under a name of its own.
 fn no_core_file() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure lives through both calls.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit) == 0 {
-            limit.rlim_cur = 0;
-            libc::setrlimit(libc::RLIMIT_CORE, &raw const limit);
-        }
-    }
+    let Rlimit { maximum, .. } = getrlimit(Resource::Core);
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });
 }
 
 /// The calling thread's signals, held back until this is dropped, and read from a descriptor.
@@ -240,7 +225,7 @@ fn wait(child: &mut Child, blocked: &Blocked) -> Result<ExitStatus, SysError> {
         if let Some(status) = child.try_wait().map_err(failed)? {
             return Ok(status);
         }
-        if !is_readable(blocked.signals.as_fd())? {
+        if !is_readable(blocked.signals.as_fd()) {
             continue;
         }
         let (signal, sent) = blocked.take()?;
@@ -252,24 +237,9 @@ fn wait(child: &mut Child, blocked: &Blocked) -> Result<ExitStatus, SysError> {
     }
 }
 
-fn is_readable(fd: BorrowedFd<'_>) -> Result<bool, SysError> {
-    let mut polled = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one structure, which lives through the call.
-    match unsafe { libc::poll(&raw mut polled, 1, 0) } {
-        -1 => Err(SysError::last("poll")),
-        found => Ok(found > 0),
-    }
-}
-
 /// Whether process `pid` is there and has not ended.
 pub fn is_alive(pid: u32) -> bool {
     let proc = crate::proc::Proc::default();
     let pid = crate::task::Pid(i32::try_from(pid).unwrap_or(i32::MAX));
     proc.state_and_parent(pid).is_ok_and(|(state, _)| !matches!(state, 'Z' | 'X'))
-}
-
-/// The user and the group whose rights this process has.
-pub fn effective_ids() -> (libc::uid_t, libc::gid_t) {
-    // SAFETY: take no argument and cannot fail.
-    unsafe { (libc::geteuid(), libc::getegid()) }
 }

@@ -88,7 +88,6 @@ pub struct Storms {
 
 impl Storms {
     /// Reports at most this many new threads a second of each given process; `None` for all.
-    #[must_use]
     pub fn new(most_a_second: Option<u32>) -> Self {
         let every = most_a_second.map(|most| Nanos(1_000_000_000 / u64::from(most.max(1))));
         Self { every, of: BTreeMap::new() }
@@ -100,7 +99,6 @@ impl Storms {
     }
 
     /// Whether a storm is on.
-    #[must_use]
     pub fn is_any(&self) -> bool {
         self.of.values().any(|family| family.is_on)
     }

@@ -1,6 +1,6 @@
 //! How long a block takes alone, and what of that its dependencies ask for.
 
-use super::{Figures, Instruction, Mca, McaError, Syntax, Target};
+use super::{Figures, Instruction, Mca, McaError, Target};
 use std::collections::BTreeMap;
 
 /// Slots a cycle of a front end that is never the limit: more than any processor has.
@@ -169,7 +169,7 @@ impl Mca {
 }
 
 fn texts(target: &Target, codes: &[Vec<String>]) -> Vec<String> {
-    codes.iter().map(|code| Syntax::Usual.marked(target, &code.join("\n"))).collect()
+    codes.iter().map(|code| target.marked(&code.join("\n"))).collect()
 }
 
 /// Rounds of the shorter run of a code of `instructions` that took `cycles` for the pilot's.

@@ -71,7 +71,6 @@ const MOST_ANSWERS: usize = 100;
 ///
 /// An instruction that took nothing in the simulation, for example a move that renaming does, uses no
 /// port whatever the table says.
-#[must_use]
 pub fn apart(
     ports: &Ports,
     average: &[(usize, f64)],
@@ -91,7 +90,6 @@ pub fn apart(
 }
 
 /// All of `average` without a simulation to help: true of every way to take it apart.
-#[must_use]
 pub fn in_doubt(ports: &Ports, average: &[(usize, f64)]) -> Uses {
     let (mut sets, rest) = whole_resources(ports, average);
     let certain = rest.len() <= 1;

@@ -2,7 +2,7 @@
 //! processor's scheduler.
 //!
 //! # Problem
-//! A contention model wants, for each instruction on average: front-end slots, cycles of each set of
+//! A contention model needs, for each instruction on average: front-end slots, cycles of each set of
 //! alternative ports, and the cycles that dependencies ask for, with the whole window and with half of
 //! it.
 //!
@@ -17,7 +17,7 @@
 //!   they take half of the reorder buffer and nothing else. Schedulers, load and store queues and
 //!   register files stay whole, since `llvm-mca` neither takes nor prints their sizes.
 //!
-//! # What it does not know
+//! # Limits
 //! Caches (every load is a hit), values forwarded from stores, the limits of fetch and decoding, taken
 //! branches, divisions whose length depends on the values. Some processors' names are accepted and
 //! another's table is used: `core2`, `penryn`, `nehalem` and `westmere` have Sandy Bridge's ports. How
@@ -31,7 +31,7 @@
 //! Needs the program `llvm-mca`, LLVM 14 or newer (Debian: `llvm-19` or `llvm`).
 
 mod alone;
-pub mod groups;
+mod groups;
 mod run;
 
 use run::Region;
@@ -40,55 +40,29 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why there are no figures.
+/// Why there are no figures. Paths are those of the program.
 #[derive(Debug, Error)]
 pub enum McaError {
-    /// No `llvm-mca` of a version that is understood.
+    /// No `llvm-mca` of a version that is understood, under these names.
     #[error(
-        "no llvm-mca of version {OLDEST} or newer found; looked for {looked_for} (Debian: apt-get install llvm)"
+        "no llvm-mca of version {OLDEST} or newer found; looked for {0} (Debian: apt-get install llvm)"
     )]
-    Missing {
-        /// Names and paths that were tried.
-        looked_for: String,
-    },
-    /// `path` could not be run.
-    #[error("cannot run {}: {source}", path.display())]
-    Start {
-        /// The program.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// `path` does not say which version of LLVM it is, or an old one.
-    #[error("{}: expected LLVM {OLDEST} or newer, found {found}", path.display())]
-    Version {
-        /// The program.
-        path: PathBuf,
-        /// What it says.
-        found: String,
-    },
+    Missing(String),
+    /// It could not be run.
+    #[error("cannot run {}: {}", .0.display(), .1)]
+    Start(PathBuf, #[source] io::Error),
+    /// It does not say which version of LLVM it is, or an old one.
+    #[error("{}: expected LLVM {OLDEST} or newer, found {}", .0.display(), .1)]
+    Version(PathBuf, String),
     /// LLVM has no such processor for the architecture.
-    #[error("llvm-mca: expected the name of a processor (llvm-mca -mcpu=help), found {found}")]
-    UnknownCpu {
-        /// The name.
-        found: String,
-    },
-    /// The code could not be read or simulated.
-    #[error("{}: {found}", path.display())]
-    Refused {
-        /// The program.
-        path: PathBuf,
-        /// The first thing it complains of.
-        found: String,
-    },
+    #[error("llvm-mca: expected the name of a processor (llvm-mca -mcpu=help), found {0}")]
+    UnknownCpu(String),
+    /// The code could not be read or simulated: the first thing that it complains of.
+    #[error("{}: {}", .0.display(), .1)]
+    Refused(PathBuf, String),
     /// What it printed is not what we know.
-    #[error("{}: expected the JSON of LLVM {OLDEST} or newer: {source}", path.display())]
-    Printed {
-        /// The program.
-        path: PathBuf,
-        /// Where reading failed.
-        source: serde_json::Error,
-    },
+    #[error("{}: expected the JSON of LLVM {OLDEST} or newer: {}", .0.display(), .1)]
+    Printed(PathBuf, #[source] serde_json::Error),
     /// The text holds no instruction.
     #[error("expected assembly text, found no instruction in it")]
     Empty,
@@ -98,15 +72,6 @@ pub enum McaError {
 pub const OLDEST: u32 = 14;
 /// The newest that is looked for by name; a newer one is found as `llvm-mca`.
 const NEWEST: u32 = 22;
-
-/// How a block is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Syntax {
-    /// As the architecture's assembler reads it: on x86 `addq %rax, %rbx`.
-    Usual,
-    /// On x86: `add rbx, rax`.
-    Intel,
-}
 
 /// What to simulate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +85,7 @@ pub struct Target {
 /// An instruction of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// As LLVM prints it, in the usual syntax.
+    /// As LLVM prints it, in the default syntax.
     pub text: String,
     /// Front-end slots.
     pub slots: u32,
@@ -150,19 +115,6 @@ pub struct Figures {
     pub width: u32,
 }
 
-impl Figures {
-    /// Part of the cycles of ports that are in sets which may be larger than the truth; 0 to 1.
-    #[must_use]
-    pub fn in_doubt(&self) -> f64 {
-        let of = |wanted: &dyn Fn(&&Instruction) -> bool| -> f64 {
-            let cycles = self.instructions.iter().filter(wanted).flat_map(|i| &i.ports);
-            cycles.map(|(_, cycles)| cycles).fold(0.0, |sum, cycles| sum + cycles)
-        };
-        let all = of(&|_| true);
-        if all > 0.0 { of(&|instruction| !instruction.certain) / all } else { 0.0 }
-    }
-}
-
 /// The program.
 #[derive(Clone, Debug)]
 pub struct Mca {
@@ -180,7 +132,7 @@ impl Mca {
         let names: Vec<String> = numbered.chain(["llvm-mca".to_owned()]).collect();
         let found = names.iter().filter_map(|name| Self::at(Path::new(name)).ok());
         let newest = found.max_by_key(|mca| mca.version);
-        newest.ok_or_else(|| McaError::Missing { looked_for: names.join(", ") })
+        newest.ok_or_else(|| McaError::Missing(names.join(", ")))
     }
 
     /// That one.
@@ -194,10 +146,10 @@ impl Mca {
         });
         match version {
             Some(version) if version >= OLDEST => Ok(Self { program: program.to_owned(), version }),
-            _ => Err(McaError::Version {
-                path: program.to_owned(),
-                found: printed.lines().next().unwrap_or("nothing").trim().to_owned(),
-            }),
+            _ => {
+                let found = printed.lines().next().unwrap_or("nothing").trim();
+                Err(McaError::Version(program.to_owned(), found.to_owned()))
+            }
         }
     }
 
@@ -213,7 +165,7 @@ impl Mca {
         self.version
     }
 
-    /// What each of `blocks` asks for, as a loop that never ends. Runs of the program are shared, so
+    /// What each of `blocks` asks for, as a loop that never ends; in AT&T's syntax on x86. Runs of the program are shared, so
     /// many blocks at once are much faster than one after the other.
     ///
     /// # Errors
@@ -222,10 +174,9 @@ impl Mca {
     pub fn analyse(
         &self,
         target: &Target,
-        syntax: Syntax,
         blocks: &[&str],
     ) -> Result<Vec<Result<Figures, McaError>>, McaError> {
-        let texts: Vec<String> = blocks.iter().map(|text| syntax.marked(target, text)).collect();
+        let texts: Vec<String> = blocks.iter().map(|text| target.marked(text)).collect();
         let table = self.regions(target, &[TABLE], &texts)?;
         let read = table.regions.iter().flatten().collect::<Vec<_>>();
         let uses = self.uses(target, &read)?;
@@ -242,7 +193,7 @@ impl Mca {
     }
 
     /// Cycles that one round of each of `codes` takes, as a loop that never ends; a code is a list of
-    /// instructions in the usual syntax.
+    /// instructions in the default syntax.
     ///
     /// # Errors
     /// As [`analyse`](Self::analyse).
@@ -261,7 +212,7 @@ impl Mca {
         target: &Target,
         regions: &[&Region],
     ) -> Result<BTreeMap<String, groups::Uses>, McaError> {
-        let probes = probes(target).iter().map(|text| Syntax::Usual.marked(target, text));
+        let probes = probes(target).iter().map(|text| target.marked(text));
         let probes = self.regions(target, &[TABLE], &probes.collect::<Vec<_>>())?.regions;
         let mut averages: BTreeMap<&str, Vec<(usize, f64)>> = BTreeMap::new();
         for region in regions.iter().copied().chain(probes.iter().flatten()) {
@@ -269,7 +220,7 @@ impl Mca {
                 averages.insert(text, region.pressure(at));
             }
         }
-        let texts = averages.keys().map(|text| Syntax::Usual.marked(target, text));
+        let texts = averages.keys().map(|text| target.marked(text));
         let once = self.regions(target, &["--iterations=1"], &texts.collect::<Vec<_>>())?;
         let ports = ports(&once.resources);
         let taken = once.regions.iter().map(|region| Some(region.as_ref().ok()?.pressure(0)));
@@ -317,8 +268,8 @@ impl Mca {
             texts.iter().enumerate().map(|(at, text)| Target::region(at, text)).collect();
         match run::report(&self.program, &all, &input) {
             Ok(report) => Ok(Regions::of(report, texts.len())),
-            Err(McaError::Refused { .. }) if texts.len() > 1 => halves(),
-            Err(refused @ McaError::Refused { .. }) => {
+            Err(McaError::Refused(..)) if texts.len() > 1 => halves(),
+            Err(refused @ McaError::Refused(..)) => {
                 let none = texts[0].lines().all(|line| line.trim().is_empty());
                 let error = if none { McaError::Empty } else { refused };
                 Ok(Regions { regions: vec![Err(error)], resources: Vec::new() })
@@ -369,19 +320,14 @@ impl Target {
         format!("# LLVM-MCA-BEGIN r{at}\n{text}\n# LLVM-MCA-END r{at}\n")
     }
 
+    /// `text` with what the assembler has to know before it.
+    fn marked(&self, text: &str) -> String {
+        let syntax = if self.is("x86_64") { ".att_syntax\n" } else { "" };
+        format!("{syntax}{text}")
+    }
+
     fn is(&self, architecture: &str) -> bool {
         self.triple.starts_with(architecture)
-    }
-}
-
-impl Syntax {
-    /// `text` with what the assembler has to know before it.
-    fn marked(self, target: &Target, text: &str) -> String {
-        match self {
-            Self::Intel if target.is("x86_64") => format!(".intel_syntax noprefix\n{text}"),
-            Self::Usual if target.is("x86_64") => format!(".att_syntax\n{text}"),
-            _ => text.to_owned(),
-        }
     }
 }
 

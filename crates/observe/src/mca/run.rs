@@ -103,19 +103,17 @@ impl Region {
 
 /// Runs `program` with `arguments` on the assembly text `input`, and returns what it printed.
 pub fn text(program: &Path, arguments: &[String], input: &str) -> Result<String, McaError> {
-    let start = |source| McaError::Start { path: program.to_owned(), source };
+    let start = |source| McaError::Start(program.to_owned(), source);
     let output = with_input(program, arguments, input).map_err(start)?;
     let errors = String::from_utf8_lossy(&output.stderr);
     if let Some(line) = errors.lines().find(|line| line.contains("is not a recognized processor")) {
-        return Err(McaError::UnknownCpu { found: line.split('\'').nth(1).unwrap_or(line).into() });
+        return Err(McaError::UnknownCpu(line.split('\'').nth(1).unwrap_or(line).into()));
     }
     if !output.status.success() {
         let complaint =
             errors.lines().find(|line| line.contains("error: ")).or(errors.lines().next());
-        return Err(McaError::Refused {
-            path: program.to_owned(),
-            found: complaint.unwrap_or("no message").trim().to_owned(),
-        });
+        let found = complaint.unwrap_or("no message").trim();
+        return Err(McaError::Refused(program.to_owned(), found.to_owned()));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -124,8 +122,7 @@ pub fn text(program: &Path, arguments: &[String], input: &str) -> Result<String,
 pub fn report(program: &Path, arguments: &[String], input: &str) -> Result<Report, McaError> {
     let arguments: Vec<String> = ["--json".to_owned()].iter().chain(arguments).cloned().collect();
     let printed = text(program, &arguments, input)?;
-    serde_json::from_str(&printed)
-        .map_err(|source| McaError::Printed { path: program.to_owned(), source })
+    serde_json::from_str(&printed).map_err(|source| McaError::Printed(program.to_owned(), source))
 }
 
 /// Input and output are pipes of some tens of kilobytes; writing everything before reading can block for ever.

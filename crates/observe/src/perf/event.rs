@@ -27,7 +27,6 @@ impl Attr {
     /// An event that counts nothing and only carries the kernel's task events.
     ///
     /// It reports creations, ends and new names, each as soon as it happens.
-    #[must_use]
     pub fn task_events() -> Self {
         let mut attr = Self::software(c::PERF_COUNT_SW_DUMMY);
         attr.0.set_task(1);
@@ -41,7 +40,6 @@ impl Attr {
     /// Samples of the instruction pointer, one every `period_ns` of CPU time, with events about
     /// tasks, executable mappings and, at a task's end, its CPU time. A reader is woken when
     /// `watermark_b` bytes wait.
-    #[must_use]
     pub fn clock_samples(period_ns: u64, watermark_b: u32) -> Self {
         let mut attr = Self::software(c::PERF_COUNT_SW_CPU_CLOCK);
         attr.0.sample_type |= u64::from(c::PERF_SAMPLE_IP);
@@ -58,7 +56,6 @@ impl Attr {
     }
 
     /// A counter of user level, number `config` of PMU `kind`, that is read with its group.
-    #[must_use]
     pub fn counter(kind: u32, config: u64) -> Self {
         let mut attr = Self::of(kind, config);
         attr.0.read_format = u64::from(
@@ -70,7 +67,6 @@ impl Attr {
     }
 
     /// Follow threads and processes that the watched task creates, too.
-    #[must_use]
     pub fn inherited(mut self) -> Self {
         self.0.set_inherit(1);
         self
@@ -78,14 +74,12 @@ impl Attr {
 
     /// Report samples taken in the kernel, too, which needs `CAP_PERFMON` or a
     /// `perf_event_paranoid` of at most 1.
-    #[must_use]
     pub fn with_kernel(mut self) -> Self {
         self.0.set_exclude_kernel(0);
         self
     }
 
     /// As [`Attr::with_kernel`]; samples in the kernel also say where the thread left its own code.
-    #[must_use]
     pub fn with_kernel_and_caller(mut self) -> Self {
         self.0.sample_type |= u64::from(c::PERF_SAMPLE_REGS_USER);
         self.0.sample_regs_user = 1 << INSTRUCTION_POINTER;
@@ -93,21 +87,18 @@ impl Attr {
     }
 
     /// Start switched off.
-    #[must_use]
     pub fn disabled(mut self) -> Self {
         self.0.set_disabled(1);
         self
     }
 
     /// Begin when the thread executes a program.
-    #[must_use]
     pub fn at_exec(mut self) -> Self {
         self.0.set_enable_on_exec(1);
         self
     }
 
     /// Count the records that found no room, for [`Event::lost`]: since Linux 6.0, earlier kernels refuse it (`EINVAL`).
-    #[must_use]
     pub fn counting_lost(mut self) -> Self {
         self.0.read_format |= u64::from(c::PERF_FORMAT_LOST);
         self
@@ -151,10 +142,7 @@ impl Event {
     }
 
     /// As [`Event::open`], in the group that `leader` leads.
-    ///
-    /// # Errors
-    /// As [`Event::open`].
-    pub fn open_in(
+    pub(crate) fn open_in(
         attr: &Attr,
         tid: Tid,
         cpu: Option<PuNr>,
@@ -177,20 +165,14 @@ impl Event {
     }
 
     /// Switches the events of its group on.
-    ///
-    /// # Errors
-    /// The kernel's; none is known for an open event.
-    pub fn enable_group(&self) -> Result<(), SysError> {
+    pub(crate) fn enable_group(&self) -> Result<(), SysError> {
         // SAFETY: this ioctl takes a flag, no pointer.
         let done = unsafe { sys::ioctls::ENABLE(self.0.as_raw_fd(), c::PERF_IOC_FLAG_GROUP) };
         ok(done, "ioctl(PERF_EVENT_IOC_ENABLE)")
     }
 
-    /// Reads what `read_format` asked for.
-    ///
-    /// # Errors
-    /// The kernel's; a short answer is reported as `EIO`.
-    pub fn read(&self, words: &mut [u64]) -> Result<(), SysError> {
+    /// Reads what `read_format` requests.
+    pub(crate) fn read(&self, words: &mut [u64]) -> Result<(), SysError> {
         const CALL: &str = "read of a perf event";
         let wanted = size_of_val(words);
         // SAFETY: `words` has room for `wanted` bytes.
@@ -204,10 +186,7 @@ impl Event {
 
     /// How many records of it and its inherited copies found no room in the ring; only if opened with
     /// [`Attr::counting_lost`].
-    ///
-    /// # Errors
-    /// As [`Event::read`].
-    pub fn lost(&self) -> Result<u64, SysError> {
+    pub(crate) fn lost(&self) -> Result<u64, SysError> {
         // The count comes first.
         let mut words = [0; 2];
         self.read(&mut words).map(|()| words[1])

@@ -54,7 +54,7 @@ pub enum Record<'a> {
         ip: u64,
         /// Whether the thread ran its own code, not the kernel's.
         user: bool,
-        /// In the kernel, where its own code goes on, if that was asked for
+        /// In the kernel, where its own code goes on, if that was requested
         /// ([`Attr::with_kernel_and_caller`](super::Attr::with_kernel_and_caller)).
         caller: Option<u64>,
     },

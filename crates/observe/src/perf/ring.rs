@@ -51,13 +51,11 @@ impl Ring {
     }
 
     /// The event whose records this ring holds.
-    #[must_use]
     pub fn event(&self) -> &Event {
         &self.event
     }
 
     /// How many bytes of records fit.
-    #[must_use]
     pub fn size_b(&self) -> usize {
         self.data_b
     }
@@ -117,7 +115,6 @@ fn waiting(size: usize, tail: u64, head: u64) -> [(usize, usize); 2] {
 }
 
 /// The size of a page of memory in bytes.
-#[must_use]
 pub fn page_size() -> usize {
     // SAFETY: takes no pointer.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

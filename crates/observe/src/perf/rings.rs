@@ -62,9 +62,6 @@ impl Rings {
     }
 
     /// Opens `attr` on thread `tid`, one event a CPU, all writing to these rings.
-    ///
-    /// # Errors
-    /// As [`Event::open`]; events opened before the failure are closed again.
     pub fn attach(&mut self, attr: &Attr, tid: Tid) -> Result<(), SysError> {
         let (before, attr) = (self.events.len(), self.like(attr));
         for (cpu, ring) in &self.carriers {
@@ -132,7 +129,6 @@ impl Rings {
     }
 
     /// Whether there is a ring on `cpu`: what happens on any other goes unseen.
-    #[must_use]
     pub fn has(&self, cpu: PuNr) -> bool {
         self.carriers.iter().any(|(with_ring, _)| *with_ring == cpu)
     }

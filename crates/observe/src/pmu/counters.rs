@@ -12,53 +12,36 @@ use super::stack::StackPlan;
 use super::sysfs::{CorePmu, core_pmus};
 use super::trial::{Tried, try_out};
 
-pub use super::trial::Want;
+pub use super::trial::CounterSet;
 use crate::sys::SysError;
 use crate::task::Tid;
+use colocate_machine::PuNr;
 use colocate_model::Class;
 use colocate_model::stack::Parts;
 use perf_event_open_sys::bindings as c;
 use std::path::Path;
 use thiserror::Error;
 
-/// Why threads cannot be counted here. `colocate doctor` names the cause and the remedy.
+/// Why threads cannot be counted here, with the kernel's error. `colocate doctor` names the cause and the remedy.
 #[derive(Debug, Error)]
 pub enum PmuError {
-    /// The kernel shows no counters of the cores.
-    #[error("expected hardware counters, found none in {devices}: {source}")]
-    None {
-        /// Where the kernel would list them.
-        devices: String,
-        /// What it said when it was asked for instructions anyway.
-        source: SysError,
-    },
-    /// The kernel has counters, but not for us.
-    #[error("expected to count instructions with {pmu}, found {source}")]
-    Refused {
-        /// The PMU's name.
-        pmu: String,
-        /// What the kernel said.
-        source: SysError,
-    },
-    /// The kernel has counters, but others hold them.
-    #[error("expected free counters, found that other programs hold those of {pmu}: {source}")]
-    Taken {
-        /// The PMU's name.
-        pmu: String,
-        /// That it is busy, in the kernel's words.
-        source: SysError,
-    },
+    /// The kernel shows no counters of the cores in this folder.
+    #[error("expected hardware counters, found none in {0}: {1}")]
+    None(String, #[source] SysError),
+    /// The kernel has counters of this PMU, but not for us.
+    #[error("expected to count instructions with {0}, found {1}")]
+    Refused(String, #[source] SysError),
+    /// The kernel has counters of this PMU, but others hold them.
+    #[error("expected free counters, found that other programs hold those of {0}: {1}")]
+    Taken(String, #[source] SysError),
 }
 
 impl PmuError {
-    /// What the kernel said.
+    /// The kernel's error.
     #[must_use]
     pub fn cause(&self) -> &SysError {
-        match self {
-            Self::None { source, .. }
-            | Self::Refused { source, .. }
-            | Self::Taken { source, .. } => source,
-        }
+        let (Self::None(_, cause) | Self::Refused(_, cause) | Self::Taken(_, cause)) = self;
+        cause
     }
 }
 
@@ -99,33 +82,33 @@ impl Counters {
     ///
     /// # Errors
     /// [`PmuError`] if not even instructions can be counted.
-    pub fn find(proc: &Path, sys: &Path, want: Want) -> Result<Self, PmuError> {
+    pub fn find(proc: &Path, sys: &Path, set: CounterSet) -> Result<Self, PmuError> {
         let pmus = core_pmus(proc, sys);
         let leader = |spec| OpenGroup::open(&[spec], Tid(0), Start::Now).map(drop);
         let Some(first) = pmus.first() else {
             let generic = Spec { kind: c::PERF_TYPE_HARDWARE, config: INSTRUCTIONS };
             return match leader(generic) {
                 // A kernel without sysfs entries that counts all the same.
-                Ok(()) => Self::planned(&[unlisted()], want),
+                Ok(()) => Self::planned(&[unlisted()], set),
                 Err(source) => {
                     let devices = sys.join("bus/event_source/devices").display().to_string();
-                    Err(PmuError::None { devices, source })
+                    Err(PmuError::None(devices, source))
                 }
             };
         };
         let alone = pmus.len() == 1;
         leader(generic(first, alone, INSTRUCTIONS))
-            .map_err(|source| PmuError::Refused { pmu: first.name.clone(), source })?;
-        Self::planned(&pmus, want)
+            .map_err(|source| PmuError::Refused(first.name.clone(), source))?;
+        Self::planned(&pmus, set)
     }
 
-    fn planned(pmus: &[CorePmu], want: Want) -> Result<Self, PmuError> {
+    fn planned(pmus: &[CorePmu], set: CounterSet) -> Result<Self, PmuError> {
         let alone = pmus.len() == 1;
         let mut found = Self { pmus: Vec::new(), notes: Vec::new(), no_stacks: None, alone };
         let mut no_stacks = Vec::new();
         for pmu in pmus {
             let Tried { grouping: plan, stack, no_stack } =
-                on_its_cores(pmu, alone, || try_out(pmu, alone, want));
+                on_its_cores(pmu, alone, || try_out(pmu, alone, set));
             found.notes.extend(notes(pmu, &plan));
             no_stacks.extend(no_stack.filter(|_| !plan.groups.is_empty()));
             let specs = plan.groups.iter().map(|group| specs(&group.events, pmu, alone)).collect();
@@ -134,15 +117,15 @@ impl Counters {
         let first = found.pmus.first().map(|pmu| pmu.name.clone());
         found.pmus.retain(|pmu| !pmu.groups.is_empty());
         found.no_stacks = match found.stack_parts() {
-            None if want == Want::Stacks && no_stacks.is_empty() => {
+            None if set == CounterSet::Stacks && no_stacks.is_empty() => {
                 Some("the kinds of cores report different parts".to_owned())
             }
-            None if want == Want::Stacks => Some(no_stacks.join("; ")),
+            None if set == CounterSet::Stacks => Some(no_stacks.join("; ")),
             _ => None,
         };
         match first {
             // Opening a counter always succeeds; whether it counts is seen only later.
-            Some(pmu) if found.pmus.is_empty() => Err(PmuError::Taken { pmu, source: busy() }),
+            Some(pmu) if found.pmus.is_empty() => Err(PmuError::Taken(pmu, busy())),
             _ => Ok(found),
         }
     }
@@ -235,7 +218,7 @@ fn on_its_cores(pmu: &CorePmu, alone: bool, work: impl FnOnce() -> Tried + Send)
     };
     std::thread::scope(|scope| {
         let work = || {
-            let moved = move_this_thread(|number| cpus.contains(number));
+            let moved = move_this_thread(|number| cpus.contains(PuNr(number)));
             // Cores that we may not use cannot be tried out. What a program does there is not counted.
             if moved { work() } else { Tried::default() }
         };
@@ -354,7 +337,7 @@ mod tests {
 
     #[test]
     fn finding_counters_gives_some_or_a_reason() {
-        match Counters::find(Path::new("/proc"), Path::new("/sys"), Want::Demand) {
+        match Counters::find(Path::new("/proc"), Path::new("/sys"), CounterSet::Demand) {
             Ok(found) => assert!(found.descriptors() >= 2, "{found:?}"),
             Err(error) => {
                 let text = error.to_string();

@@ -84,13 +84,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A decimal number, or a hexadecimal one after `0x`.
     fn number(self, name: &str) -> Option<u32> {
-        let text = self.text(name)?;
-        match text.strip_prefix("0x") {
-            Some(hex) => u32::from_str_radix(hex, 16).ok(),
-            None => text.parse().ok(),
-        }
+        number(self.text(name)?)
     }
 
     fn cpu(self) -> Cpu {
@@ -115,6 +110,14 @@ impl<'a> Fields<'a> {
         let rest = self.text("cpu")?.strip_prefix("POWER")?;
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
         Some(Cpu::Power { generation: digits.parse().ok()? })
+    }
+}
+
+/// A decimal number, or a hexadecimal one after `0x`.
+pub(super) fn number(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
     }
 }
 

@@ -1,7 +1,8 @@
-//! Events: what they count, how perf is asked for them, and readings of groups of them.
+//! Events: what they count, how perf opens them, and readings of groups of them.
 
 use colocate_model::Class;
 use colocate_model::stack::Parts;
+use serde::{Deserialize, Deserializer};
 
 /// One hardware event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +12,14 @@ pub struct Code {
     pub name: &'static str,
     /// Its code: what perf takes as `config` of a raw event.
     pub config: u64,
+}
+
+impl<'de> Deserialize<'de> for Code {
+    /// The tables are read once, so names may live as long as the program.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let (name, config) = <(String, u64)>::deserialize(from)?;
+        Ok(Self { name: name.leak(), config })
+    }
 }
 
 /// What an event counts.
@@ -30,7 +39,7 @@ pub enum Role {
     Stack(u8),
 }
 
-/// How perf is asked for an event.
+/// How perf opens an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// One of perf's generic hardware events, by its number.
@@ -48,7 +57,7 @@ pub struct Event {
     pub role: Role,
     /// What a class's count is a share of; `Role::Instructions` for the others.
     pub base: Role,
-    /// How perf is asked for it.
+    /// How perf opens it.
     pub source: Source,
 }
 
@@ -61,7 +70,6 @@ pub struct Group {
 
 impl Group {
     /// The sum of the counts with `role`, or `None` if the group does not count it.
-    #[must_use]
     pub fn count_of(&self, role: Role, counts: &[u64]) -> Option<u64> {
         let mut matching =
             self.events.iter().zip(counts).filter(|(event, _)| event.role == role).peekable();
@@ -108,6 +116,18 @@ impl Extra {
     pub const ALL: [Self; 5] =
         [Self::BranchMisses, Self::Misses(1), Self::Misses(2), Self::Misses(3), Self::Slots];
 
+    /// Its name in the table of events.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BranchMisses => "branch-misses",
+            Self::Misses(1) => "misses-1",
+            Self::Misses(2) => "misses-2",
+            Self::Misses(_) => "misses-3",
+            Self::Slots => "slots",
+        }
+    }
+
     pub(super) fn place(self) -> usize {
         Self::ALL.iter().position(|one| *one == self).unwrap_or(0)
     }
@@ -126,7 +146,8 @@ pub struct ExtraRow {
 pub const MOST_EVENTS: usize = 6;
 
 /// How the parts follow from the events.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Formula {
     /// The first event counts slots; each further one counts those of a part.
     Slots,
@@ -145,21 +166,28 @@ pub enum Formula {
 }
 
 /// Which events show where cycles went.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct StackTable {
     /// Its common name.
-    pub name: &'static str,
+    pub name: String,
     /// The parts, in their order.
+    #[serde(deserialize_with = "parts")]
     pub parts: Parts,
-    /// The events, at most [`MOST_EVENTS`], in the order that the formula wants.
-    pub events: &'static [Code],
-    /// Events, by their places, of which at least one of each set counts in any million instructions. Where one
-    /// set stays at 0, a counter is dead, and the rest of them would yield a stack all the same.
-    pub alive: &'static [&'static [usize]],
+    /// The events, at most [`MOST_EVENTS`], in the order that the formula needs.
+    pub events: Vec<Code>,
+    /// Sets of events, by their places, of each of which at least one counts in any million instructions.
+    pub alive: Vec<Vec<usize>>,
     /// How the parts follow from them.
     pub formula: Formula,
-    /// Where the codes are from, as in [`super::table`].
-    pub source: &'static str,
+    /// Where the codes are from.
+    pub source: String,
+}
+
+/// Names that live as long as the program: the table is read once.
+fn parts<'de, D: Deserializer<'de>>(from: D) -> Result<Parts, D::Error> {
+    let names = Vec::<String>::deserialize(from)?;
+    Ok(names.into_iter().map(|name| &*name.leak()).collect::<Vec<_>>().leak())
 }
 
 /// One reading of one group.

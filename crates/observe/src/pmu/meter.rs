@@ -27,7 +27,7 @@ use super::counters::{Counters, OpenCounters};
 use super::events::Reading;
 use super::open::{OpenGroup, Start};
 use super::plan::{Group, ROLES, Role};
-use super::scale::{ENOUGH, due, is_enough, scaled};
+use super::scale::{ENOUGH, counted, due, is_enough};
 use super::stack::{StackPlan, of_readings};
 use crate::sys::SysError;
 use crate::task::Tid;
@@ -252,16 +252,6 @@ impl Sums {
     }
 }
 
-/// What was counted with a role between two readings, scaled; `None` if it was counted for too little of the time.
-fn counted(role: Role, groups: &[Group], between: &[Reading], alone: bool) -> Option<u64> {
-    let due = due(between, alone);
-    groups.iter().zip(between).find_map(|(group, reading)| {
-        let count = group.count_of(role, &reading.counts)?;
-        let enough = reading.running_ns > 0 && is_enough(reading, due(reading));
-        enough.then(|| scaled(count, due(reading), reading.running_ns)).flatten()
-    })
-}
-
 /// The instructions that were really counted between two readings, without those of the time when they were not.
 fn instructions(groups: &[Group], between: &[Reading]) -> u64 {
     let pairs = groups.iter().zip(between);
@@ -290,7 +280,6 @@ mod tests {
     use crate::pmu::open::tests::touch;
     use crate::pmu::plan::traffic;
     use crate::pmu::plan::{grouping, wanted};
-    use crate::pmu::stack_rows::ARM_CYCLES;
     use crate::pmu::{extras, table};
     use colocate_model::Class;
     use perf_event_open_sys::bindings as c;
@@ -411,15 +400,15 @@ mod tests {
             ..Sums::default()
         };
         let took = LastReading::Added([true; ROLES.len()]);
-        let first = of(ARM_CYCLES.parts, &[1.0, 2.0, 3.0], took);
+        let first = of(table::stack("arm-cycles").parts, &[1.0, 2.0, 3.0], took);
         let reported = first.stack;
         let none = |last| Sums { last, ..Sums::default() };
         assert_eq!(stack(&[first.clone(), none(LastReading::Idle)]), reported);
         assert_eq!(stack(&[first.clone(), none(took)]), None);
-        let same = of(ARM_CYCLES.parts, &[0.0; 3], took);
+        let same = of(table::stack("arm-cycles").parts, &[0.0; 3], took);
         assert_eq!(stack(&[first.clone(), same.clone()]), reported, "nothing is known of it yet");
         assert_eq!(stack(&[same.clone(), same.clone()]), same.stack);
-        let parts = crate::pmu::stack::ARM[0].parts;
+        let parts = crate::pmu::stack::arm()[0].parts;
         assert_eq!(stack(&[first.clone(), of(parts, &[0.0; 4], LastReading::Idle)]), reported);
         assert_eq!(stack(&[first, of(parts, &[1.0; 4], took)]), None, "they do not add up");
     }
@@ -441,7 +430,7 @@ mod tests {
     /// Of three stretches of 1,000 cycles each the second counts more stalls than cycles: of 2,000 it is known.
     #[test]
     fn stacks_of_stretches_add_up() {
-        let plan = StackPlan { table: &ARM_CYCLES, width: 0.0 };
+        let plan = StackPlan { table: table::stack("arm-cycles"), width: 0.0 };
         let roles = [Role::Instructions, Role::Cycles, Role::Stack(0), Role::Stack(1)];
         let groups = [Group::of_roles(&roles)];
         let mut sums = Sums::default();
@@ -507,7 +496,7 @@ mod tests {
             (Role::Stack(0), faults),
             (Role::Stack(1), faults),
         ]);
-        counters.pmus[0].stack = Some(StackPlan { table: &ARM_CYCLES, width: 0.0 });
+        counters.pmus[0].stack = Some(StackPlan { table: table::stack("arm-cycles"), width: 0.0 });
         let mut meter = match counters.meter(Tid(0), Start::Now) {
             Ok(meter) => meter,
             Err(error) => {

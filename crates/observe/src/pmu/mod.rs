@@ -9,26 +9,25 @@
 //! life, which pass before its counters are open. A thread that lives for less is reported with
 //! unknown figures.
 
-mod affinity;
-pub mod counters;
+pub(crate) mod affinity;
+mod counters;
 pub mod cpu;
-pub mod events;
-mod extra_rows;
+mod events;
 pub mod extras;
-pub mod meter;
-pub mod open;
-pub mod pfm;
-pub mod plan;
-pub mod scale;
+mod meter;
+pub(crate) mod open;
+pub(crate) mod pfm;
+mod plan;
+mod scale;
 pub(crate) mod specs;
 pub mod stack;
-mod stack_rows;
-pub mod sysfs;
-pub mod table;
+pub(crate) mod sysfs;
+mod table;
 mod trial;
-pub mod watch;
+mod watch;
 
-pub use counters::{Counters, PmuError, Want};
+pub use counters::{CounterSet, Counters, PmuError};
+pub use events::{Extra, Role};
 pub use meter::{Meter, Metered};
 pub use open::Start;
 pub use watch::{Counted, Watch};
@@ -43,7 +42,7 @@ use std::path::Path;
 /// # Errors
 /// [`PmuError`] if not even instructions can be counted.
 pub fn available() -> Result<Counters, PmuError> {
-    Counters::find(Path::new("/proc"), Path::new("/sys"), Want::Mix)
+    Counters::find(Path::new("/proc"), Path::new("/sys"), CounterSet::Mix)
 }
 
 /// What shows where threads' cycles go here: the table's name and its parts, in a line.
@@ -53,11 +52,11 @@ pub fn available() -> Result<Counters, PmuError> {
 /// # Errors
 /// Why nothing does, in a line.
 pub fn stacks() -> Result<String, String> {
-    let found = Counters::find(Path::new("/proc"), Path::new("/sys"), Want::Stacks);
+    let found = Counters::find(Path::new("/proc"), Path::new("/sys"), CounterSet::Stacks);
     let found = found.map_err(|_| "pmu counts nothing here".to_owned())?;
     let parts = found.stack_parts().ok_or_else(|| found.no_stacks.clone().unwrap_or_default())?;
     let mut names: Vec<&str> =
-        found.pmus.iter().filter_map(|pmu| Some(pmu.stack?.table.name)).collect();
+        found.pmus.iter().filter_map(|pmu| Some(&pmu.stack?.table.name[..])).collect();
     names.dedup();
     Ok(format!("{}: {}", names.join(" and "), parts.join(", ")))
 }

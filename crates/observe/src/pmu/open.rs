@@ -60,9 +60,6 @@ impl OpenGroup {
     }
 
     /// The counts so far; also after the thread has ended.
-    ///
-    /// # Errors
-    /// As [`Event::read`].
     pub fn read(&self) -> Result<Reading, SysError> {
         // The number of events, the time enabled, the time running, then the counts.
         let mut words = vec![0; 3 + self.0.len()];

@@ -67,9 +67,6 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 impl Pfm {
     /// The library, loaded at the first call and kept.
-    ///
-    /// # Errors
-    /// [`PfmError::Missing`] or [`PfmError::Start`].
     pub fn get() -> Result<&'static Self, PfmError> {
         static LOADED: OnceLock<Result<Pfm, PfmError>> = OnceLock::new();
         LOADED.get_or_init(Self::load).as_ref().map_err(Clone::clone)
@@ -102,18 +99,12 @@ impl Pfm {
     }
 
     /// The code of `code` on the PMU that libpfm4 calls `pmu`, as perf's `config` of a raw event.
-    ///
-    /// # Errors
-    /// [`PfmError::Unknown`] if the library does not know it, or not on this machine's processor.
     pub fn code(&self, pmu: &str, code: Code) -> Result<u64, PfmError> {
         let one = |name: &str| self.config(&format!("{pmu}::{name}"));
         code.name.split(' ').try_fold(0, |joined, name| Ok(joined | one(name)?))
     }
 
     /// The code of `event`, written `pmu::NAME:MASK…`, as perf's `config` of a raw event.
-    ///
-    /// # Errors
-    /// [`PfmError::Unknown`] if the library does not know it, or not on this machine's processor.
     pub fn config(&self, event: &str) -> Result<u64, PfmError> {
         let unknown = |reason: String| PfmError::Unknown { event: event.to_owned(), reason };
         let name = CString::new(event).map_err(|error| unknown(error.to_string()))?;
@@ -200,16 +191,16 @@ mod tests {
     fn compare_all_codes() {
         let pfm = Pfm::get().unwrap();
         let mut families = 0;
-        for family in table::ALL.iter().filter(|family| !family.pfm.is_empty()) {
-            let codes = family.rows.iter().flat_map(|row| row.codes).copied();
+        for family in table::all().iter().filter(|family| !family.pfm.is_empty()) {
+            let codes = family.rows.iter().flat_map(|row| &row.codes).copied();
             let codes = codes.chain(family.extras.iter().map(|row| row.code));
             // Names in small letters are the kernel's.
             let is_pfms = |code: &Code| code.name.chars().all(|c| !c.is_lowercase());
-            let stack = family.stack.map_or(&[][..], |table| table.events).iter().copied();
+            let stack = family.stack.map_or(&[][..], |table| &table.events).iter().copied();
             let codes = codes.chain(stack.filter(is_pfms));
             let mut known = 0;
             for code in codes {
-                match pfm.code(family.pfm, code) {
+                match pfm.code(&family.pfm, code) {
                     Ok(config) => {
                         assert_eq!(config, code.config, "{}::{}", family.pfm, code.name);
                         known += 1;

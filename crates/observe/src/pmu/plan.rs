@@ -27,7 +27,6 @@ const LEADER: Event = generic(Role::Instructions, INSTRUCTIONS);
 /// that the table does not know, which gets perf's generic branches.
 ///
 /// A class any of whose events `has` denies is left out: it is unknown, not 0.
-#[must_use]
 pub fn wanted(family: Option<&Family>, has: impl Fn(Code) -> bool) -> Vec<Bundle> {
     let cycles = vec![generic(Role::Cycles, CYCLES)];
     let Some(family) = family else {
@@ -64,7 +63,7 @@ pub struct Grouping {
 
 /// Puts the wanted bundles into as few groups as `fits` allows, first come first served.
 ///
-/// `fits` says whether the processor counts these events together; it is asked at most once for
+/// `fits` says whether the processor counts these events together; it is called at most once for
 /// each bundle and group. A bundle that fits nowhere, not even alone, is refused.
 pub fn grouping(wanted: &[Bundle], mut fits: impl FnMut(&[Event]) -> bool) -> Grouping {
     let mut plan = Grouping::default();
@@ -221,7 +220,7 @@ mod tests {
 
     #[test]
     fn every_wanted_role_is_planned_or_refused() {
-        for family in table::ALL {
+        for family in table::all() {
             let wanted = wanted(Some(family), |_| true);
             for counters in 0..8 {
                 let plan = grouping(&wanted, intel(counters));

@@ -21,7 +21,7 @@ pub struct Totals {
     /// If figures were scaled up, because counters took turns or were taken away: for which part of
     /// the time the group that counted least counted.
     pub scaled: Option<Share>,
-    /// What else demand vectors say; all unknown where none was asked for.
+    /// What else demand vectors say; all unknown where none was requested.
     pub extras: Extras,
 }
 
@@ -29,7 +29,6 @@ pub struct Totals {
 ///
 /// `None` if it was due and never counted; a thread that never ran has done nothing, which is
 /// known. Rounds to nearest; saturates.
-#[must_use]
 pub fn scaled(count: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
     if running_ns == 0 {
         return (enabled_ns == 0).then_some(count);
@@ -58,7 +57,6 @@ const LEAST_PART: u64 = 20;
 /// kernel's "enabled" goes on elsewhere. So there the time is taken from the readings themselves:
 /// groups of one PMU take turns, so their running times add up to the time on it, unless they all
 /// fit and run at the same time. `alone` says that the PMU is the machine's only one.
-#[must_use]
 pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
     let mut totals = Totals::default();
     let pairs = || groups.iter().zip(readings);
@@ -109,6 +107,21 @@ pub(super) fn is_enough(reading: &Reading, due_ns: u64) -> bool {
     reading.running_ns.saturating_mul(LEAST_PART) >= due_ns
 }
 
+/// What was counted with a role between two readings, scaled; `None` if it was counted for too little of the time.
+pub(super) fn counted(
+    role: Role,
+    groups: &[Group],
+    between: &[Reading],
+    alone: bool,
+) -> Option<u64> {
+    let due = due(between, alone);
+    groups.iter().zip(between).find_map(|(group, reading)| {
+        let count = group.count_of(role, &reading.counts)?;
+        let enough = reading.running_ns > 0 && is_enough(reading, due(reading));
+        enough.then(|| scaled(count, due(reading), reading.running_ns)).flatten()
+    })
+}
+
 /// The least of the parts that are known.
 fn least(parts: impl Iterator<Item = Option<Share>>) -> Option<Share> {
     parts.flatten().min_by(|a, b| a.get().total_cmp(&b.get()))
@@ -118,7 +131,6 @@ fn least(parts: impl Iterator<Item = Option<Share>>) -> Option<Share> {
 ///
 /// A class that one kind of core cannot count is unknown if the thread ran there at all, unless
 /// what ran there is under 1 % of the whole.
-#[must_use]
 #[allow(clippy::cast_precision_loss)] // weights need 15 digits at most
 pub fn over_pmus(parts: &[Totals]) -> Totals {
     let ran: Vec<&Totals> =

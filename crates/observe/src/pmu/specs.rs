@@ -1,4 +1,4 @@
-//! How perf is asked for events of a PMU, and whether it counts them.
+//! How perf opens events of a PMU, and whether it counts them.
 
 use super::cpu::Cpu;
 use super::events::{Event, Source};
@@ -23,7 +23,7 @@ pub(super) fn spec(source: Source, pmu: Option<&CorePmu>, alone: bool) -> Spec {
         (Source::Generic(number), None) => Spec { kind: c::PERF_TYPE_HARDWARE, config: number },
         (Source::Software(number), _) => Spec { kind: c::PERF_TYPE_SOFTWARE, config: number },
         (Source::Raw(code), pmu) => {
-            let name = pmu.and_then(|pmu| pmu.family).map_or("", |family| family.pfm);
+            let name = pmu.and_then(|pmu| pmu.family).map_or("", |family| &family.pfm);
             // The table's own code serves a processor that libpfm4 does not know.
             let config = Pfm::get().ok().filter(|_| !name.is_empty());
             let config = config.and_then(|pfm| pfm.code(name, code).ok()).unwrap_or(code.config);

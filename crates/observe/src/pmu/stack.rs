@@ -37,19 +37,26 @@
 
 use super::cpu::Cpu;
 use super::events::{Bundle, Code, Event, Group, Reading, Role, Source};
-use super::scale::{ENOUGH, due, is_enough, scaled};
+use super::scale::{ENOUGH, counted};
 use super::sysfs::CorePmu;
 
 pub use super::events::{Formula, MOST_EVENTS, StackTable};
-use super::stack_rows::SLOTS;
-
-pub use super::stack_rows::ARM;
+use super::table;
 use colocate_model::stack::{MOST_PARTS, Parts, Stack};
 use thiserror::Error;
 
 /// How much a stack may be off. Chosen: Intel's fractions have steps of 1 in 255 each, and counters that take
 /// turns miss some of it; beyond a tenth they have not seen the same program.
 pub const LARGEST_GAP: f64 = 0.1;
+
+/// Intel's event that has to lead its group.
+const SLOTS: Code = Code { name: "TOPDOWN:SLOTS", config: 0x400 };
+
+/// Arm's tables, which go by what the kernel lists and not by the model, best first.
+#[must_use]
+pub fn arm() -> [&'static StackTable; 2] {
+    [table::stack("arm-slots"), table::stack("arm-cycles")]
+}
 
 /// A table, ready to be used on one kind of cores.
 #[derive(Clone, Copy, Debug)]
@@ -93,8 +100,8 @@ pub fn plan(pmu: &CorePmu) -> Result<StackPlan, String> {
         table.events.iter().all(|code| pmu.listed.contains(&code.name.to_lowercase()))
     };
     let usable =
-        |table: &&&StackTable| listed(table) && (table.formula != Formula::Sent || width > 0.0);
-    let table = ARM.iter().find(usable);
+        |table: &&StackTable| listed(table) && (table.formula != Formula::Sent || width > 0.0);
+    let table = arm().into_iter().find(usable);
     table.map(|table| StackPlan { table, width }).ok_or_else(|| {
         "expected STALL_FRONTEND and STALL_BACKEND among the events that the kernel lists"
             .to_owned()
@@ -109,7 +116,7 @@ pub fn wanted(plan: &StackPlan) -> Vec<Bundle> {
         base: Role::Instructions,
         source: Source::Raw(*code),
     };
-    let events = (0..).zip(plan.table.events).map(event);
+    let events = (0..).zip(&plan.table.events).map(event);
     match plan.table.formula {
         Formula::Slots => vec![events.collect()],
         _ => events.map(|event| vec![event]).collect(),
@@ -134,16 +141,9 @@ pub fn of_readings(
     readings: &[Reading],
     alone: bool,
 ) -> Result<Stack, NoStack> {
-    let due = due(readings, alone);
-    let count = |role: Role| {
-        groups.iter().zip(readings).find_map(|(group, reading)| {
-            let count = group.count_of(role, &reading.counts)?;
-            let enough = reading.running_ns > 0 && is_enough(reading, due(reading));
-            enough.then(|| scaled(count, due(reading), reading.running_ns)).flatten()
-        })
-    };
+    let count = |role: Role| counted(role, groups, readings, alone);
     let mut counts = [0.0; MOST_EVENTS];
-    for (place, (to, _)) in (0..).zip(counts.iter_mut().zip(plan.table.events)) {
+    for (place, (to, _)) in (0..).zip(counts.iter_mut().zip(&plan.table.events)) {
         *to = float(count(Role::Stack(place)).ok_or(NoStack::NotCounted)?);
     }
     let cycles = float(count(Role::Cycles).ok_or(NoStack::NotCounted)?);

@@ -3,6 +3,7 @@
 use super::cpu::{self, Cpu};
 use super::table::{self, Code, Family};
 use colocate_files::kernel;
+use colocate_machine::{PuNr, PuSet};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -14,7 +15,7 @@ pub struct CorePmu {
     /// The number that perf knows it by.
     pub kind: u32,
     /// The cores it counts for, or `None` where it counts for all.
-    pub cpus: Option<CpuList>,
+    pub cpus: Option<PuSet>,
     /// The processor model of its cores.
     pub cpu: Cpu,
     /// How its classes are counted, or `None` for a processor that the table does not know.
@@ -29,32 +30,9 @@ impl CorePmu {
     /// Whether the processor has `code`, as far as the kernel says.
     ///
     /// Only Arm's PMUs say so, and only for the architecture's events up to 0x3f.
-    #[must_use]
     pub fn has(&self, code: Code) -> bool {
         let is_listed_kind = matches!(self.cpu, Cpu::Arm { .. }) && code.config <= 0x3f;
         !is_listed_kind || self.listed.is_empty() || self.listed.contains(&code.name.to_lowercase())
-    }
-}
-
-/// The kernel's numbers of some CPUs, as ranges from the first to the last of each.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CpuList(pub Vec<(u32, u32)>);
-
-impl CpuList {
-    /// Reads a list like `0-3,8`, with an optional newline.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let range = |piece: &str| {
-            let (first, last) = piece.split_once('-').unwrap_or((piece, piece));
-            Some((first.parse().ok()?, last.parse().ok()?)).filter(|(first, last)| first <= last)
-        };
-        text.trim().split(',').map(range).collect::<Option<Vec<_>>>().map(Self)
-    }
-
-    /// Whether `number` is in the list.
-    #[must_use]
-    pub fn contains(&self, number: u32) -> bool {
-        self.0.iter().any(|(first, last)| (*first..=*last).contains(&number))
     }
 }
 
@@ -63,7 +41,6 @@ impl CpuList {
 ///
 /// As in the perf tool, a PMU is of the cores if it is called `cpu` or has a file `cpus`; those of
 /// caches and memory controllers have `cpumask` instead. One that cannot be read is passed over.
-#[must_use]
 pub fn core_pmus(proc: &Path, sys: &Path) -> Vec<CorePmu> {
     let listed = kernel::read_text(&proc.join("cpuinfo")).unwrap_or_default();
     let processors = cpu::from_cpuinfo(&listed);
@@ -78,26 +55,21 @@ pub fn core_pmus(proc: &Path, sys: &Path) -> Vec<CorePmu> {
 fn core_pmu(device: &Path, processors: &[cpu::Listed]) -> Option<CorePmu> {
     let name = device.file_name()?.to_str()?.to_owned();
     let text = |file: &str| kernel::read_text(&device.join(file)).ok();
-    let cpus = text("cpus").and_then(|list| CpuList::parse(&list));
+    let cpus = text("cpus").and_then(|list| PuSet::parse_list(&list).ok());
+    let cpus = cpus.filter(|cpus| !cpus.is_empty());
     if name != "cpu" && cpus.is_none() {
         return None;
     }
     let kind = text("type")?.trim().parse().ok()?;
-    let of_it = |listed: &&cpu::Listed| cpus.as_ref().is_none_or(|c| c.contains(listed.number));
+    let of_it =
+        |listed: &&cpu::Listed| cpus.as_ref().is_none_or(|c| c.contains(PuNr(listed.number)));
     let cpu = processors.iter().find(of_it).map_or(Cpu::Other, |listed| listed.cpu);
     let family = table::family(cpu, &name);
     let events = kernel::names(&device.join("events")).unwrap_or_default();
     let listed = events.into_iter().filter_map(|event| event.into_string().ok()).collect();
-    let slots = text("caps/slots").and_then(|text| number(text.trim())).filter(|slots| *slots > 0);
+    let slots =
+        text("caps/slots").and_then(|text| cpu::number(text.trim())).filter(|slots| *slots > 0);
     Some(CorePmu { name, kind, cpus, cpu, family, listed, slots })
-}
-
-/// A decimal number, or a hexadecimal one after `0x`.
-fn number(text: &str) -> Option<u32> {
-    match text.strip_prefix("0x") {
-        Some(hex) => u32::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
-    }
 }
 
 #[cfg(test)]
@@ -122,7 +94,7 @@ pub(crate) mod tests {
     fn read(tree: &TempDir) -> Vec<String> {
         let pmus = core_pmus(&tree.path().join("proc"), &tree.path().join("sys"));
         let line = |pmu: &CorePmu| {
-            let family = pmu.family.map_or("unknown", |family| family.name);
+            let family = pmu.family.map_or("unknown", |family| &family.name);
             format!("{} {} {}: {family}", pmu.name, pmu.kind, pmu.cpu)
         };
         pmus.iter().map(line).collect()
@@ -235,11 +207,11 @@ pub(crate) mod tests {
             let files: Vec<(&str, &str)> = files.iter().map(|(a, b)| (a.as_str(), *b)).collect();
             let tree = tree(&files);
             let pmus = core_pmus(&tree.path().join("proc"), &tree.path().join("sys"));
-            crate::pmu::stack::plan(&pmus[0]).map(|plan| (plan.table.name, plan.width))
+            crate::pmu::stack::plan(&pmus[0]).map(|plan| (plan.table.name.clone(), plan.width))
         };
         let all = [&names[..], &stalls].concat();
-        assert_eq!(name(&all, "0x00000008\n"), Ok(("Arm top-down, level 1", 8.0)));
-        assert_eq!(name(&all, "0x00000000\n"), Ok(("Arm cycles without dispatch", 0.0)));
+        assert_eq!(name(&all, "0x00000008\n"), Ok(("Arm top-down, level 1".to_owned(), 8.0)));
+        assert_eq!(name(&all, "0x00000000\n"), Ok(("Arm cycles without dispatch".to_owned(), 0.0)));
         let none = name(&stalls[..1], "0x8\n").unwrap_err();
         assert!(none.starts_with("expected STALL_FRONTEND and STALL_BACKEND"), "{none}");
     }
@@ -258,15 +230,5 @@ pub(crate) mod tests {
             (&format!("{DEVICES}/cpu_x/cpus"), "3-1\n"),
         ]);
         assert_eq!(read(&tree), [""; 0]);
-    }
-
-    #[test]
-    fn lists_of_cpus() {
-        let list = CpuList::parse("0-3,8,4000000000-4294967295\n").unwrap();
-        assert!(list.contains(2) && list.contains(8) && list.contains(u32::MAX));
-        assert!(!list.contains(4) && !list.contains(9));
-        for bad in ["", "-", "1-", "a", "1,,2", "2-1"] {
-            assert_eq!(CpuList::parse(bad), None, "{bad:?}");
-        }
     }
 }

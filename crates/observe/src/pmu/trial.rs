@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// What is to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
+pub enum CounterSet {
     /// Instructions, cycles and classes.
     Mix,
     /// What demand vectors are made of, too.
@@ -37,18 +37,18 @@ pub(super) struct Tried {
 }
 
 /// Groups what `pmu` counts by trying it on the calling thread.
-pub(super) fn try_out(pmu: &CorePmu, alone: bool, want: Want) -> Tried {
+pub(super) fn try_out(pmu: &CorePmu, alone: bool, set: CounterSet) -> Tried {
     let mut wanted = wanted(pmu.family, |code| pmu.has(code));
     let extras = extras::wanted(pmu.family, |code| pmu.has(code));
-    match want {
-        Want::Mix => {}
-        Want::Demand => wanted.extend(extras),
-        Want::Traffic | Want::Stacks => wanted = traffic(wanted, extras),
+    match set {
+        CounterSet::Mix => {}
+        CounterSet::Demand => wanted.extend(extras),
+        CounterSet::Traffic | CounterSet::Stacks => wanted = traffic(wanted, extras),
     }
     let group =
         |wanted: &[Bundle]| grouping(wanted, |events| counts(&specs(events, pmu, alone)).is_ok());
     let mut no_stack = None;
-    if want == Want::Stacks {
+    if set == CounterSet::Stacks {
         let tried = stack::plan(pmu).and_then(|plan| {
             let grouping = group(&with_stack(&plan, wanted.clone()));
             let opened = |group: &Group| specs(&group.events, pmu, alone);
@@ -90,7 +90,7 @@ fn check(
         note_alive(group, &specs(group), &mut seen);
     }
     let sets = plan.table.alive.iter();
-    let dead = sets.filter(|set| !set.iter().any(|place| seen[*place])).copied().flatten();
+    let dead = sets.filter(|set| !set.iter().any(|place| seen[*place])).flatten();
     let names: Vec<&str> = dead.map(|place| plan.table.events[*place].name).collect();
     match names.len() {
         0 => Ok(()),
@@ -145,7 +145,6 @@ mod tests {
     use crate::pmu::Counters;
     use crate::pmu::cpu::Cpu;
     use crate::pmu::events::{Event, Source, StackTable};
-    use crate::pmu::stack_rows::{ARM_CYCLES, INTEL_2015, INTEL_METRICS, POWER8};
     use crate::pmu::table::{self, Family};
     use perf_event_open_sys::bindings as c;
 
@@ -163,9 +162,9 @@ mod tests {
             all.iter().take(3).map(|bundle| bundle.last().unwrap().role).collect()
         };
         let part = Role::Stack;
-        assert_eq!(roles(&plan(&ARM_CYCLES)), [Role::Cycles, part(0), part(1)]);
-        assert_eq!(roles(&plan(&INTEL_METRICS))[..2], [part(4), Role::Cycles]);
-        assert_eq!(with_stack(&plan(&POWER8), Vec::new()).len(), 5);
+        assert_eq!(roles(&plan(table::stack("arm-cycles"))), [Role::Cycles, part(0), part(1)]);
+        assert_eq!(roles(&plan(table::stack("intel-metrics")))[..2], [part(4), Role::Cycles]);
+        assert_eq!(with_stack(&plan(table::stack("power8")), Vec::new()).len(), 5);
     }
 
     /// The kernel's own events replace a processor's: one of emulated faults stays at 0 everywhere but on Alpha
@@ -188,22 +187,31 @@ mod tests {
         }
         let names = |found: Result<(), String>| found.unwrap_err();
         let both = "STALL_FRONTEND and STALL_BACKEND stay at 0";
-        assert_eq!(names(tried(&ARM_CYCLES, &[dead, dead])), both);
+        assert_eq!(names(tried(table::stack("arm-cycles"), &[dead, dead])), both);
         // One of them would yield a stack of which the other one's part is 0.
-        assert_eq!(names(tried(&ARM_CYCLES, &[dead, time])), "STALL_FRONTEND stays at 0");
-        assert_eq!(names(tried(&ARM_CYCLES, &[time, dead])), "STALL_BACKEND stays at 0");
-        assert_eq!(tried(&ARM_CYCLES, &[time, time]), Ok(()));
+        assert_eq!(
+            names(tried(table::stack("arm-cycles"), &[dead, time])),
+            "STALL_FRONTEND stays at 0"
+        );
+        assert_eq!(
+            names(tried(table::stack("arm-cycles"), &[time, dead])),
+            "STALL_BACKEND stays at 0"
+        );
+        assert_eq!(tried(table::stack("arm-cycles"), &[time, time]), Ok(()));
         // Only the clock counts, as where a hypervisor lets none but the architecture's events through.
         let clock = [dead, dead, dead, dead, dead, time];
-        let found = names(tried(&INTEL_2015, &clock));
+        let found = names(tried(table::stack("intel-2015"), &clock));
         assert!(found.starts_with("UOPS_ISSUED:ANY and UOPS_RETIRED:RETIRE_SLOTS and"), "{found}");
         // Without wrong paths nothing recovers, and a thread need not be alone on its core.
-        assert_eq!(tried(&INTEL_2015, &[time, time, time, dead, dead, time]), Ok(()));
+        assert_eq!(
+            tried(table::stack("intel-2015"), &[time, time, time, dead, dead, time]),
+            Ok(())
+        );
     }
 
     /// How many descriptors a thread needs on a kind of cores that has so many counters, beside those that serve one
     /// event each: cycles, Intel's instructions and its slots.
-    fn descriptors(family: &Family, stack: Option<&'static StackTable>, want: Want) -> usize {
+    fn descriptors(family: &Family, stack: Option<&'static StackTable>, set: CounterSet) -> usize {
         let intel = family.name.starts_with("Intel");
         let needs = |event: &&Event| match event.source {
             Source::Raw(code) => !(stack::leads(&[**event]) || code.config & !0x300 == 0x8000),
@@ -213,10 +221,10 @@ mod tests {
         let fits = |events: &[Event]| events.iter().filter(needs).count() <= counters;
         let (classes, extras) =
             (wanted(Some(family), |_| true), extras::wanted(Some(family), |_| true));
-        let all = match (want, stack) {
-            (Want::Mix, _) => classes,
-            (Want::Demand, _) => [classes, extras].concat(),
-            (Want::Stacks, Some(table)) => with_stack(&plan(table), traffic(classes, extras)),
+        let all = match (set, stack) {
+            (CounterSet::Mix, _) => classes,
+            (CounterSet::Demand, _) => [classes, extras].concat(),
+            (CounterSet::Stacks, Some(table)) => with_stack(&plan(table), traffic(classes, extras)),
             _ => traffic(classes, extras),
         };
         grouping(&all, fits).groups.iter().map(|group| group.events.len()).sum()
@@ -225,25 +233,29 @@ mod tests {
     /// The most that docs/pmu.md names.
     #[test]
     fn descriptors_of_a_thread() {
-        let most = |want: Want| {
+        let most = |set: CounterSet| {
             let tables = |family: &Family| {
-                let arm = stack::ARM.into_iter().filter(|_| family.name.starts_with("Arm"));
+                let arm = stack::arm().into_iter().filter(|_| family.name.starts_with("Arm"));
                 family.stack.into_iter().chain(arm).map(Some).chain([None]).collect::<Vec<_>>()
             };
-            let of = |family: &&'static Family| {
+            let of = |family: &'static Family| {
                 let each = tables(family).into_iter();
-                each.map(|table| descriptors(family, table, want)).max().unwrap()
+                each.map(|table| descriptors(family, table, set)).max().unwrap()
             };
-            table::ALL.iter().map(of).max().unwrap()
+            table::all().iter().map(of).max().unwrap()
         };
-        let wants = [Want::Mix, Want::Demand, Want::Traffic, Want::Stacks];
+        let wants = [CounterSet::Mix, CounterSet::Demand, CounterSet::Traffic, CounterSet::Stacks];
         assert_eq!(wants.map(most), [11, 17, 10, 15]);
     }
 
     #[test]
     fn a_refused_event_is_named() {
         let refused = vec![Role::Stack(3)];
-        let why = check(&plan(&POWER8), &Grouping { refused, ..Grouping::default() }, |_| vec![]);
+        let why = check(
+            &plan(table::stack("power8")),
+            &Grouping { refused, ..Grouping::default() },
+            |_| vec![],
+        );
         assert_eq!(
             why.unwrap_err(),
             "expected to count PM_CMPLU_STALL_THRD for POWER8 CPI breakdown, top level, refused"

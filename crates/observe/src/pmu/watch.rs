@@ -8,7 +8,6 @@ use crate::limits::Descriptors;
 use crate::proc::Proc;
 use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
-use colocate_files::kernel;
 use colocate_machine::Nanos;
 use colocate_model::{Mix, Share, ThreadProfile};
 use std::collections::HashMap;
@@ -96,7 +95,7 @@ impl Watch {
         options: &Options,
     ) -> Result<Self, SysError> {
         let lifecycle = LifecycleEvents::watch(root, options);
-        let hard = usize::try_from(Descriptors::now()?.hard).unwrap_or(usize::MAX);
+        let hard = usize::try_from(Descriptors::now().hard).unwrap_or(usize::MAX);
         let mut watch = Self {
             counters,
             most_open: hard.saturating_sub(RESERVE + lifecycle.fds().len()),
@@ -114,7 +113,7 @@ impl Watch {
             lost: 0,
             events: Vec::new(),
         };
-        watch.heed(start);
+        watch.take_events(start);
         let counting = watch.threads.iter().any(|thread| matches!(thread.found, Found::Open(_)));
         match watch.reason.take_if(|_| !counting) {
             Some(reason) => Err(reason),
@@ -142,10 +141,10 @@ impl Watch {
 
     /// Opens counters for new threads and reads those of ended ones. Never waits.
     pub fn pump(&mut self) {
-        self.heed(Start::Now);
+        self.take_events(Start::Now);
     }
 
-    fn heed(&mut self, start: Start) {
+    fn take_events(&mut self, start: Start) {
         let mut events = std::mem::take(&mut self.events);
         self.lifecycle.drain(&mut events);
         for event in events.drain(..) {
@@ -190,19 +189,12 @@ impl Watch {
     /// takes all events from one that gains privileges, or executes what its user may not read: those may not be
     /// watched any more. What was counted until then is not the whole.
     fn lives_on(&self, pid: Pid, tid: Tid) -> bool {
-        // An ending thread has this flag before its end is reported (include/linux/sched.h, proc(5)).
-        const PF_EXITING: u64 = 0x4;
         // Where there are others, one of them may go on under this number.
         let others = || self.alive.values().any(|place| self.threads[*place].pid == pid);
         if tid != pid.first_thread() || others() {
             return false;
         }
-        let stat = kernel::read(&self.proc.executable_link(pid).with_file_name("stat"));
-        let stat = String::from_utf8_lossy(&stat.unwrap_or_default()).into_owned();
-        // The name, which is the second field, is in parentheses and may itself hold some.
-        let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_ascii_whitespace());
-        let flags = fields.and_then(|mut fields| fields.nth(9 - 3)?.parse::<u64>().ok());
-        flags.is_some_and(|flags| flags & PF_EXITING == 0)
+        self.proc.is_exiting(pid, tid) == Some(false)
     }
 
     fn add_thread(&mut self, at: Nanos, pid: Pid, tid: Tid, parent: Tid, start: Start) {
@@ -612,7 +604,7 @@ mod tests {
 
     /// Counts more threads of this process than descriptors allow at first.
     fn count_many() -> Counted {
-        let soft = usize::try_from(Descriptors::now().unwrap().soft).unwrap();
+        let soft = usize::try_from(Descriptors::now().soft).unwrap();
         let threads = soft / 2 + 20;
         let end = std::sync::Arc::new(std::sync::Barrier::new(threads + 1));
         let wait = |_| {
@@ -654,7 +646,7 @@ mod tests {
         if !may_count() {
             return;
         }
-        let limit = Descriptors::now().unwrap().hard.min(200);
+        let limit = Descriptors::now().hard.min(200);
         for (option, name) in [("-S", "below"), ("", "beyond")] {
             let test = format!("pmu::watch::tests::many_threads_{name}_the_hard_limit");
             let done = Command::new("sh")

@@ -1,13 +1,13 @@
 //! What `/proc` and `/sys` say about tasks.
 
-pub mod tree;
+mod tree;
 
-pub use tree::Tree;
+pub(crate) use tree::Tree;
 
 use crate::sys;
 use crate::task::{Pid, Tid};
 use colocate_files::kernel;
-use colocate_machine::{Nanos, PuNr};
+use colocate_machine::{Nanos, PuNr, PuSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -126,18 +126,20 @@ impl Proc {
     }
 
     /// Whether the thread is about to end: the kernel goes on listing it for a moment after it has reported its end.
+    /// `None` if it is not listed.
     #[must_use]
-    pub fn is_exiting(&self, pid: Pid, tid: Tid) -> bool {
+    pub fn is_exiting(&self, pid: Pid, tid: Tid) -> Option<bool> {
         const PF_EXITING: u32 = 4; // include/linux/sched.h
-        let flags = |text: &str| text.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok();
-        let bytes = kernel::read(&self.of_task(pid, tid).join("stat")).unwrap_or_default();
-        flags(&String::from_utf8_lossy(&bytes)).is_some_and(|flags: u32| flags & PF_EXITING != 0)
+        let bytes = kernel::read(&self.of_task(pid, tid).join("stat")).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        let flags: u32 = text.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok()?;
+        Some(flags & PF_EXITING != 0)
     }
 
     /// The processes that `pid` has created and that live, none if it is gone.
     ///
-    /// Kernels built without `CONFIG_PROC_CHILDREN` keep no such list; then every process is asked
-    /// for its parent.
+    /// Kernels built without `CONFIG_PROC_CHILDREN` keep no such list; then the parent of every
+    /// process is read.
     #[must_use]
     pub fn children(&self, pid: Pid) -> Vec<Pid> {
         let lists = self.of(pid).join("task").join(pid.to_string()).join("children");
@@ -234,19 +236,14 @@ fn code_map(line: &str) -> Option<CodeMap> {
 pub fn online_cpus(devices: &Path) -> io::Result<Vec<PuNr>> {
     let path = devices.join("cpu/online");
     let text = kernel::read_text(&path)?;
-    cpu_list(text.trim()).ok_or_else(|| {
-        let found = format!("{}: expected a list like \"0-3,8\", found {text:?}", path.display());
-        io::Error::new(io::ErrorKind::InvalidData, found)
-    })
-}
-
-fn cpu_list(text: &str) -> Option<Vec<PuNr>> {
-    let mut cpus = Vec::new();
-    for piece in text.split(',') {
-        let (first, last) = piece.split_once('-').unwrap_or((piece, piece));
-        cpus.extend((first.parse::<u32>().ok()?..=last.parse().ok()?).map(PuNr));
+    match PuSet::parse_list(&text) {
+        Ok(cpus) if !cpus.is_empty() => Ok(cpus.iter().collect()),
+        _ => {
+            let found =
+                format!("{}: expected a list like \"0-3,8\", found {text:?}", path.display());
+            Err(io::Error::new(io::ErrorKind::InvalidData, found))
+        }
     }
-    Some(cpus)
 }
 
 /// The names in the folder `path` that are numbers: all of them, or an error.
@@ -261,8 +258,14 @@ mod tests {
 
     #[test]
     fn cpu_lists() {
-        assert_eq!(cpu_list("0-2,5"), Some([0, 1, 2, 5].map(PuNr).to_vec()));
-        assert_eq!(cpu_list("0-"), None);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("cpu")).unwrap();
+        let online = |text: &str| {
+            std::fs::write(folder.path().join("cpu/online"), text).unwrap();
+            online_cpus(folder.path()).ok()
+        };
+        assert_eq!(online("0-2,5\n"), Some([0, 1, 2, 5].map(PuNr).to_vec()));
+        assert_eq!([online("0-\n"), online("\n")], [None, None]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 /// The living tasks of a job, as far as they are known.
 #[derive(Debug, Default)]
 pub struct Tree {
-    tasks: BTreeMap<Tid, Known>,
+    tasks: BTreeMap<Tid, KnownTask>,
     processes: BTreeMap<Pid, Process>,
     /// Whether the last scan could not read a process that may live.
     unread: bool,
@@ -43,7 +43,7 @@ impl Process {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownTask {
     pid: Pid,
     name: Option<String>,
     /// How often its name was read.
@@ -62,7 +62,6 @@ impl Tree {
     }
 
     /// The process that was given of which process `pid` descends; itself if it is not known.
-    #[must_use]
     pub fn root_of(&self, pid: Pid) -> Pid {
         self.processes.get(&pid).map_or(pid, |process| process.root)
     }
@@ -75,7 +74,6 @@ impl Tree {
     }
 
     /// Whether it is such a task.
-    #[must_use]
     pub fn is_hidden(&self, tid: Tid) -> bool {
         self.tasks.get(&tid).is_some_and(|known| known.hidden.is_some())
     }
@@ -93,40 +91,32 @@ impl Tree {
     }
 
     /// Whether the last scan could not read a process that may live.
-    #[must_use]
     pub fn has_unread(&self) -> bool {
         self.unread
     }
 
     /// Whether thread `tid` is known to live.
-    #[must_use]
     pub fn has(&self, tid: Tid) -> bool {
         self.tasks.contains_key(&tid)
     }
 
     /// Whether process `pid` is known to live.
-    #[must_use]
     pub fn has_process(&self, pid: Pid) -> bool {
         self.processes.contains_key(&pid)
     }
 
-    /// How many tasks are known to live.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.tasks.len()
-    }
-
     /// Whether no task is known to live.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// Takes in an event from another source. Returns whether it was news: not the creation of a
+    /// Takes in an event from another source. Returns whether it is new: not the creation of a
     /// known task, nor the end or name of an unknown one.
     pub fn learn(&mut self, event: &TaskEvent) -> bool {
         match event {
-            TaskEvent::Created { pid, tid, parent_pid, .. } => self.know(*pid, *tid, *parent_pid),
+            TaskEvent::Created { pid, tid, parent_pid, .. } => {
+                self.add_task(*pid, *tid, *parent_pid)
+            }
             TaskEvent::Ended { tid, .. } => self.forget(*tid),
             TaskEvent::Named { tid, name, .. } => match self.tasks.get_mut(tid) {
                 Some(known) => {
@@ -157,7 +147,6 @@ impl Tree {
     }
 
     /// When a scan last found that a thread of a living process had ended; `None` if none did so far.
-    #[must_use]
     pub fn lost_thread(&self, pid: Pid) -> Option<Nanos> {
         self.processes.get(&pid)?.lost_thread
     }
@@ -201,8 +190,8 @@ impl Tree {
         alive
     }
 
-    /// The children of every process, where asking all processes for their parents costs less than asking all known
-    /// threads for the processes that they have created.
+    /// The children of every process, where reading the parents of all processes costs less than reading the children of
+    /// all known threads.
     fn families(&self, proc: &Proc) -> Option<BTreeMap<Pid, Vec<Pid>>> {
         let all = proc.processes().ok().filter(|all| all.len() < self.tasks.len())?;
         let mut families: BTreeMap<Pid, Vec<Pid>> = BTreeMap::new();
@@ -239,17 +228,17 @@ impl Tree {
         let root = self.processes.get(&parent).map_or(pid, |process| process.root);
         self.processes.entry(pid).or_insert_with(|| Process::of(root)).executable = executable;
         for tid in tasks {
-            // A process that has ended stays in the list until its parent has asked for its status;
+            // A process that has ended stays in the list until its parent has reaped it;
             // its first thread also stays while others run.
             if tid == pid.first_thread() && matches!(state, 'Z' | 'X') {
                 continue;
             }
             // Its end was reported before, or will not be: it would never be known to have ended.
-            if !self.has(tid) && proc.is_exiting(pid, tid) {
+            if !self.has(tid) && proc.is_exiting(pid, tid) == Some(true) {
                 continue;
             }
             alive.insert(tid);
-            if self.know(pid, tid, parent) {
+            if self.add_task(pid, tid, parent) {
                 let first = tid == pid.first_thread();
                 let parent_pid = if first { parent } else { pid };
                 let parent_tid = parent_pid.first_thread();
@@ -272,11 +261,11 @@ impl Tree {
     }
 
     /// Adds a task. Says whether it is new.
-    fn know(&mut self, pid: Pid, tid: Tid, parent_pid: Pid) -> bool {
+    fn add_task(&mut self, pid: Pid, tid: Tid, parent_pid: Pid) -> bool {
         let std::collections::btree_map::Entry::Vacant(place) = self.tasks.entry(tid) else {
             return false;
         };
-        place.insert(Known { pid, name: None, names_read: 0, hidden: None });
+        place.insert(KnownTask { pid, name: None, names_read: 0, hidden: None });
         let root = self.processes.get(&parent_pid).map_or(pid, |process| process.root);
         self.processes.entry(pid).or_insert_with(|| Process::of(root)).tasks += 1;
         true
@@ -284,7 +273,7 @@ impl Tree {
 
     /// Forgets a task, and its process when it was the last one of it. Says whether it was known.
     pub fn forget(&mut self, tid: Tid) -> bool {
-        let Some(Known { pid, .. }) = self.tasks.remove(&tid) else { return false };
+        let Some(KnownTask { pid, .. }) = self.tasks.remove(&tid) else { return false };
         if let Some(process) = self.processes.get_mut(&pid) {
             process.tasks -= 1;
             if process.tasks == 0 {

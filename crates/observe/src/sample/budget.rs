@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! Files and memory of other users' programs say how much there is to be read: a sparse file of 16 KB on disk claims
-//! gigabytes of symbols, and a function of jumps alone has more paths than anybody can follow.
+//! gigabytes of symbols, and a function of jumps alone has more paths than can be followed.
 //! # Approach
 //! Everything that grows with what a file claims is paid for before it is done, in *steps* of about a nanosecond on the
 //! machines of docs/sampling.md. Where the budget ends, code counts as unreadable. Steps are counted and no clock is

@@ -87,10 +87,11 @@ struct Segment {
 /// What an ELF file says of its code.
 #[derive(Debug)]
 pub struct Tables {
-    isa: Isa,
+    /// The instruction set.
+    pub isa: Isa,
     segments: Vec<Segment>,
     /// Addresses of functions: sorted, without overlaps.
-    functions: Vec<Range<u64>>,
+    pub functions: Vec<Range<u64>>,
 }
 
 impl Tables {
@@ -99,18 +100,6 @@ impl Tables {
     #[must_use]
     pub fn read(file: &(impl ReadAt + ?Sized), budget: &mut Budget) -> Option<Self> {
         budget.within(MOST_STEPS, |budget| Reader { file, budget }.tables())
-    }
-
-    /// The instruction set.
-    #[must_use]
-    pub fn isa(&self) -> Isa {
-        self.isa
-    }
-
-    /// The functions, sorted and without overlaps.
-    #[must_use]
-    pub fn functions(&self) -> &[Range<u64>] {
-        &self.functions
     }
 
     /// The address, as the linker gave it, of the byte `offset_b` bytes into the file.

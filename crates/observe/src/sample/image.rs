@@ -5,7 +5,6 @@
 
 use super::budget::Budget;
 use super::elf::Tables;
-use colocate_isa::Isa;
 use std::fs::{File, Metadata};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +13,8 @@ use std::os::unix::fs::MetadataExt;
 #[derive(Debug)]
 pub struct Image {
     file: File,
-    tables: Tables,
+    /// What the file says of its code.
+    pub tables: Tables,
     /// Of the file, when its tables were read.
     stamp: Stamp,
 }
@@ -44,36 +44,6 @@ impl Image {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)
     }
 
-    /// The instruction set.
-    #[must_use]
-    pub fn isa(&self) -> Isa {
-        self.tables.isa()
-    }
-
-    /// How many functions are listed, 16 bytes each.
-    #[must_use]
-    pub fn functions(&self) -> usize {
-        self.tables.functions().len()
-    }
-
-    /// What the file says of its code.
-    #[must_use]
-    pub fn tables(&self) -> &Tables {
-        &self.tables
-    }
-
-    /// The address, as the linker gave it, of the byte `offset_b` bytes into the file.
-    #[must_use]
-    pub fn address(&self, offset_b: u64) -> Option<u64> {
-        self.tables.address(offset_b)
-    }
-
-    /// The function that `address` is in.
-    #[must_use]
-    pub fn function(&self, address: u64) -> Option<Range<u64>> {
-        self.tables.function(address)
-    }
-
     /// The bytes at `addresses`, fewer at the end of a segment or behind the first MiB; none if nothing is there.
     #[must_use]
     pub fn bytes(&self, addresses: Range<u64>) -> Vec<u8> {
@@ -93,6 +63,7 @@ pub(crate) mod tests {
     use super::super::elf::MOST_STEPS;
     use super::super::file::CodeFile;
     use super::*;
+    use colocate_isa::Isa;
     use std::path::Path;
 
     /// Where the code of [`program`] begins in its file, in bytes.
@@ -136,7 +107,7 @@ pub(crate) mod tests {
         let path = folder.path().join("a");
         std::fs::write(&path, program(&[0x90, 0xc3])).unwrap();
         let image = opened(&path).unwrap();
-        assert_eq!(image.address(CODE_B + 1), Some(0x10_1001));
+        assert_eq!(image.tables.address(CODE_B + 1), Some(0x10_1001));
         assert!(image.is_unchanged() && image.has_name());
         std::fs::write(&path, program(&[0xc3])).unwrap();
         assert!(!image.is_unchanged() && image.has_name());
@@ -153,19 +124,19 @@ pub(crate) mod tests {
         elf[72..80].copy_from_slice(&(u64::MAX - CODE_B).to_le_bytes());
         std::fs::write(&path, elf).unwrap();
         let image = opened(&path).unwrap();
-        assert_eq!(image.address(u64::MAX - 1), Some(0x10_0000 + CODE_B - 1));
-        assert_eq!(image.address(0), None);
+        assert_eq!(image.tables.address(u64::MAX - 1), Some(0x10_0000 + CODE_B - 1));
+        assert_eq!(image.tables.address(0), None);
     }
 
     #[test]
     fn our_own_functions_are_found() {
         let image = opened(&std::env::current_exe().unwrap()).unwrap();
-        assert_eq!(Some(image.isa()), Isa::native());
-        let functions = image.tables.functions();
+        assert_eq!(Some(image.tables.isa), Isa::native());
+        let functions = &image.tables.functions;
         assert!(functions.len() > 100);
         assert!(functions.windows(2).all(|pair| pair[0].end <= pair[1].start));
         let function = functions[functions.len() / 2].clone();
-        assert_eq!(image.function(function.start), Some(function.clone()));
+        assert_eq!(image.tables.function(function.start), Some(function.clone()));
         assert_eq!(image.bytes(function.clone()).len() as u64, function.end - function.start);
     }
 

@@ -31,6 +31,7 @@
 //! ```
 
 pub mod budget;
+pub(crate) mod clock;
 pub mod elf;
 pub mod file;
 pub mod flow;
@@ -38,35 +39,33 @@ pub mod image;
 pub mod live;
 pub mod maps;
 pub mod rates;
-pub mod shares;
+mod shares;
 mod threads;
-pub mod weigh;
+mod weigh;
 
 pub use crate::pmu::{Counted, Start};
 pub use threads::ThreadSamples;
 
 use crate::code::Stretch;
-use crate::lifecycle::attach_all;
-use crate::perf::{Attr, Record, Rings, Stamp, split};
-use crate::proc::{Proc, Tree};
+use crate::perf::{Attr, Record, Stamp, split};
+use crate::proc::Tree;
 use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
 use budget::Budget;
+use clock::{Clock, SETTLED};
 use colocate_isa::Isa;
 use colocate_machine::Nanos;
-use file::FileId;
-use maps::{Origin, Spaces};
+use maps::Origin;
 use shares::Shares;
-use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use threads::Threads;
 use weigh::Weigher;
 
-/// Samples a second of CPU time, unless something else is asked for. At 1,000 the watched program
+/// Samples a second of CPU time, unless something else is requested. At 1,000 the watched program
 /// ran 3–5 % slower in a 2-CPU virtual machine, so 250 cost about 1 %.
 pub const DEFAULT_RATE_HZ: u32 = 250;
 
-/// Rates that can be asked for. The kernel's own limit is `perf_event_max_sample_rate`.
+/// Rates that can be requested. The kernel's own limit is `perf_event_max_sample_rate`.
 pub const RATES_HZ: std::ops::RangeInclusive<u32> = 1..=10_000;
 
 /// Fewest samples that a thread's mix may rest on. With 20, the share of a class that is 30 % has a
@@ -81,10 +80,6 @@ pub const MOST_STEPS: u64 = 10_000_000_000;
 /// Bytes that wait before the reader is woken: some 25 samples, 0.1 s of one CPU at the default
 /// rate. Code that a JIT compiler moves sooner is read wrongly.
 const WAKE_B: u32 = 1024;
-
-/// A record is written to its ring within this time of being stamped: the kernel does it with
-/// interrupts off. Chosen with room to spare.
-const SETTLED: Nanos = Nanos::from_millis(1);
 
 /// How often `/proc` is scanned for creations and ends once some may have been lost. Chosen.
 const SCAN_EVERY: Nanos = Nanos::from_secs(1);
@@ -122,22 +117,14 @@ const RING_PAGES: usize = 32;
 /// Samples the threads of one or more programs.
 #[derive(Debug)]
 pub struct Sampler {
-    rings: Rings,
-    attr: Attr,
-    period: Nanos,
+    clock: Clock,
     most_steps: u64,
-    proc: Proc,
     began: Nanos,
-    spaces: Spaces,
     threads: Threads,
-    /// Launched processes that have not executed their program yet.
-    waiting: BTreeSet<Pid>,
     weigher: Weigher,
-    bytes: Vec<u8>,
     lost: u64,
     /// When `/proc` is to be scanned for creations and ends; `None` as long as none can be lost.
     next_scan: Option<Nanos>,
-    with_kernel: bool,
 }
 
 impl Sampler {
@@ -151,33 +138,15 @@ impl Sampler {
     /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied,
     /// `ESRCH` if the process is gone.
     pub fn start(pid: Pid, start: Start, options: SampleOptions) -> Result<Self, SysError> {
-        let rate = options.rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
-        let period = Nanos(1_000_000_000 / u64::from(rate));
-        let attr = Attr::clock_samples(period.0, WAKE_B);
-        let watch = options.watch;
-        let (rings, attr, with_kernel) =
-            match Rings::map(&attr.with_kernel(), &watch.cpus, watch.ring_pages) {
-                Ok(rings) => (rings, attr.with_kernel(), true),
-                Err(error) if matches!(error.errno(), Some(libc::EACCES | libc::EPERM)) => {
-                    (Rings::map(&attr, &watch.cpus, watch.ring_pages)?, attr, false)
-                }
-                Err(error) => return Err(error),
-            };
+        let watch = (&options.watch, options.watch.ring_pages);
         let mut sampler = Self {
-            rings,
-            attr: attr.inherited(),
-            period,
+            clock: Clock::map((options.rate_hz, WAKE_B), watch, Attr::with_kernel)?,
             most_steps: options.most_steps,
-            proc: watch.proc,
             began: now(),
-            spaces: Spaces::default(),
             threads: Threads::default(),
-            waiting: BTreeSet::new(),
             weigher: Weigher::default(),
-            bytes: Vec::new(),
             lost: 0,
             next_scan: None,
-            with_kernel,
         };
         sampler.also(pid, start)?;
         Ok(sampler)
@@ -191,23 +160,20 @@ impl Sampler {
         let mut tree = Tree::default();
         let mut found = Vec::new();
         tree.add(pid);
-        tree.scan(&self.proc, now(), &mut found);
+        tree.scan(&self.clock.proc, now(), &mut found);
         if tree.is_empty() {
             return Err(SysError::of("perf_event_open", libc::ESRCH));
         }
-        if start == Start::AtExec {
-            self.waiting.insert(pid);
-        }
+        self.clock.expect(pid, start);
         for process in tree.processes() {
-            let (rings, attr) = (&mut self.rings, &self.attr);
-            if !attach_all(rings, attr, &self.proc, process, &mut self.bytes)? {
+            if !self.clock.attach(process)? {
                 self.next_scan.get_or_insert(Nanos::ZERO);
             }
-            self.spaces.find(process, &self.proc);
+            self.clock.spaces.find(process, &self.clock.proc);
         }
-        tree.scan(&self.proc, now(), &mut found);
+        tree.scan(&self.clock.proc, now(), &mut found);
         for event in found {
-            self.threads.heed(&event, &self.proc);
+            self.threads.apply(&event, &self.clock.proc);
         }
         Ok(())
     }
@@ -215,7 +181,7 @@ impl Sampler {
     /// Descriptors that become readable when samples wait.
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.rings.fds().collect()
+        self.clock.rings.fds().collect()
     }
 
     /// Whether every sampled thread has ended and been reported.
@@ -241,13 +207,13 @@ impl Sampler {
     /// Records the CPU time of all threads according to `/proc`. To be called before the exit status of
     /// a process is taken: after that, its first thread's is no longer known.
     pub fn read_cpu_times(&mut self) {
-        self.threads.read_cpu_times(&self.proc);
+        self.threads.read_cpu_times(&self.clock.proc);
     }
 
     /// Ends the sampling: the programs run on, and what the rings hold is filed.
     pub fn stop(&mut self) {
-        self.threads.read_cpu_times(&self.proc);
-        self.rings.detach_all();
+        self.threads.read_cpu_times(&self.clock.proc);
+        self.clock.rings.detach_all();
         self.file_until(Nanos(u64::MAX));
         // Records that find no room at the very end are reported by no record after them.
         self.count_lost(0);
@@ -262,16 +228,16 @@ impl Sampler {
     /// [`SampleOptions::most_steps`]. The rings fill up meanwhile.
     #[must_use]
     pub fn snapshot(&mut self) -> Vec<ThreadSamples> {
-        self.threads.read_cpu_times(&self.proc);
-        self.weigher.weigh(&self.spaces, &mut Budget::of(self.most_steps));
-        self.threads.snapshot(&self.weigher, self.period)
+        self.threads.read_cpu_times(&self.clock.proc);
+        self.weigher.weigh(&self.clock.spaces, &mut Budget::of(self.most_steps));
+        self.threads.snapshot(&self.weigher, self.clock.period)
     }
 
     /// Stretches of the code that was sampled so far, at most `count`. Decodes as
     /// [`snapshot`](Self::snapshot) does.
     #[must_use]
     pub fn stretches(&mut self, count: usize) -> Vec<Stretch> {
-        self.weigher.stretches(&self.spaces, count, &mut Budget::of(self.most_steps))
+        self.weigher.stretches(&self.clock.spaces, count, &mut Budget::of(self.most_steps))
     }
 
     /// Stops and says what each thread was seen doing.
@@ -289,7 +255,7 @@ impl Sampler {
     fn notes(&self, threads: &[ThreadSamples]) -> Vec<String> {
         let mut notes = vec![format!(
             "instruction-pointer samples at {} Hz on the software clock; shares are estimates",
-            1_000_000_000 / self.period.0.max(1)
+            1_000_000_000 / self.clock.period.0.max(1)
         )];
         let few = threads.iter().filter(|thread| thread.samples < LEAST_SAMPLES).count();
         if few > 0 {
@@ -308,7 +274,8 @@ impl Sampler {
         }
         let guessed = self.threads.guessed_cpu_times();
         if guessed > 0 {
-            let without = if self.with_kernel { "" } else { ", without its time in the kernel" };
+            let without =
+                if self.clock.with_kernel { "" } else { ", without its time in the kernel" };
             notes.push(format!("CPU time of {guessed} threads is that of their samples{without}"));
         }
         if self.lost > 0 {
@@ -318,39 +285,23 @@ impl Sampler {
     }
 
     fn file_until(&mut self, settled: Nanos) {
-        let mut bytes = std::mem::take(&mut self.bytes);
-        if self.rings.take(&mut bytes) {
+        let (bytes, full) = self.clock.take(settled);
+        if full {
             self.next_scan.get_or_insert(Nanos::ZERO);
         }
-        let mut records: Vec<(&[u8], Record<'_>)> = split(&bytes).collect();
-        records.sort_by_key(|(_, record)| record.at());
-        for (whole, record) in &records {
-            if record.at() > Some(settled) {
-                self.bytes.extend_from_slice(whole);
-            } else {
-                self.file(whole, record);
-            }
-        }
+        split(&bytes).for_each(|(whole, record)| self.file(whole, &record));
     }
 
     fn file(&mut self, whole: &[u8], record: &Record<'_>) {
         if let Some(event) = crate::lifecycle::event(record) {
-            self.threads.heed(&event, &self.proc);
+            self.threads.apply(&event, &self.clock.proc);
         }
+        self.clock.follow(whole, record);
         match record {
-            Record::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
-                self.spaces.fork(*parent_pid, created.pid);
-                if self.waiting.contains(parent_pid) {
-                    self.waiting.insert(created.pid);
-                }
+            Record::Exit(Stamp { pid, .. }) if !self.threads.lives(*pid) => {
+                self.clock.spaces.clear(*pid);
             }
-            Record::Exit(Stamp { pid, .. }) if !self.threads.lives(*pid) => self.spaces.clear(*pid),
-            Record::Comm { of, exec: true, .. } => {
-                self.waiting.remove(&of.pid);
-                self.spaces.clear(of.pid);
-            }
-            Record::Map { by, map } => self.spaces.map(by.pid, map, FileId::of_record(whole)),
-            Record::Sample { of, ip, user, .. } if !self.waiting.contains(&of.pid) => {
+            Record::Sample { of, ip, user, .. } if !self.clock.is_waiting(of.pid) => {
                 self.file_sample(of, *ip, *user);
             }
             Record::Count { of, value } => self.threads.final_cpu_time(of.tid, Nanos(*value)),
@@ -361,7 +312,7 @@ impl Sampler {
 
     /// Counts what the rings have lost, of which a record reports `recorded`.
     fn count_lost(&mut self, recorded: u64) {
-        let lost = self.rings.newly_lost(recorded);
+        let lost = self.clock.rings.newly_lost(recorded);
         self.lost += lost;
         if lost > 0 {
             self.next_scan.get_or_insert(Nanos::ZERO);
@@ -373,12 +324,12 @@ impl Sampler {
         let (at, mut found) = (now(), Vec::new());
         let mut tree = Tree::default();
         self.threads.processes().for_each(|process| tree.add(process));
-        tree.scan(&self.proc, at, &mut found);
+        tree.scan(&self.clock.proc, at, &mut found);
         for process in tree.processes().filter(|process| !self.threads.lives(*process)) {
-            self.spaces.find(process, &self.proc);
+            self.clock.spaces.find(process, &self.clock.proc);
         }
         for event in found {
-            self.threads.heed(&event, &self.proc);
+            self.threads.apply(&event, &self.clock.proc);
         }
         for (tid, _) in self.threads.living() {
             if !tree.has(tid) {
@@ -393,7 +344,7 @@ impl Sampler {
             self.threads.in_kernel(tid);
             return;
         }
-        match self.spaces.origin(pid, ip) {
+        match self.clock.spaces.origin(pid, ip) {
             Origin::File(file, offset) => {
                 let site = self.weigher.site(file, offset);
                 self.threads.at_site(tid, site);
@@ -421,6 +372,7 @@ fn live_shares(pid: Pid, ip: u64) -> Option<Shares> {
 mod tests {
     use super::file::tests::Opened;
     use super::*;
+    use crate::proc::Proc;
     use crate::spin::SpinSampler;
     use crate::spin::judge::Judge;
     use std::path::Path;

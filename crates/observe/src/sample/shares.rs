@@ -12,7 +12,6 @@ pub struct Shares {
 
 impl Shares {
     /// The shares of the classes in `counts`, with weight 1; `None` if nothing is counted.
-    #[must_use]
     #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
     pub fn of(counts: &ClassCounts) -> Option<Self> {
         let whole = counts.instructions as f64;
@@ -35,7 +34,6 @@ impl Shares {
     }
 
     /// The mix; all unknown if the weight is 0.
-    #[must_use]
     pub fn mix(&self) -> Mix {
         let mut mix = Mix::default();
         for (class, sum) in CLASSES.into_iter().zip(self.of) {

@@ -100,7 +100,7 @@ enum CpuTime {
 }
 
 impl Threads {
-    pub(super) fn heed(&mut self, event: &TaskEvent, proc: &Proc) {
+    pub(super) fn apply(&mut self, event: &TaskEvent, proc: &Proc) {
         match event {
             TaskEvent::Created { at, pid, tid, parent_tid, .. } => {
                 self.add_thread(*at, *pid, *tid, *parent_tid, proc);
@@ -231,8 +231,8 @@ impl Threads {
             .iter()
             .map(first)
             .filter(|(tid, place)| self.all[*place].pid.first_thread() == *tid);
-        let asked: Vec<(Tid, usize)> = self.alive.iter().map(first).chain(zombies).collect();
-        for (tid, place) in asked {
+        let read: Vec<(Tid, usize)> = self.alive.iter().map(first).chain(zombies).collect();
+        for (tid, place) in read {
             let thread = &mut self.all[place];
             if matches!(thread.cpu_time, CpuTime::Final(_)) {
                 continue;

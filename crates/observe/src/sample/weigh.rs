@@ -85,7 +85,6 @@ impl Weigher {
 
     /// What a sample at `site` represents, as of the last [`Weigher::weigh`]; `None` if its code
     /// could not be decoded.
-    #[must_use]
     pub fn shares(&self, site: SiteIdx) -> Option<&Shares> {
         self.sites[site.0 as usize].shares.as_ref()
     }
@@ -125,7 +124,7 @@ impl Weigher {
             let known = kept.remove(&file).filter(Image::is_unchanged);
             let Some(image) = known.or_else(|| open(budget)) else { continue };
             visit(self, file, &image, &sites, budget);
-            functions += image.functions();
+            functions += image.tables.functions.len();
             if self.images.len() < KEPT && functions <= KEPT_FUNCTIONS {
                 self.images.insert(file, image);
             }
@@ -137,8 +136,8 @@ impl Weigher {
         let mut by_address: BTreeMap<u64, Function> = BTreeMap::new();
         for &place in sites {
             let site = &mut self.sites[place];
-            let Some(address) = image.address(site.offset_b) else { continue };
-            match image.function(address) {
+            let Some(address) = image.tables.address(site.offset_b) else { continue };
+            match image.tables.function(address) {
                 Some(range) if range.end - range.start <= LONGEST_FUNCTION_B => {
                     let function = Function { range: range.clone(), hits: 0, sites: Vec::new() };
                     let known = by_address.entry(range.start).or_insert(function);
@@ -183,7 +182,7 @@ impl Weigher {
         budget: &mut Budget,
     ) -> Option<(Graph, Vec<u64>)> {
         let bytes = image.bytes(function.range.clone());
-        let code: Vec<_> = Decoder::new(image.isa(), &bytes, function.range.start).collect();
+        let code: Vec<_> = Decoder::new(image.tables.isa, &bytes, function.range.start).collect();
         let seen = function.sites.iter().map(|(_, address)| *address).collect();
         let graph = Graph::of(&code, &seen, budget)?;
         let mut hits = vec![0_u64; graph.blocks.len()];
@@ -256,7 +255,7 @@ impl Weigher {
                     let flows = flows(&graph, &hits, budget)?;
                     let bytes = image.bytes(function.range.clone());
                     let start = function.range.start;
-                    let flow = FunctionFlow { isa: image.isa(), bytes, start, graph, flows };
+                    let flow = FunctionFlow { isa: image.tables.isa, bytes, start, graph, flows };
                     visit(id, &flow, budget);
                     Some(())
                 };
@@ -337,7 +336,7 @@ fn alone(image: &Image, address: u64, budget: &mut Budget) -> Option<Shares> {
         .map(|start| (start, image.bytes(start..address.saturating_add(live::AHEAD_B as u64))))
         .into_iter()
         .find(|(_, bytes)| !bytes.is_empty())?;
-    live::shares_around(image.isa(), start, &bytes, address, budget)
+    live::shares_around(image.tables.isa, start, &bytes, address, budget)
 }
 
 /// How many times the hits of the others an instruction may have without waiting: as many as a core

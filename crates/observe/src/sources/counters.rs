@@ -2,7 +2,7 @@
 
 use super::TaskRef;
 use crate::limits::Descriptors;
-use crate::pmu::{Counters, Meter, Metered, PmuError, Start, Want};
+use crate::pmu::{CounterSet, Counters, Meter, Metered, PmuError, Start};
 use crate::sys::SysError;
 use crate::task::Tid;
 use colocate_machine::{CacheKind, Machine, PuNr};
@@ -21,7 +21,7 @@ pub struct TaskCounters {
     most_open: usize,
     /// Why a task could not be counted, until that is reported.
     why: Option<SysError>,
-    said: bool,
+    reported: bool,
 }
 
 impl TaskCounters {
@@ -30,17 +30,17 @@ impl TaskCounters {
     /// # Errors
     /// As [`Counters::find`].
     pub fn find(proc: &Path, stacks: bool) -> Result<Self, PmuError> {
-        let want = if stacks { Want::Stacks } else { Want::Traffic };
-        Counters::find(proc, Path::new("/sys"), want).map(Self::new)
+        let set = if stacks { CounterSet::Stacks } else { CounterSet::Traffic };
+        Counters::find(proc, Path::new("/sys"), set).map(Self::new)
     }
 
     /// With these counters.
     #[must_use]
     pub fn new(counters: Counters) -> Self {
         // Half of what we may have: programs are launched and read from the rest.
-        let hard = Descriptors::now().map_or(0, |limits| limits.hard);
+        let hard = Descriptors::now().hard;
         let most_open = usize::try_from(hard / 2).unwrap_or(usize::MAX);
-        Self { counters, of: HashMap::new(), most_open, why: None, said: false }
+        Self { counters, of: HashMap::new(), most_open, why: None, reported: false }
     }
 
     /// What they are and cost.
@@ -92,8 +92,8 @@ impl TaskCounters {
 
     /// A line that tasks cannot be counted, once.
     pub fn trouble(&mut self) -> Option<String> {
-        let why = self.why.take().filter(|_| !self.said)?;
-        self.said = true;
+        let why = self.why.take().filter(|_| !self.reported)?;
+        self.reported = true;
         Some(format!("some threads are not counted ({why}); their instructions are unknown"))
     }
 }
@@ -131,7 +131,7 @@ impl DataLevels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pmu::plan::Role;
+    use crate::pmu::Role;
     use colocate_model::Class;
 
     /// Nanoseconds on CPUs and page faults (linux/perf_event.h): two descriptors for each thread.
@@ -139,7 +139,7 @@ mod tests {
     fn counters_leave_descriptors_for_programs() {
         let events = [(Role::Instructions, 1), (Role::Class(Class::Load), 2)];
         let mut counters = TaskCounters::new(Counters::of_software(&events));
-        let limits = Descriptors::now().unwrap();
+        let limits = Descriptors::now();
         assert_eq!(counters.most_open as u64, limits.hard / 2);
         counters.most_open = 2;
         assert!(counters.meter(Tid(0), Start::Now).is_ok());

@@ -4,7 +4,7 @@
 //! placed meanwhile.
 
 use crate::sample::{Counted, SampleOptions, Sampler, Start, ThreadSamples};
-use crate::sys::{SysError, wait_readable};
+use crate::sys::{SysError, is_readable, wait_readable};
 use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
 use colocate_model::Mix;
@@ -34,17 +34,13 @@ struct Seen {
     cpu_time: Option<Nanos>,
 }
 
-/// What the watching thread is asked to do.
-#[derive(Clone, Copy, Debug)]
-enum Ask {
-    /// Say what was seen so far.
-    Snapshot,
-    /// Say it, end the watching, and say what is worth keeping.
-    Stop,
-}
+/// Requests to the watching thread, a byte each: report what was seen so far; the same, end the watching, and report what is
+/// worth keeping.
+const SNAPSHOT: u8 = b's';
+const STOP: u8 = b'q';
 
 /// What the watching thread replies.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct WatchReply {
     seen: Vec<Seen>,
     counted: Vec<(JobIdx, Counted)>,
@@ -53,13 +49,11 @@ struct WatchReply {
 /// The watching thread, as the others see it. It ends when this is dropped.
 #[derive(Debug)]
 struct Worker {
-    asks: Sender<Ask>,
-    /// Wakes it after an ask.
-    call: PipeWriter,
+    requests: PipeWriter,
     replies: Receiver<WatchReply>,
-    /// Readable after it has replied.
+    /// Has a byte for each reply.
     reply_ready: PipeReader,
-    asked: bool,
+    requested: bool,
 }
 
 /// Samples jobs, each by itself, so that each gets a profile of its own.
@@ -105,18 +99,18 @@ impl Mixes {
     /// Ends all watching and keeps what was found out. Waits for it.
     pub fn stop(&mut self) {
         let Some(mut worker) = self.worker.take() else { return };
-        if worker.asked {
+        if worker.requested {
             self.learn(worker.wait());
         }
-        worker.ask(Ask::Stop);
+        worker.request(STOP);
         self.learn(worker.wait());
     }
 
-    /// Whether what was seen until now is known; asks for it if not. Never waits.
+    /// Whether what was seen until now is known; requests it if not. Never waits.
     pub fn up_to_date(&mut self) -> bool {
         let Some(worker) = &mut self.worker else { return true };
-        if !worker.asked {
-            worker.ask(Ask::Snapshot);
+        if !worker.requested {
+            worker.request(SNAPSHOT);
         }
         let reply = worker.try_reply();
         let known = reply.is_some();
@@ -127,7 +121,10 @@ impl Mixes {
     /// Readable when an answer has come, while one is awaited.
     #[must_use]
     pub fn awaited(&self) -> Option<BorrowedFd<'_>> {
-        self.worker.as_ref().filter(|worker| worker.asked).map(|worker| worker.reply_ready.as_fd())
+        self.worker
+            .as_ref()
+            .filter(|worker| worker.requested)
+            .map(|worker| worker.reply_ready.as_fd())
     }
 
     fn learn(&mut self, reply: Option<WatchReply>) {
@@ -159,30 +156,28 @@ impl Worker {
         samplers: Vec<(JobIdx, Sampler)>,
         begin: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        let (requests, call) = io::pipe()?;
+        let (received, requests) = io::pipe()?;
         let (reply_ready, ready) = io::pipe()?;
-        let (asks, asked) = channel();
         let (reply, replies) = channel();
         std::thread::Builder::new().name("colocate-watch".into()).spawn(move || {
             begin();
-            serve(samplers, requests, &asked, &reply, ready);
+            serve(samplers, received, &reply, ready);
         })?;
-        Ok(Self { asks, call, replies, reply_ready, asked: false })
+        Ok(Self { requests, replies, reply_ready, requested: false })
     }
 
-    fn ask(&mut self, ask: Ask) {
-        // If the thread has died, the answer never comes, and `try_reply` says so.
-        self.asked = self.asks.send(ask).is_ok() && self.call.write_all(b".").is_ok();
+    fn request(&mut self, request: u8) {
+        // If the thread has ended, the reply never comes, and `try_reply` returns an empty one.
+        self.requested = self.requests.write_all(&[request]).is_ok();
     }
 
-    /// Its reply, if it has come. A thread that has died sends none.
+    /// Its reply, if it has come. A thread that has ended sends none.
     fn try_reply(&mut self) -> Option<WatchReply> {
         match self.replies.try_recv() {
-            Err(TryRecvError::Empty) if self.asked => None,
-            answer => {
-                let was_asked = std::mem::take(&mut self.asked);
-                Some(answer.unwrap_or(WatchReply { seen: Vec::new(), counted: Vec::new() }))
-                    .inspect(|_| self.clear_ready(was_asked))
+            Err(TryRecvError::Empty) if self.requested => None,
+            reply => {
+                self.clear_ready();
+                Some(reply.unwrap_or_default())
             }
         }
     }
@@ -190,13 +185,13 @@ impl Worker {
     /// Its reply, waited for.
     fn wait(&mut self) -> Option<WatchReply> {
         let reply = self.replies.recv().ok();
-        let was_asked = std::mem::take(&mut self.asked);
-        self.clear_ready(was_asked && reply.is_some());
+        self.clear_ready();
         reply
     }
 
-    fn clear_ready(&mut self, was_asked: bool) {
-        if was_asked {
+    fn clear_ready(&mut self) {
+        // At its end the thread closes the pipe.
+        if std::mem::take(&mut self.requested) {
             let _ = self.reply_ready.read(&mut [0]);
         }
     }
@@ -206,7 +201,6 @@ impl Worker {
 fn serve(
     mut samplers: Vec<(JobIdx, Sampler)>,
     mut requests: PipeReader,
-    asks: &Receiver<Ask>,
     reply: &Sender<WatchReply>,
     mut ready: PipeWriter,
 ) {
@@ -217,18 +211,21 @@ fn serve(
             return;
         }
         samplers.iter_mut().for_each(|(_, sampler)| sampler.drain());
-        let stop = match asks.try_recv() {
-            Ok(ask) => matches!(ask, Ask::Stop),
-            Err(TryRecvError::Empty) => continue,
-            Err(TryRecvError::Disconnected) => return,
+        if !is_readable(requests.as_fd()) {
+            continue;
+        }
+        let mut request = [0];
+        let is_stop = match requests.read(&mut request) {
+            Ok(1) => request[0] == STOP,
+            // Its other end is dropped.
+            _ => return,
         };
-        let _ = requests.read(&mut [0]);
         let seen = snapshot(&mut samplers);
-        let ended = if stop { std::mem::take(&mut samplers) } else { Vec::new() };
+        let ended = if is_stop { std::mem::take(&mut samplers) } else { Vec::new() };
         let counted = ended.into_iter().map(|(job, sampler)| (job, sampler.finish())).collect();
         let sent =
             reply.send(WatchReply { seen, counted }).is_ok() && ready.write_all(b".").is_ok();
-        if stop || !sent {
+        if is_stop || !sent {
             return;
         }
     }

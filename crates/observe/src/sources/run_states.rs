@@ -74,7 +74,7 @@ impl RunStates {
     /// Begins to ask for times.
     pub fn start(&mut self) -> Backend {
         // A quarter of what we may have: programs are launched and read, and counters opened, from the rest.
-        let hard = Descriptors::now().map_or(0, |limits| limits.hard);
+        let hard = Descriptors::now().hard;
         (self.on, self.most_open) = (true, usize::try_from(hard / 4).unwrap_or(usize::MAX));
         let cost = "two system calls for each task that runs, in each quantum".to_owned();
         Backend { name: "/proc: schedstat", cost, limits: Vec::new() }

@@ -1,20 +1,28 @@
 //! For how long tasks have only waited for others in a loop, by samples that are taken in where quanta end.
+//!
+//! Taking a sample in takes a microsecond. What the code at a new address does is judged by a thread of its own, which reads
+//! files. Until its verdict comes, as a rule by the next poll, samples there are kept.
 
 use crate::lifecycle::Options;
 use crate::pmu::Start;
-use crate::spin::judging::Judging;
+use crate::spin::judge::Judge;
+use crate::spin::loops::Verdict;
 use crate::spin::spun::{self, Spun};
-use crate::sys::SysError;
+use crate::spin::{Question, Share, Site, SpinSampler};
+use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
 use colocate_policy::TaskId;
 use colocate_policy::source::Backend;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Samples of running threads, and what came of them.
 #[derive(Debug)]
 pub struct Spinning {
-    judging: Judging,
+    sampler: SpinSampler,
+    questions: Sender<Question>,
+    answers: Receiver<(Site, Option<Verdict>)>,
     rate_hz: u32,
     /// What is known of each task, and its times until the last poll.
     of: HashMap<TaskId, (Spun, spun::Times)>,
@@ -24,13 +32,29 @@ impl Spinning {
     /// Samples nothing yet, so often a second of each thread's CPU time. Creates a thread, which calls `begin` first.
     ///
     /// # Errors
-    /// As [`Judging::new`].
+    /// As [`SpinSampler::new`], or if no thread can be had.
     pub fn new(
         rate_hz: u32,
         watch: &Options,
         begin: impl FnOnce() + Send + 'static,
     ) -> Result<Self, SysError> {
-        Ok(Self { judging: Judging::new(rate_hz, watch, begin)?, rate_hz, of: HashMap::new() })
+        let sampler = SpinSampler::new(rate_hz, watch)?;
+        let (questions, received) = channel::<Question>();
+        let (reply, answers) = channel();
+        let judges = move || {
+            begin();
+            let mut judge = Judge::default();
+            for question in received {
+                judge.fill(now());
+                let verdict = judge.judge(&question);
+                if reply.send((question.site, verdict)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("colocate-spins".into());
+        thread.spawn(judges).map_err(|source| SysError { call: "pthread_create", source })?;
+        Ok(Self { sampler, questions, answers, rate_hz, of: HashMap::new() })
     }
 
     /// What they are and cost.
@@ -47,48 +71,50 @@ impl Spinning {
     /// Samples process `pid`, which waits before its exec, and all that it creates.
     ///
     /// # Errors
-    /// As [`Judging::also`].
+    /// As [`SpinSampler::also`].
     pub fn also(&mut self, pid: Pid) -> Result<(), SysError> {
-        self.judging.also(pid, Start::AtExec)
+        self.sampler.also(pid, Start::AtExec)
     }
 
     /// Samples process `pid`, which runs already, without what it creates.
     ///
     /// # Errors
-    /// As [`Judging::also_alone`].
+    /// As [`SpinSampler::also_alone`].
     pub fn also_running(&mut self, pid: Pid) -> Result<(), SysError> {
-        self.judging.also_alone(pid)
+        self.sampler.also_alone(pid)
     }
 
     /// Whether process `pid` is sampled.
     #[must_use]
     pub fn samples(&self, pid: Pid) -> bool {
-        self.judging.samples(pid)
+        self.sampler.samples(pid)
     }
 
     /// How many events are open, a thread and CPU each.
     #[must_use]
     pub fn events(&self) -> usize {
-        self.judging.events()
+        self.sampler.events()
     }
 
     /// Samples process `pid` no more.
     pub fn forget(&mut self, pid: Pid) {
-        self.judging.forget(pid);
+        self.sampler.forget(pid);
     }
 
     /// The same, instead of process `before`, which has ended.
     ///
     /// # Errors
-    /// As [`Judging::also`].
+    /// As [`SpinSampler::also`].
     pub fn instead(&mut self, before: Pid, pid: Pid) -> Result<(), SysError> {
-        self.judging.forget(before);
+        self.sampler.forget(before);
         self.also(pid)
     }
 
     /// Takes in what has been sampled. `tasks` are the living ones that may have run, with their times until now.
     pub fn poll(&mut self, tasks: impl Iterator<Item = (Tid, TaskId, spun::Times)>) {
-        let (shares, most) = (self.judging.take(), self.judging.most());
+        let shares = self.take();
+        // Where samples are not taken in the kernel, they do not share all of the time.
+        let most = (!self.sampler.with_kernel()).then(|| self.sampler.period());
         for (tid, id, now) in tasks {
             let share = shares.get(&tid).copied();
             if share.is_none() && !self.of.contains_key(&id) {
@@ -99,6 +125,19 @@ impl Spinning {
             spun.add(share.unwrap_or_default(), did, most);
             *before = now;
         }
+    }
+
+    /// What threads were seen doing since the last call, as far as it is judged. Does not wait for judgement.
+    fn take(&mut self) -> BTreeMap<Tid, Share> {
+        while let Ok((site, verdict)) = self.answers.try_recv() {
+            self.sampler.learn(site, verdict);
+        }
+        self.sampler.drain();
+        for question in self.sampler.questions() {
+            // If the thread has died, nothing new is judged, and stays unknown.
+            let _ = self.questions.send(question);
+        }
+        self.sampler.take()
     }
 
     /// For how long a task has waited in loops; `None` if no sample of it says anything, as its code cannot be

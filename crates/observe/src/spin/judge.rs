@@ -93,7 +93,7 @@ impl Judge {
         let source = memory.as_ref().unwrap_or(&question.source);
         match question.site.seen {
             Seen::Running => self.running(source),
-            // What else it does there was asked for by its program.
+            // Whatever else the kernel does there, its program has called for it.
             Seen::Calling if self.gives_way(source) => Some(Verdict::Yields),
             Seen::Calling => Some(Verdict::Works(Work::Kernel)),
         }
@@ -125,8 +125,9 @@ impl Judge {
         self.functions.retain(|(of, _), _| self.images.contains_key(of));
         let is_there = opened.is_some();
         if let Some(image) = opened.and_then(|file| Image::of(file, &mut self.budget)) {
-            let functions: usize = self.images.values().map(Image::functions).sum();
-            if functions + image.functions() > KEPT_FUNCTIONS {
+            let functions: usize =
+                self.images.values().map(|image| image.tables.functions.len()).sum();
+            if functions + image.tables.functions.len() > KEPT_FUNCTIONS {
                 self.images.clear();
             }
             self.images.insert(file.clone(), image);
@@ -149,8 +150,8 @@ impl Judge {
         let most = system::LONGEST_CALL_B;
         let before = match source {
             Source::File(file, offset_b) => self.images.get(file).and_then(|image| {
-                let ip = image.address(*offset_b)?;
-                Some((image.isa(), image.bytes(ip.saturating_sub(most as u64)..ip)))
+                let ip = image.tables.address(*offset_b)?;
+                Some((image.tables.isa, image.bytes(ip.saturating_sub(most as u64)..ip)))
             }),
             Source::Memory { start, bytes, ip } => Isa::native().and_then(|isa| {
                 let end = usize::try_from(ip.checked_sub(*start)?).ok()?;
@@ -162,14 +163,14 @@ impl Judge {
 
     fn in_file(&mut self, file: &CodeFile, offset_b: u64) -> Option<Verdict> {
         let image = self.images.get(file)?;
-        let ip = image.address(offset_b)?;
+        let ip = image.tables.address(offset_b)?;
         let relaxed = |target: u64| is_relaxed(image, target);
-        let function = image.function(ip);
+        let function = image.tables.function(ip);
         let Some(range) = function.filter(|range| range.end - range.start <= LONGEST_FUNCTION_B)
         else {
             let start = ip.saturating_sub(live::BEHIND_B as u64);
             let bytes = image.bytes(start..ip.saturating_add(live::AHEAD_B as u64));
-            let code = Code { isa: image.isa(), start, bytes: &bytes };
+            let code = Code { isa: image.tables.isa, start, bytes: &bytes };
             return around(code, ip, &relaxed, &mut self.budget);
         };
         if is_relaxed(image, range.start) {
@@ -186,7 +187,7 @@ impl Judge {
         }
         // Not seen yet, or a part that nothing known leads to, but that runs.
         let bytes = image.bytes(range.clone());
-        let code = Code { isa: image.isa(), start: range.start, bytes: &bytes };
+        let code = Code { isa: image.tables.isa, start: range.start, bytes: &bytes };
         let mut drawn = Drawn::of(code, ip, &mut self.budget)?;
         let verdict = drawn.judge(ip, &relaxed, &mut self.budget);
         self.functions.remove(&key);
@@ -207,9 +208,9 @@ fn is_relaxed(image: &Image, address: u64) -> bool {
 /// Whether a short function begins at an address of a file, of which something holds.
 fn is_short(image: &Image, address: u64, holds: impl Fn(Code<'_>) -> bool) -> bool {
     let whole = |range: &Range<u64>| range.start == address && range.end - range.start <= 64;
-    let Some(range) = image.function(address).filter(whole) else { return false };
+    let Some(range) = image.tables.function(address).filter(whole) else { return false };
     let bytes = image.bytes(range.clone());
-    holds(Code { isa: image.isa(), start: range.start, bytes: &bytes })
+    holds(Code { isa: image.tables.isa, start: range.start, bytes: &bytes })
 }
 
 /// Judges by the smallest piece of code around the place that jumps back to its beginning.

@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A thread that waits for others in a loop uses its PU as one that works does. Its code shows the difference, but not by
-//! A thread that waits for others in a loop uses its PU as one that works does. Its code shows the difference, but not by
+//! one instruction: most loops of waiting have `pause`, some have nothing but a load, a comparison and a jump, and so do
 //! loops that search.
 //! # Approach
 //! A loop waits if it hints at that to the processor (`pause`, `yield`), or if a round of it leaves nothing behind that the next

@@ -5,35 +5,33 @@
 //! says that it waits.
 //! # Approach
 //! The software clock interrupts each thread some hundred times a second of its CPU time ([`SpinSampler`]). The loop
-//! around the instruction that it finds says whether the thread waits there ([`loops`]); that is asked for each
-//! address once in a while ([`judge`]), by another thread, since files are read for it ([`judging`]). The share of a
+//! around the instruction that it finds says whether the thread waits there ([`loops`]); that is requested for each
+//! address now and then ([`judge`]), by another thread, since files are read for it ([`Spinning`](crate::sources::spinning::Spinning)). The share of a
 //! thread's samples that wait is the share of its CPU time in which it waited ([`spun`]).
 //! # Limits
-//! Samples in the kernel count as work, except in `sched_yield`, by which a thread says that it has nothing to do; so do those in
+//! Samples in the kernel count as work, except in `sched_yield`, which a thread calls when it has nothing to do; so do those in
 //! `[vdso]`, where a loop reads the time until it is consistent.
 //! See `docs/spinning.md` for what is measured.
 
 pub mod judge;
-pub mod judging;
 pub mod loops;
 mod sites;
 pub mod spun;
 
-use crate::lifecycle::attach_all;
-use crate::perf::{Attr, Record, Rings, Stamp, split};
+use crate::perf::{Attr, Record, Stamp, split};
 use crate::pmu::Start;
-use crate::proc::{Proc, Tree};
-use crate::sample::file::FileId;
-use crate::sample::maps::{FileIdx, Origin, Spaces};
+use crate::proc::Tree;
+use crate::sample::clock::{Clock, SETTLED};
+use crate::sample::maps::{FileIdx, Origin};
 use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
 use colocate_machine::Nanos;
 use judge::Source;
 use loops::Verdict;
 use sites::Sites;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-/// Samples a second of CPU time, unless something else is asked for: see docs/spinning.md for what they cost.
+/// Samples a second of CPU time, unless something else is requested: see docs/spinning.md for what they cost.
 pub const DEFAULT_RATE_HZ: u32 = 250;
 
 /// Pages of a ring, on each CPU: some 1,300 samples, 5 s of one CPU at the default rate.
@@ -42,14 +40,11 @@ const RING_PAGES: usize = 16;
 /// Bytes that wait before a poll(2) of the rings would be woken; none is made.
 const WAKE_B: u32 = 1 << 15;
 
-/// A record is written to its ring within this time of being stamped; see [`crate::sample`].
-const SETTLED: Nanos = Nanos::from_millis(1);
-
-/// How long what was said of code in memory only is believed, and that code cannot be read. Chosen: a JIT compiler
+/// How long a verdict on code in memory only holds, and that code cannot be read. Chosen: a JIT compiler
 /// may have put other code there.
 const MEMORY_FOR: Nanos = Nanos::from_secs(1);
 
-/// After so long what was said of code in files is asked for again, and files that are not mapped any more are forgotten.
+/// After so long verdicts on code in files are requested again, and files that are not mapped any more are forgotten.
 /// Chosen: a file that is replaced is another one at once; only one that is written to, as some linkers do, is the
 /// same.
 const FILES_FOR: Nanos = Nanos::from_secs(10);
@@ -92,7 +87,7 @@ pub struct Question {
     pub of: (Pid, u64),
 }
 
-/// What a thread was seen doing since that was last asked for, in samples.
+/// What a thread was seen doing since that was last taken, in samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// It only waited.
@@ -126,19 +121,11 @@ impl Share {
 /// Samples where the threads of one or more programs are.
 #[derive(Debug)]
 pub struct SpinSampler {
-    rings: Rings,
-    attr: Attr,
-    period: Nanos,
-    with_kernel: bool,
-    proc: Proc,
-    spaces: Spaces,
-    /// Launched processes that have not executed their program yet.
-    waiting: BTreeSet<Pid>,
+    clock: Clock,
     /// Living processes that are sampled, and whose events they have: their own, or those of one that created them.
     events_of: BTreeMap<Pid, Pid>,
     /// The threads that events were opened for, of each process that was not sampled by way of another one.
     opened: BTreeMap<Pid, Vec<Tid>>,
-    bytes: Vec<u8>,
     sites: Sites,
     questions: Vec<Question>,
     forget_memory: Nanos,
@@ -152,28 +139,11 @@ impl SpinSampler {
     /// # Errors
     /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied.
     pub fn new(rate_hz: u32, watch: &crate::lifecycle::Options) -> Result<Self, SysError> {
-        let rates = crate::sample::RATES_HZ;
-        let period = Nanos(1_000_000_000 / u64::from(rate_hz.clamp(*rates.start(), *rates.end())));
-        let attr = Attr::clock_samples(period.0, WAKE_B);
-        let (rings, attr, with_kernel) =
-            match Rings::map(&attr.with_kernel_and_caller(), &watch.cpus, RING_PAGES) {
-                Ok(rings) => (rings, attr.with_kernel_and_caller(), true),
-                Err(error) if matches!(error.errno(), Some(libc::EACCES | libc::EPERM)) => {
-                    (Rings::map(&attr, &watch.cpus, RING_PAGES)?, attr, false)
-                }
-                Err(error) => return Err(error),
-            };
+        let watch = (watch, RING_PAGES);
         Ok(Self {
-            rings,
-            attr: attr.inherited(),
-            period,
-            with_kernel,
-            proc: watch.proc.clone(),
-            spaces: Spaces::default(),
-            waiting: BTreeSet::new(),
+            clock: Clock::map((rate_hz, WAKE_B), watch, Attr::with_kernel_and_caller)?,
             events_of: BTreeMap::new(),
             opened: BTreeMap::new(),
-            bytes: Vec::new(),
             sites: Sites::default(),
             questions: Vec::new(),
             forget_memory: Nanos::ZERO,
@@ -187,12 +157,10 @@ impl SpinSampler {
     /// # Errors
     /// As [`crate::perf::Event::open`].
     pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
-        if start == Start::AtExec {
-            self.waiting.insert(pid);
-        }
+        self.clock.expect(pid, start);
         let mut tree = Tree::default();
         tree.add(pid);
-        tree.scan(&self.proc, now(), &mut Vec::new());
+        tree.scan(&self.clock.proc, now(), &mut Vec::new());
         tree.processes().try_for_each(|process| self.also_alone(process))
     }
 
@@ -201,16 +169,16 @@ impl SpinSampler {
     /// # Errors
     /// As [`crate::perf::Event::open`].
     pub fn also_alone(&mut self, pid: Pid) -> Result<(), SysError> {
-        let before = self.rings.tids().len();
-        let done = attach_all(&mut self.rings, &self.attr, &self.proc, pid, &mut self.bytes);
-        self.opened.entry(pid).or_default().extend(self.rings.tids().skip(before));
+        let before = self.clock.rings.tids().len();
+        let done = self.clock.attach(pid);
+        self.opened.entry(pid).or_default().extend(self.clock.rings.tids().skip(before));
         if let Err(why) = done {
             self.forget(pid);
             return Err(why);
         }
         self.events_of.insert(pid, pid);
-        self.spaces.clear(pid);
-        self.spaces.find(pid, &self.proc);
+        self.clock.spaces.clear(pid);
+        self.clock.spaces.find(pid, &self.clock.proc);
         Ok(())
     }
 
@@ -223,28 +191,28 @@ impl SpinSampler {
     /// Samples process `pid` no more, nor what it has created since it was sampled.
     pub fn forget(&mut self, pid: Pid) {
         for tid in self.opened.remove(&pid).unwrap_or_default() {
-            self.rings.detach(tid);
+            self.clock.rings.detach(tid);
         }
-        self.waiting.remove(&pid);
+        self.clock.forget(pid);
         self.events_of.retain(|_, of| *of != pid);
     }
 
     /// How many events are open: one for each CPU and each thread that was found running, not for those that these create.
     #[must_use]
     pub fn events(&self) -> usize {
-        self.rings.tids().len()
+        self.clock.rings.tids().len()
     }
 
     /// Time between two samples of a thread.
     #[must_use]
     pub fn period(&self) -> Nanos {
-        self.period
+        self.clock.period
     }
 
     /// Whether a thread is sampled in the kernel, too. Otherwise its samples say nothing of its time there.
     #[must_use]
     pub fn with_kernel(&self) -> bool {
-        self.with_kernel
+        self.clock.with_kernel
     }
 
     /// Files what the rings hold. Reads no files; see [`SpinSampler::questions`].
@@ -256,21 +224,12 @@ impl SpinSampler {
         }
         if begun >= self.forget_files {
             self.sites.age();
-            self.spaces.forget_unmapped();
+            self.clock.spaces.forget_unmapped();
             self.forget_files = begun + FILES_FOR;
         }
         let settled = begun.saturating_sub(SETTLED);
-        let mut bytes = std::mem::take(&mut self.bytes);
-        self.rings.take(&mut bytes);
-        let mut records: Vec<(&[u8], Record<'_>)> = split(&bytes).collect();
-        records.sort_by_key(|(_, record)| record.at());
-        for (whole, record) in &records {
-            if record.at() > Some(settled) {
-                self.bytes.extend_from_slice(whole);
-            } else {
-                self.file(whole, record);
-            }
-        }
+        let (bytes, _) = self.clock.take(settled);
+        split(&bytes).for_each(|(whole, record)| self.file(whole, &record));
     }
 
     /// Code that has come up since the last call and has no recent verdict.
@@ -278,7 +237,7 @@ impl SpinSampler {
         std::mem::take(&mut self.questions)
     }
 
-    /// Takes in what was said of the code at a site.
+    /// Takes in the verdict on the code at a site.
     pub fn learn(&mut self, site: Site, verdict: Option<Verdict>) {
         self.sites.learn(site, verdict);
     }
@@ -289,26 +248,18 @@ impl SpinSampler {
     }
 
     fn file(&mut self, whole: &[u8], record: &Record<'_>) {
+        self.clock.follow(whole, record);
         match record {
             Record::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
-                self.spaces.fork(*parent_pid, created.pid);
                 if let Some(of) = self.events_of.get(parent_pid) {
                     self.events_of.insert(created.pid, *of);
                 }
-                if self.waiting.contains(parent_pid) {
-                    self.waiting.insert(created.pid);
-                }
             }
             Record::Exit(Stamp { pid, tid, .. }) if *tid == pid.first_thread() => {
-                self.spaces.clear(*pid);
+                self.clock.spaces.clear(*pid);
                 self.events_of.remove(pid);
             }
-            Record::Comm { of, exec: true, .. } => {
-                self.waiting.remove(&of.pid);
-                self.spaces.clear(of.pid);
-            }
-            Record::Map { by, map } => self.spaces.map(by.pid, map, FileId::of_record(whole)),
-            Record::Sample { of, ip, user, caller } if !self.waiting.contains(&of.pid) => {
+            Record::Sample { of, ip, user, caller } if !self.clock.is_waiting(of.pid) => {
                 let running = user.then_some((*ip, Seen::Running));
                 self.file_sample(of, running.or(caller.map(|caller| (caller, Seen::Calling))));
             }
@@ -317,11 +268,11 @@ impl SpinSampler {
     }
 
     fn file_sample(&mut self, of: &Stamp, at: Option<(u64, Seen)>) {
-        let Some((ip, seen)) = at.filter(|(ip, _)| !self.spaces.in_vdso(of.pid, *ip)) else {
+        let Some((ip, seen)) = at.filter(|(ip, _)| !self.clock.spaces.in_vdso(of.pid, *ip)) else {
             self.sites.works(of.tid);
             return;
         };
-        let place = match self.spaces.origin(of.pid, ip) {
+        let place = match self.clock.spaces.origin(of.pid, ip) {
             Origin::File(file, offset_b) => Place::File(file, offset_b),
             Origin::Memory => Place::Memory(of.pid, ip),
         };
@@ -331,7 +282,7 @@ impl SpinSampler {
         }
         let source = match place {
             Place::File(file, at) => {
-                self.spaces.file(file).map(|file| Source::File(file.clone(), at))
+                self.clock.spaces.file(file).map(|file| Source::File(file.clone(), at))
             }
             Place::Memory(pid, ip) => Source::in_memory(pid, ip),
         };
@@ -346,6 +297,8 @@ impl SpinSampler {
 mod tests {
     use super::*;
     use crate::lifecycle::Options;
+    use crate::sample::file::FileId;
+    use std::collections::BTreeSet;
     use std::os::unix::fs::MetadataExt;
     use std::process::Command;
 
@@ -368,7 +321,7 @@ mod tests {
         }
         std::thread::sleep(2 * std::time::Duration::from(SETTLED));
         sampler.drain();
-        let ids: Vec<FileId> = sampler.spaces.ids_of(&path).collect();
+        let ids: Vec<FileId> = sampler.clock.spaces.ids_of(&path).collect();
         assert_eq!(ids.len(), 2, "{ids:?}");
         assert!(ids.iter().all(|id| id.generation.is_some()), "{ids:?}");
         assert_eq!(ids.iter().map(|id| id.inode).collect::<BTreeSet<_>>(), inodes);

@@ -7,17 +7,17 @@ use std::collections::{BTreeMap, HashMap};
 
 /// What is known of a site.
 #[derive(Debug)]
-enum Known {
-    /// It is asked for; meanwhile so many samples of each thread wait for the answer.
-    Asked(BTreeMap<Tid, u32>),
-    /// This was said of it, lately or, if `old`, a while ago.
+enum SiteState {
+    /// Its verdict is requested; meanwhile so many samples of each thread wait for it.
+    Pending(BTreeMap<Tid, u32>),
+    /// Its verdict, of late or, if `old`, a while ago.
     Judged { verdict: Option<Verdict>, old: bool },
 }
 
 /// Sites, and samples there.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
-    known: HashMap<Site, Known>,
+    known: HashMap<Site, SiteState>,
     seen: BTreeMap<Tid, Share>,
 }
 
@@ -25,17 +25,17 @@ impl Sites {
     /// A thread was seen at a site. True if what it does there is to be judged.
     pub(super) fn sample(&mut self, site: Site, tid: Tid) -> bool {
         match self.known.get_mut(&site) {
-            Some(Known::Judged { verdict, old }) => {
+            Some(SiteState::Judged { verdict, old }) => {
                 self.seen.entry(tid).or_default().add(*verdict, 1);
-                // What was said holds until the answer comes.
+                // The old verdict holds until the new one comes.
                 std::mem::replace(old, false)
             }
-            Some(Known::Asked(samples)) => {
+            Some(SiteState::Pending(samples)) => {
                 *samples.entry(tid).or_default() += 1;
                 false
             }
             None => {
-                self.known.insert(site, Known::Asked(BTreeMap::from([(tid, 1)])));
+                self.known.insert(site, SiteState::Pending(BTreeMap::from([(tid, 1)])));
                 true
             }
         }
@@ -47,10 +47,10 @@ impl Sites {
         *works = works.saturating_add(1);
     }
 
-    /// Takes in what was said of a site.
+    /// Takes in the verdict on a site.
     pub(super) fn learn(&mut self, site: Site, verdict: Option<Verdict>) {
-        let before = self.known.insert(site, Known::Judged { verdict, old: false });
-        if let Some(Known::Asked(samples)) = before {
+        let before = self.known.insert(site, SiteState::Judged { verdict, old: false });
+        if let Some(SiteState::Pending(samples)) = before {
             for (tid, count) in samples {
                 self.seen.entry(tid).or_default().add(verdict, count);
             }
@@ -65,17 +65,17 @@ impl Sites {
     /// Forgets code in memory only, and what could not be read.
     pub(super) fn forget_memory(&mut self) {
         self.known.retain(|site, known| {
-            let is_unread = matches!(known, Known::Judged { verdict: None, .. });
+            let is_unread = matches!(known, SiteState::Judged { verdict: None, .. });
             matches!(site.place, Place::File(..)) && !is_unread
         });
     }
 
-    /// All verdicts are old, and to be asked for again. Forgets sites whose verdict was old already: no thread was
+    /// All verdicts are old, and to be requested again. Forgets sites whose verdict was old already: no thread was
     /// seen there since.
     pub(super) fn age(&mut self) {
         self.known.retain(|_, known| match known {
-            Known::Asked(_) => true,
-            Known::Judged { old, .. } => !std::mem::replace(old, true),
+            SiteState::Pending(_) => true,
+            SiteState::Judged { old, .. } => !std::mem::replace(old, true),
         });
     }
 }

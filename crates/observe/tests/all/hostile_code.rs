@@ -101,7 +101,7 @@ fn read_the_named_file() {
     let file = File::open(path).unwrap();
     let mut budget = Budget::of(u64::MAX);
     let tables = Tables::read(&file, &mut budget);
-    let functions = tables.map_or(-1, |tables| i64::try_from(tables.functions().len()).unwrap());
+    let functions = tables.map_or(-1, |tables| i64::try_from(tables.functions.len()).unwrap());
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let peak_kb = peak.trim().trim_end_matches(" kB");
@@ -333,6 +333,6 @@ fn cut_short_anywhere() {
     for length in (0..whole.len()).rev().step_by(13) {
         let mut budget = Budget::of(MOST_STEPS);
         let found = Tables::read(&whole[..length], &mut budget);
-        assert!(found.is_none_or(|found| found.functions().is_empty()), "{length}");
+        assert!(found.is_none_or(|found| found.functions.is_empty()), "{length}");
     }
 }

@@ -1,7 +1,7 @@
 //! Runs of the real `llvm-mca`: figures written here by hand are from the processors' manuals and from
 //! LLVM's scheduling models, read, not run.
 
-use colocate_observe::mca::{Figures, Mca, McaError, OLDEST, Syntax, Target};
+use colocate_observe::mca::{Figures, Mca, McaError, OLDEST, Target};
 use std::path::Path;
 
 fn target(cpu: &str) -> Target {
@@ -10,7 +10,7 @@ fn target(cpu: &str) -> Target {
 
 fn analyse(cpu: &str, blocks: &[&str]) -> Vec<Result<Figures, McaError>> {
     let mca = Mca::find().expect("scripts/install test installs llvm");
-    mca.analyse(&target(cpu), Syntax::Usual, blocks).expect("it runs")
+    mca.analyse(&target(cpu), blocks).expect("it runs")
 }
 
 /// Sets and cycles of the only instruction of each text, as `port|port:cycles`.
@@ -127,34 +127,29 @@ fn bad_texts() {
 #[test]
 fn bad_processors_and_programs() {
     let mca = Mca::find().expect("scripts/install test installs llvm");
-    let found =
-        mca.analyse(&target("zen1"), Syntax::Usual, &["nop"]).expect_err("no such processor");
+    let found = mca.analyse(&target("zen1"), &["nop"]).expect_err("no such processor");
     assert_eq!(
         found.to_string(),
         "llvm-mca: expected the name of a processor (llvm-mca -mcpu=help), found zen1"
     );
     let found = Mca::at(Path::new("/nowhere/llvm-mca")).expect_err("no such program");
-    assert!(matches!(found, McaError::Start { .. }), "{found}");
+    assert!(matches!(found, McaError::Start(..)), "{found}");
     let found = Mca::at(Path::new("true")).expect_err("says no version");
     let expected = format!("true: expected LLVM {OLDEST} or newer, found ");
     assert!(found.to_string().starts_with(&expected), "{found}");
 }
 
-/// Both ways to write x86, and versions of LLVM that are here, agree on what the manuals say.
+/// Versions of LLVM that are here agree on what the manuals say.
 #[test]
-fn syntaxes_and_versions() {
+fn versions_agree() {
     let versions = (OLDEST..30).map(|version| format!("llvm-mca-{version}"));
     let here: Vec<Mca> = versions.filter_map(|name| Mca::at(Path::new(&name)).ok()).collect();
     for mca in here {
-        let one = |syntax, text| {
-            let found = mca.analyse(&target("znver1"), syntax, &[text]).expect("it runs").remove(0);
-            found.expect("it is read").ports
-        };
-        let usual = one(Syntax::Usual, "mulsd (%rax), %xmm1\nimulq %rax, %rcx");
-        let intel = one(Syntax::Intel, "mulsd xmm1, qword ptr [rax]\nimul rcx, rax");
-        assert_eq!(usual, intel, "{}", mca.version());
+        let text = "mulsd (%rax), %xmm1\nimulq %rax, %rcx";
+        let found = mca.analyse(&target("znver1"), &[text]).expect("it runs").remove(0);
+        let ports = found.expect("it is read").ports;
         let sets: Vec<String> =
-            usual.iter().map(|(set, c)| format!("{}:{c}", set.join("|"))).collect();
+            ports.iter().map(|(set, c)| format!("{}:{c}", set.join("|"))).collect();
         let expected = ["ZnAGU0|ZnAGU1:0.5", "ZnALU1:0.5", "ZnFPU0|ZnFPU1:0.5", "ZnMultiplier:0.5"];
         assert_eq!(sets, expected, "{}", mca.version());
     }

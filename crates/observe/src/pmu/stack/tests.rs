@@ -1,15 +1,14 @@
 //! Tests of stacks, by hand.
 
 use super::super::plan::{grouping, traffic};
-use super::super::stack_rows::*;
 use super::super::table;
 use super::*;
 use proptest::prelude::*;
 
 /// Every table that there is, with a width where one is needed.
 fn plans() -> Vec<StackPlan> {
-    let families = table::ALL.iter().filter_map(|family| family.stack);
-    let tables = families.chain(ARM);
+    let families = table::all().iter().filter_map(|family| family.stack);
+    let tables = families.chain(arm());
     tables.map(|table| StackPlan { table, width: 8.0 }).collect()
 }
 
@@ -33,7 +32,13 @@ fn check(plan: &StackPlan, counts: &[f64], cycles: f64, shares: &[f64], off: f64
 #[test]
 fn intels_register() {
     let counts = [6_000.0, 2_400.0, 600.0, 1_200.0, 1_740.0];
-    check(&plan(&INTEL_METRICS, 0.0), &counts, 1_000.0, &[0.404, 0.101, 0.202, 0.293], 0.01);
+    check(
+        &plan(table::stack("intel-metrics"), 0.0),
+        &counts,
+        1_000.0,
+        &[0.404, 0.101, 0.202, 0.293],
+        0.01,
+    );
 }
 
 /// 1,000 cycles alone have 4,000 slots: 1,600 retire; 1,760 are issued and 10 cycles recover, so 200 are wasted;
@@ -41,7 +46,7 @@ fn intels_register() {
 #[test]
 fn intels_four_slots_alone() {
     let counts = [800.0, 1_760.0, 1_600.0, 10.0, 250.0, 250.0];
-    let plan = plan(&INTEL_2015, 0.0);
+    let plan = plan(table::stack("intel-2015"), 0.0);
     check(&plan, &counts, 1_000.0, &[0.4, 0.05, 0.2, 0.35], 0.0);
     // Beside a sibling that is never halted there are half as many: what was lost to it is not there.
     let beside = [400.0, 880.0, 800.0, 10.0, 0.0, 250.0];
@@ -54,7 +59,7 @@ fn intels_four_slots_alone() {
 #[test]
 fn efficient_cores_have_five_slots() {
     let counts = [2_500.0, 250.0, 1_000.0, 1_250.0];
-    check(&plan(&INTEL_ATOM, 0.0), &counts, 1_000.0, &[0.5, 0.05, 0.2, 0.25], 0.0);
+    check(&plan(table::stack("intel-atom"), 0.0), &counts, 1_000.0, &[0.5, 0.05, 0.2, 0.25], 0.0);
 }
 
 /// 6,000 slots: 3,000 retire, 600, 1,200 and 900 are lost, and 300 are left for wrong paths. With 8 slots a
@@ -62,12 +67,18 @@ fn efficient_cores_have_five_slots() {
 #[test]
 fn amds_slots() {
     let counts = [3_000.0, 600.0, 1_200.0, 900.0];
-    check(&plan(&ZEN4, 0.0), &counts, 1_000.0, &[0.5, 0.1, 0.2, 0.15, 0.05], 0.0);
+    check(&plan(table::stack("zen4"), 0.0), &counts, 1_000.0, &[0.5, 0.1, 0.2, 0.15, 0.05], 0.0);
     let shares = [0.375, 0.075, 0.15, 0.1125, 0.2875];
-    check(&plan(&ZEN5, 0.0), &counts, 1_000.0, &shares, 0.0);
+    check(&plan(table::stack("zen5"), 0.0), &counts, 1_000.0, &shares, 0.0);
     // Counted at different times: 2 % more than there are.
     let more = [3_300.0, 600.0, 1_200.0, 1_020.0];
-    check(&plan(&ZEN4, 0.0), &more, 1_000.0, &[0.539, 0.098, 0.196, 0.167, 0.0], 0.02);
+    check(
+        &plan(table::stack("zen4"), 0.0),
+        &more,
+        1_000.0,
+        &[0.539, 0.098, 0.196, 0.167, 0.0],
+        0.02,
+    );
 }
 
 /// 8,000 slots: 1,600 and 2,400 are lost, half are sent, and of ten that begin nine retire. With five slots the
@@ -75,32 +86,39 @@ fn amds_slots() {
 #[test]
 fn arms_slots() {
     let counts = [1_600.0, 2_400.0, 3_600.0, 4_000.0];
-    check(&plan(&ARM_SLOTS, 8.0), &counts, 1_000.0, &[0.45, 0.05, 0.2, 0.3], 0.0);
+    check(&plan(table::stack("arm-slots"), 8.0), &counts, 1_000.0, &[0.45, 0.05, 0.2, 0.3], 0.0);
     let counts = [2_000.0, 1_500.0, 2_250.0, 2_500.0];
-    check(&plan(&ARM_SLOTS, 5.0), &counts, 1_000.0, &[0.45, 0.05, 0.2, 0.3], 0.0);
+    check(&plan(table::stack("arm-slots"), 5.0), &counts, 1_000.0, &[0.45, 0.05, 0.2, 0.3], 0.0);
 }
 
 #[test]
 fn arms_cycles() {
-    check(&plan(&ARM_CYCLES, 0.0), &[100.0, 300.0], 1_000.0, &[0.1, 0.3, 0.6], 0.0);
+    check(&plan(table::stack("arm-cycles"), 0.0), &[100.0, 300.0], 1_000.0, &[0.1, 0.3, 0.6], 0.0);
 }
 
 /// The five components and what they leave over; where they count more than there are, that is 0.
 #[test]
 fn power8s_five() {
     let counts = [300.0, 400.0, 50.0, 120.0, 100.0];
-    check(&plan(&POWER8, 0.0), &counts, 1_000.0, &[0.3, 0.4, 0.05, 0.12, 0.1, 0.03], 0.0);
+    check(
+        &plan(table::stack("power8"), 0.0),
+        &counts,
+        1_000.0,
+        &[0.3, 0.4, 0.05, 0.12, 0.1, 0.03],
+        0.0,
+    );
     let counts = [350.0, 450.0, 50.0, 100.0, 100.0];
     let shares = [0.333, 0.429, 0.048, 0.095, 0.095, 0.0];
-    check(&plan(&POWER8, 0.0), &counts, 1_000.0, &shares, 0.05);
+    check(&plan(table::stack("power8"), 0.0), &counts, 1_000.0, &shares, 0.05);
 }
 
 #[test]
 fn what_does_not_belong_together_is_unknown() {
     let apart = |table, counts| of_counts(&plan(table, 0.0), counts, 1_000.0);
-    let found = apart(&ARM_CYCLES, [700.0, 450.0, 0.0, 0.0, 0.0, 0.0]);
+    let found = apart(table::stack("arm-cycles"), [700.0, 450.0, 0.0, 0.0, 0.0, 0.0]);
     assert!(matches!(found, Err(NoStack::Apart(off)) if (off - 0.15).abs() < 1e-9), "{found:?}");
-    let found = apart(&INTEL_METRICS, [6_000.0, 2_400.0, 0.0, 1_200.0, 1_200.0, 0.0]);
+    let found =
+        apart(table::stack("intel-metrics"), [6_000.0, 2_400.0, 0.0, 1_200.0, 1_200.0, 0.0]);
     assert!(matches!(found, Err(NoStack::Apart(off)) if (off - 0.2).abs() < 1e-9), "{found:?}");
     assert_eq!(
         found.unwrap_err().to_string(),
@@ -123,8 +141,11 @@ fn counters_that_stay_at_0() {
 #[test]
 fn nothing_retires_in_a_million_cycles() {
     let clock_only = [0.0, 0.0, 0.0, 0.0, 0.0, 250.0];
-    assert_eq!(of_counts(&plan(&INTEL_2015, 0.0), clock_only, 1e6), Err(NoStack::Silent));
-    assert!(of_counts(&plan(&INTEL_2015, 0.0), clock_only, 9e5).is_ok());
+    assert_eq!(
+        of_counts(&plan(table::stack("intel-2015"), 0.0), clock_only, 1e6),
+        Err(NoStack::Silent)
+    );
+    assert!(of_counts(&plan(table::stack("intel-2015"), 0.0), clock_only, 9e5).is_ok());
     for plan in plans() {
         let Some(place) = retired(plan.table.formula) else { continue };
         let mut counts = [1e5; MOST_EVENTS];
@@ -148,7 +169,7 @@ fn two_groups() -> Vec<Group> {
 /// 1,000 cycles in 10 ns, of which each group saw half.
 #[test]
 fn groups_that_took_turns_are_scaled() {
-    let plan = plan(&ARM_CYCLES, 0.0);
+    let plan = plan(table::stack("arm-cycles"), 0.0);
     let readings = [reading(10, 5, &[900, 500, 50]), reading(10, 5, &[900, 150])];
     let stack = of_readings(&plan, &two_groups(), &readings, true).unwrap();
     let near = stack.cycles().iter().zip([100.0, 300.0, 600.0]).all(|(a, b)| (a - b).abs() < 1e-9);
@@ -157,7 +178,7 @@ fn groups_that_took_turns_are_scaled() {
 
 #[test]
 fn an_event_without_its_turn() {
-    let plan = plan(&ARM_CYCLES, 0.0);
+    let plan = plan(table::stack("arm-cycles"), 0.0);
     let readings = [reading(10, 10, &[900, 500, 50]), reading(10, 0, &[0, 0])];
     let found = of_readings(&plan, &two_groups(), &readings, true);
     assert_eq!(found, Err(NoStack::NotCounted));
@@ -173,7 +194,7 @@ fn an_event_without_its_turn() {
 /// What the first event of a group is, as one letter: `S` slots, `i` instructions.
 #[test]
 fn intels_slots_lead_and_the_others_follow() {
-    let plan = plan(&INTEL_METRICS, 0.0);
+    let plan = plan(table::stack("intel-metrics"), 0.0);
     let cycles = table::family(Cpu::Intel { family: 6, model: 143 }, "cpu").unwrap();
     let all = [wanted(&plan), super::super::plan::wanted(Some(cycles), |_| true)].concat();
     let found = grouping(&all, |_| true);
@@ -195,13 +216,13 @@ fn power8_needs_two_groups() {
     let fits = |events: &[Event]| {
         (1..=4).all(|each| events.iter().filter(|event| counter(event) == each).count() <= 1)
     };
-    let found = grouping(&wanted(&plan(&POWER8, 0.0)), fits);
+    let found = grouping(&wanted(&plan(table::stack("power8"), 0.0)), fits);
     let sizes: Vec<usize> = found.groups.iter().map(|group| group.events.len()).collect();
     assert_eq!((sizes, found.refused), (vec![5, 2], vec![]));
     // Nor is there a third one for the requests, of which it counts loads alone: those cannot be used.
     let family = table::family(Cpu::Power { generation: 8 }, "cpu");
     let classes = super::super::plan::wanted(family, |_| true);
-    let all = [wanted(&plan(&POWER8, 0.0)), traffic(classes, Vec::new())].concat();
+    let all = [wanted(&plan(table::stack("power8"), 0.0)), traffic(classes, Vec::new())].concat();
     assert_eq!(grouping(&all, fits).groups.len(), 2);
 }
 
@@ -217,7 +238,7 @@ fn tables_are_whole() {
             _ => parts.len() == events.len() + rest,
         };
         assert!(fits && parts.len() <= MOST_PARTS && events.len() <= MOST_EVENTS, "{name}");
-        let retiring = retired(*formula).is_none_or(|place| alive.contains(&&[place][..]));
+        let retiring = retired(*formula).is_none_or(|place| alive.contains(&vec![place]));
         let are_there = alive.iter().all(|set| set.iter().all(|place| *place < events.len()));
         assert!(retiring && are_there && !alive.is_empty(), "{name}");
         let mut names = parts.to_vec();
@@ -251,7 +272,7 @@ proptest! {
     fn possible_stacks_are_found(frontend in 1_u64..500_000, backend in 1_u64..500_000) {
         let groups = [Group::of_roles(&[Role::Cycles, Role::Stack(0), Role::Stack(1)])];
         let readings = [reading(1_000, 1_000, &[1_000_000, frontend, backend])];
-        let plan = plan(&ARM_CYCLES, 0.0);
+        let plan = plan(table::stack("arm-cycles"), 0.0);
         let stack = of_readings(&plan, &groups, &readings, true).unwrap();
         prop_assert!((stack.cycles()[0] - float(frontend)).abs() < 1e-3);
         prop_assert!(stack.off() < 1e-9);
@@ -260,7 +281,7 @@ proptest! {
     /// A program that is alike all the time, counted in turns: as if it had been counted all the time.
     #[test]
     fn turns_change_nothing(frontend in 0_u64..400, backend in 1_u64..400, first in 5_u64..96) {
-        let plan = plan(&ARM_CYCLES, 0.0);
+        let plan = plan(table::stack("arm-cycles"), 0.0);
         let second = 100 - first;
         let turns = [
             reading(100, first, &[first * 900, first * 1_000, first * frontend]),

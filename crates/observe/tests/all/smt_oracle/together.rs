@@ -5,7 +5,7 @@ use colocate_machine::performance::PortSet;
 use colocate_model::phase::Demand;
 use colocate_model::smt::{Shared, Siblings};
 use colocate_model::{Fairness, MissCurve};
-use colocate_observe::mca::{Figures, Mca, Syntax, Target};
+use colocate_observe::mca::{Figures, Mca, Target};
 
 /// Instructions of a round of all loops, at most, and how far their progress may differ: rounds of loops
 /// are whole.
@@ -68,7 +68,7 @@ impl Oracle {
         let texts: Vec<String> =
             kernels.iter().map(|kernel| kernel.text(&self.code.threads[0])).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let figures = self.mca.analyse(&self.target, Syntax::Usual, &texts).expect("llvm-mca runs");
+        let figures = self.mca.analyse(&self.target, &texts).expect("llvm-mca runs");
         let mut names = Vec::new();
         let one = |(kernel, figures): (Kernel, Result<Figures, _>)| {
             let figures = figures.unwrap_or_else(|error| panic!("{}: {error}", kernel.name));

@@ -1,0 +1,120 @@
+//! Rings of samples on the software clock, and what both kinds of samplers keep of their records.
+
+use super::RATES_HZ;
+use super::file::FileId;
+use super::maps::Spaces;
+use crate::lifecycle::{Options, attach_all};
+use crate::perf::{Attr, Record, Rings, split};
+use crate::pmu::Start;
+use crate::proc::Proc;
+use crate::sys::SysError;
+use crate::task::Pid;
+use colocate_machine::Nanos;
+use std::collections::BTreeSet;
+
+/// A record is written to its ring within this time of being stamped: the kernel does it with
+/// interrupts off. Chosen with room to spare.
+pub(crate) const SETTLED: Nanos = Nanos::from_millis(1);
+
+/// Samples of threads, and where their code is mapped.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    pub rings: Rings,
+    attr: Attr,
+    /// Time between two samples of a thread.
+    pub period: Nanos,
+    /// Whether samples are taken in the kernel, too.
+    pub with_kernel: bool,
+    pub proc: Proc,
+    pub spaces: Spaces,
+    /// Launched processes that have not executed their program yet.
+    waiting: BTreeSet<Pid>,
+    /// Records that are too new.
+    bytes: Vec<u8>,
+}
+
+impl Clock {
+    /// Samples nothing yet; a reader is woken when `wake_b` bytes wait. Where it is permitted also in the kernel, as
+    /// `in_kernel` asks for.
+    pub fn map(
+        (rate_hz, wake_b): (u32, u32),
+        (watch, ring_pages): (&Options, usize),
+        in_kernel: fn(Attr) -> Attr,
+    ) -> Result<Self, SysError> {
+        let rate_hz = rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
+        let period = Nanos(1_000_000_000 / u64::from(rate_hz));
+        let attr = Attr::clock_samples(period.0, wake_b);
+        let map = |attr: &Attr| Rings::map(attr, &watch.cpus, ring_pages);
+        let (rings, attr, with_kernel) = match map(&in_kernel(attr)) {
+            Ok(rings) => (rings, in_kernel(attr), true),
+            Err(error) if matches!(error.errno(), Some(libc::EACCES | libc::EPERM)) => {
+                (map(&attr)?, attr, false)
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self {
+            rings,
+            attr: attr.inherited(),
+            period,
+            with_kernel,
+            proc: watch.proc.clone(),
+            spaces: Spaces::default(),
+            waiting: BTreeSet::new(),
+            bytes: Vec::new(),
+        })
+    }
+
+    /// Process `pid` is to be sampled; with [`Start::AtExec`] nothing that it does before its exec.
+    pub fn expect(&mut self, pid: Pid, start: Start) {
+        if start == Start::AtExec {
+            self.waiting.insert(pid);
+        }
+    }
+
+    /// Samples the threads of process `pid`. Says whether the kernel will report the end of each.
+    pub fn attach(&mut self, pid: Pid) -> Result<bool, SysError> {
+        attach_all(&mut self.rings, &self.attr, &self.proc, pid, &mut self.bytes)
+    }
+
+    /// The records that were stamped until `settled`, in the order of time, and whether a ring was full.
+    pub fn take(&mut self, settled: Nanos) -> (Vec<u8>, bool) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let full = self.rings.take(&mut bytes);
+        let mut records: Vec<(&[u8], Record<'_>)> = split(&bytes).collect();
+        records.sort_by_key(|(_, record)| record.at());
+        let mut old = Vec::with_capacity(bytes.len());
+        for (whole, record) in records {
+            let to = if record.at() > Some(settled) { &mut self.bytes } else { &mut old };
+            to.extend_from_slice(whole);
+        }
+        (old, full)
+    }
+
+    /// Follows where code is mapped, by a record with its bytes.
+    pub fn follow(&mut self, whole: &[u8], record: &Record<'_>) {
+        match record {
+            Record::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
+                self.spaces.fork(*parent_pid, created.pid);
+                if self.waiting.contains(parent_pid) {
+                    self.waiting.insert(created.pid);
+                }
+            }
+            Record::Comm { of, exec: true, .. } => {
+                self.waiting.remove(&of.pid);
+                self.spaces.clear(of.pid);
+            }
+            Record::Map { by, map } => self.spaces.map(by.pid, map, FileId::of_record(whole)),
+            _ => {}
+        }
+    }
+
+    /// Whether process `pid` has not executed its program yet.
+    pub fn is_waiting(&self, pid: Pid) -> bool {
+        self.waiting.contains(&pid)
+    }
+
+    /// Process `pid` is not to be sampled.
+    pub fn forget(&mut self, pid: Pid) {
+        self.waiting.remove(&pid);
+    }
+}
