@@ -124,8 +124,10 @@ fn at_work(scratch: &Scratch, of: &[&'static str], purpose: &str) -> (Child, Str
 
 /// All shells have their policies and nice values, and go on; then they are ended.
 fn as_before(word: &str) {
-    let left = called(word);
-    assert_eq!(left.len(), 7);
+    let left = await_that("all seven shells live", || {
+        let left = called(word);
+        (left.len() == 7).then_some(left)
+    });
     wait_until("policies are back", || left.iter().all(|pid| schedules(*pid) == [(OTHER, NICE)]));
     wait_until("all are free", || left.iter().all(|pid| masks(*pid) == [original()]));
     let used = |pid: &i32| stat(*pid).unwrap().1;
