@@ -10,7 +10,7 @@ rust_is_new_enough() {
     [ -n "$minor" ] && [ "$minor" -ge "$RUST_MINOR" ]
 }
 
-# Prints the directory of a cargo that is new enough; fails if there is none. Looks in PATH, where
+# Prints the directory of a cargo that is new enough; fails if there is none. Searches PATH, where
 # rustup puts it, and where Ubuntu puts its versioned packages, newest first.
 rust_dir() {
     in_path=$(command -v cargo || true)

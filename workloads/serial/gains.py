@@ -10,7 +10,7 @@ SERIAL, WANTED, HARMLESS = 0.25, 90.0, 1.0
 LEAST_GAIN = math.log(1 + HARMLESS / 100)
 # Those that the targets are for.
 JUDGED = ["parallelism-aware", "efficiency", "utility", "all-fast-first"]
-ORDER = ["bare", "os", "pinned-fast", "pinned-slow", "pinned-by-birth", *JUDGED, "oracle"]
+ORDER = ["bare", "os", "pinned-fast", "pinned-slow", "pinned-in-order", *JUDGED, "oracle"]
 
 
 class Series:

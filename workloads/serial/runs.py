@@ -73,7 +73,7 @@ def command(args, programs, name, way, folder):
     program = programs.command(name, own_options(way, args))
     if way == "bare" or way in OWN_WAYS:
         return program
-    if way == "pinned-by-birth":
+    if way == "pinned-in-order":
         return [args.colocate, "run", "--quiet", "--policy", "compact", "--settle-ms", "0", "--", *program]
     words = [args.colocate, "schedule", "--quiet", "--policy", way, "--no-guard", "--quantum", f"{args.quantum_ms}ms",
              "-o", str(Path(folder).parent / f"{Path(folder).name}.json")]
@@ -157,7 +157,7 @@ def head(args, programs):
 
 def ways(args, name):
     """The ways in which a program is run."""
-    return [*BASES, *args.policies, *(["pinned-by-birth"] if name in suite.REAL else OWN_WAYS)]
+    return [*BASES, *args.policies, *(["pinned-in-order"] if name in suite.REAL else OWN_WAYS)]
 
 
 def plan(args, round_):

@@ -1,4 +1,4 @@
-/* births N: creates N threads one after the other; each computes for about 2 ms and ends. */
+/* creations N: creates N threads one after the other; each computes for about 2 ms and ends. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
