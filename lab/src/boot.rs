@@ -33,7 +33,7 @@ pub struct Boot {
     pub initramfs: File,
     /// The device tree that takes the place of QEMU's own, likewise.
     pub tree: Option<File>,
-    /// The word that begins the line by which `/init` reports.
+    /// What begins the line by which `/init` reports.
     pub mark: String,
     /// When the guest is killed if it has not ended by itself.
     pub limit: Duration,

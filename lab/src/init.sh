@@ -2,7 +2,7 @@
 # The guest's first process: sets up what programs expect, runs /lab/command, reports, powers off.
 # @MARK@ is replaced by a word that the host has chosen for this boot, @OUTPUT@ by the serial line
 # that the command's output goes to, @CONSOLE@ by the one that the kernel writes to.
-# The kernel has booted: what goes wrong from here on is for the host to tell.
+# The kernel has booted: what goes wrong from here on is reported by the host.
 [ -f /lab/interactive ] || echo "@MARK@ begin"
 /bin/busybox --install -s
 mount -t proc proc /proc
@@ -42,5 +42,5 @@ for process in /proc/[0-9]*; do
 done
 wait "$reader"
 printf '\n@MARK@ end %s\n' "$status" >&3
-# The host has what it wants and ends the guest; this is for the case that it does not.
+# The host has all that it needs and kills the guest; this is for the case that it does not.
 poweroff -f

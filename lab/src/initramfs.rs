@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// Where the loader looks for libraries, beside the folders named after the architecture.
+/// Where the loader searches libraries, beside the folders named after the architecture.
 const LIBRARY_FOLDERS: [&str; 5] = ["usr/local/lib", "lib64", "usr/lib64", "lib", "usr/lib"];
 
 const FOLDER: u32 = 0o040_755;
@@ -109,7 +109,7 @@ impl Initramfs {
             self.file(loader.trim_start_matches('/'), 0o755, read(&from)?);
         }
         for library in libraries {
-            // The loader looks in /lib last, so one folder serves all architectures.
+            // The loader searches /lib last, so one folder serves all architectures.
             let path = Path::new("lib").join(&library);
             if self.entries.contains_key(&path) {
                 continue;
@@ -167,7 +167,7 @@ fn loaded_end(content: &[u8]) -> Option<usize> {
     (64..content.len()).contains(&end).then_some(end)
 }
 
-/// What an executable or a library asks the loader for.
+/// What an executable or a library requires of the loader.
 struct Linked {
     loader: Option<String>,
     libraries: Vec<String>,
@@ -298,7 +298,7 @@ mod tests {
     }
 
     /// The files' names of the libraries and the loader that `ldd` finds.
-    fn told_by_ldd(program: &str) -> std::collections::BTreeSet<String> {
+    fn listed_by_ldd(program: &str) -> std::collections::BTreeSet<String> {
         let output = Command::new("ldd").arg(program).output().expect("ldd");
         let text = String::from_utf8(output.stdout).expect("text");
         let names = text.lines().filter_map(|line| line.split_whitespace().next());
@@ -319,7 +319,7 @@ mod tests {
                 files.map(|(path, _)| path.file_name().expect("a name").to_string_lossy().into());
             assert_eq!(
                 names.collect::<std::collections::BTreeSet<String>>(),
-                told_by_ldd(program),
+                listed_by_ldd(program),
                 "{program}"
             );
         }
@@ -348,22 +348,22 @@ mod tests {
     fn a_program_for_another_processor_gets_one_line() {
         let mut initramfs = Initramfs { folder: Some("pdp11-linux-gnu"), ..Initramfs::default() };
         let error = initramfs.program("sh", Path::new("/bin/sh"), Path::new("/")).expect_err("x");
-        let told = error.root_cause().to_string();
+        let line = error.root_cause().to_string();
         let expected = "expected a program like the guest's, for pdp11-linux-gnu, found one for ";
-        assert!(told.starts_with(expected), "{told}");
+        assert!(line.starts_with(expected), "{line}");
     }
 
     #[test]
     fn what_is_no_program_for_a_guest_gets_one_line() {
         let folder = tempfile::tempdir().expect("a folder");
-        let told = |content: &[u8]| {
+        let line = |content: &[u8]| {
             let path = folder.path().join("it");
             std::fs::write(&path, content).expect("written");
             let error = Initramfs::default().program("it", &path, Path::new("/"));
             error.map_err(|error| format!("{:#}", error.root_cause()))
         };
-        assert_eq!(told(b"#!/bin/sh\n"), Ok(()));
-        assert!(told(b"\x7fELF").is_err());
-        assert!(told(b"\x7fELF\x01\x01\x01").is_err());
+        assert_eq!(line(b"#!/bin/sh\n"), Ok(()));
+        assert!(line(b"\x7fELF").is_err());
+        assert!(line(b"\x7fELF\x01\x01\x01").is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! The guest's second serial line: what the command prints, byte by byte, and then its status.
 
-/// Tells the command's output from the line by which `/init` ends it.
+/// Separates the command's output from the line by which `/init` ends it.
 pub struct Output {
     /// What `/init` writes before the status.
     mark: Vec<u8>,
@@ -38,9 +38,9 @@ impl Output {
     }
 
     fn read_status(&self) -> Option<i32> {
-        let told = self.held.strip_prefix(self.mark.as_slice())?;
-        let end = told.iter().position(|&byte| byte == b'\n')?;
-        std::str::from_utf8(&told[..end]).ok()?.trim().parse().ok()
+        let line = self.held.strip_prefix(self.mark.as_slice())?;
+        let end = line.iter().position(|&byte| byte == b'\n')?;
+        std::str::from_utf8(&line[..end]).ok()?.trim().parse().ok()
     }
 }
 

@@ -119,7 +119,7 @@ fn same(what: &str, mut values: impl Iterator<Item = usize>) -> anyhow::Result<u
     }
 }
 
-/// Who shares the caches, as properties of the machine.
+/// Which PUs share the caches, as properties of the machine.
 fn caches(machine: &Machine, levels: Levels) -> String {
     let mut text = String::new();
     let mut number = 0;
@@ -197,11 +197,11 @@ mod tests {
 
     fn check(machine: &str, guest: Guest, expected: &Expect) {
         let machine = colocate_machine::read::open(machine).expect("a machine");
-        let told = match options(&machine, guest) {
+        let text = match options(&machine, guest) {
             Ok(options) => short(&options.join(" ").replace(" -", "\n-")),
             Err(error) => error.to_string(),
         };
-        expected.assert_eq(&told);
+        expected.assert_eq(&text);
     }
 
     /// One line for each row of the distances.

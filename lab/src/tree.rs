@@ -1,7 +1,7 @@
 //! The device tree of an aarch64 guest: QEMU's own, with the capacities and caches of the machine.
 //!
-//! QEMU writes a tree without either. Linux takes `cpu_capacity` from `capacity-dmips-mhz`, and who
-//! shares which cache from `next-level-cache` (Documentation/devicetree/bindings/cpu/cpu-capacity.txt
+//! QEMU writes a tree without either. Linux takes `cpu_capacity` from `capacity-dmips-mhz`, and which PUs
+//! share which cache from `next-level-cache` (Documentation/devicetree/bindings/cpu/cpu-capacity.txt
 //! and the Devicetree Specification, section 3.8).
 
 use crate::boot::{Killed, path_of, tool};
@@ -31,7 +31,7 @@ pub struct Property {
 /// What makes QEMU's tree that of `machine`; nothing where the machine says nothing that QEMU would
 /// not do by itself.
 ///
-/// The guest's processor has a second level of cache whatever is described, so one stands between a
+/// The guest's processor has a second level of cache whatever is described, so one is between a
 /// core and a described third level.
 #[must_use]
 pub fn properties(machine: &Machine) -> Vec<Property> {
@@ -163,7 +163,7 @@ fn run(mut command: std::process::Command) -> anyhow::Result<()> {
     let mut text = String::new();
     std::io::Seek::rewind(&mut said)?;
     std::io::Read::read_to_string(&mut said, &mut text)?;
-    bail!("{}", text.lines().last().unwrap_or("it did not end"))
+    bail!("{}", text.lines().last().unwrap_or("it did not end within a minute"))
 }
 
 #[cfg(test)]
@@ -215,9 +215,9 @@ mod tests {
         .assert_eq(&beginning(&machine, ["/cpus/l2-cache32", "/cpus/l3-cache48"], 16));
     }
 
-    /// Linux looks for the third level beyond a second one only.
+    /// Linux searches a third level only beyond a second one.
     #[test]
-    fn a_second_level_that_nobody_described_is_made_up() {
+    fn a_second_level_that_is_not_described_is_added() {
         let mut machine = colocate_machine::read::open("amp-4x12").expect("described");
         machine.caches.retain(|cache| cache.level == 3);
         machine.caches.iter_mut().for_each(|cache| cache.size = None);

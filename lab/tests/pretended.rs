@@ -137,10 +137,10 @@ echo "$mark begin" >&2; printf 'up\n%s end 0\n' "$mark"; exec sleep 1000"#,
     );
     let output = lab.run(60);
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"up"[..]));
-    let told = errors(&output);
+    let printed = errors(&output);
     assert!(
-        told.contains("booted again: [ 3.8] Kernel panic") && told.lines().count() == 1,
-        "{told}"
+        printed.contains("booted again: [ 3.8] Kernel panic") && printed.lines().count() == 1,
+        "{printed}"
     );
     assert_eq!(lab.left_behind(), Vec::<PathBuf>::new());
 }
@@ -153,8 +153,8 @@ fn a_kernel_that_panics_fails_in_the_end() {
         let lab = Lab::new(&script);
         let output = lab.run(60);
         assert_eq!(output.status.code(), Some(125));
-        let told = errors(&output);
-        assert!(told.contains("its console ends with: [ 9.8] Kernel panic"), "{told}");
+        let printed = errors(&output);
+        assert!(printed.contains("its console ends with: [ 9.8] Kernel panic"), "{printed}");
         let booted = fs::read_to_string(lab.folder.path().join("boots")).unwrap();
         assert_eq!(booted.lines().count(), boots);
     }
@@ -178,18 +178,18 @@ fn a_hung_guest_is_killed() {
     let lab = Lab::new("echo 'waiting for root' >&2; exec sleep 1000");
     let output = lab.run(SHORT);
     assert_eq!(output.status.code(), Some(125));
-    let told = errors(&output);
+    let printed = errors(&output);
     let expected =
         "the guest was killed: it had not ended after 5 s; its console ends with: waiting for root";
-    assert!(told.contains(expected), "{told}");
+    assert!(printed.contains(expected), "{printed}");
     assert!(lab.qemu_has_ended());
-    kept(&lab, &told, "waiting for root\n");
+    kept(&lab, &printed, "waiting for root\n");
 }
 
-/// The console is in the one file that stays, and `told` says where.
-fn kept(lab: &Lab, told: &str, console: &str) {
+/// The console is in the one file that stays, and `printed` has its path.
+fn kept(lab: &Lab, printed: &str, console: &str) {
     let [file] = lab.left_behind().try_into().unwrap();
-    assert!(told.contains(&*file.to_string_lossy()), "{told}");
+    assert!(printed.contains(&*file.to_string_lossy()), "{printed}");
     assert_eq!(fs::read_to_string(file).unwrap(), console);
 }
 
@@ -207,10 +207,10 @@ fn a_guest_that_panics_is_reported() {
     let lab = Lab::new("printf 'Kernel panic - not syncing\\n[ end ]\\n' >&2");
     let output = lab.run(60);
     assert_eq!(output.status.code(), Some(125));
-    let told = errors(&output);
+    let printed = errors(&output);
     let expected = "the guest ended without a status (QEMU: exit status: 0); its console ends with: Kernel panic - not syncing";
-    assert!(told.contains(expected), "{told}");
-    kept(&lab, &told, "Kernel panic - not syncing\n[ end ]\n");
+    assert!(printed.contains(expected), "{printed}");
+    kept(&lab, &printed, "Kernel panic - not syncing\n[ end ]\n");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn path_without(lab: &Lab, without: &str) -> PathBuf {
     folder
 }
 
-fn told_without(program: &str, break_it: impl Fn(&Path)) -> String {
+fn errors_without(program: &str, break_it: impl Fn(&Path)) -> String {
     let lab = Lab::new("exit 1");
     break_it(&lab.cache());
     let path = path_without(&lab, program);
@@ -298,16 +298,16 @@ fn told_without(program: &str, break_it: impl Fn(&Path)) -> String {
 fn a_missing_tool_gets_one_line() {
     let nothing = |_: &Path| {};
     assert_eq!(
-        told_without("setpriv", nothing),
+        errors_without("setpriv", nothing),
         "lab: missing: setpriv; run scripts/install test\n"
     );
     assert_eq!(
-        told_without("sha256sum", nothing),
+        errors_without("sha256sum", nothing),
         "lab: missing: sha256sum; run scripts/install test\n"
     );
     let lacks_a_set = |cache: &Path| fs::remove_file(cache.join("qemu.packages")).unwrap();
     assert_eq!(
-        told_without("apt-get", lacks_a_set),
+        errors_without("apt-get", lacks_a_set),
         "lab/fetch: missing: apt-get; run scripts/install test\nlab: the lab lacks one of: qemu, x86-6.12\n"
     );
 }
@@ -328,13 +328,13 @@ fn no_mirror_gets_the_reason() {
     // The port of "discard", where no program listens.
     let output = command.env("DEBIAN_MIRROR", "http://127.0.0.1:9/debian").output().unwrap();
     assert_eq!(output.status.code(), Some(125));
-    let told = errors(&output);
-    if told.contains("missing:") {
-        println!("skipped: {told}");
+    let printed = errors(&output);
+    if printed.contains("missing:") {
+        println!("skipped: {printed}");
         return;
     }
     let expected = "lab/fetch: cannot download qemu from http://127.0.0.1:9/debian (its suites bookworm-backports,bookworm); is there a network?\n";
-    assert!(told.contains(expected), "{told}");
+    assert!(printed.contains(expected), "{printed}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn rate() -> f64 {
     rounds as f64 / passed as f64
 }
 
-/// Steps that wait for each other and ask for no memory. The multiplier is Knuth's (MMIX).
+/// Steps that wait for each other and access no memory. The multiplier is Knuth's (MMIX).
 fn round(seed: u64) -> u64 {
     let step = |value: u64, _| value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     (0..STEPS).fold(seed, step)

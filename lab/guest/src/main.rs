@@ -1,5 +1,5 @@
-//! Runs inside a guest of the lab: each case does something with `colocate` and then looks, in
-//! `/proc` and `/sys` and with its own eyes, whether it is so.
+//! Runs inside a guest of the lab: each case does something with `colocate` and then checks it in
+//! `/proc` and `/sys`.
 //!
 //! `lab-guest CASE...` prints one line a case and ends with 1 if one failed. `lab-guest --program NAME`
 //! is a program that cases watch. Everything runs as root,

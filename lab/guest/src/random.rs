@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-/// A number that nobody can know.
+/// A number that cannot be foreseen.
 ///
 /// # Errors
 /// If the kernel has none.

@@ -21,7 +21,7 @@ pub struct Session {
     output: BufReader<ChildStdout>,
 }
 
-/// Words that start a program as somebody or somewhere else: the program's words follow them.
+/// Words that start a program as another user or elsewhere: the program's words follow them.
 pub type Wrapper<'a> = &'a [&'a str];
 
 static SESSIONS: AtomicU32 = AtomicU32::new(0);
@@ -107,7 +107,7 @@ impl Session {
     ///
     /// # Errors
     /// If all have ended instead.
-    pub fn hear(&mut self) -> anyhow::Result<String> {
+    pub fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         ensure!(
@@ -122,10 +122,10 @@ impl Session {
     ///
     /// # Errors
     /// If it has ended.
-    pub fn ask(&mut self, line: &str) -> anyhow::Result<String> {
+    pub fn request(&mut self, line: &str) -> anyhow::Result<String> {
         let input = self.input.as_mut().context("standard input is closed")?;
         writeln!(input, "{line}").context("the program has ended")?;
-        self.hear()
+        self.line()
     }
 
     /// What colocate has printed on standard error.
@@ -146,19 +146,19 @@ impl Session {
         self.all().into_iter().filter(|task| !task.is_colocate()).collect()
     }
 
-    /// Waits until `look` is true of the programs' living tasks, and returns them.
+    /// Waits until `holds` is true of the programs' living tasks, and returns them.
     ///
     /// # Errors
-    /// If it never is; the tasks as they are then stand in the error.
+    /// If it never is; the error has the tasks as they are then.
     pub fn await_tasks(
         &self,
         what: &str,
-        mut look: impl FnMut(&[Task]) -> bool,
+        mut holds: impl FnMut(&[Task]) -> bool,
     ) -> anyhow::Result<Vec<Task>> {
         let mut last = Vec::new();
         let waited = eventually(what, || {
             last = self.tasks();
-            Ok(look(&last))
+            Ok(holds(&last))
         });
         waited.with_context(|| format!("{}; colocate says: {}", picture(&last), self.said()))?;
         Ok(last)
@@ -196,7 +196,7 @@ impl Session {
     pub fn await_end(&mut self) -> anyhow::Result<()> {
         self.colocate.wait()?;
         eventually("the end of colocate's processes", || {
-            // The guardian, too, looks through /proc, and shares the host's few processors with us.
+            // The guardian, too, scans /proc, and shares the host's few processors with us.
             std::thread::sleep(Duration::from_millis(20));
             Ok(self.own().is_empty())
         })
@@ -205,7 +205,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Until nothing is left: what is being born now is not in the list.
+        // Until nothing is left: what is being created now is not in the list.
         for _ in 0..100 {
             let pids: Vec<String> =
                 tasks::marked(&self.mark).iter().map(|task| task.pid.to_string()).collect();
@@ -223,7 +223,7 @@ impl Drop for Session {
 pub fn send(signal: &str, pids: &[impl AsRef<str>]) {
     let mut kill = Command::new("kill");
     kill.arg(signal).args(pids.iter().map(AsRef::as_ref)).stderr(Stdio::null());
-    // What cannot be sent because nobody is there need not be sent.
+    // What has ended needs no signal.
     let _ = kill.status();
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Everything about a task that somebody can bind.
+/// Everything about a task that can be bound.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bonds {
     /// PUs that it may run on, as the kernel lists them.
@@ -50,7 +50,7 @@ impl Task {
             Some(line.trim_start_matches(':').trim().to_owned())
         };
         let stat = lossy(format!("{folder}/stat"))?;
-        // The name stands in parentheses and may hold some; proc(5) counts the fields after it from 3.
+        // The name is in parentheses and may hold some; proc(5) counts the fields after it from 3.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let state = fields.first()?.chars().next()?;
         if matches!(state, 'Z' | 'X') {
@@ -89,7 +89,7 @@ impl Task {
     }
 }
 
-/// The first thread of this process: what a task is bound by that nobody has touched.
+/// The first thread of this process: what binds a task that was never changed.
 ///
 /// # Errors
 /// If it cannot be read.

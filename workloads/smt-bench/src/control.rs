@@ -1,4 +1,4 @@
-//! What a running loop and the world outside say to each other.
+//! The shared state of a running loop and the thread that controls it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -20,7 +20,7 @@ impl Control {
         Self::default()
     }
 
-    /// Tells the loop to end; it does within one iteration of seeing this.
+    /// Ends the loop within one iteration of its reading this.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
     }

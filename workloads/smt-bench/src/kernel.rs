@@ -1,4 +1,4 @@
-//! Which kernels there are, and how people name them.
+//! The kernels and their names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -84,7 +84,7 @@ impl FromStr for Kernel {
     }
 }
 
-/// The size of the list that `load-dep` walks, in KiB: 1 to 1,048,576 (1 GiB).
+/// The size of the list that `load-dep` traverses, in KiB: 1 to 1,048,576 (1 GiB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListSize(u32);
 
@@ -169,7 +169,7 @@ pub enum WorkloadError {
         found: String,
     },
     /// The kernel has no size.
-    #[error("{kernel} takes no size, found \":{found}\": only load-dep walks a list")]
+    #[error("{kernel} takes no size, found \":{found}\": only load-dep has a list")]
     NoSize {
         /// The kernel.
         kernel: Kernel,
@@ -193,9 +193,9 @@ mod tests {
 
     #[test]
     fn bad_workloads_say_what_is_expected() {
-        let told = |text: &str| text.parse::<Workload>().unwrap_err().to_string();
+        let message = |text: &str| text.parse::<Workload>().unwrap_err().to_string();
         assert_eq!(
-            told("fp-sub"),
+            message("fp-sub"),
             "unknown kernel \"fp-sub\": expected one of branch, fp-add, fp-mul, fp-div, int-add, \
              int-mul, int-div, load-dep, int-div-tp"
         );
@@ -203,11 +203,11 @@ mod tests {
             let expected = format!(
                 "bad list size \"{size}\": expected KiB from 1 to 1048576, as in load-dep:32"
             );
-            assert_eq!(told(&format!("load-dep:{size}")), expected);
+            assert_eq!(message(&format!("load-dep:{size}")), expected);
         }
         assert_eq!(
-            told("fp-add:32"),
-            "fp-add takes no size, found \":32\": only load-dep walks a list"
+            message("fp-add:32"),
+            "fp-add takes no size, found \":32\": only load-dep has a list"
         );
     }
 

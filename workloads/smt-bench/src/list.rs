@@ -1,4 +1,4 @@
-//! The circular list that `load-dep` walks.
+//! The circular list that `load-dep` traverses.
 
 use crate::kernel::ListSize;
 use std::ptr;
@@ -30,17 +30,17 @@ impl List {
         Self { at: nodes.as_ptr(), nodes }
     }
 
-    /// Where the walk stands: a node of this list.
+    /// The current node of the traversal.
     pub fn at(&self) -> *const Node {
         self.at
     }
 
-    /// Says where the walk ended.
+    /// Sets the node at which the traversal ended.
     ///
     /// # Panics
     /// If `at` is not in this list.
     pub fn set_at(&mut self, at: *const Node) {
-        assert!(self.nodes.as_ptr_range().contains(&at), "the walk left its list");
+        assert!(self.nodes.as_ptr_range().contains(&at), "the traversal left its list");
         self.at = at;
     }
 }

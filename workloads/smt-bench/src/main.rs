@@ -23,7 +23,7 @@ Usage: smt-bench KERNEL[:KB] [--seconds S | --iterations N] [--threads T] [--cpu
   --list          show the kernels and what an iteration consists of
 ";
 
-/// What the command line asks for.
+/// What the command line requests.
 #[derive(Debug, PartialEq)]
 enum Command {
     Help,
@@ -238,9 +238,9 @@ mod tests {
     /// At once, not after the day that was asked for.
     #[test]
     fn an_absent_pu_is_an_error() {
-        let told =
+        let message =
             report(&run("int-add --cpu 8000 --threads 2 --seconds 86400")).unwrap_err().to_string();
-        assert!(told.starts_with("cannot run on PU 8000: "), "{told}");
+        assert!(message.starts_with("cannot run on PU 8000: "), "{message}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub fn together(jobs: &[Job], length: Duration) -> Result<Vec<Trail>, ThreadErro
 }
 
 /// How long finding the size of a chunk may take before we make do with what we have: a sandbox
-/// whose CPU clock stands still must not hold us for ever. Chosen.
+/// whose CPU clock has stopped must not block us for ever. Chosen.
 const SIZING_NS: u64 = 200_000_000;
 
 /// How many iterations take about [`CHUNK`] of CPU time, at least one.
@@ -125,8 +125,8 @@ mod tests {
         let cpu = usable().unwrap()[0];
         let workload = Kernel::IntAdd.into();
         let jobs = [Job { workload, cpu }, Job { workload, cpu: 8_000 }];
-        let told = together(&jobs, Duration::from_secs(3600)).unwrap_err().to_string();
-        assert!(told.starts_with("cannot run on PU 8000: sched_setaffinity: "), "{told}");
+        let message = together(&jobs, Duration::from_secs(3600)).unwrap_err().to_string();
+        assert!(message.starts_with("cannot run on PU 8000: sched_setaffinity: "), "{message}");
     }
 
     #[test]

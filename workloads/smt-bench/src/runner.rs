@@ -1,4 +1,4 @@
-//! Runs a kernel a number of times, or until told to stop.
+//! Runs a kernel a number of times, or until its control stops it.
 
 use crate::control::Control;
 use crate::kernel::{Kernel, Workload};
@@ -20,17 +20,17 @@ impl Runner {
     }
 
     /// Does `iterations` iterations, or fewer if `control` says stop, and returns how many were
-    /// done. `control` is looked at after each one, so at least one is done unless 0 were asked.
+    /// done. `control` is read after each one, so at least one is done unless 0 were requested.
     pub fn run(&mut self, control: &Control, iterations: u64) -> u64 {
         let before = control.done();
         if iterations > 0 {
-            self.turn(control, before.saturating_add(iterations));
+            self.run_to(control, before.saturating_add(iterations));
         }
         control.done() - before
     }
 
     /// Runs until `control.done()` is `limit`, and returns what the loop computed.
-    fn turn(&mut self, control: &Control, limit: u64) -> f64 {
+    fn run_to(&mut self, control: &Control, limit: u64) -> f64 {
         match self.kernel {
             Kernel::Branch => loops::branch(control, limit),
             Kernel::FpAdd => loops::fp_add(control, limit),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_stops_when_told() {
+    fn every_kernel_stops() {
         for kernel in Kernel::ALL {
             let control = Control::new();
             let done = std::thread::scope(|scope| {
@@ -110,7 +110,7 @@ mod tests {
         for kernel in [Kernel::FpAdd, Kernel::FpMul, Kernel::FpDiv] {
             let mut runner = Runner::new(kernel.into());
             for limit in [1, 1_000, 1_000_000] {
-                let sum = runner.turn(&Control::new(), limit);
+                let sum = runner.run_to(&Control::new(), limit);
                 assert!(sum.is_normal() && sum.abs() < 1e9, "{kernel}: {sum} after {limit}");
             }
         }
@@ -119,16 +119,17 @@ mod tests {
     /// What the loops compute, worked out again one operation at a time.
     #[test]
     fn loops_compute_what_they_say() {
-        let turn = |kernel: Kernel, limit| Runner::new(kernel.into()).turn(&Control::new(), limit);
+        let run_to =
+            |kernel: Kernel, limit| Runner::new(kernel.into()).run_to(&Control::new(), limit);
         for (limit, passes) in [(1, 1.0), (250, 250.0)] {
             // Each loop adds 1 to every register, 32 times over all of them.
             let registers = loops::FP_CHAINS as f64;
-            assert_eq!(turn(Kernel::FpAdd, limit), registers + 32.0 * passes);
+            assert_eq!(run_to(Kernel::FpAdd, limit), registers + 32.0 * passes);
         }
         // Multiplying or dividing by 3/2 and 2/3 in turn leads back to where it began.
         for kernel in [Kernel::FpMul, Kernel::FpDiv] {
             let start = loops::FP_CHAINS as f64;
-            assert!((turn(kernel, 1_000) / start - 1.0).abs() < 1e-9, "{kernel}");
+            assert!((run_to(kernel, 1_000) / start - 1.0).abs() < 1e-9, "{kernel}");
         }
     }
 
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn every_branch_leads_where_it_should() {
         for limit in [1, 2, 3, 64, 65, 1_000] {
-            let found = Runner::new(Kernel::Branch.into()).turn(&Control::new(), limit);
+            let found = Runner::new(Kernel::Branch.into()).run_to(&Control::new(), limit);
             assert_eq!(found, branch_model(limit), "{limit} iterations");
         }
     }
@@ -183,7 +184,7 @@ mod tests {
     fn divisions_stay_hard() {
         for kernel in [Kernel::IntDiv, Kernel::IntDivTp] {
             for limit in [1, 2, 1_000] {
-                let left = Runner::new(kernel.into()).turn(&Control::new(), limit);
+                let left = Runner::new(kernel.into()).run_to(&Control::new(), limit);
                 assert!(left > 1e6, "{kernel}: {left} after {limit}");
             }
         }

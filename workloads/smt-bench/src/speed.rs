@@ -1,9 +1,9 @@
 //! How long a PU takes for a fixed piece of work.
 //!
-//! A [`Portion`] has so many iterations of each of four loops: additions that wait for one another tell the clock
+//! A [`Portion`] has so many iterations of each of four loops: additions that wait for one another show the clock
 //! rate, and loops that are bound by throughput how much a core does in a cycle. The same portion is done on every
-//! PU, so times are comparable. Two clocks stand beside each other: the wall's, in which a PU that others hold is
-//! slow, as it is for every thread there; and the thread's own, which stands still meanwhile. Loops take turns many
+//! PU, so times are comparable. Two clocks are read: the wall's, in which a PU that others hold is
+//! slow, as it is for every thread there; and the thread's own, which stops meanwhile. Loops alternate many
 //! times in a visit, and only the whole is timed by the wall: a PU that is taken away in a steady rhythm would
 //! else hit one loop and spare another.
 
@@ -39,7 +39,7 @@ pub struct Visit {
     pub portions: u64,
     /// Wall time they took, in nanoseconds. Never 0.
     pub wall_ns: u64,
-    /// CPU time they took, in nanoseconds. Never 0. What a hypervisor gives to others is in it unless it tells.
+    /// CPU time they took, in nanoseconds. Never 0. What a hypervisor gives to others is in it unless the hypervisor reports it.
     pub cpu_ns: u64,
     /// Additions in the chain, each of which takes a cycle.
     pub additions: u64,
@@ -165,14 +165,14 @@ mod tests {
         assert_eq!(usable().unwrap(), before, "the calling thread was moved");
     }
 
-    /// A thread that lets itself be moved stands for one whose PU went offline.
+    /// A thread that moves itself represents one whose PU went offline.
     #[test]
     fn a_thread_that_was_moved_has_measured_nothing() {
         let cpus = usable().unwrap();
         let Some(&other) = cpus.get(1) else { return };
-        let told = on(cpus[0], || pin(other).unwrap()).unwrap_err().to_string();
+        let message = on(cpus[0], || pin(other).unwrap()).unwrap_err().to_string();
         let expected = format!("cannot run on PU {}: the mask read back is [{other}]", cpus[0]);
-        assert_eq!(told, expected);
+        assert_eq!(message, expected);
     }
 
     #[test]
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn an_absent_pu_is_named() {
-        let told = portion(8_000).unwrap_err().to_string();
-        assert!(told.starts_with("cannot run on PU 8000: "), "{told}");
+        let message = portion(8_000).unwrap_err().to_string();
+        assert!(message.starts_with("cannot run on PU 8000: "), "{message}");
     }
 
     #[test]

@@ -150,7 +150,7 @@ pub fn wall_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// CPU time of the calling thread in nanoseconds (`CLOCK_THREAD_CPUTIME_ID`). Stands still while
+/// CPU time of the calling thread in nanoseconds (`CLOCK_THREAD_CPUTIME_ID`). Stops while
 /// the thread waits for its PU.
 #[must_use]
 pub fn cpu_ns() -> u64 {
@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn an_absent_pu_is_refused_by_name() {
         for cpu in [8_191, 8_192, u32::MAX] {
-            let told = pin(cpu).unwrap_err().to_string();
+            let message = pin(cpu).unwrap_err().to_string();
             let expected = format!("cannot run on PU {cpu}: sched_setaffinity: ");
-            assert!(told.starts_with(&expected), "{told}");
+            assert!(message.starts_with(&expected), "{message}");
         }
     }
 

@@ -2,7 +2,7 @@
 //! cores, and nothing of that remains.
 //!
 //! On aarch64 the kernel says which cores are fast, on x86 a file that the case writes. Phases last until the case has
-//! seen what it looks for, and where threads are it reads in `/proc`, while they run.
+//! seen the phases, and where threads are it reads in `/proc`, while they run.
 
 mod kinds;
 
@@ -79,13 +79,13 @@ impl Programs {
     }
 
     /// Lets these threads of the first program compute, and no others.
-    fn let_work(&mut self, who: &str) -> anyhow::Result<()> {
-        let said = self.session.ask(who)?;
-        ensure!(said == who, "expected {who}, found {said}");
+    fn let_work(&mut self, names: &str) -> anyhow::Result<()> {
+        let said = self.session.request(names)?;
+        ensure!(said == names, "expected {names}, found {said}");
         Ok(())
     }
 
-    /// Lets colocate look at the programs for many quanta.
+    /// Lets colocate watch the programs for many quanta.
     fn let_it_look(&self) -> anyhow::Result<()> {
         let pid = self.session.colocate.id();
         let wakes = || -> anyhow::Result<u64> {
@@ -93,7 +93,7 @@ impl Programs {
             Ok(sums.split(' ').nth(2).context("schedstat has no third number")?.parse()?)
         };
         let begun = wakes()?;
-        eventually("colocate to look", || Ok(wakes()? > begun + WAKES))
+        eventually("wake-ups of colocate", || Ok(wakes()? > begun + WAKES))
     }
 
     fn task(&self, name: &str) -> anyhow::Result<Task> {
@@ -220,7 +220,7 @@ pub fn phases_are_found() -> anyhow::Result<()> {
     let report = programs.end_jobs()?;
     let found = course(&report)?;
     let phases = ["parallel", "serial", "parallel", "serial"];
-    // Until it is told to work it begins, and sleeps.
+    // Until it gets a line it sleeps.
     let begun = found.iter().position(|phase| phase == "parallel").unwrap_or(0);
     let stretches = &report["jobs"][0]["phases"];
     ensure!(found[begun..] == phases, "expected {phases:?}, found {found:?}: {stretches}");
@@ -235,7 +235,7 @@ pub fn phases_are_found() -> anyhow::Result<()> {
 /// How colocate ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// It is asked to, and asks the programs.
+    /// By SIGTERM, which it passes on to the programs.
     Term,
     /// It is killed, and its guardian undoes.
     Killed,
@@ -294,7 +294,7 @@ pub fn undone_after_a_kill() -> anyhow::Result<()> {
     undone(PA, &[End::Killed], |programs| programs.be_serial(3).map(drop))
 }
 
-/// The same where it is asked to end, and where nobody is left to undo.
+/// The same after SIGTERM, and where no process is left to undo.
 pub fn undone_after_all_else() -> anyhow::Result<()> {
     undone(PA, &[End::Term, End::BothKilled], |programs| programs.be_serial(2).map(drop))
 }
@@ -323,7 +323,8 @@ pub fn utility_is_undone() -> anyhow::Result<()> {
     })
 }
 
-/// `efficiency` starts where nobody counts instructions and no demands are known, says what is missing, and places nobody.
+/// `efficiency` starts where instructions are not counted and no demands are known, reports what is missing, and places no
+/// thread.
 pub fn efficiency_is_undone() -> anyhow::Result<()> {
     undone("efficiency", &[End::Term, End::Killed], |programs| {
         programs.let_work("1")?;
@@ -337,7 +338,7 @@ pub fn efficiency_is_undone() -> anyhow::Result<()> {
     })
 }
 
-/// One serial program more than there are fast cores: each has one in its turn.
+/// One serial program more than there are fast cores: each has one in turn.
 pub fn fast_cores_are_shared() -> anyhow::Result<()> {
     let before = Before::now()?;
     let kinds = Kinds::here()?;
@@ -348,7 +349,7 @@ pub fn fast_cores_are_shared() -> anyhow::Result<()> {
     let programs: Vec<&[&str]> = programs.iter().map(Vec::as_slice).collect();
     let mut programs = Programs::start(kinds, PA, &programs, jobs)?;
     let mut had_fast = BTreeSet::new();
-    let seen = eventually("turns on fast cores", || {
+    let seen = eventually("every serial thread on a fast core", || {
         for name in programs.threads.keys() {
             if programs.task(name)?.only_pu().is_some_and(|pu| programs.kinds.is_fast(pu)) {
                 had_fast.insert(name.clone());

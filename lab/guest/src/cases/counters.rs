@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 const USER: u32 = 1000;
 /// Where profiles are written to; every user may.
 const PROFILE: &str = "/tmp/counters.json";
-/// What `perf stat` writes, and how it is told to begin.
+/// What `perf stat` writes, and the pipe by which it starts.
 const PERF: &str = "/tmp/counters.csv";
 const CONTROL: &str = "/tmp/counters.control";
 const ANSWER: &str = "/tmp/counters.answer";
@@ -26,7 +26,7 @@ const INSTRUCTIONS: &str = "instructions:u";
 struct Profiled {
     colocate: Child,
     say: ChildStdin,
-    hear: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
 }
 
 impl Profiled {
@@ -39,8 +39,8 @@ impl Profiled {
         let mut colocate =
             command.uid(user).gid(user).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let say = colocate.stdin.take().context("no standard input")?;
-        let hear = BufReader::new(colocate.stdout.take().context("no standard output")?);
-        let mut this = Self { colocate, say, hear };
+        let output = BufReader::new(colocate.stdout.take().context("no standard output")?);
+        let mut this = Self { colocate, say, output };
         this.hear_ready()?;
         Ok(this)
     }
@@ -48,14 +48,14 @@ impl Profiled {
     /// Waits until the next wave of threads is there.
     fn hear_ready(&mut self) -> anyhow::Result<()> {
         let mut line = String::new();
-        self.hear.read_line(&mut line)?;
+        self.output.read_line(&mut line)?;
         ensure!(line == "ready\n", "expected ready, found {line:?}");
         Ok(())
     }
 
     /// Waits until `threads` threads, the first one included, have their counters.
     ///
-    /// Of this processor instructions and cycles are counted; one more event hears of births.
+    /// Of this processor instructions and cycles are counted; one more event reports thread creations.
     fn counted(&self, threads: usize) -> anyhow::Result<()> {
         let pid = self.colocate.id();
         let wanted = threads * 2 + 1;
@@ -92,7 +92,7 @@ fn events(pid: u32) -> anyhow::Result<usize> {
 /// `perf stat` with these words, which counts with `wanted` events once this returns.
 ///
 /// That its events are open says nothing: it opens them all before it lets the first one count. So it is
-/// told to begin, and answers when it has.
+/// started by a line, and answers when it has begun.
 fn perf(words: &[&str], wanted: usize) -> anyhow::Result<Child> {
     for path in [PERF, CONTROL, ANSWER] {
         let _ = fs::remove_file(path);
@@ -148,7 +148,7 @@ pub fn are_exact() -> anyhow::Result<()> {
     let mut run = Profiled::start(0, "known:40 beside:60 other:20")?;
     run.counted(4)?;
     let pid = run.program()?.to_string();
-    // Four events fit on seven counters: nothing takes turns.
+    // Four events fit on seven counters: none is multiplexed.
     let mut perf = perf(&["-e", "instructions:u,cycles:u", "--per-thread", "-p", &pid], 8)?;
     run.go()?;
     let profile = run.end()?;
@@ -217,7 +217,7 @@ pub fn make_demand_vectors() -> anyhow::Result<()> {
 
 /// With more events than counters the figures are near the truth, and are said to be scaled.
 ///
-/// Eight of perf's and one of ours take turns on six counters, every 4 ms of 400 and 200; cycles have
+/// Eight of perf's and one of ours are multiplexed on six counters, every 4 ms of 400 and 200; cycles have
 /// a seventh. The loop
 /// is alike everywhere, so only the kernel's own time in between blurs the figures; of 400 and 200
 /// million, 0.05 million were missing, and 2 % are allowed.
@@ -239,7 +239,7 @@ pub fn take_turns() -> anyhow::Result<()> {
     says(&notes(&profile), "are scaled, since counters took turns: 2 (counted for ")
 }
 
-/// Events of perf's on the whole PU, one for each counter, which leave none to those who count threads.
+/// Events of perf's on the whole PU, one for each counter, which leave none for threads.
 /// Pinned ones go before everybody; plain ones come before those of threads all the same.
 const PINNED: &str = "instructions:uD";
 const PLAIN: &str = INSTRUCTIONS;
@@ -291,7 +291,7 @@ fn are_taken(event: &str) -> anyhow::Result<()> {
     says(&run(&["doctor"])?.1, "   yes  counters ")
 }
 
-/// Counters that others take while a program is watched: what was counted stands, the rest is
+/// Counters that others take while a program is watched: what was counted is kept, the rest is
 /// unknown, and nothing is 0.
 pub fn are_taken_midway() -> anyhow::Result<()> {
     let mut run = Profiled::start(0, "early:40 / late:40")?;
@@ -309,7 +309,7 @@ pub fn are_taken_midway() -> anyhow::Result<()> {
 }
 
 /// When `perf_event_paranoid` is raised while a program is watched, counters that are open go on, and
-/// threads born later are unknown.
+/// threads created later are unknown.
 pub fn are_forbidden_midway() -> anyhow::Result<()> {
     let before = text(PARANOID)?;
     fs::write(PARANOID, "2")?;
@@ -375,8 +375,8 @@ pub fn outlive_their_pu() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of threads that run from their birth on, no more is missed than the scheduler lets them run before
-/// the one who hears of the birth gets the PU.
+/// Of threads that run from their creation on, no more is missed than the scheduler lets them run before
+/// the thread that reads the record gets the PU.
 ///
 /// Mostly that is at once, and nothing is missed. On a single PU it can be a slice, 3 ms here; of
 /// 100 ms, 10 are allowed.
@@ -386,7 +386,7 @@ pub fn of_new_threads() -> anyhow::Result<()> {
     let profile = run.end()?;
     for name in ["a", "b"] {
         let found = &thread(&profile, name)?["instructions"];
-        near(&format!("newborn {name}"), found, 100_000_000, 10)?;
+        near(&format!("new thread {name}"), found, 100_000_000, 10)?;
     }
     Ok(())
 }
@@ -414,13 +414,13 @@ target = { instructions = 75_000_000 }
 const WORKLOAD_FILE: &str = "/tmp/counters.toml";
 const REPORT: &str = "/tmp/counters-scheduled.json";
 
-/// Instructions that a quantum can hold, in millions: one a nanosecond, for 20 ms. Notes that are late by a turn
+/// Instructions that a quantum can hold, in millions: one a nanosecond, for 20 ms. Notes that are late by a slice
 /// of the loop, and the start of a program, have 4 more.
 const QUANTUM: u64 = 20 + 4;
 
-/// What a scheduler is told of each quantum is what the loops execute: targets of instructions are reached at the
+/// What a scheduler gets of each quantum is what the loops execute: targets of instructions are reached at the
 /// end of the quantum that reaches them, and every cycle is an instruction. Stalls are never counted by this
-/// processor, though its kernel lists them: where cycles go stays unknown, and who needs it is told.
+/// processor, though its kernel lists them: where cycles go stays unknown, and a policy that needs it gets the reason.
 pub fn serve_schedulers() -> anyhow::Result<()> {
     fs::write(WORKLOAD_FILE, WORKLOAD)?;
     let common = ["schedule", "--no-guard", "--stacks", "--policy", "bas", "-o", REPORT];
@@ -443,7 +443,7 @@ pub fn serve_schedulers() -> anyhow::Result<()> {
         ensure!((ipc - 1.0).abs() < 0.001, "expected an instruction a cycle, found {ipc}");
         ensure!(job["rates"]["cycles"].is_null(), "expected unknown stalls: {job}");
         ensure!(job["rates"]["estimated_of"] == serde_json::json!([]), "expected counts: {job}");
-        // Nobody runs for longer than its quanta.
+        // No program runs for longer than its quanta.
         let quanta = job["quanta"].as_f64().context("expected quanta")?;
         ensure!(millions <= quanta * QUANTUM as f64, "expected more quanta: {job}");
     }
@@ -452,10 +452,10 @@ pub fn serve_schedulers() -> anyhow::Result<()> {
     says(&String::from_utf8_lossy(&said), &format!("where threads' cycles go: {DEAD}"))
 }
 
-/// Why this machine tells no stacks.
+/// Why this machine has no stacks.
 const DEAD: &str = "armv8_pmuv3: STALL_FRONTEND and STALL_BACKEND stay at 0";
 
-/// Coefficients of a core with these counters, of nobody's training: those of threads that do not mind each other.
+/// Coefficients of a core with these counters, not trained: those of threads that do not slow each other down.
 const MODEL: &str = r#"{
   "version": 1, "simulated": false, "colocate": "0", "machine": "m", "processor": null,
   "date": "2000-01-01", "data": "made up", "parts": ["frontend", "backend", "dispatching"],

@@ -15,21 +15,21 @@ const USER: u32 = 1000;
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const PROGRAM: &str = "/usr/bin/colocate";
 
-/// Who asks.
+/// The user that runs doctor.
 #[derive(Clone, Copy)]
-struct Who {
+struct Caller {
     name: &'static str,
     user: u32,
     /// Capabilities as setpriv names them, with a plus before each.
     capabilities: &'static str,
 }
 
-const ROOT: Who = Who { name: "root", user: 0, capabilities: "" };
-const NONE: Who = Who { name: "user", user: USER, capabilities: "" };
-const PERFMON: Who = Who { name: "perfmon", user: USER, capabilities: "+perfmon" };
-const SYS_NICE: Who = Who { name: "sys-nice", user: USER, capabilities: "+sys_nice" };
+const ROOT: Caller = Caller { name: "root", user: 0, capabilities: "" };
+const NONE: Caller = Caller { name: "user", user: USER, capabilities: "" };
+const PERFMON: Caller = Caller { name: "perfmon", user: USER, capabilities: "+perfmon" };
+const SYS_NICE: Caller = Caller { name: "sys-nice", user: USER, capabilities: "+sys_nice" };
 
-impl Who {
+impl Caller {
     /// A command of theirs, with an environment that is the same everywhere.
     fn command(self, words: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
@@ -43,14 +43,14 @@ impl Who {
         command
     }
 
-    /// What doctor tells them.
+    /// What doctor prints.
     fn doctor(self) -> anyhow::Result<String> {
-        told(&mut self.command(&["colocate", "doctor"]))
+        output_of(&mut self.command(&["colocate", "doctor"]))
     }
 }
 
 /// What a command that ends in `colocate doctor` prints.
-fn told(command: &mut Command) -> anyhow::Result<String> {
+fn output_of(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output()?;
     let text = String::from_utf8(output.stdout)?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -115,23 +115,24 @@ const GOLDEN: [&str; 6] =
 /// As root, with one capability, with none: what works, in full.
 pub fn reports_the_tier() -> anyhow::Result<()> {
     golden::are_all(&format!("doctor/{}", kernel()?), &GOLDEN)?;
-    let texts = [ROOT, NONE, PERFMON, SYS_NICE].map(|who| Ok((who.name.into(), who.doctor()?)));
+    let texts =
+        [ROOT, NONE, PERFMON, SYS_NICE].map(|caller| Ok((caller.name.into(), caller.doctor()?)));
     check(&texts.into_iter().collect::<anyhow::Result<Vec<_>>>()?)
 }
 
-/// At every level of `kernel.perf_event_paranoid` that any kernel knows.
+/// At every level of `kernel.perf_event_paranoid` that any kernel has.
 pub fn reports_the_paranoid_level() -> anyhow::Result<()> {
     let before = evidence::text(PARANOID)?;
-    let mut told = String::new();
-    for who in [NONE, PERFMON] {
+    let mut text = String::new();
+    for caller in [NONE, PERFMON] {
         for level in -1..=4 {
             fs::write(PARANOID, level.to_string())?;
-            told += &format!("{} at level {level}\n", who.name);
-            told += &lines_of(&who.doctor()?, &["thread-creation", "mix", "counters"])?;
+            text += &format!("{} at level {level}\n", caller.name);
+            text += &lines_of(&caller.doctor()?, &["thread-creation", "mix", "counters"])?;
         }
     }
     fs::write(PARANOID, before)?;
-    check(&[("paranoid".into(), told)])
+    check(&[("paranoid".into(), text)])
 }
 
 /// Under a filter that answers the calls about NUMA, which is named; without it all is well.
@@ -139,9 +140,9 @@ pub fn reports_the_filter() -> anyhow::Result<()> {
     let mut text = String::new();
     for errno in ["EPERM", "ENOSYS"] {
         let words = ["lab-guest", "--program", "filtered", errno, "colocate", "doctor"];
-        for who in [ROOT, NONE] {
-            text += &format!("{}, {errno}\n", who.name);
-            let filtered = told(&mut who.command(&words))?;
+        for caller in [ROOT, NONE] {
+            text += &format!("{}, {errno}\n", caller.name);
+            let filtered = output_of(&mut caller.command(&words))?;
             text += &lines_of(&filtered, &["numa-calls", "other-memory"])?;
         }
     }
@@ -154,7 +155,7 @@ struct Busy(Child);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        // Nobody else ends it, so neither can fail.
+        // No other process ends it, so neither can fail.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -166,21 +167,21 @@ pub fn reports_what_tiers_add() -> anyhow::Result<()> {
     fs::write(PARANOID, "2")?;
     let busy = Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn()?);
     let pid = busy.0.id().to_string();
-    let profile = |who: Who| -> anyhow::Result<_> {
+    let profile = |caller: Caller| -> anyhow::Result<_> {
         let words = ["colocate", "profile", "--backend", "sample", "--for", "0.5", "--pid", &pid];
-        let output = who.command(&words).output()?;
+        let output = caller.command(&words).output()?;
         Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
     };
     let unread = "/exe may not be read (CAP_SYS_PTRACE lifts that)";
-    let reads = Who { name: "both", user: USER, capabilities: "+perfmon,+sys_ptrace" };
-    for (who, status, says, not) in [
+    let reads = Caller { name: "both", user: USER, capabilities: "+perfmon,+sys_ptrace" };
+    for (caller, status, says, not) in [
         (NONE, 3, "Permission denied", unread),
         (PERFMON, 0, unread, "Permission denied"),
         (reads, 0, "/bin/busybox", unread),
     ] {
-        let (found, said) = profile(who)?;
+        let (found, said) = profile(caller)?;
         let right = found == Some(status) && said.contains(says) && !said.contains(not);
-        ensure!(right, "{}: expected {status} and {says:?}, found {found:?}: {said}", who.name);
+        ensure!(right, "{}: expected {status} and {says:?}, found {found:?}: {said}", caller.name);
     }
     let masks = || {
         let status = evidence::text(format!("/proc/{pid}/status"))?;
@@ -188,10 +189,10 @@ pub fn reports_what_tiers_add() -> anyhow::Result<()> {
         anyhow::Ok(line.unwrap_or_default().to_owned())
     };
     let all = masks()?;
-    for (who, expected) in [(NONE, all.as_str()), (SYS_NICE, "1")] {
-        who.command(&["taskset", "-p", "2", &pid]).output()?;
+    for (caller, expected) in [(NONE, all.as_str()), (SYS_NICE, "1")] {
+        caller.command(&["taskset", "-p", "2", &pid]).output()?;
         let found = masks()?;
-        ensure!(found == expected, "{}: expected PUs {expected}, found {found}", who.name);
+        ensure!(found == expected, "{}: expected PUs {expected}, found {found}", caller.name);
     }
     fs::write(PARANOID, before)?;
     Ok(())
@@ -206,12 +207,12 @@ const SETTINGS: [&str; 5] = [
     "/proc/sys/vm/unprivileged_userfaultfd",
 ];
 const KEPT: &str = "/etc/sysctl.d/90-colocate.conf";
-/// A folder of the user's own, where a command asks for one.
+/// A folder of the user's own, where a command needs one.
 const FOLDER: &str = "/tmp/folder";
 
 /// Something that is wrong in a place.
 struct Ill {
-    who: Who,
+    caller: Caller,
     /// What doctor then says does not work, or only partly.
     capability: &'static str,
     /// What the capability is to be once a command was run.
@@ -222,8 +223,8 @@ struct Ill {
     within: &'static [&'static str],
 }
 
-const fn ill(who: Who, capability: &'static str, make: &'static str) -> Ill {
-    Ill { who, capability, then: "yes", make, within: &[] }
+const fn ill(caller: Caller, capability: &'static str, make: &'static str) -> Ill {
+    Ill { caller, capability, then: "yes", make, within: &[] }
 }
 
 const ILLS: [Ill; 17] = [
@@ -338,15 +339,15 @@ impl Place {
     }
 
     /// What doctor says after these commands in the same shell.
-    fn ask(&mut self, ill: &Ill, commands: &str) -> anyhow::Result<String> {
+    fn request(&mut self, ill: &Ill, commands: &str) -> anyhow::Result<String> {
         let script = format!("{{ {commands}\n}} >&2; exec colocate doctor");
         let words: Vec<_> = ill.within.iter().copied().chain(["sh", "-c", &script]).collect();
-        let text = told(&mut ill.who.command(&words))?;
+        let text = output_of(&mut ill.caller.command(&words))?;
         self.printed.extend(fixes(text.lines()).into_iter().map(|fix| fix.command));
         Ok(text)
     }
 
-    /// Runs the command where this is wrong, and hears that it is not any more.
+    /// Runs the command where this is wrong, and checks that it is not any more.
     fn lift(&mut self, ill: &Ill, fix: &Fix) -> anyhow::Result<()> {
         let command = fix.command.replace("FOLDER", FOLDER).replace("ARGUMENTS", "doctor");
         let command = command.replace("GROUP", &USER.to_string());
@@ -354,15 +355,15 @@ impl Place {
         shell(ill.make)?;
         let after = if fix.command.contains("ARGUMENTS") {
             // The command is what it is about.
-            told(&mut ill.who.command(&["sh", "-c", &command]))?
+            output_of(&mut ill.caller.command(&["sh", "-c", &command]))?
         } else {
             // The next boot reads the file.
             let boot = format!("{command}\n[ ! -f {KEPT} ] || sudo sysctl -p {KEPT}");
-            self.ask(ill, if fix.for_good { &boot } else { &command })?
+            self.request(ill, if fix.for_good { &boot } else { &command })?
         };
         let found = status(&after, ill.capability)?;
         let lines = || lines_of(&after, &[ill.capability]);
-        ensure!(found == ill.then, "{}: {command}: found {}", ill.who.name, lines()?);
+        ensure!(found == ill.then, "{}: {command}: found {}", ill.caller.name, lines()?);
         self.ran.insert(fix.command.clone());
         Ok(())
     }
@@ -382,7 +383,7 @@ pub fn remedies_work() -> anyhow::Result<()> {
     for ill in &ILLS {
         place.reset()?;
         shell(ill.make)?;
-        let text = place.ask(ill, ":")?;
+        let text = place.request(ill, ":")?;
         let found = status(&text, ill.capability)?;
         ensure!(found != "yes" && found != ill.then, "{}: {} is {found}", ill.make, ill.capability);
         let printed = fixes(capability(&text, ill.capability)?.into_iter());
@@ -406,13 +407,13 @@ fn tiers(place: &mut Place) -> anyhow::Result<()> {
         |text: &str| fixes(text.lines().skip_while(|line| !line.starts_with("beyond the tier ")));
     let nothing = ill(NONE, "affinity", "true");
     place.reset()?;
-    let printed = above(&place.ask(&nothing, ":")?);
+    let printed = above(&place.request(&nothing, ":")?);
     let names = ["perfmon", "root"];
     ensure!(printed.len() == names.len(), "expected {names:?}, found {printed:?}");
     for (fix, name) in printed.iter().zip(names) {
         place.lift(&nothing, fix)?;
         let again = match name {
-            "root" => told(&mut NONE.command(&["sudo", PROGRAM, "doctor"]))?,
+            "root" => output_of(&mut NONE.command(&["sudo", PROGRAM, "doctor"]))?,
             _ => NONE.doctor()?,
         };
         let tier = again.lines().find(|line| line.contains("tier ")).unwrap_or_default();

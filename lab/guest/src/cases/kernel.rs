@@ -47,7 +47,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What is left is seen by the next case that wants the name, and by nobody else.
+        // What is left is seen only by the next case that uses the name.
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
         let empty = || Ok(text(self.0.join("cgroup.procs"))?.is_empty());
         let _ = eventually("the group is empty", empty);
@@ -75,7 +75,7 @@ pub fn freezes_groups() -> anyhow::Result<()> {
     eventually("the group is frozen", || group.says("cgroup.events", "frozen 1"))?;
     // The kernel says so a moment before the process is off its CPU. Ten ticks of our own are time
     // enough for it to use one.
-    eventually("the group stands still", || {
+    eventually("the group has stopped", || {
         let (frozen, own) = (ticks(child.id())?, ticks(std::process::id())?);
         eventually("we run", || Ok(ticks(std::process::id())? > own + 10))?;
         Ok(ticks(child.id())? == frozen)

@@ -2,7 +2,7 @@
 //! has changed. The evidence is the kernel's: what move_pages answers to the program whose memory it
 //! is, numa_maps, smaps and vmstat.
 //!
-//! Times mean nothing in a guest, so of the batches only is looked at whether their size follows the
+//! Times mean nothing in a guest, so of the batches only this is checked: that their size follows the
 //! time that they took.
 
 use super::undo::Before;
@@ -41,22 +41,22 @@ impl Memory {
         let output = BufReader::new(child.stdout.take().context("no pipe")?);
         let mut this = Self { child, input, output, regions: Vec::new() };
         for _ in regions {
-            let region = this.hear()?;
+            let region = this.line()?;
             this.regions.push(region);
         }
         Ok(this)
     }
 
-    fn hear(&mut self) -> anyhow::Result<String> {
+    fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         ensure!(line.ends_with('\n'), "expected a line, found that the program has ended");
         Ok(line.trim_end().into())
     }
 
-    fn ask(&mut self, line: &str) -> anyhow::Result<String> {
+    fn request(&mut self, line: &str) -> anyhow::Result<String> {
         writeln!(self.input, "{line}")?;
-        self.hear()
+        self.line()
     }
 
     fn pid(&self) -> String {
@@ -89,7 +89,7 @@ impl Memory {
 
     /// Whether the program's own question says that the pages of region `place` are so.
     fn ensure_on(&mut self, place: usize, expected: &str) -> anyhow::Result<()> {
-        let found = self.ask(&format!("where {place}"))?;
+        let found = self.request(&format!("where {place}"))?;
         ensure!(found == expected, "region {place}: expected {expected}, found {found}");
         Ok(())
     }
@@ -157,7 +157,7 @@ fn ensure_counts(report: &Value, expected: &[(&str, u64)]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Nobody moves pages but we.
+/// Only we move pages.
 fn without_balancing() -> anyhow::Result<()> {
     Ok(std::fs::write("/proc/sys/kernel/numa_balancing", "0")?)
 }
@@ -177,7 +177,7 @@ pub fn move_small_ones() -> anyhow::Result<()> {
     let dry = memory.moved_to("0", &["--dry-run"])?;
     ensure_counts(&dry, &[("moved", 16384)])?;
     memory.ensure_on(0, "1:16384")?;
-    ensure!(memory.ask("check")? == "sound", "the memory has changed");
+    ensure!(memory.request("check")? == "sound", "the memory has changed");
     Ok(())
 }
 
@@ -221,7 +221,7 @@ pub fn keep_huge_ones() -> anyhow::Result<()> {
     );
     memory.ensure_on(0, "2:8192")?;
     ensure!(memory.huge()? == 32 * MIB, "found {} in huge pages", memory.huge()?);
-    ensure!(memory.ask("check")? == "sound", "the memory has changed");
+    ensure!(memory.request("check")? == "sound", "the memory has changed");
     Ok(())
 }
 
@@ -246,7 +246,7 @@ pub fn move_those_of_hugetlbfs() -> anyhow::Result<()> {
     let mappings = found["mappings"].as_array().context("no mappings")?;
     let expected = serde_json::json!([{ "node": 1, "bytes": 16 * MIB }]);
     ensure!(mappings.iter().any(|mapping| mapping["nodes"] == expected), "{found}");
-    ensure!(memory.ask("check")? == "sound", "the memory has changed");
+    ensure!(memory.request("check")? == "sound", "the memory has changed");
     drop(memory);
     Ok(pools.iter().try_for_each(|pool| std::fs::write(pool, "0"))?)
 }
@@ -287,10 +287,10 @@ fn is_split(mut memory: Memory) -> anyhow::Result<bool> {
     let split = vmstat("thp_migration_split")? - before;
     ensure!(report["huge"]["split"] == split, "expected split {split}, found {}", report["huge"]);
     // What the kernel is about to move, as it does to make room, is nowhere for a moment.
-    eventually("all pages on node 3", || Ok(memory.ask("where 0")? == "3:8192"))?;
+    eventually("all pages on node 3", || Ok(memory.request("where 0")? == "3:8192"))?;
     let left = memory.huge()?;
     ensure!(report["huge"]["after_bytes"] == left, "expected {left}, found {}", report["huge"]);
-    ensure!(memory.ask("check")? == "sound", "the memory has changed");
+    ensure!(memory.request("check")? == "sound", "the memory has changed");
     Ok(split > 0)
 }
 
@@ -309,7 +309,7 @@ pub fn fill_a_node() -> anyhow::Result<()> {
     let expected = "colocate: expected room on node 3, found too little: ";
     ensure!(said(&output).starts_with(expected), "{}", said(&output));
     memory.ensure_on(0, &format!("0:{left} 3:{moved}"))?;
-    ensure!(memory.ask("check")? == "sound", "the memory has changed");
+    ensure!(memory.request("check")? == "sound", "the memory has changed");
     Ok(())
 }
 
@@ -436,12 +436,12 @@ pub fn leave_policies_alone() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What `colocate pages` says is what numa_maps says, for every mapping, and who asks for it.
+/// What `colocate pages` says is what numa_maps says, for every mapping, and which threads use it.
 pub fn are_where_it_says() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:8", "huge:8", "bound:2"])?;
     memory.moved_to("3", &[])?;
-    memory.ask("read 2")?;
+    memory.request("read 2")?;
     let report: Value = serde_json::from_str(&printed(&["pages", &memory.pid(), "--json"])?)?;
     let mappings = report["mappings"].as_array().context("no mappings")?;
     for (place, (node, bytes, huge, policy)) in
@@ -451,7 +451,7 @@ pub fn are_where_it_says() -> anyhow::Result<()> {
     {
         let start = memory.regions[place].split('-').next().unwrap_or_default();
         let found = mappings.iter().find(|mapping| mapping["start"] == start);
-        // The kernel joins neighbours that are alike; then the pages stand with the first of them.
+        // The kernel joins neighbours that are alike; then the pages are listed with the first of them.
         let found = found.with_context(|| format!("no mapping at {start}: {report}"))?;
         let expected = serde_json::json!([{ "node": node, "bytes": bytes }]);
         ensure!(found["nodes"] == expected && found["policy"] == policy, "{found}");
@@ -470,7 +470,7 @@ pub fn are_where_it_says() -> anyhow::Result<()> {
 pub fn that_drift_are_noticed() -> anyhow::Result<()> {
     let mut memory = Memory::on_node_0(&["small:16"])?;
     std::fs::write("/proc/sys/kernel/numa_balancing", "1")?;
-    memory.ask("read 0")?;
+    memory.request("read 0")?;
     let before = vmstat("numa_pages_migrated")?;
     let report = memory.moved_to("1", &["--watch", "60"])?;
     let migrated = vmstat("numa_pages_migrated")? - before;
@@ -514,7 +514,7 @@ pub fn of_a_move_that_is_stopped() -> anyhow::Result<()> {
     let report: Value = serde_json::from_slice(&output.stdout)?;
     let moved = report["pages"]["moved"].as_u64().context("no count")?;
     let total = 40 * MIB / PAGE_B;
-    ensure!(memory.ask("check")? == "sound", "the memory has changed");
+    ensure!(memory.request("check")? == "sound", "the memory has changed");
     if output.status.success() {
         println!("of_a_move_that_is_stopped: all was moved before the signal");
         return memory.ensure_on(0, &format!("1:{total}"));
@@ -528,8 +528,8 @@ pub fn of_a_move_that_is_stopped() -> anyhow::Result<()> {
 /// A policy that is no part of colocate moves the memory of its job to node 1, in four orders.
 pub fn of_a_job_go_where_a_policy_orders() -> anyhow::Result<()> {
     let mut moved = Ordered::by("to-node:node=1:mib=4", "small:16")?;
-    eventually("all pages on node 1", || Ok(moved.session.ask("where 0")? == "1:4096"))?;
-    ensure!(moved.session.ask("check")? == "sound", "the memory has changed");
+    eventually("all pages on node 1", || Ok(moved.session.request("where 0")? == "1:4096"))?;
+    ensure!(moved.session.request("check")? == "sound", "the memory has changed");
     let [task] = &moved.session.tasks()[..] else { anyhow::bail!("expected one task") };
     ensure!(task.only_pu() == Some(0), "expected it on PU 0, found {task:?}");
     let report = moved.session.end()?;
@@ -546,13 +546,13 @@ pub fn of_a_job_stay_sound_when_colocate_is_killed() -> anyhow::Result<()> {
     let status = moved.session.colocate.wait()?;
     ensure!(status.signal() == Some(9), "expected colocate killed, found {status}");
     moved.session.await_end()?;
-    let pages = moved.session.ask("where 0")?;
+    let pages = moved.session.request("where 0")?;
     let on = |word: &str| word.strip_prefix("0:").or(word.strip_prefix("1:"))?.parse().ok();
     let counts: Option<Vec<u64>> = pages.split(' ').map(on).collect();
     let counts = counts.with_context(|| format!("expected nodes 0 and 1, found {pages}"))?;
     ensure!(counts.iter().sum::<u64>() == 16384, "expected 16384 pages, found {pages}");
     ensure!(counts.len() == 2, "expected some pages on each node, found {pages}");
-    ensure!(moved.session.ask("check")? == "sound", "the memory has changed");
+    ensure!(moved.session.request("check")? == "sound", "the memory has changed");
     moved.before.is_back(&moved.session)
 }
 
@@ -570,7 +570,7 @@ impl Ordered {
         let options = ["--no-guard", "-q", "--quantum", "20ms", "--policy", policy];
         let program = ["lab-guest", "--program", "memory", "any", region];
         let mut session = Session::mover(&options, &program)?;
-        let region = session.hear()?;
+        let region = session.line()?;
         Ok(Self { before, session, region })
     }
 

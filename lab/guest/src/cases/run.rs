@@ -1,4 +1,4 @@
-//! Each thread ends on the PU of the plan, whoever creates it, and wherever the plan comes from.
+//! Each thread ends on the PU of the plan, whatever creates it, and wherever the plan comes from.
 
 use crate::evidence::{colocate, list, printed, text};
 use crate::session::Session;
@@ -13,7 +13,7 @@ use std::path::Path;
 pub(super) struct Meant {
     named: BTreeMap<u64, Option<u32>>,
     order: Vec<u32>,
-    born: u64,
+    created: u64,
     places: BTreeMap<i32, Option<u32>>,
 }
 
@@ -31,7 +31,7 @@ impl Meant {
             .flatten()
             .filter_map(pu)
             .collect();
-        Ok(Self { named, order, born: 0, places: BTreeMap::new() })
+        Ok(Self { named, order, created: 0, places: BTreeMap::new() })
     }
 
     /// Only these PUs can be used: a task that is meant for another one is left to the kernel.
@@ -43,13 +43,13 @@ impl Meant {
         self
     }
 
-    /// The next task is born, and is this one.
-    pub(super) fn born(&mut self, tid: i32) {
+    /// The next task is created, and is this one.
+    pub(super) fn created(&mut self, tid: i32) {
         let load = |pu: &u32| self.places.values().filter(|place| **place == Some(*pu)).count();
         let least = || self.order.iter().copied().min_by_key(load);
-        let place = self.named.get(&self.born).copied().unwrap_or_else(least);
+        let place = self.named.get(&self.created).copied().unwrap_or_else(least);
         self.places.insert(tid, place);
-        self.born += 1;
+        self.created += 1;
     }
 
     /// The task creates processes, which would count one PU only, so it is not placed.
@@ -74,8 +74,8 @@ impl Meant {
     }
 }
 
-/// The tasks of a process, in the order of their births.
-pub(super) fn by_birth(mut tasks: Vec<Task>) -> Vec<Task> {
+/// The tasks of a process, in the order of their creation.
+pub(super) fn by_creation(mut tasks: Vec<Task>) -> Vec<Task> {
     // Numbers of tasks grow: a guest creates fewer than there are.
     tasks.sort_by_key(|task| task.tid);
     tasks
@@ -114,17 +114,17 @@ pub(super) fn planned(policy: &str) -> anyhow::Result<(Value, String)> {
     Ok((serde_json::from_str(&plan)?, path))
 }
 
-/// Runs the team by a plan and looks whether each thread is where the plan has it.
+/// Runs the team by a plan and checks that each thread is where the plan has it.
 fn follows(policy: &str) -> anyhow::Result<()> {
     let Bonds { cpus, .. } = untouched()?;
     let (plan, path) = planned(policy)?;
     let mut session = Session::start(&["--settle-ms", "0", "--plan", &path], &TEAM[..4])?;
-    session.hear()?;
-    let team = by_birth(session.await_tasks("the team", |tasks| tasks.len() == THREADS + 1)?);
+    session.line()?;
+    let team = by_creation(session.await_tasks("the team", |tasks| tasks.len() == THREADS + 1)?);
     let mut meant = Meant::by(&plan)?;
-    team.iter().for_each(|task| meant.born(task.tid));
+    team.iter().for_each(|task| meant.created(task.tid));
     let what = format!("places {:?}", meant.places);
-    let team = by_birth(session.await_tasks(&what, |tasks| meant.is_so(tasks, &cpus))?);
+    let team = by_creation(session.await_tasks(&what, |tasks| meant.is_so(tasks, &cpus))?);
     let named = meant.named.values().flatten().count();
     ensure!(policy == "os" || named >= THREADS, "expected places for the team, found {plan}");
     is_reported(&session.end()?, &team)
@@ -178,22 +178,22 @@ pub fn follows_mix() -> anyhow::Result<()> {
     follows("mix")
 }
 
-/// A program that nobody has seen before is left alone while it is watched; then its threads are where
+/// A program without a profile is left unpinned while it is watched; then its threads are where
 /// the plan of that moment has them.
 pub fn watches_then_places() -> anyhow::Result<()> {
     let mut session = Session::start(&["--policy", "mix", "--watch-s", "1"], &TEAM)?;
-    session.hear()?;
+    session.line()?;
     let Bonds { cpus, .. } = untouched()?;
     let free = |tasks: &[Task]| tasks.iter().all(|task| task.bonds.cpus == cpus);
     ensure!(free(&session.tasks()), "a task was placed before it was watched");
     let team =
         session.await_tasks("each thread to be on one PU", |tasks| tasks.iter().all(is_settled))?;
-    let team = by_birth(team);
+    let team = by_creation(team);
     let report = session.end()?;
     let plans = report["plans"].as_array().context("a report without plans")?;
     let last = &plans.last().context("no plan")?["plan"];
     let mut meant = Meant::by(last)?;
-    team.iter().for_each(|task| meant.born(task.tid));
+    team.iter().for_each(|task| meant.created(task.tid));
     for (order, task) in (0..).zip(&team) {
         let Some(place) = meant.named.get(&order) else { continue };
         ensure!(*place == task.only_pu(), "expected {place:?}, found {task:?}");
@@ -216,17 +216,17 @@ fn family(policy: &str) -> anyhow::Result<(Session, Meant)> {
     let session = Session::start(&["--settle-ms", "0", "--policy", policy], &FAMILY)?;
     let is_there = |tasks: &[Task]| tasks.len() == 1 && tasks[0].program == "lab-guest";
     let first = session.await_tasks("the first thread", is_there)?;
-    meant.born(first[0].tid);
+    meant.created(first[0].tid);
     Ok((session, meant))
 }
 
-/// Threads that are born one by one while the program runs, five more than there are PUs.
+/// Threads that are created one by one while the program runs, five more than there are PUs.
 pub fn places_new_threads() -> anyhow::Result<()> {
     for policy in ["round-robin", "scatter", "compact", "random:seed=5"] {
         let (mut session, mut meant) = family(policy)?;
         let pus = list(&text("/sys/devices/system/cpu/online")?)?.len();
         for _ in 0..pus + 5 {
-            meant.born(session.ask("thread")?.parse()?);
+            meant.created(session.request("thread")?.parse()?);
         }
         let what = format!("{policy}: places {:?}", meant.places);
         session.await_tasks(&what, |tasks| meant.is_so(tasks, ""))?;
@@ -241,27 +241,27 @@ pub fn places_new_threads() -> anyhow::Result<()> {
 }
 
 /// Processes that are forked, with threads of their own, and processes that execute another program;
-/// who creates processes is left to the kernel.
+/// which creates processes is left unpinned.
 pub fn places_forks_and_execs() -> anyhow::Result<()> {
     let Bonds { cpus, .. } = untouched()?;
     let (mut session, mut meant) = family("scatter")?;
     let first = *meant.places.keys().next().context("no first thread")?;
-    meant.born(session.ask("thread")?.parse()?);
+    meant.created(session.request("thread")?.parse()?);
     meant.exempt(first);
     for _ in 0..2 {
-        let answer = session.ask("fork")?;
+        let answer = session.request("fork")?;
         let (pid, tid) = answer.split_once(' ').with_context(|| answer.clone())?;
-        meant.born(pid.parse()?);
-        meant.born(tid.parse()?);
+        meant.created(pid.parse()?);
+        meant.created(tid.parse()?);
     }
-    meant.born(session.ask("exec")?.parse()?);
+    meant.created(session.request("exec")?.parse()?);
     // busybox, which is a static program.
-    let shell: i32 = session.ask("shell")?.parse()?;
+    let shell: i32 = session.request("shell")?.parse()?;
     let child = |tasks: &[Task]| tasks.iter().map(|task| task.tid).find(|tid| *tid > shell);
     let tasks = session.await_tasks("the shell's child", |tasks| child(tasks).is_some())?;
-    meant.born(shell);
+    meant.created(shell);
     meant.exempt(shell);
-    meant.born(child(&tasks).context("it has ended")?);
+    meant.created(child(&tasks).context("it has ended")?);
     let what = format!("places {:?}", meant.places);
     session.await_tasks(&what, |tasks| meant.is_so(tasks, &cpus))?;
     session.end()?;
@@ -273,9 +273,9 @@ pub fn places_static_programs() -> anyhow::Result<()> {
     let program = ["threads-static", "0", "8"];
     let mut meant = first_plan("scatter", &program)?;
     let mut session = Session::start(&["--settle-ms", "0", "--policy", "scatter"], &program)?;
-    session.hear()?;
-    let tasks = by_birth(session.tasks());
-    tasks.iter().for_each(|task| meant.born(task.tid));
+    session.line()?;
+    let tasks = by_creation(session.tasks());
+    tasks.iter().for_each(|task| meant.created(task.tid));
     // They wait for good and do not run any more, so their masks have to do.
     let there = |task: &Task| meant.places.get(&task.tid) == Some(&task.only_pu());
     session.await_tasks("places", |tasks| tasks.len() == 9 && tasks.iter().all(there))?;

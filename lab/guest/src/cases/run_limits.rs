@@ -1,6 +1,6 @@
 //! `colocate run` where not every PU may be used, or not all of the time, or not every task be touched.
 
-use super::run::{Meant, THREADS, by_birth, is_settled, planned};
+use super::run::{Meant, THREADS, by_creation, is_settled, planned};
 use crate::evidence::{eventually, list, printed, text};
 use crate::groups::{Group, Offline};
 use crate::session::{Session, send};
@@ -20,15 +20,15 @@ fn team(group: Option<&Group>, options: &[&str]) -> anyhow::Result<Session> {
     let wrapper: Vec<&str> = wrapper.iter().flatten().map(String::as_str).collect();
     let options = [&["--settle-ms", "0"], options].concat();
     let mut session = Session::start_by(&wrapper, &options, &TEAM)?;
-    session.hear()?;
+    session.line()?;
     Ok(session)
 }
 
-/// Whether the team's threads, in the order of their births, are on PUs of `order` that follow each
+/// Whether the team's threads, in the order of their creation, are on PUs of `order` that follow each
 /// other. With its first thread, which mostly sleeps, they begin at the second PU; a plan that has
 /// seen that it sleeps leaves it out.
 fn in_order(tasks: &[Task], order: &[u32]) -> bool {
-    let team = by_birth(tasks.to_vec());
+    let team = by_creation(tasks.to_vec());
     let on = |skip: usize| {
         let places = team[1..].iter().zip(order.iter().skip(skip));
         places.clone().count() == THREADS
@@ -61,16 +61,16 @@ pub fn follows_within_a_cpuset() -> anyhow::Result<()> {
     let mut session = team(Some(&group), &["--plan", &path])?;
     let tasks = session.await_tasks("the team", |tasks| tasks.len() == THREADS + 1)?;
     let mut meant = Meant::by(&plan)?.within(&pus);
-    by_birth(tasks).iter().for_each(|task| meant.born(task.tid));
+    by_creation(tasks).iter().for_each(|task| meant.created(task.tid));
     session.await_tasks("places within the cpuset", |tasks| meant.is_so(tasks, &effective))?;
     let report = session.end()?;
-    let stands: Vec<_> =
+    let statuses: Vec<_> =
         report["tasks"].as_array().into_iter().flatten().map(|task| &task["status"]).collect();
-    let left = stands.iter().filter(|stand| **stand == "left to the kernel").count();
+    let left = statuses.iter().filter(|status| **status == "left to the kernel").count();
     let expected = meant.left_to_kernel();
     // The first thread may have had a place or none; the others had one each.
     ensure!(expected >= THREADS - 4, "expected places outside the cpuset, found {plan}");
-    ensure!(left == expected, "expected {expected} tasks left to the kernel, found {stands:?}");
+    ensure!(left == expected, "expected {expected} tasks left to the kernel, found {statuses:?}");
     Ok(())
 }
 
@@ -127,7 +127,7 @@ fn changes_are_reported(mut session: Session, expected: usize) -> anyhow::Result
     Ok(())
 }
 
-/// The group may use 1.5 PUs' worth of time: that is said, nobody leaves the group, and no more is
+/// The group may use 1.5 PUs' worth of time: that is reported, no task leaves the group, and no more is
 /// used.
 pub fn stays_within_a_quota() -> anyhow::Result<()> {
     let group = Group::new("quota", &[("cpu.max", "150000 100000")])?;
@@ -168,7 +168,7 @@ pub fn stays_within_a_quota() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A user who may not touch the tasks of a program that has become root: they stay where they are,
+/// A user that may not touch the tasks of a program that has become root: they stay where they are,
 /// the report says so, and the user's own are placed.
 pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -183,7 +183,7 @@ pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
     let programs = [&TEAM[..], &[":::"], &theirs].concat();
     let mut session = Session::start_by(&user, &options, &programs)?;
     for _ in 0..2 {
-        session.hear()?;
+        session.line()?;
     }
     let free = untouched()?.cpus;
     let owner = |task: &Task| {
@@ -199,7 +199,7 @@ pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
         .into_iter()
         .partition(owner);
     ensure!(own.len() == THREADS + 1 && others.len() == THREADS + 1, "found {own:?} {others:?}");
-    // One that was on a PU before it became root stays there; nobody but root can change that.
+    // One that was on a PU before it became root stays there; only root can change that.
     let root = &others[0];
     let bound = others.iter().find(|task| task.bonds.cpus != root.bonds.cpus);
     ensure!(bound.is_none(), "expected all of {root:?}, found {bound:?}; untouched: {free}");
@@ -210,8 +210,8 @@ pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
     let report = session.end()?;
     let trouble =
         "the thread belongs to another user; run colocate as that user or with CAP_SYS_NICE";
-    let told =
+    let reported =
         report["tasks"].as_array().into_iter().flatten().any(|task| task["detail"] == trouble);
-    ensure!(told, "expected {trouble}, found {report:#}");
+    ensure!(reported, "expected {trouble}, found {report:#}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `colocate schedule`: those that run have a PU each, of those that are there, everybody takes turns, and
+//! `colocate schedule`: each running program has an online PU of its own, all run in turn, and
 //! nothing of that remains.
 
 use super::undo::Before;
@@ -16,7 +16,7 @@ const WAYS: [&[&str]; 2] = [&[], &["--only-signals"]];
 
 /// A program that works for ever.
 const WORKS: &[&str] = &["sh", "-c", "while :; do :; done"];
-/// One that takes its turns as well, at no cost to the host.
+/// One that is scheduled as well, at no cost to the host.
 const SLEEPS: &[&str] = &["sleep", "1000"];
 
 /// So many of a program, every quantum those that have waited longest, and all of them there.
@@ -43,7 +43,7 @@ fn is_stopped(task: &Task) -> bool {
 /// Waits until everybody has been seen at work in a moment when those at work had `pus`, one each.
 fn turns_on(session: &Session, jobs: usize, pus: &[u32]) -> anyhow::Result<()> {
     let mut had_turns = BTreeSet::new();
-    let look = |tasks: &[Task]| {
+    let check = |tasks: &[Task]| {
         let working: Vec<&Task> = tasks.iter().filter(|task| !is_stopped(task)).collect();
         let on: BTreeSet<Option<u32>> = working.iter().map(|task| task.only_pu()).collect();
         let meant: BTreeSet<Option<u32>> = pus.iter().copied().map(Some).collect();
@@ -52,10 +52,10 @@ fn turns_on(session: &Session, jobs: usize, pus: &[u32]) -> anyhow::Result<()> {
         }
         had_turns.len() == jobs
     };
-    session.await_tasks(&format!("turns of {jobs} programs on {pus:?}"), look).map(drop)
+    session.await_tasks(&format!("rounds of {jobs} programs on {pus:?}"), check).map(drop)
 }
 
-/// Asks colocate to end, which asks the programs.
+/// Ends colocate by SIGTERM, which it passes on to the programs.
 fn end(mut session: Session) -> anyhow::Result<()> {
     send("-TERM", &[session.colocate.id().to_string()]);
     let report = session.end()?;
@@ -63,7 +63,7 @@ fn end(mut session: Session) -> anyhow::Result<()> {
     let kept = jobs.iter().find(|job| job["status"] != 143);
     ensure!(kept.is_none(), "expected all ended by SIGTERM, found {kept:?}");
     session.await_end()?;
-    ensure!(session.all().is_empty(), "expected nobody, found {:?}", session.all());
+    ensure!(session.all().is_empty(), "expected no task, found {:?}", session.all());
     Ok(())
 }
 
@@ -89,7 +89,7 @@ pub fn follows_a_pu_that_goes_and_returns() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cpuset changes while programs take turns, down to a single PU.
+/// The cpuset changes while programs run in turn, down to a single PU.
 pub fn follows_a_cpuset_that_changes() -> anyhow::Result<()> {
     for way in WAYS {
         let before = Before::now()?;

@@ -22,7 +22,7 @@ fn seen() -> anyhow::Result<Machine> {
     Ok(Exact::from_json(&printed(&["topo", "--json"])?)?.machine)
 }
 
-/// Who shares what, by places in the machine's logical order: what a topology is beside numbers,
+/// Which PUs share what, by places in the machine's logical order: what a topology is beside numbers,
 /// names, sizes and speeds.
 #[derive(Debug, PartialEq)]
 struct Sharing {

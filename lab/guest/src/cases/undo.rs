@@ -1,6 +1,6 @@
 //! Nothing of ours remains on a task that lives on, however colocate or its programs end.
 //!
-//! Before and after are the kernel's word: mask, memory nodes, control group, nice value and scheduling
+//! Before and after are read from the kernel: mask, memory nodes, control group, nice value and scheduling
 //! policy of every surviving task, the policies of its memory, and the control groups of the guest.
 
 use crate::evidence::{colocate, eventually, text};
@@ -83,7 +83,7 @@ fn family(wrapper: &[String]) -> anyhow::Result<Session> {
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
     let mut session = Session::start_by(&wrapper, &AT_ONCE, &FAMILY)?;
     for word in ["thread", "fork", "fork", "exec"] {
-        session.ask(word)?;
+        session.request(word)?;
     }
     session.await_tasks("places", |tasks| tasks.len() == 7 && placed(tasks, 6))?;
     Ok(session)
@@ -117,7 +117,7 @@ pub fn after_the_programs_are_killed() -> anyhow::Result<()> {
 
     let programs = [&FAMILY[..], &[":::", "sleep", "1000"]].concat();
     let mut session = Session::start(&AT_ONCE, &programs)?;
-    session.ask("fork")?;
+    session.request("fork")?;
     session.await_tasks("places", |tasks| tasks.len() == 4 && placed(tasks, 3))?;
     let of = |tasks: &[Task], program: &str| -> Vec<String> {
         let of = tasks.iter().filter(|task| task.program == program);
@@ -146,7 +146,7 @@ pub fn after_sigterm() -> anyhow::Result<()> {
 /// The longest time from its start after which colocate is killed: some starts take as long.
 const LONGEST: Duration = Duration::from_millis(400);
 
-/// colocate is killed at random instants while threads are born, fork and execute without an end.
+/// colocate is killed at random instants while threads are created, fork and execute without an end.
 fn after_kills(rounds: u32, seed: u64) -> anyhow::Result<()> {
     let mut random = Random::new(seed);
     for round in 0..rounds {
@@ -164,7 +164,7 @@ fn kill_after(random: &mut Random) -> (bool, Duration) {
 }
 
 /// A storm under a random policy: by root, or by a user, for whom the kernel has no events, so that
-/// births are looked for in `/proc`.
+/// `/proc` is scanned for new threads.
 fn storm(random: &mut Random, by: &[&[&str]]) -> anyhow::Result<Session> {
     let policy = random.pick(&["scatter", "compact", "round-robin", "random:seed=9"]);
     let settle = random.pick(&["0", "20"]);
@@ -180,7 +180,7 @@ fn after_kill(random: &mut Random, (running, wait): (bool, Duration)) -> anyhow:
     let before = Before::now()?;
     let mut session = storm(random, &[ROOT, ROOT, USER])?;
     if running {
-        session.hear()?;
+        session.line()?;
     }
     std::thread::sleep(wait);
     session.colocate.kill()?;
@@ -224,7 +224,7 @@ fn restored(rounds: u32, seed: u64) -> anyhow::Result<()> {
 fn restored_after(random: &mut Random, wait: Duration) -> anyhow::Result<()> {
     let before = Before::now()?;
     let mut session = storm(random, &[ROOT])?;
-    session.hear()?;
+    session.line()?;
     let bound = |task: &Task| task.bonds.cpus != before.bonds.cpus;
     session.await_tasks("a place", |tasks| tasks.iter().any(bound))?;
     std::thread::sleep(wait);
@@ -255,7 +255,7 @@ pub fn restored_50_times(seed: u64) -> anyhow::Result<()> {
     restored(50, seed)
 }
 
-/// What was given back binds nobody later: when the cpuset grows, survivors may use what a task may
+/// A restored mask binds no task later: when the cpuset grows, survivors may use what a task may
 /// that was never touched.
 pub fn follows_a_cpuset_that_grows() -> anyhow::Result<()> {
     let group = Group::new("grows", &[("cpuset.cpus", "0-7")])?;
@@ -275,17 +275,17 @@ pub fn follows_a_cpuset_that_grows() -> anyhow::Result<()> {
 }
 
 /// The same when a PU comes back that was offline when colocate was started. Before Linux 6.2 the
-/// kernel grants nobody a PU that is offline; then as much is expected as a task gets that asks for
+/// kernel grants no PU that is offline; then as much is expected as a task gets that requests
 /// everything.
 pub fn follows_a_pu_that_comes() -> anyhow::Result<()> {
     for end in [End::Normal, End::Killed] {
         let offline = Offline::take(5)?;
         let all = text("/sys/devices/system/cpu/possible")?;
-        let asks = bystander(&["taskset", "-c", &all, "sleep", "1000"])?;
+        let requests = bystander(&["taskset", "-c", &all, "sleep", "1000"])?;
         let mut session = family(&[])?;
         end.of(&mut session)?;
         drop(offline);
-        are(&session, &asks.mask()?).with_context(|| format!("{end:?}"))?;
+        are(&session, &requests.mask()?).with_context(|| format!("{end:?}"))?;
     }
     Ok(())
 }
@@ -319,7 +319,7 @@ fn are(session: &Session, mask: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A program that colocate knows nothing of; killed when dropped.
+/// A program that is none of colocate's; killed when dropped.
 struct Bystander(Child);
 
 /// Starts a program that becomes `sleep`, by whatever way.

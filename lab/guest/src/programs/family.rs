@@ -1,4 +1,4 @@
-//! `family`: grows on demand. Each line of standard input asks for one more, and the answer says who
+//! `family`: grows on demand. Each line of standard input requests one more, and the answer names it
 //! it is: `thread`, `fork` (a process with a thread of its own), `exec` (a process that becomes
 //! another program) or `shell` (a shell that starts a program). At the end of standard input it ends;
 //! what it has forked and executed stays.
@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
-/// Does what the lines ask for.
+/// Does what the lines request.
 ///
 /// # Errors
 /// If a line is none of ours, or something cannot be had.
@@ -29,13 +29,13 @@ pub fn main(_: &[String]) -> anyhow::Result<()> {
 
 /// A thread that lives as long as its process. Returns its number.
 fn thread() -> anyhow::Result<i32> {
-    let (tell, told) = channel();
+    let (send, received) = channel();
     std::thread::Builder::new().spawn(move || {
-        // Nobody listening is no reason to end.
-        let _ = tell.send(own_tid());
+        // A missing receiver is no reason to end.
+        let _ = send.send(own_tid());
         lives()
     })?;
-    told.recv().context("a thread ended at once")?
+    received.recv().context("a thread ended at once")?
 }
 
 /// A copy of this process that makes a thread and says both numbers.

@@ -2,7 +2,7 @@
 //!
 //! Arguments between two lines of standard input are one wave: `loops 0 a:1 b:2 / c:3` makes `a` and
 //! `b`, says `ready`, waits for a line, lets both run to their end, makes `c`, and so on. Threads
-//! exist before they run, so that whoever counts can be there first. `a!1` runs at its birth,
+//! exist before they run, so that counters can be opened first. `a!1` runs at its creation,
 //! and the first thread executes `FIRST` million before all else. Without waves that is all.
 
 #![allow(unsafe_code)] // a loop whose instructions are known can only be written in assembly
@@ -46,7 +46,7 @@ fn thread(word: &str) -> anyhow::Result<(Sender<()>, JoinHandle<()>)> {
     let (door, wait) = channel::<()>();
     let body = move || {
         if !at_once {
-            // An error is what the door's end looks like.
+            // An error means that the sender was dropped.
             let _ = wait.recv();
         }
         execute(rounds);

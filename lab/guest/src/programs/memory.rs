@@ -4,7 +4,7 @@
 //! their node; with `any`, from where the program runs.
 //!
 //! For each region it prints `START-END` as `/proc/PID/maps` does, then does what the lines of standard
-//! input ask: `where N` (the kernel's word on which nodes the pages of region N are: `0:16384`), `check`
+//! input request: `where N` (on which nodes the kernel has the pages of region N: `0:16384`), `check`
 //! (whether the memory still holds what was written), `read CPU` (a thread on that PU reads all of it,
 //! for ever).
 
@@ -76,7 +76,7 @@ impl Region {
             region.bind(0)?;
         }
         for at in (region.start..region.start + bytes).step_by(PAGE_B) {
-            // SAFETY: the region is ours and writable, and nobody else knows of it yet.
+            // SAFETY: the region is ours and writable, and no other thread has its address yet.
             unsafe { std::ptr::write_volatile(at as *mut usize, at) };
         }
         Ok(region)
@@ -92,7 +92,7 @@ impl Region {
 
     /// Memory of that size, at a multiple of a huge page's size. It is never unmapped.
     fn map(bytes: usize, flags: libc::c_int) -> anyhow::Result<Self> {
-        // SAFETY: asks for new memory anywhere.
+        // SAFETY: maps new memory anywhere.
         let found = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -141,8 +141,8 @@ impl Region {
     /// How many pages are on which node, or why on none.
     fn nodes(self) -> anyhow::Result<String> {
         let pages: Vec<usize> = self.pages().collect();
-        let mut told = vec![0_i32; pages.len()];
-        // SAFETY: both lists have as many elements as said; without nodes, the call only asks.
+        let mut nodes = vec![0_i32; pages.len()];
+        // SAFETY: both lists have as many elements as said; without nodes, the call only reports.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_move_pages,
@@ -150,13 +150,13 @@ impl Region {
                 pages.len(),
                 pages.as_ptr(),
                 std::ptr::null::<i32>(),
-                told.as_mut_ptr(),
+                nodes.as_mut_ptr(),
                 0,
             )
         };
         ensure!(done == 0, "move_pages: {}", Error::last_os_error());
         let mut counts: BTreeMap<i32, usize> = BTreeMap::new();
-        told.iter().for_each(|node| *counts.entry(*node).or_default() += 1);
+        nodes.iter().for_each(|node| *counts.entry(*node).or_default() += 1);
         let counts = counts.iter().map(|(node, pages)| format!("{node}:{pages}"));
         Ok(counts.collect::<Vec<_>>().join(" "))
     }
@@ -190,14 +190,14 @@ fn child() -> anyhow::Result<()> {
 
 /// A thread on that PU that reads a word of each page, again and again.
 fn read_for_ever(regions: Vec<Region>, cpu: u32) -> anyhow::Result<()> {
-    let (tell, told) = channel();
+    let (send, received) = channel();
     std::thread::Builder::new().name("reader".into()).spawn(move || {
         let there = stay_on(&[cpu]);
         let able = there.is_ok();
-        // Nobody listening is no reason to end.
-        let _ = tell.send(there);
-        // What it finds is nobody's business: that it looks is what counts.
+        // A missing receiver is no reason to end.
+        let _ = send.send(there);
+        // Only the accesses matter, not the values.
         while able && regions.iter().all(|region| region.check().is_ok()) {}
     })?;
-    told.recv().context("a thread ended at once")?
+    received.recv().context("a thread ended at once")?
 }

@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// A bit for each thread that is to compute; changed under the lock of [`CHANGES`].
 static WORKING: AtomicU64 = AtomicU64::new(0);
-/// Who sleeps waits here for another line.
+/// Sleeping threads wait here for another line.
 static CHANGES: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 
 /// Lets threads compute and sleep as the lines say.
@@ -38,7 +38,7 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// Lets those compute that the list names, and nobody else.
+/// Lets those compute that the list names, and no others.
 fn work(line: &str) -> anyhow::Result<()> {
     let bits = list(line)?.into_iter().fold(0, |bits, place| bits | 1_u64 << place);
     let (lock, changed) = &CHANGES;

@@ -18,7 +18,7 @@ const MORE_B: usize = 16 << 20;
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let node: u32 = arguments.first().context("expected NODE, found nothing")?.parse()?;
     let bytes = (free(node)? + MORE_B) / PAGE_B * PAGE_B;
-    // SAFETY: asks for new memory anywhere.
+    // SAFETY: maps new memory anywhere.
     let start = unsafe {
         libc::mmap(
             std::ptr::null_mut(),

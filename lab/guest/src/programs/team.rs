@@ -17,14 +17,14 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let threads: usize = number(0).context("expected a number of threads")?;
     let time = Duration::from_millis(number(1).unwrap_or(0) as u64);
     for place in 0..threads {
-        // One after the other, so that the order of their births is the order of their names.
-        let (tell, told) = channel();
+        // One after the other, so that they are created in the order of their names.
+        let (send, received) = channel();
         let body = move || {
-            let _ = tell.send(());
+            let _ = send.send(());
             if place % 2 == 1 { add() } else { multiply() }
         };
         std::thread::Builder::new().name(format!("team-{place}")).spawn(body)?;
-        told.recv().context("a thread ended at once")?;
+        received.recv().context("a thread ended at once")?;
     }
     println!("ready");
     std::io::stdin().read_to_end(&mut Vec::new())?;

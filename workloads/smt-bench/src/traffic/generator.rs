@@ -1,4 +1,4 @@
-//! A thread on a PU of its own that asks for lines while it is told to, and counts them.
+//! A thread on a PU of its own that requests lines while it is active, and counts them.
 
 use super::matrix::Matrix;
 use super::pace::{Next, Tried, next};
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What a generator has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Lines that it asked for.
+    /// Lines that it requested.
     pub lines: u64,
     /// CPU time in which it did, in nanoseconds.
     pub cpu_ns: u64,
@@ -36,8 +36,8 @@ impl Tally {
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     Rest,
-    /// Ask for lines, with so many `nop`s after each.
-    Ask(u64),
+    /// Request lines, with so many `nop`s after each.
+    Run(u64),
     End,
 }
 
@@ -54,39 +54,39 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nobody panics with the lock held, and what it guards is whole after every statement.
+        // No thread panics with the lock held, and what it guards is whole after every statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, order: Order) {
+    fn order(&self, order: Order) {
         self.lock().order = order;
         self.changed.notify_all();
     }
 }
 
-/// A thread that asks for lines. It rests until told to; dropped, it ends.
+/// A thread that requests lines. It rests at first; dropped, it ends.
 pub struct Generator {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     cpu: u32,
 }
 
-/// Lines between two looks at what is wanted: many enough that looking costs less than a hundredth of
+/// Lines between two readings of the order: many enough that reading costs less than a hundredth of
 /// the time (0.4 µs beside 16,384 lines of at least 0.4 ns; measured on a Sapphire Rapids guest,
-/// 2026-11-21), and few enough to look once in 10 ms at 0.1 t/µs.
+/// 2026-11-21), and few enough to read it once in 10 ms at 0.1 t/µs.
 const fn block(nops: u64) -> u64 {
     if nops < 256 { 16_384 } else { 1_024 }
 }
 
-/// CPU time of one try while the pace is looked for. Chosen: a hundred times what a block takes that is
+/// CPU time of one try while the pace is searched. Chosen: a hundred times what a block takes that is
 /// of use, and short enough that a dozen tries take a second.
 const TRY_NS: u64 = 20_000_000;
 /// Tries of one number, of which the fastest counts, since interruptions only make one slower. Chosen.
 const TRIES: u32 = 3;
-/// How often a try is looked at.
-const GLANCE: Duration = Duration::from_millis(2);
-/// After so many looks a try is what it is: others may have the PU. Chosen: two seconds.
-const PATIENCE: u32 = 1_000;
+/// How often a try is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// After so many polls a try ends as it is: others may have the PU. Chosen: two seconds.
+const MOST_POLLS: u32 = 1_000;
 
 impl Generator {
     /// Starts a thread on PU `cpu`, by the kernel's number, with a matrix of `rows` rows near to it, and
@@ -100,11 +100,11 @@ impl Generator {
         let (ready, prepared) = std::sync::mpsc::channel();
         let own = Arc::clone(&shared);
         let work = move || match prepare(cpu, rows) {
-            // Nobody is left to tell if whoever made this has gone.
+            // The receiver waits below.
             Err(why) => drop(ready.send(Err(why))),
             Ok(matrix) => {
                 let _ = ready.send(Ok(()));
-                obey(matrix, &own);
+                follow(matrix, &own);
             }
         };
         let thread = Builder::new()
@@ -124,14 +124,14 @@ impl Generator {
         self.cpu
     }
 
-    /// Lets it ask for lines, with `nops` times nothing after each, until it is told to rest.
-    pub fn ask(&self, nops: u64) {
-        self.shared.tell(Order::Ask(nops));
+    /// Lets it request lines, with `nops` `nop`s after each, until [`Generator::rest`].
+    pub fn resume(&self, nops: u64) {
+        self.shared.order(Order::Run(nops));
     }
 
     /// Lets it rest, and waits until it does.
     pub fn rest(&self) {
-        self.shared.tell(Order::Rest);
+        self.shared.order(Order::Rest);
         let mut state = self.shared.lock();
         while !state.resting {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +144,7 @@ impl Generator {
         self.shared.lock().tally
     }
 
-    /// Looks for the number of `nop`s at which it asks for `rate` t/µs when nobody is beside it; see
+    /// Searches the number of `nop`s at which it requests `rate` t/µs when nothing runs beside it; see
     /// [`super::pace`].
     #[must_use]
     pub fn calibrate(&self, rate: f64) -> Calibrated {
@@ -160,16 +160,16 @@ impl Generator {
 
     fn best_of_tries(&self, nops: u64) -> Tried {
         let rates = (0..TRIES).filter_map(|_| self.try_once(nops).rate());
-        // Where the PU was never had, 0 lines were asked for: infinitely long ones.
+        // Where the PU was never had, 0 lines were requested: infinitely long ones.
         Tried { nops, line_ns: 1000.0 / rates.fold(0.0, f64::max) }
     }
 
     fn try_once(&self, nops: u64) -> Tally {
-        self.ask(nops);
+        self.resume(nops);
         let before = self.tally();
         let mut seen = Tally::default();
-        for _ in 0..PATIENCE {
-            sleep(GLANCE);
+        for _ in 0..MOST_POLLS {
+            sleep(POLL_INTERVAL);
             seen = self.tally().since(before);
             if seen.cpu_ns >= TRY_NS {
                 break;
@@ -185,13 +185,13 @@ impl Generator {
 pub struct Calibrated {
     /// The number of `nop`s, and how fast that is.
     pub found: Tried,
-    /// The rate is more than the generator can ask for.
+    /// The rate is more than the generator can request.
     pub too_fast: bool,
 }
 
 impl Drop for Generator {
     fn drop(&mut self) {
-        self.shared.tell(Order::End);
+        self.shared.order(Order::End);
         if let Some(thread) = self.thread.take() {
             // A worker has nothing to panic about.
             let _ = thread.join();
@@ -204,9 +204,9 @@ fn prepare(cpu: u32, rows: u32) -> Result<Matrix, ThreadError> {
     Matrix::new(rows).map_err(|source| ThreadError::Memory { rows, source })
 }
 
-/// The thread's life.
-fn obey(mut matrix: Matrix, shared: &Shared) {
-    while let Some(nops) = wanted(shared) {
+/// The body of the thread.
+fn follow(mut matrix: Matrix, shared: &Shared) {
+    while let Some(nops) = next_order(shared) {
         let (lines, before) = (block(nops), cpu_ns());
         matrix.walk(lines, nops);
         let took = cpu_ns() - before;
@@ -216,12 +216,12 @@ fn obey(mut matrix: Matrix, shared: &Shared) {
     }
 }
 
-/// How many `nop`s, as soon as lines are wanted; `None` at the end.
-fn wanted(shared: &Shared) -> Option<u64> {
+/// How many `nop`s, as soon as lines are ordered; `None` at the end.
+fn next_order(shared: &Shared) -> Option<u64> {
     let mut state = shared.lock();
     loop {
         match state.order {
-            Order::Ask(nops) => {
+            Order::Run(nops) => {
                 state.resting = false;
                 return Some(nops);
             }
@@ -242,13 +242,13 @@ mod tests {
     use colocate_testing::wait_until;
 
     #[test]
-    fn it_counts_while_it_is_told_to_and_then_rests() {
+    fn it_counts_while_it_runs_and_then_rests() {
         let cpu = usable().unwrap()[0];
         let generator = Generator::start(cpu, 64).unwrap();
         assert_eq!((generator.cpu(), generator.tally()), (cpu, Tally::default()));
         for nops in [0, 1_000] {
             let before = generator.tally();
-            generator.ask(nops);
+            generator.resume(nops);
             wait_until("four blocks of lines", || {
                 generator.tally().lines >= before.lines + 4 * block(nops)
             });
@@ -263,8 +263,8 @@ mod tests {
 
     #[test]
     fn a_pu_that_is_not_there_is_named() {
-        let told = Generator::start(8_000, 64).err().unwrap().to_string();
-        assert!(told.starts_with("cannot run on PU 8000: sched_setaffinity: "), "{told}");
+        let message = Generator::start(8_000, 64).err().unwrap().to_string();
+        assert!(message.starts_with("cannot run on PU 8000: sched_setaffinity: "), "{message}");
     }
 
     /// 3,000 lines in 60 µs are 50 t/µs.

@@ -1,4 +1,4 @@
-//! The matrix of bytes, and the walk over it.
+//! The matrix of bytes, and the traversal of it.
 //!
 //! # Problem
 //! Every access has to be one to a line that the level above does not hold any more. A walk over column
@@ -7,7 +7,7 @@
 //!
 //! # Approach
 //! The columns are walked in another order: 0, 64, 128, …, 512, then 1, 65, …. So every line of the matrix
-//! is met before one is met again, and whoever makes a matrix chooses as many rows as the cache asks for.
+//! is met before one is met again, and the number of rows is chosen for the size of the cache.
 //!
 //! Rows are one line longer than the published 512 bytes: steps of a power of two meet few of a cache's sets
 //! and of a memory's banks. See [`ROW_BYTES`].
@@ -22,7 +22,7 @@ use std::io;
 use std::ptr;
 
 /// Bytes of a row: the published 512 and a line. Measured on a Sapphire Rapids guest, 2026-11-21, others at
-/// work: a walk through the main memory in steps of 512 bytes asks for 67 t/µs at most, of 576 bytes for
+/// work: a traversal of main memory in steps of 512 bytes requests 67 t/µs at most, of 576 bytes for
 /// 110, of 1088 for 113, and of 64, which is fetched ahead, for 212.
 pub const ROW_BYTES: usize = 576;
 /// Columns, of one byte each.
@@ -33,17 +33,17 @@ const LINE: u64 = 64;
 /// Lines of a row.
 const LINES: u64 = COLUMNS / LINE;
 
-/// The column that is walked as the `turn`th, from 0 to [`COLUMNS`] − 1.
-const fn column(turn: u64) -> u64 {
-    turn % LINES * LINE + turn / LINES
+/// The column that is traversed as the `step`th, from 0 to [`COLUMNS`] − 1.
+const fn column(step: u64) -> u64 {
+    step % LINES * LINE + step / LINES
 }
 
-/// A matrix of bytes, and where the walk over it stands.
+/// A matrix of bytes, and the position of the traversal.
 pub struct Matrix {
     start: *mut u8,
     rows: u64,
     row: u64,
-    turn: u64,
+    step: u64,
 }
 
 // SAFETY: the memory is the matrix's own, and nothing else points to it.
@@ -51,8 +51,8 @@ unsafe impl Send for Matrix {}
 
 impl Matrix {
     /// A matrix of `rows` rows, at least one, of which every page has been written by the calling thread:
-    /// they are in memory near to its PU. In huge pages where the kernel gives them, so that the walk asks
-    /// for lines and not for translations of addresses.
+    /// they are in memory near to its PU. In huge pages where the kernel gives them, so that the traversal
+    /// requests lines and not translations of addresses.
     ///
     /// # Errors
     /// `ENOMEM`, as mmap(2) has it.
@@ -61,7 +61,7 @@ impl Matrix {
         let size = rows as usize * ROW_BYTES;
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: asks for new memory wherever the kernel likes; nothing is replaced.
+        // SAFETY: maps new memory at an address that the kernel chooses; nothing is replaced.
         let start = unsafe { libc::mmap(ptr::null_mut(), size, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -70,7 +70,7 @@ impl Matrix {
         unsafe { libc::madvise(start, size, libc::MADV_HUGEPAGE) };
         // SAFETY: `size` bytes from `start` are ours.
         unsafe { ptr::write_bytes(start.cast::<u8>(), 0, size) };
-        Ok(Self { start: start.cast(), rows: rows.into(), row: 0, turn: 0 })
+        Ok(Self { start: start.cast(), rows: rows.into(), row: 0, step: 0 })
     }
 
     /// Meets the next `lines` bytes; after each of them, `nops` times does nothing.
@@ -78,7 +78,7 @@ impl Matrix {
         let mut left = lines;
         while left > 0 {
             let now = left.min(self.rows - self.row);
-            let place = self.row * COLUMNS + column(self.turn);
+            let place = self.row * COLUMNS + column(self.step);
             #[allow(clippy::cast_possible_truncation)] // below the matrix's size, which is a usize
             let place = place as usize;
             // SAFETY: `row` + `now` is at most `rows` and the column below `COLUMNS`, so every byte met is
@@ -88,7 +88,7 @@ impl Matrix {
             self.row += now;
             if self.row == self.rows {
                 self.row = 0;
-                self.turn = (self.turn + 1) % COLUMNS;
+                self.step = (self.step + 1) % COLUMNS;
             }
         }
     }
@@ -97,7 +97,7 @@ impl Matrix {
 impl Drop for Matrix {
     #[allow(clippy::cast_possible_truncation)] // a usize when it was made
     fn drop(&mut self) {
-        // SAFETY: the memory is ours, as `new` got it, and nobody uses it after this.
+        // SAFETY: the memory is ours, as `new` got it, and is not used after this.
         unsafe { libc::munmap(self.start.cast(), self.rows as usize * ROW_BYTES) };
     }
 }
@@ -208,9 +208,9 @@ mod tests {
 
     #[test]
     fn every_line_before_one_again() {
-        let turns: Vec<u64> = (0..COLUMNS).map(column).collect();
-        assert_eq!(turns.iter().collect::<BTreeSet<_>>().len(), ROW_BYTES);
-        for nine in turns.chunks(9) {
+        let columns: Vec<u64> = (0..COLUMNS).map(column).collect();
+        assert_eq!(columns.iter().collect::<BTreeSet<_>>().len(), ROW_BYTES);
+        for nine in columns.chunks(9) {
             let lines: BTreeSet<u64> = nine.iter().map(|column| column / LINE).collect();
             assert_eq!(lines.len(), 9, "{nine:?}");
         }
@@ -225,7 +225,7 @@ mod tests {
             let all: u64 = walks.iter().map(|(lines, _)| lines).sum();
             let met: u64 = bytes(&matrix).into_iter().map(u64::from).sum();
             prop_assert_eq!(met, all);
-            prop_assert_eq!(matrix.turn * u64::from(rows) + matrix.row, all % (COLUMNS * u64::from(rows)));
+            prop_assert_eq!(matrix.step * u64::from(rows) + matrix.row, all % (COLUMNS * u64::from(rows)));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Traffic that can be tuned: a thread that asks one level of the memory for so many lines in a microsecond.
+//! Traffic that can be tuned: a thread that requests so many lines in a microsecond from one level of the memory.
 //!
 //! After the micro-benchmark of Feliu et al.: a matrix of bytes with rows of some hundred is walked column by
-//! column, each byte met is incremented, and then nothing is done for a while. Whoever walks asks for a
-//! line with each byte, and how long it does nothing says how many lines it asks for.
+//! column, each byte met is incremented, and then nothing is done for a while. Each byte requests a
+//! line, and the idle time sets the rate.
 
 mod generator;
 mod matrix;

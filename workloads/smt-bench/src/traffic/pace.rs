@@ -1,4 +1,4 @@
-//! How often to do nothing, so that a generator asks for so many lines in a microsecond.
+//! How often to do nothing, so that a generator requests so many lines in a microsecond.
 //!
 //! # Problem
 //! How long a line takes with so many `nop`s between two of them depends on the processor, its clock and how
@@ -64,7 +64,7 @@ pub fn next(rate: f64, tried: &[Tried]) -> Next {
     if off(wanted, nearest) <= CLOSE || tried.len() >= MOST_TRIES {
         return Next::Take(nearest);
     }
-    // Tries are noisy: more `nop`s may have taken less time. The narrowest pair is looked into.
+    // Tries are noisy: more `nop`s may have taken less time. The search goes on in the narrowest pair.
     let above = tried.iter().filter(|t| t.line_ns > wanted).min_by_key(|t| t.nops).copied();
     let least = above.map_or(u64::MAX, |above| above.nops);
     let below =
@@ -164,11 +164,11 @@ mod tests {
     /// Every second try takes three times as long.
     #[test]
     fn noise_does_not_hold_it_for_ever() {
-        let mut turn = 0_u32;
+        let mut tries = 0_u32;
         let mut tried = Vec::new();
         while let Next::Try(nops) = next(70.0, &tried) {
-            turn += 1;
-            let noise = if turn.is_multiple_of(2) { 3.0 } else { 0.9 };
+            tries += 1;
+            let noise = if tries.is_multiple_of(2) { 3.0 } else { 0.9 };
             tried.push(Tried { nops, line_ns: (5.0 + nops as f64 / 3.0) * noise });
         }
         assert!(tried.len() <= MOST_TRIES, "{tried:?}");

@@ -47,7 +47,7 @@ impl Measurement for Here {
         let Some(Condition { rate, copies }) = *beside else { return self.run(&[]) };
         let busy = &self.generators[..(copies as usize).min(self.generators.len())];
         let nops = self.nops.iter().find(|(known, _)| *known == rate).map_or(0, |(_, nops)| *nops);
-        busy.iter().for_each(|generator| generator.ask(nops));
+        busy.iter().for_each(|generator| generator.resume(nops));
         std::thread::sleep(BEFORE);
         let measured = self.run(busy);
         busy.iter().for_each(Generator::rest);

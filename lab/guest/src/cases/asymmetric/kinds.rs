@@ -18,12 +18,12 @@ pub struct Kinds {
     cores: Vec<Vec<u32>>,
     /// How many of them are fast.
     pub fast: usize,
-    /// What tells colocate, beside the kernel.
+    /// What reports kinds to colocate, beside the kernel.
     pub options: Vec<String>,
 }
 
 impl Kinds {
-    /// Those of this guest. Where its kernel knows none, the second core of every package is fast by a file: the first PU
+    /// Those of this guest. Where its kernel reports none, the second core of every package is fast by a file: the first PU
     /// of all cannot go offline on x86.
     pub fn here() -> anyhow::Result<Self> {
         let capacities = capacities()?;
@@ -129,7 +129,7 @@ fn made_up(fast: &[Vec<u32>], slow: &[Vec<u32>]) -> Value {
 }
 
 /// `colocate topo` shows two kinds of cores, with the PUs and capacities that the kernel says, and these follow from what
-/// stands in the device tree.
+/// is in the device tree.
 pub fn are_the_device_trees() -> anyhow::Result<()> {
     let capacities = capacities()?;
     let mut dmips: BTreeMap<u32, u32> = BTreeMap::new();
@@ -143,7 +143,7 @@ pub fn are_the_device_trees() -> anyhow::Result<()> {
     let most = dmips.values().max().context("no PU")?;
     let mut kinds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (pu, own) in &dmips {
-        // QEMU tells no clock rates, so the kernel takes them as alike.
+        // QEMU reports no clock rates, so the kernel assumes equal ones.
         let capacity = own * 1024 / most;
         ensure!(
             capacities[pu] == Some(capacity),
@@ -154,25 +154,26 @@ pub fn are_the_device_trees() -> anyhow::Result<()> {
     }
     ensure!(kinds.len() == 2, "expected a machine with two kinds of cores, found {kinds:?}");
     let picture = printed(&["topo"])?;
-    let (_, told) = picture.split_once("kinds of cores").context("no kinds of cores")?;
+    let (_, reported) = picture.split_once("kinds of cores").context("no kinds of cores")?;
     // e.g. `  slow  capacity  512, 12 cores: PUs 1-3,5-7`
     let kind = |line: &str| -> Option<anyhow::Result<(u32, Vec<u32>)>> {
-        let (_, told) = line.split_once("  capacity ")?;
-        let capacity = told.split(',').next()?.trim().parse().ok()?;
-        let pus = told.split_once(": PUs ")?.1;
+        let (_, reported) = line.split_once("  capacity ")?;
+        let capacity = reported.split(',').next()?.trim().parse().ok()?;
+        let pus = reported.split_once(": PUs ")?.1;
         Some(list(pus.trim()).map(|pus| (capacity, pus)))
     };
-    let told: anyhow::Result<BTreeMap<u32, Vec<u32>>> = told.lines().filter_map(kind).collect();
-    let told = told?;
-    ensure!(told == kinds, "expected {kinds:?}, found {told:?}: {picture}");
+    let reported: anyhow::Result<BTreeMap<u32, Vec<u32>>> =
+        reported.lines().filter_map(kind).collect();
+    let reported = reported?;
+    ensure!(reported == kinds, "expected {kinds:?}, found {reported:?}: {picture}");
     Ok(())
 }
 
-/// Where the kernel tells no kinds, serial phases are seen, but everything is left to the kernel, and a line says so.
+/// Where the kernel reports no kinds, serial phases are seen, but every thread is left unpinned, and a line says so.
 pub fn are_not_reported() -> anyhow::Result<()> {
     let capacities = capacities()?;
     let alike = capacities.values().collect::<BTreeSet<_>>().len() == 1;
-    ensure!(alike, "expected a kernel that tells no kinds, found {capacities:?}");
+    ensure!(alike, "expected a kernel that reports no kinds, found {capacities:?}");
     let before = Before::now()?;
     let kinds = Kinds { options: Vec::new(), ..Kinds::here()? };
     let mut programs = Programs::both(kinds, PA)?;
@@ -201,14 +202,14 @@ pub fn are_measured() -> anyhow::Result<()> {
     let done = colocate(&words)?;
     ensure!(done.status.success(), "bench cores: {}", String::from_utf8_lossy(&done.stderr));
     let found: Value = serde_json::from_str(&text(file)?)?;
-    let told: BTreeMap<u32, Option<u32>> = found["pus"]
+    let reported: BTreeMap<u32, Option<u32>> = found["pus"]
         .as_array()
         .context("no PUs")?
         .iter()
         .filter_map(|pu| Some((number(&pu["pu"])?, number(&pu["reported"]["cpu_capacity"]))))
         .collect();
     let kernels = capacities()?;
-    ensure!(told == kernels, "expected {kernels:?}, found {told:?}");
+    ensure!(reported == kernels, "expected {kernels:?}, found {reported:?}");
     let lists = |value: &Value, key: Option<&str>| -> anyhow::Result<Vec<Vec<u32>>> {
         let all = value.as_array().context("no list")?.iter();
         let text =
