@@ -570,7 +570,7 @@ mod tests {
 
     /// Turns give each thread its share: as a real kernel's to 3 % of a PU.
     #[test]
-    fn turns_are_as_fair_as_linux() {
+    fn slices_are_as_fair_as_linux() {
         for words in ["together:4:6000", "together:6:6000", "together:3:6000"] {
             let [real, simulated] = both(TWO_PUS, words, Kernel::default(), 0);
             assert!((real.shares.0 - simulated.shares.0).abs() < 0.03, "{words}");

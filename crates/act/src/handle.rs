@@ -176,7 +176,7 @@ mod tests {
     }
 
     /// The number is not in use again here, as that takes all numbers; the kernel answers alike. With few numbers:
-    /// `no_stranger_is_touched` of the command line's tests.
+    /// `other_processes_are_not_touched` of the command line's tests.
     #[test]
     fn what_took_over_a_number_is_not_reached() {
         let (mut child, handle) = sleeper();

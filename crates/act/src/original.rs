@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_given_back_unless_somebody_has_narrowed_us() {
+    fn everything_is_restored_unless_our_mask_was_narrowed() {
         let chosen = |own, granted: &str| {
             let granted = Some(set(granted)).filter(|set| !set.is_empty());
             chosen(set(own), granted.as_ref(), set("0-15")).to_string()

@@ -571,7 +571,7 @@ mod tests {
     /// Later runs find the policies that leave PUs to others, and none with fixed priorities. Each in a thread of its
     /// own: so none of them has to be left again, which may not be permitted.
     #[test]
-    fn policies_that_are_given_back() {
+    fn restored_policies() {
         let given = |wanted: c_int| {
             let thread = std::thread::spawn(move || {
                 restore_own_schedule(wanted, nice());

@@ -74,7 +74,7 @@ const TESTS: [(&str, fn()); 5] = [
     ("schedule_decides_by_it", schedule_decides_by_it),
     ("simulations_compare_it", simulations_compare_it),
     ("help_and_refusals_name_it", help_and_refusals_name_it),
-    ("colocate_itself_does_not_know_it", colocate_itself_does_not_know_it),
+    ("colocate_itself_does_not_have_it", colocate_itself_does_not_have_it),
 ];
 
 fn ours(arguments: &[&str]) -> Output {
@@ -136,7 +136,7 @@ fn help_and_refusals_name_it() {
     assert!(refused.contains("all-fast-first or last-pu, found policy \"none\""), "{refused}");
 }
 
-fn colocate_itself_does_not_know_it() {
+fn colocate_itself_does_not_have_it() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_colocate"));
     let done = command.args(["run", "--policy", "last-pu", "--", "true"]).output().unwrap();
     assert_eq!(done.status.code(), Some(2));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_looked_at_before_it_is_opened() {
+    fn code_is_checked_before_it_is_opened() {
         let code = open_code(Path::new("/proc/self/exe")).unwrap();
         assert!(code.metadata.len() > 1000);
         assert!(open_code(Path::new("/dev/zero")).is_err());

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_take_turns_have_no_forecast() {
+    fn alternating_tasks_have_no_forecast() {
         let (machine, performance) = epyc();
         let tasks = random_tasks(&mut SplitMix64::new(3), 3);
         let made = plan("mix", &machine, &[PuIdx(0), PuIdx(1)], &tasks);

@@ -262,7 +262,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_busy_machine_and_failures_are_told() {
+    fn a_busy_machine_and_failures_are_reported() {
         let mut state = finished(settings(&["os"], 2), |_, _| 10);
         state.runs[1].before.others_runnable = Some(2);
         state.failures.push(state.runs[0].clone());

@@ -4,12 +4,16 @@
 //! program ends.
 
 use std::io::Write as _;
+use std::process::{Child, ExitStatus, Output};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How long tests wait for what must happen. Only a failing test waits that long. Chosen: with 20 busy processes on two
 /// CPUs the slowest of them took 40 s.
 pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// How long tests wait for the end of a program, which may have work to do. Only a failing test waits that long.
+pub const END_LIMIT: Duration = Duration::from_secs(600);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -40,6 +44,47 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 pub fn within<T>(what: &str, blocking: impl FnOnce() -> T) -> T {
     let _limit = Limit::start(LIMIT, what);
     blocking()
+}
+
+/// The end of a child process, within [`END_LIMIT`].
+pub trait Ends {
+    /// Closes its input and waits for its end.
+    ///
+    /// # Panics
+    /// With its command line if it does not end. It is killed then.
+    fn ended(&mut self) -> ExitStatus;
+
+    /// The same, with all that it writes. If that does not end, the test program does.
+    fn ended_with_output(self) -> Output;
+}
+
+impl Ends for Child {
+    fn ended(&mut self) -> ExitStatus {
+        drop(self.stdin.take());
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.try_wait().expect("a child of ours") {
+                return status;
+            }
+            if begin.elapsed() > END_LIMIT {
+                let line = command_line(self);
+                let _ = self.kill();
+                let _ = self.wait();
+                panic!("not within {END_LIMIT:?}: the end of {line}");
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn ended_with_output(self) -> Output {
+        let _limit = Limit::start(END_LIMIT, &format!("the end of {}", command_line(&self)));
+        self.wait_with_output().expect("a child of ours")
+    }
+}
+
+fn command_line(child: &Child) -> String {
+    let line = std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned()
 }
 
 /// Ends the test program at its time unless it is dropped before.
@@ -78,6 +123,17 @@ mod tests {
             polls == 3
         });
         assert_eq!((wait_for("a value", || Some(7)), within("a value", || 8)), (7, 8));
+    }
+
+    #[test]
+    fn the_end_of_a_child() {
+        let child = |script: &str| {
+            let mut command = Command::new("sh");
+            let pipe = std::process::Stdio::piped;
+            command.args(["-c", script]).stdin(pipe()).stdout(pipe()).spawn().expect("runs")
+        };
+        assert_eq!(child("read line; exit 3").ended().code(), Some(3));
+        assert_eq!(child("read line; echo end").ended_with_output().stdout, b"end\n");
     }
 
     /// The program that `a_reached_limit_ends_the_program` starts.

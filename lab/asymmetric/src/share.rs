@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reaches_what_was_asked_for(asked in 1.2_f64..8.0, cost in 0.0_f64..0.06) {
+        fn reaches_the_requested_ratio(asked in 1.2_f64..8.0, cost in 0.0_f64..0.06) {
             let (share, _) = reached(asked, cost);
             prop_assert!((slower(share, cost) / asked - 1.0).abs() < NEAR);
         }

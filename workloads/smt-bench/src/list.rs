@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_visits_every_node_once_and_closes() {
+    fn a_traversal_visits_every_node_once_and_closes() {
         let list = List::new(ListSize::from_kib(2).unwrap());
         assert_eq!(list.nodes.len(), 16);
         let mut at = list.at();

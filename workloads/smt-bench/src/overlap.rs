@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_take_turns_were_never_together() {
+    fn alternating_threads_were_never_together() {
         assert_eq!(together_us(&["##....##....", "....##....##"]), [None, None]);
     }
 

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kernel_does_what_was_asked() {
+    fn every_kernel_does_the_requested_iterations() {
         for kernel in Kernel::ALL {
             for iterations in [0, 1, 2, 63, 64, 65, 1_000] {
                 assert_eq!(run_iterations(kernel, iterations), iterations, "{kernel}");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_walk_goes_on_where_it_stopped() {
+    fn the_traversal_goes_on_where_it_stopped() {
         let mut runner = Runner::new("load-dep:64".parse().unwrap());
         let at = |runner: &Runner| runner.list.as_ref().unwrap().at().addr();
         let (control, start) = (Control::new(), at(&runner));

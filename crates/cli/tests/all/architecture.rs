@@ -222,7 +222,7 @@ fn only_one_module_writes_to_streams() {
 }
 
 #[test]
-fn unsafe_stands_only_where_it_may() {
+fn unsafe_is_only_where_it_may_be() {
     // Spelt so that this line is none of those it looks for.
     let word = ["un", "safe"].concat();
     let mut wrong = Vec::new();

@@ -1,6 +1,7 @@
 //! Whole runs of `colocate bench bandwidth` with tiny matrices and programs: what is printed is checked, and
 //! that nothing runs on afterwards; not what was measured.
 
+use colocate_testing::Ends;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -180,7 +181,7 @@ fn a_killed_bench_takes_the_program_with_it() {
     let (mut child, pids) = long_run(pus, dir.path());
     assert_eq!(pids.len(), 2);
     child.kill().unwrap();
-    child.wait().unwrap();
+    child.ended();
     until("the program's end", || !pids.iter().any(|pid| lives(pid)));
 }
 
@@ -197,14 +198,14 @@ fn a_signal_stops_it() {
                 .unwrap()
                 .success()
         );
-        let (code, told) = code(&child.wait_with_output().unwrap());
+        let (code, told) = code(&child.ended_with_output());
         assert_eq!((code, told.as_str()), (130, "colocate: stopped; nothing is kept\n"));
         until("the program's end", || !pids.iter().any(|pid| lives(pid)));
     }
 }
 
 #[test]
-fn a_program_that_fails_is_said_with_its_last_words() {
+fn a_failed_program_is_reported_with_its_last_line() {
     let Some(pus) = two_pus() else { return };
     let (code, told) = code(
         &bench(&quick(&list(pus)), &["sh", "-c", "echo no disk >&2; exit 3"]).output().unwrap(),

@@ -110,7 +110,7 @@ fn the_result_goes_to_a_file() {
 }
 
 #[test]
-fn siblings_are_looked_for_among_all_usable_pus() {
+fn siblings_are_searched_among_all_usable_pus() {
     let found = json("--find-siblings --json --seconds 0.001", "bench-siblings");
     let pus: Vec<u32> = serde_json::from_value(found["pus"].clone()).unwrap();
     assert_eq!(pus, usable());

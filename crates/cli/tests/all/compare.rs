@@ -1,6 +1,7 @@
 //! Whole runs of `colocate compare`. Every one says --not-alone, because tests run side by side.
 
 use crate::run_support::copy_program;
+use colocate_testing::Ends;
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -211,7 +212,7 @@ fn a_signal_ends_the_programs_and_the_comparison_goes_on_later() {
     let child = compare(dir.path(), &args).stderr(Stdio::piped()).spawn().unwrap();
     let program = wait_for(&dir.path().join("pid"));
     kill("-TERM", &child.id().to_string());
-    let ended = child.wait_with_output().unwrap();
+    let ended = child.ended_with_output();
     let line = "colocate: stopped after 1 of 3 runs; go on with `colocate compare --resume -o out`";
     assert_eq!(said(&ended), (Some(130), line.to_owned()));
     assert!(!Path::new("/proc").join(program).exists(), "the program still runs");
@@ -239,7 +240,7 @@ fn kill_nine_ends_the_programs_and_loses_no_finished_run() {
         let mut child = compare(dir.path(), &args).spawn().unwrap();
         let program = wait_for(&dir.path().join("pid"));
         child.kill().unwrap();
-        child.wait().unwrap();
+        child.ended();
         wait_for_end(&program);
         assert_eq!(count(&state(dir.path()), "runs"), 1, "{policy}");
         assert_eq!(count(&done(dir.path(), &["--resume"]), "runs"), 3, "{policy}");

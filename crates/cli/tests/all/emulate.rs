@@ -9,6 +9,7 @@ use colocate_model::profile::{Profile, ThreadProfile};
 use colocate_observe::emulate::{
     Command, EmulateError, Emulator, Loss, Places, Ran, Refusal, Trace, available, parse, profile,
 };
+use colocate_testing::{END_LIMIT, Ends, Limit};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -468,7 +469,7 @@ fn the_programs_own_streams_and_status_pass_through() {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(b"this\n").unwrap();
-    let ended = child.wait_with_output().unwrap();
+    let ended = child.ended_with_output();
     assert_eq!(ended.status.code(), Some(9));
     assert_eq!(String::from_utf8_lossy(&ended.stdout), "got this\n");
     assert!(String::from_utf8_lossy(&ended.stderr).starts_with("oh\n"), "{ended:?}");
@@ -486,12 +487,13 @@ fn a_signal_to_colocate_reaches_the_program() {
         .stdout(process::Stdio::piped())
         .spawn()
         .unwrap();
+    let _limit = Limit::start(END_LIMIT, "the lines ready and caught");
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "ready");
     let pid = child.id().to_string();
     assert!(process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(lines.next().unwrap().unwrap(), "caught");
-    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert_eq!(child.ended().code(), Some(4));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::run_support::{
     Scratch, allowed, await_that, child_called, children, masks, name, original, two_pus,
 };
 use crate::schedule_support::{called, signal, stat, unique, wait_until};
+use colocate_testing::Ends;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -45,7 +46,7 @@ fn await_placed(scratch: &Scratch, pid: i32) {
 }
 
 #[test]
-fn its_mask_is_given_back_at_the_end() {
+fn its_mask_is_restored_at_the_end() {
     for without_perf in [false, true] {
         let scratch = Scratch::new();
         let end = scratch.path("end");
@@ -57,7 +58,7 @@ fn its_mask_is_given_back_at_the_end() {
         });
         await_placed(&scratch, pid);
         std::fs::write(&end, "").unwrap();
-        assert!(colocate.wait().unwrap().success());
+        assert!(colocate.ended().success());
         assert_eq!(masks(pid), [original()], "without perf: {without_perf}");
         signal("-KILL", pid);
         let report = scratch.report();
@@ -68,7 +69,7 @@ fn its_mask_is_given_back_at_the_end() {
 }
 
 #[test]
-fn its_mask_is_given_back_by_the_guardian() {
+fn its_mask_is_restored_by_the_guardian() {
     for without_perf in [false, true] {
         let scratch = Scratch::new();
         let Some(mut command) = run(&scratch, without_perf, Path::new("-")) else { return };
@@ -77,7 +78,7 @@ fn its_mask_is_given_back_by_the_guardian() {
         let pid = child_called(&colocate, "sleep");
         await_placed(&scratch, pid);
         colocate.kill().unwrap();
-        colocate.wait().unwrap();
+        colocate.ended();
         wait_until("the guardian is done", || scratch.journals().is_empty());
         wait_until("it has ended", || stat(guardian).is_none_or(|(state, _)| state == 'Z'));
         assert_eq!(masks(pid), [original()], "without perf: {without_perf}");
@@ -87,7 +88,7 @@ fn its_mask_is_given_back_by_the_guardian() {
 
 /// There is one job more than PUs, so that each has to wait, and all that it has created with it.
 #[test]
-fn it_takes_turns_with_its_job() {
+fn it_is_stopped_with_its_job() {
     for without_perf in [false, true] {
         let scratch = Scratch::new();
         let Some(program) = scratch.program("exec_by_thread", &[]) else { return };
@@ -113,7 +114,7 @@ fn it_takes_turns_with_its_job() {
             stopped.len() == jobs
         });
         std::fs::write(&end, "").unwrap();
-        assert!(colocate.wait().unwrap().success());
+        assert!(colocate.ended().success());
         for pid in stopped {
             assert_ne!(stat(pid).unwrap().0, 'T', "without perf: {without_perf}");
             assert_eq!(masks(pid), [original()], "without perf: {without_perf}");

@@ -1,6 +1,7 @@
 //! Files that other users or programs may have prepared: whole runs.
 
 use crate::run_support::Scratch;
+use colocate_testing::Ends;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -30,12 +31,12 @@ fn bounded(command: &Command) -> Output {
     while child.try_wait().unwrap().is_none() {
         if begin.elapsed() > PATIENCE {
             child.kill().unwrap();
-            let output = child.wait_with_output().unwrap();
+            let output = child.ended_with_output();
             panic!("{command:?} did not end: {output:?}");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    child.wait_with_output().unwrap()
+    child.ended_with_output()
 }
 
 /// The one line with which `command` ends.
@@ -306,7 +307,7 @@ fn what_a_program_puts_beside_its_reports_is_not_read() {
     while child.try_wait().unwrap().is_none() {
         if begin.elapsed() > PATIENCE {
             child.kill().unwrap();
-            child.wait().unwrap();
+            child.ended();
             panic!("it reads what is no report");
         }
         std::thread::sleep(Duration::from_millis(10));

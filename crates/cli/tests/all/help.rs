@@ -76,7 +76,7 @@ fn every_command_is_here() {
 
 /// Units and ranges belong into the help of whatever takes a number.
 #[test]
-fn no_option_goes_without_a_word() {
+fn every_option_has_a_text() {
     for command in COMMANDS {
         let text = help(command);
         let lines: Vec<&str> = text.lines().collect();

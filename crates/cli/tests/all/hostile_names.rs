@@ -2,6 +2,7 @@
 
 use crate::run_support::{Scratch, await_that, copy_program, script};
 use crate::terminal_support::Pty;
+use colocate_testing::Ends;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -235,7 +236,7 @@ fn on_a_terminal(command: &Command) -> String {
     let pty = Pty::new(24, 200);
     let mut child = pty.start(command);
     let written = pty.read_to_end();
-    child.wait().unwrap();
+    child.ended();
     written
 }
 

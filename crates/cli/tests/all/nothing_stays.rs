@@ -8,6 +8,7 @@
 use crate::run_support::{
     Scratch, await_that, children, exclusive, have, is_root, name, original, two_pus,
 };
+use colocate_testing::{END_LIMIT, Ends, Limit};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -134,10 +135,9 @@ fn kill_once(scratch: &Scratch, round: usize) -> (String, BTreeMap<&'static str,
     let mut shell = namespace(scratch, script, way);
     let mut answers = BufReader::new(shell.stdout.take().unwrap()).lines();
     let mut input = shell.stdin.take().unwrap();
-    let mut answer = |wanted: &str| loop {
-        if answers.next().unwrap().unwrap() == wanted {
-            return;
-        }
+    let mut answer = |wanted: &str| {
+        let _limit = Limit::start(END_LIMIT, &format!("the line {wanted} of the shell"));
+        assert!(answers.any(|line| line.unwrap() == wanted), "no line {wanted}");
     };
     answer("begun");
     let first = await_that("a namespace", || children(shell.id()).into_iter().next());
@@ -186,7 +186,7 @@ fn kill_once(scratch: &Scratch, round: usize) -> (String, BTreeMap<&'static str,
     }
     send("-KILL", first);
     drop(input);
-    shell.wait().unwrap();
+    shell.ended();
     for journal in scratch.journals() {
         std::fs::remove_file(journal).unwrap();
     }
@@ -224,7 +224,7 @@ fn after_a_kill_nothing_stays() {
 /// With 400 process numbers in all, each is reused some hundred times. What took over the number of one of ours is neither
 /// killed, stopped, pinned nor put under SCHED_IDLE.
 #[test]
-fn no_stranger_is_touched() {
+fn other_processes_are_not_touched() {
     let _exclusive = exclusive();
     let scratch = Scratch::new();
     if programs(&scratch).is_none() {
@@ -247,7 +247,7 @@ fn no_stranger_is_touched() {
             let _ = std::fs::write("/proc/sys/kernel/pid_max", &before);
             eprintln!("skipped: process numbers have no limit of their own in a namespace here");
             drop(shell.stdin.take());
-            shell.wait().unwrap();
+            shell.ended();
             return;
         }
         shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
@@ -261,7 +261,7 @@ fn no_stranger_is_touched() {
             std::fs::read_to_string(scratch.path("said")).unwrap()
         );
         assert_eq!(answers.next().unwrap().unwrap(), "ended");
-        assert!(shell.wait().unwrap().success());
+        assert!(shell.ended().success());
     }
 }
 
@@ -319,5 +319,5 @@ fn what_waits_continues_while_colocate_is_stopped() {
     for pid in shells {
         let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
     }
-    colocate.wait().unwrap();
+    colocate.ended();
 }

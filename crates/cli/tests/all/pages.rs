@@ -2,6 +2,7 @@
 //! the lab's guests, which have several.
 #![allow(unsafe_code)] // a child that installs a seccomp filter before it executes colocate
 
+use colocate_testing::{wait_until, within};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_colocate");
 
-/// A process that waits to be looked at. It ends with the test.
+/// A process that waits to be examined. It ends with the test.
 struct Waiting(Child);
 
 impl Waiting {
@@ -19,7 +20,8 @@ impl Waiting {
         command.args(["-c", "echo; read line"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut byte = [0];
-        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut byte).unwrap();
+        let output = child.stdout.as_mut().unwrap();
+        within("a byte of the shell", || std::io::Read::read_exact(output, &mut byte)).unwrap();
         Self(child)
     }
 
@@ -184,9 +186,8 @@ fn a_process_that_has_ended_has_no_memory() {
     let mut waiting = Waiting::new();
     waiting.0.kill().unwrap();
     let stat = format!("/proc/{}/stat", waiting.pid());
-    while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
-        std::thread::yield_now();
-    }
+    let dead = || std::fs::read_to_string(&stat).unwrap().contains(") Z ");
+    wait_until("the end of the killed process", dead);
     let output = colocate(&["move", &waiting.pid(), "--all", "--to", "0"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(

@@ -2,6 +2,7 @@
 //! touch, colocate does not touch either. Needs root, to give a copy of the program these; says so where that is missing.
 
 use crate::run_support::{Scratch, child_called, copy_program, masks, original, script, two_pus};
+use colocate_testing::{Ends, within};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -138,7 +139,7 @@ fn a_forged_journal_changes_no_thread_of_others() {
     let guardian = child_called(&child, "colocate-guard").to_string();
     assert!(Command::new("kill").args(["-9", &guardian]).status().unwrap().success());
     child.kill().unwrap();
-    child.wait().unwrap();
+    child.ended();
     let placed = masks(pid);
     assert!(placed.iter().all(|mask| *mask != original()), "{placed:?}");
 
@@ -227,7 +228,8 @@ fn only_the_right_to_watch_is_kept() {
         let mut found = String::new();
         let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
         for _ in 0..6 {
-            std::io::BufRead::read_line(&mut out, &mut found).unwrap();
+            within("a line of the program", || std::io::BufRead::read_line(&mut out, &mut found))
+                .unwrap();
         }
         let guardian = child_called(&child, "colocate-guard");
         for pid in [child.id(), u32::try_from(guardian).unwrap()] {
@@ -238,7 +240,7 @@ fn only_the_right_to_watch_is_kept() {
             assert!(status.contains("Gid:\t65534\t65534\t65534\t65534\n"), "{status}");
         }
         drop(child.stdin.take());
-        assert!(child.wait().unwrap().success());
+        assert!(child.ended().success());
         let sets: Vec<&str> = found.lines().filter(|line| line.starts_with("Cap")).collect();
         assert_eq!(sets.len(), 4, "{found}");
         assert!(sets.iter().all(|line| line.ends_with(none)), "{found}");

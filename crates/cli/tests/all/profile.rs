@@ -1,6 +1,7 @@
 //! `colocate profile`, run as users run it.
 
 use colocate_model::{Backend, Class, Profile, ThreadProfile};
+use colocate_testing::{END_LIMIT, Ends, Limit};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -190,7 +191,7 @@ fn a_running_process_with_its_threads() {
     let pid = spin.id().to_string();
     let profile = sampled(&["--for", "0.5", "--pid", &pid]);
     spin.kill().unwrap();
-    spin.wait().unwrap();
+    spin.ended();
     let Some(profile) = profile else { return };
     assert_eq!(profile.threads.len(), 1);
     assert!(!profile.complete);
@@ -219,7 +220,7 @@ fn the_programs_streams_and_status_are_its_own() {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(b"in\n").unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = child.ended_with_output();
     if output.status.code() == Some(3) {
         println!("skipped: {}", stderr(&output));
         return;
@@ -236,9 +237,10 @@ fn signals_reach_the_program() {
         .process_group(0)
         .spawn()
         .unwrap();
+    let _limit = Limit::start(END_LIMIT, "the lines ready and caught");
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let Some(first) = lines.next() else {
-        assert_eq!(child.wait().unwrap().code(), Some(3));
+        assert_eq!(child.ended().code(), Some(3));
         println!("skipped: nothing can watch here");
         return;
     };
@@ -246,7 +248,7 @@ fn signals_reach_the_program() {
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(lines.next().unwrap().unwrap(), "caught");
-    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert_eq!(child.ended().code(), Some(5));
 }
 
 /// Fails with `code` and one line that holds `text`.

@@ -1,6 +1,7 @@
 //! Whole runs of `colocate restore`.
 
 use crate::run_support::{Scratch, child_called, masks, original, two_pus};
+use colocate_testing::Ends;
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
@@ -57,7 +58,7 @@ fn what_both_left_behind_is_undone() {
     let guardian = child_called(&child, "colocate-guard").to_string();
     assert!(Command::new("kill").args(["-9", &guardian]).status().unwrap().success());
     child.kill().unwrap();
-    child.wait().unwrap();
+    child.ended();
     assert_eq!(masks(pid).iter().filter(|mask| narrow(mask)).count(), 4);
     assert_eq!(scratch.journals().len(), 1);
 

@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-/// How long to wait for what must happen. Only a failing test waits that long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use colocate_testing::LIMIT as PATIENCE;
 
 /// A scratch folder with the homes that colocate looks for.
 pub struct Scratch {
@@ -139,17 +137,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Tries `look` until it answers; fails with `what` if it never does.
-pub fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
+pub use colocate_testing::wait_for as await_that;
 
 /// Held by tests that measure CPU time or waits, and by those that create as many threads or processes as they can: none of
 /// them runs beside another one.

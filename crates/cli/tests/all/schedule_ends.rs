@@ -4,6 +4,7 @@ use crate::run_support::{Scratch, await_that, child_called, have, masks, origina
 use crate::schedule_support::{
     WAYS, called, out, said, signal, start, stat, unique, until, wait_until, workload,
 };
+use colocate_testing::Ends;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -56,7 +57,7 @@ fn signals_end_the_programs() {
             let scratch = Scratch::new();
             let (mut child, word) = at_work(&scratch, way, name);
             signal(&format!("-{name}"), child.id().cast_signed());
-            let status = child.wait().unwrap().code();
+            let status = child.ended().code();
             assert_eq!(status, Some(128 + number), "{name}: {}", said(&scratch));
             wait_until("all have ended", || called(&word).is_empty());
             assert!(!cgroups_of(child.id()) && scratch.journals().is_empty());
@@ -79,7 +80,7 @@ fn a_program_that_survives_a_signal_is_left_to_the_kernel() {
         wait_until("all are ready", || out(&scratch).lines().count() == 7);
         signal("-HUP", child.id().cast_signed());
         go_on_unplaced(&word);
-        assert_eq!(child.wait().unwrap().code(), Some(137));
+        assert_eq!(child.ended().code(), Some(137));
         let said = said(&scratch);
         assert_eq!(said.matches("SIGHUP has ended the scheduling").count(), 1, "{said}");
         assert!(!cgroups_of(child.id()) && scratch.journals().is_empty());
@@ -88,7 +89,7 @@ fn a_program_that_survives_a_signal_is_left_to_the_kernel() {
 
 /// By SIGUSR1 people ask programs how far they are: all hear of it, some in their next turn, and take turns on.
 #[test]
-fn a_word_to_the_programs_ends_nothing() {
+fn a_signal_for_the_programs_ends_nothing() {
     for way in WAYS {
         let scratch = Scratch::new();
         let word = unique("usr");
@@ -107,7 +108,7 @@ fn a_word_to_the_programs_ends_nothing() {
             wait_until("somebody waits", || called(&word).iter().any(stopped));
         }
         std::fs::write(&enough, "").unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{}", said(&scratch));
+        assert_eq!(child.ended().code(), Some(0), "{}", said(&scratch));
         assert!(!said(&scratch).contains("ended the scheduling"), "{}", said(&scratch));
     }
 }
@@ -131,7 +132,7 @@ fn a_program_that_has_not_begun_gets_no_signal() {
         signal("-USR1", child.id().cast_signed());
         wait_until("they have heard", || times("heard") == begun);
         std::fs::write(&enough, "").unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{}", said(&scratch));
+        assert_eq!(child.ended().code(), Some(0), "{}", said(&scratch));
         assert_eq!([times("heard"), times("done")], [begun, copies]);
     }
 }
@@ -142,7 +143,7 @@ fn killed_by_force() {
         let scratch = Scratch::new();
         let (mut child, word) = at_work(&scratch, way, "force");
         child.kill().unwrap();
-        child.wait().unwrap();
+        child.ended();
         go_on_unplaced(&word);
         wait_until("the guardian is done", || {
             !cgroups_of(child.id()) && scratch.journals().is_empty()
@@ -190,7 +191,7 @@ fn killed_while_a_process_without_its_first_thread_is_stopped() {
         wait_until("it is stopped", || is_stopped(pid));
     }
     child.kill().unwrap();
-    child.wait().unwrap();
+    child.ended();
     wait_until("the guardian is done", || scratch.journals().is_empty());
     let stopped: Vec<&i32> = jobs.iter().filter(|pid| is_stopped(pid)).collect();
     jobs.iter().for_each(|pid| signal("-KILL", *pid));
@@ -209,7 +210,7 @@ fn killed_while_cgroups_are_made() {
         (made || without).then_some(made)
     });
     child.kill().unwrap();
-    child.wait().unwrap();
+    child.ended();
     if made {
         wait_until("the guardian is done", || {
             !cgroups_of(child.id()) && scratch.journals().is_empty()
@@ -228,7 +229,7 @@ fn killed_while_programs_begin() {
         let mut child = start(&scratch, way, &file);
         wait_until("some have begun", || called(&word).len() > 20);
         child.kill().unwrap();
-        child.wait().unwrap();
+        child.ended();
         wait_until("the guardian is done", || {
             !cgroups_of(child.id()) && scratch.journals().is_empty()
         });
@@ -282,7 +283,7 @@ fn a_hang_up_reaches_no_program() {
             shell.kill().unwrap();
         }
         // Waiting for a child closes its standard input, and the shell ends with that.
-        shell.wait().unwrap();
+        shell.ended();
         let used = |pid: &i32| stat(*pid).map_or(0, |stat| stat.1);
         let before: Vec<(i32, u64)> = called(&word).iter().map(|pid| (*pid, used(pid))).collect();
         assert_eq!(before.len(), copies);
@@ -307,7 +308,7 @@ fn killed_with_its_guardian() {
                 .all(|pid| crate::run_support::name(*pid) == "sh")
         });
         child.kill().unwrap();
-        child.wait().unwrap();
+        child.ended();
         let restored = scratch.colocate().arg("restore").output().unwrap();
         assert!(restored.status.success(), "{restored:?}");
         go_on_unplaced(&word);
@@ -327,7 +328,7 @@ fn a_job_that_has_stopped_itself_ends_too() {
         let asleep = |pid: &i32| stat(*pid).is_some_and(|(state, _)| state == 'T');
         wait_until("it sleeps", || called(&word).iter().any(asleep));
         signal("-TERM", child.id().cast_signed());
-        assert_eq!(child.wait().unwrap().code(), Some(143), "{}", said(&scratch));
+        assert_eq!(child.ended().code(), Some(143), "{}", said(&scratch));
         wait_until("nobody is left", || called(&word).is_empty());
     }
 }

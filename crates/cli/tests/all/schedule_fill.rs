@@ -8,6 +8,7 @@ use crate::run_support::{
 use crate::schedule_support::{
     WAYS, called, out, said, signal, start, stat, unique, until, wait_until, workload,
 };
+use colocate_testing::Ends;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -105,7 +106,7 @@ fn idle_pus_are_filled() {
         wait_until("it works", || used() > before + 20);
         assert!(family.iter().all(idle), "and not because it was chosen");
         std::fs::write(&enough, "").unwrap();
-        assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+        assert!(child.ended().success(), "{}", said(&scratch));
         assert_eq!(out(&scratch), "worked\n");
     }
 }
@@ -138,7 +139,7 @@ fn as_before(word: &str) {
 }
 
 #[test]
-fn turns_change_policies() {
+fn rounds_change_policies() {
     let _exclusive = exclusive();
     if !may_fill() {
         return;
@@ -153,7 +154,7 @@ fn turns_change_policies() {
             assert_ne!(stat(pid).unwrap().0, 'T', "nobody is stopped");
         }
         signal("-TERM", child.id().cast_signed());
-        assert_eq!(child.wait().unwrap().code(), Some(143), "{}", said(&scratch));
+        assert_eq!(child.ended().code(), Some(143), "{}", said(&scratch));
         wait_until("nobody is left", || called(&word).is_empty());
     }
 }
@@ -167,7 +168,7 @@ fn killed_by_force() {
         let scratch = Scratch::new();
         let (mut child, word) = at_work(&scratch, of, "force");
         child.kill().unwrap();
-        child.wait().unwrap();
+        child.ended();
         as_before(&word);
         wait_until("the guardian is done", || scratch.journals().is_empty());
     }
@@ -201,7 +202,7 @@ fn killed_by_force_while_processes_are_created() {
         };
         wait_until("all are at it", || called(&word).len() > 50 && !idle().is_empty());
         child.kill().unwrap();
-        child.wait().unwrap();
+        child.ended();
         let killed = Instant::now();
         wait_until("the guardian is done", || scratch.journals().is_empty());
         let took = killed.elapsed();
@@ -237,7 +238,7 @@ fn killed_with_its_guardian() {
             children(child.id()).iter().all(|pid| name(*pid) != "colocate-guard")
         });
         child.kill().unwrap();
-        child.wait().unwrap();
+        child.ended();
         let idle = || called(&word).iter().any(|pid| schedules(*pid).iter().any(|of| of.0 == IDLE));
         assert!(idle(), "somebody was to wait");
         let would = scratch.colocate().args(["restore", "--dry-run"]).output().unwrap();
@@ -266,7 +267,7 @@ fn four_at_work(command: &mut Command) -> String {
 /// Births that nobody tells of are looked for in `/proc`, which does not say which thread has created which. Threads of threads
 /// are given back all the same, with a first thread that has ended or waits.
 #[test]
-fn threads_of_unknown_creators_are_given_back() {
+fn threads_of_unknown_creators_are_restored() {
     if !may_fill() || !two_pus() {
         return;
     }
@@ -307,7 +308,7 @@ fn threads_of_unknown_creators_are_given_back() {
         };
         wait_until("all are given back", || pids.into_iter().all(free));
         pids.into_iter().for_each(|pid| signal("-KILL", pid));
-        child.wait().unwrap();
+        child.ended();
     }
 }
 
@@ -363,7 +364,7 @@ fn one_is_stopped(purpose: &str, how: &str, why: &[&str]) {
     wait_until("others fill", || states("usual", |(_, policy)| policy == IDLE));
     assert!(!states("usual", |(state, _)| state == 'T'));
     std::fs::write(&enough, "").unwrap();
-    assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+    assert!(child.ended().success(), "{}", said(&scratch));
     let said = said(&scratch);
     let line = "job 0 (sh) is stopped while it waits, and fills no idle PUs: ";
     assert_eq!(said.matches(line).count(), 1, "{said}");

@@ -6,6 +6,7 @@ use crate::run_support::{
 use crate::schedule_support::{
     WAYS, called, out, said, signal, start, stat, unique, until, wait_until, workload,
 };
+use colocate_testing::{Ends, LIMIT, Limit, within};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -24,7 +25,7 @@ fn killed_from_outside() {
         called(&word).into_iter().for_each(|pid| signal("-KILL", pid));
         wait_until("it is gone", || called(&word).is_empty());
         std::fs::write(&enough, "").unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(137), "{}", said(&scratch));
+        assert_eq!(child.ended().code(), Some(137), "{}", said(&scratch));
         assert_eq!(out(&scratch).lines().count(), 4);
     }
 }
@@ -46,7 +47,7 @@ fn a_job_that_forks() {
         let used = || family.iter().filter_map(|pid| stat(*pid)).map(|(_, used)| used);
         wait_until("all work", || used().all(|ticks| ticks > 0));
         std::fs::write(&enough, "").unwrap();
-        assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+        assert!(child.ended().success(), "{}", said(&scratch));
         assert_eq!(out(&scratch).lines().count(), 6);
         wait_until("nobody is left", || called(&word).is_empty());
     }
@@ -68,7 +69,7 @@ fn a_job_that_stops_itself() {
             child.try_wait().unwrap().is_some()
         });
         assert_eq!(out(&scratch).matches("woke").count(), 1);
-        assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+        assert!(child.ended().success(), "{}", said(&scratch));
     }
 }
 
@@ -102,7 +103,7 @@ fn launched_anew_until_the_target() {
         let scratch = Scratch::new();
         let jobs = [("echo run", "target = { completions = 5 }"), ("echo once", "copies = 3")];
         let file = workload(&scratch, "", &jobs);
-        assert!(start(&scratch, way, &file).wait().unwrap().success(), "{}", said(&scratch));
+        assert!(start(&scratch, way, &file).ended().success(), "{}", said(&scratch));
         assert_eq!(out(&scratch).matches("run").count(), 5);
         assert_eq!(out(&scratch).matches("once").count(), 3);
     }
@@ -120,7 +121,7 @@ fn the_load_stays() {
         let second = format!("until [ $(wc -l < {log}) -ge 3 ]; do :; done; echo done");
         let file = workload(&scratch, "repeat = true", &[(&first, ""), (&second, "")]);
         let mut child = start(&scratch, way, &file);
-        assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+        assert!(child.ended().success(), "{}", said(&scratch));
         assert_eq!(out(&scratch).lines().count(), 1);
     }
 }
@@ -131,7 +132,7 @@ fn a_failed_run_is_the_last() {
     let scratch = Scratch::new();
     let jobs = [("echo tried; exit 3", "target = { completions = 5 }"), ("echo fine", "")];
     let file = workload(&scratch, "repeat = true", &jobs);
-    assert_eq!(start(&scratch, &[], &file).wait().unwrap().code(), Some(3));
+    assert_eq!(start(&scratch, &[], &file).ended().code(), Some(3));
     assert_eq!(out(&scratch).matches("tried").count(), 1);
 }
 
@@ -141,7 +142,7 @@ fn a_hundred_jobs() {
         let scratch = Scratch::new();
         let work = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); done; echo done";
         let file = workload(&scratch, "", &[(work, "copies = 100")]);
-        assert!(start(&scratch, way, &file).wait().unwrap().success(), "{}", said(&scratch));
+        assert!(start(&scratch, way, &file).ended().success(), "{}", said(&scratch));
         assert_eq!(out(&scratch).matches("done").count(), 100);
     }
 }
@@ -152,7 +153,7 @@ fn instructions_or_a_line() {
     let scratch = Scratch::new();
     let file =
         workload(&scratch, "", &[("while :; do :; done", "target = { instructions = 5000 }")]);
-    let done = start(&scratch, &[], &file).wait().unwrap();
+    let done = start(&scratch, &[], &file).ended();
     if !done.success() {
         assert_eq!(done.code(), Some(125));
         assert!(said(&scratch).contains("a target of 5000 instructions: expected counters"));
@@ -194,7 +195,7 @@ fn without_the_librarys_signals(line: &str) -> String {
 /// Who is asked to end and does so without a fault is not launched anew, even if its target is far; that it has not
 /// reached it shows in its status.
 #[test]
-fn asked_to_end_nothing_begins_anew() {
+fn after_sigterm_nothing_begins_anew() {
     for way in WAYS {
         let scratch = Scratch::new();
         let word = unique("polite");
@@ -203,7 +204,7 @@ fn asked_to_end_nothing_begins_anew() {
         let mut child = start(&scratch, way, &file);
         wait_until("all are ready", || out(&scratch).lines().count() == 5);
         signal("-TERM", i32::try_from(child.id()).unwrap());
-        assert_eq!(child.wait().unwrap().code(), Some(143), "{}", said(&scratch));
+        assert_eq!(child.ended().code(), Some(143), "{}", said(&scratch));
         let line = "SIGTERM has ended the scheduling";
         assert_eq!(said(&scratch).matches(line).count(), 1, "{}", said(&scratch));
         wait_until("nobody is left", || called(&word).is_empty());
@@ -239,7 +240,7 @@ fn a_program_that_takes_long_to_begin() {
         let mut holder = holder.spawn().unwrap();
         let mut ready = [0; 6];
         if holder.stdout.take().unwrap().read_exact(&mut ready).is_err() {
-            holder.wait().unwrap();
+            holder.ended();
             eprintln!("skipped: no leases in {}", scratch.dir.path().display());
             return;
         }
@@ -254,9 +255,9 @@ fn a_program_that_takes_long_to_begin() {
         wait_until("the others are done", || out(&scratch).matches("done").count() == 5);
         assert!(!out(&scratch).contains("late"), "it began while the others ran");
         drop(holder.stdin.take());
-        assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+        assert!(child.ended().success(), "{}", said(&scratch));
         assert!(out(&scratch).contains("late"));
-        holder.wait().unwrap();
+        holder.ended();
     }
 }
 
@@ -274,7 +275,7 @@ fn a_program_that_cannot_begin() {
         );
         let file = scratch.path("workload.toml");
         std::fs::write(&file, text).unwrap();
-        assert_eq!(start(&scratch, way, &file).wait().unwrap().code(), Some(127));
+        assert_eq!(start(&scratch, way, &file).ended().code(), Some(127));
         assert_eq!(out(&scratch), "fine\n");
         let line = format!("colocate: {path}: No such file or directory");
         assert_eq!(said(&scratch).matches(&line).count(), 5, "{}", said(&scratch));
@@ -301,8 +302,9 @@ fn a_job_that_fills_its_pipe() {
         wait_until("the others are done", || logged().matches("done").count() == 5);
         assert!(!logged().contains("full"));
         let mut read = Vec::new();
-        child.stdout.take().unwrap().read_to_end(&mut read).unwrap();
-        assert_eq!((read.len(), child.wait().unwrap().code()), (300_000, Some(0)));
+        within("the end of the output", || child.stdout.take().unwrap().read_to_end(&mut read))
+            .unwrap();
+        assert_eq!((read.len(), child.ended().code()), (300_000, Some(0)));
         assert!(logged().contains("full"));
     }
 }
@@ -325,7 +327,7 @@ fn a_daemon_outlives_its_job() {
             || masks(pid) == [original()] && stat(pid).is_some_and(|(found, _)| found == state);
         wait_until("it is let alone while others are scheduled", free);
         std::fs::write(&enough, "").unwrap();
-        assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+        assert!(child.ended().success(), "{}", said(&scratch));
         assert!(free());
         signal("-KILL", pid);
     }
@@ -341,7 +343,7 @@ fn a_job_that_makes_a_cgroup() {
                 echo $$ > $inner/cgroup.procs && echo made $root$own; esac; done 2>/dev/null; \
                 i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done";
     let file = workload(&scratch, "", &[(make, ""), ("true", "copies = 3")]);
-    assert!(start(&scratch, &[], &file).wait().unwrap().success(), "{}", said(&scratch));
+    assert!(start(&scratch, &[], &file).ended().success(), "{}", said(&scratch));
     let made = out(&scratch);
     let Some(cgroup) = made.trim().strip_prefix("made ") else {
         eprintln!("skipped: no cgroups can be made here");
@@ -372,7 +374,7 @@ fn a_job_of_another_user() {
     std::fs::write(&enough, "").unwrap();
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    assert!(child.wait().unwrap().success());
+    assert!(child.ended().success());
     let report: serde_json::Value =
         serde_json::from_str(&text[text.find('{').unwrap()..text.rfind('}').unwrap() + 1]).unwrap();
     let notes = report["notes"].as_array().unwrap();
@@ -391,7 +393,7 @@ fn short_lives() {
         let execs = "exec sh -c \"exec sh -c \\\"exec sh -c \\\\\\\"echo ready\\\\\\\"\\\"\"";
         let jobs = [(threads.as_str(), ""), (programs, ""), (execs, "copies = 2")];
         let file = workload(&scratch, "", &jobs);
-        assert!(start(&scratch, way, &file).wait().unwrap().success(), "{}", said(&scratch));
+        assert!(start(&scratch, way, &file).ended().success(), "{}", said(&scratch));
         assert_eq!(out(&scratch), "ready\n".repeat(4));
     }
 }
@@ -426,7 +428,7 @@ fn a_cpuset_that_grows() {
     };
     wait_until("all are given back", || pids.into_iter().all(free));
     pids.into_iter().for_each(|pid| signal("-KILL", pid));
-    child.wait().unwrap();
+    child.ended();
 }
 
 /// The cpuset shrinks to one PU: nobody is sent outside, and all are done.
@@ -449,6 +451,7 @@ fn a_cpuset_that_shrinks() {
         cpuset.set_to(&first);
         let mut said = child.stderr.take().unwrap();
         let mut heard = String::new();
+        let _limit = Limit::start(LIMIT, "a line about the new cpuset");
         while !heard.contains(&format!("to {first}; planned again")) {
             let mut some = [0; 4096];
             let length = said.read(&mut some).unwrap();
@@ -457,7 +460,7 @@ fn a_cpuset_that_shrinks() {
         }
         assert!(called(&word).into_iter().all(|pid| masks(pid) == [first.clone()]));
         std::fs::write(&enough, "").unwrap();
-        let output = child.wait_with_output().unwrap();
+        let output = child.ended_with_output();
         assert!(output.status.success());
         assert_eq!(text(&output.stdout), "done\n".repeat(5));
     }

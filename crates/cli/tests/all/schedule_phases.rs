@@ -3,6 +3,7 @@
 use crate::printed::conforms;
 use crate::run_support::{Scratch, child_called, exclusive, have, original};
 use crate::schedule_support::{called, signal, stat, unique, until, wait_until, workload};
+use colocate_testing::Ends;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -107,7 +108,7 @@ fn serial_parallel_serial_asleep() {
         wait_until("it sleeps", || stat(shell).is_some_and(|(state, _)| state == 'S'));
         let_it_look(&child);
         std::fs::write(&pipe, "end\n").unwrap();
-        assert!(child.wait().unwrap().success());
+        assert!(child.ended().success());
 
         let found = stretches(&scratch);
         let mut course = ["serial", "parallel", "serial", "asleep"].into_iter().peekable();
@@ -152,7 +153,7 @@ fn threads_that_wake_are_seen() {
         let_it_look(&child);
         signal("-USR1", pid);
     }
-    assert!(child.wait().unwrap().success());
+    assert!(child.ended().success());
     let found = stretches(&scratch);
     let course = ["serial", "parallel", "serial", "asleep", "parallel"];
     let mut course = course.into_iter().peekable();
@@ -186,7 +187,7 @@ fn a_wait_that_outlasts_quanta_is_seen() {
     wait_until("all four are there", || called(&word).len() == 4);
     let_it_look(&child);
     std::fs::write(&end, "").unwrap();
-    let ended = child.wait().unwrap();
+    let ended = child.ended();
     called(&word).into_iter().for_each(|pid| signal("-KILL", pid));
     assert!(ended.success());
     let found = stretches(&scratch);

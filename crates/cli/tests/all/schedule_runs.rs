@@ -2,6 +2,7 @@
 
 use crate::run_support::Scratch;
 use crate::schedule_support::{WAYS, out, said, start, workload};
+use colocate_testing::{END_LIMIT, Ends, Limit};
 use std::time::Duration;
 
 /// Open descriptors of a process; 0 if it is gone.
@@ -20,6 +21,7 @@ fn what_runs_leave_behind_costs_no_descriptors() {
         let file = workload(&scratch, "", &[("sleep 5 & echo ran", target)]);
         let mut child = start(&scratch, way, &file);
         let (mut early, mut late) = (0, 0);
+        let _limit = Limit::start(END_LIMIT, "200 completions");
         while child.try_wait().unwrap().is_none() {
             let open = descriptors(child.id());
             match out(&scratch).lines().count() {
@@ -29,7 +31,7 @@ fn what_runs_leave_behind_costs_no_descriptors() {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(child.wait().unwrap().success(), "{}", said(&scratch));
+        assert!(child.ended().success(), "{}", said(&scratch));
         assert_eq!(out(&scratch).lines().count(), 200);
         let pus = std::thread::available_parallelism().unwrap().get();
         assert!(late < early.max(64) + 20 * pus, "{early} and then {late} descriptors");

@@ -1,6 +1,7 @@
 //! `colocate simulate`, whole runs.
 
 use crate::printed::{conforms, printed, refusal};
+use colocate_testing::{Ends, wait_until};
 use expect_test::expect;
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
@@ -267,12 +268,10 @@ fn stopped_by_a_signal() {
     command.args(["simulate", "pair.toml", "-o", "kept"]).current_dir(folder.path());
     let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     // The directory is made when signals are caught.
-    while !folder.path().join("kept").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until("the directory of the results", || folder.path().join("kept").exists());
     let kill = Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap();
     assert!(kill.success());
-    let said = refusal(&child.wait_with_output().unwrap(), 130);
+    let said = refusal(&child.ended_with_output(), 130);
     expect!["colocate: stopped after 0 of 1 scenarios; go on with --resume -o kept\n"]
         .assert_eq(&said);
     assert!(!folder.path().join("kept/pair.json").exists());
@@ -294,14 +293,12 @@ fn stopped_by_a_second_signal() {
         let text = std::fs::read_to_string(&stat).unwrap();
         text.rsplit_once(')').unwrap().1.split(' ').nth(12).unwrap().parse().unwrap()
     };
-    while user_ticks() < 50 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until("half a second of CPU time", || user_ticks() >= 50);
     let term = || Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap();
     assert!(term().success());
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert!(term().success());
-    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    assert_eq!(child.ended().signal(), Some(15));
 }
 
 /// Policies that make no sense in any scenario are no fault of the file.

@@ -3,6 +3,7 @@
 
 use crate::printed::{conforms, printed, refusal};
 use crate::run_support::{Scratch, await_that, have};
+use colocate_testing::Ends;
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -337,7 +338,7 @@ fn ctrl_c_is_the_programs_own() {
     assert!(child.try_wait().unwrap().is_none(), "it was ended by us");
     let us = std::fs::read_to_string(scratch.path("us")).unwrap();
     assert!(Command::new("kill").args(["-TERM", us.trim()]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(41));
+    assert_eq!(child.ended().code(), Some(41));
 }
 
 /// What is sent to us alone is passed on as it came.
@@ -356,5 +357,5 @@ fn signals_are_passed_on_as_they_came() {
     send("-INT");
     await_that("it has come", || is_there("int"));
     send("-TERM");
-    assert_eq!(child.wait().unwrap().code(), Some(41));
+    assert_eq!(child.ended().code(), Some(41));
 }

@@ -4,6 +4,7 @@ use crate::printed::{conforms, printed, refusal};
 use crate::run_support::{Scratch, await_that, children, exclusive, masks};
 use colocate_observe::lifecycle::Options;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, SpinSampler};
+use colocate_testing::{Ends, within};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -71,7 +72,8 @@ fn top(options: &[&str]) -> (Program, BufReader<ChildStdout>) {
 /// The next table.
 fn table(out: &mut impl BufRead) -> Value {
     let mut line = String::new();
-    assert!(out.read_line(&mut line).unwrap() > 0, "no further table");
+    let read = within("a further table", || out.read_line(&mut line)).unwrap();
+    assert!(read > 0, "no further table");
     let table = serde_json::from_str(&line).unwrap();
     conforms(&table, SCHEMA);
     table
@@ -128,7 +130,7 @@ fn phases_of_a_process_with_a_thousand_threads() {
         row(&table, pid).is_none().then_some(table)
     });
     assert_eq!(last["gone"], Value::from(vec![pid]));
-    assert!(colocate.0.wait().unwrap().success());
+    assert!(colocate.0.ended().success());
 }
 
 /// Two beside each other below a shell are one row, and a program that a process executes goes on in its row.
@@ -257,14 +259,14 @@ fn it_ends_when_its_reader_ends() {
         (u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0).then_some(())
     });
     colocate.signal("-INT");
-    assert!(colocate.0.wait().unwrap().success());
+    assert!(colocate.0.ended().success());
     let mut text = String::new();
     out.read_to_string(&mut text).unwrap();
     assert!(text.lines().nth(1).is_some_and(|line| line.contains(&me)), "{text:?}");
     let (mut colocate, mut out) = top(&["-p", &me, "-d", "10ms"]);
-    out.read_line(&mut text).unwrap();
+    within("the head of the table", || out.read_line(&mut text)).unwrap();
     drop(out);
-    assert!(colocate.0.wait().unwrap().success());
+    assert!(colocate.0.ended().success());
 }
 
 #[test]

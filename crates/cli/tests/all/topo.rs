@@ -95,7 +95,7 @@ fn described_machines_by_name_anywhere() {
 }
 
 #[test]
-fn speeds_where_somebody_described_them() {
+fn speeds_of_described_machines() {
     let text = shown(&["--machine", "epyc-7301"]);
     assert!(text.contains("\nspeeds\n  core     2.70 GHz · 5 slots a cycle"), "{text}");
     assert!(text.contains("\n    int-div    ZnALU2 and ZnDivider for 41 cycles\n"), "{text}");

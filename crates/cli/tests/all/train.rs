@@ -61,7 +61,7 @@ fn what_cannot_be_written_is_reported() {
 
 /// So that what is piped on is a file that is read.
 #[test]
-fn standard_output_gets_one_of_both() {
+fn standard_output_gets_one_of_the_two() {
     let dir = tempfile::tempdir().unwrap();
     let mut args = SHORT;
     args[13] = "-";

@@ -360,7 +360,7 @@ fn traffic_by_level() {
 /// Misses that become known are of an unknown time, be they 300 since it was created; and so are cycles and a stack. Of
 /// a thread that had not run or was not there at the last look they are of this quantum.
 #[test]
-fn what_becomes_known_is_not_of_this_quantum() {
+fn late_figures_are_not_of_this_quantum() {
     let mut machine = machine();
     let (kind, pus) = (CacheKind::Unified, vec![PuIdx(0), PuIdx(1)]);
     machine.caches.push(colocate_machine::Cache { level: 1, kind, size: None, pus });

@@ -58,7 +58,7 @@ fn a_task_that_does_not_use_a_full_port_goes_on() {
 
 /// A fused pair asks for half a slot an instruction: 8 a cycle. One that asks for nothing has the same.
 #[test]
-fn no_task_and_one_that_asks_for_nothing() {
+fn no_task_and_one_that_demands_nothing() {
     assert!(rates_of(&[]).is_empty());
     let nothing = Active { slots: 0.0, ports: &[], dependent_cycles: 0.0 };
     assert_eq!(rates_of(&[nothing]), [8.0]);

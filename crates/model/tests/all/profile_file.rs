@@ -91,7 +91,7 @@ proptest! {
 }
 
 #[test]
-fn golden_is_written_as_it_stands() {
+fn golden_is_written_as_it_is() {
     assert_eq!(golden().to_json(), GOLDEN);
 }
 

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_knows_no_way_ends() {
+    fn a_traversal_without_targets_ends() {
         let graph = graph(". . c0 r");
         let budget = &mut Budget::of(PLENTY);
         let none = Flows { blocks: vec![0.0; 2], ..Flows::default() };

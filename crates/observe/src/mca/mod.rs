@@ -26,7 +26,7 @@
 //!
 //! # Properties
 //! - A block's simulation never takes fewer cycles than its slots and sets of ports ask for.
-//!   -> test `sets_never_ask_for_more_than_the_simulation_takes` in `tests/all/smt_oracle`
+//!   -> test `sets_never_need_more_than_the_simulation_takes` in `tests/all/smt_oracle`
 //!
 //! Needs the program `llvm-mca`, LLVM 14 or newer (Debian: `llvm-19` or `llvm`).
 

@@ -15,7 +15,7 @@
 //!   `what_others_hold_is_unknown`, `what_others_take_over_is_unknown`
 //! - **Rates are of their own time**: the counts of a deferred reading would be divided by the time of the next one, so
 //!   requests are `None` at it. Instructions and cycles, which are divided by each other, stay. -> test
-//!   `a_group_without_its_turn_is_waited_for`
+//!   `a_group_that_was_not_scheduled_is_waited_for`
 //! - **Nothing counted is lost**: instructions that were counted once stay, even if others take the counters. -> test
 //!   `what_others_take_over_is_unknown`
 //! - **Kinds of cores do not blind each other**: one that cannot count something hides what the others count only
@@ -318,7 +318,7 @@ mod tests {
 
     /// The second reading is deferred to the third one. Its misses are not 0, and those of the third are of both times.
     #[test]
-    fn a_group_without_its_turn_is_waited_for() {
+    fn a_group_that_was_not_scheduled_is_waited_for() {
         let mut sums = Sums::default();
         let first = [reading(10, 10, &[20, 10]), reading(10, 0, &[0, 0])];
         assert_eq!(read(&mut sums, first), [Some(0), Some(0), None], "nothing is added yet");
@@ -470,7 +470,7 @@ mod tests {
     /// On a processor with four counters beside the fixed ones: what is wanted of it takes two groups, and the misses
     /// are in the first.
     #[test]
-    fn what_schedulers_want_of_a_server() {
+    fn what_schedulers_need_of_a_server() {
         let family = table::family(Cpu::Intel { family: 6, model: 85 }, "cpu").unwrap();
         let bundles =
             traffic(wanted(Some(family), |_| true), extras::wanted(Some(family), |_| true));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_took_turns_scale_totals_but_not_shares() {
+    fn multiplexed_groups_scale_totals_but_not_shares() {
         let groups = vec![
             Group::of_roles(&[Role::Instructions, Role::Cycles, Role::Class(Class::Branch)]),
             Group::of_roles(&[Role::Instructions, Role::Class(Class::Load)]),

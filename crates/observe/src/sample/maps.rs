@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_looks_like_a_file() {
+    fn memory_with_the_name_of_a_file() {
         let mut spaces = Spaces::default();
         for path in ["[vdso]", "", "/tmp/x (deleted)", "/memfd:jit (deleted)", "/dev/zero"] {
             map(&mut spaces, 1, 0x1000, 0x1000, path);

@@ -111,7 +111,7 @@ mod tests {
 
     /// The program is written anew where it was. What was said of it holds until it was asked for again.
     #[test]
-    fn what_is_old_is_asked_for_again() {
+    fn old_sites_are_judged_again() {
         let mut sites = Sites::default();
         sites.sample(at(8), Tid(1));
         sites.learn(at(8), WAITS);

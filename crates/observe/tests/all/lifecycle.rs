@@ -95,7 +95,7 @@ fn a_tree_of_forks_and_execs() {
 }
 
 #[test]
-fn children_know_their_parent() {
+fn children_have_their_parent() {
     let _alone = crate::alone();
     let child = waiting("(sleep 0) & wait");
     let pid = pid_of(&child);

@@ -393,7 +393,7 @@ mod tests {
     /// 0.82 clashes in two pairs, halved. At 4, 0.1, 0.1 and 4 instructions per cycle the first and the
     /// last must not meet: 3.2 beside .06 and .07 beside 2.0, 0.166 in all, per cycle.
     #[test]
-    fn a_slow_task_asks_for_little() {
+    fn a_slow_task_demands_little() {
         let rates = |rates: [Option<f64>; 4]| {
             let mut tasks = crate::testing::letters("ABCD", "A f80, B f70, C f60, D f50");
             tasks.iter_mut().zip(rates).for_each(|(task, rate)| task.ipc = rate);

@@ -21,7 +21,7 @@ fn task(job: u32, order: u32) -> TaskId {
 }
 
 #[test]
-fn golden_is_written_as_it_stands() {
+fn golden_is_written_as_it_is() {
     assert_eq!(golden().to_json(), GOLDEN);
 }
 

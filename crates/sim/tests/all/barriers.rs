@@ -108,7 +108,7 @@ fn one_works_for_all() {
 /// after 15 ms of PU time each: turns of 3 ms, 30 million in all on two PUs. Spinners keep their PU instead, and the
 /// last thread has to take turns with one that does nothing.
 #[test]
-fn spinners_keep_their_turns() {
+fn spinners_keep_their_slices() {
     let lasts = |wait| {
         let jobs = vec![team(vec![rounds(MUL, 10, 4); 3], wait, None)];
         let two = Scenario { usable: Some([0, 2].map(PuNr).to_vec()), ..scenario(jobs) };

@@ -93,7 +93,7 @@ fn memory_comes_as_ordered() {
 
 /// What cannot be done is reported, and nothing moves.
 #[test]
-fn what_stands_in_the_way_is_told() {
+fn obstacles_are_reported() {
     let (outcome, reports) = far(order(7, Bytes::mib(16)));
     assert_eq!(reports[0].trouble.as_deref(), Some("expected a node of the machine, found node7"));
     assert_eq!((reports[0].moved, outcome.tasks[0].moves.page_bytes), (Bytes(0), 0));

@@ -49,7 +49,7 @@ fn every_scheduler_completes_every_job() {
 /// Nine jobs of 100 ms on eight PUs, 10 ms a quantum: first come, first served, each waits in its turn, so all
 /// end within two quanta of each other, though the kernel has nothing to say.
 #[test]
-fn turns_are_even() {
+fn slices_are_even() {
     let jobs = (0..9).map(|_| job("j", MUL, 100)).collect();
     let outcome =
         scheduled(&scenario(jobs), &PolicySpec::named("round-robin"), ms(10), &mut |_| ());

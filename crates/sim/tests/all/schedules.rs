@@ -75,7 +75,7 @@ fn siblings_of_another_kind_do_not_contend() {
 /// Two tasks on one PU: turns of 3 ms. A has 9 ms of work, its third turn is the fifth of all: 15 ms. B has
 /// 12: three turns until 18 ms, and 3 more alone.
 #[test]
-fn tasks_on_a_pu_take_turns() {
+fn tasks_on_a_pu_alternate() {
     let jobs = scenario(vec![job("a", INT, 9), job("b", INT, 12)]);
     let outcome = run(&jobs, &pinned(&[Some(2), Some(2)]));
     let expected = expect![[r#"
@@ -161,7 +161,7 @@ fn a_pu_that_runs_out_of_work_takes_what_waits() {
 /// fifth look at everything, at 40 ms, takes a running one to the node where none runs. B has run at half its
 /// speed for 37 ms then, so it is done at 41.5 ms, which is the middle of the last column and not before it.
 #[test]
-fn idle_pus_are_looked_for_time_and_again() {
+fn idle_pus_are_searched_again_and_again() {
     let kernel = Kernel { fork: Fork::WithParent, ..together() };
     let jobs = (0..4).map(|_| job("j", MUL, 20)).collect();
     let outcome = run(&with(scenario(jobs), kernel), "os");
@@ -467,7 +467,7 @@ fn what_makes_no_sense_is_refused() {
 /// A has run for 105 days when B comes with 10 ms to do. Both are owed nothing, so they take turns of 3 ms, A first:
 /// 9 ms of B end at 18 ms, A has the next turn, and B is done at 22.
 #[test]
-fn turns_are_fair_after_months() {
+fn slices_are_fair_after_months() {
     let days = Nanos(105 * 86_400 * 1_000_000_000);
     let long = job("a", INT, (days.0 + ms(1000).0) / 1_000_000);
     let jobs = scenario(vec![long, JobSpec { arrives: days, ..job("b", INT, 10) }]);
@@ -478,7 +478,7 @@ fn turns_are_fair_after_months() {
 /// Two tasks on each of two siblings for 120 ms. Where turns end together the same two run beside each other all
 /// the time; where PUs end them at different ticks, each runs beside every one of the other PU.
 #[test]
-fn turns_that_end_at_different_times_mix_the_siblings() {
+fn slices_that_end_at_different_times_mix_the_siblings() {
     let beside = |stagger, seed| {
         let jobs = (0..4).map(|_| job("j", MUL, 60)).collect();
         let jobs = with(scenario(jobs), Kernel { stagger, ..together() });

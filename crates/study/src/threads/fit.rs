@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_numbers_tell_nothing() {
+    fn too_few_numbers_give_no_fit() {
         assert_eq!(Fit::of(&times([1.0, 25.0, 0.25], &[1, 2, 4])), None);
         assert_eq!(Fit::of(&[(1, 1.0), (2, 0.0), (3, 1.0), (4, 1.0)]), None);
     }

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn who_allows_no_more() {
+    fn the_limit_that_binds() {
         let of = |quota, limit, asked| {
             let Most { threads, by } = Most::of(8, quota, limit, asked);
             (threads, by)

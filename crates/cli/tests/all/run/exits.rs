@@ -2,6 +2,7 @@
 
 use super::{run, send};
 use crate::run_support::{Scratch, await_that, child_called, have, script, text};
+use colocate_testing::{END_LIMIT, Ends, Limit};
 use std::io::Read;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -70,7 +71,7 @@ fn standard_input_is_the_first_programs() {
     command.args(["sh", "-c", &script("one"), ":::", "sh", "-c", &script("two")]);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"words\n").unwrap();
-    assert!(child.wait().unwrap().success());
+    assert!(child.ended().success());
     let read = |name| std::fs::read_to_string(scratch.path(name)).unwrap();
     assert_eq!((read("one"), read("two")), ("words\n".into(), String::new()));
 }
@@ -87,7 +88,7 @@ fn the_program_finds_no_descriptor_of_ours() {
 
 /// Signal mask and dispositions are those that colocate was started with.
 #[test]
-fn signals_stand_as_without_us() {
+fn signals_are_as_without_us() {
     let scratch = Scratch::new();
     let list = ["sh", "-c", "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status"];
     let bare = Command::new(list[0]).args(&list[1..]).stdin(Stdio::null()).output().unwrap();
@@ -116,7 +117,7 @@ fn a_signal_sent_to_us_reaches_every_program() {
     let mut ready = [0; 12];
     child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     send("-TERM", child.id());
-    assert_eq!(child.wait().unwrap().code(), Some(7));
+    assert_eq!(child.ended().code(), Some(7));
     let statuses: Vec<_> = scratch.report()["jobs"]
         .as_array()
         .unwrap()
@@ -151,6 +152,7 @@ fn ctrl_c_reaches_the_program_once() {
     let mut output = child.stdout.take().unwrap();
     let mut seen = String::new();
     let mut byte = [0];
+    let _limit = Limit::start(END_LIMIT, "a line with \"ready\", and the end after Ctrl-C");
     while !seen.contains("ready") && output.read_exact(&mut byte).is_ok() {
         seen.push(byte[0].into());
     }
@@ -158,7 +160,7 @@ fn ctrl_c_reaches_the_program_once() {
     input.write_all(b"\x03").unwrap();
     input.flush().unwrap();
     output.read_to_string(&mut seen).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(41), "{seen}");
+    assert_eq!(child.ended().code(), Some(41), "{seen}");
 }
 
 /// `kill -TSTP` stops both, `kill -CONT` continues both.
@@ -185,5 +187,5 @@ fn stop_and_continue() {
     send("-CONT", child.id());
     await_that("both go on", || both(&['S', 'R']));
     send("-TERM", child.id());
-    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_eq!(child.ended().code(), Some(143));
 }

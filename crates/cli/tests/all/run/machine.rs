@@ -4,6 +4,7 @@ use super::run;
 use crate::run_support::{
     Cpuset, Scratch, await_that, child_called, masks, original, stands, text,
 };
+use colocate_testing::Ends;
 use serde_json::Value;
 use std::io::Read;
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ fn a_cpuset_that_shrinks() {
         masks(pid).iter().all(|mask| *mask == first).then_some(())
     });
     drop(child.stdin.take());
-    assert!(child.wait().unwrap().success());
+    assert!(child.ended().success());
     let report = scratch.report();
     let causes: Vec<&Value> =
         report["plans"].as_array().unwrap().iter().map(|plan| &plan["cause"]).collect();
@@ -114,7 +115,7 @@ fn a_pu_that_goes_offline() {
     await_that("the PU that is back is used", || used().then_some(()));
     scratch.await_placed(pus);
     std::fs::remove_file(&go_on).unwrap();
-    assert!(child.wait().unwrap().success());
+    assert!(child.ended().success());
     let report = scratch.report();
     let causes: Vec<&Value> =
         report["plans"].as_array().unwrap().iter().map(|plan| &plan["cause"]).collect();

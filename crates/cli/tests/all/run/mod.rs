@@ -18,7 +18,7 @@ fn send(signal: &str, pid: u32) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
-/// A program that says when it is ready, answers every SIGUSR1, and ends well with SIGTERM.
+/// A program that prints when it is ready and at every SIGUSR1, and ends well with SIGTERM.
 const ANSWERS: [&str; 3] = [
     "sh",
     "-c",
@@ -33,11 +33,13 @@ fn answering(command: &mut Command) -> Child {
 }
 
 fn await_answer(child: &mut Child) {
-    child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    let output = child.stdout.as_mut().unwrap();
+    colocate_testing::within("an answer of the program", || output.read_exact(&mut [0; 6]))
+        .unwrap();
 }
 
-/// Returns when colocate has done what it has to because of anything that happened before: it hears
-/// of births first and passes signals on after that. Twice, as the first signal can find it
+/// Returns when colocate has handled all that happened before: it handles thread
+/// creations first and passes signals on after that. Twice, as the first signal can find it
 /// between the two.
 fn catch_up(child: &mut Child) {
     for _ in 0..2 {
@@ -46,7 +48,7 @@ fn catch_up(child: &mut Child) {
     }
 }
 
-/// Waits until a process has ended, be it that nobody has reaped it yet.
+/// Waits until a process has ended, reaped or not.
 fn await_end_of(pid: i32) {
     await_that("a process ends", || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));

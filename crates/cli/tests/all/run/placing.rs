@@ -4,6 +4,7 @@ use super::{ANSWERS, answering, catch_up, run, send};
 use crate::run_support::{
     Scratch, allowed, await_that, child_called, have, masks, original, stands, text, two_pus,
 };
+use colocate_testing::Ends;
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
@@ -23,7 +24,7 @@ fn threads_are_placed_and_read_back() {
     scratch.await_placed(4);
     assert!(masks(pid).iter().all(|mask| mask.parse::<u32>().is_ok()), "{:?}", masks(pid));
     drop(child.stdin.take());
-    assert!(child.wait().unwrap().success());
+    assert!(child.ended().success());
     let report = scratch.report();
     assert_eq!(stands(&report), ["placed"; 4]);
     for task in report["tasks"].as_array().unwrap() {
@@ -96,7 +97,7 @@ fn a_thread_that_its_program_has_bound_is_left() {
         scratch.marks().iter().any(|(_, _, mark)| mark == "=").then_some(())
     });
     drop(child.stdin.take());
-    assert!(child.wait().unwrap().success());
+    assert!(child.ended().success());
     let report = scratch.report();
     assert_eq!(report["tasks"][1]["status"], "pinned by the program", "{report}");
     assert_eq!(report["tasks"][1]["planned"], Value::Null);
@@ -113,7 +114,7 @@ fn taskset_is_respected() {
     let mut child = answering(command.args(["taskset", "-c", &last]).args(ANSWERS));
     catch_up(&mut child);
     send("-TERM", child.id());
-    assert!(child.wait().unwrap().success());
+    assert!(child.ended().success());
     let task = &scratch.report()["tasks"][0];
     assert_eq!(task["status"], "pinned by the program", "{task}");
     assert_eq!(task["allowed"], last);

@@ -2,6 +2,7 @@
 
 use super::run;
 use crate::run_support::{Scratch, child_called, children, name, stands, text};
+use colocate_testing::Ends;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
@@ -143,7 +144,7 @@ fn no_process_stays_behind() {
     child_called(&child, "cat");
     let family = children(child.id());
     drop(child.stdin.take());
-    child.wait().unwrap();
+    child.ended();
     for pid in family {
         assert_eq!(name(pid), "", "{pid}");
     }

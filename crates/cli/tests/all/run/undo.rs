@@ -4,6 +4,7 @@ use super::{ANSWERS, answering, await_end_of, catch_up, send};
 use crate::run_support::{
     Scratch, as_nobody, await_that, child_called, have, is_root, masks, name, original, text,
 };
+use colocate_testing::Ends;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -24,7 +25,7 @@ fn kill_nine_leaves_every_mask_as_it_was() {
         // A multiplicative walk spreads the instants over the first 40 ms.
         std::thread::sleep(std::time::Duration::from_micros(round * 7_919 % 40_000));
         child.kill().unwrap();
-        child.wait().unwrap();
+        child.ended();
         await_end_of(guardian);
         let masks = masks(pid);
         assert!(!masks.is_empty(), "round {round}: the program lives on");
@@ -46,7 +47,7 @@ fn a_guardian_ends_with_us_and_never_before() {
     child_called(&child, "cat");
     assert_eq!(name(guardian.parse().unwrap()), "colocate-guard");
     drop(child.stdin.take());
-    assert!(child.wait().unwrap().success());
+    assert!(child.ended().success());
     assert_eq!(name(guardian.parse().unwrap()), "");
 }
 
@@ -151,7 +152,7 @@ fn another_users_thread_is_reported() {
     catch_up(&mut child);
     drop(input);
     send("-TERM", child.id());
-    assert!(child.wait().unwrap().success());
+    assert!(child.ended().success());
     let task = &scratch.report()["tasks"][0];
     assert_eq!(task["status"], "trouble", "{task}");
     assert!(task["detail"].as_str().unwrap().contains("another user"), "{task}");
@@ -170,7 +171,7 @@ fn a_thread_that_cannot_be_moved_back_keeps_the_journal() {
     let cat = child_called(&child, "cat");
     let guardian = child_called(&child, "colocate-guard");
     child.kill().unwrap();
-    child.wait().unwrap();
+    child.ended();
     await_end_of(guardian);
     assert!(masks(cat).iter().all(|mask| mask.parse::<u32>().is_ok()), "{:?}", masks(cat));
     assert_eq!(scratch.journals().len(), 1);

@@ -181,7 +181,7 @@ fn fours(cpu: &str, code: Code, groups: usize, eights: usize, twelves: usize) ->
 
 /// A set that were smaller than the truth would ask for more cycles than LLVM's own simulation takes.
 #[test]
-fn sets_never_ask_for_more_than_the_simulation_takes() {
+fn sets_never_need_more_than_the_simulation_takes() {
     const CPUS: [&str; 8] =
         ["znver1", "znver3", "bdver2", "btver2", "sandybridge", "haswell", "skylake", "alderlake"];
     let x86 = CPUS.map(|cpu| (cpu, Code::pairs()));

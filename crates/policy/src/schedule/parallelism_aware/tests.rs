@@ -80,7 +80,7 @@ fn crowds_are_kept_off() {
 /// A's only thread is always runnable, and its program has bound it to the slow core 0; B's threads are on the fast core 1 and
 /// on 0. No thread is put anywhere.
 #[test]
-fn bound_ones_are_let_alone() {
+fn bound_threads_are_left_alone() {
     let mut world = World::new(halves("core:2", &[1]), &[1, 2]);
     world.bound = vec![TaskId { job: JobIdx(0), order: 0 }];
     let mut pa = new(FREE);

@@ -240,7 +240,7 @@ fn without_coefficients_all_stay() {
 }
 
 #[test]
-fn stacks_of_another_host_tell_nothing() {
+fn stacks_of_another_host_are_ignored() {
     let machine = machine("core:2 pu:2");
     let parts: [(Parts, usize); 4] = [
         (&["core", "memory"], 0),
