@@ -40,7 +40,7 @@
 //! - **Unknown is average**: a task without a mix is placed, and the reason says so. -> test `unknown_is_average`
 //! - **Turns**: more tasks than PUs share evenly, alike with alike. -> test `turns`
 //! - **All rates or none**: equal rates change no place; one unknown rate is as if none were known. -> test `all_rates_or_none`
-//! - **A slow task demands little**: with rates, demand in a cycle decides. -> test `a_slow_task_asks_for_little`
+//! - **A slow task demands little**: with rates, demand in a cycle decides. -> test `a_slow_task_demands_little`
 
 use super::instruction::{self, choose_key, partners};
 use super::{Choice, MIX, Placement, own_cores, planned, spread_default};

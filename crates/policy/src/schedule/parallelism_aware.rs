@@ -38,7 +38,7 @@
 //!   -> tests `alike_is_os`, `unknown_is_os`, `parallel_is_os`
 //! - **Near** cores first, and cost counts. -> tests `near_first`, `short_phases_do_not_cross`
 //! - **Work-conserving** where there is a core for each. -> tests `done_threads_go_back`, `crowds_are_kept_off`
-//! - **Bound threads** get no fast core and keep no other off one. -> test `bound_ones_are_let_alone`
+//! - **Bound threads** get no fast core and keep no other off one. -> test `bound_threads_are_left_alone`
 //! - **Sleepers are not spread** -> test `sleepers_take_no_place`
 //! - **It pays** on a simulated machine as arithmetic says. -> crates/sim/tests/all/{serial_phases,one_fast_one_slow}.rs
 
