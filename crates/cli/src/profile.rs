@@ -12,7 +12,7 @@ mod table;
 use crate::exit::{self, no_capability};
 use crate::{args, input, output};
 use anyhow::Context;
-use backend::Wish;
+use backend::BackendChoice;
 use colocate_machine::Nanos;
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Phase, Profile};
@@ -50,7 +50,7 @@ pub struct Args {
     /// How to watch: pmu (hardware counters), sample (instruction-pointer samples), emulate (exact
     /// counts under QEMU), or auto: the first of pmu and sample that works here
     #[arg(long, value_enum, value_name = "B", default_value = "auto")]
-    backend: Wish,
+    backend: BackendChoice,
 
     /// Samples a second of CPU time, for the backend sample [range: 1-10000]
     #[arg(long, value_name = "HZ", default_value_t = colocate_observe::sample::DEFAULT_RATE_HZ,
@@ -102,7 +102,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let (mut watched, status) = if !args.pid.is_empty() {
         let pids: Vec<Pid> = args.pid.iter().copied().map(Pid).collect();
         (launch::attach(args, &pids)?, 0)
-    } else if args.backend == Wish::Emulate {
+    } else if args.backend == BackendChoice::Emulate {
         launch::emulate(args)?
     } else {
         launch::run(args)?
@@ -119,7 +119,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// Whether the backend sees what demand vectors are made of.
 fn sees_enough(args: &Args) -> anyhow::Result<()> {
     let message = match (&args.phase, &args.demand, args.backend) {
-        (None, ..) | (_, _, Wish::Emulate) | (_, Some(_), Wish::Sample) | (_, None, Wish::Pmu) => {
+        (None, ..)
+        | (_, _, BackendChoice::Emulate)
+        | (_, Some(_), BackendChoice::Sample)
+        | (_, None, BackendChoice::Pmu) => {
             return Ok(());
         }
         (_, Some(_), _) => {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The backend that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Wish {
+pub enum BackendChoice {
     /// The first of pmu and sample that works
     Auto,
     /// Hardware counters
@@ -41,7 +41,7 @@ pub struct Seen {
 pub enum Watching {
     /// Hardware counters, one watch for each process named.
     Pmu(Vec<Watch>),
-    /// Samples, and why counters were not used, if they were wished for.
+    /// Samples, and why counters were not used, if they were chosen.
     Sample { sampler: Box<Sampler>, because: Option<String> },
 }
 

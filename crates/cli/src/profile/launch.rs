@@ -3,7 +3,7 @@
 use super::Args;
 use super::demand::FROM_SAMPLES;
 use crate::exit::no_capability;
-use crate::profile::backend::{Seen, Watching, Wish};
+use crate::profile::backend::{BackendChoice, Seen, Watching};
 use crate::run::jobs;
 use anyhow::Context;
 use colocate_act::launch::{self, Command, Input, LaunchError};
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<(Watched, i32)> {
 
 /// Watches processes that run already.
 pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Watched> {
-    if args.backend == Wish::Emulate {
+    if args.backend == BackendChoice::Emulate {
         return Err(no_capability(
             "the backend emulate cannot watch a process that runs already; expected --backend pmu \
              or sample"
