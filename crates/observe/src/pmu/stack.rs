@@ -20,10 +20,10 @@
 //! # Properties
 //! - **Adds up**: parts are not below 0, and add up to the cycles. -> test `adds_up_or_is_unknown`
 //! - **Unknown stays unknown**: an event that had no turn, or too short a one, or none that ever counted, gives no
-//!   stack, and neither do counters of which nothing retires. -> tests `an_event_that_was_never_scheduled`,
+//!   stack, and neither do counters of which nothing retires. -> tests `an_event_without_its_turn`,
 //!   `counters_that_stay_at_0`
 //! - **Turns do not matter**: if a program is alike all the time, a stack from scaled counts is that from all.
-//!   -> test `multiplexing_changes_nothing`
+//!   -> test `turns_change_nothing`
 //! # Sources
 //! Codes as in [`super::table`]. Formulas: Intel's top-down level 1 (Yasin, "A Top-Down Method for Performance
 //! Analysis and Counters Architecture", ISPASS 2014; `tma_*` of the kernel's
