@@ -30,7 +30,7 @@ pub fn mnemonic(bytes: &[u8]) -> Option<String> {
     instruction.to_string().split(' ').next().map(str::to_owned)
 }
 
-/// See [`crate::assembly`].
+/// See [`crate::assembly()`].
 pub fn assembly(bytes: &[u8], ip: u64) -> Option<String> {
     let instruction = decode(bytes)?;
     let text = instruction.to_string();

@@ -89,7 +89,7 @@ pub fn mnemonic(bytes: &[u8]) -> Option<String> {
     decode(bytes, 0).map(|found| format!("{:?}", found.mnemonic()).to_ascii_lowercase())
 }
 
-/// See [`crate::assembly`].
+/// See [`crate::assembly()`].
 pub fn assembly(bytes: &[u8], ip: u64) -> Option<String> {
     let instruction = decode(bytes, ip)?;
     let one = |instruction: &Instruction| {

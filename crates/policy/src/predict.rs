@@ -16,7 +16,7 @@ pub(crate) fn unit(tasks: &[&Task]) -> Per {
 }
 
 /// The demand of each task, with the mean of the known mixes in place of unknown classes; in the unit that
-/// [`unit`] says.
+/// [`unit()`] says.
 pub(crate) fn demands(tasks: &[&Task]) -> Vec<UnitDemand> {
     let assumed = overlap::mean_mix(tasks.iter().map(|task| &task.mix));
     let per = unit(tasks);

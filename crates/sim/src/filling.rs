@@ -1,8 +1,8 @@
 //! Jobs that a plan has wait and that fill idle PUs meanwhile, as under SCHED_IDLE.
 //!
 //! # Approach
-//! - Their tasks go where the kernel puts them, and weigh [`FILLER`] where others weigh [`NORMAL`]: their virtual time
-//!   goes on so many times as fast, and so far is their deadline away.
+//! - Their tasks go where the kernel puts them, and weigh [`FILLER`](crate::task::FILLER) where others weigh
+//!   [`NORMAL`](crate::task::NORMAL): their virtual time goes on so many times as fast, and so far is their deadline away.
 //! - A task that is none of them and comes to a PU where one runs runs next at once.
 //! - When threads are balanced or wake up, a PU that only fillers use counts as idle; a filler itself is only moved to one
 //!   that no task uses.

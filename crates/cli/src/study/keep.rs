@@ -111,7 +111,7 @@ fn line(piece: usize, done: &Done) -> String {
     line
 }
 
-/// A piece of the form of [`line`], if it has as many figures as `shape` says.
+/// A piece of the form of `line`, if it has as many figures as `shape` says.
 fn parse(line: &str, shape: impl Fn(usize) -> Option<[usize; 3]>) -> Option<(usize, Done)> {
     let mut words = line.split(' ');
     let mut number = || words.next()?.parse::<usize>().ok();
