@@ -20,8 +20,8 @@ use crate::plan::{DefaultPlacement, Why};
 use crate::policy::by_rule;
 use crate::rng::SplitMix64;
 use crate::row::{Cadence, Kind, Preset, Row, Setting, Shown};
-use crate::schedule::allocate::{choices, threads_of};
-use crate::schedule::{self, Allocated, Quantum, Selected};
+use crate::schedule::allocate::seated;
+use crate::schedule::{self, Allocated, Quantum, Selected, select};
 use crate::source::SourceSet;
 
 /// Its row in the table of policies.
@@ -53,19 +53,12 @@ pub static ROW: Row = Row {
 fn choose(rng: &mut SplitMix64, now: &Quantum<'_>) -> Vec<schedule::Choice> {
     let mut order: Vec<usize> = (0..now.queue.len()).collect();
     rng.shuffle(&mut order);
-    let mut left = now.pus.len();
-    let mut chosen = Vec::new();
-    for at in order {
-        let width = now.queue[at].width(now.pus.len());
-        if width <= left {
-            left -= width;
-            chosen.push((at, Selected::Drawn));
-        }
-    }
+    let contexts = now.pus.len();
+    let drawn = select::fitting(order, contexts, |at| now.queue[at].width(contexts));
+    let chosen = drawn.map(|at| (at, Selected::Drawn)).collect();
     let mut pus = now.pus.to_vec();
     rng.shuffle(&mut pus);
-    let threads = threads_of(now.queue, &chosen, pus.len()).len();
-    choices(now, chosen, &pus[..threads], |_| Allocated::Next)
+    seated(now, chosen, |threads| pus[..threads.len()].to_vec(), |_| Allocated::Next)
 }
 
 fn place(places: &Places<'_>, tasks: usize, seed: u64) -> Placement {

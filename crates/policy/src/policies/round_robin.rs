@@ -24,8 +24,8 @@ use crate::places::Places;
 use crate::plan::{Plan, Why};
 use crate::policy::by_rule;
 use crate::row::{Cadence, Row};
-use crate::schedule::allocate::{self, choices, threads_of};
-use crate::schedule::{self, Allocated, Quantum, select};
+use crate::schedule::allocate::spread;
+use crate::schedule::select;
 use crate::source::SourceSet;
 
 /// Its row in the table of policies.
@@ -41,19 +41,9 @@ pub static ROW: Row = Row {
 
 fn decide(evidence: &Evidence<'_>) -> Plan {
     if evidence.may_wait {
-        return evidence.plan(&choose(&evidence.now));
+        return evidence.plan(&spread(&evidence.now, select::all_or_first(&evidence.now)));
     }
     planned(evidence, |places, tasks| place(places, tasks.len()))
-}
-
-/// Which threads run in this quantum, and where.
-fn choose(now: &Quantum<'_>) -> Vec<schedule::Choice> {
-    let chosen = select::all(now.queue, now.pus.len())
-        .unwrap_or_else(|| select::in_order(now.queue, now.pus.len()));
-    let threads = threads_of(now.queue, &chosen, now.pus.len());
-    let order = Places::new(now.machine, now.pus).spread_pus();
-    let pus = allocate::in_order(&order, &threads);
-    choices(now, chosen, &pus, |_| Allocated::Next)
 }
 
 fn place(places: &Places<'_>, tasks: usize) -> Placement {
@@ -63,6 +53,7 @@ fn place(places: &Places<'_>, tasks: usize) -> Placement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::Quantum;
     use crate::schedule::testing::{chosen, queue};
     use crate::testing::{check, machine};
     use expect_test::expect;
@@ -113,6 +104,6 @@ mod tests {
         let pus: Vec<_> = machine.all_pus().collect();
         let queue = queue(&[1.0; 2]);
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        assert_eq!(chosen(&choose(&now)), [(0, 0), (1, 2)]);
+        assert_eq!(chosen(&spread(&now, select::all_or_first(&now))), [(0, 0), (1, 2)]);
     }
 }

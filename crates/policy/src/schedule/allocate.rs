@@ -65,6 +65,23 @@ pub fn choices(
     chosen.into_iter().map(&mut choice).collect()
 }
 
+/// Places the chosen jobs: `place` gives the PUs of [`threads_of`] these.
+pub fn seated(
+    now: &Quantum<'_>,
+    chosen: Vec<(usize, Selected)>,
+    place: impl FnOnce(&[&Thread]) -> Vec<PuIdx>,
+    why: impl Fn(&Thread) -> Allocated,
+) -> Vec<Choice> {
+    let pus = place(&threads_of(now.queue, &chosen, now.pus.len()));
+    choices(now, chosen, &pus, why)
+}
+
+/// Places the chosen jobs on PUs far apart, without regard to caches.
+pub fn spread(now: &Quantum<'_>, chosen: Vec<(usize, Selected)>) -> Vec<Choice> {
+    let order = Places::new(now.machine, now.pus).spread_pus();
+    seated(now, chosen, |threads| in_order(&order, threads), |_| Allocated::Next)
+}
+
 /// The PUs in `order`, one each, except that a thread that last ran on one of those that are needed keeps it.
 pub fn in_order(order: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
     let needed = &order[..threads.len().min(order.len())];

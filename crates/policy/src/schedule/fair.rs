@@ -4,7 +4,7 @@
 //! Jobs that suffer most from the others fall behind, and the last one decides when all are done.
 //! # Approach
 //! The job that has come least far runs. `perf-fair` gives only some of the contexts that way, and the others to the
-//! jobs with which the memory is used evenly, as [`bas`].
+//! jobs with which the memory is used evenly, as [`bas`](bandwidth).
 //! # Terms
 //! See [`progress`].
 //! - `f`: the share of the contexts that `perf-fair` gives by progress.
@@ -17,15 +17,15 @@
 //! 2. If an estimate is due, this quantum makes it: see [`progress`]; others run beside it.
 //! 3. Else `fair` runs the jobs with the least progress; `perf-fair` does so, too, while things are less fair than
 //!    `U`, and else with `f` of the contexts, and fills the rest by [`select::by_traffic`] with what `OATR` leaves.
-//! 4. [`allocate::most_with_least`] on the cores that no estimate has for itself.
+//! 4. [`most_with_least`](super::allocate::most_with_least) on the cores that no estimate has for itself.
 //! # Properties
 //! - **No starvation**: every job runs again and again. -> tests `no_job_starves`, `no_job_waits_long`
 //! - **Own cores**: while it is estimated, no other job is on a job's cores. -> test `own_cores`
 //! - **Mixed only while it is fair**: above `U` all contexts are given by progress. -> test `mixing_by_hand`
 
-use super::allocate::{self, choices, threads_of};
+use super::allocate::choices;
 use super::progress::{self, Estimating, ProgressTable, ordered};
-use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread, bas, l1, select};
+use super::{Allocated, Choice, Quantum, QueuedJob, Selected, bandwidth, select};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::policy::Policy;
@@ -185,7 +185,7 @@ impl Fair {
         let used: usize = chosen.iter().map(|(at, _)| now.queue[*at].width(contexts)).sum();
         let asked = |(at, _): &(usize, Selected)| now.queue[*at].to_memory();
         let taken = chosen.iter().map(asked).fold(0.0, |sum, each| sum + each);
-        let left = (bas::oatr(now.queue, contexts) - taken, contexts.saturating_sub(used));
+        let left = (bandwidth::oatr(now.queue, contexts) - taken, contexts.saturating_sub(used));
         select::fill(now.queue, contexts, chosen, left, QueuedJob::to_memory)
     }
 
@@ -204,10 +204,8 @@ impl Fair {
         let room: Vec<PuIdx> = cores.concat();
         let beside = self.beside(now, solo, room.len());
         if !beside.is_empty() {
-            let threads = threads_of(now.queue, &beside, room.len());
-            let pus = allocate::most_with_least(now.machine, &room, &threads, &l1::asked);
-            let why = |thread: &Thread| Allocated::MostWithLeast { has: l1::asked(thread) };
-            made.extend(choices(now, beside, &pus, why));
+            let rest = Quantum { pus: &room, ..*now };
+            made.extend(bandwidth::pair_by_last_quantum(&rest, beside));
         }
         made
     }
@@ -221,17 +219,9 @@ impl Fair {
             true => (false, ordered(self.table.of(now.queue[at].job).rank())),
             false => (true, ordered(now.queue[at].to_memory())),
         });
-        let mut left = room;
-        let mut chosen = Vec::new();
-        for at in order {
-            // Its own threads are counted, not those that would fit: it must fit beside the others.
-            let width = now.queue[at].threads.len();
-            if width <= left {
-                left -= width;
-                chosen.push((at, Selected::BesideEstimate));
-            }
-        }
-        chosen
+        // Its own threads are counted, not those that would fit: it must fit beside the others.
+        let chosen = select::fitting(order, room, |at| now.queue[at].threads.len());
+        chosen.map(|at| (at, Selected::BesideEstimate)).collect()
     }
 
     /// Which threads run in this quantum, and where.
@@ -242,7 +232,7 @@ impl Fair {
             return self.estimate(now, &solo);
         }
         let chosen = self.by_progress_and_traffic(now);
-        l1::pair(now, chosen, &l1::asked)
+        bandwidth::pair_by_last_quantum(now, chosen)
     }
 }
 

@@ -14,13 +14,9 @@
 mod all_fast_first;
 pub(crate) mod allocate;
 mod asymmetric;
-mod bas;
+mod bandwidth;
 mod efficiency;
 pub mod fair;
-mod idas;
-mod l1;
-mod mhas;
-mod mmas;
 mod oracle;
 mod parallelism_aware;
 pub mod phases;
@@ -43,12 +39,12 @@ pub use crate::why::{Allocated, Selected};
 
 /// The policies that decide each quantum.
 pub(crate) static ROWS: &[&Row] = &[
-    &mmas::ROW,
-    &mhas::ROW,
-    &idas::ROW,
-    &l1::STATIC,
-    &l1::DYNAMIC,
-    &bas::ROW,
+    &bandwidth::MMAS,
+    &bandwidth::MHAS,
+    &bandwidth::IDAS,
+    &bandwidth::L1_STATIC,
+    &bandwidth::L1_DYNAMIC,
+    &bandwidth::BAS,
     &fair::FAIR,
     &fair::PERF_FAIR,
     &symbiotic::ROW,

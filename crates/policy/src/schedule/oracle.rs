@@ -29,7 +29,7 @@
 
 mod branch;
 
-use super::allocate::{choices, on_cores, threads_of};
+use super::allocate::{on_cores, seated};
 use super::symbiotic::groups::staying;
 use super::{Allocated, Choice, Quantum, Thread, select};
 use crate::evidence::Evidence;
@@ -177,14 +177,9 @@ impl Searches {
 impl Oracle {
     /// Which threads run in this quantum, and where.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let contexts = now.pus.len();
-        let chosen = select::all(now.queue, contexts)
-            .unwrap_or_else(|| select::in_order(now.queue, contexts));
-        let threads = threads_of(now.queue, &chosen, contexts);
         let places = Places::new(now.machine, now.pus);
-        let groups = self.groups(&places, &threads);
-        let pus = seats(&places, &threads, &groups);
-        choices(now, chosen, &pus, |_| Allocated::Next)
+        let place = |it: &[&Thread]| seats(&places, it, &self.groups(&places, it));
+        seated(now, select::all_or_first(now), place, |_| Allocated::Next)
     }
 
     /// What it did so far, in one line.

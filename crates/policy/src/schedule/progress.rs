@@ -325,14 +325,8 @@ impl ProgressTable {
         let cores = cores(now).len();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of the cores
         let most = (select::float(cores) * settings.at_once) as usize;
-        let mut used = now.queue[first].width(cores);
-        soon.retain(|&at| {
-            let width = now.queue[at].width(cores);
-            let fits = used + width <= most;
-            used += if fits { width } else { 0 };
-            fits
-        });
-        soon
+        let width = |at: usize| now.queue[at].width(cores);
+        select::fitting(soon, most.saturating_sub(width(first)), width).collect()
     }
 
     /// The line for a report.

@@ -25,7 +25,7 @@
 //!   while contexts are free. -> test `fills_the_contexts`
 //! - **As published**: for jobs of one thread, what the definition says. -> tests `by_hand`, `as_published`
 
-use super::{QueuedJob, Selected};
+use super::{Quantum, QueuedJob, Selected};
 
 /// Places in `queue` of the jobs that run on `contexts` PUs so that together they have a memory traffic of about
 /// `wanted` t/µs, and why; in the order in which they were chosen.
@@ -91,18 +91,28 @@ fn nearest(waiting: &[Waiting], left: usize, wanted: f64) -> Option<usize> {
     fitting.map(by_distance).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, place)| place)
 }
 
-/// The jobs from the head on that fit.
-pub fn in_order(queue: &[QueuedJob], contexts: usize) -> Vec<(usize, Selected)> {
-    let mut left = contexts;
-    let mut chosen = Vec::new();
-    for (at, job) in queue.iter().enumerate() {
-        let width = job.width(contexts);
-        if width <= left {
-            left -= width;
-            chosen.push((at, Selected::HeadOfQueue));
-        }
-    }
-    chosen
+/// All jobs if they fit together, else those from the head on that fit.
+pub fn all_or_first(now: &Quantum<'_>) -> Vec<(usize, Selected)> {
+    let (queue, contexts) = (now.queue, now.pus.len());
+    all(queue, contexts).unwrap_or_else(|| in_order(queue, contexts))
+}
+
+fn in_order(queue: &[QueuedJob], contexts: usize) -> Vec<(usize, Selected)> {
+    let first = fitting(0..queue.len(), contexts, |at| queue[at].width(contexts));
+    first.map(|at| (at, Selected::HeadOfQueue)).collect()
+}
+
+/// Those of the places `order` that fit on so many contexts, one after the other.
+pub fn fitting(
+    order: impl IntoIterator<Item = usize>,
+    mut contexts: usize,
+    width: impl Fn(usize) -> usize,
+) -> impl Iterator<Item = usize> {
+    order.into_iter().filter(move |&at| {
+        let fits = width(at) <= contexts;
+        contexts -= if fits { width(at) } else { 0 };
+        fits
+    })
 }
 
 /// All jobs, if they fit together.

@@ -409,8 +409,7 @@ impl Symbiotic {
     pub(super) fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.learn(now);
         let contexts = now.pus.len();
-        let mut chosen = select::all(now.queue, contexts)
-            .unwrap_or_else(|| select::in_order(now.queue, contexts));
+        let mut chosen = select::all_or_first(now);
         let all_places = Places::new(now.machine, now.pus);
         let alone = self.alone(now, &all_places, &mut chosen);
         let is_alone = |thread: &Thread| alone.iter().find(|alone| alone.thread == thread.id);
