@@ -4,6 +4,7 @@
 //! given with the range that it takes while they vary. Where a task's rate was measured on this machine's
 //! processor, only guesses that give that rate count ([`Model::demand`]), so the range is narrower.
 
+use crate::judge::{distinct, unnamed};
 use crate::plan::{Decision, Plan, Slowdown, Task, TaskId};
 use colocate_machine::{KindIdx, Machine, Performance, PuIdx};
 use colocate_model::phase::{Demand, PhaseError};
@@ -49,11 +50,15 @@ pub fn slowdowns(
     assumptions: &[Assumptions],
 ) -> Result<Vec<Slowdown>, ForecastError> {
     let pus = own_pus(machine, plan)?;
-    let phases = Phases::of(plan, tasks);
+    let phase = |decision: &Decision| {
+        let task = tasks.iter().find(|task| task.id == decision.task);
+        unnamed(task.map_or_else(Phase::default, Task::demanded))
+    };
+    let (phases, of) = distinct(plan.decisions.iter().map(phase));
     let mut found: Vec<Slowdown> = Vec::new();
     for assumed in assumptions {
         let model = Model::new(machine, performance, *assumed)?;
-        let demands = phases.demands(&model, plan, &pus)?;
+        let demands = demands(&model, (&phases, &of), plan, &pus)?;
         let seat = |(place, decision): (usize, &Decision)| Seat {
             pu: pus[place],
             demand: &demands[place],
@@ -66,7 +71,7 @@ pub fn slowdowns(
         let mut alone: HashMap<(usize, KindIdx), f64> = HashMap::new();
         for (place, (seat, rate)) in seats.iter().zip(&together.tasks).enumerate() {
             let kind = machine.cores[machine.core_of(seat.pu).idx()].kind;
-            let alone = alone.entry((phases.of[place], kind));
+            let alone = alone.entry((of[place], kind));
             let alone = alone.or_insert_with(|| model.alone(seat).instructions_per_second);
             note(&mut found, place, *alone / rate.instructions_per_second);
         }
@@ -96,50 +101,26 @@ fn own_pus(machine: &Machine, plan: &Plan) -> Result<Vec<PuIdx>, ForecastError> 
     plan.decisions.iter().map(one).collect()
 }
 
-/// Phases that differ, and which of them each decision's task has: most threads of a program are alike.
-struct Phases {
-    different: Vec<Phase>,
-    of: Vec<usize>,
-}
-
-impl Phases {
-    fn of(plan: &Plan, tasks: &[Task]) -> Self {
-        let mut phases = Self { different: Vec::new(), of: Vec::new() };
-        for decision in &plan.decisions {
-            let task = tasks.iter().find(|task| task.id == decision.task);
-            // Only what it does counts, not what it is called.
-            let phase =
-                Phase { name: String::new(), ..task.map_or_else(Phase::default, Task::demanded) };
-            let known = phases.different.iter().position(|other| *other == phase);
-            phases.of.push(known.unwrap_or(phases.different.len()));
-            if known.is_none() {
-                phases.different.push(phase);
-            }
+/// Of each decision's task, whose phase is that of `of`. Tasks that are alike are so on all cores of a kind.
+fn demands(
+    model: &Model<'_>,
+    (phases, of): (&[Phase], &[usize]),
+    plan: &Plan,
+    pus: &[PuIdx],
+) -> Result<Vec<Demand>, ForecastError> {
+    let machine = model.machine();
+    let mut known: HashMap<(usize, KindIdx), Demand> = HashMap::new();
+    let mut one = |((decision, &phase), &pu): ((&Decision, &usize), &PuIdx)| {
+        let kind = machine.cores[machine.core_of(pu).idx()].kind;
+        if let Some(demand) = known.get(&(phase, kind)) {
+            return Ok(demand.clone());
         }
-        phases
-    }
-
-    /// Of each decision's task. Tasks that are alike are so on all cores of a kind.
-    fn demands(
-        &self,
-        model: &Model<'_>,
-        plan: &Plan,
-        pus: &[PuIdx],
-    ) -> Result<Vec<Demand>, ForecastError> {
-        let machine = model.machine();
-        let mut known: HashMap<(usize, KindIdx), Demand> = HashMap::new();
-        let mut one = |((decision, &phase), &pu): ((&Decision, &usize), &PuIdx)| {
-            let kind = machine.cores[machine.core_of(pu).idx()].kind;
-            if let Some(demand) = known.get(&(phase, kind)) {
-                return Ok(demand.clone());
-            }
-            let wrong = |reason| ForecastError::Phase { task: decision.task, reason };
-            let demand = model.demand(&self.different[phase], pu).map_err(wrong)?;
-            known.insert((phase, kind), demand.clone());
-            Ok(demand)
-        };
-        plan.decisions.iter().zip(&self.of).zip(pus).map(&mut one).collect()
-    }
+        let wrong = |reason| ForecastError::Phase { task: decision.task, reason };
+        let demand = model.demand(&phases[phase], pu).map_err(wrong)?;
+        known.insert((phase, kind), demand.clone());
+        Ok(demand)
+    };
+    plan.decisions.iter().zip(of).zip(pus).map(&mut one).collect()
 }
 
 #[cfg(test)]

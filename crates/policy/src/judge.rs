@@ -3,6 +3,7 @@
 
 use crate::places::Places;
 use crate::plan::Task;
+use crate::schedule::select::float;
 use colocate_machine::{Performance, PuIdx};
 use colocate_model::phase::Demand;
 use colocate_model::system::{Model, Seat};
@@ -36,25 +37,10 @@ impl<'a> Judge<'a> {
         let assumptions = Assumptions::default();
         let model = Model::new(places.machine, performance, assumptions).ok()?;
         let core = places.cores.iter().max_by_key(|core| (core.pus.len(), core.kind))?;
-        let mut demands: Vec<Demand> = Vec::new();
-        let mut kinds = Vec::with_capacity(tasks.len());
-        // What differs in what it does, not in what it is called, with its place in `demands`.
-        let mut phases: Vec<(Phase, usize)> = Vec::new();
-        for task in tasks {
-            let phase = Phase { name: String::new(), ..task.demanded() };
-            if let Some((_, kind)) = phases.iter().find(|(known, _)| *known == phase) {
-                kinds.push(*kind);
-                continue;
-            }
-            let demand = model.demand(&phase, *core.pus.first()?).ok()?;
-            let known = demands.iter().position(|other| *other == demand);
-            let kind = known.unwrap_or(demands.len());
-            if known.is_none() {
-                demands.push(demand);
-            }
-            kinds.push(kind);
-            phases.push((phase, kind));
-        }
+        let (phases, of) = distinct(tasks.iter().map(|task| unnamed(task.demanded())));
+        let demand = |phase| model.demand(phase, core.pus[0]).ok();
+        let (demands, kinds) = distinct(phases.iter().map(demand).collect::<Option<Vec<_>>>()?);
+        let kinds = of.into_iter().map(|phase| kinds[phase]).collect();
         let mut judge = Self {
             model,
             siblings: core.pus.clone(),
@@ -86,8 +72,7 @@ impl<'a> Judge<'a> {
             self.together.insert(key.clone(), slowdowns);
         }
         let all: f64 = members.iter().map(|&task| self.weights[task]).sum();
-        #[allow(clippy::cast_precision_loss)] // a core has few PUs
-        let others = (members.len() - 1) as f64;
+        let others = float(members.len() - 1);
         let one = |(&task, slowdown): (&usize, &f64)| {
             let weight = self.weights[task];
             (slowdown - 1.0) * weight * (all - weight) / others
@@ -111,6 +96,25 @@ impl<'a> Judge<'a> {
         let found = self.model.predict(&seats.collect::<Vec<_>>());
         found.tasks.iter().map(|task| task.instructions_per_second).collect()
     }
+}
+
+/// What it does, not what it is called.
+pub(crate) fn unnamed(phase: Phase) -> Phase {
+    Phase { name: String::new(), ..phase }
+}
+
+/// Those that differ, and which of them each is: most threads of a program are alike.
+pub(crate) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> (Vec<T>, Vec<usize>) {
+    let mut different: Vec<T> = Vec::new();
+    let mut place = |each: T| {
+        let known = different.iter().position(|other| *other == each);
+        known.unwrap_or_else(|| {
+            different.push(each);
+            different.len() - 1
+        })
+    };
+    let of = all.into_iter().map(&mut place).collect();
+    (different, of)
 }
 
 impl Task {

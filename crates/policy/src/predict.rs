@@ -5,6 +5,7 @@
 
 use crate::places::Places;
 use crate::plan::{Per, Task};
+use crate::schedule::select::float;
 use colocate_machine::PuIdx;
 use colocate_model::{UnitDemand, overlap};
 
@@ -73,7 +74,7 @@ pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) ->
         return None;
     }
     let demands = demands(tasks);
-    let per_core = |overlap: f64| overlap / count(places.cores.len());
+    let per_core = |overlap: f64| overlap / float(places.cores.len());
     let mine = per_core(total_overlap(places, tasks, &demands, seats));
     let baseline: Vec<PuIdx> = places.pus.iter().cycle().take(tasks.len()).copied().collect();
     let baseline = per_core(total_overlap(places, tasks, &demands, &baseline));
@@ -101,16 +102,11 @@ fn by_chance(places: &Places<'_>, demands: &[UnitDemand], seats: &[PuIdx]) -> Op
             return None;
         }
     }
-    let n = count(demands.len());
-    let in_use = |pus: &[PuIdx]| count(pus.iter().filter(|pu| used[pu.idx()]).count());
+    let n = float(demands.len());
+    let in_use = |pus: &[PuIdx]| float(pus.iter().filter(|pu| used[pu.idx()]).count());
     let pairs: f64 =
         places.cores.iter().map(|core| in_use(&core.pus)).map(|u| u * (u - 1.0) / 2.0).sum();
     (demands.len() > 1).then(|| pairs * within(demands) / (n * (n - 1.0) / 2.0))
-}
-
-#[allow(clippy::cast_precision_loss)] // fewer than 2^53 parts
-fn count(n: usize) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

@@ -158,19 +158,10 @@ pub enum Preset {
     Number(f64),
     /// A word.
     Word(&'static str),
-    /// The same, and it is always written.
-    Shown(Shown),
+    /// One that is always written.
+    Shown(&'static Self),
     /// None: the policy chooses.
     Unset,
-}
-
-/// A default that is written, too.
-#[derive(Clone, Copy, Debug)]
-pub enum Shown {
-    /// A whole number.
-    Count(u64),
-    /// A number.
-    Number(f64),
 }
 
 /// The value of a setting.
@@ -189,9 +180,10 @@ pub enum Value {
 impl Preset {
     pub(crate) fn value(self) -> Option<Value> {
         Some(match self {
-            Self::Count(count) | Self::Shown(Shown::Count(count)) => Value::Count(count),
-            Self::Number(number) | Self::Shown(Shown::Number(number)) => Value::Number(number),
+            Self::Count(count) => Value::Count(count),
+            Self::Number(number) => Value::Number(number),
             Self::Word(word) => Value::Word(word),
+            Self::Shown(preset) => return preset.value(),
             Self::Unset => return None,
         })
     }

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use thiserror::Error;
 
 pub use crate::row::{
-    Cadence, Kind, Knowledge, Preset, Prior, Row, Setting, Shown, SoloProfile, Values, listed,
+    Cadence, Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile, Values, listed,
 };
 
 /// A policy with its settings, written `NAME` or `NAME:SETTING=VALUE:…`.

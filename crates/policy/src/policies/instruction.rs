@@ -36,6 +36,7 @@ use crate::places::Places;
 use crate::plan::{MAX_PARTNERS, Task, TaskId, Why};
 use crate::policy::by_rule;
 use crate::row::{Kind, Preset, Row, Setting};
+use crate::schedule::select::float;
 use colocate_machine::PuIdx;
 use colocate_model::Class;
 use colocate_model::overlap::scarcity;
@@ -87,9 +88,8 @@ pub(super) fn choose_key(tasks: &[&Task]) -> Option<Class> {
     known.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(class, _)| class)
 }
 
-#[allow(clippy::cast_precision_loss)] // fewer than 2^53 tasks
 fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / (values.len().max(1)) as f64
+    values.iter().sum::<f64>() / float(values.len().max(1))
 }
 
 fn variance(values: &[f64]) -> f64 {

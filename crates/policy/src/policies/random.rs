@@ -19,7 +19,7 @@ use crate::places::Places;
 use crate::plan::{DefaultPlacement, Why};
 use crate::policy::by_rule;
 use crate::rng::SplitMix64;
-use crate::row::{Cadence, Kind, Preset, Row, Setting, Shown};
+use crate::row::{Cadence, Kind, Preset, Row, Setting};
 use crate::schedule::allocate::seated;
 use crate::schedule::{self, Allocated, Quantum, Selected, select};
 use crate::source::SourceSet;
@@ -32,7 +32,7 @@ pub static ROW: Row = Row {
     settings: &[Setting {
         name: "seed",
         kind: Kind::Count(0),
-        default: Preset::Shown(Shown::Count(0)),
+        default: Preset::Shown(&Preset::Count(0)),
         meaning: "seed of the generator",
     }],
     cadence: Cadence::Either,

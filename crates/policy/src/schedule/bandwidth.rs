@@ -5,15 +5,6 @@
 //! quanta with little gain. Threads that share a cache fight for it in the same way.
 //! # Approach
 //! Keep the memory traffic of every quantum close to an average; put threads with much traffic to a shared cache apart.
-//!
-//! | policy | selection | allocation | source |
-//! |---|---|---|---|
-//! | `mmas` | [`select::by_traffic`], `BW = IABW`, demand `TR(p) / s` | PUs in order | Xu, Wu and Yew, PACT 2010 |
-//! | `mhas` | as `mmas` | [`allocate::balanced`] | Feliu et al., IPDPS 2012, Algorithm 2 |
-//! | `idas` | `BW = SIABW`, demand `TR(p) / s + Pen(p)` | as `mhas`, by the plain rates | TPDS 2014, Algorithm 3 |
-//! | `bas` | `BW = OATR`, demand `TR(p)` | [`allocate::most_with_least`], by the last quantum | IEEE TC 2016, Algorithm 4 |
-//! | `l1-dynamic` | in the order of the queue | as `bas` | PACT 2013, Algorithm 6 |
-//! | `l1-static` | in the order of the queue | by runs alone, so no thread moves | PACT 2013, Algorithm 6 |
 //! # Terms
 //! - `AvgTR(p)`: traffic of `p` alone, averaged over its time `T(p)` alone, t/µs. `TR(p)`: that in its last quantum.
 //! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p)·width(p) / contexts)`: all traffic of the jobs that are left over the time in which
@@ -28,6 +19,15 @@
 //! - `OATR`: contexts × the mean of the last rates of the jobs that wait. The formula of the paper was not found. This one is
 //!   that of its author's published teaching code; a mean of what was delivered, the other reading, falls when contention
 //!   throttles traffic.
+//! # Algorithm
+//! | policy | selection | allocation | source |
+//! |---|---|---|---|
+//! | `mmas` | [`select::by_traffic`], `BW = IABW`, demand `TR(p) / s` | PUs in order | Xu, Wu and Yew, PACT 2010 |
+//! | `mhas` | as `mmas` | [`allocate::balanced`] | Feliu et al., IPDPS 2012, Algorithm 2 |
+//! | `idas` | `BW = SIABW`, demand `TR(p) / s + Pen(p)` | as `mhas`, by the plain rates | TPDS 2014, Algorithm 3 |
+//! | `bas` | `BW = OATR`, demand `TR(p)` | [`allocate::most_with_least`], by the last quantum | IEEE TC 2016, Algorithm 4 |
+//! | `l1-dynamic` | in the order of the queue | as `bas` | PACT 2013, Algorithm 6 |
+//! | `l1-static` | in the order of the queue | by runs alone, so no thread moves | PACT 2013, Algorithm 6 |
 //!
 //! The traffic of a job alone is of all its threads together: each has its part of that, all runnable ones the same. A job of
 //! several threads takes as many contexts (ours). The published study of `l1` has as many jobs as contexts, so no selection.
@@ -48,7 +48,7 @@ use super::allocate::{self, Rate, seated, spread};
 use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread, select};
 use crate::plan::JobIdx;
 use crate::policy::{Policy, by_rule};
-use crate::row::{COUNTERS, Kind, Knowledge, Preset, Prior, Row, Setting, Shown, SoloProfile};
+use crate::row::{COUNTERS, Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile};
 use std::collections::BTreeMap;
 
 /// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one
@@ -83,7 +83,7 @@ pub static IDAS: Row = Row {
     settings: &[Setting {
         name: "kappa",
         kind: Kind::Number("not below 0", |kappa| kappa.is_finite() && kappa >= 0.0),
-        default: Preset::Shown(Shown::Number(KAPPA)),
+        default: Preset::Shown(&Preset::Number(KAPPA)),
         meaning: "scale of the penalties",
     }],
     prior: &[Prior::Solo],

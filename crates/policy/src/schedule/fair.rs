@@ -29,7 +29,7 @@ use super::{Allocated, Choice, Quantum, QueuedJob, Selected, bandwidth, select};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::row::{COUNTERS, Kind, Preset, Row, Setting, Shown, Values};
+use crate::row::{COUNTERS, Kind, Preset, Row, Setting, Values};
 use crate::source::SourceSet;
 use colocate_machine::PuIdx;
 
@@ -69,7 +69,7 @@ pub static PERF_FAIR: Row = Row {
         Setting {
             name: "share",
             kind: Kind::Number("from 0 to less than 1", |share| (0.0..1.0).contains(&share)),
-            default: Preset::Shown(Shown::Number(Mixing::PERF_FAIR.share)),
+            default: Preset::Shown(&Preset::Number(Mixing::PERF_FAIR.share)),
             meaning: "share of the contexts that is always given by progress",
         },
         Setting {
@@ -191,7 +191,7 @@ impl Fair {
 
     /// A quantum in which the jobs `solo` have cores of their own.
     fn estimate(&self, now: &Quantum<'_>, solo: &[usize]) -> Vec<Choice> {
-        let mut cores = own_pus(now);
+        let mut cores = progress::cores(now);
         let mut made = Vec::new();
         for &at in solo {
             let job = &now.queue[at];
@@ -251,12 +251,6 @@ impl Policy for Fair {
         let plan = evidence.plan(&self.choose(&evidence.now));
         Plan { state: Some(self.table.state()), ..plan }
     }
-}
-
-/// Usable PUs by core, in logical order.
-fn own_pus(now: &Quantum<'_>) -> Vec<Vec<PuIdx>> {
-    let same = |a: &PuIdx, b: &PuIdx| now.machine.core_of(*a) == now.machine.core_of(*b);
-    now.pus.chunk_by(same).map(<[PuIdx]>::to_vec).collect()
 }
 
 #[cfg(test)]

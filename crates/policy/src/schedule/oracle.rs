@@ -29,8 +29,8 @@
 
 mod branch;
 
-use super::allocate::{on_cores, seated};
-use super::symbiotic::groups::staying;
+use super::allocate::{in_order, seated};
+use super::symbiotic::groups::{Groups, staying};
 use super::{Allocated, Choice, Quantum, Thread, select};
 use crate::evidence::Evidence;
 use crate::judge::Judge;
@@ -117,16 +117,8 @@ impl Oracle {
         let best = match self.found.get(&key) {
             Some(best) => best.clone(),
             None => {
-                let all = (threads.len() <= EXHAUSTIVE).then(|| judge.best()).flatten();
-                let (best, how) = match all {
-                    Some(best) => (best, How::Tried),
-                    None => {
-                        let matched = matched(places, performance, &self.demands, threads);
-                        let start = matched.unwrap_or_else(|| stay.clone());
-                        bounded(&judge, start, &stay, threads.len())
-                    }
-                };
-                self.searches.count(how);
+                let matched = || matched(places, performance, &self.demands, threads);
+                let best = self.searches.best(&judge, &stay, matched);
                 if self.found.len() >= KEPT {
                     self.found.clear();
                 }
@@ -138,39 +130,29 @@ impl Oracle {
     }
 }
 
-/// How places were found.
-enum How {
-    Tried,
-    /// By branch and bound, with what the best may be better by, as a share.
-    Bounded(f64),
-    Matched,
-}
-
-/// By branch and bound from the better of two placements, if there are not too many threads.
-fn bounded(
-    judge: &Whole<'_>,
-    start: Vec<Vec<usize>>,
-    stay: &[Vec<usize>],
-    threads: usize,
-) -> (Vec<Vec<usize>>, How) {
-    if threads > BOUNDED {
-        return (start, How::Matched);
-    }
-    let start = if judge.stp(stay) > judge.stp(&start) { stay.to_vec() } else { start };
-    let found = branch::best(judge, start, branch::NODES);
-    (found.groups, How::Bounded(found.gap))
-}
-
 impl Searches {
-    fn count(&mut self, how: How) {
-        match how {
-            How::Tried => self.all += 1,
-            How::Bounded(gap) => {
-                self.bounded += 1;
-                self.gap = self.gap.max(gap);
-            }
-            How::Matched => self.matched += 1,
+    /// Steps 2 to 4.
+    fn best(
+        &mut self,
+        judge: &Whole<'_>,
+        stay: &Groups,
+        matched: impl FnOnce() -> Option<Groups>,
+    ) -> Groups {
+        let threads = judge.demands.len();
+        if let Some(best) = (threads <= EXHAUSTIVE).then(|| judge.best()).flatten() {
+            self.all += 1;
+            return best;
         }
+        let start = matched().unwrap_or_else(|| stay.clone());
+        if threads > BOUNDED {
+            self.matched += 1;
+            return start;
+        }
+        let start = if judge.stp(stay) > judge.stp(&start) { stay.clone() } else { start };
+        let found = branch::best(judge, start, branch::NODES);
+        self.bounded += 1;
+        self.gap = self.gap.max(found.gap);
+        found.groups
     }
 }
 
@@ -222,9 +204,8 @@ impl Policy for Oracle {
 fn seats(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<PuIdx> {
     let mut found = vec![PuIdx(0); threads.len()];
     for (core, group) in places.cores.iter().zip(groups) {
-        let own = Places::new(places.machine, &core.pus);
         let members: Vec<&Thread> = group.iter().map(|&at| threads[at]).collect();
-        let seats = on_cores(&own, &members, &[(0..members.len()).collect()]);
+        let seats = in_order(&core.pus, &members);
         group.iter().zip(seats).for_each(|(&at, pu)| found[at] = pu);
     }
     found

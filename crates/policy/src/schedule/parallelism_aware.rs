@@ -79,12 +79,6 @@ impl Settings {
     pub const USUAL: Self = Self { hysteresis: Hysteresis::USUAL, cost: 1.0, spare: true };
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self::USUAL
-    }
-}
-
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "parallelism-aware",

@@ -155,12 +155,6 @@ pub(crate) fn hysteresis(values: &Values<'_>) -> Hysteresis {
     }
 }
 
-impl Default for Hysteresis {
-    fn default() -> Self {
-        Self::USUAL
-    }
-}
-
 /// What is known of the phases of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
@@ -172,14 +166,8 @@ pub struct Seen {
     pub thread: Option<TaskId>,
     /// How often its phase has changed.
     pub changes: u64,
-    /// Serial phases that are over.
-    pub serials: u32,
-    /// How long these lasted, all together.
-    pub serial_time: Nanos,
-    /// Parallel phases that are over.
-    pub parallels: u32,
-    /// How long these lasted, all together.
-    pub parallel_time: Nanos,
+    /// Phases of each kind that are over but sleep: how many, and how long they lasted all together.
+    past: [(u32, Nanos); 3],
     /// A change that has been seen, and in how many quanta in a row, before it is confirmed.
     pending: Option<(JobPhase, u32)>,
     /// Steady threads in the last quantum, if there were hardly any others.
@@ -207,25 +195,15 @@ impl Seen {
 
     /// How long phases of the kind that it is in lasted on average; 0 if there were none.
     fn mean(&self) -> Nanos {
-        let (time, count) = match self.phase {
-            JobPhase::Serial => (self.serial_time, self.serials),
-            JobPhase::Parallel => (self.parallel_time, self.parallels),
-            JobPhase::Asleep => (Nanos::ZERO, 0),
-        };
+        let (count, time) = self.past[self.phase as usize];
         time.0.checked_div(u64::from(count)).map_or(Nanos::ZERO, Nanos)
     }
 
     fn change(&mut self, phase: JobPhase) {
-        match self.phase {
-            JobPhase::Serial => {
-                self.serials = self.serials.saturating_add(1);
-                self.serial_time += self.lasted;
-            }
-            JobPhase::Parallel => {
-                self.parallels = self.parallels.saturating_add(1);
-                self.parallel_time += self.lasted;
-            }
-            JobPhase::Asleep => {}
+        if self.phase != JobPhase::Asleep {
+            let (count, time) = &mut self.past[self.phase as usize];
+            *count = count.saturating_add(1);
+            *time += self.lasted;
         }
         self.phase = phase;
         self.lasted = Nanos::ZERO;
@@ -235,7 +213,7 @@ impl Seen {
 }
 
 /// The phases of all jobs, quantum by quantum.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Phases {
     settings: Hysteresis,
     jobs: Sorted<JobIdx, Seen>,
@@ -289,10 +267,7 @@ impl Phases {
             lasted: Nanos::ZERO,
             thread: None,
             changes: 0,
-            serials: 0,
-            serial_time: Nanos::ZERO,
-            parallels: 0,
-            parallel_time: Nanos::ZERO,
+            past: [(0, Nanos::ZERO); 3],
             pending: None,
             steady: None,
         });
@@ -449,8 +424,11 @@ mod tests {
         assert_eq!(expected, [10, 10, 20, 10, 20, 20, 30, 40, 10, 30, 30, 30, 40]);
         assert_eq!(left, [10, 10, 20, 0, 10, 0, 10, 20, 0, 20, 10, 0, 10]);
         let seen = phases.of(JobIdx(0)).expect("it ran");
-        assert_eq!((seen.parallels, seen.parallel_time), (3, Nanos::from_millis(30)));
-        assert_eq!((seen.changes, seen.serials, seen.serial_time), (5, 2, Nanos::from_millis(60)));
+        assert_eq!(seen.past[JobPhase::Parallel as usize], (3, Nanos::from_millis(30)));
+        assert_eq!(
+            (seen.changes, seen.past[JobPhase::Serial as usize]),
+            (5, (2, Nanos::from_millis(60)))
+        );
     }
 
     #[test]

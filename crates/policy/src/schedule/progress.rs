@@ -46,7 +46,7 @@
 
 use super::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread, select};
 use crate::plan::JobIdx;
-use colocate_machine::CoreIdx;
+use colocate_machine::PuIdx;
 use std::collections::BTreeMap;
 
 /// The share of a quantum's usual length that it must have lasted to be an estimate. Chosen: counts of half a quantum
@@ -74,12 +74,6 @@ impl Estimating {
     /// earliest, and hardly later than the first; with 10 and more progress is further from the truth. The others are
     /// chosen.
     pub const USUAL: Self = Self { valid: 20, soon: 4, at_once: 0.5, light: 1.0 / 3.0, apart: 5 };
-}
-
-impl Default for Estimating {
-    fn default() -> Self {
-        Self::USUAL
-    }
 }
 
 /// What is known of one job.
@@ -366,12 +360,10 @@ pub(crate) fn light(now: &Quantum<'_>, share: f64) -> Vec<bool> {
     now.queue.iter().map(|job| job.to_memory() <= memory && to_cache(job) <= cache).collect()
 }
 
-/// Cores with a usable PU, in logical order.
-#[must_use]
-pub fn cores(now: &Quantum<'_>) -> Vec<CoreIdx> {
-    let mut cores: Vec<CoreIdx> = now.pus.iter().map(|&pu| now.machine.core_of(pu)).collect();
-    cores.dedup();
-    cores
+/// Usable PUs by core, in logical order.
+pub(super) fn cores(now: &Quantum<'_>) -> Vec<Vec<PuIdx>> {
+    let same = |a: &PuIdx, b: &PuIdx| now.machine.core_of(*a) == now.machine.core_of(*b);
+    now.pus.chunk_by(same).map(<[PuIdx]>::to_vec).collect()
 }
 
 /// A number that is not negative as one that can be a key: the order of such numbers is that of their bits.

@@ -122,7 +122,7 @@ pub fn all(queue: &[QueuedJob], contexts: usize) -> Option<Vec<(usize, Selected)
 }
 
 #[allow(clippy::cast_precision_loss)] // contexts are few
-pub(super) fn float(count: usize) -> f64 {
+pub(crate) fn float(count: usize) -> f64 {
     count as f64
 }
 

@@ -26,8 +26,8 @@
 //!    much, none are searched for ([`Predicted::none_below`]). A group goes to the core where most of it last ran.
 //!
 //! Where stacks alone are not found well from those together, threads have a core of their own from time to time ([`solo`]).
-//! A thread that nothing is known of has the mean of the known stacks. Without coefficients, or with ones of other stacks
-//! than the host's, all groups are equally good and no thread moves.
+//! A thread that nothing is known of has the mean of the known stacks. With coefficients of other stacks than the host's all
+//! groups are equally good and no thread moves.
 //! # Properties
 //! - **Never worse than staying**, by its own prediction. -> test `never_worse_than_staying`
 //! - **Optimal pairs** by brute force over all of them. -> test `optimal_pairs`
@@ -174,8 +174,8 @@ fn settings(values: &Values<'_>) -> Settings {
 }
 
 /// Coefficients of this machine, or else of another one.
-fn cpi_model(known: &Knowledge<'_>) -> Option<CpiModel> {
-    Some(known.cpi.cloned().unwrap_or_else(CpiModel::built_in))
+fn cpi_model(known: &Knowledge<'_>) -> CpiModel {
+    known.cpi.cloned().unwrap_or_else(CpiModel::built_in)
 }
 
 /// What can be set.
@@ -189,22 +189,17 @@ pub struct Settings {
     pub gain: f64,
 }
 
+#[cfg(test)]
 impl Settings {
     /// Those where none are given.
     pub const USUAL: Self = Self { aim: Objective::Stp, weight: WEIGHT, gain: GAIN };
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self::USUAL
-    }
 }
 
 /// The scheduler.
 #[derive(Clone, Debug)]
 pub struct Symbiotic {
     settings: Settings,
-    model: Option<CpiModel>,
+    model: CpiModel,
     table: StackTable,
     ration: Ration,
     /// Only `symbiotic-numa` has them.
@@ -214,19 +209,15 @@ pub struct Symbiotic {
 }
 
 impl Symbiotic {
-    /// With the coefficients of a machine; without them nothing is predicted.
-    pub fn new(model: Option<CpiModel>, settings: Settings) -> Self {
-        let table = StackTable::new(model.as_ref(), settings.weight);
+    /// With the coefficients of a machine.
+    pub fn new(model: CpiModel, settings: Settings) -> Self {
+        let table = StackTable::new(&model, settings.weight);
         let ration = Ration::default();
         Self { settings, model, table, ration, homes: None, changed: 0, stayed: 0 }
     }
 
     /// As [`Self::new`], with an eye on where memory is: `symbiotic-numa`.
-    pub(crate) fn with_homes(
-        model: Option<CpiModel>,
-        settings: Settings,
-        homes: HomeNodes,
-    ) -> Self {
+    pub(crate) fn with_homes(model: CpiModel, settings: Settings, homes: HomeNodes) -> Self {
         Self { homes: Some(homes), ..Self::new(model, settings) }
     }
 
@@ -282,11 +273,10 @@ impl Symbiotic {
 /// What groups cost.
 struct Judge<'a> {
     aim: Objective,
-    /// `None` where nothing is predicted.
-    mode: Option<Mode>,
+    mode: Mode,
     /// One a thread.
     stacks: Vec<&'a [f64]>,
-    /// All pairs; `None` where nothing is predicted or needed.
+    /// All pairs; `None` where they are not needed.
     pairs: Option<Pairs>,
     /// What a thread loses by being far from its memory, by thread and usable core; empty if not needed.
     away: Vec<Vec<f64>>,
@@ -299,12 +289,11 @@ impl Judge<'_> {
     }
 
     fn slowdowns(&self, core: usize, group: &[usize]) -> Vec<f64> {
-        let beside = match (&self.mode, &self.pairs, group) {
-            (None, ..) | (_, _, [] | [_]) => vec![1.0; group.len()],
-            (_, Some(pairs), &[a, b]) => vec![pairs.slowdown(a, b), pairs.slowdown(b, a)],
-            (Some(mode), ..) => {
-                mode.slowdowns(&group.iter().map(|&at| self.stacks[at]).collect::<Vec<_>>())
-            }
+        let stacks = || group.iter().map(|&at| self.stacks[at]).collect::<Vec<_>>();
+        let beside = match (&self.pairs, group) {
+            (_, [] | [_]) => vec![1.0; group.len()],
+            (Some(pairs), &[a, b]) => vec![pairs.slowdown(a, b), pairs.slowdown(b, a)],
+            _ => self.mode.slowdowns(&stacks()),
         };
         group.iter().zip(beside).map(|(&at, beside)| self.slowdown(core, at, beside)).collect()
     }
@@ -312,7 +301,7 @@ impl Judge<'_> {
     fn cost(&self, core: usize, group: &[usize]) -> f64 {
         let one = |at: usize, beside: f64| self.aim.cost(self.slowdown(core, at, beside));
         match (&self.pairs, group) {
-            // LiveThread are as many pairs as threads squared, so these take no memory.
+            // There are as many pairs as threads squared, so these take no memory.
             (Some(pairs), &[a, b]) if self.away.is_empty() => pairs.cost(a, b),
             (Some(pairs), &[a, b]) => one(a, pairs.slowdown(a, b)) + one(b, pairs.slowdown(b, a)),
             (_, [] | [_]) => group.iter().fold(0.0, |sum, &at| sum + one(at, 1.0)),
@@ -358,16 +347,15 @@ fn is_near(places: &Places<'_>) -> bool {
 impl Symbiotic {
     /// Groups by usable core and what each of `threads` is expected to lose; whether the groups are new.
     fn foretold(&self, places: &Places<'_>, threads: &[&Thread]) -> (Groups, Vec<f64>, bool) {
-        let model = self.model.as_ref();
         let mean = self.table.mean();
         let stacks = self.table.stacks(&mean, threads);
         let cores = places.cores.len();
         let fullest = threads.len().div_ceil(cores.max(1));
-        let mode = model.map(|model| model.mode(fullest));
+        let mode = self.model.mode(fullest);
         let asked = threads.len() > cores || self.homes.is_some();
         let aim = self.settings.aim;
-        let pairs = mode.as_ref().filter(|_| asked).map(|mode| Pairs::new(mode, aim, &stacks));
-        let away = away(self.homes.as_ref(), model, places, threads, &stacks);
+        let pairs = asked.then(|| Pairs::new(&mode, aim, &stacks));
+        let away = self.away(places, threads, &stacks);
         let judge = Judge { aim, mode, stacks, pairs, away };
         let (groups, changed) = self.groups(places, threads, &judge);
         let mut slowdowns = vec![1.0; threads.len()];
@@ -378,6 +366,18 @@ impl Symbiotic {
         (groups, slowdowns, changed)
     }
 
+    /// What each thread loses on each usable core by being far from its memory; empty where that is nothing.
+    fn away(&self, places: &Places<'_>, threads: &[&Thread], stacks: &[&[f64]]) -> Vec<Vec<f64>> {
+        let machine = places.machine;
+        let has_distances = machine.distances.is_some() && machine.nodes.len() > 1;
+        let Some(homes) = self.homes.as_ref().filter(|_| has_distances) else { return Vec::new() };
+        let of = |(thread, stack): (&&Thread, &&[f64])| {
+            let memory = self.model.components.iter().zip(*stack).filter(|(part, _)| part.memory);
+            homes.away(places, thread.id, memory.fold(0.0, |sum, (_, share)| sum + share))
+        };
+        threads.iter().zip(stacks).map(of).collect()
+    }
+
     /// Threads that have a core of their own to show their stacks alone.
     fn alone(
         &mut self,
@@ -385,21 +385,18 @@ impl Symbiotic {
         places: &Places<'_>,
         chosen: &mut Vec<(usize, Selected)>,
     ) -> Vec<Alone> {
-        let Some(model) = &self.model else { return Vec::new() };
         let threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
         let fullest = threads.min(places.pus.len()).div_ceil(places.cores.len().max(1));
-        let is_good = model.is_well_conditioned(fullest);
+        let is_good = self.model.is_well_conditioned(fullest);
         self.ration.choose(now, &self.table, places, is_good, chosen)
     }
 
     /// Takes in what the last quantum has shown.
     fn learn(&mut self, now: &Quantum<'_>) {
         let there = live::all(now.queue);
-        if let Some(model) = &self.model {
-            let fullest = self.table.fullest();
-            let mode = model.is_well_conditioned(fullest).then(|| model.mode(fullest));
-            self.table.learn(mode.as_ref(), &there);
-        }
+        let (model, fullest) = (&self.model, self.table.fullest());
+        let mode = model.is_well_conditioned(fullest).then(|| model.mode(fullest));
+        self.table.learn(mode.as_ref(), &there);
         if let Some(homes) = &mut self.homes {
             homes.note(now.machine, &there);
         }
@@ -446,22 +443,18 @@ impl Symbiotic {
             groups.iter().map(ids).chain(singles).collect()
         };
         self.table.ran_together(neighbours);
-        let foretold = self.model.is_some();
         choices(now, chosen, &pus, |thread| {
             let at = threads.binary_search_by_key(&thread.id, |thread| thread.id);
-            match at.ok().filter(|_| foretold) {
+            match at {
                 _ if is_alone(thread).is_some() => Allocated::OwnCores,
-                Some(at) => Allocated::Symbiosis { slowdown: slowdowns[at] },
-                None => Allocated::Next,
+                Ok(at) => Allocated::Symbiosis { slowdown: slowdowns[at] },
+                Err(_) => Allocated::Next,
             }
         })
     }
 
     /// Its state, in one line.
     fn state(&self) -> String {
-        if self.model.is_none() {
-            return "no coefficients are known: no thread moves".to_owned();
-        }
         let solo = match self.ration.given {
             0 => String::new(),
             given => format!(
@@ -491,26 +484,6 @@ impl Policy for Symbiotic {
         let plan = evidence.plan(&self.choose(&evidence.now));
         Plan { state: Some(self.state()), ..plan }
     }
-}
-
-/// What each thread loses on each usable core by being far from its memory.
-fn away(
-    homes: Option<&HomeNodes>,
-    model: Option<&CpiModel>,
-    places: &Places<'_>,
-    threads: &[&Thread],
-    stacks: &[&[f64]],
-) -> Vec<Vec<f64>> {
-    let (Some(homes), Some(model)) = (homes, model) else { return Vec::new() };
-    let machine = places.machine;
-    if machine.distances.is_none() || machine.nodes.len() < 2 {
-        return Vec::new();
-    }
-    let of = |(thread, stack): (&&Thread, &&[f64])| {
-        let memory = model.components.iter().zip(*stack).filter(|(part, _)| part.memory);
-        homes.away(places, thread.id, memory.fold(0.0, |sum, (_, share)| sum + share))
-    };
-    threads.iter().zip(stacks).map(of).collect()
 }
 
 #[cfg(test)]

@@ -233,7 +233,7 @@ mod tests {
         let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
         let (pus, queue) = (all(machine), settled(machine));
         let now = Quantum { number: 0, machine, pus: &pus, queue: &queue };
-        let new = Symbiotic::with_homes(Some(model), EAGER, HomeNodes::new(scale));
+        let new = Symbiotic::with_homes(model, EAGER, HomeNodes::new(scale));
         let groups = on_core(machine, &knowing(new, &stacks).choose(&now));
         let away = |(core, group): (usize, &Vec<usize>)| {
             group.iter().filter(|&&job| job % 2 != core / 2).count()
@@ -276,8 +276,8 @@ mod tests {
             let (model, stacks) = (model(&mut rng), stacks(&mut rng, count));
             let (pus, queue) = (all(&machine), queue(&vec![0.0; count]));
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-            let plain = Symbiotic::new(Some(model.clone()), EAGER);
-            let numa = Symbiotic::with_homes(Some(model), EAGER, HomeNodes::new(1.0));
+            let plain = Symbiotic::new(model.clone(), EAGER);
+            let numa = Symbiotic::with_homes(model, EAGER, HomeNodes::new(1.0));
             let plain = chosen(&knowing(plain, &stacks).choose(&now));
             prop_assert_eq!(chosen(&knowing(numa, &stacks).choose(&now)), plain);
         }
@@ -290,7 +290,7 @@ mod tests {
             let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
             let (pus, queue) = (all(&machine), settled(&machine));
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-            let new = Symbiotic::with_homes(Some(model.clone()), Settings::USUAL, HomeNodes::new(1.0));
+            let new = Symbiotic::with_homes(model.clone(), Settings::USUAL, HomeNodes::new(1.0));
             let groups = on_core(&machine, &knowing(new, &stacks).choose(&now));
             let stay: Vec<Vec<usize>> = (0..4).map(|c| vec![c % 2 * 4 + c / 2, c % 2 * 4 + c / 2 + 2]).collect();
             let cost = |groups: &[Vec<usize>]| -> f64 {

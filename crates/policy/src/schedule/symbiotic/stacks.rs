@@ -36,14 +36,11 @@ pub(super) struct Known {
 }
 
 impl StackTable {
-    pub fn new(model: Option<&CpiModel>, weight: f64) -> Self {
-        let of = |model: &CpiModel| {
-            let component = |part| model.components.iter().position(|c| c.parts.contains(part));
-            model.parts.iter().map(component).collect::<Option<Vec<usize>>>()
-        };
-        let component_of = model.and_then(of).unwrap_or_default();
-        let components = model.map_or(0, |model| model.components.len());
-        let parts = model.map(|model| model.parts.clone()).unwrap_or_default();
+    pub fn new(model: &CpiModel, weight: f64) -> Self {
+        let component = |part| model.components.iter().position(|c| c.parts.contains(part));
+        let component_of: Option<Vec<usize>> = model.parts.iter().map(component).collect();
+        let (parts, components) = (model.parts.clone(), model.components.len());
+        let component_of = component_of.unwrap_or_default();
         Self { weight, parts, component_of, components, ..Self::default() }
     }
 
