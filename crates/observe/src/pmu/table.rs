@@ -307,7 +307,7 @@ processor, mispredicted branches are perf's generic event.
     const STACKS_HEAD: &str = "
 ## Where cycles go
 
-Counted for schedulers that ask for CPI stacks, between two readings of a thread; docs/pmu.md says how the parts follow
+Counted for schedulers that need CPI stacks, between two readings of a thread; docs/pmu.md says how the parts follow
 from the events. Families that are not here have no such events.
 
 | family | what it is | parts | events | source |
