@@ -10,11 +10,10 @@ use crate::actuators::Actuators;
 use crate::handle::ProcessHandle;
 use crate::journal::Mark;
 use crate::stat::Stat;
-use crate::sys;
 use crate::thread::Thread;
 use colocate_machine::{PuNr, PuSet};
 use colocate_observe::sys::now;
-use colocate_observe::{SysError, Tid};
+use colocate_observe::{SysError, Tid, affinity as mask};
 use thiserror::Error;
 
 /// Why a thread could not be put somewhere.
@@ -61,7 +60,7 @@ impl AffinityError {
 /// # Errors
 /// None known; passed on if the kernel has one.
 pub fn own() -> Result<PuSet, AffinityError> {
-    sys::getaffinity(Tid(0)).map_err(|error| AffinityError::of(error, &PuSet::new()))
+    mask::of(Tid(0)).map_err(|error| AffinityError::of(error, &PuSet::new()))
 }
 
 /// Lets this thread run on `cpus`, as [`place`] does it for others.
@@ -69,7 +68,7 @@ pub fn own() -> Result<PuSet, AffinityError> {
 /// # Errors
 /// As [`place`].
 pub fn place_own(cpus: &PuSet) -> Result<PuSet, AffinityError> {
-    sys::setaffinity(Tid(0), cpus).map_err(|error| AffinityError::of(error, cpus))?;
+    mask::set(Tid(0), cpus).map_err(|error| AffinityError::of(error, cpus))?;
     read_back(own()?, cpus)
 }
 
@@ -78,7 +77,7 @@ pub fn place_own(cpus: &PuSet) -> Result<PuSet, AffinityError> {
 /// # Errors
 /// [`AffinityError::Gone`] if it has ended.
 pub fn allowed(process: &ProcessHandle, tid: Tid) -> Result<PuSet, AffinityError> {
-    process.with(tid, sys::getaffinity).map_err(|error| AffinityError::of(error, &PuSet::new()))
+    process.with(tid, mask::of).map_err(|error| AffinityError::of(error, &PuSet::new()))
 }
 
 /// Lets thread `tid` of a process run on `cpus` and says what the kernel made of it: without PUs that are
@@ -91,8 +90,8 @@ pub fn allowed(process: &ProcessHandle, tid: Tid) -> Result<PuSet, AffinityError
 /// Every variant of [`AffinityError`]; [`AffinityError::Elsewhere`] if none of `cpus` is read back.
 pub fn place(process: &ProcessHandle, tid: Tid, cpus: &PuSet) -> Result<PuSet, AffinityError> {
     let placed = process.with(tid, |tid| {
-        sys::setaffinity(tid, cpus)?;
-        sys::getaffinity(tid)
+        mask::set(tid, cpus)?;
+        mask::of(tid)
     });
     read_back(placed.map_err(|error| AffinityError::of(error, cpus))?, cpus)
 }
@@ -236,7 +235,7 @@ impl Actuators {
             thread.is_first() && places.any(|pu| *current == only(pu))
         };
         // PUs may have gone since the machine was last read.
-        let usable_now = || sys::getaffinity(Tid(0));
+        let usable_now = || mask::of(Tid(0));
         with(&self.usable) || is_others() || usable_now().is_ok_and(|usable| with(&usable))
     }
 

@@ -182,7 +182,7 @@ mod tests {
         let (mut child, handle) = sleeper();
         let tid = handle.pid().first_thread();
         assert!(handle.exists() && handle.threads() == [tid]);
-        assert!(handle.with(tid, sys::getaffinity).is_ok());
+        assert!(handle.with(tid, colocate_observe::affinity::of).is_ok());
         handle.signal(libc::SIGKILL).unwrap();
         wait_until("the end of a killed process", || handle.stat().unwrap().state == 'Z');
         assert!(handle.exists(), "its number is kept until it is reaped");

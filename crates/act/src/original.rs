@@ -14,7 +14,7 @@ use crate::sys::{self, Fork};
 use colocate_files::kernel;
 use colocate_machine::read::Sysfs;
 use colocate_machine::{PuNr, PuSet};
-use colocate_observe::{SysError, Tid};
+use colocate_observe::{SysError, Tid, affinity};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
@@ -24,7 +24,7 @@ use std::path::Path;
 /// # Errors
 /// If our own mask cannot be read. Where no process can be had, our own mask is taken.
 pub fn original(proc: &Path, files: &Sysfs) -> Result<PuSet, SysError> {
-    let own = sys::getaffinity(Tid(0))?;
+    let own = affinity::of(Tid(0))?;
     let own = given(proc).filter(|given| own.is_subset(given)).unwrap_or(own);
     let everything = files.possible().unwrap_or_else(all);
     Ok(chosen(own, granted(proc, &everything).as_ref(), everything))
@@ -45,7 +45,7 @@ fn given(proc: &Path) -> Option<PuSet> {
 
 /// Every PU that a mask can name.
 fn all() -> PuSet {
-    (0..sys::MOST_PUS).map(PuNr::new).collect()
+    (0..affinity::MOST_PUS).map(PuNr::new).collect()
 }
 
 /// What the kernel makes of `wanted`, tried out by another process.
@@ -57,7 +57,7 @@ fn granted(proc: &Path, wanted: &PuSet) -> Option<PuSet> {
             drop(reader);
             // Nothing may unwind into the code of the process that this is a copy of.
             let _ = std::panic::catch_unwind(move || {
-                let set = sys::setaffinity(Tid(0), wanted).ok();
+                let set = affinity::set(Tid(0), wanted).ok();
                 let found = set.and_then(|()| given(proc));
                 let _ = writer.write_all(found.unwrap_or_default().to_string().as_bytes());
             });
@@ -100,6 +100,6 @@ mod tests {
     #[test]
     fn ours_has_what_we_may_use() {
         let original = original(Path::new("/proc"), &Sysfs::at(Path::new("/"))).unwrap();
-        assert!(sys::getaffinity(Tid(0)).unwrap().is_subset(&original), "{original}");
+        assert!(affinity::of(Tid(0)).unwrap().is_subset(&original), "{original}");
     }
 }

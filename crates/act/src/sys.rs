@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // every function here is one system call
 
-use colocate_machine::{Nanos, PuNr, PuSet};
+use colocate_machine::Nanos;
 use colocate_observe::{Pid, SysError, Tid};
 use rustix::{fs, process};
 use std::ffi::{CStr, CString, c_int};
@@ -13,48 +13,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// 64-bit words in the largest mask that we can hand to the kernel: 8,192 PUs, as many as Linux on
-/// x86-64 can be built for (`NR_CPUS` in its Kconfig).
-const MASK_WORDS: usize = 128;
-/// PUs that such a mask can name.
-pub const MOST_PUS: usize = MASK_WORDS * 64;
-
 /// The result of a call that rustix makes, with the call's name.
 fn named<T>(call: &'static str, result: rustix::io::Result<T>) -> Result<T, SysError> {
     result.map_err(|errno| SysError { call, source: errno.into() })
-}
-
-/// PUs that thread `tid` may run on; thread 0 is the caller.
-///
-/// # Errors
-/// `ESRCH` if it has ended.
-pub fn getaffinity(tid: Tid) -> Result<PuSet, SysError> {
-    let mut words = [0_u64; MASK_WORDS];
-    // SAFETY: the kernel writes at most `size_of_val(&words)` bytes to `words`.
-    let written = unsafe {
-        libc::syscall(libc::SYS_sched_getaffinity, tid.0, size_of_val(&words), words.as_mut_ptr())
-    };
-    if written < 0 {
-        return Err(SysError::last("sched_getaffinity"));
-    }
-    let bits = |(place, &word): (usize, &u64)| {
-        let set = (0..64).filter(move |bit| word >> bit & 1 == 1);
-        set.map(move |bit| PuNr::new(place * 64 + bit))
-    };
-    Ok(words.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(bits).collect())
-}
-
-/// Lets thread `tid` run only on `cpus`; thread 0 is the caller.
-pub(crate) fn setaffinity(tid: Tid, cpus: &PuSet) -> Result<(), SysError> {
-    let mut words = [0_u64; MASK_WORDS];
-    for pu in cpus.iter().filter(|pu| pu.idx() < MOST_PUS) {
-        words[pu.idx() / 64] |= 1 << (pu.idx() % 64);
-    }
-    // SAFETY: the kernel reads `size_of_val(&words)` bytes of `words`, which live through the call.
-    let ret = unsafe {
-        libc::syscall(libc::SYS_sched_setaffinity, tid.0, size_of_val(&words), words.as_ptr())
-    };
-    if ret < 0 { Err(SysError::last("sched_setaffinity")) } else { Ok(()) }
 }
 
 /// Which side of a fork this is.

@@ -175,7 +175,7 @@ impl LinuxHost {
         can_count(setup, &targets)?;
         let signals = Signals::take()?;
         let reserve = reserve();
-        let usable_now = sys::getaffinity(Tid(0))?;
+        let usable_now = colocate_observe::affinity::of(Tid(0))?;
         let original = original(&setup.proc, &Sysfs::at(Path::new("/")))?;
         let safeguards = begin_safeguards(setup, &original, &mut notes);
         let may_fill = safeguards.pauser.is_some();

@@ -17,7 +17,7 @@ use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Nanos, PuSet, read};
 use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sys::now;
-use colocate_observe::{Pid, Tid};
+use colocate_observe::{Pid, Tid, affinity};
 use colocate_policy::{JobIdx, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -140,7 +140,7 @@ impl LinuxHost {
 
     /// Notices PUs that have come or gone, by what the kernel leaves of our own mask.
     fn check_machine(&mut self) {
-        let Ok(usable_now) = sys::getaffinity(Tid(0)) else { return };
+        let Ok(usable_now) = affinity::of(Tid(0)) else { return };
         if usable_now == self.actuators.usable {
             return;
         }

@@ -124,14 +124,16 @@ impl PuSet {
     /// The PUs that are in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        Self::of_words(self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect())
+        let both = self.words.iter().zip(&other.words).map(|(a, b)| a & b);
+        Self::of_words(&both.collect::<Words>())
     }
 
     /// The PUs of this set that are not in `other`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let others = other.words.iter().copied().chain(std::iter::repeat(0));
-        Self::of_words(self.words.iter().zip(others).map(|(a, b)| a & !b).collect())
+        let left = self.words.iter().zip(others).map(|(a, b)| a & !b);
+        Self::of_words(&left.collect::<Words>())
     }
 
     /// Whether every PU of this set is in `other`.
@@ -186,10 +188,17 @@ impl PuSet {
         text
     }
 
-    fn of_words(mut words: Words) -> Self {
+    /// The set that a mask of the kernel's names: bit `b` of word `w` is PU `64 w + b`.
+    #[must_use]
+    pub fn of_words(words: &[u64]) -> Self {
         let used = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
-        words.truncate(used);
-        Self { words }
+        Self { words: words[..used].into() }
+    }
+
+    /// The same, to be read.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words
     }
 
     /// Adds one part of a list: `5`, `0-3`, `0-31:2` or `0-31:2/4`.

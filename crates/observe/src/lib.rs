@@ -4,6 +4,7 @@
 //! crate: it makes system calls, and only the modules that make them may hold `unsafe`.
 
 pub mod accounting;
+pub mod affinity;
 pub mod bounded;
 pub mod code;
 pub mod doctor;

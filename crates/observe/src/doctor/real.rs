@@ -3,15 +3,16 @@
 #![allow(unsafe_code)] // system calls that have no safe form in the standard library
 
 use super::probe::{Errno, Probe, Probes};
+use crate::affinity::{self, Mask};
 use crate::lifecycle::Options;
 use crate::perf::{Attr, Event, Ring};
-use crate::pmu::affinity::{Mask, mask_of, set_mask};
 use crate::pmu::open::Spec;
 use crate::pmu::pfm::Pfm;
 use crate::pmu::{self, specs};
 use crate::privilege;
+use crate::sample::live;
 use crate::sys::SysError;
-use crate::task::Tid;
+use crate::task::{Pid, Tid};
 use colocate_machine::PuNr;
 use perf_event_open_sys::bindings as c;
 use std::os::fd::AsRawFd;
@@ -128,9 +129,10 @@ impl Drop for Child {
 fn affinity() -> Result<(), Errno> {
     let child = Child::new()?;
     let wrong = |error: SysError| errno(&error);
-    let mask = mask_of(child.0).map_err(wrong)?;
-    set_mask(child.0, &mask).map_err(wrong)?;
-    let is_same = mask_of(child.0).map_err(wrong)? == mask;
+    let tid = Tid(child.0);
+    let mask = affinity::of(tid).map_err(wrong)?;
+    affinity::set(tid, &mask).map_err(wrong)?;
+    let is_same = affinity::of(tid).map_err(wrong)? == mask;
     if is_same { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }
 
@@ -189,13 +191,9 @@ fn read_memory() -> Result<(), Errno> {
     static KNOWN: [u8; 8] = *b"colocate";
     let child = Child::new()?;
     let mut copy = [0_u8; 8];
-    let ours = libc::iovec { iov_base: copy.as_mut_ptr().cast(), iov_len: copy.len() };
-    let theirs = libc::iovec { iov_base: KNOWN.as_ptr().cast_mut().cast(), iov_len: KNOWN.len() };
-    // SAFETY: `ours` is room of that length; `theirs` is an address in the child, which the kernel
-    // checks.
-    let got =
-        unsafe { libc::process_vm_readv(child.0, &raw const ours, 1, &raw const theirs, 1, 0) };
-    ok(got as i64)?;
+    if live::read(Pid(child.0), KNOWN.as_ptr().addr() as u64, &mut copy) == 0 {
+        return Err(last());
+    }
     if copy == KNOWN { Ok(()) } else { Err(Errno(libc::EIO)) }
 }
 
@@ -275,7 +273,7 @@ mod tests {
 
     #[test]
     fn probes_change_nothing() {
-        let masks = || [0, 1].map(|pid| mask_of(pid).ok());
+        let masks = || [0, 1].map(|tid| affinity::of(Tid(tid)).ok());
         let before = masks();
         for probe in ALL {
             let _ = Here.run(probe);

@@ -1,6 +1,5 @@
 //! What this machine's counters can count, found out by trying.
 
-use super::affinity::move_this_thread;
 use super::cpu::Cpu;
 use super::events::Reading;
 use super::extras::{self, Events};
@@ -15,7 +14,6 @@ use super::trial::{Tried, try_out};
 pub use super::trial::CounterSet;
 use crate::sys::SysError;
 use crate::task::Tid;
-use colocate_machine::PuNr;
 use colocate_model::Class;
 use colocate_model::stack::Parts;
 use perf_event_open_sys::bindings as c;
@@ -218,7 +216,7 @@ fn on_its_cores(pmu: &CorePmu, alone: bool, work: impl FnOnce() -> Tried + Send)
     };
     std::thread::scope(|scope| {
         let work = || {
-            let moved = move_this_thread(|number| cpus.contains(PuNr(number)));
+            let moved = crate::affinity::move_this_thread(cpus);
             // Cores that we may not use cannot be tried out. What a program does there is not counted.
             if moved { work() } else { Tried::default() }
         };

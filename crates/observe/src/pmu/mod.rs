@@ -9,7 +9,6 @@
 //! life, which pass before its counters are open. A thread that lives for less is reported with
 //! unknown figures.
 
-pub(crate) mod affinity;
 mod counters;
 pub mod cpu;
 mod events;

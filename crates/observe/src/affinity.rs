@@ -1,0 +1,64 @@
+//! Which PUs threads may run on, as the kernel has it.
+#![allow(unsafe_code)] // sched_getaffinity, sched_setaffinity
+
+use crate::sys::SysError;
+use crate::task::Tid;
+use colocate_machine::PuSet;
+
+/// The largest mask that can be handed to the kernel: 8,192 PUs, as many as Linux on x86-64 can be built for (`NR_CPUS`
+/// in its Kconfig).
+pub(crate) type Mask = [u64; 128];
+
+/// PUs that such a mask can name.
+pub const MOST_PUS: usize = size_of::<Mask>() * 8;
+
+/// PUs that thread `tid` may run on; thread 0 is the caller.
+///
+/// # Errors
+/// `ESRCH` if it has ended.
+pub fn of(tid: Tid) -> Result<PuSet, SysError> {
+    let mut mask: Mask = [0; 128];
+    // SAFETY: `mask` is as long as said.
+    let done =
+        unsafe { libc::sched_getaffinity(tid.0, size_of::<Mask>(), mask.as_mut_ptr().cast()) };
+    if done < 0 { Err(SysError::last("sched_getaffinity")) } else { Ok(PuSet::of_words(&mask)) }
+}
+
+/// Lets thread `tid` run only on `pus`; thread 0 is the caller.
+///
+/// # Errors
+/// `ESRCH` if it has ended, `EINVAL` if it may use none of them, `EPERM` if it is another user's.
+pub fn set(tid: Tid, pus: &PuSet) -> Result<(), SysError> {
+    let mut mask: Mask = [0; 128];
+    mask.iter_mut().zip(pus.words()).for_each(|(to, word)| *to = *word);
+    // SAFETY: `mask` is as long as said.
+    let done = unsafe { libc::sched_setaffinity(tid.0, size_of::<Mask>(), mask.as_ptr().cast()) };
+    if done < 0 { Err(SysError::last("sched_setaffinity")) } else { Ok(()) }
+}
+
+/// Lets this thread run only on those of its PUs that are in `wanted`.
+///
+/// False, and nothing is changed, if there is none or the kernel refuses.
+pub(crate) fn move_this_thread(wanted: &PuSet) -> bool {
+    // The kernel answers an empty mask with EINVAL.
+    of(Tid(0)).is_ok_and(|own| set(Tid(0), &own.intersection(wanted)).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_moves_within_its_mask_or_stays() {
+        std::thread::spawn(|| {
+            let before = of(Tid(0)).unwrap();
+            assert!(!move_this_thread(&PuSet::new()));
+            assert_eq!(of(Tid(0)).unwrap(), before);
+            let first: PuSet = before.iter().take(1).collect();
+            assert!(move_this_thread(&first));
+            assert_eq!(of(Tid(0)).unwrap(), first);
+        })
+        .join()
+        .unwrap();
+    }
+}
