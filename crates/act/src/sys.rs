@@ -3,11 +3,14 @@
 #![allow(unsafe_code)] // every function here is one system call
 
 use colocate_machine::Nanos;
+pub use colocate_observe::signal::{
+    Arrived, SignalMask, block, block_all, next_signal, set_mask, signalfd,
+};
 use colocate_observe::{Pid, SysError, Tid};
 use rustix::{fs, process};
 use std::ffi::{CStr, CString, c_int};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, parent_id};
 use std::path::Path;
 use std::process::Command;
@@ -171,50 +174,6 @@ pub(crate) fn parent() -> Pid {
     Pid(parent_id().cast_signed())
 }
 
-/// A set of signals as the kernel takes it.
-fn sigset(signals: &[c_int]) -> libc::sigset_t {
-    // SAFETY: all-zero is a valid `sigset_t`, and sigemptyset makes it the empty one.
-    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is valid; a bad signal number is reported and leaves the set unchanged.
-    unsafe { libc::sigemptyset(&raw mut set) };
-    for &signal in signals {
-        // SAFETY: as above.
-        unsafe { libc::sigaddset(&raw mut set, signal) };
-    }
-    set
-}
-
-/// A signal mask, to be restored later.
-#[derive(Clone, Copy)]
-pub struct SignalMask(libc::sigset_t);
-
-/// Blocks `signals` as well, and says what was blocked before.
-///
-/// # Errors
-/// None known; passed on if the kernel has one.
-pub fn block(signals: &[c_int]) -> Result<SignalMask, SysError> {
-    let (set, mut before) = (sigset(signals), sigset(&[]));
-    // SAFETY: both sets are valid for the call.
-    let ret = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before) };
-    if ret < 0 { Err(SysError::last("sigprocmask")) } else { Ok(SignalMask(before)) }
-}
-
-/// Blocks every signal that can be blocked.
-pub(crate) fn block_all() {
-    let mut all = sigset(&[]);
-    // SAFETY: the set is valid for both calls; the old mask is not asked for.
-    unsafe {
-        libc::sigfillset(&raw mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
-    }
-}
-
-/// Blocks exactly the signals of `mask`.
-pub(crate) fn set_mask(mask: &SignalMask) {
-    // SAFETY: the set is valid for the call; the old mask is not asked for.
-    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, std::ptr::null_mut()) };
-}
-
 /// Whether `signal` is ignored now.
 pub fn is_ignored(signal: c_int) -> bool {
     // SAFETY: all-zero is a valid `sigaction` to be written over.
@@ -230,60 +189,12 @@ pub(crate) fn ignore(signal: c_int, ignored: bool) {
     unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
 }
 
-/// A descriptor that becomes readable when one of `signals`, which must be blocked, arrives.
-///
-/// # Errors
-/// `EMFILE` and `ENFILE` at the limits of open files.
-pub fn signalfd(signals: &[c_int]) -> Result<OwnedFd, SysError> {
-    let set = sigset(signals);
-    // SAFETY: the set is valid for the call.
-    let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
-    owned(fd, "signalfd")
-}
-
-/// A signal that has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrived {
-    /// Its number.
-    pub signal: c_int,
-    /// Whether the kernel sent it to the terminal's whole foreground process group, as it does for keys like Ctrl-C.
-    pub by_kernel: bool,
-}
-
-/// The next signal that waits at `fd`; `None` if there is none.
-pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
-    // SAFETY: all-zero is a valid `signalfd_siginfo`.
-    let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-    let size = size_of_val(&info);
-    // SAFETY: at most `size` bytes are written to `info`, and every bit pattern is valid for it.
-    let read = unsafe { libc::read(fd.as_raw_fd(), (&raw mut info).cast(), size) };
-    let whole = usize::try_from(read).is_ok_and(|read| read == size);
-    let signal = info.ssi_signo.cast_signed();
-    let to_group = || !matches!(signal, libc::SIGHUP | libc::SIGCONT) || !leads_session();
-    whole.then(|| Arrived { signal, by_kernel: info.ssi_code == libc::SI_KERNEL && to_group() })
-}
-
-/// Whether this process leads its session. Of a terminal that hangs up, the kernel signals the leader alone, by SIGHUP and
-/// SIGCONT (`tty_signal_session_leader` in drivers/tty/tty_jobctrl.c); the others get it when the leader ends.
-fn leads_session() -> bool {
-    // SAFETY: both take and return numbers; 0 means this process.
-    unsafe { libc::getsid(0) == libc::getpid() }
-}
-
 /// A file without a name, in memory.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`, `ENOMEM`.
 pub fn memfd(name: &CStr) -> Result<OwnedFd, SysError> {
     named("memfd_create", fs::memfd_create(name, fs::MemfdFlags::CLOEXEC))
-}
-
-fn owned(fd: RawFd, call: &'static str) -> Result<OwnedFd, SysError> {
-    if fd < 0 {
-        return Err(SysError::last(call));
-    }
-    // SAFETY: the kernel has just opened `fd` for us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Makes descriptor `to` a copy of `from`; it stays open across an exec.

@@ -137,7 +137,7 @@ pub enum EmulateError {
 /// been refused.
 pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, EmulateError> {
     let loadable = program::inspect(command.path, command.argv)?;
-    let folder = run::Scratch::new(command.scratch)?;
+    let folder = run::scratch(command.scratch)?;
     let began = crate::sys::now();
     let started = SystemTime::now();
     let status = run::run(emulator, &loadable, command, folder.path())?;

@@ -1,20 +1,19 @@
 //! Starting QEMU, passing signals on, and waiting.
 
-#![allow(unsafe_code)] // signal masks, signalfd, pidfd_open, kill
+#![allow(unsafe_code)] // signal, kill
 
 use super::{Command, Emulator, Loadable, trace::hex};
-use crate::sys::{SysError, is_readable, wait_readable};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use crate::signal;
+use crate::sys::{SysError, wait_readable};
+use rustix::process::{self, PidfdFlags, Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Read};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
+use tempfile::TempDir;
 use thiserror::Error;
 
 /// Why a program could not be run.
@@ -31,33 +30,12 @@ pub enum RunError {
     Wait(#[from] SysError),
 }
 
-/// A folder of our own that goes when it is dropped.
-pub struct Scratch(PathBuf);
-
-impl Scratch {
-    /// Makes a folder in `parent` that only this user can look into.
-    pub fn new(parent: &Path) -> Result<Self, RunError> {
-        let name = format!("colocate-{}-{}", std::process::id(), crate::sys::now().0);
-        let create = || {
-            // The program may go to another working folder before its counts are written.
-            let path = std::path::absolute(parent)?.join(name);
-            std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-            Ok(Self(path))
-        };
-        create().map_err(|source| RunError::Scratch(parent.to_owned(), source))
-    }
-
-    /// The folder.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed is in a folder for temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A folder in `parent` that only this user can look into, and that goes when it is dropped.
+pub fn scratch(parent: &Path) -> Result<TempDir, RunError> {
+    // The program may go to another working folder before its counts are written.
+    let made = std::path::absolute(parent)
+        .and_then(|parent| tempfile::Builder::new().prefix("colocate-").tempdir_in(parent));
+    made.map_err(|source| RunError::Scratch(parent.to_owned(), source))
 }
 
 /// Signals that are for the program rather than for us.
@@ -79,15 +57,15 @@ pub fn run(
     command: Command<'_>,
     folder: &Path,
 ) -> Result<ExitStatus, RunError> {
-    let blocked = Blocked::new()?;
-    let before = blocked.before;
+    let signals = signal::signalfd(&PASSED_ON)?;
+    let before = signal::block(&PASSED_ON)?;
     let ignores_pipe = command.ignores_pipe;
     let mut qemu = std::process::Command::new(&emulator.qemu);
     qemu.args(arguments(emulator, loadable, command, folder));
     // SAFETY: all that is called is async-signal-safe and touches nothing of the parent's.
     unsafe {
         qemu.pre_exec(move || {
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+            signal::set_mask(&before);
             if ignores_pipe {
                 libc::signal(libc::SIGPIPE, libc::SIG_IGN);
             }
@@ -95,9 +73,10 @@ pub fn run(
             Ok(())
         });
     }
-    let mut child =
-        qemu.spawn().map_err(|source| RunError::Start(emulator.qemu.clone(), source))?;
-    Ok(wait(&mut child, &blocked)?)
+    let started = qemu.spawn().map_err(|source| RunError::Start(emulator.qemu.clone(), source));
+    let status = started.and_then(|mut child| Ok(wait(&mut child, signals.as_fd())?));
+    signal::set_mask(&before);
+    status
 }
 
 /// QEMU's command line.
@@ -147,92 +126,23 @@ fn no_core_file() {
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });
 }
 
-/// The calling thread's signals, held back until this is dropped, and read from a descriptor.
-struct Blocked {
-    signals: File,
-    before: libc::sigset_t,
-}
-
-impl Blocked {
-    fn new() -> Result<Self, SysError> {
-        let mut set = MaybeUninit::uninit();
-        let mut before = MaybeUninit::uninit();
-        // SAFETY: sigemptyset initialises the set before it is used; pthread_sigmask fills in the
-        // other one, which is only read if it did; the descriptor is new and has no other owner.
-        unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for signal in PASSED_ON {
-                libc::sigaddset(set.as_mut_ptr(), signal);
-            }
-            if libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) != 0 {
-                return Err(SysError::last("pthread_sigmask"));
-            }
-            let before = before.assume_init();
-            let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC);
-            if fd < 0 {
-                let error = SysError::last("signalfd");
-                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-                return Err(error);
-            }
-            Ok(Self { signals: File::from_raw_fd(fd), before })
-        }
-    }
-
-    /// Takes a signal that is there: its number, and whether a process sent it.
-    fn take(&self) -> Result<(libc::c_int, bool), SysError> {
-        const WHOLE_B: usize = size_of::<libc::signalfd_siginfo>();
-        let mut info = [0; WHOLE_B];
-        (&self.signals)
-            .read_exact(&mut info)
-            .map_err(|source| SysError { call: "read(signalfd)", source })?;
-        // The structure begins with signal number, errno and code, 32 bits each.
-        let field = |place: usize| {
-            info[4 * place..].first_chunk().map_or(0, |bytes| libc::c_int::from_ne_bytes(*bytes))
-        };
-        Ok((field(0), field(2) <= 0))
-    }
-}
-
-impl Drop for Blocked {
-    fn drop(&mut self) {
-        // SAFETY: the mask is the one that pthread_sigmask gave.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
-        }
-    }
-}
-
-/// A descriptor that becomes readable when process `pid` ends.
-fn open_process(pid: libc::pid_t) -> Result<OwnedFd, SysError> {
-    // SAFETY: takes no pointer; the descriptor is new and has no other owner.
-    unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        match libc::c_int::try_from(fd) {
-            Ok(fd) if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
-            _ => Err(SysError::last("pidfd_open")),
-        }
-    }
-}
-
 /// Waits for `child`, passing on signals meanwhile.
-fn wait(child: &mut Child, blocked: &Blocked) -> Result<ExitStatus, SysError> {
-    let pid = libc::pid_t::try_from(child.id()).unwrap_or(libc::pid_t::MAX);
+fn wait(child: &mut Child, signals: BorrowedFd<'_>) -> Result<ExitStatus, SysError> {
     let failed = |source| SysError { call: "waitpid", source };
+    let pid = process::Pid::from_child(child);
     // Without the descriptor (Linux before 5.3) signals wait until the end, but the end is seen.
-    let Ok(end) = open_process(pid) else { return child.wait().map_err(failed) };
+    let Ok(end) = process::pidfd_open(pid, PidfdFlags::empty()) else {
+        return child.wait().map_err(failed);
+    };
     loop {
-        wait_readable(&[end.as_fd(), blocked.signals.as_fd()], None)?;
+        wait_readable(&[end.as_fd(), signals], None)?;
         if let Some(status) = child.try_wait().map_err(failed)? {
             return Ok(status);
         }
-        if !is_readable(blocked.signals.as_fd()) {
-            continue;
-        }
-        let (signal, sent) = blocked.take()?;
         // What the terminal sends reaches the program without us.
-        if sent {
+        if let Some(arrived) = signal::next_signal(signals).filter(|arrived| !arrived.by_kernel) {
             // SAFETY: takes no pointer; the child has not been waited for, so the number is its.
-            unsafe { libc::kill(pid, signal) };
+            unsafe { libc::kill(pid.as_raw_nonzero().get(), arrived.signal) };
         }
     }
 }

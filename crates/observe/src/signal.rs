@@ -1,0 +1,94 @@
+//! Signals that are held back, and read from a descriptor.
+#![allow(unsafe_code)] // signal masks, signalfd
+
+use crate::sys::SysError;
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A set of signals as the kernel takes it.
+fn sigset(signals: &[c_int]) -> libc::sigset_t {
+    // SAFETY: all-zero is a valid `sigset_t`, and sigemptyset makes it the empty one.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is valid; a bad signal number is reported and leaves the set unchanged.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    for &signal in signals {
+        // SAFETY: as above.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+    }
+    set
+}
+
+/// A signal mask, to be restored later.
+#[derive(Clone, Copy)]
+pub struct SignalMask(libc::sigset_t);
+
+/// Blocks `signals` as well, and says what was blocked before.
+///
+/// # Errors
+/// None known; passed on if the kernel has one.
+pub fn block(signals: &[c_int]) -> Result<SignalMask, SysError> {
+    let (set, mut before) = (sigset(signals), sigset(&[]));
+    // SAFETY: both sets are valid for the call.
+    let ret = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before) };
+    if ret < 0 { Err(SysError::last("sigprocmask")) } else { Ok(SignalMask(before)) }
+}
+
+/// Blocks every signal that can be blocked.
+pub fn block_all() {
+    let mut all = sigset(&[]);
+    // SAFETY: the set is valid for both calls; the old mask is not asked for.
+    unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+    }
+}
+
+/// Blocks exactly the signals of `mask`.
+pub fn set_mask(mask: &SignalMask) {
+    // SAFETY: the set is valid for the call; the old mask is not asked for.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, std::ptr::null_mut()) };
+}
+
+/// A descriptor that becomes readable when one of `signals`, which must be blocked, arrives.
+///
+/// # Errors
+/// `EMFILE` and `ENFILE` at the limits of open files.
+pub fn signalfd(signals: &[c_int]) -> Result<OwnedFd, SysError> {
+    let set = sigset(signals);
+    // SAFETY: the set is valid for the call.
+    let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(SysError::last("signalfd"));
+    }
+    // SAFETY: the kernel has just opened `fd` for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A signal that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its number.
+    pub signal: c_int,
+    /// Whether the kernel sent it to the terminal's whole foreground process group, as it does for keys like Ctrl-C.
+    pub by_kernel: bool,
+}
+
+/// The next signal that waits at `fd`; `None` if there is none.
+pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
+    // SAFETY: all-zero is a valid `signalfd_siginfo`.
+    let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+    let size = size_of_val(&info);
+    // SAFETY: at most `size` bytes are written to `info`, and every bit pattern is valid for it.
+    let read = unsafe { libc::read(fd.as_raw_fd(), (&raw mut info).cast(), size) };
+    let whole = usize::try_from(read).is_ok_and(|read| read == size);
+    let signal = info.ssi_signo.cast_signed();
+    let to_group = || !matches!(signal, libc::SIGHUP | libc::SIGCONT) || !leads_session();
+    whole.then(|| Arrived { signal, by_kernel: info.ssi_code == libc::SI_KERNEL && to_group() })
+}
+
+/// Whether this process leads its session. Of a terminal that hangs up, the kernel signals the leader alone, by SIGHUP and
+/// SIGCONT (`tty_signal_session_leader` in drivers/tty/tty_jobctrl.c); the others get it when the leader ends.
+fn leads_session() -> bool {
+    // SAFETY: both take and return numbers; 0 means this process.
+    unsafe { libc::getsid(0) == libc::getpid() }
+}
