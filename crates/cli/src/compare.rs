@@ -218,15 +218,14 @@ fn report(session: &Session, json: bool) -> anyhow::Result<ExitCode> {
     let found = Comparison::of(&session.state, place());
     let text = table::text(&found);
     let picture = plot::svg(&found).map_err(anyhow::Error::msg)?;
-    for (name, content) in [
-        ("comparison.json", &found.to_json()),
-        ("comparison.txt", &text),
-        ("comparison.svg", &picture),
-    ] {
+    let as_json = printable::json(&found);
+    for (name, content) in
+        [("comparison.json", &as_json), ("comparison.txt", &text), ("comparison.svg", &picture)]
+    {
         output::write_private(Some(&session.dir.join(name)), content)?;
     }
     let shown = if json {
-        found.to_json()
+        as_json
     } else {
         let dir = session.dir.to_string_lossy();
         format!("{text}\nkept in {}: comparison.json, .txt, .svg, logs\n", printable(&dir))

@@ -8,6 +8,7 @@ use crate::output::{self, Bar};
 use crate::schedule::policy::cpi_model;
 use crate::workers::{self, Watcher};
 use anyhow::{Context, bail};
+use colocate_machine::printable;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_study::simulate::contender::Contender;
@@ -291,7 +292,7 @@ impl Run<'_> {
 
     fn print(&self, found: &Simulated) -> anyhow::Result<()> {
         let text = if self.args.json {
-            found.to_json()
+            printable::json(found)
         } else if self.args.scenarios.len() > 1 {
             table::summary(found)
         } else {

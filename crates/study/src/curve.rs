@@ -1,6 +1,6 @@
 //! Curves with intervals as an SVG picture: how one figure follows another, a line for each series.
 
-use crate::plot::{Area, padded};
+use crate::plot::{Area, ends, padded};
 use crate::stats::Estimate;
 use colocate_machine::printable;
 use plotters::prelude::*;
@@ -83,7 +83,7 @@ fn draw_all(all: &[Curves], out: &mut String) -> Result<(), Box<dyn Error>> {
 fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error>> {
     let points = || curves.series.iter().flat_map(|series| &series.points);
     let across = padded(points().map(|(at, _)| *at).chain([0.0]));
-    let up = padded(points().flat_map(|(_, found)| heights(*found)).chain(curves.level));
+    let up = padded(points().flat_map(|(_, found)| ends(*found)).chain(curves.level));
     let mut chart = ChartBuilder::on(area)
         .caption(printable(&curves.caption), ("sans-serif", 18))
         .margin(12)
@@ -120,11 +120,6 @@ fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error>> {
         .background_style(WHITE.mix(0.8))
         .draw()?;
     Ok(())
-}
-
-fn heights(found: Estimate) -> impl Iterator<Item = f64> {
-    let ends = found.interval.map(|interval| [interval.low, interval.high]);
-    ends.into_iter().flatten().chain([found.value])
 }
 
 /// The interval as a line with a bar at each end.

@@ -18,14 +18,14 @@
 
 use crate::state::{Run, Settings, State};
 use crate::stats::{Estimate, Summary, geometric_estimate};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Version of the report format that this build writes.
 pub const VERSION: u32 = 1;
 
 /// What may be said of a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It is what the others are compared to.
@@ -39,8 +39,7 @@ pub enum Verdict {
 }
 
 /// The times of one job under one policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobFigures {
     /// Its command.
     pub command: String,
@@ -49,8 +48,7 @@ pub struct JobFigures {
 }
 
 /// What was found of one policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyFigures {
     /// The policy.
     pub policy: String,
@@ -66,8 +64,7 @@ pub struct PolicyFigures {
 }
 
 /// Where a study was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// Version of colocate.
     pub colocate: String,
@@ -79,9 +76,8 @@ pub struct Place {
     pub usable_pus: Option<u32>,
 }
 
-/// What a study found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// What a study found (`docs/schemas/comparison.json`).
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Format version, [`VERSION`].
     pub version: u32,
@@ -117,15 +113,6 @@ impl Comparison {
             failures: state.failures.clone(),
             notes: notes(state),
         }
-    }
-
-    /// The comparison as JSON text, ending in a newline (`docs/schemas/comparison.json`).
-    ///
-    /// # Panics
-    /// Never: every field has a JSON form.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        colocate_machine::printable::json(self)
     }
 }
 

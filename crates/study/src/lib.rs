@@ -7,6 +7,7 @@
 pub mod cores;
 pub mod curve;
 pub mod figures;
+pub mod metric;
 pub mod order;
 pub mod plot;
 pub mod published;

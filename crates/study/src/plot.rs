@@ -47,13 +47,15 @@ fn draw(found: &Comparison, out: &mut String) -> Result<(), Box<dyn Error>> {
     let (charts, verdicts) = rest.split_horizontally(WIDTH.cast_signed() - NAMES - VERDICTS);
     let (times, ratios) = charts.split_horizontally(TIMES);
     draw_times(found, &times)?;
-    let heights = draw_ratios(found, &ratios)?;
-    let right = |text: &str, y| label(text, (NAMES - 8, y), HPos::Right, BLACK);
-    let left = |text: &str, y, colour| label(text, (0, y), HPos::Left, colour);
-    for (figures, y) in found.policies.iter().zip(heights) {
-        names.draw(&right(&figures.policy, y))?;
-        verdicts.draw(&left(&table::verdict(figures), y, colour(figures)))?;
-    }
+    let rows = found.policies.iter().map(|figures| Row {
+        policy: &figures.policy,
+        ratio: figures.ratio,
+        verdict: table::verdict(figures),
+        colour: colour(figures),
+    });
+    let rows: Vec<Row<'_>> = rows.collect();
+    let caption = format!("time relative to {}", found.settings.baseline);
+    draw_ratios(&rows, [&names, &ratios, &verdicts], &caption, "ratio; 95 % interval")?;
     root.present()?;
     Ok(())
 }
@@ -69,18 +71,18 @@ pub(crate) fn label(
 }
 
 /// The middle of a policy's row on an axis that counts rows downwards from 0.
-pub(crate) fn middle(row: usize) -> f64 {
+fn middle(row: usize) -> f64 {
     f64::from(u32::try_from(row).unwrap_or(u32::MAX)) + 0.5
 }
 
-pub(crate) type Chart<'a, 'b> = ChartContext<
+type Chart<'a, 'b> = ChartContext<
     'a,
     SVGBackend<'b>,
     Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
 >;
 
 /// An empty chart with `caption` over an axis from `low` to `high`, one row a policy.
-pub(crate) fn chart<'a, 'b>(
+fn chart<'a, 'b>(
     area: &'a Area<'b>,
     caption: &str,
     axis: &str,
@@ -131,25 +133,44 @@ fn draw_times(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Draws the right chart; returns the heights of the rows' middles in pixels from the top.
-fn draw_ratios(found: &Comparison, area: &Area) -> Result<Vec<i32>, Box<dyn Error>> {
-    let known = found.policies.iter().filter_map(|figures| figures.ratio).flat_map(ends);
+/// What is drawn of a policy beside a baseline.
+pub(crate) struct Row<'a> {
+    /// Its name.
+    pub policy: &'a str,
+    /// The ratio to the baseline, if one is known.
+    pub ratio: Option<Estimate>,
+    /// What may be said of it.
+    pub verdict: String,
+    /// In which colour.
+    pub colour: RGBColor,
+}
+
+/// Draws names, a chart of the ratios below `caption`, and what may be said: one row a policy.
+pub(crate) fn draw_ratios(
+    policies: &[Row<'_>],
+    [names, ratios, verdicts]: [&Area; 3],
+    caption: &str,
+    axis: &str,
+) -> Result<(), Box<dyn Error>> {
+    let known = policies.iter().filter_map(|row| row.ratio).flat_map(ends);
     let range = padded(known.chain([1.0]));
-    let caption = format!("time relative to {}", found.settings.baseline);
-    let rows = found.policies.len();
-    let mut chart = chart(area, &caption, "ratio; 95 % interval", range, rows)?;
-    let whole = [(1.0, 0.0), (1.0, middle(rows) - 0.5)];
+    let mut chart = chart(ratios, caption, axis, range, policies.len())?;
+    let whole = [(1.0, 0.0), (1.0, middle(policies.len()) - 0.5)];
     chart.draw_series([PathElement::new(whole, BLACK.mix(0.5))])?;
-    for (row, figures) in found.policies.iter().enumerate() {
-        if let Some(ratio) = figures.ratio {
-            draw_estimate(&mut chart, ratio, middle(row), colour(figures))?;
+    let right = names.dim_in_pixel().0.cast_signed() - 8;
+    for (place, row) in policies.iter().enumerate() {
+        if let Some(ratio) = row.ratio {
+            draw_estimate(&mut chart, ratio, middle(place), row.colour)?;
         }
+        let y = chart.backend_coord(&(range.0, middle(place))).1 - names.get_base_pixel().1;
+        names.draw(&label(row.policy, (right, y), HPos::Right, BLACK))?;
+        verdicts.draw(&label(&row.verdict, (0, y), HPos::Left, row.colour))?;
     }
-    Ok((0..rows).map(|row| chart.backend_coord(&(range.0, middle(row))).1).collect())
+    Ok(())
 }
 
 /// A bar over the interval, if there is one, and a square at the value.
-pub(crate) fn draw_estimate(
+fn draw_estimate(
     chart: &mut Chart,
     estimate: Estimate,
     y: f64,
@@ -175,7 +196,8 @@ fn colour(figures: &PolicyFigures) -> RGBColor {
     }
 }
 
-fn ends(estimate: Estimate) -> impl Iterator<Item = f64> {
+/// The ends of the interval, if there is one, and the value.
+pub(crate) fn ends(estimate: Estimate) -> impl Iterator<Item = f64> {
     let interval = estimate.interval.map(|interval| [interval.low, interval.high]);
     interval.into_iter().flatten().chain([estimate.value])
 }

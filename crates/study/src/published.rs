@@ -121,7 +121,7 @@ static ORDERS: [Order; 20] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replication::Metric;
+    use crate::metric::Metric;
     use crate::replication::definition::Definition;
 
     const FELIU: [&str; 4] = ["feliu-1", "feliu-2", "feliu-3", "feliu-4"];

@@ -90,14 +90,10 @@ fn slowest_rows(found: &Comparison) -> Vec<Vec<String>> {
 }
 
 fn job_rows(found: &Comparison) -> Vec<Vec<String>> {
-    let mut head = vec!["program".to_owned()];
-    head.extend(found.policies.iter().map(|figures| figures.policy.clone()));
-    let mut rows = vec![head];
+    let mut rows = vec![row("program", found.policies.iter().map(|it| it.policy.clone()))];
     for (place, job) in found.settings.jobs.iter().enumerate() {
-        let mut row = vec![shortened(&job.command.join(" "))];
         let cells = found.policies.iter().map(|figures| job_cell(figures.jobs[place].seconds));
-        row.extend(cells);
-        rows.push(row);
+        rows.push(row(&shortened(&job.command.join(" ")), cells));
     }
     rows
 }
@@ -118,15 +114,15 @@ fn ratio(figures: &PolicyFigures) -> String {
     }
 }
 
-fn range(interval: Option<Interval>, form: impl Fn(f64) -> String) -> String {
+pub(crate) fn range(interval: Option<Interval>, form: impl Fn(f64) -> String) -> String {
     interval.map_or_else(unknown, |i| format!("{} .. {}", form(i.low), form(i.high)))
 }
 
-fn three_decimals(value: f64) -> String {
+pub(crate) fn three_decimals(value: f64) -> String {
     format!("{value:.3}")
 }
 
-fn unknown() -> String {
+pub(crate) fn unknown() -> String {
     "-".to_owned()
 }
 
@@ -141,6 +137,21 @@ fn shortened(command: &str) -> String {
         return command.into_owned();
     }
     command.chars().take(39).chain(['…']).collect()
+}
+
+/// A row with its label.
+pub(crate) fn row(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
+    [label.to_owned()].into_iter().chain(cells).collect()
+}
+
+/// What each has with each, by their places among `names`.
+#[must_use]
+pub fn matrix(names: &[String], cell: impl Fn(usize, usize) -> String) -> String {
+    let mut rows = vec![row("", names.iter().cloned())];
+    for (a, name) in names.iter().enumerate() {
+        rows.push(row(name, (0..names.len()).map(|b| cell(a, b))));
+    }
+    aligned(&rows)
 }
 
 /// Columns of equal width, two spaces apart, nothing after the last. What is in a cell stays in it.

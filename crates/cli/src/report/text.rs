@@ -6,7 +6,7 @@ use crate::columns::{Column, rows, seconds, unknown};
 use crate::timeline::{self, Mean};
 use colocate_machine::{PuNr, printable};
 use colocate_model::Backend;
-use colocate_study::table::aligned;
+use colocate_study::table::{aligned, matrix};
 use std::fmt::Write;
 
 /// Most jobs whose sharing of cores is shown as a matrix. Chosen: a line of 100 characters.
@@ -182,16 +182,12 @@ impl Report {
             let _ = writeln!(text, "{jobs} jobs: in the JSON");
             return;
         }
-        let mut matrix = vec![vec![0; jobs]; jobs];
+        let mut shared = vec![vec![0; jobs]; jobs];
         for SharedCore { jobs: [a, b], quanta } in &self.shared_core {
-            (matrix[*a][*b], matrix[*b][*a]) = (*quanta, *quanta);
+            (shared[*a][*b], shared[*b][*a]) = (*quanta, *quanta);
         }
-        let names = || self.jobs.iter().map(|job| job.name.clone());
-        let mut rows: Vec<Vec<String>> = vec![[String::new()].into_iter().chain(names()).collect()];
-        for (name, quanta) in names().zip(matrix) {
-            rows.push([name].into_iter().chain(quanta.iter().map(u64::to_string)).collect());
-        }
-        text.push_str(&aligned(&rows));
+        let names: Vec<String> = self.jobs.iter().map(|job| job.name.clone()).collect();
+        text.push_str(&matrix(&names, |a, b| shared[a][b].to_string()));
     }
 
     fn explanation(&self, text: &mut String) {

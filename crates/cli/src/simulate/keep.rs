@@ -5,6 +5,7 @@ use crate::exit::{self, Failure};
 use crate::{input, output};
 use anyhow::Context;
 use colocate_files::Dir;
+use colocate_machine::printable::json;
 use colocate_study::simulate::contender::Contender;
 use colocate_study::simulate::figures::Simulated;
 use colocate_study::simulate::{picture, table};
@@ -79,7 +80,7 @@ impl Folder {
         }
         output::write(Some(&self.file(scenario, ".txt")), &table::text(found))?;
         output::write(Some(&self.file(scenario, ".svg")), &drawn)?;
-        output::write(Some(&self.file(scenario, ".json")), &found.to_json())
+        output::write(Some(&self.file(scenario, ".json")), &json(found))
     }
 
     /// Keeps a picture of which job ran where.

@@ -1,7 +1,7 @@
 //! A study's definition: a TOML file in `studies/` that says which cells are simulated under which policies, and which
 //! figures are reported.
 
-use super::metric::Metric;
+use crate::metric::Metric;
 use crate::simulate::scenario::Text;
 use colocate_machine::Nanos;
 use colocate_model::Phase;

@@ -13,9 +13,9 @@ use super::report::{
     PolicyFigures, ProgramFigures, Published, Report, Row, VERSION,
 };
 use super::{
-    Done, Metric, Study, StudyError, Table, Work, count, detail, layout, ratio as ratio_of,
-    siblings,
+    Done, Study, StudyError, Table, Work, count, detail, layout, ratio as ratio_of, siblings,
 };
+use crate::metric::Metric;
 use crate::published;
 use crate::simulate::figures::{Column, RESOLUTION, Spread};
 use crate::stats;

@@ -18,7 +18,8 @@
 
 use super::definition::Part;
 use super::pairs::{self, Pairs};
-use super::{Done, Metric, Study, StudyError};
+use super::{Done, Study, StudyError};
+use crate::metric::Metric;
 use crate::simulate::figures::{RESOLUTION, Spread};
 use crate::stats;
 use colocate_machine::{Machine, Nanos, printable};

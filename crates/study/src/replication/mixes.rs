@@ -262,9 +262,10 @@ fn kernel(pus: usize, threads_per_pu: usize) -> Kernel {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Work;
     use super::super::definition::{Cells, Definition};
-    use super::super::{Metric, Work};
     use super::*;
+    use crate::metric::Metric;
     use crate::testing::machine;
 
     /// 6 ms · (1 + 2) for 4 CPUs, (1 + 3) from 8 on; halved by two threads.

@@ -16,7 +16,6 @@ pub mod drawn;
 mod figures;
 pub mod layout;
 pub mod length;
-mod metric;
 pub mod mixes;
 pub mod pace;
 pub mod pairs;
@@ -39,8 +38,6 @@ use mixes::Mix;
 use pairs::Pairs;
 use phased::Point;
 use thiserror::Error;
-
-pub use metric::Metric;
 
 /// The metrics of a run; `None` if it did not come to its end.
 pub type Kept = Vec<Option<f64>>;

@@ -5,7 +5,8 @@
 
 use super::definition::Part;
 use super::report::CellFigures;
-use super::{Done, Kept, Metric, Study, StudyError};
+use super::{Done, Kept, Study, StudyError};
+use crate::metric::Metric;
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::Phase;
 use colocate_policy::PolicySpec;

@@ -4,7 +4,8 @@ use super::definition::{Layout, Part, Phased, SerialBy, Waiting};
 use super::layout::levelled;
 use super::pace::{Kind, Pace, Shape, Sizes, fed, spinning};
 use super::report::CellFigures;
-use super::{Done, Kept, Metric, Study, StudyError};
+use super::{Done, Kept, Study, StudyError};
+use crate::metric::Metric;
 use colocate_machine::{Bytes, Nanos};
 use colocate_policy::{Policy, PolicySpec};
 use colocate_sim::{

@@ -1,7 +1,7 @@
 //! What came of a study: one form for all of them.
 
-use super::Metric;
 use super::definition::{Picture, Ratios, Shown};
+use crate::metric::Metric;
 use crate::published;
 use crate::simulate::figures::{Spread, Unresolved, Verdict};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,6 @@ pub const VERSION: u32 = 1;
 
 /// What came of a study, simulated (`docs/schemas/study.json`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Report {
     /// Format version, [`VERSION`].
     pub version: u32,
@@ -54,7 +53,6 @@ pub struct Report {
 
 /// What a drawn program does alone, under the default assumptions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ProgramFigures {
     /// Its name.
     pub name: String,
@@ -70,7 +68,6 @@ pub struct ProgramFigures {
 
 /// Figures that need no simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct FactFigures {
     /// What they are, in a line.
     pub text: String,
@@ -80,7 +77,6 @@ pub struct FactFigures {
 
 /// A figure that needs no simulation, as a ratio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Fact {
     /// Its name.
     pub name: String,
@@ -92,7 +88,6 @@ pub struct Fact {
 
 /// A published figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Published {
     /// The figure over that under Linux or alone; `None` where the text has no number.
     pub ratio: Option<f64>,
@@ -104,7 +99,6 @@ pub struct Published {
 
 /// One table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct PartFigures {
     /// Its name.
     pub name: String,
@@ -132,7 +126,6 @@ pub struct PartFigures {
 
 /// What is simulated in a cell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct CellFigures {
     /// What it is, as shown: the labels that are not the same for all cells of its part.
     pub name: String,
@@ -158,7 +151,6 @@ impl CellFigures {
 
 /// A cell, or the mean of all, under every policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Row {
     /// The cell's place; `None` for the mean of all.
     pub cell: Option<u32>,
@@ -168,7 +160,6 @@ pub struct Row {
 
 /// One policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct PolicyFigures {
     /// Its name; `fdt` is with fewer threads, and `oracle` the best that can be had.
     pub policy: String,
@@ -178,7 +169,6 @@ pub struct PolicyFigures {
 
 /// One metric of one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct MetricFigures {
     /// The metric.
     pub metric: Metric,
@@ -195,7 +185,6 @@ pub struct MetricFigures {
 
 /// A policy beside a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Beside {
     /// The baseline.
     pub baseline: String,
@@ -211,7 +200,6 @@ pub struct Beside {
 
 /// Two schedulers of which it was published which is better.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Order {
     /// By what.
     pub metric: Metric,
@@ -249,7 +237,6 @@ impl From<&published::Row> for Published {
 
 /// One mix under every scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Details {
     /// Its name.
     pub mix: String,
@@ -263,7 +250,6 @@ pub struct Details {
 
 /// The course of a mix under one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Course {
     /// Its name.
     pub policy: String,
@@ -283,7 +269,6 @@ pub struct Course {
 
 /// Differences of quanta, t/µs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Imbalance {
     /// The mean.
     pub mean: f64,

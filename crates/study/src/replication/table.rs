@@ -1,14 +1,14 @@
 //! A study as text for a terminal: one form of table for all of them.
 
-use super::Metric;
 use super::definition::{Ratios, Shown};
 use super::report::{
     Beside, CellFigures, Course, Details, FactFigures, Found, MetricFigures, Order, PartFigures,
     Published, Report, Row,
 };
+use crate::metric::Metric;
 use crate::simulate::figures::Spread;
 use crate::stats;
-use crate::table::aligned;
+use crate::table::{aligned, row};
 use colocate_machine::printable;
 use std::fmt::Write;
 
@@ -261,7 +261,7 @@ fn core_sharing(out: &mut String, details: &Details, course: &Course) {
         let _ = writeln!(out, "  most often: {}", named.collect::<Vec<_>>().join(", "));
         return;
     }
-    let mut rows = vec![[vec![String::new()], programs.clone()].concat()];
+    let mut rows = vec![row("", programs.iter().cloned())];
     for (a, name) in programs.iter().enumerate() {
         let cells = (0..count).map(|b| if a == b { "-".to_owned() } else { percent((a, b)) });
         rows.push(labelled(name, cells));
@@ -269,9 +269,9 @@ fn core_sharing(out: &mut String, details: &Details, course: &Course) {
     out.push_str(&aligned(&rows));
 }
 
-/// A row with its label.
+/// A row with its label, set in.
 fn labelled(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
-    [format!("  {label}")].into_iter().chain(cells).collect()
+    row(&format!("  {label}"), cells)
 }
 
 fn progress(out: &mut String, details: &Details) {

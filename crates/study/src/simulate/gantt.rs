@@ -3,12 +3,11 @@
 //! A run has more changes than a picture has pixels, so each pixel of a row shows the task that had
 //! most of its time, and the picture stays small however long the run was.
 
-use crate::plot::label;
+use crate::plot::{Area, label};
 use colocate_machine::printable;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::{JobIdx, TaskId};
 use colocate_sim::Outcome;
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::error::Error;
@@ -104,9 +103,6 @@ pub fn of_run(run: &Drawn<'_>) -> Result<String, String> {
     draw(run, &mut out).map_err(|error| format!("cannot draw the run: {error}"))?;
     Ok(out)
 }
-
-/// The picture while it is drawn.
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
     let machine = run.machine;

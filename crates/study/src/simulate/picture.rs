@@ -1,8 +1,9 @@
 //! Simulated figures as an SVG picture: every policy's ratio to the baseline, metric by metric.
 
-use super::figures::{Metric, PolicyFigures, Simulated, Verdict};
+use super::figures::{PolicyFigures, Simulated, Verdict};
 use super::table;
-use crate::plot::{Area, FASTER, MEAN, OPEN, SLOWER, chart, draw_estimate, label, middle, padded};
+use crate::metric::Metric;
+use crate::plot::{Area, FASTER, MEAN, OPEN, Row, SLOWER, draw_ratios, label};
 use crate::stats::Estimate;
 use colocate_machine::printable;
 use plotters::prelude::*;
@@ -33,7 +34,7 @@ pub fn svg(found: &Simulated) -> Result<String, String> {
 }
 
 fn draw(found: &Simulated, out: &mut String) -> Result<(), Box<dyn Error>> {
-    let metrics = u32::try_from(Metric::ALL.len())?;
+    let metrics = u32::try_from(Metric::OF_SCENARIOS.len())?;
     let panel = FRAME + u32::try_from(found.policies.len())? * ROW;
     let size = (WIDTH, HEADING.unsigned_abs() + metrics * panel);
     let root = SVGBackend::with_string(out, size).into_drawing_area();
@@ -54,7 +55,7 @@ fn draw(found: &Simulated, out: &mut String) -> Result<(), Box<dyn Error>> {
         root.draw(&label(line, (12, y), HPos::Left, BLACK))?;
     }
     let (_, panels) = root.split_vertically(HEADING);
-    for (place, area) in panels.split_evenly((Metric::ALL.len(), 1)).iter().enumerate() {
+    for (place, area) in panels.split_evenly((Metric::OF_SCENARIOS.len(), 1)).iter().enumerate() {
         draw_metric(found, place, area)?;
     }
     root.present()?;
@@ -64,34 +65,15 @@ fn draw(found: &Simulated, out: &mut String) -> Result<(), Box<dyn Error>> {
 fn draw_metric(found: &Simulated, place: usize, area: &Area) -> Result<(), Box<dyn Error>> {
     let (names, rest) = area.split_horizontally(NAMES);
     let (ratios, verdicts) = rest.split_horizontally(WIDTH.cast_signed() - NAMES - VERDICTS);
-    let estimates: Vec<Option<Estimate>> = found
-        .policies
-        .iter()
-        .map(|policy| policy.metrics[place].ratio.map(Estimate::from))
-        .collect();
-    let ends = |estimate: &Estimate| {
-        let interval = estimate.interval;
-        [Some(estimate.value), interval.map(|i| i.low), interval.map(|i| i.high)]
-    };
-    let all = estimates.iter().flatten().flat_map(ends).flatten();
-    let range = padded(all.chain([1.0]));
-    let rows = found.policies.len();
-    let caption = Metric::ALL[place].name();
-    let mut chart = chart(&ratios, caption, "ratio, simulated", range, rows)?;
-    let whole = [(1.0, 0.0), (1.0, middle(rows) - 0.5)];
-    chart.draw_series([PathElement::new(whole, BLACK.mix(0.5))])?;
-    for (row, policy) in found.policies.iter().enumerate() {
-        if let Some(estimate) = estimates[row] {
-            draw_estimate(&mut chart, estimate, middle(row), colour(policy, place))?;
-        }
-    }
-    for (row, policy) in found.policies.iter().enumerate() {
-        let y = chart.backend_coord(&(range.0, middle(row))).1 - names.get_base_pixel().1;
-        names.draw(&label(&policy.policy, (NAMES - 8, y), HPos::Right, BLACK))?;
-        let said = table::verdict(&policy.metrics[place]);
-        verdicts.draw(&label(&said, (0, y), HPos::Left, colour(policy, place)))?;
-    }
-    Ok(())
+    let rows = found.policies.iter().map(|policy| Row {
+        policy: &policy.policy,
+        ratio: policy.metrics[place].ratio.map(Estimate::from),
+        verdict: table::verdict(&policy.metrics[place]),
+        colour: colour(policy, place),
+    });
+    let rows: Vec<Row<'_>> = rows.collect();
+    let caption = Metric::OF_SCENARIOS[place].title();
+    draw_ratios(&rows, [&names, &ratios, &verdicts], caption, "ratio, simulated")
 }
 
 fn colour(policy: &PolicyFigures, place: usize) -> RGBColor {
@@ -114,8 +96,8 @@ mod tests {
         let runs =
             runs(&settings, |policy, draw, _| [2.0, 1.6, 1.99][policy] + f64::from(draw) * 0.05);
         let drawn = svg(&Simulated::of(settings, &runs)).unwrap();
-        for metric in Metric::ALL {
-            assert!(drawn.contains(metric.name()), "{metric:?}");
+        for metric in Metric::OF_SCENARIOS {
+            assert!(drawn.contains(metric.title()), "{metric:?}");
         }
         for text in ["simulated on 2x Test 1000", "baseline", "20.0 % better", "&lt;compact&gt;"] {
             assert!(drawn.contains(text), "{text} is missing");

@@ -1,10 +1,12 @@
 //! Simulated figures as text for a terminal.
 
 use super::figures::{
-    JobFigures, Metric, MetricFigures, PolicyFigures, PortUsage, Settings, Simulated, Spread,
-    Usage, Verdict,
+    JobFigures, MetricFigures, PolicyFigures, PortUsage, Settings, Simulated, Spread, Usage,
+    Verdict,
 };
-use crate::table::{aligned, seconds};
+use crate::metric::Metric;
+use crate::stats::Estimate;
+use crate::table::{aligned, matrix, range, row, seconds, three_decimals, unknown};
 use colocate_machine::printable;
 use colocate_sim::Method;
 use std::fmt::Write;
@@ -20,8 +22,8 @@ const MOST_TOGETHER: usize = 12;
 pub fn text(found: &Simulated) -> String {
     let settings = &found.settings;
     let mut out = heading(settings);
-    for place in 0..Metric::ALL.len() {
-        let _ = writeln!(out, "\n{}, simulated", Metric::ALL[place].name());
+    for place in 0..Metric::OF_SCENARIOS.len() {
+        let _ = writeln!(out, "\n{}, simulated", Metric::OF_SCENARIOS[place].title());
         out.push_str(&aligned(&metric_rows(found, place)));
     }
     let _ = writeln!(out, "\neach job's slowdown (range), simulated");
@@ -98,9 +100,9 @@ fn metric_rows(found: &Simulated, place: usize) -> Vec<Vec<String>> {
         rows.push(vec![
             policy.policy.clone(),
             figures.value.map_or_else(unknown, |value| seconds(value.value)),
-            figures.value.map_or_else(unknown, range),
+            between(figures.value, seconds),
             ratio(figures),
-            figures.ratio.map_or_else(unknown, three_decimals),
+            between(figures.ratio, three_decimals),
             verdict(figures),
         ]);
     }
@@ -121,15 +123,15 @@ pub fn verdict(figures: &MetricFigures) -> String {
 }
 
 fn job_rows(found: &Simulated, get: impl Fn(&JobFigures) -> Option<Spread>) -> Vec<Vec<String>> {
-    let mut head = vec!["job".to_owned()];
-    head.extend(found.policies.iter().map(|policy| policy.policy.clone()));
-    let mut rows = vec![head];
+    let mut rows = vec![row("job", found.policies.iter().map(|policy| policy.policy.clone()))];
     for (place, name) in found.settings.jobs.iter().enumerate().take(MOST_JOBS) {
         let cell = |policy: &PolicyFigures| {
             let figures = get(&policy.jobs[place]);
-            figures.map_or_else(unknown, |it| format!("{:.3} ({})", it.value, three_decimals(it)))
+            figures.map_or_else(unknown, |it| {
+                format!("{:.3} ({})", it.value, between(figures, three_decimals))
+            })
         };
-        rows.push([name.clone()].into_iter().chain(found.policies.iter().map(cell)).collect());
+        rows.push(row(name, found.policies.iter().map(cell)));
     }
     let more = found.settings.jobs.len().saturating_sub(MOST_JOBS);
     if more > 0 {
@@ -178,9 +180,7 @@ fn usage_rows(found: &Simulated) -> Vec<Vec<String>> {
 fn port_rows(found: &Simulated) -> Vec<Vec<String>> {
     let groups = found.policies.first().map_or(&[][..], |first| &first.usage.port_groups);
     let kinds = groups.iter().any(|group| group.kind != groups[0].kind);
-    let mut head = vec!["ports".to_owned()];
-    head.extend(found.policies.iter().map(|policy| policy.policy.clone()));
-    let mut rows = vec![head];
+    let mut rows = vec![row("ports", found.policies.iter().map(|policy| policy.policy.clone()))];
     for (place, group) in groups.iter().enumerate() {
         let of = |policy: &PolicyFigures| {
             let PortUsage { used, fullest, .. } = policy.usage.port_groups[place];
@@ -194,7 +194,7 @@ fn port_rows(found: &Simulated) -> Vec<Vec<String>> {
         }
         let kind = if kinds { format!("{}: ", group.kind) } else { String::new() };
         let name = kind + &group.ports.join(" ");
-        rows.push([name].into_iter().chain(found.policies.iter().map(of)).collect());
+        rows.push(row(&name, found.policies.iter().map(of)));
     }
     rows
 }
@@ -202,8 +202,8 @@ fn port_rows(found: &Simulated) -> Vec<Vec<String>> {
 /// Pairs of jobs on one core, and for how much of the time.
 fn together(out: &mut String, settings: &Settings, policy: &PolicyFigures) {
     let Usage { together, .. } = &policy.usage;
-    let jobs = together.len();
-    if jobs == 0 || together.iter().flatten().all(|&share| share == 0.0) {
+    let jobs = settings.jobs.len();
+    if together.iter().flatten().all(|&share| share == 0.0) {
         return;
     }
     let _ = writeln!(
@@ -215,14 +215,7 @@ fn together(out: &mut String, settings: &Settings, policy: &PolicyFigures) {
         let _ = writeln!(out, "{jobs} jobs: in the JSON");
         return;
     }
-    let mut head = vec![String::new()];
-    head.extend(settings.jobs.iter().cloned());
-    let mut rows = vec![head];
-    for (name, row) in settings.jobs.iter().zip(together) {
-        let cells = row.iter().map(|share| format!("{share:.2}"));
-        rows.push([name.clone()].into_iter().chain(cells).collect());
-    }
-    out.push_str(&aligned(&rows));
+    out.push_str(&matrix(&settings.jobs, |a, b| format!("{:.2}", together[a][b])));
 }
 
 fn legend(out: &mut String, found: &Simulated) {
@@ -242,16 +235,12 @@ fn legend(out: &mut String, found: &Simulated) {
 fn ratio(figures: &MetricFigures) -> String {
     match figures.verdict {
         Verdict::Baseline => "1".to_owned(),
-        _ => figures.ratio.map_or_else(unknown, |ratio| format!("{:.3}", ratio.value)),
+        _ => figures.ratio.map_or_else(unknown, |ratio| three_decimals(ratio.value)),
     }
 }
 
-fn range(spread: Spread) -> String {
-    format!("{} .. {}", seconds(spread.low), seconds(spread.high))
-}
-
-fn three_decimals(spread: Spread) -> String {
-    format!("{:.3} .. {:.3}", spread.low, spread.high)
+fn between(spread: Option<Spread>, form: impl Fn(f64) -> String) -> String {
+    range(spread.and_then(|spread| Estimate::from(spread).interval), form)
 }
 
 fn percent(part: f64) -> String {
@@ -260,10 +249,6 @@ fn percent(part: f64) -> String {
 
 fn busiest(parts: &[f64]) -> String {
     parts.iter().copied().reduce(f64::max).map_or_else(unknown, percent)
-}
-
-fn unknown() -> String {
-    "-".to_owned()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! From the runs of a policy to what may be said of it.
 
 use super::{
-    JobFigures, Metric, MetricFigures, PolicyFigures, RESOLUTION, Run, Spread, Unresolved, Usage,
-    Verdict,
+    JobFigures, MetricFigures, PolicyFigures, RESOLUTION, Run, Spread, Unresolved, Usage, Verdict,
 };
+use crate::metric::Metric;
 use crate::stats;
 
 /// All runs of one policy: draw by draw, seed by seed.
@@ -24,7 +24,9 @@ impl Grid<'_> {
         PolicyFigures {
             policy: policy.to_owned(),
             unfinished: u32::try_from(unfinished).unwrap_or(u32::MAX),
-            metrics: (0..Metric::ALL.len()).map(|metric| self.metric(metric, base)).collect(),
+            metrics: (0..Metric::OF_SCENARIOS.len())
+                .map(|metric| self.metric(metric, base))
+                .collect(),
             jobs: (0..jobs).map(job).collect(),
             usage: Usage::mean(&usages),
         }
@@ -40,7 +42,7 @@ impl Grid<'_> {
 
     fn metric(self, place: usize, base: Option<Self>) -> MetricFigures {
         let of = |grid: Self| grid.column(|run| run.metrics[place]);
-        MetricFigures::of(Metric::ALL[place], &of(self), base.map(of).as_ref())
+        MetricFigures::of(Metric::OF_SCENARIOS[place], &of(self), base.map(of).as_ref())
     }
 }
 

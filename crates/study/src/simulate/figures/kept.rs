@@ -1,6 +1,6 @@
 //! What is kept of a simulated run: a few numbers, however long it was.
 
-use super::Metric;
+use crate::metric::Metric;
 use crate::stats;
 use colocate_sim::Outcome;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What is kept of one simulated run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// The metrics, in the order of [`Metric::ALL`]; `None` if the run did not come to its end.
+    /// The metrics, in the order of [`Metric::OF_SCENARIOS`]; `None` if the run did not come to its end.
     pub metrics: [Option<f64>; 5],
     /// Slowdown of each job.
     pub slowdowns: Vec<Option<f64>>,
@@ -79,7 +79,7 @@ impl Run {
     #[must_use]
     pub fn of(outcome: &Outcome, usage: bool) -> Self {
         Self {
-            metrics: Metric::ALL.map(|metric| metric.of(outcome).filter(|_| outcome.complete)),
+            metrics: Metric::OF_SCENARIOS.map(|metric| metric.of(outcome)),
             slowdowns: outcome.jobs.iter().map(colocate_sim::JobOutcome::slowdown).collect(),
             progress: progress(outcome),
             usage: usage.then(|| Usage::of(outcome)),

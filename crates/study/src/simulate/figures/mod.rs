@@ -29,8 +29,9 @@ pub(super) mod tests;
 
 pub use kept::{CacheUsage, PortUsage, Run, Usage};
 
+use crate::metric::Metric;
 use crate::stats::{Estimate, Interval};
-use colocate_sim::{Method, Outcome};
+use colocate_sim::Method;
 pub(crate) use grid::Column;
 use grid::Grid;
 use serde::{Deserialize, Serialize};
@@ -41,71 +42,6 @@ pub const VERSION: u32 = 1;
 /// Least difference that the model can resolve, as a part of the baseline. Chosen from how far it was
 /// off against LLVM's scheduler: 3 to 5 % on average for two loops on one core (docs/validation.md).
 pub const RESOLUTION: f64 = 0.05;
-
-/// A figure of merit; `colocate_sim::metrics` defines them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Metric {
-    /// From the first launch until the last job has done its work, in seconds.
-    Turnaround,
-    /// Time of the slowest job, in seconds (the metric of Serpa et al.).
-    Slowest,
-    /// System throughput: the sum of 1 / slowdown.
-    Stp,
-    /// Mean slowdown.
-    Antt,
-    /// Greatest slowdown over the least.
-    Unfairness,
-}
-
-impl Metric {
-    /// All of them in the order used everywhere.
-    pub const ALL: [Self; 5] =
-        [Self::Turnaround, Self::Slowest, Self::Stp, Self::Antt, Self::Unfairness];
-
-    /// What tables call it, with its unit.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Turnaround => "turnaround in seconds",
-            Self::Slowest => "time of the slowest job in seconds",
-            Self::Stp => "STP, the sum of 1 / slowdown",
-            Self::Antt => "ANTT, the mean slowdown",
-            Self::Unfairness => "unfairness, the greatest slowdown over the least",
-        }
-    }
-
-    /// Its name in a sentence.
-    #[must_use]
-    pub const fn short(self) -> &'static str {
-        match self {
-            Self::Turnaround => "turnaround",
-            Self::Slowest => "slowest job",
-            Self::Stp => "STP",
-            Self::Antt => "ANTT",
-            Self::Unfairness => "unfairness",
-        }
-    }
-
-    /// Whether less of it is better.
-    #[must_use]
-    pub const fn less_is_better(self) -> bool {
-        !matches!(self, Self::Stp)
-    }
-
-    /// Its value of an outcome, whether or not the run came to its end.
-    pub(crate) fn of(self, outcome: &Outcome) -> Option<f64> {
-        use colocate_sim::metrics;
-        let slowdowns = || outcome.slowdowns();
-        match self {
-            Self::Turnaround => outcome.turnaround().map(colocate_machine::Nanos::as_secs_f64),
-            Self::Slowest => outcome.slowest().map(colocate_machine::Nanos::as_secs_f64),
-            Self::Stp => slowdowns().map(|each| metrics::stp(&each)),
-            Self::Antt => slowdowns().and_then(|each| metrics::antt(&each)),
-            Self::Unfairness => slowdowns().and_then(|each| metrics::unfairness(&each)),
-        }
-    }
-}
 
 /// What is simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -282,7 +218,7 @@ pub struct PolicyFigures {
     pub policy: String,
     /// Runs that did not come to their end before the horizon.
     pub unfinished: u32,
-    /// The metrics, in the order of [`Metric::ALL`].
+    /// The metrics, in the order of [`Metric::OF_SCENARIOS`].
     pub metrics: Vec<MetricFigures>,
     /// The jobs, in the scenario's order.
     pub jobs: Vec<JobFigures>,
@@ -290,7 +226,7 @@ pub struct PolicyFigures {
     pub usage: Usage,
 }
 
-/// What came of a scenario under all its policies. All of it is simulated.
+/// What came of a scenario under all its policies (`docs/schemas/simulated.json`). All of it is simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Simulated {
@@ -330,15 +266,6 @@ impl Simulated {
             policies,
             notes,
         }
-    }
-
-    /// The figures as JSON text, ending in a newline (`docs/schemas/simulated.json`).
-    ///
-    /// # Panics
-    /// Never: every field has a JSON form.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        colocate_machine::printable::json(self)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What may be said, by hand and by properties.
 
 use super::*;
+use colocate_machine::printable;
 use proptest::prelude::*;
 
 pub(crate) fn settings(policies: &[&str], draws: u32, seeds: u32) -> Settings {
@@ -137,7 +138,7 @@ fn why_nothing_is_said() {
 #[test]
 fn what_is_written_is_read() {
     let found = of(&settings(&["os", "mix"], 2, 2), |policy, _, _| 1.5 - policy as f64 / 3.0);
-    assert_eq!(serde_json::from_str::<Simulated>(&found.to_json()).unwrap(), found);
+    assert_eq!(serde_json::from_str::<Simulated>(&printable::json(&found)).unwrap(), found);
 }
 
 proptest! {

@@ -1,6 +1,5 @@
-//! Figures of merit of the studies.
+//! Figures of merit of a simulated run.
 
-use crate::simulate::figures;
 use crate::stats;
 use colocate_machine::Nanos;
 use colocate_sim::{Moves, Outcome, TaskOutcome, metrics};
@@ -10,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// From the start until the last program has reached its target, in seconds.
+    /// From the first launch until the last program has done its work, in seconds.
     Turnaround,
-    /// Time of the slowest program, in seconds.
+    /// Time of the slowest program, in seconds (the metric of Serpa et al.).
     Slowest,
     /// Time of the first program, in seconds.
     First,
@@ -39,7 +38,11 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Its name in tables and among what was published.
+    /// Those of a scenario, in the order of its tables.
+    pub const OF_SCENARIOS: [Self; 5] =
+        [Self::Turnaround, Self::Slowest, Self::Stp, Self::Antt, Self::Unfairness];
+
+    /// Its name in tables of studies and among what was published.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,6 +59,25 @@ impl Metric {
             Self::Crossings => "across caches",
             Self::Busy => "busy cores",
             Self::Uneven => "uneven",
+        }
+    }
+
+    /// Its name in a sentence.
+    #[must_use]
+    pub const fn short(self) -> &'static str {
+        if matches!(self, Self::Slowest) { "slowest job" } else { self.name() }
+    }
+
+    /// What tables of scenarios call it, with its unit.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Turnaround => "turnaround in seconds",
+            Self::Slowest => "time of the slowest job in seconds",
+            Self::Stp => "STP, the sum of 1 / slowdown",
+            Self::Antt => "ANTT, the mean slowdown",
+            Self::Unfairness => "unfairness, the greatest slowdown over the least",
+            _ => self.name(),
         }
     }
 
@@ -84,7 +106,7 @@ impl Metric {
     }
 
     /// Its value of a run; `None` if that did not end.
-    pub(super) fn of(self, outcome: &Outcome) -> Option<f64> {
+    pub(crate) fn of(self, outcome: &Outcome) -> Option<f64> {
         let seconds = outcome.lasted.as_secs_f64();
         let a_second = |count: fn(&Moves) -> u32| {
             let moves: f64 = outcome.tasks.iter().map(|task| f64::from(count(&task.moves))).sum();
@@ -93,9 +115,10 @@ impl Metric {
         let times = || -> Option<Vec<f64>> {
             outcome.jobs.iter().map(|job| job.took().map(Nanos::as_secs_f64)).collect()
         };
+        let slowdowns = || outcome.slowdowns();
         let value = match self {
-            Self::Turnaround => figures::Metric::Turnaround.of(outcome),
-            Self::Slowest => figures::Metric::Slowest.of(outcome),
+            Self::Turnaround => outcome.turnaround().map(Nanos::as_secs_f64),
+            Self::Slowest => outcome.slowest().map(Nanos::as_secs_f64),
             Self::First => outcome.jobs[0].took().map(Nanos::as_secs_f64),
             Self::Time => times().and_then(|times| stats::mean(&times)),
             Self::Ipc => {
@@ -107,9 +130,9 @@ impl Metric {
                 let slower = |task: &TaskOutcome| task.ran.as_secs_f64() / task.alone.as_secs_f64();
                 metrics::harmonic_speed(&outcome.tasks.iter().map(slower).collect::<Vec<_>>())
             }
-            Self::Stp => figures::Metric::Stp.of(outcome),
-            Self::Antt => figures::Metric::Antt.of(outcome),
-            Self::Unfairness => figures::Metric::Unfairness.of(outcome),
+            Self::Stp => slowdowns().map(|each| metrics::stp(&each)),
+            Self::Antt => slowdowns().and_then(|each| metrics::antt(&each)),
+            Self::Unfairness => slowdowns().and_then(|each| metrics::unfairness(&each)),
             Self::Moves => Some(a_second(Moves::total)),
             Self::Crossings => Some(a_second(|moves| moves.same_node + moves.other_node)),
             Self::Busy => {
