@@ -4,18 +4,54 @@ use colocate_machine::{
     Core, CoreIdx, CoreKind, KindIdx, Machine, Package, PackageIdx, Pu, PuIdx, PuNr,
 };
 use colocate_model::{Class, Mix, Share, UnitDemand};
+use colocate_observe::emulate::{self, Emulator, Places, Ran};
 use colocate_policy::matching::{Costs, blossom};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::{JobIdx, Plan, Task, TaskId};
 use rustworkx_core::max_weight_matching::max_weight_matching;
 use rustworkx_core::petgraph::graph::UnGraph;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 pub mod spread;
+
+/// The QEMU and the plugin that count instructions.
+///
+/// # Errors
+/// If one of them is not there.
+pub fn emulator() -> anyhow::Result<Emulator> {
+    Ok(emulate::available(&Places::from_env(|name| std::env::var_os(name)))?)
+}
+
+/// What `command` does under QEMU, with its misses if they are to be counted.
+///
+/// # Errors
+/// If it cannot be run, or does not end with status 0.
+pub fn emulated(emulator: &Emulator, command: &[&str], misses: bool) -> anyhow::Result<Ran> {
+    let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
+    let run = emulate::Command {
+        path: Path::new(command[0]),
+        argv: &argv,
+        scratch: &std::env::temp_dir(),
+        ignores_pipe: false,
+        stretches: false,
+        misses,
+    };
+    let ran = emulate::profile(emulator, run)?;
+    anyhow::ensure!(ran.status.success(), "it failed under QEMU: {}", ran.status);
+    Ok(ran)
+}
+
+/// The mean; 0 of nothing.
+#[must_use]
+#[allow(clippy::cast_precision_loss)] // dozens
+pub fn mean(all: &[f64]) -> f64 {
+    all.iter().sum::<f64>() / all.len().max(1) as f64
+}
 
 /// The least processor time of `runs` calls, in milliseconds, and what the last one gave.
 ///

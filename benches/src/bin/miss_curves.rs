@@ -9,13 +9,12 @@
 #![allow(clippy::print_stderr)] // says how far it is
 
 use anyhow::{Context, bail, ensure};
+use colocate_benches::{emulated, emulator, mean};
 use colocate_machine::Bytes;
 use colocate_model::phase::typical_misses;
 use colocate_model::{MissCounts, MissCurve};
-use colocate_observe::emulate;
-use std::ffi::OsString;
+use colocate_observe::emulate::Emulator;
 use std::fmt::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -57,14 +56,14 @@ fn main() -> anyhow::Result<()> {
     let [file, programs @ ..] = &words[..] else {
         bail!("usage: miss_curves FILE NAME COMMAND … [::: NAME COMMAND …]…");
     };
-    let places = emulate::Places::from_env(|name| std::env::var_os(name));
-    let emulator = emulate::available(&places)?;
+    let emulator = emulator()?;
     let mut rows = Vec::new();
     for program in programs.split(|word| word == ":::") {
-        let [name, command @ ..] = program else { bail!("expected a name before a command") };
+        let program: Vec<&str> = program.iter().map(String::as_str).collect();
+        let [name, command @ ..] = &program[..] else { bail!("expected a name before a command") };
         ensure!(!command.is_empty(), "expected a command after {name}");
         eprintln!("miss_curves: {name}");
-        rows.push(row(&emulator, name, command).with_context(|| name.clone())?);
+        rows.push(row(&emulator, name, command).with_context(|| (*name).to_owned())?);
         std::fs::write(file, tables(&rows)).with_context(|| file.clone())?;
     }
     Ok(())
@@ -79,18 +78,19 @@ struct Row {
     seconds: [f64; 4],
 }
 
-fn row(emulator: &emulate::Emulator, name: &str, command: &[String]) -> anyhow::Result<Row> {
-    let native = cpu_seconds(|| {
-        let mut program = Command::new(&command[0]);
+fn row(emulator: &Emulator, name: &str, command: &[&str]) -> anyhow::Result<Row> {
+    let (native, ()) = cpu_seconds(|| {
+        let mut program = Command::new(command[0]);
         let status =
             program.args(&command[1..]).stdin(Stdio::null()).stdout(Stdio::null()).status();
         ensure!(status.context("cannot run it")?.success(), "it failed");
         Ok(())
     })?;
-    let (_, counted) = emulated(emulator, command, false)?;
-    let (curve, with_misses) = emulated(emulator, command, true)?;
+    let (_, plain) = counted(emulator, command, false)?;
+    let (curve, with_misses) = counted(emulator, command, true)?;
     let (curve, instructions) = curve.context("nothing was counted")?;
-    let guess = typical();
+    // What the model takes for a program of unknown misses.
+    let guess = typical_misses(1.0);
     let mut points = Vec::new();
     let mut referee_s = 0.0;
     let mut references = 0.0;
@@ -113,34 +113,19 @@ fn row(emulator: &emulate::Emulator, name: &str, command: &[String]) -> anyhow::
         references = referee.references / referee.instructions;
     }
     points.sort_by_key(|point| point.size);
-    let seconds = [native, counted, with_misses, referee_s];
+    let seconds = [native, plain, with_misses, referee_s];
     Ok(Row { name: name.to_owned(), instructions, references, points, seconds })
 }
 
 /// Runs `command` under QEMU: the curve of its threads and their instructions if misses are counted, and
 /// the seconds that it took.
 #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
-fn emulated(
-    emulator: &emulate::Emulator,
-    command: &[String],
+fn counted(
+    emulator: &Emulator,
+    command: &[&str],
     misses: bool,
 ) -> anyhow::Result<(Option<(MissCurve, f64)>, f64)> {
-    let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let run = emulate::Command {
-        path: Path::new(&command[0]),
-        argv: &argv,
-        scratch: &std::env::temp_dir(),
-        ignores_pipe: false,
-        stretches: false,
-        misses,
-    };
-    let mut ran = None;
-    let seconds = cpu_seconds(|| {
-        ran = Some(emulate::profile(emulator, run)?);
-        Ok(())
-    })?;
-    let ran = ran.context("it did not run")?;
-    ensure!(ran.status.success(), "it failed under QEMU");
+    let (seconds, ran) = cpu_seconds(|| emulated(emulator, command, misses))?;
     let profile = ran.profile?;
     let instructions = profile.threads.iter().filter_map(|thread| thread.instructions).sum();
     let threads: Vec<&MissCounts> = ran.misses.iter().flatten().collect();
@@ -148,13 +133,8 @@ fn emulated(
     Ok((curve.map(|curve| (curve, instructions as f64)), seconds))
 }
 
-/// What the model takes for a program of unknown misses.
-fn typical() -> MissCurve {
-    typical_misses(1.0)
-}
-
 /// Runs `command` under cachegrind with these two caches.
-fn cachegrind(command: &[String], first: Bytes, last: Bytes) -> anyhow::Result<Refereed> {
+fn cachegrind(command: &[&str], first: Bytes, last: Bytes) -> anyhow::Result<Refereed> {
     let folder = std::env::temp_dir().join(format!("miss-curves-{}", std::process::id()));
     let mut valgrind = Command::new("valgrind");
     valgrind
@@ -166,7 +146,7 @@ fn cachegrind(command: &[String], first: Bytes, last: Bytes) -> anyhow::Result<R
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let seconds = cpu_seconds(|| {
+    let (seconds, ()) = cpu_seconds(|| {
         let status = valgrind.status().context("cannot run valgrind; scripts/install bench")?;
         ensure!(status.success(), "it failed under valgrind");
         Ok(())
@@ -189,14 +169,12 @@ fn cachegrind(command: &[String], first: Bytes, last: Bytes) -> anyhow::Result<R
     })
 }
 
-/// Seconds of CPU of the children that `run` starts and waits for; of a wall clock where that is unknown.
-fn cpu_seconds(run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+/// Seconds of CPU of the children that `run` starts and waits for, and what it gave; of a wall clock where that is unknown.
+fn cpu_seconds<T>(run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(f64, T)> {
     let (before, began) = (children_seconds(), Instant::now());
-    run()?;
-    Ok(match (before, children_seconds()) {
-        (Some(before), Some(after)) => after - before,
-        _ => began.elapsed().as_secs_f64(),
-    })
+    let found = run()?;
+    let spent = children_seconds().zip(before).map(|(after, before)| after - before);
+    Ok((spent.unwrap_or_else(|| began.elapsed().as_secs_f64()), found))
 }
 
 /// User and system time of all children that have been waited for: `/proc/self/stat`, in hundredths of a
@@ -206,12 +184,6 @@ fn children_seconds() -> Option<f64> {
     let mut words = text.rsplit_once(')')?.1.split_whitespace().skip(13);
     let mut next = || words.next()?.parse::<f64>().ok();
     Some((next()? + next()?) / 100.0)
-}
-
-fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
-    #[allow(clippy::cast_precision_loss)] // dozens
-    let count = values.clone().count().max(1) as f64;
-    values.sum::<f64>() / count
 }
 
 fn tables(rows: &[Row]) -> String {
@@ -238,7 +210,7 @@ fn tables(rows: &[Row]) -> String {
     let _ = write!(text, "| **all** | | |");
     for size in &sizes {
         let of_size = all.clone().filter(|point| point.size == *size).map(Point::error);
-        let _ = write!(text, " {:.2} |", mean(of_size));
+        let _ = write!(text, " {:.2} |", mean(&of_size.collect::<Vec<_>>()));
     }
     text += &errors(all.clone());
     let worst = all.clone().map(Point::error).fold(0.0, f64::max);
@@ -247,9 +219,10 @@ fn tables(rows: &[Row]) -> String {
 }
 
 fn errors<'a>(points: impl Iterator<Item = &'a Point> + Clone) -> String {
-    let ours = mean(points.clone().map(Point::error));
-    let typical = mean(points.clone().map(|point| (point.guess - point.referee).abs()));
-    let nothing = mean(points.map(|point| point.referee));
+    let mean = |of: fn(&Point) -> f64| mean(&points.clone().map(of).collect::<Vec<_>>());
+    let ours = mean(Point::error);
+    let typical = mean(|point| (point.guess - point.referee).abs());
+    let nothing = mean(|point| point.referee);
     format!(" {ours:.2} | {typical:.2} | {nothing:.2} |\n")
 }
 

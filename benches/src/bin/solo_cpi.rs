@@ -8,14 +8,13 @@
 #![allow(clippy::print_stderr)] // says what is missing
 
 use anyhow::{Context, bail, ensure};
+use colocate_benches::{emulated, emulator, mean};
 use colocate_machine::performance::CorePerformance;
 use colocate_machine::{Bytes, CacheKind, PuIdx, described, exact};
 use colocate_model::assumptions::Fairness;
 use colocate_model::phase::{Known, Phase, PhaseFile, typical_misses};
 use colocate_model::smt::{Active, rates};
 use colocate_model::{Assumptions, Demand, Model, Seat};
-use colocate_observe::emulate;
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -81,8 +80,10 @@ impl Measured {
 }
 
 fn measure(file: &str, repeat: u32, name: &str, command: &[&str]) -> anyhow::Result<()> {
-    let places = emulate::Places::from_env(|name| std::env::var_os(name));
-    let instructions = counted(&emulate::available(&places)?, command)?;
+    let threads = emulated(&emulator()?, command, false)?.profile?.threads;
+    let instructions: u64 = threads.iter().filter_map(|thread| thread.instructions).sum();
+    #[allow(clippy::cast_precision_loss)] // far below 2^53
+    let instructions = instructions as f64;
     let pu = *smt_bench::thread::usable()?.last().context("expected a PU")?;
     let timed = timed(pu, repeat, command)?;
     let measured = Measured {
@@ -94,24 +95,6 @@ fn measure(file: &str, repeat: u32, name: &str, command: &[&str]) -> anyhow::Res
     };
     let mut out = std::fs::OpenOptions::new().append(true).create(true).open(file)?;
     Ok(out.write_all(measured.line().as_bytes())?)
-}
-
-/// Instructions of all threads.
-fn counted(emulator: &emulate::Emulator, command: &[&str]) -> anyhow::Result<f64> {
-    let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let run = emulate::Command {
-        path: Path::new(command[0]),
-        argv: &argv,
-        scratch: &std::env::temp_dir(),
-        ignores_pipe: false,
-        stretches: false,
-        misses: false,
-    };
-    let ran = emulate::profile(emulator, run)?;
-    ensure!(ran.status.success(), "{}", ran.status);
-    let threads = ran.profile?.threads;
-    #[allow(clippy::cast_precision_loss)] // far below 2^53
-    Ok(threads.iter().filter_map(|thread| thread.instructions).sum::<u64>() as f64)
 }
 
 /// What happened when a program ran as it is.
@@ -331,9 +314,4 @@ fn counts_table(rows: &[Row], caches: &[Bytes]) -> String {
 
 fn per_thousand(share: Option<f64>) -> String {
     share.map_or_else(|| "?".to_owned(), |share| format!("{:.2}", 1000.0 * share))
-}
-
-#[allow(clippy::cast_precision_loss)] // dozens
-fn mean(all: &[f64]) -> f64 {
-    all.iter().fold(0.0, |sum, one| sum + one) / all.len().max(1) as f64
 }

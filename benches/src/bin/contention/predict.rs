@@ -3,6 +3,7 @@
 use crate::machine::{Figures, LINE, lines};
 use crate::raw::{Kind, Raw, Times};
 use anyhow::Context;
+use colocate_benches::mean;
 use colocate_machine::{Bytes, PuIdx, exact};
 use colocate_model::{Assumptions, Demand, MissCurve, Model, Seat};
 use std::fmt::Write;
@@ -148,7 +149,7 @@ fn alone(raw: &Raw, figures: &Figures, cases: &[Case]) -> anyhow::Result<String>
     }
     text += "\n| mean error, % | |";
     for errors in &errors {
-        let _ = write!(text, " {:.1} |", mean(errors));
+        let _ = write!(text, " {:.1} |", 100.0 * mean(errors));
     }
     Ok(text + "\n\n")
 }
@@ -208,13 +209,13 @@ fn table(
     }
     text += "\n| mean error, % | | | | | |";
     for errors in &errors {
-        let _ = write!(text, " {:.1} |", mean(errors));
+        let _ = write!(text, " {:.1} |", 100.0 * mean(errors));
     }
     let _ = writeln!(
         text,
         " {inside} of {} |\n\nMean error of \"none is slowed down\" by the {what}: {:.1} %.\n",
         unslowed.len(),
-        mean(&unslowed)
+        100.0 * mean(&unslowed)
     );
     Ok(text)
 }
@@ -225,11 +226,6 @@ fn is_within(expected: &[f64], found: f64) -> bool {
     let least = expected.iter().copied().fold(f64::INFINITY, f64::min);
     let most = expected.iter().copied().fold(0.0, f64::max);
     (least - 0.005..=most + 0.005).contains(&found)
-}
-
-#[allow(clippy::cast_precision_loss)] // dozens
-fn mean(all: &[f64]) -> f64 {
-    100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64
 }
 
 fn named((kind, mib): &Kind) -> String {
