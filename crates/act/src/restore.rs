@@ -63,16 +63,16 @@ pub struct Undone {
     /// Processes that were stopped, or may have been; or why one could not be continued, or a cgroup not be removed.
     pub continued: io::Result<Vec<Pid>>,
     /// Threads that were under SCHED_IDLE.
-    pub raised: Vec<Raised>,
+    pub raised: Vec<Restored>,
     /// Threads that were on a PU.
-    pub freed: Vec<Freed>,
+    pub freed: Vec<Restored>,
 }
 
 impl Undone {
     /// Whether nothing is left to undo.
     pub fn is_complete(&self) -> bool {
-        let raised = self.raised.iter().all(|raised| raised.trouble.is_none());
-        raised && self.freed.iter().all(|freed| freed.trouble.is_none()) && self.continued.is_ok()
+        let mut all = self.raised.iter().chain(&self.freed);
+        all.all(|it| it.trouble.is_none()) && self.continued.is_ok()
     }
 }
 
@@ -80,32 +80,29 @@ fn text<S: Serializer>(shown: &impl Display, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(shown)
 }
 
-/// A thread whose original mask was, or would be, restored.
+/// A thread of which something was, or would be, restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Freed {
+pub struct Restored {
     /// Its process.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// Where it was.
-    #[serde(serialize_with = "text")]
-    pub from: PuNr,
-    /// Why it could not be moved, in one line; `None` if it was, or if nothing was tried.
+    /// What was restored.
+    #[serde(flatten)]
+    pub what: What,
+    /// Why it could not be, in one line; `None` if it was, or if nothing was tried.
     pub trouble: Option<String>,
 }
 
-/// A thread whose scheduling policy was, or would be, restored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Raised {
-    /// Its process.
-    pub pid: Pid,
-    /// The thread.
-    pub tid: Tid,
+/// What is restored of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum What {
+    /// Its original mask: where it was.
+    #[serde(rename = "from", serialize_with = "text")]
+    Mask(PuNr),
     /// The policy that it, or its creator, had before it was put under SCHED_IDLE.
-    #[serde(serialize_with = "text")]
-    pub to: Fair,
-    /// Why it could not be restored, in one line; `None` if it was, or if nothing was tried.
-    pub trouble: Option<String>,
+    #[serde(rename = "to", serialize_with = "text")]
+    Policy(Fair),
 }
 
 /// Continues everything that the journal's workload has, or may have, stopped, takes its living threads out of
@@ -125,7 +122,9 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
         Some(How::Freezer(folder)) if !dry => freezer::dissolve(folder).map(|_| pids),
         _ => Ok(pids),
     });
-    Undone { continued, raised: undoing.raised, freed: undoing.freed }
+    let is_policy = |it: &Restored| matches!(it.what, What::Policy(_));
+    let (raised, freed) = undoing.restored.into_iter().partition(is_policy);
+    Undone { continued, raised, freed }
 }
 
 /// The same for masks and policies at the end of a colocate, which is the root. Takes five seconds at most. Returns why
@@ -133,10 +132,8 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
 pub fn undo_at_end(journal: &Journal, proc: &Path, root: Root) -> Vec<String> {
     let mut undoing = Undoing::of(journal, proc, false, Some(root));
     undoing.scan_until_quiet(LIMIT_AT_END);
-    let raised = undoing.raised.into_iter().filter_map(|it| Some((it.tid, it.trouble?)));
-    let freed = undoing.freed.into_iter().filter_map(|it| Some((it.tid, it.trouble?)));
-    let line = |(tid, why)| format!("cannot restore thread {tid}: {why}");
-    raised.chain(freed).map(line).collect()
+    let line = |it: Restored| Some(format!("cannot restore thread {}: {}", it.tid, it.trouble?));
+    undoing.restored.into_iter().filter_map(line).collect()
 }
 
 /// Restores masks and policies of threads.
@@ -148,8 +145,7 @@ struct Undoing<'a> {
     /// Threads, with the PUs that they were to leave, if any: what cannot be restored is not tried for ever.
     tried: HashSet<(Pid, Tid, Option<PuNr>)>,
     creating: Creating,
-    raised: Vec<Raised>,
-    freed: Vec<Freed>,
+    restored: Vec<Restored>,
 }
 
 impl<'a> Undoing<'a> {
@@ -161,8 +157,7 @@ impl<'a> Undoing<'a> {
             workload: Workload::of(journal, proc, root),
             tried: HashSet::new(),
             creating: Creating::default(),
-            raised: Vec::new(),
-            freed: Vec::new(),
+            restored: Vec::new(),
         }
     }
 
@@ -236,31 +231,43 @@ impl<'a> Undoing<'a> {
         if !found.is_ok_and(|it| it.policy == libc::SCHED_IDLE) {
             return;
         }
-        let pid = process.pid();
-        let Some(to) = self.workload.policy_before(pid, tid) else { return };
-        if is_dead(process, tid) || !self.tried.insert((pid, tid, None)) {
-            return;
-        }
-        let trouble =
-            (!self.dry).then(|| sched_class::raise(process, tid, to)).and_then(Result::err);
-        let trouble = trouble.map(|why| why.to_string());
-        self.raised.push(Raised { pid, tid, to, trouble });
-        self.creating.add(self.proc, pid, tid);
+        let Some(to) = self.workload.policy_before(process.pid(), tid) else { return };
+        self.restore(process, tid, What::Policy(to), || {
+            sched_class::raise(process, tid, to).map_err(|why| why.to_string())
+        });
     }
 
     /// Gives a thread its original mask that was put on a PU, or has inherited that.
     fn free(&mut self, process: &ProcessHandle, tid: Tid) {
-        let (pid, entry) = (process.pid(), self.workload.known(tid));
+        let entry = self.workload.known(tid);
         let Some(from) = placed(self.journal, process, tid, entry) else { return };
-        if is_dead(process, tid) || !self.tried.insert((pid, tid, Some(from))) {
+        let original = &self.journal.original;
+        self.restore(process, tid, What::Mask(from), || {
+            match affinity::place(process, tid, original) {
+                Ok(_) | Err(affinity::AffinityError::Gone) => Ok(()),
+                Err(why) => Err(why.to_string()),
+            }
+        });
+    }
+
+    /// Does `act` once, unless dry, to restore something of a thread that has not ended.
+    fn restore(
+        &mut self,
+        process: &ProcessHandle,
+        tid: Tid,
+        what: What,
+        act: impl FnOnce() -> Result<(), String>,
+    ) {
+        let pid = process.pid();
+        let left = match what {
+            What::Mask(pu) => Some(pu),
+            What::Policy(_) => None,
+        };
+        if is_dead(process, tid) || !self.tried.insert((pid, tid, left)) {
             return;
         }
-        let place = || affinity::place(process, tid, &self.journal.original);
-        let trouble = match (!self.dry).then(place) {
-            None | Some(Ok(_) | Err(affinity::AffinityError::Gone)) => None,
-            Some(Err(why)) => Some(why.to_string()),
-        };
-        self.freed.push(Freed { pid, tid, from, trouble });
+        let trouble = (!self.dry).then(act).and_then(Result::err);
+        self.restored.push(Restored { pid, tid, what, trouble });
         self.creating.add(self.proc, pid, tid);
     }
 }
@@ -483,12 +490,8 @@ mod tests {
             other.entry(Mark::Original, Mark::Original),
         ];
         let journal = journal(&known.mask(), entries);
-        let wanted = Raised {
-            pid: known.pid,
-            tid: known.pid.first_thread(),
-            to: Fair::Other,
-            trouble: None,
-        };
+        let (tid, what) = (known.pid.first_thread(), What::Policy(Fair::Other));
+        let wanted = Restored { pid: known.pid, tid, what, trouble: None };
         let raised = |dry| undo(&journal, Path::new(PROC), dry).raised;
         assert_eq!(raised(true), std::slice::from_ref(&wanted));
         assert_eq!(policy(known.pid), libc::SCHED_IDLE, "a dry run changes nothing");

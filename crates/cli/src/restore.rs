@@ -3,11 +3,11 @@
 //! Its guardian does that at once; this is for when the guardian was killed as well.
 
 use crate::output;
-use colocate_act::restore::{self, Found, FoundError, Freed, Raised};
+use colocate_act::restore::{self, Found, FoundError, Restored, What};
 use colocate_act::{rundir, sys};
 use colocate_files::Dir;
 use colocate_machine::printable::{self, printable};
-use colocate_observe::{Pid, Tid};
+use colocate_observe::Pid;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -45,9 +45,9 @@ struct Done {
     stopped: Vec<Pid>,
     /// Why some of them could not be let go on.
     stopped_trouble: Option<String>,
-    threads: Vec<Freed>,
+    threads: Vec<Restored>,
     /// Threads that were under SCHED_IDLE.
-    idle: Vec<Raised>,
+    idle: Vec<Restored>,
 }
 
 /// Runs `colocate restore`.
@@ -71,8 +71,7 @@ impl Done {
         let unread = self.trouble.is_some() && !self.spoilt;
         unread
             || self.stopped_trouble.is_some()
-            || self.threads.iter().any(|thread| thread.trouble.is_some())
-            || self.idle.iter().any(|thread| thread.trouble.is_some())
+            || self.threads.iter().chain(&self.idle).any(|thread| thread.trouble.is_some())
     }
 }
 
@@ -141,19 +140,17 @@ fn text(done: &[Done], dry: bool) -> String {
             let verb = if dry { "would be let go on" } else { "was let go on" };
             let _ = writeln!(text, "  process {pid}: stopped, {verb}");
         }
-        let mut thread = |(pid, tid): (Pid, Tid), was: &str, to: &str, trouble: Option<&str>| {
+        for Restored { pid, tid, what, trouble } in done.idle.iter().chain(&done.threads) {
+            let (was, to) = match what {
+                What::Policy(policy) => ("SCHED_IDLE".to_owned(), policy.to_string()),
+                What::Mask(pu) => (pu.to_string(), original.to_string()),
+            };
             let done = match trouble {
                 Some(why) => printable(why).into_owned(),
                 None if dry => format!("would be given {to}"),
                 None => format!("was given {to}"),
             };
             let _ = writeln!(text, "  thread {tid} of process {pid}: {was}, {done}");
-        };
-        for Raised { pid, tid, to, trouble } in &done.idle {
-            thread((*pid, *tid), "SCHED_IDLE", &to.to_string(), trouble.as_deref());
-        }
-        for Freed { pid, tid, from, trouble } in &done.threads {
-            thread((*pid, *tid), &from.to_string(), &original, trouble.as_deref());
         }
     }
     text
