@@ -19,7 +19,6 @@ static ROW: Row = Row {
         default: Preset::Count(0),
         meaning: "PUs that are left out at the end",
     }],
-    needs: SourceSet::NONE,
     prior: &[],
     cadence: Cadence::Either,
     waits: false,

@@ -128,7 +128,6 @@ enum Owner {
 }
 
 /// A policy that is guarded.
-#[derive(Debug)]
 pub struct Guard {
     inner: Box<dyn Policy>,
     /// What the policy last said of itself.

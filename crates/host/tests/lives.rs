@@ -269,7 +269,6 @@ fn where_cycles_went() {
 }
 
 /// Jobs in turn, and once orders to move the first one's memory.
-#[derive(Debug)]
 struct Orders {
     turns: Box<dyn Policy>,
     pages: Vec<PageMove>,

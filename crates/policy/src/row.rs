@@ -1,7 +1,6 @@
 //! A row of the table of policies: what commands, help and docs say of one, and how it is made.
 
 use crate::policy::Policy;
-use crate::source::{Source, SourceSet};
 use colocate_machine::Performance;
 use colocate_model::{CpiModel, Phase};
 use serde::{Deserialize, Serialize};
@@ -19,8 +18,6 @@ pub struct Row {
     pub source: &'static str,
     /// What can be set.
     pub settings: &'static [Setting],
-    /// Evidence that it needs from the host.
-    pub needs: SourceSet,
     /// Prior knowledge that it needs.
     pub prior: &'static [Prior],
     /// When it decides.
@@ -38,7 +35,6 @@ impl Row {
         summary: "",
         source: "",
         settings: &[],
-        needs: SourceSet::NONE,
         prior: &[],
         cadence: Cadence::Once,
         waits: false,
@@ -47,11 +43,8 @@ impl Row {
 
     /// What most policies that decide each quantum have; it makes none.
     pub const EACH_QUANTUM: Self =
-        Self { cadence: Cadence::EachQuantum, waits: true, needs: COUNTERS, ..Self::ONCE };
+        Self { cadence: Cadence::EachQuantum, waits: true, ..Self::ONCE };
 }
-
-/// Evidence for policies that use rates.
-pub(crate) const COUNTERS: SourceSet = SourceSet::of(&[Source::Counters]);
 
 /// When a policy decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

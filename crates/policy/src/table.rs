@@ -6,7 +6,6 @@ use crate::policies;
 use crate::policy::Policy;
 use crate::row::Value;
 use crate::schedule;
-use crate::source::Source;
 use colocate_machine::{Machine, PuIdx};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -73,12 +72,6 @@ impl PolicySpec {
     #[must_use]
     pub fn has_prior(&self, prior: Prior) -> bool {
         self.row.prior.contains(&prior)
-    }
-
-    /// Whether it needs `source`.
-    #[must_use]
-    pub const fn needs(&self, source: Source) -> bool {
-        self.row.needs.has(source)
     }
 
     /// Whether it lets jobs wait where it decides each quantum.
@@ -292,7 +285,6 @@ mod tests {
             let words = row.summary.split_whitespace().count();
             assert!((3..=14).contains(&words), "{}: {words} words", row.name);
             assert!(!row.source.is_empty());
-            assert_eq!(row.needs, PolicySpec::from(row).plain().needs(), "{}", row.name);
             let defaults = row.settings.iter().filter_map(|it| Some((it, it.default.value()?)));
             for (setting, value) in defaults {
                 assert_eq!(setting.read(&value.to_string()), Some(value), "{}", setting.name);

@@ -3,17 +3,12 @@
 use crate::evidence::Evidence;
 use crate::plan::{DefaultPlacement, Place, Plan};
 use crate::policy::Policy;
-use crate::source::SourceSet;
 
 /// Follows the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FixedPlan(pub Plan);
 
 impl Policy for FixedPlan {
-    fn needs(&self) -> SourceSet {
-        SourceSet::NONE
-    }
-
     /// The plan as it was made, except that tasks whose PU cannot be used are left to the kernel.
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let mut plan = Plan { pus: evidence.empty_plan().pus, ..self.0.clone() };

@@ -52,7 +52,6 @@ pub static ROW: Row = Row {
         default: Preset::Unset,
         meaning: "class to sort by; by default the one that varies most",
     }],
-    needs: MIX,
     make: |values, _| {
         let key = values.word("key").and_then(|class| class.parse().ok());
         by_rule(MIX, move |it| planned(it, |places, tasks| place(places, tasks, key)))

@@ -59,7 +59,6 @@ pub static ROW: Row = Row {
     name: "mix",
     summary: "pairs tasks whose instruction mixes overlap least",
     source: "ours, after Serpa et al.",
-    needs: MIX,
     make: |_, _| by_rule(MIX, |evidence| planned(evidence, place)),
     ..Row::ONCE
 };

@@ -44,7 +44,6 @@ pub static ROW: Row = Row {
     name: "symbiosis-model",
     summary: "groups tasks that slow each other down least, by the model",
     source: "ours, after Jiang et al., PACT 2008",
-    needs: MIX,
     prior: &[Prior::Speeds],
     make: |_, known| {
         let performance = known.performance.cloned();

@@ -16,10 +16,9 @@
 //! - **As `os`** where cores are alike. -> test `alike_is_os`
 
 use super::asymmetric::{Messages, Seat, choices, cores_of, free_places_of, threads_of};
-use super::{Allocated, Choice, Quantum, Thread, leave_to_kernel};
+use super::{Allocated, Choice, Quantum, Scheduler, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::policy::Policy;
 use crate::row::Row;
 use crate::source::SourceSet;
 
@@ -28,7 +27,6 @@ pub static ROW: Row = Row {
     name: "all-fast-first",
     summary: "fills fast cores before slow ones",
     source: "a baseline",
-    needs: SourceSet::NONE,
     waits: false,
     make: |_, _| Box::<AllFastFirst>::default(),
     ..Row::EACH_QUANTUM
@@ -40,8 +38,11 @@ pub struct AllFastFirst {
     messages: Messages,
 }
 
-impl AllFastFirst {
-    /// Where threads are in this quantum.
+impl AllFastFirst {}
+
+impl Scheduler for AllFastFirst {
+    const NEEDS: SourceSet = SourceSet::NONE;
+
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let Some(cores) = cores_of(now, &mut self.messages) else {
             return leave_to_kernel(now.queue);
@@ -56,19 +57,9 @@ impl AllFastFirst {
         }
         choices(now.queue, places)
     }
-}
 
-impl Policy for AllFastFirst {
-    fn needs(&self) -> SourceSet {
-        SourceSet::NONE
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        if evidence.is_control {
-            return evidence.empty_plan();
-        }
-        let plan = evidence.plan(&self.choose(&evidence.now));
-        Plan { messages: self.messages.drain(), ..plan }
+    fn describe(&mut self, plan: &mut Plan, _: &Evidence<'_>) {
+        plan.messages = self.messages.drain();
     }
 }
 

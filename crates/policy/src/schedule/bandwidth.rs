@@ -45,10 +45,10 @@
 //!   `by_what_is_known_alone_or_by_the_last_quantum`
 
 use super::allocate::{self, Rate, seated, spread};
-use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread, select};
+use super::{Allocated, COUNTERS, Choice, Quantum, QueuedJob, Selected, Thread, select};
 use crate::plan::JobIdx;
 use crate::policy::{Policy, by_rule};
-use crate::row::{COUNTERS, Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile};
+use crate::row::{Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile};
 use std::collections::BTreeMap;
 
 /// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one

@@ -31,10 +31,9 @@ use super::asymmetric::{
     Messages, RATES_AND_PHASES, choices, cores_of, demands, fast_for, free_places_of, threads_of,
 };
 use super::phases::ASLEEP;
-use super::{Allocated, Choice, Quantum, QueuedJob, Thread, leave_to_kernel};
+use super::{Allocated, Choice, Quantum, QueuedJob, Scheduler, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
 use crate::plan::{Plan, TaskId};
-use crate::policy::Policy;
 use crate::row::{Kind, Preset, Row, Setting};
 use crate::source::SourceSet;
 use colocate_machine::Performance;
@@ -56,7 +55,6 @@ pub static ROW: Row = Row {
         default: Preset::Number(GAIN),
         meaning: "gain below which a thread keeps its core",
     }],
-    needs: RATES_AND_PHASES,
     waits: false,
     make: |values, known| Box::new(Efficiency::new(values.number("gain"), demands(known))),
     ..Row::EACH_QUANTUM
@@ -100,8 +98,11 @@ impl Efficiency {
         let stays = if self.seated.contains(&id) { 1.0 + self.gain } else { 1.0 };
         self.factors.of(id).unwrap_or(1.0) * stays
     }
+}
 
-    /// Where threads are in this quantum.
+impl Scheduler for Efficiency {
+    const NEEDS: SourceSet = RATES_AND_PHASES;
+
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let Some(cores) = cores_of(now, &mut self.messages) else {
             return leave_to_kernel(now.queue);
@@ -129,19 +130,9 @@ impl Efficiency {
         self.factors.put(now.queue, &choices);
         choices
     }
-}
 
-impl Policy for Efficiency {
-    fn needs(&self) -> SourceSet {
-        RATES_AND_PHASES
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        if evidence.is_control {
-            return evidence.empty_plan();
-        }
-        let plan = evidence.plan(&self.choose(&evidence.now));
-        Plan { messages: self.messages.drain(), ..plan }
+    fn describe(&mut self, plan: &mut Plan, _: &Evidence<'_>) {
+        plan.messages = self.messages.drain();
     }
 }
 

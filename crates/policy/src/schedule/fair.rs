@@ -25,12 +25,12 @@
 
 use super::allocate::choices;
 use super::progress::{self, Estimating, ProgressTable, ordered};
-use super::{Allocated, Choice, Quantum, QueuedJob, Selected, bandwidth, select};
+use super::{
+    Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, Selected, bandwidth, select,
+};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::policy::Policy;
-use crate::row::{COUNTERS, Kind, Preset, Row, Setting, Values};
-use crate::source::SourceSet;
+use crate::row::{Kind, Preset, Row, Setting, Values};
 use colocate_machine::PuIdx;
 
 /// How much of the contexts goes by progress.
@@ -223,8 +223,13 @@ impl Fair {
         let chosen = select::fitting(order, room, |at| now.queue[at].threads.len());
         chosen.map(|at| (at, Selected::BesideEstimate)).collect()
     }
+}
 
-    /// Which threads run in this quantum, and where.
+impl Scheduler for Fair {
+    fn note(&mut self, last: &QuantumOutcome<'_>) {
+        self.table.on_quantum_end(last);
+    }
+
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.table.note(now.queue);
         let solo = self.table.begin_estimates(now, &self.settings);
@@ -234,22 +239,9 @@ impl Fair {
         let chosen = self.by_progress_and_traffic(now);
         bandwidth::pair_by_last_quantum(now, chosen)
     }
-}
 
-impl Policy for Fair {
-    fn needs(&self) -> SourceSet {
-        COUNTERS
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        if let Some(last) = &evidence.last {
-            self.table.on_quantum_end(last);
-        }
-        if evidence.is_control {
-            return evidence.empty_plan();
-        }
-        let plan = evidence.plan(&self.choose(&evidence.now));
-        Plan { state: Some(self.table.state()), ..plan }
+    fn describe(&mut self, plan: &mut Plan, _: &Evidence<'_>) {
+        plan.state = Some(self.table.state());
     }
 }
 

@@ -29,7 +29,11 @@ mod symbiotic_numa;
 pub(crate) mod testing;
 mod utility;
 
+use crate::evidence::Evidence;
+use crate::plan::Plan;
+use crate::policy::Policy;
 use crate::row::Row;
+use crate::source::{Source, SourceSet};
 
 pub use crate::evidence::{
     Choice, JobUsage, LEVELS, Quantum, QuantumOutcome, QueuedJob, Rates, Thread, Traffic,
@@ -55,3 +59,43 @@ pub(crate) static ROWS: &[&Row] = &[
     &utility::ROW,
     &all_fast_first::ROW,
 ];
+
+/// Evidence for policies that use rates.
+const COUNTERS: SourceSet = SourceSet::of(&[Source::Counters]);
+
+/// A policy that chooses among the jobs of the queue.
+pub(crate) trait Scheduler {
+    /// Evidence that it needs.
+    const NEEDS: SourceSet = COUNTERS;
+
+    /// Takes in what came of the last quantum.
+    fn note(&mut self, _: &QuantumOutcome<'_>) {}
+
+    /// Takes in what jobs did, where the kernel has the next quantum.
+    fn learn(&mut self, _: &Quantum<'_>) {}
+
+    /// Which threads run in this quantum, and where.
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice>;
+
+    /// Adds to the plan of what was chosen what else there is to say.
+    fn describe(&mut self, _: &mut Plan, _: &Evidence<'_>) {}
+}
+
+impl<S: Scheduler> Policy for S {
+    fn needs(&self) -> SourceSet {
+        S::NEEDS
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if let Some(last) = &evidence.last {
+            self.note(last);
+        }
+        if evidence.is_control {
+            self.learn(&evidence.now);
+            return evidence.empty_plan();
+        }
+        let mut plan = evidence.plan(&self.choose(&evidence.now));
+        self.describe(&mut plan, evidence);
+        plan
+    }
+}

@@ -31,13 +31,12 @@ mod branch;
 
 use super::allocate::{in_order, seated};
 use super::symbiotic::groups::{Groups, staying};
-use super::{Allocated, Choice, Quantum, Thread, select};
+use super::{Allocated, Choice, Quantum, Scheduler, Thread, select};
 use crate::evidence::Evidence;
 use crate::judge::Judge;
 use crate::matching;
 use crate::places::Places;
 use crate::plan::{Plan, Task, TaskId};
-use crate::policy::Policy;
 use crate::row::{Prior, Row};
 use crate::source::SourceSet;
 use colocate_machine::{CoreIdx, Machine, Performance, PuIdx, PuNr};
@@ -51,7 +50,6 @@ pub static ROW: Row = Row {
     name: "oracle",
     summary: "tries all placements with the contention model, for comparison",
     source: "a baseline of ours",
-    needs: SourceSet::NONE,
     prior: &[Prior::Speeds, Prior::Demands],
     make: |_, known| Box::new(Oracle::new(known.performance.cloned(), known.demands.to_vec())),
     ..Row::EACH_QUANTUM
@@ -157,13 +155,6 @@ impl Searches {
 }
 
 impl Oracle {
-    /// Which threads run in this quantum, and where.
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let places = Places::new(now.machine, now.pus);
-        let place = |it: &[&Thread]| seats(&places, it, &self.groups(&places, it));
-        seated(now, select::all_or_first(now), place, |_| Allocated::Next)
-    }
-
     /// What it did so far, in one line.
     fn state(&self) -> String {
         match &self.performance {
@@ -185,17 +176,17 @@ impl Oracle {
     }
 }
 
-impl Policy for Oracle {
-    fn needs(&self) -> SourceSet {
-        SourceSet::NONE
+impl Scheduler for Oracle {
+    const NEEDS: SourceSet = SourceSet::NONE;
+
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+        let places = Places::new(now.machine, now.pus);
+        let place = |it: &[&Thread]| seats(&places, it, &self.groups(&places, it));
+        seated(now, select::all_or_first(now), place, |_| Allocated::Next)
     }
 
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        if evidence.is_control {
-            return evidence.empty_plan();
-        }
-        let plan = evidence.plan(&self.choose(&evidence.now));
-        Plan { state: Some(self.state()), ..plan }
+    fn describe(&mut self, plan: &mut Plan, _: &Evidence<'_>) {
+        plan.state = Some(self.state());
     }
 }
 

@@ -51,10 +51,11 @@ use super::asymmetric::{
 };
 use super::phases::{CONFIRM, Hysteresis, JobPhase, PARALLEL, Phases, SERIAL, hysteresis};
 use super::select::float;
-use super::{Allocated, Choice, Quantum, QueuedJob, Thread, leave_to_kernel};
+use super::{
+    Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, Thread, leave_to_kernel,
+};
 use crate::evidence::Evidence;
 use crate::plan::{JobIdx, Plan, TaskId};
-use crate::policy::Policy;
 use crate::row::{Kind, Preset, Row, Setting};
 use crate::source::SourceSet;
 use colocate_machine::{Nanos, PuIdx};
@@ -101,7 +102,6 @@ pub static ROW: Row = Row {
             meaning: "whether fast cores without a serial phase take turns",
         },
     ],
-    needs: PHASES,
     waits: false,
     make: |values, _| {
         Box::new(ParallelismAware::new(Settings {
@@ -333,7 +333,26 @@ impl<'a> Seating<'a> {
 }
 
 impl ParallelismAware {
-    /// Where threads are in this quantum.
+    /// What it has done so far, in one line.
+    fn state(&self) -> String {
+        format!(
+            "{} serial phases have fast cores now; fast cores were given {} times, {} of them across last-level caches, and {} times to threads of parallel phases",
+            self.seated.len(),
+            self.given,
+            self.crossings,
+            self.turns
+        )
+    }
+}
+
+impl Scheduler for ParallelismAware {
+    const NEEDS: SourceSet = PHASES;
+
+    fn note(&mut self, last: &QuantumOutcome<'_>) {
+        self.took = last.took;
+        self.serial.took(last.took);
+    }
+
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.begin.clear();
         self.phases.update(now.queue, self.took);
@@ -359,38 +378,10 @@ impl ParallelismAware {
         choices_as(now.queue, seats.into_iter().zip(begin).map(place))
     }
 
-    /// What it has done so far, in one line.
-    fn state(&self) -> String {
-        format!(
-            "{} serial phases have fast cores now; fast cores were given {} times, {} of them across last-level caches, and {} times to threads of parallel phases",
-            self.seated.len(),
-            self.given,
-            self.crossings,
-            self.turns
-        )
-    }
-}
-
-impl Policy for ParallelismAware {
-    fn needs(&self) -> SourceSet {
-        PHASES
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        if let Some(last) = &evidence.last {
-            self.took = last.took;
-            self.serial.took(last.took);
-        }
-        if evidence.is_control {
-            return evidence.empty_plan();
-        }
-        let plan = evidence.plan(&self.choose(&evidence.now));
-        Plan {
-            state: Some(self.state()),
-            initial: evidence.initial(&self.begin),
-            messages: self.messages.drain(),
-            ..plan
-        }
+    fn describe(&mut self, plan: &mut Plan, evidence: &Evidence<'_>) {
+        plan.state = Some(self.state());
+        plan.initial = evidence.initial(&self.begin);
+        plan.messages = self.messages.drain();
     }
 }
 

@@ -47,12 +47,11 @@ mod stacks;
 
 use super::allocate::{choices, on_cores, threads_of};
 use super::symbiotic_numa::{HomeNodes, classes};
-use super::{Allocated, Choice, Quantum, Selected, Thread, select};
+use super::{Allocated, Choice, Quantum, Scheduler, Selected, Thread, select};
 use crate::evidence::Evidence;
 use crate::matching::{self, Predicted};
 use crate::places::Places;
 use crate::plan::Plan;
-use crate::policy::Policy;
 use crate::row::{Kind, Knowledge, Preset, Prior, Row, Setting, Values};
 use crate::source::{Source, SourceSet};
 use colocate_machine::PuIdx;
@@ -111,7 +110,6 @@ pub static ROW: Row = Row {
     summary: "groups threads that slow each other down least, by CPI stacks",
     source: "Feliu, Eyerman, Sahuquillo and Petit, HPCA 2016",
     settings: &[COST, WEIGHT_OF_NEW, LEAST_GAIN, MODEL],
-    needs: STACKS,
     prior: &[Prior::CpiModel],
     make: |values, known| Box::new(Symbiotic::new(cpi_model(known), settings(values))),
     ..Row::EACH_QUANTUM
@@ -134,7 +132,6 @@ pub static NUMA: Row = Row {
         },
         MODEL,
     ],
-    needs: STACKS,
     prior: &[Prior::CpiModel],
     make: |values, known| {
         let homes = HomeNodes::new(values.number("away"));
@@ -391,7 +388,27 @@ impl Symbiotic {
         self.ration.choose(now, &self.table, places, is_good, chosen)
     }
 
-    /// Takes in what the last quantum has shown.
+    /// Its state, in one line.
+    fn state(&self) -> String {
+        let solo = match self.ration.given {
+            0 => String::new(),
+            given => format!(
+                "; stacks beside others do not show all that they would be alone, so threads had a core of \
+                 their own {given} times"
+            ),
+        };
+        format!(
+            "{} threads' stacks known, groups changed {} times and stayed {} times{solo}",
+            self.table.known(),
+            self.changed,
+            self.stayed
+        )
+    }
+}
+
+impl Scheduler for Symbiotic {
+    const NEEDS: SourceSet = STACKS;
+
     fn learn(&mut self, now: &Quantum<'_>) {
         let there = live::all(now.queue);
         let (model, fullest) = (&self.model, self.table.fullest());
@@ -402,8 +419,7 @@ impl Symbiotic {
         }
     }
 
-    /// Which threads run in this quantum, and where.
-    pub(super) fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.learn(now);
         let contexts = now.pus.len();
         let mut chosen = select::all_or_first(now);
@@ -453,36 +469,8 @@ impl Symbiotic {
         })
     }
 
-    /// Its state, in one line.
-    fn state(&self) -> String {
-        let solo = match self.ration.given {
-            0 => String::new(),
-            given => format!(
-                "; stacks beside others do not show all that they would be alone, so threads had a core of \
-                 their own {given} times"
-            ),
-        };
-        format!(
-            "{} threads' stacks known, groups changed {} times and stayed {} times{solo}",
-            self.table.known(),
-            self.changed,
-            self.stayed
-        )
-    }
-}
-
-impl Policy for Symbiotic {
-    fn needs(&self) -> SourceSet {
-        STACKS
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        if evidence.is_control {
-            self.learn(&evidence.now);
-            return evidence.empty_plan();
-        }
-        let plan = evidence.plan(&self.choose(&evidence.now));
-        Plan { state: Some(self.state()), ..plan }
+    fn describe(&mut self, plan: &mut Plan, _: &Evidence<'_>) {
+        plan.state = Some(self.state());
     }
 }
 

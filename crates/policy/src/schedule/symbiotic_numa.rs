@@ -196,7 +196,7 @@ mod tests {
     use super::super::symbiotic::tests::{knowing, model, on_core, stacks};
     use super::super::symbiotic::{Settings, Symbiotic, live};
     use super::super::testing::{chosen, queue};
-    use super::super::{Quantum, QueuedJob};
+    use super::super::{Quantum, QueuedJob, Scheduler};
     use super::*;
     use crate::rng::SplitMix64;
     use crate::testing::machine;

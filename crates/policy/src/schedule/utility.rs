@@ -40,10 +40,9 @@ use super::asymmetric::{
 use super::phases::{CONFIRM, Hysteresis, JobPhase, PARALLEL, Phases, SERIAL, hysteresis};
 use super::select::float;
 use super::sorted::Sorted;
-use super::{Allocated, Choice, Quantum, QueuedJob, leave_to_kernel};
+use super::{Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, leave_to_kernel};
 use crate::evidence::Evidence;
 use crate::plan::{JobIdx, Plan, TaskId};
-use crate::policy::Policy;
 use crate::row::Row;
 use crate::source::SourceSet;
 use colocate_machine::{Nanos, Performance};
@@ -76,7 +75,6 @@ pub static ROW: Row = Row {
     summary: "gives fast cores to the threads of greatest utility factor",
     source: "Saez et al., EuroSys 2010 (CAMP)",
     settings: &[SERIAL, PARALLEL, CONFIRM],
-    needs: RATES_AND_PHASES,
     waits: false,
     make: |values, known| Box::new(Utility::new(hysteresis(values), demands(known))),
     ..Row::EACH_QUANTUM
@@ -173,8 +171,16 @@ impl Utility {
         there.sort_unstable();
         self.turns.retain(|id| there.binary_search(id).is_ok());
     }
+}
 
-    /// Where threads are in this quantum.
+impl Scheduler for Utility {
+    const NEEDS: SourceSet = RATES_AND_PHASES;
+
+    fn note(&mut self, last: &QuantumOutcome<'_>) {
+        self.took = last.took;
+        self.turns.took(last.took);
+    }
+
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.phases.update(now.queue, self.took);
         self.note_serial(now.queue);
@@ -198,23 +204,9 @@ impl Utility {
         self.factors.put(now.queue, &choices);
         choices
     }
-}
 
-impl Policy for Utility {
-    fn needs(&self) -> SourceSet {
-        RATES_AND_PHASES
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        if let Some(last) = &evidence.last {
-            self.took = last.took;
-            self.turns.took(last.took);
-        }
-        if evidence.is_control {
-            return evidence.empty_plan();
-        }
-        let plan = evidence.plan(&self.choose(&evidence.now));
-        Plan { messages: self.messages.drain(), ..plan }
+    fn describe(&mut self, plan: &mut Plan, _: &Evidence<'_>) {
+        plan.messages = self.messages.drain();
     }
 }
 

@@ -375,7 +375,7 @@ fn reasons_stay_short() {
     let machine = machine("core:1 pu:2");
     let all: Vec<PuIdx> = machine.all_pus().collect();
     let tasks = random_tasks(&mut SplitMix64::new(1), 4_000);
-    for policy in table::once().filter(|policy| policy.needs(Source::Mix)) {
+    for policy in table::once().filter(|policy| policy.plain().needs().has(Source::Mix)) {
         let made = plan(&policy.to_string(), &machine, &all, &tasks);
         assert!(made.to_json().len() < 2_000 * tasks.len(), "{policy}");
     }
@@ -419,7 +419,7 @@ proptest! {
     /// No core waits empty while another has two tasks, under the policies that look at mixes.
     #[test]
     fn no_core_is_empty_beside_a_full_one(case in any_case()) {
-        let policy = if case.policy.needs(Source::Mix) { case.policy } else { PolicySpec::named("mix") };
+        let policy = if case.policy.plain().needs().has(Source::Mix) { case.policy } else { PolicySpec::named("mix") };
         let made = plan(&policy.to_string(), &case.machine, &case.usable, &case.tasks);
         let mut on_core = vec![0; case.machine.cores.len()];
         for os in made.decisions.iter().filter_map(|decision| decision.place.pu()) {

@@ -40,7 +40,6 @@ static ROW: Row = Row {
     summary: "keeps a job on PU 0 and brings its memory to node 0",
     source: "a test",
     settings: &[],
-    needs: SourceSet::NONE,
     prior: &[],
     cadence: Cadence::EachQuantum,
     waits: false,

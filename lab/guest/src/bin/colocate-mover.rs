@@ -26,7 +26,6 @@ static ROW: Row = Row {
             meaning: "most that one order moves, MiB",
         },
     ],
-    needs: SourceSet::NONE,
     prior: &[],
     cadence: Cadence::EachQuantum,
     waits: true,
