@@ -39,8 +39,7 @@ fn chosen(own: PuSet, granted: Option<&PuSet>, everything: PuSet) -> PuSet {
 fn given(proc: &Path) -> Option<PuSet> {
     let status = kernel::read(&proc.join("thread-self/status")).ok()?;
     let status = String::from_utf8_lossy(&status);
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    PuSet::parse_list(list.trim()).ok()
+    PuSet::parse_list(kernel::field(&status, "Cpus_allowed_list")?).ok()
 }
 
 /// Every PU that a mask can name.

@@ -97,9 +97,7 @@ pub fn available(proc: &Path) -> Result<(), PagesError> {
     match call::query(Pid(0), &[Addr(page)]) {
         Err(SysError { source, .. }) => {
             let status = kernel::read_text(&proc.join("self/status")).unwrap_or_default();
-            let filtered = status
-                .lines()
-                .any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));
+            let filtered = kernel::field(&status, "Seccomp") == Some("2");
             Err(PagesError::NoCall { source, filtered })
         }
         Ok(_) => Ok(()),
@@ -184,8 +182,8 @@ impl Process {
     /// Those of [`Process::text`].
     pub fn allowed(&self) -> Result<Vec<NodeNr>, PagesError> {
         let status = self.text("status")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"));
-        Ok(line.and_then(|list| numbers(list.trim())).unwrap_or_default())
+        let list = kernel::field(&status, "Mems_allowed_list");
+        Ok(list.and_then(numbers).unwrap_or_default())
     }
 
     /// The runs of pages of `span` that are in memory, as (first page, how many).

@@ -47,20 +47,11 @@ fn name(job: Group) -> String {
 pub fn own_cgroup(proc: &Path) -> io::Result<PathBuf> {
     let none = || io::Error::new(io::ErrorKind::NotFound, "no cgroup of version 2 is mounted");
     let mounts = kernel::read_text(&proc.join("self/mountinfo"))?;
-    let (root, mount) = mounts.lines().find_map(cgroup2).ok_or_else(none)?;
+    let mount = kernel::mounts(&mounts).find(|mount| mount.kind == "cgroup2").ok_or_else(none)?;
     let cgroups = kernel::read_text(&proc.join("self/cgroup"))?;
     let own = cgroups.lines().find_map(|line| line.strip_prefix("0::")).ok_or_else(none)?;
-    let below = Path::new(own).strip_prefix(&root).map_err(|_| none())?;
-    Ok(mount.join(below))
-}
-
-/// Root and place of a mount of the second version (proc(5)): the fields before the dash are ID, parent,
-/// device, root and place; the first behind it is the kind.
-fn cgroup2(line: &str) -> Option<(PathBuf, PathBuf)> {
-    let (before, behind) = line.split_once(" - ")?;
-    let mut fields = before.split(' ').skip(3);
-    let (root, place) = (fields.next()?, fields.next()?);
-    (behind.split(' ').next() == Some("cgroup2")).then(|| (root.into(), place.into()))
+    let below = Path::new(own).strip_prefix(&mount.root).map_err(|_| none())?;
+    Ok(Path::new(&mount.at).join(below))
 }
 
 impl Freezer {
@@ -301,15 +292,6 @@ mod tests {
     use super::*;
     use colocate_testing::{wait_until, within};
     use std::fs;
-
-    #[test]
-    fn the_mount_is_found_among_others() {
-        let text = "30 23 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro\n\
-                    31 30 0:27 /a /sys/fs/cgroup/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw\n\
-                    32 30 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu";
-        let found: Vec<_> = text.lines().filter_map(cgroup2).collect();
-        assert_eq!(found, [("/a".into(), "/sys/fs/cgroup/unified".into())]);
-    }
 
     #[test]
     fn what_is_not_ours_is_left_alone() {

@@ -7,6 +7,7 @@ use crate::cpulist::PuSet;
 use crate::machine::Machine;
 use crate::read::sysfs::Sysfs;
 use crate::usable::{CpuQuota, Usable};
+use colocate_files::kernel::{self, Mount};
 
 /// What the calling process may use of `machine`, from the `proc` and `sys` under `files`.
 #[must_use]
@@ -18,18 +19,7 @@ pub fn usable(machine: &Machine, files: &Sysfs) -> Usable {
 /// The affinity mask of this process.
 fn affinity(files: &Sysfs) -> Option<PuSet> {
     let status = files.text("/proc/self/status")?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    PuSet::parse_list(list).ok()
-}
-
-/// A mounted hierarchy of control groups.
-struct Mount {
-    /// Where it is mounted.
-    at: String,
-    /// Which of its groups is seen there: "/" except in a container.
-    root: String,
-    /// Version 2, or the controllers of version 1.
-    controllers: Option<Vec<String>>,
+    PuSet::parse_list(kernel::field(&status, "Cpus_allowed_list")?).ok()
 }
 
 /// The control groups of a process.
@@ -46,7 +36,7 @@ impl<'a> Groups<'a> {
         let member = files.text("/proc/self/cgroup").unwrap_or_default();
         Self {
             files,
-            mounts: mounts.lines().filter_map(mount).collect(),
+            mounts: kernel::mounts(&mounts).collect(),
             member: member.lines().filter_map(membership).collect(),
         }
     }
@@ -91,9 +81,9 @@ impl<'a> Groups<'a> {
             None => names.is_empty(),
         };
         let path = self.member.iter().find(|(names, _)| of(names)).map(|(_, path)| path);
-        let mount = self.mounts.iter().find(|mount| match (&mount.controllers, controller) {
-            (Some(names), Some(_)) => of(names),
-            (None, None) => true,
+        let mount = self.mounts.iter().find(|mount| match &mount.kind[..] {
+            "cgroup" => controller.is_some() && of(&mount.of_system),
+            "cgroup2" => controller.is_none(),
             _ => false,
         });
         let (Some(path), Some(mount)) = (path, mount) else { return Vec::new() };
@@ -120,32 +110,4 @@ fn membership(line: &str) -> Option<(Vec<String>, String)> {
     let mut fields = line.splitn(3, ':').skip(1);
     let names = fields.next()?.split(',').filter(|name| !name.is_empty());
     Some((names.map(Into::into).collect(), fields.next()?.into()))
-}
-
-/// A line of mountinfo (proc(5)): `36 35 0:30 ROOT AT OPTIONS … - TYPE SOURCE SUPER-OPTIONS`.
-fn mount(line: &str) -> Option<Mount> {
-    let (place, system) = line.split_once(" - ")?;
-    let mut place = place.split(' ').skip(3);
-    let (root, at) = (unescaped(place.next()?), unescaped(place.next()?));
-    let mut system = system.split(' ');
-    let controllers = match system.next()? {
-        "cgroup2" => None,
-        "cgroup" => Some(system.nth(1)?.split(',').map(Into::into).collect()),
-        _ => return None,
-    };
-    Some(Mount { at, root, controllers })
-}
-
-/// A field of mountinfo: blanks and backslashes in it are written as three octal digits.
-fn unescaped(field: &str) -> String {
-    let mut parts = field.split('\\');
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let code = part.get(..3).and_then(|code| u8::from_str_radix(code, 8).ok());
-        match code {
-            Some(code) => text.extend([char::from(code).to_string().as_str(), &part[3..]]),
-            None => text.extend(["\\", part]),
-        }
-    }
-    text
 }

@@ -2,6 +2,7 @@
 
 use super::{Fact, Tier};
 use caps::Capability;
+use colocate_files::kernel::{self, Mount};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -87,10 +88,7 @@ impl Place {
         let word = |path: &str| text(path).map(|text| text.trim().to_owned());
         let kernel_setting = |name: &str| word(&format!("proc/sys/kernel/{name}"));
         let status = text("proc/self/status").unwrap_or_default();
-        let of_status = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            line.map(str::trim)
-        };
+        let of_status = |name: &str| kernel::field(&status, name);
         let set =
             |name| of_status(name).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
         let mounts = text("proc/self/mountinfo").unwrap_or_default();
@@ -258,30 +256,17 @@ fn count_nodes(entries: fs::ReadDir) -> usize {
     entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count()
 }
 
-/// One line of `/proc/self/mountinfo`: mount point, kind of file system, its options.
-fn mount(line: &str) -> Option<(&str, &str, &str)> {
-    let (front, back) = line.split_once(" - ")?;
-    let mut back = back.split(' ');
-    Some((front.split(' ').nth(4)?, back.next()?, back.nth(1).unwrap_or_default()))
-}
-
-/// Whether the mount of such a line is read-only, whatever its file system is elsewhere.
-fn is_read_only(line: &str) -> bool {
-    line.split(' ').nth(5).is_some_and(|options| options.split(',').any(|option| option == "ro"))
-}
-
 fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {
     let mut found = Cgroups::default();
-    for line in mounts.lines() {
-        let Some((point, kind, options)) = mount(line) else { continue };
-        let has = |name: &str| options.split(',').any(|option| option == name);
-        match kind {
+    for Mount { at, kind, options, of_system, .. } in kernel::mounts(mounts) {
+        let has = |name: &str| of_system.iter().any(|option| option == name);
+        match &kind[..] {
             "cgroup2" => {
-                found.v2 = Some(point.to_owned());
-                found.v2_read_only = is_read_only(line);
+                found.v2 = Some(at);
+                found.v2_read_only = options.iter().any(|option| option == "ro");
             }
-            "cgroup" if has("cpuset") => found.v1_cpuset = Some(point.to_owned()),
-            "cgroup" if has("freezer") => found.v1_freezer = Some(point.to_owned()),
+            "cgroup" if has("cpuset") => found.v1_cpuset = Some(at),
+            "cgroup" if has("freezer") => found.v1_freezer = Some(at),
             _ => {}
         }
     }
@@ -314,11 +299,10 @@ fn offers_cpuset(root: &Path, group: &str) -> bool {
 /// `hidepid` 1 and 2, also by their names, hide other users' processes.
 fn hides_processes(mounts: &str) -> bool {
     // One mount can lie over another; the last one is seen.
-    let proc = mounts.lines().filter_map(mount).rfind(|(point, ..)| *point == "/proc");
-    proc.is_some_and(|(_, _, options)| {
-        let hide = options.split(',').find_map(|option| option.strip_prefix("hidepid="));
-        hide.is_some_and(|mode| !matches!(mode, "0" | "off"))
-    })
+    let proc = kernel::mounts(mounts).rfind(|mount| mount.at == "/proc");
+    let options = proc.into_iter().flat_map(|mount| mount.of_system);
+    let mut modes = options.filter_map(|it| it.strip_prefix("hidepid=").map(str::to_owned));
+    modes.next().is_some_and(|mode| !matches!(&mode[..], "0" | "off"))
 }
 
 #[cfg(test)]
