@@ -17,9 +17,7 @@
 //! - **Best fit**: the smallest domain with room is taken. -> test `best_fit`
 //! - **Whole cores first**: at most one core is used in part. -> test `whole_cores_first`
 
-use super::{Placement, fill, planned};
-use crate::places::Places;
-use crate::plan::Why;
+use super::in_order;
 use crate::policy::by_rule;
 use crate::row::Row;
 use crate::source::SourceSet;
@@ -29,14 +27,11 @@ pub static ROW: Row = Row {
     name: "compact",
     summary: "puts tasks as close together as possible",
     source: "a baseline",
-    make: |_, _| by_rule(SourceSet::NONE, |it| planned(it, |p, tasks| place(p, tasks.len()))),
+    make: |_, _| {
+        by_rule(SourceSet::NONE, |it| in_order(it, "closest together", |p, n| p.close_pus(n)))
+    },
     ..Row::ONCE
 };
-
-fn place(places: &Places<'_>, tasks: usize) -> Placement {
-    let why = Why::NextInOrder { order: "closest together".to_owned() };
-    fill(places, &places.close_pus(tasks), tasks, &why)
-}
 
 #[cfg(test)]
 mod tests {

@@ -90,13 +90,21 @@ fn decide(places: &Places<'_>, task: &Task, choice: Choice) -> Decision {
     }
 }
 
-/// Fills `order` from its start, again and again if there are more tasks than PUs.
-fn fill(places: &Places<'_>, order: &[PuIdx], tasks: usize, why: &Why) -> Placement {
-    let next = order.iter().cycle().take(tasks);
-    Placement {
-        choices: next.map(|&pu| Choice { pu: Some(pu), why: why.clone() }).collect(),
-        default_placement: DefaultPlacement::FillInOrder { pus: places.nrs(order) },
-    }
+/// The plan of a policy that fills PUs in an order of this name, again and again if there are more tasks than PUs.
+fn in_order(
+    evidence: &Evidence<'_>,
+    name: &str,
+    order: impl FnOnce(&Places<'_>, usize) -> Vec<PuIdx>,
+) -> Plan {
+    planned(evidence, |places, tasks| {
+        let order = order(places, tasks.len());
+        let choice =
+            |&pu| Choice { pu: Some(pu), why: Why::NextInOrder { order: name.to_owned() } };
+        Placement {
+            choices: order.iter().cycle().take(tasks.len()).map(choice).collect(),
+            default_placement: DefaultPlacement::FillInOrder { pus: places.nrs(&order) },
+        }
+    })
 }
 
 /// Says of every task on a PU with several that it takes turns.

@@ -18,10 +18,9 @@
 //! - **Logical order**: the kernel's numbering has no influence. -> test `logical_order`
 //! - **Wraps around**: with more tasks than PUs every PU gets ⌊n/P⌋ or ⌈n/P⌉. -> test `wraps_around`
 
-use super::{Placement, fill, planned};
+use super::in_order;
 use crate::evidence::Evidence;
-use crate::places::Places;
-use crate::plan::{Plan, Why};
+use crate::plan::Plan;
 use crate::policy::by_rule;
 use crate::row::{Cadence, Row};
 use crate::schedule::allocate::spread;
@@ -43,11 +42,7 @@ fn decide(evidence: &Evidence<'_>) -> Plan {
     if evidence.may_wait {
         return evidence.plan(&spread(&evidence.now, select::all_or_first(&evidence.now)));
     }
-    planned(evidence, |places, tasks| place(places, tasks.len()))
-}
-
-fn place(places: &Places<'_>, tasks: usize) -> Placement {
-    fill(places, &places.pus, tasks, &Why::NextInOrder { order: "hwloc logical order".to_owned() })
+    in_order(evidence, "hwloc logical order", |places, _| places.pus.clone())
 }
 
 #[cfg(test)]

@@ -19,9 +19,7 @@
 //! - **Balanced domains**: while a domain has room, no package has two tasks more than another.
 //!   -> test `balanced_domains`
 
-use super::{Placement, fill, planned};
-use crate::places::Places;
-use crate::plan::Why;
+use super::in_order;
 use crate::policy::by_rule;
 use crate::row::Row;
 use crate::source::SourceSet;
@@ -31,14 +29,11 @@ pub static ROW: Row = Row {
     name: "scatter",
     summary: "puts tasks as far apart as possible",
     source: "a baseline",
-    make: |_, _| by_rule(SourceSet::NONE, |it| planned(it, |p, tasks| place(p, tasks.len()))),
+    make: |_, _| {
+        by_rule(SourceSet::NONE, |it| in_order(it, "farthest apart", |p, _| p.spread_pus()))
+    },
     ..Row::ONCE
 };
-
-fn place(places: &Places<'_>, tasks: usize) -> Placement {
-    let why = Why::NextInOrder { order: "farthest apart".to_owned() };
-    fill(places, &places.spread_pus(), tasks, &why)
-}
 
 #[cfg(test)]
 mod tests {
