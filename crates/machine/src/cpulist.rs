@@ -274,7 +274,7 @@ fn hex_digits(group: &str) -> &str {
 }
 
 /// Enough of `text` to recognise it in a one-line message.
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(40).collect()
 }
 

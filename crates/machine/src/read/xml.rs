@@ -11,7 +11,7 @@
 //! hwloc has it when it loads the file.
 
 use crate::check::{Flaw, MAX_NODES, MAX_PUS};
-use crate::cpulist::{MAX_PU_NR, PuSet};
+use crate::cpulist::{MAX_PU_NR, PuSet, shortened};
 use crate::ids::{NodeNr, PuNr};
 use crate::machine::{CacheKind, Machine};
 use crate::parts::{CachePart, DistancePart, NodePart, Parts};
@@ -115,8 +115,10 @@ pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
     let options =
         ParsingOptions { allow_dtd: false, nodes_limit: MAX_XML_NODES, ..Default::default() };
     let text = without_doctype(text);
-    let document = Document::parse_with_options(&text, options)
-        .map_err(|error| XmlError::Syntax { detail: shortened(&error.to_string(), 120) })?;
+    let document = Document::parse_with_options(&text, options).map_err(|error| {
+        let text = error.to_string();
+        XmlError::Syntax { detail: text.chars().filter(|it| !it.is_control()).take(120).collect() }
+    })?;
     let topology = document.root_element();
     check_header(topology)?;
     let mut reader = Reader { document: &document, parts: Parts::default() };
@@ -153,14 +155,14 @@ fn without_doctype(text: &str) -> Cow<'_, str> {
 fn check_header(topology: Node<'_, '_>) -> Result<(), XmlError> {
     let found = topology.tag_name().name();
     if found != "topology" {
-        return Err(XmlError::NotHwloc { found: brief(found) });
+        return Err(XmlError::NotHwloc { found: shortened(found) });
     }
     let version = topology.attribute("version");
     let major = version.and_then(|version| version.split('.').next());
     if matches!(major, Some("2" | "3")) {
         return Ok(());
     }
-    Err(XmlError::Version { found: version.map(brief) })
+    Err(XmlError::Version { found: version.map(shortened) })
 }
 
 fn children<'a, 'i: 'a>(
@@ -168,16 +170,6 @@ fn children<'a, 'i: 'a>(
     name: &'static str,
 ) -> impl Iterator<Item = Node<'a, 'i>> {
     node.children().filter(move |child| child.has_tag_name(name))
-}
-
-/// Enough of `text` to recognise it in a one-line message.
-fn shortened(text: &str, most: usize) -> String {
-    text.chars().filter(|letter| !letter.is_control()).take(most).collect()
-}
-
-/// The default length.
-fn brief(text: &str) -> String {
-    shortened(text, 40)
 }
 
 fn info(node: Node<'_, '_>, key: &str) -> Option<String> {
@@ -209,7 +201,7 @@ impl Reader<'_, '_> {
     ) -> Result<u64, XmlError> {
         let text = node.attribute(name);
         text.and_then(|text| text.parse().ok()).ok_or_else(|| {
-            let found = text.map_or("nothing".into(), |text| format!("\"{}\"", brief(text)));
+            let found = text.map_or("nothing".into(), |text| format!("\"{}\"", shortened(text)));
             self.wrong(node, expected, format!("{found} in {name}"))
         })
     }
@@ -229,7 +221,11 @@ impl Reader<'_, '_> {
             text.split(',').map(|group| if group.is_empty() { "0" } else { group }).collect();
         let set = PuSet::parse_mask(&full.join(","));
         set.map(Some).map_err(|_| {
-            self.wrong(node, "a set like \"0x000000ff\"", format!("\"{}\" in {name}", brief(text)))
+            self.wrong(
+                node,
+                "a set like \"0x000000ff\"",
+                format!("\"{}\" in {name}", shortened(text)),
+            )
         })
     }
 
@@ -347,7 +343,7 @@ impl Reader<'_, '_> {
         for chunk in children(matrix, name) {
             for word in chunk.text().unwrap_or_default().split_whitespace() {
                 let number = word.parse().map_err(|_| {
-                    self.wrong(chunk, "whole numbers", format!("\"{}\"", brief(word)))
+                    self.wrong(chunk, "whole numbers", format!("\"{}\"", shortened(word)))
                 })?;
                 numbers.push(number);
             }
