@@ -1,8 +1,6 @@
 //! Speed as ratios in one run: what the benchmarks share.
 
-use colocate_machine::{
-    Core, CoreIdx, CoreKind, KindIdx, Machine, Package, PackageIdx, Pu, PuIdx, PuNr,
-};
+use colocate_machine::{CoreIdx, Machine, described};
 use colocate_model::{Class, Mix, Share, UnitDemand};
 use colocate_observe::emulate::{self, Emulator, Places, Ran};
 use colocate_policy::matching::{Costs, blossom};
@@ -132,32 +130,22 @@ pub fn tasks(kind: &str, n: usize, rng: &mut SplitMix64) -> Vec<Task> {
     (0..n).map(&mut task).collect()
 }
 
-/// A machine of `cores` cores with two PUs each, in packages of up to 64 cores.
-#[must_use]
-pub fn machine(cores: usize) -> Machine {
-    let package = |core: usize| PackageIdx::new(core / 64);
-    let core = |at: usize| Core {
-        pus: vec![PuIdx::new(2 * at), PuIdx::new(2 * at + 1)],
-        package: package(at),
-        node: None,
-        kind: KindIdx(0),
-    };
-    let of_package = |p: usize| (p * 64..cores.min((p + 1) * 64)).map(CoreIdx::new).collect();
-    Machine {
-        name: format!("{cores} cores, SMT2"),
-        processor: None,
-        pus: (0..2 * cores)
-            .map(|pu| Pu { os: PuNr(PuIdx::new(pu).0), core: CoreIdx::new(pu / 2) })
-            .collect(),
-        cores: (0..cores).map(core).collect(),
-        packages: (0..cores.div_ceil(64)).map(|p| Package { cores: of_package(p) }).collect(),
-        nodes: Vec::new(),
-        caches: Vec::new(),
-        kinds: vec![CoreKind { name: "core".to_owned(), capacity: None, max_frequency: None }],
-        distances: None,
-        offline: Vec::new(),
-    }
+/// A machine of so many packages with so many cores of two PUs each and a node, numbered as `pus` says; `more` describes its
+/// caches and kinds of cores.
+///
+/// # Errors
+/// If that describes no machine.
+pub fn machine(packages: usize, cores: usize, pus: &str, more: &str) -> anyhow::Result<Machine> {
+    let text = format!(
+        "version = 1\nname = \"{packages} x {cores} cores\"\n[shape]\npackages = {packages}\n\
+         cores-per-package = {cores}\npus-per-core = 2\nnodes = {packages}\n[numbering]\n\
+         pus = \"{pus}\"\n{more}"
+    );
+    Ok(described::from_toml(&text)?.machine)
 }
+
+/// One kind of core.
+pub const ALIKE: &str = "[[kind]]\nname = \"core\"\n";
 
 /// The cost of the cheapest perfect matching as rustworkx-core finds it: the heaviest, of weights
 /// that the costs are taken from.

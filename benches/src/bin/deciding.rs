@@ -11,8 +11,8 @@
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
 
 use anyhow::Context;
-use colocate_benches::{cpu_ms, yardstick};
-use colocate_machine::{CoreIdx, Machine, Nanos, PuIdx, described};
+use colocate_benches::{ALIKE, cpu_ms, yardstick};
+use colocate_machine::{CoreIdx, Machine, Nanos, PuIdx};
 use colocate_model::rng::SplitMix64;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_policy::schedule::{Quantum, QuantumOutcome, QueuedJob, Rates, Thread, Traffic};
@@ -121,9 +121,6 @@ fn draw_phase(job: &mut QueuedJob, rng: &mut SplitMix64) {
     job.runnable = job.threads.iter().map(|thread| thread.runnable).sum();
 }
 
-/// One kind of core.
-const ALIKE: &str = "[[kind]]\nname = \"core\"\n";
-
 /// Every fourth core is twice as fast.
 fn hybrid(size: &Size) -> String {
     let (fast, slow): (Vec<usize>, Vec<usize>) =
@@ -152,13 +149,7 @@ fn machine(size: &Size, kinds: &str) -> anyhow::Result<Machine> {
         cache(2, "unified", 512, 1),
         cache(3, "unified", 16 << 10, 4),
     ];
-    let text = format!(
-        "version = 1\nname = \"{packages} x {cores} cores\"\n[shape]\npackages = {packages}\n\
-         cores-per-package = {cores}\npus-per-core = 2\nnodes = {packages}\n[numbering]\n\
-         pus = \"siblings-last\"\n{}{kinds}",
-        caches.concat()
-    );
-    Ok(described::from_toml(&text)?.machine)
+    colocate_benches::machine(*packages, *cores, "siblings-last", &(caches.concat() + kinds))
 }
 
 /// A job that has run once, at an unknown place.

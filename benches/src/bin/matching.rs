@@ -10,7 +10,7 @@
 
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
 
-use colocate_benches::{cpu_ms, lemon, machine, networkx, rustworkx, tasks};
+use colocate_benches::{ALIKE, cpu_ms, lemon, machine, networkx, rustworkx, tasks};
 use colocate_machine::PuIdx;
 use colocate_policy::matching::{Costs, ENOUGH_OF_MANY, blossom, minimum};
 use colocate_policy::rng::SplitMix64;
@@ -117,7 +117,10 @@ fn plans() {
     for n in [64, 256, 1_024] {
         for kind in ["mixes", "two programs"] {
             let tasks = tasks(kind, n, &mut SplitMix64::new(4));
-            let machine = machine(n / 2);
+            // Packages of up to 64 cores.
+            let packages = (n / 2).div_ceil(64);
+            let machine =
+                machine(packages, n / 2 / packages, "in-order", ALIKE).expect("described");
             let usable: Vec<PuIdx> = machine.all_pus().collect();
             let runs = if n <= 256 { 9 } else { 5 };
             let time = |name: &str| {
