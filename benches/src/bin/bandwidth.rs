@@ -4,8 +4,9 @@
 //! program with the report of `colocate bench bandwidth --json`. Nothing is measured here.
 
 use anyhow::{Context, bail};
-use colocate_study::curve::{Curves, Series, svg};
+use colocate_study::curve::{Curves, svg};
 use colocate_study::stats::Estimate;
+use colocate_study::traffic::{self, Condition, Point, line};
 use serde::Deserialize;
 use std::fmt::Write;
 
@@ -35,19 +36,6 @@ struct Report {
     points: Vec<Point>,
     loss: Option<Estimate>,
     least_share_of_pu: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct Point {
-    beside: Beside,
-    reached: Option<Estimate>,
-    time: Option<Estimate>,
-}
-
-#[derive(Deserialize, PartialEq)]
-struct Beside {
-    rate: f64,
-    copies: u32,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -99,7 +87,7 @@ fn markdown(head: &Head, programs: &[Program]) -> String {
     );
     let _ = write!(text, "| program | alone, s |");
     let points = &programs[0].report.points;
-    for Beside { rate, copies } in points.iter().map(|point| &point.beside) {
+    for Condition { rate, copies } in points.iter().map(|point| &point.beside) {
         let _ = write!(text, " {copies} × {rate} t/µs |");
     }
     text += " loss by 10 t/µs | copies' least share of a PU |\n|---|---|";
@@ -138,21 +126,9 @@ fn percent(found: Option<Estimate>, scale: f64, digits: usize) -> String {
 }
 
 fn curves(programs: &[Program]) -> Curves {
-    let series = |program: &Program| {
-        let points = program.report.points.iter();
-        let mut points: Vec<(f64, Estimate)> =
-            points.filter_map(|point| Some((point.reached?.value, point.time?))).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Series { name: program.program.clone(), points }
-    };
+    let series = programs.iter().map(|it| line(it.program.clone(), it.report.points.iter()));
     let to = if programs[0].report.level == "l2" { "the second cache" } else { "main memory" };
-    Curves {
-        caption: format!("Programs beside traffic to {to}"),
-        across: "t/µs of all copies together".to_owned(),
-        up: "CPU time / alone; 95 % interval".to_owned(),
-        level: Some(1.0),
-        series: programs.iter().map(series).collect(),
-    }
+    traffic::curves(format!("Programs beside traffic to {to}"), series.collect())
 }
 
 #[cfg(test)]

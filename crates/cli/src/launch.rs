@@ -5,12 +5,14 @@ use crate::report::{Report, Totals};
 use colocate_act::launch::Command;
 use colocate_act::{rundir, sys};
 use colocate_engine::{HostError, Meanwhile, Observation};
+use colocate_files::Dir;
 use colocate_host::{GRACE, LinuxHost, Sampling, Setup};
 use colocate_machine::Nanos;
 use colocate_observe::lifecycle;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// How long we wait at the end for a terminal or a pipe that takes no more lines, if the report is not to follow them.
 pub const PATIENCE: Duration = Duration::from_secs(1);
@@ -37,6 +39,14 @@ pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
 pub fn run_dirs() -> Vec<PathBuf> {
     let xdg = std::env::var_os("XDG_RUNTIME_DIR");
     rundir::candidates(xdg.as_deref(), sys::effective_user())
+}
+
+/// A folder for what no other user may write or read, with its descriptor. It is removed when it is dropped.
+pub fn own_folder(prefix: &str) -> anyhow::Result<(TempDir, Dir)> {
+    let within = rundir::open(&run_dirs(), sys::effective_user()).map_err(anyhow::Error::msg)?;
+    let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(within.path())?;
+    let dir = Dir::open(folder.path())?;
+    Ok((folder, dir))
 }
 
 /// Ends the host: its totals, and its last observation.

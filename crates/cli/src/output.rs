@@ -65,9 +65,6 @@ pub fn size(stream: Stream) -> Option<Size> {
 ///
 /// A file appears whole or not at all ([`colocate_files::write()`]); `kill -9` in between leaves a file
 /// `.colocate-….tmp` beside it. A reader of standard output that has gone away is not an error.
-///
-/// # Errors
-/// If the file cannot be written, with its path; nothing is left behind.
 pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write_as(path, text, Mode::ByUmask)
 }

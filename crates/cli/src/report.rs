@@ -7,7 +7,7 @@ pub mod text;
 use crate::timeline::Stretch;
 use colocate_engine::{Host, Observation, Planned, SeenTask};
 use colocate_host::LinuxHost;
-use colocate_machine::printable::{self, printable};
+use colocate_machine::printable;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet};
 use colocate_model::{Backend, Mix};
@@ -263,11 +263,6 @@ impl Report {
             shared.map(|(&(a, b), &quanta)| SharedCore { jobs: [a, b], quanta }).collect();
     }
 
-    /// As JSON, ending in a newline.
-    pub fn to_json(&self) -> String {
-        printable::json(self)
-    }
-
     /// The first status in the jobs' order that is not 0.
     pub fn exit_status(&self) -> u8 {
         let status = self.jobs.iter().filter_map(|job| job.status).find(|status| *status != 0);
@@ -466,7 +461,7 @@ mod tests {
         let row =
             report.text(false).lines().find(|line| line.starts_with("0 ")).unwrap().to_owned();
         assert!(row.ends_with(" 1.25   12.50         ~frontend 62 %"), "{row}");
-        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&printable::json(&report)).unwrap();
         let of = |job: usize| json["jobs"][job]["rates"]["estimated_of"].to_string();
         assert_eq!(of(0), r#"["cycles"]"#);
         assert_eq!(of(1), r#"["ipc","traffic","cycles"]"#);

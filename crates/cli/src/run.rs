@@ -6,15 +6,13 @@
 mod cache;
 pub mod jobs;
 
-use crate::launch::{self, Notes, run_dirs};
+use crate::launch::{self, Notes};
 use crate::policies::Policies;
 use crate::report::{Program, Report};
 use crate::{args, input, output};
 use anyhow::Context;
 use cache::Cache;
-use colocate_act::{rundir, sys};
 use colocate_engine::{KnownJob, Planned, Round, Until, Workload, first_plan};
-use colocate_files::Dir;
 use colocate_host::{LinuxHost, Setup};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr, PuSet, printable};
@@ -162,26 +160,19 @@ fn known(jobs: &[Job]) -> Vec<KnownJob> {
 /// Profiles a job by itself with our own `colocate profile`. The job's exit status is not judged: a
 /// program that fails then fails in its real run as well.
 fn profile_first(job: &Job, notes: &mut Notes) -> anyhow::Result<Profile> {
+    const NAME: &str = "profile.json";
     let name = job.command.name();
     notes.say([format!("running {name} once to profile it; its standard output is dropped")]);
     // Not in a folder that others can write to: they could have put another profile there.
-    let within = rundir::open(&run_dirs(), sys::effective_user()).map_err(anyhow::Error::msg)?;
-    let dir = within.make_unforeseen("profile-")?;
-    let text = profile_into(&dir, job);
-    let _ = within.remove_tree(dir.path().file_name().unwrap_or_default());
-    Ok(Profile::from_json(&text?)?)
-}
-
-/// The profile of a job, which passes through a file in `dir`.
-fn profile_into(dir: &Dir, job: &Job) -> anyhow::Result<String> {
-    const NAME: &str = "profile.json";
+    let (_folder, dir) = launch::own_folder("profile-")?;
     let ourselves = std::env::current_exe().context("cannot find our own executable")?;
     let mut command = std::process::Command::new(ourselves);
     command.arg("profile").arg("-o").arg(dir.path().join(NAME)).arg("--").args(&job.command.argv);
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     let status = command.status().context("cannot start colocate profile")?;
-    dir.read_text(NAME, input::limit(Profile::MAX_BYTES))
-        .with_context(|| format!("colocate profile left no profile ({status})"))
+    let text = dir.read_text(NAME, input::limit(Profile::MAX_BYTES));
+    let left_none = || format!("colocate profile left no profile ({status})");
+    Ok(Profile::from_json(&text.with_context(left_none)?)?)
 }
 
 /// Prints the plan that would be made at the launch.
@@ -258,7 +249,7 @@ fn workload<'a>(args: &Args, jobs: &'a [KnownJob], name: &'a str) -> Workload<'a
 }
 
 fn write_report(args: &Args, report: &Report) -> anyhow::Result<()> {
-    let text = if args.json { report.to_json() } else { report.text(args.explain) };
+    let text = if args.json { printable::json(report) } else { report.text(args.explain) };
     if args.quiet && args.output.is_none() {
         return Ok(());
     }

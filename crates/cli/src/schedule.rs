@@ -25,7 +25,7 @@ use colocate_engine::{
 use colocate_files::Mode;
 use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_machine::measured::CoreSpeeds;
-use colocate_machine::{Machine, Nanos, Performance, read};
+use colocate_machine::{Machine, Nanos, Performance, printable, read};
 use colocate_model::{Assumptions, CpiModel, Model};
 use colocate_observe::spin;
 use colocate_policy::table::Prior;
@@ -304,7 +304,7 @@ fn write(
         Ok(match form {
             Form::Text if outputs.is_empty() => report.text(args.explain),
             Form::Text => report.text_with_notes(args.explain),
-            Form::Json => report.to_json(),
+            Form::Json => printable::json(report),
             Form::Picture => report.svg(counts).map_err(anyhow::Error::msg)?,
         })
     };

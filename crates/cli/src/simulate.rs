@@ -3,10 +3,10 @@
 mod keep;
 pub mod load;
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, usage};
 use crate::output::{self, Bar};
 use crate::schedule::policy::cpi_model;
-use crate::workers::{self, Watcher};
+use crate::workers::{Workers, bar};
 use anyhow::{Context, bail};
 use colocate_machine::printable;
 use colocate_model::CpiModel;
@@ -21,8 +21,6 @@ use load::Loaded;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Simulates scenarios on machines that are not here, and compares policies
 ///
@@ -106,16 +104,12 @@ pub struct Args {
 }
 
 /// Runs `colocate simulate`.
-///
-/// # Errors
-/// If a scenario or its machine cannot be read or makes no sense, a simulation fails, or a result cannot
-/// be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let several = args.scenarios.len() > 1;
     if several && (args.svg.is_some() || args.gantt.is_some() || args.json) {
         let message =
             "expected one scenario with --svg, --gantt or --json; -o DIR keeps all of them";
-        return Err(Failure { code: 2, message: message.to_owned() }.into());
+        return Err(usage(message.to_owned()));
     }
     check_policies(args)?;
     for path in args.svg.iter().chain(&args.gantt) {
@@ -127,10 +121,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if args.check {
         return Ok(ExitCode::SUCCESS);
     }
-    let stop = crate::compare::stop_flag_once()?;
+    let workers = Workers::new(args.threads)?;
     let folder =
         args.output.as_deref().map(|dir| Folder::open(dir, &args.scenarios)).transpose()?;
-    let run = Run { args, overrides, cpi, folder, stop, bar: bar(args.quiet, units) };
+    let run = Run { args, overrides, cpi, folder, workers, bar: bar(args.quiet, units) };
     let done = run.all();
     run.bar.clear();
     done
@@ -165,7 +159,7 @@ fn check_policies(args: &Args) -> anyhow::Result<()> {
         }
         _ => return Ok(()),
     };
-    Err(Failure { code: 2, message }.into())
+    Err(usage(message))
 }
 
 fn overrides(args: &Args) -> Overrides {
@@ -203,18 +197,13 @@ fn check_all(args: &Args, overrides: &Overrides) -> anyhow::Result<u64> {
     last.map_or(Ok(units), Err)
 }
 
-/// A bar on standard error, drawn only where that is a terminal.
-pub fn bar(quiet: bool, units: u64) -> Bar {
-    Bar::new(units, "simulating {bar:30} {pos}/{len} {eta} {wide_msg}", quiet)
-}
-
 /// A run of the command.
 struct Run<'a> {
     args: &'a Args,
     overrides: Overrides,
     cpi: Option<CpiModel>,
     folder: Option<Folder>,
-    stop: Arc<AtomicBool>,
+    workers: Workers,
     bar: Bar,
 }
 
@@ -241,9 +230,8 @@ impl Run<'_> {
     /// Simulates a scenario and keeps what came of it; `None` if it was stopped.
     fn one(&self, path: &Path, loaded: &Loaded) -> anyhow::Result<Option<Simulated>> {
         let bench = loaded.bench();
-        let watcher = Watcher { progress: &|| self.bar.advance(1), stop: &self.stop };
         let cannot = || format!("cannot simulate {}", path.display());
-        let units = workers::all(bench.units(), self.threads(), watcher, |unit| bench.unit(unit));
+        let units = self.workers.all(bench.units(), Some(&self.bar), |unit| bench.unit(unit));
         let Some(units) = units.with_context(cannot)? else { return Ok(None) };
         let mut found = bench.figures(&units);
         found.settings.inputs.clone_from(&loaded.inputs);
@@ -273,9 +261,8 @@ impl Run<'_> {
         }
         if let Some(folder) = &self.folder {
             let policies = &loaded.experiment.policies;
-            let watcher = Watcher { progress: &|| (), stop: &self.stop };
             let draw = |at: usize| gantt_of(bench, loaded, &policies[at]);
-            let drawn = workers::all(policies.len(), self.threads(), watcher, draw);
+            let drawn = self.workers.all(policies.len(), None, draw);
             let Some(drawn) = drawn.with_context(cannot)? else { return Ok(false) };
             for (policy, drawn) in policies.iter().zip(&drawn) {
                 folder.keep_gantt(path, policy, drawn)?;
@@ -283,11 +270,6 @@ impl Run<'_> {
             folder.keep(path, loaded, found)?;
         }
         Ok(true)
-    }
-
-    fn threads(&self) -> NonZeroUsize {
-        let here = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        self.args.threads.unwrap_or(here)
     }
 
     fn print(&self, found: &Simulated) -> anyhow::Result<()> {
@@ -307,9 +289,7 @@ impl Run<'_> {
             None => String::new(),
         };
         let all = self.args.scenarios.len();
-        let message = format!("stopped after {done} of {all} scenarios{hint}");
-        // As a shell reports a program that SIGINT ended.
-        Failure { code: 130, message }.into()
+        exit::stopped(format!("stopped after {done} of {all} scenarios{hint}"))
     }
 }
 

@@ -3,7 +3,7 @@
 mod keep;
 mod runner;
 
-use crate::exit::Failure;
+use crate::exit::usage;
 use crate::output;
 use crate::outputs::{self, Form};
 use crate::simulate::load;
@@ -121,10 +121,6 @@ fn range(text: &str) -> Result<Traffic, String> {
 }
 
 /// Runs `colocate study`.
-///
-/// # Errors
-/// If the machine is not of the studied kind or cannot be modelled, a file cannot be used or the output not be written, or
-/// it was stopped.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, Mode::ByUmask)?;
     let definition = args.definition()?;
@@ -185,8 +181,7 @@ impl Args {
             ("--find-length", self.find_length, pairs),
         ] {
             if is_given && !applies {
-                let message = format!("{} has no {option}", self.name);
-                return Err(Failure { code: 2, message }.into());
+                return Err(usage(format!("{} has no {option}", self.name)));
             }
         }
         study.draws = self.draws.unwrap_or(study.draws);
@@ -221,15 +216,15 @@ fn phases(path: &Path) -> anyhow::Result<Vec<Phase>> {
 /// Doubles the length until the figures of `os` stay as they are; shows every step.
 fn find_length(runner: &Runner, study: Study<'_>) -> anyhow::Result<String> {
     let start = length::start_of(study.machine);
-    let mut definition = study.definition.clone();
+    let mut definition = length::of_os(study.definition);
     definition.length = FIRST;
     let mut steps: Vec<Figures> = Vec::new();
     loop {
         let study = Study { definition: &definition, ..study };
         let what = format!("{} s each", definition.length.as_secs_f64());
-        let work = |piece| Ok(length::piece(&study, piece)?);
-        let done = runner.all(&what, length::count(&study), None, work)?;
-        let figures = Figures::of(&study, &done);
+        let work = Work::new(study)?;
+        let done = runner.all(&what, work.count(), |piece| Ok(work.piece(piece)?))?;
+        let figures = Figures::of(&work, &done);
         let settled = length::settled(steps.last(), &figures, start);
         steps.push(figures);
         if settled || definition.length >= LAST {

@@ -11,8 +11,8 @@ use crate::compare::stop_flag;
 use crate::output;
 use crate::run::jobs;
 use anyhow::Context;
-use colocate_act::launch;
 use colocate_files::Mode;
+use colocate_machine::printable;
 use colocate_machine::read::{self, Sysfs};
 use colocate_study::threads::Most;
 use report::{Allowed, Report};
@@ -62,9 +62,7 @@ pub struct Args {
 /// Runs `colocate advise-threads`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     // Found before anything is run, so that a wrong name is said once and as `env` says it.
-    let path = std::env::var_os("PATH");
-    launch::Command::find(args.command.clone(), path.as_deref())
-        .map_err(|why| jobs::failure(&why))?;
+    jobs::find(args.command.clone())?;
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let allowed = allowed(args.max)?;
     let stop = stop_flag()?;
@@ -82,7 +80,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn text(args: &Args, report: &Report) -> String {
-    if args.json { report.to_json() } else { report.text() }
+    if args.json { printable::json(report) } else { report.text() }
 }
 
 /// How many threads are allowed here, and by what.

@@ -78,9 +78,6 @@ struct CpiModelArgs {
 }
 
 /// Runs `colocate train`.
-///
-/// # Errors
-/// If the machine or a scenario cannot be read or simulated, or the output cannot be written.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let What::CpiModel(args) = &args.what;
     colocate_files::has_place(&args.output)?;

@@ -1,59 +1,74 @@
 //! Pieces of work that do not depend on each other, on several threads.
 
+use crate::compare::stop_flag_once;
+use crate::output::Bar;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What watches the work.
-#[derive(Clone, Copy)]
-pub struct Watcher<'a> {
-    /// Called after every piece, from any thread.
-    pub progress: &'a (dyn Fn() + Sync),
+/// Threads that simulate.
+pub struct Workers {
+    threads: NonZeroUsize,
     /// Ends everything after the pieces that are under way.
-    pub stop: &'a AtomicBool,
+    stop: Arc<AtomicBool>,
 }
 
-/// What `work` gives for each of `count` pieces, in their order, whichever was first; `None` if it was
-/// stopped before the end.
-pub fn all<T: Send, E: Send>(
-    count: usize,
-    threads: NonZeroUsize,
-    watcher: Watcher<'_>,
-    work: impl Fn(usize) -> Result<T, E> + Sync,
-) -> Result<Option<Vec<T>>, E> {
-    let mut places: Vec<Option<T>> = Vec::new();
-    places.resize_with(count, || None);
-    let done = Mutex::new(places);
-    let failed: Mutex<Option<(usize, E)>> = Mutex::new(None);
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        while !watcher.stop.load(Ordering::Relaxed) && locked(&failed).is_none() {
-            let piece = next.fetch_add(1, Ordering::Relaxed);
-            if piece >= count {
-                return;
-            }
-            match work(piece) {
-                Ok(made) => locked(&done)[piece] = Some(made),
-                Err(error) => {
-                    let mut failed = locked(&failed);
-                    if failed.as_ref().is_none_or(|(first, _)| piece < *first) {
-                        *failed = Some((piece, error));
+impl Workers {
+    /// So many, or as many as there are PUs, until a signal that is to end us.
+    pub fn new(threads: Option<NonZeroUsize>) -> anyhow::Result<Self> {
+        let here = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        Ok(Self { threads: threads.unwrap_or_else(here), stop: stop_flag_once()? })
+    }
+
+    /// What `work` gives for each of `count` pieces, in their order, whichever was first; `None` if it was stopped before the
+    /// end. The bar shows how many are done.
+    pub fn all<T: Send, E: Send>(
+        &self,
+        count: usize,
+        bar: Option<&Bar>,
+        work: impl Fn(usize) -> Result<T, E> + Sync,
+    ) -> Result<Option<Vec<T>>, E> {
+        let mut places: Vec<Option<T>> = Vec::new();
+        places.resize_with(count, || None);
+        let done = Mutex::new(places);
+        let failed: Mutex<Option<(usize, E)>> = Mutex::new(None);
+        let next = AtomicUsize::new(0);
+        let worker = || {
+            while !self.stop.load(Ordering::Relaxed) && locked(&failed).is_none() {
+                let piece = next.fetch_add(1, Ordering::Relaxed);
+                if piece >= count {
+                    return;
+                }
+                match work(piece) {
+                    Ok(made) => locked(&done)[piece] = Some(made),
+                    Err(error) => {
+                        let mut failed = locked(&failed);
+                        if failed.as_ref().is_none_or(|(first, _)| piece < *first) {
+                            *failed = Some((piece, error));
+                        }
                     }
                 }
+                bar.iter().for_each(|bar| bar.advance(1));
             }
-            (watcher.progress)();
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads.get().min(count) {
+                scope.spawn(worker);
+            }
+            worker();
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, error)) => Err(error),
+            None => {
+                Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect())
+            }
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.get().min(count) {
-            scope.spawn(worker);
-        }
-        worker();
-    });
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some((_, error)) => Err(error),
-        None => Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()),
     }
+}
+
+/// A bar on standard error, drawn only where that is a terminal.
+pub fn bar(quiet: bool, pieces: u64) -> Bar {
+    Bar::new(pieces, "simulating {bar:30} {pos}/{len} {eta} {wide_msg}", quiet)
 }
 
 /// A thread that panicked ends the scope, so what it held is never looked at.
@@ -69,14 +84,11 @@ mod tests {
         threads: usize,
         stop: bool,
         work: impl Fn(usize) -> Result<usize, usize> + Sync,
-    ) -> (Result<Option<Vec<usize>>, usize>, usize) {
-        let seen = AtomicUsize::new(0);
-        let progress = || {
-            seen.fetch_add(1, Ordering::Relaxed);
-        };
-        let watcher = Watcher { progress: &progress, stop: &AtomicBool::new(stop) };
-        let done = all(100, NonZeroUsize::new(threads).unwrap(), watcher, work);
-        (done, seen.into_inner())
+    ) -> (Result<Option<Vec<usize>>, usize>, u64) {
+        let (threads, stop) = (NonZeroUsize::new(threads).unwrap(), Arc::new(stop.into()));
+        let bar = bar(true, 100);
+        let done = Workers { threads, stop }.all(100, Some(&bar), work);
+        (done, bar.position())
     }
 
     #[test]

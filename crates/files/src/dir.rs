@@ -14,10 +14,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Most folders in one another that are removed with their content: what a program makes there is deeper only if it means
-/// harm.
-const DEEPEST: usize = 64;
-
 const EXPECTED: &str = "a folder of this user that only this user can write to";
 
 /// A folder. It stays the one that was opened, whatever its path leads to later.
@@ -136,13 +132,6 @@ impl Dir {
         self.child(name)
     }
 
-    /// Makes a folder for this user alone in it, with `prefix` and an unpredictable suffix as its name.
-    pub fn make_unforeseen(&self, prefix: &str) -> Result<Self, FileError> {
-        let end = write::unforeseen();
-        let end = end.map_err(|why| Reason::from(why).of(Action::Make, &self.path))?;
-        self.make_child(format!("{prefix}{end}"), 0o700)
-    }
-
     /// Names in it, `most` at most, in no order.
     pub fn names(&self, most: usize) -> Result<Vec<OsString>, FileError> {
         let names = || -> Result<Vec<OsString>, Errno> {
@@ -232,29 +221,6 @@ impl Dir {
 
     fn unlink(&self, name: &impl AsRef<OsStr>, flags: AtFlags) -> Result<(), FileError> {
         self.on(name, Action::Remove, |name| Ok(rustix::fs::unlinkat(&self.fd, name, flags)?))
-    }
-
-    /// Removes the folder `name` and all that is in it; links are removed, not followed.
-    /// Refuses folders that nest deeper than 64.
-    pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> Result<(), FileError> {
-        self.remove_below(name.as_ref(), DEEPEST)
-    }
-
-    fn remove_below(&self, name: &OsStr, deepest: usize) -> Result<(), FileError> {
-        let Some(deepest) = deepest.checked_sub(1) else {
-            return Err(self.wrong(Errno::LOOP.into(), name, Action::Remove));
-        };
-        let child = self.child(name)?;
-        for inner in child.names(usize::MAX)? {
-            match child.remove(&inner) {
-                // unlink(2) of a folder.
-                Err(why) if why.raw_os_error() == Some(Errno::ISDIR.raw_os_error()) => {
-                    child.remove_below(&inner, deepest)?;
-                }
-                done => done?,
-            }
-        }
-        self.remove_folder(name)
     }
 
     /// Gives the file `from` the name `to`, which another one may have.
@@ -446,21 +412,5 @@ mod tests {
         dir.write("link", b"ours", Mode::Private).unwrap();
         assert_eq!(std::fs::read(at("victim")).unwrap(), b"secret");
         assert!(dir.holds_folder("up").eq(&false) && dir.holds("up"));
-    }
-
-    #[test]
-    fn trees_are_removed_without_what_links_lead_to() {
-        let base = tempfile::tempdir().unwrap();
-        let dir = Dir::open(base.path()).unwrap();
-        dir.make_child("kept", 0o700).unwrap().create("file", Mode::Private).unwrap();
-        let tree = dir.make_unforeseen("tree-").unwrap();
-        let inner = tree.make_child("inner", 0o700).unwrap();
-        inner.create("file", Mode::Private).unwrap();
-        symlink(base.path().join("kept"), tree.path().join("link")).unwrap();
-        dir.remove_tree(tree.path().file_name().unwrap()).unwrap();
-        assert_eq!(dir.names(9).unwrap(), ["kept"]);
-        assert!(dir.child("kept").unwrap().holds("file"));
-        let made = Dir::open_or_make(&base.path().join("a/b/c"), 0o755).unwrap();
-        assert!(made.names(1).unwrap().is_empty());
     }
 }

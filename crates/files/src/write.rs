@@ -195,7 +195,7 @@ fn temporary(folder: &OwnedFd, mode: rustix::fs::Mode) -> Result<(String, File),
 }
 
 /// An unpredictable part of a name: 128 bits from the kernel.
-pub(crate) fn unforeseen() -> Result<String, Errno> {
+fn unforeseen() -> Result<String, Errno> {
     let mut bytes = [0_u8; 16];
     rustix::rand::getrandom(&mut bytes[..], GetRandomFlags::empty())?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))

@@ -12,6 +12,7 @@
 //! - **Paired**: drift that hits a whole block moves no ratio. -> test `drift_between_blocks_is_no_loss`
 //! - **Unknown is none**: no reached traffic, no loss.         -> test `what_cannot_be_said_is_not`
 
+use crate::curve::{Curves, Series};
 use crate::stats::{self, Estimate};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,27 @@ pub fn points(runs: &[Run], conditions: &[Condition]) -> Vec<Point> {
         }
     };
     conditions.iter().map(point).collect()
+}
+
+/// A line of a picture: the times of some points by what all copies reached.
+#[must_use]
+pub fn line<'a>(name: String, points: impl Iterator<Item = &'a Point>) -> Series {
+    let mut points: Vec<(f64, Estimate)> =
+        points.filter_map(|point| Some((point.reached?.value, point.time?))).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Series { name, points }
+}
+
+/// A picture of such lines.
+#[must_use]
+pub fn curves(caption: String, series: Vec<Series>) -> Curves {
+    Curves {
+        caption,
+        across: "t/µs of all copies together".to_owned(),
+        up: "CPU time / alone; 95 % interval".to_owned(),
+        level: Some(1.0),
+        series,
+    }
 }
 
 /// The time of `run` relative to that alone in its block.

@@ -28,15 +28,15 @@
 mod set;
 mod track;
 
+use crate::replication::{StudyError, count};
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
+use colocate_model::Assumptions;
 use colocate_model::rng::SplitMix64;
 use colocate_model::symbiosis::file::{
     CpiModel, HeldOut, SIMULATED_PARTS, TrainedMode, VERSION, simulated_components,
 };
 use colocate_model::symbiosis::{Mode, Sample, fit, inverse};
-use colocate_model::{Assumptions, ModelError};
-use colocate_sim::{Platform, SimError};
-use thiserror::Error;
+use colocate_sim::Platform;
 use track::Bench;
 
 pub use set::{Program, TrainingSet};
@@ -82,28 +82,14 @@ pub struct Stamp<'a> {
     pub data: &'a str,
 }
 
-/// Why there are no coefficients.
-#[derive(Debug, Error)]
-pub enum TrainError {
-    /// The machine cannot be modelled.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    /// A simulation cannot be made.
-    #[error(transparent)]
-    Sim(#[from] SimError),
-    /// The machine, the set or the groups do not do: what is needed, what is there.
-    #[error("expected {0}, found {1}")]
-    Unsuitable(String, String),
-}
-
-fn unsuitable(expected: impl Into<String>, found: impl ToString) -> TrainError {
-    TrainError::Unsuitable(expected.into(), found.to_string())
+fn unsuitable(expected: impl Into<String>, found: impl ToString) -> StudyError {
+    StudyError::Unsuitable(expected.into(), found.to_string())
 }
 
 /// Trains the coefficients of `machine`.
 ///
 /// # Errors
-/// [`TrainError`] if the machine has no siblings or cannot be modelled, the set or the groups are too few or too
+/// [`StudyError`] if the machine has no siblings or cannot be modelled, the set or the groups are too few or too
 /// many, or a simulation fails.
 pub fn train(
     machine: &Machine,
@@ -111,7 +97,7 @@ pub fn train(
     set: &TrainingSet,
     settings: &Settings,
     stamp: &Stamp<'_>,
-) -> Result<CpiModel, TrainError> {
+) -> Result<CpiModel, StudyError> {
     let siblings = siblings(machine)?;
     if set.programs.len() < EVERY {
         let expected = format!("a training set of {EVERY} programs or more");
@@ -138,7 +124,7 @@ pub fn train(
 }
 
 /// The PUs of the first core that has most.
-fn siblings(machine: &Machine) -> Result<Vec<PuIdx>, TrainError> {
+fn siblings(machine: &Machine) -> Result<Vec<PuIdx>, StudyError> {
     let most = machine.cores.iter().map(|core| core.pus.len()).max().unwrap_or(0);
     let core = machine.cores.iter().find(|core| core.pus.len() == most && most > 1);
     core.map(|core| core.pus.clone()).ok_or_else(|| {
@@ -165,8 +151,8 @@ struct Groups {
 /// The groups of one size.
 ///
 /// # Errors
-/// [`TrainError::Unsuitable`], before anything is simulated.
-fn groups(programs: usize, threads: usize, settings: &Settings) -> Result<Groups, TrainError> {
+/// [`StudyError::Unsuitable`], before anything is simulated.
+fn groups(programs: usize, threads: usize, settings: &Settings) -> Result<Groups, StudyError> {
     let drawn = settings.groups as usize;
     let count = if threads == 2 { programs * (programs + 1) / 2 } else { drawn };
     let found = (count * threads) as u64 * u64::from(settings.intervals);
@@ -207,7 +193,7 @@ fn mode(
     set: &TrainingSet,
     settings: &Settings,
     groups: &Groups,
-) -> Result<TrainedMode, TrainError> {
+) -> Result<TrainedMode, StudyError> {
     let threads = groups.threads;
     let (mut fitted, mut judged): (Vec<Sample>, Vec<Sample>) = (Vec::new(), Vec::new());
     for group in &groups.all {
@@ -246,10 +232,6 @@ fn held_out(set: &TrainingSet, mode: &Mode, judged: &[Sample]) -> Option<HeldOut
         components,
         slowdown,
     })
-}
-
-fn count(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use super::harness::{self, Taken};
 use crate::compare::{idle, stop_flag};
 use crate::run::jobs;
 use crate::{args, exit, input, output};
-use colocate_act::launch::Command;
 use colocate_files::{Mode, kernel};
 use colocate_machine::Machine;
 use colocate_machine::printable;
@@ -136,8 +135,7 @@ struct Question {
 
 /// Runs `colocate bench bandwidth`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let found = Command::find(args.command.clone(), std::env::var_os("PATH").as_deref())
-        .map_err(|why| jobs::failure(&why))?;
+    let found = jobs::find(args.command.clone())?;
     args.output.iter().chain(&args.svg).try_for_each(|path| colocate_files::has_place(path))?;
     let question = question(args)?;
     let keeper = Keeper::start()?;

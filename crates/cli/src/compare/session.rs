@@ -5,7 +5,6 @@ use crate::policies::Policies;
 use crate::run::jobs;
 use crate::{input, output};
 use anyhow::{Context, anyhow};
-use colocate_act::launch::Command;
 use colocate_files::Dir;
 use colocate_observe::identity;
 use colocate_policy::table::Prior;
@@ -36,7 +35,6 @@ pub struct RunFiles {
 
 impl Session {
     /// Begins the comparison that `args` name, or goes on with the one in its directory.
-    /// changed program; if a program is not found; if the directory cannot be written.
     pub fn open(args: &Args) -> anyhow::Result<Self> {
         let dir = args.output.clone();
         let begun = read_state(&dir.join(STATE))?;
@@ -164,8 +162,7 @@ fn job(command: Vec<String>) -> anyhow::Result<Job> {
         return Err(anyhow!("expected a program on both sides of `:::`, found none"));
     }
     let argv = command.iter().map(OsString::from).collect();
-    let found = Command::find(argv, std::env::var_os("PATH").as_deref())
-        .map_err(|error| jobs::failure(&error))?;
+    let found = jobs::find(argv)?;
     let identity = identity::of_file(&found.path)
         .with_context(|| format!("cannot read {}", found.path.display()))?;
     Ok(Job { command, identity })

@@ -2,11 +2,11 @@
 
 use super::Program;
 use crate::exit::usage;
-use crate::input;
+use crate::simulate::load;
 use anyhow::{Context, anyhow};
 use colocate_machine::Performance;
 use colocate_model::Phase;
-use colocate_model::phase::{Guesses, PhaseFile};
+use colocate_model::phase::Guesses;
 use std::path::{Path, PathBuf};
 
 /// Demand vectors from a file: one for all threads of a program, or one for each.
@@ -82,16 +82,14 @@ fn parse(option: &str) -> (Option<&str>, &Path) {
 }
 
 fn read(path: &Path, speeds: Option<&Performance>) -> anyhow::Result<Vec<Phase>> {
-    let text = input::text_or_reason(path, input::limit(PhaseFile::MAX_BYTES))?;
-    let is_json = path.extension().is_some_and(|extension| extension == "json");
-    let file = if is_json { PhaseFile::from_json(&text)? } else { PhaseFile::from_toml(&text)? };
-    for (place, phase) in (1..).zip(&file.phases) {
+    let phases = load::phases_or_reason(path)?;
+    for (place, phase) in (1..).zip(&phases) {
         for kind in speeds.iter().flat_map(|speeds| &speeds.kinds) {
             let on = phase.on(kind, &Guesses::default());
             on.with_context(|| format!("demand vector {place}, {:?}", phase.name))?;
         }
     }
-    Ok(file.phases)
+    Ok(phases)
 }
 
 /// What is known of each thread of `program` beside its mix: what was given, and its rate where it was

@@ -19,7 +19,6 @@ pub enum Core {
 
 impl Core {
     /// The core that `named` names: those of a described machine, or a processor of LLVM's.
-    /// or if LLVM is missing.
     pub fn find(named: &str) -> anyhow::Result<Self> {
         let cpus = match read::open(named).and_then(|_| read::performance(named)) {
             Ok(None) => {

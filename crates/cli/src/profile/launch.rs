@@ -37,7 +37,7 @@ pub struct Watched {
 
 /// Runs the command and watches it. What was seen and its exit status.
 pub fn run(args: &Args) -> anyhow::Result<(Watched, i32)> {
-    let command = find(args)?;
+    let command = jobs::find(args.command.clone())?;
     let program = program(&command);
     let signals = Signals::take()?;
     let held = launch::hold(&command, Input::Inherited, signals.inherited()).map_err(failure)?;
@@ -91,7 +91,7 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
                 .into(),
         ));
     }
-    let command = find(args)?;
+    let command = jobs::find(args.command.clone())?;
     let places = emulate::Places::from_env(|name| std::env::var_os(name));
     let emulator = emulate::available(&places).map_err(|why| no_capability(why.to_string()))?;
     let scratch = std::env::temp_dir();
@@ -108,11 +108,6 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
     let profile = ran.profile.with_context(|| format!("no profile (exit status {status})"))?;
     let phases = emulate::phases(&profile, &ran.misses, &ran.branches);
     Ok((Watched { profile, stretches: ran.stretches, phases }, status))
-}
-
-fn find(args: &Args) -> anyhow::Result<Command> {
-    let path_var = std::env::var_os("PATH");
-    Command::find(args.command.clone(), path_var.as_deref()).map_err(failure)
 }
 
 fn failure(error: LaunchError) -> anyhow::Error {

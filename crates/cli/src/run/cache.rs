@@ -3,8 +3,7 @@
 //! One file a program, arguments and backend, in `$XDG_CACHE_HOME/colocate/profiles` or
 //! `~/.cache/colocate/profiles`. The name is a hash of what the profile must be of, so a changed
 //! program finds nothing; what stands in the file is checked all the same. Only this user can read it: arguments can hold
-//! passwords. A cache can be lost at
-//! any time: whatever is wrong with it costs one line, never a run.
+//! passwords. A cache can be lost at any time: whatever is wrong with it costs one line, never a run.
 
 use super::jobs::Job;
 use colocate_files::{Dir, MaxSize, Mode};
@@ -33,7 +32,6 @@ impl Cache {
     }
 
     /// The profile of a job's program, if it was seen before.
-    /// is sound.
     pub fn find(&self, job: &Job) -> Result<Option<Profile>, String> {
         let (Some(path), Ok(program)) = (&self.dir, &job.program) else { return Ok(None) };
         let Ok(dir) = Dir::open(path) else { return Ok(None) };

@@ -40,7 +40,6 @@ impl Job {
 
 /// The commands in `words`, their programs found.
 pub fn commands(words: &[OsString]) -> anyhow::Result<Vec<Command>> {
-    let path = std::env::var_os("PATH");
     let parts = words.split(|word| word == SEPARATOR);
     let found = parts.map(|argv| {
         if argv.is_empty() {
@@ -48,9 +47,14 @@ pub fn commands(words: &[OsString]) -> anyhow::Result<Vec<Command>> {
                 "expected a command on each side of `{SEPARATOR}`, found none"
             )));
         }
-        Command::find(argv.to_vec(), path.as_deref()).map_err(|why| failure(&why).into())
+        Ok(find(argv.to_vec())?)
     });
     found.collect()
+}
+
+/// The command of `argv`, its program found in `PATH`.
+pub fn find(argv: Vec<OsString>) -> Result<Command, Failure> {
+    Command::find(argv, std::env::var_os("PATH").as_deref()).map_err(|why| failure(&why))
 }
 
 /// The failure to launch a program, with the exit code that `env` would have.

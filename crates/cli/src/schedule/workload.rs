@@ -1,5 +1,6 @@
 //! Workloads: which programs are scheduled, from a file (docs/schedule.md) or from the command line.
 
+use crate::exit::Failure;
 use crate::run::jobs;
 use crate::simulate::load;
 use crate::{args, input};
@@ -97,8 +98,7 @@ pub fn quantum(text: &str) -> Result<Nanos, String> {
 }
 
 impl Workload {
-    /// Reads a workload.
-    /// executed (127, 126): one line with the file's name, and its line where there is one.
+    /// Reads a workload; errors have the file's name, and its line where there is one.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = input::text(path, LIMIT)?;
         Reader { path, text: &text }.workload()
@@ -234,11 +234,9 @@ impl Reader<'_> {
         if let Some(dir) = dir.filter(|_| first.to_string_lossy().contains('/')) {
             search[0] = dir.join(&first).into_os_string();
         }
-        let found = Command::find(search, std::env::var_os("PATH").as_deref());
-        let mut found = found.map_err(|why| {
-            let mut failure = jobs::failure(&why);
-            failure.message = format!("{}: {}", self.place(at), failure.message);
-            failure
+        let mut found = jobs::find(search).map_err(|failure| Failure {
+            message: format!("{}: {}", self.place(at), failure.message),
+            ..failure
         })?;
         found.argv = argv;
         if dir.is_some() {

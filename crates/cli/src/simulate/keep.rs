@@ -1,9 +1,9 @@
 //! The directory with what came of scenarios.
 
 use super::load::Loaded;
-use crate::exit::{self, Failure};
+use crate::exit::usage;
 use crate::{input, output};
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use colocate_files::Dir;
 use colocate_machine::printable::json;
 use colocate_study::simulate::contender::Contender;
@@ -16,16 +16,14 @@ pub struct Folder(PathBuf);
 
 impl Folder {
     /// The directory `dir` for the figures of `scenarios`; made if it is missing.
-    ///
-    /// # Errors
-    /// If two scenarios have the same file name, or the directory cannot be made.
     pub fn open(dir: &Path, scenarios: &[PathBuf]) -> anyhow::Result<Self> {
         let mut stems: Vec<_> = scenarios.iter().map(|path| path.file_stem()).collect();
         stems.sort_unstable();
         if let Some(pair) = stems.windows(2).find(|pair| pair[0] == pair[1]) {
             let name = pair[0].unwrap_or_default().to_string_lossy();
-            let message = format!("expected scenarios of different file names, found two {name}");
-            return Err(Failure { code: 2, message }.into());
+            return Err(usage(format!(
+                "expected scenarios of different file names, found two {name}"
+            )));
         }
         Dir::open_or_make(dir, 0o777)?;
         Ok(Self(dir.to_owned()))
@@ -38,9 +36,6 @@ impl Folder {
     }
 
     /// The figures of a scenario that are there already.
-    ///
-    /// # Errors
-    /// If there are figures but `resume` is not given, or they are of other inputs.
     pub fn finished(
         &self,
         scenario: &Path,
@@ -52,26 +47,21 @@ impl Folder {
             Err(error) if error.is_missing() => return Ok(None),
             read => read?,
         };
-        let refusal = |what: &str| Failure {
-            code: exit::OURS,
-            message: format!("{} {what}, or name another directory with -o", file.display()),
+        let refused = |what: &str| {
+            Err(anyhow!("{} {what}, or name another directory with -o", file.display()))
         };
         if !resume {
-            return Err(refusal("is there already: leave it out with --resume").into());
+            return refused("is there already: leave it out with --resume");
         }
         let found: Simulated = serde_json::from_str(&text)
             .with_context(|| format!("cannot go on with {}", file.display()))?;
         if found.settings.inputs != loaded.inputs {
-            let what = "is of another scenario, machine or setting: remove it";
-            return Err(refusal(what).into());
+            return refused("is of another scenario, machine or setting: remove it");
         }
         Ok(Some(found))
     }
 
     /// Keeps what came of a scenario. The JSON comes last: where it is, all is.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
     pub fn keep(&self, scenario: &Path, loaded: &Loaded, found: &Simulated) -> anyhow::Result<()> {
         let drawn = picture::svg(found).map_err(anyhow::Error::msg)?;
         output::write(Some(&self.file(scenario, ".toml")), &loaded.effective)?;
@@ -84,9 +74,6 @@ impl Folder {
     }
 
     /// Keeps a picture of which job ran where.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub fn keep_gantt(
         &self,
         scenario: &Path,

@@ -64,16 +64,13 @@ impl Loaded {
     }
 }
 
-/// Reads the scenario in `path`, with what is decided elsewhere in place of what it says.
-///
-/// # Errors
-/// With the path, the line and the reason.
+/// Reads the scenario in `path`, with what is decided elsewhere in place of what it says; errors have the path and the line.
 pub fn load(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
     loaded(path, overrides).with_context(|| format!("cannot use scenario {}", path.display()))
 }
 
 fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
-    let mut file = ScenarioFile::from_toml(&text(path)?)?;
+    let mut file = ScenarioFile::from_toml(&input::text_or_reason(path, input::limit(MAX_BYTES))?)?;
     let line = file.machine_line();
     let folder = path.parent().unwrap_or(Path::new(""));
     file.put(overrides);
@@ -110,9 +107,6 @@ pub fn hex(text: &str) -> String {
 }
 
 /// The machine that `spec` names, if its speeds are known.
-///
-/// # Errors
-/// If it cannot be read, or its speeds are not described.
 pub fn machine(spec: &str) -> anyhow::Result<(Machine, Performance)> {
     let seen = read::load(spec)?;
     let performance = seen.performance.ok_or_else(|| {
@@ -131,18 +125,15 @@ fn is_file(machine: &str) -> bool {
         && !machine.starts_with("synthetic:")
 }
 
-/// The demand vectors in a file of their own, TOML or JSON.
-///
-/// # Errors
-/// With the path, the line and the reason.
+/// The demand vectors in a file of their own, TOML or JSON; errors have the path.
 pub fn phases(path: &Path) -> Result<Vec<Phase>, String> {
-    let cannot = |reason: String| format!("{}: {reason}", path.display());
-    let text = text(path).map_err(|error| cannot(format!("{error:#}")))?;
-    let is_json = path.extension().is_some_and(|extension| extension == "json");
-    let read = if is_json { PhaseFile::from_json(&text) } else { PhaseFile::from_toml(&text) };
-    read.map(|file| file.phases).map_err(|error| cannot(error.to_string()))
+    phases_or_reason(path).map_err(|reason| format!("{}: {reason:#}", path.display()))
 }
 
-fn text(path: &Path) -> anyhow::Result<String> {
-    input::text_or_reason(path, input::limit(MAX_BYTES))
+/// The same where the error stands behind the path.
+pub fn phases_or_reason(path: &Path) -> anyhow::Result<Vec<Phase>> {
+    let text = input::text_or_reason(path, input::limit(PhaseFile::MAX_BYTES))?;
+    let is_json = path.extension().is_some_and(|extension| extension == "json");
+    let file = if is_json { PhaseFile::from_json(&text)? } else { PhaseFile::from_toml(&text)? };
+    Ok(file.phases)
 }

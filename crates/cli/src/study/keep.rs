@@ -28,9 +28,6 @@ impl Kept {
     /// The file at `path` for work with the `head`, the name of a study, a digest of what is simulated and what
     /// the program is known by; made if it is missing. `shape` says how many policies, seeds and metrics a piece has,
     /// if there is such a piece.
-    ///
-    /// # Errors
-    /// If the file is of something else, or cannot be read or written.
     pub fn open(
         path: &Path,
         head: &str,
@@ -75,20 +72,12 @@ impl Kept {
         Ok(Self { path: path.to_owned(), file: Mutex::new(file), done })
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// What came of a piece in an earlier run of the command.
     pub fn get(&self, piece: usize) -> Option<&Done> {
         self.done.get(&piece)
     }
 
     /// Keeps what came of a piece.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn put(&self, piece: usize, done: &Done) -> anyhow::Result<()> {
         let line = line(piece, done);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);

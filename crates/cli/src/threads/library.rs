@@ -1,5 +1,6 @@
 //! The library that watches OpenMP programs from inside: where it is, and how a program gets it.
 
+use crate::launch::own_folder;
 use anyhow::Context;
 use colocate_files::{Dir, MaxSize};
 use colocate_omp::env;
@@ -8,11 +9,12 @@ use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::TempDir;
 
 /// The library, and a folder for what it reports.
 pub struct Library {
     file: PathBuf,
-    folder: Folder,
+    folder: (TempDir, Dir),
 }
 
 /// Most bytes of a report. Chosen: a KiB for each of 16,384 parallel regions.
@@ -20,19 +22,6 @@ const REPORT: MaxSize = MaxSize::mib(16);
 
 /// Most reports that are read at a time, one of each process. Chosen.
 const REPORTS: usize = 10_000;
-
-/// A folder of ours that programs write to. It is removed in the end.
-struct Folder {
-    within: Dir,
-    dir: Dir,
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed is left to what cleans temporary files.
-        let _ = self.within.remove_tree(self.dir.path().file_name().unwrap_or_default());
-    }
-}
 
 impl Library {
     /// Finds it: where cargo puts it, beside the program, the newest first, then where an installed program has it.
@@ -57,7 +46,7 @@ impl Library {
             "expected a path without blanks and colons, found {}",
             file.display()
         );
-        Ok(Self { file, folder: folder()? })
+        Ok(Self { file, folder: own_folder("threads-")? })
     }
 
     /// Lets `command` load it, before what it would load anyway, with at most so many threads.
@@ -70,7 +59,7 @@ impl Library {
         let number = OsString::from(most.to_string());
         command
             .env("LD_PRELOAD", list)
-            .env(env::REPORT, self.folder.dir.path())
+            .env(env::REPORT, self.folder.0.path())
             .env(env::MOST, number);
         command.env(env::APPLY, if apply { "1" } else { "0" });
     }
@@ -78,22 +67,14 @@ impl Library {
     /// What processes have reported since it was asked last. A program can put anything there: only plain files are
     /// read, no link is followed.
     pub fn reports(&self) -> Vec<Reported> {
-        let mut names = self.folder.dir.names(REPORTS).unwrap_or_default();
+        let dir = &self.folder.1;
+        let mut names = dir.names(REPORTS).unwrap_or_default();
         names.sort();
         let texts = names.iter().filter_map(|name| {
-            let text = self.folder.dir.read_text(name, REPORT);
-            let _ = self.folder.dir.remove(name);
+            let text = dir.read_text(name, REPORT);
+            let _ = dir.remove(name);
             read(&text.ok()?)
         });
         texts.flatten().collect()
     }
-}
-
-/// A folder that no other user may write to.
-fn folder() -> anyhow::Result<Folder> {
-    let user = colocate_act::sys::effective_user();
-    let within =
-        colocate_act::rundir::open(&crate::launch::run_dirs(), user).map_err(anyhow::Error::msg)?;
-    let dir = within.make_unforeseen("threads-")?;
-    Ok(Folder { within, dir })
 }

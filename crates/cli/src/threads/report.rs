@@ -2,7 +2,7 @@
 
 use super::command::has_place;
 use crate::columns::{Column, rows};
-use colocate_machine::printable::{self, printable};
+use colocate_machine::printable;
 use colocate_study::stats::{Estimate, Interval};
 use colocate_study::table::aligned;
 use colocate_study::threads::{Advice, Cap, Limit, Most, Row, Standing};
@@ -78,11 +78,6 @@ impl Report {
             regions,
             notes,
         }
-    }
-
-    /// As JSON.
-    pub fn to_json(&self) -> String {
-        printable::json(self)
     }
 
     /// As shown.

@@ -53,7 +53,7 @@ const APPLICATIONS: &str = include_str!("../../../../studies/serpa/nas.toml");
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Definition {
-    version: u32,
+    pub(super) version: u32,
     /// Its name, as `feliu-1`.
     pub name: String,
     /// What programs are like, with `{length}`, `{quantum}` and `{round}` in seconds.

@@ -3,6 +3,7 @@
 use super::definition::{Cells, Shown};
 use super::report::{Course, Details, Imbalance};
 use super::{Cell, StudyError, Table, Work, count, mixes};
+use crate::simulate::figures::together;
 use crate::stats;
 use colocate_engine::Round;
 use colocate_machine::{Cache, CacheKind, Machine, Nanos};
@@ -38,7 +39,7 @@ pub(super) fn of(
         progress: watch.progress(&outcome),
         left: (0..=TENTHS).map(|k| left(&outcome, Nanos(baseline.0 / 10 * k))).collect(),
         imbalance: watch.imbalance(),
-        core_sharing: core_sharing(&outcome),
+        core_sharing: together(&outcome),
     };
     Ok(Details {
         mix: mix.name.clone(),
@@ -51,15 +52,6 @@ pub(super) fn of(
 /// Programs that have not reached their targets at a time.
 fn left(outcome: &Outcome, at: Nanos) -> u32 {
     count(outcome.jobs.iter().filter(|job| job.done.is_none_or(|done| done > at)).count())
-}
-
-fn core_sharing(outcome: &Outcome) -> Vec<Vec<f64>> {
-    let jobs = 0..outcome.jobs.len();
-    let lasted = outcome.lasted.as_secs_f64();
-    let of = |a: usize, b: usize| {
-        if lasted > 0.0 { outcome.together.seconds(a, b) / lasted } else { 0.0 }
-    };
-    jobs.clone().map(|a| jobs.clone().map(|b| of(a, b)).collect()).collect()
 }
 
 /// Samples of every quantum.

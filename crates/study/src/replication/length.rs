@@ -16,14 +16,12 @@
 //! doubling, so that what is left of it at the length that counts is as large as the last change: less than
 //! the model resolves.
 
-use super::definition::Part;
-use super::pairs::{self, Pairs};
-use super::{Done, Study, StudyError};
+use super::definition::{Cells, Definition, Part};
+use super::{Done, Study, Work};
 use crate::metric::Metric;
 use crate::simulate::figures::{RESOLUTION, Spread};
 use crate::stats;
 use colocate_machine::{Machine, Nanos, printable};
-use colocate_policy::PolicySpec;
 use colocate_sim::Kernel;
 use std::fmt::Write;
 
@@ -71,38 +69,25 @@ pub fn settled(half: Option<&Figures>, now: &Figures, start: Nanos) -> bool {
     })
 }
 
-/// How many pieces of work there are: a pair with one set of assumptions each.
+/// The study with nothing but its pairs under `os`, and the two figures.
 #[must_use]
-pub fn count(study: &Study<'_>) -> usize {
-    Pairs::new(&study.definition.applications).cells().count() * study.draws.len()
-}
-
-/// The part of the study that is simulated.
-fn part(study: &Study<'_>) -> Part {
-    Part { metrics: vec![Metric::Slowest, Metric::Stp], ..study.definition.parts[0].clone() }
-}
-
-/// One piece, under `os`.
-///
-/// # Errors
-/// The [`StudyError`] of a simulation.
-///
-/// # Panics
-/// If there is no such piece.
-pub fn piece(study: &Study<'_>, piece: usize) -> Result<Done, StudyError> {
-    let draws = study.draws.len();
-    let pair = Pairs::new(&study.definition.applications).cells().nth(piece / draws);
-    let pair = pair.expect("one of the pieces");
-    pairs::under(study, &part(study), pair, piece % draws, &[PolicySpec::named("os")])
+pub fn of_os(study: &Definition) -> Definition {
+    let pairs = Part {
+        policies: vec!["os".to_owned()],
+        metrics: vec![Metric::Slowest, Metric::Stp],
+        cells: Cells::Pairs { also: Vec::new() },
+        ..study.parts[0].clone()
+    };
+    Definition { facts: Vec::new(), parts: vec![pairs], ..study.clone() }
 }
 
 impl Figures {
-    /// From what came of all pieces, in their order.
+    /// From what came of all pieces of [`of_os`], in their order.
     #[must_use]
-    pub fn of(study: &Study<'_>, done: &[Done]) -> Self {
-        let draws = study.draws.len();
-        let length = study.definition.length;
-        let pairs = Pairs::new(&study.definition.applications).reported();
+    pub fn of(work: &Work<'_>, done: &[Done]) -> Self {
+        let draws = work.study.draws.len();
+        let length = work.study.definition.length;
+        let pairs = &work.tables[0].reported;
         let figure = |draw: usize, metric: usize, unit: f64| {
             let runs = pairs.iter().flat_map(|(_, cell)| &done[cell * draws + draw][0]);
             let each = runs.map(|run| Some(run[metric]? / unit));

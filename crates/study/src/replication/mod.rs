@@ -242,7 +242,7 @@ fn ratio(done: &Done, [policy, base]: [usize; 2], metric: usize) -> Option<f64> 
 }
 
 /// As a report counts; never more than `u32::MAX`.
-fn count(count: usize) -> u32 {
+pub(crate) fn count(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 

@@ -95,7 +95,7 @@ pub(super) fn under_all(
 }
 
 /// A pair under each of `policies`. An application that ends begins anew until both have ended.
-pub(super) fn under(
+fn under(
     study: &Study<'_>,
     part: &Part,
     pair: [&Phase; 2],

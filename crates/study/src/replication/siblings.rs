@@ -5,6 +5,7 @@ use super::report::Fact;
 use super::{Study, StudyError, demand};
 use crate::published;
 use crate::simulate::figures::Spread;
+use crate::stats;
 use colocate_machine::{Machine, PuIdx};
 use colocate_model::phase::Demand;
 use colocate_model::{Assumptions, Model, Phase, Seat};
@@ -32,11 +33,12 @@ pub fn facts(study: &Study<'_>, kernels: &[Phase]) -> Result<Vec<Fact>, StudyErr
         let name = format!("{} beside itself", kernel.name);
         facts.push(Fact { name, value: over(&|drawn| drawn.same[place]), published: None });
     }
+    let mean = |times: &[f64]| stats::geometric_mean(times).unwrap_or(1.0);
     let means = [
-        over(&|drawn| geometric_mean(&drawn.same)),
+        over(&|drawn| mean(&drawn.same)),
         over(&|drawn| drawn.same.iter().copied().fold(0.0, f64::max)),
-        over(&|drawn| geometric_mean(&drawn.all)),
-        over(&|drawn| geometric_mean(&drawn.best)),
+        over(&|drawn| mean(&drawn.all)),
+        over(&|drawn| mean(&drawn.best)),
     ];
     let rows = published::rows("serpa").filter(|row| row.figure == "SMT-Bench");
     facts.extend(rows.zip(means).map(|(row, value)| Fact {
@@ -45,13 +47,6 @@ pub fn facts(study: &Study<'_>, kernels: &[Phase]) -> Result<Vec<Fact>, StudyErr
         published: Some(row.into()),
     }));
     Ok(facts)
-}
-
-/// The geometric mean; 1 of nothing.
-#[allow(clippy::cast_precision_loss)] // a few hundred at most
-fn geometric_mean(times: &[f64]) -> f64 {
-    let sum = times.iter().fold(0.0, |sum, time| sum + time.ln());
-    (sum / times.len().max(1) as f64).exp()
 }
 
 /// Two PUs of the first core that has two.

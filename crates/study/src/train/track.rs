@@ -1,6 +1,6 @@
 //! What programs do alone and together, instruction by instruction.
 
-use super::{Settings, TrainError, TrainingSet};
+use super::{Settings, StudyError, TrainingSet};
 use colocate_engine::{Host, SeenTask};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::symbiosis::Sample;
@@ -83,7 +83,7 @@ impl<'a> Bench<'a> {
         siblings: &'a [PuIdx],
         set: &'a TrainingSet,
         settings: &'a Settings,
-    ) -> Result<Self, TrainError> {
+    ) -> Result<Self, StudyError> {
         let mut bench = Self {
             platform,
             siblings,
@@ -103,7 +103,7 @@ impl<'a> Bench<'a> {
     }
 
     /// What the programs of a group show in each interval but the first.
-    pub fn samples(&self, group: &[usize]) -> Result<Vec<(usize, Sample)>, TrainError> {
+    pub fn samples(&self, group: &[usize]) -> Result<Vec<(usize, Sample)>, StudyError> {
         let samples = u64::from(self.settings.intervals) + 1;
         let tracks = self.run(group, self.settings.interval, samples)?;
         let interval = |at: usize| of_interval(group, &tracks, &self.alone, at);
@@ -113,7 +113,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Programs side by side on the core; a sample at the start and after each `step`.
-    fn run(&self, group: &[usize], step: Nanos, samples: u64) -> Result<Vec<Track>, TrainError> {
+    fn run(&self, group: &[usize], step: Nanos, samples: u64) -> Result<Vec<Track>, StudyError> {
         let scenario = self.scenario(group);
         let mut host = SimHost::new(self.platform, &scenario)?;
         let plan = self.plan(group.len());

@@ -94,12 +94,12 @@ fn the_default_length_is_one_that_the_rule_gives() {
         [0, 4, 7].map(|place| definition.applications[place].clone()).to_vec();
     (definition.draws, definition.seeds) = (1, 1);
     let figures = |length: Nanos| {
-        let definition = &mut definition.clone();
+        let definition = &mut length::of_os(&definition);
         definition.length = length;
         with_study(definition, |study| {
-            let pieces = 0..length::count(&study);
-            let done: Vec<_> = pieces.map(|n| length::piece(&study, n).unwrap()).collect();
-            Figures::of(&study, &done)
+            let work = Work::new(study).unwrap();
+            let done: Vec<_> = (0..work.count()).map(|n| work.piece(n).unwrap()).collect();
+            Figures::of(&work, &done)
         })
     };
     let (half, whole) = (figures(Nanos(definition.length.0 / 2)), figures(definition.length));

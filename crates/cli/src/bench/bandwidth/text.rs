@@ -3,10 +3,10 @@
 use super::places::Level;
 use super::report::Report;
 use crate::bench::harness::SHARED_WITH_OTHERS;
-use colocate_study::curve::{Curves, Series};
+use colocate_study::curve::Curves;
 use colocate_study::state::Quiet;
 use colocate_study::stats::Estimate;
-use colocate_study::traffic::Point;
+use colocate_study::traffic::{self, Point};
 use smt_bench::traffic::ROW_BYTES;
 use std::fmt::Write;
 
@@ -162,19 +162,11 @@ pub fn curves(report: &Report) -> Curves {
     counts.dedup();
     let series = |copies: u32| {
         let here = report.points.iter().filter(|point| point.beside.copies == copies);
-        let mut points: Vec<(f64, Estimate)> =
-            here.filter_map(|point| Some((point.reached?.value, point.time?))).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let plural = if copies == 1 { "copy" } else { "copies" };
-        Series { name: format!("{copies} {plural}"), points }
+        traffic::line(format!("{copies} {plural}"), here)
     };
-    Curves {
-        caption: format!("{} beside traffic to {}", name(report), asked(report.level)),
-        across: "t/µs of all copies together".to_owned(),
-        up: "CPU time / alone; 95 % interval".to_owned(),
-        level: Some(1.0),
-        series: counts.into_iter().map(series).collect(),
-    }
+    let caption = format!("{} beside traffic to {}", name(report), asked(report.level));
+    traffic::curves(caption, counts.into_iter().map(series).collect())
 }
 
 #[cfg(test)]

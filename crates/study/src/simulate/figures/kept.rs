@@ -96,12 +96,21 @@ fn progress(outcome: &Outcome) -> Vec<Option<f64>> {
     by_job.iter().map(|tasks| stats::mean(tasks)).collect()
 }
 
+/// Part of the run's time for which tasks of two jobs shared a core, row by row.
+pub(crate) fn together(outcome: &Outcome) -> Vec<Vec<f64>> {
+    let lasted = outcome.lasted.as_secs_f64();
+    let share = |a, b| if lasted > 0.0 { outcome.together.seconds(a, b) / lasted } else { 0.0 };
+    square(outcome.jobs.len(), share)
+}
+
+/// A value for each two of so many.
+fn square(jobs: usize, of: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
+    (0..jobs).map(|a| (0..jobs).map(|b| of(a, b)).collect()).collect()
+}
+
 impl Usage {
     fn of(outcome: &Outcome) -> Self {
         let used = &outcome.used;
-        let lasted = outcome.lasted.as_secs_f64();
-        let share = |a, b| if lasted > 0.0 { outcome.together.seconds(a, b) / lasted } else { 0.0 };
-        let jobs = 0..outcome.jobs.len();
         let moves = |count: fn(&colocate_sim::Moves) -> f64| {
             outcome.tasks.iter().map(|task| count(&task.moves)).fold(0.0, |sum, each| sum + each)
         };
@@ -122,21 +131,18 @@ impl Usage {
             moves: moves(|moves| f64::from(moves.total())),
             node_moves: moves(|moves| f64::from(moves.other_node)),
             page_bytes: moves(|moves| moves.page_bytes as f64),
-            together: jobs.clone().map(|a| jobs.clone().map(|b| share(a, b)).collect()).collect(),
+            together: together(outcome),
         }
     }
 
     /// The mean of several; all are of the same machine and jobs.
     pub(super) fn mean(all: &[&Self]) -> Self {
-        let of = |get: &dyn Fn(&Self) -> f64| {
-            stats::mean(&all.iter().map(|usage| get(usage)).collect::<Vec<_>>()).unwrap_or(0.0)
-        };
+        let of = |get: &dyn Fn(&Self) -> f64| mean(all, get);
         let each = |get: fn(&Self) -> &[f64]| -> Vec<f64> {
             let length = all.first().map_or(0, |first| get(first).len());
             (0..length).map(|place| of(&|usage| get(usage)[place])).collect()
         };
-        let jobs = 0..all.first().map_or(0, |first| first.together.len());
-        let together = |a: usize, b: usize| of(&|usage: &Self| usage.together[a][b]);
+        let jobs = all.first().map_or(0, |first| first.together.len());
         Self {
             pus: of(&|usage| usage.pus),
             slots: of(&|usage| usage.slots),
@@ -148,10 +154,7 @@ impl Usage {
             moves: of(&|usage| usage.moves),
             node_moves: of(&|usage| usage.node_moves),
             page_bytes: of(&|usage| usage.page_bytes),
-            together: jobs
-                .clone()
-                .map(|a| jobs.clone().map(|b| together(a, b)).collect())
-                .collect(),
+            together: square(jobs, |a, b| of(&|usage: &Self| usage.together[a][b])),
         }
     }
 }
@@ -161,6 +164,10 @@ impl PortUsage {
         let colocate_sim::PortGroupUse { kind, ports, used, fullest } = used.clone();
         Self { kind, ports, used, fullest }
     }
+}
+
+fn mean(all: &[&Usage], get: &dyn Fn(&Usage) -> f64) -> f64 {
+    stats::mean(&all.iter().map(|usage| get(usage)).collect::<Vec<_>>()).unwrap_or(0.0)
 }
 
 /// The mean of each level's use.
@@ -177,9 +184,7 @@ fn caches(all: &[&Usage]) -> Vec<CacheUsage> {
 /// The mean of each group's use.
 fn port_groups(all: &[&Usage]) -> Vec<PortUsage> {
     let first = all.first().map_or(&[][..], |first| &first.port_groups);
-    let mean = |get: &dyn Fn(&Usage) -> f64| {
-        stats::mean(&all.iter().map(|usage| get(usage)).collect::<Vec<_>>()).unwrap_or(0.0)
-    };
+    let mean = |get: &dyn Fn(&Usage) -> f64| mean(all, get);
     let one = |(place, group): (usize, &PortUsage)| PortUsage {
         used: mean(&|usage| usage.port_groups[place].used),
         fullest: mean(&|usage| usage.port_groups[place].fullest),

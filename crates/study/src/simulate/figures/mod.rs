@@ -27,6 +27,7 @@ mod kept;
 #[cfg(test)]
 pub(super) mod tests;
 
+pub(crate) use kept::together;
 pub use kept::{CacheUsage, PortUsage, Run, Usage};
 
 use crate::metric::Metric;
