@@ -373,6 +373,7 @@ impl LinuxHost {
 
     /// Handles the signals that wait.
     fn answer_signals(&mut self) {
+        let mut reaps = self.runs.has_piled_up;
         while let Some(arrived) = self.signals.next() {
             let asked = SignalAction::from(arrived);
             if asked.ends {
@@ -398,9 +399,10 @@ impl LinuxHost {
                 let me = Pid(std::process::id().cast_signed());
                 let _ = sys::kill(me, libc::SIGSTOP);
             }
-            if asked.reap {
-                self.reap();
-            }
+            reaps |= asked.reap;
+        }
+        if reaps {
+            self.reap();
         }
     }
 
@@ -436,6 +438,9 @@ impl LinuxHost {
         let polling = self.polling.next_machine_check.min(self.polling.next_poll);
         let due = [quantum, Some(polling), settled, self.next_leave()].into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
+        if self.runs.has_piled_up {
+            timeout = Some(Duration::ZERO);
+        }
         if let Some(poll) = self.lifecycle.poll_timeout() {
             timeout = Some(timeout.map_or(poll, |timeout| timeout.min(poll)));
         }

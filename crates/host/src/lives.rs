@@ -26,6 +26,9 @@ const NOT_LAUNCHED: i32 = 125;
 /// is stuck in a driver never comes.
 const DIES_WITHIN: Nanos = Nanos::from_secs(10);
 
+/// As many children are reaped at a time: signals are answered in between. Chosen.
+const REAPED_AT_ONCE: usize = 64;
+
 /// A job that is being ended.
 #[derive(Debug)]
 pub(crate) struct Leaving {
@@ -57,6 +60,8 @@ pub(crate) struct Runs {
     pub leaving: Vec<Leaving>,
     /// What runs have left behind that others have followed.
     orphans: Vec<Orphans>,
+    /// Whether there were more children to reap than are reaped at a time.
+    pub has_piled_up: bool,
     pub runtimes: Runtimes,
     /// Jobs that are over, in the order of their ends.
     pub ended: Vec<JobEnd>,
@@ -70,6 +75,7 @@ impl Runs {
             grace,
             leaving: Vec::new(),
             orphans: Vec::new(),
+            has_piled_up: false,
             runtimes: Runtimes::default(),
             ended: Vec::new(),
         }
@@ -77,35 +83,48 @@ impl Runs {
 }
 
 impl LinuxHost {
-    /// Takes the exit statuses of children that have ended.
+    /// Takes the exit statuses of children that have ended, [`REAPED_AT_ONCE`].
+    ///
+    /// Programs that leave many processes behind must not have them pile up, so what is left over is reaped at our own
+    /// share of CPU time; the first ones where jobs fill idle PUs with the least ([`LinuxHost::wait`]).
     pub(crate) fn reap(&mut self) {
-        let mut begun = now();
-        while let Ok(Some(waited)) = self.wait() {
-            self.all_have_ended(waited.pid, begun);
-            begun = now();
-            if let Some((job, cpu_before)) = self.tasks.run_of(waited.pid) {
-                let cpu_time = Some(cpu_before + waited.cpu_time);
-                let status = waited.status;
-                self.run_ended(JobEnd { job, at: self.clock(), status, cpu_time }, waited.pid);
-            } else if let Some(leaving) =
-                self.runs.leaving.iter_mut().find(|it| it.pid == Some(waited.pid))
-            {
-                leaving.pid = None;
-            } else if self.guardian.as_ref().is_some_and(|g| g.pid() == waited.pid) {
-                self.guardian = None;
-                self.notes.push("the guardian was killed; `colocate restore` remains".into());
-            }
+        let is_gentle = self.fillers.is_some() && !self.runs.has_piled_up;
+        self.runs.has_piled_up = true;
+        for _ in 0..REAPED_AT_ONCE {
+            let begun = now();
+            let Ok(Some(waited)) = Self::wait(is_gentle) else {
+                self.runs.has_piled_up = false;
+                break;
+            };
+            self.reaped(waited, begun);
         }
         self.end_finished_jobs();
     }
 
-    /// Reaps a child that has ended; where jobs fill idle PUs, with the least share of CPU time.
+    /// Takes in the end of a child that was reaped after `begun`.
+    fn reaped(&mut self, waited: Waited, begun: Nanos) {
+        self.all_have_ended(waited.pid, begun);
+        if let Some((job, cpu_before)) = self.tasks.run_of(waited.pid) {
+            let cpu_time = Some(cpu_before + waited.cpu_time);
+            let status = waited.status;
+            self.run_ended(JobEnd { job, at: self.clock(), status, cpu_time }, waited.pid);
+        } else if let Some(leaving) =
+            self.runs.leaving.iter_mut().find(|it| it.pid == Some(waited.pid))
+        {
+            leaving.pid = None;
+        } else if self.guardian.as_ref().is_some_and(|g| g.pid() == waited.pid) {
+            self.guardian = None;
+            self.notes.push("the guardian was killed; `colocate restore` remains".into());
+        }
+    }
+
+    /// Reaps a child that has ended; if `is_gentle` with the least share of CPU time.
     ///
     /// To free a process's entries in `/proc` the kernel loops until its threads have freed theirs
     /// (`shrink_dcache_parent`, Linux 6.18). A thread that ends under SCHED_IDLE may wait for a PU meanwhile, and the loop
     /// keeps it off the PU: for more than 60 s at our default share (measured with six busy threads on two PUs).
-    fn wait(&self) -> Result<Option<Waited>, SysError> {
-        if self.fillers.is_none() {
+    fn wait(is_gentle: bool) -> Result<Option<Waited>, SysError> {
+        if !is_gentle {
             return sys::wait(None, false);
         }
         let nice = sys::nice();
