@@ -198,8 +198,13 @@ impl<'a> World<'a> {
     /// Ends phases, and with them maybe tasks and jobs.
     fn phases(&mut self) {
         for place in 0..self.on.len() {
-            let OnPu { task, until, .. } = self.on[place];
-            if until > self.now {
+            let OnPu { task, pu, until, .. } = self.on[place];
+            // A thread whose slice is over takes no phase with it that it has done: with a grain longer than slices it would
+            // never run when that ends.
+            let slice_end = || self.queues[pu.idx()].next_slice_end();
+            let leaves =
+                self.scenario.grain > Nanos::ZERO && slice_end().is_some_and(|end| end <= self.now);
+            if until > self.now && !(leaves && self.tasks[task].course.is_due()) {
                 continue;
             }
             self.on[place].until = Nanos(u64::MAX);

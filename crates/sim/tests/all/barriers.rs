@@ -7,8 +7,8 @@ use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::Place;
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, Outcome, PhaseIdx, Platform, Scenario, Serial, SimHost, Stretch,
-    ThreadSpec, Work,
+    Barrier, BarrierWait, JobSpec, Kernel, Outcome, PhaseIdx, Platform, Scenario, Serial, SimHost,
+    Stretch, ThreadSpec, Work,
 };
 use common::{INT, MUL, job, ms, placed, run, scenario, stretch, thread};
 use expect_test::{Expect, expect};
@@ -196,4 +196,31 @@ fn barriers_that_make_no_sense_are_refused() {
         job 0: expected sleep or a barrier after a phase, found both
     "#]]
     .assert_eq(&said);
+}
+
+/// Two threads share a PU whose slices are shorter than the grain, and one spins until the other has come: that does come,
+/// although it never runs when a time of the grain is reached.
+#[test]
+fn a_grain_longer_than_slices() {
+    let round = Stretch { barrier: true, ..stretch(INT, 1_000_000) };
+    let first = ThreadSpec { work: Work::Instructions(2_000_001), ..thread(&[round]) };
+    let second = ThreadSpec {
+        work: Work::Instructions(1_000_002),
+        born: ms(17),
+        ..thread(&[round, stretch(INT, 1)])
+    };
+    let serial = Some(Serial { phase: PhaseIdx(INT), instructions: 1_142_672 });
+    let job = JobSpec { arrives: ms(49), ..team(vec![first, second], spin(INT), serial) };
+    let plain = scenario(vec![job]);
+    let outcome = run(
+        &Scenario {
+            usable: Some(vec![PuNr(7)]),
+            grain: ms(2),
+            kernel: Kernel { slice: ms(1), stagger: 3, ..plain.kernel },
+            horizon: Nanos::from_secs(1),
+            ..plain
+        },
+        "random:seed=0",
+    );
+    assert!(outcome.complete, "{:?}", outcome.tasks);
 }
