@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
         let place =
             Place { colocate: String::new(), kernel: None, processor: None, usable_pus: None };
         let found = Comparison::of(&state, place);
-        let _ = (state.time_left(), table::text(&found), found.to_json());
+        let _ = (state.time_left(), table::text(&found));
         plot::svg(&found).expect("every study can be drawn");
     }
 });
