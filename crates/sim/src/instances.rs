@@ -17,6 +17,8 @@ pub(crate) struct Job {
     pub busy: usize,
     /// When it was first launched.
     pub launched: Option<Nanos>,
+    /// When this run of it was launched.
+    pub run_launched: Nanos,
     /// When its work was first done.
     pub done: Option<Nanos>,
     pub runs: u32,
@@ -73,6 +75,7 @@ pub(crate) fn instantiate(
             tasks: start..tasks.len(),
             busy,
             launched: None,
+            run_launched: spec.arrives,
             done: None,
             runs: 0,
             over: false,

@@ -149,14 +149,18 @@ impl World<'_> {
         self.over = all_done;
     }
 
+    /// Launches a job once more, a slice after it was last launched at the earliest: what is created has as much virtual time as
+    /// others on its PU, and as soon as a shorter run ended the next one might go first again, for ever.
     pub(crate) fn relaunch(&mut self, job: usize) {
+        let at = self.now.max(self.jobs[job].run_launched + self.scenario.kernel.slice);
+        self.jobs[job].run_launched = at;
         self.jobs[job].busy = self.jobs[job].tasks.len();
         for no in self.jobs[job].tasks.clone() {
             let thread = no - self.jobs[job].tasks.start;
             self.tasks[no].course.restart();
             self.tasks[no].arrived = 0;
             self.tasks[no].state = State::NotCreated;
-            let created = self.now + self.scenario.jobs[job].threads[thread].born;
+            let created = at + self.scenario.jobs[job].threads[thread].born;
             self.creations.push(Reverse((created, no)));
         }
     }

@@ -302,6 +302,18 @@ fn a_woken_task_prefers_the_sibling_where_no_core_is_idle() {
     );
 }
 
+/// A's 1 ms is done before its slice is over, and A begins anew a slice after it began: in between B goes on, of which A leaves
+/// two thirds of their PU at least.
+#[test]
+fn a_short_job_leaves_the_pu_to_others() {
+    let jobs = vec![job("a", INT, 1), job("b", MUL, 20)];
+    let plain = scenario(jobs);
+    let slice = plain.kernel.slice;
+    let one_pu = Scenario { method: Method::Restart, usable: Some(vec![PuNr(0)]), ..plain };
+    let outcome = run(&Scenario { horizon: Nanos::from_secs(1), ..one_pu }, "round-robin");
+    assert!(outcome.complete && outcome.lasted <= ms(30) + slice, "{:?}", outcome.lasted);
+}
+
 /// A does its 20 ms twice while B does its 50, and begins a third time; then all is over.
 #[test]
 fn short_jobs_begin_anew() {
