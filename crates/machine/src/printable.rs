@@ -5,8 +5,10 @@
 //! - **Printable**: no result holds such a character.                    -> test `nothing_unprintable_is_left`
 //! - **One line**: a name adds no line to a text, and shifts no column.  -> test `a_name_stays_on_its_line`
 //! - **Same value**: JSON is read back as the value that was written.    -> test `json_reads_back_as_it_was`
+//! - **TOML too**: whichever quotes its rules choose.                     -> test `toml_reads_back_as_it_was`
 
 use serde::Serialize;
+use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -58,12 +60,47 @@ pub fn json_line(report: &impl Serialize) -> String {
     in_strings(&text).into_owned() + "\n"
 }
 
-/// A report as TOML text. A string that TOML's rules have written between single quotes keeps the escapes as its text.
+/// A report as TOML text.
 ///
 /// # Errors
 /// If a value has no TOML form, as numbers beyond 63 bits.
 pub fn toml(report: &impl Serialize) -> Result<String, toml::ser::Error> {
-    toml::to_string(report).map(|text| in_strings(&text).into_owned())
+    let text = toml::to_string(report)?;
+    let has_unprintable = text.contains(|c| is_unprintable(c) && c != '\n');
+    Ok(if has_unprintable { in_strings(&without_literals(&text)).into_owned() } else { text })
+}
+
+/// TOML text whose literal strings, which have no escapes, are written as basic ones, which have those of JSON.
+fn without_literals(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(start) = rest.find(['"', '\'']) {
+        out.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let quote =
+            ["\"\"\"", "\"", "\'\'\'", "\'"].into_iter().find(|quote| rest.starts_with(quote));
+        let quote = quote.expect("one was found");
+        let inside = &rest[quote.len()..];
+        let is_literal = quote.starts_with('\'');
+        let mut places = inside.char_indices().map(|(place, _)| place);
+        let end = places.find(|&end| {
+            let escapes = inside[..end].chars().rev().take_while(|&c| c == '\\').count();
+            inside[end..].starts_with(quote) && (is_literal || escapes % 2 == 0)
+        });
+        let mut end = end.expect("what TOML's writer begins it ends");
+        // Of more quotes than three the last three end it.
+        while quote.len() == 3 && inside[end + 1..].starts_with(quote) {
+            end += 1;
+        }
+        let whole = quote.len() + end + quote.len();
+        // An end of a line right after the quotes is not part of the string.
+        let inside = inside[..end].strip_prefix('\n').unwrap_or(&inside[..end]);
+        match is_literal {
+            true => out.push_str(&Value::from(inside).to_string()),
+            false => out.push_str(&rest[..whole]),
+        }
+        rest = &rest[whole..];
+    }
+    out + rest
 }
 
 /// JSON or TOML text with `\u202e` for what is not printable. Both have such characters only in strings, beside
@@ -125,9 +162,33 @@ mod tests {
     #[test]
     fn json_reads_back_as_it_was() {
         for text in [json(&all()), json_line(&[all()])] {
-            let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let read: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(read.as_str().or(read[0].as_str()), Some(&*all()));
         }
         assert_eq!(json_line(&"\u{7f}\u{202e}"), "\"\\u007f\\u202e\"\n");
+    }
+
+    #[test]
+    fn toml_reads_back_as_it_was() {
+        let quoted = [
+            "\u{2028}\"",
+            "'\u{2028}\"",
+            "a\\\u{2028}",
+            "\n\u{2028}\"\"\"",
+            "it's \u{2028}",
+            "\u{2028}\\\"'\"\"\"\n'",
+        ];
+        let texts: Vec<String> = quoted.map(str::to_owned).into_iter().chain([all()]).collect();
+        for text in texts {
+            let report = std::collections::BTreeMap::from([
+                ("a", vec![text.clone(), "\"".into()]),
+                ("b", vec![text]),
+            ]);
+            let written = toml(&report).unwrap();
+            let read: std::collections::BTreeMap<String, Vec<String>> =
+                toml::from_str(&written).unwrap();
+            assert!(read.iter().all(|(key, value)| report[&**key] == *value), "{written}");
+            assert!(!written.contains(|c| is_unprintable(c) && c != '\n'), "{written:?}");
+        }
     }
 }
