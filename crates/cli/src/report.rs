@@ -12,7 +12,7 @@ use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet};
 use colocate_model::{Backend, Mix};
 use colocate_policy::schedule::phases::JobPhase;
-use colocate_policy::{Grant, Plan, Source, TaskId, Why};
+use colocate_policy::{Grant, Plan, Source, TaskId, WakeUps, Why};
 use colocate_study::simulate::gantt::{self, Busy, Drawn, PhaseSpan};
 use counts::{Counts, JobCounts};
 use serde::Serialize;
@@ -48,6 +48,8 @@ pub struct Report {
     forgotten_tasks: u64,
     most_tasks_at_once: usize,
     threads_created: Creation,
+    /// `None` if they were not counted.
+    wake_ups: Option<Vec<WakeUps>>,
     evidence: Vec<Evidence>,
     plans: Vec<PlanReport>,
     pub notes: Vec<String>,
@@ -226,6 +228,7 @@ impl Report {
             forgotten_tasks: totals.forgotten,
             most_tasks_at_once: totals.most_living,
             threads_created: totals.threads_created,
+            wake_ups: last.wake_ups.clone(),
             evidence: grants.iter().map(Evidence::of).collect(),
             plans: Vec::new(),
             notes: Vec::new(),
@@ -386,6 +389,7 @@ mod tests {
             tasks: Vec::new(),
             ended: vec![end(1, 0), end(0, 3)],
             moved: vec![],
+            wake_ups: None,
         };
         let usable: Vec<PuNr> = (0..4).map(PuNr).collect();
         let totals = Totals {

@@ -65,6 +65,10 @@ pub struct Args {
     #[arg(long)]
     dry_run: bool,
 
+    /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/wake-ups.md)
+    #[arg(long)]
+    wake_ups: bool,
+
     /// Report the reason of every choice
     #[arg(long)]
     explain: bool,
@@ -243,7 +247,7 @@ fn workload<'a>(args: &Args, jobs: &'a [KnownJob], name: &'a str) -> Workload<'a
         policy: name,
         until: Until::Events,
         watch: args.watch_s,
-        also: SourceSet::NONE,
+        also: if args.wake_ups { SourceSet::of(&[Source::WakeUps]) } else { SourceSet::NONE },
         without: SourceSet::NONE,
     }
 }

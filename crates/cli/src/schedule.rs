@@ -85,6 +85,10 @@ pub struct Args {
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     spin_rate: Option<u32>,
 
+    /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/wake-ups.md)
+    #[arg(long)]
+    wake_ups: bool,
+
     /// Keep to the scheduler even where it makes the programs slower than the kernel would; always so with one that stops
     /// no job (docs/guard.md)
     #[arg(long)]
@@ -175,6 +179,7 @@ fn evidence(args: &Args, stacks: Stacks<'_>) -> (SourceSet, SourceSet) {
         Some(_) => also.push(Source::Spinning),
         None => {}
     }
+    also.extend(args.wake_ups.then_some(Source::WakeUps));
     (SourceSet::of(&also), SourceSet::of(&without))
 }
 

@@ -2,7 +2,7 @@
 
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::{Mix, Stack};
-use colocate_policy::{Grant, JobIdx, PagesMoved, Plan, Source, TaskId};
+use colocate_policy::{Grant, JobIdx, PagesMoved, Plan, Source, TaskId, WakeUps};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thiserror::Error;
@@ -198,6 +198,8 @@ pub struct Observation {
     pub ended: Vec<JobEnd>,
     /// What came of orders to move memory that have been carried out since the observation before.
     pub moved: Vec<PagesMoved>,
+    /// Wake-ups until now, without tasks that the host has forgotten; `None` if they are unknown.
+    pub wake_ups: Option<Vec<WakeUps>>,
 }
 
 impl Observation {
@@ -209,6 +211,7 @@ impl Observation {
             tasks: Vec::new(),
             ended: Vec::new(),
             moved: Vec::new(),
+            wake_ups: None,
         }
     }
 

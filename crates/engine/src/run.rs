@@ -447,6 +447,7 @@ impl Situation<'_> {
             may_wait: self.workload.may_wait(),
             is_control: false,
             moved: self.moved,
+            wake_ups: self.seen.wake_ups.as_deref(),
             roster: Roster { jobs: &jobs.collect::<Vec<_>>(), name: Some(&|task| self.name(task)) },
             expected: &|| self.tasks(),
         })

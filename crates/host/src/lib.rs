@@ -468,8 +468,15 @@ impl LinuxHost {
         let watched = |tid, created| self.sources.mixes.of(tid, created);
         let mut tasks = self.tasks.seen(launch, &self.pausing.waiting, watched);
         self.add_spinning(&mut tasks);
-        let moved = self.pages_moved();
-        Observation { at: self.clock(), end, tasks, ended: self.runs.ended.clone(), moved }
+        let (moved, wake_ups) = (self.pages_moved(), self.wake_ups());
+        Observation {
+            at: self.clock(),
+            end,
+            tasks,
+            ended: self.runs.ended.clone(),
+            moved,
+            wake_ups,
+        }
     }
 }
 

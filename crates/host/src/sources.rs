@@ -12,8 +12,9 @@ use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::sources::mix::Mixes;
 use colocate_observe::sources::run_states::RunStates;
 use colocate_observe::sources::spinning::Spinning;
+use colocate_observe::sources::wake_ups::WakeUpCounts;
 use colocate_policy::source::Backend;
-use colocate_policy::{Grant, JobIdx, Refusal, Source, TaskId};
+use colocate_policy::{Grant, JobIdx, Refusal, Source, TaskId, WakeUps};
 
 /// The backends.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub(crate) struct Sources {
     pub run_states: RunStates,
     counters: Option<TaskCounters>,
     spinning: Option<Spinning>,
+    wake_ups: Option<WakeUpCounts>,
     /// How often it is sampled, and where.
     pub options: SampleOptions,
     spin_rate_hz: u32,
@@ -42,6 +44,7 @@ impl Sources {
             run_states: RunStates::default(),
             counters: None,
             spinning: None,
+            wake_ups: None,
             options: SampleOptions {
                 rate_hz: sampling.mix_hz,
                 watch: watch.clone(),
@@ -100,6 +103,7 @@ impl LinuxHost {
                 }),
                 Source::RunStates => Ok(self.sources.run_states.start()),
                 Source::Spinning => self.sample_spinning(),
+                Source::WakeUps => self.count_wake_ups(),
             };
             grants.push(Grant { source: request.source, answer });
         }
@@ -143,8 +147,42 @@ impl LinuxHost {
         self.sources.spinning.as_ref().map(Spinning::backend).ok_or_else(nothing)
     }
 
-    /// Opens the counters of a new task.
+    fn count_wake_ups(&mut self) -> Result<Backend, Refusal> {
+        if self.sources.wake_ups.is_none() {
+            let mut counts = WakeUpCounts::start()?;
+            let living: Vec<TaskId> = self.tasks.all_living().map(|(_, id)| id).collect();
+            for id in living {
+                let Some(task) = self.tasks.task(id) else { continue };
+                counts.add(task.thread.tid).map_err(Refusal::of)?;
+                counts.created(task.named());
+            }
+            self.sources.wake_ups = Some(counts);
+        }
+        let nothing = || Refusal::of("nothing is counted");
+        self.sources.wake_ups.as_ref().map(WakeUpCounts::backend).ok_or_else(nothing)
+    }
+
+    /// Wake-ups until now, of the tasks that are not forgotten; `None` if they are unknown.
+    pub(crate) fn wake_ups(&mut self) -> Option<Vec<WakeUps>> {
+        let counts = self.sources.wake_ups.as_mut()?;
+        match counts.read() {
+            Ok(said) => self.notes.extend(said),
+            Err(why) => {
+                self.notes.push(format!("wake-ups are not counted any more: {why}"));
+                self.sources.wake_ups = None;
+                return None;
+            }
+        }
+        let table = &mut self.tasks;
+        counts.keep(|id| table.task(id).is_some());
+        Some(counts.counts())
+    }
+
+    /// Begins to count a new task.
     pub(crate) fn count_new(&mut self, id: TaskId) {
+        if let (Some(wake_ups), Some(task)) = (&mut self.sources.wake_ups, self.tasks.task(id)) {
+            wake_ups.created(task.named());
+        }
         let Some(counters) = &mut self.sources.counters else { return };
         let Some(task) = self.tasks.task(id) else { return };
         let held = self.pausing.held.get(id.job.0 as usize).and_then(Option::as_ref);
@@ -166,6 +204,9 @@ impl LinuxHost {
     /// Reads a last time what a task has done, and forgets it.
     pub(crate) fn count_ended(&mut self, id: TaskId) {
         self.sources.run_states.ended(id);
+        if let (Some(wake_ups), Some(task)) = (&mut self.sources.wake_ups, self.tasks.task(id)) {
+            wake_ups.ended(task.thread.tid);
+        }
         let Some(counters) = &mut self.sources.counters else { return };
         let counted = counters.ended(id);
         if let Some(task) = self.tasks.task(id) {
@@ -177,6 +218,7 @@ impl LinuxHost {
     pub(crate) fn sample_anew(&mut self, before: Pid, pid: Pid) {
         // Where it is denied now, it is unknown how its threads wait.
         let _ = self.sources.spinning.as_mut().map(|spinning| spinning.instead(before, pid));
+        let _ = self.sources.wake_ups.as_ref().map(|counts| counts.add(pid.first_thread()));
     }
 
     /// Adds for how long tasks have waited in loops, after their times were read.

@@ -2,6 +2,7 @@
 
 use crate::pages::PagesMoved;
 use crate::plan::{Decision, JobIdx, Place, Plan, Task, TaskId, Why};
+use crate::source::WakeUps;
 use crate::why::{Allocated, Selected};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::Parts;
@@ -188,6 +189,8 @@ pub struct Evidence<'a> {
     pub is_control: bool,
     /// What came of orders to move memory that have been carried out since the evidence before.
     pub moved: &'a [PagesMoved],
+    /// Wake-ups until now; `None` if they are unknown.
+    pub wake_ups: Option<&'a [WakeUps]>,
     /// Jobs, and the names of their tasks.
     pub roster: Roster<'a>,
     /// See [`Self::tasks`].
@@ -210,6 +213,7 @@ impl<'a> Evidence<'a> {
             may_wait: true,
             is_control: false,
             moved: &[],
+            wake_ups: None,
             roster: Roster::default(),
             expected: &Vec::new,
         }

@@ -1,5 +1,7 @@
 //! Kinds of evidence, and what a host answers to a request.
 
+use crate::TaskId;
+use colocate_machine::Nanos;
 use serde::Serialize;
 
 /// One kind of evidence. That tasks are created and end is always known.
@@ -16,12 +18,14 @@ pub enum Source {
     RunStates,
     /// How long threads only waited for others in a loop.
     Spinning,
+    /// Which threads wake which.
+    WakeUps,
 }
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Mix, Self::Counters, Self::Stacks, Self::RunStates, Self::Spinning];
+    pub const ALL: [Self; 6] =
+        [Self::Mix, Self::Counters, Self::Stacks, Self::RunStates, Self::Spinning, Self::WakeUps];
 
     /// Its name, for scripts.
     #[must_use]
@@ -32,6 +36,7 @@ impl Source {
             Self::Stacks => "stacks",
             Self::RunStates => "run-states",
             Self::Spinning => "spinning",
+            Self::WakeUps => "wake-ups",
         }
     }
 
@@ -46,6 +51,7 @@ impl Source {
             Self::Stacks => "where threads' cycles go",
             Self::RunStates => "how long threads run and wait for a PU",
             Self::Spinning => "which threads only wait for others in a loop",
+            Self::WakeUps => "which threads wake which",
         }
     }
 
@@ -54,7 +60,7 @@ impl Source {
     pub const fn without(self) -> &'static str {
         match self {
             Self::Mix => "they are placed by their number alone",
-            Self::Counters => "policies decide without it",
+            Self::Counters | Self::WakeUps => "policies decide without it",
             Self::Stacks => "policies that need it keep groups as they are",
             Self::RunStates => "CPU times are those of the kernel's clock ticks",
             Self::Spinning => "they count as working",
@@ -154,6 +160,26 @@ impl Grant {
             }
         }
     }
+}
+
+/// Wake-ups of one task by another since both were created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct WakeUps {
+    /// The task that wakes; `None` for interrupts and for threads of no job.
+    pub waker: Option<TaskId>,
+    /// The task that is woken.
+    pub wakee: TaskId,
+    /// How often, where the woken task had a PU afterwards.
+    pub count: u64,
+    /// Of these, how often it had the PU where its waker was.
+    pub same_pu: u64,
+    /// For how long it waited for a PU after them, in all.
+    #[serde(rename = "waited_ns")]
+    pub waited: Nanos,
+    /// For how long both had a PU at the same time, as far as neither woke others meanwhile. What is counted when the woken
+    /// task leaves its PU first: the rest is with the same two the other way round.
+    #[serde(rename = "both_ran_ns")]
+    pub both_ran: Nanos,
 }
 
 #[cfg(test)]

@@ -156,6 +156,7 @@ impl Host for SimHost<'_> {
             tasks: tasks.collect(),
             ended: self.world.ended.clone(),
             moved: std::mem::take(&mut self.world.moved),
+            wake_ups: None,
         })
     }
 }

@@ -48,11 +48,15 @@ const RUN_TOOLS: &[&str] = &["setpriv", "taskset", "threads-static"];
 
 /// What holds on every machine.
 const TOPO: &[&str] = &["topo-is-described", "topo-is-the-kernels", "topo-is-hwlocs"];
+/// By eBPF, on each kernel.
+const WAKE_UPS: &[&str] = &["wake-ups-are-counted"];
 /// Not on 64 PUs, where taking half of them offline takes a minute.
 const HOLES_AND_GROUPS: &[&str] =
     &["topo-has-holes", "kernel-freezes-groups", "kernel-confines-groups", "kernel-limits-groups"];
 const SMALL: Cases = &[TOPO, HOLES_AND_GROUPS];
+const SMALL_WAKE_UPS: Cases = &[TOPO, HOLES_AND_GROUPS, WAKE_UPS];
 const NEWEST: Cases = &[TOPO, HOLES_AND_GROUPS, &["kernel-has-sched-ext"]];
+const NEWEST_WAKE_UPS: Cases = &[TOPO, HOLES_AND_GROUPS, &["kernel-has-sched-ext"], WAKE_UPS];
 const TOPO_BIG_LITTLE: Cases = &[
     TOPO,
     &["topo-capacities-are-described"],
@@ -162,7 +166,7 @@ pub const BOOTS: &[Boot] = &[
     boot("pages-full", Full, FOUR_NODES, X86Linux6_12, PAGES_TOOLS, PAGES_FULL),
     boot("pages-full-6.1", Full, FOUR_NODES, X86Linux6_1, PAGES_TOOLS, PAGES_FULL),
     boot("pages-odd", Full, ODD_NODES, X86Linux6_12, PAGES_TOOLS, PAGES_ODD),
-    boot("run", Quick, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[RUN]),
+    boot("run", Quick, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[RUN, WAKE_UPS]),
     boot("run-6.1", Full, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, &[RUN]),
     boot("run-epyc", Full, "epyc-7301", X86Linux6_12, RUN_TOOLS, &[RUN]),
     boot("schedule", Quick, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[SCHEDULE, &["schedule-undone-after-2-kills"]]),
@@ -172,10 +176,10 @@ pub const BOOTS: &[Boot] = &[
     boot("undo-follows", Full, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, &[UNDO_FOLLOWS]),
     Boot { limit: hours(1), ..boot("undo-often", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, UNDO_OFTEN) },
     Boot { limit: hours(10), ..boot("undo-for-hours", Soak, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[&["undo-after-5000-kills"]]) },
-    boot("topo-6.1", Quick, "xeon-e5405", X86Linux6_1, TOPO_TOOLS, SMALL),
+    boot("topo-6.1", Quick, "xeon-e5405", X86Linux6_1, TOPO_TOOLS, SMALL_WAKE_UPS),
     boot("topo-odd", Full, ODD_NODES, X86Linux6_12, TOPO_TOOLS, SMALL),
     boot("topo-amp", Quick, "amp-4x12", Arm64, TOPO_TOOLS, TOPO_BIG_LITTLE),
-    boot("topo-7", Quick, "xeon-x3320", X86Linux7, TOPO_TOOLS, NEWEST),
+    boot("topo-7", Quick, "xeon-x3320", X86Linux7, TOPO_TOOLS, NEWEST_WAKE_UPS),
     boot("topo-far", Full, FAR_NODES, X86Linux6_12, TOPO_TOOLS, SMALL),
     boot("topo-far-6.1", Full, FAR_NODES, X86Linux6_1, TOPO_TOOLS, SMALL),
     boot("topo-odd-6.1", Full, ODD_NODES, X86Linux6_1, TOPO_TOOLS, SMALL),

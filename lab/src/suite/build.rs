@@ -31,7 +31,7 @@ pub fn ours(arm64: bool) -> anyhow::Result<bool> {
     let cross = concat!(env!("CARGO_MANIFEST_DIR"), "/cross");
     // Tests are run in the profile for development.
     let here = if cfg!(debug_assertions) { AS_TESTED } else { ALONE };
-    let status = if arm64 { build(cross.into(), ALONE) } else { build(cargo, here) }?;
+    let status = if arm64 { build(cross.into(), CROSS) } else { build(cargo, here) }?;
     match status.code() {
         Some(0) => Ok(true),
         Some(NO_TARGET) if arm64 => Ok(false),
@@ -41,6 +41,9 @@ pub fn ours(arm64: bool) -> anyhow::Result<bool> {
 
 /// The guests' programs by themselves.
 const ALONE: &str = "--package colocate --package colocate-lab-guest";
+
+/// Without eBPF, which would need more of Debian's libraries for aarch64.
+const CROSS: &str = "--package colocate --package colocate-lab-guest --no-default-features";
 
 /// The same with the features that dependencies have in `cargo test --workspace`, which has built them then: by themselves
 /// nearly all would be built once more, two minutes of two CPUs. A test has the features of the dependencies for tests.

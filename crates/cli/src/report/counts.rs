@@ -426,6 +426,7 @@ pub mod tests {
                 tasks: Vec::new(),
                 ended: over.iter().map(end).collect(),
                 moved: vec![],
+                wake_ups: None,
             };
             let decision = |ran: &Ran1| Decision {
                 task: TaskId { job: JobIdx(ran.0), order: 0 },

@@ -4,13 +4,17 @@ use super::counts::{JobCounts, MeanRates};
 use super::{Creation, Job, Report, SharedCore, Task};
 use crate::columns::{Column, rows, seconds, unknown};
 use crate::timeline::{self, Mean};
-use colocate_machine::{PuNr, printable};
+use colocate_machine::{Nanos, PuNr, printable};
 use colocate_model::Backend;
+use colocate_policy::{TaskId, WakeUps};
 use colocate_study::table::{aligned, matrix};
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 /// Most jobs whose sharing of cores is shown as a matrix. Chosen: a line of 100 characters.
 const MOST_TOGETHER: usize = 12;
+/// Most pairs of threads that are shown; the JSON has all.
+const MOST_PAIRS: usize = 20;
 /// Most tasks that are shown; the JSON has all that are remembered.
 const MOST_TASKS: usize = 100;
 
@@ -75,6 +79,7 @@ impl Report {
         let phases = counted().map(|(name, job)| (name, &job.phases));
         text.push_str(&timeline::table(phases, explain));
         self.shared_cores(&mut text);
+        self.wake_ups(&mut text);
         if explain {
             self.explanation(&mut text);
         }
@@ -188,6 +193,38 @@ impl Report {
         }
         let names: Vec<String> = self.jobs.iter().map(|job| job.name.clone()).collect();
         text.push_str(&matrix(&names, |a, b| shared[a][b].to_string()));
+    }
+
+    /// Which threads wake which, most wake-ups first.
+    fn wake_ups(&self, text: &mut String) {
+        let Some(wake_ups) = self.wake_ups.as_deref() else { return };
+        let mut pairs: Vec<&WakeUps> = wake_ups.iter().filter(|pair| pair.count > 0).collect();
+        pairs.sort_by_key(|pair| Reverse(pair.count));
+        let more = pairs.len().saturating_sub(MOST_PAIRS);
+        pairs.truncate(MOST_PAIRS);
+        let name = |id: TaskId| {
+            let task = self.tasks.iter().find(|task| task.task == id);
+            task.map_or_else(|| id.to_string(), |task| format!("{id} {}", task.name))
+        };
+        let back = |pair: &WakeUps| {
+            let is_back =
+                |it: &&WakeUps| (it.waker, Some(it.wakee)) == (Some(pair.wakee), pair.waker);
+            wake_ups.iter().find(is_back).map_or(Nanos::ZERO, |it| it.both_ran)
+        };
+        let each = |pair: &WakeUps| Nanos(pair.waited.0 / pair.count.max(1));
+        let columns: [Column<'_, &WakeUps>; 6] = [
+            ("thread", true, &|pair| pair.waker.map_or("others".to_owned(), name)),
+            ("wakes", true, &|pair| name(pair.wakee)),
+            ("times", true, &|pair| pair.count.to_string()),
+            ("on its PU", true, &|pair| format!("{} %", 100 * pair.same_pu / pair.count.max(1))),
+            ("PU after", true, &|pair| each(pair).to_string()),
+            ("both ran, s", true, &|pair| seconds(Some(pair.both_ran + back(pair)))),
+        ];
+        text.push_str("\nwhich threads wake which\n");
+        text.push_str(&aligned(&rows(&columns, &pairs)));
+        if more > 0 {
+            let _ = writeln!(text, "… and {more} more pairs");
+        }
     }
 
     fn explanation(&self, text: &mut String) {

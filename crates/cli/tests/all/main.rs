@@ -53,3 +53,4 @@ mod top;
 mod top_terminal;
 mod topo;
 mod train;
+mod wake_ups;

@@ -63,7 +63,14 @@ impl Scripted {
     /// Some of its jobs as they are now.
     pub(crate) fn observation(&self, jobs: &[usize]) -> Observation {
         let tasks = jobs.iter().map(|&job| self.seen(job)).collect();
-        Observation { at: self.at, end: QuantumEnd::Elapsed, tasks, ended: vec![], moved: vec![] }
+        Observation {
+            at: self.at,
+            end: QuantumEnd::Elapsed,
+            tasks,
+            ended: vec![],
+            moved: vec![],
+            wake_ups: None,
+        }
     }
 
     /// All its jobs run for a quantum.
@@ -119,6 +126,7 @@ impl Host for Scripted {
                 tasks,
                 ended: vec![],
                 moved: vec![],
+                wake_ups: None,
             });
         }
         let runs = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
@@ -139,7 +147,7 @@ impl Host for Scripted {
             0 => QuantumEnd::Elapsed,
             _ => QuantumEnd::JobEnded,
         };
-        Ok(Observation { at: self.at, end, tasks, ended, moved: vec![] })
+        Ok(Observation { at: self.at, end, tasks, ended, moved: vec![], wake_ups: None })
     }
 }
 
@@ -204,6 +212,7 @@ fn ended_threads_are_forgotten() {
         tasks: vec![],
         ended: vec![],
         moved: vec![],
+        wake_ups: None,
     };
     for number in 0..50_u32 {
         let mut now = Observation { at: Nanos(100 * u64::from(number + 1)), ..before.clone() };
@@ -307,6 +316,7 @@ fn rates_of_the_last_quantum() {
             tasks,
             ended: vec![],
             moved: vec![],
+            wake_ups: None,
         }
     };
     let mut queue = Queue::default();
@@ -402,6 +412,7 @@ fn threads(used: &[(u64, Option<u64>)]) -> (Observation, Observation) {
         tasks: (0..).zip(used).map(thread).collect(),
         ended: vec![],
         moved: vec![],
+        wake_ups: None,
     };
     let nothing: Vec<_> = used.iter().map(|(_, waited)| (0, waited.map(|_| 0))).collect();
     (at(0, &nothing), at(100, used))
@@ -474,6 +485,7 @@ fn sleepers_need_no_context() {
         tasks: tasks.to_vec(),
         ended: vec![],
         moved: vec![],
+        wake_ups: None,
     };
     let choices = left_to_kernel(3);
     let mut tasks: Vec<SeenTask> = Vec::new();

@@ -98,6 +98,7 @@ impl Host for Script {
             tasks: step.alive.iter().map(|&id| seen(id)).collect(),
             ended: step.ended_jobs.iter().map(|&job| ended(job)).collect(),
             moved: vec![],
+            wake_ups: None,
         })
     }
 }

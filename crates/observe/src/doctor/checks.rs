@@ -59,6 +59,7 @@ const fn of_source(source: Source) -> Row {
         Source::Counters => pmu,
         Source::Stacks => stacks,
         Source::RunStates => run_state,
+        Source::WakeUps => wake_ups,
     };
     row(source.name(), source.reports(), check)
 }
@@ -364,6 +365,16 @@ fn run_state(inputs: &Inputs<'_>) -> Finding {
     }
     let why = "expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat";
     Finding::no("/proc/self/schedstat is missing", Cause::of(why))
+}
+
+fn wake_ups(inputs: &Inputs<'_>) -> Finding {
+    inputs.tried(Probe::LoadEbpf, "an eBPF program at sched_waking", |errno| match errno.0 {
+        libc::ENOEXEC => Cause::of("expected a build with clang, found one without"),
+        libc::EPERM => inputs.only_root("expected CAP_BPF and CAP_PERFMON, found one of them missing"),
+        _ => Cause::of(
+            "expected Linux 5.15 or later with its types (/sys/kernel/btf/vmlinux), found a kernel that loads no such program",
+        ),
+    })
 }
 
 fn numa_calls(inputs: &Inputs<'_>) -> Finding {

@@ -20,6 +20,7 @@ impl Errno {
             libc::EMFILE => "EMFILE",
             libc::ENOTTY => "ENOTTY",
             libc::ENOSYS => "ENOSYS",
+            libc::ENOEXEC => "ENOEXEC",
             libc::ENOMEM => "ENOMEM",
             libc::EOPNOTSUPP => "EOPNOTSUPP",
             _ => return None,
@@ -57,6 +58,8 @@ pub enum Probe {
     TaskEventsSmall,
     /// Samples of the instruction pointer on a child, inherited.
     Samples,
+    /// Loading and attaching the eBPF program that counts wake-ups; `ENOEXEC` if this build has none.
+    LoadEbpf,
     /// Reading some bytes of a child's memory with `process_vm_readv`.
     ReadMemory,
     /// Asking with `move_pages` where a page of ours is.

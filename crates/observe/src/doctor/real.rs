@@ -13,6 +13,7 @@ use crate::privilege;
 use crate::sample::live;
 use crate::sys::SysError;
 use crate::task::{Pid, Tid};
+use colocate_ebpf::EbpfError;
 use colocate_machine::PuNr;
 use perf_event_open_sys::bindings as c;
 use std::os::fd::AsRawFd;
@@ -35,6 +36,7 @@ impl Probes for Here {
             Probe::TaskEvents => ring(&Attr::task_events(), 16),
             Probe::TaskEventsSmall => ring(&Attr::task_events(), 1),
             Probe::Samples => ring(&Attr::clock_samples(1_000_000, 1), 1),
+            Probe::LoadEbpf => load_ebpf(),
             Probe::ReadMemory => read_memory(),
             Probe::UserFault => user_fault(),
             Probe::PagemapScan => pagemap_scan(),
@@ -187,6 +189,14 @@ fn ring(attr: &Attr, pages: usize) -> Result<(), Errno> {
     event.and_then(|event| Ring::map(event, pages)).map(drop).map_err(|error| errno(&error))
 }
 
+fn load_ebpf() -> Result<(), Errno> {
+    colocate_ebpf::Watch::start().map(drop).map_err(|why| match why {
+        EbpfError::NotBuilt => Errno(libc::ENOEXEC),
+        EbpfError::Denied => Errno(libc::EPERM),
+        EbpfError::Refused(_) => Errno(libc::EINVAL),
+    })
+}
+
 fn read_memory() -> Result<(), Errno> {
     static KNOWN: [u8; 8] = *b"colocate";
     let child = Child::new()?;
@@ -240,7 +250,7 @@ fn pagemap_scan() -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    const ALL: [Probe; 18] = [
+    const ALL: [Probe; 19] = [
         Probe::Affinity,
         Probe::AffinityOfOthers,
         Probe::CountTime,
@@ -249,6 +259,7 @@ mod tests {
         Probe::TaskEvents,
         Probe::TaskEventsSmall,
         Probe::Samples,
+        Probe::LoadEbpf,
         Probe::ReadMemory,
         Probe::MovePages,
         Probe::MovePagesOfOthers,

@@ -147,6 +147,7 @@ fn a_plain_user_on_a_friendly_server() {
            yes  stacks          where threads' cycles go: Arm cycles without dispatch: frontend, backend, dispatching
            yes  run-states      how long threads run and wait for a PU: /proc/self/schedstat is there
            yes  spinning        which threads only wait for others in a loop: software clock with samples on a child: works
+           yes  wake-ups        which threads wake which: an eBPF program at sched_waking: works
 
         what else evidence uses
            yes  live-code       read code that JIT compilers make: process_vm_readv of a child: works

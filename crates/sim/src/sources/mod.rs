@@ -7,6 +7,7 @@ mod counters;
 pub(crate) mod mix;
 mod run_states;
 mod spinning;
+mod wake_ups;
 
 use crate::task::TaskNo;
 use crate::world::World;
@@ -19,6 +20,7 @@ pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Bac
     match request.source {
         Source::Mix => mix::watch(world, request.jobs),
         Source::Spinning => return spinning::answer(world),
+        Source::WakeUps => return wake_ups::answer(),
         Source::Counters | Source::Stacks | Source::RunStates => {}
     }
     Ok(known())

@@ -10,6 +10,7 @@ mod run_limits;
 mod schedule;
 mod topo;
 mod undo;
+mod wake_ups;
 
 use crate::{Case, Seeded};
 
@@ -96,6 +97,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("undo-after-sigterm", undo::after_sigterm),
     ("undo-follows-a-cpuset-that-grows", undo::follows_a_cpuset_that_grows),
     ("undo-follows-a-pu-that-comes", undo::follows_a_pu_that_comes),
+    ("wake-ups-are-counted", wake_ups::are_counted),
 ];
 
 /// The cases that take a seed, written `NAME:SEED`; without one they draw one and say it.

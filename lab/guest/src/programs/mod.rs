@@ -6,6 +6,7 @@ mod family;
 mod filtered;
 mod loops;
 mod memory;
+mod pair;
 mod phases;
 mod rooted;
 mod shreds;
@@ -25,6 +26,7 @@ const ALL: &[(&str, Program)] = &[
     ("filtered", filtered::main),
     ("loops", loops::main),
     ("memory", memory::main),
+    ("pair", pair::main),
     ("phases", phases::main),
     ("rooted", rooted::main),
     ("shreds", shreds::main),

@@ -85,6 +85,7 @@ fn a_late_loop_still_learns() {
             tasks: vec![task],
             ended: vec![],
             moved: vec![],
+            wake_ups: None,
         }
     };
     let choices = left_to_kernel(1);
@@ -105,7 +106,14 @@ fn a_pause_counts_as_a_turn() {
         tasks.iter_mut().zip(orders).for_each(|(task, &order)| task.id.order = order);
         tasks.insert(0, host.seen(0));
         tasks.iter_mut().for_each(|task| task.ended = None);
-        Observation { at, end: QuantumEnd::Elapsed, tasks, ended: vec![], moved: vec![] }
+        Observation {
+            at,
+            end: QuantumEnd::Elapsed,
+            tasks,
+            ended: vec![],
+            moved: vec![],
+            wake_ups: None,
+        }
     };
     let (before, after) =
         (observation(Nanos::ZERO, &[0]), observation(Nanos::from_secs(600), &[0, 1]));

@@ -1,0 +1,77 @@
+/* What the eBPF program and its reader share, and the few fields of the kernel's that it reads. Where these lie is found when
+ * the program is loaded, by the type information of the running kernel.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+#define NULL ((void *)0)
+
+/* include/uapi/linux/bpf.h */
+enum { BPF_MAP_TYPE_HASH = 1 };
+enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#define OF_KERNEL __attribute__((preserve_access_index))
+
+struct task_struct {
+    unsigned int __state;
+    int pid;
+} OF_KERNEL;
+
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+    long orig_ax;
+} OF_KERNEL;
+#define SYSCALL_NR orig_ax
+#elif defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+    __s32 syscallno;
+} OF_KERNEL;
+#define SYSCALL_NR syscallno
+#endif
+
+/* The rest has its like in lib.rs. */
+
+enum { MOST_TASKS = 32768, MOST_PAIRS = 32768 };
+
+/* A watched thread that has just been put in sleeps until it is seen to do something else. */
+enum state { SLEEPS, WOKEN, WAITS, RUNS };
+
+/* No watched thread: thread 0 is the idle one. */
+enum { OTHERS = 0 };
+
+struct task {
+    __u64 since;     /* when its state began, CLOCK_MONOTONIC */
+    __u32 state;
+    __u32 waker;     /* while WOKEN */
+    __u32 waker_cpu; /* the same */
+    __u32 partner;   /* the thread that it last woke or that last woke it; 0 if there was none */
+};
+
+struct pair {
+    __u32 waker;
+    __u32 wakee;
+};
+
+struct wake_ups {
+    __u64 count;       /* until the wakee had a PU */
+    __u64 same_pu;     /* of these: where the waker was */
+    __u64 waited_ns;   /* from the wake-up until the wakee had a PU */
+    __u64 both_ran_ns; /* at the same time; of (a, b) and (b, a) together */
+};
+
+struct lost {
+    __u64 tasks; /* no room for another thread */
+    __u64 pairs; /* no room for another pair */
+};

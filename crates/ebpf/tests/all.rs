@@ -1,0 +1,164 @@
+//! The eBPF program on this kernel: what it counts of threads whose wake-ups are known.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::print_stderr)] // why nothing was tested
+
+use colocate_ebpf::{OTHERS, PairCounts, Watch};
+use std::hint::spin_loop;
+use std::io::{Read, Write, pipe};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// A watch; `None`, with a line, where this build or kernel has none.
+fn watch() -> Option<Watch> {
+    match Watch::start() {
+        Ok(watch) => Some(watch),
+        Err(why) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+    }
+}
+
+fn my_tid() -> u32 {
+    rustix::thread::gettid().as_raw_pid().cast_unsigned()
+}
+
+/// How often this thread has gone to sleep, as the kernel counts it: each time something has woken it.
+fn slept() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// What was counted of one pair.
+fn of(counts: &[PairCounts], waker: u32, wakee: u32) -> PairCounts {
+    let found = counts.iter().find(|it| (it.waker, it.wakee) == (waker, wakee));
+    found.copied().unwrap_or_default()
+}
+
+/// Passes a byte to another thread and back `rounds` times; that thread's number. Each waits for the other.
+fn play(rounds: usize) -> u32 {
+    let ((mut from_me, mut to_other), (mut from_other, mut to_me)) =
+        (pipe().unwrap(), pipe().unwrap());
+    let other = thread::spawn(move || {
+        let mut byte = [0];
+        to_me.write_all(&my_tid().to_ne_bytes()).unwrap();
+        while from_me.read(&mut byte).unwrap() > 0 {
+            to_me.write_all(&byte).unwrap();
+        }
+    });
+    let mut tid = [0; 4];
+    from_other.read_exact(&mut tid).unwrap();
+    for _ in 0..rounds {
+        to_other.write_all(&[1]).unwrap();
+        from_other.read_exact(&mut [0]).unwrap();
+    }
+    drop(to_other);
+    other.join().unwrap();
+    u32::from_ne_bytes(tid)
+}
+
+/// Two threads that wait for each other: each time that one goes to sleep the other wakes it. What is created by a watched
+/// thread is watched.
+#[test]
+fn threads_that_wait_for_each_other() {
+    let Some(watch) = watch() else { return };
+    watch.add(my_tid()).unwrap();
+    let before = slept();
+    let other = play(2_000);
+    let slept = slept() - before;
+    let counts = watch.take().unwrap();
+    let woken: u64 = counts.iter().filter(|it| it.wakee == my_tid()).map(|it| it.count).sum();
+    assert!(woken.abs_diff(slept) <= 2, "{woken} times woken, {slept} times slept: {counts:?}");
+    for (waker, wakee) in [(my_tid(), other), (other, my_tid())] {
+        let pair = of(&counts, waker, wakee);
+        assert!((20..=2_003).contains(&pair.count), "{pair:?}");
+        assert!(pair.same_pu <= pair.count && pair.waited_ns > 0, "{pair:?}");
+    }
+    assert!(of(&counts, other, my_tid()).count + 10 > woken, "{counts:?}");
+    assert_eq!(watch.take().unwrap(), [], "it was taken");
+    assert_eq!(watch.lost().unwrap(), Default::default());
+}
+
+/// On one PU no two threads run at the same time, and each wakee is where its waker was.
+#[test]
+fn on_one_pu() {
+    let Some(watch) = watch() else { return };
+    let done = thread::spawn(move || {
+        let first = rustix::thread::sched_getaffinity(None).unwrap();
+        let mut one = rustix::thread::CpuSet::new();
+        one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| first.is_set(*cpu)).unwrap());
+        rustix::thread::sched_setaffinity(None, &one).unwrap();
+        watch.add(my_tid()).unwrap();
+        let other = play(500);
+        let counts = watch.take().unwrap();
+        // One of the two may never sleep: what it waits for is there whenever it has its PU again.
+        assert!(counts.iter().map(|it| it.count).sum::<u64>() >= 5, "{counts:?}");
+        for (waker, wakee) in [(my_tid(), other), (other, my_tid())] {
+            let pair = of(&counts, waker, wakee);
+            assert_eq!((pair.same_pu, pair.both_ran_ns), (pair.count, 0), "{pair:?}");
+        }
+    });
+    done.join().unwrap();
+}
+
+/// Of threads that are not watched nothing is counted, and what they wake was woken by others.
+#[test]
+fn others_are_not_counted() {
+    let Some(watch) = watch() else { return };
+    let (mut from_watched, mut to_other) = pipe().unwrap();
+    let (mut from_other, mut to_watched) = pipe().unwrap();
+    let other = thread::spawn(move || {
+        let mut byte = [0];
+        while from_watched.read(&mut byte).unwrap() > 0 {
+            to_watched.write_all(&byte).unwrap();
+        }
+    });
+    // After the other was created.
+    watch.add(my_tid()).unwrap();
+    let before = slept();
+    for _ in 0..500 {
+        to_other.write_all(&[1]).unwrap();
+        from_other.read_exact(&mut [0]).unwrap();
+    }
+    let slept = slept() - before;
+    drop(to_other);
+    other.join().unwrap();
+    let counts = watch.take().unwrap();
+    assert!(counts.iter().all(|it| it.waker == OTHERS && it.wakee == my_tid()), "{counts:?}");
+    let woken = of(&counts, OTHERS, my_tid()).count;
+    assert!(woken.abs_diff(slept) <= 3, "{woken} times woken, {slept} times slept: {counts:?}");
+}
+
+/// A thread that sleeps is woken by a timer, not by what runs when that expires, and that is a watched thread here.
+#[test]
+fn timers_are_others() {
+    let Some(watch) = watch() else { return };
+    watch.add(my_tid()).unwrap();
+    let done = AtomicBool::new(false);
+    let sleeper = thread::scope(|scope| {
+        let busy = [(); 4].map(|()| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    spin_loop()
+                }
+            })
+        });
+        let sleeper = scope.spawn(|| {
+            (0..100).for_each(|_| thread::sleep(Duration::from_millis(2)));
+            my_tid()
+        });
+        let sleeper = sleeper.join().unwrap();
+        done.store(true, Ordering::Relaxed);
+        busy.into_iter().for_each(|it| it.join().unwrap());
+        sleeper
+    });
+    let counts = watch.take().unwrap();
+    let woken = counts.iter().filter(|it| it.wakee == sleeper);
+    let (by_others, by_watched): (Vec<_>, Vec<_>) = woken.partition(|it| it.waker == OTHERS);
+    let sum = |of: &[&PairCounts]| of.iter().map(|it| it.count).sum::<u64>();
+    // One that is woken before it has left its PU is not counted.
+    assert!((50..=102).contains(&sum(&by_others)) && sum(&by_watched) <= 3, "{counts:?}");
+}
