@@ -143,6 +143,10 @@ fn learns_one_thread(scratch: &Scratch, program: &Path) -> bool {
     assert_eq!(regions.len(), 1, "{name}: {found:#}");
     let region = &regions[0];
     assert!(region["place"].as_str().unwrap().contains("regions"), "{region}");
+    if pus() >= 2 && region["learnt"] == "learning" {
+        // The times of so few executions scatter too much.
+        return false;
+    }
     if pus() >= 2 && region["learnt"] == "not-resolved" {
         assert_eq!(region["threads"], 2, "{name}: {region:#}");
         return false;
