@@ -10,6 +10,7 @@
 //! | 127 | the program was not found |
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use colocate_machine::printable;
 use std::ffi::OsString;
 use std::fmt;
@@ -67,7 +68,11 @@ pub fn parsed<C: Parser>() -> Result<C, ExitCode> {
         // Arguments are quoted, and may hold ends of lines: shown as if they had been written with escapes.
         let shown = |arg: OsString| printable(&arg.to_string_lossy()).into_owned();
         let error = C::try_parse_from(std::env::args_os().map(shown)).err().unwrap_or(error);
-        crate::output::aside(&error.render().to_string());
+        let mut text = error.render().to_string();
+        if error.kind() == ErrorKind::UnknownArgument && text.contains("-- <CMD>") {
+            text.push_str("\nWhat is to be run comes after `--`.\n");
+        }
+        crate::output::aside(&text);
         ExitCode::from(USAGE)
     })
 }

@@ -11,8 +11,8 @@ pub fn estimate(series: &[Option<f64>]) -> Option<Estimate> {
     geometric_estimate(&series.iter().copied().flatten().collect::<Vec<_>>())
 }
 
-/// The geometric mean of the cases' values, as far as they are known; its interval from the rounds that have a value
-/// for every case, if there are two. All cases have as many rounds.
+/// The geometric mean over the rounds that have a value for every case, with its 95 % interval, if there are two such rounds. If
+/// not, that of the cases' values, as far as they are known, without an interval. All cases have as many rounds.
 #[must_use]
 pub fn over_cases(cases: &[Series]) -> Option<Estimate> {
     let known: Vec<f64> = cases.iter().filter_map(|case| Some(estimate(case)?.value)).collect();
@@ -22,8 +22,8 @@ pub fn over_cases(cases: &[Series]) -> Option<Estimate> {
         geometric_mean(&cases.iter().map(|case| case[round]).collect::<Option<Vec<f64>>>()?)
     };
     let complete: Vec<f64> = (0..rounds).filter_map(of_round).collect();
-    let interval = geometric_estimate(&complete).and_then(|estimate| estimate.interval);
-    Some(Estimate { value, interval })
+    let of_complete = geometric_estimate(&complete).filter(|found| found.interval.is_some());
+    Some(of_complete.unwrap_or(Estimate { value, interval: None }))
 }
 
 #[cfg(test)]
@@ -45,6 +45,15 @@ mod tests {
         let one = vec![Some(2.0), Some(8.0)];
         let found = over_cases(&[one.clone(), one.clone()]).unwrap();
         assert_eq!(found.interval, estimate(&one).unwrap().interval);
+    }
+
+    /// A value of a round that has none for another case is not in the interval, so it is not in the mean.
+    #[test]
+    fn the_mean_is_in_its_interval() {
+        let cases = [vec![Some(1.0), Some(4.0), Some(100.0)], vec![Some(1.0), Some(4.0), None]];
+        let found = over_cases(&cases).unwrap();
+        assert!((found.value - 2.0).abs() < 1e-12, "{found:?}");
+        assert!(found.interval.unwrap().contains(found.value), "{found:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use super::beside::{Bench, Quality, Sample};
 use super::harness::{by_cell, rounds};
 use colocate_study::rounds::{Series, estimate, over_cases};
-use colocate_study::stats::{Estimate, Random, geometric_mean};
+use colocate_study::stats::{Estimate, Interval, Random, geometric_mean};
 use serde::{Serialize, Serializer};
 use smt_bench::Workload;
 use smt_bench::measure::Job;
@@ -160,12 +160,18 @@ fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Qu
         }
     }
     let scenarios = Scenarios {
-        // By definition; rounding may have it a little beside 1.
-        alone: over_cases(&repeats).map(|found| Estimate { value: 1.0, ..found }),
+        alone: over_cases(&repeats).map(relative),
         same: over_cases(&same),
         different: over_cases(&different),
     };
     Report { version: 1, settings, scenarios, alone, matrix, quality }
+}
+
+/// As a share of its own value, which is 1 then.
+fn relative(found: Estimate) -> Estimate {
+    let share = |of: f64| of / found.value;
+    let interval = found.interval.map(|it| Interval { low: share(it.low), high: share(it.high) });
+    Estimate { value: 1.0, interval }
 }
 
 #[cfg(test)]
