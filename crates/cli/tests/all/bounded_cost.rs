@@ -49,8 +49,9 @@ fn a_storm_of_threads_is_not_followed_one_by_one() {
     let followed = report["threads_created"]["created"].as_u64().unwrap();
     println!("{created} created, {followed} followed, {reads} readings");
     assert_eq!(notes(), 1);
-    // The first 1,000, what comes until then at the rate, and what is left over when the storm pauses on a busy machine.
-    assert!(created > 3_000 && followed < created / 2, "{followed} of {created}");
+    // 1,000 at once and 1,000 a second at most, and not all: a busy machine creates few more.
+    let most = 1_100 + report["turnaround_ns"].as_u64().unwrap() / 1_000_000;
+    assert!(followed <= most && followed < created, "{followed} of {created}, {most} at most");
     assert!(reads < 5 * followed, "{reads} readings for {followed} threads");
 }
 
