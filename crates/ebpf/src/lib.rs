@@ -11,7 +11,7 @@
 //! on.
 //! # Limits
 //! A wake-up by an interrupt that comes while a watched thread is in a system call counts as one by that thread: that there is an
-//! interrupt the kernel does not show everywhere. Interrupts that come while threads compute are told apart. What a
+//! interrupt the kernel does not show everywhere. Those that come while threads compute are distinguished. What a
 //! network card's interrupt wakes comes from [`OTHERS`], and so does what a thread wakes that is not watched.
 //!
 //! Privilege: `CAP_BPF` and `CAP_PERFMON`, or root; Linux 5.15, with type information (`CONFIG_DEBUG_INFO_BTF`).

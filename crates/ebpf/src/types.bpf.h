@@ -41,7 +41,7 @@ struct pt_regs {
 #define SYSCALL_NR syscallno
 #endif
 
-/* The rest has its like in lib.rs. */
+/* The rest is read in loaded.rs. */
 
 enum { MOST_TASKS = 32768, MOST_PAIRS = 32768 };
 

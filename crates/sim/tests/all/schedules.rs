@@ -302,7 +302,7 @@ fn a_woken_task_prefers_the_sibling_where_no_core_is_idle() {
     );
 }
 
-/// A's 1 ms is done before its slice is over, and A begins anew a slice after it began: in between B goes on, of which A leaves
+/// A's 1 ms is done before its slice is over, and A begins anew a slice after it began: in between B runs, to which A leaves
 /// two thirds of their PU at least.
 #[test]
 fn a_short_job_leaves_the_pu_to_others() {
