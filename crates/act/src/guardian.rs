@@ -32,7 +32,7 @@ const POLL: Nanos = Nanos::from_secs(1);
 pub struct Guardian {
     pid: Pid,
     anchor: Option<OwnedFd>,
-    _writer: io::PipeWriter,
+    writer: io::PipeWriter,
 }
 
 impl Guardian {
@@ -55,7 +55,7 @@ impl Guardian {
         match sys::fork()? {
             Fork::Parent(pid) => {
                 drop(announce);
-                Ok(Self { pid, anchor: anchored.and_then(anchor::read_anchor), _writer: writer })
+                Ok(Self { pid, anchor: anchored.and_then(anchor::read_anchor), writer })
             }
             Fork::Child => {
                 drop((writer, anchored));
@@ -75,6 +75,14 @@ impl Guardian {
         self.anchor.iter().for_each(anchor::end);
         let _ = sys::kill(self.pid, libc::SIGKILL);
         let _ = sys::wait(Some(self.pid), true);
+    }
+
+    /// Has it undo the journal now, as if colocate were dead, and waits for that.
+    pub fn undo(self) {
+        let Self { pid, anchor, writer } = self;
+        drop(writer);
+        let _ = sys::wait(Some(pid), true);
+        drop(anchor);
     }
 
     /// Its process.

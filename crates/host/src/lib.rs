@@ -301,10 +301,8 @@ impl LinuxHost {
         self.continue_all();
         self.restore_all();
         self.dissolve();
-        self.actuators.journal.remove();
-        if let Some(guardian) = self.guardian.take() {
-            guardian.dismiss();
-        }
+        let is_undone = !self.pausing.cgroups_stay;
+        preparing::end(&mut self.actuators.journal, self.guardian.take(), is_undone);
         self.notes.take()
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Pausing {
     pub ending: Option<c_int>,
     /// Whether everything is left to the kernel, as too little can be read of threads.
     given_up: bool,
+    /// Whether cgroups could not be removed.
+    pub cgroups_stay: bool,
     /// Descriptors to undo everything with when no other is left.
     reserve: Vec<File>,
 }
@@ -45,6 +47,7 @@ impl Pausing {
             held: held.into_iter().map(Some).collect(),
             ending: None,
             given_up: false,
+            cgroups_stay: false,
             reserve,
         }
     }
@@ -186,7 +189,9 @@ impl LinuxHost {
     /// Gives up the jobs' cgroups, if there are any.
     pub(crate) fn dissolve(&mut self) {
         if let Some(Err(why)) = self.pausing.pauser.take().map(|mut pauser| pauser.dissolve()) {
-            self.notes.push(format!("cannot remove the jobs' cgroups: {why}"));
+            self.notes
+                .push(format!("cannot remove the jobs' cgroups, which the guardian tries: {why}"));
+            self.pausing.cgroups_stay = true;
         }
     }
 

@@ -59,11 +59,12 @@ impl Safeguards {
         Self { pauser, journal, guardian, troubles }
     }
 
-    /// Makes the cgroups that the journal speaks of. If that fails, the journal is given up.
-    fn with_cgroups(mut self) -> io::Result<Self> {
-        match self.pauser.as_ref().map_or(Ok(()), Pauser::make_cgroups) {
+    /// Makes the cgroups that the journal speaks of. If that fails, the journal is given up. None are made that no guardian
+    /// would remove after us.
+    fn with_cgroups(self) -> io::Result<Self> {
+        let guarded = self.guardian.as_ref().ok_or_else(|| io::Error::other("no guardian"));
+        match guarded.and_then(|_| self.pauser.as_ref().map_or(Ok(()), Pauser::make_cgroups)) {
             Err(why) => {
-                self.pauser = None;
                 self.give_up();
                 Err(why)
             }
@@ -73,9 +74,20 @@ impl Safeguards {
 
     /// Leaves nothing behind, as nothing can begin.
     pub fn give_up(mut self) {
-        let _ = self.pauser.as_mut().map(Pauser::dissolve);
-        self.journal.remove();
-        self.guardian.into_iter().for_each(Guardian::dismiss);
+        let is_undone = self.pauser.is_none_or(|mut pauser| pauser.dissolve().is_ok());
+        end(&mut self.journal, self.guardian, is_undone);
+    }
+}
+
+/// Ends a journal and its guardian. What could not be undone here, where files can run out, the guardian undoes, which has hardly
+/// any open.
+pub(crate) fn end(journal: &mut Writer, guardian: Option<Guardian>, is_undone: bool) {
+    match guardian {
+        Some(guardian) if !is_undone => guardian.undo(),
+        guardian => {
+            journal.remove();
+            guardian.into_iter().for_each(Guardian::dismiss);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! what cannot be read.
 
 use crate::run_support::{
-    Scratch, await_that, children, is_root, masks, name, original, text, two_pus,
+    Scratch, await_that, children, has_cgroups, is_root, masks, name, original, text, two_pus,
 };
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -79,7 +79,7 @@ fn three_jobs_with_twenty_files() {
     }
 }
 
-/// Where not even the pipes to the programs can be had nothing begins, and no journal stays, at whichever call descriptors
+/// Where not even the pipes to the programs can be had nothing begins, and neither journals nor cgroups stay, at whichever call descriptors
 /// run out.
 #[test]
 fn three_jobs_with_hardly_any_files() {
@@ -87,7 +87,9 @@ fn three_jobs_with_hardly_any_files() {
         let scratch = Scratch::new();
         let few = format!("ulimit -n {limit};");
         let mut child = start(&scratch, &few, how, 3, "echo ran");
+        let pid = child.id();
         let status = await_that("colocate ends", || child.try_wait().unwrap());
+        assert!(!has_cgroups(pid), "{how:?} with {limit}");
         let (out, said) = (read(&scratch, "out"), read(&scratch, "said"));
         let context = format!("{how:?} with {limit}: {said}");
         match status.code() {
@@ -136,7 +138,9 @@ fn files_run_out_while_programs_run() {
             jobs.iter().flat_map(|&pid| masks(pid)).all(|mask| mask == original()).then_some(())
         });
         std::fs::write(&go, "").unwrap();
+        let pid = child.id();
         all_have_run(&scratch, child, 3, &["found", "expected", "ulimit -Hn"]);
+        assert!(!has_cgroups(pid) && scratch.journals().is_empty(), "{}", read(&scratch, "said"));
     }
 }
 

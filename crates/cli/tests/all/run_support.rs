@@ -139,6 +139,14 @@ impl Drop for Scratch {
 
 pub use colocate_testing::wait_for as await_that;
 
+/// Whether a process that was colocate has left cgroups.
+pub fn has_cgroups(pid: u32) -> bool {
+    let name = format!("colocate-{pid}-");
+    let entries = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(std::fs::read_dir);
+    let mut entries = entries.into_iter().flatten().flatten().flatten();
+    entries.any(|entry| entry.file_name().to_string_lossy().starts_with(&name))
+}
+
 /// Held by tests that measure CPU time or waits, and by those that create as many threads or processes as they can: none of
 /// them runs beside another one.
 pub fn exclusive() -> MutexGuard<'static, ()> {

@@ -1,6 +1,6 @@
 //! Whole runs of `colocate schedule` that are ended from outside: nothing stays stopped or placed.
 
-use crate::run_support::{Scratch, await_that, child_called, have, masks, original};
+use crate::run_support::{Scratch, await_that, child_called, has_cgroups, have, masks, original};
 use crate::schedule_support::{
     WAYS, called, out, said, signal, start, stat, unique, until, wait_until, workload,
 };
@@ -17,14 +17,6 @@ fn at_work(scratch: &Scratch, way: &[&str], purpose: &str) -> (Child, String) {
     let child = start(scratch, way, &file);
     wait_until("all have begun", || called(&word).len() == 7);
     (child, word)
-}
-
-/// Cgroups of the process that was colocate.
-fn cgroups_of(pid: u32) -> bool {
-    let name = format!("colocate-{pid}-");
-    let entries = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(std::fs::read_dir);
-    let mut entries = entries.into_iter().flatten().flatten().flatten();
-    entries.any(|entry| entry.file_name().to_string_lossy().starts_with(&name))
 }
 
 /// All shells work, and on every PU that they could use without us; then they are ended.
@@ -60,7 +52,7 @@ fn signals_end_the_programs() {
             let status = child.ended().code();
             assert_eq!(status, Some(128 + number), "{name}: {}", said(&scratch));
             wait_until("all have ended", || called(&word).is_empty());
-            assert!(!cgroups_of(child.id()) && scratch.journals().is_empty());
+            assert!(!has_cgroups(child.id()) && scratch.journals().is_empty());
         }
     }
 }
@@ -83,7 +75,7 @@ fn a_program_that_survives_a_signal_is_left_to_the_kernel() {
         assert_eq!(child.ended().code(), Some(137));
         let said = said(&scratch);
         assert_eq!(said.matches("SIGHUP has ended the scheduling").count(), 1, "{said}");
-        assert!(!cgroups_of(child.id()) && scratch.journals().is_empty());
+        assert!(!has_cgroups(child.id()) && scratch.journals().is_empty());
     }
 }
 
@@ -99,10 +91,10 @@ fn a_signal_for_the_programs_ends_nothing() {
         let file = workload(&scratch, "", &[(&work, "copies = 7")]);
         let mut child = start(&scratch, way, &file);
         wait_until("all are ready", || out(&scratch).matches("ready").count() == 7);
-        let cgroups = cgroups_of(child.id());
+        let cgroups = has_cgroups(child.id());
         signal("-USR1", child.id().cast_signed());
         wait_until("all have heard", || out(&scratch).matches("heard").count() == 7);
-        assert_eq!(cgroups_of(child.id()), cgroups);
+        assert_eq!(has_cgroups(child.id()), cgroups);
         if !cgroups {
             let stopped = |pid: &i32| stat(*pid).is_some_and(|(state, _)| state == 'T');
             wait_until("somebody waits", || called(&word).iter().any(stopped));
@@ -146,7 +138,7 @@ fn killed_by_force() {
         child.ended();
         go_on_unplaced(&word);
         wait_until("the guardian is done", || {
-            !cgroups_of(child.id()) && scratch.journals().is_empty()
+            !has_cgroups(child.id()) && scratch.journals().is_empty()
         });
     }
 }
@@ -205,7 +197,7 @@ fn killed_while_cgroups_are_made() {
     let file = workload(&scratch, "", &[("exit", "copies = 500")]);
     let mut child = start(&scratch, &[], &file);
     let made = await_that("cgroups or programs", || {
-        let made = cgroups_of(child.id());
+        let made = has_cgroups(child.id());
         let without = crate::run_support::children(child.id()).len() > 2;
         (made || without).then_some(made)
     });
@@ -213,7 +205,7 @@ fn killed_while_cgroups_are_made() {
     child.ended();
     if made {
         wait_until("the guardian is done", || {
-            !cgroups_of(child.id()) && scratch.journals().is_empty()
+            !has_cgroups(child.id()) && scratch.journals().is_empty()
         });
     }
 }
@@ -231,7 +223,7 @@ fn killed_while_programs_begin() {
         child.kill().unwrap();
         child.ended();
         wait_until("the guardian is done", || {
-            !cgroups_of(child.id()) && scratch.journals().is_empty()
+            !has_cgroups(child.id()) && scratch.journals().is_empty()
         });
         let free = |pid: &i32| {
             let masks = masks(*pid);
@@ -312,7 +304,7 @@ fn killed_with_its_guardian() {
         let restored = scratch.colocate().arg("restore").output().unwrap();
         assert!(restored.status.success(), "{restored:?}");
         go_on_unplaced(&word);
-        assert!(!cgroups_of(child.id()) && scratch.journals().is_empty());
+        assert!(!has_cgroups(child.id()) && scratch.journals().is_empty());
     }
 }
 
