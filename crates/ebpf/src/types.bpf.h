@@ -45,17 +45,19 @@ struct pt_regs {
 
 enum { MOST_TASKS = 32768, MOST_PAIRS = 32768 };
 
-/* A watched thread that has just been put in sleeps until it is seen to do something else. */
-enum state { SLEEPS, WOKEN, WAITS, RUNS };
+/* A watched thread that has just been put in sleeps until it is seen to do something else. One that is woken sleeps until it
+ * runs. */
+enum state { SLEEPS, WAITS, RUNS };
 
 /* No watched thread: thread 0 is the idle one. */
 enum { OTHERS = 0 };
 
 struct task {
     __u64 since;     /* when its state began, CLOCK_MONOTONIC */
+    __u64 woken;     /* when it was last woken; 0 if it never was */
     __u32 state;
-    __u32 waker;     /* while WOKEN */
-    __u32 waker_cpu; /* the same */
+    __u32 waker;     /* that last woke it */
+    __u32 waker_cpu; /* where that was */
     __u32 partner;   /* the thread that it last woke or that last woke it; 0 if there was none */
 };
 

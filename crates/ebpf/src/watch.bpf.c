@@ -65,16 +65,15 @@ int on_waking(__u64 *args)
     struct task *waker;
     __u32 tid = (__u32)bpf_get_current_pid_tgid();
 
-    /* A thread that has not left its PU yet does not wait for one. */
-    if (!wakee || wakee->state != SLEEPS)
+    if (!wakee)
         return 0;
     waker = task_of(tid);
     if (!waker || is_interrupted()) {
         waker = NULL;
         tid = OTHERS;
     }
-    wakee->since = bpf_ktime_get_ns();
-    wakee->state = WOKEN;
+    /* It may not have left its PU yet, and may not do so: it counts when the thread runs after it slept. */
+    wakee->woken = bpf_ktime_get_ns();
     wakee->waker = tid;
     wakee->waker_cpu = bpf_get_smp_processor_id();
     if (waker) {
@@ -104,12 +103,14 @@ static void leaves(struct task *task, __u32 tid, bool is_runnable, __u64 now)
 /* A thread gets a PU. */
 static void runs(struct task *task, __u32 tid, __u64 now)
 {
-    if (task->state == WOKEN) {
+    if (task->state == SLEEPS && task->woken) {
         struct wake_ups *wake_ups = wake_ups_of(task->waker, tid);
+        __u64 from = task->woken > task->since ? task->woken : task->since;
 
         if (wake_ups) {
             __sync_fetch_and_add(&wake_ups->count, 1);
-            __sync_fetch_and_add(&wake_ups->waited_ns, now - task->since);
+            if (now > from)
+                __sync_fetch_and_add(&wake_ups->waited_ns, now - from);
             if (task->waker_cpu == bpf_get_smp_processor_id())
                 __sync_fetch_and_add(&wake_ups->same_pu, 1);
         }

@@ -38,8 +38,9 @@ fn of(counts: &[PairCounts], waker: u32, wakee: u32) -> PairCounts {
     found.copied().unwrap_or_default()
 }
 
-/// Passes a byte to another thread and back `rounds` times; that thread's number. Each waits for the other.
-fn play(rounds: usize) -> u32 {
+/// Passes a byte to another thread and back `rounds` times; that thread's number, and how often it slept. Each waits for the
+/// other.
+fn play(rounds: usize) -> (u32, u64) {
     let ((mut from_me, mut to_other), (mut from_other, mut to_me)) =
         (pipe().unwrap(), pipe().unwrap());
     let other = thread::spawn(move || {
@@ -48,6 +49,7 @@ fn play(rounds: usize) -> u32 {
         while from_me.read(&mut byte).unwrap() > 0 {
             to_me.write_all(&byte).unwrap();
         }
+        slept()
     });
     let mut tid = [0; 4];
     from_other.read_exact(&mut tid).unwrap();
@@ -56,29 +58,31 @@ fn play(rounds: usize) -> u32 {
         from_other.read_exact(&mut [0]).unwrap();
     }
     drop(to_other);
-    other.join().unwrap();
-    u32::from_ne_bytes(tid)
+    (u32::from_ne_bytes(tid), other.join().unwrap())
 }
 
 /// Two threads that wait for each other: each time that one goes to sleep the other wakes it. What is created by a watched
-/// thread is watched.
+/// thread is watched. One of the two may rarely sleep: where both have one PU, what it waits for is there when it runs again.
 #[test]
 fn threads_that_wait_for_each_other() {
     let Some(watch) = watch() else { return };
     watch.add(my_tid()).unwrap();
     let before = slept();
-    let other = play(2_000);
+    let (other, other_slept) = play(2_000);
     let slept = slept() - before;
     let counts = watch.take().unwrap();
-    let woken: u64 = counts.iter().filter(|it| it.wakee == my_tid()).map(|it| it.count).sum();
-    assert!(woken.abs_diff(slept) <= 2, "{woken} times woken, {slept} times slept: {counts:?}");
-    for (waker, wakee) in [(my_tid(), other), (other, my_tid())] {
+    for (waker, wakee, slept) in [(other, my_tid(), slept), (my_tid(), other, other_slept)] {
+        let woken: u64 = counts.iter().filter(|it| it.wakee == wakee).map(|it| it.count).sum();
+        assert!(
+            woken.abs_diff(slept) <= 2,
+            "{wakee}: {woken} times woken, {slept} slept: {counts:?}"
+        );
         let pair = of(&counts, waker, wakee);
-        assert!((20..=2_003).contains(&pair.count), "{pair:?}");
-        assert!(pair.same_pu <= pair.count && pair.waited_ns > 0, "{pair:?}");
+        assert!(pair.count + 10 > woken && pair.same_pu <= pair.count, "{counts:?}");
+        assert!(pair.count == 0 || pair.waited_ns > 0, "{pair:?}");
     }
-    assert!(of(&counts, other, my_tid()).count + 10 > woken, "{counts:?}");
-    assert_eq!(watch.take().unwrap(), [], "it was taken");
+    assert!(counts.iter().map(|it| it.count).sum::<u64>() >= 20, "{counts:?}");
+    assert!(watch.take().unwrap().iter().all(|it| it.count == 0), "it was taken");
     assert_eq!(watch.lost().unwrap(), Default::default());
 }
 
@@ -92,7 +96,7 @@ fn on_one_pu() {
         one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| first.is_set(*cpu)).unwrap());
         rustix::thread::sched_setaffinity(None, &one).unwrap();
         watch.add(my_tid()).unwrap();
-        let other = play(500);
+        let (other, _) = play(500);
         let counts = watch.take().unwrap();
         // One of the two may never sleep: what it waits for is there whenever it has its PU again.
         assert!(counts.iter().map(|it| it.count).sum::<u64>() >= 5, "{counts:?}");
@@ -159,6 +163,6 @@ fn timers_are_others() {
     let woken = counts.iter().filter(|it| it.wakee == sleeper);
     let (by_others, by_watched): (Vec<_>, Vec<_>) = woken.partition(|it| it.waker == OTHERS);
     let sum = |of: &[&PairCounts]| of.iter().map(|it| it.count).sum::<u64>();
-    // One that is woken before it has left its PU is not counted.
-    assert!((50..=102).contains(&sum(&by_others)) && sum(&by_watched) <= 3, "{counts:?}");
+    // One may be due before the thread sleeps.
+    assert!((90..=102).contains(&sum(&by_others)) && sum(&by_watched) <= 3, "{counts:?}");
 }
