@@ -52,8 +52,16 @@ fn lives_at(thread: &ThreadProfile, moment: Nanos) -> bool {
 
 /// CPU time over life time, in 0 ..= 1; `None` if the CPU time is not known.
 fn busy_of(thread: &ThreadProfile, watched: Nanos) -> Option<f64> {
-    let life = thread.end_ns.unwrap_or(watched).saturating_sub(thread.start_ns);
-    busy(thread.cpu_time_ns, life)
+    busy(thread.cpu_time_ns, life(thread, watched))
+}
+
+/// 1 for a thread that lives long enough for a place of its own, less for a shorter one.
+fn lasts(thread: &ThreadProfile, watched: Nanos) -> f64 {
+    (life(thread, watched).as_secs_f64() / (NEGLIGIBLE * watched.as_secs_f64())).min(1.0)
+}
+
+fn life(thread: &ThreadProfile, watched: Nanos) -> Nanos {
+    thread.end_ns.unwrap_or(watched).saturating_sub(thread.start_ns)
 }
 
 fn busy(cpu_time: Option<Nanos>, life: Nanos) -> Option<f64> {
@@ -65,8 +73,9 @@ fn busy(cpu_time: Option<Nanos>, life: Nanos) -> Option<f64> {
 fn busiest_moment(threads: &[ThreadProfile], watched: Nanos) -> Nanos {
     let mut changes: Vec<(Nanos, f64)> = Vec::with_capacity(2 * threads.len());
     for thread in threads {
-        // A thread whose time is not known counts as busy: better to have planned for it.
-        let load = busy_of(thread, watched).unwrap_or(1.0);
+        // A thread whose time is not known counts as busy: better to have planned for it. What a wrapper calls before its
+        // program is busy, too, but only for a moment.
+        let load = busy_of(thread, watched).unwrap_or(1.0) * lasts(thread, watched);
         changes.push((thread.start_ns, load));
         changes.extend(thread.end_ns.map(|end| (end, -load)));
     }
@@ -245,6 +254,16 @@ mod tests {
             thread(4, 50, Some(90), 40),
         ];
         assert_eq!(known(threads).busiest_together(), BTreeSet::from([0, 3, 4]));
+    }
+
+    /// A shell calls `seq`, of which nothing but 10 ms of life is known, and then four workers, which share two PUs.
+    #[test]
+    fn what_a_wrapper_calls_first_is_not_planned_for() {
+        let mut threads = vec![thread(0, 0, None, 0), thread(1, 1, None, 0)];
+        threads[1].end_ns = Some(threads[1].start_ns + Nanos::from_millis(10));
+        threads.iter_mut().for_each(|thread| thread.cpu_time_ns = None);
+        threads.extend((2..6).map(|n| thread(n, 2, Some(92), 9)));
+        assert_eq!(known(threads).busiest_together(), BTreeSet::from([0, 2, 3, 4, 5]));
     }
 
     /// 0.5 s and 2 s of CPU time in 100 s: below and above the hundredth.

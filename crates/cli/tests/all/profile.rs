@@ -1,11 +1,12 @@
 //! `colocate profile`, run as users run it.
 
 use colocate_model::{Backend, Class, Profile, ThreadProfile};
-use colocate_testing::{END_LIMIT, Ends, Limit};
+use colocate_testing::{END_LIMIT, Ends, Limit, within};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 fn colocate(args: &[&str]) -> Command {
@@ -196,6 +197,27 @@ fn a_running_process_with_its_threads() {
     assert_eq!(profile.threads.len(), 1);
     assert!(!profile.complete);
     assert!(profile.program.path.ends_with("/spin"));
+}
+
+/// Of a thread that was there before only what it does while it is watched counts.
+#[test]
+fn what_was_before_does_not_count() {
+    let (works, worked) = std::sync::mpsc::channel();
+    let (done, end) = std::sync::mpsc::channel::<()>();
+    let work = move || {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(400) {}
+        works.send(()).unwrap();
+        let _ = end.recv();
+    };
+    let thread = std::thread::Builder::new().name("worked-before".into()).spawn(work).unwrap();
+    within("a thread works for 0.4 s", || worked.recv()).unwrap();
+    let profile = sampled(&["--for", "0.5", "--pid", &std::process::id().to_string()]);
+    drop(done);
+    thread.join().unwrap();
+    let Some(profile) = profile else { return };
+    let seen = profile.threads.iter().find(|thread| thread.name == "worked-before").unwrap();
+    assert!(seen.cpu_time_ns.is_some_and(|time| time.0 < 100_000_000), "{seen:?}");
 }
 
 #[test]

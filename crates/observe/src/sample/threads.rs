@@ -102,12 +102,12 @@ enum CpuTime {
 impl Threads {
     pub(super) fn apply(&mut self, event: &TaskEvent, proc: &Proc) {
         match event {
-            TaskEvent::Created { at, pid, tid, parent_tid, .. } => {
-                self.add_thread(*at, *pid, *tid, *parent_tid, proc);
+            TaskEvent::Created { at, pid, tid, parent_tid, found, .. } => {
+                self.add_thread(*at, *pid, *tid, *parent_tid, *found, proc);
             }
             TaskEvent::Named { pid, tid, name, at, .. } => {
                 // A thread that took over its process's number by an exec is created by its name.
-                self.add_thread(*at, *pid, *tid, *tid, proc);
+                self.add_thread(*at, *pid, *tid, *tid, true, proc);
                 if let Some(place) = self.alive.get(tid) {
                     self.all[*place].name.clone_from(name);
                 }
@@ -117,19 +117,16 @@ impl Threads {
         }
     }
 
-    fn add_thread(&mut self, at: Nanos, pid: Pid, tid: Tid, parent: Tid, proc: &Proc) {
+    /// Takes in a thread that `parent` has created now; or, if `found`, one that may have lived before.
+    fn add_thread(&mut self, at: Nanos, pid: Pid, tid: Tid, parent: Tid, found: bool, proc: &Proc) {
         if self.alive.contains_key(&tid) {
             return;
         }
         let creator = self.alive.get(&parent).map(|place| self.all[*place].name.clone());
-        // The kernel reports threads created after watching began; the others had used CPU time before.
-        let (name, before) = match creator {
-            Some(name) => (name, Nanos::ZERO),
-            None => (
-                proc.name(pid, tid).unwrap_or_default(),
-                proc.cpu_time(pid, tid).unwrap_or_default(),
-            ),
-        };
+        let is_new = creator.is_some() && !found;
+        let before = if is_new { None } else { proc.cpu_time(pid, tid) };
+        // What has just been created has its creator's name.
+        let name = creator.filter(|_| is_new).or_else(|| proc.name(pid, tid));
         let process = self.processes.entry(pid).or_insert_with(|| {
             self.process_count += 1;
             (self.process_count - 1, 0)
@@ -140,10 +137,10 @@ impl Threads {
             pid,
             process: process.0,
             tid,
-            name,
+            name: name.unwrap_or_default(),
             created: at,
             ended: None,
-            cpu_time_before: before,
+            cpu_time_before: before.unwrap_or_default(),
             cpu_time: CpuTime::Unknown,
             sites: HashMap::new(),
             live: Shares::default(),
