@@ -27,6 +27,12 @@ pub fn of(profile: &Profile) -> String {
         let more = profile.threads.len() - MOST_ROWS;
         let _ = writeln!(text, "… and {more} threads with less CPU time");
     }
+    if profile.threads.iter().any(|thread| sum(thread) > 1.0) {
+        let _ = writeln!(
+            text,
+            "an instruction counts in each of its classes: one that adds a number from memory is int and load"
+        );
+    }
     for note in &profile.notes {
         let _ = writeln!(text, "note: {}", printable(note));
     }
@@ -42,6 +48,11 @@ fn busiest(profile: &Profile) -> Vec<&ThreadProfile> {
     threads.truncate(MOST_ROWS);
     threads.sort_by_key(|thread| thread.order);
     threads
+}
+
+/// Of the shares of all classes.
+fn sum(thread: &ThreadProfile) -> f64 {
+    Class::ALL.iter().filter_map(|class| Some(thread.mix.get(*class)?.get())).sum()
 }
 
 fn row(thread: &ThreadProfile) -> String {

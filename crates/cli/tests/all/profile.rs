@@ -343,6 +343,10 @@ fn a_saved_profile_is_shown_and_another_version_refused() {
         note: a note\x07
     "#]]
     .assert_eq(&String::from_utf8_lossy(&shown.stdout));
+    std::fs::write(&file, text.replace("\"int\":0.5", "\"int\":0.75")).unwrap();
+    let shown = output(&["--show", file.to_str().unwrap()]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("an instruction counts in each of its classes"), "110 %: {shown}");
     std::fs::write(&file, text.replace("\"version\":1", "\"version\":2")).unwrap();
     check_refusal(&["--show", file.to_str().unwrap()], 125, "found version 2; profile again");
 }

@@ -109,14 +109,19 @@ fn metric_rows(found: &Simulated, place: usize) -> Vec<Vec<String>> {
     rows
 }
 
-/// What may be said, in words.
+/// What may be said, in words; of a difference how large it is at least and at most.
 #[must_use]
 pub fn verdict(figures: &MetricFigures) -> String {
-    let percent = figures.ratio.map_or(0.0, |ratio| (ratio.value - 1.0).abs() * 100.0);
+    let percent = figures.ratio.map_or_else(String::new, |ratio| {
+        let mut ends = [ratio.low, ratio.high].map(|end| 100.0 * (end - 1.0).abs());
+        ends.sort_by(f64::total_cmp);
+        let [least, most] = ends.map(|end| format!("{end:.1}"));
+        if least == most { most } else { format!("{least} to {most}") }
+    });
     match (figures.verdict, figures.unresolved) {
         (Verdict::Baseline, _) => "baseline".to_owned(),
-        (Verdict::Better, _) => format!("{percent:.1} % better"),
-        (Verdict::Worse, _) => format!("{percent:.1} % worse"),
+        (Verdict::Better, _) => format!("{percent} % better"),
+        (Verdict::Worse, _) => format!("{percent} % worse"),
         (Verdict::NotResolved, None) => "not resolved".to_owned(),
         (Verdict::NotResolved, Some(why)) => format!("not resolved: {}", why.reason()),
     }
