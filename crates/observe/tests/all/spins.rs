@@ -69,11 +69,15 @@ fn all_sampled(program: &Path, words: &[&str]) -> Option<(BTreeMap<String, Share
         let ended = child.try_wait().unwrap();
         std::thread::sleep(Duration::from_millis(5));
         sampler.drain();
-        for question in sampler.questions() {
-            let verdict = judge.judge(&question);
+        let questions = sampler.questions();
+        for question in &questions {
+            let verdict = judge.judge(question);
             sampler.learn(question.site, verdict);
         }
-        for (tid, share) in sampler.take() {
+        // What was sampled until now at a place that is judged only now is no measure of that: on a busy machine this thread
+        // may have waited for its PU for long.
+        let taken = sampler.take();
+        for (tid, share) in taken.into_iter().filter(|_| questions.is_empty()) {
             let sum: &mut Share = threads.entry(tid.0.to_string()).or_default();
             sum.waits += share.waits;
             sum.works += share.works;
