@@ -21,6 +21,7 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
     Ok(Setup {
         commands,
+        attached: Vec::new(),
         may_pause: false,
         meanwhile: Meanwhile::Stop,
         only_signals: false,

@@ -3,6 +3,7 @@
 //! A library, so that a program with policies of its own is colocate with a few rows more: [`main_with`].
 
 mod args;
+mod attach;
 mod bench;
 mod children;
 mod columns;
@@ -53,6 +54,7 @@ enum Command {
     Doctor(doctor::Args),
     Plan(plan::Args),
     Run(run::Args),
+    Attach(attach::Args),
     Schedule(schedule::Args),
     Top(top::Args),
     Restore(restore::Args),
@@ -88,6 +90,7 @@ pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(&args),
+        Command::Attach(args) => attach::main(&args),
         Command::Schedule(args) => schedule::main(&args),
         Command::Top(args) => top::main(&args),
         Command::Restore(args) => restore::main(&args),

@@ -12,7 +12,9 @@ use crate::report::{Program, Report};
 use crate::{args, input, output};
 use anyhow::Context;
 use cache::Cache;
-use colocate_engine::{KnownJob, Planned, Round, Until, Workload, first_plan};
+use colocate_engine::{
+    HostError, KnownJob, Observation, Planned, Round, Until, Workload, first_plan,
+};
 use colocate_host::{LinuxHost, Setup};
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr, PuSet, printable};
@@ -26,6 +28,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// For how long a process's first thread is left alone by default. Chosen: runtimes count PUs when they start.
+pub const SETTLE_MS: u64 = 200;
+
 /// Runs programs placed
 ///
 /// Every thread is put on its PU when it is created. A program that was seen before is placed by what
@@ -33,26 +38,16 @@ use std::process::ExitCode;
 /// Exit status: the program's; of several programs, the first one that is not 0.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Policy, with its settings as NAME:SETTING=VALUE:...
-    #[arg(long, value_name = "P", default_value = "mix", value_parser = Policies::Once,
-        conflicts_with = "plan")]
-    policy: PolicySpec,
+    #[command(flatten)]
+    options: Options,
 
     /// Plan to follow instead of a policy, as `colocate plan --json` writes it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     plan: Option<PathBuf>,
-
-    /// Seed of the policy `random` [default: 0]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-
-    /// Time to watch programs that were not seen before, in s [range: 0.1-60]
-    #[arg(long, value_name = "S", default_value = "2", value_parser = watch_time)]
-    watch_s: Nanos,
 
     /// Time that a process's first thread is left alone, so that the program counts the PUs that it
     /// may use and not the one it is put on, in ms [range: 0-60000]
-    #[arg(long, value_name = "MS", default_value_t = 200,
+    #[arg(long, value_name = "MS", default_value_t = SETTLE_MS,
         value_parser = clap::value_parser!(u64).range(0..=60_000))]
     settle_ms: u64,
 
@@ -65,29 +60,77 @@ pub struct Args {
     #[arg(long)]
     dry_run: bool,
 
-    /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/wake-ups.md)
-    #[arg(long)]
-    wake_ups: bool,
-
-    /// Report the reason of every choice
-    #[arg(long)]
-    explain: bool,
-
-    /// Report as JSON (docs/schemas/report.json)
-    #[arg(long)]
-    json: bool,
-
-    /// No report and no notes on standard error
-    #[arg(short, long)]
-    quiet: bool,
-
-    /// File for the report, instead of standard error
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-
     /// The programs, with `:::` between one and the next
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+/// What `run` and `attach` share.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Policy, with its settings as NAME:SETTING=VALUE:...
+    #[arg(long, value_name = "P", default_value = "mix", value_parser = Policies::Once)]
+    pub policy: PolicySpec,
+
+    /// Seed of the policy `random` [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Time to watch programs that were not seen before, in s [range: 0.1-60]
+    #[arg(long, value_name = "S", default_value = "2", value_parser = watch_time)]
+    pub watch_s: Nanos,
+
+    /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/wake-ups.md)
+    #[arg(long)]
+    pub wake_ups: bool,
+
+    /// Report the reason of every choice
+    #[arg(long)]
+    pub explain: bool,
+
+    /// Report as JSON (docs/schemas/report.json)
+    #[arg(long)]
+    pub json: bool,
+
+    /// No report and no notes on standard error
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// File for the report, instead of standard error
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+impl Options {
+    /// The policy with its name, for this machine.
+    ///
+    /// # Errors
+    /// If it needs to know how fast the machine is.
+    pub fn policy(&self) -> anyhow::Result<(Box<dyn Policy>, String)> {
+        if self.policy.has_prior(Prior::Speeds) {
+            anyhow::bail!(
+                "expected a policy that needs no figures of how fast this machine is, found {}: make a plan \
+                 with colocate plan --machine FILE, and run it with --plan",
+                self.policy
+            );
+        }
+        let mut policy = self.policy.clone();
+        if let Some(seed) = self.seed {
+            let _ = policy.set("seed", &seed.to_string()); // of those that draw
+        }
+        Ok((policy.plain(), policy.to_string()))
+    }
+
+    fn workload<'a>(&self, jobs: &'a [KnownJob], name: &'a str) -> Workload<'a> {
+        Workload {
+            jobs,
+            policy: name,
+            until: Until::Events,
+            watch: self.watch_s,
+            also: if self.wake_ups { SourceSet::of(&[Source::WakeUps]) } else { SourceSet::NONE },
+            without: SourceSet::NONE,
+        }
+    }
 }
 
 fn watch_time(text: &str) -> Result<Nanos, String> {
@@ -96,8 +139,8 @@ fn watch_time(text: &str) -> Result<Nanos, String> {
 
 /// Runs `colocate run`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut notes = Notes::new(args.quiet, None);
-    args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
+    let mut notes = Notes::new(args.options.quiet, None);
+    args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let commands = jobs::commands(&args.command)?;
     let machine = read::live()?;
     let (mut policy, name) = policy(args, &machine)?;
@@ -125,20 +168,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The policy with its name; the name is empty for a plan from a file, which has its own.
 fn policy(args: &Args, machine: &Machine) -> anyhow::Result<(Box<dyn Policy>, String)> {
-    if args.plan.is_none() && args.policy.has_prior(Prior::Speeds) {
-        anyhow::bail!(
-            "expected a policy that needs no figures of how fast this machine is, found {}: make a plan \
-             with colocate plan --machine FILE, and run it with --plan",
-            args.policy
-        );
-    }
-    let Some(path) = &args.plan else {
-        let mut policy = args.policy.clone();
-        if let Some(seed) = args.seed {
-            let _ = policy.set("seed", &seed.to_string()); // of those that draw
-        }
-        return Ok((policy.plain(), policy.to_string()));
-    };
+    let Some(path) = &args.plan else { return args.options.policy() };
     let text = input::text(path, input::PLAN)?;
     let plan = Plan::from_json(&text).with_context(|| path.display().to_string())?;
     plan.check_against(machine).with_context(|| path.display().to_string())?;
@@ -189,10 +219,10 @@ fn dry_run(
     let usable = read::usable(machine, &Sysfs::at(Path::new("/")));
     let usable: Vec<PuNr> = usable.pus.iter().map(|pu| machine.pus[pu.idx()].os).collect();
     let known = known(jobs);
-    let plan = first_plan(machine, &usable, policy, &workload(args, &known, name));
-    let watched = policy.needs().has(Source::Mix).then_some(args.watch_s);
-    let text = if args.json { plan.to_json() } else { dry(&plan, jobs, watched) };
-    output::write(args.output.as_deref(), &text)?;
+    let plan = first_plan(machine, &usable, policy, &args.options.workload(&known, name));
+    let watched = policy.needs().has(Source::Mix).then_some(args.options.watch_s);
+    let text = if args.options.json { plan.to_json() } else { dry(&plan, jobs, watched) };
+    output::write(args.options.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -209,55 +239,94 @@ fn run(
     let setup = Setup { settle, ..launch::setup(commands)? };
     let processor = machine.processor.clone();
     let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| jobs::failure(&why))?;
-    notes.say(host.notes());
     let known = known(&jobs);
-    let (mut plans, mut grants) = (Vec::new(), Vec::new());
-    let mut keep = |round: &Round<'_>| {
-        if round.number == 0 {
-            grants = round.grants.to_vec();
-        }
-        plans.extend(Planned::of(round));
-    };
-    let work = workload(args, &known, name);
-    let done = colocate_engine::run(&mut host, policy, &work, None, &mut keep);
-    notes.say(grants.iter().flat_map(Grant::lines));
-    notes.say(host.notes());
+    let decided = Decided::of(&mut host, policy, &args.options.workload(&known, name), notes);
     for (job, counted) in host.watched() {
         let kept = cache.keep(&mut jobs[job.0 as usize], counted, processor.clone());
         notes.say(kept.err());
     }
-    let (totals, last) = launch::end(host, done, notes)?;
     let program = |job: &Job| Program {
         identity: job.program.as_ref().ok().map(|program| program.identity.clone()),
         profile: job.profile.as_ref().map(|profile| profile.backend),
         ..Program::of(job.command.name(), &job.command.argv)
     };
     let programs = jobs.iter().map(program).collect();
-    let mut report = Report::new(name.to_owned(), totals, programs, &grants, &last);
-    report.watch_ns = policy.needs().has(Source::Mix).then_some(args.watch_s);
-    report.add_plans(plans);
-    report.notes.clone_from(&notes.all);
-    let written = write_report(args, &report);
-    launch::exit(&report, written, notes)
+    decided.report(&args.options, host, name, programs, notes)
 }
 
-fn workload<'a>(args: &Args, jobs: &'a [KnownJob], name: &'a str) -> Workload<'a> {
-    Workload {
-        jobs,
-        policy: name,
-        until: Until::Events,
-        watch: args.watch_s,
-        also: if args.wake_ups { SourceSet::of(&[Source::WakeUps]) } else { SourceSet::NONE },
-        without: SourceSet::NONE,
+/// Has a policy place programs that run already, until they end or a signal comes; reports.
+pub fn follow(
+    options: &Options,
+    setup: &Setup,
+    programs: Vec<Program>,
+) -> anyhow::Result<ExitCode> {
+    let mut notes = Notes::new(options.quiet, None);
+    let machine = read::live()?;
+    let (mut policy, name) = options.policy()?;
+    let unknown =
+        |it: &Program| KnownJob { name: it.name.clone(), profile: None, phases: Vec::new() };
+    let known: Vec<KnownJob> = programs.iter().map(unknown).collect();
+    let mut host = LinuxHost::prepare(machine, setup).map_err(|why| jobs::failure(&why))?;
+    let workload = options.workload(&known, &name);
+    let decided = Decided::of(&mut host, &mut *policy, &workload, &mut notes);
+    decided.report(options, host, &name, programs, &mut notes)
+}
+
+/// What was decided, and what came of it.
+struct Decided {
+    plans: Vec<Planned>,
+    grants: Vec<Grant>,
+    watch: Option<Nanos>,
+    done: Result<Observation, HostError>,
+}
+
+impl Decided {
+    fn of(
+        host: &mut LinuxHost,
+        policy: &mut dyn Policy,
+        workload: &Workload<'_>,
+        notes: &mut Notes,
+    ) -> Self {
+        notes.say(host.notes());
+        let (mut plans, mut grants) = (Vec::new(), Vec::new());
+        let mut keep = |round: &Round<'_>| {
+            if round.number == 0 {
+                grants = round.grants.to_vec();
+            }
+            plans.extend(Planned::of(round));
+        };
+        let done = colocate_engine::run(host, policy, workload, None, &mut keep);
+        notes.say(grants.iter().flat_map(Grant::lines));
+        notes.say(host.notes());
+        let watch = policy.needs().has(Source::Mix).then_some(workload.watch);
+        Self { plans, grants, watch, done }
+    }
+
+    /// Ends the host, and reports.
+    fn report(
+        self,
+        options: &Options,
+        host: LinuxHost,
+        name: &str,
+        programs: Vec<Program>,
+        notes: &mut Notes,
+    ) -> anyhow::Result<ExitCode> {
+        let (totals, last) = launch::end(host, self.done, notes)?;
+        let mut report = Report::new(name.to_owned(), totals, programs, &self.grants, &last);
+        report.watch_ns = self.watch;
+        report.add_plans(self.plans);
+        report.notes.clone_from(&notes.all);
+        let written = write_report(options, &report);
+        launch::exit(&report, written, notes)
     }
 }
 
-fn write_report(args: &Args, report: &Report) -> anyhow::Result<()> {
-    let text = if args.json { printable::json(report) } else { report.text(args.explain) };
-    if args.quiet && args.output.is_none() {
+fn write_report(options: &Options, report: &Report) -> anyhow::Result<()> {
+    let text = if options.json { printable::json(report) } else { report.text(options.explain) };
+    if options.quiet && options.output.is_none() {
         return Ok(());
     }
-    output::keep_aside(args.output.as_deref(), &text)
+    output::keep_aside(options.output.as_deref(), &text)
 }
 
 /// The plan of a dry run, as text.

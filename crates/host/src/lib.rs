@@ -30,7 +30,7 @@ use colocate_act::actuators::Actuators;
 use colocate_act::boost::{LOWEST_NICE, SHORT_SLICE};
 use colocate_act::guardian::Guardian;
 use colocate_act::journal::Journal;
-use colocate_act::launch::{Command, LaunchError};
+use colocate_act::launch::{Command, Held, LaunchError};
 use colocate_act::original::original;
 use colocate_act::restore::{self, Root};
 use colocate_act::signals::{SignalAction, Signals};
@@ -67,6 +67,9 @@ use std::time::Duration;
 pub struct Setup {
     /// The programs.
     pub commands: Vec<Command>,
+    /// Processes that run already, each of which is a job with all that it creates, after those that are launched. They are
+    /// only placed: no plan may have them wait, and a signal that ends the scheduling leaves them alone.
+    pub attached: Vec<Attached>,
     /// Whether plans may leave jobs waiting. If so, CPU times are in nanoseconds.
     pub may_pause: bool,
     /// What waiting jobs do meanwhile.
@@ -90,6 +93,15 @@ pub struct Setup {
     pub run_dirs: Vec<PathBuf>,
     /// `/proc`.
     pub proc: PathBuf,
+}
+
+/// A process that runs already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Its name, for messages.
+    pub name: String,
+    /// Its number.
+    pub pid: Pid,
 }
 
 /// How evidence is gathered.
@@ -171,7 +183,8 @@ impl LinuxHost {
     pub fn prepare(machine: Machine, setup: &Setup) -> Result<Self, LaunchError> {
         let mut notes = Vec::new();
         sys::adopt_orphans();
-        let targets = Targets::new(setup.commands.len(), &setup.targets, setup.repeat);
+        let jobs = setup.commands.len() + setup.attached.len();
+        let targets = Targets::new(jobs, &setup.targets, setup.repeat);
         can_count(setup, &targets)?;
         let signals = Signals::take()?;
         let reserve = reserve();
@@ -196,12 +209,18 @@ impl LinuxHost {
         for (command, held) in setup.commands.iter().zip(&held) {
             tasks.add_job(command.name(), held.pid(), runs.runtimes.of(&command.path));
         }
+        for attached in &setup.attached {
+            let executable = setup.proc.join(format!("{}/exe", attached.pid));
+            tasks.add_job(attached.name.clone(), attached.pid, runs.runtimes.of(&executable));
+        }
+        runs.is_attached = !setup.attached.is_empty();
         // A new thread runs where its creator does until we have run. After all forks, so that no
         // program inherits it; without it we are only slower.
         let nice = sys::nice();
         let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE)
             .or_else(|_| sys::set_slice_and_nice(SHORT_SLICE, nice));
-        let lifecycle = watch_all(&held, &setup.lifecycle);
+        let firsts = held.iter().map(Held::pid).chain(setup.attached.iter().map(|it| it.pid));
+        let lifecycle = watch_all(firsts, &setup.lifecycle);
         notes.extend(lifecycle.without_perf().map(late_creation));
         let usable = usable(&machine, &usable_now);
         let proc = setup.proc.clone();
@@ -211,7 +230,7 @@ impl LinuxHost {
             signals,
             guardian,
             runs,
-            pausing: Pausing::new(held, pauser, reserve),
+            pausing: Pausing::new(held, setup.attached.len(), pauser, reserve),
             fillers,
             placing: Placing::new(setup.settle),
             polling: Polling::new(nice),
@@ -315,6 +334,9 @@ impl LinuxHost {
         self.tasks.living_mut().for_each(|task| self.actuators.leave_bound(&mut task.thread));
         let us = Pid(std::process::id().cast_signed());
         let root = Root { pid: us, guardian: self.guardian.as_ref().map(Guardian::pid) };
+        if !self.runs.is_attached && root.is_alone(&self.actuators.proc) {
+            return;
+        }
         // What can be used may have grown since the journal was begun.
         let original = self.actuators.original.clone();
         let journal = Journal { original, ..self.actuators.journal.journal().clone() };
@@ -373,7 +395,13 @@ impl LinuxHost {
     fn answer_signals(&mut self) {
         let mut reaps = self.runs.has_piled_up;
         while let Some(arrived) = self.signals.next() {
-            let asked = SignalAction::from(arrived);
+            let mut asked = SignalAction::from(arrived);
+            if self.runs.is_attached {
+                if asked.ends {
+                    self.detach(arrived.signal);
+                }
+                (asked.ends, asked.pass_on) = (false, false);
+            }
             if asked.ends {
                 self.end_scheduling(arrived.signal);
             }
@@ -521,6 +549,7 @@ impl Host for LinuxHost {
             self.place_settled();
             self.answer_signals();
             self.kill_overdue();
+            self.end_attached();
             self.poll_if_due();
             if let Some(end) = self.end_of_quantum(until) {
                 // What is read and decided after a quantum of no length is part of what precedes the next one.

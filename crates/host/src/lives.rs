@@ -54,6 +54,8 @@ pub(crate) struct Orphans {
 #[derive(Debug)]
 pub(crate) struct Runs {
     commands: Vec<Command>,
+    /// Whether the jobs ran already.
+    pub is_attached: bool,
     pub targets: Targets,
     grace: Nanos,
     /// Jobs that have reached their target and are being ended.
@@ -71,6 +73,7 @@ impl Runs {
     pub fn new(commands: Vec<Command>, targets: Targets, grace: Nanos) -> Self {
         Self {
             commands,
+            is_attached: false,
             targets,
             grace,
             leaving: Vec::new(),
@@ -204,6 +207,36 @@ impl LinuxHost {
                 self.runs.orphans.push(orphan);
             }
         }
+    }
+
+    /// Ends the jobs that ran already and of which no process lives any more.
+    pub(crate) fn end_attached(&mut self) {
+        if self.runs.is_attached {
+            self.end_jobs(|host, job| {
+                let mut pids = host.tasks.processes_of(job).into_iter();
+                pids.all(|pid| host.tasks.living_in(pid).is_empty())
+            });
+        }
+    }
+
+    /// Ends all jobs, which ran already and run on.
+    pub(crate) fn detach(&mut self, signal: libc::c_int) {
+        let name = signals::name(signal);
+        self.notes.push(format!("{name}: every program goes on and is left to the kernel"));
+        self.end_jobs(|_, _| true);
+    }
+
+    /// Ends those of the attached jobs that `are_over`. Their exit status is not ours to know.
+    fn end_jobs(&mut self, are_over: impl Fn(&Self, JobIdx) -> bool) {
+        let living = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
+        let living: Vec<JobIdx> = living.map(|(_, job)| JobIdx(job)).collect();
+        for job in living {
+            if are_over(self, job) {
+                let cpu_time = self.tasks.cpu_time(job);
+                self.runs.targets.give_up(JobEnd { job, at: self.clock(), status: 0, cpu_time });
+            }
+        }
+        self.end_finished_jobs();
     }
 
     /// Ends the jobs that have done their work, and reports those that are over.

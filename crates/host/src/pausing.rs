@@ -39,12 +39,20 @@ pub(crate) struct Pausing {
 }
 
 impl Pausing {
-    pub fn new(held: Vec<Held>, pauser: Option<Pauser>, reserve: Vec<File>) -> Self {
+    /// `attached` more jobs run already, after those that are held.
+    pub fn new(
+        held: Vec<Held>,
+        attached: usize,
+        pauser: Option<Pauser>,
+        reserve: Vec<File>,
+    ) -> Self {
+        let held: Vec<Option<Held>> =
+            held.into_iter().map(Some).chain((0..attached).map(|_| None)).collect();
         Self {
             pauser,
             waiting: BTreeSet::new(),
             exec_pending: held.iter().map(|_| None).collect(),
-            held: held.into_iter().map(Some).collect(),
+            held,
             ending: None,
             given_up: false,
             cgroups_stay: false,

@@ -113,14 +113,16 @@ impl LinuxHost {
     }
 
     /// A new process by its number; `None` if that is in use again, by a process of no job: one of a job is a child of
-    /// another one that lives, or, if its creator has ended, of ours.
+    /// another one that lives, or, if its creator has ended, of ours. What is attached to was found by its number just before.
     fn open(&self, pid: Pid) -> io::Result<Option<ProcessHandle>> {
         let process = ProcessHandle::open(&self.actuators.proc, pid)?;
         let us = Pid(std::process::id().cast_signed());
         let is_ours = |parent: Pid| {
             parent == us || self.tasks.handle(parent).is_some_and(|parent| parent.exists())
         };
-        let is_known = process.parent().is_some_and(is_ours);
+        let is_attached =
+            self.runs.is_attached && self.tasks.jobs().iter().any(|job| job.pid == pid);
+        let is_known = is_attached || process.parent().is_some_and(is_ours);
         Ok(Some(process).filter(|_| is_known))
     }
 

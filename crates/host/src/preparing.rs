@@ -130,8 +130,10 @@ pub(crate) fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<He
     held.map(|(command, input)| launch::hold(command, input, signals.inherited())).collect()
 }
 
-pub(crate) fn watch_all(held: &[Held], options: &lifecycle::Options) -> LifecycleEvents {
-    let mut pids = held.iter().map(Held::pid);
+pub(crate) fn watch_all(
+    mut pids: impl Iterator<Item = Pid>,
+    options: &lifecycle::Options,
+) -> LifecycleEvents {
     let first = pids.next().unwrap_or(Pid(0));
     let options = lifecycle::Options { most_a_second: Some(MOST_A_SECOND), ..options.clone() };
     let mut lifecycle = LifecycleEvents::watch(first, &options);

@@ -47,6 +47,7 @@ fn setup(scripts: &[&str], targets: &[Target]) -> Setup {
     };
     Setup {
         commands: scripts.iter().map(command).collect(),
+        attached: Vec::new(),
         may_pause: true,
         meanwhile: Meanwhile::Stop,
         only_signals: false,

@@ -21,6 +21,7 @@ use crate::journal::{Entry, Journal, TOKEN_VARIABLE};
 use crate::pause::{How, freezer};
 use crate::stat::{Stat, processes};
 use crate::sys;
+use colocate_observe::proc::Proc;
 use colocate_observe::{Pid, Tid};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -40,6 +41,14 @@ pub struct Root {
     pub pid: Pid,
     /// Its guardian, which is not of the workload.
     pub guardian: Option<Pid>,
+}
+
+impl Root {
+    /// Whether no process lives that it has created, or adopted, but the guardian, which was created first: what follows that in
+    /// the kernel's list of children is complete, as only what ends meanwhile can hide others (proc_pid_task(5)).
+    pub fn is_alone(&self, proc: &Path) -> bool {
+        self.guardian.is_some_and(|guardian| Proc::at(proc).children(self.pid) == [guardian])
+    }
 }
 
 /// A journal's workload.

@@ -4,13 +4,14 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 21] = [
+const COMMANDS: [&[&str]; 22] = [
     &[],
     &["topo"],
     &["profile"],
     &["doctor"],
     &["plan"],
     &["run"],
+    &["attach"],
     &["schedule"],
     &["top"],
     &["restore"],

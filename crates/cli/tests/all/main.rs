@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)] // a failed test stops; a skipped one prints why
 
 mod architecture;
+mod attach;
 mod bandwidth;
 mod bench;
 mod bounded_cost;

@@ -1,0 +1,132 @@
+//! `colocate attach`: places the threads of programs that run already, and gives them back.
+
+use crate::exit::{self, Failure};
+use crate::report::Program;
+use crate::{launch, run};
+use anyhow::Context;
+use colocate_files::{Dir, MaxSize, kernel};
+use colocate_host::{Attached, Setup};
+use colocate_machine::Nanos;
+use colocate_observe::Pid;
+use colocate_observe::proc::Proc;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Most cgroups that are nested. Chosen: nothing nests that deep.
+const DEEPEST: usize = 64;
+
+/// Places programs that run already
+///
+/// Each process is followed with all that it has created and creates. Threads that have a mask of their own are left alone.
+/// When all have ended, or at Ctrl-C or SIGTERM, every thread has its mask again, and the programs go on. For some time only:
+/// timeout 60 colocate attach ... Exit status: 0.
+#[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["pid", "cgroup"])))]
+pub struct Args {
+    /// A process; can be given several times
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Vec<i32>,
+
+    /// All processes that are in a cgroup now, and in those in it; can be given several times
+    #[arg(long, value_name = "PATH")]
+    cgroup: Vec<PathBuf>,
+
+    #[command(flatten)]
+    options: run::Options,
+}
+
+/// Runs `colocate attach`.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
+    let proc = Proc::default();
+    let mut pids: BTreeSet<Pid> = args.pid.iter().copied().map(Pid).collect();
+    for cgroup in &args.cgroup {
+        pids.extend(members(cgroup)?);
+    }
+    for &pid in &pids {
+        check(&proc, pid)?;
+    }
+    let firsts: Vec<Pid> =
+        pids.iter().copied().filter(|pid| !has_creator_in(&proc, *pid, &pids)).collect();
+    let attached =
+        firsts.iter().map(|&pid| Attached { name: name(&proc, pid), pid }).collect::<Vec<_>>();
+    let programs = attached.iter().map(|it| Program::of(it.name.clone(), &words(it.pid))).collect();
+    let setup = Setup {
+        settle: Nanos::from_millis(run::SETTLE_MS),
+        attached,
+        ..launch::setup(Vec::new())?
+    };
+    run::follow(&args.options, &setup, programs)
+}
+
+/// The processes in a cgroup and in those in it; of version 2 or 1.
+fn members(path: &Path) -> anyhow::Result<Vec<Pid>> {
+    let cgroup = Dir::open(path).map_err(|why| anyhow::anyhow!(why.line()))?;
+    if !cgroup.holds("cgroup.procs") {
+        anyhow::bail!("{}: expected a cgroup, found no cgroup.procs", path.display());
+    }
+    let mut pids = Vec::new();
+    add_members(&cgroup, DEEPEST, &mut pids).with_context(|| path.display().to_string())?;
+    if pids.is_empty() {
+        anyhow::bail!("{}: expected processes in the cgroup, found none", path.display());
+    }
+    Ok(pids)
+}
+
+fn add_members(cgroup: &Dir, deepest: usize, pids: &mut Vec<Pid>) -> anyhow::Result<()> {
+    let text = cgroup.read_text("cgroup.procs", MaxSize::bytes(kernel::LIMIT_B));
+    let text = text.map_err(|why| anyhow::anyhow!(why.line()))?;
+    pids.extend(text.lines().filter_map(|line| line.parse().ok()).map(Pid));
+    for inner in cgroup.names(usize::MAX).unwrap_or_default() {
+        // What is removed meanwhile was empty; and files are none.
+        if let Some(inner) = cgroup.child(&inner).ok().filter(|_| deepest > 0) {
+            let _ = add_members(&inner, deepest - 1, pids);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what is no program, is not there, or is not to be placed by a process that it has created.
+fn check(proc: &Proc, pid: Pid) -> anyhow::Result<()> {
+    let refused = |found: &str| {
+        let message = format!("expected a process that runs a program, found {found}");
+        Err(Failure { code: exit::OURS, message }.into())
+    };
+    let Ok((state, _)) = proc.state_and_parent(pid) else {
+        return refused(&format!("none with the number {pid}"));
+    };
+    if matches!(state, 'Z' | 'X') {
+        return refused(&format!("that {pid} has ended"));
+    }
+    let us = Pid(std::process::id().cast_signed());
+    if pid == us || creators(proc, us).contains(&pid) {
+        return refused(&format!("that {pid} has created colocate itself"));
+    }
+    if proc.name(pid, pid.first_thread()).is_some() && words(pid).is_empty() {
+        return refused(&format!("that {pid} is a thread of the kernel"));
+    }
+    Ok(())
+}
+
+fn creators(proc: &Proc, pid: Pid) -> Vec<Pid> {
+    let parent = |pid: &Pid| Some(proc.state_and_parent(*pid).ok()?.1).filter(|pid| pid.0 > 0);
+    std::iter::successors(parent(&pid), parent).collect()
+}
+
+fn has_creator_in(proc: &Proc, pid: Pid, pids: &BTreeSet<Pid>) -> bool {
+    creators(proc, pid).iter().any(|creator| pids.contains(creator))
+}
+
+fn name(proc: &Proc, pid: Pid) -> String {
+    proc.name(pid, pid.first_thread()).unwrap_or_default()
+}
+
+/// The command line of a process.
+fn words(pid: Pid) -> Vec<OsString> {
+    let line = kernel::read(Path::new(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| OsString::from_vec(word.to_vec())).collect()
+}

@@ -1,0 +1,197 @@
+//! `colocate attach`: programs that run already are placed, followed and given back.
+
+use crate::run_support::{
+    Scratch, allowed, await_that, child_called, children, exclusive, have, is_root, masks,
+    original, text, two_pus,
+};
+use crate::schedule_support::{signal, stat, wait_until};
+use colocate_testing::Ends;
+use serde_json::Value;
+use std::process::{Child, Command, Stdio};
+
+/// A program that works until it is dropped.
+struct Working(Child);
+
+impl Working {
+    fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn pid(&self) -> i32 {
+        self.0.id().cast_signed()
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Three threads beside the first one, for far longer than a test.
+fn busy(scratch: &Scratch) -> Option<Working> {
+    let program = scratch.program("busy", &["-pthread"])?;
+    let working = Working::start(Command::new(program).args(["3", "1000000000"]));
+    wait_until("it has its threads", || masks(working.pid()).len() == 4);
+    Some(working)
+}
+
+fn attach(scratch: &Scratch, words: &[&str]) -> Child {
+    let mut command = scratch.colocate();
+    command.args(["attach", "--policy", "scatter", "--json"]).args(words);
+    let said = std::fs::File::create(scratch.path("said")).unwrap();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn().unwrap()
+}
+
+fn said(scratch: &Scratch) -> String {
+    std::fs::read_to_string(scratch.path("said")).unwrap()
+}
+
+fn report(scratch: &Scratch) -> Value {
+    let said = said(scratch);
+    let start = said.find('{').unwrap_or_else(|| panic!("no report: {said}"));
+    serde_json::from_str(&said[start..]).unwrap()
+}
+
+fn are_placed(pid: i32) -> bool {
+    masks(pid).iter().all(|mask| mask.parse::<u32>().is_ok())
+}
+
+fn are_free(pid: i32) -> bool {
+    masks(pid).iter().all(|mask| *mask == original())
+}
+
+#[test]
+fn placed_and_given_back() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    for name in ["-TERM", "-INT", "-HUP"] {
+        let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
+        wait_until("it is placed", || are_placed(program.pid()));
+        signal(name, colocate.id().cast_signed());
+        assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+        assert!(are_free(program.pid()) && scratch.journals().is_empty());
+        assert!(stat(program.pid()).is_some_and(|(state, _)| state != 'T' && state != 'Z'));
+        assert!(said(&scratch).contains("every program goes on"), "{}", said(&scratch));
+        let report = report(&scratch);
+        assert_eq!(report["jobs"][0]["name"], "busy");
+        assert_eq!(report["tasks"].as_array().unwrap().len(), 4);
+    }
+}
+
+#[test]
+fn killed_by_force() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
+    wait_until("it is placed", || are_placed(program.pid()));
+    signal("-KILL", colocate.id().cast_signed());
+    colocate.ended();
+    wait_until("the guardian restores it", || {
+        are_free(program.pid()) && scratch.journals().is_empty()
+    });
+}
+
+#[test]
+fn killed_with_its_guardian() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
+    wait_until("it is placed", || are_placed(program.pid()));
+    signal("-KILL", child_called(&colocate, "colocate-guard"));
+    signal("-KILL", colocate.id().cast_signed());
+    colocate.ended();
+    assert!(scratch.colocate().arg("restore").output().unwrap().status.success());
+    assert!(are_free(program.pid()) && scratch.journals().is_empty());
+}
+
+/// What it creates later is followed, and when all have ended so has colocate.
+#[test]
+fn what_is_created_later_is_followed() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(busy) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus()) else { return };
+    let (go, end) = (scratch.path("go"), scratch.path("end"));
+    let script = format!(
+        "while [ ! -e {0} ]; do sleep 0.01; done; {1} 2 1000000000 & while [ ! -e {2} ]; do sleep 0.01; done; kill $!",
+        go.display(),
+        busy.display(),
+        end.display()
+    );
+    let program = Working::start(Command::new("sh").args(["-c", &script]));
+    let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
+    await_that("a guardian", || children(colocate.id()).into_iter().next());
+    std::fs::write(go, "").unwrap();
+    let later = child_called(&program.0, "busy");
+    wait_until("it is placed", || masks(later).len() == 3 && are_placed(later));
+    std::fs::write(end, "").unwrap();
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    let report = report(&scratch);
+    assert!(!said(&scratch).contains("every program goes on"), "{report}");
+    assert_eq!(report["jobs"][0]["status"], 0);
+}
+
+/// A thread with a mask of its own is where its owner wants it.
+#[test]
+fn masks_of_others_are_respected() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    if !two_pus() || !have("taskset") {
+        return;
+    }
+    let Some(program) = busy(&scratch) else { return };
+    let pid = program.pid().to_string();
+    // The PU that the policy would not give it: the first one goes to the first thread.
+    let pinned = Command::new("taskset").args(["-p", "-c", "1", &pid]).output().unwrap();
+    assert!(pinned.status.success(), "{}", text(&pinned.stderr));
+    let mut colocate = attach(&scratch, &["-p", &pid]);
+    let mask = || allowed(program.pid(), program.pid()).unwrap();
+    wait_until("the others are placed", || are_placed(program.pid()));
+    assert_eq!(mask(), "1");
+    signal("-TERM", colocate.id().cast_signed());
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    assert_eq!(mask(), "1");
+    let masks = masks(program.pid());
+    assert_eq!(masks.iter().filter(|mask| **mask == original()).count(), 3, "{masks:?}");
+}
+
+/// All that are in a cgroup; those that others of them have created are of their jobs.
+#[test]
+fn the_processes_of_a_cgroup() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(std::path::Path::new);
+    let Some(root) = roots.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
+        return;
+    };
+    let Some(program) = busy(&scratch).filter(|_| two_pus() && is_root()) else { return };
+    let folder = root.join(format!("colocate-test-{}", std::process::id()));
+    let inner = folder.join("inner");
+    std::fs::create_dir_all(&inner).unwrap();
+    std::fs::write(inner.join("cgroup.procs"), program.pid().to_string()).unwrap();
+    let mut colocate = attach(&scratch, &["--cgroup", folder.to_str().unwrap()]);
+    wait_until("it is placed", || are_placed(program.pid()));
+    signal("-TERM", colocate.id().cast_signed());
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    assert!(are_free(program.pid()));
+    drop(program);
+    wait_until("the cgroup is removed", || {
+        std::fs::remove_dir(&inner).is_ok() && std::fs::remove_dir(&folder).is_ok()
+    });
+}
+
+#[test]
+fn what_cannot_be_placed_is_refused_in_a_line() {
+    let scratch = Scratch::new();
+    let us = std::process::id().to_string();
+    let folder = scratch.dir.path().to_str().unwrap();
+    for (words, found) in [
+        (["-p", "999999999"], "found none with the number 999999999"),
+        (["-p", &us], "has created colocate itself"),
+        (["--cgroup", folder], "expected a cgroup, found no cgroup.procs"),
+        (["--cgroup", "/no/such"], "/no/such"),
+    ] {
+        let mut colocate = attach(&scratch, &words);
+        assert_eq!(colocate.ended().code(), Some(125), "{}", said(&scratch));
+        assert!(said(&scratch).contains(found), "{}", said(&scratch));
+        assert_eq!(said(&scratch).lines().count(), 1, "{}", said(&scratch));
+    }
+}
