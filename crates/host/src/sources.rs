@@ -6,7 +6,7 @@ use colocate_engine::{JobEnd, Request, SeenTask};
 use colocate_machine::{Nanos, PuSet};
 use colocate_model::stack::Parts;
 use colocate_observe::Pid;
-use colocate_observe::pmu::Counters;
+use colocate_observe::pmu::{Counters, Start};
 use colocate_observe::sample::SampleOptions;
 use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::sources::mix::Mixes;
@@ -111,10 +111,19 @@ impl LinuxHost {
     }
 
     fn sample_mixes(&mut self, jobs: &[JobIdx]) -> Result<Backend, Refusal> {
-        let pid = |job: &JobIdx| Some((*job, self.tasks.jobs().get(job.0 as usize)?.pid));
+        let pid = |job: &JobIdx| {
+            let place = job.0 as usize;
+            Some((*job, self.tasks.jobs().get(place)?.pid, self.sampled_from(place)))
+        };
         let jobs: Vec<_> = jobs.iter().filter_map(pid).collect();
         let begin = self.sources.begin();
         self.sources.mixes.start(&jobs, &self.sources.options, begin).map_err(Refusal::of)
+    }
+
+    /// A program that is not released yet is sampled from its exec.
+    fn sampled_from(&self, job: usize) -> Start {
+        let is_held = self.pausing.held.get(job).is_some_and(Option::is_some);
+        if is_held { Start::AtExec } else { Start::Now }
     }
 
     /// Counts every living task, and each that is created.
@@ -138,8 +147,8 @@ impl LinuxHost {
             let begin = self.sources.begin();
             let watch = &self.sources.options.watch;
             let mut spinning = Spinning::new(rate_hz, watch, begin).map_err(Refusal::of)?;
-            for job in self.tasks.jobs() {
-                spinning.also(job.pid).map_err(Refusal::of)?;
+            for (place, job) in self.tasks.jobs().iter().enumerate() {
+                spinning.also(job.pid, self.sampled_from(place)).map_err(Refusal::of)?;
             }
             self.sources.spinning = Some(spinning);
         }

@@ -178,6 +178,35 @@ fn the_processes_of_a_cgroup() {
     });
 }
 
+/// The default policy watches what runs already; and wake-ups are counted, of threads that wait for each other.
+#[test]
+fn what_runs_already_is_watched() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    let pid = program.pid().to_string();
+    let words = ["--policy", "mix", "--watch-s", "1", "--wake-ups", "-p", &pid];
+    // In clock ticks of 10 ms: enough samples of three threads, however busy the machine is.
+    let used = || stat(program.pid()).unwrap().1;
+    let enough = used() + 150;
+    let mut command = scratch.colocate();
+    command.args(["attach", "--json"]).args(words);
+    command.stdin(Stdio::null()).stderr(std::fs::File::create(scratch.path("said")).unwrap());
+    let mut colocate = command.spawn().unwrap();
+    wait_until("it is placed", || masks(program.pid()).iter().any(|mask| *mask != original()));
+    wait_until("it has worked", || used() >= enough);
+    signal("-TERM", colocate.id().cast_signed());
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    let report = report(&scratch);
+    let evidence = report["evidence"].as_array().unwrap();
+    let is_granted =
+        |source: &str| evidence.iter().any(|it| it["source"] == source && it["refused"].is_null());
+    let tasks = report["tasks"].as_array().unwrap();
+    let is_known = |task: &Value| task["mix"]["float"].as_f64().is_some_and(|share| share > 0.05);
+    let known = tasks.iter().filter(|task| is_known(task)).count();
+    assert!(known >= 2 || !is_granted("mix"), "three threads compute: {report}");
+    assert!(report["wake_ups"].is_array() || !is_granted("wake-ups"), "{report}");
+}
+
 #[test]
 fn what_cannot_be_placed_is_refused_in_a_line() {
     let scratch = Scratch::new();

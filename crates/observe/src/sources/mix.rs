@@ -65,14 +65,13 @@ pub struct Mixes {
 }
 
 impl Mixes {
-    /// Samples the jobs with these first processes, which wait before their exec. Creates a thread, which calls `begin`
-    /// first.
+    /// Samples the jobs with these first processes. Creates a thread, which calls `begin` first.
     ///
     /// # Errors
     /// As [`Sampler::start`], or if no pipe can be had; then none is sampled.
     pub fn start(
         &mut self,
-        jobs: &[(JobIdx, Pid)],
+        jobs: &[(JobIdx, Pid, Start)],
         cpus: &SampleOptions,
         begin: impl FnOnce() + Send + 'static,
     ) -> Result<Backend, SysError> {
@@ -89,7 +88,7 @@ impl Mixes {
         options.most_steps /= jobs.len() as u64;
         let samplers = jobs
             .iter()
-            .map(|&(job, pid)| Ok((job, Sampler::start(pid, Start::AtExec, options.clone())?)));
+            .map(|&(job, pid, start)| Ok((job, Sampler::start(pid, start, options.clone())?)));
         let samplers = samplers.collect::<Result<Vec<_>, SysError>>()?;
         let worker = Worker::start(samplers, begin);
         self.worker = Some(worker.map_err(|source| SysError { call: "pipe", source })?);

@@ -68,12 +68,12 @@ impl Spinning {
         }
     }
 
-    /// Samples process `pid`, which waits before its exec, and all that it creates.
+    /// Samples process `pid`, and all that it creates.
     ///
     /// # Errors
     /// As [`SpinSampler::also`].
-    pub fn also(&mut self, pid: Pid) -> Result<(), SysError> {
-        self.sampler.also(pid, Start::AtExec)
+    pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
+        self.sampler.also(pid, start)
     }
 
     /// Samples process `pid`, which runs already, without what it creates.
@@ -107,7 +107,7 @@ impl Spinning {
     /// As [`SpinSampler::also`].
     pub fn instead(&mut self, before: Pid, pid: Pid) -> Result<(), SysError> {
         self.sampler.forget(before);
-        self.also(pid)
+        self.also(pid, Start::AtExec)
     }
 
     /// Takes in what has been sampled. `tasks` are the living ones that may have run, with their times until now.
