@@ -16,6 +16,14 @@ impl Watch {
         Err(EbpfError::NotBuilt)
     }
 
+    /// The same.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn with_room(_room: u32) -> Result<Self, EbpfError> {
+        Err(EbpfError::NotBuilt)
+    }
+
     /// Cannot be called.
     ///
     /// # Errors

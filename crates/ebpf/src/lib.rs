@@ -31,6 +31,9 @@ use thiserror::Error;
 /// In place of a waker: threads that are not watched, and interrupts.
 pub const OTHERS: u32 = 0;
 
+/// So many threads, and pairs of them, there is room for. Chosen: as many as processes where `kernel.pid_max` is not raised.
+pub const ROOM: u32 = 32_768;
+
 /// Why there is nothing to watch with.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EbpfError {

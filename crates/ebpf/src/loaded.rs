@@ -1,6 +1,6 @@
 //! The program, loaded by libbpf.
 
-use crate::{EbpfError, Lost, PairCounts};
+use crate::{EbpfError, Lost, PairCounts, ROOM};
 use libbpf_rs::{ErrorKind, Link, Map, MapCore, MapFlags, Object, ObjectBuilder};
 
 /// Pairs that are read with one system call.
@@ -31,9 +31,22 @@ impl Watch {
     /// # Errors
     /// If the kernel does not take it, or this build has none.
     pub fn start() -> Result<Self, EbpfError> {
+        Self::with_room(ROOM)
+    }
+
+    /// The same with room for so many threads, and as many pairs of them.
+    ///
+    /// # Errors
+    /// As [`Watch::start`].
+    pub fn with_room(room: u32) -> Result<Self, EbpfError> {
         // Errors are returned; libbpf would print them as well.
         libbpf_rs::set_print(None);
-        let object = ObjectBuilder::default().open_memory(PROGRAM)?.load()?;
+        let mut open = ObjectBuilder::default().open_memory(PROGRAM)?;
+        for mut map in open.maps_mut().filter(|map| map.name() == "tasks" || map.name() == "pairs")
+        {
+            map.set_max_entries(room)?;
+        }
+        let object = open.load()?;
         let links = object.progs_mut().map(|program| program.attach()).collect::<Result<_, _>>()?;
         Ok(Self { object, _links: links })
     }

@@ -43,8 +43,6 @@ struct pt_regs {
 
 /* The rest is read in loaded.rs. */
 
-enum { MOST_TASKS = 32768, MOST_PAIRS = 32768 };
-
 /* A watched thread that has just been put in sleeps until it is seen to do something else. One that is woken sleeps until it
  * runs. */
 enum state { SLEEPS, WAITS, RUNS };

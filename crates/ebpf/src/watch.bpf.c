@@ -10,10 +10,9 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* By thread number. */
+/* By thread number. Room is made when it is loaded. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
-    __uint(max_entries, MOST_TASKS);
     __type(key, __u32);
     __type(value, struct task);
 } tasks SEC(".maps");
@@ -21,7 +20,6 @@ struct {
 /* User space takes out what has come together since it last did. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
-    __uint(max_entries, MOST_PAIRS);
     __type(key, struct pair);
     __type(value, struct wake_ups);
 } pairs SEC(".maps");
