@@ -44,7 +44,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let proc = Proc::default();
     let mut pids: BTreeSet<Pid> = args.pid.iter().copied().map(Pid).collect();
     for cgroup in &args.cgroup {
-        pids.extend(members(cgroup)?);
+        pids.extend(members(&proc, cgroup)?);
     }
     for &pid in &pids {
         check(&proc, pid)?;
@@ -62,14 +62,15 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     run::follow(&args.options, &setup, programs)
 }
 
-/// The processes in a cgroup and in those in it; of version 2 or 1.
-fn members(path: &Path) -> anyhow::Result<Vec<Pid>> {
+/// The processes in a cgroup and in those in it that have not ended meanwhile; of version 2 or 1.
+fn members(proc: &Proc, path: &Path) -> anyhow::Result<Vec<Pid>> {
     let cgroup = Dir::open(path).map_err(|why| anyhow::anyhow!(why.line()))?;
     if !cgroup.holds("cgroup.procs") {
         anyhow::bail!("{}: expected a cgroup, found no cgroup.procs", path.display());
     }
     let mut pids = Vec::new();
     add_members(&cgroup, DEEPEST, &mut pids).with_context(|| path.display().to_string())?;
+    pids.retain(|pid| has_ended(proc, *pid) == Some(false));
     if pids.is_empty() {
         anyhow::bail!("{}: expected processes in the cgroup, found none", path.display());
     }
@@ -95,11 +96,10 @@ fn check(proc: &Proc, pid: Pid) -> anyhow::Result<()> {
         let message = format!("expected a process that runs a program, found {found}");
         Err(Failure { code: exit::OURS, message }.into())
     };
-    let Ok((state, _)) = proc.state_and_parent(pid) else {
-        return refused(&format!("none with the number {pid}"));
-    };
-    if matches!(state, 'Z' | 'X') {
-        return refused(&format!("that {pid} has ended"));
+    match has_ended(proc, pid) {
+        None => return refused(&format!("none with the number {pid}")),
+        Some(true) => return refused(&format!("that {pid} has ended")),
+        Some(false) => {}
     }
     let us = Pid(std::process::id().cast_signed());
     if pid == us || creators(proc, us).contains(&pid) {
@@ -109,6 +109,11 @@ fn check(proc: &Proc, pid: Pid) -> anyhow::Result<()> {
         return refused(&format!("that {pid} is a thread of the kernel"));
     }
     Ok(())
+}
+
+/// Whether a process only waits to be reaped; `None` if there is none.
+fn has_ended(proc: &Proc, pid: Pid) -> Option<bool> {
+    Some(matches!(proc.state_and_parent(pid).ok()?.0, 'Z' | 'X'))
 }
 
 fn creators(proc: &Proc, pid: Pid) -> Vec<Pid> {
