@@ -38,6 +38,10 @@ pub struct State {
     living: HashMap<i32, Created>,
     /// Which thread runs on which virtual CPU. QEMU gives the numbers of ended ones out again.
     on_cpu: HashMap<c_uint, i32>,
+    /// Threads that have begun on a virtual CPU before the process ended.
+    begun: u64,
+    /// The process ends, and its threads' records have been ended.
+    ending: bool,
     /// With their places in the order of creation.
     ended: Vec<(u64, Thread)>,
     /// When the CPUs that are about to create a thread asked for it.
@@ -117,6 +121,8 @@ impl State {
             next_order: 0,
             living: HashMap::new(),
             on_cpu: HashMap::new(),
+            begun: 0,
+            ending: false,
             ended: Vec::new(),
             creating: HashMap::new(),
             handlers: 0,
@@ -134,6 +140,7 @@ impl State {
         self.next_order = 0;
         self.living.clear();
         self.on_cpu.clear();
+        (self.begun, self.ending) = (0, false);
         self.ended.clear();
         self.creating.clear();
         self.handlers = 0;
@@ -154,6 +161,13 @@ impl State {
         if self.living.entry(tid).or_insert(next).order == next.order {
             self.next_order += 1;
         }
+    }
+
+    /// Thread `tid` begins on `cpu`.
+    fn begin_thread(&mut self, cpu: c_uint, tid: i32) {
+        self.add_thread(tid);
+        self.on_cpu.insert(cpu, tid);
+        self.begun += u64::from(!self.ending);
     }
 
     /// Notes that task `tid` was created on the request of the thread on `cpu`.
@@ -213,6 +227,7 @@ impl State {
             blocks,
             stretches,
             handlers: self.handlers,
+            begun: self.begun,
         };
         // Every field has a JSON form.
         let text = serde_json::to_string(&process).unwrap_or_default();
@@ -319,8 +334,7 @@ extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
         let mut guard = STATE.lock();
         let Some(state) = guard.as_mut() else { return };
         let tid = sys::tid();
-        state.add_thread(tid);
-        state.on_cpu.insert(cpu, tid);
+        state.begin_thread(cpu, tid);
         (tid == state.pid).then(|| state.name.clone())
     };
     wind_clock(cpu);
@@ -365,6 +379,8 @@ extern "C" fn on_exit(id: Id, _word: *mut c_void) {
 extern "C" fn harvest_all(_id: Id, _cpu: c_uint) {
     let mut guard = STATE.lock();
     let Some(state) = guard.as_mut() else { return };
+    // One that begins from now on executes nothing.
+    state.ending = true;
     for (cpu, tid) in state.on_cpu.clone() {
         // SAFETY: called inside for_each; no code counts any more, and no CPU that begins now counts.
         let counts = unsafe { counters(cpu, state.slots.used()) };
@@ -461,9 +477,7 @@ fn on_forked(state: &mut State, cpu: c_uint) {
     DISTANCES.begin(cpu, Distances::new);
     BRANCHES.begin(cpu, Branches::new);
     state.begin_process();
-    let tid = sys::tid();
-    state.add_thread(tid);
-    state.on_cpu.insert(cpu, tid);
+    state.begin_thread(cpu, sys::tid());
 }
 
 /// The bytes that `text` spells in pairs of hexadecimal digits.

@@ -6,7 +6,7 @@ use crate::ClassCounts;
 use serde::{Deserialize, Serialize};
 
 /// The version of the format.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// All that is said about a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +34,8 @@ pub struct Process {
     pub stretches: Vec<Stretch>,
     /// How often a signal handler returned.
     pub handlers: u64,
+    /// How many threads have begun: as many as there are in `threads`, unless the count of one was lost.
+    pub begun: u64,
 }
 
 /// A thread that has ended.

@@ -93,6 +93,9 @@ fn wrong_process(trace: &Trace) -> Option<&'static str> {
     match () {
         () if !isa => Some("a target that is x86_64 or aarch64"),
         () if trace.start_ns > trace.end_ns => Some("a process that ends after it starts"),
+        () if trace.begun != trace.threads.len() as u64 => {
+            Some("the counts of all threads that began; run it again")
+        }
         () if !trace.unsupported.iter().all(|one| is_whole(&one.bytes))
             || !trace.blocks.iter().all(is_block) =>
         {
@@ -129,14 +132,14 @@ mod tests {
     use colocate_isa::ClassCounts;
     use expect_test::{Expect, expect};
 
-    const GOOD: &str = r#"{"version":3,"target":"x86_64","pid":40,"parent":39,"start_ns":1000,"end_ns":9000,"threads":[
+    const GOOD: &str = r#"{"version":4,"target":"x86_64","pid":40,"parent":39,"start_ns":1000,"end_ns":9000,"threads":[
 {"tid":40,"start_ns":1000,"end_ns":9000,"counts":{"instructions":700,"of":[100,50,300,200,60]},"undecoded":1,
 "name":[109,97,105,110],"misses":{"line_b":64,"by_lines":[[0,260],[1,40],[16,7]],"left":9,"left_written":4},
 "branches":{"predicted":90,"mispredicted":12}},
 {"tid":41,"start_ns":2000,"end_ns":3000,"counts":{"instructions":7,"of":[1,0,3,2,1]},"undecoded":0,"name":[],
 "misses":null,"branches":null}],"unsupported":[{"address":93824992244080,"bytes":[98,241,245,72,88,208]}],
 "blocks":[{"address":21845,"instructions":[[144],[49,192]]},{"address":21848,"instructions":[[195]]}],
-"stretches":[{"tid":41,"blocks":[0,1,0]}],"handlers":2}"#;
+"stretches":[{"tid":41,"blocks":[0,1,0]}],"handlers":2,"begun":2}"#;
 
     fn check(good: &str, wrong: &str, expected: &Expect) {
         assert!(GOOD.contains(good), "{good}");
@@ -187,13 +190,18 @@ mod tests {
 
     #[test]
     fn each_kind_of_error() {
-        let version = "expected counts of version 3, found version 2; run `make tracer` again";
+        let version = "expected counts of version 4, found version 2; run `make tracer` again";
         assert_eq!(parse(b"colocate-counts 2 x86_64\n").unwrap_err().to_string(), version);
         assert_eq!(parse(br#"{"version":2,"more":{}}"#).unwrap_err().to_string(), version);
         check(
-            "n\":3",
             "n\":4",
-            &expect!["expected counts of version 3, found version 4; run `make tracer` again"],
+            "n\":5",
+            &expect!["expected counts of version 4, found version 5; run `make tracer` again"],
+        );
+        check(
+            "begun\":2",
+            "begun\":3",
+            &expect!["expected the counts of all threads that began; run it again, found others"],
         );
         check(
             "x86_64",
@@ -245,15 +253,15 @@ mod tests {
             &expect!["invalid value: integer `-2`, expected u64 at line 8 column 55"],
         );
         check(
-            "\"handlers\":2}",
-            "\"handlers\":2}}",
-            &expect!["trailing characters at line 8 column 56"],
+            "\"begun\":2}",
+            "\"begun\":2}}",
+            &expect!["trailing characters at line 8 column 66"],
         );
         check(
-            "\"handlers\":2}",
-            "\"handlers\":2,\"more\":1}",
+            "\"begun\":2}",
+            "\"begun\":2,\"more\":1}",
             &expect![
-                "unknown field `more`, expected one of `version`, `target`, `pid`, `parent`, `start_ns`, `end_ns`, `threads`, `unsupported`, `blocks`, `stretches`, `handlers` at line 8 column 61"
+                "unknown field `more`, expected one of `version`, `target`, `pid`, `parent`, `start_ns`, `end_ns`, `threads`, `unsupported`, `blocks`, `stretches`, `handlers`, `begun` at line 8 column 71"
             ],
         );
     }
