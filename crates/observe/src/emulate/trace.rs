@@ -252,11 +252,7 @@ mod tests {
             "\"handlers\":-2",
             &expect!["invalid value: integer `-2`, expected u64 at line 8 column 55"],
         );
-        check(
-            "\"begun\":2}",
-            "\"begun\":2}}",
-            &expect!["trailing characters at line 8 column 66"],
-        );
+        check("\"begun\":2}", "\"begun\":2}}", &expect!["trailing characters at line 8 column 66"]);
         check(
             "\"begun\":2}",
             "\"begun\":2,\"more\":1}",
