@@ -310,7 +310,7 @@ pub fn fill_a_node() -> anyhow::Result<()> {
     ensure!(said(&output).starts_with(expected), "{}", said(&output));
     // The system and its files may leave too little room on node 0 for all of them at first.
     let found = memory.request("where 0")?;
-    let on = |word: &str| Some(word.split_once(':')?.1.parse::<u64>().ok()?);
+    let on = |word: &str| word.split_once(':')?.1.parse::<u64>().ok();
     let (there, elsewhere): (Vec<&str>, Vec<&str>) =
         found.split(' ').partition(|word| word.starts_with("3:"));
     let [there, elsewhere] =
