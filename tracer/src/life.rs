@@ -38,7 +38,7 @@ pub struct State {
     living: HashMap<i32, Created>,
     /// Which thread runs on which virtual CPU. QEMU gives the numbers of ended ones out again.
     on_cpu: HashMap<c_uint, i32>,
-    /// Threads that have begun on a virtual CPU before the process ended.
+    /// How many threads have begun on a virtual CPU before the process ended.
     begun: u64,
     /// The process ends, and its threads' records have been ended.
     ending: bool,
@@ -163,11 +163,13 @@ impl State {
         }
     }
 
-    /// Thread `tid` begins on `cpu`.
+    /// Thread `tid` begins on `cpu`. One that does so while the process ends executes nothing.
     fn begin_thread(&mut self, cpu: c_uint, tid: i32) {
-        self.add_thread(tid);
-        self.on_cpu.insert(cpu, tid);
-        self.begun += u64::from(!self.ending);
+        if !self.ending {
+            self.add_thread(tid);
+            self.on_cpu.insert(cpu, tid);
+            self.begun += 1;
+        }
     }
 
     /// Notes that task `tid` was created on the request of the thread on `cpu`.
@@ -379,7 +381,6 @@ extern "C" fn on_exit(id: Id, _word: *mut c_void) {
 extern "C" fn harvest_all(_id: Id, _cpu: c_uint) {
     let mut guard = STATE.lock();
     let Some(state) = guard.as_mut() else { return };
-    // One that begins from now on executes nothing.
     state.ending = true;
     for (cpu, tid) in state.on_cpu.clone() {
         // SAFETY: called inside for_each; no code counts any more, and no CPU that begins now counts.

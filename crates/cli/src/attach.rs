@@ -1,4 +1,4 @@
-//! `colocate attach`: places the threads of programs that run already, and gives them back.
+//! `colocate attach`: places the threads of programs that run already, and restores them.
 
 use crate::exit::{self, Failure};
 use crate::report::Program;
@@ -21,7 +21,7 @@ const DEEPEST: usize = 64;
 /// Places programs that run already
 ///
 /// Each process is followed with all that it has created and creates. Threads that have a mask of their own are left alone.
-/// When all have ended, or at Ctrl-C or SIGTERM, every thread has its mask again, and the programs go on. For some time only:
+/// When all have ended, or at Ctrl-C or SIGTERM, every thread has its mask again, and the programs continue. For some time only:
 /// timeout 60 colocate attach ... Exit status: 0.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["pid", "cgroup"])))]

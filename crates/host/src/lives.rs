@@ -222,7 +222,7 @@ impl LinuxHost {
     /// Ends all jobs, which ran already and run on.
     pub(crate) fn detach(&mut self, signal: libc::c_int) {
         let name = signals::name(signal);
-        self.notes.push(format!("{name}: every program goes on and is left to the kernel"));
+        self.notes.push(format!("{name}: every program continues and is left to the kernel"));
         self.end_jobs(|_, _| true);
     }
 

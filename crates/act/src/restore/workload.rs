@@ -212,6 +212,24 @@ fn nearest(
 mod tests {
     use super::*;
 
+    /// Process 9, with two threads; its guardian is 20.
+    #[test]
+    fn alone_with_the_guardian() {
+        let proc = tempfile::tempdir().unwrap();
+        let root = Root { pid: Pid(9), guardian: Some(Pid(20)) };
+        for (of_9, of_10, is_alone) in
+            [("20 ", "", true), ("20 30 ", "", false), ("20 ", "30 ", false), ("", "", false)]
+        {
+            for (tid, children) in [(9, of_9), (10, of_10)] {
+                let task = proc.path().join(format!("9/task/{tid}"));
+                std::fs::create_dir_all(&task).unwrap();
+                std::fs::write(task.join("children"), children).unwrap();
+            }
+            assert_eq!(root.is_alone(proc.path()), is_alone, "{of_9:?} {of_10:?}");
+            assert!(!Root { guardian: None, ..root }.is_alone(proc.path()));
+        }
+    }
+
     /// Process 10 is known and has created 30, that 50, and that 70; 20 is known and has created 40 and, by way of
     /// that, the known 60. Process 80 has lost its creator, and 90 seems to be its own: it has ended, and another one
     /// has its number.

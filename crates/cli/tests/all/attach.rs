@@ -1,4 +1,4 @@
-//! `colocate attach`: programs that run already are placed, followed and given back.
+//! `colocate attach`: programs that run already are placed, followed and restored.
 
 use crate::run_support::{
     Scratch, allowed, await_that, child_called, children, exclusive, have, is_root, masks,
@@ -63,7 +63,7 @@ fn are_free(pid: i32) -> bool {
 }
 
 #[test]
-fn placed_and_given_back() {
+fn placed_and_restored() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
     let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
     for name in ["-TERM", "-INT", "-HUP"] {
@@ -73,7 +73,7 @@ fn placed_and_given_back() {
         assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
         assert!(are_free(program.pid()) && scratch.journals().is_empty());
         assert!(stat(program.pid()).is_some_and(|(state, _)| state != 'T' && state != 'Z'));
-        assert!(said(&scratch).contains("every program goes on"), "{}", said(&scratch));
+        assert!(said(&scratch).contains("every program continues"), "{}", said(&scratch));
         let report = report(&scratch);
         assert_eq!(report["jobs"][0]["name"], "busy");
         assert_eq!(report["tasks"].as_array().unwrap().len(), 4);
@@ -127,7 +127,7 @@ fn what_is_created_later_is_followed() {
     std::fs::write(end, "").unwrap();
     assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
     let report = report(&scratch);
-    assert!(!said(&scratch).contains("every program goes on"), "{report}");
+    assert!(!said(&scratch).contains("every program continues"), "{report}");
     assert_eq!(report["jobs"][0]["status"], 0);
 }
 
@@ -162,23 +162,34 @@ fn the_processes_of_a_cgroup() {
     let Some(root) = roots.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
         return;
     };
-    let Some(program) = busy(&scratch).filter(|_| two_pus() && is_root()) else { return };
+    let Some(busy) = scratch.program("busy", &["-pthread"]) else { return };
+    if !two_pus() || !is_root() {
+        return;
+    }
+    let script = format!("{} 3 1000000000 & wait", busy.display());
+    let program = Working::start(Command::new("sh").args(["-c", &script]));
+    let created = child_called(&program.0, "busy");
+    wait_until("it has its threads", || masks(created).len() == 4);
     let folder = root.join(format!("colocate-test-{}", std::process::id()));
     let inner = folder.join("inner");
     std::fs::create_dir_all(&inner).unwrap();
-    std::fs::write(inner.join("cgroup.procs"), program.pid().to_string()).unwrap();
+    std::fs::write(folder.join("cgroup.procs"), program.pid().to_string()).unwrap();
+    std::fs::write(inner.join("cgroup.procs"), created.to_string()).unwrap();
     let mut colocate = attach(&scratch, &["--cgroup", folder.to_str().unwrap()]);
-    wait_until("it is placed", || are_placed(program.pid()));
+    wait_until("it is placed", || are_placed(created));
     signal("-TERM", colocate.id().cast_signed());
     assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
-    assert!(are_free(program.pid()));
+    assert!(are_free(created) && are_free(program.pid()));
+    let report = report(&scratch);
+    assert_eq!(report["jobs"].as_array().unwrap().len(), 1, "{report}");
+    signal("-KILL", created);
     drop(program);
     wait_until("the cgroup is removed", || {
         std::fs::remove_dir(&inner).is_ok() && std::fs::remove_dir(&folder).is_ok()
     });
 }
 
-/// The default policy watches what runs already; and wake-ups are counted, of threads that wait for each other.
+/// The default policy watches what runs already, and wake-ups of it can be requested.
 #[test]
 fn what_runs_already_is_watched() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
