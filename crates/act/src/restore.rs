@@ -66,13 +66,15 @@ pub struct Undone {
     pub raised: Vec<Restored>,
     /// Threads that were on a PU.
     pub freed: Vec<Restored>,
+    /// Whether all were looked for: the list of processes could be read, and the time limit was enough.
+    pub searched: bool,
 }
 
 impl Undone {
     /// Whether nothing is left to undo.
     pub fn is_complete(&self) -> bool {
         let mut all = self.raised.iter().chain(&self.freed);
-        all.all(|it| it.trouble.is_none()) && self.continued.is_ok()
+        all.all(|it| it.trouble.is_none()) && self.continued.is_ok() && self.searched
     }
 }
 
@@ -112,11 +114,12 @@ pub enum What {
 /// Needs the same user as the workload's processes, or `CAP_SYS_NICE` and `CAP_KILL`.
 pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
     if journal.is_of_another_boot(journal::boot(proc).as_deref()) {
-        return Undone { continued: Ok(Vec::new()), raised: Vec::new(), freed: Vec::new() };
+        let (raised, freed) = (Vec::new(), Vec::new());
+        return Undone { continued: Ok(Vec::new()), raised, freed, searched: true };
     }
     let mut undoing = Undoing::of(journal, proc, dry, None);
     let continued = undoing.continue_all();
-    undoing.scan_until_quiet(LIMIT);
+    let searched = undoing.scan_until_quiet(LIMIT);
     // To move a process out of a cgroup can take the kernel some hundredths of a second.
     let continued = continued.and_then(|pids| match &journal.pauses {
         Some(How::Freezer(folder)) if !dry => freezer::dissolve(folder).map(|_| pids),
@@ -124,16 +127,16 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
     });
     let is_policy = |it: &Restored| matches!(it.what, What::Policy(_));
     let (raised, freed) = undoing.restored.into_iter().partition(is_policy);
-    Undone { continued, raised, freed }
+    Undone { continued, raised, freed, searched }
 }
 
 /// The same for masks and policies at the end of a colocate, which is the root. Takes five seconds at most. Returns why
-/// something could not be restored, a line each.
-pub fn undo_at_end(journal: &Journal, proc: &Path, root: Root) -> Vec<String> {
+/// something could not be restored, a line each, and whether all were looked for.
+pub fn undo_at_end(journal: &Journal, proc: &Path, root: Root) -> (Vec<String>, bool) {
     let mut undoing = Undoing::of(journal, proc, false, Some(root));
-    undoing.scan_until_quiet(LIMIT_AT_END);
+    let searched = undoing.scan_until_quiet(LIMIT_AT_END);
     let line = |it: Restored| Some(format!("cannot restore thread {}: {}", it.tid, it.trouble?));
-    undoing.restored.into_iter().filter_map(line).collect()
+    (undoing.restored.into_iter().filter_map(line).collect(), searched)
 }
 
 /// Restores masks and policies of threads.
@@ -174,7 +177,7 @@ impl<'a> Undoing<'a> {
                 Ok(freezer::members(folder).unwrap_or_default())
             }
             Some(How::Signals) => {
-                let all = self.workload.processes();
+                let all = self.workload.processes()?;
                 let is_stopped = |process: &&ProcessHandle| {
                     let stats = process.threads().into_iter().map(|tid| process.stat_of(tid));
                     stats.flatten().any(|stat| stat.state == 'T')
@@ -188,31 +191,36 @@ impl<'a> Undoing<'a> {
         }
     }
 
-    fn scan_until_quiet(&mut self, limit: Nanos) {
+    /// False if that takes longer, or processes cannot be listed.
+    fn scan_until_quiet(&mut self, limit: Nanos) -> bool {
         let (begun, mut quiet) = (now(), 0);
-        while quiet < QUIET && now() < begun + limit {
+        while now() < begun + limit {
             let before = self.tried.len();
-            let something_lives = self.scan();
-            if self.dry || !something_lives {
-                return;
+            match self.scan() {
+                Ok(something_lives) if self.dry || !something_lives => return true,
+                Ok(_) if self.tried.len() > before => {
+                    quiet = 0;
+                    continue;
+                }
+                Ok(_) if !self.creating.are_left(self.proc) => quiet += 1,
+                _ => quiet = 0,
             }
-            if self.tried.len() > before {
-                quiet = 0;
-                continue;
+            if quiet == QUIET {
+                return true;
             }
-            quiet = if self.creating.are_left(self.proc) { 0 } else { quiet + 1 };
             std::thread::sleep(PAUSE);
         }
+        false
     }
 
     /// Scans every process once. False if there is none.
-    fn scan(&mut self) -> bool {
+    fn scan(&mut self) -> io::Result<bool> {
         // Those in cgroups first, which takes some microseconds: while all of /proc is read, many may create others and
         // end.
         self.workload.members().iter().for_each(|process| self.scan_process(process));
-        let all = self.workload.processes();
+        let all = self.workload.processes()?;
         all.iter().for_each(|process| self.scan_process(process));
-        !all.is_empty()
+        Ok(!all.is_empty())
     }
 
     fn scan_process(&mut self, process: &ProcessHandle) {
@@ -711,6 +719,25 @@ mod tests {
         };
         assert_eq!(pending() >> (libc::SIGSTOP - 1) & 1, 0, "the stop is taken back");
         freezer::dissolve(freezer.folder()).unwrap();
+    }
+
+    /// A sleeping thread is on the PU that the journal says, and is to be found within no time, or without a list of
+    /// processes.
+    #[test]
+    fn what_could_not_be_searched_is_not_complete() {
+        let sleeper = Sleeper::start();
+        let journal = journal(&sleeper.mask(), vec![sleeper.entry(Mark::Original, Mark::Original)]);
+        let is_searched = |proc: &str, limit| {
+            let mut undoing = Undoing::of(&journal, Path::new(proc), false, None);
+            undoing.scan_until_quiet(Nanos::from_millis(limit))
+        };
+        assert!(!is_searched(PROC, 0) && !is_searched("/nowhere", 20));
+        assert!(is_searched(PROC, 30_000));
+        let undone = |searched| {
+            let (raised, freed) = (Vec::new(), Vec::new());
+            Undone { continued: Ok(Vec::new()), raised, freed, searched }.is_complete()
+        };
+        assert!(undone(true) && !undone(false));
     }
 
     #[test]

@@ -93,11 +93,14 @@ fn text(path: &Path) -> io::Result<String> {
 }
 
 /// Every process below `proc`, with what the kernel says of its first thread.
-pub fn processes(proc: &Path) -> HashMap<Pid, Stat> {
-    let names = kernel::names(proc).unwrap_or_default();
+///
+/// # Errors
+/// If they cannot be listed.
+pub fn processes(proc: &Path) -> io::Result<HashMap<Pid, Stat>> {
+    let names = kernel::names(proc)?;
     let pids = names.iter().filter_map(|name| name.to_str()?.parse().ok()).map(Pid);
     let stat = |pid: Pid| Stat::parse(&text(&proc.join(format!("{pid}/stat"))).ok()?);
-    pids.filter_map(|pid| Some((pid, stat(pid)?))).collect()
+    Ok(pids.filter_map(|pid| Some((pid, stat(pid)?))).collect())
 }
 
 #[cfg(test)]
@@ -137,6 +140,6 @@ mod tests {
         let pid = Pid(std::process::id().cast_signed());
         let stat = Stat::read(Path::new("/proc"), pid, pid.first_thread()).unwrap();
         assert!(!stat.is_dead() && stat.start_ticks > 0);
-        assert_eq!(processes(Path::new("/proc"))[&pid].parent, stat.parent);
+        assert_eq!(processes(Path::new("/proc")).unwrap()[&pid].parent, stat.parent);
     }
 }

@@ -43,11 +43,13 @@ struct Done {
     original: Option<String>,
     /// Processes that had been stopped, or may have been.
     stopped: Vec<Pid>,
-    /// Why some of them could not be let go on.
+    /// Why some of them could not be continued.
     stopped_trouble: Option<String>,
     threads: Vec<Restored>,
     /// Threads that were under SCHED_IDLE.
     idle: Vec<Restored>,
+    /// Whether all were looked for.
+    searched: bool,
 }
 
 /// Runs `colocate restore`.
@@ -70,6 +72,7 @@ impl Done {
     fn is_left(&self) -> bool {
         let unread = self.trouble.is_some() && !self.spoilt;
         unread
+            || !self.searched
             || self.stopped_trouble.is_some()
             || self.threads.iter().chain(&self.idle).any(|thread| thread.trouble.is_some())
     }
@@ -89,6 +92,7 @@ fn undo(found: Found, dry: bool) -> Done {
         stopped_trouble: None,
         threads: Vec::new(),
         idle: Vec::new(),
+        searched: true,
     };
     match journal {
         Err(why) => done.trouble = Some(why.to_string()),
@@ -101,6 +105,7 @@ fn undo(found: Found, dry: bool) -> Done {
                     Err(why) => done.stopped_trouble = Some(why.to_string()),
                 }
                 (done.idle, done.threads) = (undone.raised, undone.freed);
+                done.searched = undone.searched;
             }
         }
     }
@@ -121,7 +126,8 @@ fn text(done: &[Done], dry: bool) -> String {
         let nothing = done.threads.is_empty()
             && done.idle.is_empty()
             && done.stopped.is_empty()
-            && done.stopped_trouble.is_none();
+            && done.stopped_trouble.is_none()
+            && done.searched;
         let _ = match (&done.trouble, nothing) {
             _ if done.alive => writeln!(text, "{path}: its colocate is at work, left alone"),
             (Some(why), _) if !done.spoilt => {
@@ -137,7 +143,7 @@ fn text(done: &[Done], dry: bool) -> String {
             let _ = writeln!(text, "  what was stopped: {}", printable(why));
         }
         for pid in &done.stopped {
-            let verb = if dry { "would be let go on" } else { "was let go on" };
+            let verb = if dry { "would be continued" } else { "was continued" };
             let _ = writeln!(text, "  process {pid}: stopped, {verb}");
         }
         for Restored { pid, tid, what, trouble } in done.idle.iter().chain(&done.threads) {
@@ -151,6 +157,9 @@ fn text(done: &[Done], dry: bool) -> String {
                 None => format!("was given {to}"),
             };
             let _ = writeln!(text, "  thread {tid} of process {pid}: {was}, {done}");
+        }
+        if !done.searched {
+            let _ = writeln!(text, "  others may be left, the machine is too busy: call it again");
         }
     }
     text

@@ -318,15 +318,15 @@ impl LinuxHost {
         self.stop_pages();
         self.placing.plan = None;
         self.continue_all();
-        self.restore_all();
+        let is_restored = self.restore_all();
         self.dissolve();
-        let is_undone = !self.pausing.cgroups_stay;
+        let is_undone = is_restored && !self.pausing.cgroups_stay;
         preparing::end(&mut self.actuators.journal, self.guardian.take(), is_undone);
         self.notes.take()
     }
 
-    /// Restores masks and policies of all threads, also of those that nothing is known of.
-    fn restore_all(&mut self) {
+    /// Restores masks and policies of all threads, also of those that nothing is known of. False if some may be left.
+    fn restore_all(&mut self) -> bool {
         self.lifecycle.report_all();
         // A thread whose mask is inherited before it is restored creates the next one a moment later.
         let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE);
@@ -335,12 +335,14 @@ impl LinuxHost {
         let us = Pid(std::process::id().cast_signed());
         let root = Root { pid: us, guardian: self.guardian.as_ref().map(Guardian::pid) };
         if !self.runs.is_attached && root.is_alone(&self.actuators.proc) {
-            return;
+            return true;
         }
         // What can be used may have grown since the journal was begun.
         let original = self.actuators.original.clone();
         let journal = Journal { original, ..self.actuators.journal.journal().clone() };
-        self.notes.extend(restore::undo_at_end(&journal, &self.actuators.proc, root));
+        let (notes, searched) = restore::undo_at_end(&journal, &self.actuators.proc, root);
+        self.notes.extend(notes);
+        searched
     }
 
     fn clock(&self) -> Nanos {

@@ -24,6 +24,7 @@ use crate::sys;
 use colocate_observe::proc::Proc;
 use colocate_observe::{Pid, Tid};
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::Path;
 
 /// Generations that are gone through at most on the way to a known creator. Chosen: nothing nests that deep, and what
@@ -91,9 +92,12 @@ impl<'a> Workload<'a> {
     }
 
     /// Scans for all its processes.
-    pub fn processes(&mut self) -> Vec<ProcessHandle> {
+    ///
+    /// # Errors
+    /// If processes cannot be listed.
+    pub fn processes(&mut self) -> io::Result<Vec<ProcessHandle>> {
         self.known = living(self.journal, self.proc);
-        let all = processes(self.proc);
+        let all = processes(self.proc)?;
         let members = self.members();
         let mut pids: BTreeSet<Pid> = members.iter().map(ProcessHandle::pid).collect();
         pids.extend(self.known.values().map(|entry| entry.pid));
@@ -111,7 +115,7 @@ impl<'a> Workload<'a> {
             all.get(&handle.pid()).is_some_and(|stat| stat.start_ticks == handle.start_ticks())
         };
         let found = pids.iter().filter_map(|pid| ProcessHandle::open(self.proc, *pid).ok());
-        found.filter(is_it).collect()
+        Ok(found.filter(is_it).collect())
     }
 
     /// The children of a colocate that lives.
