@@ -1,11 +1,11 @@
 //! `colocate bench`: four measurements, and the harness that they share.
 
 mod bandwidth;
-mod beside;
+pub mod beside;
 mod cores;
-mod harness;
+pub mod harness;
 mod scenario_text;
-mod scenarios;
+pub mod scenarios;
 mod sibling_text;
 mod siblings;
 mod smt;

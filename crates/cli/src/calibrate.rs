@@ -1,0 +1,196 @@
+//! `colocate calibrate`: measures this machine once, and keeps what it found for all other commands.
+//!
+//! First, what passing a cache line between each two PUs takes says which PUs share what (`machine::calibrated::sharing`). Then
+//! everything else is measured in rounds, each in a random order of its own, by the harness of `bench`; and at last what
+//! siblings cost each other. `docs/calibrate.md` says how each figure comes about.
+
+mod cells;
+mod figures;
+mod text;
+
+use crate::bench::beside::Here;
+use crate::bench::harness::{self, by_cell, rounds};
+use crate::bench::scenarios;
+use crate::compare::idle;
+use crate::{exit, input, output};
+use anyhow::Context;
+use cells::{Cell, Lengths, ThisMachine};
+use colocate_files::{Dir, Mode};
+use colocate_machine::calibrated::{
+    Assumed, Calibration, Latency, Pair, Sharing, identity, performance, sharing,
+};
+use colocate_machine::exact::Exact;
+use colocate_machine::read::{self, Sysfs, kept};
+use colocate_machine::{Bytes, Machine, PuNr, printable};
+use colocate_study::stats::{Random, median};
+use smt_bench::{Kernel, Workload};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+pub use text::text;
+
+/// Measures this machine once, and keeps the result for topo, plan and the policies
+///
+/// What passing a cache line, a wake-up and a round trip cost between PUs, target idle and busy; latencies and sizes of
+/// caches and memory; what cores do in a cycle; how much of each PU there is. Only threads of its own are placed, and nothing
+/// stays. It takes less than two minutes, on a machine that does little else. What cannot be measured here is absent.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print what is kept of this machine instead of measuring
+    #[arg(long)]
+    show: bool,
+
+    /// Rounds of measurements [range: 3-100]
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..=100), conflicts_with = "show")]
+    repeat: u32,
+
+    /// Print JSON that --machine reads back (docs/schemas/machine.json)
+    #[arg(long)]
+    json: bool,
+
+    /// File to write instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Seed of the order of measurements.
+const SEED: u64 = 1;
+/// Most pairs of PUs between which a line is passed: all of 128 PUs. Of more PUs a random part.
+const MOST_PAIRS: usize = 8_192;
+/// Rounds of passing lines: their median counts.
+const LINE_ROUNDS: u32 = 3;
+
+/// Runs `colocate calibrate`.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
+    let machine = read::reported()?;
+    let (path, exact) = match args.show {
+        true => kept::find(&machine)?.context(
+            "expected measurements of this machine, found none: colocate calibrate measures it",
+        )?,
+        false => {
+            let root = rustix::process::geteuid().is_root();
+            let folder = kept::folder(root, |name| std::env::var_os(name));
+            // What cannot be kept is not measured.
+            let dir = Dir::open_or_make(&folder, 0o755)?;
+            let exact = measured(args.repeat, &machine)?;
+            let name = kept::file_name(&machine);
+            dir.write(&name, exact.to_json().as_bytes(), Mode::ByUmask)?;
+            (folder.join(name), exact)
+        }
+    };
+    let text = match (args.json, &exact.calibration) {
+        (false, Some(found)) => {
+            let name = printable(&exact.machine.name);
+            format!(
+                "machine  {name}, kept in {}\n{}",
+                printable(&path.display().to_string()),
+                text(found, true)
+            )
+        }
+        _ => exact.to_json(),
+    };
+    output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures all there is.
+fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
+    let (begin, started) = (Instant::now(), input::unix_seconds());
+    let others = idle::look(Path::new("/proc")).others_runnable.filter(|&others| others > 0);
+    if let Some(others) = others {
+        output::remark(&format!(
+            "{others} other tasks run: on an idle machine figures are known better"
+        ));
+    }
+    let usable = harness::usable()?;
+    let usable: Vec<u32> =
+        usable.into_iter().filter(|&pu| reported.pu_by_os(PuNr(pu)).is_some()).collect();
+    if usable.is_empty() {
+        return Err(exit::no_capability(
+            "expected a usable PU that the topology has, found none: colocate topo".into(),
+        ));
+    }
+    let random = &mut Random::new(SEED);
+    let mut here = ThisMachine { lengths: Lengths::of(usable.len()), portion: None };
+    let latencies = lines(&mut here, &usable, random)?;
+    let Sharing { mut machine, disagreements } = sharing(reported, &latencies);
+    let plan = cells::plan(&machine, &usable, random);
+    let taken = by_cell(rounds(&mut here, &plan.cells, repeat, random, false)?, plan.cells.len());
+    let mut calibration = Calibration {
+        identity: identity(reported),
+        kernel: idle::kernel(Path::new("/proc")),
+        started_unix_s: started,
+        seconds: 0.0,
+        figures: figures::figures(&machine, &plan.cells, &taken, started),
+        assumed: Vec::new(),
+        absent: plan.absent,
+        disagreements,
+    };
+    figures::lines(&mut calibration, &machine, &latencies, started);
+    siblings(&mut calibration, &machine, &usable)?;
+    calibration.disagreements.extend(figures::shrink_last_cache(&mut machine, &calibration));
+    let known_line = Sysfs::at(Path::new("/")).line();
+    let speeds = match performance(&machine, &calibration, known_line.unwrap_or(Bytes(64))) {
+        Ok((speeds, assumed)) => {
+            calibration.assumed = assumed;
+            if known_line.is_none() {
+                let (key, source) = (
+                    "memory.line".into(),
+                    "64 bytes, which the kernel does not report; not varied".into(),
+                );
+                calibration.assumed.push(Assumed { key, source });
+            }
+            Some(speeds)
+        }
+        Err(missing) => {
+            calibration.absent.push(format!("speeds that predictions need: {missing}"));
+            None
+        }
+    };
+    calibration.seconds = (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+    let calibration = Some(calibration);
+    Ok(Exact { performance: speeds, calibration, ..Exact::new(machine, None) })
+}
+
+/// What passing a cache line takes between each two of `pus`, or between a random part of all pairs.
+fn lines(here: &mut ThisMachine, pus: &[u32], random: &mut Random) -> anyhow::Result<Vec<Latency>> {
+    let pairs =
+        pus.iter().enumerate().flat_map(|(at, &a)| pus[at + 1..].iter().map(move |&b| [a, b]));
+    let mut cells: Vec<Cell> = pairs.map(Cell::Line).collect();
+    if cells.is_empty() {
+        return Ok(Vec::new());
+    }
+    if cells.len() > MOST_PAIRS {
+        random.shuffle(&mut cells);
+        cells.truncate(MOST_PAIRS);
+    }
+    here.lengths.of_pairs(cells.len() * LINE_ROUNDS as usize);
+    let taken = by_cell(rounds(here, &cells, LINE_ROUNDS, random, false)?, cells.len());
+    let latency = |(cell, samples): (&Cell, &Vec<Vec<Option<f64>>>)| {
+        let Cell::Line([a, b]) = *cell else { return None };
+        let all: Vec<f64> = samples.iter().filter_map(|sample| sample[0]).collect();
+        Some(Latency { pus: (PuNr(a), PuNr(b)), ns: median(&all)? })
+    };
+    Ok(cells.iter().zip(&taken).filter_map(latency).collect())
+}
+
+/// What the kernels of SMT-Bench take beside each other on the first two siblings.
+fn siblings(
+    calibration: &mut Calibration,
+    machine: &Machine,
+    usable: &[u32],
+) -> anyhow::Result<()> {
+    let Some(pus) = cells::pairs(machine, usable, Pair::Siblings).first().copied() else {
+        calibration.absent.push("interference of siblings: no two usable PUs share a core".into());
+        return Ok(());
+    };
+    // A hundredth of a second, and 80 measurements a round: some three seconds.
+    let settings =
+        scenarios::Settings { pus, share_core: Some(true), seconds: 0.01, repeat: 3, seed: SEED };
+    let mut here = Here::new(std::time::Duration::from_millis(10), &[4]);
+    let report = scenarios::measure(&mut here, settings, &Kernel::PAPER.map(Workload::from))?;
+    calibration.figures.extend(figures::beside(&report, pus, calibration.started_unix_s));
+    Ok(())
+}
