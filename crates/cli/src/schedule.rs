@@ -206,10 +206,15 @@ impl Facts {
             let (measured, speeds) = cores::measured(path, &machine)?;
             (machine, core_speeds) = (measured, Some(speeds));
         }
-        let speeds = args.machine_speeds.as_deref().map(|spec| speeds::of(spec, &machine));
-        let speeds = speeds.transpose()?;
+        let speeds = match &args.machine_speeds {
+            Some(spec) => Some(speeds::of(spec, &machine)?),
+            None => speeds::measured(&machine, &workload),
+        };
         if args.policy.has_prior(Prior::Speeds) && speeds.is_none() {
-            bail!("expected --machine-speeds SPEC with --policy {}, found none", args.policy);
+            bail!(
+                "expected --machine-speeds SPEC with --policy {}, or measured speeds (colocate calibrate), found none",
+                args.policy
+            );
         }
         Ok(Self { workload, alone, cpi, machine, core_speeds, speeds })
     }

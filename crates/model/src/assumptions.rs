@@ -101,10 +101,11 @@ impl Ranges {
         });
         let is_latency =
             |what: &What| matches!(what, What::CacheLatency { .. } | What::MemoryLatency { .. });
+        let is_capacity = |what: &What| matches!(what, What::MemoryCapacity { .. });
         let is_bandwidth = |what: &What| matches!(what, What::MemoryBandwidth { .. });
         Self {
             width: slots.unwrap_or(WIDTH),
-            bandwidth: widest(is_bandwidth, FACTOR),
+            bandwidth: widest(is_capacity, widest(is_bandwidth, FACTOR)),
             latency: widest(is_latency, FACTOR),
         }
     }

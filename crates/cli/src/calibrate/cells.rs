@@ -31,6 +31,8 @@ pub enum Cell {
     Memory { from: Option<NodeNr>, to: Option<NodeNr>, pus: [u32; 2], bytes: usize },
     /// All these PUs of a node read and write their own `rows` rows of memory.
     Stream { node: Option<NodeNr>, pus: Vec<u32>, rows: u32 },
+    /// Loads on the first PU out of so many bytes near to it, while the others read and write `rows` rows each.
+    Beside { node: Option<NodeNr>, pus: Vec<u32>, bytes: usize, rows: u32 },
     /// Pages near the first PU are moved to a node.
     Move { from: NodeNr, to: NodeNr, pu: u32 },
     /// A fixed piece of work on a PU.
@@ -124,7 +126,14 @@ impl ThisMachine {
             Cell::Memory { pus: [from, to], bytes, .. } => {
                 vec![chase::latency(from, to, bytes, LOAD)?]
             }
-            Cell::Stream { ref pus, rows, .. } => vec![stream(pus, rows)?],
+            Cell::Stream { ref pus, rows, .. } => {
+                vec![stream(pus, rows, || Ok(std::thread::sleep(STREAM)))?.1]
+            }
+            Cell::Beside { ref pus, bytes, rows, .. } => {
+                let (latency, traffic) =
+                    stream(&pus[1..], rows, || chase::latency(pus[0], pus[0], bytes, STREAM))?;
+                vec![latency, traffic]
+            }
             Cell::Move { to, pu, .. } => vec![moved(to, pu)?],
             Cell::Visit(pu) => {
                 let portion = match self.portion {
@@ -176,19 +185,23 @@ fn middle(ns: impl IntoIterator<Item = u64>) -> Option<f64> {
     median(&ns.into_iter().map(|ns| ns as f64).collect::<Vec<_>>())
 }
 
-/// Bytes that `pus` read and write in a second together. A line is read and written back.
-fn stream(pus: &[u32], rows: u32) -> Result<Option<f64>, ThreadError> {
+/// What `meanwhile` says, and the bytes that `pus` read and write in a second together. A line is read and written back.
+fn stream<T>(
+    pus: &[u32],
+    rows: u32,
+    meanwhile: impl FnOnce() -> Result<T, ThreadError>,
+) -> Result<(T, Option<f64>), ThreadError> {
     const LINE: f64 = 64.0;
     let generators: Vec<Generator> =
         pus.iter().map(|&pu| Generator::start(pu, rows)).collect::<Result<_, _>>()?;
     generators.iter().for_each(|each| each.resume(0));
     std::thread::sleep(STREAM / 3);
     let before: Vec<_> = generators.iter().map(Generator::tally).collect();
-    std::thread::sleep(STREAM);
+    let found = meanwhile()?;
     let rates =
         generators.iter().zip(before).map(|(each, before)| each.tally().since(before).rate());
     let lines_per_us: Option<f64> = rates.sum();
-    Ok(lines_per_us.map(|rate| rate * 1e6 * LINE * 2.0))
+    Ok((found, lines_per_us.map(|rate| rate * 1e6 * LINE * 2.0)))
 }
 
 /// Nanoseconds to move a page that is near `pu` to node `to`; `None` if the kernel moved none.
@@ -328,6 +341,7 @@ fn memory(machine: &Machine, usable: &[u32], plan: &mut Plan) {
         plan.cells.push(Cell::Stream { node: *from, pus: vec![pu], rows });
         if own.len() > 1 {
             plan.cells.push(Cell::Stream { node: *from, pus: own.clone(), rows });
+            plan.cells.push(Cell::Beside { node: *from, pus: own.clone(), bytes, rows });
         }
     }
     if homes.len() < 2 {

@@ -5,6 +5,7 @@ use crate::bench::scenarios::Report;
 use colocate_machine::calibrated::{Calibration, Figure, Latency, Pair, What, levels};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, PuNr};
+use colocate_model::memory::capacity;
 use colocate_study::stats::{Estimate, geometric_estimate, mean_estimate};
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ type Samples = Vec<Vec<Option<f64>>>;
 /// What the values of a cell are of. Empty where a figure needs several cells.
 fn names(cell: &Cell) -> Vec<What> {
     match *cell {
-        Cell::Line(_) | Cell::Load { .. } => Vec::new(),
+        Cell::Line(_) | Cell::Load { .. } | Cell::Beside { .. } => Vec::new(),
         Cell::Wake { pair, busy, .. } => {
             vec![What::WakeUp { pair, busy }, What::WakeCall { pair, busy }]
         }
@@ -50,6 +51,7 @@ fn source(cell: &Cell) -> String {
         Cell::Trip { .. } => "two threads that wake each other by futex in turn".into(),
         Cell::Load { .. } => "pointer chase over growing sizes, huge pages where possible".into(),
         Cell::Memory { bytes, .. } => format!("pointer chase over {} MiB, huge pages where possible", bytes >> 20),
+        Cell::Beside { .. } => "latency beside the traffic of all other PUs, by the model's queue (docs/memory-model.md)".into(),
         Cell::Stream { .. } => "lines read and written back, steps of 576 bytes; at least, where more PUs would reach more".into(),
         Cell::Move { .. } => "move_pages(2) of 255 pages of its own".into(),
         Cell::Visit(_) => "a chain of additions, one PU at a time".into(),
@@ -108,7 +110,38 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
     let made = values.into_iter().filter_map(|(what, (values, source))| {
         figure(what, &values, unix_s, format!("{source}; {} samples", values.len()))
     });
-    made.collect()
+    made.chain(capacities(cells, taken, unix_s)).collect()
+}
+
+/// How far the ends of a capacity's interval are from it at most: where loads hardly wait, it is not known better.
+const MOST_REACH: f64 = 10.0;
+
+/// At which traffic memory would be saturated, from latencies beside known traffic. The mean is that of 1 over capacity, which is 0
+/// where loads do not wait.
+fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
+    let of_node = |(cell, samples): (&Cell, &Samples)| {
+        let Cell::Beside { node, .. } = *cell else { return None };
+        let local = |cell: &Cell| matches!(*cell, Cell::Memory { from, to, .. } if from == node && to == node);
+        let alone = &taken[cells.iter().position(local)?];
+        let pairs = alone.iter().zip(samples);
+        let inverse = pairs
+            .filter_map(|(alone, beside)| Some(1.0 / capacity(alone[0]?, beside[0]?, beside[1]?)));
+        let Estimate { value, interval } = mean_estimate(&inverse.collect::<Vec<_>>())?;
+        let (interval, what) = (interval?, What::MemoryCapacity { node });
+        let far = value / MOST_REACH;
+        let [value, low, high] =
+            [value, interval.high.max(value), interval.low.clamp(far, value)].map(f64::recip);
+        value.is_finite().then(|| Figure {
+            unit: what.unit(),
+            what,
+            value,
+            low,
+            high,
+            unix_s,
+            source: source(cell),
+        })
+    };
+    cells.iter().zip(taken).filter_map(of_node).collect()
 }
 
 /// Latency over size in each round, of rounds in which no size is missing; memory is the last point.
@@ -194,4 +227,111 @@ pub fn shrink_last_cache(machine: &mut Machine, measured: &Calibration) -> Optio
         text(found.high),
         text(reported)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::read;
+
+    fn machine() -> Machine {
+        read::open("xeon-x3320").unwrap()
+    }
+
+    /// Three rounds of one value.
+    fn rounds(values: [f64; 3]) -> Samples {
+        values.map(|value| vec![Some(value)]).into()
+    }
+
+    fn found(cells: &[Cell], taken: &[Samples]) -> Vec<Figure> {
+        figures(&machine(), cells, taken, 7)
+    }
+
+    /// Two pairs of PUs, three rounds each: six samples, 4000 their geometric mean.
+    #[test]
+    fn pairs_of_a_kind_are_one_figure() {
+        let trip = |b| Cell::Trip { pair: Pair::SameCache, pus: [0, b], busy: false };
+        let found = found(&[trip(1), trip(2)], &[rounds([2000.0; 3]), rounds([8000.0; 3])]);
+        assert_eq!(found.len(), 1);
+        let figure = &found[0];
+        assert_eq!(figure.what, What::RoundTrip { pair: Pair::SameCache, busy: false });
+        assert!((figure.value - 4000.0).abs() < 1e-6 && figure.low < 2000.0, "{figure:?}");
+        assert!(figure.source.ends_with("; 6 samples") && figure.unix_s == 7, "{figure:?}");
+    }
+
+    #[test]
+    fn speeds_are_relative_to_the_fastest() {
+        let visit = |rate: f64| vec![vec![Some(2e9), Some(rate)]; 3];
+        let found = found(&[Cell::Visit(0), Cell::Visit(1)], &[visit(50.0), visit(100.0)]);
+        let speed =
+            |pu| found.iter().find(|it| it.what == What::Speed { pu: PuNr(pu) }).unwrap().value;
+        assert!((speed(0) - 0.5).abs() < 1e-9 && (speed(1) - 1.0).abs() < 1e-9);
+    }
+
+    /// What other load left no time for is absent, and shares of time may be 0.
+    #[test]
+    fn what_was_not_measured_is_absent() {
+        let watched = vec![vec![Some(0.0), None, None]; 3];
+        let found = found(&[Cell::Watch(3)], &[watched]);
+        let what: Vec<&What> = found.iter().map(|figure| &figure.what).collect();
+        assert_eq!(what, [&What::Away { pu: PuNr(3) }]);
+        assert_eq!((found[0].low, found[0].value, found[0].high), (0.0, 0.0, 0.0));
+    }
+
+    /// Loads that wait 0.3 · L · ρ / √(1 − ρ) longer at half of the capacity.
+    #[test]
+    fn capacities_by_hand() {
+        let node = machine().nodes.first().map(|node| node.os);
+        let cells = [
+            Cell::Memory { from: node, to: node, pus: [0, 0], bytes: 1 << 27 },
+            Cell::Beside { node, pus: vec![0, 1], bytes: 1 << 27, rows: 9 },
+        ];
+        let wait = 0.3 * 100.0 * 0.5 / 0.5_f64.sqrt();
+        let taken = [rounds([100.0; 3]), vec![vec![Some(100.0 + wait), Some(10e9)]; 3]];
+        let of = |found: &[Figure]| {
+            found.iter().find(|it| it.what == What::MemoryCapacity { node }).cloned()
+        };
+        let figure = of(&found(&cells, &taken)).unwrap();
+        assert!((figure.value - 20e9).abs() < 1.0, "{figure:?}");
+        // Loads that do not wait say nothing of it.
+        let idle = [rounds([100.0; 3]), vec![vec![Some(100.0), Some(10e9)]; 3]];
+        assert_eq!(of(&found(&cells, &idle)), None);
+    }
+
+    /// 32 KiB at 2 ns, 1.5 MiB at 8 ns, memory at 90 ns; the last cache is reported to have 3 MiB.
+    #[test]
+    fn a_last_cache_that_others_use_is_smaller() {
+        let sizes = (0..31).map(|step| 4096.0 * 2_f64.powf(f64::from(step) / 2.0));
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let sizes: Vec<usize> = sizes.map(|size| size as usize).collect();
+        let ns = |bytes: usize| match bytes >> 10 {
+            0..=32 => 2.0,
+            33..=1500 => 8.0,
+            _ => 90.0,
+        };
+        let mut cells: Vec<Cell> = sizes.iter().map(|&bytes| Cell::Load { pu: 0, bytes }).collect();
+        cells.push(Cell::Memory { from: None, to: None, pus: [0, 0], bytes: 1 << 28 });
+        let taken: Vec<Samples> =
+            sizes.iter().chain([&(1 << 28)]).map(|&bytes| rounds([ns(bytes); 3])).collect();
+        let mut machine = machine();
+        let mut measured = Calibration {
+            identity: String::new(),
+            kernel: None,
+            started_unix_s: 0,
+            seconds: 0.0,
+            figures: figures(&machine, &cells, &taken, 0),
+            assumed: vec![],
+            absent: vec![],
+            disagreements: vec![],
+        };
+        let value = |what| measured.get(&what).unwrap().value;
+        assert!((value(What::CacheLatency { level: 1 }) - 2.0).abs() < 1e-9);
+        assert!((value(What::CacheLatency { level: 2 }) - 8.0).abs() < 1e-9);
+        let line = shrink_last_cache(&mut machine, &measured).unwrap();
+        assert!(line.starts_with("L2 holds 1.") && line.contains("reported: 3.00 MiB"), "{line}");
+        assert!(cache_sizes(&machine)[1].1 < 2.5e6);
+        // The reported size, within what the steps can tell.
+        measured.figures.retain(|figure| !matches!(figure.what, What::CacheSize { .. }));
+        assert_eq!(shrink_last_cache(&mut machine, &measured), None);
+    }
 }

@@ -130,8 +130,16 @@ mod tests {
             absent: vec!["moving a page: there is one memory node".into()],
             disagreements: vec!["PUs share nothing".into()],
         };
-        expect![[r"
-        "]]
+        expect![[r#"
+            measured 2025-11-25 18:05 UTC in 24 s, Linux 6.18
+            figure                                    value     95 % interval
+            line pass, same cache                     52.0 ns   49.4 ns to 54.6 ns
+            wake-up, same PU, busy                    2.35 us   2.23 us to 2.46 us
+            clock, PU 0                               3.50 GHz  3.33 GHz to 3.68 GHz
+            share away, PUs 0-8: median, least, most  0.040     0.00 to 0.080
+            measured otherwise: PUs share nothing
+            absent: moving a page: there is one memory node
+        "#]]
         .assert_eq(&text(&found, false));
         assert!(text(&found, true).contains("  a loop\n"));
     }

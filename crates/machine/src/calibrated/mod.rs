@@ -120,6 +120,11 @@ pub enum What {
         /// How many PUs did.
         pus: u32,
     },
+    /// Bytes a second at which memory of a node would be saturated, by how much longer loads take beside known traffic.
+    MemoryCapacity {
+        /// The node; `None` on a machine without nodes.
+        node: Option<NodeNr>,
+    },
     /// Moving a page of memory to another node.
     PageMove {
         /// The node that has it.
@@ -204,8 +209,8 @@ impl Unit {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked: 0 to 1e18
     pub fn text(self, value: f64) -> String {
         match self {
-            Self::Ns if value < 9_995.0 => format!("{} ns", digits(value)),
-            Self::Ns if value < 9_995e3 => format!("{} us", digits(value / 1e3)),
+            Self::Ns if value < 999.5 => format!("{} ns", digits(value)),
+            Self::Ns if value < 999.5e3 => format!("{} us", digits(value / 1e3)),
             Self::Ns => format!("{} ms", digits(value / 1e6)),
             Self::Cycles => Cycles((value * 100.0).round() / 100.0).to_string(),
             Self::PerCycle => format!("{} a cycle", digits(value)),
@@ -242,7 +247,7 @@ impl What {
             | Self::PageMove { .. }
             | Self::Gap { .. } => Unit::Ns,
             Self::CacheSize { .. } => Unit::Bytes,
-            Self::MemoryBandwidth { .. } => Unit::BytesPerSecond,
+            Self::MemoryBandwidth { .. } | Self::MemoryCapacity { .. } => Unit::BytesPerSecond,
             Self::Clock { .. } => Unit::Hertz,
             Self::Speed { .. } | Self::Away { .. } | Self::Steal { .. } | Self::Beside { .. } => {
                 Unit::Ratio
@@ -282,6 +287,7 @@ impl fmt::Display for What {
                     if *pus == 1 { "" } else { "s" }
                 )
             }
+            Self::MemoryCapacity { node: of } => write!(f, "memory capacity, {}", node(of)),
             Self::PageMove { from, to } => write!(f, "page move, node {} to {}", from.0, to.0),
             Self::Clock { pu } => write!(f, "clock, PU {}", pu.0),
             Self::Speed { pu } => write!(f, "speed, PU {}", pu.0),

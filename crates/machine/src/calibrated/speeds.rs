@@ -147,7 +147,7 @@ fn memory(machine: &Machine, measured: &Calibration, line: Bytes) -> Result<Memo
     for node in 0..nodes.len() {
         let local = latency(node, node)?;
         let most = measured.figures.iter().filter(
-            |it| matches!(it.what, What::MemoryBandwidth { node: of, .. } if of == nodes[node]),
+            |it| matches!(it.what, What::MemoryBandwidth { node: of, .. } | What::MemoryCapacity { node: of } if of == nodes[node]),
         );
         let bandwidth = most.map(|it| it.value).fold(0.0, f64::max);
         if bandwidth <= 0.0 {
