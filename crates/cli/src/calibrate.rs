@@ -1,8 +1,8 @@
 //! `colocate calibrate`: measures this machine once, and keeps what it found for all other commands.
 //!
-//! First, what passing a cache line between each two PUs takes says which PUs share what (`machine::calibrated::sharing`). Then
-//! everything else is measured in rounds, each in a random order of its own, by the harness of `bench`; and at last what
-//! siblings cost each other. `docs/calibrate.md` says how each figure comes about.
+//! What passing a cache line between each two PUs takes says which PUs share what (`machine::calibrated::sharing`). Everything else
+//! is measured in rounds, each in a random order of its own, by the harness of `bench`. Lines are passed before and after, since a
+//! hypervisor may move PUs. At last comes what siblings cost each other. `docs/calibrate.md` says how each figure comes about.
 
 mod cells;
 mod figures;
@@ -15,14 +15,14 @@ use crate::compare::idle;
 use crate::{exit, input, output};
 use anyhow::Context;
 use cells::{Cell, Lengths, ThisMachine};
-use colocate_files::{Dir, Mode};
+use colocate_files::{Dir, Mode, kernel};
 use colocate_machine::calibrated::{
     Assumed, Calibration, Latency, Pair, Sharing, identity, performance, sharing,
 };
 use colocate_machine::exact::Exact;
 use colocate_machine::read::{self, Sysfs, kept};
 use colocate_machine::{Bytes, Machine, PuNr, printable};
-use colocate_study::stats::{Random, median};
+use colocate_study::stats::Random;
 use smt_bench::{Kernel, Workload};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ pub use text::text;
 ///
 /// What passing a cache line, a wake-up and a round trip cost between PUs, target idle and busy; latencies and sizes of
 /// caches and memory; what cores do in a cycle; how much of each PU there is. Only threads of its own are placed, and nothing
-/// stays. It takes less than two minutes, on a machine that does little else. What cannot be measured here is absent.
+/// else changes. It takes less than two minutes, on a machine that does little else. What cannot be measured here is absent.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print what is kept of this machine instead of measuring
@@ -58,8 +58,10 @@ pub struct Args {
 const SEED: u64 = 1;
 /// Most pairs of PUs between which a line is passed: all of 128 PUs. Of more PUs a random part.
 const MOST_PAIRS: usize = 8_192;
-/// Rounds of passing lines: their median counts.
-const LINE_ROUNDS: u32 = 3;
+/// Rounds of passing lines, before and after: more where there are few pairs.
+const fn line_rounds(pairs: usize) -> u32 {
+    if pairs <= 128 { 9 } else { 3 }
+}
 
 /// Runs `colocate calibrate`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
@@ -114,10 +116,12 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
     }
     let random = &mut Random::new(SEED);
     let mut here = ThisMachine { lengths: Lengths::of(usable.len()), portion: None };
-    let latencies = lines(&mut here, &usable, random)?;
-    let Sharing { mut machine, disagreements } = sharing(reported, &latencies);
-    let plan = cells::plan(&machine, &usable, random);
+    let before = lines(&mut here, &usable, random)?;
+    let plan = cells::plan(&sharing(reported, &before).machine, &usable, available(), random);
     let taken = by_cell(rounds(&mut here, &plan.cells, repeat, random, false)?, plan.cells.len());
+    // Again after some time, in which a hypervisor may have moved PUs.
+    let latencies = merged(before, &lines(&mut here, &usable, random)?);
+    let Sharing { mut machine, disagreements } = sharing(reported, &latencies);
     let mut calibration = Calibration {
         identity: identity(reported),
         kernel: idle::kernel(Path::new("/proc")),
@@ -154,6 +158,13 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
     Ok(Exact { performance: speeds, calibration, ..Exact::new(machine, None) })
 }
 
+/// Memory that can be had without swapping, as the kernel estimates it; `None` if it does not say.
+fn available() -> Option<Bytes> {
+    let text = kernel::read_text(Path::new("/proc/meminfo")).ok()?;
+    let kib: u64 = kernel::field(&text, "MemAvailable")?.strip_suffix(" kB")?.parse().ok()?;
+    kib.checked_mul(1024).map(Bytes)
+}
+
 /// What passing a cache line takes between each two of `pus`, or between a random part of all pairs.
 fn lines(here: &mut ThisMachine, pus: &[u32], random: &mut Random) -> anyhow::Result<Vec<Latency>> {
     let pairs =
@@ -166,14 +177,27 @@ fn lines(here: &mut ThisMachine, pus: &[u32], random: &mut Random) -> anyhow::Re
         random.shuffle(&mut cells);
         cells.truncate(MOST_PAIRS);
     }
-    here.lengths.of_pairs(cells.len() * LINE_ROUNDS as usize);
-    let taken = by_cell(rounds(here, &cells, LINE_ROUNDS, random, false)?, cells.len());
+    let repeat = line_rounds(cells.len());
+    here.lengths.of_pairs(cells.len() * repeat as usize);
+    let taken = by_cell(rounds(here, &cells, repeat, random, false)?, cells.len());
     let latency = |(cell, samples): (&Cell, &Vec<Vec<Option<f64>>>)| {
         let Cell::Line([a, b]) = *cell else { return None };
-        let all: Vec<f64> = samples.iter().filter_map(|sample| sample[0]).collect();
-        Some(Latency { pus: (PuNr(a), PuNr(b)), ns: median(&all)? })
+        let all = || samples.iter().filter_map(|sample| sample[0]);
+        let (ns, most_ns) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
+        Some(Latency { pus: (PuNr(a), PuNr(b)), ns, most_ns })
     };
     Ok(cells.iter().zip(&taken).filter_map(latency).collect())
+}
+
+/// The least and the most of both.
+fn merged(mut before: Vec<Latency>, after: &[Latency]) -> Vec<Latency> {
+    for latency in &mut before {
+        if let Some(again) = after.iter().find(|again| again.pus == latency.pus) {
+            latency.ns = latency.ns.min(again.ns);
+            latency.most_ns = latency.most_ns.max(again.most_ns);
+        }
+    }
+    before
 }
 
 /// What the kernels of SMT-Bench take beside each other on the first two siblings.

@@ -39,6 +39,7 @@ pub struct Args {
 /// Runs `colocate topo`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let seen = seen(args)?;
+    let is_measured = seen.calibration.is_some();
     let mut text = if args.json {
         let exact = Exact::new(seen.machine, seen.usable);
         let Seen { performance, calibration, .. } = seen;
@@ -47,10 +48,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let picture = picture(&seen.machine, seen.usable.as_ref());
         let speeds = seen.performance.map(|found| format!("\n{}", speeds(&seen.machine, &found)));
         let measured =
-            seen.calibration.map(|found| format!("\n{}", calibrate::text(&found, false)));
+            seen.calibration.map(|found| format!("\n{}", calibrate::text(&found, args.sources)));
         picture + &speeds.unwrap_or_default() + &measured.unwrap_or_default()
     };
-    if args.sources {
+    if args.sources && !is_measured {
         text.push_str(&sources(&args.machine)?);
     }
     output::write(args.output.as_deref(), &text)?;

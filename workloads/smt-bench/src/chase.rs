@@ -40,7 +40,8 @@ impl Chase {
         let mut lines: Vec<Line> = Vec::with_capacity(count);
         huge_pages(lines.as_ptr().addr(), count * LINE);
         lines.extend((0..count).map(|_| Line { next: ptr::null() }));
-        let mut order: Vec<usize> = (0..count).collect();
+        // Four bytes each: a circle has less than 256 GiB.
+        let mut order: Vec<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
         let mut state = seed | 1;
         for last in (1..count).rev() {
             // xorshift (Marsaglia, Journal of Statistical Software 2003).
@@ -51,8 +52,8 @@ impl Chase {
             order.swap(last, (state % (last as u64 + 1)) as usize);
         }
         for (at, &from) in order.iter().enumerate() {
-            let next = &raw const lines[order[(at + 1) % count]];
-            lines[from].next = next;
+            let next = &raw const lines[order[(at + 1) % count] as usize];
+            lines[from as usize].next = next;
         }
         Self { lines }
     }

@@ -154,6 +154,10 @@ pub fn wake_ups(how: WakeUps) -> Result<Vec<WakeUp>, ThreadError> {
     Ok(both.map(|(&latency_ns, &call_ns)| WakeUp { latency_ns, call_ns }).collect())
 }
 
+/// How long the other thread has slept, at least, before a round trip between two PUs begins. Chosen: several times what
+/// falling asleep takes. Threads that find each other awake would never sleep, and pass a line only.
+const ASLEEP: Duration = Duration::from_micros(50);
+
 /// Nanoseconds of `count` round trips: a thread wakes another and sleeps until that one wakes it. With `busy` a thread
 /// that never sleeps runs on the second PU meanwhile.
 ///
@@ -171,6 +175,9 @@ pub fn round_trips(pus: [u32; 2], busy: bool, count: u32) -> Result<Vec<u64>, Th
         }
         let mut trips = Vec::new();
         for _ in 0..count {
+            if me == 0 && pus[0] != pus[1] {
+                spin(ASLEEP);
+            }
             let before = wall_ns();
             if me == 0 {
                 turn.0.store(1, SeqCst);

@@ -5,7 +5,7 @@ use anyhow::Context;
 use colocate_act::pages::{Addr, call};
 use colocate_files::kernel;
 use colocate_machine::calibrated::Pair;
-use colocate_machine::{CacheKind, Machine, NodeIdx, NodeNr, PuNr};
+use colocate_machine::{Bytes, CacheKind, Machine, NodeIdx, NodeNr, PuNr};
 use colocate_observe::Pid;
 use colocate_study::stats::{Random, median};
 use smt_bench::pair::{self, WakeUps};
@@ -22,9 +22,9 @@ pub enum Cell {
     /// A cache line passes between two PUs.
     Line([u32; 2]),
     /// A thread on the first PU wakes one on the second.
-    Wake { pair: Pair, pus: [u32; 2], busy: bool },
+    Wake { pus: [u32; 2], busy: bool },
     /// Threads on both PUs wake each other in turn.
-    Trip { pair: Pair, pus: [u32; 2], busy: bool },
+    Trip { pus: [u32; 2], busy: bool },
     /// Loads on a PU out of so many bytes near to it.
     Load { pu: u32, bytes: usize },
     /// Loads on the first PU out of so many bytes near the second.
@@ -84,7 +84,7 @@ impl Lengths {
 
     /// For so many measurements of pairs.
     pub fn of_pairs(&mut self, measurements: usize) {
-        let each = 2 * ALL / u32::try_from(measurements).unwrap_or(u32::MAX).max(1);
+        let each = ALL / u32::try_from(measurements).unwrap_or(u32::MAX).max(1);
         self.line = each.clamp(Duration::from_micros(500), Duration::from_millis(5));
     }
 }
@@ -113,13 +113,13 @@ impl ThisMachine {
     fn sample(&mut self, cell: &Cell) -> Result<Vec<Option<f64>>, ThreadError> {
         Ok(match *cell {
             Cell::Line(pus) => vec![pair::line(pus, self.lengths.line)?],
-            Cell::Wake { pus: [waker, wakee], busy, .. } => {
+            Cell::Wake { pus: [waker, wakee], busy } => {
                 let count = WAKE_UPS[usize::from(busy)];
                 let found = pair::wake_ups(WakeUps { waker, wakee, busy, count, pause: PAUSE })?;
                 let of = |ns: fn(&pair::WakeUp) -> u64| middle(found.iter().map(ns));
                 vec![of(|one| one.latency_ns), of(|one| one.call_ns)]
             }
-            Cell::Trip { pus, busy, .. } => {
+            Cell::Trip { pus, busy } => {
                 vec![middle(pair::round_trips(pus, busy, WAKE_UPS[usize::from(busy)])?)]
             }
             Cell::Load { pu, bytes } => vec![chase::latency(pu, pu, bytes, LOAD)?],
@@ -243,15 +243,22 @@ pub struct Plan {
 }
 
 /// All cells on `machine` but lines.
-pub fn plan(machine: &Machine, usable: &[u32], random: &mut Random) -> Plan {
+///
+/// No more than a quarter of the `available` memory is used at a time.
+pub fn plan(
+    machine: &Machine,
+    usable: &[u32],
+    available: Option<Bytes>,
+    random: &mut Random,
+) -> Plan {
     let mut plan = Plan { cells: Vec::new(), absent: Vec::new() };
     for kind in Pair::ALL {
         let mut pairs = pairs(machine, usable, kind);
         random.shuffle(&mut pairs);
         for pus in pairs.into_iter().take(PAIRS) {
             for busy in [false, true] {
-                plan.cells.push(Cell::Wake { pair: kind, pus, busy });
-                plan.cells.push(Cell::Trip { pair: kind, pus, busy });
+                plan.cells.push(Cell::Wake { pus, busy });
+                plan.cells.push(Cell::Trip { pus, busy });
             }
         }
     }
@@ -268,7 +275,8 @@ pub fn plan(machine: &Machine, usable: &[u32], random: &mut Random) -> Plan {
         }
     }
     plan.cells.extend(usable.iter().flat_map(|&pu| [Cell::Visit(pu), Cell::Watch(pu)]));
-    memory(machine, usable, &mut plan);
+    let quarter = available.and_then(|bytes| usize::try_from(bytes.0 / 4).ok());
+    memory(machine, usable, quarter.unwrap_or(usize::MAX), &mut plan);
     plan
 }
 
@@ -295,11 +303,15 @@ pub fn cache_sizes(machine: &Machine) -> Vec<(u8, f64)> {
     sizes
 }
 
-/// Cells of caches and memory.
-fn memory(machine: &Machine, usable: &[u32], plan: &mut Plan) {
+/// Cells of caches and memory, with `most` bytes at a time.
+fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a size in bytes
     let last = cache_sizes(machine).last().map_or(0, |(_, size)| *size as usize);
-    let bytes = (4 * last).clamp(BEYOND[0], BEYOND[1]);
+    let bytes = (4 * last).clamp(BEYOND[0], BEYOND[1]).min(most);
+    if bytes < 2 * last {
+        let text = format!("caches and memory: expected {} MiB of available memory", last >> 17);
+        return plan.absent.push(text);
+    }
     let sizes = (0..).map(|step: i32| 4096.0 * 2_f64.powf(f64::from(step) / 2.0));
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole bytes below `bytes`
     let sizes = sizes.map(|size| size as usize).take_while(|&size| size < bytes);
@@ -336,7 +348,7 @@ fn memory(machine: &Machine, usable: &[u32], plan: &mut Plan) {
                 }
             }
         }
-        let each = (4 * last / own.len()).clamp(32 << 20, BEYOND[1]);
+        let each = (4 * last / own.len()).clamp(32 << 20, BEYOND[1]).min(most / own.len());
         let rows = u32::try_from(each / ROW_BYTES).unwrap_or(u32::MAX);
         plan.cells.push(Cell::Stream { node: *from, pus: vec![pu], rows });
         if own.len() > 1 {
@@ -356,16 +368,17 @@ mod tests {
 
     fn planned(spec: &str, usable: &[u32]) -> Plan {
         let machine = read::open(spec).unwrap();
-        plan(&machine, usable, &mut Random::new(1))
+        plan(&machine, usable, None, &mut Random::new(1))
     }
 
     #[test]
     fn every_kind_of_pair_is_measured() {
         let all: Vec<u32> = (0..16).collect();
         let plan = planned("synthetic:pack:2 numa:1 l3:2 core:2 pu:2", &all);
+        let machine = read::open("synthetic:pack:2 numa:1 l3:2 core:2 pu:2").unwrap();
         for kind in Pair::ALL {
-            let of =
-                |cell: &&Cell| matches!(cell, Cell::Trip { pair, busy: true, .. } if *pair == kind);
+            let is = |[a, b]: [u32; 2]| Pair::of(&machine, PuNr(a), PuNr(b)) == Some(kind);
+            let of = |cell: &&Cell| matches!(cell, Cell::Trip { pus, busy: true } if is(*pus));
             assert_eq!(plan.cells.iter().filter(of).count(), PAIRS, "{kind:?}");
         }
         let moves = plan.cells.iter().filter(|cell| matches!(cell, Cell::Move { .. })).count();
@@ -383,11 +396,20 @@ mod tests {
     }
 
     #[test]
+    fn little_memory_is_left_alone() {
+        let machine = read::open("epyc-7301").unwrap();
+        let plan = plan(&machine, &[0, 1], Some(Bytes::mib(60)), &mut Random::new(1));
+        assert_eq!(plan.absent, ["caches and memory: expected 64 MiB of available memory"]);
+        let asks = |cell: &Cell| matches!(cell, Cell::Load { .. } | Cell::Stream { .. });
+        assert!(!plan.cells.iter().any(asks));
+    }
+
+    #[test]
     fn many_pus_take_less_each() {
         assert_eq!(Lengths::of(2).visit, Duration::from_millis(60));
         assert!(Lengths::of(256).visit * 256 * ROUNDS <= ALL);
         let mut lengths = Lengths::of(256);
         lengths.of_pairs(3 * 8_192);
-        assert!(lengths.line * 3 * 8_192 <= 2 * ALL);
+        assert!(lengths.line * 3 * 8_192 <= ALL + ALL / 8);
     }
 }

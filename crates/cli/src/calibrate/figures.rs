@@ -13,13 +13,15 @@ use std::collections::BTreeMap;
 type Samples = Vec<Vec<Option<f64>>>;
 
 /// What the values of a cell are of. Empty where a figure needs several cells.
-fn names(cell: &Cell) -> Vec<What> {
+fn names(machine: &Machine, cell: &Cell) -> Vec<What> {
+    let pair = |[a, b]: [u32; 2]| Pair::of(machine, PuNr(a), PuNr(b)).unwrap_or(Pair::OtherPackage);
     match *cell {
         Cell::Line(_) | Cell::Load { .. } | Cell::Beside { .. } => Vec::new(),
-        Cell::Wake { pair, busy, .. } => {
+        Cell::Wake { pus, busy } => {
+            let pair = pair(pus);
             vec![What::WakeUp { pair, busy }, What::WakeCall { pair, busy }]
         }
-        Cell::Trip { pair, busy, .. } => vec![What::RoundTrip { pair, busy }],
+        Cell::Trip { pus, busy } => vec![What::RoundTrip { pair: pair(pus), busy }],
         Cell::Memory { from, to, .. } => vec![What::MemoryLatency { from, to }],
         Cell::Stream { node, ref pus, .. } => {
             let pus = u32::try_from(pus.len()).unwrap_or(u32::MAX);
@@ -77,7 +79,7 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
         values.entry(what).or_insert_with(|| (Vec::new(), source)).0.extend(found);
     };
     for (cell, samples) in cells.iter().zip(taken) {
-        for (at, what) in names(cell).into_iter().enumerate() {
+        for (at, what) in names(machine, cell).into_iter().enumerate() {
             add(what, &mut samples.iter().filter_map(|sample| sample[at]), source(cell));
         }
     }
@@ -171,20 +173,19 @@ fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
 
 /// Adds what passing a line takes, by how PUs lie to each other on `machine`.
 pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], unix_s: u64) {
-    let mut by_kind: BTreeMap<Pair, Vec<f64>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<Pair, Vec<Latency>> = BTreeMap::new();
     for latency in latencies {
         let pair = Pair::of(machine, latency.pus.0, latency.pus.1);
-        by_kind.entry(pair.unwrap_or(Pair::OtherPackage)).or_default().push(latency.ns);
+        by_kind.entry(pair.unwrap_or(Pair::OtherPackage)).or_default().push(*latency);
     }
     for (pair, mut all) in by_kind {
-        all.sort_by(f64::total_cmp);
-        let source = format!(
-            "{}; median, least and most of {} pair(s)",
-            source(&Cell::Line([0, 0])),
-            all.len()
-        );
-        let (what, value) = (What::LinePass { pair }, all[all.len() / 2]);
-        let (low, high) = (all[0], all[all.len() - 1]);
+        all.sort_by(|a, b| a.ns.total_cmp(&b.ns));
+        let how = source(&Cell::Line([0, 0]));
+        let source =
+            format!("{how}; median, least and most of {} pair(s) and all rounds", all.len());
+        let (what, value) = (What::LinePass { pair }, all[all.len() / 2].ns);
+        let most = all.iter().map(|latency| latency.most_ns).fold(value, f64::max);
+        let (low, high) = (all[0].ns, most);
         to.figures.insert(0, Figure { unit: what.unit(), what, value, low, high, unix_s, source });
     }
     to.figures.sort_by(|a, b| a.what.cmp(&b.what));
@@ -250,8 +251,9 @@ mod tests {
     /// Two pairs of PUs, three rounds each: six samples, 4000 their geometric mean.
     #[test]
     fn pairs_of_a_kind_are_one_figure() {
-        let trip = |b| Cell::Trip { pair: Pair::SameCache, pus: [0, b], busy: false };
-        let found = found(&[trip(1), trip(2)], &[rounds([2000.0; 3]), rounds([8000.0; 3])]);
+        // PUs 0 and 1 share a cache, and so do 2 and 3.
+        let trip = |a| Cell::Trip { pus: [a, a + 1], busy: false };
+        let found = found(&[trip(0), trip(2)], &[rounds([2000.0; 3]), rounds([8000.0; 3])]);
         assert_eq!(found.len(), 1);
         let figure = &found[0];
         assert_eq!(figure.what, What::RoundTrip { pair: Pair::SameCache, busy: false });

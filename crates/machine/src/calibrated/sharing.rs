@@ -14,6 +14,8 @@
 //! - *boundary*: a gap between latencies; its *groups* are the PUs that pairs below it connect.
 //!
 //! # Algorithm
+//! 0. Pairs whose measurements differ by more than [`STEADY`] are left out. If they are more than [`STRAY`] of all, PUs move among
+//!    cores, and nothing follows.
 //! 1. Every gap of [`GAP`] and more between neighbours in the sorted latencies is a candidate. It is a boundary if at
 //!    most [`STRAY`] of the pairs within its groups lie above it.
 //! 2. A boundary whose groups are reported as cores, last caches or packages confirms those. Of the others one is of cores
@@ -25,6 +27,7 @@
 //! - **Agrees**: latencies of the reported topology change nothing.      -> test `agreement_is_silent`
 //! - **Finds**: other siblings, caches and packages are found.           -> test `contradictions_are_found`
 //! - **Noise**: up to 20 % on every latency changes nothing.             -> test `noise_changes_nothing`
+//! - **Steady**: what changes from measurement to measurement changes nothing. -> test `pus_that_move_share_what_is_reported`
 //! - **Admits**: flat latencies that fit the report, and none, change nothing. -> test `flat_latencies_say_little`
 
 use crate::cpulist::PuSet;
@@ -38,6 +41,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Least ratio of two neighbours in the sorted latencies that a boundary lies between. Chosen: parts of a machine differ
 /// by 2 and more, and PUs of one part by 1.3 (a mesh of 40 cores).
 pub const GAP: f64 = 1.45;
+/// Up to which ratio measurements of one pair agree. Chosen: parts of a machine differ by more, and repetitions on a busy one by
+/// less.
+const STEADY: f64 = 1.8;
 /// Share of the pairs within a boundary's groups that may lie above it: where other load hit them. Chosen.
 const STRAY: f64 = 0.1;
 /// Most that siblings take, in ns: the line stays in their first cache. Published for desktop processors: 4 to 7; guests of
@@ -55,8 +61,17 @@ const CORE_MOST: usize = 8;
 pub struct Latency {
     /// Two different PUs.
     pub pus: (PuNr, PuNr),
-    /// One way, in nanoseconds. Above 0.
+    /// One way, in nanoseconds: the least of several measurements. Above 0.
     pub ns: f64,
+    /// The greatest of them.
+    pub most_ns: f64,
+}
+
+impl Latency {
+    /// Whether measurements agree.
+    fn is_steady(&self) -> bool {
+        self.most_ns <= STEADY * self.ns
+    }
 }
 
 /// What is reported and what was measured of who shares what.
@@ -89,7 +104,19 @@ impl Level {
 /// Holds `machine` as it is reported against `latencies`, which need not be of all pairs.
 #[must_use]
 pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
-    let mut sorted: Vec<Latency> = latencies.to_vec();
+    let (steady, unsteady): (Vec<Latency>, Vec<Latency>) =
+        latencies.iter().copied().partition(Latency::is_steady);
+    #[allow(clippy::cast_precision_loss)] // few pairs
+    let moves = unsteady.len() as f64 > STRAY * latencies.len() as f64;
+    if let (true, Some(Latency { pus: (a, b), ns, most_ns })) = (moves, unsteady.first()) {
+        let line = format!(
+            "passing a cache line between PUs {} and {} takes {ns:.0} to {most_ns:.0} ns, time and again: a hypervisor moves them \
+             among cores, and the reported groups are kept",
+            a.0, b.0
+        );
+        return Sharing { machine: machine.clone(), disagreements: vec![line] };
+    }
+    let mut sorted = steady;
     sorted.sort_by(|a, b| a.ns.total_cmp(&b.ns));
     let all: BTreeSet<PuNr> = machine.pus.iter().map(|pu| pu.os).collect();
     let reported = Level::ALL.map(|level| groups_of(machine, level));
@@ -364,7 +391,8 @@ mod tests {
             for &b in &pus[at + 1..] {
                 let level = groups.iter().position(|groups| together(groups, (a, b)));
                 let ns = level.map_or(150.0, |level| [12.0, 45.0, 90.0][level]);
-                found.push(Latency { pus: (a, b), ns: ns * noise(found.len()) });
+                let ns = ns * noise(found.len());
+                found.push(Latency { pus: (a, b), ns, most_ns: ns * 1.1 });
             }
         }
         found
@@ -440,6 +468,22 @@ mod tests {
             sharing(&machine, &flat(150.0)).disagreements,
             [
                 "PUs that share a last cache by measurement: none; reported: 0-3; a cache line takes 150 ns across"
+            ]
+        );
+    }
+
+    #[test]
+    fn pus_that_move_share_what_is_reported() {
+        let (reported, real) = (machine(1, 1, 4, 1), machine(1, 2, 2, 1));
+        let mut latencies = of(&real, |_| 1.0);
+        latencies[0].most_ns = 150.0;
+        let found = sharing(&reported, &latencies);
+        assert_eq!(found.machine, reported);
+        assert_eq!(
+            found.disagreements,
+            [
+                "passing a cache line between PUs 0 and 1 takes 45 to 150 ns, time and again: a hypervisor moves them among \
+              cores, and the reported groups are kept"
             ]
         );
     }
