@@ -127,7 +127,11 @@ impl ThisMachine {
                 vec![chase::latency(from, to, bytes, LOAD)?]
             }
             Cell::Stream { ref pus, rows, .. } => {
-                vec![stream(pus, rows, || Ok(std::thread::sleep(STREAM)))?.1]
+                let wait = || {
+                    std::thread::sleep(STREAM);
+                    Ok(())
+                };
+                vec![stream(pus, rows, wait)?.1]
             }
             Cell::Beside { ref pus, bytes, rows, .. } => {
                 let (latency, traffic) =
