@@ -1,3 +1,5 @@
+//! Speeds from figures, and calibrated machines written and read.
+
 use super::*;
 use crate::described;
 use crate::exact::Exact;

@@ -1,9 +1,8 @@
 //! Where the measurements of a machine are kept: a file for each machine, named after its identity.
 
 use super::error::ReadError;
-use super::source::{Seen, wrong};
 use crate::calibrated::identity;
-use crate::exact::Exact;
+use crate::exact::{Exact, ExactError};
 use crate::machine::Machine;
 use colocate_files::{Accept, MaxSize};
 use std::ffi::OsString;
@@ -52,7 +51,9 @@ fn find_in(machine: &Machine, folders: &[PathBuf]) -> Result<Option<(PathBuf, Ex
         let path = folder.join(&name);
         match colocate_files::read_text(&path, Accept::File, LIMIT) {
             Ok(text) => {
-                let exact = Exact::from_json(&text).map_err(|why| wrong(&path, why.into()))?;
+                let origin = path.display().to_string();
+                let wrong = |why: ExactError| ReadError::Described { origin, reason: why.into() };
+                let exact = Exact::from_json(&text).map_err(wrong)?;
                 return Ok(Some((path, exact)));
             }
             Err(why) if why.is_missing() => {}
@@ -63,21 +64,20 @@ fn find_in(machine: &Machine, folders: &[PathBuf]) -> Result<Option<(PathBuf, Ex
 }
 
 /// `machine` with what is kept of it: measured groups of PUs, sizes of caches and speeds.
-pub(super) fn applied(machine: Machine) -> Result<Seen, ReadError> {
+pub(super) fn applied(machine: Machine) -> Result<Exact, ReadError> {
     Ok(with(find(&machine)?.map(|(_, exact)| exact), machine))
 }
 
-fn with(kept: Option<Exact>, reported: Machine) -> Seen {
-    let Some(exact) = kept.filter(|exact| exact.machine.pus.len() == reported.pus.len()) else {
-        return Seen { machine: reported, usable: None, performance: None, calibration: None };
-    };
-    let mut machine = Machine { name: reported.name, ..exact.machine };
+fn with(kept: Option<Exact>, reported: Machine) -> Exact {
+    let here = |exact: &Exact| exact.machine.pus.len() == reported.pus.len();
+    let Some(mut exact) = kept.filter(here) else { return Exact::new(reported, None) };
+    exact.machine.name = reported.name;
     // Memory may have been plugged since.
-    for node in &mut machine.nodes {
+    for node in &mut exact.machine.nodes {
         let now = reported.nodes.iter().find(|now| now.os == node.os);
         node.memory = now.and_then(|now| now.memory);
     }
-    Seen { machine, usable: None, performance: exact.performance, calibration: exact.calibration }
+    exact
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use std::path::Path;
 /// As [`reported`].
 pub fn live() -> Result<Machine, ReadError> {
     let machine = reported()?;
-    Ok(kept::applied(machine.clone()).map_or(machine, |seen| seen.machine))
+    Ok(kept::applied(machine.clone()).map_or(machine, |exact| exact.machine))
 }
 
 /// This machine, as hwloc and sysfs describe it, with PUs that this process may not use.

@@ -53,7 +53,7 @@ pub fn load(spec: &str) -> Result<Seen, ReadError> {
     if spec == "live" {
         let kept = kept::applied(crate::read::reported()?)?;
         let usable = Some(limits::usable(&kept.machine, &Sysfs::at(Path::new("/"))));
-        return Ok(Seen { usable, ..kept });
+        return seen(Ok(Exact { usable, ..kept }));
     }
     if let Some(text) = spec.strip_prefix("synthetic:") {
         let machine = crate::read::synthetic(text)?;
@@ -114,7 +114,7 @@ fn seen(exact: Result<Exact, ReadError>) -> Result<Seen, ReadError> {
     })
 }
 
-pub(super) fn wrong(path: &Path, reason: described::DescribedError) -> ReadError {
+fn wrong(path: &Path, reason: described::DescribedError) -> ReadError {
     ReadError::Described { origin: path.display().to_string(), reason }
 }
 
