@@ -12,8 +12,9 @@ use crate::report::{Program, Report};
 use crate::{args, input, output};
 use anyhow::Context;
 use cache::Cache;
+use colocate_engine::guard::{self, Guard, Guarding};
 use colocate_engine::{
-    HostError, KnownJob, Observation, Planned, Round, Until, Workload, first_plan,
+    Cause, HostError, KnownJob, Observation, Planned, Round, Until, Workload, first_plan,
 };
 use colocate_host::{LinuxHost, Setup};
 use colocate_machine::read::{self, Sysfs};
@@ -84,6 +85,10 @@ pub struct Options {
     #[arg(long)]
     pub wake_ups: bool,
 
+    /// Keep to the policy even where programs do less under it than under the kernel alone (docs/guard.md)
+    #[arg(long)]
+    pub no_guard: bool,
+
     /// Report the reason of every choice
     #[arg(long)]
     pub explain: bool,
@@ -121,13 +126,26 @@ impl Options {
         Ok((policy.plain(), policy.to_string()))
     }
 
+    /// The policy under a guard, unless that is not wanted.
+    fn guarded(&self, policy: Box<dyn Policy>) -> Box<dyn Policy> {
+        if self.no_guard {
+            return policy;
+        }
+        Box::new(Guard::standing(policy, self.policy.name(), Guarding::STANDING))
+    }
+
     fn workload<'a>(&self, jobs: &'a [KnownJob], name: &'a str) -> Workload<'a> {
+        let wake_ups = SourceSet::of(if self.wake_ups { &[Source::WakeUps] } else { &[] });
+        let (until, progress) = match self.no_guard {
+            true => (Until::Events, SourceSet::NONE),
+            false => (Until::TimeOrEvents(guard::QUANTUM), guard::PROGRESS),
+        };
         Workload {
             jobs,
             policy: name,
-            until: Until::Events,
+            until,
             watch: self.watch_s,
-            also: if self.wake_ups { SourceSet::of(&[Source::WakeUps]) } else { SourceSet::NONE },
+            also: wake_ups.and(progress),
             without: SourceSet::NONE,
         }
     }
@@ -163,6 +181,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if args.dry_run {
         return dry_run(args, &machine, (&mut *policy, &name), &jobs);
     }
+    let mut policy = args.options.guarded(policy);
     run(args, machine, (&mut *policy, &name), jobs, &cache, &mut notes)
 }
 
@@ -262,7 +281,8 @@ pub fn follow(
 ) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(options.quiet, None);
     let machine = read::live()?;
-    let (mut policy, name) = options.policy()?;
+    let (policy, name) = options.policy()?;
+    let mut policy = options.guarded(policy);
     let unknown =
         |it: &Program| KnownJob { name: it.name.clone(), profile: None, phases: Vec::new() };
     let known: Vec<KnownJob> = programs.iter().map(unknown).collect();
@@ -288,16 +308,24 @@ impl Decided {
         notes: &mut Notes,
     ) -> Self {
         notes.say(host.notes());
-        let (mut plans, mut grants) = (Vec::new(), Vec::new());
+        let (mut plans, mut grants, mut state) = (Vec::new(), Vec::new(), None);
         let mut keep = |round: &Round<'_>| {
             if round.number == 0 {
                 grants = round.grants.to_vec();
             }
-            plans.extend(Planned::of(round));
+            if is_new(round, &plans) {
+                plans.extend(Planned::of(round));
+            }
+            state.clone_from(&round.plan.state);
+            notes.say(round.plan.messages.iter().cloned());
         };
         let done = colocate_engine::run(host, policy, workload, None, &mut keep);
-        notes.say(grants.iter().flat_map(Grant::lines));
+        // Without what only the guard asked for: it says what it goes by.
+        let only_guards = guard::PROGRESS.without(policy.needs());
+        let needed = grants.iter().filter(|grant| !only_guards.has(grant.source));
+        notes.say(needed.flat_map(Grant::lines));
         notes.say(host.notes());
+        notes.say(state);
         let watch = policy.needs().has(Source::Mix).then_some(workload.watch);
         Self { plans, grants, watch, done }
     }
@@ -319,6 +347,12 @@ impl Decided {
         let written = write_report(options, &report);
         launch::exit(&report, written, notes)
     }
+}
+
+/// Whether a round has a plan that is worth a report: another one than the last two, between which a guard alternates.
+fn is_new(round: &Round<'_>, plans: &[Planned]) -> bool {
+    let is_same = |last: &Planned| last.plan.decisions == round.plan.decisions;
+    round.cause != Some(Cause::Elapsed) || !plans.iter().rev().take(2).any(is_same)
 }
 
 fn write_report(options: &Options, report: &Report) -> anyhow::Result<()> {

@@ -57,11 +57,11 @@ pub mod ledger;
 pub(crate) mod usage;
 
 use bet::Bet;
-use colocate_machine::{PuIdx, PuNr};
+use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{Quantum, QuantumOutcome, QueuedJob};
-use colocate_policy::{Evidence, JobIdx, Plan, Policy, SourceSet, TaskId};
-use ledger::{Ledger, Sample, Speeds};
+use colocate_policy::{Evidence, JobIdx, Plan, Policy, Source, SourceSet, TaskId};
+use ledger::{Ledger, Measure, Sample, Speeds};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How a policy is guarded. None of it is published: these are our choices, and what they come to is
@@ -79,13 +79,30 @@ pub struct Guarding {
     pub error: f64,
     /// For how many quanta a policy is paused the first time.
     pub pause: u32,
+    /// It is paused as well where it takes so many quanta until there is something to lose again.
+    pub patience: u32,
 }
+
+impl Guarding {
+    /// Where a plan stands until something happens, and quanta of [`QUANTUM`] are only for comparison. Chosen: in the first minute
+    /// no job loses more than 0.5 %: what is lost at once is 0.15 s, as much as eight quanta in which a job loses a third.
+    pub const STANDING: Self =
+        Self { allowed: 0.0025, credit: 3.0, control: 128, error: 0.05, pause: 200, patience: 40 };
+}
+
+/// What progress is measured by, where it can be had.
+pub const PROGRESS: SourceSet =
+    SourceSet::of(&[Source::Counters, Source::RunStates, Source::Switches]);
+
+/// Time between two decisions of a guard whose plans stand. Chosen: a server does some thousand requests in it, and to place
+/// ten threads anew takes a thousandth of it.
+pub const QUANTUM: Nanos = Nanos::from_millis(50);
 
 impl Default for Guarding {
     /// Chosen: a workload of some hundred quanta loses half of 1 % at most by the budget; the rest is for what the
     /// comparison does not see.
     fn default() -> Self {
-        Self { allowed: 0.005, credit: 0.3, control: 32, error: 0.05, pause: 50 }
+        Self { allowed: 0.005, credit: 0.3, control: 32, error: 0.05, pause: 50, patience: 50 }
     }
 }
 
@@ -107,6 +124,9 @@ const RISK_WEIGHT: f64 = 0.25;
 const LONGEST_ROUND: u32 = 8;
 /// Pauses are doubled so often at most.
 const DOUBLINGS: u32 = 5;
+/// Where each job counts the same, losses up to this are none. Chosen: nobody notices less, and with time the smallest ones
+/// would show.
+const TOLERATED: f64 = 0.01;
 /// What is left of the longest quantum after each that is shorter.
 const FORGETS: f64 = 0.9;
 /// A quantum that is shorter than this part of the longest one is no comparison.
@@ -130,6 +150,8 @@ enum Owner {
 /// A policy that is guarded.
 pub struct Guard {
     inner: Box<dyn Policy>,
+    /// Its last plan, if plans stand until something happens.
+    stands: Option<Standing>,
     /// What the policy last said of itself.
     state: Option<String>,
     name: String,
@@ -168,6 +190,14 @@ pub struct Guard {
     messages: VecDeque<String>,
 }
 
+/// A plan that stands until something happens.
+#[derive(Debug, Default)]
+struct Standing {
+    plan: Option<Plan>,
+    /// Whether something has happened since it was made.
+    has_event: bool,
+}
+
 /// What is compared next.
 #[derive(Debug, Default)]
 struct Block {
@@ -177,17 +207,30 @@ struct Block {
 }
 
 /// The comparison so far.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Bets {
+    all: Comparison,
+    /// By job, where each counts the same.
+    each: BTreeMap<JobIdx, Comparison>,
+}
+
+/// That of what one or all jobs do.
+#[derive(Clone, Copy, Debug, Default)]
+struct Comparison {
     worse: Bet,
     better: Bet,
     sum: f64,
     count: u32,
 }
 
-impl Bets {
-    fn note(&mut self, x: f64) {
-        self.worse.take(-x);
+impl Comparison {
+    /// Takes in that the policy did `p`, and the kernel `c`, and that losses up to `tolerated` are none.
+    fn note(&mut self, p: f64, c: f64, tolerated: f64) {
+        if p + c <= 0.0 {
+            return;
+        }
+        let x = 2.0 * (p - c) / (p + c);
+        self.worse.take(-x - tolerated);
         self.better.take(x);
         self.sum += x;
         self.count += 1;
@@ -203,6 +246,7 @@ impl Guard {
     pub fn new(inner: Box<dyn Policy>, name: &str, settings: Guarding) -> Self {
         Self {
             inner,
+            stands: None,
             state: None,
             name: name.to_owned(),
             settings,
@@ -233,6 +277,14 @@ impl Guard {
         }
     }
 
+    /// The same of a policy whose plans stand until something happens, and under which all jobs run.
+    pub fn standing(inner: Box<dyn Policy>, name: &str, settings: Guarding) -> Self {
+        let mut guard = Self::new(inner, name, settings);
+        guard.stands = Some(Standing::default());
+        guard.speeds = Speeds::new(Measure::Each);
+        guard
+    }
+
     /// Quanta so far, and how many of them were the kernel's.
     pub const fn quanta(&self) -> (u64, u64) {
         (self.quanta, self.controls)
@@ -250,7 +302,8 @@ impl Guard {
         }
         let all: u32 = now.queue.iter().map(width).fold(0, u32::saturating_add);
         let contexts = u32::try_from(contexts).unwrap_or(u32::MAX).max(1);
-        self.round = all.div_ceil(contexts).clamp(1, LONGEST_ROUND);
+        let turns = if self.stands.is_some() { 1 } else { all.div_ceil(contexts) };
+        self.round = turns.clamp(1, LONGEST_ROUND);
         self.ledger.keep(&set);
         self.set = set;
     }
@@ -297,6 +350,9 @@ impl Guard {
 
     /// While jobs take their quanta one after the other, those that are next are behind by nearly a quantum.
     fn harm(&self) -> f64 {
+        if self.stands.is_some() {
+            return self.ledger.worst();
+        }
         let slack = self.quantum * (1.0 - 1.0 / f64::from(self.round));
         self.ledger.harm(&self.set, slack)
     }
@@ -364,23 +420,42 @@ impl Guard {
     fn compare(&mut self) {
         let Block { policy, controls, .. } = std::mem::take(&mut self.block);
         let (p, c) = (policy.rate(&self.speeds), controls.rate(&self.speeds));
-        if p + c <= 0.0 {
-            return;
-        }
-        self.bets.note(2.0 * (p - c) / (p + c));
-        let Bets { worse, better, count, .. } = self.bets;
-        if worse.won(self.settings.error) {
-            self.report("costs more than it gains");
+        self.bets.all.note(p, c, 0.0);
+        let harmed = self.compare_each(&policy, &controls);
+        let all = self.bets.all;
+        if let Some((job, compared)) = harmed {
+            self.report(&format!("slows job {} down", job.0), &compared);
             self.pause(0);
-        } else if better.won(self.settings.error) {
+        } else if all.worse.won(self.settings.error) {
+            self.report("costs more than it gains", &all);
+            self.pause(0);
+        } else if all.better.won(self.settings.error) {
             if self.stage == Stage::Trying {
-                self.report("pays");
+                self.report("pays", &all);
             }
             self.stage = Stage::Paying;
             self.bets = Bets::default();
-        } else if count >= MEMORY {
+        } else if all.count >= MEMORY {
+            if self.stands.is_some() && self.stage == Stage::Trying {
+                self.report("makes no difference that shows", &all);
+                self.stage = Stage::Paying;
+            }
             self.bets = Bets::default();
         }
+    }
+
+    /// Compares what each job did, where each counts the same. A job that does less, if there is one.
+    fn compare_each(&mut self, policy: &Sample, controls: &Sample) -> Option<(JobIdx, Comparison)> {
+        self.stands.as_ref()?;
+        let by_kernel: BTreeMap<JobIdx, f64> = controls.rates(&self.speeds).collect();
+        for (job, p) in policy.rates(&self.speeds) {
+            let c = by_kernel.get(&job).copied().unwrap_or(0.0);
+            self.bets.each.entry(job).or_default().note(p, c, TOLERATED);
+        }
+        #[allow(clippy::cast_precision_loss)] // jobs are few
+        let error = self.settings.error / self.bets.each.len().max(1) as f64;
+        let harmed = self.bets.each.iter().find(|(_, compared)| compared.worse.won(error));
+        harmed.map(|(job, compared)| (*job, *compared))
     }
 
     /// Where it takes long until there is something to spend again, that is a pause.
@@ -388,7 +463,7 @@ impl Guard {
     fn check_budget(&mut self) {
         let each = self.settings.allowed * self.quantum;
         let quanta = (self.overdrawn() / each.max(f64::MIN_POSITIVE)).max(0.0) as u32;
-        if quanta >= self.settings.pause {
+        if quanta >= self.settings.patience {
             let seconds = self.harm();
             self.messages.push_back(format!(
                 "guard: {} has cost {seconds:.2} of {:.1} s so far; the kernel chooses for some time",
@@ -406,14 +481,14 @@ impl Guard {
         self.block = Block::default();
     }
 
-    fn report(&mut self, verdict: &str) {
+    fn report(&mut self, verdict: &str, compared: &Comparison) {
         let Guarding { error, .. } = self.settings;
         self.messages.push_back(format!(
             "guard: {} {verdict}: {:+.1} % progress against the kernel alone, {} comparisons, chance of error at \
              most {:.0} %",
             self.name,
-            100.0 * self.bets.mean(),
-            self.bets.count,
+            100.0 * compared.mean(),
+            compared.count,
             100.0 * error
         ));
     }
@@ -422,10 +497,11 @@ impl Guard {
     fn check_counts(&mut self, sample: Option<&Sample>) {
         let missing = match sample {
             None => "CPU time is not known: the guard cannot compare, and the kernel chooses",
-            Some(sample) if !sample.is_counted() => {
+            Some(sample) if sample.is_counted() => return,
+            Some(_) if self.stands.is_some() => return,
+            Some(_) => {
                 "instructions are not counted: the guard sees PUs that are left idle, but not contention"
             }
-            Some(_) => return,
         };
         if !std::mem::replace(&mut self.blind, true) {
             self.messages.push_back(format!("guard: {missing}"));
@@ -456,6 +532,10 @@ impl Guard {
 
     /// The plan of a quantum that is the kernel's. After one of the policy's, that learns what came of it.
     fn kernel_plan(&mut self, evidence: &Evidence<'_>) -> Plan {
+        if self.stands.is_some() {
+            let initial = evidence.initial(&self.initial);
+            return Plan { initial, ..evidence.empty_plan() };
+        }
         let mut messages = Vec::new();
         if self.before == Some(Owner::Policy) {
             let learns = self.inner.decide(&Evidence { is_control: true, ..*evidence });
@@ -484,6 +564,28 @@ impl Guard {
         plan
     }
 
+    /// The policy's plan for its quantum, where plans stand: the last one, unless something has happened since, or tasks have
+    /// come that it does not name.
+    fn standing_plan(&mut self, evidence: &Evidence<'_>, owner: Owner) -> Option<Plan> {
+        let stands = self.stands.as_mut()?;
+        stands.has_event |= evidence.has_event;
+        if owner == Owner::Kernel {
+            return None;
+        }
+        let names = |plan: &Plan| {
+            self.now == Some(Owner::Policy)
+                || evidence.tasks().iter().all(|task| plan.place_of(task.id).is_some())
+        };
+        if let Some(plan) = stands.plan.as_ref().filter(|plan| !stands.has_event && names(plan)) {
+            return Some(plan.clone());
+        }
+        let plan = self.inner.decide(evidence);
+        self.state.clone_from(&plan.state);
+        let stays = Plan { pages: Vec::new(), messages: Vec::new(), ..plan.clone() };
+        *stands = Standing { plan: Some(stays), has_event: false };
+        Some(plan)
+    }
+
     /// What it does, in one line, behind what the policy says.
     pub fn state(&self) -> String {
         let stage = match self.stage {
@@ -501,6 +603,11 @@ impl Guard {
     }
 }
 
+/// Whether a plan puts a task on a PU.
+fn places(plan: &Plan) -> bool {
+    plan.decisions.iter().any(|decision| decision.place.pu().is_some())
+}
+
 impl Policy for Guard {
     /// What the inner policy needs.
     fn needs(&self) -> SourceSet {
@@ -512,14 +619,20 @@ impl Policy for Guard {
             self.note(last);
         }
         self.note_jobs(&evidence.now);
-        let owner = self.owner();
+        let mut owner = self.owner();
+        let stands = self.standing_plan(evidence, owner);
+        if stands.as_ref().is_some_and(|plan| !places(plan)) {
+            owner = Owner::Kernel;
+        }
         self.note_kernel_places(&evidence.now, owner);
         self.before = self.now.replace(owner);
-        let mut plan = match owner {
-            Owner::Kernel => self.kernel_plan(evidence),
-            Owner::Policy => self.policy_plan(evidence),
+        let mut plan = match (owner, stands) {
+            (_, Some(plan)) => plan,
+            (Owner::Kernel, None) => self.kernel_plan(evidence),
+            (Owner::Policy, None) => self.policy_plan(evidence),
         };
         plan.messages.splice(0..0, self.messages.drain(..));
-        Plan { state: Some(self.state()), ..plan }
+        let has_tried = self.stands.is_none() || self.quanta > self.controls;
+        Plan { state: has_tried.then(|| self.state()).or(plan.state), ..plan }
     }
 }

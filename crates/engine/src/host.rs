@@ -133,6 +133,9 @@ pub struct SeenTask {
     pub instructions: Option<u64>,
     /// Cycles of the cores that it ran on, while it ran; `None` if the host does not count them.
     pub cycles: Option<u64>,
+    /// How often it has waited of its own accord, or read or written by a system call, whichever is more; `None` if that is
+    /// not known.
+    pub switches: Option<u64>,
     /// What else is counted of it; `None` where nothing is. Apart, as few have it where threads are many.
     pub counts: Option<Box<Counts>>,
     /// Its mix since it was created; `None` if it was not watched.

@@ -293,6 +293,7 @@ mod tests {
             cpu_time: None,
             waited: None,
             spun: None,
+            switches: None,
             instructions,
             cycles,
             counts: None,

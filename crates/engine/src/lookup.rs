@@ -56,6 +56,7 @@ mod tests {
             cpu_time: None,
             waited: None,
             spun: None,
+            switches: None,
             instructions: None,
             cycles: None,
             counts: None,

@@ -56,6 +56,9 @@ pub enum Until {
     Events,
     /// So much time, above 0: the policy decides each quantum, and jobs may wait.
     Time(Nanos),
+    /// So much time, above 0, or an event: all jobs run, and a policy that compares is asked in between
+    /// ([`Evidence::has_event`]).
+    TimeOrEvents(Nanos),
 }
 
 /// What is to be run, and how.
@@ -77,7 +80,7 @@ pub struct Workload<'a> {
 
 impl Workload<'_> {
     fn may_wait(&self) -> bool {
-        self.until != Until::Events
+        matches!(self.until, Until::Time(_))
     }
 }
 
@@ -174,6 +177,7 @@ pub fn first_plan(
         seen: &seen,
         now: Quantum { number: 0, machine, pus: &pus, queue: &[] },
         last: None,
+        has_event: true,
         moved: &[],
     };
     situation.decide(policy)
@@ -284,6 +288,7 @@ impl<'w> Loop<'w> {
             seen: &self.seen,
             now: Quantum { number, machine: &self.machine, pus, queue },
             last: last.map(|(took, did)| QuantumOutcome { took: *took, did }),
+            has_event: true,
             moved: &self.moved,
         }
     }
@@ -297,8 +302,9 @@ impl<'w> Loop<'w> {
         self.queue.note_jobs(&self.seen);
         let pus = indices(&self.machine, host.usable());
         let queued = self.queue.queued(&self.seen);
-        let situation = self.situation(number, &pus, &queued);
+        let mut situation = self.situation(number, &pus, &queued);
         let cause = situation.cause(self.has_plan.then_some(&self.plan), self.has_watched);
+        situation.has_event = cause != Some(Cause::Elapsed);
         let can_decide = situation.can_decide();
         let made = cause.map(|_| match can_decide {
             true => situation.decide(policy),
@@ -308,6 +314,7 @@ impl<'w> Loop<'w> {
         let asked = match self.workload.until {
             Until::Events => self.watch.quantum(self.seen.at),
             Until::Time(quantum) => quantum,
+            Until::TimeOrEvents(quantum) => quantum.min(self.watch.quantum(self.seen.at)),
         };
         if let Some(made) = made {
             (self.plan, self.has_plan) = (made, true);
@@ -393,6 +400,7 @@ struct Situation<'a> {
     seen: &'a Observation,
     now: Quantum<'a>,
     last: Option<QuantumOutcome<'a>>,
+    has_event: bool,
     moved: &'a [PagesMoved],
 }
 
@@ -408,7 +416,7 @@ impl Situation<'_> {
             }
             _ if self.workload.may_wait() => Some(Cause::Elapsed),
             _ if has_watched && has_new_tasks() => Some(Cause::Watched),
-            _ => None,
+            _ => (self.workload.until != Until::Events).then_some(Cause::Elapsed),
         }
     }
 
@@ -446,6 +454,7 @@ impl Situation<'_> {
             last: self.last,
             may_wait: self.workload.may_wait(),
             is_control: false,
+            has_event: self.has_event,
             moved: self.moved,
             wake_ups: self.seen.wake_ups.as_deref(),
             roster: Roster { jobs: &jobs.collect::<Vec<_>>(), name: Some(&|task| self.name(task)) },
@@ -620,6 +629,7 @@ mod tests {
             seen: &seen,
             now: Quantum { number: 0, machine: host.machine(), pus: &[], queue: &[] },
             last: None,
+            has_event: true,
             moved: &[],
         };
         let plan = situation.nothing_chosen();

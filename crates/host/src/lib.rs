@@ -478,10 +478,13 @@ impl LinuxHost {
         wait_readable(&fds, timeout)
     }
 
-    fn observation(&mut self, mut end: QuantumEnd) -> Observation {
-        match self.pausing.pauser {
-            Some(_) => self.read_runnable_tasks(),
-            None => self.read_all_tasks(),
+    fn observation(&mut self, mut end: QuantumEnd, quantum: Nanos) -> Observation {
+        self.sources.switches.begin();
+        let is_last = end == QuantumEnd::AllJobsEnded;
+        if self.pausing.pauser.is_some() || quantum < WHOLE && !is_last {
+            self.read_runnable_tasks();
+        } else {
+            self.read_all_tasks();
         }
         self.note_reached();
         self.end_finished_jobs();
@@ -507,6 +510,9 @@ impl LinuxHost {
         }
     }
 }
+
+/// After quanta from this length on all tasks are read, also those that sleep. Chosen: as often as they are polled.
+const WHOLE: Nanos = Nanos::from_secs(1);
 
 /// CPU time of the thread that calls this.
 fn own_time() -> Nanos {
@@ -558,7 +564,7 @@ impl Host for LinuxHost {
                 if quantum > Nanos::ZERO {
                     self.quantum.deciding_since = own_time();
                 }
-                return Ok(self.observation(end));
+                return Ok(self.observation(end, quantum));
             }
             self.sleep(until).map_err(|why| HostError {
                 what: "wait for thread creation".into(),

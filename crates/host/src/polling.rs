@@ -90,10 +90,10 @@ impl LinuxHost {
             self.check_machine();
             self.polling.next_machine_check = now() + CHECK_MACHINE_EVERY;
         }
-        let begun = now();
-        if begun < self.polling.next_poll {
+        if now() < self.polling.next_poll {
             return;
         }
+        let begun = own_time();
         let all_seen = self.poll_next_tasks();
         if all_seen {
             self.find_lost_jobs();
@@ -101,7 +101,7 @@ impl LinuxHost {
             self.check_fillers();
         }
         let least = if all_seen { POLL_EVERY } else { Nanos::ZERO };
-        let took = now().saturating_sub(begun);
+        let took = own_time().saturating_sub(begun);
         self.polling.next_poll = now() + least.max(Nanos(took.0.saturating_mul(POLL_SHARE)));
     }
 

@@ -74,7 +74,9 @@ impl Safeguards {
 
     /// Leaves nothing behind, as nothing can begin.
     pub fn give_up(mut self) {
-        let is_undone = self.pauser.is_none_or(|mut pauser| pauser.dissolve().is_ok());
+        // Without a guardian no cgroups were made.
+        let is_undone = self.guardian.is_none()
+            || self.pauser.is_none_or(|mut pauser| pauser.dissolve().is_ok());
         end(&mut self.journal, self.guardian, is_undone);
     }
 }

@@ -12,6 +12,7 @@ use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::sources::mix::Mixes;
 use colocate_observe::sources::run_states::RunStates;
 use colocate_observe::sources::spinning::Spinning;
+use colocate_observe::sources::switches::Switches;
 use colocate_observe::sources::wake_ups::WakeUpCounts;
 use colocate_policy::source::Backend;
 use colocate_policy::{Grant, JobIdx, Refusal, Source, TaskId, WakeUps};
@@ -24,6 +25,7 @@ pub(crate) struct Sources {
     counters: Option<TaskCounters>,
     spinning: Option<Spinning>,
     wake_ups: Option<WakeUpCounts>,
+    pub switches: Switches,
     /// How often it is sampled, and where.
     pub options: SampleOptions,
     spin_rate_hz: u32,
@@ -45,6 +47,7 @@ impl Sources {
             counters: None,
             spinning: None,
             wake_ups: None,
+            switches: Switches::default(),
             options: SampleOptions {
                 rate_hz: sampling.mix_hz,
                 watch: watch.clone(),
@@ -104,6 +107,7 @@ impl LinuxHost {
                 Source::RunStates => Ok(self.sources.run_states.start()),
                 Source::Spinning => self.sample_spinning(),
                 Source::WakeUps => self.count_wake_ups(),
+                Source::Switches => Ok(self.sources.switches.start()),
             };
             grants.push(Grant { source: request.source, answer });
         }
@@ -204,6 +208,10 @@ impl LinuxHost {
     pub(crate) fn read_usage(&mut self, id: TaskId, at: Nanos) {
         let Some(task) = self.tasks.task(id) else { return };
         let read = self.sources.run_states.read(task.named(), &self.actuators.proc, at);
+        // One that has not run has not waited anew, nor read.
+        if read.is_none_or(|read| !read.sleeps) {
+            task.usage.switches = self.sources.switches.read(task.named(), &self.actuators.proc);
+        }
         read.into_iter().for_each(|read| task.usage.note_times(read));
         if let Some(counters) = &mut self.sources.counters {
             task.usage.note_counted(counters.read(id));
@@ -213,6 +221,7 @@ impl LinuxHost {
     /// Reads a last time what a task has done, and forgets it.
     pub(crate) fn count_ended(&mut self, id: TaskId) {
         self.sources.run_states.ended(id);
+        self.sources.switches.ended(id);
         if let (Some(wake_ups), Some(task)) = (&mut self.sources.wake_ups, self.tasks.task(id)) {
             wake_ups.ended(task.thread.tid);
         }

@@ -68,6 +68,8 @@ pub struct Usage {
     pub cpu_time: Option<Nanos>,
     /// Time for which it could run and had no PU.
     pub waited: Option<Nanos>,
+    /// How often it has waited of its own accord, or read or written, whichever is more.
+    pub switches: Option<u64>,
     /// What was counted of it; `None` where nothing is.
     pub counted: Option<Box<Metered>>,
     /// Whether it had not run when it was last read, and did not wait for a PU.

@@ -614,6 +614,7 @@ impl TaskTable {
                 cpu_time: cpu_time.flatten().max(task.usage.cpu_time),
                 waited: task.usage.waited,
                 spun: None,
+                switches: task.usage.switches,
                 instructions: task.usage.instructions(),
                 cycles: task.usage.counted.as_ref().and_then(|counted| counted.cycles),
                 counts: self.counts(task).map(Box::new),

@@ -154,6 +154,9 @@ pub struct JobUsage {
     pub cpu_time: Option<Nanos>,
     /// Instructions; `None` if they are not counted of all threads.
     pub instructions: Option<u64>,
+    /// How often its threads have waited of their own accord, or read or written by a system call, whichever is more of each
+    /// thread; `None` if that is not known of all threads.
+    pub switches: Option<u64>,
 }
 
 /// All jobs run, and the kernel places their threads.
@@ -187,6 +190,8 @@ pub struct Evidence<'a> {
     pub may_wait: bool,
     /// Whether the kernel has the next quantum, so that the plan is not used. The policy can still learn from the evidence.
     pub is_control: bool,
+    /// Whether something has happened that a plan may depend on, beside that the quantum is over.
+    pub has_event: bool,
     /// What came of orders to move memory that have been carried out since the evidence before.
     pub moved: &'a [PagesMoved],
     /// Wake-ups until now; `None` if they are unknown.
@@ -212,6 +217,7 @@ impl<'a> Evidence<'a> {
             last: None,
             may_wait: true,
             is_control: false,
+            has_event: true,
             moved: &[],
             wake_ups: None,
             roster: Roster::default(),

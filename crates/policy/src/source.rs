@@ -20,12 +20,21 @@ pub enum Source {
     Spinning,
     /// Which threads wake which.
     WakeUps,
+    /// How often threads wait for others, or read or write.
+    Switches,
 }
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Mix, Self::Counters, Self::Stacks, Self::RunStates, Self::Spinning, Self::WakeUps];
+    pub const ALL: [Self; 7] = [
+        Self::Mix,
+        Self::Counters,
+        Self::Stacks,
+        Self::RunStates,
+        Self::Spinning,
+        Self::WakeUps,
+        Self::Switches,
+    ];
 
     /// Its name, for scripts.
     #[must_use]
@@ -37,6 +46,7 @@ impl Source {
             Self::RunStates => "run-states",
             Self::Spinning => "spinning",
             Self::WakeUps => "wake-ups",
+            Self::Switches => "switches",
         }
     }
 
@@ -52,6 +62,7 @@ impl Source {
             Self::RunStates => "how long threads run and wait for a PU",
             Self::Spinning => "which threads only wait for others in a loop",
             Self::WakeUps => "which threads wake which",
+            Self::Switches => "how often threads wait for others, read and write",
         }
     }
 
@@ -64,6 +75,7 @@ impl Source {
             Self::Stacks => "policies that need it keep groups as they are",
             Self::RunStates => "CPU times are those of the kernel's clock ticks",
             Self::Spinning => "they count as working",
+            Self::Switches => "progress of programs that communicate is taken for their CPU time",
         }
     }
 }

@@ -102,6 +102,7 @@ impl<'a> SimHost<'a> {
             cpu_time: None,
             waited: None,
             spun: None,
+            switches: None,
             instructions: None,
             cycles: None,
             counts: None,

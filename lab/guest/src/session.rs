@@ -59,7 +59,7 @@ impl Session {
         options: &[&str],
         program: &[&str],
     ) -> anyhow::Result<Self> {
-        Self::launch(wrapper, &["colocate", "run", "--json"], options, program)
+        Self::launch(wrapper, &["colocate", "run", "--no-guard", "--json"], options, program)
     }
 
     /// Starts `colocate schedule OPTIONS -- PROGRAMS`, by way of `wrapper`.

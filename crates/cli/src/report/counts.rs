@@ -445,7 +445,7 @@ pub mod tests {
             let did: Vec<ThreadRates> = ran.iter().map(did).collect();
             // The third job uses 5 ms of each quantum, chosen or not.
             let cpu_time = Some(Nanos::from_millis(5));
-            let filler = JobUsage { job: JobIdx(2), cpu_time, instructions: None };
+            let filler = JobUsage { job: JobIdx(2), cpu_time, instructions: None, switches: None };
             let jobs = ran.iter().map(|ran| JobIdx(ran.0)).collect();
             counts.count(&Round {
                 grants: &[],

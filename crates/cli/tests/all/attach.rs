@@ -39,7 +39,7 @@ fn busy(scratch: &Scratch) -> Option<Working> {
 
 fn attach(scratch: &Scratch, words: &[&str]) -> Child {
     let mut command = scratch.colocate();
-    command.args(["attach", "--policy", "scatter", "--json"]).args(words);
+    command.args(["attach", "--no-guard", "--policy", "scatter", "--json"]).args(words);
     let said = std::fs::File::create(scratch.path("said")).unwrap();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn().unwrap()
 }

@@ -26,7 +26,7 @@ fn colocate(scratch: &Scratch, without_perf: bool) -> Option<Command> {
 fn run(scratch: &Scratch, without_perf: bool, file: &Path) -> Option<Command> {
     let program = scratch.program("exec_by_thread", &[]).filter(|_| two_pus())?;
     let mut command = colocate(scratch, without_perf)?;
-    command.args(["run", "--json", "-o"]).arg(scratch.path("report"));
+    command.args(["run", "--no-guard", "--json", "-o"]).arg(scratch.path("report"));
     command.args(["--policy", "round-robin", "--settle-ms", "0", "--"]);
     command.arg(program).arg(file).args(["sleep", "60"]);
     command.stdin(Stdio::null()).stderr(Stdio::null());

@@ -246,7 +246,7 @@ fn run_reports_programs_and_their_threads() {
     let program = place.sleeper();
     let program = program.as_os_str();
     let zero = OsStr::new("0.3");
-    let run = ["run", "--settle-ms", "0", "--policy", "scatter"];
+    let run = ["run", "--no-guard", "--settle-ms", "0", "--policy", "scatter"];
     let shown = text(
         &place.ends(0, &words(&run, &["--explain".as_ref(), "--".as_ref(), program, zero])).stderr,
     );

@@ -21,6 +21,7 @@ mod exec_by_thread;
 mod few_files;
 mod files;
 mod generate;
+mod guarded;
 mod hangup;
 mod help;
 mod hostile_names;

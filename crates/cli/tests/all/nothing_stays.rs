@@ -19,8 +19,8 @@ const STORMS: [&str; 4] = ["fork", "thread", "exec", "daemon"];
 
 /// How colocate is called. Without perf events new threads are found in `/proc`.
 const WAYS: [(&str, bool, &[&str]); 8] = [
-    ("run", false, &["run", "--policy", "scatter", "--settle-ms", "0"]),
-    ("run, no perf", true, &["run", "--policy", "scatter", "--settle-ms", "0"]),
+    ("run", false, &RUN),
+    ("run, no perf", true, &RUN),
     ("cgroups", false, &SCHEDULE),
     ("cgroups, no perf", true, &SCHEDULE),
     ("signals", false, &BY_SIGNALS),
@@ -28,6 +28,7 @@ const WAYS: [(&str, bool, &[&str]); 8] = [
     ("filling", false, &FILLING),
     ("filling, no perf", true, &FILLING),
 ];
+const RUN: [&str; 6] = ["run", "--no-guard", "--policy", "scatter", "--settle-ms", "0"];
 const SCHEDULE: [&str; 6] =
     ["schedule", "--no-guard", "--policy", "round-robin", "--quantum", "20 ms"];
 const BY_SIGNALS: [&str; 7] =

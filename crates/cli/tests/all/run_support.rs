@@ -46,7 +46,11 @@ impl Scratch {
     /// `colocate run` with these options, its report going to the file `report`.
     pub fn run(&self, options: &[&str]) -> Command {
         let mut command = self.colocate();
-        command.arg("run").args(["--json", "-o"]).arg(self.path("report")).args(options).arg("--");
+        command
+            .args(["run", "--no-guard", "--json", "-o"])
+            .arg(self.path("report"))
+            .args(options)
+            .arg("--");
         command.stdin(Stdio::null());
         command
     }

@@ -14,6 +14,8 @@ struct Sums {
     cpu: Option<Nanos>,
     instructions: u64,
     uncounted: bool,
+    switches: u64,
+    unknown_switches: bool,
 }
 
 /// What each job did that has a thread which was there in the quantum, in the order of the jobs.
@@ -37,6 +39,7 @@ pub fn job_usage(before: &Observation, after: &Observation) -> Vec<JobUsage> {
         job,
         cpu_time: sums.cpu,
         instructions: (!sums.uncounted).then_some(sums.instructions),
+        switches: (!sums.unknown_switches).then_some(sums.switches),
     };
     jobs.into_iter().map(usage).collect()
 }
@@ -50,6 +53,11 @@ impl Sums {
         match task.instructions {
             Some(now) => self.instructions += now.saturating_sub(then),
             None => self.uncounted |= used > Nanos::ZERO,
+        }
+        let then = before.and_then(|task| task.switches).unwrap_or(0);
+        match task.switches {
+            Some(now) => self.switches += now.saturating_sub(then),
+            None => self.unknown_switches |= used > Nanos::ZERO,
         }
     }
 }

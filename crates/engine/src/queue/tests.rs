@@ -89,6 +89,7 @@ impl Scripted {
             cpu_time: Some(Nanos(100 * self.ran[job])),
             waited: None,
             spun: None,
+            switches: None,
             instructions: Some(200 * self.ran[job]),
             cycles: Some(400 * self.ran[job]),
             counts: None,

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 const PUS: usize = 4;
 const QUANTUM: Nanos = Nanos::from_millis(100);
 
-fn machine() -> Machine {
+pub fn machine() -> Machine {
     let core =
         |n: u32| Core { pus: vec![PuIdx(n)], package: PackageIdx(0), node: None, kind: KindIdx(0) };
     Machine {
@@ -136,6 +136,7 @@ impl Toy {
             job,
             cpu_time: Some(Nanos(time as u64)),
             instructions: self.counted.then_some((time * speed) as u64),
+            switches: None,
         };
         self.last = Some(jobs.iter().map(did).collect());
         self.done += jobs.len() as f64 * time * speed / 1e9;
@@ -321,6 +322,7 @@ fn puts_threads_back() {
             job: decision.task.job,
             cpu_time: Some(QUANTUM),
             instructions: Some(if kernels { 1000 } else { 900 }),
+            switches: None,
         };
         last = Some(running(&plan).map(did).collect());
         toy.queue.rotate_left(3);

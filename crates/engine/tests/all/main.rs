@@ -3,3 +3,4 @@
 
 mod guard;
 mod run;
+mod standing;

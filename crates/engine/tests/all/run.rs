@@ -116,6 +116,7 @@ fn seen(at: (u32, u32)) -> SeenTask {
         cpu_time: Some(Nanos::from_secs(1)),
         waited: None,
         spun: None,
+        switches: None,
         instructions: None,
         cycles: None,
         counts: None,

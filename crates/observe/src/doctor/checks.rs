@@ -60,6 +60,7 @@ const fn of_source(source: Source) -> Row {
         Source::Stacks => stacks,
         Source::RunStates => run_state,
         Source::WakeUps => wake_ups,
+        Source::Switches => switches,
     };
     row(source.name(), source.reports(), check)
 }
@@ -365,6 +366,17 @@ fn run_state(inputs: &Inputs<'_>) -> Finding {
     }
     let why = "expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat";
     Finding::no("/proc/self/schedstat is missing", Cause::of(why))
+}
+
+fn switches(inputs: &Inputs<'_>) -> Finding {
+    if inputs.place.io {
+        return Finding::yes("/proc/self/io is there");
+    }
+    let why = "expected a kernel with CONFIG_TASK_IO_ACCOUNTING, found no /proc/self/io";
+    Finding::partly(
+        "/proc/self/io is missing: calls that read and write are unknown",
+        Cause::of(why),
+    )
 }
 
 fn wake_ups(inputs: &Inputs<'_>) -> Finding {

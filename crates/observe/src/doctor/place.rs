@@ -50,6 +50,8 @@ pub struct Place {
     pub hides_processes: bool,
     /// Whether `/proc/self/schedstat` is there.
     pub schedstat: bool,
+    /// Whether `/proc/self/io` is there.
+    pub io: bool,
 }
 
 /// Which control groups there are.
@@ -116,6 +118,7 @@ impl Place {
             cgroups: cgroups(root, &mounts, &own_group, user),
             hides_processes: hides_processes(&mounts),
             schedstat: text("proc/self/schedstat").is_some(),
+            io: text("proc/self/io").is_some(),
         }
     }
 

@@ -46,6 +46,7 @@ fn user() -> Case {
         cpus_allowed: Some("0-63".into()),
         cgroups,
         schedstat: true,
+        io: true,
         ..Place::default()
     };
     let own = Own {
@@ -148,6 +149,7 @@ fn a_plain_user_on_a_friendly_server() {
            yes  run-states      how long threads run and wait for a PU: /proc/self/schedstat is there
            yes  spinning        which threads only wait for others in a loop: software clock with samples on a child: works
            yes  wake-ups        which threads wake which: an eBPF program at sched_waking: works
+           yes  switches        how often threads wait for others, read and write: /proc/self/io is there
 
         what else evidence uses
            yes  live-code       read code that JIT compilers make: process_vm_readv of a child: works

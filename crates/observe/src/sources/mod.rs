@@ -7,6 +7,7 @@ pub mod counters;
 pub mod mix;
 pub mod run_states;
 pub mod spinning;
+pub mod switches;
 pub mod wake_ups;
 
 use crate::task::{Pid, Tid};

@@ -20,7 +20,7 @@ pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Bac
     match request.source {
         Source::Mix => mix::watch(world, request.jobs),
         Source::Spinning => return spinning::answer(world),
-        Source::WakeUps => return wake_ups::answer(),
+        Source::WakeUps | Source::Switches => return wake_ups::answer(),
         Source::Counters | Source::Stacks | Source::RunStates => {}
     }
     Ok(known())

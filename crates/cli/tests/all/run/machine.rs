@@ -19,7 +19,7 @@ fn a_cpuset_that_shrinks() {
     let Some(threads) = scratch.program("threads", &[]) else { return };
     let mut command = cpuset.command();
     scratch.homes(&mut command);
-    command.arg(env!("CARGO_BIN_EXE_colocate")).args(["run", "--policy", "scatter"]);
+    command.arg(env!("CARGO_BIN_EXE_colocate")).args(["run", "--no-guard", "--policy", "scatter"]);
     command.args(["--settle-ms", "0", "--json", "-o"]).arg(scratch.path("report")).arg("--");
     command.arg(threads).args(["0", "3"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -139,7 +139,16 @@ fn without_perf_there_are_lines_and_a_run() {
 fn another_users_thread_is_reported() {
     let scratch = Scratch::new();
     let Some((mut command, program)) = as_nobody(&scratch) else { return };
-    command.args(["run", "--policy", "scatter", "--settle-ms", "100", "--json", "-o"]);
+    command.args([
+        "run",
+        "--no-guard",
+        "--policy",
+        "scatter",
+        "--settle-ms",
+        "100",
+        "--json",
+        "-o",
+    ]);
     command.arg(scratch.path("report")).arg("--").arg(program).args(["cat", ":::"]);
     let mut child = answering(command.args(ANSWERS).stdin(Stdio::piped()));
     let input = child.stdin.take();
@@ -165,7 +174,7 @@ fn another_users_thread_is_reported() {
 fn a_thread_that_cannot_be_moved_back_keeps_the_journal() {
     let scratch = Scratch::new();
     let Some((mut command, program)) = as_nobody(&scratch) else { return };
-    command.args(["run", "--quiet", "--policy", "scatter", "--settle-ms", "0", "--"]);
+    command.args(["run", "--no-guard", "--quiet", "--policy", "scatter", "--settle-ms", "0", "--"]);
     let mut child = command.arg(program).arg("cat").stdin(Stdio::piped()).spawn().unwrap();
     let input = child.stdin.take();
     let cat = child_called(&child, "cat");

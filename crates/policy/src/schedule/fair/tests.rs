@@ -118,6 +118,7 @@ fn filling_by_hand() {
             job: JobIdx(job),
             cpu_time: Some(Nanos::from_millis(ms)),
             instructions: None,
+            switches: None,
         };
         let took = Nanos::from_millis(200);
         fair.table.on_quantum_end(&QuantumOutcome { took, did: &[used(0, 150), used(1, ms)] });

@@ -1,0 +1,165 @@
+//! The guard around a policy whose plans stand until something happens, with a server and a program that computes.
+
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small counts
+
+use crate::guard::machine;
+use colocate_engine::guard::{Guard, Guarding, QUANTUM};
+use colocate_machine::{Nanos, PuIdx, PuNr};
+use colocate_policy::rng::SplitMix64;
+use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread};
+use colocate_policy::{
+    Decision, DefaultPlacement, Evidence, JobIdx, Place, Plan, Policy, SourceSet, TaskId, Why,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn first(job: u32) -> TaskId {
+    TaskId { job: JobIdx(job), order: 0 }
+}
+
+/// Puts the first task of each job at `place`.
+#[derive(Debug)]
+struct Puts {
+    place: Place,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Policy for Puts {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        assert!(evidence.has_event || evidence.now.number > 0);
+        let decision = |job| Decision {
+            task: first(job),
+            name: "job".into(),
+            place: self.place,
+            why: Why::NotSelected,
+        };
+        Plan { decisions: (0..2).map(decision).collect(), ..evidence.empty_plan() }
+    }
+}
+
+/// Two jobs that never end, and what they did so far over what they would have done under the kernel. A server does 4,000
+/// requests a second of wall-clock time under the kernel and uses half a PU, the other job uses one and a half; both more or less by a
+/// tenth. Under the policy they do so many times as much.
+struct Toy {
+    under_policy: [f64; 2],
+    rng: SplitMix64,
+    number: u64,
+    done: [f64; 2],
+    last: Option<Vec<JobUsage>>,
+    messages: Vec<(u64, String)>,
+}
+
+impl Toy {
+    fn new(under_policy: [f64; 2]) -> Self {
+        let (done, messages) = ([0.0; 2], Vec::new());
+        Self { under_policy, rng: SplitMix64::new(5), number: 0, done, last: None, messages }
+    }
+
+    /// One quantum; whether the policy had it.
+    fn quantum(&mut self, guard: &mut Guard, has_event: bool) -> bool {
+        let machine = machine();
+        let pus: Vec<PuIdx> = machine.all_pus().collect();
+        let queued = |job| {
+            let id = first(job);
+            let threads = vec![Thread { id, ran: None, pu: None, runnable: None, bound: false }];
+            let (job, runnable) = (JobIdx(job), None);
+            QueuedJob { job, threads, runnable, just_ran: true, had_own_cores: false }
+        };
+        let queue: Vec<QueuedJob> = (0..2).map(queued).collect();
+        let now = Quantum { number: self.number, machine: &machine, pus: &pus, queue: &queue };
+        let last = self.last.as_ref().map(|did| QuantumOutcome { took: QUANTUM, did });
+        let evidence = Evidence { last, has_event, may_wait: false, ..Evidence::of_queue(now) };
+        let plan = guard.decide(&evidence);
+        assert_eq!(plan.default_placement, DefaultPlacement::LeaveToKernel);
+        assert!(plan.waiting().unwrap().is_empty(), "all run all the time");
+        let has_it = plan.decisions.iter().any(|decision| decision.place.pu().is_some());
+        let mut did = |job: usize| {
+            let noise = 0.9 + 0.2 * self.rng.unit();
+            let speed = noise * if has_it { self.under_policy[job] } else { 1.0 };
+            self.done[job] += speed;
+            speed * QUANTUM.as_secs_f64()
+        };
+        let (server, other) = (did(0), did(1));
+        let usage = |job, cpu: f64, switches: f64| JobUsage {
+            job: JobIdx(job),
+            cpu_time: Some(Nanos((cpu * 1e9) as u64)),
+            instructions: None,
+            switches: Some(switches as u64),
+        };
+        // The server uses as much CPU time for more or fewer requests.
+        self.last = Some(vec![
+            usage(0, 0.5 * QUANTUM.as_secs_f64(), server * 4_000.0),
+            usage(1, other * 1.5, 3.0),
+        ]);
+        self.messages.extend(plan.messages.into_iter().map(|message| (self.number, message)));
+        self.number += 1;
+        has_it
+    }
+
+    /// A minute; in how many quanta the policy had it, and the least of what the jobs did over what they would have done.
+    #[allow(clippy::cast_precision_loss)]
+    fn minute(&mut self, guard: &mut Guard) -> (usize, f64) {
+        let quanta = (60.0 / QUANTUM.as_secs_f64()) as u64;
+        let had = (0..quanta).filter(|number| self.quantum(guard, *number == 0)).count();
+        let least = self.done[0].min(self.done[1]);
+        (had, least / quanta as f64)
+    }
+}
+
+fn guarded(place: Place) -> (Guard, Arc<AtomicUsize>) {
+    let asked = Arc::<AtomicUsize>::default();
+    let puts = Puts { place, asked: asked.clone() };
+    (Guard::standing(Box::new(puts), "puts", Guarding::STANDING), asked)
+}
+
+/// What one job gains is nothing to the other one.
+#[test]
+fn gives_up_what_harms_one_job() {
+    for under_policy in [[0.66, 1.1], [0.4, 1.0], [1.0, 0.45], [1.5, 0.8]] {
+        let ((mut guard, _), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::new(under_policy));
+        let (_, least) = toy.minute(&mut guard);
+        assert!(least > 0.99, "{under_policy:?}: {least}, {:?}", toy.messages);
+        let (number, first) = &toy.messages[0];
+        let says = first.contains("slows") || first.contains("has cost");
+        assert!(says && *number <= 40, "{under_policy:?}: {:?}", toy.messages);
+    }
+}
+
+#[test]
+fn keeps_what_helps_and_what_does_no_harm() {
+    for (under_policy, verdict) in [([1.5, 1.0], "pays"), ([1.0, 1.0], "no difference")] {
+        let ((mut guard, _), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::new(under_policy));
+        let (had, least) = toy.minute(&mut guard);
+        assert!(had > 800 && least > 0.98, "{under_policy:?}: {had}, {least}");
+        assert!(toy.messages[0].1.contains(verdict), "{:?}", toy.messages);
+    }
+}
+
+/// The policy is asked when something has happened, however often its plan is in force.
+#[test]
+fn a_plan_stands_until_something_happens() {
+    let ((mut guard, asked), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::new([1.5, 1.0]));
+    toy.minute(&mut guard);
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    toy.quantum(&mut guard, true);
+    toy.minute(&mut guard);
+    assert_eq!(
+        asked.load(Ordering::Relaxed),
+        3,
+        "an event, and another at the second minute's start"
+    );
+}
+
+/// A plan that puts no task on a PU is the kernel's quantum, and nothing is compared.
+#[test]
+fn what_moves_nothing_is_not_tried() {
+    let ((mut guard, _), mut toy) = (guarded(Place::LeftToKernel), Toy::new([0.1, 0.1]));
+    assert_eq!(toy.minute(&mut guard).0, 0);
+    assert_eq!(guard.quanta().0, guard.quanta().1, "all are the kernel's");
+    assert!(toy.messages.is_empty(), "{:?}", toy.messages);
+}

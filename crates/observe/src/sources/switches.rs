@@ -1,0 +1,138 @@
+//! How often each thread has waited of its own accord, and how often it has read or written: the kernel's counts in
+//! `/proc/PID/task/TID/status` and `io`.
+//!
+//! For a program that answers requests these follow their number (docs/guard.md): it waits for the next one, or reads it,
+//! and writes an answer. One that is never idle does not wait, and one that uses sockets by recv(2) and send(2) has no count
+//! of what it reads, so the larger of the two is taken.
+
+use super::TaskRef;
+use crate::limits::Descriptors;
+use colocate_files::kernel;
+use colocate_policy::TaskId;
+use colocate_policy::source::Backend;
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Threads that are read in a quantum, at most. Chosen: some 2 ms (measured on a virtual machine of 2 PUs, 8 µs each).
+const MOST: usize = 256;
+/// Longest text. Of `status` it is some 1.5 kB, and more where masks name thousands of PUs.
+const LONGEST: usize = 16 << 10;
+
+/// The open files of living tasks.
+#[derive(Debug, Default)]
+pub struct Switches {
+    on: bool,
+    of: HashMap<TaskId, OfTask>,
+    /// How many may be open.
+    most_open: usize,
+    /// How many were read since a quantum began.
+    reads: usize,
+}
+
+/// The files of a task.
+#[derive(Debug)]
+struct OfTask {
+    status: File,
+    /// Needs permission to trace the process.
+    io: Option<File>,
+}
+
+impl Switches {
+    /// Begins to ask for them.
+    pub fn start(&mut self) -> Backend {
+        // Two for each task, and an eighth of what we may have.
+        let hard = Descriptors::now().hard;
+        (self.on, self.most_open) = (true, usize::try_from(hard / 16).unwrap_or(usize::MAX));
+        Backend {
+            name: "/proc: status and io",
+            cost: "two system calls for each task that runs, in each quantum".to_owned(),
+            limits: Vec::new(),
+        }
+    }
+
+    /// A quantum is over, and its tasks are about to be read.
+    pub fn begin(&mut self) {
+        self.reads = 0;
+    }
+
+    /// Asks for those of a living task since it was created; `None` if they are unknown, or too many tasks run.
+    pub fn read(&mut self, task: TaskRef, proc: &Path) -> Option<u64> {
+        if !self.on || self.reads == MOST {
+            return None;
+        }
+        self.reads += 1;
+        if !self.of.contains_key(&task.id) && self.of.len() < self.most_open {
+            self.of.insert(task.id, OfTask::open(task, proc)?);
+        }
+        self.of.get(&task.id)?.read()
+    }
+
+    /// Forgets a task that has ended.
+    pub fn ended(&mut self, id: TaskId) {
+        self.of.remove(&id);
+    }
+}
+
+impl OfTask {
+    fn open(task: TaskRef, proc: &Path) -> Option<Self> {
+        let open =
+            |file| kernel::open(&proc.join(format!("{}/task/{}/{file}", task.pid, task.tid)));
+        Some(Self { status: open("status").ok()?, io: open("io").ok() })
+    }
+
+    fn read(&self) -> Option<u64> {
+        let mut buffer = [0; LONGEST];
+        let waited = sum(text(&self.status, &mut buffer)?, &["voluntary_ctxt_switches"])?;
+        let io = self.io.as_ref().and_then(|io| text(io, &mut buffer));
+        let calls = io.and_then(|io| sum(io, &["syscr", "syscw"]));
+        Some(waited.max(calls.unwrap_or(0)))
+    }
+}
+
+fn text<'b>(file: &File, buffer: &'b mut [u8; LONGEST]) -> Option<&'b str> {
+    let length = file.read_at(buffer, 0).ok()?;
+    std::str::from_utf8(&buffer[..length]).ok()
+}
+
+/// The numbers of lines `NAME: NUMBER`, added up.
+fn sum(text: &str, names: &[&str]) -> Option<u64> {
+    names.iter().map(|name| kernel::field(text, name)?.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{Pid, Tid};
+    use colocate_policy::JobIdx;
+
+    /// A pretended thread, whose `io` may not be read at first.
+    #[test]
+    fn the_larger_one_counts() {
+        let proc = tempfile::tempdir().unwrap();
+        let folder = proc.path().join("7/task/8");
+        std::fs::create_dir_all(&folder).unwrap();
+        let write = |file: &str, text: &str| std::fs::write(folder.join(file), text).unwrap();
+        write(
+            "status",
+            "Name:\tx\nvoluntary_ctxt_switches:\t40\nnonvoluntary_ctxt_switches:\t900\n",
+        );
+        let task =
+            |order| TaskRef { id: TaskId { job: JobIdx(0), order }, pid: Pid(7), tid: Tid(8) };
+        let mut switches = Switches::default();
+        assert_eq!(switches.read(task(0), proc.path()), None, "they were not asked for");
+        switches.start();
+        assert_eq!(switches.read(task(0), proc.path()), Some(40));
+        switches.ended(task(0).id);
+        write("io", "rchar: 9\nwchar: 9\nsyscr: 30\nsyscw: 31\nread_bytes: 0\n");
+        assert_eq!(switches.read(task(0), proc.path()), Some(61));
+        for order in (2..).take(MOST - 2) {
+            assert_eq!(switches.read(task(order), proc.path()), Some(61));
+        }
+        assert_eq!(switches.read(task(0), proc.path()), None, "more than are read in a quantum");
+        switches.begin();
+        write("status", "Name:\tx\n");
+        assert_eq!(switches.read(task(0), proc.path()), None);
+    }
+}
