@@ -21,7 +21,7 @@ use colocate_machine::calibrated::{
 };
 use colocate_machine::exact::Exact;
 use colocate_machine::read::{self, Sysfs, kept};
-use colocate_machine::{Bytes, Machine, PuNr, printable};
+use colocate_machine::{Bytes, Machine, PuNr, PuSet, printable};
 use colocate_study::stats::Random;
 use smt_bench::{Kernel, Workload};
 use std::path::{Path, PathBuf};
@@ -116,6 +116,8 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
     }
     let random = &mut Random::new(SEED);
     let mut here = ThisMachine { lengths: Lengths::of(usable.len()), portion: None };
+    let unusable: PuSet =
+        reported.pus.iter().map(|pu| pu.os).filter(|pu| !usable.contains(&pu.0)).collect();
     let before = lines(&mut here, &usable, random)?;
     let plan = cells::plan(&sharing(reported, &before).machine, &usable, available(), random);
     let taken = by_cell(rounds(&mut here, &plan.cells, repeat, random, false)?, plan.cells.len());
@@ -132,6 +134,10 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
         absent: plan.absent,
         disagreements,
     };
+    if !unusable.is_empty() {
+        let text = format!("PUs {unusable}: outside of the affinity mask or cpuset");
+        calibration.absent.push(text);
+    }
     figures::lines(&mut calibration, &machine, &latencies, started);
     siblings(&mut calibration, &machine, &usable)?;
     calibration.disagreements.extend(figures::shrink_last_cache(&mut machine, &calibration));

@@ -62,6 +62,7 @@ pub struct Args {
 
     /// How fast this machine is: a described machine of the same build, by name or a .toml or .json
     /// file. Then rates that are not counted are estimated, of jobs whose demand vectors are known
+    /// [default: what colocate calibrate measured, if anything]
     #[arg(long, value_name = "SPEC")]
     machine_speeds: Option<String>,
 

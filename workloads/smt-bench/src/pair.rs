@@ -166,7 +166,7 @@ const ASLEEP: Duration = Duration::from_micros(50);
 pub fn round_trips(pus: [u32; 2], busy: bool, count: u32) -> Result<Vec<u64>, ThreadError> {
     let (turn, ended) = (Line::default(), AtomicBool::new(false));
     let threads: [OnceLock<Thread>; 2] = [OnceLock::new(), OnceLock::new()];
-    // A thread's number is who is to go on; each waits until it is its own.
+    // The line has the number of the thread that continues.
     let play = |me: usize| {
         let other = 1 - me;
         let _ = threads[me].set(current());

@@ -399,6 +399,16 @@ mod tests {
         assert_eq!(half.absent, ["memory of node 1: no PU of it is usable"]);
     }
 
+    /// Pages that are on node 0 already are counted as moved there. Kernels without NUMA move none.
+    #[test]
+    fn moving_pages_takes_time() {
+        let pu = smt_bench::thread::usable().unwrap()[0];
+        match moved(NodeNr(0), pu).unwrap() {
+            Some(ns) => assert!(ns > 0.0 && ns < 1e9, "{ns}"),
+            None => println!("no page moved"),
+        }
+    }
+
     #[test]
     fn little_memory_is_left_alone() {
         let machine = read::open("epyc-7301").unwrap();

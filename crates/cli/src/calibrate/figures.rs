@@ -106,7 +106,7 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
                 &mut [found.latency_ns].into_iter(),
                 source(),
             );
-            add(What::CacheSize { level: *level }, &mut [found.size].into_iter(), source());
+            add(What::CacheSize { level: *level }, &mut found.size.into_iter(), source());
         }
     }
     let made = values.into_iter().filter_map(|(what, (values, source))| {

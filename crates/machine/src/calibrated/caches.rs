@@ -5,16 +5,16 @@
 pub struct Level {
     /// Latency of a hit, in nanoseconds.
     pub latency_ns: f64,
-    /// Up to which size in bytes most loads hit: where the latency is half-way, as a ratio, to that of the next level.
-    pub size: f64,
+    /// Up to which size in bytes most loads hit: where the latency is half-way, as a ratio, to that of the next level. `None` for
+    /// a level that does not show: the next is less than a quarter slower.
+    pub size: Option<f64>,
 }
 
 /// The levels of caches that are reported to have `sizes`, nearest first, by `curve`: sizes in ascending order, each with the
 /// latency of loads in nanoseconds. The last point must be well beyond the last cache.
 ///
 /// A level's latency is read where its part of the curve begins, at twice the size of the level before (half of its own size
-/// for the first), since other programs may have the rest of a shared cache. `None` for a level that does not show: the
-/// next is less than a quarter slower.
+/// for the first), since other programs may have the rest of a shared cache. `None` where the curve does not reach.
 #[must_use]
 pub fn levels(curve: &[(f64, f64)], sizes: &[f64]) -> Vec<Option<Level>> {
     let latency = |index: usize| {
@@ -32,14 +32,15 @@ pub fn levels(curve: &[(f64, f64)], sizes: &[f64]) -> Vec<Option<Level>> {
     };
     let level = |index: usize| {
         let ((from, latency_ns), next) = (latency(index)?, beyond(index)?);
-        if next < 1.25 * latency_ns {
-            return None;
-        }
         let half = (latency_ns * next).sqrt();
-        let after = curve.iter().position(|(size, ns)| *size > from && *ns > half)?;
-        let ((size_a, ns_a), (size_b, ns_b)) = (curve[after - 1], curve[after]);
-        let share = ((half / ns_a).ln() / (ns_b / ns_a).ln()).clamp(0.0, 1.0);
-        Some(Level { latency_ns, size: size_a * (size_b / size_a).powf(share) })
+        let shows = next >= 1.25 * latency_ns;
+        let after = curve.iter().position(|(size, ns)| *size > from && *ns > half);
+        let size = after.filter(|_| shows).map(|after| {
+            let ((size_a, ns_a), (size_b, ns_b)) = (curve[after - 1], curve[after]);
+            let share = ((half / ns_a).ln() / (ns_b / ns_a).ln()).clamp(0.0, 1.0);
+            size_a * (size_b / size_a).powf(share)
+        });
+        Some(Level { latency_ns, size })
     };
     (0..sizes.len()).map(level).collect()
 }
@@ -70,7 +71,10 @@ mod tests {
         for (level, (ns, kib)) in found.iter().zip([(1.0, 32.0), (4.0, 1024.0), (15.0, 8192.0)]) {
             let level = level.unwrap();
             assert!((level.latency_ns - ns).abs() < 1e-9, "{level:?}");
-            assert!(level.size >= kib * KIB && level.size < 1.42 * kib * KIB, "{level:?}");
+            assert!(
+                level.size.is_some_and(|size| size >= kib * KIB && size < 1.42 * kib * KIB),
+                "{level:?}"
+            );
         }
     }
 
@@ -80,14 +84,15 @@ mod tests {
         let found = levels(&curve(machine), &[32.0 * KIB, 1024.0 * KIB, 32768.0 * KIB]);
         let last = found[2].unwrap();
         assert!(
-            (last.latency_ns - 15.0).abs() < 1e-9 && last.size < 12.0 * 1024.0 * KIB,
+            (last.latency_ns - 15.0).abs() < 1e-9 && last.size < Some(12.0 * 1024.0 * KIB),
             "{last:?}"
         );
     }
 
     #[test]
     fn what_does_not_show_is_absent() {
-        assert_eq!(levels(&curve(|_| 5.0), &[32.0 * KIB]), [None]);
+        let flat = Level { latency_ns: 5.0, size: None };
+        assert_eq!(levels(&curve(|_| 5.0), &[32.0 * KIB]), [Some(flat)]);
         assert_eq!(levels(&[], &[32.0 * KIB]), [None]);
     }
 }

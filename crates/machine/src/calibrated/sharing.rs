@@ -110,8 +110,8 @@ pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
     let moves = unsteady.len() as f64 > STRAY * latencies.len() as f64;
     if let (true, Some(Latency { pus: (a, b), ns, most_ns })) = (moves, unsteady.first()) {
         let line = format!(
-            "passing a cache line between PUs {} and {} takes {ns:.0} to {most_ns:.0} ns, time and again: a hypervisor moves them \
-             among cores, and the reported groups are kept",
+            "passing a cache line between PUs {} and {} takes {ns:.0} to {most_ns:.0} ns in repeated measurements: a \
+             hypervisor moves them among cores, and the reported groups are kept",
             a.0, b.0
         );
         return Sharing { machine: machine.clone(), disagreements: vec![line] };
@@ -157,10 +157,16 @@ pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
         let said = &reported[*level as usize];
         (said != groups).then(|| line(*level, said, groups, &sorted))
     };
-    let disagreements: Vec<String> = found.iter().filter_map(lines).collect();
-    let changed =
-        (!disagreements.is_empty()).then(|| rebuilt(machine, &reported, &found)).flatten();
-    Sharing { machine: changed.unwrap_or_else(|| machine.clone()), disagreements }
+    let mut disagreements: Vec<String> = found.iter().filter_map(lines).collect();
+    if disagreements.is_empty() {
+        return Sharing { machine: machine.clone(), disagreements };
+    }
+    let made = rebuilt(machine, &reported, &found);
+    if made.is_none() {
+        disagreements
+            .push("no machine has all of these groups: the reported ones are kept".to_owned());
+    }
+    Sharing { machine: made.unwrap_or_else(|| machine.clone()), disagreements }
 }
 
 /// The groups of every boundary, finest first, with the median latency below it.
@@ -482,8 +488,8 @@ mod tests {
         assert_eq!(
             found.disagreements,
             [
-                "passing a cache line between PUs 0 and 1 takes 45 to 150 ns, time and again: a hypervisor moves them among \
-              cores, and the reported groups are kept"
+                "passing a cache line between PUs 0 and 1 takes 45 to 150 ns in repeated measurements: a hypervisor moves \
+              them among cores, and the reported groups are kept"
             ]
         );
     }
