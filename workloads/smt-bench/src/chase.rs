@@ -57,10 +57,6 @@ impl Chase {
         }
         Self { lines }
     }
-
-    fn start(&self) -> *const Line {
-        self.lines.as_ptr()
-    }
 }
 
 /// Asks for huge pages for the pages that lie within `bytes` from `start`. A kernel without them refuses.
@@ -74,31 +70,54 @@ fn huge_pages(start: usize, bytes: usize) {
     }
 }
 
-/// Nanoseconds of a load on PU `cpu` out of `bytes` bytes that lie near the PU `home`: the median of undisturbed stretches
-/// in `length`. `None` if other load left no undisturbed stretch.
-///
-/// # Errors
-/// [`ThreadError`] if a PU cannot be used or a thread cannot be made.
-#[allow(clippy::cast_precision_loss)] // few steps
-pub fn latency(
-    cpu: u32,
-    home: u32,
-    bytes: usize,
-    length: Duration,
-) -> Result<Option<f64>, ThreadError> {
-    let chase = on(home, || Chase::new(bytes, 0x9e37_79b9_7f4a_7c15))?;
-    let trail = on(cpu, || {
-        let (control, mut at) = (Control::new(), chase.start());
-        let mut run = |iterations: u64| {
-            let limit = control.done() + iterations;
-            at = loops::load_dep(&control, limit, at.cast::<Node>()).cast();
+/// Where a chase begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// After it has gone once around, so that caches hold what they can.
+    Warm,
+    /// At this line of memory, or that many lines on: in random order, so that what was met before is rarely met again.
+    At(usize),
+}
+
+impl Chase {
+    /// A circle near the PU `home`.
+    ///
+    /// # Errors
+    /// [`ThreadError`] if the PU cannot be used or a thread cannot be made.
+    pub fn near(home: u32, bytes: usize) -> Result<Self, ThreadError> {
+        on(home, || Self::new(bytes, 0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// Nanoseconds of a load on PU `cpu`: the median of undisturbed stretches in `length`. `None` if other load left no
+    /// undisturbed stretch.
+    ///
+    /// # Errors
+    /// As [`Chase::near`].
+    #[allow(clippy::cast_precision_loss)] // few steps
+    pub fn latency(
+        &self,
+        cpu: u32,
+        begin: Begin,
+        length: Duration,
+    ) -> Result<Option<f64>, ThreadError> {
+        let start = match begin {
+            Begin::Warm => 0,
+            Begin::At(line) => line % self.lines.len(),
         };
-        // Once around, so that caches hold what they can.
-        run((chase.lines.len() as u64 / STEPS).max(1));
-        let chunk = sized(CHUNK_NS, &mut run);
-        run_chunks(chunk, length, run)
-    })?;
-    Ok(paces(&[trail])[0].map(|pace| pace.iteration_ns / STEPS as f64))
+        let trail = on(cpu, || {
+            let (control, mut at) = (Control::new(), &raw const self.lines[start]);
+            let mut run = |iterations: u64| {
+                let limit = control.done() + iterations;
+                at = loops::load_dep(&control, limit, at.cast::<Node>()).cast();
+            };
+            if begin == Begin::Warm {
+                run((self.lines.len() as u64 / STEPS).max(1));
+            }
+            let chunk = sized(CHUNK_NS, &mut run);
+            run_chunks(chunk, length, run)
+        })?;
+        Ok(paces(&[trail])[0].map(|pace| pace.iteration_ns / STEPS as f64))
+    }
 }
 
 #[cfg(test)]
@@ -109,12 +128,12 @@ mod tests {
     fn a_chase_meets_every_line_once_and_closes() {
         for bytes in [0, 4096, 1 << 22] {
             let chase = Chase::new(bytes, 7);
-            let (mut at, mut met) = (chase.start(), 0);
+            let (mut at, mut met) = (chase.lines.as_ptr(), 0);
             loop {
                 // SAFETY: every `next` points to a line of the chase, which is alive.
                 at = unsafe { (*at).next };
                 met += 1;
-                if at == chase.start() {
+                if at == chase.lines.as_ptr() {
                     break;
                 }
             }
@@ -125,9 +144,12 @@ mod tests {
     #[test]
     fn a_latency_that_a_cache_can_have() {
         let cpu = crate::thread::usable().unwrap()[0];
-        match latency(cpu, cpu, 8192, Duration::from_millis(3)).unwrap() {
-            Some(found) => assert!((0.2..100.0).contains(&found), "{found}"),
-            None => println!("other load left no undisturbed stretch"),
+        let chase = Chase::near(cpu, 8192).unwrap();
+        for begin in [Begin::Warm, Begin::At(77), Begin::At(1 << 20)] {
+            match chase.latency(cpu, begin, Duration::from_millis(3)).unwrap() {
+                Some(found) => assert!((0.2..100.0).contains(&found), "{found}"),
+                None => println!("other load left no undisturbed stretch"),
+            }
         }
     }
 }

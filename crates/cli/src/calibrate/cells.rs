@@ -8,11 +8,12 @@ use colocate_machine::calibrated::Pair;
 use colocate_machine::{Bytes, CacheKind, Machine, NodeIdx, NodeNr, PuNr};
 use colocate_observe::Pid;
 use colocate_study::stats::{Random, median};
+use smt_bench::chase::{Begin, Chase};
 use smt_bench::pair::{self, WakeUps};
 use smt_bench::speed::{self, Length, Portion};
 use smt_bench::thread::{ThreadError, pin, side_by_side, wall_ns};
 use smt_bench::traffic::{Generator, ROW_BYTES};
-use smt_bench::{chase, gaps, operations};
+use smt_bench::{gaps, operations};
 use std::path::Path;
 use std::time::Duration;
 
@@ -122,22 +123,16 @@ impl ThisMachine {
             Cell::Trip { pus, busy } => {
                 vec![middle(pair::round_trips(pus, busy, WAKE_UPS[usize::from(busy)])?)]
             }
-            Cell::Load { pu, bytes } => vec![chase::latency(pu, pu, bytes, LOAD)?],
+            Cell::Load { pu, bytes } => {
+                vec![Chase::near(pu, bytes)?.latency(pu, Begin::Warm, LOAD)?]
+            }
             Cell::Memory { pus: [from, to], bytes, .. } => {
-                vec![chase::latency(from, to, bytes, LOAD)?]
+                vec![Chase::near(to, bytes)?.latency(from, Begin::Warm, LOAD)?]
             }
             Cell::Stream { ref pus, rows, .. } => {
-                let wait = || {
-                    std::thread::sleep(STREAM);
-                    Ok(())
-                };
-                vec![stream(pus, rows, wait)?.1]
+                vec![stream(pus, rows)?]
             }
-            Cell::Beside { ref pus, bytes, rows, .. } => {
-                let (latency, traffic) =
-                    stream(&pus[1..], rows, || chase::latency(pus[0], pus[0], bytes, STREAM))?;
-                vec![latency, traffic]
-            }
+            Cell::Beside { ref pus, bytes, rows, .. } => beside(pus, bytes, rows)?,
             Cell::Move { to, pu, .. } => vec![moved(to, pu)?],
             Cell::Visit(pu) => {
                 let portion = match self.portion {
@@ -189,23 +184,55 @@ fn middle(ns: impl IntoIterator<Item = u64>) -> Option<f64> {
     median(&ns.into_iter().map(|ns| ns as f64).collect::<Vec<_>>())
 }
 
-/// What `meanwhile` says, and the bytes that `pus` read and write in a second together. A line is read and written back.
-fn stream<T>(
-    pus: &[u32],
-    rows: u32,
-    meanwhile: impl FnOnce() -> Result<T, ThreadError>,
-) -> Result<(T, Option<f64>), ThreadError> {
-    const LINE: f64 = 64.0;
-    let generators: Vec<Generator> =
-        pus.iter().map(|&pu| Generator::start(pu, rows)).collect::<Result<_, _>>()?;
-    generators.iter().for_each(|each| each.resume(0));
-    std::thread::sleep(STREAM / 3);
-    let before: Vec<_> = generators.iter().map(Generator::tally).collect();
-    let found = meanwhile()?;
-    let rates =
-        generators.iter().zip(before).map(|(each, before)| each.tally().since(before).rate());
-    let lines_per_us: Option<f64> = rates.sum();
-    Ok((found, lines_per_us.map(|rate| rate * 1e6 * LINE * 2.0)))
+/// Tries of latency alone and beside traffic. Chosen.
+const TRIES: usize = 5;
+
+/// Bytes that a line of traffic is: read and written back.
+const LINE: f64 = 2.0 * 64.0;
+
+/// PUs that read and write memory.
+struct Streams(Vec<Generator>);
+
+impl Streams {
+    fn on(pus: &[u32], rows: u32) -> Result<Self, ThreadError> {
+        pus.iter().map(|&pu| Generator::start(pu, rows)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What `meanwhile` gives, and the bytes that all read and write in a second meanwhile.
+    fn during<T>(&self, meanwhile: impl FnOnce() -> T) -> (T, Option<f64>) {
+        self.0.iter().for_each(|each| each.resume(0));
+        std::thread::sleep(STREAM / 3);
+        let before: Vec<_> = self.0.iter().map(Generator::tally).collect();
+        let found = meanwhile();
+        let rates =
+            self.0.iter().zip(before).map(|(each, before)| each.tally().since(before).rate());
+        let lines_per_us: Option<f64> = rates.sum();
+        self.0.iter().for_each(Generator::rest);
+        (found, lines_per_us.map(|rate| rate * 1e6 * LINE))
+    }
+}
+
+/// Bytes that `pus` read and write in a second together.
+fn stream(pus: &[u32], rows: u32) -> Result<Option<f64>, ThreadError> {
+    Ok(Streams::on(pus, rows)?.during(|| std::thread::sleep(STREAM)).1)
+}
+
+/// Latency of loads on the first of `pus` alone and beside the traffic of the others, and that traffic: the medians of
+/// several tries, in turn, so that what changes with time is in all alike.
+fn beside(pus: &[u32], bytes: usize, rows: u32) -> Result<Vec<Option<f64>>, ThreadError> {
+    let (chase, streams) = (Chase::near(pus[0], bytes)?, Streams::on(&pus[1..], rows)?);
+    // Eleven parts: no try meets the lines of another again.
+    let part = bytes / 64 / 11;
+    let latency = |number: usize| chase.latency(pus[0], Begin::At(number * part), STREAM / 3);
+    let mut tries = [Vec::new(), Vec::new(), Vec::new()];
+    for number in 0..TRIES {
+        let alone = latency(2 * number)?;
+        let (beside, traffic) = streams.during(|| latency(2 * number + 1));
+        if let (Some(alone), Some(beside), Some(traffic)) = (alone, beside?, traffic) {
+            tries.iter_mut().zip([alone, beside, traffic]).for_each(|(to, each)| to.push(each));
+        }
+    }
+    Ok(tries.map(|tries| median(&tries)).into())
 }
 
 /// Nanoseconds to move a page that is near `pu` to node `to`; `None` if the kernel moved none.

@@ -123,11 +123,7 @@ const MOST_REACH: f64 = 10.0;
 fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
     let of_node = |(cell, samples): (&Cell, &Samples)| {
         let Cell::Beside { node, .. } = *cell else { return None };
-        let local = |cell: &Cell| matches!(*cell, Cell::Memory { from, to, .. } if from == node && to == node);
-        let alone = &taken[cells.iter().position(local)?];
-        let pairs = alone.iter().zip(samples);
-        let inverse = pairs
-            .filter_map(|(alone, beside)| Some(1.0 / capacity(alone[0]?, beside[0]?, beside[1]?)));
+        let inverse = samples.iter().filter_map(|it| Some(1.0 / capacity(it[0]?, it[1]?, it[2]?)));
         let Estimate { value, interval } = mean_estimate(&inverse.collect::<Vec<_>>())?;
         let (interval, what) = (interval?, What::MemoryCapacity { node });
         let far = value / MOST_REACH;
@@ -284,19 +280,16 @@ mod tests {
     #[test]
     fn capacities_by_hand() {
         let node = machine().nodes.first().map(|node| node.os);
-        let cells = [
-            Cell::Memory { from: node, to: node, pus: [0, 0], bytes: 1 << 27 },
-            Cell::Beside { node, pus: vec![0, 1], bytes: 1 << 27, rows: 9 },
-        ];
+        let cells = [Cell::Beside { node, pus: vec![0, 1], bytes: 1 << 27, rows: 9 }];
         let wait = 0.3 * 100.0 * 0.5 / 0.5_f64.sqrt();
-        let taken = [rounds([100.0; 3]), vec![vec![Some(100.0 + wait), Some(10e9)]; 3]];
+        let taken = [vec![vec![Some(100.0), Some(100.0 + wait), Some(10e9)]; 3]];
         let of = |found: &[Figure]| {
             found.iter().find(|it| it.what == What::MemoryCapacity { node }).cloned()
         };
         let figure = of(&found(&cells, &taken)).unwrap();
         assert!((figure.value - 20e9).abs() < 1.0, "{figure:?}");
         // Loads that do not wait say nothing of it.
-        let idle = [rounds([100.0; 3]), vec![vec![Some(100.0), Some(10e9)]; 3]];
+        let idle = [vec![vec![Some(100.0), Some(100.0), Some(10e9)]; 3]];
         assert_eq!(of(&found(&cells, &idle)), None);
     }
 
