@@ -6,7 +6,7 @@ use colocate_machine::calibrated::{Calibration, Figure, Latency, Pair, What, lev
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, PuNr};
 use colocate_model::memory::capacity;
-use colocate_study::stats::{Estimate, geometric_estimate, mean_estimate};
+use colocate_study::stats::{Estimate, geometric_estimate, mean_estimate, without_outliers};
 use std::collections::BTreeMap;
 
 /// The samples of a cell: one in every round, with a value for each of [`names`].
@@ -62,9 +62,14 @@ fn source(cell: &Cell) -> String {
     }
 }
 
+/// Whether a figure is a share of time, which may be 0.
+fn is_share(what: &What) -> bool {
+    matches!(what, What::Away { .. } | What::Steal { .. })
+}
+
 /// A figure of `values`, at least two, if they are positive; shares of time may be 0.
 fn figure(what: What, values: &[f64], unix_s: u64, source: String) -> Option<Figure> {
-    let share = matches!(what, What::Away { .. } | What::Steal { .. });
+    let share = is_share(&what);
     let Estimate { value, interval } =
         if share { mean_estimate(values)? } else { geometric_estimate(values)? };
     let interval = interval?;
@@ -110,7 +115,10 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
         }
     }
     let made = values.into_iter().filter_map(|(what, (values, source))| {
-        figure(what, &values, unix_s, format!("{source}; {} samples", values.len()))
+        // A PU that is away for long in one round is no error of measurement.
+        let kept = if is_share(&what) { values.clone() } else { without_outliers(&values) };
+        let source = format!("{source}; {} of {} samples", kept.len(), values.len());
+        figure(what, &kept, unix_s, source)
     });
     made.chain(capacities(cells, taken, unix_s)).collect()
 }
@@ -124,7 +132,8 @@ fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
     let of_node = |(cell, samples): (&Cell, &Samples)| {
         let Cell::Beside { node, .. } = *cell else { return None };
         let inverse = samples.iter().filter_map(|it| Some(1.0 / capacity(it[0]?, it[1]?, it[2]?)));
-        let Estimate { value, interval } = mean_estimate(&inverse.collect::<Vec<_>>())?;
+        let Estimate { value, interval } =
+            mean_estimate(&without_outliers(&inverse.collect::<Vec<_>>()))?;
         let (interval, what) = (interval?, What::MemoryCapacity { node });
         let far = value / MOST_REACH;
         let [value, low, high] =
@@ -254,7 +263,7 @@ mod tests {
         let figure = &found[0];
         assert_eq!(figure.what, What::RoundTrip { pair: Pair::SameCache, busy: false });
         assert!((figure.value - 4000.0).abs() < 1e-6 && figure.low < 2000.0, "{figure:?}");
-        assert!(figure.source.ends_with("; 6 samples") && figure.unix_s == 7, "{figure:?}");
+        assert!(figure.source.ends_with("; 6 of 6 samples") && figure.unix_s == 7, "{figure:?}");
     }
 
     #[test]
