@@ -75,7 +75,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             let root = rustix::process::geteuid().is_root();
             let folder = kept::folder(root, |name| std::env::var_os(name));
             // What cannot be kept is not measured.
-            let dir = Dir::open_or_make(&folder, 0o755)?;
+            let dir = Dir::open_or_make(&folder, 0o755).context(
+                "cannot keep measurements; XDG_STATE_HOME can name another folder for them",
+            )?;
             let exact = measured(args.repeat, &machine)?;
             let name = kept::file_name(&machine);
             dir.write(&name, exact.to_json().as_bytes(), Mode::ByUmask)?;

@@ -116,7 +116,9 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
     }
     let made = values.into_iter().filter_map(|(what, (values, source))| {
         // A PU that is away for long in one round is no error of measurement.
-        let kept = if is_share(&what) { values.clone() } else { without_outliers(&values) };
+        let near = without_outliers(&values);
+        // Two values have hardly an interval.
+        let kept = if is_share(&what) || near.len() < 3 { values.clone() } else { near };
         let source = format!("{source}; {} of {} samples", kept.len(), values.len());
         figure(what, &kept, unix_s, source)
     });
