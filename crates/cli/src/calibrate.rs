@@ -8,7 +8,7 @@ mod cells;
 mod figures;
 mod text;
 
-use crate::bench::beside::Here;
+use crate::bench::beside::{Bench, Here};
 use crate::bench::harness::{self, by_cell, rounds};
 use crate::bench::scenarios;
 use crate::compare::idle;
@@ -26,7 +26,7 @@ use colocate_study::stats::Random;
 use smt_bench::{Kernel, Workload};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use text::text;
 
@@ -141,7 +141,9 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
         calibration.absent.push(text);
     }
     figures::lines(&mut calibration, &machine, &latencies, started);
-    siblings(&mut calibration, &machine, &usable)?;
+    // A hundredth of a second, and 80 measurements a round: some three seconds.
+    let mut beside = Here::new(Duration::from_millis(10), &[4]);
+    siblings(&mut beside, &mut calibration, &machine, &usable)?;
     calibration.disagreements.extend(figures::shrink_last_cache(&mut machine, &calibration));
     let known_line = Sysfs::at(Path::new("/")).line();
     let speeds = match performance(&machine, &calibration, known_line.unwrap_or(Bytes(64))) {
@@ -210,6 +212,7 @@ fn merged(mut before: Vec<Latency>, after: &[Latency]) -> Vec<Latency> {
 
 /// What the kernels of SMT-Bench take beside each other on the first two siblings.
 fn siblings(
+    bench: &mut impl Bench,
     calibration: &mut Calibration,
     machine: &Machine,
     usable: &[u32],
@@ -218,11 +221,53 @@ fn siblings(
         calibration.absent.push("interference of siblings: no two usable PUs share a core".into());
         return Ok(());
     };
-    // A hundredth of a second, and 80 measurements a round: some three seconds.
     let settings =
         scenarios::Settings { pus, share_core: Some(true), seconds: 0.01, repeat: 3, seed: SEED };
-    let mut here = Here::new(std::time::Duration::from_millis(10), &[4]);
-    let report = scenarios::measure(&mut here, settings, &Kernel::PAPER.map(Workload::from))?;
+    let report = scenarios::measure(bench, settings, &Kernel::PAPER.map(Workload::from))?;
     calibration.figures.extend(figures::beside(&report, pus, calibration.started_unix_s));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::testing::Pretend;
+    use colocate_machine::calibrated::What;
+
+    #[test]
+    fn siblings_are_measured_where_there_are_some() {
+        let mut found = Calibration {
+            identity: String::new(),
+            kernel: None,
+            started_unix_s: 5,
+            seconds: 0.0,
+            figures: vec![],
+            assumed: vec![],
+            absent: vec![],
+            disagreements: vec![],
+        };
+        let bench = &mut Pretend::quiet(vec![vec![0, 1], vec![2, 3]]);
+        let machine = read::open("synthetic:core:2 pu:2").unwrap();
+        siblings(bench, &mut found, &machine, &[0, 2, 3]).unwrap();
+        assert_eq!((found.figures.len(), found.absent.len()), (64, 0));
+        let of = |kernel: &str, beside: &str| {
+            let what = What::Beside { kernel: kernel.into(), beside: beside.into() };
+            found.get(&what).unwrap().clone()
+        };
+        let same = of("fp-add", "fp-add");
+        assert!((same.value - 1.95).abs() < 0.05 && same.low <= same.value, "{same:?}");
+        assert!(same.source.starts_with("SMT-Bench on PUs 2 and 3"), "{same:?}");
+        assert!(of("fp-add", "branch").value < 1.1);
+
+        siblings(bench, &mut found, &machine, &[0, 2]).unwrap();
+        assert_eq!(found.absent, ["interference of siblings: no two usable PUs share a core"]);
+    }
+
+    #[test]
+    fn lines_before_and_after_are_merged() {
+        let line = |b, ns, most_ns| Latency { pus: (PuNr(0), PuNr(b)), ns, most_ns };
+        let merged =
+            merged(vec![line(1, 40.0, 44.0), line(2, 50.0, 51.0)], &[line(1, 37.0, 150.0)]);
+        assert_eq!(merged, [line(1, 37.0, 150.0), line(2, 50.0, 51.0)]);
+    }
 }

@@ -1,6 +1,6 @@
 //! What two PUs cost each other: passing a cache line, and waking a thread.
 //!
-//! Threads wait for each other by spinning on one cache line ([`line`]), or asleep in the kernel ([`wake_ups`],
+//! Threads wait for each other by spinning on one cache line ([`line`]), or sleeping in the kernel ([`wake_ups`],
 //! [`round_trips`]: futex(2), as `std::thread::park` uses it). All are threads of their own, and end before the call does.
 
 use crate::overlap::{Stamp, Trail, paces};
@@ -100,14 +100,14 @@ pub struct WakeUp {
 /// # Errors
 /// As [`line`].
 pub fn wake_ups(how: WakeUps) -> Result<Vec<WakeUp>, ThreadError> {
-    let (posted, asleep, ended) = (Line::default(), Line::default(), AtomicBool::new(false));
+    let (posted, sleeping, ended) = (Line::default(), Line::default(), AtomicBool::new(false));
     let woken: OnceLock<Thread> = OnceLock::new();
     let prepare = |number: usize| pin(if number == 0 { how.waker } else { how.wakee });
     let wakee = || {
         let _ = woken.set(current());
         let mut latencies = Vec::new();
         for round in 1..=u64::from(how.count) {
-            asleep.0.store(round, SeqCst);
+            sleeping.0.store(round, SeqCst);
             while posted.0.load(SeqCst) == 0 {
                 park();
             }
@@ -119,7 +119,7 @@ pub fn wake_ups(how: WakeUps) -> Result<Vec<WakeUp>, ThreadError> {
         let mut calls = Vec::new();
         for round in 1..=u64::from(how.count) {
             // On one PU the other thread runs only while this one sleeps.
-            while asleep.0.load(SeqCst) < round || woken.get().is_none() {
+            while sleeping.0.load(SeqCst) < round || woken.get().is_none() {
                 sleep(how.pause.min(Duration::from_micros(50)));
             }
             if how.waker == how.wakee {
@@ -155,8 +155,8 @@ pub fn wake_ups(how: WakeUps) -> Result<Vec<WakeUp>, ThreadError> {
 }
 
 /// How long the other thread has slept, at least, before a round trip between two PUs begins. Chosen: several times what
-/// falling asleep takes. Threads that find each other awake would never sleep, and pass a line only.
-const ASLEEP: Duration = Duration::from_micros(50);
+/// going to sleep takes. Threads that find each other running would never sleep, and pass a line only.
+const SLEPT: Duration = Duration::from_micros(50);
 
 /// Nanoseconds of `count` round trips: a thread wakes another and sleeps until that one wakes it. With `busy` a thread
 /// that never sleeps runs on the second PU meanwhile.
@@ -176,7 +176,7 @@ pub fn round_trips(pus: [u32; 2], busy: bool, count: u32) -> Result<Vec<u64>, Th
         let mut trips = Vec::new();
         for _ in 0..count {
             if me == 0 && pus[0] != pus[1] {
-                spin(ASLEEP);
+                spin(SLEPT);
             }
             let before = wall_ns();
             if me == 0 {

@@ -10,7 +10,7 @@ mod sibling_text;
 mod siblings;
 mod smt;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 
 use std::process::ExitCode;
 

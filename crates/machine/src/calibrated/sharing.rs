@@ -74,7 +74,7 @@ impl Latency {
     }
 }
 
-/// What is reported and what was measured of who shares what.
+/// Which PUs share what, by report and measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sharing {
     /// The machine with the measured groups where they differ.
