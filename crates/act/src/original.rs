@@ -27,6 +27,10 @@ pub fn original(proc: &Path, files: &Sysfs) -> Result<PuSet, SysError> {
     let own = affinity::of(Tid(0))?;
     let own = given(proc).filter(|given| own.is_subset(given)).unwrap_or(own);
     let everything = files.possible().unwrap_or_else(all);
+    if everything.is_subset(&own) {
+        // Nothing is narrowed, and nothing has to be tried out.
+        return Ok(everything);
+    }
     Ok(chosen(own, granted(proc, &everything).as_ref(), everything))
 }
 

@@ -61,7 +61,7 @@ use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{Quantum, QuantumOutcome, QueuedJob};
 use colocate_policy::{Evidence, JobIdx, Plan, Policy, Source, SourceSet, TaskId};
-use ledger::{Ledger, Measure, Sample, Speeds};
+use ledger::{Ledger, Sample, Speeds};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How a policy is guarded. None of it is published: these are our choices, and what they come to is
@@ -224,12 +224,9 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Takes in that the policy did `p`, and the kernel `c`, and that losses up to `tolerated` are none.
-    fn note(&mut self, p: f64, c: f64, tolerated: f64) {
-        if p + c <= 0.0 {
-            return;
-        }
-        let x = 2.0 * (p - c) / (p + c);
+    /// Takes in a [`difference`], if there is one. Losses up to `tolerated` are none.
+    fn take(&mut self, x: Option<f64>, tolerated: f64) {
+        let Some(x) = x else { return };
         self.worse.take(-x - tolerated);
         self.better.take(x);
         self.sum += x;
@@ -239,6 +236,11 @@ impl Comparison {
     fn mean(&self) -> f64 {
         self.sum / f64::from(self.count.max(1))
     }
+}
+
+/// By how much more the policy did than the kernel, as a part of their mean; `None` if neither did anything.
+fn difference(policy: f64, kernel: f64) -> Option<f64> {
+    (policy + kernel > 0.0).then(|| 2.0 * (policy - kernel) / (policy + kernel))
 }
 
 impl Guard {
@@ -281,7 +283,6 @@ impl Guard {
     pub fn standing(inner: Box<dyn Policy>, name: &str, settings: Guarding) -> Self {
         let mut guard = Self::new(inner, name, settings);
         guard.stands = Some(Standing::default());
-        guard.speeds = Speeds::new(Measure::Each);
         guard
     }
 
@@ -406,6 +407,9 @@ impl Guard {
     fn charge(&mut self, sample: &Sample) -> Option<f64> {
         let mut os = Sample::default();
         self.window.iter().for_each(|control| os.add(control));
+        if self.stands.is_some() {
+            return self.ledger.note_each(sample, &os, BANK * self.quantum);
+        }
         self.ledger.note(sample, &os, &self.speeds, BANK * self.quantum)
     }
 
@@ -419,9 +423,13 @@ impl Guard {
     /// A comparison is complete.
     fn compare(&mut self) {
         let Block { policy, controls, .. } = std::mem::take(&mut self.block);
-        let (p, c) = (policy.rate(&self.speeds), controls.rate(&self.speeds));
-        self.bets.all.note(p, c, 0.0);
-        let harmed = self.compare_each(&policy, &controls);
+        let mut harmed = None;
+        if self.stands.is_some() {
+            harmed = self.compare_each(&policy, &controls);
+        } else {
+            let (p, c) = (policy.rate(&self.speeds), controls.rate(&self.speeds));
+            self.bets.all.take(difference(p, c), 0.0);
+        }
         let all = self.bets.all;
         if let Some((job, compared)) = harmed {
             self.report(&format!("slows job {} down", job.0), &compared);
@@ -444,15 +452,19 @@ impl Guard {
         }
     }
 
-    /// Compares what each job did, where each counts the same. A job that does less, if there is one.
+    /// Compares what each job did, and the mean of them. A job that does less, if there is one.
+    #[allow(clippy::cast_precision_loss)] // jobs are few
     fn compare_each(&mut self, policy: &Sample, controls: &Sample) -> Option<(JobIdx, Comparison)> {
-        self.stands.as_ref()?;
-        let by_kernel: BTreeMap<JobIdx, f64> = controls.rates(&self.speeds).collect();
-        for (job, p) in policy.rates(&self.speeds) {
-            let c = by_kernel.get(&job).copied().unwrap_or(0.0);
-            self.bets.each.entry(job).or_default().note(p, c, TOLERATED);
+        let all: Vec<(JobIdx, f64)> = policy
+            .each(controls)
+            .filter_map(|(job, did, by_kernel)| Some((job, difference(did, by_kernel)?)))
+            .collect();
+        for (job, x) in &all {
+            self.bets.each.entry(*job).or_default().take(Some(*x), TOLERATED);
         }
-        #[allow(clippy::cast_precision_loss)] // jobs are few
+        let sum = all.iter().fold(0.0, |sum, (_, x)| sum + x);
+        let mean = (!all.is_empty()).then(|| sum / all.len() as f64);
+        self.bets.all.take(mean, 0.0);
         let error = self.settings.error / self.bets.each.len().max(1) as f64;
         let harmed = self.bets.each.iter().find(|(_, compared)| compared.worse.won(error));
         harmed.map(|(job, compared)| (*job, *compared))

@@ -435,14 +435,20 @@ impl LinuxHost {
     }
 
     /// Why the quantum is over, if it is.
-    fn end_of_quantum(&mut self, until: Nanos) -> Option<QuantumEnd> {
+    fn end_of_quantum(&mut self, until: Nanos, is_short: bool) -> Option<QuantumEnd> {
         if self.tasks.all_ended() && self.runs.leaving.is_empty() {
             self.take_events();
             return Some(QuantumEnd::AllJobsEnded);
         }
         let pending = self.quantum.pending_end.take();
-        // A quantum is over when it is known what was seen in it.
-        let over = |host: &mut Self| host.clock() >= until && host.sources.mixes.up_to_date();
+        // A quantum is over when it is known what was seen in it, unless it is one of many.
+        let is_known = |host: &mut Self| {
+            if is_short {
+                host.sources.mixes.follow(now());
+            }
+            is_short || host.sources.mixes.up_to_date()
+        };
+        let over = |host: &mut Self| host.clock() >= until && is_known(host);
         pending.or_else(|| over(self).then_some(QuantumEnd::Elapsed))
     }
 
@@ -458,11 +464,12 @@ impl LinuxHost {
     }
 
     /// Sleeps until something happens or is due.
-    fn sleep(&self, until: Nanos) -> Result<(), SysError> {
+    fn sleep(&self, until: Nanos, is_short: bool) -> Result<(), SysError> {
         let at = now();
         let quantum = self.quantum.launched.unwrap_or(at) + until;
         let settled = self.placing.settling.peek().map(|Reverse((at, _))| *at);
-        let quantum = self.sources.mixes.awaited().is_none().then_some(quantum);
+        let awaits = !is_short && self.sources.mixes.awaited().is_some();
+        let quantum = (!awaits).then_some(quantum);
         let polling = self.polling.next_machine_check.min(self.polling.next_poll);
         let due = [quantum, Some(polling), settled, self.next_leave()].into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
@@ -474,14 +481,14 @@ impl LinuxHost {
         }
         let mut fds = self.lifecycle.fds();
         fds.push(self.signals.fd());
-        fds.extend(self.sources.mixes.awaited());
+        fds.extend(self.sources.mixes.awaited().filter(|_| awaits));
         wait_readable(&fds, timeout)
     }
 
-    fn observation(&mut self, mut end: QuantumEnd, quantum: Nanos) -> Observation {
+    fn observation(&mut self, mut end: QuantumEnd, is_short: bool) -> Observation {
         self.sources.switches.begin();
         let is_last = end == QuantumEnd::AllJobsEnded;
-        if self.pausing.pauser.is_some() || quantum < WHOLE && !is_last {
+        if self.pausing.pauser.is_some() || is_short && !is_last {
             self.read_runnable_tasks();
         } else {
             self.read_all_tasks();
@@ -511,7 +518,8 @@ impl LinuxHost {
     }
 }
 
-/// After quanta from this length on all tasks are read, also those that sleep. Chosen: as often as they are polled.
+/// Shorter quanta are many: after one only those tasks are read that ran, and samples are not waited for. Chosen: as often as
+/// all are polled.
 const WHOLE: Nanos = Nanos::from_secs(1);
 
 /// CPU time of the thread that calls this.
@@ -552,6 +560,7 @@ impl Host for LinuxHost {
         self.continue_chosen();
         self.order_pages(&plan.pages);
         let until = self.clock() + quantum;
+        let is_short = self.pausing.pauser.is_none() && quantum < WHOLE;
         loop {
             self.take_events();
             self.place_settled();
@@ -559,14 +568,14 @@ impl Host for LinuxHost {
             self.kill_overdue();
             self.end_attached();
             self.poll_if_due();
-            if let Some(end) = self.end_of_quantum(until) {
+            if let Some(end) = self.end_of_quantum(until, is_short) {
                 // What is read and decided after a quantum of no length is part of what precedes the next one.
                 if quantum > Nanos::ZERO {
                     self.quantum.deciding_since = own_time();
                 }
-                return Ok(self.observation(end, quantum));
+                return Ok(self.observation(end, is_short));
             }
-            self.sleep(until).map_err(|why| HostError {
+            self.sleep(until, is_short).map_err(|why| HostError {
                 what: "wait for thread creation".into(),
                 why: why.to_string(),
             })?;

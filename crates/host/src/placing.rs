@@ -9,9 +9,11 @@ use crate::task_table::Creation;
 use colocate_act::affinity::{self, Pinned};
 use colocate_act::handle::ProcessHandle;
 use colocate_act::journal::Mark;
+use colocate_act::stat::Stat;
 use colocate_engine::PlacementStatus;
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::proc::Proc;
+use colocate_observe::runstate::RunTime;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
 use colocate_policy::{Decision, DefaultPlacement, JobIdx, Place, Plan, TaskId};
@@ -42,6 +44,12 @@ pub(crate) enum Delay {
     Until(Nanos),
     Forever(&'static str),
 }
+
+/// A program that wants a PU has begun when it has had one for this part of the time for which it is left alone. Chosen: 20 ms by
+/// default, and runtimes count PUs in their first milliseconds.
+const BEGINS: u64 = 10;
+/// So often that time is put off, by half of itself. Chosen: two seconds by default, for a machine with a load of ten.
+const MOST_PUT_OFF: u32 = 20;
 
 /// What is placed, and when.
 #[derive(Debug)]
@@ -131,6 +139,7 @@ impl LinuxHost {
         let settled_at = at + self.placing.settle;
         if let Some(process) = self.tasks.process(pid) {
             (process.settled_at, process.further, process.storms) = (settled_at, 0, false);
+            process.put_off = 0;
         }
     }
 
@@ -252,9 +261,25 @@ impl LinuxHost {
             let pid = task.thread.pid;
             // An exec since then has set a later time, which is in the heap as well.
             if due && self.tasks.process(pid).is_some_and(|process| process.settled_at <= at) {
-                self.start(id, Delay::No);
+                let later = self.put_off(id, pid);
+                self.start(id, later.map_or(Delay::No, Delay::Until));
             }
         }
+    }
+
+    /// Until when a program is left alone for longer, as it has hardly had a PU yet and waits for one: on a busy machine it may not
+    /// have counted PUs.
+    fn put_off(&mut self, id: TaskId, pid: Pid) -> Option<Nanos> {
+        let (settle, proc) = (self.placing.settle, &self.actuators.proc);
+        let tid = self.tasks.task(id)?.thread.tid;
+        let ran = RunTime::open(proc, pid, tid).ok()?.read()?;
+        if ran >= Nanos(settle.0 / BEGINS) || !Stat::read(proc, pid, tid)?.could_run() {
+            return None;
+        }
+        let process = self.tasks.process(pid).filter(|process| process.put_off < MOST_PUT_OFF)?;
+        process.put_off += 1;
+        process.settled_at = now() + Nanos(settle.0 / 2);
+        Some(process.settled_at)
     }
 
     /// Takes over a plan: named tasks go where it says, others by default placement. When the scheduling has

@@ -66,6 +66,8 @@ pub struct Process {
     pub runtime: Runtime,
     /// When it will have counted them, on the kernel's clock.
     pub settled_at: Nanos,
+    /// How often that was put off.
+    pub put_off: u32,
     /// Threads created since its program began, without the first one.
     pub further: u32,
     /// Whether its program creates threads faster than they can be followed.
@@ -76,7 +78,16 @@ pub struct Process {
 impl Process {
     fn new(job: JobIdx, runtime: Runtime) -> Self {
         let (handle, living) = (None, BTreeSet::new());
-        Self { job, handle, runtime, settled_at: Nanos::ZERO, further: 0, storms: false, living }
+        Self {
+            job,
+            handle,
+            runtime,
+            settled_at: Nanos::ZERO,
+            put_off: 0,
+            further: 0,
+            storms: false,
+            living,
+        }
     }
 }
 

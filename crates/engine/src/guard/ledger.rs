@@ -4,25 +4,14 @@ use colocate_policy::JobIdx;
 use colocate_policy::schedule::QuantumOutcome;
 use std::collections::BTreeMap;
 
-/// How the progress of jobs is put together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Measure {
-    /// Jobs take turns: what all did together, in seconds of CPU time at their own mean speeds.
-    #[default]
-    Together,
-    /// All jobs run all the time, and none is to lose by what another gains: each counts the same, by what it did over what it
-    /// does in a second in the mean.
-    Each,
-}
-
 /// Switches a second of CPU time from which on these are a job's progress, where instructions are not counted. Chosen: programs
 /// that compute have some hundred at most, servers some ten thousand (docs/guard.md).
 const COMMUNICATES: f64 = 2_000.0;
-/// A job that uses less of a PU than this does not count where each counts the same. Chosen: what it does is mostly chance.
+/// A job that uses less of a PU than this is not compared with itself. Chosen: what it does is mostly chance.
 const IDLE: f64 = 0.01;
 
 /// What a job did in some quanta.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Used {
     /// CPU time, in seconds.
     cpu: f64,
@@ -83,91 +72,53 @@ impl Sample {
         if self.seconds > 0.0 { self.total(speeds) / self.seconds } else { 0.0 }
     }
 
-    /// What each job got done in a second, see [`Measure::Each`]; without those that are idle.
-    pub fn rates<'a>(&'a self, speeds: &'a Speeds) -> impl Iterator<Item = (JobIdx, f64)> + 'a {
-        let rate = |job: &JobIdx| (*job, self.progress(*job, speeds) / self.seconds);
-        self.jobs.keys().filter(|job| !speeds.is_idle(**job)).map(rate)
+    /// What each job did in a second, in these quanta and in the kernel's, in the same unit: instructions where they are counted,
+    /// else switches of one that communicates, else CPU time. Without jobs that are idle under the kernel.
+    pub fn each<'a>(&'a self, os: &'a Self) -> impl Iterator<Item = (JobIdx, f64, f64)> + 'a {
+        let is_busy = |used: &Used| used.cpu > IDLE * os.seconds;
+        let busy = os.jobs.iter().filter(move |(_, used)| is_busy(used));
+        busy.map(|(&job, theirs)| {
+            let ours = self.jobs.get(&job).copied().unwrap_or(Used::NOTHING);
+            let instructions = ours.instructions.zip(theirs.instructions);
+            let switches = ours.switches.zip(theirs.switches);
+            let switches = switches.filter(|(_, count)| *count > COMMUNICATES * theirs.cpu);
+            let (did, by_kernel) = instructions.or(switches).unwrap_or((ours.cpu, theirs.cpu));
+            (job, did / self.seconds, by_kernel / os.seconds)
+        })
     }
 
     fn total(&self, speeds: &Speeds) -> f64 {
         self.jobs.keys().map(|&job| self.progress(job, speeds)).fold(0.0, |sum, each| sum + each)
     }
 
-    /// What one job got done, in seconds.
+    /// What one job got done: instructions over its mean speed, or just its CPU time where they are not
+    /// counted.
     fn progress(&self, job: JobIdx, speeds: &Speeds) -> f64 {
         let Some(used) = self.jobs.get(&job) else { return 0.0 };
-        match speeds.measure {
-            Measure::Together => speeds.at_its_speed(job, used),
-            Measure::Each => speeds.at_its_rate(job, used),
-        }
+        let counted = used.instructions.zip(speeds.of(job));
+        counted.map_or(used.cpu, |(instructions, speed)| instructions / speed)
     }
 }
 
-/// What each job did in all quanta so far, whoever chose.
+/// How fast each job was on average in all quanta so far, whoever chose, in instructions per second of CPU
+/// time.
 #[derive(Clone, Debug, Default)]
-pub struct Speeds {
-    measure: Measure,
-    jobs: BTreeMap<JobIdx, Sum>,
-}
-
-/// What a job did in all quanta so far.
-#[derive(Clone, Debug)]
-struct Sum {
-    used: Used,
-    /// How long they were, in seconds.
-    seconds: f64,
-    /// Instructions, and the CPU time for which they were counted.
-    counted: (f64, f64),
-}
+pub struct Speeds(BTreeMap<JobIdx, (f64, f64)>);
 
 impl Speeds {
-    /// None yet.
-    pub fn new(measure: Measure) -> Self {
-        Self { measure, ..Self::default() }
-    }
-
     /// Takes in a quantum.
     pub fn note(&mut self, sample: &Sample) {
         for (&job, used) in &sample.jobs {
-            let none = || Sum { used: Used::NOTHING, seconds: 0.0, counted: (0.0, 0.0) };
-            let sum = self.jobs.entry(job).or_insert_with(none);
-            sum.used.add(used);
-            sum.seconds += sample.seconds;
             if let Some(instructions) = used.instructions {
-                let (count, time) = sum.counted;
-                sum.counted = (count + instructions, time + used.cpu);
+                let (sum, time) = self.0.entry(job).or_default();
+                (*sum, *time) = (*sum + instructions, *time + used.cpu);
             }
         }
     }
 
-    /// Whether a job uses too little of a PU to be compared.
-    fn is_idle(&self, job: JobIdx) -> bool {
-        self.jobs.get(&job).is_none_or(|sum| sum.used.cpu < IDLE * sum.seconds)
-    }
-
-    /// CPU time at its mean speed in instructions, or just its CPU time where these are not counted.
-    fn at_its_speed(&self, job: JobIdx, used: &Used) -> f64 {
-        let speed = |sum: &Sum| {
-            let (instructions, time) = sum.counted;
-            (instructions > 0.0 && time > 0.0).then(|| instructions / time)
-        };
-        let counted = used.instructions.zip(self.jobs.get(&job).and_then(speed));
-        counted.map_or(used.cpu, |(instructions, speed)| instructions / speed)
-    }
-
-    /// Time in which it does as much in the mean: by instructions, else by switches if it communicates, else by CPU time.
-    fn at_its_rate(&self, job: JobIdx, used: &Used) -> f64 {
-        let known = self.jobs.get(&job).filter(|_| !self.is_idle(job));
-        let Some(Sum { used: sum, seconds, .. }) = known else { return 0.0 };
-        let switches = || sum.switches.filter(|count| *count > COMMUNICATES * sum.cpu);
-        let (did, all) = if let (Some(did), Some(all)) = (used.instructions, sum.instructions) {
-            (did, all)
-        } else if let (Some(did), Some(all)) = (used.switches, switches()) {
-            (did, all)
-        } else {
-            (used.cpu, sum.cpu)
-        };
-        if all > 0.0 { did / all * seconds } else { 0.0 }
+    fn of(&self, job: JobIdx) -> Option<f64> {
+        let &(instructions, time) = self.0.get(&job)?;
+        (instructions > 0.0 && time > 0.0).then(|| instructions / time)
     }
 }
 
@@ -192,23 +143,32 @@ impl Ledger {
         self.lost = (self.lost + lost).max(-bank);
         for &job in os.jobs.keys() {
             let expected = os.progress(job, speeds) / os.seconds * ran.seconds;
-            let behind = self.behind.entry(job).or_default();
-            *behind += expected - ran.progress(job, speeds);
-            if speeds.measure == Measure::Each {
-                *behind = behind.max(-bank);
-            }
+            *self.behind.entry(job).or_default() += expected - ran.progress(job, speeds);
         }
         Some(lost / ran.seconds)
     }
 
-    /// Forgets jobs that are over.
-    pub fn keep(&mut self, jobs: &BTreeMap<JobIdx, f64>) {
-        self.behind.retain(|job, _| jobs.contains_key(job));
+    /// The same where all jobs run all the time, and none is to lose by what another gains: each is held against itself. Returns
+    /// the part of the quantum that the one lost which lost most.
+    pub fn note_each(&mut self, ran: &Sample, os: &Sample, bank: f64) -> Option<f64> {
+        let mut most = None;
+        for (job, did, by_kernel) in ran.each(os) {
+            let lost = (1.0 - did / by_kernel).clamp(-1.0, 1.0);
+            let behind = self.behind.entry(job).or_default();
+            *behind = (*behind + lost * ran.seconds).max(-bank);
+            most = Some(most.map_or(lost, |most: f64| most.max(lost)));
+        }
+        most
     }
 
     /// Seconds by which the job that has lost most is behind where it would be under the kernel; 0 if none is.
     pub fn worst(&self) -> f64 {
         self.behind.values().copied().fold(0.0, f64::max)
+    }
+
+    /// Forgets jobs that are over.
+    pub fn keep(&mut self, jobs: &BTreeMap<JobIdx, f64>) {
+        self.behind.retain(|job, _| jobs.contains_key(job));
     }
 
     /// Seconds by which the last job would end later than under the kernel, if all had as much left to do as
@@ -265,10 +225,9 @@ mod tests {
     }
 
     /// A server, a program that computes and one that is idle, for a second each: by the kernel, and by a policy that takes a
-    /// third of the server's requests from it for a tenth more of CPU time for the other. Means: 5,000 requests and 1.05 s of CPU
-    /// time. Kernel 6/5 + 1/1.05, policy 4/5 + 1.1/1.05.
+    /// third of the server's requests from it for a tenth more of CPU time for the other.
     #[test]
-    fn each_counts_the_same() {
+    fn each_is_held_against_itself() {
         let sample = |requests, cpu| {
             let used = |job, cpu, switches| JobUsage {
                 job: JobIdx(job),
@@ -279,16 +238,16 @@ mod tests {
             let did = [used(0, 500, requests), used(1, cpu, 60), used(2, 1, 1)];
             Sample::of(&QuantumOutcome { took: Nanos::from_secs(1), did: &did }).unwrap()
         };
-        let (kernel, policy) = (sample(6000, 1000), sample(4000, 1100));
-        let mut speeds = Speeds::new(Measure::Each);
-        speeds.note(&kernel);
-        speeds.note(&policy);
-        let by_kernel = 1.2 + 1.0 / 1.05;
-        assert!((kernel.rate(&speeds) - by_kernel).abs() < 1e-12);
+        let (kernel, mut policy) = (sample(6000, 1000), sample(4000, 1100));
+        let each: Vec<_> = policy.each(&kernel).collect();
+        assert_eq!(each, [(JobIdx(0), 4000.0, 6000.0), (JobIdx(1), 1.1, 1.0)]);
         let mut ledger = Ledger::default();
-        let lost = ledger.note(&policy, &kernel, &speeds, 9.0).unwrap();
-        assert!((lost - (1.0 - (0.8 + 1.1 / 1.05) / by_kernel)).abs() < 1e-12);
-        assert!((ledger.worst() - 0.4).abs() < 1e-12, "the server is behind by 2,000 requests");
+        let lost = ledger.note_each(&policy, &kernel, 9.0).unwrap();
+        assert!((lost - 1.0 / 3.0).abs() < 1e-12 && (ledger.worst() - 1.0 / 3.0).abs() < 1e-12);
+        ledger.note_each(&sample(9000, 1000), &kernel, 9.0);
+        assert!(ledger.worst() < 1e-12, "it has caught up");
+        policy.jobs.clear();
+        assert_eq!(ledger.note_each(&policy, &kernel, 9.0), Some(1.0), "they have done nothing");
     }
 
     /// Each job is a second ahead of where the kernel would have it: none is left behind.

@@ -21,6 +21,9 @@ const PAGES: usize = 64;
 /// Fewest pages of one job: some 400 samples, 1.6 s of one CPU at the default rate.
 const LEAST_PAGES: usize = 4;
 
+/// Time between two requests of [`Mixes::follow`]. Chosen: a quarter of the default watch time, and far more than one costs.
+const SNAPSHOT_EVERY: Nanos = Nanos::from_millis(500);
+
 /// Two observers stamp the creation of one thread within this time. Chosen: numbers of threads are
 /// not reused as fast on any machine.
 const SAME_CREATION: Nanos = Nanos::from_secs(1);
@@ -62,6 +65,8 @@ pub struct Mixes {
     worker: Option<Worker>,
     done: Vec<(JobIdx, Counted)>,
     seen: HashMap<Tid, Vec<Seen>>,
+    /// When [`Mixes::follow`] requests what was seen.
+    next_snapshot: Nanos,
 }
 
 impl Mixes {
@@ -115,6 +120,15 @@ impl Mixes {
         let known = reply.is_some();
         self.learn(reply);
         known
+    }
+
+    /// Takes in what was seen up to some time ago, where that is asked for often. Never waits.
+    pub fn follow(&mut self, at: Nanos) {
+        let awaits = self.awaited().is_some();
+        if awaits || at >= self.next_snapshot {
+            self.next_snapshot = at + SNAPSHOT_EVERY;
+            self.up_to_date();
+        }
     }
 
     /// Readable when an answer has come, while one is awaited.

@@ -120,6 +120,24 @@ fn taskset_is_respected() {
     assert_eq!(task["allowed"], last);
 }
 
+/// A program that gets hardly any of two busy PUs counts both, although that is long after it began.
+#[test]
+fn a_starved_program_counts_all_pus() {
+    if !have("chrt") || !two_pus() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let busy = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut busy: Vec<_> = (0..4).map(busy).collect();
+    let idle = ["chrt", "-i", "0", "nproc"];
+    let output = run(&scratch, &["--policy", "scatter"], &idle);
+    for busy in &mut busy {
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+    }
+    assert_eq!(text(&output.stdout), text(&Command::new("nproc").output().unwrap().stdout));
+}
+
 /// Go counts PUs again every second; were its monitor put on one PU, the last number would be 1.
 #[test]
 fn a_go_program_keeps_all_its_pus() {
