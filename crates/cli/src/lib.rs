@@ -5,6 +5,7 @@
 mod args;
 mod attach;
 mod bench;
+mod calibrate;
 mod children;
 mod columns;
 mod compare;
@@ -61,6 +62,7 @@ enum Command {
     Pages(pages::Args),
     Move(moving::Args),
     Bench(bench::Args),
+    Calibrate(calibrate::Args),
     Compare(compare::Args),
     Simulate(simulate::Args),
     Study(study::Args),
@@ -97,6 +99,7 @@ pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
         Command::Pages(args) => pages::main(&args),
         Command::Move(args) => moving::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Calibrate(args) => calibrate::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Simulate(args) => simulate::main(&args),
         Command::Study(args) => study::main(&args),

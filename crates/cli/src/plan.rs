@@ -11,7 +11,7 @@ use colocate_engine::known::{KnownJob, is_worth_a_place, tasks_to_plan};
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::printable;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
-use colocate_model::{Assumptions, Profile};
+use colocate_model::{Assumptions, Profile, Ranges};
 use colocate_policy::forecast;
 use colocate_policy::plan::Slowdown;
 use colocate_policy::table::Prior;
@@ -91,7 +91,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let known = Knowledge { performance: speeds, ..Knowledge::default() };
     let mut made = policy.plan(&known, &seen.machine, &usable, &workload.tasks);
-    let trust = foresee(&mut made, &seen, &workload.tasks);
+    let trust = foresee(&mut made, &seen, args.machine == "live", &workload.tasks);
     let text =
         if args.json { made.to_json() } else { table(&made, &seen, &usable, &workload, &trust) };
     output::write(args.output.as_deref(), &text)?;
@@ -106,18 +106,24 @@ const DRAWS: usize = 65;
 const TASKS: usize = 256;
 
 /// Has the slowdowns of the plan's tasks predicted, and says what they are worth, in one line.
-fn foresee(plan: &mut Plan, seen: &read::Seen, tasks: &[Task]) -> String {
+fn foresee(plan: &mut Plan, seen: &read::Seen, live: bool, tasks: &[Task]) -> String {
     let Some(performance) = &seen.performance else {
-        return "not predicted: the machine's description does not say how fast it is".to_owned();
+        let remedy = if live { "; colocate calibrate measures it" } else { "" };
+        return format!(
+            "not predicted: the machine's description does not say how fast it is{remedy}"
+        );
     };
     let draws = (DRAWS * TASKS / tasks.len().max(1)).clamp(5, DRAWS);
-    let assumed = Assumptions::sample(draws, 0);
+    let measured = seen.calibration.as_ref();
+    let ranges = measured.map_or_else(Ranges::default, Ranges::measured);
+    let assumed = Assumptions::sample_in(ranges, draws, 0);
     match forecast::slowdowns(&seen.machine, performance, plan, tasks, &assumed) {
         Ok(slowdowns) => {
             plan.slowdowns = Some(slowdowns);
             format!(
                 "time beside the others over time alone, as if all ran all the time: predicted by the \
-                 model, not measured; in brackets the range over {draws} sets of assumptions"
+                 model, not measured; in brackets the range over {draws} sets of assumptions{}",
+                if measured.is_some() { " and of what colocate calibrate measured" } else { "" }
             )
         }
         Err(why) => format!("not predicted: {why}"),

@@ -62,6 +62,7 @@ pub struct Args {
 
     /// How fast this machine is: a described machine of the same build, by name or a .toml or .json
     /// file. Then rates that are not counted are estimated, of jobs whose demand vectors are known
+    /// [default: what colocate calibrate measured, if anything]
     #[arg(long, value_name = "SPEC")]
     machine_speeds: Option<String>,
 
@@ -206,10 +207,15 @@ impl Facts {
             let (measured, speeds) = cores::measured(path, &machine)?;
             (machine, core_speeds) = (measured, Some(speeds));
         }
-        let speeds = args.machine_speeds.as_deref().map(|spec| speeds::of(spec, &machine));
-        let speeds = speeds.transpose()?;
+        let speeds = match &args.machine_speeds {
+            Some(spec) => Some(speeds::of(spec, &machine)?),
+            None => speeds::measured(&machine, &workload),
+        };
         if args.policy.has_prior(Prior::Speeds) && speeds.is_none() {
-            bail!("expected --machine-speeds SPEC with --policy {}, found none", args.policy);
+            bail!(
+                "expected --machine-speeds SPEC with --policy {}, or measured speeds (colocate calibrate), found none",
+                args.policy
+            );
         }
         Ok(Self { workload, alone, cpi, machine, core_speeds, speeds })
     }

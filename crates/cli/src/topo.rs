@@ -1,8 +1,9 @@
 //! `colocate topo`.
 
-use crate::output;
+use crate::{calibrate, output};
 use colocate_machine::exact::Exact;
 use colocate_machine::printable;
+use colocate_machine::read::Seen;
 use colocate_machine::{picture, read, speeds};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,22 +39,26 @@ pub struct Args {
 /// Runs `colocate topo`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let seen = seen(args)?;
+    let is_measured = seen.calibration.is_some();
     let mut text = if args.json {
         let exact = Exact::new(seen.machine, seen.usable);
-        Exact { performance: seen.performance, ..exact }.to_json()
+        let Seen { performance, calibration, .. } = seen;
+        Exact { performance, calibration, ..exact }.to_json()
     } else {
         let picture = picture(&seen.machine, seen.usable.as_ref());
         let speeds = seen.performance.map(|found| format!("\n{}", speeds(&seen.machine, &found)));
-        picture + &speeds.unwrap_or_default()
+        let measured =
+            seen.calibration.map(|found| format!("\n{}", calibrate::text(&found, args.sources)));
+        picture + &speeds.unwrap_or_default() + &measured.unwrap_or_default()
     };
-    if args.sources {
+    if args.sources && !is_measured {
         text.push_str(&sources(&args.machine)?);
     }
     output::write(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn seen(args: &Args) -> Result<read::Seen, read::ReadError> {
+fn seen(args: &Args) -> Result<Seen, read::ReadError> {
     match (&args.xml, &args.synthetic) {
         (Some(path), _) => read::xml_file(path),
         (None, Some(text)) => read::load(&format!("synthetic:{text}")),

@@ -3,6 +3,7 @@
 //! `colocate topo --json` writes it; `--machine FILE.json` and `FILE.toml` read it back.
 //! `docs/schemas/machine.json` is its schema.
 
+use crate::calibrated::Calibration;
 use crate::check::Flaw;
 use crate::machine::Machine;
 use crate::performance::{Impossible, Performance};
@@ -26,6 +27,9 @@ pub struct Exact {
     /// How fast its parts are, or `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub performance: Option<Performance>,
+    /// What `colocate calibrate` measured, or `None` if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
 }
 
 /// Why a text is not a machine.
@@ -51,6 +55,14 @@ pub enum ExactError {
     /// No machine has these speeds, or not this one.
     #[error(transparent)]
     Impossible(#[from] Impossible),
+    /// What was measured contradicts itself.
+    #[error("calibration: expected {expected}, found {found}")]
+    Calibration {
+        /// What should hold.
+        expected: &'static str,
+        /// What does not.
+        found: String,
+    },
     /// What is said to be usable is not part of the machine.
     #[error("usable: expected PUs below {limit} in logical order, each once")]
     Usable {
@@ -63,7 +75,7 @@ impl Exact {
     /// The current version of a machine.
     #[must_use]
     pub const fn new(machine: Machine, usable: Option<Usable>) -> Self {
-        Self { version: VERSION, machine, usable, performance: None }
+        Self { version: VERSION, machine, usable, performance: None, calibration: None }
     }
 
     /// As JSON, one line after another.
@@ -104,6 +116,9 @@ impl Exact {
     fn checked(self) -> Result<Self, ExactError> {
         self.machine.check()?;
         self.performance.as_ref().map_or(Ok(()), |speeds| speeds.check(&self.machine))?;
+        if let Some((expected, found)) = self.calibration.as_ref().and_then(Calibration::flaw) {
+            return Err(ExactError::Calibration { expected, found });
+        }
         let limit = self.machine.pus.len();
         let sane = self.usable.as_ref().is_none_or(|usable| {
             usable.pus.is_sorted_by(|a, b| a < b)

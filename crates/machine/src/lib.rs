@@ -4,6 +4,7 @@
 //! kernel. A [`Machine`] is the same value whether it was read from the live system, from an hwloc
 //! XML file, from a synthetic string or from a described machine in `machines/*.toml`.
 
+pub mod calibrated;
 pub mod check;
 pub mod cpulist;
 pub mod described;

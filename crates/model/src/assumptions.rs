@@ -7,6 +7,7 @@
 
 use crate::phase::{Guessed, Guesses, Plausible};
 use crate::rng::SplitMix64;
+use colocate_machine::calibrated::{Calibration, Figure, What};
 use serde::{Deserialize, Serialize};
 
 /// What siblings get an equal part of while they compete.
@@ -66,6 +67,50 @@ const FACTOR: Plausible = Plausible { least: 0.8, usual: 1.0, most: 1.2 };
 /// [`crate::cache::chance`].
 const REPLACEMENT: Plausible = Plausible { least: 0.0, usual: 0.5, most: 1.0 };
 
+/// The ranges of what is assumed of a machine's figures. Those of a machine that was measured are narrower.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranges {
+    /// Of [`Assumptions::width`].
+    pub width: Plausible,
+    /// Of [`Assumptions::bandwidth`].
+    pub bandwidth: Plausible,
+    /// Of [`Assumptions::latency`].
+    pub latency: Plausible,
+}
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self { width: WIDTH, bandwidth: FACTOR, latency: FACTOR }
+    }
+}
+
+impl Ranges {
+    /// The ranges that the intervals of measured figures leave. What was not measured keeps its default range.
+    #[must_use]
+    pub fn measured(by: &Calibration) -> Self {
+        let widest = |of: fn(&What) -> bool, or: Plausible| {
+            let found = by.figures.iter().filter(|figure| of(&figure.what));
+            let reach = found.map(Figure::reach).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+            reach.map_or(or, |(least, most)| Plausible { least, usual: 1.0, most })
+        };
+        let slots = by.figures.iter().find(|figure| matches!(figure.what, What::Slots { .. }));
+        let slots = slots.map(|it| Plausible {
+            least: it.low - it.value,
+            usual: 0.0,
+            most: it.high - it.value,
+        });
+        let is_latency =
+            |what: &What| matches!(what, What::CacheLatency { .. } | What::MemoryLatency { .. });
+        let is_capacity = |what: &What| matches!(what, What::MemoryCapacity { .. });
+        let is_bandwidth = |what: &What| matches!(what, What::MemoryBandwidth { .. });
+        Self {
+            width: slots.unwrap_or(WIDTH),
+            bandwidth: widest(is_capacity, widest(is_bandwidth, FACTOR)),
+            latency: widest(is_latency, FACTOR),
+        }
+    }
+}
+
 impl Assumptions {
     /// The default ones first, then every combination of the least, the default and the most of the model's
     /// own parameters but the replacement: 162 in all, in the same order always. Guesses are the default ones.
@@ -101,6 +146,12 @@ impl Assumptions {
     /// hypercube: McKay, Beckman and Conover, Technometrics 1979), so that few draws cover every range.
     #[must_use]
     pub fn sample(count: usize, seed: u64) -> Vec<Self> {
+        Self::sample_in(Ranges::default(), count, seed)
+    }
+
+    /// As [`Assumptions::sample`], with these ranges of the machine's figures.
+    #[must_use]
+    pub fn sample_in(ranges: Ranges, count: usize, seed: u64) -> Vec<Self> {
         let mut rng = SplitMix64::new(seed);
         let draws = count.saturating_sub(1);
         let mut all = vec![Self::default(); count];
@@ -111,10 +162,10 @@ impl Assumptions {
         each(&mut |one, place| {
             one.fairness = if place < 0.5 { Fairness::Progress } else { Fairness::Slots };
         });
-        each(&mut |one, place| one.width = WIDTH.at(place));
+        each(&mut |one, place| one.width = ranges.width.at(place));
         each(&mut |one, place| one.overlap = OVERLAP.at(place));
-        each(&mut |one, place| one.bandwidth = FACTOR.at(place));
-        each(&mut |one, place| one.latency = FACTOR.at(place));
+        each(&mut |one, place| one.bandwidth = ranges.bandwidth.at(place));
+        each(&mut |one, place| one.latency = ranges.latency.at(place));
         for guessed in Guessed::ALL {
             let range = guessed.plausible();
             each(&mut |one, place| one.guesses = one.guesses.with(guessed, range.at(place)));
@@ -169,6 +220,50 @@ mod tests {
         tenths(&|one| one.replacement, REPLACEMENT);
         tenths(&|one| one.guesses.get(Guessed::WrittenBack), Guessed::WrittenBack.plausible());
         assert_eq!(sample.iter().filter(|one| one.fairness == Fairness::Slots).count(), 5);
+    }
+
+    /// The widest interval of each kind counts.
+    #[test]
+    fn measured_figures_narrow_ranges() {
+        let figure = |what: What, (low, value, high): (f64, f64, f64)| Figure {
+            unit: what.unit(),
+            what,
+            value,
+            low,
+            high,
+            unix_s: 1,
+            source: String::new(),
+        };
+        let mut by = Calibration {
+            identity: String::new(),
+            kernel: None,
+            started_unix_s: 1,
+            seconds: 1.0,
+            figures: Vec::new(),
+            assumed: Vec::new(),
+            absent: Vec::new(),
+            disagreements: Vec::new(),
+        };
+        assert_eq!(Ranges::measured(&by), Ranges::default());
+        by.figures = vec![
+            figure(What::CacheLatency { level: 1 }, (1.9, 2.0, 2.02)),
+            figure(What::MemoryLatency { from: None, to: None }, (99.0, 100.0, 110.0)),
+            figure(What::Slots { kind: "core".into() }, (5.5, 6.0, 6.25)),
+        ];
+        let found = Ranges::measured(&by);
+        assert_eq!(found.latency, Plausible { least: 0.95, usual: 1.0, most: 1.1 });
+        assert_eq!(found.width, Plausible { least: -0.5, usual: 0.0, most: 0.25 });
+        assert_eq!(found.bandwidth, FACTOR);
+    }
+
+    #[test]
+    fn a_sample_keeps_to_narrower_ranges() {
+        let latency = Plausible { least: 0.98, usual: 1.0, most: 1.03 };
+        let ranges = Ranges { latency, ..Ranges::default() };
+        let sample = Assumptions::sample_in(ranges, 21, 3);
+        assert!(sample.iter().all(|one| (0.98..=1.03).contains(&one.latency)));
+        let wide = Assumptions::sample(21, 3);
+        assert!(wide.iter().zip(&sample).all(|(a, b)| a.bandwidth.total_cmp(&b.bandwidth).is_eq()));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub mod symbiosis;
 pub mod system;
 pub mod threads;
 
-pub use assumptions::{Assumptions, Fairness};
+pub use assumptions::{Assumptions, Fairness, Ranges};
 pub use curve::MissCurve;
 pub use misses::MissCounts;
 pub use mix::{Class, Mix, Share};

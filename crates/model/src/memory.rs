@@ -33,6 +33,13 @@ pub fn used(scale: f64, wait: f64) -> f64 {
     if wait <= 0.0 { 0.0 } else { 2.0 / (1.0 + (1.0 + 4.0 * (scale / wait).powi(2)).sqrt()) }
 }
 
+/// The bandwidth of a queue, by latencies without other traffic and beside `traffic`, in one unit: the traffic over the share that
+/// it uses. Infinite where accesses do not wait.
+#[must_use]
+pub fn capacity(latency: f64, beside: f64, traffic: f64) -> f64 {
+    traffic / used(WAIT * latency, beside - latency)
+}
+
 /// The wait at which a queue and its users agree, near a wait `at`, at which they would use the share
 /// `used` of it and `fall` less for each unit of time that they wait longer.
 ///
@@ -72,6 +79,15 @@ pub(crate) fn agreed_wait(scale: f64, at: f64, used: f64, fall: f64) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_capacity_follows_from_waits() {
+        for share in [0.1, 0.5, 0.9] {
+            let beside = 80.0 + wait(WAIT * 80.0, share);
+            assert!((capacity(80.0, beside, 10.0) - 10.0 / share).abs() < 1e-6, "{share}");
+        }
+        assert_eq!(capacity(80.0, 79.0, 10.0), f64::INFINITY);
+    }
 
     /// Idle latency in ns, most bandwidth in MB/s, and loaded latencies with the bandwidth in use, as
     /// the Memory Latency Checker printed them. Loads of the same bandwidth are left out, and so are loads

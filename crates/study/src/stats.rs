@@ -103,6 +103,26 @@ pub(crate) fn ends(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     values.into_iter().fold((f64::INFINITY, 0.0), wider)
 }
 
+/// `values` without those that are further from the median than [`OUTLIER`] times the median distance, as ratios (Hampel's identifier
+/// on logarithms): measurements that other load hit. More than half are kept; all, if one is not finite and above 0.
+#[must_use]
+pub fn without_outliers(values: &[f64]) -> Vec<f64> {
+    let kept = || {
+        let logs = logarithms(values)?;
+        let middle = median(&logs)?;
+        let distances: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
+        let most = OUTLIER * median(&distances)?.max(LEAST_DISTANCE);
+        let near = values.iter().zip(distances).filter(|(_, distance)| *distance <= most);
+        Some(near.map(|(value, _)| *value).collect())
+    };
+    kept().unwrap_or_else(|| values.to_vec())
+}
+
+/// Three standard deviations of normal values, whose median distance is 0.6745 of one.
+const OUTLIER: f64 = 3.0 / 0.6745;
+/// The least median distance, as a ratio: values that are nearer to each other are alike. Chosen.
+const LEAST_DISTANCE: f64 = 0.01;
+
 /// Geometric mean, or `None` if there is no value or one is not finite and above 0.
 #[must_use]
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
@@ -505,5 +525,16 @@ mod tests {
             let summary = Summary::of(&values).unwrap();
             prop_assert!(summary.min <= summary.median && summary.median <= summary.max);
         }
+    }
+
+    #[test]
+    fn outliers_are_left_out() {
+        assert_eq!(without_outliers(&[13.0, 12.9, 40.0, 13.1, 13.0]), [13.0, 12.9, 13.1, 13.0]);
+        assert_eq!(without_outliers(&[13.0, 13.1, 12.0, 14.0]).len(), 4);
+        // Two alike halves have no outlier.
+        assert_eq!(without_outliers(&[2.0, 2.0, 8.0, 8.0]).len(), 4);
+        assert_eq!(without_outliers(&[5.0, 5.0, 5.01]).len(), 3);
+        assert_eq!(without_outliers(&[0.0, 1.0, 1.0]), [0.0, 1.0, 1.0]);
+        assert!(without_outliers(&[]).is_empty());
     }
 }

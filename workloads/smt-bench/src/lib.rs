@@ -1,6 +1,7 @@
 //! Small loops that each load one execution unit, after SMT-Bench of Serpa et al., and a way to
 //! time two of them beside each other; [`traffic`] to the memory that can be tuned, after Feliu et al.; and
-//! [`speed`], how fast a PU does a fixed piece of work.
+//! [`speed`], how fast a PU does a fixed piece of work. [`pair`], [`chase`], [`operations`] and [`gaps`] are what
+//! `colocate calibrate` measures of a machine beside these.
 //!
 //! Every loop is one block of assembly, so the compiler can neither remove nor merge an operation,
 //! and the instructions of an iteration are known: see [`by_construction`]. Nothing here draws
@@ -9,14 +10,18 @@
 // The kernels are assembly, and pinning a thread and reading its clock are system calls.
 #![allow(unsafe_code)]
 
+pub mod chase;
 pub mod clock;
 mod control;
+pub mod gaps;
 mod kernel;
 mod list;
 mod loops;
 pub mod measure;
 mod mix;
+pub mod operations;
 pub mod overlap;
+pub mod pair;
 mod runner;
 pub mod speed;
 pub mod thread;

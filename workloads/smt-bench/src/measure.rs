@@ -20,7 +20,7 @@ pub struct Job {
 /// long beside reading two clocks, about 0.3 µs (measured on a Sapphire Rapids guest,
 /// 2026-11-21).
 pub const CHUNK: Duration = Duration::from_nanos(CHUNK_NS);
-const CHUNK_NS: u64 = 100_000;
+pub(crate) const CHUNK_NS: u64 = 100_000;
 
 /// Runs `jobs` at the same time for `length`, and returns the trail of each, in their order.
 ///
@@ -36,7 +36,12 @@ pub fn together(jobs: &[Job], length: Duration) -> Result<Vec<Trail>, ThreadErro
         let chunk = chunk_of(&mut runner);
         Ok((runner, chunk))
     };
-    let work = |_, (mut runner, chunk)| run_chunks(&mut runner, chunk, length);
+    let work = |_, (mut runner, chunk): (Runner, u64)| {
+        let control = Control::new();
+        run_chunks(chunk, length, |iterations| {
+            runner.run(&control, iterations);
+        })
+    };
     side_by_side(jobs.len(), prepare, work, || ())
 }
 
@@ -76,17 +81,17 @@ pub(crate) fn sized(target_ns: u64, mut run: impl FnMut(u64)) -> u64 {
     }
 }
 
-fn run_chunks(runner: &mut Runner, chunk: u64, length: Duration) -> Trail {
+/// Runs chunks of `chunk` iterations of `run` for `length`, with a stamp after each.
+pub(crate) fn run_chunks(chunk: u64, length: Duration, mut run: impl FnMut(u64)) -> Trail {
     let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     let expected = usize::try_from(length_ns / CHUNK_NS).unwrap_or(0).min(1 << 20) + 16;
     let mut stamps = Vec::with_capacity(expected);
     let stamp = || Stamp { wall_ns: wall_ns(), cpu_ns: cpu_ns() };
-    let control = Control::new();
     let first = stamp();
     let end = first.wall_ns.saturating_add(length_ns);
     stamps.push(first);
     loop {
-        runner.run(&control, chunk);
+        run(chunk);
         let now = stamp();
         stamps.push(now);
         if now.wall_ns >= end {

@@ -89,7 +89,7 @@ pub fn visit(cpu: u32, portion: Portion, length: Length) -> Result<Visit, Thread
 }
 
 /// Runs `what` in a thread that is on `cpu`, and still is at the end: a result from elsewhere means nothing.
-fn on<T: Send>(cpu: u32, what: impl Fn() -> T + Sync) -> Result<T, ThreadError> {
+pub(crate) fn on<T: Send>(cpu: u32, what: impl Fn() -> T + Sync) -> Result<T, ThreadError> {
     let work = |_, ()| {
         let done = what();
         is_on(cpu).map(|()| done)

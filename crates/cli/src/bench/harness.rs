@@ -1,4 +1,4 @@
-//! What all measurements of `colocate bench` share: which PUs they use, in which order cells are measured, and what
+//! What all measurements of `colocate bench` and `calibrate` share: which PUs they use, in which order cells are measured, and what
 //! happens at a signal.
 //!
 //! # Properties
@@ -127,9 +127,9 @@ pub fn numbers(pus: &PuSet) -> Vec<u32> {
     pus.iter().map(|pu| pu.0).collect()
 }
 
-/// This machine, or `None`, with a remark unless `quiet`, if its topology cannot be read.
+/// This machine as it is reported, or `None`, with a remark unless `quiet`, if its topology cannot be read.
 pub fn machine(quiet: bool) -> Option<Machine> {
-    let machine = read::live();
+    let machine = read::reported();
     if let (Err(why), false) = (&machine, quiet) {
         output::remark(&format!("the topology is unknown: {why}"));
     }

@@ -1,16 +1,16 @@
 //! `colocate bench`: four measurements, and the harness that they share.
 
 mod bandwidth;
-mod beside;
+pub mod beside;
 mod cores;
-mod harness;
+pub mod harness;
 mod scenario_text;
-mod scenarios;
+pub mod scenarios;
 mod sibling_text;
 mod siblings;
 mod smt;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 
 use std::process::ExitCode;
 

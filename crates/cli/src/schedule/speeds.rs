@@ -16,12 +16,21 @@ pub fn of(spec: &str, machine: &Machine) -> anyhow::Result<Performance> {
     Ok(speeds)
 }
 
+/// The speeds that `colocate calibrate` measured, where a job has a demand vector to use them with. What is kept and cannot be read, or is
+/// not of `machine`, changes nothing.
+pub fn measured(machine: &Machine, workload: &Workload) -> Option<Performance> {
+    workload.jobs.iter().any(|job| !job.phases.is_empty()).then_some(())?;
+    let speeds = read::load("live").ok()?.performance?;
+    speeds.check(machine).is_ok().then_some(speeds)
+}
+
 /// A note on demand vectors and speeds that do not go together.
 pub fn note(speeds: Option<&Performance>, workload: &Workload) -> Option<String> {
     let demands = workload.jobs.iter().any(|job| !job.phases.is_empty());
     match (speeds, demands) {
         (None, true) => Some(
-            "demand vectors are not used: say how fast this machine is with --machine-speeds"
+            "demand vectors are not used: measure how fast this machine is with colocate calibrate, or say it with \
+             --machine-speeds"
                 .to_owned(),
         ),
         (Some(_), false) => Some(

@@ -4,7 +4,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 22] = [
+const COMMANDS: [&[&str]; 23] = [
     &[],
     &["topo"],
     &["profile"],
@@ -21,6 +21,7 @@ const COMMANDS: [&[&str]; 22] = [
     &["bench", "smt"],
     &["bench", "bandwidth"],
     &["bench", "cores"],
+    &["calibrate"],
     &["compare"],
     &["simulate"],
     &["study"],

@@ -10,6 +10,7 @@ mod attach;
 mod bandwidth;
 mod bench;
 mod bounded_cost;
+mod calibrate;
 mod compare;
 mod cores;
 mod counted;

@@ -1,10 +1,11 @@
 //! Reading machines from outside: the live one, hwloc's files and strings, described ones.
 //!
-//! [`open`] takes what a user writes after `--machine`; [`live`] is this machine; [`Usable`] is
-//! what this process may use of it.
+//! [`open`] takes what a user writes after `--machine`; [`live`] is this machine; [`kept`] is what was measured of it;
+//! [`Usable`] is what this process may use of it.
 
 mod error;
 mod hwloc;
+pub mod kept;
 mod kinds;
 mod limits;
 mod source;
@@ -22,13 +23,23 @@ use crate::machine::Machine;
 use crate::parts::Parts;
 use std::path::Path;
 
+/// This machine, with PUs that this process may not use. Where `colocate calibrate` found that PUs share other cores, caches
+/// or packages than are reported, it has those; what is kept and cannot be read changes nothing.
+///
+/// # Errors
+/// As [`reported`].
+pub fn live() -> Result<Machine, ReadError> {
+    let machine = reported()?;
+    Ok(kept::applied(machine.clone()).map_or(machine, |exact| exact.machine))
+}
+
 /// This machine, as hwloc and sysfs describe it, with PUs that this process may not use.
 ///
 /// # Errors
 /// - [`ReadError::Hwloc`] if hwloc cannot read it.
 /// - [`ReadError::Elsewhere`] if hwloc's environment variables point to another machine.
 /// - [`ReadError::Flaw`] if what the firmware says makes no sense.
-pub fn live() -> Result<Machine, ReadError> {
+pub fn reported() -> Result<Machine, ReadError> {
     let mut parts = hwloc::live()?;
     Sysfs::at(Path::new("/")).complete(&mut parts);
     if parts.name.is_empty() {

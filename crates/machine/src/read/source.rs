@@ -1,10 +1,12 @@
 //! What a user may write after `--machine`.
 
+use crate::calibrated::Calibration;
 use crate::described;
 use crate::exact::Exact;
 use crate::machine::Machine;
 use crate::performance::Performance;
 use crate::read::error::ReadError;
+use crate::read::kept;
 use crate::read::limits;
 use crate::read::sysfs::Sysfs;
 use crate::read::xml::{self, Saved};
@@ -19,15 +21,17 @@ pub struct Seen {
     pub machine: Machine,
     /// What may be used of it, or `None` where the question makes no sense: on a described machine.
     pub usable: Option<Usable>,
-    /// How fast its parts are, or `None` where that is unknown, as on every machine but described ones.
+    /// How fast its parts are, or `None` where that is unknown: neither described nor measured.
     pub performance: Option<Performance>,
+    /// What `colocate calibrate` measured of it.
+    pub calibration: Option<Calibration>,
 }
 
 /// Reads the machine that `spec` names:
 ///
 /// | spec | machine |
 /// |---|---|
-/// | `live` | this one |
+/// | `live` | this one, with what `colocate calibrate` measured of it |
 /// | `epyc-7301`, … | described, comes with colocate ([`described::MACHINES`]) |
 /// | `synthetic:pack:2 core:8 pu:2` | hwloc's synthetic string |
 /// | a path to `.xml` | saved by hwloc |
@@ -47,13 +51,13 @@ pub fn open(spec: &str) -> Result<Machine, ReadError> {
 /// As [`open`].
 pub fn load(spec: &str) -> Result<Seen, ReadError> {
     if spec == "live" {
-        let machine = crate::read::live()?;
-        let usable = Some(limits::usable(&machine, &Sysfs::at(Path::new("/"))));
-        return Ok(Seen { machine, usable, performance: None });
+        let kept = kept::applied(crate::read::reported()?)?;
+        let usable = Some(limits::usable(&kept.machine, &Sysfs::at(Path::new("/"))));
+        return seen(Ok(Exact { usable, ..kept }));
     }
     if let Some(text) = spec.strip_prefix("synthetic:") {
         let machine = crate::read::synthetic(text)?;
-        return Ok(Seen { machine, usable: None, performance: None });
+        return Ok(Seen { machine, usable: None, performance: None, calibration: None });
     }
     let path = Path::new(spec);
     if let Some(text) = by_name(spec) {
@@ -102,10 +106,11 @@ fn by_name(name: &str) -> Option<&'static str> {
 }
 
 fn seen(exact: Result<Exact, ReadError>) -> Result<Seen, ReadError> {
-    exact.map(|Exact { version: _, machine, usable, performance }| Seen {
+    exact.map(|Exact { version: _, machine, usable, performance, calibration }| Seen {
         machine,
         usable,
         performance,
+        calibration,
     })
 }
 
@@ -130,7 +135,7 @@ pub fn xml_file(path: &Path) -> Result<Seen, ReadError> {
         machine.name = stem.to_string_lossy().into_owned();
     }
     let usable = allowed.map(|allowed| Usable::within(&machine, None, Some(allowed), None));
-    Ok(Seen { machine, usable, performance: None })
+    Ok(Seen { machine, usable, performance: None, calibration: None })
 }
 
 /// The text of a file that describes a machine.

@@ -5,7 +5,7 @@ use crate::ids::PuNr;
 use crate::machine::Machine;
 use crate::measured::Reported;
 use crate::parts::{KindPart, Parts};
-use crate::units::Hertz;
+use crate::units::{Bytes, Hertz};
 use colocate_files::kernel;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -72,6 +72,14 @@ impl Sysfs {
         let path = format!("/sys/devices/system/cpu/cpu{}/cpufreq/cpuinfo_max_freq", pu.0);
         let khz: u64 = self.value(&path)?;
         khz.checked_mul(1_000).filter(|&hertz| hertz > 0).map(Hertz)
+    }
+
+    /// What is transferred when a cache misses: the line of the first PU's first cache.
+    #[must_use]
+    pub fn line(&self) -> Option<Bytes> {
+        let bytes: u64 =
+            self.value("/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")?;
+        Some(Bytes(bytes)).filter(|line| line.0.is_power_of_two())
     }
 
     /// The highest performance that the firmware promises for a PU (ACPI CPPC), in a scale of its own. Cores of one

@@ -1,0 +1,273 @@
+//! `colocate calibrate`: measures this machine once, and keeps what it found for all other commands.
+//!
+//! What passing a cache line between each two PUs takes says which PUs share what (`machine::calibrated::sharing`). Everything else
+//! is measured in rounds, each in a random order of its own, by the harness of `bench`. Lines are passed before and after, since a
+//! hypervisor may move PUs. At last comes what siblings cost each other. `docs/calibrate.md` says how each figure comes about.
+
+mod cells;
+mod figures;
+mod text;
+
+use crate::bench::beside::{Bench, Here};
+use crate::bench::harness::{self, by_cell, rounds};
+use crate::bench::scenarios;
+use crate::compare::idle;
+use crate::{exit, input, output};
+use anyhow::Context;
+use cells::{Cell, Lengths, ThisMachine};
+use colocate_files::{Dir, Mode, kernel};
+use colocate_machine::calibrated::{
+    Assumed, Calibration, Latency, Pair, Sharing, identity, performance, sharing,
+};
+use colocate_machine::exact::Exact;
+use colocate_machine::read::{self, Sysfs, kept};
+use colocate_machine::{Bytes, Machine, PuNr, PuSet, printable};
+use colocate_study::stats::Random;
+use smt_bench::{Kernel, Workload};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+pub use text::text;
+
+/// Measures this machine once, and keeps the result for topo, plan and the policies
+///
+/// What passing a cache line, a wake-up and a round trip cost between PUs, target idle and busy; latencies and sizes of
+/// caches and memory; what cores do in a cycle; how much of each PU there is. Only threads of its own are placed, and nothing
+/// else changes. It takes less than two minutes, on a machine that does little else. What cannot be measured here is absent.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print what is kept of this machine instead of measuring
+    #[arg(long)]
+    show: bool,
+
+    /// Rounds of measurements [range: 3-100]
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..=100), conflicts_with = "show")]
+    repeat: u32,
+
+    /// Print JSON that --machine reads back (docs/schemas/machine.json)
+    #[arg(long)]
+    json: bool,
+
+    /// File to write instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Seed of the order of measurements.
+const SEED: u64 = 1;
+/// Most pairs of PUs between which a line is passed: all of 128 PUs. Of more PUs a random part.
+const MOST_PAIRS: usize = 8_192;
+/// Rounds of passing lines, before and after: more where there are few pairs.
+const fn line_rounds(pairs: usize) -> u32 {
+    if pairs <= 128 { 9 } else { 3 }
+}
+
+/// Runs `colocate calibrate`.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
+    let machine = read::reported()?;
+    let (path, exact) = match args.show {
+        true => kept::find(&machine)?.context(
+            "expected measurements of this machine, found none: colocate calibrate measures it",
+        )?,
+        false => {
+            let root = rustix::process::geteuid().is_root();
+            let folder = kept::folder(root, |name| std::env::var_os(name));
+            // What cannot be kept is not measured.
+            let dir = Dir::open_or_make(&folder, 0o755).context(
+                "cannot keep measurements; XDG_STATE_HOME can name another folder for them",
+            )?;
+            let exact = measured(args.repeat, &machine)?;
+            let name = kept::file_name(&machine);
+            dir.write(&name, exact.to_json().as_bytes(), Mode::ByUmask)?;
+            (folder.join(name), exact)
+        }
+    };
+    let text = match (args.json, &exact.calibration) {
+        (false, Some(found)) => {
+            let name = printable(&exact.machine.name);
+            format!(
+                "machine  {name}, kept in {}\n{}",
+                printable(&path.display().to_string()),
+                text(found, true)
+            )
+        }
+        _ => exact.to_json(),
+    };
+    output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures all there is.
+fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
+    let (begin, started) = (Instant::now(), input::unix_seconds());
+    let others = idle::look(Path::new("/proc")).others_runnable.filter(|&others| others > 0);
+    if let Some(others) = others {
+        output::remark(&format!(
+            "{others} other tasks run: on an idle machine figures are known better"
+        ));
+    }
+    let usable = harness::usable()?;
+    let usable: Vec<u32> =
+        usable.into_iter().filter(|&pu| reported.pu_by_os(PuNr(pu)).is_some()).collect();
+    if usable.is_empty() {
+        return Err(exit::no_capability(
+            "expected a usable PU that the topology has, found none: colocate topo".into(),
+        ));
+    }
+    let random = &mut Random::new(SEED);
+    let mut here = ThisMachine { lengths: Lengths::of(usable.len()), portion: None };
+    let unusable: PuSet =
+        reported.pus.iter().map(|pu| pu.os).filter(|pu| !usable.contains(&pu.0)).collect();
+    let before = lines(&mut here, &usable, random)?;
+    let plan = cells::plan(&sharing(reported, &before).machine, &usable, available(), random);
+    let taken = by_cell(rounds(&mut here, &plan.cells, repeat, random, false)?, plan.cells.len());
+    // Again after some time, in which a hypervisor may have moved PUs.
+    let latencies = merged(before, &lines(&mut here, &usable, random)?);
+    let Sharing { mut machine, disagreements } = sharing(reported, &latencies);
+    let mut calibration = Calibration {
+        identity: identity(reported),
+        kernel: idle::kernel(Path::new("/proc")),
+        started_unix_s: started,
+        seconds: 0.0,
+        figures: figures::figures(&machine, &plan.cells, &taken, started),
+        assumed: Vec::new(),
+        absent: plan.absent,
+        disagreements,
+    };
+    if !unusable.is_empty() {
+        let text = format!("PUs {unusable}: outside of the affinity mask or cpuset");
+        calibration.absent.push(text);
+    }
+    figures::lines(&mut calibration, &machine, &latencies, started);
+    // A hundredth of a second, and 80 measurements a round: some three seconds.
+    let mut beside = Here::new(Duration::from_millis(10), &[4]);
+    siblings(&mut beside, &mut calibration, &machine, &usable)?;
+    calibration.disagreements.extend(figures::shrink_last_cache(&mut machine, &calibration));
+    let known_line = Sysfs::at(Path::new("/")).line();
+    let speeds = match performance(&machine, &calibration, known_line.unwrap_or(Bytes(64))) {
+        Ok((speeds, assumed)) => {
+            calibration.assumed = assumed;
+            if known_line.is_none() {
+                let (key, source) = (
+                    "memory.line".into(),
+                    "64 bytes, which the kernel does not report; not varied".into(),
+                );
+                calibration.assumed.push(Assumed { key, source });
+            }
+            Some(speeds)
+        }
+        Err(missing) => {
+            calibration.absent.push(format!("speeds that predictions need: {missing}"));
+            None
+        }
+    };
+    calibration.seconds = (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+    let calibration = Some(calibration);
+    Ok(Exact { performance: speeds, calibration, ..Exact::new(machine, None) })
+}
+
+/// Memory that can be had without swapping, as the kernel estimates it; `None` if it does not say.
+fn available() -> Option<Bytes> {
+    let text = kernel::read_text(Path::new("/proc/meminfo")).ok()?;
+    let kib: u64 = kernel::field(&text, "MemAvailable")?.strip_suffix(" kB")?.parse().ok()?;
+    kib.checked_mul(1024).map(Bytes)
+}
+
+/// What passing a cache line takes between each two of `pus`, or between a random part of all pairs.
+fn lines(here: &mut ThisMachine, pus: &[u32], random: &mut Random) -> anyhow::Result<Vec<Latency>> {
+    let pairs =
+        pus.iter().enumerate().flat_map(|(at, &a)| pus[at + 1..].iter().map(move |&b| [a, b]));
+    let mut cells: Vec<Cell> = pairs.map(Cell::Line).collect();
+    if cells.is_empty() {
+        return Ok(Vec::new());
+    }
+    if cells.len() > MOST_PAIRS {
+        random.shuffle(&mut cells);
+        cells.truncate(MOST_PAIRS);
+    }
+    let repeat = line_rounds(cells.len());
+    here.lengths.of_pairs(cells.len() * repeat as usize);
+    let taken = by_cell(rounds(here, &cells, repeat, random, false)?, cells.len());
+    let latency = |(cell, samples): (&Cell, &Vec<Vec<Option<f64>>>)| {
+        let Cell::Line([a, b]) = *cell else { return None };
+        let all = || samples.iter().filter_map(|sample| sample[0]);
+        let (ns, most_ns) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
+        Some(Latency { pus: (PuNr(a), PuNr(b)), ns, most_ns })
+    };
+    Ok(cells.iter().zip(&taken).filter_map(latency).collect())
+}
+
+/// The least and the most of both.
+fn merged(mut before: Vec<Latency>, after: &[Latency]) -> Vec<Latency> {
+    for latency in &mut before {
+        if let Some(again) = after.iter().find(|again| again.pus == latency.pus) {
+            latency.ns = latency.ns.min(again.ns);
+            latency.most_ns = latency.most_ns.max(again.most_ns);
+        }
+    }
+    before
+}
+
+/// What the kernels of SMT-Bench take beside each other on the first two siblings.
+fn siblings(
+    bench: &mut impl Bench,
+    calibration: &mut Calibration,
+    machine: &Machine,
+    usable: &[u32],
+) -> anyhow::Result<()> {
+    let Some(pus) = cells::pairs(machine, usable, Pair::Siblings).first().copied() else {
+        calibration.absent.push("interference of siblings: no two usable PUs share a core".into());
+        return Ok(());
+    };
+    let settings =
+        scenarios::Settings { pus, share_core: Some(true), seconds: 0.01, repeat: 3, seed: SEED };
+    let report = scenarios::measure(bench, settings, &Kernel::PAPER.map(Workload::from))?;
+    calibration.figures.extend(figures::beside(&report, pus, calibration.started_unix_s));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::testing::Pretend;
+    use colocate_machine::calibrated::What;
+
+    #[test]
+    fn siblings_are_measured_where_there_are_some() {
+        let mut found = Calibration {
+            identity: String::new(),
+            kernel: None,
+            started_unix_s: 5,
+            seconds: 0.0,
+            figures: vec![],
+            assumed: vec![],
+            absent: vec![],
+            disagreements: vec![],
+        };
+        let bench = &mut Pretend::quiet(vec![vec![0, 1], vec![2, 3]]);
+        let machine = read::open("synthetic:core:2 pu:2").unwrap();
+        siblings(bench, &mut found, &machine, &[0, 2, 3]).unwrap();
+        assert_eq!((found.figures.len(), found.absent.len()), (64, 0));
+        let of = |kernel: &str, beside: &str| {
+            let what = What::Beside { kernel: kernel.into(), beside: beside.into() };
+            found.get(&what).unwrap().clone()
+        };
+        let same = of("fp-add", "fp-add");
+        assert!((same.value - 1.95).abs() < 0.05 && same.low <= same.value, "{same:?}");
+        assert!(same.source.starts_with("SMT-Bench on PUs 2 and 3"), "{same:?}");
+        assert!(of("fp-add", "branch").value < 1.1);
+
+        siblings(bench, &mut found, &machine, &[0, 2]).unwrap();
+        assert_eq!(found.absent, ["interference of siblings: no two usable PUs share a core"]);
+    }
+
+    #[test]
+    fn lines_before_and_after_are_merged() {
+        let line = |b, ns, most_ns| Latency { pus: (PuNr(0), PuNr(b)), ns, most_ns };
+        let merged =
+            merged(vec![line(1, 40.0, 44.0), line(2, 50.0, 51.0)], &[line(1, 37.0, 150.0)]);
+        assert_eq!(merged, [line(1, 37.0, 150.0), line(2, 50.0, 51.0)]);
+    }
+}

@@ -1,0 +1,456 @@
+//! What is measured on this machine, cell by cell.
+
+use crate::bench::harness::Measurement;
+use anyhow::Context;
+use colocate_act::pages::{Addr, call};
+use colocate_files::kernel;
+use colocate_machine::calibrated::Pair;
+use colocate_machine::{Bytes, CacheKind, Machine, NodeIdx, NodeNr, PuNr};
+use colocate_observe::Pid;
+use colocate_study::stats::{Random, median};
+use smt_bench::chase::{Begin, Chase};
+use smt_bench::pair::{self, WakeUps};
+use smt_bench::speed::{self, Length, Portion};
+use smt_bench::thread::{ThreadError, pin, side_by_side, wall_ns};
+use smt_bench::traffic::{Generator, ROW_BYTES};
+use smt_bench::{gaps, operations};
+use std::path::Path;
+use std::time::Duration;
+
+/// One thing that is measured once in every round.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A cache line passes between two PUs.
+    Line([u32; 2]),
+    /// A thread on the first PU wakes one on the second.
+    Wake { pus: [u32; 2], busy: bool },
+    /// Threads on both PUs wake each other in turn.
+    Trip { pus: [u32; 2], busy: bool },
+    /// Loads on a PU out of so many bytes near to it.
+    Load { pu: u32, bytes: usize },
+    /// Loads on the first PU out of so many bytes near the second.
+    Memory { from: Option<NodeNr>, to: Option<NodeNr>, pus: [u32; 2], bytes: usize },
+    /// All these PUs of a node read and write their own `rows` rows of memory.
+    Stream { node: Option<NodeNr>, pus: Vec<u32>, rows: u32 },
+    /// Loads on the first PU out of so many bytes near to it, while the others read and write `rows` rows each.
+    Beside { node: Option<NodeNr>, pus: Vec<u32>, bytes: usize, rows: u32 },
+    /// Pages near the first PU are moved to a node.
+    Move { from: NodeNr, to: NodeNr, pu: u32 },
+    /// A fixed piece of work on a PU.
+    Visit(u32),
+    /// A PU that is watched.
+    Watch(u32),
+    /// Operations on a PU of a kind of core.
+    Operations { kind: String, pu: u32 },
+}
+
+/// How long cells take: shorter ones where there are many PUs, so that all of it ends within two minutes.
+pub struct Lengths {
+    line: Duration,
+    visit: Duration,
+    watch: Duration,
+}
+
+/// What all cells of one sort may take in all rounds together. Chosen: a tenth of two minutes.
+const ALL: Duration = Duration::from_secs(12);
+/// Rounds that lengths are made for.
+const ROUNDS: u32 = 7;
+/// How long loads are timed.
+const LOAD: Duration = Duration::from_millis(8);
+/// How long memory is read and written.
+const STREAM: Duration = Duration::from_millis(60);
+/// Wake-ups of a cell, to an idle PU and to a busy one, where the woken thread may wait for a time slice.
+const WAKE_UPS: [u32; 2] = [60, 20];
+/// How long the woken thread sleeps before. Chosen: its PU is idle then, and a virtual one is given up by most hypervisors.
+const PAUSE: Duration = Duration::from_micros(200);
+/// Pages of a cell that are moved: fewer than a huge page has.
+const PAGES: usize = 256;
+/// Least and most bytes beyond the last cache.
+const BEYOND: [usize; 2] = [64 << 20, 256 << 20];
+/// Pairs of nodes between which latencies are measured, of each distance that is reported.
+const NODE_PAIRS: usize = 2;
+/// Pairs of PUs of each kind.
+const PAIRS: usize = 2;
+
+impl Lengths {
+    /// For so many PUs.
+    pub fn of(pus: usize) -> Self {
+        let each = ALL / ROUNDS / u32::try_from(pus).unwrap_or(u32::MAX).max(1);
+        Self {
+            line: Duration::from_millis(5),
+            visit: each.clamp(Duration::from_millis(5), Duration::from_millis(60)),
+            watch: each.clamp(Duration::from_millis(10), Duration::from_millis(200)),
+        }
+    }
+
+    /// For so many measurements of pairs.
+    pub fn of_pairs(&mut self, measurements: usize) {
+        let each = ALL / u32::try_from(measurements).unwrap_or(u32::MAX).max(1);
+        self.line = each.clamp(Duration::from_micros(500), Duration::from_millis(5));
+    }
+}
+
+/// This machine.
+pub struct ThisMachine {
+    pub lengths: Lengths,
+    /// The piece of work that all PUs do, sized on the first that is visited.
+    pub portion: Option<Portion>,
+}
+
+impl Measurement for ThisMachine {
+    type Cell = Cell;
+    /// One value for each figure of the cell, in the order of [`super::figures::names`]; `None` where other load left no
+    /// undisturbed time.
+    type Sample = Vec<Option<f64>>;
+    const UNIT: &'static str = "measurements";
+
+    fn measure(&mut self, cell: &Cell) -> anyhow::Result<Option<Self::Sample>> {
+        self.sample(cell).map(Some).context("cannot measure")
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // times and counts short of 2⁵³
+impl ThisMachine {
+    fn sample(&mut self, cell: &Cell) -> Result<Vec<Option<f64>>, ThreadError> {
+        Ok(match *cell {
+            Cell::Line(pus) => vec![pair::line(pus, self.lengths.line)?],
+            Cell::Wake { pus: [waker, wakee], busy } => {
+                let count = WAKE_UPS[usize::from(busy)];
+                let found = pair::wake_ups(WakeUps { waker, wakee, busy, count, pause: PAUSE })?;
+                let of = |ns: fn(&pair::WakeUp) -> u64| middle(found.iter().map(ns));
+                vec![of(|one| one.latency_ns), of(|one| one.call_ns)]
+            }
+            Cell::Trip { pus, busy } => {
+                vec![middle(pair::round_trips(pus, busy, WAKE_UPS[usize::from(busy)])?)]
+            }
+            Cell::Load { pu, bytes } => {
+                vec![Chase::near(pu, bytes)?.latency(pu, Begin::Warm, LOAD)?]
+            }
+            Cell::Memory { pus: [from, to], bytes, .. } => {
+                vec![Chase::near(to, bytes)?.latency(from, Begin::Warm, LOAD)?]
+            }
+            Cell::Stream { ref pus, rows, .. } => {
+                vec![stream(pus, rows)?]
+            }
+            Cell::Beside { ref pus, bytes, rows, .. } => beside(pus, bytes, rows)?,
+            Cell::Move { to, pu, .. } => vec![moved(to, pu)?],
+            Cell::Visit(pu) => {
+                let portion = match self.portion {
+                    Some(portion) => portion,
+                    None => *self.portion.insert(speed::portion(pu)?),
+                };
+                let timed = self.lengths.visit;
+                let visit = speed::visit(pu, portion, Length { warm_up: timed / 6, timed })?;
+                let rate = |over: u64, under: u64| Some(over as f64 * 1e9 / under as f64);
+                vec![
+                    rate(visit.additions, visit.additions_cpu_ns),
+                    rate(visit.portions, visit.wall_ns),
+                ]
+            }
+            Cell::Watch(pu) => {
+                let before = steal(pu);
+                let found = gaps::watch(pu, self.lengths.watch)?;
+                let away = found.away_ns.iter().sum::<u64>() as f64;
+                let had = (found.watched_ns - found.waited_ns).max(1) as f64;
+                let stolen = before
+                    .zip(steal(pu))
+                    .map(|(before, after)| (after - before) * 1e9 / found.watched_ns as f64);
+                vec![Some(away / had), middle(found.away_ns), stolen]
+            }
+            Cell::Operations { pu, .. } => {
+                let found = operations::measure(pu)?;
+                [
+                    1.0 / found.slot,
+                    found.branch_miss,
+                    found.branch,
+                    found.int,
+                    found.int_mul,
+                    found.int_div,
+                    found.float_add,
+                    found.float_mul,
+                    found.float_div,
+                    found.load,
+                    found.store,
+                ]
+                .map(Some)
+                .into()
+            }
+        })
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // times short of 2⁵³
+fn middle(ns: impl IntoIterator<Item = u64>) -> Option<f64> {
+    median(&ns.into_iter().map(|ns| ns as f64).collect::<Vec<_>>())
+}
+
+/// Tries of latency alone and beside traffic. Chosen.
+const TRIES: usize = 5;
+
+/// Bytes that a line of traffic is: read and written back.
+const LINE: f64 = 2.0 * 64.0;
+
+/// PUs that read and write memory.
+struct Streams(Vec<Generator>);
+
+impl Streams {
+    fn on(pus: &[u32], rows: u32) -> Result<Self, ThreadError> {
+        pus.iter().map(|&pu| Generator::start(pu, rows)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What `meanwhile` gives, and the bytes that all read and write in a second meanwhile.
+    fn during<T>(&self, meanwhile: impl FnOnce() -> T) -> (T, Option<f64>) {
+        self.0.iter().for_each(|each| each.resume(0));
+        std::thread::sleep(STREAM / 3);
+        let before: Vec<_> = self.0.iter().map(Generator::tally).collect();
+        let found = meanwhile();
+        let rates =
+            self.0.iter().zip(before).map(|(each, before)| each.tally().since(before).rate());
+        let lines_per_us: Option<f64> = rates.sum();
+        self.0.iter().for_each(Generator::rest);
+        (found, lines_per_us.map(|rate| rate * 1e6 * LINE))
+    }
+}
+
+/// Bytes that `pus` read and write in a second together.
+fn stream(pus: &[u32], rows: u32) -> Result<Option<f64>, ThreadError> {
+    Ok(Streams::on(pus, rows)?.during(|| std::thread::sleep(STREAM)).1)
+}
+
+/// Latency of loads on the first of `pus` alone and beside the traffic of the others, and that traffic: the medians of
+/// several tries, in turn, so that what changes with time is in all alike.
+fn beside(pus: &[u32], bytes: usize, rows: u32) -> Result<Vec<Option<f64>>, ThreadError> {
+    let (chase, streams) = (Chase::near(pus[0], bytes)?, Streams::on(&pus[1..], rows)?);
+    // Eleven parts: no try meets the lines of another again.
+    let part = bytes / 64 / 11;
+    let latency = |number: usize| chase.latency(pus[0], Begin::At(number * part), STREAM / 3);
+    let mut tries = [Vec::new(), Vec::new(), Vec::new()];
+    for number in 0..TRIES {
+        let alone = latency(2 * number)?;
+        let (beside, traffic) = streams.during(|| latency(2 * number + 1));
+        if let (Some(alone), Some(beside), Some(traffic)) = (alone, beside?, traffic) {
+            tries.iter_mut().zip([alone, beside, traffic]).for_each(|(to, each)| to.push(each));
+        }
+    }
+    Ok(tries.map(|tries| median(&tries)).into())
+}
+
+/// Nanoseconds to move a page that is near `pu` to node `to`; `None` if the kernel moved none.
+#[allow(clippy::cast_precision_loss)] // few pages
+fn moved(to: NodeNr, pu: u32) -> Result<Option<f64>, ThreadError> {
+    let work = |_, ()| {
+        let size = usize::try_from(call::page_bytes()).unwrap_or(4096);
+        let memory = vec![1_u8; PAGES * size];
+        let first = memory.as_ptr().addr().next_multiple_of(size);
+        let pages: Vec<Addr> =
+            (0..PAGES - 1).map(|page| Addr((first + page * size) as u64)).collect();
+        let begin = wall_ns();
+        let put = call::put(Pid(std::process::id().cast_signed()), &pages, to, false);
+        let took = wall_ns() - begin;
+        let arrived =
+            put.status.iter().filter(|&&status| u32::try_from(status) == Ok(to.0)).count();
+        std::hint::black_box(&memory);
+        (put.done.is_ok() && arrived > 0).then(|| took as f64 / arrived as f64)
+    };
+    Ok(side_by_side(1, |_| pin(pu), work, || ())?.remove(0))
+}
+
+/// Seconds for which the hypervisor took a PU, as the kernel counts (proc_stat(5)); `None` if it never counted any.
+#[allow(clippy::cast_precision_loss)] // ticks short of 2⁵³
+fn steal(pu: u32) -> Option<f64> {
+    /// `USER_HZ`, which is the same on all that these loops run on.
+    const TICKS: f64 = 100.0;
+    let text = kernel::read_text(Path::new("/proc/stat")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("cpu{pu} ")))?;
+    let ticks: u64 = line.split_whitespace().nth(7)?.parse().ok()?;
+    (ticks > 0).then_some(ticks as f64 / TICKS)
+}
+
+/// What is to be measured, and what cannot be.
+pub struct Plan {
+    pub cells: Vec<Cell>,
+    /// One line each.
+    pub absent: Vec<String>,
+}
+
+/// All cells on `machine` but lines.
+///
+/// No more than a quarter of the `available` memory is used at a time.
+pub fn plan(
+    machine: &Machine,
+    usable: &[u32],
+    available: Option<Bytes>,
+    random: &mut Random,
+) -> Plan {
+    let mut plan = Plan { cells: Vec::new(), absent: Vec::new() };
+    for kind in Pair::ALL {
+        let mut pairs = pairs(machine, usable, kind);
+        random.shuffle(&mut pairs);
+        for pus in pairs.into_iter().take(PAIRS) {
+            for busy in [false, true] {
+                plan.cells.push(Cell::Wake { pus, busy });
+                plan.cells.push(Cell::Trip { pus, busy });
+            }
+        }
+    }
+    for (index, kind) in machine.kinds.iter().enumerate() {
+        let is_of = |pu: &&u32| {
+            let pu = machine.pu_by_os(PuNr(**pu));
+            pu.is_some_and(|pu| machine.cores[machine.core_of(pu).idx()].kind.idx() == index)
+        };
+        match usable.iter().find(is_of) {
+            Some(&pu) => plan.cells.push(Cell::Operations { kind: kind.name.clone(), pu }),
+            None => plan
+                .absent
+                .push(format!("operations of cores of kind {}: no PU of it is usable", kind.name)),
+        }
+    }
+    plan.cells.extend(usable.iter().flat_map(|&pu| [Cell::Visit(pu), Cell::Watch(pu)]));
+    let quarter = available.and_then(|bytes| usize::try_from(bytes.0 / 4).ok());
+    memory(machine, usable, quarter.unwrap_or(usize::MAX), &mut plan);
+    plan
+}
+
+/// Two different usable PUs of each pair of this kind that is there; one PU twice for the same PU.
+pub fn pairs(machine: &Machine, usable: &[u32], kind: Pair) -> Vec<[u32; 2]> {
+    let from = |(at, &a): (usize, &u32)| {
+        let others = if kind == Pair::SamePu { &usable[at..=at] } else { &usable[at + 1..] };
+        others.iter().map(move |&b| [a, b]).collect::<Vec<_>>()
+    };
+    let all = usable.iter().enumerate().flat_map(from);
+    all.filter(|[a, b]| Pair::of(machine, PuNr(*a), PuNr(*b)) == Some(kind)).collect()
+}
+
+/// Sizes of data caches, nearest first, one for each level; empty if one is not known.
+pub fn cache_sizes(machine: &Machine) -> Vec<(u8, f64)> {
+    let mut sizes: Vec<(u8, f64)> = Vec::new();
+    for cache in machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction) {
+        let Some(size) = cache.size else { return Vec::new() };
+        if sizes.last().is_none_or(|(level, _)| *level < cache.level) {
+            #[allow(clippy::cast_precision_loss)] // a size has few digits
+            sizes.push((cache.level, size.0 as f64));
+        }
+    }
+    sizes
+}
+
+/// Cells of caches and memory, with `most` bytes at a time.
+fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a size in bytes
+    let last = cache_sizes(machine).last().map_or(0, |(_, size)| *size as usize);
+    let bytes = (4 * last).clamp(BEYOND[0], BEYOND[1]).min(most);
+    if bytes < 2 * last {
+        let text = format!("caches and memory: expected {} MiB of available memory", last >> 17);
+        return plan.absent.push(text);
+    }
+    let sizes = (0..).map(|step: i32| 4096.0 * 2_f64.powf(f64::from(step) / 2.0));
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole bytes below `bytes`
+    let sizes = sizes.map(|size| size as usize).take_while(|&size| size < bytes);
+    // Beyond 32 MiB one size for each doubling, since making the circle takes long.
+    let kept = sizes.filter(|&size| size < 32 << 20 || size.is_power_of_two());
+    plan.cells.extend(kept.map(|bytes| Cell::Load { pu: usable[0], bytes }));
+    let homes: Vec<(Option<NodeNr>, Vec<u32>)> = match &machine.nodes[..] {
+        [] => vec![(None, usable.to_vec())],
+        nodes => {
+            let home =
+                |index| machine.home_pus(NodeIdx::new(index)).map(|pu| machine.pus[pu.idx()].os.0);
+            let of = |index: usize| home(index).filter(|pu| usable.contains(pu)).collect();
+            nodes.iter().enumerate().map(|(index, node)| (Some(node.os), of(index))).collect()
+        }
+    };
+    let mut counts = std::collections::BTreeMap::new();
+    for (a, (from, own)) in homes.iter().enumerate() {
+        let Some(&pu) = own.first() else {
+            plan.absent.push(format!(
+                "memory of node {}: no PU of it is usable",
+                from.map_or(0, |node| node.0)
+            ));
+            continue;
+        };
+        for (b, (to, theirs)) in homes.iter().enumerate() {
+            let Some(&home) = theirs.first() else { continue };
+            let distance = machine.distances.as_ref().map(|distances| distances.rows[a][b]);
+            let count = counts.entry(distance.filter(|_| a != b)).or_insert(0);
+            *count += usize::from(a != b);
+            if a == b || *count <= NODE_PAIRS {
+                plan.cells.push(Cell::Memory { from: *from, to: *to, pus: [pu, home], bytes });
+                if let (Some(from), Some(to), true) = (*from, *to, a != b) {
+                    plan.cells.push(Cell::Move { from, to, pu });
+                }
+            }
+        }
+        let each = (4 * last / own.len()).clamp(32 << 20, BEYOND[1]).min(most / own.len());
+        let rows = u32::try_from(each / ROW_BYTES).unwrap_or(u32::MAX);
+        plan.cells.push(Cell::Stream { node: *from, pus: vec![pu], rows });
+        if own.len() > 1 {
+            plan.cells.push(Cell::Stream { node: *from, pus: own.clone(), rows });
+            plan.cells.push(Cell::Beside { node: *from, pus: own.clone(), bytes, rows });
+        }
+    }
+    if homes.len() < 2 {
+        plan.absent.push("moving a page: there is one memory node".into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::read;
+
+    fn planned(spec: &str, usable: &[u32]) -> Plan {
+        let machine = read::open(spec).unwrap();
+        plan(&machine, usable, None, &mut Random::new(1))
+    }
+
+    #[test]
+    fn every_kind_of_pair_is_measured() {
+        let all: Vec<u32> = (0..16).collect();
+        let plan = planned("synthetic:pack:2 numa:1 l3:2 core:2 pu:2", &all);
+        let machine = read::open("synthetic:pack:2 numa:1 l3:2 core:2 pu:2").unwrap();
+        for kind in Pair::ALL {
+            let is = |[a, b]: [u32; 2]| Pair::of(&machine, PuNr(a), PuNr(b)) == Some(kind);
+            let of = |cell: &&Cell| matches!(cell, Cell::Trip { pus, busy: true } if is(*pus));
+            assert_eq!(plan.cells.iter().filter(of).count(), PAIRS, "{kind:?}");
+        }
+        let moves = plan.cells.iter().filter(|cell| matches!(cell, Cell::Move { .. })).count();
+        assert_eq!((moves, plan.absent), (2, vec![]));
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_named() {
+        let plan = planned("synthetic:numa:1 core:2 pu:1", &[0]);
+        assert_eq!(plan.absent, ["moving a page: there is one memory node"]);
+        let pairs = plan.cells.iter().filter(|cell| matches!(cell, Cell::Wake { .. })).count();
+        assert_eq!(pairs, 2);
+        let half = planned("synthetic:pack:2 numa:1 core:2 pu:1", &[0, 1]);
+        assert_eq!(half.absent, ["memory of node 1: no PU of it is usable"]);
+    }
+
+    /// Pages that are on node 0 already are counted as moved there. Kernels without NUMA move none.
+    #[test]
+    fn moving_pages_takes_time() {
+        let pu = smt_bench::thread::usable().unwrap()[0];
+        match moved(NodeNr(0), pu).unwrap() {
+            Some(ns) => assert!(ns > 0.0 && ns < 1e9, "{ns}"),
+            None => println!("no page moved"),
+        }
+    }
+
+    #[test]
+    fn little_memory_is_left_alone() {
+        let machine = read::open("epyc-7301").unwrap();
+        let plan = plan(&machine, &[0, 1], Some(Bytes::mib(60)), &mut Random::new(1));
+        assert_eq!(plan.absent, ["caches and memory: expected 64 MiB of available memory"]);
+        let asks = |cell: &Cell| matches!(cell, Cell::Load { .. } | Cell::Stream { .. });
+        assert!(!plan.cells.iter().any(asks));
+    }
+
+    #[test]
+    fn many_pus_take_less_each() {
+        assert_eq!(Lengths::of(2).visit, Duration::from_millis(60));
+        assert!(Lengths::of(256).visit * 256 * ROUNDS <= ALL);
+        let mut lengths = Lengths::of(256);
+        lengths.of_pairs(3 * 8_192);
+        assert!(lengths.line * 3 * 8_192 <= ALL + ALL / 8);
+    }
+}

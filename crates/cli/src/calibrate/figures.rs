@@ -1,0 +1,343 @@
+//! From samples to figures with intervals.
+
+use super::cells::{Cell, cache_sizes};
+use crate::bench::scenarios::Report;
+use colocate_machine::calibrated::{Calibration, Figure, Latency, Pair, What, levels};
+use colocate_machine::performance::WorkKind;
+use colocate_machine::{Bytes, Machine, PuNr};
+use colocate_model::memory::capacity;
+use colocate_study::stats::{Estimate, geometric_estimate, mean_estimate, without_outliers};
+use std::collections::BTreeMap;
+
+/// The samples of a cell: one in every round, with a value for each of [`names`].
+type Samples = Vec<Vec<Option<f64>>>;
+
+/// What the values of a cell are of. Empty where a figure needs several cells.
+fn names(machine: &Machine, cell: &Cell) -> Vec<What> {
+    let pair = |[a, b]: [u32; 2]| Pair::of(machine, PuNr(a), PuNr(b)).unwrap_or(Pair::OtherPackage);
+    match *cell {
+        Cell::Line(_) | Cell::Load { .. } | Cell::Beside { .. } => Vec::new(),
+        Cell::Wake { pus, busy } => {
+            let pair = pair(pus);
+            vec![What::WakeUp { pair, busy }, What::WakeCall { pair, busy }]
+        }
+        Cell::Trip { pus, busy } => vec![What::RoundTrip { pair: pair(pus), busy }],
+        Cell::Memory { from, to, .. } => vec![What::MemoryLatency { from, to }],
+        Cell::Stream { node, ref pus, .. } => {
+            let pus = u32::try_from(pus.len()).unwrap_or(u32::MAX);
+            vec![What::MemoryBandwidth { node, pus }]
+        }
+        Cell::Move { from, to, .. } => vec![What::PageMove { from, to }],
+        // Its second value is relative to the fastest PU's.
+        Cell::Visit(pu) => vec![What::Clock { pu: PuNr(pu) }],
+        Cell::Watch(pu) => {
+            let pu = PuNr(pu);
+            vec![What::Away { pu }, What::Gap { pu }, What::Steal { pu }]
+        }
+        Cell::Operations { ref kind, .. } => {
+            let kind = || kind.clone();
+            let work = WorkKind::ALL.map(|work| What::Work { kind: kind(), work });
+            [What::Slots { kind: kind() }, What::BranchMiss { kind: kind() }]
+                .into_iter()
+                .chain(work)
+                .collect()
+        }
+    }
+}
+
+/// How the values of a cell are measured.
+fn source(cell: &Cell) -> String {
+    match cell {
+        Cell::Line(_) => "lines passed between two spinning threads, half of there and back".into(),
+        Cell::Wake { busy, .. } => format!("futex wake-ups of a thread that slept 200 us, its PU {}", if *busy { "busy" } else { "idle" }),
+        Cell::Trip { .. } => "two threads that wake each other by futex in turn".into(),
+        Cell::Load { .. } => "pointer chase over growing sizes, huge pages where possible".into(),
+        Cell::Memory { bytes, .. } => format!("pointer chase over {} MiB, huge pages where possible", bytes >> 20),
+        Cell::Beside { .. } => "latency beside the traffic of all other PUs, by the model's queue (docs/memory-model.md)".into(),
+        Cell::Stream { .. } => "lines read and written back, steps of 576 bytes; at least, where more PUs would reach more".into(),
+        Cell::Move { .. } => "move_pages(2) of 255 pages of its own".into(),
+        Cell::Visit(_) => "a chain of additions, one PU at a time".into(),
+        Cell::Watch(_) => "gaps of 25 us and more in reading the clock; steal of /proc/stat".into(),
+        Cell::Operations { pu, .. } => format!("loops of one kind of operation beside a chain of additions, PU {pu}"),
+    }
+}
+
+/// Whether a figure is a share of time, which may be 0.
+fn is_share(what: &What) -> bool {
+    matches!(what, What::Away { .. } | What::Steal { .. })
+}
+
+/// A figure of `values`, at least two, if they are positive; shares of time may be 0.
+fn figure(what: What, values: &[f64], unix_s: u64, source: String) -> Option<Figure> {
+    let share = is_share(&what);
+    let Estimate { value, interval } =
+        if share { mean_estimate(values)? } else { geometric_estimate(values)? };
+    let interval = interval?;
+    let (low, high) = (interval.low.clamp(0.0, value), interval.high.max(value));
+    Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
+}
+
+/// The figures of all cells.
+pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
+    let mut values: BTreeMap<What, (Vec<f64>, String)> = BTreeMap::new();
+    let mut add = |what: What, found: &mut dyn Iterator<Item = f64>, source: String| {
+        values.entry(what).or_insert_with(|| (Vec::new(), source)).0.extend(found);
+    };
+    for (cell, samples) in cells.iter().zip(taken) {
+        for (at, what) in names(machine, cell).into_iter().enumerate() {
+            add(what, &mut samples.iter().filter_map(|sample| sample[at]), source(cell));
+        }
+    }
+    let rate =
+        |samples: &Samples| -> Vec<f64> { samples.iter().filter_map(|sample| sample[1]).collect() };
+    let visits = || cells.iter().zip(taken).filter(|(cell, _)| matches!(cell, Cell::Visit(_)));
+    let means = visits().filter_map(|(_, samples)| Some(geometric_estimate(&rate(samples))?.value));
+    let fastest = means.fold(0.0, f64::max);
+    for (cell, samples) in visits() {
+        let Cell::Visit(pu) = *cell else { continue };
+        let speeds = rate(samples).into_iter().map(|rate| rate / fastest);
+        let source =
+            "a fixed piece of integer, floating-point and branching work, one PU at a time";
+        add(What::Speed { pu: PuNr(pu) }, &mut speeds.into_iter(), source.into());
+    }
+    let sizes = cache_sizes(machine);
+    for found in curves(cells, taken).iter().filter(|_| !sizes.is_empty()) {
+        let bytes: Vec<f64> = sizes.iter().map(|(_, size)| *size).collect();
+        for ((level, _), found) in sizes.iter().zip(levels(found, &bytes)) {
+            let Some(found) = found else { continue };
+            let source = || source(&Cell::Load { pu: 0, bytes: 0 });
+            add(
+                What::CacheLatency { level: *level },
+                &mut [found.latency_ns].into_iter(),
+                source(),
+            );
+            add(What::CacheSize { level: *level }, &mut found.size.into_iter(), source());
+        }
+    }
+    let made = values.into_iter().filter_map(|(what, (values, source))| {
+        // A PU that is away for long in one round is no error of measurement.
+        let near = without_outliers(&values);
+        // Two values have hardly an interval.
+        let kept = if is_share(&what) || near.len() < 3 { values.clone() } else { near };
+        let source = format!("{source}; {} of {} samples", kept.len(), values.len());
+        figure(what, &kept, unix_s, source)
+    });
+    made.chain(capacities(cells, taken, unix_s)).collect()
+}
+
+/// How far the ends of a capacity's interval are from it at most: where loads hardly wait, it is not known better.
+const MOST_REACH: f64 = 10.0;
+
+/// At which traffic memory would be saturated, from latencies beside known traffic. The mean is that of 1 over capacity, which is 0
+/// where loads do not wait.
+fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
+    let of_node = |(cell, samples): (&Cell, &Samples)| {
+        let Cell::Beside { node, .. } = *cell else { return None };
+        let inverse = samples.iter().filter_map(|it| Some(1.0 / capacity(it[0]?, it[1]?, it[2]?)));
+        let Estimate { value, interval } =
+            mean_estimate(&without_outliers(&inverse.collect::<Vec<_>>()))?;
+        let (interval, what) = (interval?, What::MemoryCapacity { node });
+        let far = value / MOST_REACH;
+        let [value, low, high] =
+            [value, interval.high.max(value), interval.low.clamp(far, value)].map(f64::recip);
+        value.is_finite().then(|| Figure {
+            unit: what.unit(),
+            what,
+            value,
+            low,
+            high,
+            unix_s,
+            source: source(cell),
+        })
+    };
+    cells.iter().zip(taken).filter_map(of_node).collect()
+}
+
+/// Latency over size in each round, of rounds in which no size is missing; memory is the last point.
+#[allow(clippy::cast_precision_loss)] // sizes have few digits
+fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
+    let size = |cell: &Cell| match *cell {
+        Cell::Load { bytes, .. } => Some(bytes),
+        Cell::Memory { pus, bytes, .. } if pus[0] == pus[1] => Some(bytes),
+        _ => None,
+    };
+    // The first node's memory is near the PU of all loads.
+    let mut points: Vec<(usize, &Samples)> = Vec::new();
+    for (cell, samples) in cells.iter().zip(taken) {
+        if let Some(bytes) =
+            size(cell).filter(|bytes| points.iter().all(|(known, _)| known != bytes))
+        {
+            points.push((bytes, samples));
+        }
+    }
+    points.sort_by_key(|(bytes, _)| *bytes);
+    let rounds = points.first().map_or(0, |(_, samples)| samples.len());
+    let curve = |round: usize| {
+        points.iter().map(|(bytes, samples)| Some((*bytes as f64, samples[round][0]?))).collect()
+    };
+    (0..rounds).filter_map(curve).collect()
+}
+
+/// Adds what passing a line takes, by how PUs lie to each other on `machine`.
+pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], unix_s: u64) {
+    let mut by_kind: BTreeMap<Pair, Vec<Latency>> = BTreeMap::new();
+    for latency in latencies {
+        let pair = Pair::of(machine, latency.pus.0, latency.pus.1);
+        by_kind.entry(pair.unwrap_or(Pair::OtherPackage)).or_default().push(*latency);
+    }
+    for (pair, mut all) in by_kind {
+        all.sort_by(|a, b| a.ns.total_cmp(&b.ns));
+        let how = source(&Cell::Line([0, 0]));
+        let source =
+            format!("{how}; median, least and most of {} pair(s) and all rounds", all.len());
+        let (what, value) = (What::LinePass { pair }, all[all.len() / 2].ns);
+        let most = all.iter().map(|latency| latency.most_ns).fold(value, f64::max);
+        let (low, high) = (all[0].ns, most);
+        to.figures.insert(0, Figure { unit: what.unit(), what, value, low, high, unix_s, source });
+    }
+    to.figures.sort_by(|a, b| a.what.cmp(&b.what));
+}
+
+/// What kernels take beside each other on two siblings.
+pub fn beside(report: &Report, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
+    let cell = |cell: &crate::bench::scenarios::Cell| {
+        let Estimate { value, interval } = cell.time?;
+        let interval = interval?;
+        let what =
+            What::Beside { kernel: cell.kernel.to_string(), beside: cell.beside.to_string() };
+        let source = format!("SMT-Bench on PUs {} and {}, 3 rounds", pus[0], pus[1]);
+        let (low, high) = (interval.low.min(value), interval.high.max(value));
+        Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
+    };
+    report.matrix.iter().filter_map(cell).collect()
+}
+
+/// From which ratio on a measured size of the last cache counts instead of the reported one. Sizes are found half-way between
+/// two that are √2 apart.
+const WRONG: f64 = 1.5;
+
+/// Gives the last caches of `machine` the measured size where they are clearly smaller than reported, and says so.
+pub fn shrink_last_cache(machine: &mut Machine, measured: &Calibration) -> Option<String> {
+    let (level, reported) = *cache_sizes(machine).last()?;
+    let found = measured.get(&What::CacheSize { level })?;
+    if found.high * WRONG > reported {
+        return None;
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a size in bytes
+    let size = Bytes(found.value.round() as u64);
+    let is_last = |cache: &&mut colocate_machine::Cache| cache.level == level;
+    machine.caches.iter_mut().filter(is_last).for_each(|cache| cache.size = Some(size));
+    let text = |bytes: f64| found.unit.text(bytes);
+    Some(format!(
+        "L{level} holds {} ({} to {}) by measurement; reported: {}: other users of it, perhaps outside of this machine, have the rest",
+        text(found.value),
+        text(found.low),
+        text(found.high),
+        text(reported)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::read;
+
+    fn machine() -> Machine {
+        read::open("xeon-x3320").unwrap()
+    }
+
+    /// Three rounds of one value.
+    fn rounds(values: [f64; 3]) -> Samples {
+        values.map(|value| vec![Some(value)]).into()
+    }
+
+    fn found(cells: &[Cell], taken: &[Samples]) -> Vec<Figure> {
+        figures(&machine(), cells, taken, 7)
+    }
+
+    /// Two pairs of PUs, three rounds each: six samples, 4000 their geometric mean.
+    #[test]
+    fn pairs_of_a_kind_are_one_figure() {
+        // PUs 0 and 1 share a cache, and so do 2 and 3.
+        let trip = |a| Cell::Trip { pus: [a, a + 1], busy: false };
+        let found = found(&[trip(0), trip(2)], &[rounds([2000.0; 3]), rounds([8000.0; 3])]);
+        assert_eq!(found.len(), 1);
+        let figure = &found[0];
+        assert_eq!(figure.what, What::RoundTrip { pair: Pair::SameCache, busy: false });
+        assert!((figure.value - 4000.0).abs() < 1e-6 && figure.low < 2000.0, "{figure:?}");
+        assert!(figure.source.ends_with("; 6 of 6 samples") && figure.unix_s == 7, "{figure:?}");
+    }
+
+    #[test]
+    fn speeds_are_relative_to_the_fastest() {
+        let visit = |rate: f64| vec![vec![Some(2e9), Some(rate)]; 3];
+        let found = found(&[Cell::Visit(0), Cell::Visit(1)], &[visit(50.0), visit(100.0)]);
+        let speed =
+            |pu| found.iter().find(|it| it.what == What::Speed { pu: PuNr(pu) }).unwrap().value;
+        assert!((speed(0) - 0.5).abs() < 1e-9 && (speed(1) - 1.0).abs() < 1e-9);
+    }
+
+    /// What other load left no time for is absent, and shares of time may be 0.
+    #[test]
+    fn what_was_not_measured_is_absent() {
+        let watched = vec![vec![Some(0.0), None, None]; 3];
+        let found = found(&[Cell::Watch(3)], &[watched]);
+        let what: Vec<&What> = found.iter().map(|figure| &figure.what).collect();
+        assert_eq!(what, [&What::Away { pu: PuNr(3) }]);
+        assert_eq!((found[0].low, found[0].value, found[0].high), (0.0, 0.0, 0.0));
+    }
+
+    /// Loads that wait 0.3 · L · ρ / √(1 − ρ) longer at half of the capacity.
+    #[test]
+    fn capacities_by_hand() {
+        let node = machine().nodes.first().map(|node| node.os);
+        let cells = [Cell::Beside { node, pus: vec![0, 1], bytes: 1 << 27, rows: 9 }];
+        let wait = 0.3 * 100.0 * 0.5 / 0.5_f64.sqrt();
+        let taken = [vec![vec![Some(100.0), Some(100.0 + wait), Some(10e9)]; 3]];
+        let of = |found: &[Figure]| {
+            found.iter().find(|it| it.what == What::MemoryCapacity { node }).cloned()
+        };
+        let figure = of(&found(&cells, &taken)).unwrap();
+        assert!((figure.value - 20e9).abs() < 1.0, "{figure:?}");
+        // Loads that do not wait say nothing of it.
+        let idle = [vec![vec![Some(100.0), Some(100.0), Some(10e9)]; 3]];
+        assert_eq!(of(&found(&cells, &idle)), None);
+    }
+
+    /// 32 KiB at 2 ns, 1.5 MiB at 8 ns, memory at 90 ns; the last cache is reported to have 3 MiB.
+    #[test]
+    fn a_last_cache_that_others_use_is_smaller() {
+        let sizes = (0..31).map(|step| 4096.0 * 2_f64.powf(f64::from(step) / 2.0));
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let sizes: Vec<usize> = sizes.map(|size| size as usize).collect();
+        let ns = |bytes: usize| match bytes >> 10 {
+            0..=32 => 2.0,
+            33..=1500 => 8.0,
+            _ => 90.0,
+        };
+        let mut cells: Vec<Cell> = sizes.iter().map(|&bytes| Cell::Load { pu: 0, bytes }).collect();
+        cells.push(Cell::Memory { from: None, to: None, pus: [0, 0], bytes: 1 << 28 });
+        let taken: Vec<Samples> =
+            sizes.iter().chain([&(1 << 28)]).map(|&bytes| rounds([ns(bytes); 3])).collect();
+        let mut machine = machine();
+        let mut measured = Calibration {
+            identity: String::new(),
+            kernel: None,
+            started_unix_s: 0,
+            seconds: 0.0,
+            figures: figures(&machine, &cells, &taken, 0),
+            assumed: vec![],
+            absent: vec![],
+            disagreements: vec![],
+        };
+        let value = |what| measured.get(&what).unwrap().value;
+        assert!((value(What::CacheLatency { level: 1 }) - 2.0).abs() < 1e-9);
+        assert!((value(What::CacheLatency { level: 2 }) - 8.0).abs() < 1e-9);
+        let line = shrink_last_cache(&mut machine, &measured).unwrap();
+        assert!(line.starts_with("L2 holds 1.") && line.contains("reported: 3.00 MiB"), "{line}");
+        assert!(cache_sizes(&machine)[1].1 < 2.5e6);
+        // The reported size, within what the steps can tell.
+        measured.figures.retain(|figure| !matches!(figure.what, What::CacheSize { .. }));
+        assert_eq!(shrink_last_cache(&mut machine, &measured), None);
+    }
+}

@@ -1,0 +1,153 @@
+//! What was measured as text.
+
+use colocate_machine::calibrated::{Calibration, Figure, What};
+use colocate_machine::{PuNr, PuSet, printable};
+use colocate_study::table::aligned;
+use std::fmt::Write;
+
+/// Up to so many PUs each has rows of its own.
+const EACH: usize = 8;
+
+/// The figures as a table, with how and when they were measured; `sources` adds where each comes from.
+pub fn text(found: &Calibration, sources: bool) -> String {
+    let mut text = format!(
+        "measured {} in {:.0} s{}\n",
+        date(found.started_unix_s),
+        found.seconds,
+        found.kernel.as_ref().map(|kernel| format!(", {}", printable(kernel))).unwrap_or_default()
+    );
+    let head = ["figure", "value", "95 % interval", "source"];
+    let mut rows = vec![head[..3 + usize::from(sources)].iter().map(ToString::to_string).collect()];
+    for row in rows_of(&found.figures) {
+        let Figure { what, unit, value, low, high, source, .. } = &row.figure;
+        let name = row.pus.map_or_else(|| what.to_string(), |pus| many(what, &pus));
+        let mut cells: Vec<String> = vec![
+            printable(&name).into_owned(),
+            unit.text(*value),
+            format!("{} to {}", unit.text(*low), unit.text(*high)),
+        ];
+        cells.extend(sources.then(|| printable(source).into_owned()));
+        rows.push(cells);
+    }
+    text.push_str(&aligned(&rows));
+    for line in &found.disagreements {
+        let _ = writeln!(text, "measured otherwise: {}", printable(line));
+    }
+    for line in &found.absent {
+        let _ = writeln!(text, "absent: {}", printable(line));
+    }
+    for assumed in found.assumed.iter().filter(|_| sources) {
+        let _ =
+            writeln!(text, "assumed: {}: {}", printable(&assumed.key), printable(&assumed.source));
+    }
+    text
+}
+
+/// A row: a figure, or many PUs' from the least to the most.
+struct Row {
+    figure: Figure,
+    pus: Option<PuSet>,
+}
+
+fn pu_of(what: &What) -> Option<PuNr> {
+    match what {
+        What::Clock { pu }
+        | What::Speed { pu }
+        | What::Away { pu }
+        | What::Gap { pu }
+        | What::Steal { pu } => Some(*pu),
+        _ => None,
+    }
+}
+
+fn rows_of(figures: &[Figure]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let same = |a: &What, b: &What| std::mem::discriminant(a) == std::mem::discriminant(b);
+    for group in figures.chunk_by(|a, b| pu_of(&a.what).is_some() && same(&a.what, &b.what)) {
+        if group.len() <= EACH {
+            rows.extend(group.iter().map(|figure| Row { figure: figure.clone(), pus: None }));
+            continue;
+        }
+        let mut values: Vec<f64> = group.iter().map(|figure| figure.value).collect();
+        values.sort_by(f64::total_cmp);
+        let mut figure = group[0].clone();
+        (figure.low, figure.value, figure.high) =
+            (values[0], values[values.len() / 2], values[values.len() - 1]);
+        let pus = group.iter().filter_map(|figure| pu_of(&figure.what)).collect();
+        rows.push(Row { figure, pus: Some(pus) });
+    }
+    rows
+}
+
+/// `clock, PUs 0-127: median, least and most`.
+fn many(what: &What, pus: &PuSet) -> String {
+    let name = what.to_string();
+    let name = name.rsplit_once(", PU ").map_or(&*name, |(name, _)| name);
+    format!("{name}, PUs {pus}: median, least, most")
+}
+
+/// `2026-11-25 18:05 UTC` (Hinnant, days from civil).
+fn date(unix_s: u64) -> String {
+    let (days, minutes) = (unix_s / 86_400 + 719_468, unix_s % 86_400 / 60);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + era * 400 + later;
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::calibrated::Pair;
+    use expect_test::expect;
+
+    fn figure(what: What, value: f64) -> Figure {
+        let (low, high) = (value * 0.95, value * 1.05);
+        Figure { unit: what.unit(), what, value, low, high, unix_s: 1, source: "a loop".into() }
+    }
+
+    #[test]
+    fn a_table_with_all_that_is_known() {
+        let mut figures = vec![
+            figure(What::LinePass { pair: Pair::SameCache }, 52.0),
+            figure(What::WakeUp { pair: Pair::SamePu, busy: true }, 2_345.0),
+            figure(What::Clock { pu: PuNr(0) }, 3.5e9),
+        ];
+        figures.extend(
+            (0..9_u32).map(|pu| figure(What::Away { pu: PuNr(pu) }, f64::from(pu) / 100.0)),
+        );
+        let found = Calibration {
+            identity: "0".into(),
+            kernel: Some("Linux 6.18".into()),
+            started_unix_s: 1_764_093_900,
+            seconds: 24.2,
+            figures,
+            assumed: vec![],
+            absent: vec!["moving a page: there is one memory node".into()],
+            disagreements: vec!["PUs share nothing".into()],
+        };
+        expect![[r#"
+            measured 2025-11-25 18:05 UTC in 24 s, Linux 6.18
+            figure                                    value     95 % interval
+            line pass, same cache                     52.0 ns   49.4 ns to 54.6 ns
+            wake-up, same PU, busy                    2.35 us   2.23 us to 2.46 us
+            clock, PU 0                               3.50 GHz  3.33 GHz to 3.68 GHz
+            share away, PUs 0-8: median, least, most  0.040     0.00 to 0.080
+            measured otherwise: PUs share nothing
+            absent: moving a page: there is one memory node
+        "#]]
+        .assert_eq(&text(&found, false));
+        assert!(text(&found, true).contains("  a loop\n"));
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(date(0), "1970-01-01 00:00 UTC");
+        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(date(1_764_093_900), "2025-11-25 18:05 UTC");
+    }
+}

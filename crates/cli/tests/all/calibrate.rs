@@ -1,0 +1,87 @@
+//! A whole run of `colocate calibrate`, with the fewest rounds: what is printed and kept is checked, not what was measured.
+
+use crate::printed::{conforms, printed, refusal};
+use colocate_machine::exact::Exact;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+const SCHEMA: &str = include_str!("../../../../docs/schemas/machine.json");
+
+fn colocate(state: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_colocate"));
+    command.args(args).env("XDG_STATE_HOME", state);
+    command
+}
+
+/// Measures once, since that takes seconds; then everything that uses it.
+#[test]
+fn measured_once_and_used() {
+    let state = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| colocate(state.path(), args).output().unwrap();
+    let text = printed(&run(&["calibrate", "--repeat", "3", "--json"]));
+    conforms(&serde_json::from_str::<Value>(&text).unwrap(), SCHEMA);
+    let exact = Exact::from_json(&text).unwrap();
+    let found = exact.calibration.as_ref().unwrap();
+    assert!(
+        found.figures.iter().any(|figure| figure.what.to_string() == "round trip, same PU, idle")
+    );
+    let files: Vec<_> = std::fs::read_dir(state.path().join("colocate")).unwrap().collect();
+    let file = files[0].as_ref().unwrap().path();
+    assert_eq!((files.len(), std::fs::read_to_string(&file).unwrap()), (1, text.clone()));
+
+    assert_eq!(printed(&run(&["calibrate", "--show", "--json"])), text);
+    let shown = printed(&run(&["calibrate", "--show"]));
+    assert!(shown.starts_with("machine  ") && shown.contains("95 % interval"), "{shown}");
+    let topo = printed(&run(&["topo"]));
+    assert!(topo.contains("\nmeasured 20") && topo.contains("round trip, same PU, idle"), "{topo}");
+    // It is a machine as any other.
+    let path = state.path().join("copy.json");
+    std::fs::write(&path, &text).unwrap();
+    assert!(
+        printed(&run(&["topo", "--machine", path.to_str().unwrap()])).contains("\nmeasured 20")
+    );
+    // In a container without reported caches there are no speeds, and that is said.
+    if exact.performance.is_none() {
+        assert!(found.absent.iter().any(|line| line.starts_with("speeds that predictions need")));
+        return;
+    }
+    let profile = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/golden/profile.json");
+    let plan = |machine: &str| {
+        let done =
+            run(&["plan", "--json", "--machine", machine, "--profile", profile.to_str().unwrap()]);
+        serde_json::from_str::<Value>(&printed(&done)).unwrap()
+    };
+    assert!(plan(path.to_str().unwrap())["slowdowns"].is_array());
+
+    // What cannot be read is one line, and no reason not to run programs.
+    std::fs::write(&file, "{").unwrap();
+    let error = refusal(&run(&["topo"]), 125);
+    assert!(error.contains(&*file.to_string_lossy()) && error.lines().count() == 1, "{error}");
+    assert!(run(&["run", "-q", "--", "true"]).status.success());
+}
+
+#[test]
+fn nothing_is_kept_before_it_is_measured() {
+    let state = tempfile::tempdir().unwrap();
+    let error = refusal(&colocate(state.path(), &["calibrate", "--show"]).output().unwrap(), 125);
+    // Root's own may be there.
+    if !Path::new("/var/lib/colocate").exists() {
+        assert_eq!(
+            error,
+            "colocate: expected measurements of this machine, found none: colocate calibrate measures it\n"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_kept_is_not_measured() {
+    let state = tempfile::NamedTempFile::new().unwrap();
+    let begin = std::time::Instant::now();
+    let error = refusal(&colocate(state.path(), &["calibrate"]).output().unwrap(), 125);
+    assert!(
+        error.contains(&*state.path().to_string_lossy()) && error.lines().count() == 1,
+        "{error}"
+    );
+    assert!(begin.elapsed().as_secs() < 5, "nothing is measured first");
+}

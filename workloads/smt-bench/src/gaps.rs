@@ -1,0 +1,65 @@
+//! How long a PU is away: a thread that reads the clock all the time sees gaps.
+
+use crate::speed::on;
+use crate::thread::{ThreadError, cpu_ns, wall_ns};
+use std::time::Duration;
+
+/// A gap at least so long counts, in nanoseconds. Chosen: timer and device interrupts of the kernel take less.
+pub const LEAST_NS: u64 = 25_000;
+
+/// What was seen of a PU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gaps {
+    /// How long it was watched, in nanoseconds.
+    pub watched_ns: u64,
+    /// Gaps in which the kernel counted CPU time for the thread: the PU itself was away, or in interrupts. In
+    /// nanoseconds, in order of time.
+    pub away_ns: Vec<u64>,
+    /// Time in other gaps, in nanoseconds: other threads ran, or a hypervisor reported that it took the PU.
+    pub waited_ns: u64,
+}
+
+/// Watches PU `cpu` for `length` with a thread that never sleeps.
+///
+/// # Errors
+/// [`ThreadError`] if the PU cannot be used or a thread cannot be made.
+pub fn watch(cpu: u32, length: Duration) -> Result<Gaps, ThreadError> {
+    on(cpu, || {
+        let begin = wall_ns();
+        let end = begin + u64::try_from(length.as_nanos()).unwrap_or(u64::MAX / 2);
+        let (mut last, mut gaps) = (begin, Gaps::default());
+        // CPU time, and when it was read: often, so that the two clocks do not drift apart.
+        let (mut cpu, mut read) = (cpu_ns(), begin);
+        while last < end {
+            let now = wall_ns();
+            let gap = now - last;
+            if gap >= LEAST_NS {
+                // What was counted since then, less what the thread ran before the gap.
+                let counted = (cpu_ns() - cpu).saturating_sub(last - read);
+                if counted >= gap / 2 { gaps.away_ns.push(gap) } else { gaps.waited_ns += gap }
+            }
+            last = now;
+            if gap >= LEAST_NS || now - read >= 1_000_000 {
+                (cpu, read) = (cpu_ns(), wall_ns());
+                last = read;
+            }
+        }
+        gaps.watched_ns = last - begin;
+        gaps
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_no_longer_than_the_time() {
+        let cpu = crate::thread::usable().unwrap()[0];
+        let found = watch(cpu, Duration::from_millis(5)).unwrap();
+        assert!(found.watched_ns >= 5_000_000);
+        let gone = found.away_ns.iter().sum::<u64>() + found.waited_ns;
+        assert!(gone <= found.watched_ns, "{found:?}");
+        assert!(found.away_ns.iter().all(|&gap| gap >= LEAST_NS), "{found:?}");
+    }
+}

@@ -1,0 +1,283 @@
+//! How many cycles of a core operations take where nothing holds them up, and what a mispredicted branch costs.
+//!
+//! Time is taken in cycles by a chain of additions beside every loop ([`crate::clock`]), so the clock rate cancels out. Of
+//! several tries the fastest counts, since interruptions only add time.
+
+use crate::clock;
+use crate::control::Control;
+use crate::kernel::Kernel;
+use crate::measure::sized;
+use crate::runner::Runner;
+use crate::speed::on;
+use crate::thread::{ThreadError, cpu_ns};
+use core::arch::asm;
+
+/// Operations of an iteration of [`simple`].
+const IN_A_ROW: u64 = 64;
+/// Operations of an iteration of a kernel.
+const IN_A_KERNEL: u64 = 32;
+/// Decisions of the loop that predicts badly: more than any predictor keeps. Chosen.
+const DECISIONS: usize = 1 << 18;
+/// CPU time of a try. Chosen: a thousand times what reading the clock costs.
+const TRY_NS: u64 = 250_000;
+/// Tries of each loop. Chosen.
+const TRIES: u32 = 4;
+
+/// What a core does, in cycles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Operations {
+    /// One of a mixture that is bound by the front end, of loads and integer operations: 1 over its slots.
+    pub slot: f64,
+    /// A branch that is predicted and not taken.
+    pub branch: f64,
+    /// A load that hits the first cache.
+    pub load: f64,
+    /// A store that hits the first cache.
+    pub store: f64,
+    /// An integer operation.
+    pub int: f64,
+    /// An integer multiplication.
+    pub int_mul: f64,
+    /// An integer division.
+    pub int_div: f64,
+    /// A double-precision addition.
+    pub float_add: f64,
+    /// A double-precision multiplication.
+    pub float_mul: f64,
+    /// A double-precision division.
+    pub float_div: f64,
+    /// More for a branch that is mispredicted.
+    pub branch_miss: f64,
+}
+
+/// Measures operations on PU `cpu`.
+///
+/// # Errors
+/// [`ThreadError`] if the PU cannot be used or a thread cannot be made.
+pub fn measure(cpu: u32) -> Result<Operations, ThreadError> {
+    on(cpu, || {
+        let kernel = |kernel: Kernel| {
+            let (mut runner, control) = (Runner::new(kernel.into()), Control::new());
+            cycles(IN_A_KERNEL, |iterations| {
+                runner.run(&control, iterations);
+            })
+        };
+        let random: Vec<u8> = random().take(DECISIONS).collect();
+        let decisions = |bytes: &[u8]| cycles(bytes.len() as u64, |times| decide(bytes, times));
+        // Half of all random decisions are predicted.
+        let missed = 2.0 * (decisions(&random) - decisions(&vec![0; DECISIONS]));
+        Operations {
+            slot: cycles(3 * IN_A_ROW, |rounds| simple(Simple::Mixed, rounds)),
+            branch: cycles(IN_A_ROW, |rounds| simple(Simple::Branch, rounds)),
+            load: cycles(IN_A_ROW, |rounds| simple(Simple::Load, rounds)),
+            store: cycles(IN_A_ROW, |rounds| simple(Simple::Store, rounds)),
+            int: cycles(IN_A_ROW, |rounds| simple(Simple::Int, rounds)),
+            int_mul: kernel(Kernel::IntMul),
+            int_div: kernel(Kernel::IntDivTp),
+            float_add: kernel(Kernel::FpAdd),
+            float_mul: kernel(Kernel::FpMul),
+            float_div: kernel(Kernel::FpDiv),
+            branch_miss: missed.max(0.0),
+        }
+    })
+}
+
+/// Cycles of each of the `operations` of an iteration of `run`.
+#[allow(clippy::cast_precision_loss)] // counts and times short of 2⁵³
+fn cycles(operations: u64, mut run: impl FnMut(u64)) -> f64 {
+    let timed = |run: &mut dyn FnMut()| {
+        let before = cpu_ns();
+        run();
+        (cpu_ns() - before).max(1) as f64
+    };
+    let iterations = sized(TRY_NS, &mut run);
+    let rounds = TRY_NS / IN_A_ROW;
+    let (mut own, mut chain) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..TRIES {
+        chain = chain.min(timed(&mut || {
+            clock::chain(rounds);
+        }));
+        own = own.min(timed(&mut || run(iterations)));
+    }
+    let cycle = chain / (rounds * clock::IN_A_ROW) as f64;
+    own / (iterations * operations) as f64 / cycle
+}
+
+/// Bytes without a pattern (xorshift; Marsaglia, Journal of Statistical Software 2003).
+fn random() -> impl Iterator<Item = u8> {
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    std::iter::repeat_with(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[4]
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Simple {
+    /// A load and two integer operations: each has more units than a mixture needs of them.
+    Mixed,
+    Int,
+    Branch,
+    Load,
+    Store,
+}
+
+/// [`IN_A_ROW`] times one instruction, `rounds` times; `$clear` before each round.
+macro_rules! in_a_row {
+    ($rounds:ident, $place:ident, $clear:literal, $one:literal, $back:literal) => {
+        // SAFETY: reads or writes the eight bytes at `place`, which are the caller's, and the named registers and
+        // flags only; the jumps lead to labels of this block.
+        unsafe {
+            asm!(
+                ".p2align 6",
+                "2:",
+                $clear,
+                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
+                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
+                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
+                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
+                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
+                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
+                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
+                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
+                $back,
+                "9:",
+                "/* {place} {t} {u} */",
+                left = inout(reg) $rounds => _,
+                place = in(reg) &raw mut $place,
+                t = inout(reg) 0_u64 => _,
+                u = out(reg) _,
+                options(nostack)
+            );
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+fn simple(what: Simple, rounds: u64) {
+    let mut place = 0_u64;
+    match what {
+        Simple::Mixed => in_a_row!(
+            rounds,
+            place,
+            "",
+            "mov {u}, [{place}]\ntest {t}, {t}\ntest {t}, {t}",
+            "dec {left}\njnz 2b"
+        ),
+        // It waits for no earlier one, as an addition to a register would.
+        Simple::Int => in_a_row!(rounds, place, "", "test {t}, {t}", "dec {left}\njnz 2b"),
+        // `dec` leaves the carry flag as it is.
+        Simple::Branch => in_a_row!(rounds, place, "clc", "jc 9f", "dec {left}\njnz 2b"),
+        Simple::Load => in_a_row!(rounds, place, "", "mov {u}, [{place}]", "dec {left}\njnz 2b"),
+        Simple::Store => in_a_row!(rounds, place, "", "mov [{place}], {t}", "dec {left}\njnz 2b"),
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn simple(what: Simple, rounds: u64) {
+    let mut place = 0_u64;
+    match what {
+        Simple::Mixed => in_a_row!(
+            rounds,
+            place,
+            "",
+            "ldr {u}, [{place}]\nadd {u}, {place}, #8\nadd {u}, {place}, #8",
+            "sub {left}, {left}, #1\ncbnz {left}, 2b"
+        ),
+        Simple::Int => {
+            in_a_row!(
+                rounds,
+                place,
+                "",
+                "add {u}, {place}, #8",
+                "sub {left}, {left}, #1\ncbnz {left}, 2b"
+            );
+        }
+        Simple::Branch => {
+            in_a_row!(rounds, place, "", "cbnz {t}, 9f", "sub {left}, {left}, #1\ncbnz {left}, 2b");
+        }
+        Simple::Load => {
+            in_a_row!(
+                rounds,
+                place,
+                "",
+                "ldr {u}, [{place}]",
+                "sub {left}, {left}, #1\ncbnz {left}, 2b"
+            );
+        }
+        Simple::Store => {
+            in_a_row!(
+                rounds,
+                place,
+                "",
+                "str {t}, [{place}]",
+                "sub {left}, {left}, #1\ncbnz {left}, 2b"
+            );
+        }
+    }
+}
+
+/// Decides by the lowest bit of each of `bytes`, which are some, `times` times.
+fn decide(bytes: &[u8], times: u64) {
+    for _ in 0..times {
+        // SAFETY: reads `bytes` from its first to its last, and writes the named registers and flags only.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            asm!(
+                "2:",
+                "movzx {t:e}, byte ptr [{at}]",
+                "inc {at}",
+                "test {t:e}, 1",
+                "jz 3f",
+                "inc {odd}",
+                "3:",
+                "dec {left}",
+                "jnz 2b",
+                at = inout(reg) bytes.as_ptr() => _,
+                left = inout(reg) bytes.len() => _,
+                odd = inout(reg) 0_u64 => _,
+                t = out(reg) _,
+                options(nostack, readonly)
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            asm!(
+                "2:",
+                "ldrb {t:w}, [{at}]",
+                "add {at}, {at}, #1",
+                "tbz {t:w}, #0, 3f",
+                "add {odd}, {odd}, #1",
+                "3:",
+                "sub {left}, {left}, #1",
+                "cbnz {left}, 2b",
+                at = inout(reg) bytes.as_ptr() => _,
+                left = inout(reg) bytes.len() => _,
+                odd = inout(reg) 0_u64 => _,
+                t = out(reg) _,
+                options(nostack, readonly)
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processors that exist begin one to sixteen operations in a cycle, and lose five to sixty for a mispredicted branch.
+    #[test]
+    fn cycles_that_a_processor_can_take() {
+        let found = measure(crate::thread::usable().unwrap()[0]).unwrap();
+        println!("{found:?}");
+        assert!((0.04..2.0).contains(&found.slot), "{found:?}");
+        for each in [found.branch, found.load, found.store, found.int, found.float_add] {
+            assert!((0.04..4.0).contains(&each), "{found:?}");
+        }
+        assert!(found.int_div > 0.5 && found.float_div > 0.5, "{found:?}");
+        assert!((0.0..200.0).contains(&found.branch_miss), "{found:?}");
+    }
+}
