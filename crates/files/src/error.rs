@@ -94,6 +94,12 @@ impl FileError {
         matches!(&self.reason, Reason::Os(source) if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Whether the kernel denies access to it, or to a folder on the way.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(&self.reason, Reason::Os(source) if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// What the kernel said, if it was the kernel.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {

@@ -56,7 +56,8 @@ fn find_in(machine: &Machine, folders: &[PathBuf]) -> Result<Option<(PathBuf, Ex
                 let exact = Exact::from_json(&text).map_err(wrong)?;
                 return Ok(Some((path, exact)));
             }
-            Err(why) if why.is_missing() => {}
+            // As another user's home is, after su(1) or sudo(8).
+            Err(why) if why.is_missing() || why.is_denied() => {}
             Err(reason) => return Err(ReadError::File { path, reason }),
         }
     }
