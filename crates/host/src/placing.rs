@@ -267,6 +267,13 @@ impl LinuxHost {
         }
     }
 
+    /// Whether new tasks are put on a PU, or stopped, as soon as they are created.
+    pub(crate) fn places_new_tasks(&self) -> bool {
+        let plan = self.placing.plan.as_ref();
+        self.pausing.pauser.is_some()
+            || plan.is_none_or(|plan| plan.default_placement != DefaultPlacement::LeaveToKernel)
+    }
+
     /// Until when a program is left alone for longer, as it has hardly had a PU yet and waits for one: on a busy machine it may not
     /// have counted PUs.
     fn put_off(&mut self, id: TaskId, pid: Pid) -> Option<Nanos> {
