@@ -36,6 +36,7 @@ pub const SETTLE_MS: u64 = 200;
 ///
 /// Every thread is put on its PU when it is created. A program that was seen before is placed by what
 /// it did then; a new one is left to the kernel while it is watched, and placed after that.
+/// Where a program does less that way than under the kernel alone, the kernel has it again.
 /// Exit status: the program's; of several programs, the first one that is not 0.
 #[derive(clap::Args)]
 pub struct Args {
