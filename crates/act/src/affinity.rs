@@ -103,8 +103,7 @@ pub fn place(process: &ProcessHandle, tid: Tid, cpus: &PuSet) -> Result<PuSet, A
 }
 
 /// Gives what has just taken over the number of a thread, and with it the mask `cpus`, the mask of its creator, from which it had
-/// its own. The kernel must have given out all its numbers between two system calls: with 400 numbers and a load of 6 that happened
-/// once to 10,000 processes.
+/// its own. The kernel must have given out all its numbers between two system calls: seen once, in a test with 400 numbers.
 fn restore_successor(tid: Tid, cpus: &PuSet) {
     let successor = Stat::read(Path::new("/proc"), Pid(tid.0), tid);
     let creator = successor.and_then(|stat| mask::of(stat.parent.first_thread()).ok());

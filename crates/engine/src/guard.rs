@@ -124,8 +124,8 @@ const RISK_WEIGHT: f64 = 0.25;
 const LONGEST_ROUND: u32 = 8;
 /// Pauses are doubled so often at most.
 const DOUBLINGS: u32 = 5;
-/// Where each job counts the same, losses up to this are none. Chosen: nobody notices less, and with time the smallest ones
-/// would show.
+/// Where each job is held against itself, losses up to this are none. Chosen: less is not noticed, and with time the smallest
+/// ones would show.
 const TOLERATED: f64 = 0.01;
 /// What is left of the longest quantum after each that is shorter.
 const FORGETS: f64 = 0.9;
@@ -210,7 +210,7 @@ struct Block {
 #[derive(Clone, Debug, Default)]
 struct Bets {
     all: Comparison,
-    /// By job, where each counts the same.
+    /// By job, where each is held against itself.
     each: BTreeMap<JobIdx, Comparison>,
 }
 
