@@ -99,7 +99,7 @@ pub struct ThisMachine {
 
 impl Measurement for ThisMachine {
     type Cell = Cell;
-    /// One value for each figure of the cell, in the order of [`super::figures::names`]; `None` where other load left no
+    /// One value for each figure of the cell, in the order in which `figures` names them; `None` where other load left no
     /// undisturbed time.
     type Sample = Vec<Option<f64>>;
     const UNIT: &'static str = "measurements";
