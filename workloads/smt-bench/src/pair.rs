@@ -1,6 +1,6 @@
 //! What two PUs cost each other: passing a cache line, and waking a thread.
 //!
-//! Threads wait for each other by spinning on one cache line ([`line`]), or sleeping in the kernel ([`wake_ups`],
+//! Threads wait for each other by spinning on one cache line ([`line()`]), or sleeping in the kernel ([`wake_ups`],
 //! [`round_trips`]: futex(2), as `std::thread::park` uses it). All are threads of their own, and end before the call does.
 
 use crate::overlap::{Stamp, Trail, paces};
@@ -98,7 +98,7 @@ pub struct WakeUp {
 /// Wakes a thread so often, and says what each wake-up took.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub fn wake_ups(how: WakeUps) -> Result<Vec<WakeUp>, ThreadError> {
     let (posted, sleeping, ended) = (Line::default(), Line::default(), AtomicBool::new(false));
     let woken: OnceLock<Thread> = OnceLock::new();
@@ -162,7 +162,7 @@ const SLEPT: Duration = Duration::from_micros(50);
 /// that never sleeps runs on the second PU meanwhile.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub fn round_trips(pus: [u32; 2], busy: bool, count: u32) -> Result<Vec<u64>, ThreadError> {
     let (turn, ended) = (Line::default(), AtomicBool::new(false));
     let threads: [OnceLock<Thread>; 2] = [OnceLock::new(), OnceLock::new()];
