@@ -257,13 +257,17 @@ impl LinuxHost {
             }
             self.placing.settling.pop();
             let Some(task) = self.tasks.task(id) else { continue };
-            let due = task.placement.status == PlacementStatus::Settling && task.ended.is_none();
-            let pid = task.thread.pid;
-            // An exec since then has set a later time, which is in the heap as well.
-            if due && self.tasks.process(pid).is_some_and(|process| process.settled_at <= at) {
-                let later = self.put_off(id, pid);
-                self.start(id, later.map_or(Delay::No, Delay::Until));
+            if task.placement.status != PlacementStatus::Settling || task.ended.is_some() {
+                continue;
             }
+            let pid = task.thread.pid;
+            let Some(settled_at) = self.tasks.process(pid).map(|process| process.settled_at) else {
+                continue;
+            };
+            // It has executed a program since then, or another thread of it was put off.
+            let later = Some(settled_at).filter(|later| *later > at);
+            let later = later.or_else(|| self.put_off(id, pid));
+            self.start(id, later.map_or(Delay::No, Delay::Until));
         }
     }
 

@@ -106,6 +106,27 @@ fn killed_with_its_guardian() {
     assert!(are_free(program.pid()) && scratch.journals().is_empty());
 }
 
+/// On a busy machine each of its threads is left alone for a while longer, and none for good.
+#[test]
+fn threads_that_have_hardly_run_are_placed() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(program) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus()) else {
+        return;
+    };
+    if !have("chrt") {
+        return;
+    }
+    let start = |command: &mut Command| Working::start(command.args(["3", "1000000000"]));
+    let _others = start(&mut Command::new(&program));
+    let starved = start(Command::new("chrt").args(["--idle", "0"]).arg(&program));
+    wait_until("it has its threads", || masks(starved.pid()).len() == 4);
+    let mut colocate = attach(&scratch, &["-p", &starved.pid().to_string()]);
+    wait_until("it is placed", || are_placed(starved.pid()));
+    signal("-TERM", colocate.id().cast_signed());
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    assert!(are_free(starved.pid()) && scratch.journals().is_empty());
+}
+
 /// What it creates later is followed, and when all have ended so has colocate.
 #[test]
 fn what_is_created_later_is_followed() {
