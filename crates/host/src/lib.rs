@@ -514,6 +514,7 @@ impl LinuxHost {
         if end == QuantumEnd::AllJobsEnded {
             self.sources.mixes.stop();
         }
+        self.notes.extend(self.sources.mixes.trouble());
         let launch = self.quantum.launched.unwrap_or(Nanos::ZERO);
         let watched = |tid, created| self.sources.mixes.of(tid, created);
         let mut tasks = self.tasks.seen(launch, &self.pausing.waiting, watched);
@@ -591,6 +592,7 @@ impl Host for LinuxHost {
                 }
                 return Ok(self.observation(end, is_short));
             }
+            self.lifecycle.set_prompt(self.places_new_tasks());
             self.sleep(until, is_short).map_err(|why| HostError {
                 what: "wait for thread creation".into(),
                 why: why.to_string(),

@@ -117,7 +117,7 @@ impl LinuxHost {
     fn sample_mixes(&mut self, jobs: &[JobIdx]) -> Result<Backend, Refusal> {
         let pid = |job: &JobIdx| {
             let place = job.0 as usize;
-            Some((*job, self.tasks.jobs().get(place)?.pid, self.sampled_from(place)))
+            Some((*job, self.tasks.jobs().get(place)?.pid))
         };
         let jobs: Vec<_> = jobs.iter().filter_map(pid).collect();
         let begin = self.sources.begin();

@@ -1,11 +1,15 @@
 //! Task lifecycle events: the threads of running programs that are created, end, or change their name.
 //!
-//! The kernel reports them by a perf event that counts nothing, one a CPU, inherited by every thread and process
-//! that the watched one creates. It needs no preload and no tracing, works for static, Go and JVM
-//! programs, and reports a creation before the new thread has run its first instruction. A reader that
-//! waits on [`LifecycleEvents::fds`] is woken at once (median 40–45 µs in a 2-CPU virtual machine). Where
-//! the kernel denies such events, `/proc` is scanned periodically instead: it yields
-//! the same events, but later, and short-lived threads are missed.
+//! The kernel reports them by perf events that count nothing. They need no preload and no tracing, work for static, Go and JVM
+//! programs, and report a creation before the new thread has run its first instruction. A reader that
+//! waits on [`LifecycleEvents::fds`] is woken at once (median 40–45 µs in a 2-CPU virtual machine).
+//!
+//! One event a CPU reports of every task on the machine, and what is of others is passed over: nothing is opened for each
+//! process, so that a program costs no more when it creates many. Where that is not permitted, or others create and end many,
+//! one event a CPU is opened on each watched thread instead, and inherited by all that it creates. Where the kernel denies that
+//! too, `/proc` is scanned periodically: it yields the same events, but later, and short-lived threads are missed.
+//!
+//! Where no new thread has to be placed, [`LifecycleEvents::set_prompt`] lets events wait: to be woken at each is what costs most.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), colocate_observe::SysError> {
@@ -162,13 +166,29 @@ const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(60);
 /// Scanning `/proc` takes at most one part in this many of a core. Chosen: half of what watching may take.
 const SCAN_SHARE: u32 = 100;
 
+/// Bytes of records that wake a reader: each one does.
+const AT_ONCE: u32 = 1;
+/// The same where no new thread is to be placed. Chosen: some 250 records, half of a ring with the default size.
+const LATER: u32 = 32 << 10;
+
+/// Time between two readings of the rings where no new thread is to be placed. Chosen: as long as what is seen of tasks may be old.
+const READ_LATER: Duration = Duration::from_secs(1);
+
 /// Time between two readings of the rings in a storm. Chosen: a ring has room for what is created in several times as long.
 const READ_IN_STORM: Duration = Duration::from_millis(10);
+
+/// How often the rings are read, at most, until every watched task has events of its own. Chosen: what is created meanwhile by one that
+/// has, inherits them.
+const READS_TO_LEAVE: usize = 8;
 
 /// How often the rings are read again for events that precede those already read.
 ///
 /// Twice is enough unless records were lost: a creation is written before the new thread runs.
 const READS_FOR_ORDER: usize = 4;
+
+/// Records of others in a second that are passed over, at most. Chosen: each wakes us, for some 10 µs, and a quarter of a percent of
+/// a PU is half of what watching may take.
+const MOST_OF_OTHERS: usize = 250;
 
 /// How long after the ends of its other threads a process is seen to execute another program, at most. Chosen: the
 /// thread that executes it may wait for a PU in between, on a busy machine for some slices of others.
@@ -195,6 +215,13 @@ pub struct LifecycleEvents {
     storms: Storms,
     /// When the rings are to be read next in a storm.
     next_read: Instant,
+    /// Get what happens to every task while nobody has to be woken at once; switched off while somebody has.
+    lazy: Option<Rings>,
+    is_prompt: bool,
+    /// Records of others, and since when.
+    of_others: (usize, Instant),
+    /// CPUs on which tasks may run, as was last said.
+    allowed: Vec<PuNr>,
     /// Whether tasks may run on CPUs that have no ring, so that their events are missed.
     has_uncovered_cpus: bool,
     /// Why `/proc` cannot be used at all.
@@ -218,7 +245,11 @@ impl LifecycleEvents {
     /// no more is known than that it lives. A process that is gone is reported as ended.
     #[must_use]
     pub fn watch(pid: Pid, options: &Options) -> Self {
-        let rings = || Rings::map(&Attr::task_events(), &options.cpus, options.ring_pages);
+        let (attr, cpus, pages) = (Attr::task_events(AT_ONCE), &options.cpus, options.ring_pages);
+        let rings = || {
+            let every = Rings::map_every(&attr, cpus, pages);
+            every.or_else(|_| Rings::map(&attr, cpus, pages))
+        };
         let source = match (!options.without_perf).then(rings) {
             Some(Ok(rings)) => Source::Perf(rings),
             Some(Err(why)) => Source::Proc { why: Some(why) },
@@ -226,6 +257,8 @@ impl LifecycleEvents {
         };
         let mut lifecycle = Self {
             source,
+            lazy: None,
+            is_prompt: true,
             next_scan: None,
             after_loss: FIRST_SCAN_INTERVAL,
             storms: Storms::new(options.most_a_second),
@@ -235,9 +268,15 @@ impl LifecycleEvents {
             early: Vec::new(),
             first: Vec::new(),
             bytes: Vec::new(),
+            of_others: (0, Instant::now()),
+            allowed: Vec::new(),
             has_uncovered_cpus: false,
             without_proc: options.proc.check().err(),
         };
+        if lifecycle.reports_every_task() {
+            let attr = Attr::task_events(LATER).disabled();
+            lifecycle.lazy = Rings::map_every(&attr, cpus, pages).ok();
+        }
         if lifecycle.needs_proc() {
             lifecycle.scan_soon();
         }
@@ -251,23 +290,58 @@ impl LifecycleEvents {
         let before: BTreeSet<Pid> = self.tree.processes().collect();
         self.tree.add(pid);
         self.scan_below(pid);
-        if let Source::Perf(rings) = &mut self.source {
-            let (attr, mut late) = (Attr::task_events().inherited(), false);
-            for process in self.tree.processes().filter(|process| !before.contains(process)) {
-                match attach_all(rings, &attr, &self.proc, process, &mut self.bytes) {
-                    Ok(true) => {}
-                    Ok(false) => late = true,
-                    Err(why) => {
-                        (self.source, late) = (Source::Proc { why: Some(why) }, true);
-                        break;
-                    }
-                }
-            }
-            if late {
-                self.scan_soon();
-            }
+        if !self.reports_every_task() {
+            let new = self.tree.processes().filter(|process| !before.contains(process)).collect();
+            self.open_on(new);
             // Some threads may have been created before their creator was watched.
             self.scan_below(pid);
+        }
+    }
+
+    /// Opens events on these processes.
+    fn open_on(&mut self, processes: Vec<Pid>) {
+        let Source::Perf(rings) = &mut self.source else { return };
+        let (attr, mut late) = (Attr::task_events(AT_ONCE).inherited(), false);
+        for process in processes {
+            match attach_all(rings, &attr, &self.proc, process, &mut self.bytes) {
+                Ok(true) => {}
+                Ok(false) => late = true,
+                Err(why) => {
+                    (self.source, late) = (Source::Proc { why: Some(why) }, true);
+                    break;
+                }
+            }
+        }
+        if late {
+            self.scan_soon();
+        }
+    }
+
+    /// From now on has events on each watched task, and none of others. Those of every task end last, so that nothing is missed.
+    fn leave_others(&mut self, events: &mut Vec<TaskEvent>) {
+        let (attr, mut attached) = (Attr::task_events(AT_ONCE).inherited(), BTreeSet::new());
+        for _ in 0..READS_TO_LEAVE {
+            self.read_in_order(events);
+            let Source::Perf(rings) = &mut self.source else { return };
+            let new: Vec<Tid> = self.tree.tasks().filter(|tid| attached.insert(*tid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            if let Err(why) =
+                new.into_iter().try_for_each(|tid| attach(rings, &attr, tid).map(drop))
+            {
+                (self.source, self.lazy) = (Source::Proc { why: Some(why) }, None);
+                return self.scan_soon();
+            }
+        }
+        if let Some(mut lazy) = self.lazy.take() {
+            lazy.take(&mut self.bytes);
+        }
+        if let Source::Perf(rings) = &mut self.source
+            && let Err(why) = rings.end_every()
+        {
+            self.source = Source::Proc { why: Some(why) };
+            self.scan_soon();
         }
     }
 
@@ -314,16 +388,38 @@ impl LifecycleEvents {
         self.storms.report_all();
     }
 
+    /// Sets whether [`LifecycleEvents::fds`] become readable at each event, as at first, or events may wait for up to a second: the
+    /// interrupt that wakes a reader costs a program that runs 500 others 5 % of its time (virtual machine with 2 PUs). Where it
+    /// is not permitted to watch every task, events do not wait.
+    pub fn set_prompt(&mut self, is_prompt: bool) {
+        let (Source::Perf(rings), Some(lazy)) = (&self.source, &self.lazy) else { return };
+        if self.is_prompt == is_prompt {
+            return;
+        }
+        let (before, now) = if is_prompt { (lazy, rings) } else { (rings, lazy) };
+        // What happens in between is reported twice, which is once too often only for names.
+        if now.switch(true).is_ok() && before.switch(false).is_ok() {
+            self.is_prompt = is_prompt;
+        }
+    }
+
     /// Sets on which CPUs tasks may run now. Returns those whose events are missed because they were not among
     /// [`Options::cpus`]. While there are such CPUs, `/proc` is scanned as well, as where events are denied.
     ///
     /// No rings are added: every watched task would need events there, and inherited ones
     /// cannot be opened afterwards without gaps. A CPU that goes and comes back keeps its
-    /// ring and its events.
+    /// ring and the events of tasks. That of every task it loses, so these are replaced.
     pub fn set_allowed_cpus(&mut self, cpus: impl IntoIterator<Item = PuNr>) -> Vec<PuNr> {
         let Source::Perf(rings) = &self.source else { return Vec::new() };
-        let uncovered: Vec<PuNr> = cpus.into_iter().filter(|cpu| !rings.has(*cpu)).collect();
+        let cpus: Vec<PuNr> = cpus.into_iter().collect();
+        let uncovered = cpus.iter().copied().filter(|cpu| !rings.has(*cpu)).collect::<Vec<_>>();
         self.has_uncovered_cpus = !uncovered.is_empty();
+        if rings.of_every_task() && self.allowed.iter().any(|cpu| !cpus.contains(cpu)) {
+            let mut first = std::mem::take(&mut self.first);
+            self.leave_others(&mut first);
+            self.first = first;
+        }
+        self.allowed = cpus;
         if self.has_uncovered_cpus {
             self.scan_soon();
         }
@@ -356,7 +452,10 @@ impl LifecycleEvents {
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match &self.source {
-            Source::Perf(rings) if !self.storms.is_any() => rings.fds().collect(),
+            Source::Perf(rings) if !self.storms.is_any() => {
+                let rings = self.lazy.as_ref().filter(|_| !self.is_prompt).unwrap_or(rings);
+                rings.fds().collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -368,7 +467,7 @@ impl LifecycleEvents {
         if !self.first.is_empty() {
             return Some(Duration::ZERO);
         }
-        let read = self.storms.is_any().then_some(self.next_read);
+        let read = (self.storms.is_any() || !self.is_prompt).then_some(self.next_read);
         let next = [self.next_scan, read].into_iter().flatten().min();
         next.map(|next| next.saturating_duration_since(Instant::now()))
     }
@@ -384,7 +483,7 @@ impl LifecycleEvents {
         events.append(&mut self.first);
         self.drain_rings(events);
         let begun = Instant::now();
-        self.next_read = begun + READ_IN_STORM;
+        self.next_read = begun + if self.storms.is_any() { READ_IN_STORM } else { READ_LATER };
         if self.next_scan.is_some_and(|next| next <= begun) {
             let mut found = Vec::new();
             self.tree.scan(&self.proc, now(), &mut found);
@@ -431,7 +530,7 @@ impl LifecycleEvents {
     /// Rings are read one after another, so the end of a creator can be read before the creation
     /// on another CPU that it caused. What is older than the beginning of a reading is complete
     /// with that reading; what is newer waits for the next.
-    fn drain_rings(&mut self, events: &mut Vec<TaskEvent>) {
+    fn read_in_order(&mut self, events: &mut Vec<TaskEvent>) {
         let mut lost = 0;
         for _ in 0..READS_FOR_ORDER {
             let begun = now();
@@ -442,12 +541,32 @@ impl LifecycleEvents {
             }
         }
         self.deliver(Nanos(u64::MAX), events);
+        if self.reports_every_task() {
+            // What belongs to none that is watched after all readings is of others.
+            self.of_others.0 += self.early.len();
+            self.early.clear();
+        }
         // What is left over is about tasks that ended before watching began; it must not pile up.
         let oldest = now().saturating_sub(KEPT_EARLY);
         self.early.retain(|event| event.at() > Some(oldest));
         if lost > 0 {
             events.push(TaskEvent::Lost { count: lost });
             self.early.clear();
+        }
+    }
+
+    fn reports_every_task(&self) -> bool {
+        matches!(&self.source, Source::Perf(rings) if rings.of_every_task())
+    }
+
+    /// Takes in what the kernel has reported. Where too much of it is about others, that is the last time that they are reported.
+    fn drain_rings(&mut self, events: &mut Vec<TaskEvent>) {
+        self.read_in_order(events);
+        if self.reports_every_task() && self.of_others.0 > MOST_OF_OTHERS {
+            self.leave_others(events);
+        }
+        if self.of_others.1.elapsed() > Duration::from_secs(1) {
+            self.of_others = (0, Instant::now());
         }
     }
 
@@ -458,7 +577,8 @@ impl LifecycleEvents {
     /// ends during a scan is still listed, and nothing else reports that end.
     fn read_rings(&mut self) -> u64 {
         let Source::Perf(rings) = &mut self.source else { return 0 };
-        let full = rings.take(&mut self.bytes);
+        let mut full = rings.take(&mut self.bytes);
+        full |= self.lazy.as_mut().is_some_and(|lazy| lazy.take(&mut self.bytes));
         let mut lost = 0;
         for record in parse(&self.bytes) {
             if let Record::Lost { count } = record {
@@ -468,6 +588,7 @@ impl LifecycleEvents {
         }
         if full || lost > 0 {
             lost = rings.newly_lost(lost);
+            lost += self.lazy.as_mut().map_or(0, |lazy| lazy.newly_lost(0));
             self.scan_soon();
         }
         self.bytes.clear();
@@ -612,16 +733,23 @@ pub(crate) fn attach_all(
             return Ok(all);
         }
         for tid in new {
-            match rings.attach(attr, tid) {
-                Ok(()) => {}
-                Err(error) if error.errno() == Some(libc::ESRCH) => all = false,
-                Err(error) if error.errno() == Some(libc::EMFILE) => {
-                    Descriptors::raise()?;
-                    rings.attach(attr, tid)?;
-                }
-                Err(error) => return Err(error),
-            }
+            all &= attach(rings, attr, tid)?;
         }
+    }
+}
+
+/// Opens `attr` on a thread; false if it has ended.
+fn attach(rings: &mut Rings, attr: &Attr, tid: Tid) -> Result<bool, SysError> {
+    let done = match rings.attach(attr, tid) {
+        Err(error) if error.errno() == Some(libc::EMFILE) => {
+            Descriptors::raise()?;
+            rings.attach(attr, tid)
+        }
+        done => done,
+    };
+    match done {
+        Err(error) if error.errno() == Some(libc::ESRCH) => Ok(false),
+        done => done.map(|()| true),
     }
 }
 
@@ -674,6 +802,10 @@ mod tests {
             first: Vec::new(),
             bytes: Vec::new(),
             next_scan: None,
+            lazy: None,
+            is_prompt: true,
+            of_others: (0, Instant::now()),
+            allowed: Vec::new(),
             has_uncovered_cpus: false,
             without_proc: None,
             after_loss: FIRST_SCAN_INTERVAL,

@@ -33,8 +33,8 @@ impl Probes for Here {
                 count(c::PERF_TYPE_HARDWARE, u64::from(c::PERF_COUNT_HW_INSTRUCTIONS))
             }
             Probe::CountTogether => count_together(),
-            Probe::TaskEvents => ring(&Attr::task_events(), 16),
-            Probe::TaskEventsSmall => ring(&Attr::task_events(), 1),
+            Probe::TaskEvents => ring(&Attr::task_events(1), 16),
+            Probe::TaskEventsSmall => ring(&Attr::task_events(1), 1),
             Probe::Samples => ring(&Attr::clock_samples(1_000_000, 1), 1),
             Probe::LoadEbpf => load_ebpf(),
             Probe::ReadMemory => read_memory(),

@@ -26,14 +26,14 @@ pub struct Attr(c::perf_event_attr);
 impl Attr {
     /// An event that counts nothing and only carries the kernel's task events.
     ///
-    /// It reports creations, ends and new names, each as soon as it happens.
-    pub fn task_events() -> Self {
+    /// It reports creations, ends and new names. A reader is woken when `watermark_b` bytes wait: at each for 1.
+    pub fn task_events(watermark_b: u32) -> Self {
         let mut attr = Self::software(c::PERF_COUNT_SW_DUMMY);
         attr.0.set_task(1);
         attr.0.set_comm(1);
         attr.0.set_comm_exec(1);
         attr.0.set_watermark(1);
-        attr.0.__bindgen_anon_2.wakeup_watermark = 1;
+        attr.0.__bindgen_anon_2.wakeup_watermark = watermark_b;
         attr
     }
 
@@ -168,6 +168,15 @@ impl Event {
     pub(crate) fn enable_group(&self) -> Result<(), SysError> {
         // SAFETY: this ioctl takes a flag, no pointer.
         let done = unsafe { sys::ioctls::ENABLE(self.0.as_raw_fd(), c::PERF_IOC_FLAG_GROUP) };
+        ok(done, "ioctl(PERF_EVENT_IOC_ENABLE)")
+    }
+
+    /// Switches it on or off.
+    pub(crate) fn switch(&self, on: bool) -> Result<(), SysError> {
+        let fd = self.0.as_raw_fd();
+        // SAFETY: these ioctls take a flag, no pointer.
+        let done =
+            unsafe { if on { sys::ioctls::ENABLE(fd, 0) } else { sys::ioctls::DISABLE(fd, 0) } };
         ok(done, "ioctl(PERF_EVENT_IOC_ENABLE)")
     }
 

@@ -1,8 +1,9 @@
 //! One ring a CPU, shared by the events of any number of tasks.
 //!
 //! The kernel does not let inherited events of one task share a ring across CPUs, so there is one
-//! ring a CPU. The rings belong to events on our own process that are never switched on: they
-//! outlive every watched task, so a poll never reports a hang-up that is only one task's.
+//! ring a CPU. The rings belong to events that outlive every watched task, so a poll never reports a hang-up that is only one
+//! task's: events on every task of the CPU or, where that is not permitted, on our own process, that are never switched on; or such
+//! that report of every task.
 
 use super::{Attr, Event, Ring};
 use crate::sys::SysError;
@@ -14,10 +15,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// bytes, each with at most 56 of identification (perf_event_open(2)).
 const ROOM_FOR_AN_END_B: usize = 256;
 
+/// In place of a thread: every one that runs on the event's CPU (perf_event_open(2)).
+const EVERY: Tid = Tid(-1);
+
 /// Rings on some CPUs and the events that write to them.
 #[derive(Debug)]
 pub struct Rings {
     carriers: Vec<(PuNr, Ring)>,
+    /// Whether the carriers report of every task.
+    every: bool,
     /// With the threads that they were opened for.
     events: Vec<(Tid, Event)>,
     /// Whether the kernel counts the records that found no room (Linux 6.0).
@@ -35,15 +41,31 @@ impl Rings {
     /// # Errors
     /// As [`Event::open`] and [`Ring::map`]; `ENODEV` if no CPU of `cpus` is online.
     pub fn map(attr: &Attr, cpus: &[PuNr], pages: usize) -> Result<Self, SysError> {
-        let ours = Pid(std::process::id().cast_signed()).first_thread();
-        let mut rings =
-            Self { carriers: Vec::new(), events: Vec::new(), counts_lost: true, lost: (0, 0) };
+        let carrier = attr.disabled();
+        // The first event on a task, after a second in which there was none, waits for all PUs (15 ms on a virtual machine with 2).
+        Self::map_for(&carrier, EVERY, cpus, pages).or_else(|_| {
+            let ours = Pid(std::process::id().cast_signed()).first_thread();
+            Self::map_for(&carrier, ours, cpus, pages)
+        })
+    }
+
+    /// The same, and from now on they get what `attr` reports of every task there is, until [`Rings::end_every`].
+    ///
+    /// # Errors
+    /// As [`Rings::map`]; needs `CAP_PERFMON`, or a `perf_event_paranoid` of at most 0.
+    pub fn map_every(attr: &Attr, cpus: &[PuNr], pages: usize) -> Result<Self, SysError> {
+        Ok(Self { every: true, ..Self::map_for(attr, EVERY, cpus, pages)? })
+    }
+
+    fn map_for(attr: &Attr, of: Tid, cpus: &[PuNr], pages: usize) -> Result<Self, SysError> {
+        let (carriers, events) = (Vec::new(), Vec::new());
+        let mut rings = Self { carriers, every: false, events, counts_lost: true, lost: (0, 0) };
         let mut offline = None;
         for cpu in cpus {
-            let mut mapped = map_one(&rings.like(attr).disabled(), ours, *cpu, pages);
+            let mut mapped = map_one(&rings.like(attr), of, *cpu, pages);
             if mapped.as_ref().is_err_and(|why| why.errno() == Some(libc::EINVAL)) {
                 rings.counts_lost = false;
-                mapped = map_one(&attr.disabled(), ours, *cpu, pages);
+                mapped = map_one(attr, of, *cpu, pages);
             }
             match mapped {
                 Ok(ring) => rings.carriers.push((*cpu, ring)),
@@ -55,6 +77,28 @@ impl Rings {
             Some(error) if rings.carriers.is_empty() => Err(error),
             _ => Ok(rings),
         }
+    }
+
+    /// Whether they get what happens to every task.
+    pub fn of_every_task(&self) -> bool {
+        self.every
+    }
+
+    /// From now on they get what the events report that are attached. What was written stays.
+    ///
+    /// # Errors
+    /// As [`Rings::switch`].
+    pub fn end_every(&mut self) -> Result<(), SysError> {
+        self.every = false;
+        self.switch(false)
+    }
+
+    /// Switches on or off what they get of every task.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn switch(&self, on: bool) -> Result<(), SysError> {
+        self.carriers.iter().try_for_each(|(_, ring)| ring.event().switch(on))
     }
 
     fn like(&self, attr: &Attr) -> Attr {
@@ -112,7 +156,9 @@ impl Rings {
         if !self.counts_lost {
             return recorded;
         }
-        let open = self.events.iter().filter_map(|(_, event)| event.lost().ok()).sum::<u64>();
+        let events = self.events.iter().map(|(_, event)| event);
+        let events = events.chain(self.carriers.iter().map(|(_, ring)| ring.event()));
+        let open = events.filter_map(|event| event.lost().ok()).sum::<u64>();
         let all = self.lost.0 + open;
         all.saturating_sub(std::mem::replace(&mut self.lost.1, all))
     }

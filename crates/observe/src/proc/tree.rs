@@ -105,6 +105,11 @@ impl Tree {
         self.processes.contains_key(&pid)
     }
 
+    /// The tasks that are known to live.
+    pub fn tasks(&self) -> impl Iterator<Item = Tid> {
+        self.tasks.keys().copied()
+    }
+
     /// Whether no task is known to live.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()

@@ -138,8 +138,18 @@ impl Sampler {
     /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied,
     /// `ESRCH` if the process is gone.
     pub fn start(pid: Pid, start: Start, options: SampleOptions) -> Result<Self, SysError> {
+        let mut sampler = Self::open(&options)?;
+        sampler.also(pid, start)?;
+        Ok(sampler)
+    }
+
+    /// Samples nothing yet.
+    ///
+    /// # Errors
+    /// As [`Sampler::start`].
+    pub fn open(options: &SampleOptions) -> Result<Self, SysError> {
         let watch = (&options.watch, options.watch.ring_pages);
-        let mut sampler = Self {
+        Ok(Self {
             clock: Clock::map((options.rate_hz, WAKE_B), watch, Attr::with_kernel)?,
             most_steps: options.most_steps,
             began: now(),
@@ -147,9 +157,7 @@ impl Sampler {
             weigher: Weigher::default(),
             lost: 0,
             next_scan: None,
-        };
-        sampler.also(pid, start)?;
-        Ok(sampler)
+        })
     }
 
     /// Samples process `pid` and all that it creates, too.

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::Duration;
 
 /// Pages of samples that may wait on each CPU, over all watched jobs: what an unprivileged user
 /// may lock besides the ring of lifecycle events (`perf_event_mlock_kb` is 516 on stock kernels).
@@ -23,6 +24,9 @@ const LEAST_PAGES: usize = 4;
 
 /// Time between two requests of [`Mixes::follow`]. Chosen: a quarter of the default watch time, and far more than one costs.
 const SNAPSHOT_EVERY: Nanos = Nanos::from_millis(500);
+
+/// Jobs are sampled from then on, unless their end was requested by then. Chosen: five samples at the default rate.
+const OPENED_AFTER: Duration = Duration::from_millis(20);
 
 /// Two observers stamp the creation of one thread within this time. Chosen: numbers of threads are
 /// not reused as fast on any machine.
@@ -47,6 +51,8 @@ const STOP: u8 = b'q';
 struct WatchReply {
     seen: Vec<Seen>,
     counted: Vec<(JobIdx, Counted)>,
+    /// Lines for the user.
+    trouble: Vec<String>,
 }
 
 /// The watching thread, as the others see it. It ends when this is dropped.
@@ -64,19 +70,21 @@ struct Worker {
 pub struct Mixes {
     worker: Option<Worker>,
     done: Vec<(JobIdx, Counted)>,
+    trouble: Vec<String>,
     seen: HashMap<Tid, Vec<Seen>>,
     /// When [`Mixes::follow`] requests what was seen.
     next_snapshot: Nanos,
 }
 
 impl Mixes {
-    /// Samples the jobs with these first processes. Creates a thread, which calls `begin` first.
+    /// Samples the jobs with these first processes. Creates a thread, which calls `begin` first and then opens the events: their
+    /// programs may begin meanwhile.
     ///
     /// # Errors
-    /// As [`Sampler::start`], or if no pipe can be had; then none is sampled.
+    /// As [`Sampler::open`], or if no pipe can be had; then none is sampled.
     pub fn start(
         &mut self,
-        jobs: &[(JobIdx, Pid, Start)],
+        jobs: &[(JobIdx, Pid)],
         cpus: &SampleOptions,
         begin: impl FnOnce() + Send + 'static,
     ) -> Result<Backend, SysError> {
@@ -91,9 +99,7 @@ impl Mixes {
         options.watch.ring_pages = 1 << share.ilog2();
         // All jobs together are read in the time that one may take.
         options.most_steps /= jobs.len() as u64;
-        let samplers = jobs
-            .iter()
-            .map(|&(job, pid, start)| Ok((job, Sampler::start(pid, start, options.clone())?)));
+        let samplers = jobs.iter().map(|&(job, pid)| Ok((job, pid, Sampler::open(&options)?)));
         let samplers = samplers.collect::<Result<Vec<_>, SysError>>()?;
         let worker = Worker::start(samplers, begin);
         self.worker = Some(worker.map_err(|source| SysError { call: "pipe", source })?);
@@ -148,6 +154,12 @@ impl Mixes {
             of_tid.push(seen);
         }
         self.done.extend(reply.counted);
+        self.trouble.extend(reply.trouble);
+    }
+
+    /// Lines about jobs that are not sampled after all, since this was last called.
+    pub fn trouble(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.trouble)
     }
 
     /// Mix and CPU time of the thread `tid` that was created at `created`, if it was watched.
@@ -166,7 +178,7 @@ impl Mixes {
 
 impl Worker {
     fn start(
-        samplers: Vec<(JobIdx, Sampler)>,
+        samplers: Vec<(JobIdx, Pid, Sampler)>,
         begin: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let (received, requests) = io::pipe()?;
@@ -210,13 +222,32 @@ impl Worker {
     }
 }
 
+/// Opens events on the jobs: those that are sampled, and a line for each other one that has not just ended.
+fn open(jobs: Vec<(JobIdx, Pid, Sampler)>) -> (Vec<(JobIdx, Sampler)>, Vec<String>) {
+    let (mut samplers, mut trouble) = (Vec::new(), Vec::new());
+    for (job, pid, mut sampler) in jobs {
+        match sampler.also(pid, Start::Now) {
+            Ok(()) => samplers.push((job, sampler)),
+            Err(why) if why.errno() == Some(libc::ESRCH) => {}
+            Err(why) => trouble.push(format!("process {pid} is not sampled: {why}")),
+        }
+    }
+    (samplers, trouble)
+}
+
 /// The watching thread.
 fn serve(
-    mut samplers: Vec<(JobIdx, Sampler)>,
+    mut jobs: Vec<(JobIdx, Pid, Sampler)>,
     mut requests: PipeReader,
     reply: &Sender<WatchReply>,
     mut ready: PipeWriter,
 ) {
+    let (mut samplers, mut trouble) = (Vec::new(), Vec::new());
+    // For programs that have ended by then nothing is opened: the first event of a task can take as long.
+    let waited = wait_readable(&[requests.as_fd()], Some(OPENED_AFTER));
+    if waited.is_ok() && !is_readable(requests.as_fd()) {
+        (samplers, trouble) = open(std::mem::take(&mut jobs));
+    }
     loop {
         let mut fds: Vec<BorrowedFd<'_>> = samplers.iter().flat_map(|(_, s)| s.fds()).collect();
         fds.push(requests.as_fd());
@@ -233,11 +264,14 @@ fn serve(
             // Its other end is dropped.
             _ => return,
         };
+        if !is_stop && !jobs.is_empty() {
+            (samplers, trouble) = open(std::mem::take(&mut jobs));
+        }
         let seen = snapshot(&mut samplers);
         let ended = if is_stop { std::mem::take(&mut samplers) } else { Vec::new() };
         let counted = ended.into_iter().map(|(job, sampler)| (job, sampler.finish())).collect();
-        let sent =
-            reply.send(WatchReply { seen, counted }).is_ok() && ready.write_all(b".").is_ok();
+        let reply_with = WatchReply { seen, counted, trouble: std::mem::take(&mut trouble) };
+        let sent = reply.send(reply_with).is_ok() && ready.write_all(b".").is_ok();
         if is_stop || !sent {
             return;
         }

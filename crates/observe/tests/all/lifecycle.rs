@@ -129,6 +129,29 @@ fn ten_thousand_short_processes_in_turn() {
     assert!(lost || created_of(&events) == 10_001, "{}", created_of(&events));
 }
 
+/// Whether a reader is woken at each event changes all the time meanwhile.
+#[test]
+fn nothing_is_lost_when_events_may_wait() {
+    let mut child = waiting("for i in {1..500}; do /bin/true; done");
+    let mut lifecycle = LifecycleEvents::watch(pid_of(&child), &Options::here().unwrap());
+    if !perf_works(&lifecycle) {
+        return;
+    }
+    drop(child.stdin.take().unwrap().write_all(b"go\n"));
+    let (mut events, mut is_prompt) = (Vec::new(), true);
+    let _limit = Limit::start(LIMIT, "an end was not reported");
+    while !lifecycle.all_ended() {
+        is_prompt = !is_prompt;
+        lifecycle.set_prompt(is_prompt);
+        std::thread::sleep(Duration::from_millis(3));
+        lifecycle.drain(&mut events);
+        child.try_wait().unwrap();
+    }
+    check_order(&events);
+    assert_eq!(created_of(&events), 501);
+    assert!(named(&events, "true").len() >= 500);
+}
+
 #[test]
 fn ends_that_found_no_room_are_noticed() {
     let _alone = crate::alone();

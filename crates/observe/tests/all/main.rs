@@ -21,5 +21,5 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// Whether the kernel counts the records that found no room in a ring (Linux 6.0).
 fn counts_losses() -> bool {
-    Event::open(&Attr::task_events().counting_lost(), Tid(0), None).is_ok()
+    Event::open(&Attr::task_events(1).counting_lost(), Tid(0), None).is_ok()
 }
