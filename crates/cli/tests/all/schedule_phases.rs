@@ -14,6 +14,8 @@ const SCHEMA: &str = include_str!("../../../../docs/schemas/report.json");
 /// So often colocate must have been on a CPU in a phase: it is once a quantum, and now and then beside that. Chosen:
 /// many quanta, however long colocate itself has to wait for a CPU.
 const WAKES: u64 = 20;
+/// And so much time must have passed: what happens to other programs wakes colocate, too.
+const QUANTA: Duration = Duration::from_millis(1_200);
 
 /// `colocate schedule` without a guard, its report going to the file `report.json`.
 fn start(scratch: &Scratch, options: &[&str], file: &Path) -> Child {
@@ -46,8 +48,10 @@ fn share_since(before: Sums, pid: i32) -> f64 {
 
 /// Waits until colocate has looked many times.
 fn let_it_look(colocate: &Child) {
-    let begun = wakes(colocate.id());
-    wait_until("colocate has looked often enough", || wakes(colocate.id()) > begun + WAKES);
+    let (begun, at) = (wakes(colocate.id()), Instant::now());
+    wait_until("colocate has looked often enough", || {
+        wakes(colocate.id()) > begun + WAKES && at.elapsed() > QUANTA
+    });
 }
 
 /// The stretches of the only job in the report.
