@@ -33,6 +33,11 @@ const STARTS_PROGRAMS: &str = "it starts programs, which would count only its PU
 /// Why the threads of a process are not placed that creates very many.
 const STORMS: &str = "its process creates threads faster than they are followed";
 
+/// What is said of a program that was executed on one PU.
+const SEES_ONE: &str = "it saw one";
+/// So long after it was executed no program has counted PUs. Chosen: the dynamic linker takes longer.
+const COUNTS_AFTER: Nanos = Nanos(200_000);
+
 /// To check whether all tasks are where the plan puts them takes at most one part in this many of a PU. Chosen: a twentieth of
 /// what watching may take.
 const FOLLOW_SHARE: u64 = 1_000;
@@ -175,8 +180,17 @@ impl LinuxHost {
             }
             (Delay::No, Some(pu)) => (Mark::On(pu), PlacementStatus::Placed),
         };
+        let (pid, tid) = (task.thread.pid, task.thread.tid);
+        let asks = to == Mark::Original && task.thread.is_first();
+        let before = asks.then(|| colocate_observe::affinity::of(tid).ok()).flatten();
         let pinned = self.actuators.pin(&mut task.thread, to);
         task.placement.note(&pinned, then);
+        let widened = before.is_some_and(|before| {
+            affinity::single(&before).is_some() && affinity::single(&task.thread.allowed).is_none()
+        });
+        if let Some(process) = self.tasks.process(pid).filter(|_| widened) {
+            process.narrow_until = now();
+        }
         // What is not on a PU by our doing must not keep others from it.
         if pinned == Pinned::ByProgram || matches!(waiting, Delay::Forever(_)) {
             self.tasks.set_target(id, None);
@@ -247,6 +261,22 @@ impl LinuxHost {
             self.tasks.set_target(id, target);
         }
         self.start(id, if settled_at > at { Delay::Until(settled_at) } else { Delay::No });
+        self.note_narrow_start(at, pid, id.job);
+    }
+
+    /// Says of a job, once, that one of its programs may have counted fewer PUs than it was given.
+    fn note_narrow_start(&mut self, at: Nanos, pid: Pid, job: JobIdx) {
+        let Some(process) = self.tasks.process(pid) else { return };
+        let narrow = process.narrow_until.saturating_sub(at);
+        if narrow > COUNTS_AFTER && self.notes.is_first(job, SEES_ONE) {
+            self.note_on(
+                job,
+                &format!(
+                    "had one PU of {} for the first {narrow} of process {pid}: if its program counted PUs by then, {SEES_ONE}",
+                    self.usable.len()
+                ),
+            );
+        }
     }
 
     /// Places the tasks whose programs have settled.

@@ -68,6 +68,8 @@ pub struct Process {
     pub settled_at: Nanos,
     /// How often that was put off.
     pub put_off: u32,
+    /// Until when its first thread had one PU by our doing, also before its program began; zero if it never had.
+    pub narrow_until: Nanos,
     /// Threads created since its program began, without the first one.
     pub further: u32,
     /// Whether its program creates threads faster than they can be followed.
@@ -84,6 +86,7 @@ impl Process {
             runtime,
             settled_at: Nanos::ZERO,
             put_off: 0,
+            narrow_until: Nanos::ZERO,
             further: 0,
             storms: false,
             living,

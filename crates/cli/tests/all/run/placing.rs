@@ -4,11 +4,13 @@ use super::{ANSWERS, answering, catch_up, run, send};
 use crate::run_support::{
     Scratch, allowed, await_that, child_called, have, masks, original, stands, text, two_pus,
 };
+use crate::schedule_support::wait_until;
 use colocate_testing::Ends;
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// A program whose threads wait is placed; every mask is the one that the report says.
 #[test]
@@ -46,6 +48,32 @@ fn a_static_program_is_placed() {
     );
     assert_eq!(text(&output.stdout), "ready\n");
     assert_eq!(scratch.report()["threads_created"]["created"], 5);
+}
+
+/// A program that is executed on one PU has counted that one where colocate comes too late: it is stopped meanwhile.
+#[test]
+fn a_program_that_may_have_counted_one_pu_is_named() {
+    let scratch = Scratch::new();
+    if !two_pus() {
+        return;
+    }
+    let go = scratch.path("go");
+    let script = format!("while [ ! -e {} ]; do :; done; exec sleep 1", go.display());
+    let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "50"]);
+    let mut colocate = command.args(["sh", "-c", &script]).spawn().unwrap();
+    let shell = child_called(&colocate, "sh");
+    wait_until("it is placed", || masks(shell).iter().all(|mask| mask.parse::<u32>().is_ok()));
+    send("-STOP", colocate.id());
+    std::fs::write(go, "").unwrap();
+    let name = || std::fs::read_to_string(format!("/proc/{shell}/comm")).unwrap();
+    wait_until("it executes another program", || name() == "sleep\n");
+    std::thread::sleep(Duration::from_millis(2));
+    send("-CONT", colocate.id());
+    assert!(colocate.ended().success());
+    let report = scratch.report();
+    let notes = report["notes"].as_array().unwrap();
+    let named = notes.iter().filter_map(Value::as_str).find(|note| note.contains("it saw one"));
+    assert!(named.is_some_and(|note| note.contains("had one PU of")), "{report}");
 }
 
 #[test]
