@@ -1,8 +1,11 @@
 //! `colocate doctor`.
 
+use crate::compare::idle;
+use crate::date;
 use crate::exit;
 use crate::output;
 use colocate_act::rundir;
+use colocate_machine::read;
 use colocate_observe::doctor::real::Here;
 use colocate_observe::doctor::{Own, Place, examine};
 use colocate_observe::emulate::{Places, available};
@@ -40,7 +43,29 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 fn own(place: &Place) -> Own {
     let program = std::env::current_exe()
         .map_or_else(|_| "colocate".to_owned(), |path| path.display().to_string());
-    Own { program, journal: journal(place), emulator: emulator(), stacks: pmu::stacks() }
+    Own {
+        program,
+        journal: journal(place),
+        emulator: emulator(),
+        stacks: pmu::stacks(),
+        measured: measured(),
+    }
+}
+
+/// What `colocate calibrate` has kept of this machine.
+fn measured() -> Result<String, String> {
+    let machine = read::reported().map_err(|why| why.to_string())?;
+    let (path, kept) =
+        read::kept::find(&machine).map_err(|why| why.to_string())?.ok_or("not measured")?;
+    let measured = kept.calibration.ok_or_else(|| format!("no figures in {}", path.display()))?;
+    let (then, now) = (measured.kernel.as_deref(), idle::kernel(Path::new("/proc")));
+    if then.is_some() && then != now.as_deref() {
+        let [then, now] =
+            [then, now.as_deref()].map(|kernel| kernel.unwrap_or("an unknown kernel"));
+        return Err(format!("measured under {then}, and this is {now}"));
+    }
+    let (count, date) = (measured.figures.len(), date::minute(measured.started_unix_s));
+    Ok(format!("{count} figures of {date} in {}", path.display()))
 }
 
 fn journal(place: &Place) -> Result<String, String> {

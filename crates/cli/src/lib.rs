@@ -9,6 +9,7 @@ mod calibrate;
 mod children;
 mod columns;
 mod compare;
+mod date;
 mod doctor;
 mod exit;
 mod generate;

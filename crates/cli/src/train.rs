@@ -1,5 +1,6 @@
 //! `colocate train`: coefficients of a machine that schedulers read.
 
+use crate::date;
 use crate::output;
 use crate::simulate::load;
 use anyhow::Context;
@@ -201,41 +202,12 @@ fn date(text: &str) -> Result<String, String> {
 
 fn today() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    day(since.as_secs() / 86_400)
-}
-
-/// The date of a day since 1970 in the Gregorian calendar, with years that begin in March, so that the leap day is their last
-/// (Hinnant, "chrono-compatible low-level date algorithms").
-fn day(days: u64) -> String {
-    let days = days + 719_468; // since the 1st of March of the year 0
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
-    format!("{:04}-{month:02}-{day:02}", year + era * 400)
+    date::day(since.as_secs() / 86_400)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_are_dates() {
-        let dates = [0, 58, 59, 364, 365, 11_016, 11_017, 20_778].map(day);
-        let expected = [
-            "1970-01-01",
-            "1970-02-28",
-            "1970-03-01",
-            "1970-12-31",
-            "1971-01-01",
-            "2000-02-29",
-            "2000-03-01",
-            "2026-11-21",
-        ];
-        assert_eq!(dates, expected);
-    }
 
     #[test]
     fn dates_have_a_form() {

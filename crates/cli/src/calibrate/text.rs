@@ -1,5 +1,6 @@
 //! What was measured as text.
 
+use crate::date;
 use colocate_machine::calibrated::{Calibration, Figure, What};
 use colocate_machine::{PuNr, PuSet, printable};
 use colocate_study::table::aligned;
@@ -12,7 +13,7 @@ const EACH: usize = 8;
 pub fn text(found: &Calibration, sources: bool) -> String {
     let mut text = format!(
         "measured {} in {:.0} s{}\n",
-        date(found.started_unix_s),
+        date::minute(found.started_unix_s),
         found.seconds,
         found.kernel.as_ref().map(|kernel| format!(", {}", printable(kernel))).unwrap_or_default()
     );
@@ -86,19 +87,6 @@ fn many(what: &What, pus: &PuSet) -> String {
     format!("{name}, PUs {pus}: median, least, most")
 }
 
-/// `2026-11-25 18:05 UTC` (Hinnant, days from civil).
-fn date(unix_s: u64) -> String {
-    let (days, minutes) = (unix_s / 86_400 + 719_468, unix_s % 86_400 / 60);
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = year + era * 400 + later;
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,12 +130,5 @@ mod tests {
         "#]]
         .assert_eq(&text(&found, false));
         assert!(text(&found, true).contains("  a loop\n"));
-    }
-
-    #[test]
-    fn dates() {
-        assert_eq!(date(0), "1970-01-01 00:00 UTC");
-        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
-        assert_eq!(date(1_764_093_900), "2025-11-25 18:05 UTC");
     }
 }

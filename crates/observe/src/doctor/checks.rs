@@ -37,6 +37,7 @@ const WATCHING: &[Row] = &[
     row("live-code", "read code that JIT compilers make", live_code),
     row("event-names", "codes of hardware events from libpfm4", event_names),
     row("emulate", "exact counts under QEMU", emulate),
+    row("calibration", "predict with this machine's own speeds and costs", calibration),
 ];
 
 const MEMORY: &[Row] = &[
@@ -473,6 +474,18 @@ fn files(inputs: &Inputs<'_>) -> Finding {
     match hard >= FILES_WANTED {
         true => Finding::yes(found),
         false => Finding::partly(found, advice::descriptors(inputs.place)),
+    }
+}
+
+fn calibration(inputs: &Inputs<'_>) -> Finding {
+    match &inputs.own.measured {
+        Ok(found) => Finding::yes(found),
+        Err(why) => Finding::partly(
+            why,
+            Cause::of("without figures of its own this machine is taken for one of its kind (docs/calibrate.md)").with(
+                Fix::now(format!("{} calibrate", inputs.own.program)).noting("less than two minutes, on an idle machine"),
+            ),
+        ),
     }
 }
 

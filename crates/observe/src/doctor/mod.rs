@@ -180,6 +180,8 @@ pub struct Own {
     pub emulator: Result<String, String>,
     /// What shows where threads' cycles go, as [`crate::pmu::stacks`] says, or why nothing does.
     pub stacks: Result<String, String>,
+    /// When this machine was measured and where that is kept, or why that is not of use.
+    pub measured: Result<String, String>,
 }
 
 /// The whole diagnosis.

@@ -54,6 +54,7 @@ fn user() -> Case {
         journal: Ok("/run/user/1000/colocate".into()),
         emulator: Ok("/home/u/.cache/colocate/qemu/qemu-x86_64".into()),
         stacks: Ok("Arm cycles without dispatch: frontend, backend, dispatching".into()),
+        measured: Ok("92 figures of 2026-11-25 in /var/lib/colocate/machine-1.json".into()),
     };
     let others = [Probe::AffinityOfOthers, Probe::MovePagesOfOthers];
     let probes = Written(others.map(|probe| (probe, libc::EPERM)).into());
@@ -112,6 +113,17 @@ fn where_cycles_go() {
 }
 
 #[test]
+fn a_machine_that_was_measured_under_another_kernel() {
+    let mut case = user();
+    case.own.measured = Err("measured under Linux 6.1.0, and this is Linux 6.12.0".into());
+    case.check("calibration", &expect![[r#"
+        partly  calibration     predict with this machine's own speeds and costs: measured under Linux 6.1.0, and this is Linux 6.12.0
+            without figures of its own this machine is taken for one of its kind (docs/calibrate.md)
+              now:      /usr/bin/colocate calibrate  # less than two minutes, on an idle machine
+    "#]]);
+}
+
+#[test]
 fn a_plain_user_on_a_friendly_server() {
     let diagnosis = user().examine();
     assert!(diagnosis.works);
@@ -155,6 +167,7 @@ fn a_plain_user_on_a_friendly_server() {
            yes  live-code       read code that JIT compilers make: process_vm_readv of a child: works
            yes  event-names     codes of hardware events from libpfm4: libpfm.so.4 is loaded
            yes  emulate         exact counts under QEMU: /home/u/.cache/colocate/qemu/qemu-x86_64
+           yes  calibration     predict with this machine's own speeds and costs: 92 figures of 2026-11-25 in /var/lib/colocate/machine-1.json
 
         memory
            yes  numa-calls      ask where pages are, and move them: move_pages, get_mempolicy, set_mempolicy, mbind, migrate_pages: work
