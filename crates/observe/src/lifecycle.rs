@@ -27,16 +27,18 @@
 //! # Ok(()) }
 //! ```
 
+mod reports;
 mod storm;
 
 pub use storm::BURST;
 
-use crate::limits::Descriptors;
-use crate::perf::{Attr, Record, Rings, Stamp, parse};
+use crate::perf::{Record, Stamp, parse};
 use crate::proc::{Proc, Tree, online_cpus};
 use crate::sys::{SysError, exists, now};
 use crate::task::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
+use reports::Reports;
+pub(crate) use reports::attach_all;
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -166,11 +168,6 @@ const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(60);
 /// Scanning `/proc` takes at most one part in this many of a core. Chosen: half of what watching may take.
 const SCAN_SHARE: u32 = 100;
 
-/// Bytes of records that wake a reader: each one does.
-const AT_ONCE: u32 = 1;
-/// The same where no new thread is to be placed. Chosen: some 250 records, half of a ring with the default size.
-const LATER: u32 = 32 << 10;
-
 /// Time between two readings of the rings where no new thread is to be placed. Chosen: as long as what is seen of tasks may be old.
 const READ_LATER: Duration = Duration::from_secs(1);
 
@@ -185,10 +182,6 @@ const READS_TO_LEAVE: usize = 8;
 ///
 /// Twice is enough unless records were lost: a creation is written before the new thread runs.
 const READS_FOR_ORDER: usize = 4;
-
-/// Records of others in a second that are passed over, at most. Chosen: each wakes us, for some 10 µs, and a quarter of a percent of
-/// a PU is half of what watching may take.
-const MOST_OF_OTHERS: usize = 250;
 
 /// How long after the ends of its other threads a process is seen to execute another program, at most. Chosen: the
 /// thread that executes it may wait for a PU in between, on a busy machine for some slices of others.
@@ -215,11 +208,6 @@ pub struct LifecycleEvents {
     storms: Storms,
     /// When the rings are to be read next in a storm.
     next_read: Instant,
-    /// Get what happens to every task while nobody has to be woken at once; switched off while somebody has.
-    lazy: Option<Rings>,
-    is_prompt: bool,
-    /// Records of others, and since when.
-    of_others: (usize, Instant),
     /// CPUs on which tasks may run, as was last said.
     allowed: Vec<PuNr>,
     /// Whether tasks may run on CPUs that have no ring, so that their events are missed.
@@ -230,7 +218,7 @@ pub struct LifecycleEvents {
 
 #[derive(Debug)]
 enum Source {
-    Perf(Rings),
+    Perf(Reports),
     Proc { why: Option<SysError> },
 }
 
@@ -245,20 +233,13 @@ impl LifecycleEvents {
     /// no more is known than that it lives. A process that is gone is reported as ended.
     #[must_use]
     pub fn watch(pid: Pid, options: &Options) -> Self {
-        let (attr, cpus, pages) = (Attr::task_events(AT_ONCE), &options.cpus, options.ring_pages);
-        let rings = || {
-            let every = Rings::map_every(&attr, cpus, pages);
-            every.or_else(|_| Rings::map(&attr, cpus, pages))
-        };
-        let source = match (!options.without_perf).then(rings) {
-            Some(Ok(rings)) => Source::Perf(rings),
+        let source = match (!options.without_perf).then(|| Reports::open(options)) {
+            Some(Ok(reports)) => Source::Perf(reports),
             Some(Err(why)) => Source::Proc { why: Some(why) },
             None => Source::Proc { why: None },
         };
         let mut lifecycle = Self {
             source,
-            lazy: None,
-            is_prompt: true,
             next_scan: None,
             after_loss: FIRST_SCAN_INTERVAL,
             storms: Storms::new(options.most_a_second),
@@ -268,15 +249,10 @@ impl LifecycleEvents {
             early: Vec::new(),
             first: Vec::new(),
             bytes: Vec::new(),
-            of_others: (0, Instant::now()),
             allowed: Vec::new(),
             has_uncovered_cpus: false,
             without_proc: options.proc.check().err(),
         };
-        if lifecycle.reports_every_task() {
-            let attr = Attr::task_events(LATER).disabled();
-            lifecycle.lazy = Rings::map_every(&attr, cpus, pages).ok();
-        }
         if lifecycle.needs_proc() {
             lifecycle.scan_soon();
         }
@@ -300,12 +276,11 @@ impl LifecycleEvents {
 
     /// Opens events on these processes.
     fn open_on(&mut self, processes: Vec<Pid>) {
-        let Source::Perf(rings) = &mut self.source else { return };
-        let (attr, mut late) = (Attr::task_events(AT_ONCE).inherited(), false);
+        let Source::Perf(reports) = &mut self.source else { return };
+        let mut late = false;
         for process in processes {
-            match attach_all(rings, &attr, &self.proc, process, &mut self.bytes) {
-                Ok(true) => {}
-                Ok(false) => late = true,
+            match reports.open_on(&self.proc, process, &mut self.bytes) {
+                Ok(all) => late |= !all,
                 Err(why) => {
                     (self.source, late) = (Source::Proc { why: Some(why) }, true);
                     break;
@@ -317,31 +292,23 @@ impl LifecycleEvents {
         }
     }
 
-    /// From now on has events on each watched task, and none of others. Those of every task end last, so that nothing is missed.
+    /// From now on has events on each watched task, and none of others. Those of every task end last, so that nothing is
+    /// missed; they stay where that cannot be had.
     fn leave_others(&mut self, events: &mut Vec<TaskEvent>) {
-        let (attr, mut attached) = (Attr::task_events(AT_ONCE).inherited(), BTreeSet::new());
+        let mut watched = BTreeSet::new();
         for _ in 0..READS_TO_LEAVE {
             self.read_in_order(events);
-            let Source::Perf(rings) = &mut self.source else { return };
-            let new: Vec<Tid> = self.tree.tasks().filter(|tid| attached.insert(*tid)).collect();
+            let Source::Perf(reports) = &mut self.source else { return };
+            let new: Vec<Tid> = self.tree.tasks().filter(|tid| watched.insert(*tid)).collect();
             if new.is_empty() {
-                break;
+                return reports.leave_others(&mut self.bytes);
             }
-            if let Err(why) =
-                new.into_iter().try_for_each(|tid| attach(rings, &attr, tid).map(drop))
-            {
-                (self.source, self.lazy) = (Source::Proc { why: Some(why) }, None);
-                return self.scan_soon();
+            if !reports.open_also(new) {
+                return;
             }
         }
-        if let Some(mut lazy) = self.lazy.take() {
-            lazy.take(&mut self.bytes);
-        }
-        if let Source::Perf(rings) = &mut self.source
-            && let Err(why) = rings.end_every()
-        {
-            self.source = Source::Proc { why: Some(why) };
-            self.scan_soon();
+        if let Source::Perf(reports) = &mut self.source {
+            reports.leave_others(&mut self.bytes);
         }
     }
 
@@ -377,8 +344,8 @@ impl LifecycleEvents {
     /// Forgets a process that [`LifecycleEvents::add`] was called for, when it and all it has created have
     /// ended: its descriptors are closed.
     pub fn forget(&mut self, pid: Pid) {
-        if let Source::Perf(rings) = &mut self.source {
-            rings.detach(pid.first_thread());
+        if let Source::Perf(reports) = &mut self.source {
+            reports.close(pid.first_thread());
         }
         self.storms.forget(pid);
     }
@@ -392,14 +359,8 @@ impl LifecycleEvents {
     /// interrupt that wakes a reader costs a program that runs 500 others 5 % of its time (virtual machine with 2 PUs). Where it
     /// is not permitted to watch every task, events do not wait.
     pub fn set_prompt(&mut self, is_prompt: bool) {
-        let (Source::Perf(rings), Some(lazy)) = (&self.source, &self.lazy) else { return };
-        if self.is_prompt == is_prompt {
-            return;
-        }
-        let (before, now) = if is_prompt { (lazy, rings) } else { (rings, lazy) };
-        // What happens in between is reported twice, which is once too often only for names.
-        if now.switch(true).is_ok() && before.switch(false).is_ok() {
-            self.is_prompt = is_prompt;
+        if let Source::Perf(reports) = &mut self.source {
+            reports.set_prompt(is_prompt);
         }
     }
 
@@ -410,11 +371,11 @@ impl LifecycleEvents {
     /// cannot be opened afterwards without gaps. A CPU that goes and comes back keeps its
     /// ring and the events of tasks. That of every task it loses, so these are replaced.
     pub fn set_allowed_cpus(&mut self, cpus: impl IntoIterator<Item = PuNr>) -> Vec<PuNr> {
-        let Source::Perf(rings) = &self.source else { return Vec::new() };
+        let Source::Perf(reports) = &self.source else { return Vec::new() };
         let cpus: Vec<PuNr> = cpus.into_iter().collect();
-        let uncovered = cpus.iter().copied().filter(|cpu| !rings.has(*cpu)).collect::<Vec<_>>();
+        let uncovered = cpus.iter().copied().filter(|cpu| !reports.has(*cpu)).collect::<Vec<_>>();
         self.has_uncovered_cpus = !uncovered.is_empty();
-        if rings.of_every_task() && self.allowed.iter().any(|cpu| !cpus.contains(cpu)) {
+        if reports.of_every_task() && self.allowed.iter().any(|cpu| !cpus.contains(cpu)) {
             let mut first = std::mem::take(&mut self.first);
             self.leave_others(&mut first);
             self.first = first;
@@ -452,10 +413,7 @@ impl LifecycleEvents {
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match &self.source {
-            Source::Perf(rings) if !self.storms.is_any() => {
-                let rings = self.lazy.as_ref().filter(|_| !self.is_prompt).unwrap_or(rings);
-                rings.fds().collect()
-            }
+            Source::Perf(reports) if !self.storms.is_any() => reports.fds(),
             _ => Vec::new(),
         }
     }
@@ -467,7 +425,8 @@ impl LifecycleEvents {
         if !self.first.is_empty() {
             return Some(Duration::ZERO);
         }
-        let read = (self.storms.is_any() || !self.is_prompt).then_some(self.next_read);
+        let waits = matches!(&self.source, Source::Perf(reports) if !reports.is_prompt());
+        let read = (self.storms.is_any() || waits).then_some(self.next_read);
         let next = [self.next_scan, read].into_iter().flatten().min();
         next.map(|next| next.saturating_duration_since(Instant::now()))
     }
@@ -541,9 +500,11 @@ impl LifecycleEvents {
             }
         }
         self.deliver(Nanos(u64::MAX), events);
-        if self.reports_every_task() {
+        if let Source::Perf(reports) = &mut self.source
+            && reports.of_every_task()
+        {
             // What belongs to none that is watched after all readings is of others.
-            self.of_others.0 += self.early.len();
+            reports.pass_over(self.early.len());
             self.early.clear();
         }
         // What is left over is about tasks that ended before watching began; it must not pile up.
@@ -556,17 +517,14 @@ impl LifecycleEvents {
     }
 
     fn reports_every_task(&self) -> bool {
-        matches!(&self.source, Source::Perf(rings) if rings.of_every_task())
+        matches!(&self.source, Source::Perf(reports) if reports.of_every_task())
     }
 
     /// Takes in what the kernel has reported. Where too much of it is about others, that is the last time that they are reported.
     fn drain_rings(&mut self, events: &mut Vec<TaskEvent>) {
         self.read_in_order(events);
-        if self.reports_every_task() && self.of_others.0 > MOST_OF_OTHERS {
+        if matches!(&self.source, Source::Perf(reports) if reports.has_many_others()) {
             self.leave_others(events);
-        }
-        if self.of_others.1.elapsed() > Duration::from_secs(1) {
-            self.of_others = (0, Instant::now());
         }
     }
 
@@ -576,9 +534,8 @@ impl LifecycleEvents {
     /// If some may be missing, `/proc` is scanned at once and periodically from then on: a task that
     /// ends during a scan is still listed, and nothing else reports that end.
     fn read_rings(&mut self) -> u64 {
-        let Source::Perf(rings) = &mut self.source else { return 0 };
-        let mut full = rings.take(&mut self.bytes);
-        full |= self.lazy.as_mut().is_some_and(|lazy| lazy.take(&mut self.bytes));
+        let Source::Perf(reports) = &mut self.source else { return 0 };
+        let full = reports.take(&mut self.bytes);
         let mut lost = 0;
         for record in parse(&self.bytes) {
             if let Record::Lost { count } = record {
@@ -587,8 +544,7 @@ impl LifecycleEvents {
             self.early.extend(event(&record));
         }
         if full || lost > 0 {
-            lost = rings.newly_lost(lost);
-            lost += self.lazy.as_mut().map_or(0, |lazy| lazy.newly_lost(0));
+            lost = reports.newly_lost(lost);
             self.scan_soon();
         }
         self.bytes.clear();
@@ -697,62 +653,6 @@ impl LifecycleEvents {
     }
 }
 
-/// Opens `attr` on every thread of `pid`, also on those created meanwhile; `bytes` collects records
-/// that come in.
-///
-/// Returns whether the kernel will report the end of each. A thread that is about to end cannot be
-/// watched any more, but `/proc` lists it until its memory is freed.
-///
-/// # Errors
-/// As [`Rings::attach`], except that threads which have ended are passed over.
-pub(crate) fn attach_all(
-    rings: &mut Rings,
-    attr: &Attr,
-    proc: &Proc,
-    pid: Pid,
-    bytes: &mut Vec<u8>,
-) -> Result<bool, SysError> {
-    let mut attached = BTreeSet::new();
-    let mut all = true;
-    loop {
-        // A child of a thread attached already has inherited its events, and a second event
-        // would count everything twice. Listed threads exist, so their records are read after the list.
-        let tasks = match proc.tasks(pid) {
-            Ok(tasks) => tasks,
-            Err(why) if proc.has_ended(&why, pid, pid.first_thread()) => Vec::new(),
-            // Of a child that waits before its exec this is all.
-            Err(_) => vec![pid.first_thread()],
-        };
-        all &= !rings.take(bytes);
-        attached.extend(parse(bytes).filter_map(|record| match record {
-            Record::Fork { created, .. } => Some(created.tid),
-            _ => None,
-        }));
-        let new: Vec<Tid> = tasks.into_iter().filter(|tid| attached.insert(*tid)).collect();
-        if new.is_empty() {
-            return Ok(all);
-        }
-        for tid in new {
-            all &= attach(rings, attr, tid)?;
-        }
-    }
-}
-
-/// Opens `attr` on a thread; false if it has ended.
-fn attach(rings: &mut Rings, attr: &Attr, tid: Tid) -> Result<bool, SysError> {
-    let done = match rings.attach(attr, tid) {
-        Err(error) if error.errno() == Some(libc::EMFILE) => {
-            Descriptors::raise()?;
-            rings.attach(attr, tid)
-        }
-        done => done,
-    };
-    match done {
-        Err(error) if error.errno() == Some(libc::ESRCH) => Ok(false),
-        done => done.map(|()| true),
-    }
-}
-
 /// The event that a record of the kernel reports, if any.
 pub(crate) fn event(record: &Record<'_>) -> Option<TaskEvent> {
     Some(match *record {
@@ -769,239 +669,4 @@ pub(crate) fn event(record: &Record<'_>) -> Option<TaskEvent> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write as _;
-
-    fn created(at: u64, pid: i32, tid: i32, parent: i32) -> TaskEvent {
-        let (pid, parent_pid) = (Pid(pid), Pid(parent));
-        let parent_tid = parent_pid.first_thread();
-        TaskEvent::Created {
-            at: Nanos(at),
-            pid,
-            tid: Tid(tid),
-            parent_pid,
-            parent_tid,
-            found: false,
-        }
-    }
-
-    fn ended(at: u64, tid: i32) -> TaskEvent {
-        TaskEvent::Ended { at: Nanos(at), pid: Pid(tid), tid: Tid(tid) }
-    }
-
-    /// Watches process 10, whose creation has been read.
-    fn lifecycle() -> LifecycleEvents {
-        let mut tree = Tree::default();
-        tree.learn(&created(0, 10, 10, 1));
-        LifecycleEvents {
-            source: Source::Proc { why: None },
-            proc: Proc::default(),
-            tree,
-            early: Vec::new(),
-            first: Vec::new(),
-            bytes: Vec::new(),
-            next_scan: None,
-            lazy: None,
-            is_prompt: true,
-            of_others: (0, Instant::now()),
-            allowed: Vec::new(),
-            has_uncovered_cpus: false,
-            without_proc: None,
-            after_loss: FIRST_SCAN_INTERVAL,
-            storms: Storms::new(None),
-            next_read: Instant::now(),
-        }
-    }
-
-    /// Process 10 creates 20, which creates thread 21; the record of 21 is read before that of 20.
-    #[test]
-    fn a_creation_waits_for_that_of_its_creator() {
-        let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
-        lifecycle.early = vec![created(2, 20, 21, 20)];
-        lifecycle.deliver(Nanos(5), &mut events);
-        assert_eq!(events, []);
-        lifecycle.early.insert(0, created(1, 20, 20, 10));
-        lifecycle.deliver(Nanos(5), &mut events);
-        assert_eq!(events, [created(1, 20, 20, 10), created(2, 20, 21, 20)]);
-        assert!(lifecycle.early.is_empty());
-    }
-
-    /// Process 20 creates 30 and ends; its end is read before that creation. The reading began at 3, so
-    /// events from then on may be preceded by some not read yet.
-    #[test]
-    fn the_end_of_a_creator_does_not_overtake_a_creation() {
-        let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
-        lifecycle.early = vec![created(1, 20, 20, 10), ended(4, 20)];
-        lifecycle.deliver(Nanos(3), &mut events);
-        lifecycle.early.insert(0, created(3, 30, 30, 20));
-        lifecycle.deliver(Nanos(5), &mut events);
-        let all = [created(1, 20, 20, 10), created(3, 30, 30, 20), ended(4, 20)];
-        assert_eq!(events, all);
-    }
-
-    fn ended_of(at: u64, pid: i32, tid: i32) -> TaskEvent {
-        TaskEvent::Ended { at: Nanos(at), pid: Pid(pid), tid: Tid(tid) }
-    }
-
-    fn executes(at: u64, pid: i32) -> TaskEvent {
-        let (pid, tid, name) = (Pid(pid), Tid(pid), "new".to_owned());
-        TaskEvent::Named { at: Nanos(at), pid, tid, name, exec: true }
-    }
-
-    /// A thread that takes over the number of the first thread of process 10.
-    fn takes_over(at: u64, parent: i32, found: bool) -> TaskEvent {
-        let (pid, tid, parent_tid) = (Pid(10), Tid(10), Tid(parent));
-        TaskEvent::Created { at: Nanos(at), pid, tid, parent_pid: pid, parent_tid, found }
-    }
-
-    /// Process 10 has the threads 10, 11 and 12. 12 executes a program: the kernel reports that 10 and 11 have ended and
-    /// that the program of 10 is new. Between the events there is always one task of the process.
-    #[test]
-    fn an_executing_thread_is_created_as_the_first_before_it_ends() {
-        let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
-        lifecycle.early = vec![created(1, 10, 11, 10), created(2, 10, 12, 10)];
-        lifecycle.deliver(Nanos(3), &mut events);
-        events.clear();
-        lifecycle.early = vec![ended_of(3, 10, 10), ended_of(4, 10, 11), executes(5, 10)];
-        lifecycle.deliver(Nanos(6), &mut events);
-        let ends = [ended_of(3, 10, 10), ended_of(4, 10, 11)];
-        let taken = [takes_over(5, 12, false), ended_of(5, 10, 12), executes(5, 10)];
-        assert_eq!(events, [&ends[..], &taken].concat());
-        assert!(lifecycle.tree.has_process(Pid(10)) && !lifecycle.all_ended());
-    }
-
-    /// The same, and the record of the end of 11 was lost: 11 or 12 executes it.
-    #[test]
-    fn of_several_the_executing_one_is_unknown() {
-        let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
-        lifecycle.early = vec![created(1, 10, 11, 10), created(2, 10, 12, 10)];
-        lifecycle.early.extend([ended_of(3, 10, 10), executes(5, 10)]);
-        lifecycle.deliver(Nanos(6), &mut events);
-        let taken = [takes_over(5, 10, false), ended_of(5, 10, 11), ended_of(5, 10, 12)];
-        assert_eq!(events[3..6], taken);
-    }
-
-    /// A saved `/proc` in which process 10 executes `program` and has these threads.
-    fn saved(program: &str, threads: &[i32]) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        let process = root.path().join("10");
-        for tid in threads {
-            let task = process.join("task").join(tid.to_string());
-            std::fs::create_dir_all(&task).unwrap();
-            std::fs::write(task.join("children"), "").unwrap();
-            std::fs::write(task.join("comm"), format!("{program}\n")).unwrap();
-        }
-        std::fs::write(process.join("stat"), "10 (x) S 1 10 10").unwrap();
-        std::os::unix::fs::symlink(program, process.join("exe")).unwrap();
-        root
-    }
-
-    /// What is new in the last of several scans of process 10, without times.
-    fn last_scan(scans: &[tempfile::TempDir]) -> Vec<String> {
-        let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
-        for root in scans {
-            events = scan(&mut lifecycle, root);
-        }
-        lines(&events)
-    }
-
-    fn scan(lifecycle: &mut LifecycleEvents, root: &tempfile::TempDir) -> Vec<TaskEvent> {
-        let mut events = Vec::new();
-        lifecycle.proc = Proc::at(root.path());
-        lifecycle.next_scan = Some(Instant::now());
-        lifecycle.drain(&mut events);
-        events
-    }
-
-    fn lines(events: &[TaskEvent]) -> Vec<String> {
-        let line = |event: &TaskEvent| match event {
-            TaskEvent::Created { tid, parent_pid, parent_tid, found, .. } => {
-                format!("{tid} created by {parent_pid}/{parent_tid}, found {found}")
-            }
-            TaskEvent::Ended { tid, .. } => format!("{tid} ended"),
-            TaskEvent::Named { tid, name, exec, .. } => format!("{tid} is {name}, exec {exec}"),
-            TaskEvent::Lost { count } => format!("{count} lost"),
-            TaskEvent::Storm { pid, .. } => format!("{pid} storms"),
-        };
-        events.iter().map(line).collect()
-    }
-
-    /// What is reported of process 10 where another of its threads may have executed `new`.
-    const RENEWED: [&str; 3] =
-        ["10 ended", "10 created by 10/10, found true", "10 is new, exec true"];
-
-    /// The kernel lists 11 for a moment after it has reported its end, with the flags of one that is about to end.
-    #[test]
-    fn an_ending_thread_is_not_found_again() {
-        let root = saved("old", &[10, 11]);
-        let mut lifecycle = lifecycle();
-        scan(&mut lifecycle, &root);
-        lifecycle.tree.forget(Tid(11));
-        let set = |flags: &str| {
-            let stat = format!("11 (a) b) R 1 10 10 0 -1 {flags} 0");
-            std::fs::write(root.path().join("10/task/11/stat"), stat).unwrap();
-        };
-        set("4194372");
-        assert_eq!(lines(&scan(&mut lifecycle, &root)), [""; 0]);
-        set("4194368");
-        assert_eq!(lines(&scan(&mut lifecycle, &root))[0], "11 created by 10/10, found true");
-    }
-
-    /// 11 or 12 may have executed the program; `/proc` shows 10 all the time.
-    #[test]
-    fn in_proc_the_first_thread_is_renewed_when_others_end_by_an_exec() {
-        let seen = last_scan(&[saved("old", &[10, 11, 12]), saved("new", &[10])]);
-        assert_eq!(seen, [&RENEWED[..], &["11 ended", "12 ended"]].concat());
-    }
-
-    /// The kernel ends the other threads first, and shows the new program some time later.
-    #[test]
-    fn in_proc_it_is_renewed_when_they_were_seen_to_end_before() {
-        let scans = [saved("old", &[10, 11]), saved("old", &[10]), saved("new", &[10])];
-        assert_eq!(last_scan(&scans), RENEWED);
-    }
-
-    /// The first thread has just become a zombie, after its state was read, and has no executable.
-    #[test]
-    fn in_proc_it_is_renewed_when_a_scan_has_shown_no_executable() {
-        let between = saved("old", &[10, 11]);
-        std::fs::remove_file(between.path().join("10/exe")).unwrap();
-        let seen = last_scan(&[saved("old", &[10, 11]), between, saved("new", &[10])]);
-        assert_eq!(seen, [&RENEWED[..], &["11 ended"]].concat());
-    }
-
-    #[test]
-    fn in_proc_it_stays_the_same_otherwise() {
-        let alone = last_scan(&[saved("old", &[10]), saved("new", &[10])]);
-        assert_eq!(alone, ["10 is new, exec true"]);
-        let fewer = last_scan(&[saved("old", &[10, 11]), saved("old", &[10])]);
-        assert_eq!(fewer, ["11 ended"], "it has executed nothing");
-    }
-
-    /// While 10 is scanned, its first thread is a zombie and 11 takes its number. A reader of the state from this pipe
-    /// has read the list of threads before, or sees only a dead one in it.
-    #[test]
-    fn in_proc_a_process_does_not_end_while_another_thread_becomes_its_first() {
-        let (mut lifecycle, before) = (lifecycle(), saved("old", &[10, 11]));
-        scan(&mut lifecycle, &before);
-        // With as many processes as threads the state is read once: no process is looked up by its parent.
-        for other in ["20", "30"] {
-            std::fs::create_dir(before.path().join(other)).unwrap();
-        }
-        let stat = before.path().join("10/stat");
-        std::fs::remove_file(&stat).unwrap();
-        assert!(std::process::Command::new("mkfifo").arg(&stat).status().unwrap().success());
-        let seen = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut state = std::fs::File::options().write(true).open(&stat).unwrap();
-                std::fs::remove_dir_all(before.path().join("10/task/11")).unwrap();
-                state.write_all(b"10 (x) Z 1 10 10").unwrap();
-            });
-            lines(&scan(&mut lifecycle, &before))
-        });
-        assert_eq!(seen, ["10 ended"], "11 lives");
-        let after = lines(&scan(&mut lifecycle, &saved("new", &[10])));
-        assert_eq!(after, ["10 created by 1/1, found true", "10 is new, exec true", "11 ended"]);
-    }
-}
+mod tests;

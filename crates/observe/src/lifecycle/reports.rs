@@ -1,0 +1,204 @@
+//! What the kernel reports of tasks: of every one there is, or of those that are watched.
+
+use super::Options;
+use crate::limits::Descriptors;
+use crate::perf::{Attr, Record, Rings, parse};
+use crate::proc::Proc;
+use crate::sys::SysError;
+use crate::task::{Pid, Tid};
+use colocate_machine::PuNr;
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+/// Records of others in a second that are passed over, at most. Chosen: each wakes us, for some 10 µs, and a quarter of a percent of
+/// a PU is half of what watching may take.
+const MOST_OF_OTHERS: usize = 250;
+
+/// Bytes of records that wake a reader: each one does.
+const AT_ONCE: u32 = 1;
+/// The same where no new thread is to be placed. Chosen: some 250 records, half of a ring with the default size.
+const LATER: u32 = 32 << 10;
+
+/// Rings with records of tasks.
+#[derive(Debug)]
+pub(super) struct Reports {
+    /// A reader is woken at each of their records.
+    rings: Rings,
+    /// Get what happens to every task while nobody has to be woken at once; switched off while somebody has.
+    lazy: Option<Rings>,
+    is_prompt: bool,
+    /// Records of others, and since when.
+    of_others: (usize, Instant),
+    /// Whether no events can be opened on each watched task.
+    stays: bool,
+}
+
+impl Reports {
+    /// Of every task where that is permitted, and else of none yet.
+    ///
+    /// # Errors
+    /// As [`Rings::map`].
+    pub fn open(options: &Options) -> Result<Self, SysError> {
+        let (cpus, pages) = (&options.cpus, options.ring_pages);
+        let attr = Attr::task_events(AT_ONCE);
+        let every = Rings::map_every(&attr, cpus, pages);
+        let rings = every.or_else(|_| Rings::map(&attr, cpus, pages))?;
+        let later = Attr::task_events(LATER).disabled();
+        let lazy = rings.of_every_task().then(|| Rings::map_every(&later, cpus, pages).ok());
+        let (lazy, of_others) = (lazy.flatten(), (0, Instant::now()));
+        Ok(Self { rings, lazy, is_prompt: true, of_others, stays: false })
+    }
+
+    pub fn of_every_task(&self) -> bool {
+        self.rings.of_every_task()
+    }
+
+    /// Opens events on all threads of a process; whether the kernel will report the end of each.
+    ///
+    /// # Errors
+    /// As [`attach_all`].
+    pub fn open_on(
+        &mut self,
+        proc: &Proc,
+        pid: Pid,
+        bytes: &mut Vec<u8>,
+    ) -> Result<bool, SysError> {
+        let attr = Attr::task_events(AT_ONCE).inherited();
+        attach_all(&mut self.rings, &attr, proc, pid, bytes)
+    }
+
+    /// Opens events on these threads beside those of every task. Where that fails, the latter stay for good.
+    pub fn open_also(&mut self, tids: Vec<Tid>) -> bool {
+        let attr = Attr::task_events(AT_ONCE).inherited();
+        let rings = &mut self.rings;
+        let done = tids.into_iter().try_for_each(|tid| attach(rings, &attr, tid).map(drop));
+        if done.is_err() {
+            self.rings.detach_all();
+            self.stays = true;
+        }
+        done.is_ok()
+    }
+
+    /// Events of every task end. `bytes` takes in what they have reported.
+    pub fn leave_others(&mut self, bytes: &mut Vec<u8>) {
+        if let Some(mut lazy) = self.lazy.take() {
+            lazy.take(bytes);
+        }
+        self.is_prompt = true;
+        // Where one cannot be switched off, others are passed over as before.
+        let _ = self.rings.end_every();
+    }
+
+    /// Closes the events of a thread.
+    pub fn close(&mut self, tid: Tid) {
+        self.rings.detach(tid);
+    }
+
+    /// Whether each event wakes a reader.
+    pub fn is_prompt(&self) -> bool {
+        self.is_prompt
+    }
+
+    /// Sets whether each event wakes a reader, where every task is reported.
+    pub fn set_prompt(&mut self, is_prompt: bool) {
+        let Some(lazy) = self.lazy.as_ref().filter(|_| self.is_prompt != is_prompt) else { return };
+        let (before, now) = if is_prompt { (lazy, &self.rings) } else { (&self.rings, lazy) };
+        // What happens in between is reported twice, which is once too often only for names.
+        if now.switch(true).is_ok() && before.switch(false).is_ok() {
+            self.is_prompt = is_prompt;
+        }
+    }
+
+    /// Descriptors that become readable when there is something to read.
+    pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        let lazy = self.lazy.as_ref().filter(|_| !self.is_prompt);
+        lazy.unwrap_or(&self.rings).fds().collect()
+    }
+
+    /// Whether there is a ring on `cpu`.
+    pub fn has(&self, cpu: PuNr) -> bool {
+        self.rings.has(cpu)
+    }
+
+    /// As [`Rings::take`].
+    pub fn take(&mut self, into: &mut Vec<u8>) -> bool {
+        let full = self.rings.take(into);
+        self.lazy.as_mut().is_some_and(|lazy| lazy.take(into)) || full
+    }
+
+    /// As [`Rings::newly_lost`].
+    pub fn newly_lost(&mut self, recorded: u64) -> u64 {
+        let of_lazy = self.lazy.as_mut().map_or(0, |lazy| lazy.newly_lost(0));
+        self.rings.newly_lost(recorded) + of_lazy
+    }
+
+    /// So many records were of others.
+    pub fn pass_over(&mut self, count: usize) {
+        if self.of_others.1.elapsed() > Duration::from_secs(1) {
+            self.of_others = (0, Instant::now());
+        }
+        self.of_others.0 += count;
+    }
+
+    /// Whether so many are of others that events on each watched task cost less.
+    pub fn has_many_others(&self) -> bool {
+        self.of_every_task() && !self.stays && self.of_others.0 > MOST_OF_OTHERS
+    }
+}
+
+/// Opens `attr` on every thread of `pid`, also on those created meanwhile; `bytes` collects records
+/// that come in.
+///
+/// Returns whether the kernel will report the end of each. A thread that is about to end cannot be
+/// watched any more, but `/proc` lists it until its memory is freed.
+///
+/// # Errors
+/// As [`Rings::attach`], except that threads which have ended are passed over.
+pub(crate) fn attach_all(
+    rings: &mut Rings,
+    attr: &Attr,
+    proc: &Proc,
+    pid: Pid,
+    bytes: &mut Vec<u8>,
+) -> Result<bool, SysError> {
+    let mut attached = BTreeSet::new();
+    let mut all = true;
+    loop {
+        // A child of a thread attached already has inherited its events, and a second event
+        // would count everything twice. Listed threads exist, so their records are read after the list.
+        let tasks = match proc.tasks(pid) {
+            Ok(tasks) => tasks,
+            Err(why) if proc.has_ended(&why, pid, pid.first_thread()) => Vec::new(),
+            // Of a child that waits before its exec this is all.
+            Err(_) => vec![pid.first_thread()],
+        };
+        all &= !rings.take(bytes);
+        attached.extend(parse(bytes).filter_map(|record| match record {
+            Record::Fork { created, .. } => Some(created.tid),
+            _ => None,
+        }));
+        let new: Vec<Tid> = tasks.into_iter().filter(|tid| attached.insert(*tid)).collect();
+        if new.is_empty() {
+            return Ok(all);
+        }
+        for tid in new {
+            all &= attach(rings, attr, tid)?;
+        }
+    }
+}
+
+/// Opens `attr` on a thread; false if it has ended.
+fn attach(rings: &mut Rings, attr: &Attr, tid: Tid) -> Result<bool, SysError> {
+    let done = match rings.attach(attr, tid) {
+        Err(error) if error.errno() == Some(libc::EMFILE) => {
+            Descriptors::raise()?;
+            rings.attach(attr, tid)
+        }
+        done => done,
+    };
+    match done {
+        Err(error) if error.errno() == Some(libc::ESRCH) => Ok(false),
+        done => done.map(|()| true),
+    }
+}
