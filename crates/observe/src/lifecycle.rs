@@ -179,6 +179,10 @@ const READ_IN_STORM: Duration = Duration::from_millis(10);
 /// has, inherits them.
 const READS_TO_LEAVE: usize = 8;
 
+/// With more tasks than these no events are opened on each, and the rings are read as in a storm. Chosen: an event takes a descriptor for
+/// each CPU.
+const MOST_TO_OPEN: usize = 64;
+
 /// How often the rings are read again for events that precede those already read.
 ///
 /// Twice is enough unless records were lost: a creation is written before the new thread runs.
@@ -414,7 +418,7 @@ impl LifecycleEvents {
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match &self.source {
-            Source::Perf(reports) if !self.storms.is_any() => reports.fds(),
+            Source::Perf(reports) if !self.reads_by_time() => reports.fds(),
             _ => Vec::new(),
         }
     }
@@ -427,7 +431,7 @@ impl LifecycleEvents {
             return Some(Duration::ZERO);
         }
         let waits = matches!(&self.source, Source::Perf(reports) if !reports.is_prompt());
-        let read = (self.storms.is_any() || waits).then_some(self.next_read);
+        let read = (self.reads_by_time() || waits).then_some(self.next_read);
         let next = [self.next_scan, read].into_iter().flatten().min();
         next.map(|next| next.saturating_duration_since(Instant::now()))
     }
@@ -443,7 +447,7 @@ impl LifecycleEvents {
         events.append(&mut self.first);
         self.drain_rings(events);
         let begun = Instant::now();
-        self.next_read = begun + if self.storms.is_any() { READ_IN_STORM } else { READ_LATER };
+        self.next_read = begun + if self.reads_by_time() { READ_IN_STORM } else { READ_LATER };
         if self.next_scan.is_some_and(|next| next <= begun) {
             let mut found = Vec::new();
             self.tree.scan(&self.proc, now(), &mut found);
@@ -517,6 +521,15 @@ impl LifecycleEvents {
         }
     }
 
+    fn has_many_others(&self) -> bool {
+        matches!(&self.source, Source::Perf(reports) if reports.has_many_others())
+    }
+
+    /// Whether the rings are read every so often, and no event wakes a reader.
+    fn reads_by_time(&self) -> bool {
+        self.storms.is_any() || self.has_many_others()
+    }
+
     fn reports_every_task(&self) -> bool {
         matches!(&self.source, Source::Perf(reports) if reports.of_every_task())
     }
@@ -524,7 +537,8 @@ impl LifecycleEvents {
     /// Takes in what the kernel has reported. Where too much of it is about others, that is the last time that they are reported.
     fn drain_rings(&mut self, events: &mut Vec<TaskEvent>) {
         self.read_in_order(events);
-        if matches!(&self.source, Source::Perf(reports) if reports.has_many_others()) {
+        let may_leave = matches!(&self.source, Source::Perf(reports) if reports.may_leave());
+        if self.has_many_others() && may_leave && self.tree.tasks().nth(MOST_TO_OPEN).is_none() {
             self.leave_others(events);
         }
     }

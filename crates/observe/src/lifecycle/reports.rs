@@ -30,7 +30,7 @@ pub(super) struct Reports {
     is_prompt: bool,
     /// Records of others, and since when.
     of_others: (usize, Instant),
-    /// Whether no events can be opened on each watched task.
+    /// Whether no events could be opened on each watched task.
     stays: bool,
 }
 
@@ -141,9 +141,14 @@ impl Reports {
         self.of_others.0 += count;
     }
 
+    /// Whether events may be opened on each watched task.
+    pub fn may_leave(&self) -> bool {
+        !self.stays
+    }
+
     /// Whether so many are of others that events on each watched task cost less.
     pub fn has_many_others(&self) -> bool {
-        self.of_every_task() && !self.stays && self.of_others.0 > MOST_OF_OTHERS
+        self.of_every_task() && self.of_others.0 > MOST_OF_OTHERS
     }
 }
 
