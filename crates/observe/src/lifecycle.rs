@@ -169,7 +169,7 @@ const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(60);
 const SCAN_SHARE: u32 = 100;
 
 /// Time between two readings of the rings where no new thread is to be placed. Chosen: of a thread that lives for less its mask and CPU
-/// time are not read, and it costs 0.03 % of a PU.
+/// time are not read.
 const READ_LATER: Duration = Duration::from_millis(100);
 
 /// Time between two readings of the rings in a storm. Chosen: a ring has room for what is created in several times as long.
@@ -361,7 +361,7 @@ impl LifecycleEvents {
     }
 
     /// Sets whether [`LifecycleEvents::fds`] become readable at each event, as at first, or events may wait for 0.1 s: the
-    /// interrupt that wakes a reader costs a program that runs 500 others 5 % of its time (virtual machine with 2 PUs). Where it
+    /// interrupt that wakes a reader costs a program that runs 500 others 4 % of its time (virtual machine with 2 PUs). Where it
     /// is not permitted to watch every task, events do not wait.
     pub fn set_prompt(&mut self, is_prompt: bool) {
         if let Source::Perf(reports) = &mut self.source {

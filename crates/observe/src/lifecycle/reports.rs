@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// Records of others in a second that are passed over, at most. Chosen: each wakes us, for some 10 µs, and a quarter of a percent of
-/// a PU is half of what watching may take.
+/// Records of others in a second that are passed over, at most. Chosen: each wakes us, and if that takes
+/// 10 µs (not measured) these are a quarter of a percent of a PU.
 const MOST_OF_OTHERS: usize = 250;
 
 /// Bytes of records that wake a reader: each one does.
@@ -25,7 +25,7 @@ const LATER: u32 = 32 << 10;
 pub(super) struct Reports {
     /// A reader is woken at each of their records.
     rings: Rings,
-    /// Get what happens to every task while nobody has to be woken at once; switched off while somebody has.
+    /// Get what happens to every task while no reader has to be woken at once; switched off while one has to.
     lazy: Option<Rings>,
     is_prompt: bool,
     /// Records of others, and since when.
