@@ -49,7 +49,8 @@ impl Rings {
         })
     }
 
-    /// The same, and from now on they get what `attr` reports of every task there is, until [`Rings::end_every`].
+    /// The same, and they get what `attr` reports of every task there is, until [`Rings::end_every`]: from now on, or from
+    /// [`Rings::switch`] on if it begins disabled.
     ///
     /// # Errors
     /// As [`Rings::map`]; needs `CAP_PERFMON`, or a `perf_event_paranoid` of at most 0.
