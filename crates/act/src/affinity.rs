@@ -10,7 +10,7 @@ use crate::actuators::Actuators;
 use crate::handle::ProcessHandle;
 use crate::journal::Mark;
 use crate::stat::Stat;
-use crate::thread::Thread;
+use crate::thread::{Inherited, Thread};
 use colocate_machine::{PuNr, PuSet};
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, SysError, Tid, affinity as mask};
@@ -276,12 +276,22 @@ impl Actuators {
     }
 }
 
+/// Takes in that another thread of the process of `first`, its first thread, is gone. That one may live on as the first,
+/// with its mask: it has executed a program, which is seen later.
+pub fn may_live_on_as(first: &mut Thread, gone: &Inherited) {
+    let process = first.process.as_ref();
+    let allowed = process.and_then(|process| allowed(process, first.tid).ok());
+    let mut given = gone.mark.pu().into_iter().chain(gone.recent.pus());
+    if let Some(pu) = given.find(|pu| allowed == Some(only(*pu))) {
+        first.recent.note(pu, now());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::actuators::tests::actuators;
     use crate::journal::Entry;
-    use crate::thread::Inherited;
     use colocate_machine::Nanos;
     use colocate_observe::Pid;
     use std::sync::Arc;
@@ -426,6 +436,27 @@ mod tests {
         }
         let ours = |tid| [1, 2].map(|pu| is_ours_on(&actuators, &mut thread(10, tid), pu));
         assert_eq!((ours(10), ours(12)), ([true, false], [false; 2]));
+    }
+
+    /// The same, and that thread 11 is gone is seen before the program.
+    #[test]
+    fn a_first_thread_may_have_the_mask_of_one_that_is_gone() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let pu = own().unwrap().iter().next().unwrap();
+        mask::set(pid.first_thread(), &only(pu)).unwrap();
+        let handle = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).unwrap());
+        let noted = |mark| {
+            let mut first =
+                Thread::new(pid, pid.first_thread(), Some(handle.clone()), Inherited::default());
+            may_live_on_as(&mut first, &Inherited { mark, ..Inherited::default() });
+            first.recent.pus().collect::<Vec<_>>()
+        };
+        assert_eq!(noted(Mark::On(pu)), [pu]);
+        assert_eq!(noted(Mark::On(PuNr(8190))), [], "its program chose its PU");
+        assert_eq!(noted(Mark::Original), []);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     /// Thread 10 is on PU 0 and was to be put on PU 1: it was, created 11 there, and had ended when its mask was to

@@ -27,6 +27,7 @@ pub use target::Target;
 use crate::target::Targets;
 use crate::task_table::{Creation, TaskTable};
 use colocate_act::actuators::Actuators;
+use colocate_act::affinity;
 use colocate_act::boost::{LOWEST_NICE, SHORT_SLICE};
 use colocate_act::guardian::Guardian;
 use colocate_act::journal::Journal;
@@ -395,9 +396,14 @@ impl LinuxHost {
     fn ended(&mut self, at: Nanos, tid: Tid) {
         let Some(id) = self.tasks.living(tid) else { return };
         self.count_ended(id);
-        let pid = self.tasks.task(id).map(|task| task.thread.pid);
+        let Some(thread) = self.tasks.task(id).map(|task| &task.thread) else { return };
+        let (pid, is_first, gone) = (thread.pid, thread.is_first(), thread.hands_down());
         let Some(slot) = self.tasks.ended(tid, at) else { return };
-        if let Some(pid) = pid.filter(|_| self.is_stopped(id.job)) {
+        let first = self.tasks.living(pid.first_thread()).filter(|_| !is_first);
+        if let Some(first) = first.and_then(|first| self.tasks.task(first)) {
+            affinity::may_live_on_as(&mut first.thread, &gone);
+        }
+        if self.is_stopped(id.job) {
             self.note_all(&[pid]);
         }
         self.actuators.journal.free(slot);

@@ -1,6 +1,7 @@
 //! What the tests of `run` and `restore` share: programs compiled on the spot, a scratch folder,
 //! reports read back.
 
+use crate::schedule_support::stat;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -89,12 +90,25 @@ impl Scratch {
             };
             (self.marks().iter().filter(|line| there(line)).count() == tasks).then_some(())
         });
+        // A line is written before the mask, and the one that a thread has inherited may be the same.
+        await_that("colocate has put them there and waits", || {
+            let owner = self
+                .journal()
+                .lines()
+                .find_map(|line| line.strip_prefix("owner ")?.split(' ').next()?.parse().ok());
+            stat(owner?).filter(|(state, _)| *state == 'S')
+        });
+    }
+
+    /// The only journal.
+    fn journal(&self) -> String {
+        let journal = self.journals().into_iter().next();
+        journal.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
     }
 
     /// Process, thread and mark of every line in the only journal.
     pub fn marks(&self) -> Vec<(i32, i32, String)> {
-        let journal = self.journals().into_iter().next();
-        let text = journal.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+        let text = self.journal();
         let line = |line: &str| {
             let mut fields = line.split(' ');
             let (pid, tid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
