@@ -7,6 +7,7 @@ use std::process::Command;
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(has_program)");
     println!("cargo::rerun-if-changed=src/watch.bpf.c");
+    println!("cargo::rerun-if-changed=src/types.bpf.h");
     println!("cargo::rerun-if-env-changed=CLANG");
     if std::env::var_os("CARGO_FEATURE_LOAD").is_none() {
         return;

@@ -1,7 +1,8 @@
 //! In place of the program where this build has none.
 
-use crate::{EbpfError, Lost, PairCounts};
+use crate::{EbpfError, Follow, Lost, PairCounts, TaskTimes};
 use std::convert::Infallible;
+use std::os::fd::BorrowedFd;
 
 /// Never there.
 #[derive(Debug)]
@@ -12,7 +13,7 @@ impl Watch {
     ///
     /// # Errors
     /// Always.
-    pub fn start() -> Result<Self, EbpfError> {
+    pub fn start(_follow: Follow) -> Result<Self, EbpfError> {
         Err(EbpfError::NotBuilt)
     }
 
@@ -20,7 +21,7 @@ impl Watch {
     ///
     /// # Errors
     /// Always.
-    pub fn with_room(_room: u32) -> Result<Self, EbpfError> {
+    pub fn with_room(_follow: Follow, _room: u32) -> Result<Self, EbpfError> {
         Err(EbpfError::NotBuilt)
     }
 
@@ -28,7 +29,7 @@ impl Watch {
     ///
     /// # Errors
     /// None.
-    pub fn add(&self, _tid: u32) -> Result<(), EbpfError> {
+    pub fn add(&self, _tid: u32, _job: u32) -> Result<(), EbpfError> {
         match self.0 {}
     }
 
@@ -45,6 +46,32 @@ impl Watch {
     /// # Errors
     /// None.
     pub fn lost(&self) -> Result<Lost, EbpfError> {
+        match self.0 {}
+    }
+
+    /// Cannot be called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn changed(&self) -> Result<Vec<u32>, EbpfError> {
+        match self.0 {}
+    }
+
+    /// Cannot be called.
+    ///
+    /// # Errors
+    /// None.
+    pub fn times(&self, _tid: u32) -> Result<Option<TaskTimes>, EbpfError> {
+        match self.0 {}
+    }
+
+    /// Cannot be called.
+    pub fn phase_ends(&self) -> BorrowedFd<'_> {
+        match self.0 {}
+    }
+
+    /// Cannot be called.
+    pub fn take_phase_ends(&self) -> bool {
         match self.0 {}
     }
 }

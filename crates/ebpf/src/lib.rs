@@ -1,12 +1,14 @@
-//! Which thread of watched programs wakes which, counted in the kernel by an eBPF program.
+//! Which thread of watched programs wakes which, how long each runs and waits, and when phases end: counted in the kernel by an
+//! eBPF program.
 //!
 //! # Problem
 //! Threads that communicate wake each other, so which wakes which, and how often, says which should be near each other. A busy
 //! server has a million wake-ups a second: too many to report one by one.
 //! # Approach
 //! `watch.bpf.c` runs in the kernel at each wake-up, each switch to another thread, and each creation and end of a thread. It
-//! follows the threads that are created by watched ones, and sums up for each pair of them. [`Watch::take`] reads
-//! and clears the sums. It is loaded by libbpf, as the tools of sched_ext are: that finds the few fields of the
+//! follows the threads that are created by watched ones, and sums up for each thread and for each pair of them. [`Watch::take`] reads
+//! and clears the sums of pairs. It counts the runnable threads of each job as well, and reports when a job that had more than one
+//! for a while has not any more, or the other way round ([`Watch::phase_ends`]). It is loaded by libbpf, as the tools of sched_ext are: that finds the few fields of the
 //! kernel's that it reads by the type information of the kernel that runs (CO-RE), so it depends on no kernel that it was built
 //! on.
 //! # Limits
@@ -46,6 +48,43 @@ pub enum EbpfError {
     /// The kernel does not take it, for the reason given.
     #[error("the kernel does not take the eBPF program: {0}")]
     Refused(String),
+}
+
+/// What is followed beside the times of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Follow {
+    /// Which thread wakes which.
+    pub pairs: bool,
+    /// When phases of jobs end.
+    pub phases: bool,
+}
+
+/// What a thread does, and since when: `CLOCK_MONOTONIC`, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It sleeps.
+    Sleeps,
+    /// It waits for a PU.
+    Waits {
+        /// Since then.
+        since: u64,
+    },
+    /// It has a PU.
+    Runs {
+        /// Since then.
+        since: u64,
+    },
+}
+
+/// Times of a thread, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskTimes {
+    /// CPU time since it was created, until its state began.
+    pub ran_ns: u64,
+    /// For how long it could run and waited for a PU since it is watched, without a wait that has not ended.
+    pub waited_ns: u64,
+    /// What it does now.
+    pub state: State,
 }
 
 /// What came together of one pair of threads since it was last taken. Times are in nanoseconds.

@@ -1,7 +1,14 @@
 //! The program, loaded by libbpf.
 
-use crate::{EbpfError, Lost, PairCounts, ROOM};
-use libbpf_rs::{ErrorKind, Link, Map, MapCore, MapFlags, Object, ObjectBuilder};
+use crate::{EbpfError, Follow, Lost, PairCounts, ROOM, State, TaskTimes};
+use libbpf_rs::{
+    ErrorKind, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBuffer,
+    RingBufferBuilder,
+};
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver};
 
 /// Pairs that are read with one system call.
 const AT_ONCE: u32 = 1_024;
@@ -16,48 +23,129 @@ impl From<libbpf_rs::Error> for EbpfError {
 }
 
 /// The loaded program.
-#[derive(Debug)]
 pub struct Watch {
+    /// Reports of phases that have ended, and the map that they are in.
+    ended: RingBuffer<'static>,
+    reports: MapHandle,
+    /// Reports of threads whose times have changed, and what came of them.
+    changed: RingBuffer<'static>,
+    changes: Receiver<u32>,
+    /// How often times were read.
+    readings: AtomicU32,
     object: Object,
     /// They hold it where it is attached.
     _links: Vec<Link>,
 }
 
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("object", &self.object).finish_non_exhaustive()
+    }
+}
+
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
 
 impl Watch {
-    /// Loads the program. No thread is watched yet.
+    /// Loads the program to follow this. No thread is watched yet.
     ///
     /// # Errors
     /// If the kernel does not take it, or this build has none.
-    pub fn start() -> Result<Self, EbpfError> {
-        Self::with_room(ROOM)
+    pub fn start(follow: Follow) -> Result<Self, EbpfError> {
+        Self::with_room(follow, ROOM)
     }
 
     /// The same with room for so many threads, and as many pairs of them.
     ///
     /// # Errors
     /// As [`Watch::start`].
-    pub fn with_room(room: u32) -> Result<Self, EbpfError> {
+    pub fn with_room(follow: Follow, room: u32) -> Result<Self, EbpfError> {
         // Errors are returned; libbpf would print them as well.
         libbpf_rs::set_print(None);
         let mut open = ObjectBuilder::default().open_memory(PROGRAM)?;
-        for mut map in open.maps_mut().filter(|map| map.name() == "tasks" || map.name() == "pairs")
-        {
-            map.set_max_entries(room)?;
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            match name.as_str() {
+                "tasks" => map.set_max_entries(room)?,
+                "pairs" => map.set_max_entries(if follow.pairs { room } else { 1 })?,
+                // In the order of their declaration.
+                constants if constants.ends_with(".rodata") => {
+                    let wanted = [follow.pairs, follow.phases].map(u8::from);
+                    map.set_initial_value(&wanted)?;
+                }
+                _ => {}
+            }
         }
         let object = open.load()?;
         let links = object.progs_mut().map(|program| program.attach()).collect::<Result<_, _>>()?;
-        Ok(Self { object, _links: links })
+        let reports = MapHandle::try_from(&map(&object, "ended"))?;
+        let mut ended = RingBufferBuilder::new();
+        ended.add(&reports, |_| 0)?;
+        let ended = ended.build()?;
+        let (sender, changes) = mpsc::channel();
+        let mut changed = RingBufferBuilder::new();
+        let reported = map(&object, "changed");
+        changed.add(&reported, move |tid| {
+            // The receiver lives as long as this.
+            let _ = sender.send(u32::from_ne_bytes(bytes(tid, 0)));
+            0
+        })?;
+        let changed = changed.build()?;
+        let readings = AtomicU32::new(0);
+        Ok(Self { ended, reports, changed, changes, readings, object, _links: links })
     }
 
-    /// Watches a thread, and all that it creates from now on.
+    /// Watches a thread of a job, and all that it creates from now on. More than 1,024 jobs have no phases.
     ///
     /// # Errors
     /// If there is no room for it.
-    pub fn add(&self, tid: u32) -> Result<(), EbpfError> {
-        let size = usize::try_from(self.map("tasks").value_size()).unwrap_or(0);
-        Ok(self.map("tasks").update(&tid.to_ne_bytes(), &vec![0; size], MapFlags::ANY)?)
+    pub fn add(&self, tid: u32, job: u32) -> Result<(), EbpfError> {
+        let tasks = map(&self.object, "tasks");
+        let mut task = vec![0; usize::try_from(tasks.value_size()).unwrap_or(0)];
+        if let Some(place) = task.get_mut(JOB_AT..JOB_AT + 4) {
+            place.copy_from_slice(&job.to_ne_bytes());
+        }
+        Ok(tasks.update(&tid.to_ne_bytes(), &task, MapFlags::ANY)?)
+    }
+
+    /// Threads that have been woken, or have got or left a PU, since this was last called. Where they are very many some are
+    /// left out until they change again.
+    ///
+    /// # Errors
+    /// If the kernel does not give them.
+    pub fn changed(&self) -> Result<Vec<u32>, EbpfError> {
+        let reading = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
+        let readings = map(&self.object, "readings");
+        readings.update(&0_u32.to_ne_bytes(), &reading.to_ne_bytes(), MapFlags::ANY)?;
+        self.changed.consume()?;
+        Ok(self.changes.try_iter().collect())
+    }
+
+    /// What a watched thread has done so far; `None` if it has ended, or has not changed since it is watched.
+    ///
+    /// # Errors
+    /// If the kernel does not give it.
+    pub fn times(&self, tid: u32) -> Result<Option<TaskTimes>, EbpfError> {
+        let tasks = map(&self.object, "tasks");
+        let Some(task) = tasks.lookup(&tid.to_ne_bytes(), MapFlags::ANY)? else { return Ok(None) };
+        let [since, woken, ran_ns, waited_ns] =
+            [0, 8, 40, 48].map(|at| u64::from_ne_bytes(bytes(&task, at)));
+        let state = match u32::from_ne_bytes(bytes(&task, 16)) {
+            2 => State::Runs { since },
+            1 => State::Waits { since },
+            _ if woken > since => State::Waits { since: woken },
+            _ => State::Sleeps,
+        };
+        Ok((since > 0).then_some(TaskTimes { ran_ns, waited_ns, state }))
+    }
+
+    /// Becomes readable when a phase of a job ends that has lasted for 20 ms.
+    pub fn phase_ends(&self) -> BorrowedFd<'_> {
+        self.reports.as_fd()
+    }
+
+    /// Whether one has ended since this was last called.
+    pub fn take_phase_ends(&self) -> bool {
+        self.ended.consume_raw() > 0
     }
 
     /// Takes out what came together since this was last called.
@@ -65,7 +153,7 @@ impl Watch {
     /// # Errors
     /// If the kernel does not give it.
     pub fn take(&self) -> Result<Vec<PairCounts>, EbpfError> {
-        let pairs = self.map("pairs");
+        let pairs = map(&self.object, "pairs");
         let mut taken = Vec::new();
         let batches = pairs.lookup_and_delete_batch(AT_ONCE, MapFlags::ANY, MapFlags::ANY)?;
         for (pair, counts) in batches {
@@ -90,11 +178,13 @@ impl Watch {
         let [tasks, wake_ups] = [0, 8].map(|at| u64::from_ne_bytes(bytes(&value, at)));
         Ok(Lost { tasks, wake_ups })
     }
+}
 
-    fn map(&self, name: &str) -> Map<'_> {
-        let found = self.object.maps().find(|map| map.name() == name);
-        found.expect("the program has it")
-    }
+/// Where `struct task` has the job.
+const JOB_AT: usize = 32;
+
+fn map<'o>(object: &'o Object, name: &str) -> Map<'o> {
+    object.maps().find(|map| map.name() == name).expect("the program has it")
 }
 
 /// The bytes of a number; zeros where there are too few.

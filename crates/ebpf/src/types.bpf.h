@@ -13,20 +13,27 @@ typedef __u16 __be16;
 typedef __u32 __be32;
 typedef __u32 __wsum;
 typedef _Bool bool;
+enum { false, true };
 #define NULL ((void *)0)
 
 /* include/uapi/linux/bpf.h */
-enum { BPF_MAP_TYPE_HASH = 1 };
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_RINGBUF = 27 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
 #define OF_KERNEL __attribute__((preserve_access_index))
 
+struct sched_entity {
+    __u64 sum_exec_runtime;
+} OF_KERNEL;
+
 struct task_struct {
     unsigned int __state;
     int pid;
+    struct sched_entity se;
 } OF_KERNEL;
 
 #if defined(__TARGET_ARCH_x86)
@@ -57,6 +64,25 @@ struct task {
     __u32 waker;     /* that last woke it */
     __u32 waker_cpu; /* where that was */
     __u32 partner;   /* the thread that it last woke or that last woke it; 0 if there was none */
+    __u32 job;
+    __u32 is_counted; /* whether it is one of its job's runnable threads */
+    __u64 ran_ns;     /* the kernel's sum until its state began */
+    __u64 waited_ns;  /* for a PU, since it was watched; without a wait that has not ended */
+    __u32 reported;   /* the reading, from 1, for which it was last reported */
+    __u32 unused;
+};
+
+/* How many jobs there is room for. */
+enum { JOBS = 1024 };
+
+/* A phase that has lasted for so long is reported when it ends. Chosen: shorter ones are seen as a whole in the quanta of a policy,
+ * and fork-joins of microseconds must not wake it. */
+enum { LASTED_NS = 20000000 };
+
+struct job {
+    __u64 since;    /* when it last began or ceased to have more than one runnable thread */
+    __s32 runnable; /* threads that have a PU or wait for one */
+    __u32 unused;
 };
 
 struct pair {

@@ -1,4 +1,4 @@
-/* Which watched thread wakes which, summed up in the kernel.
+/* Which watched thread wakes which and how long each runs and waits, summed up in the kernel; and when the phase of a job ends.
  *
  * A thread is watched if user space has put it into `tasks`, or if the thread that created it is watched. What finds no room
  * is counted in `lost`.
@@ -24,7 +24,37 @@ struct {
     __type(value, struct wake_ups);
 } pairs SEC(".maps");
 
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, JOBS);
+    __type(key, __u32);
+    __type(value, struct job);
+} jobs SEC(".maps");
+
+/* The number of a job whose phase has ended. */
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 4096);
+} ended SEC(".maps");
+
+/* The threads that have left or got a PU since user space last read times, and how often that has read. */
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 256 * 1024);
+} changed SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, __u32);
+} readings SEC(".maps");
+
 struct lost lost;
+
+/* What is followed beside the times of threads. Set before it is loaded. */
+const volatile bool follows_pairs = true;
+const volatile bool follows_phases = true;
 
 static struct task *task_of(__u32 tid)
 {
@@ -35,8 +65,11 @@ static struct wake_ups *wake_ups_of(__u32 waker, __u32 wakee)
 {
     struct pair pair = { .waker = waker, .wakee = wakee };
     struct wake_ups none = {};
-    struct wake_ups *found = bpf_map_lookup_elem(&pairs, &pair);
+    struct wake_ups *found;
 
+    if (!follows_pairs)
+        return NULL;
+    found = bpf_map_lookup_elem(&pairs, &pair);
     if (found)
         return found;
     bpf_map_update_elem(&pairs, &pair, &none, BPF_NOEXIST);
@@ -44,6 +77,45 @@ static struct wake_ups *wake_ups_of(__u32 waker, __u32 wakee)
     if (!found)
         __sync_fetch_and_add(&lost.pairs, 1);
     return found;
+}
+
+/* Reports that the times of a thread have changed, unless that was reported and has not been read. */
+static void changes(struct task *task, __u32 tid)
+{
+    __u32 first = 0, *readings_so_far, next;
+
+    if (!follows_phases)
+        return;
+    readings_so_far = bpf_map_lookup_elem(&readings, &first);
+    if (!readings_so_far)
+        return;
+    next = *readings_so_far + 1;
+    /* Where there is no room the next change is reported. */
+    if (task->reported != next && !bpf_ringbuf_output(&changed, &tid, sizeof(tid), BPF_RB_NO_WAKEUP))
+        task->reported = next;
+}
+
+/* Counts a thread among the runnable ones of its job, or not any more. A job is in a serial phase while it has one at most. */
+static void counts(struct task *task, bool is_runnable, __u64 now)
+{
+    struct job *job;
+    __s32 by = is_runnable ? 1 : -1, before;
+    __u64 lasted;
+
+    if (!follows_phases || task->is_counted == is_runnable)
+        return;
+    task->is_counted = is_runnable;
+    job = bpf_map_lookup_elem(&jobs, &task->job);
+    if (!job)
+        return;
+    before = __sync_fetch_and_add(&job->runnable, by);
+    if ((before > 1) == (before + by > 1))
+        return;
+    lasted = now - job->since;
+    job->since = now;
+    /* Where there is no room, one is reported already. */
+    if (lasted > LASTED_NS)
+        bpf_ringbuf_output(&ended, &task->job, sizeof(task->job), BPF_RB_FORCE_WAKEUP);
 }
 
 /* Whether current was interrupted in user mode, so that it has nothing to do with what happens now. */
@@ -78,6 +150,10 @@ int on_waking(__u64 *args)
         wakee->partner = tid;
         waker->partner = woken->pid;
     }
+    if (wakee->state == SLEEPS) {
+        counts(wakee, true, wakee->woken);
+        changes(wakee, woken->pid);
+    }
     return 0;
 }
 
@@ -85,7 +161,7 @@ int on_waking(__u64 *args)
  * one after the other the first one does so, and no time counts twice. */
 static void leaves(struct task *task, __u32 tid, bool is_runnable, __u64 now)
 {
-    struct task *partner = task->partner ? task_of(task->partner) : NULL;
+    struct task *partner = follows_pairs && task->partner ? task_of(task->partner) : NULL;
 
     if (partner && partner->state == RUNS && task->state == RUNS) {
         struct wake_ups *both = wake_ups_of(task->partner, tid);
@@ -96,15 +172,21 @@ static void leaves(struct task *task, __u32 tid, bool is_runnable, __u64 now)
     }
     task->since = now;
     task->state = is_runnable ? WAITS : SLEEPS;
+    counts(task, is_runnable, now);
+    changes(task, tid);
 }
 
 /* A thread gets a PU. */
 static void runs(struct task *task, __u32 tid, __u64 now)
 {
-    if (task->state == SLEEPS && task->woken) {
+    if (task->state == WAITS) {
+        task->waited_ns += now - task->since;
+    } else if (task->state == SLEEPS && task->woken) {
         struct wake_ups *wake_ups = wake_ups_of(task->waker, tid);
         __u64 from = task->woken > task->since ? task->woken : task->since;
 
+        if (now > from)
+            task->waited_ns += now - from;
         if (wake_ups) {
             __sync_fetch_and_add(&wake_ups->count, 1);
             if (now > from)
@@ -115,6 +197,8 @@ static void runs(struct task *task, __u32 tid, __u64 now)
     }
     task->since = now;
     task->state = RUNS;
+    counts(task, true, now);
+    changes(task, tid);
 }
 
 SEC("tp_btf/sched_switch")
@@ -124,11 +208,15 @@ int on_switch(__u64 *args)
     struct task_struct *prev = (void *)args[1], *next = (void *)args[2];
     struct task *task = prev->pid ? task_of(prev->pid) : NULL;
 
-    if (task)
+    if (task) {
+        task->ran_ns = prev->se.sum_exec_runtime;
         leaves(task, prev->pid, is_preempted || !prev->__state, bpf_ktime_get_ns());
+    }
     task = next->pid ? task_of(next->pid) : NULL;
-    if (task)
+    if (task) {
+        task->ran_ns = next->se.sum_exec_runtime;
         runs(task, next->pid, bpf_ktime_get_ns());
+    }
     return 0;
 }
 
@@ -137,10 +225,17 @@ int on_creation(__u64 *args)
 {
     struct task_struct *creator = (void *)args[0], *created = (void *)args[1];
     struct task task = { .state = WAITS, .since = bpf_ktime_get_ns() };
+    struct task *from = task_of(creator->pid);
     __u32 tid = created->pid;
 
-    if (task_of(creator->pid) && bpf_map_update_elem(&tasks, &tid, &task, BPF_ANY))
+    if (!from)
+        return 0;
+    task.job = from->job;
+    counts(&task, true, task.since);
+    if (bpf_map_update_elem(&tasks, &tid, &task, BPF_ANY)) {
+        counts(&task, false, task.since);
         __sync_fetch_and_add(&lost.tasks, 1);
+    }
     return 0;
 }
 
@@ -162,9 +257,13 @@ int on_exec(__u64 *args)
 SEC("tp_btf/sched_process_exit")
 int on_end(__u64 *args)
 {
-    struct task_struct *ended = (void *)args[0];
-    __u32 tid = ended->pid;
+    struct task_struct *exiting = (void *)args[0];
+    __u32 tid = exiting->pid;
+    struct task *task = task_of(tid);
 
+    if (!task)
+        return 0;
+    counts(task, false, bpf_ktime_get_ns());
     bpf_map_delete_elem(&tasks, &tid);
     return 0;
 }

@@ -3,16 +3,16 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 #![allow(clippy::print_stderr)] // why nothing was tested
 
-use colocate_ebpf::{OTHERS, PairCounts, Watch};
+use colocate_ebpf::{Follow, OTHERS, PairCounts, State, Watch};
 use std::hint::spin_loop;
 use std::io::{Read, Write, pipe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A watch; `None`, with a line, where this build or kernel has none.
 fn watch() -> Option<Watch> {
-    match Watch::start() {
+    match Watch::start(Follow { pairs: true, phases: true }) {
         Ok(watch) => Some(watch),
         Err(why) => {
             eprintln!("skipped: {why}");
@@ -66,7 +66,7 @@ fn play(rounds: usize) -> (u32, u64) {
 #[test]
 fn threads_that_wait_for_each_other() {
     let Some(watch) = watch() else { return };
-    watch.add(my_tid()).unwrap();
+    watch.add(my_tid(), 0).unwrap();
     let before = slept();
     let (other, other_slept) = play(2_000);
     let slept = slept() - before;
@@ -95,7 +95,7 @@ fn on_one_pu() {
         let mut one = rustix::thread::CpuSet::new();
         one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| first.is_set(*cpu)).unwrap());
         rustix::thread::sched_setaffinity(None, &one).unwrap();
-        watch.add(my_tid()).unwrap();
+        watch.add(my_tid(), 0).unwrap();
         let (other, _) = play(500);
         let counts = watch.take().unwrap();
         // One of the two may never sleep: what it waits for is there whenever it has its PU again.
@@ -111,8 +111,8 @@ fn on_one_pu() {
 /// What finds no room is counted: threads that are created beyond it, and wake-ups of pairs.
 #[test]
 fn what_finds_no_room() {
-    let Ok(watch) = Watch::with_room(8) else { return };
-    watch.add(my_tid()).unwrap();
+    let Ok(watch) = Watch::with_room(Follow { pairs: true, phases: false }, 8) else { return };
+    watch.add(my_tid(), 0).unwrap();
     let (done, end) = (AtomicBool::new(false), Duration::from_millis(1));
     thread::scope(|scope| {
         let sleeps = || {
@@ -144,7 +144,7 @@ fn others_are_not_counted() {
         }
     });
     // After the other was created.
-    watch.add(my_tid()).unwrap();
+    watch.add(my_tid(), 0).unwrap();
     let before = slept();
     for _ in 0..500 {
         to_other.write_all(&[1]).unwrap();
@@ -163,7 +163,7 @@ fn others_are_not_counted() {
 #[test]
 fn timers_are_others() {
     let Some(watch) = watch() else { return };
-    watch.add(my_tid()).unwrap();
+    watch.add(my_tid(), 0).unwrap();
     let done = AtomicBool::new(false);
     let sleeper = thread::scope(|scope| {
         let busy = [(); 4].map(|()| {
@@ -188,4 +188,79 @@ fn timers_are_others() {
     let sum = |of: &[&PairCounts]| of.iter().map(|it| it.count).sum::<u64>();
     // One may be due before the thread sleeps.
     assert!((90..=102).contains(&sum(&by_others)) && sum(&by_watched) <= 3, "{counts:?}");
+}
+
+fn spin_for(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        spin_loop()
+    }
+}
+
+/// What is known of a thread after it has computed, has slept, and computes again, beside what the kernel says of it.
+#[test]
+fn times_of_a_thread() {
+    let Some(watch) = watch() else { return };
+    watch.add(my_tid(), 0).unwrap();
+    let find = |tid| watch.times(tid).unwrap();
+    thread::scope(|scope| {
+        let (send, receive) = std::sync::mpsc::channel();
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let thread = scope.spawn(move || {
+            spin_for(Duration::from_millis(30));
+            send.send(my_tid()).unwrap();
+            wait.recv().unwrap();
+            send.send(0).unwrap();
+            while wait.try_recv().is_err() {
+                spin_loop()
+            }
+        });
+        let tid = receive.recv().unwrap();
+        let mut asleep = None;
+        for _ in 0..1_000 {
+            asleep = find(tid).filter(|it| it.state == State::Sleeps);
+            if asleep.is_some() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).unwrap();
+        let kernel: Vec<u64> = text.split_whitespace().map(|sum| sum.parse().unwrap()).collect();
+        let asleep = asleep.expect("it sleeps");
+        assert_eq!(asleep.ran_ns, kernel[0]);
+        assert!(watch.changed().unwrap().contains(&tid));
+        assert!(!watch.changed().unwrap().contains(&tid), "it still sleeps");
+        assert!(asleep.waited_ns.abs_diff(kernel[1]) < 1_000_000, "{asleep:?} {kernel:?}");
+        go.send(()).unwrap();
+        receive.recv().unwrap();
+        assert!(find(tid).is_some_and(|it| it.state != State::Sleeps));
+        assert!(watch.changed().unwrap().contains(&tid));
+        go.send(()).unwrap();
+        thread.join().unwrap();
+        assert_eq!(find(tid), None);
+    });
+}
+
+/// Two threads compute for longer than a phase has to last to be reported, and end; then many times for less.
+#[test]
+fn phases_that_end() {
+    let Some(watch) = watch() else { return };
+    watch.add(my_tid(), 5).unwrap();
+    let both = |time| {
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(move || spin_for(time));
+            }
+        });
+        begun.elapsed()
+    };
+    both(Duration::from_millis(40));
+    assert!(watch.take_phase_ends());
+    let long = Duration::from_millis(20);
+    for _ in 0..100 {
+        let begun = Instant::now();
+        let took = both(Duration::from_micros(500)).max(begun.elapsed());
+        assert!(!watch.take_phase_ends() || took >= long, "after {took:?}");
+    }
 }

@@ -44,6 +44,7 @@ use colocate_model::stack::Parts;
 use colocate_observe::pmu::Counters;
 use colocate_observe::sample::Counted;
 use colocate_observe::sources::counters::DataLevels;
+use colocate_observe::sources::phases::Phases;
 use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{LifecycleEvents, Pid, SysError, TaskEvent, Tid, lifecycle, sample, spin};
 use colocate_policy::{Grant, JobIdx, Plan};
@@ -172,6 +173,8 @@ struct Quantum {
     pending_end: Option<QuantumEnd>,
     /// Until then new threads do not wake us, on the kernel's clock.
     rests_until: Nanos,
+    /// Whether a phase has ended, so that the next one shall soon show what follows.
+    looks: bool,
 }
 
 impl LinuxHost {
@@ -247,6 +250,7 @@ impl LinuxHost {
                 deciding_since: own_time(),
                 pending_end: None,
                 rests_until: Nanos::ZERO,
+                looks: false,
             },
             counts: CreationCounts::default(),
             before_stop: Box::new(|| ()),
@@ -372,6 +376,7 @@ impl LinuxHost {
             self.quantum.rests_until = now() + RESTS;
         }
         self.tasks.begin_events();
+        let is_news = !events.is_empty();
         for event in events {
             match event {
                 TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found } => {
@@ -385,7 +390,9 @@ impl LinuxHost {
                 TaskEvent::Storm { pid, .. } => self.storms(pid),
             }
         }
-        self.give_up_if_used_up();
+        if is_news {
+            self.give_up_if_used_up();
+        }
         if let Some(why) = self.actuators.journal.trouble() {
             self.notes.push(format!("the journal is given up ({why}); the guardian goes on"));
         }
@@ -456,6 +463,10 @@ impl LinuxHost {
             self.take_events();
             return Some(QuantumEnd::AllJobsEnded);
         }
+        if self.sources.phases.as_ref().is_some_and(Phases::take_ends) {
+            self.quantum.looks = true;
+            self.quantum.pending_end = self.quantum.pending_end.or(Some(QuantumEnd::Elapsed));
+        }
         let pending = self.quantum.pending_end.take();
         // A quantum is over when it is known what was seen in it, unless it is one of many.
         let is_known = |host: &mut Self| {
@@ -500,6 +511,7 @@ impl LinuxHost {
         let mut fds = if rests.is_none() { self.lifecycle.fds() } else { Vec::new() };
         fds.push(self.signals.fd());
         fds.extend(self.sources.mixes.awaited().filter(|_| awaits));
+        fds.extend(self.sources.phases.as_ref().map(Phases::fd));
         wait_readable(&fds, timeout)
     }
 
@@ -545,6 +557,10 @@ const RESTS: Nanos = Nanos::from_millis(10);
 /// all are polled.
 const WHOLE: Nanos = Nanos::from_secs(1);
 
+/// When a phase has ended the next quantum is no longer. Chosen: many times what it costs, and half of what a user wants a new phase to be
+/// acted on within.
+const LOOK: Nanos = Nanos::from_millis(2);
+
 /// CPU time of the thread that calls this.
 fn own_time() -> Nanos {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -574,7 +590,10 @@ impl Host for LinuxHost {
     }
 
     fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
-        let quantum = self.affordable(quantum);
+        let mut quantum = self.affordable(quantum);
+        if quantum > Nanos::ZERO && std::mem::take(&mut self.quantum.looks) {
+            quantum = quantum.min(LOOK);
+        }
         self.stop_waiting_jobs(plan)?;
         self.adopt(plan);
         if self.quantum.launched.is_none() {

@@ -171,7 +171,7 @@ impl LinuxHost {
         // Should its number have been another first process's, both events are closed with this run's.
         self.runs.orphans.retain(|orphan| orphan.first != held.pid());
         self.lifecycle.add(held.pid());
-        self.sample_anew(before, held.pid());
+        self.sample_anew(job, before, held.pid());
         self.pausing.held[place] = Some(held);
         self.take_events();
         self.release_held(place);

@@ -16,6 +16,7 @@ use colocate_engine::{PlacementStatus, QuantumEnd};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Nanos, PuSet, read};
 use colocate_observe::sources::counters::DataLevels;
+use colocate_observe::sources::phases::Phases;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid, affinity};
 use colocate_policy::{JobIdx, TaskId};
@@ -107,6 +108,7 @@ impl LinuxHost {
 
     /// Reads the next [`MOST_AT_ONCE`] tasks. True if there are no more: then it begins with the first again.
     fn poll_next_tasks(&mut self) -> bool {
+        self.read_times();
         let (at, orphans) = (now(), self.stopped_jobs());
         let next = self.tasks.living_after(self.polling.last_read, MOST_AT_ONCE);
         for id in next.iter().filter(|id| !orphans.contains(&id.job)) {
@@ -220,6 +222,7 @@ impl LinuxHost {
 
     /// Reads all tasks that may run.
     pub(crate) fn read_all_tasks(&mut self) {
+        self.read_times();
         let at = now();
         self.sources.run_states.begin(self.tasks.with_threads(), at);
         self.polling.found_stopped.clear();
@@ -276,18 +279,23 @@ impl LinuxHost {
     /// Those that sleep are read only if the clocks of their processes say that one of them has run, and seldom
     /// where they are many.
     pub(crate) fn read_runnable_tasks(&mut self) {
+        self.read_times();
         let at = now();
-        self.sources.run_states.begin(self.tasks.with_threads(), at);
+        if self.sources.phases.is_none() {
+            self.sources.run_states.begin(self.tasks.with_threads(), at);
+        }
         let orphans = self.stopped_jobs();
         // A task that was never read is read once, also while its job waits: then its first quantum has a beginning.
-        let awake: Vec<TaskId> = self.tasks.to_read().collect();
+        let mut awake: BTreeSet<TaskId> = self.tasks.to_read().collect();
+        let active = self.sources.phases.as_mut().map(Phases::take_active);
+        awake.extend(active.iter().flatten().filter_map(|tid| self.tasks.living(*tid)));
         for id in awake {
             let is_new = self.tasks.task(id).is_some_and(|task| task.usage.cpu_time.is_none());
             if is_new || !orphans.contains(&id.job) {
                 self.read_if_run(id, at);
             }
         }
-        if at < self.polling.next_search {
+        if active.is_some() || at < self.polling.next_search {
             return;
         }
         // The kernel says with one call how long all threads of a process have run.

@@ -10,6 +10,7 @@ use colocate_observe::pmu::{Counters, Start};
 use colocate_observe::sample::SampleOptions;
 use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::sources::mix::Mixes;
+use colocate_observe::sources::phases::Phases;
 use colocate_observe::sources::run_states::RunStates;
 use colocate_observe::sources::spinning::Spinning;
 use colocate_observe::sources::switches::Switches;
@@ -22,6 +23,7 @@ use colocate_policy::{Grant, JobIdx, Refusal, Source, TaskId, WakeUps};
 pub(crate) struct Sources {
     pub mixes: Mixes,
     pub run_states: RunStates,
+    pub phases: Option<Phases>,
     counters: Option<TaskCounters>,
     spinning: Option<Spinning>,
     wake_ups: Option<WakeUpCounts>,
@@ -44,6 +46,7 @@ impl Sources {
         Self {
             mixes: Mixes::default(),
             run_states: RunStates::default(),
+            phases: None,
             counters: None,
             spinning: None,
             wake_ups: None,
@@ -105,6 +108,7 @@ impl LinuxHost {
                     Ok(Backend { limits: Vec::new(), ..backend })
                 }),
                 Source::RunStates => Ok(self.sources.run_states.start()),
+                Source::Phases => self.watch_phases(),
                 Source::Spinning => self.sample_spinning(),
                 Source::WakeUps => self.count_wake_ups(),
                 Source::Switches => Ok(self.sources.switches.start()),
@@ -160,6 +164,29 @@ impl LinuxHost {
         self.sources.spinning.as_ref().map(Spinning::backend).ok_or_else(nothing)
     }
 
+    fn watch_phases(&mut self) -> Result<Backend, Refusal> {
+        if self.sources.phases.is_none() {
+            let phases = Phases::start()?;
+            let living: Vec<TaskId> = self.tasks.all_living().map(|(_, id)| id).collect();
+            for id in living {
+                let Some(task) = self.tasks.task(id) else { continue };
+                phases.add(task.thread.tid, id.job).map_err(Refusal::of)?;
+            }
+            self.sources.phases = Some(phases);
+        }
+        let nothing = || Refusal::of("nothing is watched");
+        self.sources.phases.as_ref().map(Phases::backend).ok_or_else(nothing)
+    }
+
+    /// Reads the times of all threads, where they are known better than by the kernel's own sums.
+    pub(crate) fn read_times(&mut self) {
+        let read = self.sources.phases.as_mut().map(Phases::read);
+        if let Some(Err(why)) = read {
+            self.notes.push(format!("phases are seen when quanta are over from now on: {why}"));
+            self.sources.phases = None;
+        }
+    }
+
     fn count_wake_ups(&mut self) -> Result<Backend, Refusal> {
         if self.sources.wake_ups.is_none() {
             let mut counts = WakeUpCounts::start()?;
@@ -207,7 +234,9 @@ impl LinuxHost {
     /// Reads at `at`, on the kernel's clock, what a living task has done.
     pub(crate) fn read_usage(&mut self, id: TaskId, at: Nanos) {
         let Some(task) = self.tasks.task(id) else { return };
-        let read = self.sources.run_states.read(task.named(), &self.actuators.proc, at);
+        let named = task.named();
+        let exact = self.sources.phases.as_ref().and_then(|phases| phases.times(named.tid));
+        let read = self.sources.run_states.read(named, exact, &self.actuators.proc, at);
         // One that has not run has not waited anew, nor read.
         if read.is_none_or(|read| !read.sleeps) {
             task.usage.switches = self.sources.switches.read(task.named(), &self.actuators.proc);
@@ -222,8 +251,9 @@ impl LinuxHost {
     pub(crate) fn count_ended(&mut self, id: TaskId) {
         self.sources.run_states.ended(id);
         self.sources.switches.ended(id);
-        if let (Some(wake_ups), Some(task)) = (&mut self.sources.wake_ups, self.tasks.task(id)) {
-            wake_ups.ended(task.thread.tid);
+        if let Some(tid) = self.tasks.task(id).map(|task| task.thread.tid) {
+            self.sources.wake_ups.iter_mut().for_each(|wake_ups| wake_ups.ended(tid));
+            self.sources.phases.iter_mut().for_each(|phases| phases.ended(tid));
         }
         let Some(counters) = &mut self.sources.counters else { return };
         let counted = counters.ended(id);
@@ -233,10 +263,11 @@ impl LinuxHost {
     }
 
     /// Samples a job that begins anew as well.
-    pub(crate) fn sample_anew(&mut self, before: Pid, pid: Pid) {
+    pub(crate) fn sample_anew(&mut self, job: JobIdx, before: Pid, pid: Pid) {
         // Where it is denied now, it is unknown how its threads wait.
         let _ = self.sources.spinning.as_mut().map(|spinning| spinning.instead(before, pid));
         let _ = self.sources.wake_ups.as_ref().map(|counts| counts.add(pid.first_thread()));
+        let _ = self.sources.phases.as_ref().map(|phases| phases.add(pid.first_thread(), job));
     }
 
     /// Adds for how long tasks have waited in loops, after their times were read.

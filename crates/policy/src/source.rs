@@ -16,6 +16,8 @@ pub enum Source {
     Stacks,
     /// How long threads had a PU or waited for one.
     RunStates,
+    /// At once, when a job begins or ceases to have more than one runnable thread.
+    Phases,
     /// How long threads only waited for others in a loop.
     Spinning,
     /// Which threads wake which.
@@ -26,11 +28,12 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Mix,
         Self::Counters,
         Self::Stacks,
         Self::RunStates,
+        Self::Phases,
         Self::Spinning,
         Self::WakeUps,
         Self::Switches,
@@ -44,6 +47,7 @@ impl Source {
             Self::Counters => "counters",
             Self::Stacks => "stacks",
             Self::RunStates => "run-states",
+            Self::Phases => "phases",
             Self::Spinning => "spinning",
             Self::WakeUps => "wake-ups",
             Self::Switches => "switches",
@@ -60,6 +64,7 @@ impl Source {
             }
             Self::Stacks => "where threads' cycles go",
             Self::RunStates => "how long threads run and wait for a PU",
+            Self::Phases => "at once when a serial phase begins or ends",
             Self::Spinning => "which threads only wait for others in a loop",
             Self::WakeUps => "which threads wake which",
             Self::Switches => "how often threads wait for others, read and write",
@@ -74,6 +79,7 @@ impl Source {
             Self::Counters | Self::WakeUps => "policies decide without it",
             Self::Stacks => "policies that need it keep groups as they are",
             Self::RunStates => "CPU times are those of the kernel's clock ticks",
+            Self::Phases => "it is seen when the quantum is over",
             Self::Spinning => "they count as working",
             Self::Switches => "progress of programs that communicate is taken for their CPU time",
         }

@@ -183,7 +183,7 @@ impl Process {
     fn read_thread(&mut self, poll: &mut Poll<'_>, tid: Tid) {
         let (pid, task) = (self.pid, id(self.pid, tid));
         let Some(thread) = self.threads.get_mut(&tid) else { return };
-        let Some(read) = poll.states.read(TaskRef { id: task, pid, tid }, poll.proc, poll.at)
+        let Some(read) = poll.states.read(TaskRef { id: task, pid, tid }, None, poll.proc, poll.at)
         else {
             // One that has ended is forgotten when all are read.
             thread.is_awake = false;

@@ -129,6 +129,30 @@ fn serial_parallel_serial_asleep() {
     }
 }
 
+/// The quantum is longer than the program, so only what the kernel reports ends it: two phases of three.
+#[test]
+fn a_phase_that_ends_is_seen_at_once() {
+    let _exclusive = exclusive();
+    let scratch = Scratch::new();
+    let Some(program) = scratch.program("phases", &[]) else { return };
+    let mut command = scratch.colocate();
+    command.args(["schedule", "--no-guard", "--quiet", "--policy", "parallelism-aware"]);
+    command.args(["--quantum", "60s", "-o"]).arg(scratch.path("report.json")).arg("--");
+    command.arg(program).args(["0", "1:400", "3:400", "1:400"]);
+    assert!(command.stdout(Stdio::null()).status().unwrap().success());
+    let report = std::fs::read_to_string(scratch.path("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let evidence = report["evidence"].as_array().unwrap();
+    let phases = evidence.iter().find(|it| it["source"] == "phases").unwrap();
+    let found = stretches(&scratch);
+    let course: Vec<&str> =
+        found.iter().map(|stretch| stretch["phase"].as_str().unwrap()).collect();
+    match phases["backend"].is_null() {
+        true => assert_eq!(course.len(), 1, "the quantum is over at the end"),
+        false => assert!(course.starts_with(&["serial", "parallel", "serial"]), "{found:?}"),
+    }
+}
+
 /// Threads of one process that sleep and wake together: those who sleep are not read one by one.
 #[test]
 fn threads_that_wake_are_seen() {

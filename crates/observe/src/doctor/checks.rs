@@ -60,7 +60,7 @@ const fn of_source(source: Source) -> Row {
         Source::Counters => pmu,
         Source::Stacks => stacks,
         Source::RunStates => run_state,
-        Source::WakeUps => wake_ups,
+        Source::WakeUps | Source::Phases => ebpf,
         Source::Switches => switches,
     };
     row(source.name(), source.reports(), check)
@@ -380,8 +380,8 @@ fn switches(inputs: &Inputs<'_>) -> Finding {
     )
 }
 
-fn wake_ups(inputs: &Inputs<'_>) -> Finding {
-    inputs.tried(Probe::LoadEbpf, "an eBPF program at sched_waking", |errno| match errno.0 {
+fn ebpf(inputs: &Inputs<'_>) -> Finding {
+    inputs.tried(Probe::LoadEbpf, "an eBPF program at sched_waking and sched_switch", |errno| match errno.0 {
         libc::ENOEXEC => Cause::of("expected a build with clang, found one without"),
         libc::EPERM => inputs.only_root("expected CAP_BPF and CAP_PERFMON, found one of them missing"),
         _ => Cause::of(

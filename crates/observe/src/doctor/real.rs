@@ -13,7 +13,7 @@ use crate::privilege;
 use crate::sample::live;
 use crate::sys::SysError;
 use crate::task::{Pid, Tid};
-use colocate_ebpf::EbpfError;
+use colocate_ebpf::{EbpfError, Follow, Watch};
 use colocate_machine::PuNr;
 use perf_event_open_sys::bindings as c;
 use std::os::fd::AsRawFd;
@@ -190,7 +190,7 @@ fn ring(attr: &Attr, pages: usize) -> Result<(), Errno> {
 }
 
 fn load_ebpf() -> Result<(), Errno> {
-    colocate_ebpf::Watch::start().map(drop).map_err(|why| match why {
+    Watch::start(Follow { pairs: true, phases: true }).map(drop).map_err(|why| match why {
         EbpfError::NotBuilt => Errno(libc::ENOEXEC),
         EbpfError::Denied => Errno(libc::EPERM),
         EbpfError::Refused(_) => Errno(libc::EINVAL),

@@ -159,8 +159,9 @@ fn a_plain_user_on_a_friendly_server() {
            yes  counters        how many instructions threads execute and what they request from caches and memory: all events of this thread at once: counted
            yes  stacks          where threads' cycles go: Arm cycles without dispatch: frontend, backend, dispatching
            yes  run-states      how long threads run and wait for a PU: /proc/self/schedstat is there
+           yes  phases          at once when a serial phase begins or ends: an eBPF program at sched_waking and sched_switch: works
            yes  spinning        which threads only wait for others in a loop: software clock with samples on a child: works
-           yes  wake-ups        which threads wake which: an eBPF program at sched_waking: works
+           yes  wake-ups        which threads wake which: an eBPF program at sched_waking and sched_switch: works
            yes  switches        how often threads wait for others, read and write: /proc/self/io is there
 
         what else evidence uses

@@ -5,6 +5,7 @@
 
 pub mod counters;
 pub mod mix;
+pub mod phases;
 pub mod run_states;
 pub mod spinning;
 pub mod switches;

@@ -43,6 +43,8 @@ struct TaskTimes {
     file: Option<RunTime>,
     waits: RunqueueWait,
     last: Option<Times>,
+    /// What it had waited before exact times of it were known, which begin later.
+    before: Option<Nanos>,
 }
 
 #[derive(Debug, Default)]
@@ -149,15 +151,27 @@ impl RunStates {
         }
     }
 
-    /// Asks at `at`, on the kernel's clock, for the times of a living task; `None` if they are unknown.
-    pub fn read(&mut self, task: TaskRef, proc: &Path, at: Nanos) -> Option<Read> {
+    /// Asks at `at`, on the kernel's clock, for the times of a living task; `None` if they are unknown. `exact` are those that
+    /// another source has.
+    pub fn read(
+        &mut self,
+        task: TaskRef,
+        exact: Option<Times>,
+        proc: &Path,
+        at: Nanos,
+    ) -> Option<Read> {
         if !self.on {
             return None;
         }
         let of = self.of.entry(task.id).or_default();
         let (was_open, before) = (of.times.file.is_some(), of.times.last());
-        of.open(task, proc);
-        let read = of.times.read(at);
+        let read = match exact {
+            Some(exact) => Some(of.times.take(exact)),
+            None => {
+                of.open(task, proc);
+                of.times.read(at)
+            }
+        };
         // The file stays open if there is room for it.
         of.times.file.take_if(|_| !was_open && self.open >= self.most_open);
         self.open += usize::from(!was_open && of.times.file.is_some());
@@ -193,9 +207,24 @@ impl TaskTimes {
     fn read(&mut self, at: Nanos) -> Option<Read> {
         let (cpu_time, waited) = self.file.as_ref()?.read_both()?;
         let waited = self.waits.read((cpu_time, waited), at);
-        let times = Times { cpu_time, waited: waited.max(self.last().waited) };
+        Some(self.note(Times { cpu_time, waited }))
+    }
+
+    /// Takes them from another source.
+    fn take(&mut self, exact: Times) -> Read {
+        let before = *self.before.get_or_insert(self.last.unwrap_or_default().waited);
+        self.note(Times { waited: exact.waited + before, ..exact })
+    }
+
+    /// No sum becomes less: one of a running thread may be found too high, as what a hypervisor takes is known later.
+    fn note(&mut self, times: Times) -> Read {
+        let last = self.last();
+        let times = Times {
+            cpu_time: times.cpu_time.max(last.cpu_time),
+            waited: times.waited.max(last.waited),
+        };
         let sleeps = self.last.replace(times) == Some(times);
-        Some(Read { times, sleeps })
+        Read { times, sleeps }
     }
 
     /// Notes whether it could run when it was asked for its state, at `at` or later, and after [`TaskTimes::read`].
@@ -234,24 +263,30 @@ mod tests {
         let sums = |text: &str| std::fs::write(folder.join("schedstat"), text).unwrap();
         sums("5000 300 2\n");
         let mut states = RunStates::default();
-        assert_eq!(states.read(task, proc.path(), Nanos(1)), None, "they were not asked for");
+        assert_eq!(states.read(task, None, proc.path(), Nanos(1)), None, "they were not asked for");
         states.start();
         let times = |cpu, waited| Times { cpu_time: Nanos(cpu), waited: Nanos(waited) };
-        let mut read = |at| states.read(task, proc.path(), Nanos(at));
+        let mut read = |at| states.read(task, None, proc.path(), Nanos(at));
         assert_eq!(read(10), Some(Read { times: times(5000, 300), sleeps: false }));
         assert_eq!(read(20), Some(Read { times: times(5000, 300), sleeps: true }));
         sums("5400 300 3\n");
         assert_eq!(read(30), Some(Read { times: times(5400, 300), sleeps: false }));
         states.could_run(task.id, true, Nanos(30));
         assert_eq!(
-            states.read(task, proc.path(), Nanos(70)),
+            states.read(task, None, proc.path(), Nanos(70)),
             Some(Read { times: times(5400, 340), sleeps: false }),
             "it waits"
+        );
+        let exact = Some(times(5500, 7));
+        assert_eq!(
+            states.read(task, exact, proc.path(), Nanos(71)),
+            Some(Read { times: times(5500, 347), sleeps: false }),
+            "another source knows it better"
         );
         assert_eq!(states.open, 1);
         states.ended(task.id);
         assert_eq!(states.open, 0);
         states.stop();
-        assert_eq!(states.read(task, proc.path(), Nanos(80)), None);
+        assert_eq!(states.read(task, None, proc.path(), Nanos(80)), None);
     }
 }

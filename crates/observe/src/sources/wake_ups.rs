@@ -2,7 +2,7 @@
 
 use super::TaskRef;
 use crate::task::Tid;
-use colocate_ebpf::{EbpfError, OTHERS, Watch};
+use colocate_ebpf::{EbpfError, Follow, OTHERS, Watch};
 use colocate_machine::Nanos;
 use colocate_policy::source::{Backend, Refusal};
 use colocate_policy::{TaskId, WakeUps};
@@ -27,7 +27,7 @@ impl WakeUpCounts {
     /// # Errors
     /// Why the kernel counts nothing, and the remedy.
     pub fn start() -> Result<Self, Refusal> {
-        let watch = Watch::start().map_err(|why| Refusal {
+        let watch = Watch::start(Follow { pairs: true, phases: false }).map_err(|why| Refusal {
             why: why.to_string(),
             remedy: "`colocate doctor` names the remedy",
         })?;
@@ -51,7 +51,7 @@ impl WakeUpCounts {
     /// # Errors
     /// If there is no room for it.
     pub fn add(&self, first: Tid) -> Result<(), EbpfError> {
-        self.watch.add(first.0.cast_unsigned())
+        self.watch.add(first.0.cast_unsigned(), 0)
     }
 
     /// A task was created.

@@ -14,10 +14,11 @@ use cores::Cores;
 use std::collections::{BTreeSet, VecDeque};
 
 /// How many threads of a job are runnable.
-pub(super) const PHASES: SourceSet = SourceSet::of(&[Source::RunStates, Source::Spinning]);
+pub(super) const PHASES: SourceSet =
+    SourceSet::of(&[Source::RunStates, Source::Phases, Source::Spinning]);
 /// The same, and what cores make of threads.
 pub(super) const RATES_AND_PHASES: SourceSet =
-    SourceSet::of(&[Source::RunStates, Source::Spinning, Source::Counters]);
+    SourceSet::of(&[Source::RunStates, Source::Phases, Source::Spinning, Source::Counters]);
 
 /// What jobs demand of the machine, where both are known.
 pub(super) fn demands(known: &Knowledge<'_>) -> Option<(Performance, Vec<Phase>)> {

@@ -21,6 +21,7 @@ pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Bac
         Source::Mix => mix::watch(world, request.jobs),
         Source::Spinning => return spinning::answer(world),
         Source::WakeUps | Source::Switches => return wake_ups::answer(),
+        Source::Phases => return run_states::at_once(),
         Source::Counters | Source::Stacks | Source::RunStates => {}
     }
     Ok(known())

@@ -3,8 +3,17 @@
 use crate::task::TaskNo;
 use crate::world::World;
 use colocate_engine::SeenTask;
+use colocate_policy::Refusal;
+use colocate_policy::source::Backend;
 
 pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
     seen.cpu_time = Some(world.tasks[task].total.ran);
     seen.waited = Some(world.waited(task));
+}
+
+pub(super) fn at_once() -> Result<Backend, Refusal> {
+    Err(Refusal {
+        why: "simulated quanta are as long as requested".to_owned(),
+        remedy: "shorter quanta show it sooner",
+    })
 }

@@ -1,0 +1,118 @@
+//! When a job begins or ceases to have more than one runnable thread, reported at once by [`colocate_ebpf`], and the times of
+//! threads to the moment: what a policy for such phases needs to act before its quantum is over.
+//!
+//! The kernel's own sums of a running thread are up to a tick short, which is 4 ms on many kernels.
+
+use super::run_states::Times;
+use crate::sys::now;
+use crate::task::Tid;
+use colocate_ebpf::{EbpfError, Follow, State, TaskTimes, Watch};
+use colocate_machine::Nanos;
+use colocate_policy::JobIdx;
+use colocate_policy::source::{Backend, Refusal};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::BorrowedFd;
+
+/// Phases of the watched jobs.
+#[derive(Debug)]
+pub struct Phases {
+    watch: Watch,
+    /// As last read, and when that was.
+    times: HashMap<Tid, TaskTimes>,
+    read_at: Nanos,
+    /// Of these the threads that do not sleep, and those that have not slept all the time.
+    awake: HashSet<Tid>,
+    active: HashSet<Tid>,
+}
+
+impl Phases {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// Why the kernel reports nothing, and the remedy.
+    pub fn start() -> Result<Self, Refusal> {
+        let watch = Watch::start(Follow { pairs: false, phases: true }).map_err(Refusal::of)?;
+        let (times, read_at) = (HashMap::new(), Nanos::ZERO);
+        Ok(Self { watch, times, read_at, awake: HashSet::new(), active: HashSet::new() })
+    }
+
+    /// What it is and costs.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        Backend {
+            name: "eBPF: sched_waking and sched_switch",
+            cost: "a fraction of a microsecond for each wake-up and each switch to another thread"
+                .to_owned(),
+            limits: Vec::new(),
+        }
+    }
+
+    /// Watches a thread of a job, and all that it creates from now on.
+    ///
+    /// # Errors
+    /// If there is no room for it.
+    pub fn add(&self, tid: Tid, job: JobIdx) -> Result<(), EbpfError> {
+        self.watch.add(tid.0.cast_unsigned(), job.0)
+    }
+
+    /// Becomes readable when a phase ends that has lasted for 20 ms.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.watch.phase_ends()
+    }
+
+    /// Whether one has ended since this was last called.
+    #[must_use]
+    pub fn take_ends(&self) -> bool {
+        self.watch.take_phase_ends()
+    }
+
+    /// Reads the times of all threads that have run or waited.
+    ///
+    /// # Errors
+    /// If the kernel does not give them.
+    pub fn read(&mut self) -> Result<(), EbpfError> {
+        let changed = self.watch.changed()?;
+        self.active.extend(&self.awake);
+        for tid in changed {
+            let read = self.watch.times(tid)?;
+            let tid = Tid(tid.cast_signed());
+            self.active.insert(tid);
+            let Some(times) = read else {
+                self.ended(tid);
+                continue;
+            };
+            self.times.insert(tid, times);
+            match times.state {
+                State::Sleeps => self.awake.remove(&tid),
+                State::Waits { .. } | State::Runs { .. } => self.awake.insert(tid),
+            };
+        }
+        self.read_at = now();
+        Ok(())
+    }
+
+    /// A thread has ended.
+    pub fn ended(&mut self, tid: Tid) {
+        self.times.remove(&tid);
+        self.awake.remove(&tid);
+    }
+
+    /// The threads that had run or waited when [`Phases::read`] was last called, since this was last called.
+    pub fn take_active(&mut self) -> HashSet<Tid> {
+        std::mem::take(&mut self.active)
+    }
+
+    /// The times of a thread when [`Phases::read`] was called; `None` if they were unknown.
+    #[must_use]
+    pub fn times(&self, tid: Tid) -> Option<Times> {
+        let TaskTimes { ran_ns, waited_ns, state, .. } = *self.times.get(&tid)?;
+        let (mut cpu_time, mut waited) = (Nanos(ran_ns), Nanos(waited_ns));
+        match state {
+            State::Sleeps => {}
+            State::Waits { since } => waited += self.read_at.saturating_sub(Nanos(since)),
+            State::Runs { since } => cpu_time += self.read_at.saturating_sub(Nanos(since)),
+        }
+        Some(Times { cpu_time, waited })
+    }
+}
