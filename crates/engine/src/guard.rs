@@ -132,6 +132,10 @@ const FORGETS: f64 = 0.9;
 /// A quantum that is shorter than this part of the longest one is no comparison.
 const SHORT: f64 = 0.5;
 
+/// Quanta in a row of which only the sum is seen, where plans stand and there is nothing to decide. Chosen: a plan that has paid
+/// and does harm now is seen within half a second, and watching 1,000 threads costs an eighth.
+const TOGETHER: u32 = 8;
+
 /// What is going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -184,6 +188,8 @@ pub struct Guard {
     /// Seconds so far, and how long a whole quantum is.
     elapsed: f64,
     quantum: f64,
+    /// For how many quanta the last plan was.
+    together: u32,
     quanta: u64,
     controls: u64,
     blind: bool,
@@ -272,6 +278,7 @@ impl Guard {
             pauses: 0,
             elapsed: 0.0,
             quantum: 0.0,
+            together: 1,
             quanta: 0,
             controls: 0,
             blind: false,
@@ -358,10 +365,11 @@ impl Guard {
         self.ledger.harm(&self.set, slack)
     }
 
-    fn note_kernel_quantum(&mut self, sample: Sample) {
-        self.controls += 1;
+    fn note_kernel_quantum(&mut self, sample: Sample, passed: u32) {
+        self.controls += u64::from(passed);
         if let Stage::Paused(left) = self.stage {
-            self.stage = if left > 1 { Stage::Paused(left - 1) } else { Stage::Trying };
+            let left = left.saturating_sub(passed);
+            self.stage = if left > 0 { Stage::Paused(left) } else { Stage::Trying };
         }
         if self.before != Some(Owner::Kernel) {
             // What it takes the kernel to put things right is the policy's fault.
@@ -387,8 +395,8 @@ impl Guard {
         }
     }
 
-    fn note_policy_quantum(&mut self, sample: &Sample) {
-        self.since_control = self.since_control.saturating_add(1);
+    fn note_policy_quantum(&mut self, sample: &Sample, passed: u32) {
+        self.since_control = self.since_control.saturating_add(passed);
         if self.window.is_empty() {
             return;
         }
@@ -533,13 +541,38 @@ impl Guard {
             return;
         };
         self.elapsed += sample.seconds;
-        // One that took far too long must not be the measure for ever.
-        self.quantum = sample.seconds.max(FORGETS * self.quantum);
+        let passed = self.passed(sample.seconds);
+        self.quanta += u64::from(passed) - 1;
         self.speeds.note(&sample);
         match owner {
-            Owner::Kernel => self.note_kernel_quantum(sample),
-            Owner::Policy => self.note_policy_quantum(&sample),
+            Owner::Kernel => self.note_kernel_quantum(sample, passed),
+            Owner::Policy => self.note_policy_quantum(&sample, passed),
         }
+    }
+
+    /// How many quanta have passed in so many seconds; learns how long one is.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
+    fn passed(&mut self, seconds: f64) -> u32 {
+        if self.together == 1 {
+            // One that took far too long must not be the measure for ever.
+            self.quantum = seconds.max(FORGETS * self.quantum);
+            return 1;
+        }
+        // Something may have ended them early.
+        ((seconds / self.quantum).round() as u32).clamp(1, self.together)
+    }
+
+    /// For how many quanta there is nothing to decide.
+    fn quanta_together(&self, owner: Owner) -> u32 {
+        let left = match (self.stage, owner) {
+            _ if self.stands.is_none() || self.before != Some(owner) => 1,
+            (Stage::Paused(left), Owner::Kernel) => left,
+            (Stage::Paying, Owner::Policy) if !self.window.is_empty() => {
+                self.next_control.saturating_sub(self.since_control + 1)
+            }
+            _ => 1,
+        };
+        left.clamp(1, TOGETHER)
     }
 
     /// The plan of a quantum that is the kernel's. After one of the policy's, that learns what came of it.
@@ -644,7 +677,9 @@ impl Policy for Guard {
             (Owner::Policy, None) => self.policy_plan(evidence),
         };
         plan.messages.splice(0..0, self.messages.drain(..));
+        self.together = self.quanta_together(owner);
         let has_tried = self.stands.is_none() || self.quanta > self.controls;
-        Plan { state: has_tried.then(|| self.state()).or(plan.state), ..plan }
+        let state = has_tried.then(|| self.state()).or(plan.state);
+        Plan { state, quanta: self.together, ..plan }
     }
 }

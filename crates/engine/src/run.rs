@@ -311,15 +311,18 @@ impl<'w> Loop<'w> {
             // What the policy says of itself stays true while it does not decide.
             false => Plan { state: self.plan.state.clone(), ..situation.nothing_chosen() },
         });
-        let asked = match self.workload.until {
-            Until::Events => self.watch.quantum(self.seen.at),
-            Until::Time(quantum) => quantum,
-            Until::TimeOrEvents(quantum) => quantum.min(self.watch.quantum(self.seen.at)),
-        };
         if let Some(made) = made {
             (self.plan, self.has_plan) = (made, true);
             self.moved.clear();
         }
+        let asked = match self.workload.until {
+            Until::Events => self.watch.quantum(self.seen.at),
+            Until::Time(quantum) => quantum,
+            Until::TimeOrEvents(quantum) => {
+                let quanta = Nanos(quantum.0.saturating_mul(u64::from(self.plan.quanta)));
+                quanta.min(self.watch.quantum(self.seen.at))
+            }
+        };
         Begun { number, cause, pus, queued, can_decide, asked }
     }
 

@@ -331,6 +331,14 @@ pub struct Plan {
     /// State of the policy, in one line.
     #[serde(skip)]
     pub state: Option<String>,
+    /// For how many quanta there is nothing to decide, unless something happens; at least 1. Where jobs may wait, the policy decides
+    /// each quantum all the same.
+    #[serde(skip, default = "one")]
+    pub quanta: u32,
+}
+
+const fn one() -> u32 {
+    1
 }
 
 impl Default for Plan {
@@ -349,6 +357,7 @@ impl Default for Plan {
             initial: Vec::new(),
             messages: Vec::new(),
             state: None,
+            quanta: 1,
         }
     }
 }

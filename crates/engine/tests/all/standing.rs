@@ -50,18 +50,21 @@ struct Toy {
     rng: SplitMix64,
     number: u64,
     done: [f64; 2],
-    last: Option<Vec<JobUsage>>,
+    last: Option<(Nanos, Vec<JobUsage>)>,
+    /// How often it was decided.
+    decided: u64,
     messages: Vec<(u64, String)>,
 }
 
 impl Toy {
     fn new(under_policy: [f64; 2]) -> Self {
         let (done, messages) = ([0.0; 2], Vec::new());
-        Self { under_policy, rng: SplitMix64::new(5), number: 0, done, last: None, messages }
+        let (rng, last) = (SplitMix64::new(5), None);
+        Self { under_policy, rng, number: 0, done, last, decided: 0, messages }
     }
 
-    /// One quantum; whether the policy had it.
-    fn quantum(&mut self, guard: &mut Guard, has_event: bool) -> bool {
+    /// As many quanta as the plan is for; how many these are, and whether the policy had them.
+    fn quanta(&mut self, guard: &mut Guard, has_event: bool) -> (u64, bool) {
         let machine = machine();
         let pus: Vec<PuIdx> = machine.all_pus().collect();
         let queued = |job| {
@@ -72,17 +75,21 @@ impl Toy {
         };
         let queue: Vec<QueuedJob> = (0..2).map(queued).collect();
         let now = Quantum { number: self.number, machine: &machine, pus: &pus, queue: &queue };
-        let last = self.last.as_ref().map(|did| QuantumOutcome { took: QUANTUM, did });
+        let last = self.last.as_ref().map(|(took, did)| QuantumOutcome { took: *took, did });
         let evidence = Evidence { last, has_event, may_wait: false, ..Evidence::of_queue(now) };
         let plan = guard.decide(&evidence);
         assert_eq!(plan.default_placement, DefaultPlacement::LeaveToKernel);
         assert!(plan.waiting().unwrap().is_empty(), "all run all the time");
         let has_it = plan.decisions.iter().any(|decision| decision.place.pu().is_some());
+        let took = Nanos(QUANTUM.0 * u64::from(plan.quanta));
         let mut did = |job: usize| {
-            let noise = 0.9 + 0.2 * self.rng.unit();
-            let speed = noise * if has_it { self.under_policy[job] } else { 1.0 };
-            self.done[job] += speed;
-            speed * QUANTUM.as_secs_f64()
+            let quantum = |_| {
+                let noise = 0.9 + 0.2 * self.rng.unit();
+                let speed = noise * if has_it { self.under_policy[job] } else { 1.0 };
+                self.done[job] += speed;
+                speed * QUANTUM.as_secs_f64()
+            };
+            (0..plan.quanta).map(quantum).sum::<f64>()
         };
         let (server, other) = (did(0), did(1));
         let usage = |job, cpu: f64, switches: f64| JobUsage {
@@ -92,22 +99,26 @@ impl Toy {
             switches: Some(switches as u64),
         };
         // The server uses as much CPU time for more or fewer requests.
-        self.last = Some(vec![
-            usage(0, 0.5 * QUANTUM.as_secs_f64(), server * 4_000.0),
-            usage(1, other * 1.5, 3.0),
-        ]);
+        let did =
+            vec![usage(0, 0.5 * took.as_secs_f64(), server * 4_000.0), usage(1, other * 1.5, 3.0)];
+        self.last = Some((took, did));
         self.messages.extend(plan.messages.into_iter().map(|message| (self.number, message)));
-        self.number += 1;
-        has_it
+        self.number += u64::from(plan.quanta);
+        self.decided += 1;
+        (u64::from(plan.quanta), has_it)
     }
 
     /// A minute; in how many quanta the policy had it, and the least of what the jobs did over what they would have done.
     #[allow(clippy::cast_precision_loss)]
-    fn minute(&mut self, guard: &mut Guard) -> (usize, f64) {
-        let quanta = (60.0 / QUANTUM.as_secs_f64()) as u64;
-        let had = (0..quanta).filter(|number| self.quantum(guard, *number == 0)).count();
+    fn minute(&mut self, guard: &mut Guard) -> (u64, f64) {
+        let (begun, quanta) = (self.number, (60.0 / QUANTUM.as_secs_f64()) as u64);
+        let mut had = 0;
+        while self.number < begun + quanta {
+            let (passed, has_it) = self.quanta(guard, self.number == begun);
+            had += if has_it { passed } else { 0 };
+        }
         let least = self.done[0].min(self.done[1]);
-        (had, least / quanta as f64)
+        (had, least / self.number as f64)
     }
 }
 
@@ -138,6 +149,33 @@ fn keeps_what_helps_and_what_does_no_harm() {
         assert!(had > 800 && least > 0.98, "{under_policy:?}: {had}, {least}");
         assert!(toy.messages[0].1.contains(verdict), "{:?}", toy.messages);
     }
+}
+
+/// While there is nothing to compare several quanta are one.
+#[test]
+fn what_is_decided_is_not_decided_again_and_again() {
+    for under_policy in [[0.66, 1.1], [1.5, 1.0]] {
+        let ((mut guard, _), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::new(under_policy));
+        toy.minute(&mut guard);
+        let (decided, number) = (toy.decided, toy.number);
+        assert!((1..=8).contains(&(number - guard.quanta().0)), "the last ones are not over");
+        toy.minute(&mut guard);
+        let often = (toy.decided - decided) * 4 < toy.number - number;
+        assert!(often, "{} in {}", toy.decided - decided, toy.number - number);
+    }
+}
+
+/// A plan that has paid for a minute harms from then on.
+#[test]
+fn harm_after_a_gain_is_seen() {
+    let ((mut guard, _), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::new([1.3, 1.0]));
+    toy.minute(&mut guard);
+    (toy.under_policy, toy.done) = ([0.6, 1.0], [0.0; 2]);
+    let begun = toy.number;
+    toy.minute(&mut guard);
+    #[allow(clippy::cast_precision_loss)]
+    let least = toy.done[0] / (toy.number - begun) as f64;
+    assert!(least > 0.98, "{least} {:?}", toy.messages);
 }
 
 /// The policy is asked when something has happened, however often its plan is in force.
