@@ -89,6 +89,7 @@ impl LinuxHost {
         self.check_own_waits();
         if now() >= self.polling.next_machine_check {
             self.check_machine();
+            self.read_wake_ups();
             self.polling.next_machine_check = now() + CHECK_MACHINE_EVERY;
         }
         if now() < self.polling.next_poll {

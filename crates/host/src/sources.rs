@@ -189,7 +189,7 @@ impl LinuxHost {
 
     fn count_wake_ups(&mut self) -> Result<Backend, Refusal> {
         if self.sources.wake_ups.is_none() {
-            let mut counts = WakeUpCounts::start()?;
+            let mut counts = WakeUpCounts::start(&self.sources.options.watch.cpus)?;
             let living: Vec<TaskId> = self.tasks.all_living().map(|(_, id)| id).collect();
             for id in living {
                 let Some(task) = self.tasks.task(id) else { continue };
@@ -202,17 +202,22 @@ impl LinuxHost {
         self.sources.wake_ups.as_ref().map(WakeUpCounts::backend).ok_or_else(nothing)
     }
 
-    /// Wake-ups until now, of the tasks that are not forgotten; `None` if they are unknown.
-    pub(crate) fn wake_ups(&mut self) -> Option<Vec<WakeUps>> {
-        let counts = self.sources.wake_ups.as_mut()?;
+    /// Reads the wake-ups until now: the room for samples that are not read yet is limited.
+    pub(crate) fn read_wake_ups(&mut self) {
+        let Some(counts) = &mut self.sources.wake_ups else { return };
         match counts.read() {
             Ok(said) => self.notes.extend(said),
             Err(why) => {
                 self.notes.push(format!("wake-ups are not counted any more: {why}"));
                 self.sources.wake_ups = None;
-                return None;
             }
         }
+    }
+
+    /// Wake-ups until now, of the tasks that are not forgotten; `None` if they are unknown.
+    pub(crate) fn wake_ups(&mut self) -> Option<Vec<WakeUps>> {
+        self.read_wake_ups();
+        let counts = self.sources.wake_ups.as_mut()?;
         let table = &mut self.tasks;
         counts.keep(|id| table.task(id).is_some());
         Some(counts.counts())

@@ -209,16 +209,19 @@ impl Report {
         let back = |pair: &WakeUps| {
             let is_back =
                 |it: &&WakeUps| (it.waker, Some(it.wakee)) == (Some(pair.wakee), pair.waker);
-            wake_ups.iter().find(is_back).map_or(Nanos::ZERO, |it| it.both_ran)
+            wake_ups.iter().find(is_back).map_or(Some(Nanos::ZERO), |it| it.both_ran)
         };
-        let each = |pair: &WakeUps| Nanos(pair.waited.0 / pair.count.max(1));
+        let of_each = |sum: u64, pair: &WakeUps| sum / pair.count.max(1);
+        let same_pu = |pair: &WakeUps| Some(format!("{} %", of_each(100 * pair.same_pu?, pair)));
+        let waited = |pair: &WakeUps| Some(Nanos(of_each(pair.waited?.0, pair)).to_string());
+        let both_ran = |pair: &WakeUps| Some(pair.both_ran? + back(pair)?);
         let columns: [Column<'_, &WakeUps>; 6] = [
             ("thread", true, &|pair| pair.waker.map_or("others".to_owned(), name)),
             ("wakes", true, &|pair| name(pair.wakee)),
             ("times", true, &|pair| pair.count.to_string()),
-            ("on its PU", true, &|pair| format!("{} %", 100 * pair.same_pu / pair.count.max(1))),
-            ("PU after", true, &|pair| each(pair).to_string()),
-            ("both ran, s", true, &|pair| seconds(Some(pair.both_ran + back(pair)))),
+            ("on its PU", true, &|pair| same_pu(pair).unwrap_or_else(unknown)),
+            ("PU after", true, &|pair| waited(pair).unwrap_or_else(unknown)),
+            ("both ran, s", true, &|pair| seconds(both_ran(pair))),
         ];
         text.push_str("\nwhich threads wake which\n");
         text.push_str(&aligned(&rows(&columns, &pairs)));

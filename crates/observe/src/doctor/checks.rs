@@ -60,7 +60,8 @@ const fn of_source(source: Source) -> Row {
         Source::Counters => pmu,
         Source::Stacks => stacks,
         Source::RunStates => run_state,
-        Source::WakeUps | Source::Phases => ebpf,
+        Source::WakeUps => wake_ups,
+        Source::Phases => ebpf,
         Source::Switches => switches,
     };
     row(source.name(), source.reports(), check)
@@ -388,6 +389,27 @@ fn ebpf(inputs: &Inputs<'_>) -> Finding {
             "expected Linux 5.15 or later with its types (/sys/kernel/btf/vmlinux), found a kernel that loads no such program",
         ),
     })
+}
+
+fn wake_ups(inputs: &Inputs<'_>) -> Finding {
+    let ebpf = ebpf(inputs);
+    let Some(mut cause) = ebpf.cause else { return ebpf };
+    let found = |outcome: &str| format!("{}; perf events there: {outcome}", ebpf.found);
+    match inputs.probes.run(Probe::SampleWakeUps) {
+        Ok(()) => {
+            cause.why += "; samples do not show where and when woken threads run";
+            Finding::partly(found("work"), cause)
+        }
+        Err(errno) => {
+            cause.why +=
+                "; perf events need CAP_PERFMON and a readable tracefs (/sys/kernel/tracing)";
+            if errno.0 == libc::ENOENT {
+                let mount = "mount -t tracefs tracefs /sys/kernel/tracing";
+                cause.fixes.push(Fix::now(inputs.place.as_root(mount)));
+            }
+            Finding::no(found(&errno.to_string()), cause)
+        }
+    }
 }
 
 fn numa_calls(inputs: &Inputs<'_>) -> Finding {

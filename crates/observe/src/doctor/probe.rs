@@ -60,6 +60,8 @@ pub enum Probe {
     Samples,
     /// Loading and attaching the eBPF program that counts wake-ups; `ENOEXEC` if this build has none.
     LoadEbpf,
+    /// Samples of the tracepoint `sched:sched_waking` on each PU; `ENOENT` if tracefs is not mounted.
+    SampleWakeUps,
     /// Reading some bytes of a child's memory with `process_vm_readv`.
     ReadMemory,
     /// Asking with `move_pages` where a page of ours is.

@@ -11,6 +11,7 @@ use crate::pmu::pfm::Pfm;
 use crate::pmu::{self, specs};
 use crate::privilege;
 use crate::sample::live;
+use crate::sources::wake_ups::sampled::{SampleError, WakingSamples};
 use crate::sys::SysError;
 use crate::task::{Pid, Tid};
 use colocate_ebpf::{EbpfError, Follow, Watch};
@@ -37,6 +38,7 @@ impl Probes for Here {
             Probe::TaskEventsSmall => ring(&Attr::task_events(1), 1),
             Probe::Samples => ring(&Attr::clock_samples(1_000_000, 1), 1),
             Probe::LoadEbpf => load_ebpf(),
+            Probe::SampleWakeUps => sample_wake_ups(),
             Probe::ReadMemory => read_memory(),
             Probe::UserFault => user_fault(),
             Probe::PagemapScan => pagemap_scan(),
@@ -197,6 +199,14 @@ fn load_ebpf() -> Result<(), Errno> {
     })
 }
 
+fn sample_wake_ups() -> Result<(), Errno> {
+    let cpus = Options::here().map_err(|error| errno(&error))?.cpus;
+    WakingSamples::start(&cpus).map(drop).map_err(|why| match why {
+        SampleError::Tracepoint(why) => Errno(why.errno()),
+        SampleError::Perf(why) => errno(&why),
+    })
+}
+
 fn read_memory() -> Result<(), Errno> {
     static KNOWN: [u8; 8] = *b"colocate";
     let child = Child::new()?;
@@ -250,7 +260,7 @@ fn pagemap_scan() -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    const ALL: [Probe; 19] = [
+    const ALL: [Probe; 20] = [
         Probe::Affinity,
         Probe::AffinityOfOthers,
         Probe::CountTime,
@@ -260,6 +270,7 @@ mod tests {
         Probe::TaskEventsSmall,
         Probe::Samples,
         Probe::LoadEbpf,
+        Probe::SampleWakeUps,
         Probe::ReadMemory,
         Probe::MovePages,
         Probe::MovePagesOfOthers,

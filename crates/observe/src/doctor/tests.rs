@@ -93,13 +93,14 @@ impl Case {
 }
 
 /// Everything that calls `perf_event_open`.
-const PERF: [Probe; 6] = [
+const PERF: [Probe; 7] = [
     Probe::CountTime,
     Probe::CountInstructions,
     Probe::CountTogether,
     Probe::TaskEvents,
     Probe::TaskEventsSmall,
     Probe::Samples,
+    Probe::SampleWakeUps,
 ];
 
 #[test]
@@ -110,6 +111,29 @@ fn where_cycles_go() {
         no  stacks          where threads' cycles go: armv8_pmuv3_0: STALL_FRONTEND and STALL_BACKEND stay at 0
             expected counters of stalls (docs/pmu.md); without them symbiotic needs --machine-speeds and demand vectors, and nothing else needs them
     "#]]);
+}
+
+#[test]
+fn wake_ups_without_ebpf() {
+    let without = |errno| user().refusing(&[Probe::LoadEbpf], errno);
+    without(libc::ENOEXEC).check("wake-ups", &expect![[r#"
+        partly  wake-ups        which threads wake which: an eBPF program at sched_waking and sched_switch: ENOEXEC; perf events there: work
+            expected a build with clang, found one without; samples do not show where and when woken threads run
+    "#]]);
+    without(libc::EPERM)
+        .refusing(&[Probe::SampleWakeUps], libc::EACCES)
+        .check("wake-ups", &expect![[r#"
+            no  wake-ups        which threads wake which: an eBPF program at sched_waking and sched_switch: EPERM; perf events there: EACCES
+                expected CAP_BPF and CAP_PERFMON, found one of them missing; perf events need CAP_PERFMON and a readable tracefs (/sys/kernel/tracing)
+                  now:      sudo /usr/bin/colocate ARGUMENTS
+        "#]]);
+    without(libc::EINVAL)
+        .refusing(&[Probe::SampleWakeUps], libc::ENOENT)
+        .check("wake-ups", &expect![[r#"
+            no  wake-ups        which threads wake which: an eBPF program at sched_waking and sched_switch: EINVAL; perf events there: ENOENT
+                expected Linux 5.15 or later with its types (/sys/kernel/btf/vmlinux), found a kernel that loads no such program; perf events need CAP_PERFMON and a readable tracefs (/sys/kernel/tracing)
+                  now:      sudo mount -t tracefs tracefs /sys/kernel/tracing
+        "#]]);
 }
 
 #[test]

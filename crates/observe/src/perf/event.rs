@@ -18,6 +18,9 @@ pub const STAMP: u32 = c::PERF_SAMPLE_TID | c::PERF_SAMPLE_TIME | c::PERF_SAMPLE
 /// asm/perf_regs.h.
 const INSTRUCTION_POINTER: u32 = if cfg!(target_arch = "aarch64") { 32 } else { 8 };
 
+/// The register that says whether a thread is in a system call: PERF_REG_X86_AX of the kernel's asm/perf_regs.h.
+const SYSTEM_CALL: Option<u32> = if cfg!(target_arch = "x86_64") { Some(0) } else { None };
+
 /// What to watch. Times are on `CLOCK_MONOTONIC`; kernel and hypervisor are left out, because
 /// watching them needs a privilege and says nothing about the program's instructions.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,23 @@ impl Attr {
         attr.0.set_watermark(1);
         attr.0.__bindgen_anon_2.wakeup_watermark = watermark_b;
         attr
+    }
+
+    /// Samples of the tracepoint that the kernel has numbered `id`, about `rate_hz` a second, for
+    /// [`Tracepoint::records`](super::Tracepoint::records). Each has the data of the tracepoint and, where there is one, the register
+    /// that says whether the thread is in a system call.
+    pub fn tracepoint(id: u64, rate_hz: u64) -> Self {
+        let data = c::PERF_SAMPLE_STREAM_ID | c::PERF_SAMPLE_PERIOD | c::PERF_SAMPLE_RAW;
+        let mut attr = Self::of(c::PERF_TYPE_TRACEPOINT, id).stamped();
+        attr.0.sample_type |= u64::from(data);
+        if let Some(register) = SYSTEM_CALL {
+            attr.0.sample_type |= u64::from(c::PERF_SAMPLE_REGS_USER);
+            attr.0.sample_regs_user = 1 << register;
+        }
+        attr.0.set_freq(1);
+        attr.0.__bindgen_anon_1.sample_freq = rate_hz;
+        // Tracepoints are in the kernel.
+        attr.with_kernel()
     }
 
     /// A counter of user level, number `config` of PMU `kind`, that is read with its group.
@@ -105,12 +125,17 @@ impl Attr {
     }
 
     fn software(config: c::perf_sw_ids) -> Self {
-        let mut attr = Self::of(c::PERF_TYPE_SOFTWARE, u64::from(config));
-        attr.0.sample_type = u64::from(STAMP);
-        attr.0.clockid = libc::CLOCK_MONOTONIC;
-        attr.0.set_use_clockid(1);
+        let mut attr = Self::of(c::PERF_TYPE_SOFTWARE, u64::from(config)).stamped();
         attr.0.set_sample_id_all(1);
         attr
+    }
+
+    /// With [`STAMP`].
+    fn stamped(mut self) -> Self {
+        self.0.sample_type = u64::from(STAMP);
+        self.0.clockid = libc::CLOCK_MONOTONIC;
+        self.0.set_use_clockid(1);
+        self
     }
 
     fn of(kind: u32, config: u64) -> Self {

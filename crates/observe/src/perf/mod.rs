@@ -4,8 +4,10 @@ mod event;
 mod record;
 pub(crate) mod ring;
 mod rings;
+mod tracepoint;
 
 pub use event::{Attr, Event};
 pub use record::{Mapping, Record, Stamp, parse, split};
 pub(crate) use ring::Ring;
 pub(crate) use rings::Rings;
+pub(crate) use tracepoint::{Traced, Tracepoint, TracepointError};

@@ -98,6 +98,12 @@ pub fn parse(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
 
 /// As [`parse`], each record with its bytes, for a reader that puts some off.
 pub fn split(bytes: &[u8]) -> impl Iterator<Item = (&[u8], Record<'_>)> {
+    bodies(bytes)
+        .map(|(whole, kind, misc, body)| (whole, record(kind, misc, body).unwrap_or(Record::Other)))
+}
+
+/// Each record with its bytes: the whole, its type and further bits about it, and what comes after these.
+pub(super) fn bodies(bytes: &[u8]) -> impl Iterator<Item = (&[u8], u32, u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (head, _) = rest.split_first_chunk::<HEAD_B>()?;
@@ -106,7 +112,7 @@ pub fn split(bytes: &[u8]) -> impl Iterator<Item = (&[u8], Record<'_>)> {
         let body = rest.get(HEAD_B..length)?;
         let (whole, after) = rest.split_at(length);
         rest = after;
-        Some((whole, record(kind, misc, body).unwrap_or(Record::Other)))
+        Some((whole, kind, misc, body))
     })
 }
 
@@ -185,7 +191,7 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
 }
 
 /// Reads fields in the machine's byte order from the front of a slice.
-struct Fields<'a>(&'a [u8]);
+pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -194,7 +200,7 @@ impl<'a> Fields<'a> {
         Some(*front)
     }
 
-    fn skip(&mut self, bytes: usize) -> Option<()> {
+    pub fn skip(&mut self, bytes: usize) -> Option<()> {
         self.0 = self.0.get(bytes..)?;
         Some(())
     }
@@ -203,19 +209,19 @@ impl<'a> Fields<'a> {
         self.take().map(u16::from_ne_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_ne_bytes)
     }
 
-    fn i32(&mut self) -> Option<i32> {
+    pub fn i32(&mut self) -> Option<i32> {
         self.take().map(i32::from_ne_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_ne_bytes)
     }
 
-    fn stamp(&mut self) -> Option<Stamp> {
+    pub fn stamp(&mut self) -> Option<Stamp> {
         let (pid, tid) = (Pid(self.i32()?), Tid(self.i32()?));
         Some(Stamp { at: Nanos(self.u64()?), pid, tid })
     }

@@ -1,17 +1,24 @@
-//! Which thread wakes which, summed up in the kernel by [`colocate_ebpf`].
+//! Which thread wakes which: summed up in the kernel by an eBPF program or, without one, sampled by perf events.
+
+mod ebpf;
+pub(crate) mod sampled;
 
 use super::TaskRef;
 use crate::task::Tid;
-use colocate_ebpf::{EbpfError, Follow, OTHERS, Watch};
-use colocate_machine::Nanos;
+use colocate_ebpf::{EbpfError, Follow, Watch};
+use colocate_files::kernel;
+use colocate_machine::{Nanos, PuNr};
 use colocate_policy::source::{Backend, Refusal};
 use colocate_policy::{TaskId, WakeUps};
+use sampled::WakingSamples;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Add;
+use std::path::Path;
 
 /// What wakes on this machine, as far as it is watched.
 #[derive(Debug)]
 pub struct WakeUpCounts {
-    watch: Watch,
+    by: CountedBy,
     /// Tasks by thread. Those that have ended stay until the next reading.
     of: HashMap<Tid, TaskId>,
     ended: Vec<Tid>,
@@ -21,28 +28,57 @@ pub struct WakeUpCounts {
     has_said: bool,
 }
 
+/// The backend.
+#[derive(Debug)]
+enum CountedBy {
+    Ebpf(Watch),
+    Samples(WakingSamples),
+}
+
+/// What came together of one pair of threads since it was last read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pair {
+    /// `None` for interrupts and threads that are not watched.
+    waker: Option<Tid>,
+    wakee: Tid,
+    count: u64,
+    /// Where and when the wakee then ran; `None` if the backend does not know.
+    ran: Option<Ran>,
+}
+
+/// Where and when woken threads ran, as [`WakeUps`] says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ran {
+    same_pu: u64,
+    waited: Nanos,
+    both_ran: Nanos,
+}
+
 impl WakeUpCounts {
-    /// Begins to count.
+    /// Begins to count, on `cpus` where wake-ups are sampled.
     ///
     /// # Errors
     /// Why the kernel counts nothing, and the remedy.
-    pub fn start() -> Result<Self, Refusal> {
-        let watch = Watch::start(Follow { pairs: true, phases: false }).map_err(|why| Refusal {
-            why: why.to_string(),
-            remedy: "`colocate doctor` names the remedy",
+    pub fn start(cpus: &[PuNr]) -> Result<Self, Refusal> {
+        if !names_threads_as_the_kernel() {
+            let why = "the kernel numbers threads otherwise than this PID namespace".to_owned();
+            return Err(Refusal { why, remedy: "start colocate outside of the container" });
+        }
+        let follow = Follow { pairs: true, phases: false };
+        let by = Watch::start(follow).map(CountedBy::Ebpf).or_else(|ebpf| {
+            let refused = |perf| Refusal::of(format!("{ebpf}, and {perf}"));
+            WakingSamples::start(cpus).map(CountedBy::Samples).map_err(refused)
         })?;
         let (of, counts) = (HashMap::new(), BTreeMap::new());
-        Ok(Self { watch, of, ended: Vec::new(), counts, has_said: false })
+        Ok(Self { by, of, ended: Vec::new(), counts, has_said: false })
     }
 
     /// What it is and costs.
     #[must_use]
     pub fn backend(&self) -> Backend {
-        Backend {
-            name: "eBPF: sched_waking and sched_switch",
-            cost: "a fraction of a microsecond for each wake-up and each switch to another thread"
-                .to_owned(),
-            limits: Vec::new(),
+        match &self.by {
+            CountedBy::Ebpf(_) => ebpf::backend(),
+            CountedBy::Samples(_) => sampled::backend(),
         }
     }
 
@@ -51,7 +87,11 @@ impl WakeUpCounts {
     /// # Errors
     /// If there is no room for it.
     pub fn add(&self, first: Tid) -> Result<(), EbpfError> {
-        self.watch.add(first.0.cast_unsigned(), 0)
+        match &self.by {
+            CountedBy::Ebpf(watch) => watch.add(first.0.cast_unsigned(), 0),
+            // Of every thread.
+            CountedBy::Samples(_) => Ok(()),
+        }
     }
 
     /// A task was created.
@@ -69,36 +109,31 @@ impl WakeUpCounts {
     /// # Errors
     /// If the kernel does not say what was counted.
     pub fn read(&mut self) -> Result<Option<String>, EbpfError> {
-        for pair in self.watch.take()? {
-            let task = |tid: u32| self.of.get(&Tid(tid.cast_signed())).copied();
+        let (pairs, lost) = match &mut self.by {
+            CountedBy::Ebpf(watch) => (ebpf::take(watch)?, ebpf::lost(watch)?),
+            CountedBy::Samples(samples) => (samples.take(), samples.lost()),
+        };
+        let task = |tid: Tid| self.of.get(&tid).copied();
+        for Pair { waker, wakee, count, ran } in pairs {
             // One that was never followed, as in a storm of threads.
-            let Some(wakee) = task(pair.wakee) else { continue };
-            let waker = (pair.waker != OTHERS).then(|| task(pair.waker)).flatten();
-            let sum = self.counts.entry((wakee, waker)).or_insert(WakeUps {
+            let Some(wakee) = task(wakee) else { continue };
+            let waker = waker.and_then(task);
+            let new = WakeUps {
                 waker,
                 wakee,
-                count: 0,
-                same_pu: 0,
-                waited: Nanos::ZERO,
-                both_ran: Nanos::ZERO,
-            });
-            sum.count += pair.count;
-            sum.same_pu += pair.same_pu;
-            sum.waited += Nanos(pair.waited_ns);
-            sum.both_ran += Nanos(pair.both_ran_ns);
+                count,
+                same_pu: ran.map(|ran| ran.same_pu),
+                waited: ran.map(|ran| ran.waited),
+                both_ran: ran.map(|ran| ran.both_ran),
+            };
+            self.counts.entry((wakee, waker)).and_modify(|sum| add(sum, &new)).or_insert(new);
         }
         for tid in self.ended.drain(..) {
             self.of.remove(&tid);
         }
-        let lost = self.watch.lost()?;
-        if self.has_said || (lost.tasks, lost.wake_ups) == (0, 0) {
-            return Ok(None);
-        }
-        self.has_said = true;
-        Ok(Some(format!(
-            "wake-ups of more threads than there is room for: of {} threads and {} wake-ups nothing is known so far",
-            lost.tasks, lost.wake_ups
-        )))
+        let says = !self.has_said && lost.is_some();
+        self.has_said |= says;
+        Ok(lost.filter(|_| says))
     }
 
     /// Forgets what is known of tasks other than these.
@@ -111,4 +146,23 @@ impl WakeUpCounts {
     pub fn counts(&self) -> Vec<WakeUps> {
         self.counts.values().copied().collect()
     }
+}
+
+/// Whether the numbers of threads are those that the kernel's own code uses: whether this is the first PID namespace.
+fn names_threads_as_the_kernel() -> bool {
+    // Its number: PID_NS_INIT_INO of the kernel's linux/nsfs.h. Where it cannot be read there are no namespaces.
+    let namespace = kernel::link(Path::new("/proc/self/ns/pid"));
+    namespace.map_or(true, |of| of == Path::new("pid:[4026531836]"))
+}
+
+fn add(sum: &mut WakeUps, new: &WakeUps) {
+    sum.count += new.count;
+    sum.same_pu = both(sum.same_pu, new.same_pu);
+    sum.waited = both(sum.waited, new.waited);
+    sum.both_ran = both(sum.both_ran, new.both_ran);
+}
+
+/// The sum, if both are known.
+fn both<T: Add<Output = T>>(one: Option<T>, other: Option<T>) -> Option<T> {
+    one.zip(other).map(|(one, other)| one + other)
 }

@@ -1,0 +1,282 @@
+//! A tracepoint of the kernel, as tracefs describes it, and samples of it.
+
+use super::record::{Fields, bodies};
+use crate::task::Tid;
+use colocate_files::kernel;
+use colocate_machine::Nanos;
+use perf_event_open_sys::bindings as c;
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Bits of `common_flags`: in an interrupt, and in work that may be that of one (`TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` of the
+/// kernel's linux/trace_events.h).
+const IN_INTERRUPT: u8 = 0x08;
+const IN_SOFTIRQ: u8 = 0x10;
+
+/// What the kernel puts into a thread's register of results at a system call, until the result is there (-ENOSYS, in its
+/// arch/x86/entry/entry_64.S).
+const IN_SYSTEM_CALL: u64 = (-(libc::ENOSYS as i64)).cast_unsigned();
+
+/// A tracepoint that is about a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tracepoint {
+    /// Its number, for `perf_event_open(2)`.
+    pub id: u64,
+    /// Where in its data the flags are, in bytes.
+    flags_at: usize,
+    /// The same of the thread's number.
+    pid_at: usize,
+}
+
+/// Why a tracepoint cannot be used.
+#[derive(Debug, Error)]
+pub enum TracepointError {
+    /// None of the places for it has the tracepoint.
+    #[error("tracefs is not mounted at /sys/kernel/tracing")]
+    NotMounted,
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// A file is not of the expected form.
+    #[error("{}: expected {expected}, found none", path.display())]
+    Malformed {
+        /// Which file.
+        path: PathBuf,
+        /// What it should have.
+        expected: &'static str,
+    },
+}
+
+impl TracepointError {
+    /// The kernel's error number, or one that says the same.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::NotMounted => libc::ENOENT,
+            Self::Read { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            Self::Malformed { .. } => libc::EINVAL,
+        }
+    }
+}
+
+/// What the kernel has recorded of a tracepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traced {
+    /// A sample.
+    Sample {
+        /// Which event it is from, by a number of the kernel's.
+        stream: u64,
+        /// When, on `CLOCK_MONOTONIC`.
+        at: Nanos,
+        /// The thread that ran.
+        current: Tid,
+        /// Whether an interrupt has come while it ran, and this is its work. What a system call leaves to a softirq, as
+        /// sending to this machine does, is the thread's own where there is a register that says so.
+        in_interrupt: bool,
+        /// The thread that the tracepoint is about.
+        about: Tid,
+        /// After how many further ones the kernel takes the next sample of the stream.
+        period: u64,
+    },
+    /// Records that did not fit in the ring.
+    Lost {
+        /// How many.
+        count: u64,
+    },
+}
+
+impl Tracepoint {
+    /// Looks for the tracepoint in the folder `event` of tracefs, e.g. `sched/sched_waking`, which is mounted at one of `places`.
+    ///
+    /// # Errors
+    /// [`TracepointError`]; tracefs is as a rule for root alone.
+    pub fn find(places: &[&Path], event: &str) -> Result<Self, TracepointError> {
+        for place in places {
+            match Self::read(&place.join("events").join(event)) {
+                Err(TracepointError::Read { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound => {}
+                found => return found,
+            }
+        }
+        Err(TracepointError::NotMounted)
+    }
+
+    fn read(folder: &Path) -> Result<Self, TracepointError> {
+        let text = |path: &Path| {
+            let wrong = |source| TracepointError::Read { path: path.to_owned(), source };
+            kernel::read_text(path).map_err(wrong)
+        };
+        let path = folder.join("id");
+        let id = text(&path)?.trim().parse().ok();
+        let id = id.ok_or(TracepointError::Malformed { path, expected: "a number" })?;
+        let path = folder.join("format");
+        let format = text(&path)?;
+        let find = |field, size| {
+            let wrong = || TracepointError::Malformed { path: path.clone(), expected: field };
+            offset(&format, field, size).ok_or_else(wrong)
+        };
+        let flags_at = find("unsigned char common_flags", size_of::<u8>())?;
+        Ok(Self { id, flags_at, pid_at: find("pid_t pid", size_of::<i32>())? })
+    }
+
+    /// The records in `bytes`, from rings of events that were opened with [`Attr::tracepoint`](super::Attr::tracepoint).
+    /// One that makes no sense is left out.
+    pub fn records(self, bytes: &[u8]) -> impl Iterator<Item = Traced> {
+        bodies(bytes).filter_map(move |(_, kind, _, body)| self.record(kind, Fields(body)))
+    }
+
+    fn record(&self, kind: u32, mut fields: Fields<'_>) -> Option<Traced> {
+        match kind {
+            c::PERF_RECORD_SAMPLE => {
+                let (stamp, stream) = (fields.stamp()?, fields.u64()?);
+                // The CPU.
+                fields.skip(8)?;
+                let (period, size) = (fields.u64()?, fields.u32()?);
+                let (data, rest) = fields.0.split_at_checked(usize::try_from(size).ok()?)?;
+                let flags = *data.get(self.flags_at)?;
+                let in_interrupt = flags & IN_INTERRUPT != 0
+                    || flags & IN_SOFTIRQ != 0 && !is_in_system_call(Fields(rest));
+                let about = Tid(Fields(data.get(self.pid_at..)?).i32()?);
+                let (at, current) = (stamp.at, stamp.tid);
+                Some(Traced::Sample { stream, at, current, in_interrupt, about, period })
+            }
+            c::PERF_RECORD_LOST => {
+                fields.skip(8)?;
+                Some(Traced::Lost { count: fields.u64()? })
+            }
+            c::PERF_RECORD_LOST_SAMPLES => Some(Traced::Lost { count: fields.u64()? }),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the thread of a sample is in a system call, by its registers: which ones there are, and the one of results. Threads of the
+/// kernel have none.
+fn is_in_system_call(mut registers: Fields<'_>) -> bool {
+    registers.u64().is_some_and(|abi| abi != 0) && registers.u64() == Some(IN_SYSTEM_CALL)
+}
+
+/// Where a field of `size` bytes is in the data of a tracepoint, by the tracepoint's `format`.
+fn offset(format: &str, field: &str, size: usize) -> Option<usize> {
+    format.lines().find_map(|line| {
+        let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);
+        (parts.next()? == field).then_some(())?;
+        let mut number = |name| parts.next()?.strip_prefix(name)?.parse::<usize>().ok();
+        let (at, found) = (number("offset:")?, number("size:")?);
+        (found == size).then_some(at)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Linux 6.18 writes it.
+    const FORMAT: &str = "name: sched_waking
+ID: 375
+format:
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
+\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+
+\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;
+\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;
+\tfield:int prio;\toffset:28;\tsize:4;\tsigned:1;
+\tfield:int target_cpu;\toffset:32;\tsize:4;\tsigned:1;
+
+print fmt: \"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC->prio, REC->target_cpu
+";
+
+    const WAKING: Tracepoint = Tracepoint { id: 375, flags_at: 2, pid_at: 24 };
+
+    #[test]
+    fn fields_by_name_and_size() {
+        assert_eq!(offset(FORMAT, "unsigned char common_flags", 1), Some(2));
+        assert_eq!(offset(FORMAT, "pid_t pid", 4), Some(24));
+        assert_eq!(offset(FORMAT, "pid_t pid", 8), None, "of another size");
+        for text in ["", "field:", "field:pid_t pid;", "field:pid_t pid;\toffset:x;\tsize:4;"] {
+            assert_eq!(offset(text, "pid_t pid", 4), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn tracefs_at_one_of_two_places() {
+        let root = tempfile::tempdir().unwrap();
+        let [empty, there] = ["empty", "there"].map(|name| root.path().join(name));
+        let folder = there.join("events/sched/sched_waking");
+        std::fs::create_dir_all(&folder).unwrap();
+        let find = || Tracepoint::find(&[&empty, &there], "sched/sched_waking");
+        assert!(matches!(find(), Err(TracepointError::NotMounted)));
+        std::fs::write(folder.join("id"), "375\n").unwrap();
+        std::fs::write(folder.join("format"), FORMAT).unwrap();
+        assert_eq!(find().unwrap(), WAKING);
+        std::fs::write(folder.join("format"), FORMAT.replace("pid_t pid", "pid_t tid")).unwrap();
+        let why = find().unwrap_err();
+        assert!(why.to_string().ends_with("/format: expected pid_t pid, found none"), "{why}");
+        assert_eq!(why.errno(), libc::EINVAL);
+    }
+
+    /// A sample as a kernel of a little-endian machine has written it: thread 11 of process 10 wakes thread 12.
+    #[cfg(target_endian = "little")]
+    #[rustfmt::skip]
+    const SAMPLE: [u8; 104] = [
+        9, 0, 0, 0,  1, 0,  104, 0, // PERF_RECORD_SAMPLE, in the kernel, 104 bytes
+        10, 0, 0, 0,  11, 0, 0, 0, // process, thread
+        77, 0, 0, 0, 0, 0, 0, 0, // time
+        5, 1, 0, 0, 0, 0, 0, 0, // stream
+        1, 0, 0, 0, 0, 0, 0, 0, // CPU
+        0x20, 3, 0, 0, 0, 0, 0, 0, // period
+        36, 0, 0, 0, // bytes of data
+        0x77, 1,  1,  0,  10, 0, 0, 0, // type, flags (interrupts are off), preemption count, process
+        b'c', b'a', b't', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // name
+        12, 0, 0, 0,  120, 0, 0, 0,  1, 0, 0, 0, // thread, priority, target CPU
+        2, 0, 0, 0, 0, 0, 0, 0, // PERF_SAMPLE_REGS_ABI_64
+        1, 0, 0, 0, 0, 0, 0, 0, // AX
+    ];
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn samples_and_losses() {
+        let sample = |in_interrupt| Traced::Sample {
+            stream: 0x105,
+            at: Nanos(77),
+            current: Tid(11),
+            in_interrupt,
+            about: Tid(12),
+            period: 0x320,
+        };
+        let mut all = SAMPLE.to_vec();
+        for (flags, is_in_system_call) in [(0x09, true), (0x10, false), (0x10, true), (0x40, false)]
+        {
+            let mut next = SAMPLE;
+            next[54] = flags;
+            if is_in_system_call {
+                next[96..].copy_from_slice(&IN_SYSTEM_CALL.to_le_bytes());
+            }
+            all.extend(next);
+        }
+        // PERF_RECORD_LOST: 3 records of event 7.
+        all.extend([2, 0, 0, 0, 0, 0, 24, 0, 7, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        let found: Vec<Traced> = WAKING.records(&all).collect();
+        let samples = [false, true, true, false, false].map(sample);
+        assert_eq!(found, [&samples[..], &[Traced::Lost { count: 3 }]].concat());
+    }
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn data_that_is_cut_short_is_left_out() {
+        let mut record = SAMPLE;
+        record[48] = 27;
+        assert_eq!(WAKING.records(&record).count(), 0, "it ends within the thread's number");
+        record[48] = 255;
+        assert_eq!(WAKING.records(&record).count(), 0, "it is longer than its record");
+        let far = Tracepoint { pid_at: usize::MAX, ..WAKING };
+        assert_eq!(far.records(&SAMPLE).count(), 0);
+    }
+}
