@@ -356,6 +356,13 @@ impl Guard {
         self.harm() + risk - credit * self.quantum - allowed * self.elapsed
     }
 
+    /// In how many quanta of the kernel there is something left again.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
+    fn quanta_overdrawn(&self) -> u32 {
+        let each = self.settings.allowed * self.quantum;
+        (self.overdrawn() / each.max(f64::MIN_POSITIVE)).max(0.0) as u32
+    }
+
     /// While jobs take their quanta one after the other, those that are next are behind by nearly a quantum.
     fn harm(&self) -> f64 {
         if self.stands.is_some() {
@@ -479,10 +486,8 @@ impl Guard {
     }
 
     /// Where it takes long until there is something to spend again, that is a pause.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
     fn check_budget(&mut self) {
-        let each = self.settings.allowed * self.quantum;
-        let quanta = (self.overdrawn() / each.max(f64::MIN_POSITIVE)).max(0.0) as u32;
+        let quanta = self.quanta_overdrawn();
         if quanta >= self.settings.patience {
             let seconds = self.harm();
             self.messages.push_back(format!(
@@ -570,6 +575,7 @@ impl Guard {
             (Stage::Paying, Owner::Policy) if !self.window.is_empty() => {
                 self.next_control.saturating_sub(self.since_control + 1)
             }
+            (_, Owner::Kernel) if self.block.quanta == 0 => self.quanta_overdrawn(),
             _ => 1,
         };
         left.clamp(1, TOGETHER)
