@@ -48,6 +48,9 @@ pub enum EbpfError {
     /// The kernel does not take it, for the reason given.
     #[error("the kernel does not take the eBPF program: {0}")]
     Refused(String),
+    /// There were more threads than there is room for, by so many.
+    #[error("expected at most {ROOM} threads at a time, found no room for {0}")]
+    Full(u64),
 }
 
 /// What is followed beside the times of threads.

@@ -158,7 +158,8 @@ fn with_neither_they_are_unknown() {
     assert!(line.contains("and perf events at sched_waking: perf_event_open"), "{line}");
 }
 
-/// In another PID namespace the kernel's numbers are not those of the threads there.
+/// In another PID namespace the kernel's numbers are not those of the threads there: neither which wakes which is known, nor when
+/// phases end.
 #[test]
 fn in_another_pid_namespace_they_are_unknown() {
     let scratch = Scratch::new();
@@ -170,12 +171,20 @@ fn in_another_pid_namespace_they_are_unknown() {
     if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
         return eprintln!("skipped: there can be no other PID namespace");
     }
-    let mut command = unshare();
-    command.arg(env!("CARGO_BIN_EXE_colocate"));
-    scratch.homes(&mut command);
-    let (report, said) = report_of(&scratch, command, &["run", "--wake-ups"], PIPE);
+    let colocate = || {
+        let mut command = unshare();
+        command.arg(env!("CARGO_BIN_EXE_colocate"));
+        scratch.homes(&mut command);
+        command
+    };
+    let (report, said) = report_of(&scratch, colocate(), &["run", "--wake-ups"], PIPE);
     assert_eq!((backend(&report), &report["wake_ups"]), (None, &Value::Null));
     assert!(said.contains("PID namespace"), "{said}");
+    let options = ["schedule", "--policy", "parallelism-aware"];
+    let (report, said) = report_of(&scratch, colocate(), &options, PIPE);
+    let evidence = report["evidence"].as_array().unwrap();
+    let phases = evidence.iter().find(|it| it["source"] == "phases").unwrap();
+    assert!(phases["backend"].is_null() && said.contains("PID namespace"), "{phases} {said}");
 }
 
 #[test]

@@ -195,7 +195,7 @@ fn load_ebpf() -> Result<(), Errno> {
     Watch::start(Follow { pairs: true, phases: true }).map(drop).map_err(|why| match why {
         EbpfError::NotBuilt => Errno(libc::ENOEXEC),
         EbpfError::Denied => Errno(libc::EPERM),
-        EbpfError::Refused(_) => Errno(libc::EINVAL),
+        EbpfError::Refused(_) | EbpfError::Full(_) => Errno(libc::EINVAL),
     })
 }
 

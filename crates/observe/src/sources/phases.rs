@@ -3,6 +3,7 @@
 //!
 //! The kernel's own sums of a running thread are up to a tick short, which is 4 ms on many kernels.
 
+use super::numbered_as_by_the_kernel;
 use super::run_states::Times;
 use crate::sys::now;
 use crate::task::Tid;
@@ -31,6 +32,7 @@ impl Phases {
     /// # Errors
     /// Why the kernel reports nothing, and the remedy.
     pub fn start() -> Result<Self, Refusal> {
+        numbered_as_by_the_kernel()?;
         let watch = Watch::start(Follow { pairs: false, phases: true }).map_err(Refusal::of)?;
         let (times, read_at) = (HashMap::new(), Nanos::ZERO);
         Ok(Self { watch, times, read_at, awake: HashSet::new(), active: HashSet::new() })
@@ -70,8 +72,12 @@ impl Phases {
     /// Reads the times of all threads that have run or waited.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not give them, or there are more threads than there is room for.
     pub fn read(&mut self) -> Result<(), EbpfError> {
+        let lost = self.watch.lost()?.tasks;
+        if lost > 0 {
+            return Err(EbpfError::Full(lost));
+        }
         let changed = self.watch.changed()?;
         self.active.extend(&self.awake);
         for tid in changed {

@@ -3,17 +3,15 @@
 mod ebpf;
 pub(crate) mod sampled;
 
-use super::TaskRef;
+use super::{TaskRef, numbered_as_by_the_kernel};
 use crate::task::Tid;
 use colocate_ebpf::{EbpfError, Follow, Watch};
-use colocate_files::kernel;
 use colocate_machine::{Nanos, PuNr};
 use colocate_policy::source::{Backend, Refusal};
 use colocate_policy::{TaskId, WakeUps};
 use sampled::WakingSamples;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Add;
-use std::path::Path;
 
 /// What wakes on this machine, as far as it is watched.
 #[derive(Debug)]
@@ -60,10 +58,7 @@ impl WakeUpCounts {
     /// # Errors
     /// Why the kernel counts nothing, and the remedy.
     pub fn start(cpus: &[PuNr]) -> Result<Self, Refusal> {
-        if !names_threads_as_the_kernel() {
-            let why = "the kernel numbers threads otherwise than this PID namespace".to_owned();
-            return Err(Refusal { why, remedy: "start colocate outside of the container" });
-        }
+        numbered_as_by_the_kernel()?;
         let follow = Follow { pairs: true, phases: false };
         let by = Watch::start(follow).map(CountedBy::Ebpf).or_else(|ebpf| {
             let refused = |perf| Refusal::of(format!("{ebpf}, and {perf}"));
@@ -146,13 +141,6 @@ impl WakeUpCounts {
     pub fn counts(&self) -> Vec<WakeUps> {
         self.counts.values().copied().collect()
     }
-}
-
-/// Whether the numbers of threads are those that the kernel's own code uses: whether this is the first PID namespace.
-fn names_threads_as_the_kernel() -> bool {
-    // Its number: PID_NS_INIT_INO of the kernel's linux/nsfs.h. Where it cannot be read there are no namespaces.
-    let namespace = kernel::link(Path::new("/proc/self/ns/pid"));
-    namespace.map_or(true, |of| of == Path::new("pid:[4026531836]"))
 }
 
 fn add(sum: &mut WakeUps, new: &WakeUps) {
