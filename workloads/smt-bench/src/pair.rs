@@ -197,7 +197,9 @@ pub fn round_trips(pus: [u32; 2], busy: bool, count: u32) -> Result<Vec<u64>, Th
     let work = |number, ()| {
         if number < 2 {
             let trips = play(number);
-            ended.store(number == 0 || ended.load(SeqCst), SeqCst);
+            if number == 0 {
+                ended.store(true, SeqCst);
+            }
             return trips;
         }
         while !ended.load(Relaxed) {
