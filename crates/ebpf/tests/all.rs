@@ -247,20 +247,25 @@ fn phases_that_end() {
     let Some(watch) = watch() else { return };
     watch.add(my_tid(), 5).unwrap();
     let both = |time| {
-        let begun = Instant::now();
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(move || spin_for(time));
             }
         });
-        begun.elapsed()
     };
     both(Duration::from_millis(40));
-    assert!(watch.take_phase_ends());
-    let long = Duration::from_millis(20);
-    for _ in 0..100 {
-        let begun = Instant::now();
-        let took = both(Duration::from_micros(500)).max(begun.elapsed());
-        assert!(!watch.take_phase_ends() || took >= long, "after {took:?}");
-    }
+    // A thread can be joined before the kernel reports its end.
+    let is_reported = (0..1_000).any(|_| {
+        thread::sleep(Duration::from_millis(1));
+        watch.take_phase_ends()
+    });
+    assert!(is_reported);
+    let begun = Instant::now();
+    let reported = (0..100).filter(|_| {
+        both(Duration::from_micros(500));
+        watch.take_phase_ends()
+    });
+    let most = |reported| reported as u128 <= begun.elapsed().as_millis() / 20 + 1;
+    let reported = reported.count();
+    assert!(most(reported), "{reported} in {:?}", begun.elapsed());
 }
