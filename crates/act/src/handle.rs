@@ -108,7 +108,7 @@ impl ProcessHandle {
     /// # Errors
     /// As [`Self::file`].
     pub fn read(&self, name: &str, most_b: u64) -> io::Result<String> {
-        // The kernel writes such a file anew for each call that reads it.
+        // Reading into a buffer that grows takes several calls.
         let mut bytes = Vec::with_capacity(usize::try_from(most_b.min(4096)).unwrap_or(0));
         self.file(name)?.take(most_b).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())

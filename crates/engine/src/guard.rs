@@ -132,8 +132,8 @@ const FORGETS: f64 = 0.9;
 /// A quantum that is shorter than this part of the longest one is no comparison.
 const SHORT: f64 = 0.5;
 
-/// Quanta in a row of which only the sum is seen, where plans stand and there is nothing to decide. Chosen: a plan that has paid
-/// and does harm now is seen within half a second, and watching 1,000 threads costs an eighth.
+/// Quanta in a row of which only the sum is seen, where plans stand and there is nothing to decide. Chosen: what comes of a plan that
+/// has paid is looked at more than twice a second.
 const TOGETHER: u32 = 8;
 
 /// What is going on.

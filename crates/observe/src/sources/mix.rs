@@ -24,8 +24,8 @@ const LEAST_PAGES: usize = 4;
 
 /// Least and most time between two requests of [`Mixes::follow`]. Chosen: a quarter of the default watch time, and all of it.
 const SNAPSHOT_EVERY: (Nanos, Nanos) = (Nanos::from_millis(500), Nanos::from_secs(2));
-/// In between, the next one comes after so many times as long as the last one took. Chosen: 2 % of a PU while jobs are watched. For
-/// nine processes of PostgreSQL at full load one takes some 40 ms (measured on a virtual machine with 2 PUs).
+/// In between, the next one comes after so many times as long as the last one took. Chosen: 2 % of a PU while jobs are watched, unless
+/// that is less often than the most.
 const SNAPSHOT_SHARE: u64 = 50;
 
 /// Jobs are sampled from then on, unless their end was requested by then. Chosen: five samples at the default rate.
