@@ -99,6 +99,23 @@ pub struct Waited {
     pub user_time: Nanos,
 }
 
+/// A child that has ended and was not reaped; `None` if there is none.
+///
+/// # Errors
+/// `ECHILD` if there is no child.
+pub fn ended_child() -> Result<Option<Pid>, SysError> {
+    // SAFETY: all-zero is a valid `siginfo_t`.
+    let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the out-parameter is a valid place to write to.
+    if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut found, flags) } < 0 {
+        return Err(SysError::last("waitid"));
+    }
+    // SAFETY: waitid has filled in the fields of a child, or has left them zero (waitid(2)).
+    let pid = unsafe { found.si_pid() };
+    Ok((pid > 0).then_some(Pid(pid)))
+}
+
 /// Reaps one child that has ended; `None` if there is none. Waits for it if `block`.
 ///
 /// # Errors

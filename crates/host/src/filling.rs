@@ -22,6 +22,8 @@ pub(crate) struct Fillers {
     down: BTreeSet<JobIdx>,
     /// Jobs that are stopped instead.
     refused: BTreeSet<JobIdx>,
+    /// Processes that have had several threads, until they are reaped, and those that others reap.
+    pub threaded: BTreeSet<Pid>,
 }
 
 impl Fillers {
@@ -37,7 +39,8 @@ impl Fillers {
             })
             .ok()?;
         let session = sessions_are_groups(proc).then(|| sys::session_of(Pid(0)).ok()).flatten();
-        Some(Self { permission, session, down: BTreeSet::new(), refused: BTreeSet::new() })
+        let (down, refused, threaded) = Default::default();
+        Some(Self { permission, session, down, refused, threaded })
     }
 }
 
@@ -115,9 +118,12 @@ impl LinuxHost {
     /// A new thread has inherited what its creator had when its creation began.
     pub(crate) fn inherit_class(&mut self, id: TaskId) {
         let down = self.fills(id.job);
-        let Some(fillers) = &self.fillers else { return };
+        let Some(fillers) = &mut self.fillers else { return };
         let permission = fillers.permission;
         let Some(task) = self.tasks.task(id) else { return };
+        if !task.thread.is_first() {
+            fillers.threaded.insert(task.thread.pid);
+        }
         self.actuators.note_inherited(&mut task.thread);
         let met = if down {
             self.actuators.lower(&mut task.thread, permission)

@@ -89,13 +89,12 @@ impl LinuxHost {
     /// Takes the exit statuses of children that have ended, [`REAPED_AT_ONCE`].
     ///
     /// Programs that leave many processes behind must not have them pile up, so what is left over is reaped at our own
-    /// share of CPU time; the first ones where jobs fill idle PUs with the least ([`LinuxHost::wait`]).
+    /// share of CPU time ([`LinuxHost::wait`]).
     pub(crate) fn reap(&mut self) {
-        let is_gentle = self.fillers.is_some() && !self.runs.has_piled_up;
-        self.runs.has_piled_up = true;
+        let is_pressed = std::mem::replace(&mut self.runs.has_piled_up, true);
         for _ in 0..REAPED_AT_ONCE {
             let begun = now();
-            let Ok(Some(waited)) = Self::wait(is_gentle) else {
+            let Ok(Some(waited)) = self.wait(is_pressed) else {
                 self.runs.has_piled_up = false;
                 break;
             };
@@ -121,18 +120,23 @@ impl LinuxHost {
         }
     }
 
-    /// Reaps a child that has ended; if `is_gentle` with the least share of CPU time.
+    /// Reaps a child that has ended.
     ///
     /// To free a process's entries in `/proc` the kernel loops until its threads have freed theirs
     /// (`shrink_dcache_parent`, Linux 6.18). A thread that ends under SCHED_IDLE may wait for a PU meanwhile, and the loop
-    /// keeps it off the PU: for more than 60 s at our default share (measured with six busy threads on two PUs).
-    fn wait(is_gentle: bool) -> Result<Option<Waited>, SysError> {
-        if !is_gentle {
-            return sys::wait(None, false);
+    /// keeps it off the PU: for more than 60 s at our default share (measured with six busy threads on two PUs). So where
+    /// jobs fill idle PUs, a process that had several threads is reaped with the least share, unless the time `is_pressed`. None
+    /// other is: on a busy machine each time with the least share takes long, and so many of them that colocate did not
+    /// answer SIGTERM for 46 s (beside a program that creates processes as fast as it can).
+    fn wait(&mut self, is_pressed: bool) -> Result<Option<Waited>, SysError> {
+        let Some(fillers) = &mut self.fillers else { return sys::wait(None, false) };
+        let Some(pid) = sys::ended_child()? else { return Ok(None) };
+        if !fillers.threaded.remove(&pid) || is_pressed {
+            return sys::wait(Some(pid), false);
         }
         let nice = sys::nice();
         let _ = sys::set_slice_and_nice(SHORT_SLICE, HIGHEST_NICE);
-        let waited = sys::wait(None, false);
+        let waited = sys::wait(Some(pid), false);
         let _ = sys::set_slice_and_nice(SHORT_SLICE, nice);
         waited
     }
