@@ -285,7 +285,9 @@ fn root_undoes_nothing_in_a_folder_that_a_user_can_change() {
         eprintln!("skipped: only root can give a folder to another user");
         return;
     }
-    assert_eq!(String::from_utf8(restore().stdout).unwrap().trim(), "[]");
+    // Others may run colocate as well.
+    let said = String::from_utf8(restore().stdout).unwrap();
+    assert!(!said.contains(folder.to_str().unwrap()), "{said}");
     assert!(journal.exists());
 }
 
