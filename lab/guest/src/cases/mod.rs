@@ -1,6 +1,7 @@
 //! The cases, by name.
 
 mod asymmetric;
+mod calibrate;
 mod counters;
 mod doctor;
 mod kernel;
@@ -28,6 +29,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("asymmetric-undone-after-a-kill", asymmetric::undone_after_a_kill),
     ("asymmetric-undone-after-all-else", asymmetric::undone_after_all_else),
     ("asymmetric-utility-is-undone", asymmetric::utility_is_undone),
+    ("calibrate-measures-nodes-and-siblings", calibrate::measures_nodes_and_siblings),
     ("counters-are-exact", counters::are_exact),
     ("counters-from-exec", counters::from_exec),
     ("counters-make-demand-vectors", counters::make_demand_vectors),
