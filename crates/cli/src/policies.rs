@@ -135,7 +135,9 @@ mod tests {
         assert_eq!(Policies::Once.read("mix"), Ok(PolicySpec::named("mix")));
         assert_eq!(Policies::EachQuantum.read("os"), Ok(PolicySpec::named("os")));
         let refused = Policies::Once.read("bas").unwrap_err();
-        assert!(refused.starts_with("expected a policy that decides once, os, round-robin, "));
+        assert!(
+            refused.starts_with("expected a policy that decides once, os, auto, round-robin, ")
+        );
         assert!(
             refused.ends_with(" or symbiosis-model, found bas, which is for `colocate schedule`")
         );

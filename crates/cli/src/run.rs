@@ -17,11 +17,13 @@ use colocate_engine::{
     Cause, HostError, KnownJob, Observation, Planned, Round, Until, Workload, first_plan,
 };
 use colocate_host::{LinuxHost, Setup};
+use colocate_machine::exact::Exact;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr, PuSet, printable};
 use colocate_model::Profile;
+use colocate_model::communication::WakeUpCosts;
 use colocate_policy::policies::fixed::FixedPlan;
-use colocate_policy::table::Prior;
+use colocate_policy::table::{Knowledge, Prior};
 use colocate_policy::{Grant, Place, Plan, Policy, PolicySpec, Source, SourceSet};
 use jobs::Job;
 use std::ffi::OsString;
@@ -112,7 +114,7 @@ impl Options {
     ///
     /// # Errors
     /// If it needs to know how fast the machine is.
-    pub fn policy(&self) -> anyhow::Result<(Box<dyn Policy>, String)> {
+    fn policy(&self, here: &Exact) -> anyhow::Result<(Box<dyn Policy>, String)> {
         if self.policy.has_prior(Prior::Speeds) {
             anyhow::bail!(
                 "expected a policy that needs no figures of how fast this machine is, found {}: make a plan \
@@ -124,7 +126,9 @@ impl Options {
         if let Some(seed) = self.seed {
             let _ = policy.set("seed", &seed.to_string()); // of those that draw
         }
-        Ok((policy.plain(), policy.to_string()))
+        let wake_ups = here.calibration.as_ref().map(WakeUpCosts::measured);
+        let known = Knowledge { wake_ups, ..Knowledge::default() };
+        Ok((policy.policy(&known), policy.to_string()))
     }
 
     /// The policy under a guard, unless that is not wanted.
@@ -135,11 +139,17 @@ impl Options {
         Box::new(Guard::standing(policy, self.policy.name(), Guarding::STANDING))
     }
 
-    fn workload<'a>(&self, jobs: &'a [KnownJob], name: &'a str) -> Workload<'a> {
+    fn workload<'a>(
+        &self,
+        jobs: &'a [KnownJob],
+        policy: &dyn Policy,
+        name: &'a str,
+    ) -> Workload<'a> {
         let wake_ups = SourceSet::of(if self.wake_ups { &[Source::WakeUps] } else { &[] });
-        let (until, progress) = match self.no_guard {
-            true => (Until::Events, SourceSet::NONE),
-            false => (Until::TimeOrEvents(guard::QUANTUM), guard::PROGRESS),
+        let (until, progress) = match (self.no_guard, policy.period()) {
+            (true, None) => (Until::Events, SourceSet::NONE),
+            (true, Some(period)) => (Until::TimeOrEvents(period), SourceSet::NONE),
+            (false, _) => (Until::TimeOrEvents(guard::QUANTUM), guard::PROGRESS),
         };
         Workload {
             jobs,
@@ -161,8 +171,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(args.options.quiet, None);
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let commands = jobs::commands(&args.command)?;
-    let machine = read::live()?;
-    let (mut policy, name) = policy(args, &machine)?;
+    let here = read::measured()?;
+    let (mut policy, name) = policy(args, &here)?;
+    let machine = here.machine;
     let cache = Cache::open(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
     let mut jobs: Vec<Job> = commands.into_iter().map(Job::new).collect();
     if policy.needs().has(Source::Mix) {
@@ -187,11 +198,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The policy with its name; the name is empty for a plan from a file, which has its own.
-fn policy(args: &Args, machine: &Machine) -> anyhow::Result<(Box<dyn Policy>, String)> {
-    let Some(path) = &args.plan else { return args.options.policy() };
+fn policy(args: &Args, here: &Exact) -> anyhow::Result<(Box<dyn Policy>, String)> {
+    let Some(path) = &args.plan else { return args.options.policy(here) };
     let text = input::text(path, input::PLAN)?;
     let plan = Plan::from_json(&text).with_context(|| path.display().to_string())?;
-    plan.check_against(machine).with_context(|| path.display().to_string())?;
+    plan.check_against(&here.machine).with_context(|| path.display().to_string())?;
     if !plan.pages.is_empty() {
         anyhow::bail!(
             "{}: expected a plan of places only, found one that moves memory: programs have none when it comes into \
@@ -239,7 +250,8 @@ fn dry_run(
     let usable = read::usable(machine, &Sysfs::at(Path::new("/")));
     let usable: Vec<PuNr> = usable.pus.iter().map(|pu| machine.pus[pu.idx()].os).collect();
     let known = known(jobs);
-    let plan = first_plan(machine, &usable, policy, &args.options.workload(&known, name));
+    let workload = args.options.workload(&known, policy, name);
+    let plan = first_plan(machine, &usable, policy, &workload);
     let watched = policy.needs().has(Source::Mix).then_some(args.options.watch_s);
     let text = if args.options.json { plan.to_json() } else { dry(&plan, jobs, watched) };
     output::write(args.options.output.as_deref(), &text)?;
@@ -260,7 +272,8 @@ fn run(
     let processor = machine.processor.clone();
     let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| jobs::failure(&why))?;
     let known = known(&jobs);
-    let decided = Decided::of(&mut host, policy, &args.options.workload(&known, name), notes);
+    let workload = args.options.workload(&known, policy, name);
+    let decided = Decided::of(&mut host, policy, &workload, notes);
     for (job, counted) in host.watched() {
         let kept = cache.keep(&mut jobs[job.0 as usize], counted, processor.clone());
         notes.say(kept.err());
@@ -281,14 +294,14 @@ pub fn follow(
     programs: Vec<Program>,
 ) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(options.quiet, None);
-    let machine = read::live()?;
-    let (policy, name) = options.policy()?;
+    let here = read::measured()?;
+    let (policy, name) = options.policy(&here)?;
     let mut policy = options.guarded(policy);
     let unknown =
         |it: &Program| KnownJob { name: it.name.clone(), profile: None, phases: Vec::new() };
     let known: Vec<KnownJob> = programs.iter().map(unknown).collect();
-    let mut host = LinuxHost::prepare(machine, setup).map_err(|why| jobs::failure(&why))?;
-    let workload = options.workload(&known, &name);
+    let mut host = LinuxHost::prepare(here.machine, setup).map_err(|why| jobs::failure(&why))?;
+    let workload = options.workload(&known, &*policy, &name);
     let decided = Decided::of(&mut host, &mut *policy, &workload, &mut notes);
     decided.report(options, host, &name, programs, &mut notes)
 }
@@ -350,10 +363,16 @@ impl Decided {
     }
 }
 
-/// Whether a round has a plan that is worth a report: another one than the last two, between which a guard alternates.
+/// Most plans of a report that were made because time had passed. Chosen: more than anyone reads.
+const MOST_PLANS: usize = 1_000;
+
+/// Whether a round has a plan that is worth a report: with other places than the last two, between which a guard alternates.
 fn is_new(round: &Round<'_>, plans: &[Planned]) -> bool {
-    let is_same = |last: &Planned| last.plan.decisions == round.plan.decisions;
-    round.cause != Some(Cause::Elapsed) || !plans.iter().rev().take(2).any(is_same)
+    let places =
+        |plan: &Plan| plan.decisions.iter().map(|it| (it.task, it.place)).collect::<Vec<_>>();
+    let is_same = |last: &Planned| places(&last.plan) == places(round.plan);
+    let is_event = round.cause != Some(Cause::Elapsed);
+    is_event || plans.len() < MOST_PLANS && !plans.iter().rev().take(2).any(is_same)
 }
 
 fn write_report(options: &Options, report: &Report) -> anyhow::Result<()> {

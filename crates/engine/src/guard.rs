@@ -202,6 +202,8 @@ struct Standing {
     plan: Option<Plan>,
     /// Whether something has happened since it was made.
     has_event: bool,
+    /// When it was made, on the host's clock.
+    at: Nanos,
 }
 
 /// What is compared next.
@@ -619,7 +621,8 @@ impl Guard {
     /// come that it does not name.
     fn standing_plan(&mut self, evidence: &Evidence<'_>, owner: Owner) -> Option<Plan> {
         let stands = self.stands.as_mut()?;
-        stands.has_event |= evidence.has_event;
+        let is_due = |period| evidence.at >= stands.at + period;
+        stands.has_event |= evidence.has_event || self.inner.period().is_some_and(is_due);
         if owner == Owner::Kernel {
             return None;
         }
@@ -633,7 +636,7 @@ impl Guard {
         let plan = self.inner.decide(evidence);
         self.state.clone_from(&plan.state);
         let stays = Plan { pages: Vec::new(), messages: Vec::new(), ..plan.clone() };
-        *stands = Standing { plan: Some(stays), has_event: false };
+        *stands = Standing { plan: Some(stays), has_event: false, at: evidence.at };
         Some(plan)
     }
 
@@ -663,6 +666,11 @@ impl Policy for Guard {
     /// What the inner policy needs.
     fn needs(&self) -> SourceSet {
         self.inner.needs()
+    }
+
+    /// As the inner policy.
+    fn period(&self) -> Option<Nanos> {
+        self.inner.period()
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {

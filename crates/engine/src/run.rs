@@ -453,6 +453,7 @@ impl Situation<'_> {
         let all = (0..).map(JobIdx).take(self.workload.jobs.len());
         let jobs = all.filter(|job| !over.contains(job)).filter_map(|job| self.first_task(job));
         ask(&Evidence {
+            at: self.seen.at,
             now: self.now,
             last: self.last,
             may_wait: self.workload.may_wait(),

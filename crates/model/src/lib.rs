@@ -4,6 +4,7 @@
 
 pub mod assumptions;
 pub mod cache;
+pub mod communication;
 pub mod curve;
 pub mod memory;
 pub mod misses;

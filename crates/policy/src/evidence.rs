@@ -1,11 +1,12 @@
 //! Evidence: what a policy decides by.
 
 use crate::pages::PagesMoved;
-use crate::plan::{Decision, JobIdx, Place, Plan, Task, TaskId, Why};
+use crate::plan::{Decision, DefaultPlacement, JobIdx, Place, Plan, Task, TaskId, Why};
 use crate::source::WakeUps;
 use crate::why::{Allocated, Selected};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::Parts;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -182,6 +183,8 @@ pub struct Roster<'a> {
 /// What a policy decides by.
 #[derive(Clone, Copy)]
 pub struct Evidence<'a> {
+    /// The host's clock.
+    pub at: Nanos,
     /// The machine, its usable PUs and the jobs that have work left, with what their threads did when they last ran.
     pub now: Quantum<'a>,
     /// What came of the last quantum, if this policy planned it and has not seen it yet.
@@ -213,6 +216,7 @@ impl<'a> Evidence<'a> {
     #[must_use]
     pub fn of_queue(now: Quantum<'a>) -> Self {
         Self {
+            at: Nanos::ZERO,
             now,
             last: None,
             may_wait: true,
@@ -270,6 +274,30 @@ impl<'a> Evidence<'a> {
     #[must_use]
     pub fn leave_to_kernel(&self) -> Plan {
         self.plan(&leave_to_kernel(self.now.queue))
+    }
+
+    /// The plan that puts some tasks on PUs and leaves all others to the kernel, also those that come.
+    #[must_use]
+    pub fn plan_of_some(&self, seats: impl Iterator<Item = (TaskId, PuIdx, Why)>) -> Plan {
+        let name = |task| self.roster.name.map_or_else(|| "".into(), |name| name(task));
+        let seated = |(task, pu, why)| {
+            (task, Decision { task, name: name(task), place: self.place(Some(pu)), why })
+        };
+        let mut decisions: BTreeMap<TaskId, Decision> = seats.map(seated).collect();
+        for task in self.tasks() {
+            let (name, place, why) =
+                (task.name.as_str().into(), Place::LeftToKernel, Why::LeftToKernel);
+            decisions.entry(task.id).or_insert(Decision { task: task.id, name, place, why });
+        }
+        let mut pus = self.now.pus.to_vec();
+        pus.sort_unstable();
+        pus.dedup();
+        Plan {
+            pus: pus.into_iter().map(|pu| self.number(pu)).collect(),
+            decisions: decisions.into_values().collect(),
+            default_placement: DefaultPlacement::LeaveToKernel,
+            ..self.empty_plan()
+        }
     }
 
     /// A plan without a decision: tasks that it does not name are left to the kernel.

@@ -13,6 +13,7 @@
 #[cfg(test)]
 extern crate self as colocate_policy; // so that `testing` reads the same here and in tests/
 
+pub mod communication;
 pub mod evidence;
 pub mod forecast;
 mod ids;

@@ -1,6 +1,6 @@
 //! The PUs that a plan may use, core by core, and the orders in which to fill them.
 
-use colocate_machine::{CacheKind, CoreIdx, KindIdx, Machine, PuIdx, PuNr};
+use colocate_machine::{CacheIdx, CacheKind, CoreIdx, KindIdx, Machine, PuIdx, PuNr};
 
 /// A core with at least one usable PU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,15 @@ impl<'a> Places<'a> {
     /// The kernel's numbers of `pus`.
     pub(crate) fn nrs(&self, pus: &[PuIdx]) -> Vec<PuNr> {
         pus.iter().map(|&pu| self.nr(pu)).collect()
+    }
+
+    /// Where a PU is: package, node, last-level cache, core and PU. `usize::MAX` where there is none.
+    pub(crate) fn path(&self, pu: PuIdx) -> [usize; 5] {
+        let core_at = self.machine.core_of(pu);
+        let core = &self.machine.cores[core_at.idx()];
+        let cache = self.machine.last_level_cache(pu).map_or(usize::MAX, CacheIdx::idx);
+        let node = core.node.map_or(usize::MAX, colocate_machine::NodeIdx::idx);
+        [core.package.idx(), node, cache, core_at.idx(), pu.idx()]
     }
 
     /// Places in [`Self::cores`], farthest apart first: the fastest kind before slower ones, and

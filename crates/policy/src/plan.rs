@@ -129,6 +129,19 @@ pub enum Why {
         /// Tasks on sibling PUs, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
     },
+    /// It takes turns with others that it wakes or that wake it: what that costs on different PUs is more than what it
+    /// costs that they never run at the same time.
+    TakesTurns {
+        /// The tasks on its PU with which it does so, the first [`MAX_PARTNERS`] by ID.
+        partners: Vec<TaskId>,
+        /// Seconds a second that all of them are expected to gain.
+        gain: f64,
+    },
+    /// It is near tasks that it communicates with.
+    Near {
+        /// The one with which it does so most.
+        partner: TaskId,
+    },
     /// There are at least as many cores as tasks, so it has a core of its own.
     OwnCore,
     /// Its mix is not known. It was taken to be like the mean of the others, and so got a place that
@@ -171,6 +184,13 @@ impl fmt::Display for Why {
             Self::Modelled { loss, partners } => {
                 write!(f, "least predicted loss, {loss:.4} {}", beside(partners))
             }
+            Self::TakesTurns { partners, gain } => {
+                let names = named(partners);
+                write!(f, "takes turns with {names}, on one PU all gain {gain:.3} s a second")
+            }
+            Self::Near { partner } => {
+                write!(f, "near those that it communicates with, most with {partner}")
+            }
             Self::OwnCore => f.write_str("a core of its own"),
             Self::Unknown => f.write_str("mix not known, taken as average"),
             Self::NotSelected => f.write_str("waits, others were selected for this quantum"),
@@ -187,10 +207,14 @@ fn beside(partners: &[TaskId]) -> String {
     if partners.is_empty() {
         return "no task on a sibling PU".to_owned();
     }
+    format!("beside {}", named(partners))
+}
+
+fn named(partners: &[TaskId]) -> String {
     let shown = partners.iter().take(MAX_PARTNERS - 1);
     let names: Vec<String> = shown.map(ToString::to_string).collect();
     let more = if partners.len() < MAX_PARTNERS { "" } else { ", …" };
-    format!("beside {}{more}", names.join(", "))
+    format!("{}{more}", names.join(", "))
 }
 
 /// Where a task may be until the next decision.

@@ -3,6 +3,7 @@
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::source::SourceSet;
+use colocate_machine::Nanos;
 
 /// Decides where tasks run. Pure: the same evidence in the same order gives the same plans, and it never learns which host
 /// it faces.
@@ -10,6 +11,11 @@ pub trait Policy {
     /// Evidence that it needs; by default none. What a host cannot provide is unknown.
     fn needs(&self) -> SourceSet {
         SourceSet::NONE
+    }
+
+    /// How soon it is to be asked again, even if nothing has happened; `None` if only then.
+    fn period(&self) -> Option<Nanos> {
+        None
     }
 
     /// The plan for the time until the next decision.

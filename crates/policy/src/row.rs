@@ -2,6 +2,7 @@
 
 use crate::policy::Policy;
 use colocate_machine::Performance;
+use colocate_model::communication::WakeUpCosts;
 use colocate_model::{CpiModel, Phase};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -112,6 +113,8 @@ pub struct Knowledge<'a> {
     pub demands: &'a [Phase],
     /// How fast the machine is, for the same.
     pub performance: Option<&'a Performance>,
+    /// What wake-ups cost on this machine; without it [`WakeUpCosts::default`].
+    pub wake_ups: Option<WakeUpCosts>,
 }
 
 /// One setting of a policy.

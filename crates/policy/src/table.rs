@@ -296,7 +296,7 @@ mod tests {
     fn refuses_with_one_line() {
         let refusal = |text: &str| text.parse::<PolicySpec>().unwrap_err().to_string();
         let said = refusal("best");
-        assert!(said.starts_with("expected os, round-robin, "), "{said}");
+        assert!(said.starts_with("expected os, auto, round-robin, "), "{said}");
         assert!(said.ends_with(" or all-fast-first, found policy \"best\""), "{said}");
         assert_eq!(refusal("bas:seed=1"), "expected bas with no setting, found \"seed=1\"");
         assert_eq!(

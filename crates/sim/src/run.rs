@@ -89,6 +89,7 @@ pub fn simulate(
         cpi: options.cpi,
         demands: &demands,
         performance: Some(platform.performance()),
+        wake_ups: None,
     };
     let (mut made, name) = (policy.policy(&known), policy.to_string());
     simulate_with(platform, scenario, (&mut *made, &name), options, &mut |_| ())

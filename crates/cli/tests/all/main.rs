@@ -7,6 +7,7 @@
 
 mod architecture;
 mod attach;
+mod auto;
 mod bandwidth;
 mod bench;
 mod bounded_cost;

@@ -22,11 +22,16 @@ fn first(job: u32) -> TaskId {
 struct Puts {
     place: Place,
     asked: Arc<AtomicUsize>,
+    period: Option<Nanos>,
 }
 
 impl Policy for Puts {
     fn needs(&self) -> SourceSet {
         SourceSet::NONE
+    }
+
+    fn period(&self) -> Option<Nanos> {
+        self.period
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
@@ -76,7 +81,8 @@ impl Toy {
         let queue: Vec<QueuedJob> = (0..2).map(queued).collect();
         let now = Quantum { number: self.number, machine: &machine, pus: &pus, queue: &queue };
         let last = self.last.as_ref().map(|(took, did)| QuantumOutcome { took: *took, did });
-        let evidence = Evidence { last, has_event, may_wait: false, ..Evidence::of_queue(now) };
+        let at = Nanos(QUANTUM.0 * self.number);
+        let evidence = Evidence { at, last, has_event, may_wait: false, ..Evidence::of_queue(now) };
         let plan = guard.decide(&evidence);
         assert_eq!(plan.default_placement, DefaultPlacement::LeaveToKernel);
         assert!(plan.waiting().unwrap().is_empty(), "all run all the time");
@@ -124,7 +130,7 @@ impl Toy {
 
 fn guarded(place: Place) -> (Guard, Arc<AtomicUsize>) {
     let asked = Arc::<AtomicUsize>::default();
-    let puts = Puts { place, asked: asked.clone() };
+    let puts = Puts { place, asked: asked.clone(), period: None };
     (Guard::standing(Box::new(puts), "puts", Guarding::STANDING), asked)
 }
 
@@ -186,6 +192,17 @@ fn a_plan_stands_until_something_happens() {
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     toy.minute(&mut guard);
     assert_eq!(asked.load(Ordering::Relaxed), 2, "the second minute begins with an event");
+}
+
+/// A policy that follows what happens is asked as often as it wants to be, though several quanta are one.
+#[test]
+fn a_policy_with_a_period_is_asked_again() {
+    let (asked, period) = (Arc::<AtomicUsize>::default(), Some(Nanos::from_secs(1)));
+    let puts = Puts { place: Place::Pu(PuNr(1)), asked: asked.clone(), period };
+    let mut guard = Guard::standing(Box::new(puts), "puts", Guarding::STANDING);
+    Toy::new([1.5, 1.0]).minute(&mut guard);
+    let asked = asked.load(Ordering::Relaxed);
+    assert!((30..=60).contains(&asked), "{asked} times in a minute");
 }
 
 /// A plan that puts no task on a PU is the kernel's quantum, and nothing is compared.

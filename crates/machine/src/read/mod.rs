@@ -19,6 +19,7 @@ pub use source::{Seen, load, open, performance, sources, xml_file};
 pub use sysfs::Sysfs;
 pub use xml::{Saved, XmlError, from_xml_str};
 
+use crate::exact::Exact;
 use crate::machine::Machine;
 use crate::parts::Parts;
 use std::path::Path;
@@ -29,8 +30,16 @@ use std::path::Path;
 /// # Errors
 /// As [`reported`].
 pub fn live() -> Result<Machine, ReadError> {
+    Ok(measured()?.machine)
+}
+
+/// The same, with all that `colocate calibrate` has measured of it.
+///
+/// # Errors
+/// As [`reported`].
+pub fn measured() -> Result<Exact, ReadError> {
     let machine = reported()?;
-    Ok(kept::applied(machine.clone()).map_or(machine, |exact| exact.machine))
+    Ok(kept::applied(machine.clone()).unwrap_or_else(|_| Exact::new(machine, None)))
 }
 
 /// This machine, as hwloc and sysfs describe it, with PUs that this process may not use.

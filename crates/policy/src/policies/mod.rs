@@ -1,5 +1,7 @@
 //! Policies that decide once, one file each.
 
+mod auto;
+mod communication;
 mod compact;
 pub mod fixed;
 mod instruction;
@@ -38,12 +40,14 @@ pub(crate) const MIX: SourceSet = SourceSet::of(&[Source::Mix]);
 /// The policies that decide once, and those that can do either.
 pub(crate) static ROWS: &[&Row] = &[
     &os::ROW,
+    &auto::ROW,
     &round_robin::ROW,
     &scatter::ROW,
     &compact::ROW,
     &random::ROW,
     &instruction::ROW,
     &mix::ROW,
+    &communication::ROW,
     &symbiosis_model::ROW,
 ];
 

@@ -146,7 +146,7 @@ mod tests {
     fn refuses_with_one_line() {
         let refusal = |text: &str| text.parse::<Contender>().unwrap_err().to_string();
         let said = refusal("best");
-        assert!(said.starts_with("expected os, round-robin,"), "{said}");
+        assert!(said.starts_with("expected os, auto, round-robin,"), "{said}");
         assert!(said.ends_with("found policy \"best\""), "{said}");
         assert!(refusal("random:seat=1").ends_with("found \"seat=1\""));
         assert_eq!(refusal("bas:a=1"), "expected bas with no setting, found \"a=1\"");

@@ -93,6 +93,7 @@ impl Under {
             cpi: Some(&cpi),
             demands: &demands,
             performance: Some(platform.performance()),
+            wake_ups: None,
         })
     }
 }

@@ -1,0 +1,110 @@
+//! What threads lose that wake each other, by where they are.
+//!
+//! In seconds a second, so that it adds up with what else a placement costs.
+
+use colocate_machine::calibrated::{Calibration, Pair, What};
+
+/// How long it takes from a wake-up until the woken thread runs on an idle PU, in seconds, by how the PUs of both lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WakeUpCosts([f64; Pair::ALL.len()]);
+
+impl Default for WakeUpCosts {
+    /// Chosen: between what a virtual machine with two PUs takes (4 µs on the same PU, 18 µs to an idle one,
+    /// docs/calibrate.md) and what processors take to leave deep idle states.
+    fn default() -> Self {
+        Self([4e-6, 8e-6, 20e-6, 30e-6, 50e-6])
+    }
+}
+
+impl WakeUpCosts {
+    /// Those that were measured; the default ones where none were.
+    #[must_use]
+    pub fn measured(found: &Calibration) -> Self {
+        let mut costs = Self::default();
+        for (cost, pair) in costs.0.iter_mut().zip(Pair::ALL) {
+            if let Some(figure) = found.get(&What::WakeUp { pair, busy: false }) {
+                *cost = figure.value * 1e-9;
+            }
+        }
+        costs
+    }
+
+    /// Of two PUs that lie like this.
+    #[must_use]
+    pub fn of(&self, pair: Pair) -> f64 {
+        Pair::ALL.iter().position(|each| *each == pair).map_or(0.0, |at| self.0[at])
+    }
+
+    /// The dearest wake-up that there is.
+    #[must_use]
+    pub fn most(&self) -> f64 {
+        self.0.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+/// What two tasks do to each other while each has a PU of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Exchange {
+    /// Wake-ups a second, of either by the other.
+    pub per_second: f64,
+    /// Seconds from a wake-up until the woken task runs, mean.
+    pub wait: f64,
+    /// The part of the time in which both run.
+    pub both_run: f64,
+}
+
+impl Exchange {
+    /// Seconds a second that both gain by sharing a PU: their wake-ups are cheap there, and they do not run at the same
+    /// time. Below 0 they lose. A wait beyond the dearest wake-up is for a PU that others have, which sharing does not
+    /// change.
+    #[must_use]
+    pub fn gain_together(&self, costs: &WakeUpCosts) -> f64 {
+        let wait = self.wait.min(costs.most());
+        self.per_second * (wait - costs.of(Pair::SamePu)) - self.both_run
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 10,000 times a second 50 µs instead of 4: 0.46 s; three tenths of the time both run.
+    #[test]
+    fn what_sharing_a_pu_gains() {
+        let costs = WakeUpCosts::default();
+        let pair = Exchange { per_second: 10_000.0, wait: 50e-6, both_run: 0.3 };
+        assert!((pair.gain_together(&costs) - 0.16).abs() < 1e-9);
+        let parallel = Exchange { both_run: 0.9, ..pair };
+        assert!(parallel.gain_together(&costs) < 0.0);
+        let crowded = Exchange { wait: 5e-3, ..pair };
+        assert!((crowded.gain_together(&costs) - 0.16).abs() < 1e-9);
+    }
+
+    #[test]
+    fn measured_costs_take_the_place_of_default_ones() {
+        use colocate_machine::calibrated::{Figure, Unit};
+        let what = What::WakeUp { pair: Pair::SameCache, busy: false };
+        let figure = Figure {
+            what,
+            unit: Unit::Ns,
+            value: 18_300.0,
+            low: 16_800.0,
+            high: 20_000.0,
+            unix_s: 5,
+            source: "test".into(),
+        };
+        let found = Calibration {
+            identity: String::new(),
+            kernel: None,
+            started_unix_s: 5,
+            seconds: 0.0,
+            figures: vec![figure],
+            assumed: vec![],
+            absent: vec![],
+            disagreements: vec![],
+        };
+        let costs = WakeUpCosts::measured(&found);
+        assert!((costs.of(Pair::SameCache) - 18.3e-6).abs() < 1e-12);
+        assert!((costs.of(Pair::SamePu) - 4e-6).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,109 @@
+//! Whether what is communicated has changed enough to map tasks anew, and how fast old amounts age.
+//!
+//! Cruz et al., JPDC 2014, sections 4.1 and 4.2. Their steps are not stated, and chosen here.
+
+use super::matrix::Matrix;
+use crate::TaskId;
+use std::collections::BTreeMap;
+
+/// The least and the most part of the tasks that must have changed partners (section 4.2).
+const THRESHOLD: [f64; 2] = [0.1, 0.5];
+/// By so much the threshold changes with each answer. Chosen.
+const STEP: f64 = 0.05;
+/// The aging factor after a migration, by how much it falls where there was none, and its least value (section 4.1).
+const AGING: [f64; 3] = [0.1, 0.02, -0.1];
+/// Below this all pairs communicate alike, and no mapping is better than another. Chosen: eight tasks of which one pair
+/// communicates twice as much as each other pair have 0.03, a ring of eight 2.5.
+const HETEROGENEOUS: f64 = 0.5;
+
+/// Decides whether to map, and learns from what came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    threshold: f64,
+    aging: f64,
+    partners: BTreeMap<TaskId, TaskId>,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self { threshold: THRESHOLD[0], aging: 0.0, partners: BTreeMap::new() }
+    }
+}
+
+impl Filter {
+    /// The weight of old amounts, less 1.
+    #[must_use]
+    pub const fn aging(&self) -> f64 {
+        self.aging
+    }
+
+    /// Whether so many tasks are to be mapped by `matrix`: their pairs communicate unevenly, and enough of them most with
+    /// another task than when this was last asked (equations 3 to 5).
+    #[allow(clippy::cast_precision_loss)] // tasks
+    pub fn passes(&mut self, matrix: &Matrix, tasks: usize) -> bool {
+        let now = matrix.partners();
+        let before = std::mem::replace(&mut self.partners, now);
+        let changed =
+            self.partners.iter().filter(|(task, partner)| before.get(task) != Some(partner));
+        let share = changed.count() as f64 / tasks.max(1) as f64;
+        share >= self.threshold && matrix.heterogeneity(tasks) > HETEROGENEOUS
+    }
+
+    /// Takes in whether tasks were moved: then what was known before counts more, and the next change is believed sooner.
+    /// `was_mapped`: whether it was tried at all.
+    pub fn learn(&mut self, was_mapped: bool, has_moved: bool) {
+        let [moved, falls, least] = AGING;
+        self.aging = if has_moved { moved } else { (self.aging - falls).max(least) };
+        if was_mapped {
+            let step = if has_moved { -STEP } else { STEP };
+            self.threshold = (self.threshold + step).clamp(THRESHOLD[0], THRESHOLD[1]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::JobIdx;
+
+    fn pairs(of: &[(u32, u32)]) -> Matrix {
+        let task = |order| TaskId { job: JobIdx(0), order };
+        let mut matrix = Matrix::default();
+        of.iter().for_each(|(a, b)| matrix.add(task(*a), task(*b), 1.0));
+        matrix
+    }
+
+    const FIRST: &[(u32, u32)] = &[(0, 1), (2, 3), (4, 5), (6, 7)];
+    const SECOND: &[(u32, u32)] = &[(0, 2), (1, 3), (4, 5), (6, 7)];
+
+    #[test]
+    fn passes_what_has_changed() {
+        let mut filter = Filter::default();
+        assert!(filter.passes(&pairs(FIRST), 8));
+        assert!(!filter.passes(&pairs(FIRST), 8));
+        assert!(filter.passes(&pairs(SECOND), 8));
+    }
+
+    #[test]
+    fn all_alike_is_not_mapped() {
+        let all: Vec<_> = (0..8).flat_map(|a| (a + 1..8).map(move |b| (a, b))).collect();
+        assert!(!Filter::default().passes(&pairs(&all), 8));
+    }
+
+    /// After many answers in vain the threshold is a half, which half of the tasks just reach.
+    #[test]
+    fn what_was_in_vain_is_believed_later() {
+        let mut filter = Filter::default();
+        for _ in 0..20 {
+            filter.learn(true, false);
+        }
+        filter.passes(&pairs(FIRST), 8);
+        assert!(filter.passes(&pairs(SECOND), 8), "half of them have other partners");
+        assert!(!filter.passes(&pairs(FIRST), 9), "four of nine");
+        assert_eq!(filter.aging(), -0.1);
+        filter.learn(true, true);
+        assert_eq!(filter.aging(), 0.1);
+        filter.learn(false, false);
+        assert!((filter.aging() - 0.08).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,246 @@
+//! Tasks that gain by sharing a PU, in groups, and a PU for each group.
+//!
+//! # Algorithm
+//! 1. Take pairs in the order of what they gain together. Join the groups of both, unless they would want more than
+//!    [`FULL`] of a PU, or gain less than [`LEAST_GAIN`].
+//! 2. Give groups PUs, first those that had one, those that want most first. Each gets the one where it costs least: time wanted beyond what the
+//!    PU has, and wake-ups of groups that have a place by where they are. A group stays where it was unless another PU
+//!    costs [`LEAST_GAIN`] less.
+//! # Properties
+//! - **Takes turns or not**: a pair that runs at the same time is not joined. -> test `a_pair_that_computes_is_not_joined`
+//! - **No PU is crowded**: -> test `a_star_is_joined_as_far_as_a_pu_goes`
+//! - **Stays**: -> test `a_group_stays_where_it_was`
+
+use super::traffic::{Traffic, Two};
+use crate::TaskId;
+use crate::places::Places;
+use colocate_machine::PuIdx;
+use colocate_machine::calibrated::Pair;
+use colocate_model::communication::WakeUpCosts;
+use std::collections::BTreeMap;
+
+/// What a group may want of a PU. Chosen: a task that was woken waits until the one that woke it sleeps, and both count as
+/// runnable meanwhile.
+const FULL: f64 = 1.3;
+/// Seconds a second that are worth a change. Chosen: less is not seen beside what else goes on.
+const LEAST_GAIN: f64 = 0.01;
+/// What a group costs on a core of which another PU is as busy, as a part of its time. Chosen: siblings get some two thirds
+/// of a core each.
+const SIBLING: f64 = 0.3;
+
+/// Tasks that share a PU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The tasks, in the order of their IDs: two or more.
+    pub tasks: Vec<TaskId>,
+    /// Seconds a second that they gain by that.
+    pub gain: f64,
+    /// The part of a PU that they want.
+    pub busy: f64,
+}
+
+/// The groups that pay.
+#[must_use]
+pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
+    let mut pairs: Vec<(Two, f64)> = traffic
+        .pairs()
+        .map(|(two, pair)| (two, pair.gain_together(costs)))
+        .filter(|(_, gain)| *gain >= LEAST_GAIN)
+        .collect();
+    pairs.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let mut groups: Vec<Group> = Vec::new();
+    let mut of: BTreeMap<TaskId, usize> = BTreeMap::new();
+    for ((a, b), gain) in pairs {
+        let mut place = |task: TaskId| {
+            *of.entry(task).or_insert_with(|| {
+                groups.push(Group { tasks: vec![task], gain: 0.0, busy: traffic.busy(task) });
+                groups.len() - 1
+            })
+        };
+        let (a, b) = (place(a), place(b));
+        if a == b {
+            groups[a].gain += gain;
+        } else if groups[a].busy + groups[b].busy <= FULL {
+            let (to, from) = (a.min(b), a.max(b));
+            let joined = std::mem::replace(
+                &mut groups[from],
+                Group { tasks: Vec::new(), gain: 0.0, busy: 0.0 },
+            );
+            joined.tasks.iter().for_each(|task| {
+                of.insert(*task, to);
+            });
+            groups[to].tasks.extend(joined.tasks);
+            groups[to].gain += gain + joined.gain;
+            groups[to].busy += joined.busy;
+        }
+    }
+    groups.retain(|group| group.tasks.len() > 1);
+    groups.iter_mut().for_each(|group| group.tasks.sort_unstable());
+    groups
+}
+
+/// A PU for each of the groups, which had `before`. `load` is what other tasks want of each PU.
+#[must_use]
+pub(crate) fn seats(
+    groups: &[Group],
+    traffic: &Traffic,
+    costs: &WakeUpCosts,
+    places: &Places<'_>,
+    before: &BTreeMap<TaskId, PuIdx>,
+    load: &BTreeMap<PuIdx, f64>,
+) -> Vec<PuIdx> {
+    let mut load = load.clone();
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    let was = |group: usize| groups[group].tasks.iter().find_map(|task| before.get(task).copied());
+    let busy = |group: usize| groups[group].busy;
+    order.sort_by(|&a, &b| {
+        was(b).is_some().cmp(&was(a).is_some()).then(busy(b).total_cmp(&busy(a))).then(a.cmp(&b))
+    });
+    let of: BTreeMap<TaskId, usize> = groups
+        .iter()
+        .enumerate()
+        .flat_map(|(at, group)| group.tasks.iter().map(move |task| (*task, at)))
+        .collect();
+    let between = rates_between(traffic, &of);
+    let mut seats: Vec<Option<PuIdx>> = vec![None; groups.len()];
+    for group in order {
+        let cost = |pu: PuIdx| {
+            let wanted = |pu: PuIdx| load.get(&pu).copied().unwrap_or(0.0);
+            let crowd = (wanted(pu) + groups[group].busy - 1.0).max(0.0);
+            let core = &places.machine.cores[places.machine.core_of(pu).idx()];
+            let beside = core.pus.iter().filter(|sibling| **sibling != pu);
+            let siblings: f64 = beside.map(|sibling| wanted(*sibling).min(1.0)).sum();
+            let apart: f64 = between[group]
+                .iter()
+                .filter_map(|(other, rate)| {
+                    Some(rate * costs.of(lies(places, pu, seats[*other]?)?))
+                })
+                .sum();
+            crowd + SIBLING * siblings * groups[group].busy.min(1.0) + apart
+        };
+        let best = places.pus.iter().map(|&pu| (cost(pu), pu));
+        let Some((least, mut pu)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) else { break };
+        if let Some(was) = was(group).filter(|was| places.pus.contains(was))
+            && cost(was) <= least + LEAST_GAIN
+        {
+            pu = was;
+        }
+        *load.entry(pu).or_default() += groups[group].busy;
+        seats[group] = Some(pu);
+    }
+    seats.into_iter().flatten().collect()
+}
+
+fn lies(places: &Places<'_>, a: PuIdx, b: PuIdx) -> Option<Pair> {
+    Pair::of(places.machine, places.nr(a), places.nr(b))
+}
+
+/// Wake-ups a second between groups.
+fn rates_between(traffic: &Traffic, of: &BTreeMap<TaskId, usize>) -> Vec<BTreeMap<usize, f64>> {
+    let groups = of.values().max().map_or(0, |most| most + 1);
+    let mut between = vec![BTreeMap::new(); groups];
+    for ((a, b), pair) in traffic.pairs() {
+        let (Some(&a), Some(&b)) = (of.get(&a), of.get(&b)) else { continue };
+        if a != b {
+            *between[a].entry(b).or_insert(0.0) += pair.per_second;
+            *between[b].entry(a).or_insert(0.0) += pair.per_second;
+        }
+    }
+    between
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::JobIdx;
+    use crate::testing::machine;
+    use colocate_model::communication::Exchange;
+
+    fn task(order: u32) -> TaskId {
+        TaskId { job: JobIdx(0), order }
+    }
+
+    /// Pairs of tasks with how often they wake each other a second, after 30 µs; and how busy tasks are.
+    fn traffic(pairs: &[(u32, u32, f64, f64)], busy: &[f64]) -> Traffic {
+        let exchange = |&(a, b, per_second, both_run): &(u32, u32, f64, f64)| {
+            ((task(a), task(b)), Exchange { per_second, wait: 30e-6, both_run })
+        };
+        let busy = (0..).map(task).zip(busy.iter().copied());
+        Traffic::of(pairs.iter().map(exchange), busy)
+    }
+
+    fn joined(pairs: &[(u32, u32, f64, f64)], busy: &[f64]) -> Vec<Vec<u32>> {
+        let groups = groups(&traffic(pairs, busy), &WakeUpCosts::default());
+        groups.iter().map(|group| group.tasks.iter().map(|task| task.order).collect()).collect()
+    }
+
+    #[test]
+    fn a_pair_that_computes_is_not_joined() {
+        assert_eq!(joined(&[(0, 1, 10_000.0, 0.0)], &[0.5, 0.5]), [[0, 1]]);
+        assert!(joined(&[(0, 1, 10_000.0, 0.3)], &[0.6, 0.6]).is_empty());
+        assert!(joined(&[(0, 1, 100.0, 0.0)], &[0.5, 0.5]).is_empty());
+    }
+
+    /// A client and four workers, each of which wants a third of a PU: two join it.
+    #[test]
+    fn a_star_is_joined_as_far_as_a_pu_goes() {
+        let pairs: Vec<_> = (1..5).map(|worker| (0, worker, 5_000.0, 0.0)).collect();
+        let found = joined(&pairs, &[0.5, 0.35, 0.35, 0.35, 0.35]);
+        assert_eq!(found, [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn two_pairs_are_two_groups() {
+        let pairs = [(0, 1, 9_000.0, 0.0), (2, 3, 8_000.0, 0.0), (1, 2, 400.0, 0.0)];
+        assert_eq!(joined(&pairs, &[0.5; 4]), [[0, 1], [2, 3]]);
+    }
+
+    fn seated(
+        spec: &str,
+        pairs: &[(u32, u32, f64, f64)],
+        before: &[(u32, u32)],
+        load: &[(u32, f64)],
+    ) -> Vec<u32> {
+        let machine = machine(spec);
+        let pus: Vec<PuIdx> = machine.all_pus().collect();
+        let places = Places::new(&machine, &pus);
+        let (traffic, costs) = (traffic(pairs, &[0.5; 8]), WakeUpCosts::default());
+        let pu = |number: u32| PuIdx::new(number as usize);
+        let before = before.iter().map(|(order, at)| (task(*order), pu(*at))).collect();
+        let load = load.iter().map(|(at, load)| (pu(*at), *load)).collect();
+        let groups = groups(&traffic, &costs);
+        let seats = seats(&groups, &traffic, &costs, &places, &before, &load);
+        seats.iter().map(|pu| pu.0).collect()
+    }
+
+    const TWO_PAIRS: &[(u32, u32, f64, f64)] = &[(0, 1, 9_000.0, 0.0), (2, 3, 8_000.0, 0.0)];
+
+    #[test]
+    fn groups_get_a_pu_each() {
+        assert_eq!(seated("core:2", TWO_PAIRS, &[], &[]), [0, 1]);
+        assert_eq!(seated("core:2 pu:2", TWO_PAIRS, &[], &[]), [0, 2], "a core each");
+        assert_eq!(
+            seated("core:2", &TWO_PAIRS[..1], &[], &[(0, 1.0)]),
+            [1],
+            "another task has PU 0"
+        );
+    }
+
+    #[test]
+    fn a_group_stays_where_it_was() {
+        assert_eq!(seated("core:4", TWO_PAIRS, &[(2, 0), (3, 0)], &[]), [1, 0]);
+        assert_eq!(
+            seated("core:2", &TWO_PAIRS[..1], &[(0, 0)], &[(0, 1.0)]),
+            [1],
+            "but not beside another task"
+        );
+    }
+
+    /// The second pair wakes the first one: it gets the PU under the same cache.
+    #[test]
+    fn groups_that_communicate_are_near() {
+        let pairs = [(0, 1, 9_000.0, 0.0), (2, 3, 8_000.0, 0.0), (1, 2, 500.0, 0.0)];
+        let load: Vec<(u32, f64)> = vec![(0, 0.5), (1, 0.5), (2, 0.5)];
+        assert_eq!(seated("l3:2 core:4", &pairs, &[(0, 5)], &load), [5, 4]);
+    }
+}

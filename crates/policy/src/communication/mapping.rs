@@ -1,0 +1,349 @@
+//! A PU for each task, so that those that communicate much are near each other.
+//!
+//! # Approach
+//! From the machine down: the tasks of a domain are dealt to its parts, which are filled one after the other. A part begins
+//! with the task that communicates most with all that are left, and takes in the one that communicates most with those it
+//! has (as EagerMap does, Cruz et al., PDP 2015, from the PUs up). At last two tasks change places, or one goes to an empty
+//! one, as long as that costs less. No matching: it wants parts of equal size, and tasks and PUs are as many as they are.
+//! # Terms
+//! *Cost*: what is communicated times the distance, summed up over all pairs. *Distance*: steps up and down the tree of
+//! packages, nodes, last caches, cores and PUs.
+//! # Properties
+//! - **Nearly optimal**: in small cases hardly above the least cost of all placements. -> test `nearly_optimal`
+//! - **Even**: no PU has two tasks more than another. -> test `even`
+//! - **Patterns are found**: pairs share a core, a ring lies along the tree. -> test `known_patterns`
+
+use super::matrix::Matrix;
+use crate::TaskId;
+use crate::places::Places;
+use colocate_machine::PuIdx;
+use std::collections::BTreeMap;
+
+/// Exchanges are tried with so many tasks at most. Chosen: each pair is looked at.
+const EXCHANGED: usize = 128;
+
+/// Where a PU is: package, node, last cache, core and PU.
+pub(crate) type Path = [usize; 5];
+
+/// Steps up and down the tree from one PU to another.
+#[must_use]
+#[allow(clippy::cast_precision_loss)] // up to 5
+pub(crate) fn distance(a: &Path, b: &Path) -> f64 {
+    let shared = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    2.0 * (a.len() - shared) as f64
+}
+
+/// By how much two placements of the same tasks differ: differences of the distances of all pairs (equation 7 of Cruz et
+/// al., JPDC 2014). If it is 0 they are symmetric, and to change from one to the other gains nothing (equation 8).
+#[must_use]
+pub fn difference(places: &Places<'_>, now: &[PuIdx], before: &[PuIdx]) -> f64 {
+    let path = |pu: &PuIdx| places.path(*pu);
+    let (now, before): (Vec<Path>, Vec<Path>) =
+        (now.iter().map(path).collect(), before.iter().map(path).collect());
+    let pairs = (0..now.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+    pairs
+        .map(|(a, b)| (distance(&now[a], &now[b]) - distance(&before[a], &before[b])).abs())
+        .fold(0.0, |sum, each| sum + each)
+}
+
+/// What each task communicates with others, by places in a list of tasks.
+struct Rows(Vec<Vec<(usize, f64)>>);
+
+impl Rows {
+    fn of(matrix: &Matrix, tasks: &[TaskId]) -> Self {
+        let place: BTreeMap<TaskId, usize> = tasks.iter().copied().zip(0..).collect();
+        let mut rows = vec![Vec::new(); tasks.len()];
+        for ((a, b), amount) in matrix.pairs() {
+            if let (Some(&a), Some(&b)) = (place.get(&a), place.get(&b)) {
+                rows[a].push((b, amount));
+                rows[b].push((a, amount));
+            }
+        }
+        Self(rows)
+    }
+
+    /// What all cost that are at places among `paths`.
+    fn cost(&self, paths: &[Path], seats: &[usize]) -> f64 {
+        let at: Vec<Path> = seats.iter().map(|pu| paths[*pu]).collect();
+        let of = |task: usize| self.cost_of(task, &at[task], &at, usize::MAX);
+        (0..seats.len()).map(of).sum::<f64>() / 2.0
+    }
+
+    /// What a task would cost at a place, beside where the others are.
+    fn cost_of(&self, task: usize, at: &Path, seats: &[Path], without: usize) -> f64 {
+        let others = self.0[task].iter().filter(|(other, _)| *other != without);
+        others.map(|(other, amount)| amount * distance(at, &seats[*other])).sum()
+    }
+}
+
+/// What a placement costs.
+#[must_use]
+pub fn cost(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>, seats: &[PuIdx]) -> f64 {
+    let paths: Vec<Path> = seats.iter().map(|pu| places.path(*pu)).collect();
+    let seats: Vec<usize> = (0..seats.len()).collect();
+    Rows::of(matrix, tasks).cost(&paths, &seats)
+}
+
+/// A PU for each of `tasks`; none if none is usable.
+#[must_use]
+pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<PuIdx> {
+    let rows = Rows::of(matrix, tasks);
+    let paths: Vec<Path> = places.pus.iter().map(|pu| places.path(*pu)).collect();
+    if paths.is_empty() {
+        return Vec::new();
+    }
+    let mut order: Vec<usize> = (0..paths.len()).collect();
+    order.sort_by_key(|pu| paths[*pu]);
+    let mut seats = vec![0; tasks.len()];
+    deal(&rows, &paths, (0..tasks.len()).collect(), &order, 0, &mut seats);
+    if tasks.len() <= EXCHANGED {
+        exchange(&rows, &paths, &mut seats);
+        // From another start, exchange ends elsewhere.
+        let mut others: Vec<usize> =
+            (0..tasks.len()).map(|task| order[task % order.len()]).collect();
+        exchange(&rows, &paths, &mut others);
+        if rows.cost(&paths, &others) < rows.cost(&paths, &seats) {
+            seats = others;
+        }
+    }
+    seats.into_iter().map(|pu| places.pus[pu]).collect()
+}
+
+/// Deals tasks to the parts of a domain, of which `pus` are the PUs in the order of the tree.
+fn deal(
+    rows: &Rows,
+    paths: &[Path],
+    tasks: Vec<usize>,
+    pus: &[usize],
+    level: usize,
+    seats: &mut [usize],
+) {
+    if let [pu] = pus {
+        tasks.iter().for_each(|task| seats[*task] = *pu);
+        return;
+    }
+    let mut left = tasks;
+    let mut rest = pus;
+    for part in pus.chunk_by(|a, b| paths[*a][level] == paths[*b][level]) {
+        // As many as the part has room for where each PU has one task; its share of them where there are more.
+        let share = (left.len() * part.len()).div_ceil(rest.len());
+        let wanted = if left.len() <= rest.len() { part.len() } else { share };
+        let taken = grown(rows, &mut left, wanted);
+        deal(rows, paths, taken, part, level + 1, seats);
+        rest = &rest[part.len()..];
+    }
+}
+
+/// Takes so many tasks that communicate much with each other out of those that are left.
+fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize) -> Vec<usize> {
+    if wanted >= left.len() {
+        return std::mem::take(left);
+    }
+    let mut is_left = vec![false; rows.0.len()];
+    left.iter().for_each(|task| is_left[*task] = true);
+    let with_left = |task: usize| {
+        rows.0[task]
+            .iter()
+            .filter(|(other, _)| is_left[*other])
+            .map(|(_, amount)| amount)
+            .sum::<f64>()
+    };
+    let totals: BTreeMap<usize, f64> = left.iter().map(|task| (*task, with_left(*task))).collect();
+    let mut with_taken: BTreeMap<usize, f64> = BTreeMap::new();
+    let mut taken = Vec::with_capacity(wanted);
+    while taken.len() < wanted {
+        let of = |candidates: &BTreeMap<usize, f64>| {
+            let best = candidates.iter().filter(|(task, _)| is_left[**task]);
+            best.max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0))).map(|(task, _)| *task)
+        };
+        let Some(next) = of(&with_taken).or_else(|| of(&totals)) else { break };
+        is_left[next] = false;
+        with_taken.remove(&next);
+        for (other, amount) in rows.0[next].iter().filter(|(other, _)| is_left[*other]) {
+            *with_taken.entry(*other).or_default() += amount;
+        }
+        taken.push(next);
+    }
+    left.retain(|task| is_left[*task]);
+    taken
+}
+
+/// Has two tasks change places, or one go to a place that none has, as long as that costs less.
+fn exchange(rows: &Rows, paths: &[Path], seats: &mut [usize]) {
+    let mut at: Vec<Path> = seats.iter().map(|pu| paths[*pu]).collect();
+    let mut is_free: Vec<bool> = vec![true; paths.len()];
+    seats.iter().for_each(|pu| is_free[*pu] = false);
+    for _ in 0..seats.len() {
+        let mut has_changed = false;
+        for a in 0..seats.len() {
+            let own = rows.cost_of(a, &at[a], &at, usize::MAX);
+            if own == 0.0 {
+                continue;
+            }
+            let free = (0..paths.len()).filter(|pu| is_free[*pu]);
+            let gains = free.map(|pu| (own - rows.cost_of(a, &paths[pu], &at, usize::MAX), pu));
+            if let Some((gain, pu)) = gains.max_by(|x, y| x.0.total_cmp(&y.0).then(y.1.cmp(&x.1)))
+                && gain > LEAST * own
+            {
+                is_free[seats[a]] =
+                    !seats.iter().enumerate().any(|(b, seat)| b != a && *seat == seats[a]);
+                is_free[pu] = false;
+                (seats[a], at[a], has_changed) = (pu, paths[pu], true);
+                continue;
+            }
+            for b in 0..a {
+                if seats[a] == seats[b] {
+                    continue;
+                }
+                // What the two communicate stays as far.
+                let cost =
+                    |task: usize, at_path: &Path, other| rows.cost_of(task, at_path, &at, other);
+                let before = cost(a, &at[a], b) + cost(b, &at[b], a);
+                if before - cost(a, &at[b], b) - cost(b, &at[a], a) > LEAST * before {
+                    seats.swap(a, b);
+                    at.swap(a, b);
+                    has_changed = true;
+                }
+            }
+        }
+        if !has_changed {
+            return;
+        }
+    }
+}
+
+/// A gain must be more than rounding.
+const LEAST: f64 = 1e-9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::JobIdx;
+    use crate::testing::machine;
+    use colocate_model::rng::SplitMix64;
+    use proptest::prelude::*;
+
+    fn tasks(count: u32) -> Vec<TaskId> {
+        (0..count).map(|order| TaskId { job: JobIdx(0), order }).collect()
+    }
+
+    fn matrix(pairs: impl IntoIterator<Item = (u32, u32, f64)>) -> Matrix {
+        let mut matrix = Matrix::default();
+        let task = |order| TaskId { job: JobIdx(0), order };
+        pairs.into_iter().for_each(|(a, b, amount)| matrix.add(task(a), task(b), amount));
+        matrix
+    }
+
+    fn mapped(spec: &str, count: u32, matrix: &Matrix) -> (f64, Vec<u32>) {
+        let machine = machine(spec);
+        let pus: Vec<PuIdx> = machine.all_pus().collect();
+        let places = Places::new(&machine, &pus);
+        let seats = mapping(matrix, &tasks(count), &places);
+        (cost(matrix, &tasks(count), &places, &seats), seats.iter().map(|pu| pu.0).collect())
+    }
+
+    /// Distances on two packages of two cores of two PUs: 2 on a core, 4 on a package, 10 elsewhere.
+    #[test]
+    fn known_patterns() {
+        let spec = "pack:2 core:2 pu:2";
+        let pairs = matrix([(0, 4, 1.0), (1, 5, 1.0), (2, 6, 1.0), (3, 7, 1.0)]);
+        assert_eq!(mapped(spec, 8, &pairs).0, 4.0 * 2.0);
+        let ring = matrix((0..8).map(|a| (a, (a + 1) % 8, 1.0)));
+        assert_eq!(mapped(spec, 8, &ring).0, 4.0 * 2.0 + 2.0 * 4.0 + 2.0 * 10.0);
+        // The master's core, its package, and four elsewhere.
+        let star = matrix((1..8).map(|a| (0, a, 1.0)));
+        assert_eq!(mapped(spec, 8, &star).0, 2.0 + 2.0 * 4.0 + 4.0 * 10.0);
+        let quads = matrix((0..2).flat_map(|of| {
+            (0..4).flat_map(move |a| (0..a).map(move |b| (2 * a + of, 2 * b + of, 1.0)))
+        }));
+        assert_eq!(mapped(spec, 8, &quads).0, 2.0 * (2.0 * 2.0 + 4.0 * 4.0));
+        // Few tasks are close together, and more than PUs share them.
+        assert_eq!(mapped(spec, 2, &matrix([(0, 1, 1.0)])).0, 2.0);
+        let many = matrix((0..8).map(|a| (a, a + 8, 1.0)));
+        assert_eq!(mapped(spec, 16, &many).0, 0.0);
+    }
+
+    #[test]
+    fn symmetric_placements_do_not_differ() {
+        let machine = machine("core:2 pu:2");
+        let pus: Vec<PuIdx> = machine.all_pus().collect();
+        let places = Places::new(&machine, &pus);
+        let of = |seats: [u32; 2]| seats.map(|pu| PuIdx::new(pu as usize));
+        assert_eq!(difference(&places, &of([0, 1]), &of([2, 3])), 0.0);
+        assert_eq!(difference(&places, &of([0, 1]), &of([0, 2])), 2.0);
+    }
+
+    fn random(seed: u64, count: u32, density: f64) -> Matrix {
+        let mut rng = SplitMix64::new(seed);
+        let mut draw = || rng.unit();
+        let pairs: Vec<(u32, u32)> = (0..count).flat_map(|a| (0..a).map(move |b| (a, b))).collect();
+        let drawn = pairs.into_iter().filter_map(|(a, b)| {
+            let (is_there, amount) = (draw() < density, draw());
+            is_there.then_some((a, b, amount))
+        });
+        matrix(drawn.collect::<Vec<_>>())
+    }
+
+    /// Least cost of all ways to put tasks on PUs, one each.
+    fn least(spec: &str, count: u32, matrix: &Matrix) -> f64 {
+        let machine = machine(spec);
+        let pus: Vec<PuIdx> = machine.all_pus().collect();
+        let places = Places::new(&machine, &pus);
+        let tasks = tasks(count);
+        let mut best = f64::INFINITY;
+        let mut seats: Vec<PuIdx> = Vec::new();
+        fn all(
+            seats: &mut Vec<PuIdx>,
+            pus: &[PuIdx],
+            count: usize,
+            visit: &mut dyn FnMut(&[PuIdx]),
+        ) {
+            if seats.len() == count {
+                return visit(seats);
+            }
+            for pu in pus {
+                if !seats.contains(pu) {
+                    seats.push(*pu);
+                    all(seats, pus, count, visit);
+                    seats.pop();
+                }
+            }
+        }
+        all(&mut seats, &pus, tasks.len(), &mut |seats| {
+            best = best.min(cost(matrix, &tasks, &places, seats));
+        });
+        best
+    }
+
+    #[test]
+    fn nearly_optimal() {
+        let (mut sum, mut most) = (0.0, 0.0_f64);
+        let cases = 120;
+        for seed in 0..cases {
+            let spec = ["pack:2 core:3", "pack:2 core:2 pu:2 + core:2", "l3:3 core:2"][seed % 3];
+            let count = 4 + u32::try_from(seed % 3).unwrap();
+            let matrix = random(seed as u64, count, 0.6);
+            let (found, best) = (mapped(spec, count, &matrix).0, least(spec, count, &matrix));
+            let above = if best > 0.0 { found / best - 1.0 } else { found };
+            (sum, most) = (sum + above, most.max(above));
+        }
+        eprintln!("mean {:.4} above the least, at most {most:.4}", sum / cases as f64);
+        assert!(
+            sum / (cases as f64) < 0.01 && most < 0.15,
+            "mean {}, most {most}",
+            sum / cases as f64
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn even(seed in any::<u64>(), count in 1..40_u32, density in 0.0..1.0_f64) {
+            let spec = ["pack:2 core:2 pu:2", "core:3", "pack:2 node:2 core:2 + core:3 pu:2"][count as usize % 3];
+            let (_, seats) = mapped(spec, count, &random(seed, count, density));
+            let mut on = vec![0_u32; machine(spec).pus.len()];
+            seats.iter().for_each(|pu| on[*pu as usize] += 1);
+            prop_assert_eq!(seats.len(), count as usize);
+            prop_assert!(on.iter().max().unwrap() - on.iter().min().unwrap() <= 1, "{:?}", on);
+        }
+    }
+}

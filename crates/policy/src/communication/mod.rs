@@ -1,0 +1,7 @@
+//! Which tasks communicate, and which of them should be together.
+
+pub mod filter;
+pub mod groups;
+pub mod mapping;
+pub mod matrix;
+pub mod traffic;

@@ -1,0 +1,210 @@
+//! How often tasks wake each other, and what they do meanwhile, from sums that only grow.
+//!
+//! A pair that shares a PU waits little and never runs at the same time, so what is seen of it there says nothing of how it
+//! would fare apart.
+//!
+//! Means with exponentially falling weights, [`MEMORY`] long. How long wake-ups take and how long both run is taken in only
+//! from times in which the pair was mostly on two PUs; how often they wake each other, always. A task that shares a PU is
+//! no busier than it was before: there it also waits for the one that has woken it.
+
+use crate::source::WakeUps;
+use crate::{TaskId, evidence::QueuedJob};
+use colocate_machine::Nanos;
+use colocate_model::communication::Exchange;
+use std::collections::BTreeMap;
+
+/// After so long what was seen counts for a third. Chosen: a server's load changes within seconds, and a placement is to
+/// follow within half a second.
+const MEMORY: f64 = 0.3;
+/// Less time than this says nothing. Chosen: most of a quantum of the guard.
+const SHORTEST: f64 = 0.04;
+/// A pair of which fewer wake-ups ended on the waker's PU than this part was apart.
+const APART: f64 = 0.5;
+
+/// Two tasks, the lesser first.
+pub type Two = (TaskId, TaskId);
+
+/// What was seen of tasks that wake each other.
+#[derive(Clone, Debug, Default)]
+pub struct Traffic {
+    at: Option<Nanos>,
+    sums: BTreeMap<Two, Sums>,
+    pairs: BTreeMap<Two, Exchange>,
+    busy: BTreeMap<TaskId, f64>,
+}
+
+/// Of both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sums {
+    count: f64,
+    same_pu: f64,
+    waited: f64,
+    both_ran: f64,
+}
+
+impl Sums {
+    fn since(self, before: Self) -> Self {
+        Self {
+            count: self.count - before.count,
+            same_pu: self.same_pu - before.same_pu,
+            waited: self.waited - before.waited,
+            both_ran: self.both_ran - before.both_ran,
+        }
+    }
+}
+
+impl Traffic {
+    /// Takes in the sums at a time, and how busy threads were, of which some have shared PUs by our doing. False if there was
+    /// too little time since the last ones for that.
+    pub fn note(
+        &mut self,
+        at: Nanos,
+        wake_ups: &[WakeUps],
+        queue: &[QueuedJob],
+        shares: impl Fn(TaskId) -> bool,
+    ) -> bool {
+        let sums = sums(wake_ups);
+        let Some(before) = self.at else {
+            (self.at, self.sums) = (Some(at), sums);
+            return false;
+        };
+        let seconds = at.saturating_sub(before).as_secs_f64();
+        if seconds < SHORTEST {
+            return false;
+        }
+        let is_first = self.pairs.is_empty() && self.busy.is_empty();
+        let weight = if is_first { 1.0 } else { 1.0 - (-seconds / MEMORY).exp() };
+        self.pairs.retain(|two, _| sums.contains_key(two));
+        for (two, now) in &sums {
+            let passed = now.since(self.sums.get(two).copied().unwrap_or_default());
+            let is_new = !self.pairs.contains_key(two);
+            let pair = self.pairs.entry(*two).or_default();
+            take(pair, passed, seconds, if is_new { 1.0 } else { weight });
+        }
+        self.note_busy(queue, weight, shares);
+        (self.at, self.sums) = (Some(at), sums);
+        true
+    }
+
+    fn note_busy(&mut self, queue: &[QueuedJob], weight: f64, shares: impl Fn(TaskId) -> bool) {
+        let threads = queue.iter().flat_map(|job| &job.threads);
+        let now: BTreeMap<TaskId, f64> =
+            threads.map(|thread| (thread.id, thread.runnable.unwrap_or(0.0))).collect();
+        for (task, busy) in &mut self.busy {
+            let new = *busy + weight * (now.get(task).copied().unwrap_or(0.0) - *busy);
+            *busy = if shares(*task) { new.min(*busy) } else { new };
+        }
+        for (task, busy) in now {
+            self.busy.entry(task).or_insert(busy);
+        }
+        self.busy.retain(|_, busy| *busy > 1e-3);
+    }
+
+    /// As if this was seen.
+    #[cfg(test)]
+    pub(crate) fn of(
+        pairs: impl Iterator<Item = (Two, Exchange)>,
+        busy: impl Iterator<Item = (TaskId, f64)>,
+    ) -> Self {
+        Self { pairs: pairs.collect(), busy: busy.collect(), ..Self::default() }
+    }
+
+    /// Pairs and what they do to each other.
+    pub fn pairs(&self) -> impl Iterator<Item = (Two, &Exchange)> {
+        self.pairs.iter().map(|(two, pair)| (*two, pair))
+    }
+
+    /// The part of the time for which a task had a PU or waited for one.
+    #[must_use]
+    pub fn busy(&self, task: TaskId) -> f64 {
+        self.busy.get(&task).copied().unwrap_or(0.0)
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // counts of wake-ups
+fn sums(wake_ups: &[WakeUps]) -> BTreeMap<Two, Sums> {
+    let mut sums: BTreeMap<Two, Sums> = BTreeMap::new();
+    for one in wake_ups {
+        let Some(waker) = one.waker.filter(|waker| *waker != one.wakee) else { continue };
+        let sum = sums.entry((waker.min(one.wakee), waker.max(one.wakee))).or_default();
+        sum.count += one.count as f64;
+        sum.same_pu += one.same_pu.unwrap_or(0) as f64;
+        sum.waited += one.waited.unwrap_or_default().as_secs_f64();
+        sum.both_ran += one.both_ran.unwrap_or_default().as_secs_f64();
+    }
+    sums
+}
+
+/// Takes in what passed in so many seconds.
+fn take(pair: &mut Exchange, passed: Sums, seconds: f64, weight: f64) {
+    let mix = |old: f64, new: f64| old + weight * (new - old);
+    pair.per_second = mix(pair.per_second, passed.count / seconds);
+    if passed.count > 0.0 && passed.same_pu < APART * passed.count {
+        pair.wait = mix(pair.wait, passed.waited / passed.count);
+        pair.both_run = mix(pair.both_run, (passed.both_ran / seconds).min(1.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::JobIdx;
+
+    fn task(order: u32) -> TaskId {
+        TaskId { job: JobIdx(0), order }
+    }
+
+    fn wakes(count: u64, same_pu: u64, waited_us: u64, both_ran_us: u64) -> [WakeUps; 1] {
+        [WakeUps {
+            waker: Some(task(1)),
+            wakee: task(0),
+            count,
+            same_pu: Some(same_pu),
+            waited: Some(Nanos(waited_us * 1_000)),
+            both_ran: Some(Nanos(both_ran_us * 1_000)),
+        }]
+    }
+
+    fn only(traffic: &Traffic) -> Exchange {
+        *traffic.pairs().next().unwrap().1
+    }
+
+    /// 1,000 wake-ups of 50 µs in 0.1 s, 10 ms of which both ran; then on one PU, faster.
+    #[test]
+    fn what_is_seen_on_one_pu_says_nothing_of_two() {
+        let mut traffic = Traffic::default();
+        assert!(!traffic.note(Nanos::ZERO, &wakes(0, 0, 0, 0), &[], |_| false));
+        assert!(
+            !traffic.note(Nanos::from_millis(10), &wakes(100, 0, 5_000, 1_000), &[], |_| false)
+        );
+        assert!(traffic.note(
+            Nanos::from_millis(100),
+            &wakes(1_000, 0, 50_000, 10_000),
+            &[],
+            |_| false
+        ));
+        let apart = only(&traffic);
+        assert!((apart.per_second - 10_000.0).abs() < 1e-6);
+        assert!((apart.wait - 50e-6).abs() < 1e-9 && (apart.both_run - 0.1).abs() < 1e-9);
+        assert!(traffic.note(
+            Nanos::from_millis(600),
+            &wakes(26_000, 25_000, 100_000, 10_000),
+            &[],
+            |_| false,
+        ));
+        let together = only(&traffic);
+        assert!(together.per_second > 40_000.0, "{together:?}");
+        assert_eq!((together.wait, together.both_run), (apart.wait, apart.both_run));
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten() {
+        let mut traffic = Traffic::default();
+        traffic.note(Nanos::ZERO, &wakes(0, 0, 0, 0), &[], |_| false);
+        traffic.note(Nanos::from_millis(100), &wakes(1_000, 0, 50_000, 0), &[], |_| false);
+        traffic.note(Nanos::from_secs(3), &wakes(1_000, 0, 50_000, 0), &[], |_| false);
+        assert!(only(&traffic).per_second < 10.0);
+        traffic.note(Nanos::from_secs(4), &[], &[], |_| false);
+        assert_eq!(traffic.pairs().count(), 0);
+    }
+}

@@ -1,0 +1,184 @@
+//! `communication`: tasks that communicate much are near each other.
+//!
+//! # Problem
+//! Threads that share data are faster where they share a cache. Who communicates with whom is not known beforehand, and changes.
+//! # Approach
+//! Cruz et al., "Dynamic thread mapping of shared memory applications by exploiting cache coherence protocols", JPDC 2014.
+//! What they read from counters of cache coherence is here how often tasks wake each other. Tasks that communicate with none
+//! are left to the kernel.
+//! # Terms
+//! *Partner* of a task: the one that it communicates with most.
+//! # Algorithm
+//! Each [`PERIOD`]:
+//! 1. Old amounts age, new ones are added ([`Matrix::aged`]).
+//! 2. Unless enough tasks have new partners, and pairs communicate unevenly, nothing is done ([`Filter`]).
+//! 3. Each task gets a PU ([`mapping`]).
+//! 4. If all pairs are as far from each other as before, the tasks stay ([`difference`]).
+//! # Properties
+//! - **Follows phases**: partners that change are moved together. -> test `partners_that_change`
+//! - **Stays**: without a change no task is moved. -> test `partners_that_change`
+
+use crate::communication::filter::Filter;
+use crate::communication::mapping::{difference, mapping};
+use crate::communication::matrix::Matrix;
+use crate::evidence::Evidence;
+use crate::places::Places;
+use crate::plan::{Plan, TaskId, Why};
+use crate::policy::Policy;
+use crate::row::Row;
+use crate::source::{Source, SourceSet, WakeUps};
+use colocate_machine::{Nanos, PuIdx};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "communication",
+    summary: "puts tasks that wake each other often near each other",
+    source: "Cruz et al., JPDC 2014, by wake-ups",
+    make: |_, _| Box::<Communication>::default(),
+    ..Row::ONCE
+};
+
+/// Time between two decisions. Chosen: phases of programs last for seconds, and a mapping takes a part of a millisecond.
+pub const PERIOD: Nanos = Nanos::from_millis(500);
+
+#[derive(Debug, Default)]
+struct Communication {
+    last: Option<Nanos>,
+    /// How often tasks had woken each other then.
+    sums: BTreeMap<(TaskId, TaskId), u64>,
+    matrix: Matrix,
+    filter: Filter,
+    seats: BTreeMap<TaskId, PuIdx>,
+}
+
+impl Policy for Communication {
+    fn needs(&self) -> SourceSet {
+        SourceSet::of(&[Source::WakeUps])
+    }
+
+    fn period(&self) -> Option<Nanos> {
+        Some(PERIOD)
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let places = Places::new(evidence.now.machine, evidence.now.pus);
+        let known = evidence.wake_ups.unwrap_or_default();
+        let is_due = self.last.is_none_or(|last| evidence.at >= last + PERIOD);
+        let is_gone = |pu: &PuIdx| !places.pus.contains(pu);
+        if is_due || self.seats.values().any(is_gone) {
+            self.last = Some(evidence.at);
+            self.map(known, &places);
+        }
+        self.plan(evidence)
+    }
+}
+
+impl Communication {
+    /// What has been communicated since the last call.
+    #[allow(clippy::cast_precision_loss)] // counts of wake-ups
+    fn since(&mut self, known: &[WakeUps]) -> Matrix {
+        let mut new = Matrix::default();
+        let mut sums = BTreeMap::new();
+        for one in known {
+            let Some(waker) = one.waker else { continue };
+            let before = self.sums.get(&(waker, one.wakee)).copied().unwrap_or(0);
+            new.add(waker, one.wakee, one.count.saturating_sub(before) as f64);
+            sums.insert((waker, one.wakee), one.count);
+        }
+        self.sums = sums;
+        new
+    }
+
+    fn map(&mut self, known: &[WakeUps], places: &Places<'_>) {
+        let new = self.since(known);
+        self.matrix = self.matrix.aged(self.filter.aging(), &new);
+        let live: BTreeSet<TaskId> = self.sums.keys().flat_map(|(a, b)| [*a, *b]).collect();
+        self.matrix.retain(|task| live.contains(&task));
+        let tasks = self.matrix.tasks();
+        self.seats.retain(|task, pu| tasks.contains(task) && places.pus.contains(pu));
+        let passes = self.filter.passes(&self.matrix, tasks.len());
+        let has_moved = passes && self.moved(&tasks.into_iter().collect::<Vec<_>>(), places);
+        self.filter.learn(passes, has_moved);
+    }
+
+    /// Maps tasks anew; false if all pairs are as far from each other as before.
+    fn moved(&mut self, tasks: &[TaskId], places: &Places<'_>) -> bool {
+        let new = mapping(&self.matrix, tasks, places);
+        let old: Option<Vec<PuIdx>> =
+            tasks.iter().map(|task| self.seats.get(task).copied()).collect();
+        if new.is_empty() || old.is_some_and(|old| difference(places, &new, &old) == 0.0) {
+            return false;
+        }
+        self.seats = tasks.iter().copied().zip(new).collect();
+        true
+    }
+
+    fn plan(&self, evidence: &Evidence<'_>) -> Plan {
+        let partners = self.matrix.partners();
+        let why = |task| Why::Near { partner: partners.get(task).copied().unwrap_or(*task) };
+        evidence.plan_of_some(self.seats.iter().map(|(task, pu)| (*task, *pu, why(task))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::JobIdx;
+    use crate::evidence::Quantum;
+    use crate::testing::machine;
+
+    fn task(order: u32) -> TaskId {
+        TaskId { job: JobIdx(0), order }
+    }
+
+    /// The PUs of eight tasks at `s` seconds, where these pairs have woken each other a thousand times more than before.
+    fn places(
+        policy: &mut Communication,
+        s: u64,
+        sums: &mut Vec<WakeUps>,
+        pairs: [(u32, u32); 4],
+    ) -> Vec<u32> {
+        for (waker, wakee) in pairs.map(|(a, b)| (task(a), task(b))) {
+            let same = |one: &&mut WakeUps| one.waker == Some(waker) && one.wakee == wakee;
+            match sums.iter_mut().find(same) {
+                Some(one) => one.count += 1_000,
+                None => sums.push(WakeUps {
+                    waker: Some(waker),
+                    wakee,
+                    count: 1_000,
+                    same_pu: None,
+                    waited: None,
+                    both_ran: None,
+                }),
+            }
+        }
+        let machine = machine("pack:2 l3:2 core:2");
+        let pus: Vec<PuIdx> = machine.all_pus().collect();
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &[] };
+        let evidence =
+            Evidence { at: Nanos::from_secs(s), wake_ups: Some(sums), ..Evidence::of_queue(now) };
+        let plan = policy.decide(&evidence);
+        plan.decisions.iter().filter_map(|decision| Some(decision.place.pu()?.0)).collect()
+    }
+
+    /// The producers and consumers of the paper: pairs that share a cache, in two phases. A cache has two PUs here.
+    #[test]
+    fn partners_that_change() {
+        let (mut policy, mut sums) = (Communication::default(), Vec::new());
+        let (first, second) = ([(0, 1), (2, 3), (4, 5), (6, 7)], [(0, 4), (1, 5), (2, 6), (3, 7)]);
+        let share = |places: &[u32], pairs: [(u32, u32); 4]| {
+            pairs.iter().all(|(a, b)| places[*a as usize] / 2 == places[*b as usize] / 2)
+        };
+        let begun = places(&mut policy, 1, &mut sums, first);
+        assert!(share(&begun, first), "{begun:?}");
+        for s in 2..5 {
+            assert_eq!(places(&mut policy, s, &mut sums, first), begun);
+        }
+        // What was communicated before counts nearly as much as what is now, and ages.
+        let later: Vec<_> = (5..12).map(|s| places(&mut policy, s, &mut sums, second)).collect();
+        assert!(share(&later[6], second), "{later:?}");
+        let moves = later.windows(2).filter(|two| two[0] != two[1]).count();
+        assert!(moves <= 1, "{later:?}");
+    }
+}
