@@ -125,9 +125,9 @@ impl LinuxHost {
     /// To free a process's entries in `/proc` the kernel loops until its threads have freed theirs
     /// (`shrink_dcache_parent`, Linux 6.18). A thread that ends under SCHED_IDLE may wait for a PU meanwhile, and the loop
     /// keeps it off the PU: for more than 60 s at our default share (measured with six busy threads on two PUs). So where
-    /// jobs fill idle PUs, a process that had several threads is reaped with the least share, unless the time `is_pressed`. None
-    /// other is: on a busy machine each time with the least share takes long, and so many of them that colocate did not
-    /// answer SIGTERM for 46 s (beside a program that creates processes as fast as it can).
+    /// jobs fill idle PUs, a process that had several threads is reaped with the least share, unless many wait for that
+    /// (`is_pressed`). Others are not: on a busy machine each reap with the least share takes long, and beside a program that
+    /// creates processes as fast as it can colocate did not answer SIGTERM for up to 46 s.
     fn wait(&mut self, is_pressed: bool) -> Result<Option<Waited>, SysError> {
         let Some(fillers) = &mut self.fillers else { return sys::wait(None, false) };
         let Some(pid) = sys::ended_child()? else { return Ok(None) };
