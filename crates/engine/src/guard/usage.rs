@@ -18,9 +18,13 @@ struct Sums {
     unknown_switches: bool,
 }
 
+/// By so much CPU times may be too long. Chosen: the kernel's longest clock tick.
+const TICK: Nanos = Nanos::from_millis(10);
+
 /// What each job did that has a thread which was there in the quantum, in the order of the jobs.
 ///
-/// Threads that ended before they could be read are left out: they did little.
+/// Threads that ended before they could be read are left out: they did little. So are those that are read for the first time
+/// and have run for longer than they were followed: what a program did before it was attached to is not of this quantum.
 pub fn job_usage(before: &Observation, after: &Observation) -> Vec<JobUsage> {
     let mut jobs: BTreeMap<JobIdx, Sums> = BTreeMap::new();
     let mut before = TaskLookup::through(&before.tasks);
@@ -29,7 +33,9 @@ pub fn job_usage(before: &Observation, after: &Observation) -> Vec<JobUsage> {
         for task in tasks {
             let earlier = before.find(task.id);
             let unseen = task.cpu_time.is_none() && !task.alive();
-            if earlier.is_none_or(SeenTask::alive) && !unseen {
+            let followed = after.at.saturating_sub(task.created) + TICK;
+            let is_older = earlier.is_none() && task.cpu_time.is_some_and(|time| time > followed);
+            if earlier.is_none_or(SeenTask::alive) && !unseen && !is_older {
                 sums.get_or_insert_with(Sums::default).add(task, earlier);
             }
         }
@@ -82,5 +88,21 @@ mod tests {
         assert_eq!(found[0].cpu_time, Some(Nanos(100)));
         after.tasks[1].ended = None;
         assert_eq!(job_usage(&before, &after)[1].cpu_time, None, "it lives, and is unknown");
+    }
+
+    /// The second job ran for an hour before it was attached to: from the second observation on it counts.
+    #[test]
+    fn what_was_before_is_not_of_this_quantum() {
+        let mut host = Scripted::new(2);
+        let before = host.observation(&[0]);
+        host.advance();
+        let mut after = host.observation(&[0, 1]);
+        let hour = Nanos::from_secs(3600);
+        (after.tasks[1].cpu_time, after.tasks[1].switches) = (Some(hour), Some(9_000_000));
+        let jobs = |found: Vec<JobUsage>| found.iter().map(|did| did.job).collect::<Vec<_>>();
+        assert_eq!(jobs(job_usage(&before, &after)), [JobIdx(0)]);
+        let mut later = after.clone();
+        later.tasks[1].cpu_time = Some(hour + Nanos(70));
+        assert_eq!(job_usage(&after, &later)[0].cpu_time, Some(Nanos(70)));
     }
 }
