@@ -129,8 +129,8 @@ pub enum Why {
         /// Tasks on sibling PUs, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
     },
-    /// It takes turns with others that it wakes or that wake it: what that costs on different PUs is more than what it
-    /// costs that they never run at the same time.
+    /// It takes turns with others that it wakes or that wake it. On different PUs their wake-ups would cost more than they would
+    /// gain by running at the same time.
     TakesTurns {
         /// The tasks on its PU with which it does so, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,

@@ -3,13 +3,13 @@
 //! # Algorithm
 //! 1. Take pairs in the order of what they gain together. Join the groups of both, unless they would want more than
 //!    [`FULL`] of a PU, or gain less than [`LEAST_GAIN`].
-//! 2. Give groups PUs, first those that had one, those that want most first. Each gets the one where it costs least: time wanted beyond what the
-//!    PU has, and wake-ups of groups that have a place by where they are. A group stays where it was unless another PU
-//!    costs [`LEAST_GAIN`] less.
+//! 2. Give groups PUs: first those that had one, then those that want most. Each gets the one where it costs least: time
+//!    wanted beyond what the PU has, busy siblings, and wake-ups of groups that have a place by where they are. A group stays
+//!    where it was unless another PU costs [`LEAST_GAIN`] less.
 //! # Properties
 //! - **Takes turns or not**: a pair that runs at the same time is not joined. -> test `a_pair_that_computes_is_not_joined`
-//! - **No PU is crowded**: -> test `a_star_is_joined_as_far_as_a_pu_goes`
-//! - **Stays**: -> test `a_group_stays_where_it_was`
+//! - **No PU is crowded**: a group wants no more than [`FULL`]. -> test `a_star_is_joined_as_far_as_a_pu_goes`
+//! - **Stays**: a group keeps its PU while that is about as good as any. -> test `a_group_stays_where_it_was`
 
 use super::traffic::{Traffic, Two};
 use crate::TaskId;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// What a group may want of a PU. Chosen: a task that was woken waits until the one that woke it sleeps, and both count as
 /// runnable meanwhile.
 const FULL: f64 = 1.3;
-/// Seconds a second that are worth a change. Chosen: less is not seen beside what else goes on.
+/// Seconds a second that are worth a change. Chosen: less is not seen beside what other programs do.
 const LEAST_GAIN: f64 = 0.01;
 /// What a group costs on a core of which another PU is as busy, as a part of its time. Chosen: siblings get some two thirds
 /// of a core each.

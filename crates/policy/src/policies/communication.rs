@@ -39,7 +39,7 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// Time between two decisions. Chosen: phases of programs last for seconds, and a mapping takes a part of a millisecond.
+/// Time between two decisions. Chosen: phases of programs last for seconds.
 pub const PERIOD: Nanos = Nanos::from_millis(500);
 
 #[derive(Debug, Default)]
