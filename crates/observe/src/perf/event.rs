@@ -59,10 +59,10 @@ impl Attr {
     }
 
     /// Samples of the tracepoint that the kernel has numbered `id`, about `rate_hz` a second, for
-    /// [`Tracepoint::records`](super::Tracepoint::records). Each has the data of the tracepoint and, where there is one, the register
+    /// [`Tracepoint::records`](super::Tracepoint::records). Each has how often the event has happened so far, the data of the tracepoint and, where there is one, the register
     /// that says whether the thread is in a system call.
     pub fn tracepoint(id: u64, rate_hz: u64) -> Self {
-        let data = c::PERF_SAMPLE_STREAM_ID | c::PERF_SAMPLE_PERIOD | c::PERF_SAMPLE_RAW;
+        let data = c::PERF_SAMPLE_READ | c::PERF_SAMPLE_RAW;
         let mut attr = Self::of(c::PERF_TYPE_TRACEPOINT, id).stamped();
         attr.0.sample_type |= u64::from(data);
         if let Some(register) = SYSTEM_CALL {
@@ -224,6 +224,12 @@ impl Event {
         // The count comes first.
         let mut words = [0; 2];
         self.read(&mut words).map(|()| words[1])
+    }
+
+    /// How often it has happened; `with_lost` says whether it was opened with [`Attr::counting_lost`].
+    pub(crate) fn count(&self, with_lost: bool) -> Result<u64, SysError> {
+        let mut words = [0; 2];
+        self.read(&mut words[..1 + usize::from(with_lost)]).map(|()| words[0])
     }
 
     /// Sends the event's records to the ring of `other`, which must be of the same CPU.

@@ -175,6 +175,17 @@ impl Rings {
         full
     }
 
+    /// How often the event of each ring has happened on its CPU.
+    pub fn counts(&self) -> impl Iterator<Item = (PuNr, u64)> {
+        let count = |ring: &Ring| ring.event().count(self.counts_lost).ok();
+        self.carriers.iter().filter_map(move |(cpu, ring)| Some((*cpu, count(ring)?)))
+    }
+
+    /// Whether events count what found no room: since Linux 6.0.
+    pub fn counts_lost(&self) -> bool {
+        self.counts_lost
+    }
+
     /// Whether there is a ring on `cpu`: what happens on any other goes unseen.
     pub fn has(&self, cpu: PuNr) -> bool {
         self.carriers.iter().any(|(with_ring, _)| *with_ring == cpu)

@@ -3,7 +3,7 @@
 use super::record::{Fields, bodies};
 use crate::task::Tid;
 use colocate_files::kernel;
-use colocate_machine::Nanos;
+use colocate_machine::PuNr;
 use perf_event_open_sys::bindings as c;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,10 +69,8 @@ impl TracepointError {
 pub enum Traced {
     /// A sample.
     Sample {
-        /// Which event it is from, by a number of the kernel's.
-        stream: u64,
-        /// When, on `CLOCK_MONOTONIC`.
-        at: Nanos,
+        /// The PU that it happened on.
+        on: PuNr,
         /// The thread that ran.
         current: Tid,
         /// Whether an interrupt has come while it ran, and this is its work. What a system call leaves to a softirq, as
@@ -80,8 +78,8 @@ pub enum Traced {
         in_interrupt: bool,
         /// The thread that the tracepoint is about.
         about: Tid,
-        /// After how many further ones the kernel takes the next sample of the stream.
-        period: u64,
+        /// How often the event has happened so far, this time included.
+        so_far: u64,
     },
     /// Records that did not fit in the ring.
     Lost {
@@ -125,25 +123,31 @@ impl Tracepoint {
     }
 
     /// The records in `bytes`, from rings of events that were opened with [`Attr::tracepoint`](super::Attr::tracepoint).
-    /// One that makes no sense is left out.
-    pub fn records(self, bytes: &[u8]) -> impl Iterator<Item = Traced> {
-        bodies(bytes).filter_map(move |(_, kind, _, body)| self.record(kind, Fields(body)))
+    /// `counts_lost` says whether these count what found no room. One that makes no sense is left out.
+    pub fn records(self, bytes: &[u8], counts_lost: bool) -> impl Iterator<Item = Traced> {
+        let bodies = bodies(bytes);
+        bodies.filter_map(move |(_, kind, _, body)| self.record(kind, Fields(body), counts_lost))
     }
 
-    fn record(&self, kind: u32, mut fields: Fields<'_>) -> Option<Traced> {
+    fn record(&self, kind: u32, mut fields: Fields<'_>, counts_lost: bool) -> Option<Traced> {
         match kind {
             c::PERF_RECORD_SAMPLE => {
-                let (stamp, stream) = (fields.stamp()?, fields.u64()?);
-                // The CPU.
-                fields.skip(8)?;
-                let (period, size) = (fields.u64()?, fields.u32()?);
+                let stamp = fields.stamp()?;
+                let on = PuNr(fields.u32()?);
+                // Reserved.
+                fields.skip(4)?;
+                let so_far = fields.u64()?;
+                if counts_lost {
+                    fields.skip(8)?;
+                }
+                let size = fields.u32()?;
                 let (data, rest) = fields.0.split_at_checked(usize::try_from(size).ok()?)?;
                 let flags = *data.get(self.flags_at)?;
                 let in_interrupt = flags & IN_INTERRUPT != 0
                     || flags & IN_SOFTIRQ != 0 && !is_in_system_call(Fields(rest));
                 let about = Tid(Fields(data.get(self.pid_at..)?).i32()?);
-                let (at, current) = (stamp.at, stamp.tid);
-                Some(Traced::Sample { stream, at, current, in_interrupt, about, period })
+                let current = stamp.tid;
+                Some(Traced::Sample { on, current, in_interrupt, about, so_far })
             }
             c::PERF_RECORD_LOST => {
                 fields.skip(8)?;
@@ -225,13 +229,12 @@ print fmt: \"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC-
     /// A sample as a kernel of a little-endian machine has written it: thread 11 of process 10 wakes thread 12.
     #[cfg(target_endian = "little")]
     #[rustfmt::skip]
-    const SAMPLE: [u8; 104] = [
-        9, 0, 0, 0,  1, 0,  104, 0, // PERF_RECORD_SAMPLE, in the kernel, 104 bytes
+    const SAMPLE: [u8; 96] = [
+        9, 0, 0, 0,  1, 0,  96, 0, // PERF_RECORD_SAMPLE, in the kernel, 96 bytes
         10, 0, 0, 0,  11, 0, 0, 0, // process, thread
         77, 0, 0, 0, 0, 0, 0, 0, // time
-        5, 1, 0, 0, 0, 0, 0, 0, // stream
         1, 0, 0, 0, 0, 0, 0, 0, // CPU
-        0x20, 3, 0, 0, 0, 0, 0, 0, // period
+        0x20, 3, 0, 0, 0, 0, 0, 0, // events so far
         36, 0, 0, 0, // bytes of data
         0x77, 1,  1,  0,  10, 0, 0, 0, // type, flags (interrupts are off), preemption count, process
         b'c', b'a', b't', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // name
@@ -244,39 +247,42 @@ print fmt: \"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC-
     #[test]
     fn samples_and_losses() {
         let sample = |in_interrupt| Traced::Sample {
-            stream: 0x105,
-            at: Nanos(77),
+            on: PuNr(1),
             current: Tid(11),
             in_interrupt,
             about: Tid(12),
-            period: 0x320,
+            so_far: 0x320,
         };
         let mut all = SAMPLE.to_vec();
         for (flags, is_in_system_call) in [(0x09, true), (0x10, false), (0x10, true), (0x40, false)]
         {
             let mut next = SAMPLE;
-            next[54] = flags;
+            next[46] = flags;
             if is_in_system_call {
-                next[96..].copy_from_slice(&IN_SYSTEM_CALL.to_le_bytes());
+                next[88..].copy_from_slice(&IN_SYSTEM_CALL.to_le_bytes());
             }
             all.extend(next);
         }
         // PERF_RECORD_LOST: 3 records of event 7.
         all.extend([2, 0, 0, 0, 0, 0, 24, 0, 7, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
-        let found: Vec<Traced> = WAKING.records(&all).collect();
+        let found: Vec<Traced> = WAKING.records(&all, false).collect();
         let samples = [false, true, true, false, false].map(sample);
         assert_eq!(found, [&samples[..], &[Traced::Lost { count: 3 }]].concat());
+        let mut counts_lost = SAMPLE.to_vec();
+        counts_lost.splice(40..40, [0; 8]);
+        counts_lost[6] += 8;
+        assert_eq!(WAKING.records(&counts_lost, true).collect::<Vec<_>>(), [sample(false)]);
     }
 
     #[cfg(target_endian = "little")]
     #[test]
     fn data_that_is_cut_short_is_left_out() {
         let mut record = SAMPLE;
-        record[48] = 27;
-        assert_eq!(WAKING.records(&record).count(), 0, "it ends within the thread's number");
-        record[48] = 255;
-        assert_eq!(WAKING.records(&record).count(), 0, "it is longer than its record");
+        record[40] = 27;
+        assert_eq!(WAKING.records(&record, false).count(), 0, "it ends within the thread's number");
+        record[40] = 255;
+        assert_eq!(WAKING.records(&record, false).count(), 0, "it is longer than its record");
         let far = Tracepoint { pid_at: usize::MAX, ..WAKING };
-        assert_eq!(far.records(&SAMPLE).count(), 0);
+        assert_eq!(far.records(&SAMPLE, false).count(), 0);
     }
 }

@@ -3,8 +3,8 @@
 //! # Problem
 //! Without an eBPF program nothing is summed up in the kernel, and a busy server has too many wake-ups to record each.
 //! # Approach
-//! One event on each PU takes a limited number of samples a second, of all threads that run there. The kernel says how many wake-ups
-//! come between two samples ([`Stream`]). The data of a sample names the woken thread. Its waker is the thread that ran, unless an
+//! One event on each PU takes a limited number of samples a second, of all threads that run there. Each says how many wake-ups there
+//! have been on the PU, and stands for those since the last one; what has come after the last one of all is added in proportion. The data of a sample names the woken thread. Its waker is the thread that ran, unless an
 //! interrupt has come.
 //!
 //! Events of the watched threads alone would not do: they show no wake-ups by others, and the kernel reports a wake-up to
@@ -19,7 +19,8 @@
 use super::Pair;
 use crate::perf::{Attr, Rings, Traced, Tracepoint, TracepointError};
 use crate::sys::SysError;
-use colocate_machine::{Nanos, PuNr};
+use crate::task::Tid;
+use colocate_machine::PuNr;
 use colocate_policy::source::Backend;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -61,8 +62,8 @@ pub(super) fn backend() -> Backend {
 pub(crate) struct WakingSamples {
     waking: Tracepoint,
     rings: Rings,
-    /// By the kernel's number: one for each PU.
-    streams: HashMap<u64, Stream>,
+    /// How many wake-ups there had been on each PU when it was last known.
+    so_far: HashMap<PuNr, u64>,
     /// Samples that found no room.
     lost: u64,
 }
@@ -72,29 +73,41 @@ impl WakingSamples {
     pub fn start(cpus: &[PuNr]) -> Result<Self, SampleError> {
         let waking = Tracepoint::find(&TRACEFS.map(Path::new), "sched/sched_waking")?;
         let rings = Rings::map_every(&Attr::tracepoint(waking.id, RATE_HZ), cpus, RING_PAGES)?;
-        Ok(Self { waking, rings, streams: HashMap::new(), lost: 0 })
+        Ok(Self { waking, rings, so_far: HashMap::new(), lost: 0 })
     }
 
     /// What was sampled since this was last called, as so many wake-ups as that stands for. Wakers may be threads that are not watched.
     pub(super) fn take(&mut self) -> Vec<Pair> {
         let mut bytes = Vec::new();
         let (full, mut recorded) = (self.rings.take(&mut bytes), 0);
-        let mut counts = BTreeMap::<_, u64>::new();
-        for record in self.waking.records(&bytes) {
+        let mut on_pus = BTreeMap::<PuNr, Counts>::new();
+        for record in self.waking.records(&bytes, self.rings.counts_lost()) {
             match record {
                 Traced::Lost { count } => recorded += count,
-                Traced::Sample { stream, at, current, in_interrupt, about, period } => {
-                    let count = self.streams.entry(stream).or_default().count(at, period);
+                Traced::Sample { on, current, in_interrupt, about, so_far } => {
                     let waker = (!in_interrupt).then_some(current);
-                    *counts.entry((waker, about)).or_default() += count;
+                    let count = self.new_on(on, so_far);
+                    *on_pus.entry(on).or_default().entry((waker, about)).or_default() += count;
                 }
             }
         }
         if full || recorded > 0 {
             self.lost += self.rings.newly_lost(recorded);
         }
+        let so_far: Vec<(PuNr, u64)> = self.rings.counts().collect();
+        for (on, so_far) in so_far {
+            // Without a sample, the next one stands for these.
+            let Some(counts) = on_pus.get_mut(&on) else { continue };
+            add_in_proportion(counts, self.new_on(on, so_far));
+        }
         let pair = |((waker, wakee), count)| Pair { waker, wakee, count, ran: None };
-        counts.into_iter().map(pair).collect()
+        on_pus.into_values().flatten().map(pair).collect()
+    }
+
+    /// How many of so many wake-ups so far on a PU are new.
+    fn new_on(&mut self, on: PuNr, so_far: u64) -> u64 {
+        let before = self.so_far.insert(on, so_far).unwrap_or(0);
+        so_far.saturating_sub(before)
     }
 
     /// A line about samples that found no room so far, if some have not.
@@ -102,28 +115,22 @@ impl WakingSamples {
         let lost = self.lost;
         let line = || {
             format!(
-                "{lost} samples of wake-ups have found no room so far, so the counts are too low"
+                "{lost} samples of wake-ups have found no room so far, so the counts are less exact"
             )
         };
         (lost > 0).then(line)
     }
 }
 
-/// The last sample of an event: when it was taken, and after how many wake-ups the kernel then took the next one.
-///
-/// The kernel takes the first sample at the first wake-up, where it may repeat it. It adapts the number to the rate of wake-ups
-/// (`perf_swevent_set_period` and `perf_adjust_period` of its kernel/events/core.c).
-#[derive(Debug, Default)]
-struct Stream(Option<(Nanos, u64)>);
+/// By waker and wakee.
+type Counts = BTreeMap<(Option<Tid>, Tid), u64>;
 
-impl Stream {
-    /// How many wake-ups there were since the last sample, with that of this sample.
-    fn count(&mut self, at: Nanos, period: u64) -> u64 {
-        match self.0.replace((at, period)) {
-            Some((last, _)) if last == at => 0,
-            Some((_, announced)) => announced,
-            None => 1,
-        }
+/// Adds so many to counts, to each by its part of them all, rounded down.
+fn add_in_proportion(counts: &mut Counts, more: u64) {
+    let all: u128 = counts.values().map(|count| u128::from(*count)).sum();
+    for count in counts.values_mut() {
+        let share = u128::from(*count) * u128::from(more) / all.max(1);
+        *count += u64::try_from(share).unwrap_or(u64::MAX);
     }
 }
 
@@ -132,14 +139,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_counts_as_the_one_before_it_has_announced() {
-        let mut stream = Stream::default();
-        let mut count = |at, period| stream.count(Nanos(at), period);
-        // The first one, three times at the same wake-up.
-        assert_eq!([count(10, 1), count(10, 1), count(10, 1)], [1, 0, 0]);
-        assert_eq!(
-            [count(20, 1), count(30, 90), count(120, 400), count(520, 400)],
-            [1, 1, 90, 400]
-        );
+    fn what_no_sample_stands_for_is_added_in_proportion() {
+        let pair = |waker| (waker, Tid(9));
+        let mut counts = Counts::from([(pair(Some(Tid(1))), 30), (pair(None), 10)]);
+        add_in_proportion(&mut counts, 200);
+        assert_eq!(counts.into_values().collect::<Vec<_>>(), [60, 180]);
+        add_in_proportion(&mut Counts::new(), 5);
     }
 }
