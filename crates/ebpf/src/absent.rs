@@ -37,6 +37,14 @@ impl Watch {
     ///
     /// # Errors
     /// None.
+    pub fn follow(&self, _from: u64, _until: u64) -> Result<(), EbpfError> {
+        match self.0 {}
+    }
+
+    /// Cannot be called.
+    ///
+    /// # Errors
+    /// None.
     pub fn take(&self) -> Result<Vec<PairCounts>, EbpfError> {
         match self.0 {}
     }

@@ -91,7 +91,20 @@ impl Watch {
         })?;
         let changed = changed.build()?;
         let readings = AtomicU32::new(0);
-        Ok(Self { ended, reports, changed, changes, readings, object, _links: links })
+        let watch = Self { ended, reports, changed, changes, readings, object, _links: links };
+        watch.follow(0, u64::MAX)?;
+        Ok(watch)
+    }
+
+    /// From now on follows wake-ups and switches from one time on and until another one, `CLOCK_MONOTONIC`, in nanoseconds, and not
+    /// any more if that is 0. As it is loaded it follows all.
+    ///
+    /// # Errors
+    /// If the kernel does not take it.
+    pub fn follow(&self, from: u64, until: u64) -> Result<(), EbpfError> {
+        let window = [from, until].map(u64::to_ne_bytes).concat();
+        let windows = map(&self.object, "windows");
+        Ok(windows.update(&0_u32.to_ne_bytes(), &window, MapFlags::ANY)?)
     }
 
     /// Watches a thread of a job, and all that it creates from now on. More than 1,024 jobs have no phases.

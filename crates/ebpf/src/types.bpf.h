@@ -97,6 +97,12 @@ struct wake_ups {
     __u64 both_ran_ns; /* at the same time; of (a, b) and (b, a) together */
 };
 
+/* When wake-ups and switches are followed. User space opens it anew, after it has ended. CLOCK_MONOTONIC. */
+struct window {
+    __u64 from;
+    __u64 until; /* 0 after it has ended */
+};
+
 struct lost {
     __u64 tasks; /* no room for another thread */
     __u64 pairs; /* no room for another pair */

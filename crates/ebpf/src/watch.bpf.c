@@ -1,7 +1,7 @@
 /* Which watched thread wakes which and how long each runs and waits, summed up in the kernel; and when the phase of a job ends.
  *
  * A thread is watched if user space has put it into `tasks`, or if the thread that created it is watched. What finds no room
- * is counted in `lost`.
+ * is counted in `lost`. Between two windows only creations and ends of threads are followed.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  * Loaded as "Dual MIT/GPL": some of the kernel's functions are for programs under a licence that goes with the GPL.
@@ -50,6 +50,13 @@ struct {
     __type(value, __u32);
 } readings SEC(".maps");
 
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct window);
+} windows SEC(".maps");
+
 struct lost lost;
 
 /* What is followed beside the times of threads. Set before it is loaded. */
@@ -59,6 +66,33 @@ const volatile bool follows_phases = true;
 static struct task *task_of(__u32 tid)
 {
     return bpf_map_lookup_elem(&tasks, &tid);
+}
+
+/* The window, unless its end was seen. */
+static struct window *window_of(void)
+{
+    __u32 first = 0;
+    struct window *window = bpf_map_lookup_elem(&windows, &first);
+
+    return window && window->until ? window : NULL;
+}
+
+/* Whether the window is over. */
+static bool is_over(struct window *window, __u64 now)
+{
+    __u64 until = window->until;
+
+    if (now <= until)
+        return false;
+    /* User space may have opened the next one. */
+    __sync_val_compare_and_swap(&window->until, until, 0);
+    return true;
+}
+
+/* Whether nothing of a thread has been seen in a window. What was seen before says nothing of it. */
+static bool is_stale(struct task *task, struct window *window)
+{
+    return task->since < window->from && task->woken < window->from;
 }
 
 static struct wake_ups *wake_ups_of(__u32 waker, __u32 wakee)
@@ -131,19 +165,26 @@ SEC("tp_btf/sched_waking")
 int on_waking(__u64 *args)
 {
     struct task_struct *woken = (void *)args[0];
-    struct task *wakee = task_of(woken->pid);
+    struct window *window = window_of();
+    struct task *wakee = window ? task_of(woken->pid) : NULL;
     struct task *waker;
     __u32 tid = (__u32)bpf_get_current_pid_tgid();
+    __u64 now;
 
     if (!wakee)
         return 0;
+    now = bpf_ktime_get_ns();
+    if (is_over(window, now))
+        return 0;
+    if (is_stale(wakee, window))
+        wakee->state = SLEEPS;
     waker = task_of(tid);
     if (!waker || is_interrupted()) {
         waker = NULL;
         tid = OTHERS;
     }
     /* It may not have left its PU yet, and may not do so: it counts when the thread runs after it slept. */
-    wakee->woken = bpf_ktime_get_ns();
+    wakee->woken = now;
     wakee->waker = tid;
     wakee->waker_cpu = bpf_get_smp_processor_id();
     if (waker) {
@@ -151,7 +192,7 @@ int on_waking(__u64 *args)
         waker->partner = woken->pid;
     }
     if (wakee->state == SLEEPS) {
-        counts(wakee, true, wakee->woken);
+        counts(wakee, true, now);
         changes(wakee, woken->pid);
     }
     return 0;
@@ -159,11 +200,15 @@ int on_waking(__u64 *args)
 
 /* A thread leaves its PU. Adds for how long the thread that it last woke, or that last woke it, ran beside it. Of two that stop
  * one after the other the first one does so, and no time counts twice. */
-static void leaves(struct task *task, __u32 tid, bool is_runnable, __u64 now)
+static void leaves(struct task *task, __u32 tid, bool is_runnable, struct window *window, __u64 now)
 {
     struct task *partner = follows_pairs && task->partner ? task_of(task->partner) : NULL;
 
-    if (partner && partner->state == RUNS && task->state == RUNS) {
+    if (is_stale(task, window)) {
+        task->state = RUNS;
+        task->since = window->from;
+    }
+    if (partner && partner->state == RUNS && partner->since >= window->from && task->state == RUNS) {
         struct wake_ups *both = wake_ups_of(task->partner, tid);
         __u64 from = partner->since > task->since ? partner->since : task->since;
 
@@ -177,8 +222,12 @@ static void leaves(struct task *task, __u32 tid, bool is_runnable, __u64 now)
 }
 
 /* A thread gets a PU. */
-static void runs(struct task *task, __u32 tid, __u64 now)
+static void runs(struct task *task, __u32 tid, struct window *window, __u64 now)
 {
+    if (is_stale(task, window)) {
+        task->state = SLEEPS;
+        task->woken = 0;
+    }
     if (task->state == WAITS) {
         task->waited_ns += now - task->since;
     } else if (task->state == SLEEPS && task->woken) {
@@ -206,16 +255,27 @@ int on_switch(__u64 *args)
 {
     bool is_preempted = args[0];
     struct task_struct *prev = (void *)args[1], *next = (void *)args[2];
-    struct task *task = prev->pid ? task_of(prev->pid) : NULL;
+    struct window *window = window_of();
+    struct task *task;
+    __u64 now;
 
+    if (!window)
+        return 0;
+    task = prev->pid ? task_of(prev->pid) : NULL;
     if (task) {
+        now = bpf_ktime_get_ns();
+        if (is_over(window, now))
+            return 0;
         task->ran_ns = prev->se.sum_exec_runtime;
-        leaves(task, prev->pid, is_preempted || !prev->__state, bpf_ktime_get_ns());
+        leaves(task, prev->pid, is_preempted || !prev->__state, window, now);
     }
     task = next->pid ? task_of(next->pid) : NULL;
     if (task) {
+        now = bpf_ktime_get_ns();
+        if (is_over(window, now))
+            return 0;
         task->ran_ns = next->se.sum_exec_runtime;
-        runs(task, next->pid, bpf_ktime_get_ns());
+        runs(task, next->pid, window, now);
     }
     return 0;
 }

@@ -2,13 +2,15 @@
 
 mod ebpf;
 pub(crate) mod sampled;
+mod windows;
 
 use super::{TaskRef, numbered_as_by_the_kernel};
 use crate::task::Tid;
-use colocate_ebpf::{EbpfError, Follow, Watch};
+use colocate_ebpf::EbpfError;
 use colocate_machine::{Nanos, PuNr};
 use colocate_policy::source::{Backend, Refusal};
 use colocate_policy::{TaskId, WakeUps};
+use ebpf::Counted;
 use sampled::WakingSamples;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Add;
@@ -29,7 +31,7 @@ pub struct WakeUpCounts {
 /// The backend.
 #[derive(Debug)]
 enum CountedBy {
-    Ebpf(Watch),
+    Ebpf(Counted),
     Samples(WakingSamples),
 }
 
@@ -59,8 +61,7 @@ impl WakeUpCounts {
     /// Why the kernel counts nothing, and the remedy.
     pub fn start(cpus: &[PuNr]) -> Result<Self, Refusal> {
         numbered_as_by_the_kernel()?;
-        let follow = Follow { pairs: true, phases: false };
-        let by = Watch::start(follow).map(CountedBy::Ebpf).or_else(|ebpf| {
+        let by = Counted::start(cpus.len()).map(CountedBy::Ebpf).or_else(|ebpf| {
             let refused = |perf| Refusal::of(format!("{ebpf}, and {perf}"));
             WakingSamples::start(cpus).map(CountedBy::Samples).map_err(refused)
         })?;
@@ -83,7 +84,7 @@ impl WakeUpCounts {
     /// If there is no room for it.
     pub fn add(&self, first: Tid) -> Result<(), EbpfError> {
         match &self.by {
-            CountedBy::Ebpf(watch) => watch.add(first.0.cast_unsigned(), 0),
+            CountedBy::Ebpf(counted) => counted.add(first),
             // Of every thread.
             CountedBy::Samples(_) => Ok(()),
         }
@@ -105,7 +106,7 @@ impl WakeUpCounts {
     /// If the kernel does not say what was counted.
     pub fn read(&mut self) -> Result<Option<String>, EbpfError> {
         let (pairs, lost) = match &mut self.by {
-            CountedBy::Ebpf(watch) => (ebpf::take(watch)?, ebpf::lost(watch)?),
+            CountedBy::Ebpf(counted) => (counted.take()?, counted.lost()?),
             CountedBy::Samples(samples) => (samples.take(), samples.lost()),
         };
         let task = |tid: Tid| self.of.get(&tid).copied();

@@ -1,8 +1,13 @@
 //! Wake-ups summed up in the kernel by [`colocate_ebpf`].
+//!
+//! Where they are so many that counting takes more than 0.5 % of the PUs' time, they are counted in windows ([`Windows`]). The rates
+//! of the last window then stand for the time since.
 
+use super::windows::{Count, Windows};
 use super::{Pair, Ran};
+use crate::sys::now;
 use crate::task::Tid;
-use colocate_ebpf::{EbpfError, OTHERS, PairCounts, Watch};
+use colocate_ebpf::{EbpfError, Follow, OTHERS, PairCounts, Watch};
 use colocate_machine::Nanos;
 use colocate_policy::source::Backend;
 
@@ -10,16 +15,75 @@ use colocate_policy::source::Backend;
 pub(super) fn backend() -> Backend {
     Backend {
         name: "eBPF: sched_waking and sched_switch",
-        cost: "a fraction of a microsecond for each wake-up and each switch to another thread"
+        cost: "0.5 % of the PUs' time at most: where there are more wake-ups, they are counted for a part of the time"
             .to_owned(),
         limits: Vec::new(),
     }
 }
 
-/// What came together since this was last called.
-pub(super) fn take(watch: &Watch) -> Result<Vec<Pair>, EbpfError> {
+/// The program, and what it has counted.
+#[derive(Debug)]
+pub(super) struct Counted {
+    watch: Watch,
+    windows: Windows,
+    /// What was counted in the last window.
+    last: Vec<Pair>,
+    /// How long that was, where it stands for more.
+    length: Option<Nanos>,
+    taken_at: Nanos,
+}
+
+impl Counted {
+    /// Begins to count, on so many PUs.
+    pub fn start(pus: usize) -> Result<Self, EbpfError> {
+        let watch = Watch::start(Follow { pairs: true, phases: false })?;
+        let at = now();
+        let (windows, last) = (Windows::new(pus, at), Vec::new());
+        Ok(Self { watch, windows, last, length: None, taken_at: at })
+    }
+
+    /// Watches a thread, and all that it creates from now on.
+    pub fn add(&self, tid: Tid) -> Result<(), EbpfError> {
+        self.watch.add(tid.0.cast_unsigned(), 0)
+    }
+
+    /// What came together since this was last called, estimated where it was counted for a part of the time.
+    pub fn take(&mut self) -> Result<Vec<Pair>, EbpfError> {
+        let at = now();
+        let mut count = 0;
+        if self.windows.is_taken(at) {
+            self.last = self.watch.take()?.into_iter().map(pair).collect();
+            self.length = self.windows.length();
+            count = self.last.iter().map(|pair| pair.count).sum();
+        }
+        match self.windows.next(count, at) {
+            Some(Count::From(from)) => self.watch.follow(from.0, u64::MAX)?,
+            Some(Count::Between(from, until)) => self.watch.follow(from.0, until.0)?,
+            Some(Count::None) => self.watch.follow(at.0, 0)?,
+            None => {}
+        }
+        let passed = at.saturating_sub(std::mem::replace(&mut self.taken_at, at));
+        Ok(match self.length {
+            Some(length) => self.last.iter().map(|pair| pair.scaled(passed, length)).collect(),
+            None => std::mem::take(&mut self.last),
+        })
+    }
+
+    /// A line about what found no room so far, if something has not.
+    pub fn lost(&self) -> Result<Option<String>, EbpfError> {
+        let lost = self.watch.lost()?;
+        Ok(((lost.tasks, lost.wake_ups) != (0, 0)).then(|| {
+            format!(
+                "wake-ups of more threads than there is room for: of {} threads and {} wake-ups nothing is known so far",
+                lost.tasks, lost.wake_ups
+            )
+        }))
+    }
+}
+
+fn pair(of: PairCounts) -> Pair {
     let tid = |number: u32| Tid(number.cast_signed());
-    let pair = |of: PairCounts| Pair {
+    Pair {
         waker: (of.waker != OTHERS).then(|| tid(of.waker)),
         wakee: tid(of.wakee),
         count: of.count,
@@ -28,17 +92,22 @@ pub(super) fn take(watch: &Watch) -> Result<Vec<Pair>, EbpfError> {
             waited: Nanos(of.waited_ns),
             both_ran: Nanos(of.both_ran_ns),
         }),
-    };
-    Ok(watch.take()?.into_iter().map(pair).collect())
+    }
 }
 
-/// A line about what found no room so far, if something has not.
-pub(super) fn lost(watch: &Watch) -> Result<Option<String>, EbpfError> {
-    let lost = watch.lost()?;
-    Ok(((lost.tasks, lost.wake_ups) != (0, 0)).then(|| {
-        format!(
-            "wake-ups of more threads than there is room for: of {} threads and {} wake-ups nothing is known so far",
-            lost.tasks, lost.wake_ups
-        )
-    }))
+impl Pair {
+    /// What it comes to in `passed`, where it was counted for `length`.
+    fn scaled(&self, passed: Nanos, length: Nanos) -> Self {
+        let times = |sum: u64| {
+            let (sum, passed, length) =
+                (u128::from(sum), u128::from(passed.0), u128::from(length.0.max(1)));
+            u64::try_from((sum * passed + length / 2) / length).unwrap_or(u64::MAX)
+        };
+        let ran = |ran: Ran| Ran {
+            same_pu: times(ran.same_pu),
+            waited: Nanos(times(ran.waited.0)),
+            both_ran: Nanos(times(ran.both_ran.0)),
+        };
+        Self { count: times(self.count), ran: self.ran.map(ran), ..*self }
+    }
 }
