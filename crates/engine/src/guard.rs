@@ -54,6 +54,7 @@
 
 pub mod bet;
 pub mod ledger;
+mod partners;
 pub(crate) mod usage;
 
 use bet::Bet;
@@ -62,6 +63,7 @@ use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{Quantum, QuantumOutcome, QueuedJob};
 use colocate_policy::{Evidence, JobIdx, Plan, Policy, Source, SourceSet, TaskId};
 use ledger::{Ledger, Sample, Speeds};
+use partners::Partners;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How a policy is guarded. None of it is published: these are our choices, and what they come to is
@@ -166,6 +168,8 @@ pub struct Guard {
     before: Option<Owner>,
     /// The jobs, and how many PUs each uses at a time.
     set: BTreeMap<JobIdx, f64>,
+    /// Which of them are judged together, where each is held against itself.
+    partners: Partners,
     /// Where the kernel last had threads, by its own number, and where they begin its next quantum.
     kernel_places: BTreeMap<TaskId, PuNr>,
     initial: Vec<(TaskId, PuIdx)>,
@@ -264,6 +268,7 @@ impl Guard {
             now: None,
             before: None,
             set: BTreeMap::new(),
+            partners: Partners::default(),
             kernel_places: BTreeMap::new(),
             initial: Vec::new(),
             round: 1,
@@ -314,8 +319,20 @@ impl Guard {
         let contexts = u32::try_from(contexts).unwrap_or(u32::MAX).max(1);
         let turns = if self.stands.is_some() { 1 } else { all.div_ceil(contexts) };
         self.round = turns.clamp(1, LONGEST_ROUND);
-        self.ledger.keep(&set);
+        self.ledger.keep(|job| set.contains_key(&job));
         self.set = set;
+    }
+
+    /// What was measured of one job alone is no measure for it and its partners.
+    fn note_partners(&mut self, evidence: &Evidence<'_>) {
+        let Some(wake_ups) = evidence.wake_ups.filter(|_| self.stands.is_some()) else { return };
+        let is_there = |job| self.set.contains_key(&job);
+        if self.partners.note(evidence.at, wake_ups, is_there) {
+            self.window.clear();
+            self.block = Block::default();
+            self.bets = Bets::default();
+            self.ledger.keep(|job| self.partners.first(job) == job);
+        }
     }
 
     /// Remembers where the kernel has threads, and puts them there when it gets a quantum again.
@@ -449,7 +466,8 @@ impl Guard {
         }
         let all = self.bets.all;
         if let Some((job, compared)) = harmed {
-            self.report(&format!("slows job {} down", job.0), &compared);
+            let verdict = format!("slows {} down", self.partners.named(job));
+            self.report(&verdict, &compared);
             self.pause(0);
         } else if all.worse.won(self.settings.error) {
             self.report("costs more than it gains", &all);
@@ -541,7 +559,7 @@ impl Guard {
     fn note(&mut self, done: &QuantumOutcome<'_>) {
         let Some(owner) = self.now else { return };
         self.quanta += 1;
-        let sample = Sample::of(done);
+        let sample = Sample::of(done, |job| self.partners.first(job));
         self.check_counts(sample.as_ref());
         let Some(sample) = sample.filter(|sample| sample.seconds > 0.0) else {
             self.controls += u64::from(owner == Owner::Kernel);
@@ -678,6 +696,7 @@ impl Policy for Guard {
             self.note(last);
         }
         self.note_jobs(&evidence.now);
+        self.note_partners(evidence);
         let mut owner = self.owner();
         let stands = self.standing_plan(evidence, owner);
         if stands.as_ref().is_some_and(|plan| !places(plan)) {

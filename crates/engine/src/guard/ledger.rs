@@ -41,16 +41,18 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// One quantum; `None` if it is not known of a job how long it ran.
+    /// One quantum, in which what a job did is counted under the one that `first` gives for it; `None` if it is not known of a
+    /// job how long it ran.
     #[allow(clippy::cast_precision_loss)] // counts of one quantum are far below 2^53
-    pub fn of(done: &QuantumOutcome<'_>) -> Option<Self> {
-        let used = |did: &colocate_policy::schedule::JobUsage| {
+    pub fn of(done: &QuantumOutcome<'_>, first: impl Fn(JobIdx) -> JobIdx) -> Option<Self> {
+        let mut jobs: BTreeMap<JobIdx, Used> = BTreeMap::new();
+        for did in done.did {
             let cpu = did.cpu_time?.as_secs_f64();
             let float = |count: Option<u64>| count.map(|count| count as f64);
             let (instructions, switches) = (float(did.instructions), float(did.switches));
-            Some((did.job, Used { cpu, instructions, switches }))
-        };
-        let jobs = done.did.iter().map(used).collect::<Option<_>>()?;
+            let used = Used { cpu, instructions, switches };
+            jobs.entry(first(did.job)).or_insert(Used::NOTHING).add(&used);
+        }
         Some(Self { seconds: done.took.as_secs_f64(), jobs })
     }
 
@@ -166,9 +168,9 @@ impl Ledger {
         self.behind.values().copied().fold(0.0, f64::max)
     }
 
-    /// Forgets jobs that are over.
-    pub fn keep(&mut self, jobs: &BTreeMap<JobIdx, f64>) {
-        self.behind.retain(|job, _| jobs.contains_key(job));
+    /// Forgets all jobs but these.
+    pub fn keep(&mut self, is_kept: impl Fn(JobIdx) -> bool) {
+        self.behind.retain(|job, _| is_kept(*job));
     }
 
     /// Seconds by which the last job would end later than under the kernel, if all had as much left to do as
@@ -200,7 +202,7 @@ mod tests {
                 switches: None,
             })
             .collect();
-        Sample::of(&QuantumOutcome { took: Nanos::from_secs(took), did: &did }).unwrap()
+        Sample::of(&QuantumOutcome { took: Nanos::from_secs(took), did: &did }, |job| job).unwrap()
     }
 
     /// One PU, two jobs, one ten times as fast as the other. The kernel gives each 2 of 4 s; the scheduler 2 s to
@@ -236,7 +238,7 @@ mod tests {
                 switches: Some(switches),
             };
             let did = [used(0, 500, requests), used(1, cpu, 60), used(2, 1, 1)];
-            Sample::of(&QuantumOutcome { took: Nanos::from_secs(1), did: &did }).unwrap()
+            Sample::of(&QuantumOutcome { took: Nanos::from_secs(1), did: &did }, |job| job).unwrap()
         };
         let (kernel, mut policy) = (sample(6000, 1000), sample(4000, 1100));
         let each: Vec<_> = policy.each(&kernel).collect();
@@ -283,6 +285,6 @@ mod tests {
         assert!((both.rate(&speeds) - 1.5).abs() < 1e-12);
         let unknown =
             [JobUsage { job: JobIdx(0), cpu_time: None, instructions: Some(1), switches: None }];
-        assert!(Sample::of(&QuantumOutcome { took: Nanos(1), did: &unknown }).is_none());
+        assert!(Sample::of(&QuantumOutcome { took: Nanos(1), did: &unknown }, |job| job).is_none());
     }
 }

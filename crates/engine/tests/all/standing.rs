@@ -8,7 +8,8 @@ use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread};
 use colocate_policy::{
-    Decision, DefaultPlacement, Evidence, JobIdx, Place, Plan, Policy, SourceSet, TaskId, Why,
+    Decision, DefaultPlacement, Evidence, JobIdx, Place, Plan, Policy, SourceSet, TaskId, WakeUps,
+    Why,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,6 +53,8 @@ impl Policy for Puts {
 /// tenth. Under the policy they do so many times as much.
 struct Toy {
     under_policy: [f64; 2],
+    /// Whether the other job is the server's client, which waits for each answer, and how often both have woken each other.
+    is_client: Option<WakeUps>,
     rng: SplitMix64,
     number: u64,
     done: [f64; 2],
@@ -65,7 +68,20 @@ impl Toy {
     fn new(under_policy: [f64; 2]) -> Self {
         let (done, messages) = ([0.0; 2], Vec::new());
         let (rng, last) = (SplitMix64::new(5), None);
-        Self { under_policy, rng, number: 0, done, last, decided: 0, messages }
+        Self { under_policy, is_client: None, rng, number: 0, done, last, decided: 0, messages }
+    }
+
+    /// The other job is the server's client.
+    fn with_client(under_policy: [f64; 2]) -> Self {
+        let is_client = Some(WakeUps {
+            waker: Some(first(0)),
+            wakee: first(1),
+            count: 0,
+            same_pu: None,
+            waited: None,
+            both_ran: None,
+        });
+        Self { is_client, ..Self::new(under_policy) }
     }
 
     /// As many quanta as the plan is for; how many these are, and whether the policy had them.
@@ -82,7 +98,10 @@ impl Toy {
         let now = Quantum { number: self.number, machine: &machine, pus: &pus, queue: &queue };
         let last = self.last.as_ref().map(|(took, did)| QuantumOutcome { took: *took, did });
         let at = Nanos(QUANTUM.0 * self.number);
-        let evidence = Evidence { at, last, has_event, may_wait: false, ..Evidence::of_queue(now) };
+        let wake_ups = self.is_client.map(|both| WakeUps { count: 200 * self.number, ..both });
+        let wake_ups = wake_ups.as_ref().map(std::slice::from_ref);
+        let evidence =
+            Evidence { at, last, wake_ups, has_event, may_wait: false, ..Evidence::of_queue(now) };
         let plan = guard.decide(&evidence);
         assert_eq!(plan.default_placement, DefaultPlacement::LeaveToKernel);
         assert!(plan.waiting().unwrap().is_empty(), "all run all the time");
@@ -105,8 +124,12 @@ impl Toy {
             switches: Some(switches as u64),
         };
         // The server uses as much CPU time for more or fewer requests.
-        let did =
-            vec![usage(0, 0.5 * took.as_secs_f64(), server * 4_000.0), usage(1, other * 1.5, 3.0)];
+        let half = 0.5 * took.as_secs_f64();
+        let other = match self.is_client {
+            Some(_) => usage(1, half, other * 4_000.0),
+            None => usage(1, other * 1.5, 3.0),
+        };
+        let did = vec![usage(0, half, server * 4_000.0), other];
         self.last = Some((took, did));
         self.messages.extend(plan.messages.into_iter().map(|message| (self.number, message)));
         self.number += u64::from(plan.quanta);
@@ -155,6 +178,21 @@ fn keeps_what_helps_and_what_does_no_harm() {
         assert!(had > 800 && least > 0.98, "{under_policy:?}: {had}, {least}");
         assert!(toy.messages[0].1.contains(verdict), "{:?}", toy.messages);
     }
+}
+
+/// On one PU a server is preempted by the client that it answers, and does not wait any more. Both are judged together once it is
+/// known that they wake each other, and one by one if it is not.
+#[test]
+fn a_server_and_its_client_are_judged_together() {
+    let ((mut guard, _), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::with_client([0.2, 3.0]));
+    let (had, _) = toy.minute(&mut guard);
+    assert!(had > 800 && toy.messages[0].1.contains("pays"), "{had} {:?}", toy.messages);
+    let ((mut guard, _), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::with_client([0.2, 1.2]));
+    toy.minute(&mut guard);
+    assert!(toy.messages[0].1.contains("slows jobs 0 and 1 down"), "{:?}", toy.messages);
+    let ((mut guard, _), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::with_client([0.2, 3.0]));
+    toy.is_client = None;
+    assert!(toy.minute(&mut guard).0 < 100, "{:?}", toy.messages);
 }
 
 /// While there is nothing to compare several quanta are one.
