@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const STORMS: [&str; 4] = ["fork", "thread", "exec", "daemon"];
 
@@ -152,6 +152,7 @@ fn kill_once(scratch: &Scratch, round: usize) -> (String, BTreeMap<&'static str,
         let _ = Command::new("kill").args([signal, &pid]).stderr(Stdio::null()).status();
     };
     let guardian = called("colocate-guard");
+    let sent = Instant::now();
     if let Some(guardian) = guardian.filter(|_| killed != Killed::Colocate) {
         send("-KILL", guardian);
     }
@@ -169,6 +170,7 @@ fn kill_once(scratch: &Scratch, round: usize) -> (String, BTreeMap<&'static str,
         let mut ours = members(first).into_iter().filter(|pid| name(*pid).starts_with("colocate"));
         ours.all(is_dead).then_some(())
     });
+    let ended = sent.elapsed();
     let mut left: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut find = |what| *left.entry(what).or_default() += 1;
     let original = original();
@@ -183,7 +185,13 @@ fn kill_once(scratch: &Scratch, round: usize) -> (String, BTreeMap<&'static str,
     if !left.is_empty() {
         let said = std::fs::read_to_string(scratch.path("said")).unwrap_or_default();
         let last: Vec<&str> = said.lines().rev().take(20).collect();
-        eprintln!("{}, left {left:?}, said, last line first: {last:?}", what("killed"));
+        eprintln!(
+            "{}, ended after {ended:?}, left {left:?}, said, last line first: {last:?}",
+            what("killed")
+        );
+        for journal in scratch.journals() {
+            eprintln!("{}", std::fs::read_to_string(journal).unwrap_or_default());
+        }
     }
     send("-KILL", first);
     drop(input);
