@@ -1,0 +1,135 @@
+//! How long a policy takes to place tasks by which wakes which.
+//!
+//! `cargo run --release -p colocate-benches --bin communicating [SITUATIONS]` prints a table for docs/benchmarks.md: 64 tasks on 32 PUs and
+//! 1,000 on 256, of which each wakes three others, drawn at random. A tenth of the tasks have other partners in each situation. Each
+//! situation counts by the least time of several runs of the whole sequence, which are all the same.
+
+#![allow(clippy::print_stdout)] // a benchmark's result is what it prints
+
+use anyhow::Context;
+use colocate_benches::{ALIKE, cpu_ms, machine, yardstick};
+use colocate_machine::{Machine, Nanos, PuIdx};
+use colocate_model::rng::SplitMix64;
+use colocate_policy::schedule::{Quantum, QueuedJob, Thread};
+use colocate_policy::{Evidence, JobIdx, Knowledge, PolicySpec, TaskId, WakeUps};
+use std::collections::BTreeMap;
+
+/// Runs of the sequence, of which the fastest counts for each situation.
+const RUNS: usize = 7;
+/// Others that a task wakes.
+const PARTNERS: usize = 3;
+/// Time between two situations.
+const PERIOD: Nanos = Nanos::from_millis(500);
+
+/// Packages, cores of a package with two PUs each, tasks, and the time that a decision may take, in µs.
+const SIZES: [(usize, usize, u32, f64); 2] = [(1, 16, 64, 100.0), (2, 64, 1_000, 5_000.0)];
+
+fn main() -> anyhow::Result<()> {
+    let situations = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(60);
+    println!("yardstick before: {:.2} steps/ns", yardstick());
+    println!("| policy | tasks | PUs | median, µs | largest, µs | limit, µs | |");
+    println!("|---|--:|--:|--:|--:|--:|---|");
+    for (packages, cores, tasks, limit) in SIZES {
+        let cache = "[[cache]]\nlevel = 3\nkind = \"unified\"\nsize = \"16 MiB\"\ncores = 4\n";
+        let machine = machine(packages, cores, "siblings-last", &(cache.to_owned() + ALIKE))
+            .context("describe a machine")?;
+        for policy in ["auto", "communication"] {
+            let (median, largest) = times(policy, &machine, tasks, situations);
+            let kept = if largest <= limit { "" } else { "not reached" };
+            let pus = machine.pus.len();
+            println!(
+                "| `{policy}` | {tasks} | {pus} | {median:.1} | {largest:.1} | {limit:.0} | {kept} |"
+            );
+        }
+    }
+    println!("yardstick after: {:.2} steps/ns", yardstick());
+    Ok(())
+}
+
+/// Median and largest time of a decision, in µs.
+fn times(policy: &str, machine: &Machine, tasks: u32, situations: usize) -> (f64, f64) {
+    let mut least = vec![f64::INFINITY; situations];
+    for _ in 0..RUNS {
+        let mut traffic = Drawn::new(tasks);
+        let mut policy = PolicySpec::named(policy).policy(&Knowledge::default());
+        let pus: Vec<PuIdx> = machine.all_pus().collect();
+        for (number, least) in (0..).zip(&mut least) {
+            let (queue, wake_ups) = (traffic.queue(machine), traffic.goes_on());
+            let now = Quantum { number, machine, pus: &pus, queue: &queue };
+            let at = Nanos(PERIOD.0 * (number + 1));
+            let wake_ups = Some(&wake_ups[..]);
+            let evidence = Evidence { at, wake_ups, ..Evidence::of_queue(now) };
+            let (ms, _) = cpu_ms(1, || policy.decide(&evidence));
+            *least = least.min(ms * 1000.0);
+        }
+    }
+    least.sort_by(f64::total_cmp);
+    (least[least.len() / 2], least[least.len() - 1])
+}
+
+/// Tasks that wake each other.
+struct Drawn {
+    rng: SplitMix64,
+    partners: Vec<Vec<u32>>,
+    sums: BTreeMap<(u32, u32), u64>,
+}
+
+impl Drawn {
+    fn new(tasks: u32) -> Self {
+        let mut drawn =
+            Self { rng: SplitMix64::new(1), partners: Vec::new(), sums: BTreeMap::new() };
+        drawn.partners = (0..tasks).map(|_| drawn.draw(tasks)).collect();
+        drawn
+    }
+
+    fn draw(&mut self, tasks: u32) -> Vec<u32> {
+        let mut one = || u32::try_from(self.rng.below(tasks as usize)).expect("few");
+        (0..PARTNERS).map(|_| one()).collect()
+    }
+
+    /// A period passes.
+    fn goes_on(&mut self) -> Vec<WakeUps> {
+        let tasks = u32::try_from(self.partners.len()).expect("few");
+        for task in 0..tasks {
+            if self.rng.below(10) == 0 {
+                self.partners[task as usize] = self.draw(tasks);
+            }
+            for partner in self.partners[task as usize].clone() {
+                let more = 1 + self.rng.below(2_000) as u64;
+                *self.sums.entry((task, partner)).or_default() += more;
+            }
+        }
+        let one = |(&(waker, wakee), &count): (&(u32, u32), &u64)| WakeUps {
+            waker: Some(task(waker)),
+            wakee: task(wakee),
+            count,
+            same_pu: Some(0),
+            waited: Some(Nanos(count * 30_000)),
+            both_ran: Some(Nanos(count * 1_000)),
+        };
+        self.sums.iter().map(one).collect()
+    }
+
+    fn queue(&self, machine: &Machine) -> Vec<QueuedJob> {
+        let pus: Vec<PuIdx> = machine.all_pus().collect();
+        let thread = |order: u32| Thread {
+            id: task(order),
+            ran: None,
+            pu: Some(pus[order as usize % pus.len()]),
+            runnable: Some(0.2),
+            bound: false,
+        };
+        let tasks = u32::try_from(self.partners.len()).expect("few");
+        vec![QueuedJob {
+            job: JobIdx(0),
+            threads: (0..tasks).map(thread).collect(),
+            runnable: None,
+            just_ran: true,
+            had_own_cores: false,
+        }]
+    }
+}
+
+fn task(order: u32) -> TaskId {
+    TaskId { job: JobIdx(0), order }
+}
