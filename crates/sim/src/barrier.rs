@@ -21,6 +21,9 @@ impl World<'_> {
     pub(crate) fn arrive(&mut self, task: TaskNo) {
         let job = self.tasks[task].id.job.0 as usize;
         let Some(barrier) = self.scenario.jobs[job].barrier else { return };
+        if matches!(barrier.wait, BarrierWait::Turns(_)) {
+            return self.hand_on(task);
+        }
         self.tasks[task].arrived += 1;
         self.tasks[task].at_barrier = true;
         if self.has_come_together(job) {
@@ -31,7 +34,7 @@ impl World<'_> {
         }
         match barrier.wait {
             BarrierWait::Spin(phase) => self.tasks[task].course.spin(phase),
-            BarrierWait::Sleep => {
+            BarrierWait::Sleep | BarrierWait::Turns(_) => {
                 self.leave_queue(task);
                 self.tasks[task].state = State::Asleep;
                 self.tasks[task].since = self.now;

@@ -58,6 +58,8 @@ pub(crate) fn instantiate(
                 fills: false,
                 arrived: 0,
                 at_barrier: false,
+                turns: 0,
+                woken: None,
                 pages: vec![0.0; nodes],
                 pages_version: 0,
                 next_scan: Nanos(u64::MAX),

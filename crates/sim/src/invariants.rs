@@ -24,7 +24,7 @@
 use crate::instances::Job;
 use crate::on_pu::OnPu;
 use crate::queues::Queue;
-use crate::scenario::{PuEvent, Scenario};
+use crate::scenario::{BarrierWait, JobSpec, PuEvent, Scenario};
 use crate::task::{State, Task};
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::Prediction;
@@ -84,7 +84,7 @@ impl Checker {
             now: Nanos::ZERO,
             usable: usable.to_vec(),
             events,
-            barriers: jobs.filter(|(_, job)| job.barrier.is_some()).map(|(job, _)| job).collect(),
+            barriers: jobs.filter(|(_, job)| meets(job)).map(|(job, _)| job).collect(),
             ran: vec![Nanos::ZERO; tasks],
             most_instructions: vec![0.0; tasks],
             seen: vec![0; tasks],
@@ -197,6 +197,11 @@ fn queues(step: &Step<'_>, usable: &[bool]) -> Result<bool, Broken> {
         return Err(format!("{running} tasks run, {} are accounted for", step.on.len()));
     }
     Ok(idle && free_waits)
+}
+
+/// Whether the threads of a job wait for each other all together.
+fn meets(job: &JobSpec) -> bool {
+    job.barrier.is_some_and(|barrier| !matches!(barrier.wait, BarrierWait::Turns(_)))
 }
 
 /// Rule 10.

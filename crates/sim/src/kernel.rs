@@ -7,9 +7,10 @@
 
 use crate::error::{ScenarioError, error};
 use colocate_machine::{Bytes, Nanos};
+use colocate_model::communication::WakeUpCosts;
 
 /// How the kernel treats threads that are not pinned, and PUs on which several threads are runnable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kernel {
     /// Time after which a thread gives its PU to another one that waits for it. Never 0.
     pub slice: Nanos,
@@ -28,6 +29,8 @@ pub struct Kernel {
     pub periodic_balance: Option<PeriodicBalance>,
     /// Whether pages and threads are moved towards each other (`kernel.numa_balancing`).
     pub numa_balancing: Option<NumaBalancing>,
+    /// How long wake-ups take, of threads that take turns.
+    pub wake_ups: WakeUpCosts,
 }
 
 /// Where a new thread starts.
@@ -94,6 +97,7 @@ impl Default for Kernel {
             idle_balance: true,
             periodic_balance: Some(PeriodicBalance::default()),
             numa_balancing: Some(NumaBalancing::default()),
+            wake_ups: WakeUpCosts::default(),
         }
     }
 }

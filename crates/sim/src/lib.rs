@@ -37,6 +37,7 @@ mod tally;
 mod targets;
 mod task;
 mod timers;
+mod turns;
 mod world;
 
 use colocate_engine::HostError;

@@ -57,6 +57,7 @@ impl World<'_> {
         self.tasks[no].state = State::Ready;
         self.set_target(no);
         self.begin(no);
+        self.await_turn(no);
     }
 
     /// Puts a new task on a queue, where it touches its memory.
@@ -128,12 +129,15 @@ impl World<'_> {
         self.tasks[task].since = self.now;
         let job = self.tasks[task].id.job.0 as usize;
         self.jobs[job].busy -= 1;
+        self.hand_on_all(task);
         let leaves = self.scenario.method == Method::Leave;
         if leaves {
             self.end_task(task);
         }
         if self.jobs[job].busy > 0 {
-            self.is_missed_no_more(job);
+            if self.turns(job).is_none() {
+                self.is_missed_no_more(job);
+            }
             return;
         }
         self.jobs[job].runs += 1;
@@ -155,6 +159,7 @@ impl World<'_> {
         let at = self.now.max(self.jobs[job].run_launched + self.scenario.kernel.slice);
         self.jobs[job].run_launched = at;
         self.jobs[job].busy = self.jobs[job].tasks.len();
+        self.begin_turns(job);
         for no in self.jobs[job].tasks.clone() {
             let thread = no - self.jobs[job].tasks.start;
             self.tasks[no].course.restart();

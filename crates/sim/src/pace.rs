@@ -114,6 +114,7 @@ impl World<'_> {
             task.total.memory_bytes += on.memory * warm;
             task.total.far_instructions += on.far * done;
         }
+        self.note_both_ran(time);
         self.pollution.pass(seconds);
         self.tally.step(self.now, to, &self.on, &self.prediction, &self.tasks);
         let step = Step {

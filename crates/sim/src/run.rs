@@ -89,7 +89,7 @@ pub fn simulate(
         cpi: options.cpi,
         demands: &demands,
         performance: Some(platform.performance()),
-        wake_ups: None,
+        wake_ups: Some(scenario.kernel.wake_ups),
     };
     let (mut made, name) = (policy.policy(&known), policy.to_string());
     simulate_with(platform, scenario, (&mut *made, &name), options, &mut |_| ())
@@ -112,7 +112,11 @@ pub fn simulate_with(
     host.hide_spinning(options.hides_spinning);
     host.meanwhile(options.meanwhile);
     let jobs = knowns(platform, scenario, options.profiled)?;
-    let until = if options.each_quantum { Until::Time(scenario.quantum) } else { Until::Events };
+    let until = match policy.period() {
+        _ if options.each_quantum => Until::Time(scenario.quantum),
+        Some(period) => Until::TimeOrEvents(period),
+        None => Until::Events,
+    };
     let workload = Workload {
         jobs: &jobs,
         policy: name,

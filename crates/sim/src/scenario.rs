@@ -83,6 +83,9 @@ pub enum BarrierWait {
     Sleep,
     /// It polls in a loop, which takes what this phase takes and gets nothing done.
     Spin(PhaseIdx),
+    /// It is no barrier: a thread wakes the next one of the job and sleeps until it is its turn again. There are so many
+    /// turns at a time, dealt to the threads in a row. Never 0.
+    Turns(u32),
 }
 
 /// Work of one thread for which the others wait. It comes on top of the threads' own.
@@ -264,8 +267,16 @@ impl Scenario {
         }
         let spins = match barrier.wait {
             BarrierWait::Spin(phase) => Some(phase),
-            BarrierWait::Sleep => None,
+            BarrierWait::Sleep | BarrierWait::Turns(_) => None,
         };
+        if let BarrierWait::Turns(turns) = barrier.wait {
+            if turns == 0 {
+                return wrong("at least one turn at a time", "0");
+            }
+            if barrier.serial.is_some() {
+                return wrong("turns or a serial part", "both");
+            }
+        }
         for phase in spins.into_iter().chain(barrier.serial.map(|serial| serial.phase)) {
             if phase.0 as usize >= self.phases.len() {
                 return wrong("a phase of the scenario", &format!("phase {}", phase.0));

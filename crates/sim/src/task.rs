@@ -2,6 +2,7 @@
 
 use crate::outcome::Moves;
 use crate::scenario::{PhaseIdx, Serial, Stretch};
+use crate::turns::Woken;
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::CpiStack;
 use colocate_policy::TaskId;
@@ -235,8 +236,12 @@ pub(crate) struct Task {
     pub stopped_at: Option<Vec<f64>>,
     /// How often it has come to a barrier in this run of its job.
     pub arrived: u64,
-    /// Whether it waits there.
+    /// Whether it waits there, or for its turn.
     pub at_barrier: bool,
+    /// How often it has its turn; only where threads take turns.
+    pub turns: u32,
+    /// That it was woken and has had no PU since.
+    pub woken: Option<Woken>,
     /// Share of its memory on each node; empty on a machine without nodes.
     pub pages: Vec<f64>,
     /// Grows whenever `pages` change.

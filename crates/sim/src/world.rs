@@ -27,6 +27,7 @@ use crate::tally::Tally;
 use crate::targets::Targets;
 use crate::task::{Next, State, Task, TaskNo};
 use crate::timers::Timers;
+use crate::turns::WakeUpSums;
 use colocate_engine::{JobEnd, Meanwhile};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::Prediction;
@@ -71,6 +72,7 @@ pub(crate) struct World<'a> {
     pub launcher: PuIdx,
     pub creations: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
     pub wakes: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
+    pub wake_ups: WakeUpSums,
     pub rates: Rates<'a>,
     /// What runs in this step.
     pub on: Vec<OnPu>,
@@ -107,7 +109,7 @@ impl<'a> World<'a> {
         }
         let mut hotplug_events = scenario.events.clone();
         hotplug_events.sort_by_key(|event| event.at);
-        Ok(Self {
+        let mut world = Self {
             hotplug_events,
             hotplugs_done: 0,
             machine_changed: false,
@@ -129,6 +131,7 @@ impl<'a> World<'a> {
             stale: true,
             fresh: true,
             wakes: BinaryHeap::new(),
+            wake_ups: WakeUpSums::new(),
             ended: Vec::new(),
             moved: Vec::new(),
             job_ended: false,
@@ -143,7 +146,9 @@ impl<'a> World<'a> {
             jobs,
             launcher,
             creations,
-        })
+        };
+        (0..world.jobs.len()).for_each(|job| world.begin_turns(job));
+        Ok(world)
     }
 
     /// Goes on until `until`, or until a job ends or PUs go or come.
@@ -239,6 +244,7 @@ impl<'a> World<'a> {
             self.stale = true;
             if let Some(task) = self.queues[pu].running {
                 self.end_wait(task);
+                self.note_wake_up(task, PuIdx::new(pu));
             }
             if let Some(task) = before {
                 self.tasks[task].since = self.now;

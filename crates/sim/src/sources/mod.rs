@@ -20,7 +20,8 @@ pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Bac
     match request.source {
         Source::Mix => mix::watch(world, request.jobs),
         Source::Spinning => return spinning::answer(world),
-        Source::WakeUps | Source::Switches => return wake_ups::answer(),
+        Source::WakeUps => return wake_ups::answer(world),
+        Source::Switches => return switches(),
         Source::Phases => return run_states::at_once(),
         Source::Counters | Source::Stacks | Source::RunStates => {}
     }
@@ -37,4 +38,11 @@ pub(crate) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
 
 fn known() -> Backend {
     Backend { name: "simulation", cost: "none".to_owned(), limits: Vec::new() }
+}
+
+fn switches() -> Result<Backend, Refusal> {
+    Err(Refusal {
+        why: "voluntary switches are not simulated".to_owned(),
+        remedy: "instructions are known",
+    })
 }

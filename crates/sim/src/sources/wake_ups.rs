@@ -1,11 +1,14 @@
-//! Wake-ups: simulated threads wait for each other at barriers only, and what wakes them there is not a thread.
+//! Wake-ups: of threads that take turns. What wakes threads at barriers is not a thread.
 
+use super::known;
+use crate::world::World;
 use colocate_policy::Refusal;
 use colocate_policy::source::Backend;
 
-pub(super) fn answer() -> Result<Backend, Refusal> {
-    Err(Refusal {
-        why: "simulated threads do not wake each other".to_owned(),
-        remedy: "run real programs",
-    })
+pub(super) fn answer(world: &World<'_>) -> Result<Backend, Refusal> {
+    let why = || Refusal {
+        why: "threads of this scenario do not wake each other".to_owned(),
+        remedy: "let threads take turns",
+    };
+    world.takes_turns().then(known).ok_or_else(why)
 }

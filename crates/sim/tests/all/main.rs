@@ -17,4 +17,5 @@ mod schedulers;
 mod schedules;
 mod serial_phases;
 mod symbiotic;
+mod turns;
 mod waiting;

@@ -119,6 +119,7 @@ fn any_kernel() -> impl Strategy<Value = Kernel> {
             idle_balance,
             periodic_balance,
             numa_balancing,
+            ..Kernel::default()
         },
     )
 }

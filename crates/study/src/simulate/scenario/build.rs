@@ -314,8 +314,7 @@ impl Build<'_> {
     }
 
     fn copies(&self, copies: Option<&Spanned<u32>>) -> Result<usize, FileError> {
-        let most = u32::try_from(MAX_TASKS).unwrap_or(u32::MAX);
-        self.count(copies, 1, most).map(|copies| copies as usize)
+        self.count(copies, 1, most_threads()).map(|copies| copies as usize)
     }
 
     fn job(&self, form: &Spanned<JobForm>, names: &Names<'_>) -> Result<JobSpec, FileError> {
@@ -356,17 +355,26 @@ impl Build<'_> {
                 return Err(self.lines.misfit(comes, expected, "none"));
             }
         };
-        let BarrierForm { wait, spins, serial } = form.get_ref();
+        let BarrierForm { wait, spins, turns, serial } = form.get_ref();
+        if let Some(turns) = turns.as_ref().filter(|_| *wait != WaitForm::Turns) {
+            return Err(self.lines.misfit(turns, "wait = \"turns\" beside turns", "another one"));
+        }
+        if *wait == WaitForm::Turns && serial.is_some() {
+            return Err(self.lines.misfit(form, "turns or a serial part", "both"));
+        }
         let wait = match (wait, spins) {
             (WaitForm::Sleep, None) => BarrierWait::Sleep,
+            (WaitForm::Turns, None) => {
+                BarrierWait::Turns(self.count(turns.as_ref(), 1, most_threads())?)
+            }
             (WaitForm::Spin, Some(phase)) => BarrierWait::Spin(self.named(phase, names)?),
             (WaitForm::Spin, None) => {
                 let expected = "spins = \"PHASE\" beside wait = \"spin\"";
                 return Err(self.lines.misfit(form, expected, "none"));
             }
-            (WaitForm::Sleep, Some(phase)) => {
+            (WaitForm::Sleep | WaitForm::Turns, Some(phase)) => {
                 let expected = "wait = \"spin\" beside spins";
-                return Err(self.lines.misfit(phase, expected, "wait = \"sleep\""));
+                return Err(self.lines.misfit(phase, expected, "another one"));
             }
         };
         let serial = serial.as_ref().map(|serial| {
@@ -487,4 +495,8 @@ impl Build<'_> {
 /// The policy `name`, which decides once.
 fn named(name: &str) -> Contender {
     Contender { policy: PolicySpec::named(name), waiting: None }
+}
+
+fn most_threads() -> u32 {
+    u32::try_from(MAX_TASKS).unwrap_or(u32::MAX)
 }

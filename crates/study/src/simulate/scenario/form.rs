@@ -76,6 +76,7 @@ pub(super) struct JobForm {
 pub(super) struct BarrierForm {
     pub wait: WaitForm,
     pub spins: Option<Spanned<String>>,
+    pub turns: Option<Spanned<u32>>,
     pub serial: Option<SerialForm>,
 }
 
@@ -84,6 +85,7 @@ pub(super) struct BarrierForm {
 pub(super) enum WaitForm {
     Sleep,
     Spin,
+    Turns,
 }
 
 /// What one thread does at a barrier while the others wait.

@@ -28,6 +28,7 @@ impl Build<'_> {
             idle_balance: form.idle_balance.unwrap_or(default.idle_balance),
             periodic_balance: self.periodic_balance(form)?,
             numa_balancing: self.numa_balancing(form)?,
+            wake_ups: default.wake_ups,
         })
     }
 

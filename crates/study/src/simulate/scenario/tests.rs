@@ -315,6 +315,12 @@ fn a_wrong_barrier_is_refused_with_its_line() {
         ("wait = \"spin\"", "wait = \"yield\""),
         ("wait = \"spin\"", "wait = \"sleep\""),
         ("spins = \"adds\", ", ""),
+        ("spins = \"adds\", ", "turns = 1, "),
+        ("wait = \"spin\", spins = \"adds\"", "wait = \"turns\", turns = 1"),
+        (
+            "wait = \"spin\", spins = \"adds\", serial = { phase = \"walks\", instructions = 500 }",
+            "wait = \"turns\", turns = 0",
+        ),
         ("spins = \"adds\"", "spins = \"subs\""),
         ("instructions = 500 ", "instructions = 0 "),
         ("barrier = true", "barrier = false"),
@@ -326,9 +332,12 @@ fn a_wrong_barrier_is_refused_with_its_line() {
         ("barrier = true", "barrier = true, sleep = \"1 ms\""),
     ]);
     expect![[r#"
-        line 43: unknown variant `yield`, expected `sleep` or `spin`
-        line 43: expected wait = "spin" beside spins, found wait = "sleep"
+        line 43: unknown variant `yield`, expected one of `sleep`, `spin`, `turns`
+        line 43: expected wait = "spin" beside spins, found another one
         line 43: expected spins = "PHASE" beside wait = "spin", found none
+        line 43: expected wait = "turns" beside turns, found another one
+        line 43: expected turns or a serial part, found both
+        line 43: expected 1 to 65536, found 0
         line 43: expected the name of a [[phase]], found "subs"
         line 43: expected at least one instruction, found 0
         line 43: expected barrier = true in the course of a thread, found none
