@@ -313,7 +313,7 @@ fn what_waits_continues_while_colocate_is_stopped() {
         };
         shells.iter().filter(|pid| is_frozen(pid)).count()
     };
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     while frozen() == 0 && begun.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(20));
     }
