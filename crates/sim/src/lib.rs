@@ -38,6 +38,7 @@ mod targets;
 mod task;
 mod timers;
 mod turns;
+mod woken;
 mod world;
 
 use colocate_engine::HostError;

@@ -2,7 +2,7 @@
 
 use crate::outcome::Moves;
 use crate::scenario::{PhaseIdx, Serial, Stretch};
-use crate::turns::Woken;
+use crate::woken::Woken;
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::CpiStack;
 use colocate_policy::TaskId;

@@ -12,32 +12,11 @@
 
 use crate::scenario::BarrierWait;
 use crate::task::{State, TaskNo};
+use crate::woken::{Sums, Woken};
 use crate::world::World;
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Nanos, PuIdx};
 use colocate_policy::WakeUps;
-use std::collections::BTreeMap;
-
-/// That a task was woken and has not had a PU since.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Woken {
-    by: TaskNo,
-    at: Nanos,
-    /// Where its waker was.
-    on: Option<PuIdx>,
-}
-
-/// Wake-ups of one task by another so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Sums {
-    count: u64,
-    same_pu: u64,
-    waited: Nanos,
-    both_ran: Nanos,
-}
-
-/// By waker and wakee.
-pub(crate) type WakeUpSums = BTreeMap<(TaskNo, TaskNo), Sums>;
 
 impl World<'_> {
     /// How many turns there are at a time in a job; `None` if they do not take turns.

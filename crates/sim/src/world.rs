@@ -27,7 +27,7 @@ use crate::tally::Tally;
 use crate::targets::Targets;
 use crate::task::{Next, State, Task, TaskNo};
 use crate::timers::Timers;
-use crate::turns::WakeUpSums;
+use crate::woken::WakeUpSums;
 use colocate_engine::{JobEnd, Meanwhile};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::Prediction;

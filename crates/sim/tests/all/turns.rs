@@ -38,7 +38,7 @@ fn placed(scenario: &Scenario, pus: &[u32]) -> FixedPlan {
 }
 
 /// 100 turns each of 10 µs: 199 wake-ups. On the same PU they take 4 µs, between siblings 8, under the same cache 20, and to another
-/// node 50.
+/// package 50.
 #[test]
 fn a_pair_far_apart_and_together() {
     let jobs = scenario(vec![team(vec![in_turns(10, 100); 2], 1)]);
