@@ -14,8 +14,8 @@
 use super::traffic::{Traffic, Two};
 use crate::TaskId;
 use crate::places::Places;
-use colocate_machine::PuIdx;
 use colocate_machine::calibrated::Pair;
+use colocate_machine::{Machine, PuIdx};
 use colocate_model::communication::WakeUpCosts;
 use std::collections::BTreeMap;
 
@@ -89,7 +89,8 @@ pub(crate) fn seats(
     before: &BTreeMap<TaskId, PuIdx>,
     load: &BTreeMap<PuIdx, f64>,
 ) -> Vec<PuIdx> {
-    let mut load = load.clone();
+    let mut wanted = vec![0.0; places.machine.pus.len()];
+    load.iter().for_each(|(pu, busy)| wanted[pu.idx()] += busy);
     let mut order: Vec<usize> = (0..groups.len()).collect();
     let was = |group: usize| groups[group].tasks.iter().find_map(|task| before.get(task).copied());
     let busy = |group: usize| groups[group].busy;
@@ -104,19 +105,15 @@ pub(crate) fn seats(
     let between = rates_between(traffic, &of);
     let mut seats: Vec<Option<PuIdx>> = vec![None; groups.len()];
     for group in order {
+        let partners = between[group].iter();
+        let partners = partners.filter_map(|(other, rate)| Some((seats[*other]?, *rate)));
+        let apart = Apart::of(places.machine, costs, partners);
         let cost = |pu: PuIdx| {
-            let wanted = |pu: PuIdx| load.get(&pu).copied().unwrap_or(0.0);
-            let crowd = (wanted(pu) + groups[group].busy - 1.0).max(0.0);
+            let crowd = (wanted[pu.idx()] + groups[group].busy - 1.0).max(0.0);
             let core = &places.machine.cores[places.machine.core_of(pu).idx()];
             let beside = core.pus.iter().filter(|sibling| **sibling != pu);
-            let siblings: f64 = beside.map(|sibling| wanted(*sibling).min(1.0)).sum();
-            let apart: f64 = between[group]
-                .iter()
-                .filter_map(|(other, rate)| {
-                    Some(rate * costs.of(lies(places, pu, seats[*other]?)?))
-                })
-                .sum();
-            crowd + SIBLING * siblings * groups[group].busy.min(1.0) + apart
+            let siblings: f64 = beside.map(|sibling| wanted[sibling.idx()].min(1.0)).sum();
+            crowd + SIBLING * siblings * groups[group].busy.min(1.0) + apart.at(pu)
         };
         let best = places.pus.iter().map(|&pu| (cost(pu), pu));
         let Some((least, mut pu)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) else { break };
@@ -125,14 +122,65 @@ pub(crate) fn seats(
         {
             pu = was;
         }
-        *load.entry(pu).or_default() += groups[group].busy;
+        wanted[pu.idx()] += groups[group].busy;
         seats[group] = Some(pu);
     }
     seats.into_iter().flatten().collect()
 }
 
-fn lies(places: &Places<'_>, a: PuIdx, b: PuIdx) -> Option<Pair> {
-    Pair::of(places.machine, places.nr(a), places.nr(b))
+/// What wake-ups to and from some PUs cost on each PU: what they cost from another package, and what it is less in the
+/// same one, under the same cache, on the same core and on the same PU.
+struct Apart<'a> {
+    machine: &'a Machine,
+    base: f64,
+    package: Vec<f64>,
+    cache: Vec<f64>,
+    core: Vec<f64>,
+    pu: Vec<f64>,
+}
+
+impl<'a> Apart<'a> {
+    /// So many wake-ups a second with each of some PUs.
+    fn of(
+        machine: &'a Machine,
+        costs: &WakeUpCosts,
+        partners: impl Iterator<Item = (PuIdx, f64)>,
+    ) -> Self {
+        let zeros = |count: usize| vec![0.0; count];
+        let mut apart = Self {
+            machine,
+            base: 0.0,
+            package: zeros(machine.packages.len()),
+            cache: zeros(machine.caches.len()),
+            core: zeros(machine.cores.len()),
+            pu: zeros(machine.pus.len()),
+        };
+        let [same_pu, siblings, same_cache, other_cache, other_package] =
+            Pair::ALL.map(|pair| costs.of(pair));
+        for (pu, rate) in partners {
+            let (core, cache) = (machine.core_of(pu).idx(), machine.last_level_cache(pu));
+            apart.base += rate * other_package;
+            apart.package[machine.cores[core].package.idx()] +=
+                rate * (other_cache - other_package);
+            if let Some(cache) = cache {
+                apart.cache[cache.idx()] += rate * (same_cache - other_cache);
+            }
+            let near = if cache.is_some() { same_cache } else { other_cache };
+            apart.core[core] += rate * (siblings - near);
+            apart.pu[pu.idx()] += rate * (same_pu - siblings);
+        }
+        apart
+    }
+
+    /// In seconds a second.
+    fn at(&self, pu: PuIdx) -> f64 {
+        let (core, cache) = (self.machine.core_of(pu).idx(), self.machine.last_level_cache(pu));
+        self.base
+            + self.package[self.machine.cores[core].package.idx()]
+            + cache.map_or(0.0, |cache| self.cache[cache.idx()])
+            + self.core[core]
+            + self.pu[pu.idx()]
+    }
 }
 
 /// Wake-ups a second between groups.
@@ -167,6 +215,25 @@ mod tests {
         };
         let busy = (0..).map(task).zip(busy.iter().copied());
         Traffic::of(pairs.iter().map(exchange), busy)
+    }
+
+    /// Added up level by level it is what each pair of PUs costs.
+    #[test]
+    fn apart_is_what_pairs_of_pus_cost() {
+        let costs = WakeUpCosts::default();
+        for spec in ["pack:2 l3:2 core:2 pu:2", "core:3 pu:2", "pack:2 node:2 l3:2 core:2"] {
+            let machine = machine(spec);
+            let nr = |pu: PuIdx| machine.pus[pu.idx()].os;
+            let partners: Vec<(PuIdx, f64)> =
+                machine.all_pus().step_by(2).zip([1e3, 2e4]).collect();
+            let apart = Apart::of(&machine, &costs, partners.iter().copied());
+            for pu in machine.all_pus() {
+                let pair = |at: PuIdx| Pair::of(&machine, nr(pu), nr(at)).unwrap();
+                let expected: f64 =
+                    partners.iter().map(|(at, rate)| rate * costs.of(pair(*at))).sum();
+                assert!((apart.at(pu) - expected).abs() < 1e-9, "{spec} {pu:?}");
+            }
+        }
     }
 
     fn joined(pairs: &[(u32, u32, f64, f64)], busy: &[f64]) -> Vec<Vec<u32>> {

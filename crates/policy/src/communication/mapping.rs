@@ -17,7 +17,8 @@ use super::matrix::Matrix;
 use crate::TaskId;
 use crate::places::Places;
 use colocate_machine::PuIdx;
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Exchanges are tried with so many tasks at most. Chosen: each pair is looked at.
 const EXCHANGED: usize = 128;
@@ -33,17 +34,21 @@ pub(crate) fn distance(a: &Path, b: &Path) -> f64 {
     2.0 * (a.len() - shared) as f64
 }
 
-/// By how much two placements of the same tasks differ: differences of the distances of all pairs (equation 7 of Cruz et
-/// al., JPDC 2014). If it is 0 they are symmetric, and to change from one to the other gains nothing (equation 8).
+/// Whether all pairs of tasks are as far from each other in one placement as in another one: then to change from one to the other
+/// gains nothing (equation 8 of Cruz et al., JPDC 2014). That is so if tasks share a domain of the tree in both or in neither.
 #[must_use]
-pub fn difference(places: &Places<'_>, now: &[PuIdx], before: &[PuIdx]) -> f64 {
+pub fn are_symmetric(places: &Places<'_>, now: &[PuIdx], before: &[PuIdx]) -> bool {
     let path = |pu: &PuIdx| places.path(*pu);
-    let (now, before): (Vec<Path>, Vec<Path>) =
-        (now.iter().map(path).collect(), before.iter().map(path).collect());
-    let pairs = (0..now.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
-    pairs
-        .map(|(a, b)| (distance(&now[a], &now[b]) - distance(&before[a], &before[b])).abs())
-        .fold(0.0, |sum, each| sum + each)
+    let both: Vec<(Path, Path)> =
+        now.iter().zip(before).map(|(now, before)| (path(now), path(before))).collect();
+    (1..=Path::default().len()).all(|depth| {
+        let (mut there, mut back) = (BTreeMap::new(), BTreeMap::new());
+        both.iter().all(|(now, before)| {
+            let (now, before) = (&now[..depth], &before[..depth]);
+            *there.entry(now).or_insert(before) == before
+                && *back.entry(before).or_insert(now) == now
+        })
+    })
 }
 
 /// What each task communicates with others, by places in a list of tasks.
@@ -142,30 +147,48 @@ fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize) -> Vec<usize> {
     let mut is_left = vec![false; rows.0.len()];
     left.iter().for_each(|task| is_left[*task] = true);
     let with_left = |task: usize| {
-        rows.0[task]
-            .iter()
-            .filter(|(other, _)| is_left[*other])
-            .map(|(_, amount)| amount)
-            .sum::<f64>()
+        let others = rows.0[task].iter().filter(|(other, _)| is_left[*other]);
+        others.map(|(_, amount)| amount).sum::<f64>()
     };
-    let totals: BTreeMap<usize, f64> = left.iter().map(|task| (*task, with_left(*task))).collect();
-    let mut with_taken: BTreeMap<usize, f64> = BTreeMap::new();
+    let candidate = |task: &usize| Candidate { amount: with_left(*task), task: *task };
+    let mut totals: BinaryHeap<Candidate> = left.iter().map(candidate).collect();
+    // Amounts grow: the largest of a task is its own, and comes first.
+    let (mut with_taken, mut amounts) = (BinaryHeap::new(), vec![0.0; rows.0.len()]);
     let mut taken = Vec::with_capacity(wanted);
     while taken.len() < wanted {
-        let of = |candidates: &BTreeMap<usize, f64>| {
-            let best = candidates.iter().filter(|(task, _)| is_left[**task]);
-            best.max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0))).map(|(task, _)| *task)
-        };
-        let Some(next) = of(&with_taken).or_else(|| of(&totals)) else { break };
-        is_left[next] = false;
-        with_taken.remove(&next);
-        for (other, amount) in rows.0[next].iter().filter(|(other, _)| is_left[*other]) {
-            *with_taken.entry(*other).or_default() += amount;
+        let Some(Candidate { task, .. }) = with_taken.pop().or_else(|| totals.pop()) else { break };
+        if !std::mem::take(&mut is_left[task]) {
+            continue;
         }
-        taken.push(next);
+        for (other, amount) in rows.0[task].iter().filter(|(other, _)| is_left[*other]) {
+            amounts[*other] += amount;
+            with_taken.push(Candidate { amount: amounts[*other], task: *other });
+        }
+        taken.push(task);
     }
     left.retain(|task| is_left[*task]);
     taken
+}
+
+/// A task and what it communicates. The first one of those that communicate most is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Candidate {
+    amount: f64,
+    task: usize,
+}
+
+impl Eq for Candidate {}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.amount.total_cmp(&other.amount).then(other.task.cmp(&self.task))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// Has two tasks change places, or one go to a place that none has, as long as that costs less.
@@ -269,8 +292,8 @@ mod tests {
         let pus: Vec<PuIdx> = machine.all_pus().collect();
         let places = Places::new(&machine, &pus);
         let of = |seats: [u32; 2]| seats.map(|pu| PuIdx::new(pu as usize));
-        assert_eq!(difference(&places, &of([0, 1]), &of([2, 3])), 0.0);
-        assert_eq!(difference(&places, &of([0, 1]), &of([0, 2])), 2.0);
+        assert!(are_symmetric(&places, &of([0, 1]), &of([2, 3])));
+        assert!(!are_symmetric(&places, &of([0, 1]), &of([0, 2])));
     }
 
     fn random(seed: u64, count: u32, density: f64) -> Matrix {
@@ -336,6 +359,22 @@ mod tests {
     }
 
     proptest! {
+        /// Against the distances of all pairs.
+        #[test]
+        fn symmetric_is_as_far(seats in prop::collection::vec((0..8_usize, 0..8_usize), 0..6)) {
+            let machine = machine("pack:2 core:2 pu:2");
+            let pus: Vec<PuIdx> = machine.all_pus().collect();
+            let places = Places::new(&machine, &pus);
+            let (now, before): (Vec<PuIdx>, Vec<PuIdx>) =
+                seats.iter().map(|(now, before)| (pus[*now], pus[*before])).unzip();
+            let far = |seats: &[PuIdx], a: usize, b: usize| {
+                distance(&places.path(seats[a]), &places.path(seats[b]))
+            };
+            let mut pairs = (0..now.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+            let is_as_far = pairs.all(|(a, b)| far(&now, a, b) == far(&before, a, b));
+            prop_assert_eq!(are_symmetric(&places, &now, &before), is_as_far);
+        }
+
         #[test]
         fn even(seed in any::<u64>(), count in 1..40_u32, density in 0.0..1.0_f64) {
             let spec = ["pack:2 core:2 pu:2", "core:3", "pack:2 node:2 core:2 + core:3 pu:2"][count as usize % 3];

@@ -28,9 +28,17 @@ pub type Two = (TaskId, TaskId);
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     at: Option<Nanos>,
-    sums: BTreeMap<Two, Sums>,
-    pairs: BTreeMap<Two, Exchange>,
+    /// In the order of their tasks.
+    pairs: Vec<Pair>,
     busy: BTreeMap<TaskId, f64>,
+}
+
+/// Two tasks, their sums when they were last noted, and what that says of them; `None` until they were noted twice.
+#[derive(Clone, Debug, PartialEq)]
+struct Pair {
+    two: Two,
+    sums: Sums,
+    exchange: Option<Exchange>,
 }
 
 /// Of both directions.
@@ -43,6 +51,15 @@ struct Sums {
 }
 
 impl Sums {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            same_pu: self.same_pu + other.same_pu,
+            waited: self.waited + other.waited,
+            both_ran: self.both_ran + other.both_ran,
+        }
+    }
+
     fn since(self, before: Self) -> Self {
         Self {
             count: self.count - before.count,
@@ -63,26 +80,28 @@ impl Traffic {
         queue: &[QueuedJob],
         shares: impl Fn(TaskId) -> bool,
     ) -> bool {
-        let sums = sums(wake_ups);
+        let mut pairs = pairs(wake_ups);
         let Some(before) = self.at else {
-            (self.at, self.sums) = (Some(at), sums);
+            (self.at, self.pairs) = (Some(at), pairs);
             return false;
         };
         let seconds = at.saturating_sub(before).as_secs_f64();
         if seconds < SHORTEST {
             return false;
         }
-        let is_first = self.pairs.is_empty() && self.busy.is_empty();
-        let weight = if is_first { 1.0 } else { 1.0 - (-seconds / MEMORY).exp() };
-        self.pairs.retain(|two, _| sums.contains_key(two));
-        for (two, now) in &sums {
-            let passed = now.since(self.sums.get(two).copied().unwrap_or_default());
-            let is_new = !self.pairs.contains_key(two);
-            let pair = self.pairs.entry(*two).or_default();
-            take(pair, passed, seconds, if is_new { 1.0 } else { weight });
+        let weight = if self.busy.is_empty() { 1.0 } else { 1.0 - (-seconds / MEMORY).exp() };
+        let mut before = self.pairs.iter().peekable();
+        for pair in &mut pairs {
+            while before.next_if(|old| old.two < pair.two).is_some() {}
+            let old = before.next_if(|old| old.two == pair.two);
+            let passed = pair.sums.since(old.map(|old| old.sums).unwrap_or_default());
+            let known = old.and_then(|old| old.exchange);
+            let mut exchange = known.unwrap_or_default();
+            take(&mut exchange, passed, seconds, if known.is_some() { weight } else { 1.0 });
+            pair.exchange = Some(exchange);
         }
         self.note_busy(queue, weight, shares);
-        (self.at, self.sums) = (Some(at), sums);
+        (self.at, self.pairs) = (Some(at), pairs);
         true
     }
 
@@ -106,12 +125,13 @@ impl Traffic {
         pairs: impl Iterator<Item = (Two, Exchange)>,
         busy: impl Iterator<Item = (TaskId, f64)>,
     ) -> Self {
-        Self { pairs: pairs.collect(), busy: busy.collect(), ..Self::default() }
+        let pair = |(two, exchange)| Pair { two, sums: Sums::default(), exchange: Some(exchange) };
+        Self { pairs: pairs.map(pair).collect(), busy: busy.collect(), ..Self::default() }
     }
 
     /// Pairs and what they do to each other.
     pub fn pairs(&self) -> impl Iterator<Item = (Two, &Exchange)> {
-        self.pairs.iter().map(|(two, pair)| (*two, pair))
+        self.pairs.iter().filter_map(|pair| Some((pair.two, pair.exchange.as_ref()?)))
     }
 
     /// The part of the time for which a task had a PU or waited for one.
@@ -121,18 +141,30 @@ impl Traffic {
     }
 }
 
+/// Both directions together, in the order of their tasks.
 #[allow(clippy::cast_precision_loss)] // counts of wake-ups
-fn sums(wake_ups: &[WakeUps]) -> BTreeMap<Two, Sums> {
-    let mut sums: BTreeMap<Two, Sums> = BTreeMap::new();
-    for one in wake_ups {
-        let Some(waker) = one.waker.filter(|waker| *waker != one.wakee) else { continue };
-        let sum = sums.entry((waker.min(one.wakee), waker.max(one.wakee))).or_default();
-        sum.count += one.count as f64;
-        sum.same_pu += one.same_pu.unwrap_or(0) as f64;
-        sum.waited += one.waited.unwrap_or_default().as_secs_f64();
-        sum.both_ran += one.both_ran.unwrap_or_default().as_secs_f64();
-    }
-    sums
+fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
+    let pair = |one: &WakeUps| {
+        let waker = one.waker.filter(|waker| *waker != one.wakee)?;
+        let sums = Sums {
+            count: one.count as f64,
+            same_pu: one.same_pu.unwrap_or(0) as f64,
+            waited: one.waited.unwrap_or_default().as_secs_f64(),
+            both_ran: one.both_ran.unwrap_or_default().as_secs_f64(),
+        };
+        let two = (waker.min(one.wakee), waker.max(one.wakee));
+        Some(Pair { two, sums, exchange: None })
+    };
+    let mut pairs: Vec<Pair> = wake_ups.iter().filter_map(pair).collect();
+    pairs.sort_unstable_by_key(|pair| pair.two);
+    pairs.dedup_by(|next, first| {
+        let is_same = next.two == first.two;
+        if is_same {
+            first.sums = first.sums.plus(next.sums);
+        }
+        is_same
+    });
+    pairs
 }
 
 /// Takes in what passed in so many seconds.

@@ -13,13 +13,13 @@
 //! 1. Old amounts age, new ones are added ([`Matrix::aged`]).
 //! 2. Unless enough tasks have new partners, and pairs communicate unevenly, nothing is done ([`Filter`]).
 //! 3. Each task gets a PU ([`mapping`]).
-//! 4. If all pairs are as far from each other as before, the tasks stay ([`difference`]).
+//! 4. If all pairs are as far from each other as before, the tasks stay ([`are_symmetric`]).
 //! # Properties
 //! - **Follows phases**: partners that change are moved together. -> test `partners_that_change`
 //! - **Stays**: without a change no task is moved. -> test `partners_that_change`
 
 use crate::communication::filter::Filter;
-use crate::communication::mapping::{difference, mapping};
+use crate::communication::mapping::{are_symmetric, mapping};
 use crate::communication::matrix::Matrix;
 use crate::evidence::Evidence;
 use crate::places::Places;
@@ -107,7 +107,7 @@ impl Communication {
         let new = mapping(&self.matrix, tasks, places);
         let old: Option<Vec<PuIdx>> =
             tasks.iter().map(|task| self.seats.get(task).copied()).collect();
-        if new.is_empty() || old.is_some_and(|old| difference(places, &new, &old) == 0.0) {
+        if new.is_empty() || old.is_some_and(|old| are_symmetric(places, &new, &old)) {
             return false;
         }
         self.seats = tasks.iter().copied().zip(new).collect();
