@@ -59,8 +59,8 @@ impl Attr {
     }
 
     /// Samples of the tracepoint that the kernel has numbered `id`, about `rate_hz` a second, for
-    /// [`Tracepoint::records`](super::Tracepoint::records). Each has how often the event has happened so far, the data of the tracepoint and, where there is one, the register
-    /// that says whether the thread is in a system call.
+    /// [`Tracepoint::records`](super::Tracepoint::records). Each has how often the event has
+    /// happened so far, the data of the tracepoint and, where there is one, the register that says whether the thread is in a system call.
     pub fn tracepoint(id: u64, rate_hz: u64) -> Self {
         let data = c::PERF_SAMPLE_READ | c::PERF_SAMPLE_RAW;
         let mut attr = Self::of(c::PERF_TYPE_TRACEPOINT, id).stamped();

@@ -15,7 +15,7 @@ use colocate_policy::source::Backend;
 pub(super) fn backend() -> Backend {
     Backend {
         name: "eBPF: sched_waking and sched_switch",
-        cost: "0.5 % of the PUs' time at most: where there are more wake-ups, they are counted for a part of the time"
+        cost: "0.4 µs for each wake-up that is counted, in all up to 0.5 % of the PUs' time, and some 35 ns for each other one"
             .to_owned(),
         limits: Vec::new(),
     }

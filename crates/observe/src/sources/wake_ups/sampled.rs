@@ -4,7 +4,8 @@
 //! Without an eBPF program nothing is summed up in the kernel, and a busy server has too many wake-ups to record each.
 //! # Approach
 //! One event on each PU takes a limited number of samples a second, of all threads that run there. Each says how many wake-ups there
-//! have been on the PU, and stands for those since the last one; what has come after the last one of all is added in proportion. The data of a sample names the woken thread. Its waker is the thread that ran, unless an
+//! have been on the PU, and stands for those since the last one; what has come after the last one of all is added in proportion. The
+//! data of a sample names the woken thread. Its waker is the thread that ran, unless an
 //! interrupt has come.
 //!
 //! Events of the watched threads alone would not do: they show no wake-ups by others, and the kernel reports a wake-up to
