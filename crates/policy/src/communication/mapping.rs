@@ -152,7 +152,7 @@ fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize) -> Vec<usize> {
     };
     let candidate = |task: &usize| Candidate { amount: with_left(*task), task: *task };
     let mut totals: BinaryHeap<Candidate> = left.iter().map(candidate).collect();
-    // Amounts grow: the largest of a task is its own, and comes first.
+    // Amounts grow, so the largest entry of a task is the current one, and comes first.
     let (mut with_taken, mut amounts) = (BinaryHeap::new(), vec![0.0; rows.0.len()]);
     let mut taken = Vec::with_capacity(wanted);
     while taken.len() < wanted {
