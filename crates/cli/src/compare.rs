@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Policies that are compared unless others are named: leaving alone, the order of the machine's
 /// numbering, one task a core, and the one that looks at what the programs do.
-const POLICIES: &str = "os,round-robin,scatter,mix";
+const POLICIES: &str = "os,auto,scatter,mix";
 /// Runs under each policy unless a number is given. Chosen: ten give an interval of 0.7 standard
 /// deviations to either side (Student's t, 9 degrees of freedom: 2.26 / √10).
 const REPETITIONS: u32 = 10;
@@ -45,7 +45,7 @@ const DIRECTORY: &str = "colocate-compare";
 #[derive(clap::Args)]
 pub struct Args {
     /// Policies to compare, separated by commas; `bare` is without colocate
-    /// [default: os,round-robin,scatter,mix]
+    /// [default: os,auto,scatter,mix]
     #[arg(long, value_name = "P,P,…", value_delimiter = ',')]
     policies: Vec<String>,
 

@@ -89,7 +89,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             args.machine
         )));
     }
-    let known = Knowledge { performance: speeds, ..Knowledge::default() };
+    let shares_cores = seen.machine.smt_width() > 1;
+    let known = Knowledge { performance: speeds, shares_cores, ..Knowledge::default() };
     let mut made = policy.plan(&known, &seen.machine, &usable, &workload.tasks);
     let trust = foresee(&mut made, &seen, args.machine == "live", &workload.tasks);
     let text =

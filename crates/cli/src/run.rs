@@ -24,7 +24,9 @@ use colocate_model::Profile;
 use colocate_model::communication::WakeUpCosts;
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::table::{Knowledge, Prior};
-use colocate_policy::{Grant, Place, Plan, Policy, PolicySpec, Source, SourceSet};
+use colocate_policy::{
+    DefaultPlacement, Grant, Place, Plan, Policy, PolicySpec, Source, SourceSet,
+};
 use jobs::Job;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -73,7 +75,7 @@ pub struct Args {
 #[derive(clap::Args)]
 pub struct Options {
     /// Policy, with its settings as NAME:SETTING=VALUE:...
-    #[arg(long, value_name = "P", default_value = "mix", value_parser = Policies::Once)]
+    #[arg(long, value_name = "P", default_value = "auto", value_parser = Policies::Once)]
     pub policy: PolicySpec,
 
     /// Seed of the policy `random` [default: 0]
@@ -127,7 +129,8 @@ impl Options {
             let _ = policy.set("seed", &seed.to_string()); // of those that draw
         }
         let wake_ups = here.calibration.as_ref().map(WakeUpCosts::measured);
-        let known = Knowledge { wake_ups, ..Knowledge::default() };
+        let shares_cores = here.machine.smt_width() > 1;
+        let known = Knowledge { wake_ups, shares_cores, ..Knowledge::default() };
         Ok((policy.policy(&known), policy.to_string()))
     }
 
@@ -392,6 +395,9 @@ fn dry(plan: &Plan, jobs: &[Job], watch: Option<Nanos>) -> String {
             (Some(profile), _) => format!("profile {}", profile.backend.name()),
             (None, Some(watch)) => {
                 format!("not seen before: left to the kernel and watched for {watch}, then placed")
+            }
+            (None, None) if plan.default_placement == DefaultPlacement::LeaveToKernel => {
+                "left to the kernel at first".to_owned()
             }
             (None, None) => "placed as its threads are created".to_owned(),
         };

@@ -235,7 +235,7 @@ impl Facts {
             cpi: self.cpi.as_ref(),
             demands: &self.workload.demands(),
             performance: self.speeds.as_ref(),
-            wake_ups: None,
+            ..Knowledge::default()
         };
         let policy = args.policy.policy(&known);
         // Of those that stop no job, controls fall into other phases than what they are held against (docs/guard.md).

@@ -91,6 +91,18 @@ pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) ->
     ))
 }
 
+/// By how much the tasks of a core overlap less, in the mean, than if they were dealt to the same PUs at random; `None` if that
+/// is not known, or tasks take turns.
+pub(crate) fn better_than_chance(
+    places: &Places<'_>,
+    tasks: &[&Task],
+    seats: &[PuIdx],
+) -> Option<f64> {
+    let demands = demands(tasks);
+    let by_chance = by_chance(places, &demands, seats)?;
+    Some((by_chance - total_overlap(places, tasks, &demands, seats)) / float(places.cores.len()))
+}
+
 /// The expected overlap if the tasks were dealt at random to the PUs that `seats` uses.
 ///
 /// Any two PUs then hold any two tasks equally likely, so it is the number of pairs of used siblings

@@ -115,6 +115,8 @@ pub struct Knowledge<'a> {
     pub performance: Option<&'a Performance>,
     /// What wake-ups cost on this machine; without it [`WakeUpCosts::default`].
     pub wake_ups: Option<WakeUpCosts>,
+    /// Whether cores of the machine have several PUs.
+    pub shares_cores: bool,
 }
 
 /// One setting of a policy.

@@ -17,7 +17,7 @@ use crate::places::Places;
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Machine, PuIdx};
 use colocate_model::communication::WakeUpCosts;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a group may want of a PU. Chosen: a task that was woken waits until the one that woke it sleeps, and both count as
 /// runnable meanwhile.
@@ -77,6 +77,14 @@ pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
     groups.retain(|group| group.tasks.len() > 1);
     groups.iter_mut().for_each(|group| group.tasks.sort_unstable());
     groups
+}
+
+/// Tasks that would lose by waking each other from PUs that are far apart, in order.
+#[must_use]
+pub fn communicating(traffic: &Traffic, costs: &WakeUpCosts) -> BTreeSet<TaskId> {
+    let dearest = costs.most() - costs.of(Pair::SamePu);
+    let pairs = traffic.pairs().filter(|(_, pair)| pair.per_second * dearest >= LEAST_GAIN);
+    pairs.flat_map(|((a, b), _)| [a, b]).collect()
 }
 
 /// A PU for each of the groups, which had `before`. `load` is what other tasks want of each PU.

@@ -113,10 +113,10 @@ impl Traffic {
             let new = *busy + weight * (now.get(task).copied().unwrap_or(0.0) - *busy);
             *busy = if shares(*task) { new.min(*busy) } else { new };
         }
+        self.busy.retain(|task, busy| *busy > 1e-3 || now.contains_key(task));
         for (task, busy) in now {
             self.busy.entry(task).or_insert(busy);
         }
-        self.busy.retain(|_, busy| *busy > 1e-3);
     }
 
     /// As if this was seen.
@@ -134,10 +134,16 @@ impl Traffic {
         self.pairs.iter().filter_map(|pair| Some((pair.two, pair.exchange.as_ref()?)))
     }
 
-    /// The part of the time for which a task had a PU or waited for one.
+    /// The part of the time for which a task had a PU or waited for one; `None` if it was not seen.
+    #[must_use]
+    pub fn known_busy(&self, task: TaskId) -> Option<f64> {
+        self.busy.get(&task).copied()
+    }
+
+    /// The same, 0 if it was not seen.
     #[must_use]
     pub fn busy(&self, task: TaskId) -> f64 {
-        self.busy.get(&task).copied().unwrap_or(0.0)
+        self.known_busy(task).unwrap_or(0.0)
     }
 }
 

@@ -1,60 +1,84 @@
-//! `auto`: tasks that take turns share a PU, all others are the kernel's.
+//! `auto`: tasks that take turns share a PU, tasks whose units clash least share a core, all others are the kernel's.
 //!
 //! # Problem
 //! A thread that wakes another one and then sleeps does not run beside it. On two PUs each wake-up has to reach another PU,
-//! which may be in an idle state or away, and takes many times as long as on one.
+//! which may be in an idle state or away, and takes many times as long as on one. Threads that are busy all the time
+//! compete for the units of their core where there are more of them than cores, and the kernel pairs them blindly.
 //! # Approach
 //! Watch which tasks wake which. Where what wake-ups cost on two PUs is more than what the tasks do at the same time there,
 //! they share a PU; groups of them are kept apart, and no PU is crowded. What was seen of a pair on two PUs stays known
-//! while it is on one. No other task is placed.
+//! while it is on one. On the other cores the busy tasks of known mix that do not communicate are paired as `mix` pairs
+//! them, where cores have to be shared and a pair by chance would clash more. No other task is placed.
 //! # Terms
-//! *Gain*: seconds a second, see [`colocate_model::communication`]. *Group*: tasks that share a PU.
+//! *Gain*: seconds a second, see [`colocate_model::communication`]. *Group*: tasks that share a PU. *Clash*: see `mix`.
 //! # Algorithm
 //! Each [`PERIOD`]: take in what was seen ([`Traffic`]), join tasks that gain ([`groups`]), give each group a PU ([`seats`]).
+//! Of the others, those that have been busy ([`BUSY`]) share the cores without a group, if they are more than these and at
+//! most as many as the PUs of these. They stay until another task is busy, or one of them is not any more.
 //! # Properties
 //! - **Follows what happens**: a pair that ceases to take turns is left to the kernel. -> test `a_pair_comes_and_goes`
-//! - **Unknown is the kernel's**: without wake-ups nothing is placed. -> test `nothing_is_placed_without_wake_ups`
+//! - **Unknown is the kernel's**: without wake-ups and mixes nothing is placed. -> test `nothing_is_placed_without_evidence`
+//! - **Pairs where it counts**: busy tasks share cores as under `mix`, but not while each has a core, nor where all pairs are
+//!   alike. -> test `busy_tasks_are_paired_where_cores_are_shared`
+//! - **Does not separate**: busy tasks that communicate are left to the kernel. -> test `those_that_communicate_are_not_paired`
+//! - **Together**: a group and pairs have cores of their own. -> test `a_group_beside_pairs`
 
-use crate::communication::groups::{groups, seats};
+mod pairs;
+
+use crate::communication::groups::{communicating, groups, seats};
 use crate::communication::traffic::Traffic;
 use crate::evidence::Evidence;
 use crate::places::Places;
-use crate::plan::{MAX_PARTNERS, Plan, TaskId, Why};
+use crate::plan::{MAX_PARTNERS, Plan, Task, TaskId, Why};
+use crate::policies::MIX;
 use crate::policy::Policy;
 use crate::row::Row;
 use crate::source::{Source, SourceSet};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::communication::WakeUpCosts;
+use pairs::Pairs;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "auto",
-    summary: "puts tasks that take turns on one PU, leaves others to the kernel",
+    summary: "has tasks that take turns share a PU, and pairs busy ones as mix",
     source: "ours",
     make: |_, known| {
-        Box::new(Auto { costs: known.wake_ups.unwrap_or_default(), ..Auto::default() })
+        Box::new(Auto {
+            costs: known.wake_ups.unwrap_or_default(),
+            shares_cores: known.shares_cores,
+            ..Auto::default()
+        })
     },
     ..Row::ONCE
 };
 
 /// Time between two decisions. Chosen: what is seen is to be acted on within half a second.
 const PERIOD: Nanos = Nanos::from_millis(200);
+/// A task that is busy for this part of the time is paired. Chosen: one that sleeps for half of it leaves its core to another.
+const BUSY: f64 = 0.6;
+/// One that was paired stays so until it is busy for less.
+const STAYS_BUSY: f64 = 0.3;
 
 #[derive(Debug, Default)]
 struct Auto {
     costs: WakeUpCosts,
+    /// Whether several PUs share a core.
+    shares_cores: bool,
     traffic: Traffic,
     /// Where tasks that share a PU are.
     seats: BTreeMap<TaskId, PuIdx>,
     /// With whom, and what it gains all of them.
     reasons: BTreeMap<TaskId, Why>,
     gain: f64,
+    pairs: Pairs,
 }
 
 impl Policy for Auto {
     fn needs(&self) -> SourceSet {
-        SourceSet::of(&[Source::WakeUps, Source::RunStates])
+        let turns = SourceSet::of(&[Source::WakeUps, Source::RunStates]);
+        if self.shares_cores { turns.and(MIX) } else { turns }
     }
 
     fn period(&self) -> Option<Nanos> {
@@ -69,6 +93,9 @@ impl Policy for Auto {
         let is_gone = |pu: &PuIdx| !places.pus.contains(pu);
         if is_news || self.seats.values().any(is_gone) {
             self.choose(evidence, &places);
+        }
+        if self.shares_cores {
+            self.pair(evidence, &places);
         }
         self.plan(evidence)
     }
@@ -99,10 +126,37 @@ impl Auto {
         }
     }
 
+    /// Pairs the busy tasks that are in no group on the cores without one.
+    fn pair(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
+        let core = |pu: &PuIdx| places.machine.core_of(*pu);
+        let taken: BTreeSet<_> = self.seats.values().map(core).collect();
+        let free = places.pus.iter().copied().filter(|pu| !taken.contains(&core(pu))).collect();
+        let free: Vec<PuIdx> = free;
+        let tasks = evidence.tasks();
+        let talk = communicating(&self.traffic, &self.costs);
+        let is_paired = |task: &&Task| !talk.contains(&task.id) && self.is_paired(task);
+        let busy: Vec<&Task> = tasks.iter().filter(is_paired).collect();
+        if busy.iter().map(|task| task.id).ne(self.pairs.tasks.iter().copied())
+            || free != self.pairs.pus
+        {
+            self.pairs = Pairs::of(&Places::new(places.machine, &free), &busy, &self.pairs.seats);
+        }
+    }
+
+    fn is_paired(&self, task: &Task) -> bool {
+        let was = self.pairs.tasks.binary_search(&task.id).is_ok();
+        let busy = self.traffic.known_busy(task.id).unwrap_or_else(|| task.weight());
+        let is_busy = busy >= if was { STAYS_BUSY } else { BUSY };
+        is_busy && !task.mix.is_unknown() && !self.seats.contains_key(&task.id)
+    }
+
     fn plan(&self, evidence: &Evidence<'_>) -> Plan {
         let seats = self.seats.iter().map(|(task, pu)| (*task, *pu, self.reasons[task].clone()));
+        let seats = seats.chain(self.pairs.seats.iter().cloned());
         let gains = || format!("expected to gain {:.2} s a second", self.gain);
-        let predicted = (!self.seats.is_empty()).then(gains);
+        let turns = (!self.seats.is_empty()).then(gains);
+        let both: Vec<String> = turns.into_iter().chain(self.pairs.predicted.clone()).collect();
+        let predicted = (!both.is_empty()).then(|| both.join("; "));
         Plan { predicted, ..evidence.plan_of_some(seats) }
     }
 }
@@ -111,66 +165,139 @@ impl Auto {
 mod tests {
     use super::*;
     use crate::evidence::{Quantum, QueuedJob, Thread};
-    use crate::testing::machine;
+    use crate::testing::{letters, machine};
     use crate::{Decision, JobIdx, WakeUps};
 
-    fn task(order: u32) -> TaskId {
-        TaskId { job: JobIdx(0), order }
+    fn task(job: u32) -> TaskId {
+        TaskId { job: JobIdx(job), order: 0 }
     }
 
-    /// What is decided at `ms` where 0 and 1 have woken each other so often, 30 µs each time, on two PUs.
-    fn decided(auto: &mut Auto, ms: u64, wake_ups: Option<u64>) -> Vec<(u32, Option<u32>)> {
-        let machine = machine("core:2");
-        let pus: Vec<PuIdx> = machine.all_pus().collect();
-        let thread = |order| Thread {
-            id: task(order),
-            ran: None,
-            pu: Some(PuIdx::new(order as usize)),
-            runnable: Some(0.5),
-            bound: false,
-        };
-        let queue = [QueuedJob {
-            job: JobIdx(0),
-            threads: vec![thread(0), thread(1)],
-            runnable: None,
-            just_ran: true,
-            had_own_cores: false,
-        }];
-        let woken = wake_ups.map(|count| {
-            vec![WakeUps {
-                waker: Some(task(0)),
-                wakee: task(1),
-                count,
-                same_pu: Some(0),
-                waited: Some(Nanos(count * 30_000)),
-                both_ran: Some(Nanos::ZERO),
-            }]
-        });
-        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        let evidence = Evidence {
-            at: Nanos::from_millis(ms),
-            wake_ups: woken.as_deref(),
-            ..Evidence::of_queue(now)
-        };
-        let plan = auto.decide(&evidence);
-        let place = |decision: &Decision| (decision.task.order, decision.place.pu().map(|pu| pu.0));
-        plan.decisions.iter().map(place).collect()
+    fn auto(shares_cores: bool) -> Auto {
+        Auto { shares_cores, ..Auto::default() }
+    }
+
+    /// What was seen until `ms` of the jobs 0, 1, … with one thread each: how busy they are, and how often 0 and 1 have woken each
+    /// other, 30 µs each time, on two PUs.
+    struct Seen<'a> {
+        machine: &'a str,
+        ms: u64,
+        busy: &'a [f64],
+        wake_ups: Option<u64>,
+        mixes: &'a str,
+    }
+
+    impl Seen<'_> {
+        /// Which jobs are placed, and where.
+        fn decided(&self, auto: &mut Auto) -> Vec<(u32, u32)> {
+            let machine = machine(self.machine);
+            let pus: Vec<PuIdx> = machine.all_pus().collect();
+            let job = |(job, busy): (u32, &f64)| QueuedJob {
+                job: JobIdx(job),
+                threads: vec![Thread {
+                    id: task(job),
+                    ran: None,
+                    pu: Some(pus[job as usize % pus.len()]),
+                    runnable: Some(*busy),
+                    bound: false,
+                }],
+                runnable: None,
+                just_ran: true,
+                had_own_cores: false,
+            };
+            let queue: Vec<QueuedJob> = (0..).zip(self.busy).map(job).collect();
+            let woken = self.wake_ups.map(|count| {
+                vec![WakeUps {
+                    waker: Some(task(0)),
+                    wakee: task(1),
+                    count,
+                    same_pu: Some(0),
+                    waited: Some(Nanos(count * 30_000)),
+                    both_ran: Some(Nanos::ZERO),
+                }]
+            });
+            let letters = letters(&"ABCDEFGH"[..self.busy.len()], self.mixes);
+            let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+            let evidence = Evidence {
+                at: Nanos::from_millis(self.ms),
+                wake_ups: woken.as_deref(),
+                expected: &|| letters.clone(),
+                ..Evidence::of_queue(now)
+            };
+            let plan = auto.decide(&evidence);
+            let place = |it: &Decision| Some((it.task.job.0, it.place.pu()?.0));
+            plan.decisions.iter().filter_map(place).collect()
+        }
     }
 
     #[test]
     fn a_pair_comes_and_goes() {
-        let mut auto = Auto::default();
-        assert_eq!(decided(&mut auto, 0, Some(0)), []);
-        assert_eq!(decided(&mut auto, 100, Some(1_000)), [(0, Some(0)), (1, Some(0))]);
-        assert_eq!(decided(&mut auto, 110, Some(1_000)), [(0, Some(0)), (1, Some(0))]);
-        assert_eq!(decided(&mut auto, 3_000, Some(1_000)), []);
+        let mut auto = auto(false);
+        let mut decided = |ms, count| {
+            let wake_ups = Some(count);
+            Seen { machine: "core:2", ms, busy: &[0.5; 2], wake_ups, mixes: "" }.decided(&mut auto)
+        };
+        assert_eq!(decided(0, 0), []);
+        assert_eq!(decided(100, 1_000), [(0, 0), (1, 0)]);
+        assert_eq!(decided(110, 1_000), [(0, 0), (1, 0)]);
+        assert_eq!(decided(3_000, 1_000), []);
     }
 
     #[test]
-    fn nothing_is_placed_without_wake_ups() {
-        let mut auto = Auto::default();
-        for ms in [0, 100, 200] {
-            assert_eq!(decided(&mut auto, ms, None), []);
+    fn nothing_is_placed_without_evidence() {
+        for shares_cores in [false, true] {
+            let mut auto = auto(shares_cores);
+            for ms in [0, 100, 200] {
+                let (machine, busy) = ("core:2 pu:2", &[1.0; 4]);
+                let seen = Seen { machine, ms, busy, wake_ups: None, mixes: "" };
+                assert_eq!(seen.decided(&mut auto), []);
+            }
         }
+    }
+
+    /// Of two that multiply and two that branch. Three of four are busy, then two, then again three.
+    #[test]
+    fn busy_tasks_are_paired_where_cores_are_shared() {
+        let mut auto = auto(true);
+        let mut decided = |ms, busy: &[f64], mixes| {
+            let machine = "core:2 pu:2";
+            Seen { machine, ms, busy, wake_ups: Some(0), mixes }.decided(&mut auto)
+        };
+        let unlike = "A f80, B f80, C b80, D b80";
+        assert_eq!(decided(0, &[1.0; 4], unlike), [(0, 0), (1, 2), (2, 3), (3, 1)]);
+        let (paired, alone) = (vec![(0, 0), (1, 2), (2, 3), (3, 1)], vec![]);
+        assert_eq!(decided(1_000, &[1.0, 0.5, 1.0, 1.0], unlike), paired);
+        assert_eq!(decided(3_000, &[1.0, 0.1, 0.1, 1.0], unlike), alone, "each has a core");
+        assert_eq!(decided(5_000, &[1.0; 4], "A f80, B f80, C f80, D f80"), alone, "all are alike");
+        assert_eq!(decided(9_000, &[1.0; 8], unlike), alone, "the others are not known");
+    }
+
+    /// 0 and 1 wake each other often, and work at the same time.
+    #[test]
+    fn those_that_communicate_are_not_paired() {
+        let mut auto = auto(true);
+        let mut decided = |ms, wake_ups| {
+            let (machine, mixes) = ("core:2 pu:2", "A f80, B f80, C b80, D b80");
+            let busy = &[1.0; 4];
+            Seen { machine, ms, busy, wake_ups: Some(wake_ups), mixes }.decided(&mut auto)
+        };
+        assert_eq!(decided(0, 0).len(), 4);
+        assert_eq!(decided(1_000, 1_000), []);
+    }
+
+    /// 0 and 1 take turns on one core; of the others two share a core, and not the two that multiply.
+    #[test]
+    fn a_group_beside_pairs() {
+        let mut auto = auto(true);
+        let mut decided = |ms, wake_ups| {
+            let (machine, busy) = ("core:3 pu:2", &[0.5, 0.5, 1.0, 1.0, 1.0]);
+            let mixes = "A f80, B f80, C f80, D f80, E b80";
+            Seen { machine, ms, busy, wake_ups: Some(wake_ups), mixes }.decided(&mut auto)
+        };
+        decided(0, 0);
+        let places = decided(1_000, 10_000);
+        let core = |job: u32| places.iter().find(|place| place.0 == job).unwrap().1 / 2;
+        assert_eq!(core(0), core(1));
+        assert!((2..5).all(|job| core(job) != core(0)), "{places:?}");
+        assert_ne!(core(2), core(3), "{places:?}");
     }
 }

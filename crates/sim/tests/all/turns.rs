@@ -1,6 +1,6 @@
 //! Threads that take turns, and policies that place them by that.
 
-use crate::common::{INT, job, ms, pinned, run, scenario, stretch, thread};
+use crate::common::{INT, LOAD, job, ms, pinned, run, scenario, stretch, thread};
 use colocate_machine::{Nanos, PuNr};
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::{Decision, JobIdx, Place, Plan, TaskId, Why};
@@ -142,6 +142,19 @@ fn auto_is_near_the_best_placement() {
         let (auto, best) = (case.under("auto"), case.best(false));
         assert!(auto <= 1.02 * best, "{}: {auto} s, {best} s at best", case.name);
     }
+}
+
+/// Two that add and two that load, on two cores with two PUs each.
+#[test]
+fn auto_pairs_busy_threads_as_well_as_any_placement() {
+    let busy = |turns: u64| {
+        let jobs = ["a", "b", "c", "d"].into_iter().zip([INT, LOAD, INT, LOAD]);
+        jobs.map(|(name, phase)| job(name, phase, turns)).collect::<Vec<JobSpec>>()
+    };
+    let alone = Case { name: "four", pus: &[0, 1, 2, 3], jobs: busy };
+    let (auto, best) = (alone.under("auto"), alone.best(false));
+    assert!(auto <= 1.02 * best, "{auto} s, {best} s at best");
+    assert!(alone.under("os") > 1.2 * best, "there is something to gain");
 }
 
 /// `communication` beside every placement with a PU for each thread: two pairs on two nodes. It leaves a pair alone, as there is none

@@ -54,7 +54,11 @@ fn standard_output_is_the_programs_alone() {
     command.args(["run", "--explain", "--", "echo", "hello"]).stdin(Stdio::null());
     let output = command.output().unwrap();
     assert_eq!(text(&output.stdout), "hello\n");
-    assert!(text(&output.stderr).starts_with("colocate: policy mix, "), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).starts_with("colocate: policy auto, "),
+        "{}",
+        text(&output.stderr)
+    );
 
     command = scratch.colocate();
     command.args(["run", "--quiet", "--", "echo", "hello"]).stdin(Stdio::null());

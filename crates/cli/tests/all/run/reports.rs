@@ -59,7 +59,7 @@ fn a_program_seen_before_is_planned_at_once() {
     let busy = "end=$(($(date +%s)+3)); i=0; while [ $(date +%s) -lt $end ]; do \
                 while [ $((i=i+1)) -lt 200000 ]; do :; done; i=0; done";
     let words = ["sh", "-c", busy];
-    run(&scratch, &["--watch-s", "0.5"], &words);
+    run(&scratch, &["--policy", "mix", "--watch-s", "0.5"], &words);
     let first = scratch.report();
     if first["threads_created"]["seen_by"] != "perf" || first["jobs"][0]["profile"].is_null() {
         eprintln!("skipped: this kernel lets us sample nothing: {}", first["notes"]);
@@ -69,15 +69,18 @@ fn a_program_seen_before_is_planned_at_once() {
     let cached: Vec<_> = cached.map(|entry| entry.unwrap().path()).collect();
     assert_eq!(cached.len(), 1);
 
-    let dry = scratch.colocate().args(["run", "--dry-run", "--"]).args(words).output().unwrap();
-    let said = text(&dry.stdout);
+    let dry = || {
+        let mut command = scratch.colocate();
+        command.args(["run", "--policy", "mix", "--dry-run", "--"]).args(words).output().unwrap()
+    };
+    let said = text(&dry().stdout);
     assert!(
         said.contains("job 0: dash, profile sample") || said.contains("profile sample"),
         "{said}"
     );
 
     std::fs::write(&cached[0], "spoilt").unwrap();
-    let dry = scratch.colocate().args(["run", "--dry-run", "--"]).args(words).output().unwrap();
+    let dry = dry();
     assert!(text(&dry.stderr).starts_with("colocate: ignored cached profile "));
     assert!(text(&dry.stdout).contains("not seen before"), "{}", text(&dry.stdout));
 }
@@ -92,7 +95,7 @@ fn a_profile_is_made_first() {
                           while [ $((i=i+1)) -lt 300000 ]; do :; done",
         file.display()
     );
-    let output = run(&scratch, &["--profile-first"], &["sh", "-c", &script]);
+    let output = run(&scratch, &["--policy", "mix", "--profile-first"], &["sh", "-c", &script]);
     if output.status.code() == Some(125) {
         eprintln!("skipped: nothing can be profiled here: {}", text(&output.stderr));
         return;
@@ -115,7 +118,10 @@ fn every_report_fits_the_schema() {
     let runs: [(&[&str], &[&str]); 3] = [
         (&["--policy", "scatter", "--settle-ms", "0"], &["sh", "-c", "sleep 0.1; true"]),
         (&["--policy", "os"], &["true", ":::", "false"]),
-        (&["--watch-s", "0.1"], &["sh", "-c", "sleep 0.3 & sleep 0.2; kill -9 $$"]),
+        (
+            &["--policy", "mix", "--watch-s", "0.1"],
+            &["sh", "-c", "sleep 0.3 & sleep 0.2; kill -9 $$"],
+        ),
     ];
     for (options, words) in runs {
         run(&scratch, options, words);

@@ -112,6 +112,8 @@ fn without_perf_there_are_lines_and_a_run() {
     scratch.homes(&mut command);
     command.arg(env!("CARGO_BIN_EXE_colocate")).args([
         "run",
+        "--policy",
+        "mix",
         "--settle-ms",
         "0",
         "--watch-s",

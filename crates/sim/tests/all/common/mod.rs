@@ -9,7 +9,7 @@ use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::{
-    Decision, DefaultPlacement, JobIdx, Place, Plan, Policy, PolicySpec, TaskId, Why,
+    Decision, DefaultPlacement, JobIdx, Knowledge, Place, Plan, Policy, PolicySpec, TaskId, Why,
 };
 use colocate_sim::{
     JobSpec, Kernel, Method, Options, Outcome, Pages, PhaseIdx, PhaseSpec, Platform, Scenario,
@@ -109,6 +109,7 @@ pub fn streaming() -> PhaseSpec {
 pub const INT: u32 = 0;
 pub const MUL: u32 = 1;
 pub const STREAM: u32 = 2;
+pub const LOAD: u32 = 3;
 
 pub fn stretch(phase: u32, instructions: u64) -> Stretch {
     Stretch { phase: PhaseIdx(phase), instructions, sleep: Nanos::ZERO, barrier: false }
@@ -169,7 +170,12 @@ pub fn scenario(jobs: Vec<JobSpec>) -> Scenario {
     Scenario {
         name: "test".into(),
         seed: 0,
-        phases: vec![phase(WorkKind::Int), phase(WorkKind::IntMul), streaming()],
+        phases: vec![
+            phase(WorkKind::Int),
+            phase(WorkKind::IntMul),
+            streaming(),
+            phase(WorkKind::Load),
+        ],
         jobs,
         method: Method::Leave,
         quantum: Nanos::from_millis(200),
@@ -188,7 +194,8 @@ pub trait Made {
 
 impl Made for str {
     fn made(&self) -> (Box<dyn Policy>, String) {
-        (PolicySpec::named(self).plain(), self.to_owned())
+        let known = Knowledge { shares_cores: true, ..Knowledge::default() };
+        (PolicySpec::named(self).policy(&known), self.to_owned())
     }
 }
 

@@ -93,7 +93,8 @@ impl Under {
             cpi: Some(&cpi),
             demands: &demands,
             performance: Some(platform.performance()),
-            wake_ups: None,
+            shares_cores: platform.machine().smt_width() > 1,
+            ..Knowledge::default()
         })
     }
 }

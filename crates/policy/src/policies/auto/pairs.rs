@@ -1,0 +1,132 @@
+//! Busy tasks that share cores: with whom, and on which.
+//!
+//! They are paired as by the policy `mix`, and stay on their cores as far as these partners allow: when a task ends or begins,
+//! the cores of others are worth as much as before.
+
+use crate::places::Places;
+use crate::plan::{Task, TaskId, Why};
+use crate::policies::mix;
+use crate::predict;
+use colocate_machine::{CoreIdx, KindIdx, PuIdx};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The least difference to pairs by chance for which tasks are pinned, in clashes of a core. Chosen: pairs of SMT-Bench's
+/// kernels differ by some tenths.
+const WORTH: f64 = 0.02;
+
+/// A task, its PU, and why.
+pub(super) type Seat = (TaskId, PuIdx, Why);
+
+/// Busy tasks that share cores.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    /// For which tasks and PUs this was decided.
+    pub tasks: Vec<TaskId>,
+    pub pus: Vec<PuIdx>,
+    /// Where they are; none if that is not worth it.
+    pub seats: Vec<Seat>,
+    pub predicted: Option<String>,
+}
+
+impl Pairs {
+    /// Tasks in the order of their IDs, on the cores of `free`, after these seats.
+    pub fn of(free: &Places<'_>, tasks: &[&Task], before: &[Seat]) -> Self {
+        let ids = tasks.iter().map(|task| task.id).collect();
+        let left = Self { tasks: ids, pus: free.pus.clone(), ..Self::default() };
+        if tasks.len() <= free.cores.len() || tasks.len() > free.pus.len() {
+            return left;
+        }
+        let choices = mix::place(free, tasks).choices;
+        let on: Option<Vec<PuIdx>> = choices.iter().map(|choice| choice.pu).collect();
+        let Some(on) = on.filter(|on| {
+            predict::better_than_chance(free, tasks, on).is_some_and(|by| by >= WORTH)
+        }) else {
+            return left;
+        };
+        let was: BTreeMap<TaskId, PuIdx> = before.iter().map(|seat| (seat.0, seat.1)).collect();
+        let was: Vec<Option<PuIdx>> = tasks.iter().map(|task| was.get(&task.id).copied()).collect();
+        let predicted = predict::sentence(free, tasks, &on);
+        let seats = tasks.iter().zip(kept(free, &on, &was)).zip(choices);
+        let seats = seats.map(|((task, pu), choice)| (task.id, pu, choice.why)).collect();
+        Self { seats, predicted, ..left }
+    }
+}
+
+/// The same partners on cores that are as good, so that many tasks are where they were.
+fn kept(free: &Places<'_>, on: &[PuIdx], was: &[Option<PuIdx>]) -> Vec<PuIdx> {
+    let core = |pu: PuIdx| free.machine.core_of(pu);
+    let mut stay: BTreeMap<(CoreIdx, CoreIdx), usize> = BTreeMap::new();
+    for (now, was) in on.iter().zip(was) {
+        was.iter().for_each(|was| *stay.entry((core(*now), core(*was))).or_default() += 1);
+    }
+    let mut wishes: Vec<_> = stay.into_iter().collect();
+    wishes.sort_by_key(|&(cores, tasks)| (Reverse(tasks), cores));
+    let of: BTreeMap<CoreIdx, (KindIdx, usize)> =
+        free.cores.iter().map(|core| (core.core, (core.kind, core.pus.len()))).collect();
+    let (mut to, mut taken) = (BTreeMap::new(), BTreeSet::new());
+    for ((from, wanted), _) in wishes {
+        let is_as_good = of.get(&from) == of.get(&wanted);
+        if is_as_good && !to.contains_key(&from) && taken.insert(wanted) {
+            to.insert(from, wanted);
+        }
+    }
+    let mut rest: BTreeMap<(KindIdx, usize), Vec<CoreIdx>> = BTreeMap::new();
+    for (core, alike) in of.iter().rev().filter(|(core, _)| !taken.contains(core)) {
+        rest.entry(*alike).or_default().push(*core);
+    }
+    for (core, alike) in &of {
+        to.entry(*core).or_insert_with(|| rest.get_mut(alike).and_then(Vec::pop).unwrap_or(*core));
+    }
+    let target: Vec<CoreIdx> = on.iter().map(|now| to[&core(*now)]).collect();
+    let mut seats: Vec<Option<PuIdx>> =
+        was.iter().zip(&target).map(|(was, to)| was.filter(|was| core(*was) == *to)).collect();
+    let mut full: BTreeSet<PuIdx> = seats.iter().flatten().copied().collect();
+    for (seat, to) in seats.iter_mut().zip(target) {
+        let of_core = free.pus.iter().filter(|pu| core(**pu) == to);
+        *seat = seat.or_else(|| of_core.copied().find(|pu| full.insert(*pu)));
+    }
+    seats.into_iter().zip(on).map(|(seat, now)| seat.unwrap_or(*now)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{letters, machine};
+
+    fn seated(machine: &colocate_machine::Machine, names: &str, before: &[Seat]) -> Vec<Seat> {
+        let pus: Vec<PuIdx> = machine.all_pus().collect();
+        let tasks = letters(names, "A f80, B f80, C f80, D f80, W b80, X b80, Y b80, Z b80");
+        let mut tasks: Vec<&Task> = tasks.iter().collect();
+        tasks.sort_by_key(|task| task.id);
+        Pairs::of(&Places::new(machine, &pus), &tasks, before).seats
+    }
+
+    /// The first of four that multiply beside four that branch ends.
+    #[test]
+    fn all_others_stay_when_one_ends() {
+        let machine = machine("core:4 pu:2");
+        let before = seated(&machine, "ABCDWXYZ", &[]);
+        let after = seated(&machine, "BCDWXYZ", &before);
+        let moved = |seat: &&Seat| !before.iter().any(|old| old.0 == seat.0 && old.1 == seat.1);
+        assert_eq!((after.len(), after.iter().filter(moved).count()), (7, 0));
+    }
+
+    /// Whatever was before, partners are those of `mix`, and no PU has two tasks.
+    #[test]
+    fn partners_are_those_of_mix() {
+        let machine = machine("core:3 pu:2 + core:2 pu:2 slow");
+        let from_nothing = seated(&machine, "ABCDWXYZ", &[]);
+        let mut turned = from_nothing.clone();
+        for number in 0..turned.len() {
+            turned[number].1 = from_nothing[(number + 3) % from_nothing.len()].1;
+        }
+        let after = seated(&machine, "ABCDWXYZ", &turned);
+        let partners = |seats: &[Seat]| -> BTreeSet<Vec<TaskId>> {
+            let on = |core: usize| seats.iter().filter(move |seat| seat.1.idx() / 2 == core);
+            (0..5).map(|core| on(core).map(|seat| seat.0).collect()).collect()
+        };
+        assert_eq!(partners(&after), partners(&from_nothing));
+        assert_eq!(after.iter().map(|seat| seat.1).collect::<BTreeSet<_>>().len(), after.len());
+    }
+}
