@@ -203,6 +203,8 @@ pub struct LifecycleEvents {
     tree: Tree,
     /// Events that may be preceded by others not read yet.
     early: Vec<TaskEvent>,
+    /// Whether some of them came while the rings were read last.
+    has_newer: bool,
     /// Events found when watching began.
     first: Vec<TaskEvent>,
     bytes: Vec<u8>,
@@ -252,6 +254,7 @@ impl LifecycleEvents {
             proc: options.proc.clone(),
             tree: Tree::default(),
             early: Vec::new(),
+            has_newer: false,
             first: Vec::new(),
             bytes: Vec::new(),
             allowed: Vec::new(),
@@ -427,7 +430,7 @@ impl LifecycleEvents {
     /// if they always do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
-        if !self.first.is_empty() {
+        if !self.first.is_empty() || self.has_newer {
             return Some(Duration::ZERO);
         }
         let waits = matches!(&self.source, Source::Perf(reports) if !reports.is_prompt());
@@ -493,31 +496,34 @@ impl LifecycleEvents {
 
     /// Rings are read one after another, so the end of a creator can be read before the creation
     /// on another CPU that it caused. What is older than the beginning of a reading is complete
-    /// with that reading; what is newer waits for the next.
+    /// with that reading; what is newer waits for the next. After the last one only creations do not wait, and names.
     fn read_in_order(&mut self, events: &mut Vec<TaskEvent>) {
-        let mut lost = 0;
+        let (mut lost, mut begun) = (0, Nanos::ZERO);
         for _ in 0..READS_FOR_ORDER {
-            let begun = now();
+            begun = now();
             lost += self.read_rings();
             self.deliver(begun, events);
             if self.early.is_empty() {
                 break;
             }
         }
-        self.deliver(Nanos(u64::MAX), events);
+        let is_end = |event: &TaskEvent| {
+            matches!(event, TaskEvent::Ended { .. } | TaskEvent::Named { exec: true, .. })
+        };
+        self.deliver_if(|event| event.at() < Some(begun) || !is_end(event), events);
         if let Source::Perf(reports) = &mut self.source
             && reports.of_every_task()
         {
-            // What belongs to none that is watched after all readings is of others.
-            reports.pass_over(self.early.len());
-            self.early.clear();
+            reports.pass_over(drop_others(&mut self.early, begun));
         }
+        self.has_newer = self.early.iter().any(|event| event.at() >= Some(begun));
         // What is left over is about tasks that ended before watching began; it must not pile up.
         let oldest = now().saturating_sub(KEPT_EARLY);
         self.early.retain(|event| event.at() > Some(oldest));
         if lost > 0 {
             events.push(TaskEvent::Lost { count: lost });
             self.early.clear();
+            self.has_newer = false;
         }
     }
 
@@ -569,8 +575,12 @@ impl LifecycleEvents {
 
     /// Moves from `early` to `events` what is known to be in order and happened before `limit`.
     fn deliver(&mut self, limit: Nanos, events: &mut Vec<TaskEvent>) {
+        self.deliver_if(|event| event.at() < Some(limit), events);
+    }
+
+    fn deliver_if(&mut self, may: impl Fn(&TaskEvent) -> bool, events: &mut Vec<TaskEvent>) {
         for event in std::mem::take(&mut self.early) {
-            if event.at() >= Some(limit) {
+            if !may(&event) {
                 self.early.push(event);
                 continue;
             }
@@ -666,6 +676,14 @@ impl LifecycleEvents {
         }
         all
     }
+}
+
+/// Drops events that belong to no watched task after a reading that began then, and says how many. Of those that came meanwhile the
+/// creation may be in a ring that was read before.
+fn drop_others(early: &mut Vec<TaskEvent>, begun: Nanos) -> usize {
+    let all = early.len();
+    early.retain(|event| event.at() >= Some(begun));
+    all - early.len()
 }
 
 /// The event that a record of the kernel reports, if any.

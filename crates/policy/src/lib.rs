@@ -20,7 +20,7 @@ mod ids;
 mod judge;
 pub mod matching;
 pub mod pages;
-mod places;
+pub mod places;
 pub mod plan;
 pub mod policies;
 pub mod policy;

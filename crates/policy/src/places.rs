@@ -16,6 +16,7 @@ pub struct UsableCore {
 /// The usable part of a machine.
 #[derive(Clone, Debug)]
 pub struct Places<'a> {
+    /// The whole machine.
     pub machine: &'a Machine,
     /// In logical order: siblings follow each other.
     pub pus: Vec<PuIdx>,
@@ -67,7 +68,7 @@ impl<'a> Places<'a> {
     }
 
     /// Where a PU is: package, node, last-level cache, core and PU. `usize::MAX` where there is none.
-    pub(crate) fn path(&self, pu: PuIdx) -> [usize; 5] {
+    pub fn path(&self, pu: PuIdx) -> [usize; 5] {
         let core_at = self.machine.core_of(pu);
         let core = &self.machine.cores[core_at.idx()];
         let cache = self.machine.last_level_cache(pu).map_or(usize::MAX, CacheIdx::idx);

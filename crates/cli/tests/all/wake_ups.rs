@@ -189,7 +189,7 @@ fn in_another_pid_namespace_they_are_unknown() {
 
 #[test]
 fn they_are_not_counted_without_a_request() {
-    let (report, _) = report(&["run"]);
+    let (report, _) = report(&["run", "--policy", "os"]);
     assert_eq!(report["wake_ups"], Value::Null);
     assert!(report["evidence"].as_array().unwrap().iter().all(|it| it["source"] != "wake-ups"));
 }

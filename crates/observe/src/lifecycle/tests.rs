@@ -22,6 +22,7 @@ fn lifecycle() -> LifecycleEvents {
         proc: Proc::default(),
         tree,
         early: Vec::new(),
+        has_newer: false,
         first: Vec::new(),
         bytes: Vec::new(),
         next_scan: None,
@@ -45,6 +46,19 @@ fn a_creation_waits_for_that_of_its_creator() {
     lifecycle.deliver(Nanos(5), &mut events);
     assert_eq!(events, [created(1, 20, 20, 10), created(2, 20, 21, 20)]);
     assert!(lifecycle.early.is_empty());
+}
+
+/// The end of 20 came while the rings were read, after that of its creation's CPU: it waits. The end of 40, which came before that,
+/// is of a task that is not watched.
+#[test]
+fn an_end_waits_for_its_creation() {
+    let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
+    lifecycle.early = vec![ended(1, 40), ended(4, 20)];
+    lifecycle.deliver(Nanos(3), &mut events);
+    assert_eq!(drop_others(&mut lifecycle.early, Nanos(3)), 1);
+    lifecycle.early.insert(0, created(2, 20, 20, 10));
+    lifecycle.deliver(Nanos(5), &mut events);
+    assert_eq!(events, [created(2, 20, 20, 10), ended(4, 20)]);
 }
 
 /// Process 20 creates 30 and ends; its end is read before that creation. The reading began at 3, so

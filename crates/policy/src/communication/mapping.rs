@@ -2,9 +2,11 @@
 //!
 //! # Approach
 //! From the machine down: the tasks of a domain are dealt to its parts, which are filled one after the other. A part begins
-//! with the task that communicates most with all that are left, and takes in the one that communicates most with those it
-//! has (as EagerMap does, Cruz et al., PDP 2015, from the PUs up). At last two tasks change places, or one goes to an empty
-//! one, as long as that costs less. No matching: it wants parts of equal size, and tasks and PUs are as many as they are.
+//! with one task and takes in the one that communicates most with those it has (as EagerMap does, Cruz et al., PDP 2015,
+//! from the PUs up). Then tasks of the part and of the rest are exchanged
+//! as by Kernighan and Lin. At last two tasks change places, or one goes to an empty one, as long as that costs less. All
+//! that from three starts, of which the best is kept. No matching: it wants parts of equal size, and tasks and PUs are as
+//! many as they are. benches' `mapping` has EagerMap, TreeMatch and Scotch beside it.
 //! # Terms
 //! *Cost*: what is communicated times the distance, summed up over all pairs. *Distance*: steps up and down the tree of
 //! packages, nodes, last caches, cores and PUs.
@@ -99,19 +101,28 @@ pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<Pu
     }
     let mut order: Vec<usize> = (0..paths.len()).collect();
     order.sort_by_key(|pu| paths[*pu]);
-    let mut seats = vec![0; tasks.len()];
-    deal(&rows, &paths, (0..tasks.len()).collect(), &order, 0, &mut seats);
+    let dealt = |start: Start| {
+        let mut seats = vec![0; tasks.len()];
+        deal(&rows, &paths, (0..tasks.len()).collect(), (&order, 0), start, &mut seats);
+        seats
+    };
+    let mut starts = vec![dealt(Start::Middle), dealt(Start::Corner)];
     if tasks.len() <= EXCHANGED {
-        exchange(&rows, &paths, &mut seats);
-        // From another start, exchange ends elsewhere.
-        let mut others: Vec<usize> =
-            (0..tasks.len()).map(|task| order[task % order.len()]).collect();
-        exchange(&rows, &paths, &mut others);
-        if rows.cost(&paths, &others) < rows.cost(&paths, &seats) {
-            seats = others;
-        }
+        starts.push((0..tasks.len()).map(|task| order[task % order.len()]).collect());
+        starts.iter_mut().for_each(|seats| exchange(&rows, &paths, seats));
     }
-    seats.into_iter().map(|pu| places.pus[pu]).collect()
+    let cost = |seats: &Vec<usize>| rows.cost(&paths, seats);
+    let best = starts.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));
+    best.into_iter().flatten().map(|pu| places.pus[pu]).collect()
+}
+
+/// With which task a part begins.
+#[derive(Clone, Copy, PartialEq)]
+enum Start {
+    /// That which communicates most with all that are left: the middle of a star.
+    Middle,
+    /// That which does so least: the end of a chain.
+    Corner,
 }
 
 /// Deals tasks to the parts of a domain, of which `pus` are the PUs in the order of the tree.
@@ -119,8 +130,8 @@ fn deal(
     rows: &Rows,
     paths: &[Path],
     tasks: Vec<usize>,
-    pus: &[usize],
-    level: usize,
+    (pus, level): (&[usize], usize),
+    start: Start,
     seats: &mut [usize],
 ) {
     if let [pu] = pus {
@@ -133,14 +144,17 @@ fn deal(
         // As many as the part has room for where each PU has one task; its share of them where there are more.
         let share = (left.len() * part.len()).div_ceil(rest.len());
         let wanted = if left.len() <= rest.len() { part.len() } else { share };
-        let taken = grown(rows, &mut left, wanted);
-        deal(rows, paths, taken, part, level + 1, seats);
+        let mut taken = grown(rows, &mut left, wanted, start);
+        if rows.0.len() <= EXCHANGED {
+            while refine(rows, &mut taken, &mut left) {}
+        }
+        deal(rows, paths, taken, (part, level + 1), start, seats);
         rest = &rest[part.len()..];
     }
 }
 
 /// Takes so many tasks that communicate much with each other out of those that are left.
-fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize) -> Vec<usize> {
+fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize, start: Start) -> Vec<usize> {
     if wanted >= left.len() {
         return std::mem::take(left);
     }
@@ -150,13 +164,18 @@ fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize) -> Vec<usize> {
         let others = rows.0[task].iter().filter(|(other, _)| is_left[*other]);
         others.map(|(_, amount)| amount).sum::<f64>()
     };
-    let candidate = |task: &usize| Candidate { amount: with_left(*task), task: *task };
-    let mut totals: BinaryHeap<Candidate> = left.iter().map(candidate).collect();
+    let all: Vec<f64> = (0..rows.0.len()).map(with_left).collect();
+    // What a task communicates with those taken; from a corner less half of all, so that the part keeps few from the others.
+    let before = |task: usize| if start == Start::Corner { -0.5 * all[task] } else { 0.0 };
+    let mut amounts: Vec<f64> = (0..rows.0.len()).map(before).collect();
+    let sign = if start == Start::Corner { -1.0 } else { 1.0 };
+    let candidate = |task: &usize| Candidate { amount: sign * all[*task], task: *task };
+    let mut first: BinaryHeap<Candidate> = left.iter().map(candidate).collect();
     // Amounts grow, so the largest entry of a task is the current one, and comes first.
-    let (mut with_taken, mut amounts) = (BinaryHeap::new(), vec![0.0; rows.0.len()]);
+    let mut with_taken = BinaryHeap::new();
     let mut taken = Vec::with_capacity(wanted);
     while taken.len() < wanted {
-        let Some(Candidate { task, .. }) = with_taken.pop().or_else(|| totals.pop()) else { break };
+        let Some(Candidate { task, .. }) = with_taken.pop().or_else(|| first.pop()) else { break };
         if !std::mem::take(&mut is_left[task]) {
             continue;
         }
@@ -168,6 +187,46 @@ fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize) -> Vec<usize> {
     }
     left.retain(|task| is_left[*task]);
     taken
+}
+
+/// Exchanges tasks of two parts, one pair after the other and each once, so that less is communicated between the parts; also pairs
+/// that cost more for a while. Undoes those after the least (Kernighan and Lin, 1970). Whether that is less than before.
+fn refine(rows: &Rows, taken: &mut [usize], left: &mut [usize]) -> bool {
+    // By how much less would be communicated between the parts if a task were in the other one.
+    let mut side = vec![0.0; rows.0.len()];
+    taken.iter().for_each(|task| side[*task] = 1.0);
+    left.iter().for_each(|task| side[*task] = -1.0);
+    let gain = |task: usize| {
+        rows.0[task].iter().map(|(other, amount)| -side[task] * side[*other] * amount).sum::<f64>()
+    };
+    let mut gains: Vec<f64> = (0..rows.0.len()).map(gain).collect();
+    let (mut sum, mut best) = (0.0, (0.0, 0));
+    let pairs = taken.len().min(left.len());
+    for done in 0..pairs {
+        let most = |of: &[usize], gains: &[f64]| {
+            let rest = done..of.len();
+            rest.max_by(|a, b| gains[of[*a]].total_cmp(&gains[of[*b]]).then(b.cmp(a)))
+        };
+        let Some(a) = most(taken, &gains) else { break };
+        taken.swap(done, a);
+        let a = taken[done];
+        let mut beside = gains.clone();
+        rows.0[a].iter().for_each(|(other, amount)| beside[*other] -= 2.0 * amount);
+        let Some(b) = most(left, &beside) else { break };
+        left.swap(done, b);
+        let b = left[done];
+        sum += gains[a] + beside[b];
+        for task in [a, b] {
+            for (other, amount) in &rows.0[task] {
+                gains[*other] += 2.0 * side[task] * side[*other] * amount;
+            }
+        }
+        if sum > best.0 + LEAST {
+            best = (sum, done + 1);
+        }
+    }
+    (0..best.1).for_each(|at| std::mem::swap(&mut taken[at], &mut left[at]));
+    best.1 > 0
 }
 
 /// A task and what it communicates. The first one of those that communicate most is the greatest.
@@ -191,43 +250,79 @@ impl PartialOrd for Candidate {
     }
 }
 
+/// What each task would cost at each place beside where the others are.
+struct Costs<'a> {
+    rows: &'a Rows,
+    paths: &'a [Path],
+    all: Vec<f64>,
+}
+
+impl<'a> Costs<'a> {
+    fn of(rows: &'a Rows, paths: &'a [Path], seats: &[usize]) -> Self {
+        let mut costs = Self { rows, paths, all: vec![0.0; seats.len() * paths.len()] };
+        for (task, seat) in seats.iter().enumerate() {
+            costs.add(task, *seat, 1.0);
+        }
+        costs
+    }
+
+    /// Adds so many times what a task at a place makes others cost.
+    fn add(&mut self, task: usize, place: usize, times: f64) {
+        let here = &self.paths[place];
+        let far: Vec<f64> = self.paths.iter().map(|there| times * distance(here, there)).collect();
+        for (other, amount) in &self.rows.0[task] {
+            let of = &mut self.all[other * far.len()..][..far.len()];
+            of.iter_mut().zip(&far).for_each(|(cost, far)| *cost += amount * far);
+        }
+    }
+
+    fn at(&self, task: usize, place: usize) -> f64 {
+        self.all[task * self.paths.len() + place]
+    }
+
+    fn go(&mut self, task: usize, place: usize, seats: &mut [usize]) {
+        self.add(task, seats[task], -1.0);
+        self.add(task, place, 1.0);
+        seats[task] = place;
+    }
+}
+
 /// Has two tasks change places, or one go to a place that none has, as long as that costs less.
 fn exchange(rows: &Rows, paths: &[Path], seats: &mut [usize]) {
-    let mut at: Vec<Path> = seats.iter().map(|pu| paths[*pu]).collect();
-    let mut is_free: Vec<bool> = vec![true; paths.len()];
-    seats.iter().for_each(|pu| is_free[*pu] = false);
+    let mut costs = Costs::of(rows, paths, seats);
+    let mut on = vec![0_u32; paths.len()];
+    seats.iter().for_each(|place| on[*place] += 1);
+    let mut with = vec![0.0; seats.len()];
     for _ in 0..seats.len() {
         let mut has_changed = false;
-        for a in 0..seats.len() {
-            let own = rows.cost_of(a, &at[a], &at, usize::MAX);
-            if own == 0.0 {
-                continue;
-            }
-            let free = (0..paths.len()).filter(|pu| is_free[*pu]);
-            let gains = free.map(|pu| (own - rows.cost_of(a, &paths[pu], &at, usize::MAX), pu));
-            if let Some((gain, pu)) = gains.max_by(|x, y| x.0.total_cmp(&y.0).then(y.1.cmp(&x.1)))
+        for a in (0..seats.len()).filter(|a| !rows.0[*a].is_empty()) {
+            let own = costs.at(a, seats[a]);
+            let free = (0..paths.len()).filter(|place| on[*place] == 0);
+            let gains = free.map(|place| (own - costs.at(a, place), place));
+            if let Some((gain, place)) =
+                gains.max_by(|x, y| x.0.total_cmp(&y.0).then(y.1.cmp(&x.1)))
                 && gain > LEAST * own
             {
-                is_free[seats[a]] =
-                    !seats.iter().enumerate().any(|(b, seat)| b != a && *seat == seats[a]);
-                is_free[pu] = false;
-                (seats[a], at[a], has_changed) = (pu, paths[pu], true);
+                (on[seats[a]], on[place]) = (on[seats[a]] - 1, 1);
+                costs.go(a, place, seats);
+                has_changed = true;
                 continue;
             }
+            rows.0[a].iter().for_each(|(other, amount)| with[*other] = *amount);
             for b in 0..a {
-                if seats[a] == seats[b] {
-                    continue;
-                }
+                let (there, here) = (seats[a], seats[b]);
                 // What the two communicate stays as far.
-                let cost =
-                    |task: usize, at_path: &Path, other| rows.cost_of(task, at_path, &at, other);
-                let before = cost(a, &at[a], b) + cost(b, &at[b], a);
-                if before - cost(a, &at[b], b) - cost(b, &at[a], a) > LEAST * before {
-                    seats.swap(a, b);
-                    at.swap(a, b);
+                let before = costs.at(a, there) + costs.at(b, here);
+                let after = costs.at(a, here)
+                    + costs.at(b, there)
+                    + 2.0 * with[b] * distance(&paths[here], &paths[there]);
+                if before - after > LEAST * before {
+                    costs.go(a, here, seats);
+                    costs.go(b, there, seats);
                     has_changed = true;
                 }
             }
+            rows.0[a].iter().for_each(|(other, _)| with[*other] = 0.0);
         }
         if !has_changed {
             return;

@@ -1,0 +1,279 @@
+//! How near tasks that communicate come to each other: our mapping beside those of EagerMap, TreeMatch and Scotch.
+//!
+//! `cargo run --release -p colocate-benches --bin mapping` prints a table for docs/communication.md: the cost of each mapping over that of
+//! ours, for patterns of communication whose tasks are numbered at random, one task a PU. EagerMap (Cruz et al., PDP 2015) and
+//! TreeMatch (Jeannot and Mercier, 2010, where all groups can be listed) are written here after their descriptions; Scotch is
+//! `scotch_gmap` of Debian's package scotch, left out where it is missing. In brackets: in how many of a hundred matrices that mapping
+//! costs less than ours.
+
+#![allow(clippy::print_stdout)] // a benchmark's result is what it prints
+#![allow(clippy::cast_precision_loss)] // tasks
+
+use anyhow::{Context, ensure};
+use colocate_benches::machine;
+use colocate_machine::{Machine, PuIdx, described};
+use colocate_model::rng::SplitMix64;
+use colocate_policy::communication::mapping::{cost, mapping};
+use colocate_policy::communication::matrix::Matrix;
+use colocate_policy::places::Places;
+use colocate_policy::{JobIdx, TaskId};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::process::Command;
+
+/// Matrices of each pattern.
+const MATRICES: u64 = 100;
+/// Listed of TreeMatch's groups at most, as published.
+const MOST_GROUPS: usize = 30_000;
+
+/// What tasks communicate, by their numbers.
+type Dense = Vec<Vec<f64>>;
+/// What two tasks of so many communicate.
+type Pattern = fn(usize, usize, usize, &mut SplitMix64) -> f64;
+
+const PATTERNS: [(&str, Pattern); 7] = [
+    ("ring", |a, b, n, _| f64::from(b - a == 1 || b - a == n - 1)),
+    ("pairs", |a, b, n, _| f64::from(b - a == n / 2)),
+    ("master and workers", |a, _, _, _| f64::from(a == 0)),
+    ("all to all", |_, _, _, _| 1.0),
+    ("teams of eight", |a, b, _, rng| f64::from(a / 8 == b / 8) * 10.0 + rng.unit()),
+    ("grid", |a, b, _, _| f64::from(b - a == 8 || (b - a == 1 && b % 8 != 0))),
+    (
+        "random, three partners",
+        |_, _, n, rng| if rng.unit() < 6.0 / n as f64 { rng.unit() } else { 0.0 },
+    ),
+];
+
+fn main() -> anyhow::Result<()> {
+    let cache = "[[cache]]\nlevel = 3\nkind = \"unified\"\nsize = \"16 MiB\"\ncores = 4\n";
+    let alike = cache.to_owned() + colocate_benches::ALIKE;
+    let machines = [
+        ("2 sockets, 4 cores, 2 threads", machine(2, 4, "siblings-last", &alike)?),
+        (
+            "epyc-7301",
+            described::from_toml(include_str!("../../../machines/epyc-7301.toml"))?.machine,
+        ),
+    ];
+    println!("| machine | pattern | ours | EagerMap | TreeMatch | Scotch |");
+    println!("|---|---|--:|--:|--:|--:|");
+    for (name, machine) in &machines {
+        for (pattern, amount) in PATTERNS {
+            let (mut sums, mut less) = ([0.0; 4], [0; 4]);
+            for seed in 0..MATRICES {
+                let costs = Case::new(machine, amount, seed)?.costs()?;
+                for (at, cost) in costs.into_iter().enumerate() {
+                    sums[at] += cost;
+                    less[at] += u32::from(cost < costs[0] * (1.0 - 1e-9));
+                }
+            }
+            let over = |at: usize| match sums[at] / sums[0] {
+                ratio if ratio.is_finite() => format!("{ratio:.3} ({})", less[at]),
+                _ => "–".to_owned(),
+            };
+            let ours = sums[0] / MATRICES as f64;
+            println!(
+                "| {name} | {pattern} | {ours:.0} | {} | {} | {} |",
+                over(1),
+                over(2),
+                over(3)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A machine, and as many tasks as PUs.
+struct Case<'a> {
+    places: Places<'a>,
+    amounts: Dense,
+    /// Parts of each part of the tree, from the machine down.
+    arities: Vec<usize>,
+}
+
+impl<'a> Case<'a> {
+    fn new(machine: &'a Machine, amount: Pattern, seed: u64) -> anyhow::Result<Self> {
+        let mut pus: Vec<PuIdx> = machine.all_pus().collect();
+        let places = Places::new(machine, &pus);
+        pus.sort_by_key(|pu| places.path(*pu));
+        ensure!(pus == places.pus, "expected PUs in the order of the tree");
+        let of_depth = |depth: usize| {
+            pus.iter().map(|pu| places.path(*pu)[..depth].to_vec()).collect::<BTreeSet<_>>().len()
+        };
+        let arities = (1..=5).map(|depth| of_depth(depth) / of_depth(depth - 1).max(1)).collect();
+        let mut rng = SplitMix64::new(seed);
+        let mut numbers: Vec<usize> = (0..pus.len()).collect();
+        for at in (1..numbers.len()).rev() {
+            numbers.swap(at, rng.below(at + 1));
+        }
+        let mut amounts = vec![vec![0.0; pus.len()]; pus.len()];
+        for a in 0..pus.len() {
+            for b in a + 1..pus.len() {
+                let one = amount(a, b, pus.len(), &mut rng);
+                amounts[numbers[a]][numbers[b]] = one;
+                amounts[numbers[b]][numbers[a]] = one;
+            }
+        }
+        Ok(Self { places, amounts, arities })
+    }
+
+    /// Of our mapping, EagerMap's, TreeMatch's and Scotch's; what is missing is not a number.
+    fn costs(&self) -> anyhow::Result<[f64; 4]> {
+        let tasks: Vec<TaskId> = (0..).take(self.amounts.len()).map(task).collect();
+        let mut matrix = Matrix::default();
+        for (a, row) in (0..).zip(&self.amounts) {
+            for (b, amount) in (0..a).zip(row) {
+                matrix.add(task(a), task(b), *amount);
+            }
+        }
+        let of = |seats: &[PuIdx]| cost(&matrix, &tasks, &self.places, seats);
+        let of_order = |order: Vec<usize>| {
+            let mut seats = vec![PuIdx(0); order.len()];
+            order.iter().zip(&self.places.pus).for_each(|(task, pu)| seats[*task] = *pu);
+            of(&seats)
+        };
+        Ok([
+            of(&mapping(&matrix, &tasks, &self.places)),
+            of_order(up_the_tree(&self.amounts, &self.arities, eager_groups)),
+            of_order(up_the_tree(&self.amounts, &self.arities, treematch_groups)),
+            self.scotch()?.map_or(f64::NAN, |seats| of(&seats)),
+        ])
+    }
+
+    /// A PU for each task by Scotch; `None` where it is not installed.
+    fn scotch(&self) -> anyhow::Result<Option<Vec<PuIdx>>> {
+        let folder = tempfile::tempdir()?;
+        let (graph, target) = (folder.path().join("graph"), folder.path().join("target"));
+        let found = folder.path().join("mapping");
+        let edges: usize =
+            self.amounts.iter().map(|row| row.iter().filter(|it| **it > 0.0).count()).sum();
+        let mut text = format!("0\n{} {edges}\n0 010\n", self.amounts.len());
+        for row in &self.amounts {
+            let there: Vec<_> = row.iter().enumerate().filter(|(_, it)| **it > 0.0).collect();
+            write!(text, "{}", there.len())?;
+            for (other, amount) in there {
+                write!(text, " {:.0} {other}", (amount * 1000.0).ceil())?;
+            }
+            text.push('\n');
+        }
+        std::fs::write(&graph, text)?;
+        let parted: Vec<(usize, usize)> =
+            self.arities.iter().copied().enumerate().filter(|(_, arity)| *arity > 1).collect();
+        let mut text = format!("tleaf {}", parted.len());
+        // Costs of links add up on the way down, to twice the levels below the part that two PUs share.
+        for (at, (level, arity)) in parted.iter().enumerate() {
+            let below = parted.get(at + 1).map_or(self.arities.len(), |next| next.0);
+            write!(text, " {arity} {}", 2 * (below - level))?;
+        }
+        std::fs::write(&target, text + "\n")?;
+        let mut scotch = Command::new("scotch_gmap");
+        let Ok(output) = scotch.args([&graph, &target, &found]).output() else { return Ok(None) };
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = std::fs::read_to_string(&found)?;
+        let mut seats = vec![PuIdx(0); self.amounts.len()];
+        for line in text.lines().skip(1) {
+            let (task, pu) = line.trim().split_once(char::is_whitespace).context("two numbers")?;
+            let (task, pu): (usize, usize) = (task.parse()?, pu.trim().parse()?);
+            seats[task] = self.places.pus[pu];
+        }
+        let used: BTreeSet<PuIdx> = seats.iter().copied().collect();
+        ensure!(used.len() == seats.len(), "expected one task a PU of Scotch");
+        Ok(Some(seats))
+    }
+}
+
+fn task(order: u32) -> TaskId {
+    TaskId { job: JobIdx(0), order }
+}
+
+/// The tasks in the order of the PUs: elements are put into groups level by level, from the cores up, and groups are the elements of
+/// the next level.
+fn up_the_tree(
+    amounts: &Dense,
+    arities: &[usize],
+    groups: fn(&Dense, usize) -> Vec<Vec<usize>>,
+) -> Vec<usize> {
+    let mut elements: Vec<Vec<usize>> = (0..amounts.len()).map(|task| vec![task]).collect();
+    let mut between = amounts.clone();
+    for arity in arities.iter().rev().copied().filter(|arity| *arity > 1) {
+        let made = groups(&between, arity);
+        let sum = |a: &[usize], b: &[usize]| {
+            a.iter().flat_map(|x| b.iter().map(|y| between[*x][*y])).sum::<f64>()
+        };
+        let mut next = vec![vec![0.0; made.len()]; made.len()];
+        for a in 0..made.len() {
+            for b in (0..made.len()).filter(|b| *b != a) {
+                next[a][b] = sum(&made[a], &made[b]);
+            }
+        }
+        elements = made
+            .iter()
+            .map(|group| group.iter().flat_map(|at| elements[*at].clone()).collect())
+            .collect();
+        between = next;
+    }
+    elements.concat()
+}
+
+/// Each group begins with the first element that is left, and takes in what communicates most with those it has.
+fn eager_groups(amounts: &Dense, arity: usize) -> Vec<Vec<usize>> {
+    let mut left: Vec<usize> = (0..amounts.len()).collect();
+    let mut groups = Vec::new();
+    while !left.is_empty() {
+        let mut group = vec![left.remove(0)];
+        while group.len() < arity {
+            let with = |task: &usize| group.iter().map(|of| amounts[*of][*task]).sum::<f64>();
+            let best = (0..left.len())
+                .max_by(|a, b| with(&left[*a]).total_cmp(&with(&left[*b])).then(b.cmp(a)));
+            let Some(best) = best else { break };
+            group.push(left.remove(best));
+        }
+        groups.push(group);
+    }
+    groups
+}
+
+/// Of all groups those that communicate least with others, as far as they have no element in common: from ten starts, and the ones
+/// in order, which count a thousandth less.
+fn treematch_groups(amounts: &Dense, arity: usize) -> Vec<Vec<usize>> {
+    let all = combinations(amounts.len(), arity);
+    assert!(all.len() <= MOST_GROUPS, "{} groups", all.len());
+    let outside = |group: &[usize]| {
+        let rows: f64 = group.iter().map(|a| amounts[*a].iter().sum::<f64>()).sum();
+        rows - group.iter().flat_map(|a| group.iter().map(|b| amounts[*a][*b])).sum::<f64>()
+    };
+    let cost = |groups: &[Vec<usize>]| groups.iter().map(|group| outside(group)).sum::<f64>();
+    let mut listed: Vec<(f64, Vec<usize>)> =
+        all.into_iter().map(|group| (outside(&group), group)).collect();
+    listed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut best: Vec<Vec<usize>> =
+        (0..amounts.len()).collect::<Vec<_>>().chunks(arity).map(<[usize]>::to_vec).collect();
+    let mut least = cost(&best) * 0.999;
+    for start in 0..listed.len().min(10) {
+        let mut is_taken = vec![false; amounts.len()];
+        let mut groups = Vec::new();
+        for (_, group) in listed[start..].iter().chain(&listed[..start]) {
+            if group.iter().all(|at| !is_taken[*at]) {
+                group.iter().for_each(|at| is_taken[*at] = true);
+                groups.push(group.clone());
+            }
+        }
+        if cost(&groups) < least {
+            (least, best) = (cost(&groups), groups);
+        }
+    }
+    best
+}
+
+/// All sets of `size` of the numbers below `of`.
+fn combinations(of: usize, size: usize) -> Vec<Vec<usize>> {
+    if size == 0 {
+        return vec![Vec::new()];
+    }
+    let with = |last: usize| {
+        combinations(last, size - 1).into_iter().map(move |mut set| {
+            set.push(last);
+            set
+        })
+    };
+    (size - 1..of).flat_map(with).collect()
+}
