@@ -9,7 +9,9 @@ use colocate_model::phase::Known;
 use colocate_model::{Assumptions, MissCurve};
 use colocate_policy::{Place, Plan};
 use colocate_sim::{JobSpec, Outcome, Platform, Scenario, SimHost, Stretch, ThreadSpec};
-use common::{INT, MUL, STREAM, job, machine, ms, picture, placed, scenario, stretch, thread};
+use common::{
+    INT, LOAD, MUL, STREAM, job, machine, ms, picture, placed, scenario, stretch, thread,
+};
 use expect_test::expect;
 
 const W: Place = Place::Waiting;
@@ -134,8 +136,8 @@ fn what_others_bring_in_has_to_come_again() {
     let mut spec = common::phase(WorkKind::Load);
     let curve = MissCurve::new([(Bytes(64), 0.05), (Bytes::kib(256), 0.0)]).unwrap();
     spec.phase.misses = Known::new(curve, "made up for a test");
-    let mut jobs = scenario(vec![job("a", 3, 30), job("b", STREAM, 30)]);
-    jobs.phases.push(spec);
+    let mut jobs = scenario(vec![job("a", LOAD, 30), job("b", STREAM, 30)]);
+    jobs.phases[LOAD as usize] = spec;
     let ran = |beside: &[u32]| {
         let with_b = beside.iter().map(|&pu| placed(&[W, on(pu)]));
         let mut plans = vec![placed(&[on(0), W])];
