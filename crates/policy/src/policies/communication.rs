@@ -14,9 +14,12 @@
 //! 2. Unless enough tasks have new partners, and pairs communicate unevenly, nothing is done ([`Filter`]).
 //! 3. Each task gets a PU ([`mapping`]).
 //! 4. If all pairs are as far from each other as before, the tasks stay ([`are_symmetric`]).
+//!
+//! `communication-static` does 3 once, by all that was communicated until then, and again where a PU is lost.
 //! # Properties
 //! - **Follows phases**: partners that change are moved together. -> test `partners_that_change`
 //! - **Stays**: without a change no task is moved. -> test `partners_that_change`
+//! - **Static**: partners that change later move no task. -> test `placed_once`
 
 use crate::communication::filter::Filter;
 use crate::communication::mapping::{are_symmetric, mapping};
@@ -25,7 +28,7 @@ use crate::evidence::Evidence;
 use crate::places::Places;
 use crate::plan::{Plan, TaskId, Why};
 use crate::policy::Policy;
-use crate::row::Row;
+use crate::row::{Kind, Preset, Row, Setting};
 use crate::source::{Source, SourceSet, WakeUps};
 use colocate_machine::{Nanos, PuIdx};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,11 +42,32 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
+/// The row of the policy that maps once.
+pub static STATIC: Row = Row {
+    name: "communication-static",
+    summary: "as communication, once, by what was communicated at first",
+    source: "Cruz et al., JPDC 2014, by wake-ups",
+    settings: &[Setting {
+        name: "after",
+        kind: Kind::Count(1),
+        default: Preset::Count(2),
+        meaning: "seconds after which tasks are placed",
+    }],
+    make: |values, _| {
+        let after = Some(Nanos::from_secs(values.count("after").into()));
+        Box::new(Communication { after, ..Communication::default() })
+    },
+    ..Row::ONCE
+};
+
 /// Time between two decisions. Chosen: phases of programs last for seconds.
 pub const PERIOD: Nanos = Nanos::from_millis(500);
 
 #[derive(Debug, Default)]
 struct Communication {
+    /// So long after the first decision tasks are placed, once; `None`: whenever that gains.
+    after: Option<Nanos>,
+    begun: Option<Nanos>,
     last: Option<Nanos>,
     /// How often tasks had woken each other then.
     sums: BTreeMap<(TaskId, TaskId), u64>,
@@ -68,7 +92,11 @@ impl Policy for Communication {
         let is_gone = |pu: &PuIdx| !places.pus.contains(pu);
         if is_due || self.seats.values().any(is_gone) {
             self.last = Some(evidence.at);
-            self.map(known, &places);
+            let begun = *self.begun.get_or_insert(evidence.at);
+            match self.after {
+                Some(after) => self.map_once(evidence.at >= begun + after, known, &places),
+                None => self.map(known, &places),
+            }
         }
         self.plan(evidence)
     }
@@ -100,6 +128,19 @@ impl Communication {
         let passes = self.filter.passes(&self.matrix, tasks.len());
         let has_moved = passes && self.moved(&tasks.into_iter().collect::<Vec<_>>(), places);
         self.filter.learn(passes, has_moved);
+    }
+
+    /// Takes in what was communicated; maps the tasks if it is time for that and they are not on PUs that are there.
+    fn map_once(&mut self, is_time: bool, known: &[WakeUps], places: &Places<'_>) {
+        let new = self.since(known);
+        self.matrix = self.matrix.aged(0.0, &new);
+        if self.seats.values().any(|pu| !places.pus.contains(pu)) {
+            self.seats.clear();
+        }
+        if is_time && self.seats.is_empty() {
+            let tasks: Vec<TaskId> = self.matrix.tasks().into_iter().collect();
+            self.moved(&tasks, places);
+        }
     }
 
     /// Maps tasks anew; false if all pairs are as far from each other as before.
@@ -180,5 +221,19 @@ mod tests {
         assert!(share(&later[6], second), "{later:?}");
         let moves = later.windows(2).filter(|two| two[0] != two[1]).count();
         assert!(moves <= 1, "{later:?}");
+    }
+    #[test]
+    fn placed_once() {
+        let after = Some(Nanos::from_secs(3));
+        let (mut policy, mut sums) =
+            (Communication { after, ..Communication::default() }, Vec::new());
+        let (first, second) = ([(0, 1), (2, 3), (4, 5), (6, 7)], [(0, 4), (1, 5), (2, 6), (3, 7)]);
+        let before: Vec<_> = (1..4).map(|s| places(&mut policy, s, &mut sums, first)).collect();
+        assert!(before.iter().all(Vec::is_empty), "{before:?}");
+        let placed = places(&mut policy, 4, &mut sums, first);
+        assert!(first.iter().all(|(a, b)| placed[*a as usize] / 2 == placed[*b as usize] / 2));
+        for s in 5..12 {
+            assert_eq!(places(&mut policy, s, &mut sums, second), placed);
+        }
     }
 }

@@ -48,6 +48,7 @@ pub(crate) static ROWS: &[&Row] = &[
     &instruction::ROW,
     &mix::ROW,
     &communication::ROW,
+    &communication::STATIC,
     &symbiosis_model::ROW,
 ];
 
