@@ -30,6 +30,11 @@ const GO_MONITOR: &str = "the Go runtime counts PUs on it";
 const JAVA_MAIN: &str = "Java code counts PUs on it";
 /// Why a thread that creates processes is not placed.
 const STARTS_PROGRAMS: &str = "it starts programs, which would count only its PU";
+/// Why a thread that has created a process is not placed for a while.
+const CREATES_PROCESSES: &str = "it has just created a process, which would have only its PU";
+/// A thread is not placed for so many times as long as a program is left alone, and for a second at least, from when it has created a
+/// process. Chosen: ten seconds by default, and servers that save their memory do so once a minute.
+const FORKED: u64 = 50;
 /// Why the threads of a process are not placed that creates very many.
 const STORMS: &str = "its process creates threads faster than they are followed";
 
@@ -81,7 +86,7 @@ impl LinuxHost {
         self.counts.created += 1;
         self.hold_process(id, creation.pid);
         if creation.pid != creation.parent_pid {
-            self.creator_starts_programs(creation.parent_tid);
+            self.creates_process(creation);
             self.created_by_orphan(creation);
         }
         let is_first = creation.tid == creation.pid.first_thread();
@@ -198,16 +203,57 @@ impl LinuxHost {
         Some(pinned)
     }
 
-    /// A thread that creates processes hands its mask down, and what it starts would count PUs by
-    /// it; so it is not kept on one PU.
-    fn creator_starts_programs(&mut self, tid: Tid) {
-        let Some(id) = self.tasks.living(tid) else { return };
+    /// A thread that creates processes hands its mask down. It is not kept on one PU for a while, and for good if what it has created
+    /// executes a program, which counts PUs by that mask. What was found late may have done so already.
+    fn creates_process(&mut self, creation: Creation) {
+        let creator = creation.parent_tid;
+        if creation.lost {
+            return self.starts_programs(creator);
+        }
+        if let Some(process) = self.tasks.process(creation.pid) {
+            process.creator = Some(creator);
+        }
+        let until = Nanos(self.placing.settle.0 * FORKED).max(Nanos::from_secs(1)) + creation.at;
+        let Some(id) = self.tasks.living(creator) else { return };
         let Some(task) = self.tasks.task(id) else { return };
+        task.placement.forked_until = until;
         if task.placement.exempt.is_none()
             && task.placement.status != PlacementStatus::PinnedByProgram
         {
+            self.start(id, Delay::Forever(CREATES_PROCESSES));
+            self.placing.settling.push(Reverse((until, id)));
+        }
+    }
+
+    /// What a thread has created executes a program.
+    fn starts_programs(&mut self, tid: Tid) {
+        let Some(id) = self.tasks.living(tid) else { return };
+        let Some(task) = self.tasks.task(id) else { return };
+        let placement = &mut task.placement;
+        if placement.exempt == Some(CREATES_PROCESSES) {
+            placement.exempt = Some(STARTS_PROGRAMS);
+            if placement.status == PlacementStatus::Exempt(CREATES_PROCESSES) {
+                placement.status = PlacementStatus::Exempt(STARTS_PROGRAMS);
+            }
+        } else if placement.exempt.is_none() && placement.status != PlacementStatus::PinnedByProgram
+        {
             self.start(id, Delay::Forever(STARTS_PROGRAMS));
         }
+    }
+
+    /// A thread may be placed again that was not as it had created a process; later if it has created another one since.
+    fn has_forked(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.task(id) else { return };
+        let until = task.placement.forked_until;
+        if until > now() {
+            self.placing.settling.push(Reverse((until, id)));
+            return;
+        }
+        task.placement.exempt = None;
+        let Some(plan) = &self.placing.plan else { return };
+        let target = self.tasks.target_of(plan, id);
+        self.tasks.set_target(id, target);
+        self.start(id, Delay::No);
     }
 
     /// A process creates threads faster than they can be followed. They have the masks of those that create them, and most
@@ -253,7 +299,8 @@ impl LinuxHost {
         self.begin_program(pid, at);
         let Some(process) = self.tasks.process(pid) else { return };
         process.runtime = runtime;
-        let settled_at = process.settled_at;
+        let (settled_at, creator) = (process.settled_at, process.creator.take());
+        creator.into_iter().for_each(|creator| self.starts_programs(creator));
         let Some(plan) = &self.placing.plan else { return };
         let Some(task) = self.tasks.task(id) else { return };
         if task.placement.exempt.take().is_some() {
@@ -286,8 +333,14 @@ impl LinuxHost {
                 return;
             }
             self.placing.settling.pop();
-            let Some(task) = self.tasks.task(id) else { continue };
-            if task.placement.status != PlacementStatus::Settling || task.ended.is_some() {
+            let Some(task) = self.tasks.task(id).filter(|task| task.ended.is_none()) else {
+                continue;
+            };
+            if task.placement.exempt == Some(CREATES_PROCESSES) {
+                self.has_forked(id);
+                continue;
+            }
+            if task.placement.status != PlacementStatus::Settling {
                 continue;
             }
             let pid = task.thread.pid;

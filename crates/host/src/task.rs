@@ -40,12 +40,18 @@ pub struct Placement {
     pub status: PlacementStatus,
     /// Why it must not be put on one PU, if so.
     pub exempt: Option<&'static str>,
+    /// Until when it must not, as it has created a process; zero if it never has.
+    pub forked_until: Nanos,
 }
 
 impl Placement {
     /// Of a new task.
-    pub const NONE: Self =
-        Self { target_pu: None, status: PlacementStatus::LeftToKernel, exempt: None };
+    pub const NONE: Self = Self {
+        target_pu: None,
+        status: PlacementStatus::LeftToKernel,
+        exempt: None,
+        forked_until: Nanos::ZERO,
+    };
 
     /// Notes what has become of an action that was to lead to the status `then`.
     pub fn note(&mut self, pinned: &Pinned, then: PlacementStatus) {

@@ -62,6 +62,8 @@ pub struct Process {
     pub job: JobIdx,
     /// What all that is done to it goes through; `None` before it was opened, or if it could not be.
     pub handle: Option<Arc<ProcessHandle>>,
+    /// The thread of another process that has created it, until it executes a program.
+    pub creator: Option<Tid>,
     /// How its program counts PUs.
     pub runtime: Runtime,
     /// When it will have counted them, on the kernel's clock.
@@ -83,6 +85,7 @@ impl Process {
         Self {
             job,
             handle,
+            creator: None,
             runtime,
             settled_at: Nanos::ZERO,
             put_off: 0,

@@ -220,6 +220,25 @@ fn programs_started_by_a_script_count_all_pus() {
     assert_eq!(text(&output.stdout), text(&bare.stdout).repeat(2));
 }
 
+/// A thread that has created a process is placed a second later, and one that has started a program is not.
+#[test]
+fn one_that_creates_processes_is_placed_later() {
+    let scratch = Scratch::new();
+    let Some(forks) = scratch.program("forks", &[]) else { return };
+    let status = |words: &[&str]| {
+        run(&scratch, &["--policy", "scatter", "--settle-ms", "20"], words);
+        let report = scratch.report();
+        (report["tasks"][0]["status"].as_str().unwrap().to_owned(), report)
+    };
+    let (forked, report) = status(&[forks.to_str().unwrap()]);
+    if report["threads_created"]["seen_by"] != "perf" {
+        return eprintln!("skipped: creations are found in /proc: {}", report["notes"]);
+    }
+    assert_eq!(forked, "placed", "{report}");
+    let (script, report) = status(&["sh", "-c", "sleep 0; sleep 1.5; :"]);
+    assert_eq!(script, "not placed", "{report}");
+}
+
 /// A script that has started a program is not placed, and is when it becomes another program.
 #[test]
 fn a_script_that_becomes_a_program_is_placed() {
