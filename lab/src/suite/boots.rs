@@ -50,6 +50,12 @@ const RUN_TOOLS: &[&str] = &["setpriv", "taskset", "threads-static"];
 const TOPO: &[&str] = &["topo-is-described", "topo-is-the-kernels", "topo-is-hwlocs"];
 /// By eBPF, on each kernel.
 const WAKE_UPS: &[&str] = &["wake-ups-are-counted"];
+const COMMUNICATION: Cases = &[&[
+    "communication-pairs-share-cores",
+    "communication-ring-lies-close",
+    "communication-star-lies-close",
+    "communication-all-to-all-is-left-alone",
+]];
 const CALIBRATE: Cases = &[&["calibrate-measures-nodes-and-siblings"]];
 /// Not on 64 PUs, where taking half of them offline takes a minute.
 const HOLES_AND_GROUPS: &[&str] =
@@ -163,6 +169,8 @@ pub const BOOTS: &[Boot] = &[
     boot("doctor-6.1", Full, TWO_NODES, X86Linux6_1, DOCTOR_TOOLS, &[DOCTOR]),
     boot("doctor-remedies-6.1", Full, TWO_NODES, X86Linux6_1, DOCTOR_TOOLS, DOCTOR_REMEDIES),
     boot("calibrate", Full, TWO_NODES, X86Linux6_12, &[], CALIBRATE),
+    boot("communication", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, COMMUNICATION),
+    boot("communication-eight", Full, EIGHT_NODES, X86Linux6_12, RUN_TOOLS, COMMUNICATION),
     boot("pages", Quick, FOUR_NODES, X86Linux6_12, PAGES_TOOLS, &[PAGES]),
     boot("pages-6.1", Full, FOUR_NODES, X86Linux6_1, PAGES_TOOLS, &[PAGES]),
     boot("pages-full", Full, FOUR_NODES, X86Linux6_12, PAGES_TOOLS, PAGES_FULL),

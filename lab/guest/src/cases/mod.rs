@@ -2,6 +2,7 @@
 
 mod asymmetric;
 mod calibrate;
+mod communication;
 mod counters;
 mod doctor;
 mod kernel;
@@ -30,6 +31,10 @@ pub const ALL: &[(&str, Case)] = &[
     ("asymmetric-undone-after-all-else", asymmetric::undone_after_all_else),
     ("asymmetric-utility-is-undone", asymmetric::utility_is_undone),
     ("calibrate-measures-nodes-and-siblings", calibrate::measures_nodes_and_siblings),
+    ("communication-all-to-all-is-left-alone", communication::all_to_all_is_left_alone),
+    ("communication-pairs-share-cores", communication::pairs_share_cores),
+    ("communication-ring-lies-close", communication::a_ring_lies_close),
+    ("communication-star-lies-close", communication::a_star_lies_close),
     ("counters-are-exact", counters::are_exact),
     ("counters-from-exec", counters::from_exec),
     ("counters-make-demand-vectors", counters::make_demand_vectors),

@@ -13,6 +13,7 @@ mod shreds;
 mod storm;
 mod sudo;
 mod team;
+mod turns;
 
 use anyhow::{Context as _, bail};
 use std::time::Duration;
@@ -33,6 +34,7 @@ const ALL: &[(&str, Program)] = &[
     ("storm", storm::main),
     ("sudo", sudo::main),
     ("team", team::main),
+    ("turns", turns::main),
 ];
 
 /// Runs the program that the first word names.

@@ -1,0 +1,119 @@
+//! Known patterns of communication are found, and those that communicate are near each other; afterwards all is as before.
+
+use crate::evidence::{eventually, list, text};
+use crate::tasks::{Task, untouched};
+use anyhow::{Context as _, ensure};
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const THREADS: usize = 8;
+
+/// Partners have a core to themselves.
+pub(super) fn pairs_share_cores() -> anyhow::Result<()> {
+    placed("pairs", |threads| threads == [[0, 4], [1, 5], [2, 6], [3, 7]])
+}
+
+/// Neighbours share a core, and all are in one package, or on four nodes.
+pub(super) fn a_ring_lies_close() -> anyhow::Result<()> {
+    placed("ring", |cores| {
+        cores.len() == THREADS / 2
+            && cores
+                .iter()
+                .all(|core| matches!(core[..], [a, b] if b == a + 1 || (a, b) == (0, THREADS - 1)))
+    })
+}
+
+/// The master shares its core with a worker, and the others are on as few cores as there can be.
+pub(super) fn a_star_lies_close() -> anyhow::Result<()> {
+    placed("star", |cores| cores.len() == THREADS / 2)
+}
+
+/// Where all communicate alike no placement is better than another, and none is made.
+pub(super) fn all_to_all_is_left_alone() -> anyhow::Result<()> {
+    let mut program = Turns::start("all")?;
+    let mut colocate = attach(&program)?;
+    std::thread::sleep(Duration::from_secs(5));
+    let free = untouched()?.cpus;
+    let placed: Vec<Task> =
+        program.threads().into_iter().filter(|task| task.bonds.cpus != free).collect();
+    stop(&mut colocate)?;
+    program.0.kill()?;
+    program.0.wait()?;
+    ensure!(placed.is_empty(), "expected no placement, found {placed:?}");
+    Ok(())
+}
+
+/// Whether the threads of each core become as they should be, all of them in as few packages as hold them; and whether their masks are
+/// restored.
+fn placed(pattern: &str, is_right: impl Fn(&[Vec<usize>]) -> bool) -> anyhow::Result<()> {
+    let mut program = Turns::start(pattern)?;
+    let mut colocate = attach(&program)?;
+    let mut seen = Vec::new();
+    let found = eventually("threads that communicate to be near each other", || {
+        let threads = program.threads();
+        let pus: Option<Vec<u32>> = threads.iter().map(Task::only_pu).collect();
+        let Some(pus) = pus.filter(|pus| pus.len() == THREADS) else { return Ok(false) };
+        let mut cores: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (thread, pu) in pus.iter().enumerate() {
+            cores.entry(topology(*pu, "core_cpus_list")?).or_default().push(thread);
+        }
+        let mut packages: Vec<String> =
+            pus.iter().map(|pu| topology(*pu, "package_cpus_list")).collect::<Result<_, _>>()?;
+        packages.sort();
+        packages.dedup();
+        let room = list(&packages[0])?.len();
+        seen = cores.into_values().collect();
+        seen.sort();
+        Ok(is_right(&seen) && packages.len() == THREADS.div_ceil(room))
+    });
+    stop(&mut colocate)?;
+    let free = untouched()?.cpus;
+    let restored = program.threads().iter().all(|task| task.bonds.cpus == free);
+    program.0.kill()?;
+    program.0.wait()?;
+    found.with_context(|| format!("threads by core at last: {seen:?}"))?;
+    ensure!(restored, "expected all masks to be restored");
+    Ok(())
+}
+
+fn topology(pu: u32, file: &str) -> anyhow::Result<String> {
+    text(format!("/sys/devices/system/cpu/cpu{pu}/topology/{file}"))
+}
+
+/// A program whose threads communicate.
+struct Turns(Child);
+
+impl Turns {
+    fn start(pattern: &str) -> anyhow::Result<Self> {
+        let mut command = Command::new("lab-guest");
+        command.args(["--program", "turns", pattern, &THREADS.to_string()]);
+        let program = Self(command.stdin(Stdio::null()).spawn()?);
+        eventually("its threads", || Ok(program.threads().len() == THREADS))?;
+        Ok(program)
+    }
+
+    /// All but the first one, in the order in which they were created.
+    fn threads(&self) -> Vec<Task> {
+        let pid = self.0.id().cast_signed();
+        let tids = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let mut tids: Vec<i32> =
+            tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        tids.sort_unstable();
+        tids.into_iter().filter(|tid| *tid != pid).filter_map(|tid| Task::read(pid, tid)).collect()
+    }
+}
+
+fn attach(program: &Turns) -> anyhow::Result<Child> {
+    let mut command = Command::new("colocate");
+    command.args(["attach", "--no-guard", "--policy", "communication", "-q", "-p"]);
+    Ok(command.arg(program.0.id().to_string()).stdin(Stdio::null()).spawn()?)
+}
+
+fn stop(colocate: &mut Child) -> anyhow::Result<()> {
+    let pid = colocate.id().to_string();
+    ensure!(Command::new("kill").args(["-INT", &pid]).status()?.success(), "kill failed");
+    let status = colocate.wait()?;
+    ensure!(status.success(), "colocate attach ended with {status}");
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! `turns PATTERN THREADS`: threads that hand on a turn, each asleep until it has one, until the program is killed. In `pairs` thread
+//! *i* and thread *i* + half of them hand theirs to and fro; in a `ring` one goes round; in a `star` the first thread hands one to
+//! each other in turn and gets it back; with `all` each hands it to each.
+
+use super::lives;
+use anyhow::{Context as _, ensure};
+use std::io::{PipeReader, PipeWriter, Read as _, Write as _, pipe};
+use std::sync::Arc;
+
+pub fn main(arguments: &[String]) -> anyhow::Result<()> {
+    let [pattern, threads] = arguments else { anyhow::bail!("expected a pattern and threads") };
+    let threads: usize = threads.parse()?;
+    ensure!(threads >= 2 && threads.is_multiple_of(2), "expected an even number of threads");
+    let next = next_of(pattern, threads).context("expected pairs, ring, star or all")?;
+    let pipes = (0..threads).map(|_| pipe()).collect::<Result<Vec<_>, _>>()?;
+    let (readers, writers): (Vec<PipeReader>, Vec<PipeWriter>) = pipes.into_iter().unzip();
+    let writers = Arc::new(writers);
+    for (own, mut reader) in readers.into_iter().enumerate() {
+        let (writers, next) = (Arc::clone(&writers), Arc::clone(&next));
+        std::thread::spawn(move || -> anyhow::Result<()> {
+            for turn in 0.. {
+                reader.read_exact(&mut [0])?;
+                (&writers[next(own, turn)]).write_all(&[0])?;
+            }
+            Ok(())
+        });
+    }
+    let begin = if pattern == "pairs" { threads / 2 } else { 1 };
+    for writer in &writers[..begin] {
+        (&*writer).write_all(&[0])?;
+    }
+    lives()
+}
+
+/// To which thread one hands its turn of that number.
+type Next = Arc<dyn Fn(usize, usize) -> usize + Send + Sync>;
+
+fn next_of(pattern: &str, threads: usize) -> Option<Next> {
+    Some(match pattern {
+        "pairs" => Arc::new(move |own, _| (own + threads / 2) % threads),
+        "ring" => Arc::new(move |own, _| (own + 1) % threads),
+        "star" => Arc::new(move |own, turn| if own == 0 { 1 + turn % (threads - 1) } else { 0 }),
+        "all" => Arc::new(move |own, turn| (own + 1 + turn % (threads - 1)) % threads),
+        _ => return None,
+    })
+}
