@@ -5,7 +5,7 @@
 //! with one task and takes in the one that communicates most with those it has (as EagerMap does, Cruz et al., PDP 2015,
 //! from the PUs up). Then tasks of the part and of the rest are exchanged
 //! as by Kernighan and Lin. At last two tasks change places, or one goes to an empty one, as long as that costs less. All
-//! that from three starts, of which the best is kept. No matching: it wants parts of equal size, and tasks and PUs are as
+//! that from three starts, of which the best is kept; of many tasks the first is taken as it is. No matching: it wants parts of equal size, and tasks and PUs are as
 //! many as they are. benches' `mapping` has EagerMap, TreeMatch and Scotch beside it.
 //! # Terms
 //! *Cost*: what is communicated times the distance, summed up over all pairs. *Distance*: steps up and down the tree of
@@ -106,8 +106,9 @@ pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<Pu
         deal(&rows, &paths, (0..tasks.len()).collect(), (&order, 0), start, &mut seats);
         seats
     };
-    let mut starts = vec![dealt(Start::Middle), dealt(Start::Corner)];
+    let mut starts = vec![dealt(Start::Corner)];
     if tasks.len() <= EXCHANGED {
+        starts.push(dealt(Start::Middle));
         starts.push((0..tasks.len()).map(|task| order[task % order.len()]).collect());
         starts.iter_mut().for_each(|seats| exchange(&rows, &paths, seats));
     }
