@@ -1,8 +1,8 @@
 //! Threads of a job that take turns: each does its part, wakes the next one, and sleeps until it is its turn again.
 //!
 //! # Approach
-//! A client and its server, or the stages of a pipeline: turns stand for the messages in flight. A thread that has its turn twice goes on without sleep. One that has done its work hands on what
-//! it has and is left out.
+//! A client and its server, or the stages of a pipeline: turns stand for the messages between them. A thread that has its turn twice
+//! continues without sleep. One that has done its work hands on what it has and is left out.
 //!
 //! A woken thread gets a PU as every other, and then makes no progress until the wake-up is over. How long that takes depends on
 //! where the waker was, unless the woken one had to wait for its PU: then it is as long as on the waker's.

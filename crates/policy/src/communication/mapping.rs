@@ -3,10 +3,10 @@
 //! # Approach
 //! From the machine down: the tasks of a domain are dealt to its parts, which are filled one after the other. A part begins
 //! with one task and takes in the one that communicates most with those it has (as EagerMap does, Cruz et al., PDP 2015,
-//! from the PUs up). Then tasks of the part and of the rest are exchanged
-//! as by Kernighan and Lin. At last two tasks change places, or one goes to an empty one, as long as that costs less. All
-//! that from three starts, of which the best is kept; of many tasks the first is taken as it is. No matching: it wants parts of equal size, and tasks and PUs are as
-//! many as they are. benches' `mapping` has EagerMap, TreeMatch and Scotch beside it.
+//! from the PUs up). Then tasks of the part and of the rest are exchanged as by Kernighan and Lin. At last two tasks change
+//! places, or one goes to an empty one, as long as that costs less. All that from three starts, of which the best is kept;
+//! of more than [`EXCHANGED`] tasks the first is taken as it is dealt, without exchanges. No matching: it wants parts of
+//! equal size, and tasks and PUs are as many as they are. The benchmark `mapping` has EagerMap, TreeMatch and Scotch beside.
 //! # Terms
 //! *Cost*: what is communicated times the distance, summed up over all pairs. *Distance*: steps up and down the tree of
 //! packages, nodes, last caches, cores and PUs.

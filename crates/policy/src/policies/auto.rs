@@ -130,8 +130,8 @@ impl Auto {
     fn pair(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
         let core = |pu: &PuIdx| places.machine.core_of(*pu);
         let taken: BTreeSet<_> = self.seats.values().map(core).collect();
-        let free = places.pus.iter().copied().filter(|pu| !taken.contains(&core(pu))).collect();
-        let free: Vec<PuIdx> = free;
+        let mut free = places.pus.clone();
+        free.retain(|pu| !taken.contains(&core(pu)));
         let tasks = evidence.tasks();
         let talk = communicating(&self.traffic, &self.costs);
         let is_paired = |task: &&Task| !talk.contains(&task.id) && self.is_paired(task);

@@ -79,8 +79,9 @@ fn kept(free: &Places<'_>, on: &[PuIdx], was: &[Option<PuIdx>]) -> Vec<PuIdx> {
         to.entry(*core).or_insert_with(|| rest.get_mut(alike).and_then(Vec::pop).unwrap_or(*core));
     }
     let target: Vec<CoreIdx> = on.iter().map(|now| to[&core(*now)]).collect();
+    let stays = |was: &PuIdx, to: CoreIdx| core(*was) == to && free.pus.contains(was);
     let mut seats: Vec<Option<PuIdx>> =
-        was.iter().zip(&target).map(|(was, to)| was.filter(|was| core(*was) == *to)).collect();
+        was.iter().zip(&target).map(|(was, to)| was.filter(|was| stays(was, *to))).collect();
     let mut full: BTreeSet<PuIdx> = seats.iter().flatten().copied().collect();
     for (seat, to) in seats.iter_mut().zip(target) {
         let of_core = free.pus.iter().filter(|pu| core(**pu) == to);
@@ -110,6 +111,20 @@ mod tests {
         let after = seated(&machine, "BCDWXYZ", &before);
         let moved = |seat: &&Seat| !before.iter().any(|old| old.0 == seat.0 && old.1 == seat.1);
         assert_eq!((after.len(), after.iter().filter(moved).count()), (7, 0));
+    }
+
+    /// Three PUs of two cores are left of four; the second task was on the lost one.
+    #[test]
+    fn a_lost_pu_is_left() {
+        let machine = machine("core:2 pu:2");
+        let tasks = letters("AWX", "A f80, W b80, X b80");
+        let tasks: Vec<&Task> = tasks.iter().collect();
+        let left = [PuIdx(0), PuIdx(2), PuIdx(3)];
+        let before: Vec<Seat> =
+            tasks.iter().zip([0, 1, 2]).map(|(it, pu)| (it.id, PuIdx(pu), Why::OwnCore)).collect();
+        let seats = Pairs::of(&Places::new(&machine, &left), &tasks, &before).seats;
+        assert_eq!(seats.len(), 3);
+        assert!(seats.iter().all(|seat| left.contains(&seat.1)), "{seats:?}");
     }
 
     /// Whatever was before, partners are those of `mix`, and no PU has two tasks.
