@@ -170,6 +170,12 @@ impl Actuators {
             self.respect(thread);
             return Pinned::ByProgram;
         }
+        if let Some(pu) = single(&thread.allowed).filter(|_| thread.slot.is_none())
+            && thread.recent.pus().any(|recent| recent == pu)
+        {
+            // The journal is to say what it has from its creator, which may have been put elsewhere since.
+            thread.mark = Mark::On(pu);
+        }
         if to == Mark::Original && thread.slot.is_none() && self.has_original(thread) {
             // Nothing was ever done to it, nor to its creator when it was created.
             thread.recent.clear();
@@ -258,6 +264,21 @@ impl Actuators {
         with(&self.usable) || is_others() || usable_now().is_ok_and(|usable| with(&usable))
     }
 
+    /// Takes in that another thread of the process of `first`, its first thread, is gone. That one may live on as the first,
+    /// with its mask: it has executed a program, which is seen later. Its line in the journal is used again, so the first
+    /// one's says it.
+    pub fn may_live_on_as(&mut self, first: &mut Thread, gone: &Inherited) {
+        let process = first.process.as_ref();
+        let allowed = process.and_then(|process| allowed(process, first.tid).ok());
+        let mut given = gone.mark.pu().into_iter().chain(gone.recent.pus());
+        let Some(pu) = given.find(|pu| allowed == Some(only(*pu))) else { return };
+        first.recent.note(pu, now());
+        let has_it = [Mark::On(pu), Mark::Programs].contains(&first.mark);
+        if !has_it && self.write(first, Mark::On(pu)).is_ok() {
+            first.mark = Mark::On(pu);
+        }
+    }
+
     /// Leaves the mask of a thread, as last read, to its program.
     pub fn respect(&mut self, thread: &mut Thread) {
         // What is not in the journal might have its mask from one that we have placed.
@@ -273,17 +294,6 @@ impl Actuators {
         if allowed.is_some_and(|allowed| single(&allowed).is_some()) {
             let _ = self.write(thread, Mark::Programs);
         }
-    }
-}
-
-/// Takes in that another thread of the process of `first`, its first thread, is gone. That one may live on as the first,
-/// with its mask: it has executed a program, which is seen later.
-pub fn may_live_on_as(first: &mut Thread, gone: &Inherited) {
-    let process = first.process.as_ref();
-    let allowed = process.and_then(|process| allowed(process, first.tid).ok());
-    let mut given = gone.mark.pu().into_iter().chain(gone.recent.pus());
-    if let Some(pu) = given.find(|pu| allowed == Some(only(*pu))) {
-        first.recent.note(pu, now());
     }
 }
 
@@ -408,12 +418,12 @@ mod tests {
     }
 
     /// While thread 11 is being created by 10, 10 is put on PU 1, then on 2, then left unpinned; 11 has the
-    /// mask that 10 had at the beginning. What 10 left two seconds ago was not handed down.
+    /// mask that 10 had at the beginning. What 10 left eleven seconds ago was not handed down.
     #[test]
     fn a_new_thread_may_have_any_mask_that_its_creator_had_meanwhile() {
         let actuators = actuators(&set("0-7"));
         let mut creator = thread(10, 10);
-        for (pu, left_at) in [(5, 1), (0, 2001), (1, 2020), (2, 2030)] {
+        for (pu, left_at) in [(5, 1), (0, 11_001), (1, 11_020), (2, 11_030)] {
             let left_at = Nanos::from_millis(left_at);
             creator.recent.changes(Mark::On(PuNr(pu)), Mark::Original, left_at);
         }
@@ -449,12 +459,35 @@ mod tests {
         let noted = |mark| {
             let mut first =
                 Thread::new(pid, pid.first_thread(), Some(handle.clone()), Inherited::default());
-            may_live_on_as(&mut first, &Inherited { mark, ..Inherited::default() });
+            let mut actuators = actuators(&own().unwrap());
+            actuators.may_live_on_as(&mut first, &Inherited { mark, ..Inherited::default() });
+            let journal = actuators.journal.journal();
+            assert_eq!(journal.places_in(pid).count(), usize::from(first.mark == Mark::On(pu)));
             first.recent.pus().collect::<Vec<_>>()
         };
         assert_eq!(noted(Mark::On(pu)), [pu]);
         assert_eq!(noted(Mark::On(PuNr(8190))), [], "its program chose its PU");
         assert_eq!(noted(Mark::Original), []);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// A process was created on a PU that its creator has left since. The journal names it: another thread of the process
+    /// may have it, execute a program and be the first one from then on.
+    #[test]
+    fn what_a_new_thread_has_inherited_is_in_the_journal() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let original = own().unwrap();
+        let pu = original.iter().next().unwrap();
+        mask::set(pid.first_thread(), &only(pu)).unwrap();
+        let handle = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).unwrap());
+        let mut actuators = actuators(&original);
+        let mut from = Inherited::default();
+        from.recent.note(pu, now());
+        let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), from);
+        assert_eq!(actuators.pin(&mut thread, Mark::Original), Pinned::Done);
+        assert_eq!(actuators.journal.journal().places_in(pid).collect::<Vec<_>>(), [pu]);
         child.kill().unwrap();
         child.wait().unwrap();
     }

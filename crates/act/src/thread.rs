@@ -84,7 +84,7 @@ impl Thread {
 }
 
 /// PUs that a thread may have handed down beside the one it is on now: those that it was put on or was to be put on
-/// last, and all that it has left within a second before.
+/// last, and all that it has left within ten seconds before.
 ///
 /// A new thread has the mask that its creator had when its creation began, and is reported when that is over.
 /// Meanwhile its creator may have been put elsewhere more than once, and may have ended before its last mask
@@ -92,9 +92,9 @@ impl Thread {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecentPus(Vec<(PuNr, Nanos)>);
 
-/// How long a creation takes at most. Chosen: its creator may have to wait for a PU in the middle of it, on a busy machine
-/// for several slices of other threads.
-const CREATION_TAKES: Nanos = Nanos::from_secs(1);
+/// So long after a thread was created it has been found at the latest. Chosen: on a busy machine its creator waits for a PU
+/// in the middle of it, and so do we: where `/proc` is scanned, up to 1.1 s were seen.
+const CREATION_TAKES: Nanos = Nanos::from_secs(10);
 
 impl RecentPus {
     /// Notes that a thread which was put as `from` says is about to be put as `to` says. To be called before it is done:

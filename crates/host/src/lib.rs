@@ -27,7 +27,6 @@ pub use target::Target;
 use crate::target::Targets;
 use crate::task_table::{Creation, TaskTable};
 use colocate_act::actuators::Actuators;
-use colocate_act::affinity;
 use colocate_act::boost::{LOWEST_NICE, SHORT_SLICE};
 use colocate_act::guardian::Guardian;
 use colocate_act::journal::Journal;
@@ -408,7 +407,7 @@ impl LinuxHost {
         let Some(slot) = self.tasks.ended(tid, at) else { return };
         let first = self.tasks.living(pid.first_thread()).filter(|_| !is_first);
         if let Some(first) = first.and_then(|first| self.tasks.task(first)) {
-            affinity::may_live_on_as(&mut first.thread, &gone);
+            self.actuators.may_live_on_as(&mut first.thread, &gone);
         }
         if self.is_stopped(id.job) {
             self.note_all(&[pid]);
