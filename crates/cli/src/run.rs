@@ -16,7 +16,7 @@ use colocate_engine::guard::{self, Guard, Guarding};
 use colocate_engine::{
     Cause, HostError, KnownJob, Observation, Planned, Round, Until, Workload, first_plan,
 };
-use colocate_host::{LinuxHost, Setup};
+use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_machine::exact::Exact;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr, PuSet, printable};
@@ -271,7 +271,8 @@ fn run(
 ) -> anyhow::Result<ExitCode> {
     let settle = Nanos::from_millis(args.settle_ms);
     let commands = jobs.iter().map(|job| job.command.clone()).collect();
-    let setup = Setup { settle, ..launch::setup(commands)? };
+    let sampling = Sampling { all_wake_ups: args.options.wake_ups, ..Sampling::default() };
+    let setup = Setup { settle, sampling, ..launch::setup(commands)? };
     let processor = machine.processor.clone();
     let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| jobs::failure(&why))?;
     let known = known(&jobs);

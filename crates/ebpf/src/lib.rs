@@ -36,6 +36,9 @@ pub const OTHERS: u32 = 0;
 /// So many threads, and pairs of them, there is room for. Chosen: as many as processes where `kernel.pid_max` is not raised.
 pub const ROOM: u32 = 32_768;
 
+/// Whether this build has the program.
+pub const IS_BUILT: bool = cfg!(has_program);
+
 /// Why there is nothing to watch with.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EbpfError {

@@ -112,6 +112,9 @@ pub struct Sampling {
     pub mix_hz: u32,
     /// Samples a second of CPU time that show which tasks only wait in a loop.
     pub spin_hz: u32,
+    /// Whether wake-ups are counted from the launch on, and not from when the programs have settled: what counts them takes
+    /// longer to begin than many a program runs.
+    pub all_wake_ups: bool,
     /// Counters that take the place of the processor's, for tests.
     pub counters: Option<Counters>,
 }
@@ -119,7 +122,7 @@ pub struct Sampling {
 impl Default for Sampling {
     fn default() -> Self {
         let (mix_hz, spin_hz) = (sample::DEFAULT_RATE_HZ, spin::DEFAULT_RATE_HZ);
-        Self { mix_hz, spin_hz, counters: None }
+        Self { mix_hz, spin_hz, all_wake_ups: true, counters: None }
     }
 }
 

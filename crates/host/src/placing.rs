@@ -78,6 +78,11 @@ impl Placing {
     pub const fn new(settle: Nanos) -> Self {
         Self { plan: None, settle, settling: BinaryHeap::new(), next_follow: Nanos::ZERO }
     }
+
+    /// How long a process is left alone after its program has begun.
+    pub const fn settle(&self) -> Nanos {
+        self.settle
+    }
 }
 
 impl LinuxHost {

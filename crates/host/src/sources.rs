@@ -15,8 +15,41 @@ use colocate_observe::sources::run_states::RunStates;
 use colocate_observe::sources::spinning::Spinning;
 use colocate_observe::sources::switches::Switches;
 use colocate_observe::sources::wake_ups::WakeUpCounts;
+use colocate_observe::sys::now;
 use colocate_policy::source::Backend;
 use colocate_policy::{Grant, JobIdx, Refusal, Source, TaskId, WakeUps};
+
+/// So long after wake-ups began to be counted, all threads have been reported that were created by then. Chosen: many times what
+/// that takes as a rule.
+const SEEN_AFTER: Nanos = Nanos::from_millis(100);
+
+/// When wake-ups begin to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WakeUpsBegin {
+    /// When that is requested.
+    AtOnce,
+    /// Then, or later.
+    AnyTime,
+    /// Once the programs have settled.
+    OnceSettled,
+    /// They have begun. Threads that were created before then may have been created by one that was not watched yet.
+    Begun(Nanos),
+}
+
+impl WakeUpsBegin {
+    const fn new(all: bool) -> Self {
+        if all { Self::AtOnce } else { Self::AnyTime }
+    }
+
+    fn may_be_later(self) -> bool {
+        self == Self::AnyTime
+    }
+
+    /// Whether a thread that was created at `at` may not be watched.
+    fn may_have_missed(self, at: Nanos) -> bool {
+        matches!(self, Self::Begun(until) if at < until)
+    }
+}
 
 /// The backends.
 #[derive(Debug)]
@@ -27,6 +60,7 @@ pub(crate) struct Sources {
     counters: Option<TaskCounters>,
     spinning: Option<Spinning>,
     wake_ups: Option<WakeUpCounts>,
+    wake_ups_begin: WakeUpsBegin,
     pub switches: Switches,
     /// How often it is sampled, and where.
     pub options: SampleOptions,
@@ -50,6 +84,7 @@ impl Sources {
             counters: None,
             spinning: None,
             wake_ups: None,
+            wake_ups_begin: WakeUpsBegin::new(sampling.all_wake_ups),
             switches: Switches::default(),
             options: SampleOptions {
                 rate_hz: sampling.mix_hz,
@@ -187,7 +222,32 @@ impl LinuxHost {
         }
     }
 
+    /// Counts wake-ups, now or once the programs have settled.
     fn count_wake_ups(&mut self) -> Result<Backend, Refusal> {
+        let begins = self.sources.wake_ups.is_none();
+        let later = begins && !self.runs.is_attached && self.sources.wake_ups_begin.may_be_later();
+        match WakeUpCounts::expected().filter(|_| later) {
+            Some(backend) => {
+                self.sources.wake_ups_begin = WakeUpsBegin::OnceSettled;
+                Ok(backend)
+            }
+            None => self.begin_wake_ups(),
+        }
+    }
+
+    /// Begins to count them if the programs have settled since the launch.
+    fn begin_wake_ups_if_due(&mut self) {
+        if self.sources.wake_ups_begin != WakeUpsBegin::OnceSettled
+            || self.clock() < self.placing.settle()
+        {
+            return;
+        }
+        let answer = self.begin_wake_ups();
+        self.sources.wake_ups_begin = WakeUpsBegin::Begun(now() + SEEN_AFTER);
+        self.notes.extend(Grant { source: Source::WakeUps, answer }.lines());
+    }
+
+    fn begin_wake_ups(&mut self) -> Result<Backend, Refusal> {
         if self.sources.wake_ups.is_none() {
             let mut counts = WakeUpCounts::start(&self.sources.options.watch.cpus)?;
             let living: Vec<TaskId> = self.tasks.all_living().map(|(_, id)| id).collect();
@@ -216,6 +276,10 @@ impl LinuxHost {
 
     /// Wake-ups until now, of the tasks that are not forgotten; `None` if they are unknown.
     pub(crate) fn wake_ups(&mut self) -> Option<Vec<WakeUps>> {
+        self.begin_wake_ups_if_due();
+        if self.sources.wake_ups_begin == WakeUpsBegin::OnceSettled {
+            return Some(Vec::new());
+        }
         self.read_wake_ups();
         let counts = self.sources.wake_ups.as_mut()?;
         let table = &mut self.tasks;
@@ -227,6 +291,10 @@ impl LinuxHost {
     pub(crate) fn count_new(&mut self, id: TaskId) {
         if let (Some(wake_ups), Some(task)) = (&mut self.sources.wake_ups, self.tasks.task(id)) {
             wake_ups.created(task.named());
+            if self.sources.wake_ups_begin.may_have_missed(task.created) {
+                // Where there is no room for it nothing is known of it, as of those that it creates.
+                let _ = wake_ups.add(task.thread.tid);
+            }
         }
         let Some(counters) = &mut self.sources.counters else { return };
         let Some(task) = self.tasks.task(id) else { return };
