@@ -56,11 +56,11 @@ pub struct Exchange {
 impl Exchange {
     /// Seconds a second that both gain by sharing a PU: their wake-ups are cheap there, and they do not run at the same
     /// time. Below 0 they lose. A wait beyond the dearest wake-up is for a PU that others have, which sharing does not
-    /// change; nor does it change what wake-ups cost while no other PU is idle, which is for `1 - idle` of the time.
+    /// change.
     #[must_use]
-    pub fn gain_together(&self, costs: &WakeUpCosts, idle: f64) -> f64 {
+    pub fn gain_together(&self, costs: &WakeUpCosts) -> f64 {
         let wait = self.wait.min(costs.most());
-        self.per_second * (wait - costs.of(Pair::SamePu)) * idle - self.both_run
+        self.per_second * (wait - costs.of(Pair::SamePu)) - self.both_run
     }
 }
 
@@ -73,12 +73,11 @@ mod tests {
     fn what_sharing_a_pu_gains() {
         let costs = WakeUpCosts::default();
         let pair = Exchange { per_second: 10_000.0, wait: 50e-6, both_run: 0.3 };
-        assert!((pair.gain_together(&costs, 1.0) - 0.16).abs() < 1e-9);
-        assert!((pair.gain_together(&costs, 0.75) - 0.045).abs() < 1e-9);
+        assert!((pair.gain_together(&costs) - 0.16).abs() < 1e-9);
         let parallel = Exchange { both_run: 0.9, ..pair };
-        assert!(parallel.gain_together(&costs, 1.0) < 0.0);
+        assert!(parallel.gain_together(&costs) < 0.0);
         let crowded = Exchange { wait: 5e-3, ..pair };
-        assert!((crowded.gain_together(&costs, 1.0) - 0.16).abs() < 1e-9);
+        assert!((crowded.gain_together(&costs) - 0.16).abs() < 1e-9);
     }
 
     #[test]

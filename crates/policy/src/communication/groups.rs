@@ -39,19 +39,12 @@ pub struct Group {
     pub busy: f64,
 }
 
-/// The groups that pay on so many PUs.
+/// The groups that pay.
 #[must_use]
-#[allow(clippy::cast_precision_loss)] // a few thousand PUs
-pub fn groups(traffic: &Traffic, costs: &WakeUpCosts, pus: usize) -> Vec<Group> {
-    let all = traffic.all_busy();
-    // Of the PUs beside the one that wakes, the others have so much.
-    let idle = |(a, b): Two| {
-        let others = all - traffic.busy(a) - traffic.busy(b);
-        (pus as f64 - 1.0 - others).clamp(0.0, 1.0)
-    };
+pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
     let mut pairs: Vec<(Two, f64)> = traffic
         .pairs()
-        .map(|(two, pair)| (two, pair.gain_together(costs, idle(two))))
+        .map(|(two, pair)| (two, pair.gain_together(costs)))
         .filter(|(_, gain)| *gain >= LEAST_GAIN)
         .collect();
     pairs.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -251,11 +244,8 @@ mod tests {
         }
     }
 
-    /// So many PUs that some are idle.
-    const MANY: usize = 64;
-
     fn joined(pairs: &[(u32, u32, f64, f64)], busy: &[f64]) -> Vec<Vec<u32>> {
-        let groups = groups(&traffic(pairs, busy), &WakeUpCosts::default(), MANY);
+        let groups = groups(&traffic(pairs, busy), &WakeUpCosts::default());
         groups.iter().map(|group| group.tasks.iter().map(|task| task.order).collect()).collect()
     }
 
@@ -264,20 +254,6 @@ mod tests {
         assert_eq!(joined(&[(0, 1, 10_000.0, 0.0)], &[0.5, 0.5]), [[0, 1]]);
         assert!(joined(&[(0, 1, 10_000.0, 0.3)], &[0.6, 0.6]).is_empty());
         assert!(joined(&[(0, 1, 100.0, 0.0)], &[0.5, 0.5]).is_empty());
-    }
-
-    /// A pair on two PUs that gains 0.26 s a second beside nothing else. Beside a task that is busy for half of the time it has the
-    /// other PU to itself for half of it, beside two busy ones never.
-    #[test]
-    fn wake_ups_cost_no_more_apart_where_no_pu_is_idle() {
-        let gain = |busy: &[f64]| {
-            let traffic = traffic(&[(0, 1, 10_000.0, 0.0)], busy);
-            groups(&traffic, &WakeUpCosts::default(), 2).first().map_or(0.0, |group| group.gain)
-        };
-        let alone = gain(&[0.5; 2]);
-        assert!(alone > 0.2);
-        assert!((gain(&[0.5; 3]) - alone / 2.0).abs() < 1e-9);
-        assert_eq!(gain(&[0.5, 0.5, 1.0, 1.0]), 0.0);
     }
 
     /// A client and four workers, each of which wants a third of a PU: two join it.
@@ -307,7 +283,7 @@ mod tests {
         let pu = |number: u32| PuIdx::new(number as usize);
         let before = before.iter().map(|(order, at)| (task(*order), pu(*at))).collect();
         let load = load.iter().map(|(at, load)| (pu(*at), *load)).collect();
-        let groups = groups(&traffic, &costs, MANY);
+        let groups = groups(&traffic, &costs);
         let seats = seats(&groups, &traffic, &costs, &places, &before, &load);
         seats.iter().map(|pu| pu.0).collect()
     }

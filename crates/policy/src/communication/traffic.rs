@@ -140,12 +140,6 @@ impl Traffic {
         self.busy.get(&task).copied()
     }
 
-    /// The same of all tasks together, in PUs.
-    #[must_use]
-    pub fn all_busy(&self) -> f64 {
-        self.busy.values().sum()
-    }
-
     /// The same, 0 if it was not seen.
     #[must_use]
     pub fn busy(&self, task: TaskId) -> f64 {

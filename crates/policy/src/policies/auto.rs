@@ -103,7 +103,7 @@ impl Policy for Auto {
 
 impl Auto {
     fn choose(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
-        let groups = groups(&self.traffic, &self.costs, places.pus.len());
+        let groups = groups(&self.traffic, &self.costs);
         let members: BTreeSet<TaskId> =
             groups.iter().flat_map(|group| &group.tasks).copied().collect();
         let mut load: BTreeMap<PuIdx, f64> = BTreeMap::new();
