@@ -461,9 +461,10 @@ mod tests {
                 Thread::new(pid, pid.first_thread(), Some(handle.clone()), Inherited::default());
             let mut actuators = actuators(&own().unwrap());
             actuators.may_live_on_as(&mut first, &Inherited { mark, ..Inherited::default() });
-            let journal = actuators.journal.journal();
-            assert_eq!(journal.places_in(pid).count(), usize::from(first.mark == Mark::On(pu)));
-            first.recent.pus().collect::<Vec<_>>()
+            let recent: Vec<_> = first.recent.pus().collect();
+            let in_journal: Vec<_> = actuators.journal.journal().places_in(pid).collect();
+            assert_eq!(in_journal, recent);
+            recent
         };
         assert_eq!(noted(Mark::On(pu)), [pu]);
         assert_eq!(noted(Mark::On(PuNr(8190))), [], "its program chose its PU");
@@ -478,10 +479,11 @@ mod tests {
     fn what_a_new_thread_has_inherited_is_in_the_journal() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid(child.id().cast_signed());
-        let original = own().unwrap();
-        let pu = original.iter().next().unwrap();
+        let pu = own().unwrap().iter().next().unwrap();
         mask::set(pid.first_thread(), &only(pu)).unwrap();
         let handle = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).unwrap());
+        // More than one PU, so that this one is not all.
+        let original: PuSet = own().unwrap().iter().chain([PuNr(0), PuNr(1)]).collect();
         let mut actuators = actuators(&original);
         let mut from = Inherited::default();
         from.recent.note(pu, now());

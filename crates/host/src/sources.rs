@@ -23,34 +23,6 @@ use colocate_policy::{Grant, JobIdx, Refusal, Source, TaskId, WakeUps};
 /// that takes as a rule.
 const SEEN_AFTER: Nanos = Nanos::from_millis(100);
 
-/// When wake-ups begin to be counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WakeUpsBegin {
-    /// When that is requested.
-    AtOnce,
-    /// Then, or later.
-    AnyTime,
-    /// Once the programs have settled.
-    OnceSettled,
-    /// They have begun. Threads that were created before then may have been created by one that was not watched yet.
-    Begun(Nanos),
-}
-
-impl WakeUpsBegin {
-    const fn new(all: bool) -> Self {
-        if all { Self::AtOnce } else { Self::AnyTime }
-    }
-
-    fn may_be_later(self) -> bool {
-        self == Self::AnyTime
-    }
-
-    /// Whether a thread that was created at `at` may not be watched.
-    fn may_have_missed(self, at: Nanos) -> bool {
-        matches!(self, Self::Begun(until) if at < until)
-    }
-}
-
 /// The backends.
 #[derive(Debug)]
 pub(crate) struct Sources {
@@ -60,7 +32,12 @@ pub(crate) struct Sources {
     counters: Option<TaskCounters>,
     spinning: Option<Spinning>,
     wake_ups: Option<WakeUpCounts>,
-    wake_ups_begin: WakeUpsBegin,
+    /// Whether they are counted from the launch on.
+    all_wake_ups: bool,
+    /// Whether they are to be counted once the programs have settled.
+    wake_ups_are_due: bool,
+    /// A thread that was created before may have been created by one that was not watched yet.
+    all_watched_from: Nanos,
     pub switches: Switches,
     /// How often it is sampled, and where.
     pub options: SampleOptions,
@@ -84,7 +61,9 @@ impl Sources {
             counters: None,
             spinning: None,
             wake_ups: None,
-            wake_ups_begin: WakeUpsBegin::new(sampling.all_wake_ups),
+            all_wake_ups: sampling.all_wake_ups,
+            wake_ups_are_due: false,
+            all_watched_from: Nanos::ZERO,
             switches: Switches::default(),
             options: SampleOptions {
                 rate_hz: sampling.mix_hz,
@@ -224,26 +203,25 @@ impl LinuxHost {
 
     /// Counts wake-ups, now or once the programs have settled.
     fn count_wake_ups(&mut self) -> Result<Backend, Refusal> {
-        let begins = self.sources.wake_ups.is_none();
-        let later = begins && !self.runs.is_attached && self.sources.wake_ups_begin.may_be_later();
+        let may_wait = !self.sources.all_wake_ups && !self.runs.is_attached;
+        let later = may_wait && self.sources.wake_ups.is_none();
         match WakeUpCounts::expected().filter(|_| later) {
             Some(backend) => {
-                self.sources.wake_ups_begin = WakeUpsBegin::OnceSettled;
+                self.sources.wake_ups_are_due = true;
                 Ok(backend)
             }
             None => self.begin_wake_ups(),
         }
     }
 
-    /// Begins to count them if the programs have settled since the launch.
+    /// Begins to count them if they are due and the programs have settled since the launch.
     fn begin_wake_ups_if_due(&mut self) {
-        if self.sources.wake_ups_begin != WakeUpsBegin::OnceSettled
-            || self.clock() < self.placing.settle()
-        {
+        if !self.sources.wake_ups_are_due || self.clock() < self.placing.settle() {
             return;
         }
         let answer = self.begin_wake_ups();
-        self.sources.wake_ups_begin = WakeUpsBegin::Begun(now() + SEEN_AFTER);
+        self.sources.wake_ups_are_due = false;
+        self.sources.all_watched_from = now() + SEEN_AFTER;
         self.notes.extend(Grant { source: Source::WakeUps, answer }.lines());
     }
 
@@ -277,7 +255,7 @@ impl LinuxHost {
     /// Wake-ups until now, of the tasks that are not forgotten; `None` if they are unknown.
     pub(crate) fn wake_ups(&mut self) -> Option<Vec<WakeUps>> {
         self.begin_wake_ups_if_due();
-        if self.sources.wake_ups_begin == WakeUpsBegin::OnceSettled {
+        if self.sources.wake_ups_are_due {
             return Some(Vec::new());
         }
         self.read_wake_ups();
@@ -291,7 +269,7 @@ impl LinuxHost {
     pub(crate) fn count_new(&mut self, id: TaskId) {
         if let (Some(wake_ups), Some(task)) = (&mut self.sources.wake_ups, self.tasks.task(id)) {
             wake_ups.created(task.named());
-            if self.sources.wake_ups_begin.may_have_missed(task.created) {
+            if task.created < self.sources.all_watched_from {
                 // Where there is no room for it nothing is known of it, as of those that it creates.
                 let _ = wake_ups.add(task.thread.tid);
             }
