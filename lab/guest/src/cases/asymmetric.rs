@@ -17,6 +17,7 @@ use anyhow::{Context as _, ensure};
 use kinds::Kinds;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 const PA: &str = "parallelism-aware";
 /// The program whose phases a case says, in the background of a job that ends with its `sleep`, so that it outlives the
@@ -34,8 +35,11 @@ const TEAM: &str = "1-2";
 const QUANTUM: &str = "300ms";
 /// So often colocate must have been on a PU in a phase: it is once a quantum, and now and then beside that.
 const WAKES: u64 = 7;
-/// Stretches of the report that are shorter come of quanta in the midst of which a phase changed.
-const LONG_NS: u64 = 700_000_000;
+/// A phase lasts so long at least.
+const PHASE: Duration = Duration::from_millis(2400);
+/// Stretches of the report that are shorter come of quanta in the midst of which a phase changed, or in which the host let the
+/// guest wait: 0.76 s at most, as measured.
+const LONG_NS: u64 = 1_200_000_000;
 
 /// `colocate schedule` and the named threads of the programs under it.
 struct Programs {
@@ -92,8 +96,8 @@ impl Programs {
             let sums = text(format!("/proc/{pid}/schedstat"))?;
             Ok(sums.split(' ').nth(2).context("schedstat has no third number")?.parse()?)
         };
-        let begun = wakes()?;
-        eventually("wake-ups of colocate", || Ok(wakes()? > begun + WAKES))
+        let (begun, at) = (wakes()?, Instant::now());
+        eventually("wake-ups of colocate", || Ok(wakes()? > begun + WAKES && at.elapsed() > PHASE))
     }
 
     fn task(&self, name: &str) -> anyhow::Result<Task> {
