@@ -59,6 +59,12 @@ pub(crate) mod tests {
     use crate::owner::Owner;
     use colocate_observe::Pid;
 
+    /// The same with sets of PUs.
+    pub fn with_sets(actuators: Actuators, sets: &[PuSet]) -> Actuators {
+        let journal = actuators.journal.with_sets(sets.iter().cloned());
+        Actuators { journal, ..actuators }
+    }
+
     /// With a journal in memory.
     pub fn actuators(original: &PuSet) -> Actuators {
         let owner = Owner { pid: Pid(1), start_ticks: 0 };

@@ -170,11 +170,11 @@ impl Actuators {
             self.respect(thread);
             return Pinned::ByProgram;
         }
-        if let Some(pu) = single(&thread.allowed).filter(|_| thread.slot.is_none())
-            && thread.recent.pus().any(|recent| recent == pu)
-        {
+        let has = |mark: &Mark| self.mask(*mark) == thread.allowed;
+        let from_creator = thread.recent.marks().find(has).filter(|_| thread.slot.is_none());
+        if let Some(from_creator) = from_creator {
             // The journal is to say what it has from its creator, which may have been put elsewhere since.
-            thread.mark = Mark::On(pu);
+            thread.mark = from_creator;
         }
         if to == Mark::Original && thread.slot.is_none() && self.has_original(thread) {
             // Nothing was ever done to it, nor to its creator when it was created.
@@ -230,9 +230,9 @@ impl Actuators {
     /// Whether the mask of a thread is what is left of the original one. While only one PU can be used one that we gave to
     /// it or its creator equals it, but would not grow with what can be used.
     fn has_original(&self, thread: &Thread) -> bool {
-        let given =
-            |pu| thread.mark.pu() == Some(pu) || thread.recent.pus().any(|recent| recent == pu);
-        let may_be_ours = !thread.restored && single(&thread.allowed).is_some_and(given);
+        let mut given = [thread.mark].into_iter().chain(thread.recent.marks());
+        let may_be_ours = !thread.restored
+            && given.any(|mark| mark.is_put() && self.left_of(mark) == thread.allowed);
         let looks_so = is_untouched(&thread.allowed, &self.original, &self.usable);
         thread.allowed == self.original || looks_so && !may_be_ours
     }
@@ -242,22 +242,35 @@ impl Actuators {
         *mask == self.original || is_untouched(mask, &self.original, &self.usable)
     }
 
-    fn mask(&self, mark: Mark) -> PuSet {
-        mark.pu().map_or_else(|| self.original.clone(), only)
+    /// The mask of a thread that is put somewhere; the original one for others.
+    pub fn mask(&self, mark: Mark) -> PuSet {
+        let mask = Some(mark).filter(|mark| mark.is_put());
+        let mask = mask.and_then(|mark| self.journal.journal().mask(mark));
+        mask.unwrap_or_else(|| self.original.clone())
+    }
+
+    /// What can be used of where a thread was put.
+    fn left_of(&self, mark: Mark) -> PuSet {
+        self.mask(mark).intersection(&self.usable)
+    }
+
+    /// The mark of threads that are put on `pus`; the original mask's if they are not one of the journal's sets.
+    pub fn mark_of(&self, pus: &PuSet) -> Mark {
+        let at = self.journal.journal().sets.iter().position(|set| set == pus);
+        at.and_then(|at| u16::try_from(at).ok()).map_or(Mark::Original, Mark::Among)
     }
 
     /// Whether the mask of a thread, as last read, is one that we gave to it or its creator, or what is left of that.
     pub fn is_ours(&self, thread: &Thread) -> bool {
         let current = &thread.allowed;
-        let given =
-            [Mark::Original, thread.mark].into_iter().chain(thread.recent.pus().map(Mark::On));
+        let given = [Mark::Original, thread.mark].into_iter().chain(thread.recent.marks());
         let given = given.filter(|mark| *mark != Mark::Programs);
         let masks: Vec<PuSet> = given.map(|mark| self.mask(mark)).collect();
         let with = |usable: &PuSet| masks.iter().any(|ours| is_untouched(current, ours, usable));
         // Another thread may have executed a program, which is reported later.
         let is_others = || {
             let mut places = self.journal.journal().places_in(thread.pid);
-            thread.is_first() && places.any(|pu| *current == only(pu))
+            thread.is_first() && places.any(|mark| *current == self.mask(mark))
         };
         // PUs may have gone since the machine was last read.
         let usable_now = || mask::of(Tid(0));
@@ -270,12 +283,13 @@ impl Actuators {
     pub fn may_live_on_as(&mut self, first: &mut Thread, gone: &Inherited) {
         let process = first.process.as_ref();
         let allowed = process.and_then(|process| allowed(process, first.tid).ok());
-        let mut given = gone.mark.pu().into_iter().chain(gone.recent.pus());
-        let Some(pu) = given.find(|pu| allowed == Some(only(*pu))) else { return };
-        first.recent.note(pu, now());
-        let has_it = [Mark::On(pu), Mark::Programs].contains(&first.mark);
-        if !has_it && self.write(first, Mark::On(pu)).is_ok() {
-            first.mark = Mark::On(pu);
+        let mut given = [gone.mark].into_iter().chain(gone.recent.marks());
+        let is_it = |mark: &Mark| mark.is_put() && allowed.as_ref() == Some(&self.mask(*mark));
+        let Some(mark) = given.find(is_it) else { return };
+        first.recent.note(mark, now());
+        let has_it = [mark, Mark::Programs].contains(&first.mark);
+        if !has_it && self.write(first, mark).is_ok() {
+            first.mark = mark;
         }
     }
 
@@ -287,11 +301,14 @@ impl Actuators {
         thread.mark = Mark::Programs;
     }
 
-    /// Notes before the end that a thread on one PU to which nothing was ever done has bound itself.
+    /// Notes before the end that a thread on one PU, or one of the sets, to which nothing was ever done has bound itself.
     pub fn leave_bound(&mut self, thread: &mut Thread) {
         let process = thread.process.as_ref().filter(|_| thread.slot.is_none());
         let allowed = process.and_then(|process| allowed(process, thread.tid).ok());
-        if allowed.is_some_and(|allowed| single(&allowed).is_some()) {
+        let is_place = |allowed: &PuSet| {
+            single(allowed).is_some() || self.journal.journal().sets.contains(allowed)
+        };
+        if allowed.as_ref().is_some_and(is_place) {
             let _ = self.write(thread, Mark::Programs);
         }
     }
@@ -300,7 +317,7 @@ impl Actuators {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actuators::tests::actuators;
+    use crate::actuators::tests::{actuators, with_sets};
     use crate::journal::Entry;
     use colocate_machine::Nanos;
     use colocate_observe::Pid;
@@ -370,6 +387,33 @@ mod tests {
         assert!(!untouched("2", "3", "0-7"), "the program moved it");
         assert!(!untouched("0-7", "3", "0-7"), "the program freed it");
         assert!(!untouched("1", "5", "0-3"), "the program moved it after the cpuset shrank");
+    }
+
+    /// Put on all PUs of the first set, and then where it was.
+    #[test]
+    fn a_thread_is_put_on_a_set_of_pus() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let (all, pu) = (own().unwrap(), own().unwrap().iter().next().unwrap());
+        mask::set(pid.first_thread(), &only(pu)).unwrap();
+        let handle = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).unwrap());
+        let sets = [all.clone(), set("8000-8001")];
+        let mut actuators = with_sets(actuators(&only(pu)), &sets);
+        actuators.usable = all.clone();
+        let first = actuators.mark_of(&all);
+        assert_eq!((first, actuators.mark_of(&set("3-5"))), (Mark::Among(0), Mark::Original));
+        let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), Inherited::default());
+        for (to, mask) in [(first, &all), (Mark::Original, &only(pu)), (first, &all)] {
+            assert_eq!(actuators.pin(&mut thread, to), Pinned::Done);
+            assert_eq!(mask::of(thread.tid).unwrap(), *mask);
+            assert!(actuators.is_ours(&thread));
+        }
+        let unusable = actuators.mark_of(&sets[1]);
+        assert!(matches!(actuators.pin(&mut thread, unusable), Pinned::Failed(_)));
+        assert_eq!(mask::of(thread.tid).unwrap(), all, "it stays where it was");
+        assert_eq!(thread.mark, first);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     fn thread(pid: i32, tid: i32) -> Thread {
@@ -461,12 +505,12 @@ mod tests {
                 Thread::new(pid, pid.first_thread(), Some(handle.clone()), Inherited::default());
             let mut actuators = actuators(&own().unwrap());
             actuators.may_live_on_as(&mut first, &Inherited { mark, ..Inherited::default() });
-            let recent: Vec<_> = first.recent.pus().collect();
+            let recent: Vec<_> = first.recent.marks().collect();
             let in_journal: Vec<_> = actuators.journal.journal().places_in(pid).collect();
             assert_eq!(in_journal, recent);
             recent
         };
-        assert_eq!(noted(Mark::On(pu)), [pu]);
+        assert_eq!(noted(Mark::On(pu)), [Mark::On(pu)]);
         assert_eq!(noted(Mark::On(PuNr(8190))), [], "its program chose its PU");
         assert_eq!(noted(Mark::Original), []);
         child.kill().unwrap();
@@ -486,10 +530,10 @@ mod tests {
         let original: PuSet = own().unwrap().iter().chain([PuNr(0), PuNr(1)]).collect();
         let mut actuators = actuators(&original);
         let mut from = Inherited::default();
-        from.recent.note(pu, now());
+        from.recent.note(Mark::On(pu), now());
         let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), from);
         assert_eq!(actuators.pin(&mut thread, Mark::Original), Pinned::Done);
-        assert_eq!(actuators.journal.journal().places_in(pid).collect::<Vec<_>>(), [pu]);
+        assert_eq!(actuators.journal.journal().places_in(pid).collect::<Vec<_>>(), [Mark::On(pu)]);
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -8,19 +8,21 @@
 //! one that was only half written is passed over.
 //!
 //! ```text
-//! colocate-journal 4
+//! colocate-journal 5
 //! owner 4242 1234567
 //! boot 6b1c5b6e-2f0e-4a5c-9e0f-0d4f5f0a7c11
 //! token 4242-1234567-9f3a61c07be2d854
 //! original 0-63
+//! sets 0-31 32-63
 //! pauses cgroup /sys/fs/cgroup/colocate-4242-1234567
 //!
 //! 4243 4243 1234570 - - o 5bd1e995
 //! 4243 4250 1234581 17 3 - 9ae16a3b
+//! 4243 4251 1234581 s1 - - 0c2b9f4e
 //! ```
 //! Columns: process, thread, its start in clock ticks since boot, the PU that it is put on (`-` for
-//! the original mask, `=` if the program chose its PUs itself), the PU that it was on before (a
-//! crash can come between line and deed), the policy that it had before it was put under SCHED_IDLE (`o`
+//! the original mask, `s1` for the second of the head's sets of PUs, `=` if the program chose its PUs itself), the PU that it was
+//! on before (a crash can come between line and deed), the policy that it had before it was put under SCHED_IDLE (`o`
 //! SCHED_OTHER, `b` SCHED_BATCH; `-` if it was not), check sum. A line of process 0 says that this was done at all.
 //!
 //! It is kept twice: in memory for the guardian, and in a file for `colocate restore`. Neither the
@@ -41,9 +43,10 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// First line of a journal; the number is the format's version.
-const HEAD: &str = "colocate-journal 4";
-/// The versions before, which are still read: 1 has no stopped jobs, 2 none that fill idle PUs, 3 no boot and no token.
-const HEADS_BEFORE: [&str; 3] = ["colocate-journal 1", "colocate-journal 2", "colocate-journal 3"];
+const HEAD: &str = "colocate-journal 5";
+/// The versions before, which are still read: 1 has no stopped jobs, 2 none that fill idle PUs, 3 no boot and no token, 4 no sets.
+const HEADS_BEFORE: [&str; 4] =
+    ["colocate-journal 1", "colocate-journal 2", "colocate-journal 3", "colocate-journal 4"];
 /// What the first line of every version begins with.
 const KIND: &str = "colocate-journal ";
 
@@ -58,6 +61,10 @@ const LINE_B: usize = 64;
 /// The largest journal: a line for each thread that Linux can have at a time, and a head with two paths at most.
 pub const MAX_SIZE: MaxSize = MaxSize::bytes(4_194_304 * LINE_B as u64 + 65_536);
 
+/// The most sets of PUs. Chosen: a machine with 1,024 cores has some 1,100, and a head with twice as many is half as long as
+/// what [`MAX_SIZE`] leaves it.
+const MOST_SETS: usize = 2_048;
+
 /// The place of a task's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(usize);
@@ -69,20 +76,23 @@ pub enum Mark {
     Original,
     /// It was put on one PU.
     On(PuNr),
+    /// It was put on a set of PUs, by its place in [`Journal::sets`].
+    Among(u16),
     /// The program chose its PUs itself, so there is nothing to undo.
     Programs,
 }
 
 impl Mark {
-    /// The PU that it was put on.
-    pub fn pu(self) -> Option<PuNr> {
-        if let Self::On(pu) = self { Some(pu) } else { None }
+    /// Whether it was put somewhere.
+    pub fn is_put(self) -> bool {
+        matches!(self, Self::On(_) | Self::Among(_))
     }
 
     fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "-" => Self::Original,
             "=" => Self::Programs,
+            set if set.starts_with('s') => Self::Among(set[1..].parse().ok()?),
             pu => Self::On(PuNr(pu.parse().ok()?)),
         })
     }
@@ -94,6 +104,7 @@ impl fmt::Display for Mark {
             Self::Original => f.write_str("-"),
             Self::Programs => f.write_str("="),
             Self::On(pu) => write!(f, "{}", pu.0),
+            Self::Among(set) => write!(f, "s{set}"),
         }
     }
 }
@@ -138,6 +149,8 @@ pub struct Journal {
     pub token: Option<String>,
     /// The mask that every task would have without it.
     pub original: PuSet,
+    /// The sets of several PUs that a task may be put on; none before version 5.
+    pub sets: Vec<PuSet>,
     /// How jobs are stopped; `None` if none ever is.
     pub pauses: Option<How>,
     /// Tasks that were changed, some of them long gone.
@@ -161,12 +174,22 @@ impl JournalError {
 }
 
 impl Journal {
-    /// The PUs that threads of a process were put on, or were to be, as far as the process has not chosen its own since. A
+    /// Where threads of a process were put, or were to be, as far as the process has not chosen its own PUs since. A
     /// thread that executes a program becomes the first one, with the mask that it had.
-    pub fn places_in(&self, pid: Pid) -> impl Iterator<Item = PuNr> {
+    pub fn places_in(&self, pid: Pid) -> impl Iterator<Item = Mark> {
         let threads = self.entries.iter().filter(move |entry| entry.pid == pid);
         let ours = threads.filter(|entry| entry.mark != Mark::Programs);
-        ours.flat_map(|entry| [entry.mark.pu(), entry.was.pu()]).flatten()
+        ours.flat_map(|entry| [entry.mark, entry.was]).filter(|mark| mark.is_put())
+    }
+
+    /// The PUs that a mark stands for; `None` if the program chose its own.
+    pub fn mask(&self, mark: Mark) -> Option<PuSet> {
+        match mark {
+            Mark::Original => Some(self.original.clone()),
+            Mark::On(pu) => Some([pu].into_iter().collect()),
+            Mark::Among(set) => self.sets.get(usize::from(set)).cloned(),
+            Mark::Programs => None,
+        }
     }
 
     /// Reads a journal. Lines of tasks that make no sense are passed over: a crash can leave one.
@@ -195,6 +218,11 @@ impl Journal {
         let original = original.ok_or_else(|| {
             wrong("original CPU-LIST", head.iter().find(|line| line.starts_with("orig")).copied())
         })?;
+        let sets = value("sets").unwrap_or_default();
+        let sets: Result<Vec<PuSet>, _> = sets.split_whitespace().map(PuSet::parse_list).collect();
+        let sets = sets.map_err(|_| {
+            wrong("sets CPU-LIST …", head.iter().find(|line| line.starts_with("sets")).copied())
+        })?;
         let pauses = value("pauses").and_then(|how| How::parse(&how));
         let (boot, token) = (value("boot"), value("token"));
         Ok(Self {
@@ -202,6 +230,7 @@ impl Journal {
             boot,
             token,
             original,
+            sets,
             pauses,
             entries: lines.filter_map(entry).collect(),
         })
@@ -243,7 +272,9 @@ fn entry(line: &str) -> Option<Entry> {
 }
 
 fn head(journal: &Journal) -> String {
-    let Journal { owner, boot, token, original, pauses, .. } = journal;
+    let Journal { owner, boot, token, original, sets, pauses, .. } = journal;
+    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+    let sets = Some(sets.join(" ")).filter(|sets| !sets.is_empty());
     let line = |key: &str, value: Option<&dyn fmt::Display>| {
         value.map_or_else(String::new, |value| format!("{key} {value}\n"))
     };
@@ -251,6 +282,7 @@ fn head(journal: &Journal) -> String {
     text += &line("boot", boot.as_ref().map(|boot| boot as _));
     text += &line("token", token.as_ref().map(|token| token as _));
     text += &line("original", Some(original));
+    text += &line("sets", sets.as_ref().map(|sets| sets as _));
     text += &line("pauses", pauses.as_ref().map(|how| how as _));
     text + "\n"
 }
@@ -316,7 +348,8 @@ impl Writer {
         let Owner { pid, start_ticks } = owner;
         let token = sys::random().map(|random| format!("{pid}-{start_ticks}-{random:016x}"));
         let (original, pauses) = (original.clone(), pauses.cloned());
-        let journal = Journal { owner, boot, token, original, pauses, entries: Vec::new() };
+        let sets = Vec::new();
+        let journal = Journal { owner, boot, token, original, sets, pauses, entries: Vec::new() };
         let head = head(&journal);
         let mut trouble = None;
         let place = dir.map(|dir| Place { dir, name: owner.file_name() });
@@ -327,6 +360,15 @@ impl Writer {
             trouble = Some("no file in memory can be had".into());
         }
         Self { journal, memory, place, file: None, head, free: Vec::new(), trouble }
+    }
+
+    /// Has threads put on these sets of PUs, too: the first [`MOST_SETS`] of them. To be called before anything is written.
+    pub fn with_sets(mut self, sets: impl IntoIterator<Item = PuSet>) -> Self {
+        self.journal.sets = sets.into_iter().take(MOST_SETS).collect();
+        self.head = head(&self.journal);
+        let head = self.head.as_bytes();
+        self.memory = self.memory.filter(|memory| memory.write_all_at(head, 0).is_ok());
+        self
     }
 
     /// Makes the file. To be called once, when a guardian has its place, and before anything is written: whenever
@@ -378,7 +420,7 @@ impl Writer {
     pub fn write(&mut self, slot: Slot, entry: &Entry) {
         let Entry { mark, lowered, .. } = *entry;
         let first = Entry { mark, lowered, was: Mark::Original, ..Entry::EMPTY };
-        let is_done = mark.pu().is_some() || lowered.is_some();
+        let is_done = mark.is_put() || lowered.is_some();
         if is_done && !self.journal.entries.contains(&first) {
             self.journal.entries.push(first);
             self.write_line(Slot(self.journal.entries.len() - 1), &first);
@@ -523,6 +565,28 @@ mod tests {
     }
 
     #[test]
+    fn sets_of_pus_are_in_the_head() {
+        let dir = tempfile::tempdir().unwrap();
+        let sets = ["0-1", "2-3"].map(|set| PuSet::parse_list(set).unwrap());
+        let place = Dir::open(dir.path()).map_err(|why| why.line());
+        let writer = Writer::begin(place, OWNER, None, &original(), None);
+        let mut writer = writer.with_sets(sets.clone()).with_file();
+        let put = Entry { mark: Mark::Among(1), was: Mark::Among(0), ..some(10, None) };
+        let slot = writer.slot();
+        writer.write(slot, &put);
+        let journal = read(&writer);
+        assert_eq!((&journal, journal.entries[0]), (writer.journal(), put));
+        let masks = [Mark::Among(1), Mark::Among(2), Mark::Original, Mark::Programs];
+        let masks = masks.map(|mark| journal.mask(mark));
+        assert_eq!(masks, [Some(sets[1].clone()), None, Some(original()), None]);
+        let mut memory = String::new();
+        let file = writer.memory.as_mut().unwrap();
+        std::io::Seek::rewind(file).unwrap();
+        std::io::Read::read_to_string(file, &mut memory).unwrap();
+        assert_eq!(Journal::parse(&memory).unwrap(), journal);
+    }
+
+    #[test]
     fn versions_before_are_read() {
         let body = "10 10 18446744073709551615 1 8191";
         for head in HEADS_BEFORE {
@@ -557,14 +621,14 @@ mod tests {
     #[test]
     fn another_file_is_no_journal() {
         let refusal = |text: &str| Journal::parse(text).unwrap_err().to_string();
-        assert_eq!(refusal(""), "expected colocate-journal 4, found \"\"");
+        assert_eq!(refusal(""), "expected colocate-journal 5, found \"\"");
         assert_eq!(
-            refusal("colocate-journal 5\n"),
-            "expected colocate-journal 4, found \"colocate-journal 5\""
+            refusal("colocate-journal 6\n"),
+            "expected colocate-journal 5, found \"colocate-journal 6\""
         );
         let other = |text: &str| Journal::parse(text).unwrap_err().is_other_version();
         assert!(other("colocate-journal 12\nwhatever") && !other("colocate-journal "));
-        let text = format!("{HEAD}\nowner colocate-journal 5");
+        let text = format!("{HEAD}\nowner colocate-journal 6");
         assert!(!other(&text) && !other(&format!("{HEAD} ")) && !other(""));
         let text = format!("{HEAD}\nowner 7 99\noriginal \n\n");
         assert_eq!(refusal(&text), "expected original CPU-LIST, found \"original \"");

@@ -26,14 +26,14 @@ use crate::sched_class;
 use crate::stat::Stat;
 use crate::sys;
 use colocate_files::{Dir, FileError};
-use colocate_machine::{Nanos, PuNr};
+use colocate_machine::{Nanos, PuSet};
 use colocate_observe::runstate::RunTime;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
 use serde::{Serialize, Serializer};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -97,14 +97,27 @@ pub struct Restored {
 }
 
 /// What is restored of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum What {
     /// Its original mask: where it was.
     #[serde(rename = "from", serialize_with = "text")]
-    Mask(PuNr),
+    Mask(Put),
     /// The policy that it, or its creator, had before it was put under SCHED_IDLE.
     #[serde(rename = "to", serialize_with = "text")]
     Policy(Fair),
+}
+
+/// Where a thread was put.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Put(PuSet);
+
+impl Display for Put {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match affinity::single(&self.0) {
+            Some(pu) => pu.fmt(f),
+            None => write!(f, "PUs {}", self.0),
+        }
+    }
 }
 
 /// Continues everything that the journal's workload has, or may have, stopped, takes its living threads out of
@@ -146,7 +159,7 @@ struct Undoing<'a> {
     dry: bool,
     workload: Workload<'a>,
     /// Threads, with the PUs that they were to leave, if any: what cannot be restored is not tried for ever.
-    tried: HashSet<(Pid, Tid, Option<PuNr>)>,
+    tried: HashSet<(Pid, Tid, Option<Put>)>,
     creating: Creating,
     restored: Vec<Restored>,
 }
@@ -267,8 +280,8 @@ impl<'a> Undoing<'a> {
         act: impl FnOnce() -> Result<(), String>,
     ) {
         let pid = process.pid();
-        let left = match what {
-            What::Mask(pu) => Some(pu),
+        let left = match &what {
+            What::Mask(put) => Some(put.clone()),
             What::Policy(_) => None,
         };
         if is_dead(process, tid) || !self.tried.insert((pid, tid, left)) {
@@ -317,27 +330,35 @@ impl Creating {
     }
 }
 
-/// The PU that we have put the thread on; `None` if it is not there, or not by our doing.
+/// Where we have put the thread; `None` if it is not there, or not by our doing.
 fn placed(
     journal: &Journal,
     process: &ProcessHandle,
     tid: Tid,
     entry: Option<&Entry>,
-) -> Option<PuNr> {
+) -> Option<Put> {
     if entry.is_some_and(|entry| entry.mark == Mark::Programs) {
         return None;
     }
-    let pu = affinity::single(&affinity::allowed(process, tid).ok()?)?;
-    let names = |entry: &Entry| [entry.mark.pu(), entry.was.pu()].contains(&Some(pu));
+    let allowed = affinity::allowed(process, tid).ok()?;
+    let usable = affinity::own().ok();
+    let is_there = |mark: Mark| {
+        let mask = journal.mask(mark).filter(|_| mark.is_put());
+        mask.is_some_and(|mask| {
+            let left = usable.as_ref().map(|usable| mask.intersection(usable));
+            mask == allowed || left.is_some_and(|left| !left.is_empty() && left == allowed)
+        })
+    };
+    let names = |entry: &Entry| is_there(entry.mark) || is_there(entry.was);
     let by_us = match entry {
         Some(entry) if tid == entry.pid.first_thread() => {
-            journal.places_in(entry.pid).any(|place| place == pu)
+            journal.places_in(entry.pid).any(is_there)
         }
         Some(entry) => names(entry),
         None => journal.entries.iter().any(names),
     };
     // With one PU in the original mask nothing has changed.
-    (by_us && affinity::only(pu) != journal.original).then_some(pu)
+    (by_us && allowed != journal.original).then_some(Put(allowed))
 }
 
 /// Whether the colocate that wrote a journal still lives, and will undo it by itself.
@@ -403,7 +424,7 @@ fn read(dir: &Dir, name: &OsStr) -> Result<Journal, FoundError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_machine::PuSet;
+    use colocate_machine::PuNr;
     use colocate_testing::{wait_until, within};
     use std::process::{Child, Command, Stdio};
 
@@ -455,7 +476,7 @@ mod tests {
     fn journal(original: &PuSet, entries: Vec<Entry>) -> Journal {
         let owner = Owner { pid: Pid(1), start_ticks: 0 };
         let (boot, token, original) = (None, None, original.clone());
-        Journal { owner, boot, token, original, pauses: None, entries }
+        Journal { owner, boot, token, original, sets: Vec::new(), pauses: None, entries }
     }
 
     /// The PU to pin to, unless this process has only one.
@@ -676,6 +697,29 @@ mod tests {
             |entries| undo(&journal(&original, entries), Path::new(PROC), false).freed.len();
         assert_eq!(freed(vec![first, bound]), 0, "the program bound that thread itself");
         assert_eq!(freed(vec![first, later]), 1);
+        assert_eq!(sleeper.mask(), original);
+    }
+
+    /// It may run on two PUs, which a set of the journal has; its original mask is one of them.
+    #[test]
+    fn a_thread_on_a_set_of_pus_gets_its_mask_back() {
+        let sleeper = Sleeper::start();
+        let set = sleeper.mask();
+        let Some(pu) = a_pu(&set) else { return };
+        let original = affinity::only(pu);
+        let put = sleeper.entry(Mark::Among(1), Mark::Original);
+        let freed = |entry| {
+            let sets = vec![original.clone(), set.clone()];
+            let journal = Journal { sets, ..journal(&original, vec![entry]) };
+            undo(&journal, Path::new(PROC), false).freed
+        };
+        let elsewhere = Entry { mark: Mark::Among(7), ..put };
+        let programs = Entry { mark: Mark::Programs, ..put };
+        assert_eq!([elsewhere, programs].map(freed), [vec![], vec![]]);
+        assert_eq!(sleeper.mask(), set);
+        let done = freed(put);
+        assert_eq!(done[0].what, What::Mask(Put(set.clone())));
+        assert_eq!(Put(set.clone()).to_string(), format!("PUs {set}"));
         assert_eq!(sleeper.mask(), original);
     }
 

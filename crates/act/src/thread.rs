@@ -24,8 +24,8 @@ pub struct Thread {
     pub mark: Mark,
     /// Whether its own mask was restored, and not changed since.
     pub restored: bool,
-    /// The PUs that it, or its creator, was put on before that.
-    pub recent: RecentPus,
+    /// Where it, or its creator, was put before that.
+    pub recent: Recent,
     /// Where it may run, as last read back.
     pub allowed: PuSet,
     /// Where it was last seen to run.
@@ -41,15 +41,15 @@ pub struct Thread {
 pub struct Inherited {
     /// What was done to the creator's mask.
     pub mark: Mark,
-    /// The PUs that the creator was put on.
-    pub recent: RecentPus,
+    /// Where the creator was put.
+    pub recent: Recent,
     /// The policy that the creator had before it was put under SCHED_IDLE.
     pub lowered: Option<Fair>,
 }
 
 impl Default for Inherited {
     fn default() -> Self {
-        Self { mark: Mark::Original, recent: RecentPus::default(), lowered: None }
+        Self { mark: Mark::Original, recent: Recent::default(), lowered: None }
     }
 }
 
@@ -83,37 +83,39 @@ impl Thread {
     }
 }
 
-/// PUs that a thread may have handed down beside the one it is on now: those that it was put on or was to be put on
+/// Where a thread was put whose mask it may have handed down, beside where it is now: where it was put or was to be put
 /// last, and all that it has left within ten seconds before.
 ///
 /// A new thread has the mask that its creator had when its creation began, and is reported when that is over.
 /// Meanwhile its creator may have been put elsewhere more than once, and may have ended before its last mask
 /// was read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RecentPus(Vec<(PuNr, Nanos)>);
+pub struct Recent(Vec<(Mark, Nanos)>);
 
 /// So long after a thread was created it has been found at the latest. Chosen: on a busy machine its creator waits for a PU
 /// in the middle of it, and so do we: where `/proc` is scanned, up to 1.1 s were seen.
 const CREATION_TAKES: Nanos = Nanos::from_secs(10);
 
-impl RecentPus {
+impl Recent {
     /// Notes that a thread which was put as `from` says is about to be put as `to` says. To be called before it is done:
     /// that may succeed and not be read back.
     pub fn changes(&mut self, from: Mark, to: Mark, at: Nanos) {
         if from != to {
-            [from, to].into_iter().filter_map(Mark::pu).for_each(|pu| self.note(pu, at));
+            [from, to].into_iter().for_each(|mark| self.note(mark, at));
         }
     }
 
-    /// Notes that it was on a PU until `at`.
-    pub fn note(&mut self, pu: PuNr, at: Nanos) {
-        self.0.retain(|(other, left)| *other != pu && *left + CREATION_TAKES > at);
-        self.0.push((pu, at));
+    /// Notes that it was there until `at`, if it was put there.
+    pub fn note(&mut self, mark: Mark, at: Nanos) {
+        if mark.is_put() {
+            self.0.retain(|(other, left)| *other != mark && *left + CREATION_TAKES > at);
+            self.0.push((mark, at));
+        }
     }
 
-    /// The PUs.
-    pub fn pus(&self) -> impl Iterator<Item = PuNr> {
-        self.0.iter().map(|(pu, _)| *pu)
+    /// Where it was put.
+    pub fn marks(&self) -> impl Iterator<Item = Mark> {
+        self.0.iter().map(|(mark, _)| *mark)
     }
 
     /// Forgets all.

@@ -387,7 +387,8 @@ fn by_default(placement: &DefaultPlacement) -> String {
 fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>> {
     let index: BTreeMap<PuNr, PuIdx> =
         machine.all_pus().map(|pu| (machine.pus[pu.idx()].os, pu)).collect();
-    let place = |decision: &Decision| decision.place.pu().and_then(|os| index.get(&os).copied());
+    let place =
+        |decision: &Decision| decision.place.named_pu().and_then(|os| index.get(&os).copied());
     let mut order: Vec<usize> = (0..plan.decisions.len()).collect();
     order.sort_by_key(|&at| place(&plan.decisions[at]).map_or((true, PuIdx(0)), |pu| (false, pu)));
     let heading =
@@ -405,7 +406,10 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>>
             } else {
                 core.map_or(elsewhere.to_owned(), |core| core.to_string())
             },
-            decision.place.pu().map_or(elsewhere.to_owned(), |pu| pu.0.to_string()),
+            match decision.place {
+                Place::Sharing(..) => decision.place.to_string(),
+                place => place.pu().map_or(elsewhere.to_owned(), |pu| pu.0.to_string()),
+            },
             decision.task.to_string(),
             decision.name.to_string(),
             task.busy.map_or("?".to_owned(), |busy| format!("{:.0} %", busy * 100.0)),

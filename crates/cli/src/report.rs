@@ -9,7 +9,7 @@ use colocate_engine::{Host, Observation, Planned, SeenTask};
 use colocate_host::LinuxHost;
 use colocate_machine::printable;
 use colocate_machine::read::{self, Sysfs};
-use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet};
+use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet, Shared};
 use colocate_model::{Backend, Mix};
 use colocate_policy::schedule::phases::JobPhase;
 use colocate_policy::{Grant, Plan, Source, TaskId, WakeUps, Why};
@@ -112,6 +112,9 @@ struct Task {
     cpu_ns: Option<Nanos>,
     mix: Mix,
     planned: Option<PuNr>,
+    /// What it shares with that PU, if it may be on others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sharing: Option<Shared>,
     why: Option<Why>,
     status: &'static str,
     detail: Option<String>,
@@ -342,7 +345,8 @@ impl Task {
             ended_ns: task.ended,
             cpu_ns: task.cpu_time,
             mix: task.known_mix(),
-            planned: task.target_pu,
+            planned: task.target.named_pu(),
+            sharing: task.target.shared(),
             why: None,
             status,
             detail: detail.map(str::to_owned),

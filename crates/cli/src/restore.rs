@@ -149,7 +149,7 @@ fn text(done: &[Done], dry: bool) -> String {
         for Restored { pid, tid, what, trouble } in done.idle.iter().chain(&done.threads) {
             let (was, to) = match what {
                 What::Policy(policy) => ("SCHED_IDLE".to_owned(), policy.to_string()),
-                What::Mask(pu) => (pu.to_string(), original.to_string()),
+                What::Mask(put) => (put.to_string(), original.to_string()),
             };
             let done = match trouble {
                 Some(why) => printable(why).into_owned(),

@@ -24,9 +24,7 @@ use colocate_model::Profile;
 use colocate_model::communication::WakeUpCosts;
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::table::{Knowledge, Prior};
-use colocate_policy::{
-    DefaultPlacement, Grant, Place, Plan, Policy, PolicySpec, Source, SourceSet,
-};
+use colocate_policy::{DefaultPlacement, Grant, Plan, Policy, PolicySpec, Source, SourceSet};
 use jobs::Job;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -405,11 +403,7 @@ fn dry(plan: &Plan, jobs: &[Job], watch: Option<Nanos>) -> String {
         let _ = writeln!(text, "job {number}: {}, {known}", printable(&job.command.name()));
     }
     for decision in &plan.decisions {
-        let place = match decision.place {
-            Place::Pu(pu) => pu.to_string(),
-            Place::LeftToKernel => "kernel".to_owned(),
-            Place::Waiting => "waits".to_owned(),
-        };
+        let place = decision.place;
         let (task, name) = (decision.task.to_string(), printable(&decision.name));
         let why = decision.why.to_string();
         let _ = writeln!(text, "  {task:<5}  {name}  {place}  {}", printable(&why));

@@ -677,7 +677,7 @@ impl Guard {
 
 /// Whether a plan puts a task on a PU.
 fn places(plan: &Plan) -> bool {
-    plan.decisions.iter().any(|decision| decision.place.pu().is_some())
+    plan.decisions.iter().any(|decision| decision.place.named_pu().is_some())
 }
 
 impl Policy for Guard {

@@ -2,7 +2,7 @@
 
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::{Mix, Stack};
-use colocate_policy::{Grant, JobIdx, PagesMoved, Plan, Source, TaskId, WakeUps};
+use colocate_policy::{Grant, JobIdx, PagesMoved, Place, Plan, Source, TaskId, WakeUps};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thiserror::Error;
@@ -140,8 +140,8 @@ pub struct SeenTask {
     pub counts: Option<Box<Counts>>,
     /// Its mix since it was created; `None` if it was not watched.
     pub mix: Option<Box<Mix>>,
-    /// Its PU by the plan or its default placement; `None` if that leaves it to the kernel.
-    pub target_pu: Option<PuNr>,
+    /// Its place by the plan or its default placement.
+    pub target: Place,
     /// Whether it is there.
     pub status: PlacementStatus,
     /// PUs that it really may run on, as last read back from the host; empty if it ended before it

@@ -298,7 +298,7 @@ mod tests {
             cycles,
             counts: None,
             mix: None,
-            target_pu: None,
+            target: colocate_policy::Place::LeftToKernel,
             status: crate::PlacementStatus::LeftToKernel,
             allowed: [].into(),
             last_ran: None,

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::host::PlacementStatus;
     use colocate_machine::Nanos;
-    use colocate_policy::JobIdx;
+    use colocate_policy::{JobIdx, Place};
 
     fn task((job, order): (u32, u32)) -> SeenTask {
         SeenTask {
@@ -61,7 +61,7 @@ mod tests {
             cycles: None,
             counts: None,
             mix: None,
-            target_pu: None,
+            target: Place::LeftToKernel,
             status: PlacementStatus::LeftToKernel,
             allowed: [].into(),
             last_ran: None,

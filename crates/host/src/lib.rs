@@ -198,7 +198,8 @@ impl LinuxHost {
         let reserve = reserve();
         let usable_now = colocate_observe::affinity::of(Tid(0))?;
         let original = original(&setup.proc, &Sysfs::at(Path::new("/")))?;
-        let safeguards = begin_safeguards(setup, &original, &mut notes);
+        let sets = machine.shared_parts(&original);
+        let safeguards = begin_safeguards(setup, &original, &sets, &mut notes);
         let may_fill = safeguards.pauser.is_some();
         let fillers =
             may_fill.then(|| Fillers::new(setup.meanwhile, &setup.proc, &mut notes)).flatten();

@@ -112,7 +112,7 @@ impl LinuxHost {
         self.tasks.set_target(id, target);
         let waiting = self.waiting(creation.pid, creation.at, is_first);
         let put = self.start(id, waiting);
-        if put == Some(Pinned::Done) && waiting == Delay::No && target.is_some() {
+        if put == Some(Pinned::Done) && waiting == Delay::No && target.pu().is_some() {
             self.counts.waited.add(now().saturating_sub(creation.at));
         }
     }
@@ -176,19 +176,21 @@ impl LinuxHost {
 
     /// Puts a task where it is aimed at, or has it wait.
     pub(crate) fn start(&mut self, id: TaskId, waiting: Delay) -> Option<Pinned> {
+        let target = self.tasks.task(id).map(|task| task.placement.target)?;
+        let mark = self.mark_at(target);
         let task = self.tasks.task(id)?;
         if let Delay::Forever(why) = waiting {
             task.placement.exempt = Some(why);
         }
         let waiting = task.placement.exempt.map_or(waiting, Delay::Forever);
-        let (to, then) = match (waiting, task.placement.target_pu) {
-            (_, None) => (Mark::Original, PlacementStatus::LeftToKernel),
+        let (to, then) = match (waiting, mark) {
+            (_, Mark::Original) => (Mark::Original, PlacementStatus::LeftToKernel),
             (Delay::Forever(why), _) => (Mark::Original, PlacementStatus::Exempt(why)),
-            (Delay::Until(at), Some(_)) => {
+            (Delay::Until(at), _) => {
                 self.placing.settling.push(Reverse((at, id)));
                 (Mark::Original, PlacementStatus::Settling)
             }
-            (Delay::No, Some(pu)) => (Mark::On(pu), PlacementStatus::Placed),
+            (Delay::No, mark) => (mark, PlacementStatus::Placed),
         };
         let (pid, tid) = (task.thread.pid, task.thread.tid);
         let asks = to == Mark::Original && task.thread.is_first();
@@ -203,9 +205,21 @@ impl LinuxHost {
         }
         // What is not on a PU by our doing must not keep others from it.
         if pinned == Pinned::ByProgram || matches!(waiting, Delay::Forever(_)) {
-            self.tasks.set_target(id, None);
+            self.tasks.set_target(id, Place::LeftToKernel);
         }
         Some(pinned)
+    }
+
+    /// What a thread is given at a place. PUs that share something and were not together at the start are the kernel's.
+    fn mark_at(&self, place: Place) -> Mark {
+        match place {
+            Place::LeftToKernel | Place::Waiting => Mark::Original,
+            Place::Pu(pu) => Mark::On(pu),
+            Place::Sharing(shared, pu) => {
+                let shared = self.machine.sharing_with(shared, pu);
+                self.actuators.mark_of(&shared.intersection(&self.actuators.original))
+            }
+        }
     }
 
     /// A thread that creates processes hands its mask down. It is not kept on one PU for a while, and for good if what it has created
@@ -417,13 +431,15 @@ impl LinuxHost {
         // Named ones first, so that the others find the room that is left.
         let (named, others): (Vec<_>, Vec<_>) = places.partition(|(_, place)| place.is_some());
         for &(id, place) in &named {
-            self.tasks.set_target(id, place.and_then(Place::pu));
+            // What waits is put nowhere.
+            let place = place.filter(|place| *place != Place::Waiting);
+            self.tasks.set_target(id, place.unwrap_or_default());
         }
         for &(id, _) in &others {
-            let before = self.tasks.task(id).and_then(|task| task.placement.target_pu);
-            self.tasks.set_target(id, None);
-            let target = kept(before, &plan.default_placement)
-                .or_else(|| self.tasks.default_target(&plan.default_placement));
+            let before = self.tasks.task(id).and_then(|task| task.placement.target.pu());
+            self.tasks.set_target(id, Place::LeftToKernel);
+            let kept = kept(before, &plan.default_placement).map(Place::Pu);
+            let target = kept.unwrap_or_else(|| self.tasks.default_target(&plan.default_placement));
             self.tasks.set_target(id, target);
         }
         // A stopped task stays where it is: it runs nowhere.
@@ -455,7 +471,7 @@ impl LinuxHost {
     pub(crate) fn leave_to_kernel(&mut self) {
         self.placing.plan = None;
         for id in self.movable_tasks() {
-            self.tasks.set_target(id, None);
+            self.tasks.set_target(id, Place::LeftToKernel);
             self.follow(id);
         }
     }
@@ -469,10 +485,11 @@ impl LinuxHost {
     /// Puts a living task where it is aimed at now.
     fn follow(&mut self, id: TaskId) {
         let at = now();
+        let Some(target) = self.tasks.task(id).map(|task| task.placement.target) else { return };
+        let wanted = self.mark_at(target);
         let Some(task) = self.tasks.task(id) else { return };
         let (pid, is_first, status) =
             (task.thread.pid, task.thread.is_first(), task.placement.status.clone());
-        let wanted = task.placement.target_pu.map_or(Mark::Original, Mark::On);
         let there = task.thread.mark == wanted && status == PlacementStatus::Placed;
         let untouched = wanted == Mark::Original && task.thread.mark == wanted;
         if untouched
@@ -481,10 +498,7 @@ impl LinuxHost {
         {
             return;
         }
-        if there
-            && task.thread.allowed
-                == affinity::only(task.placement.target_pu.unwrap_or(PuNr(u32::MAX)))
-        {
+        if there && wanted.is_put() && task.thread.allowed == self.actuators.mask(wanted) {
             return;
         }
         let settled_at = self.tasks.process(pid).map(|process| process.settled_at);

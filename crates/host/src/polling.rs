@@ -19,7 +19,7 @@ use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sources::phases::Phases;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid, affinity};
-use colocate_policy::{JobIdx, TaskId};
+use colocate_policy::{JobIdx, Place, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time between two polls of which PUs there are. Chosen: what changes that is the action of an
@@ -256,10 +256,10 @@ impl LinuxHost {
         }
         self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         let chose = task.placement.status == PlacementStatus::PinnedByProgram;
-        let aimed = task.placement.target_pu.is_some();
+        let aimed = task.placement.target != Place::LeftToKernel;
         self.tasks.note_sleep(id);
         if chose && aimed {
-            self.tasks.set_target(id, None);
+            self.tasks.set_target(id, Place::LeftToKernel);
         }
         if stat.is_some_and(|stat| stat.is_stopped()) && self.tasks.begins_run(id) {
             self.polling.found_stopped.insert(id.job);

@@ -48,10 +48,17 @@ pub(crate) struct Safeguards {
 
 impl Safeguards {
     /// Begins a journal, whose head says how jobs are stopped, and its guardian.
-    fn begin(setup: &Setup, owner: Owner, original: &PuSet, pauser: Option<Pauser>) -> Self {
+    fn begin(
+        setup: &Setup,
+        owner: Owner,
+        original: &PuSet,
+        sets: &[PuSet],
+        pauser: Option<Pauser>,
+    ) -> Self {
         let dir = rundir::open(&setup.run_dirs, sys::effective_user());
         let how = pauser.as_ref().map(Pauser::how);
         let journal = Writer::begin(dir, owner, journal::boot(&setup.proc), original, how.as_ref());
+        let journal = journal.with_sets(sets.iter().cloned());
         let guardian = Guardian::start(&journal);
         let mut journal = journal.with_file();
         let mut troubles: Vec<String> = journal.trouble().map(no_journal).into_iter().collect();
@@ -97,10 +104,11 @@ pub(crate) fn end(journal: &mut Writer, guardian: Option<Guardian>, is_undone: b
 pub(crate) fn begin_safeguards(
     setup: &Setup,
     original: &PuSet,
+    sets: &[PuSet],
     notes: &mut Vec<String>,
 ) -> Safeguards {
     let (owner, jobs) = (Owner::ours(&setup.proc), setup.commands.len());
-    let begin = |pauser| Safeguards::begin(setup, owner, original, pauser);
+    let begin = |pauser| Safeguards::begin(setup, owner, original, sets, pauser);
     let mut safeguards = if setup.may_pause && !setup.only_signals {
         let by_cgroups = Pauser::by_cgroups(jobs, &setup.proc, owner);
         by_cgroups.and_then(|pauser| begin(Some(pauser)).with_cgroups()).unwrap_or_else(|why| {

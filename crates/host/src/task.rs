@@ -3,11 +3,11 @@
 use colocate_act::affinity::Pinned;
 use colocate_act::thread::Thread;
 use colocate_engine::PlacementStatus;
-use colocate_machine::{Nanos, PuNr};
+use colocate_machine::Nanos;
 use colocate_observe::pmu::Metered;
 use colocate_observe::sources::TaskRef;
 use colocate_observe::sources::run_states::Read;
-use colocate_policy::TaskId;
+use colocate_policy::{Place, TaskId};
 use std::sync::Arc;
 
 /// A task, living or remembered.
@@ -34,8 +34,8 @@ pub struct Task {
 /// Where a task is meant to be, and whether it is there.
 #[derive(Debug)]
 pub struct Placement {
-    /// The PU by the plan or its default placement.
-    pub target_pu: Option<PuNr>,
+    /// By the plan or its default placement.
+    pub target: Place,
     /// Whether it is there.
     pub status: PlacementStatus,
     /// Why it must not be put on one PU, if so.
@@ -47,7 +47,7 @@ pub struct Placement {
 impl Placement {
     /// Of a new task.
     pub const NONE: Self = Self {
-        target_pu: None,
+        target: Place::LeftToKernel,
         status: PlacementStatus::LeftToKernel,
         exempt: None,
         forked_until: Nanos::ZERO,

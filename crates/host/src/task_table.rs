@@ -7,7 +7,7 @@ use crate::task::{Placement, Task, Usage};
 use colocate_act::fair::Fair;
 use colocate_act::handle::ProcessHandle;
 use colocate_act::journal::Slot;
-use colocate_act::thread::{Inherited, RecentPus, Thread};
+use colocate_act::thread::{Inherited, Recent, Thread};
 use colocate_engine::{Counts, JobEnd, PlacementStatus, SeenTask};
 use colocate_machine::{Nanos, PuNr, PuSet};
 use colocate_model::Mix;
@@ -146,7 +146,7 @@ struct OfAny {
     /// Whether the program has chosen the PUs of one of them: then it may have chosen those of any.
     binds_itself: bool,
     /// Where any remembered one is or was.
-    recent: RecentPus,
+    recent: Recent,
     /// The policy that one of them had before it was put under SCHED_IDLE.
     lowered: Option<Fair>,
 }
@@ -445,8 +445,8 @@ impl TaskTable {
         let mut any = OfAny::default();
         for task in self.remembered_of(pid) {
             any.binds_itself |= task.placement.status == PlacementStatus::PinnedByProgram;
-            let pus = task.thread.recent.pus().chain(task.thread.mark.pu());
-            pus.for_each(|pu| any.recent.note(pu, at));
+            let marks = task.thread.recent.marks().chain([task.thread.mark]);
+            marks.for_each(|mark| any.recent.note(mark, at));
             any.lowered = any.lowered.or(task.thread.last_lowered);
         }
         self.of_any.insert(pid, any.clone());
@@ -552,7 +552,7 @@ impl TaskTable {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         (task.ended, task.thread.recent) = (None, recent);
         self.by_tid.insert(task.thread.tid, id);
-        let target = task.placement.target_pu.take();
+        let target = std::mem::take(&mut task.placement.target);
         // It is counted among the living again.
         let job = &mut self.jobs[id.job.0 as usize];
         job.instructions = job.instructions.saturating_sub(task.usage.instructions().unwrap_or(0));
@@ -566,17 +566,17 @@ impl TaskTable {
         self.set_target(id, target);
     }
 
-    /// Aims a living task at a PU, or at none.
-    pub fn set_target(&mut self, id: TaskId, pu: Option<PuNr>) {
-        self.set_load(id, pu);
+    /// Aims a living task at a place.
+    pub fn set_target(&mut self, id: TaskId, place: Place) {
+        self.set_load(id, place.pu());
         if let Some(task) = self.tasks.get_mut(&id) {
-            task.placement.target_pu = pu;
+            task.placement.target = place;
         }
     }
 
     /// Moves a task's weight from the PU it is aimed at to `to`.
     fn set_load(&mut self, id: TaskId, to: Option<PuNr>) {
-        let from = self.tasks.get(&id).and_then(|task| task.placement.target_pu);
+        let from = self.tasks.get(&id).and_then(|task| task.placement.target.pu());
         if let Some(count) = from.and_then(|pu| self.load.get_mut(&pu)) {
             *count = count.saturating_sub(1);
         }
@@ -585,23 +585,23 @@ impl TaskTable {
         }
     }
 
-    /// The PU that a plan gives to a task that is created; `None` leaves it to the kernel. The first task of a run
+    /// The place that a plan gives to a task that is created. The first task of a run
     /// that the plan does not know goes where the plan had that of the run before.
-    pub fn target_of(&self, plan: &Plan, id: TaskId) -> Option<PuNr> {
+    pub fn target_of(&self, plan: &Plan, id: TaskId) -> Place {
         let job = self.jobs.get(id.job.0 as usize).filter(|_| self.begins_run(id));
         let before = || plan.place_of(TaskId { job: id.job, order: job?.planned });
         let place = plan.place_of(id).or_else(before);
-        place.map_or_else(|| self.default_target(&plan.default_placement), Place::pu)
+        place.unwrap_or_else(|| self.default_target(&plan.default_placement))
     }
 
     /// The PU that default placement gives to a task: the one with the fewest living tasks aimed at
     /// it, the earliest in the list if several have as few.
-    pub fn default_target(&self, rule: &DefaultPlacement) -> Option<PuNr> {
+    pub fn default_target(&self, rule: &DefaultPlacement) -> Place {
         let load = |pu: &PuNr| self.load.get(pu).copied().unwrap_or(0);
-        match rule {
+        Place::from(match rule {
             DefaultPlacement::LeaveToKernel => None,
             DefaultPlacement::FillInOrder { pus } => pus.iter().copied().min_by_key(load),
-        }
+        })
     }
 
     /// All tasks that are remembered, in the order of their IDs, with times since `launch`.
@@ -636,7 +636,7 @@ impl TaskTable {
                 cycles: task.usage.counted.as_ref().and_then(|counted| counted.cycles),
                 counts: self.counts(task).map(Box::new),
                 mix: mix.map(Box::new),
-                target_pu: task.placement.target_pu,
+                target: task.placement.target,
                 status: if waits { PlacementStatus::Waiting } else { status.clone() },
                 allowed: listed.clone(),
                 last_ran: task.thread.last_ran,

@@ -17,6 +17,7 @@ pub mod picture;
 pub mod printable;
 #[cfg(feature = "read")]
 pub mod read;
+pub mod shared;
 pub mod speeds;
 pub mod units;
 pub mod usable;
@@ -30,6 +31,7 @@ pub use machine::{Cache, CacheKind, Core, CoreKind, Distances, Machine, Node, Pa
 pub use performance::Performance;
 pub use picture::picture;
 pub use printable::{printable, printable_lines};
+pub use shared::Shared;
 pub use speeds::speeds;
 pub use units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 pub use usable::{CpuQuota, Usable};

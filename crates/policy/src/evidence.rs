@@ -4,7 +4,7 @@ use crate::pages::PagesMoved;
 use crate::plan::{Decision, DefaultPlacement, JobIdx, Place, Plan, Task, TaskId, Why};
 use crate::source::WakeUps;
 use crate::why::{Allocated, Selected};
-use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
+use colocate_machine::{Machine, Nanos, PuIdx, PuNr, Shared};
 use colocate_model::stack::Parts;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -276,14 +276,12 @@ impl<'a> Evidence<'a> {
         self.plan(&leave_to_kernel(self.now.queue))
     }
 
-    /// The plan that puts some tasks on PUs and leaves all others to the kernel, also those that come.
+    /// The plan that puts some tasks somewhere and leaves all others to the kernel, also those that come.
     #[must_use]
-    pub fn plan_of_some(&self, seats: impl Iterator<Item = (TaskId, PuIdx, Why)>) -> Plan {
+    pub fn plan_of_some(&self, places: impl Iterator<Item = (TaskId, Place, Why)>) -> Plan {
         let name = |task| self.roster.name.map_or_else(|| "".into(), |name| name(task));
-        let seated = |(task, pu, why)| {
-            (task, Decision { task, name: name(task), place: self.place(Some(pu)), why })
-        };
-        let mut decisions: BTreeMap<TaskId, Decision> = seats.map(seated).collect();
+        let put = |(task, place, why)| (task, Decision { task, name: name(task), place, why });
+        let mut decisions: BTreeMap<TaskId, Decision> = places.map(put).collect();
         for task in self.tasks() {
             let (name, place, why) =
                 (task.name.as_str().into(), Place::LeftToKernel, Why::LeftToKernel);
@@ -315,6 +313,18 @@ impl<'a> Evidence<'a> {
     #[must_use]
     pub fn initial(&self, places: &[(TaskId, PuIdx)]) -> Vec<(TaskId, PuNr)> {
         places.iter().map(|&(task, pu)| (task, self.number(pu))).collect()
+    }
+
+    /// On a PU.
+    #[must_use]
+    pub fn on(&self, pu: PuIdx) -> Place {
+        Place::Pu(self.number(pu))
+    }
+
+    /// On the PUs that share a part of the machine with a PU.
+    #[must_use]
+    pub fn sharing(&self, shared: Shared, pu: PuIdx) -> Place {
+        Place::Sharing(shared, self.number(pu))
     }
 
     fn place(&self, pu: Option<PuIdx>) -> Place {

@@ -2,7 +2,7 @@
 
 use crate::pages::PageMove;
 use crate::why::{Allocated, Selected};
-use colocate_machine::{Machine, PuNr};
+use colocate_machine::{Machine, PuNr, Shared};
 use colocate_model::{Class, Mix, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -225,6 +225,8 @@ pub enum Place {
     LeftToKernel,
     /// On this PU, by the kernel's number.
     Pu(PuNr),
+    /// On any of the PUs that share this with a PU, by the kernel's number.
+    Sharing(Shared, PuNr),
     /// On none: it does not run, or only on PUs that are idle, if the host fills these. All tasks of a job wait, or none does, since a job is stopped as a whole.
     Waiting,
 }
@@ -235,7 +237,36 @@ impl Place {
     pub const fn pu(self) -> Option<PuNr> {
         match self {
             Self::Pu(pu) => Some(pu),
+            Self::LeftToKernel | Self::Sharing(..) | Self::Waiting => None,
+        }
+    }
+
+    /// The PU that it names, alone or with others.
+    #[must_use]
+    pub const fn named_pu(self) -> Option<PuNr> {
+        match self {
+            Self::Pu(pu) | Self::Sharing(_, pu) => Some(pu),
             Self::LeftToKernel | Self::Waiting => None,
+        }
+    }
+
+    /// What is shared with that PU, if it is not the only one.
+    #[must_use]
+    pub const fn shared(self) -> Option<Shared> {
+        match self {
+            Self::Sharing(shared, _) => Some(shared),
+            Self::Pu(_) | Self::LeftToKernel | Self::Waiting => None,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeftToKernel => f.write_str("kernel"),
+            Self::Pu(pu) => pu.fmt(f),
+            Self::Sharing(shared, pu) => write!(f, "{shared} of {pu}"),
+            Self::Waiting => f.write_str("waits"),
         }
     }
 }
@@ -268,6 +299,8 @@ struct DecisionForm {
     task: TaskId,
     name: String,
     pu: Option<PuNr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sharing: Option<Shared>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     waits: bool,
     why: Why,
@@ -276,7 +309,8 @@ struct DecisionForm {
 impl From<Decision> for DecisionForm {
     fn from(Decision { task, name, place, why }: Decision) -> Self {
         let waits = place == Place::Waiting;
-        Self { task, name: name.as_ref().into(), pu: place.pu(), waits, why }
+        let (pu, sharing) = (place.named_pu(), place.shared());
+        Self { task, name: name.as_ref().into(), pu, sharing, waits, why }
     }
 }
 
@@ -284,11 +318,15 @@ impl TryFrom<DecisionForm> for Decision {
     type Error = String;
 
     fn try_from(form: DecisionForm) -> Result<Self, String> {
-        let DecisionForm { task, name, pu, waits, why } = form;
-        let place = match pu {
-            Some(pu) if waits => return Err(format!("task {task} waits and is on {pu}")),
-            None if waits => Place::Waiting,
-            pu => Place::from(pu),
+        let DecisionForm { task, name, pu, sharing, waits, why } = form;
+        let place = match (pu, sharing) {
+            (Some(pu), _) if waits => return Err(format!("task {task} waits and is on {pu}")),
+            (None, Some(shared)) => {
+                return Err(format!("task {task} shares a {shared} with no PU"));
+            }
+            (None, None) if waits => Place::Waiting,
+            (Some(pu), Some(shared)) => Place::Sharing(shared, pu),
+            (pu, None) => Place::from(pu),
         };
         Ok(Self { task, name: name.into(), place, why })
     }
@@ -517,7 +555,8 @@ impl Plan {
     /// [`PlanError::NoSuchPu`] with the first PU that is not.
     pub fn check_against(&self, machine: &Machine) -> Result<(), PlanError> {
         for decision in &self.decisions {
-            if let Some(pu) = decision.place.pu().filter(|&pu| machine.pu_by_os(pu).is_none()) {
+            let named = decision.place.named_pu();
+            if let Some(pu) = named.filter(|&pu| machine.pu_by_os(pu).is_none()) {
                 return Err(PlanError::NoSuchPu { task: decision.task, pu });
             }
         }

@@ -106,7 +106,7 @@ impl World<'_> {
     /// other, and for a PU that no task uses.
     fn nearest_waiting(&self, pu: PuIdx, within: Option<usize>) -> Option<TaskNo> {
         let filler = || self.nearest_spare(pu, within, &|pu| self.spare_filler(pu));
-        let normal = self.nearest_spare(pu, within, &|pu| self.spare(pu));
+        let normal = self.nearest_spare(pu, within, &|from| self.spare_for(from, Some(pu)));
         normal.or_else(|| self.is_empty(pu).then(filler).flatten())
     }
 
@@ -128,10 +128,18 @@ impl World<'_> {
 
     /// A thread that waits on a PU for others and may go; the one that came last.
     fn spare(&self, pu: PuIdx) -> Option<TaskNo> {
+        self.spare_for(pu, None)
+    }
+
+    /// The same of those that may go to a PU.
+    fn spare_for(&self, pu: PuIdx, to: Option<PuIdx>) -> Option<TaskNo> {
         let queue = &self.queues[pu.idx()];
         // If none runs, one of those that wait is about to.
         let waiting = if self.pu_load(pu) > 1 { &queue.waiting[..] } else { &[] };
-        let may_go = |task: &TaskNo| self.tasks[*task].pinned.is_none() && !self.tasks[*task].fills;
+        let may_go = |task: &TaskNo| {
+            let is_movable = self.tasks[*task].pinned.is_none() && !self.tasks[*task].fills;
+            is_movable && to.is_none_or(|to| self.may_be_on(*task, to))
+        };
         waiting.iter().rev().copied().find(may_go)
     }
 
@@ -167,7 +175,8 @@ impl World<'_> {
         }
         self.timers.failures[domain] = 0;
         let task = self.task_to_move(domain, &found);
-        if let Some((task, to)) = task.zip(self.pu_to_fill(domain, found.to)) {
+        let moves = task.zip(self.pu_to_fill(domain, found.to));
+        if let Some((task, to)) = moves.filter(|(task, to)| self.may_be_on(*task, *to)) {
             self.migrate(task, to);
         }
     }
@@ -273,7 +282,7 @@ impl World<'_> {
 
     /// Whether a task is on a queue and may be put on another one.
     pub fn is_free(&self, task: TaskNo) -> bool {
-        self.tasks[task].state == State::Ready && self.tasks[task].pinned.is_none()
+        self.tasks[task].state == State::Ready && self.tasks[task].is_unbound()
     }
 }
 

@@ -1,11 +1,12 @@
-//! Applies a plan: the target PU of each task.
+//! Applies a plan: the target of each task.
 
 use crate::targets::Target;
-use crate::task::{State, TaskNo};
+use crate::task::{State, Task, TaskNo};
 use crate::world::World;
 use colocate_engine::PlacementStatus;
 use colocate_machine::{PuIdx, PuNr};
 use colocate_policy::{DefaultPlacement, JobIdx, Place, Plan, PlanError};
+use std::sync::Arc;
 
 impl World<'_> {
     /// Puts the plan in force: moves the tasks that live, and remembers it for those to be created.
@@ -25,6 +26,10 @@ impl World<'_> {
                 None => Target::DefaultPlacement,
                 Some(Place::LeftToKernel | Place::Waiting) => Target::Kernel,
                 Some(Place::Pu(pu)) => self.usable_pu(pu).map_or(Target::Unusable(pu), Target::Pu),
+                Some(Place::Sharing(shared, pu)) => {
+                    let target = |pu| Target::Sharing(shared, pu);
+                    self.usable_pu(pu).map_or(Target::Unusable(pu), target)
+                }
             };
         }
         let fillers = self.fillers(&waiting, plan);
@@ -46,26 +51,52 @@ impl World<'_> {
         self.platform.machine().pu_by_os(pu).filter(|pu| self.usable[pu.idx()])
     }
 
-    /// Pins a task to its target PU, or unpins it.
+    /// Pins a task to its target PU or PUs, or unpins it.
     pub fn set_target(&mut self, task: TaskNo) {
         let pinned = match self.targets.of[task] {
             _ if self.is_stopped(task) => None,
             Target::Pu(pu) => Some(pu).filter(|pu| self.usable[pu.idx()]),
-            Target::Kernel | Target::Unusable(_) => None,
+            Target::Kernel | Target::Unusable(_) | Target::Sharing(..) => None,
             Target::DefaultPlacement => self.default_pu(task),
         };
-        if self.tasks[task].pinned != pinned {
-            self.tasks[task].pinned = pinned;
+        let among = self.among(task);
+        if self.tasks[task].pinned != pinned || self.tasks[task].among != among {
+            (self.tasks[task].pinned, self.tasks[task].among) = (pinned, among);
             self.timers.stale = true;
         }
-        if let (Some(pu), State::Ready, true) =
-            (pinned, self.tasks[task].state, self.tasks[task].pu.is_some())
-        {
+        if let (State::Ready, Some(pu)) = (self.tasks[task].state, self.tasks[task].pu) {
             // One that is being created is on no queue yet; its creation puts it there.
-            if self.is_queued(task) {
-                self.migrate(task, pu);
+            let to = pinned.unwrap_or_else(|| self.allowed_near(task, pu));
+            if (pinned.is_some() || to != pu) && self.is_queued(task) {
+                self.migrate(task, to);
             }
         }
+    }
+
+    /// The PUs that a task is put among: some that can be used, and not all of these.
+    pub(crate) fn among(&self, task: TaskNo) -> Option<Arc<[PuIdx]>> {
+        let Target::Sharing(shared, pu) = self.targets.of[task] else { return None };
+        let mut pus = self.platform.machine().sharing(shared, pu);
+        pus.retain(|pu| self.usable[pu.idx()]);
+        let usable = self.usable.iter().filter(|usable| **usable).count();
+        let is_part = !pus.is_empty() && pus.len() < usable && !self.is_stopped(task);
+        is_part.then(|| pus.into())
+    }
+
+    /// Whether the plan lets a task be on a PU.
+    pub(crate) fn may_be_on(&self, task: TaskNo, pu: PuIdx) -> bool {
+        let Task { pinned, among, .. } = &self.tasks[task];
+        pinned.is_none_or(|pinned| pinned == pu)
+            && among.as_ref().is_none_or(|among| among.contains(&pu))
+    }
+
+    /// A PU, if a task may be there; else the one with the fewest tasks of those where it may be.
+    pub(crate) fn allowed_near(&self, task: TaskNo, pu: PuIdx) -> PuIdx {
+        let among = self.tasks[task].among.as_ref().filter(|among| !among.contains(&pu));
+        let least = among.and_then(|among| {
+            among.iter().copied().min_by_key(|pu| (self.pu_load(*pu), self.core_load(*pu)))
+        });
+        least.unwrap_or(pu)
     }
 
     pub(crate) fn is_queued(&self, task: TaskNo) -> bool {
@@ -89,22 +120,24 @@ impl World<'_> {
         usable.min_by_key(|pu| placed[pu.idx()])
     }
 
-    /// The target PU of a task, and its placement status.
-    pub(crate) fn placement_status(&self, task: TaskNo) -> (Option<PuIdx>, PlacementStatus) {
+    /// The target of a task, and its placement status.
+    pub(crate) fn placement_status(&self, task: TaskNo) -> (Place, PlacementStatus) {
+        let os = |pu: PuIdx| self.platform.machine().pus[pu.idx()].os;
         if self.is_stopped(task) || self.tasks[task].fills {
-            return (None, PlacementStatus::Waiting);
+            return (Place::LeftToKernel, PlacementStatus::Waiting);
         }
-        match (self.targets.of[task], self.tasks[task].pinned) {
-            (Target::Unusable(pu), _) => (
-                None,
-                PlacementStatus::Trouble(format!("expected a PU that can be used, found {pu}")),
-            ),
-            (_, Some(pu)) => (Some(pu), PlacementStatus::Placed),
-            (Target::Pu(pu), None) => {
-                let gone = self.platform.machine().pus[pu.idx()].os;
-                (None, PlacementStatus::Trouble(format!("its place {gone} has gone offline")))
+        let trouble = |what| (Place::LeftToKernel, PlacementStatus::Trouble(what));
+        let Task { pinned, among, .. } = &self.tasks[task];
+        match (self.targets.of[task], pinned) {
+            (Target::Unusable(pu), _) => {
+                trouble(format!("expected a PU that can be used, found {pu}"))
             }
-            (_, None) => (None, PlacementStatus::LeftToKernel),
+            (_, Some(pu)) => (Place::Pu(os(*pu)), PlacementStatus::Placed),
+            (Target::Pu(pu), None) => trouble(format!("its place {} has gone offline", os(pu))),
+            (Target::Sharing(shared, pu), None) if among.is_some() => {
+                (Place::Sharing(shared, os(pu)), PlacementStatus::Placed)
+            }
+            (_, None) => (Place::LeftToKernel, PlacementStatus::LeftToKernel),
         }
     }
 }

@@ -90,9 +90,10 @@ impl<'a> SimHost<'a> {
     fn seen_task(&self, no: usize, task: &Task, created: Nanos) -> SeenTask {
         let os = |pu: PuIdx| self.world.platform.machine().pus[pu.idx()].os;
         let (target, status) = self.world.placement_status(no);
-        let allowed = match task.pinned {
-            Some(pu) => [os(pu)].into(),
-            None => self.usable.as_slice().into(),
+        let allowed = match (task.pinned, &task.among) {
+            (Some(pu), _) => [os(pu)].into(),
+            (None, Some(among)) => among.iter().map(|pu| os(*pu)).collect(),
+            (None, None) => self.usable.as_slice().into(),
         };
         let mut seen = SeenTask {
             id: task.id,
@@ -107,7 +108,7 @@ impl<'a> SimHost<'a> {
             cycles: None,
             counts: None,
             mix: None,
-            target_pu: target.map(os),
+            target,
             status,
             allowed,
             last_ran: task.pu.map(os),

@@ -46,9 +46,10 @@ impl World<'_> {
         if self.tasks[task].pinned.is_some_and(gone) {
             self.tasks[task].pinned = None;
         }
+        self.tasks[task].among = self.among(task);
         let from = self.tasks[task].pu.filter(|&pu| gone(pu));
         if let Some(from) = from.filter(|_| self.is_queued(task)) {
-            self.migrate(task, self.online_near(from));
+            self.migrate(task, self.allowed_near(task, self.online_near(from)));
         }
     }
 

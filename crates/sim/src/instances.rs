@@ -50,6 +50,7 @@ pub(crate) fn instantiate(
                 state: State::NotCreated,
                 pu: None,
                 pinned: None,
+                among: None,
                 course: Course::new(thread.course.clone(), work),
                 virtual_time: 0,
                 refill_s: 0.0,

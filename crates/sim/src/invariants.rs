@@ -133,7 +133,9 @@ impl Checker {
         if std::mem::replace(&mut self.seen[on.task], self.steps) == self.steps {
             return wrong("runs twice");
         }
-        if !self.usable[on.pu.idx()] || task.pinned.is_some_and(|pinned| pinned != on.pu) {
+        let elsewhere = task.pinned.is_some_and(|pinned| pinned != on.pu)
+            || task.among.as_ref().is_some_and(|among| !among.contains(&on.pu));
+        if !self.usable[on.pu.idx()] || elsewhere {
             return wrong("runs where it may not");
         }
         if step.jobs[task.id.job.0 as usize].stopped {
@@ -191,7 +193,7 @@ fn queues(step: &Step<'_>, usable: &[bool]) -> Result<bool, Broken> {
         if queue.running.is_none() && !queue.waiting.is_empty() {
             return Err(format!("tasks wait on PU {pu}, which runs none, at {}", step.from));
         }
-        free_waits |= queue.waiting.iter().any(|&task| step.tasks[task].pinned.is_none());
+        free_waits |= queue.waiting.iter().any(|&task| step.tasks[task].is_unbound());
     }
     if running != step.on.len() {
         return Err(format!("{running} tasks run, {} are accounted for", step.on.len()));

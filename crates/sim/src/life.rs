@@ -32,7 +32,8 @@ impl World<'_> {
     /// Puts a task on a queue that has run before.
     pub(crate) fn enqueue_woken(&mut self, task: TaskNo) {
         let pu = self.tasks[task].pinned.or_else(|| self.wake_pu(task));
-        self.join_queue(task, self.online_near(pu.unwrap_or(self.launcher)));
+        let pu = self.online_near(pu.unwrap_or(self.launcher));
+        self.join_queue(task, self.allowed_near(task, pu));
     }
 
     pub fn create(&mut self, no: TaskNo) {
@@ -66,7 +67,10 @@ impl World<'_> {
         let parent = self.tasks[first].pu.filter(|_| no != first).unwrap_or(self.launcher);
         let pu = match self.tasks[no].pinned {
             Some(pu) => pu,
-            None => self.fork_pu(self.online_near(parent)),
+            None => {
+                let pu = self.fork_pu(self.online_near(parent));
+                self.allowed_near(no, pu)
+            }
         };
         self.join_queue(no, pu);
         self.touch_pages(no, pu);

@@ -67,7 +67,8 @@ impl World<'_> {
         let Wake::IdleSibling { idle_cores } = self.scenario.kernel.wake else {
             return Some(previous);
         };
-        let idle = |pu: PuIdx| self.usable[pu.idx()] && self.pu_load(pu) == 0;
+        let may = |pu: PuIdx| self.usable[pu.idx()] && self.may_be_on(task, pu);
+        let idle = |pu: PuIdx| self.pu_load(pu) == 0 && may(pu);
         if idle(previous) {
             return Some(previous);
         }

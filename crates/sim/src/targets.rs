@@ -1,12 +1,14 @@
 //! What the plan in force says of each task.
 
-use colocate_machine::{PuIdx, PuNr};
+use colocate_machine::{PuIdx, PuNr, Shared};
 
 /// What a plan says of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// This PU.
     Pu(PuIdx),
+    /// The PUs that share this with a PU.
+    Sharing(Shared, PuIdx),
     /// A PU that cannot be used.
     Unusable(PuNr),
     /// The kernel may choose, or its job waits.

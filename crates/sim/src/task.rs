@@ -7,6 +7,7 @@ use colocate_machine::{Nanos, PuIdx};
 use colocate_model::CpiStack;
 use colocate_policy::TaskId;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A place in the list of all tasks.
 pub(crate) type TaskNo = usize;
@@ -16,6 +17,11 @@ pub(crate) const NORMAL: i64 = 1024;
 pub(crate) const FILLER: i64 = 3;
 
 impl Task {
+    /// Whether the plan lets it be on any PU.
+    pub fn is_unbound(&self) -> bool {
+        self.pinned.is_none() && self.among.is_none()
+    }
+
     /// Its weight on a queue.
     pub const fn weight(&self) -> i64 {
         if self.fills { FILLER } else { NORMAL }
@@ -223,6 +229,8 @@ pub(crate) struct Task {
     pub pu: Option<PuIdx>,
     /// Its target PU by the plan.
     pub pinned: Option<PuIdx>,
+    /// The PUs of which it may be on any by the plan, in logical order; `None`: one, or all.
+    pub among: Option<Arc<[PuIdx]>>,
     /// Whether its job has to wait and fills idle PUs.
     pub fills: bool,
     pub course: Course,

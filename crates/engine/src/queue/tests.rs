@@ -94,7 +94,7 @@ impl Scripted {
             cycles: Some(400 * self.ran[job]),
             counts: None,
             mix: None,
-            target_pu: None,
+            target: Place::LeftToKernel,
             status: PlacementStatus::Placed,
             allowed: [].into(),
             last_ran: Some(PuNr(0)),

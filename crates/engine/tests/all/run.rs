@@ -121,7 +121,7 @@ fn seen(at: (u32, u32)) -> SeenTask {
         cycles: None,
         counts: None,
         mix: Some(Mix { int: Share::new(0.5), ..Mix::default() }.into()),
-        target_pu: None,
+        target: Place::LeftToKernel,
         status: PlacementStatus::LeftToKernel,
         allowed: [PuNr(0)].into(),
         last_ran: Some(PuNr(0)),

@@ -16,6 +16,10 @@ fn table() -> TaskTable {
     table
 }
 
+fn on(pu: u32) -> Mark {
+    Mark::On(PuNr(pu))
+}
+
 #[test]
 fn children_count_on_in_their_job() {
     let mut table = table();
@@ -35,13 +39,13 @@ fn new_threads_fill_in_order() {
         let id = table.created(creation(10, tid, (10, 10))).unwrap();
         let target = table.default_target(&rule);
         table.set_target(id, target);
-        target.unwrap().0
+        target.pu().unwrap().0
     };
     assert_eq!([11, 12, 13].map(|tid| place(&mut table, tid)), [0, 1, 0]);
     table.ended(Tid(11), Nanos(2));
     table.ended(Tid(13), Nanos(2));
     assert_eq!([14, 15].map(|tid| place(&mut table, tid)), [0, 0]);
-    assert_eq!(table.default_target(&DefaultPlacement::LeaveToKernel), None);
+    assert_eq!(table.default_target(&DefaultPlacement::LeaveToKernel), Place::LeftToKernel);
 }
 
 #[test]
@@ -97,15 +101,15 @@ fn a_later_run_is_placed_as_the_one_before() {
     for pid in [30, 40] {
         table.restart(JobIdx(0), Pid(pid), Runtime::Plain, Nanos::ZERO);
         let first = table.created(creation(pid, pid, (1, 1))).unwrap();
-        assert_eq!(table.target_of(&plan, first), Some(PuNr(5)));
+        assert_eq!(table.target_of(&plan, first), Place::Pu(PuNr(5)));
         let other = table.created(creation(pid, pid + 1, (pid, pid))).unwrap();
-        assert_eq!(table.target_of(&plan, other), None);
+        assert_eq!(table.target_of(&plan, other), Place::LeftToKernel);
     }
     table.is_planned();
     let last = table.living(Tid(40)).unwrap();
     assert_eq!(
         table.target_of(&plan, last),
-        None,
+        Place::LeftToKernel,
         "a plan made since then knows it, or leaves it out"
     );
 }
@@ -159,9 +163,9 @@ fn a_new_thread_of_an_unknown_creator_may_have_any_mask_of_its_process() {
     let lost = Creation { lost: true, ..creation(10, 14, (10, 10)) };
     let had = [known, lost].map(|creation| {
         let id = table.created(creation).unwrap();
-        table.task(id).unwrap().thread.recent.pus().collect::<Vec<_>>()
+        table.task(id).unwrap().thread.recent.marks().collect::<Vec<_>>()
     });
-    assert_eq!(had, [vec![], vec![PuNr(1), PuNr(2)]]);
+    assert_eq!(had, [vec![], vec![on(1), on(2)]]);
 }
 
 /// The same with a thread of process 10 under SCHED_IDLE by our doing: the new thread may have that of it. Where the program has
@@ -178,9 +182,9 @@ fn a_new_thread_of_an_unknown_creator_may_have_its_policy() {
         table.begin_events();
         let id = table.created(Creation { lost: true, ..creation(10, tid, (10, 10)) }).unwrap();
         let task = table.task(id).unwrap();
-        (task.thread.recent.pus().collect::<Vec<_>>(), task.thread.last_lowered)
+        (task.thread.recent.marks().collect::<Vec<_>>(), task.thread.last_lowered)
     };
-    assert_eq!(new(14, PlacementStatus::Placed), (vec![PuNr(1)], Some(fair)));
+    assert_eq!(new(14, PlacementStatus::Placed), (vec![on(1)], Some(fair)));
     assert_eq!(new(15, PlacementStatus::PinnedByProgram), (vec![], None));
 }
 
@@ -239,7 +243,7 @@ fn any_thread_may_have_executed_a_program_where_none_is_known() {
     let (mut table, id) = taken_over(10);
     let task = table.task(id).unwrap();
     assert_eq!(task.thread.mark, Mark::Original);
-    assert_eq!(task.thread.recent.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
+    assert_eq!(task.thread.recent.marks().collect::<Vec<_>>(), [on(0), on(1)]);
 }
 
 /// The same by `/proc`, which showed the end of 11 earlier: then the new program of 10 is reported as the end of 10 and
@@ -255,7 +259,7 @@ fn a_sole_thread_after_an_exec_may_have_any_mask_of_its_process() {
     table.ended(Tid(11), Nanos(2));
     table.ended(Tid(10), Nanos(3));
     let id = table.created(Creation { lost: true, ..creation(10, 10, (10, 10)) }).unwrap();
-    assert_eq!(table.task(id).unwrap().thread.recent.pus().collect::<Vec<_>>(), [PuNr(0), PuNr(1)]);
+    assert_eq!(table.task(id).unwrap().thread.recent.marks().collect::<Vec<_>>(), [on(0), on(1)]);
     assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
     assert!(table.begins_run(id) && table.maybe_lost().is_empty());
     table.ended(Tid(10), Nanos(4));
@@ -272,7 +276,7 @@ fn a_revived_task_may_be_another_thread() {
     table.ended(Tid(10), Nanos(2));
     assert_eq!(table.maybe_lost(), [first]);
     table.revive(first);
-    assert_eq!(table.task(first).unwrap().thread.recent.pus().collect::<Vec<_>>(), [PuNr(1)]);
+    assert_eq!(table.task(first).unwrap().thread.recent.marks().collect::<Vec<_>>(), [on(1)]);
     assert!(table.maybe_lost().is_empty());
 }
 
@@ -284,5 +288,5 @@ fn a_thread_that_takes_over_from_the_first_goes_where_that_was_planned() {
         "default_placement": { "rule": "leave-to-kernel" }, "predicted": null }"#;
     let plan = Plan::from_json(text).unwrap();
     let (table, id) = taken_over(11);
-    assert_eq!(table.target_of(&plan, id), Some(PuNr(5)));
+    assert_eq!(table.target_of(&plan, id), Place::Pu(PuNr(5)));
 }

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// runnable meanwhile.
 const FULL: f64 = 1.3;
 /// Seconds a second that are worth a change. Chosen: less is not seen beside what other programs do.
-const LEAST_GAIN: f64 = 0.01;
+pub(crate) const LEAST_GAIN: f64 = 0.01;
 /// What a group costs on a core of which another PU is as busy, as a part of its time. Chosen: siblings get some two thirds
 /// of a core each.
 const SIBLING: f64 = 0.3;

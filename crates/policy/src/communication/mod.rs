@@ -4,4 +4,5 @@ pub mod filter;
 pub mod groups;
 pub mod mapping;
 pub mod matrix;
+pub mod teams;
 pub mod traffic;

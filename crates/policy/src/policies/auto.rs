@@ -1,4 +1,5 @@
-//! `auto`: tasks that take turns share a PU, tasks whose units clash least share a core, all others are the kernel's.
+//! `auto`: tasks that take turns share a PU, others that communicate a part of the machine, tasks whose units clash least share a
+//! core, all others are the kernel's.
 //!
 //! # Problem
 //! A thread that wakes another one and then sleeps does not run beside it. On two PUs each wake-up has to reach another PU,
@@ -7,12 +8,15 @@
 //! # Approach
 //! Watch which tasks wake which. Where what wake-ups cost on two PUs is more than what the tasks do at the same time there,
 //! they share a PU; groups of them are kept apart, and no PU is crowded. What was seen of a pair on two PUs stays known
-//! while it is on one. On the other cores the busy tasks of known mix that do not communicate are paired as `mix` pairs
+//! while it is on one. Others that would lose by wake-ups from afar are a team, which the kernel may put on all PUs of a part of
+//! the machine that has enough cores. On the other cores the busy tasks of known mix that do not communicate are paired as `mix` pairs
 //! them, where cores have to be shared and a pair by chance would clash more. No other task is placed.
 //! # Terms
-//! *Gain*: seconds a second, see [`colocate_model::communication`]. *Group*: tasks that share a PU. *Clash*: see `mix`.
+//! *Gain*: seconds a second, see [`colocate_model::communication`]. *Group*: tasks that share a PU. *Team*: tasks that share a
+//! part of the machine. *Clash*: see `mix`.
 //! # Algorithm
-//! Each [`PERIOD`]: take in what was seen ([`Traffic`]), join tasks that gain ([`groups`]), give each group a PU ([`seats`]).
+//! Each [`PERIOD`]: take in what was seen ([`Traffic`]), join tasks that gain ([`groups`]), give each group a PU ([`seats`]) and each team
+//! a part of the machine ([`parts`]).
 //! Of the others, those that have been busy ([`BUSY`]) share the cores without a group, if they are more than these and at
 //! most as many as the PUs of these. They stay until another task is busy, or one of them is not any more.
 //! # Properties
@@ -21,11 +25,13 @@
 //! - **Pairs where it counts**: busy tasks share cores as under `mix`, but not while each has a core, nor where all pairs are
 //!   alike. -> test `busy_tasks_are_paired_where_cores_are_shared`
 //! - **Does not separate**: busy tasks that communicate are left to the kernel. -> test `those_that_communicate_are_not_paired`
+//! - **Near**: a team has a part of the machine while it communicates. -> test `a_team_has_a_part_of_the_machine`
 //! - **Together**: a group and pairs have cores of their own. -> test `a_group_beside_pairs`
 
 mod pairs;
 
 use crate::communication::groups::{communicating, groups, seats};
+use crate::communication::teams::{Part, parts, teams};
 use crate::communication::traffic::Traffic;
 use crate::evidence::Evidence;
 use crate::places::Places;
@@ -72,6 +78,8 @@ struct Auto {
     /// With whom, and what it gains all of them.
     reasons: BTreeMap<TaskId, Why>,
     gain: f64,
+    /// Where tasks are that are in a team.
+    parts: BTreeMap<TaskId, Part>,
     pairs: Pairs,
 }
 
@@ -104,8 +112,10 @@ impl Policy for Auto {
 impl Auto {
     fn choose(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
         let groups = groups(&self.traffic, &self.costs);
-        let members: BTreeSet<TaskId> =
+        let mut members: BTreeSet<TaskId> =
             groups.iter().flat_map(|group| &group.tasks).copied().collect();
+        let teams = teams(&self.traffic, &self.costs, places, |task| !members.contains(&task));
+        members.extend(teams.iter().flat_map(|team| &team.tasks));
         let mut load: BTreeMap<PuIdx, f64> = BTreeMap::new();
         for thread in evidence.now.queue.iter().flat_map(|job| &job.threads) {
             if let Some(pu) = thread.pu.filter(|_| !members.contains(&thread.id)) {
@@ -122,6 +132,16 @@ impl Auto {
                 let partners = partners.take(MAX_PARTNERS).copied().collect();
                 self.seats.insert(*task, pu);
                 self.reasons.insert(*task, Why::TakesTurns { partners, gain: group.gain });
+                *load.entry(pu).or_default() += self.traffic.busy(*task);
+            }
+        }
+        let found = parts(&teams, &self.traffic, places, &self.parts, &self.seats, &load);
+        self.parts.clear();
+        for (team, part) in teams.iter().zip(found) {
+            let Some(part) = part else { continue };
+            for (task, &partner) in team.tasks.iter().zip(&team.partners) {
+                self.parts.insert(*task, part);
+                self.reasons.insert(*task, Why::Near { partner });
             }
         }
     }
@@ -151,13 +171,19 @@ impl Auto {
     }
 
     fn plan(&self, evidence: &Evidence<'_>) -> Plan {
-        let seats = self.seats.iter().map(|(task, pu)| (*task, *pu, self.reasons[task].clone()));
-        let seats = seats.chain(self.pairs.seats.iter().cloned());
+        let why = |task: &TaskId| self.reasons[task].clone();
+        let seats = self.seats.iter().map(|(task, pu)| (*task, evidence.on(*pu), why(task)));
+        let parts = self
+            .parts
+            .iter()
+            .map(|(task, (shared, pu))| (*task, evidence.sharing(*shared, *pu), why(task)));
+        let pairs = self.pairs.seats.iter();
+        let pairs = pairs.map(|(task, pu, why)| (*task, evidence.on(*pu), why.clone()));
         let gains = || format!("expected to gain {:.2} s a second", self.gain);
         let turns = (!self.seats.is_empty()).then(gains);
         let both: Vec<String> = turns.into_iter().chain(self.pairs.predicted.clone()).collect();
         let predicted = (!both.is_empty()).then(|| both.join("; "));
-        Plan { predicted, ..evidence.plan_of_some(seats) }
+        Plan { predicted, ..evidence.plan_of_some(seats.chain(parts).chain(pairs)) }
     }
 }
 
@@ -166,7 +192,8 @@ mod tests {
     use super::*;
     use crate::evidence::{Quantum, QueuedJob, Thread};
     use crate::testing::{letters, machine};
-    use crate::{Decision, JobIdx, WakeUps};
+    use crate::{Decision, JobIdx, Place, WakeUps};
+    use colocate_machine::{PuNr, Shared};
 
     fn task(job: u32) -> TaskId {
         TaskId { job: JobIdx(job), order: 0 }
@@ -189,6 +216,11 @@ mod tests {
     impl Seen<'_> {
         /// Which jobs are placed, and where.
         fn decided(&self, auto: &mut Auto) -> Vec<(u32, u32)> {
+            let place = |it: &Decision| Some((it.task.job.0, it.place.pu()?.0));
+            self.plan(auto).decisions.iter().filter_map(place).collect()
+        }
+
+        fn plan(&self, auto: &mut Auto) -> Plan {
             let machine = machine(self.machine);
             let pus: Vec<PuIdx> = machine.all_pus().collect();
             let job = |(job, busy): (u32, &f64)| QueuedJob {
@@ -223,9 +255,7 @@ mod tests {
                 expected: &|| letters.clone(),
                 ..Evidence::of_queue(now)
             };
-            let plan = auto.decide(&evidence);
-            let place = |it: &Decision| Some((it.task.job.0, it.place.pu()?.0));
-            plan.decisions.iter().filter_map(place).collect()
+            auto.decide(&evidence)
         }
     }
 
@@ -282,6 +312,24 @@ mod tests {
         };
         assert_eq!(decided(0, 0).len(), 4);
         assert_eq!(decided(1_000, 1_000), []);
+    }
+
+    /// 0 and 1 wake each other often and work at the same time, on two caches of two cores.
+    #[test]
+    fn a_team_has_a_part_of_the_machine() {
+        let mut auto = auto(false);
+        let mut decided = |ms, count| {
+            let (machine, busy) = ("l3:2 core:3", &[0.8, 0.8]);
+            let seen = Seen { machine, ms, busy, wake_ups: Some(count), mixes: "" };
+            let plan = seen.plan(&mut auto);
+            let places = plan.decisions.iter().map(|it| it.place);
+            places.filter(|place| *place != Place::LeftToKernel).collect::<Vec<_>>()
+        };
+        let cache = Place::Sharing(Shared::Cache, PuNr(0));
+        assert_eq!(decided(0, 0), []);
+        assert_eq!(decided(100, 2_000), [cache; 2]);
+        assert_eq!(decided(110, 2_000), [cache; 2]);
+        assert_eq!(decided(5_000, 2_000), []);
     }
 
     /// 0 and 1 take turns on one core; of the others two share a core, and not the two that multiply.

@@ -158,7 +158,8 @@ impl Communication {
     fn plan(&self, evidence: &Evidence<'_>) -> Plan {
         let partners = self.matrix.partners();
         let why = |task| Why::Near { partner: partners.get(task).copied().unwrap_or(*task) };
-        evidence.plan_of_some(self.seats.iter().map(|(task, pu)| (*task, *pu, why(task))))
+        evidence
+            .plan_of_some(self.seats.iter().map(|(task, pu)| (*task, evidence.on(*pu), why(task))))
     }
 }
 

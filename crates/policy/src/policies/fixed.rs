@@ -13,7 +13,7 @@ impl Policy for FixedPlan {
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let mut plan = Plan { pus: evidence.empty_plan().pus, ..self.0.clone() };
         for decision in &mut plan.decisions {
-            if decision.place.pu().is_some_and(|pu| !plan.pus.contains(&pu)) {
+            if decision.place.named_pu().is_some_and(|pu| !plan.pus.contains(&pu)) {
                 decision.place = Place::LeftToKernel;
             }
         }

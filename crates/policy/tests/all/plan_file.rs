@@ -2,7 +2,7 @@
 
 use crate::testing;
 
-use colocate_machine::PuNr;
+use colocate_machine::{PuNr, Shared};
 use colocate_policy::{JobIdx, Per, Place, Plan, TaskId, Why};
 
 /// One decision of each kind of reason.
@@ -31,6 +31,17 @@ fn finds_the_place_of_a_task() {
     assert_eq!(plan.place_of(task(0, 0)), Some(Place::Pu(PuNr(0))));
     assert_eq!(plan.place_of(task(1, 7)), Some(Place::LeftToKernel));
     assert_eq!(plan.place_of(task(0, 99)), None);
+}
+
+#[test]
+fn a_place_of_several_pus() {
+    let mut plan = golden();
+    plan.decisions[0].place = Place::Sharing(Shared::Cache, PuNr(0));
+    let text = plan.to_json();
+    assert!(text.contains("\"pu\": 0,\n      \"sharing\": \"cache\""), "{text}");
+    assert_eq!(Plan::from_json(&text).unwrap(), plan);
+    let refused = Plan::from_json(&text.replacen("\"pu\": 0", "\"pu\": null", 1)).unwrap_err();
+    assert!(refused.to_string().contains("task 0.0 shares a cache with no PU"), "{refused}");
 }
 
 #[test]

@@ -96,15 +96,13 @@ fn which_jobs_fill() {
     host.meanwhile(Meanwhile::Fill);
     host.run_quantum(&placed(&[W, on(0), W]), ms(10)).unwrap();
     let mut plan = placed(&[on(0), W, W]);
-    let ran = |host: &mut SimHost<'_>, plan: &Plan| {
-        let seen = host.run_quantum(plan, ms(10)).unwrap().tasks;
-        assert!(
-            seen[1..]
-                .iter()
-                .all(|task| task.status == PlacementStatus::Waiting && task.target_pu.is_none())
-        );
-        [0, 1, 2].map(|task: usize| seen[task].cpu_time.unwrap())
-    };
+    let ran =
+        |host: &mut SimHost<'_>, plan: &Plan| {
+            let seen = host.run_quantum(plan, ms(10)).unwrap().tasks;
+            assert!(seen[1..].iter().all(|task| task.status == PlacementStatus::Waiting
+                && task.target == Place::LeftToKernel));
+            [0, 1, 2].map(|task: usize| seen[task].cpu_time.unwrap())
+        };
     assert_eq!(ran(&mut host, &plan), [ms(10), ms(18), ms(0)]);
     let (selected, allocated) = (Selected::Estimated, Allocated::OwnCores);
     plan.decisions[0].why = Why::Chosen { selected, allocated };

@@ -3,7 +3,7 @@
 use crate::common;
 
 use colocate_engine::{Host, PlacementStatus, QuantumEnd};
-use colocate_machine::{Nanos, PuNr};
+use colocate_machine::{Nanos, PuNr, Shared};
 use colocate_model::Assumptions;
 use colocate_policy::Place;
 use colocate_sim::{Kernel, Platform, PuEvent, Scenario, SimHost};
@@ -53,6 +53,27 @@ fn tasks_of_a_lost_pu_go_to_the_node() {
         2 AAAAAAAAAA____________AAAAAAAAAAAAAAAAAAAAAAAA_
     "#]]
     .assert_eq(&picture(&host.outcome(), 3, ms(1)));
+}
+
+/// A and B share the core of PU 2. Its other PU goes at 10 ms and is back at 30: both take turns on what is left.
+#[test]
+fn tasks_of_a_part_stay_on_what_is_left_of_it() {
+    let jobs = with(&[event(10, 3, false), event(30, 3, true)], 2);
+    let (machine, performance) = machine(common::SMALL);
+    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+    let mut host = SimHost::new(&platform, &jobs).unwrap();
+    let plan = placed(&[Place::Sharing(Shared::Core, PuNr(2)); 2]);
+    let mut seen = Vec::new();
+    while !host.is_over() && seen.len() < 6 {
+        let quantum = host.run_quantum(&plan, ms(10)).unwrap();
+        let mut ran: Vec<u32> = quantum.tasks.iter().map(|task| task.last_ran.unwrap().0).collect();
+        ran.sort_unstable();
+        seen.push((ran, quantum.tasks[0].allowed.to_vec()));
+    }
+    let (both, one) = (vec![PuNr(2), PuNr(3)], vec![PuNr(2)]);
+    assert_eq!(seen[0], (vec![2, 3], both.clone()));
+    assert_eq!(seen[1], (vec![2, 2], one), "{seen:?}");
+    assert_eq!(seen.last().unwrap(), &(vec![2, 3], both), "{seen:?}");
 }
 
 /// Of eight tasks on eight PUs those of the PUs that go are spread by the kernel's balancing: no task runs on what is

@@ -4,7 +4,7 @@
 use crate::common;
 
 use colocate_engine::{Host, KnownJob, QuantumEnd, Until, Workload, first_plan};
-use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr};
+use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr, Shared};
 use colocate_model::Assumptions;
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::{Place, Plan, PolicySpec, SourceSet};
@@ -230,6 +230,33 @@ proptest! {
                 }
             }
             if host.go_on(&plan, quantum).unwrap() == QuantumEnd::MachineChanged {
+                made = plan_of(&host, &policy, &known);
+            }
+        }
+        prop_assert!(host.outcome().complete);
+    }
+
+    /// Tasks are put on PUs that share something, every quantum at random: none runs elsewhere, no other rule is broken, and all
+    /// work is done.
+    #[test]
+    fn tasks_stay_in_their_part(scenario in any_scenario(), policy in any_policy(), ms in 1..40_u64) {
+        let (machine, performance) = common::machine(common::SMALL);
+        let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
+        let mut host = SimHost::new(&platform, &scenario).unwrap();
+        let known = knowns(&platform, &scenario, true).unwrap();
+        let mut made = plan_of(&host, &policy, &known);
+        let mut rng = SplitMix64::new(scenario.seed);
+        while !host.is_over() {
+            let mut plan = made.clone();
+            for decision in &mut plan.decisions {
+                let pu = PuNr(u32::try_from(rng.below(8)).unwrap());
+                decision.place = match rng.below(6) {
+                    0 => Place::LeftToKernel,
+                    1 => Place::Pu(pu),
+                    part => Place::Sharing(Shared::ALL[part - 2], pu),
+                };
+            }
+            if host.go_on(&plan, Nanos::from_millis(ms)).unwrap() == QuantumEnd::MachineChanged {
                 made = plan_of(&host, &policy, &known);
             }
         }

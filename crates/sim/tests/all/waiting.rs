@@ -184,7 +184,7 @@ fn a_host_reports_waiting_jobs() {
     let mut host = SimHost::new(&platform, &jobs).unwrap();
     let seen = host.run_quantum(&placed(&[on(0), W]), ms(10)).unwrap();
     let statuses: Vec<_> =
-        seen.tasks.iter().map(|task| (task.status.clone(), task.target_pu)).collect();
+        seen.tasks.iter().map(|task| (task.status.clone(), task.target.pu())).collect();
     assert_eq!(
         statuses,
         [(PlacementStatus::Placed, Some(PuNr(0))), (PlacementStatus::Waiting, None)]

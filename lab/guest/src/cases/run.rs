@@ -1,5 +1,6 @@
 //! Each thread ends on the PU of the plan, whatever creates it, and wherever the plan comes from.
 
+use super::undo::Before;
 use crate::evidence::{colocate, list, printed, text};
 use crate::session::Session;
 use crate::tasks::{Bonds, Task, untouched};
@@ -280,5 +281,46 @@ pub fn places_static_programs() -> anyhow::Result<()> {
     let there = |task: &Task| meant.places.get(&task.tid) == Some(&task.only_pu());
     session.await_tasks("places", |tasks| tasks.len() == 9 && tasks.iter().all(there))?;
     session.end()?;
+    Ok(())
+}
+
+/// A plan that has tasks share a core or a package: they may run on its PUs. colocate is killed, and so is what would undo that:
+/// each time all is as before in the end.
+pub fn parts_are_given_and_restored() -> anyhow::Result<()> {
+    let (mut plan, _) = planned("scatter")?;
+    let mut meant: BTreeMap<usize, String> = BTreeMap::new();
+    for decision in plan["decisions"].as_array_mut().context("a plan without decisions")? {
+        let order = decision["task"]["order"].as_u64().context("a task without a number")?;
+        let pu = decision["pu"].as_u64().context("a decision without a PU")?;
+        let shared = if order % 2 == 0 { "core" } else { "package" };
+        decision["sharing"] = shared.into();
+        let file = format!("/sys/devices/system/cpu/cpu{pu}/topology/{shared}_cpus_list");
+        meant.insert(usize::try_from(order)?, text(file)?);
+    }
+    let path = "/tmp/plan-parts.json";
+    std::fs::write(path, plan.to_string())?;
+    for both in [false, true] {
+        let before = Before::now()?;
+        let mut session = Session::start(&["--settle-ms", "0", "--plan", path], &TEAM[..4])?;
+        session.line()?;
+        let there = |tasks: &[Task]| {
+            let team = by_creation(tasks.to_vec());
+            let mut team = team.iter().enumerate();
+            team.all(|(at, task)| meant.get(&at).is_none_or(|pus| *pus == task.bonds.cpus))
+                && tasks.len() == THREADS + 1
+        };
+        session.await_tasks(&format!("places {meant:?}"), there)?;
+        if both {
+            super::schedule::kill_the_guardian(&session)?;
+        }
+        session.colocate.kill()?;
+        session.await_end()?;
+        if both {
+            let done = colocate(&["restore"])?;
+            let said = String::from_utf8_lossy(&done.stdout).into_owned();
+            ensure!(done.status.success() && said.contains("PUs"), "restore: {said}");
+        }
+        before.is_back(&session)?;
+    }
     Ok(())
 }

@@ -1,0 +1,114 @@
+//! What PUs can share, as far as threads are put there.
+
+use crate::cpulist::PuSet;
+use crate::ids::{PuIdx, PuNr};
+use crate::machine::Machine;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A part of a machine that PUs share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shared {
+    /// A core.
+    Core,
+    /// A last-level cache.
+    Cache,
+    /// A memory node.
+    Node,
+    /// A package.
+    Package,
+}
+
+impl Shared {
+    /// All, smallest first as most machines have them.
+    pub const ALL: [Self; 4] = [Self::Core, Self::Cache, Self::Node, Self::Package];
+}
+
+impl fmt::Display for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Core => "core",
+            Self::Cache => "cache",
+            Self::Node => "node",
+            Self::Package => "package",
+        })
+    }
+}
+
+impl Machine {
+    /// The online PUs that share a part with a PU, in logical order; none where there is no such part.
+    #[must_use]
+    pub fn sharing(&self, part: Shared, pu: PuIdx) -> Vec<PuIdx> {
+        let core = |pu: PuIdx| &self.cores[self.core_of(pu).idx()];
+        let cache = |pu: PuIdx| self.last_level_cache(pu);
+        let shares = |other: &PuIdx| match part {
+            Shared::Core => self.core_of(*other) == self.core_of(pu),
+            Shared::Cache => cache(pu).is_some() && cache(*other) == cache(pu),
+            Shared::Node => core(pu).node.is_some() && core(*other).node == core(pu).node,
+            Shared::Package => core(*other).package == core(pu).package,
+        };
+        self.all_pus().filter(shares).collect()
+    }
+
+    /// The kernel's numbers of [`Machine::sharing`].
+    #[must_use]
+    pub fn sharing_with(&self, part: Shared, pu: PuNr) -> PuSet {
+        let shared = self.pu_by_os(pu).map(|pu| self.sharing(part, pu)).unwrap_or_default();
+        shared.into_iter().map(|pu| self.pus[pu.idx()].os).collect()
+    }
+
+    /// Each part that several PUs share, but not all of `pus`, by these PUs as far as they are in `pus`; equal ones once.
+    #[must_use]
+    pub fn shared_parts(&self, pus: &PuSet) -> Vec<PuSet> {
+        let mut parts: Vec<PuSet> = Vec::new();
+        for part in Shared::ALL.into_iter().rev() {
+            let mut found: PuSet = PuSet::new();
+            for pu in self.all_pus() {
+                if found.contains(self.pus[pu.idx()].os) {
+                    continue;
+                }
+                let shared = self.sharing(part, pu).into_iter().map(|pu| self.pus[pu.idx()].os);
+                let shared: PuSet = shared.collect();
+                found = found.iter().chain(shared.iter()).collect();
+                let usable = shared.intersection(pus);
+                if usable.len() > 1 && usable != *pus && !parts.contains(&usable) {
+                    parts.push(usable);
+                }
+            }
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "read")]
+mod tests {
+    use super::*;
+    use crate::read::synthetic;
+
+    fn parts(spec: &str, usable: &str) -> Vec<String> {
+        let machine = synthetic(spec).unwrap();
+        let usable = PuSet::parse_list(usable).unwrap();
+        machine.shared_parts(&usable).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn each_part_once() {
+        let spec = "pack:2 node:2 l3:1 core:2 pu:2";
+        let nodes = ["0-3", "4-7", "8-11", "12-15"];
+        let cores = ["0-1", "2-3", "4-5", "6-7", "8-9", "10-11", "12-13", "14-15"];
+        let all: Vec<&str> = ["0-7", "8-15"].into_iter().chain(nodes).chain(cores).collect();
+        assert_eq!(parts(spec, "0-15"), all);
+        assert_eq!(parts(spec, "0-4"), ["0-3", "0-1", "2-3"], "of what can be used");
+        assert!(parts("core:2 pu:1", "0-1").is_empty());
+    }
+
+    #[test]
+    fn what_shares_with_a_pu() {
+        let machine = synthetic("pack:2 node:2 l3:1 core:2 pu:2").unwrap();
+        let with_5 = Shared::ALL.map(|part| machine.sharing_with(part, PuNr(5)).to_string());
+        assert_eq!(with_5, ["4-5", "4-7", "4-7", "0-7"]);
+        assert!(machine.sharing_with(Shared::Node, PuNr(16)).is_empty());
+    }
+}
