@@ -119,12 +119,10 @@ impl<'a> Case<'a> {
     /// Of our mapping, EagerMap's, TreeMatch's and Scotch's; what is missing is not a number.
     fn costs(&self) -> anyhow::Result<[f64; 4]> {
         let tasks: Vec<TaskId> = (0..).take(self.amounts.len()).map(task).collect();
-        let mut matrix = Matrix::default();
-        for (a, row) in (0..).zip(&self.amounts) {
-            for (b, amount) in (0..a).zip(row) {
-                matrix.add(task(a), task(b), *amount);
-            }
-        }
+        let row = |(a, row): (u32, &Vec<f64>)| {
+            (0..a).zip(row.clone()).map(move |(b, amount)| (task(a), task(b), amount))
+        };
+        let matrix = Matrix::of((0..).zip(&self.amounts).flat_map(row).collect::<Vec<_>>());
         let of = |seats: &[PuIdx]| cost(&matrix, &tasks, &self.places, seats);
         let of_order = |order: Vec<usize>| {
             let mut seats = vec![PuIdx(0); order.len()];

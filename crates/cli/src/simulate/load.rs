@@ -2,9 +2,12 @@
 
 use crate::input;
 use anyhow::{Context, anyhow};
+use colocate_machine::calibrated::Calibration;
 use colocate_machine::exact::Exact;
 use colocate_machine::printable;
-use colocate_machine::{Machine, Performance, described, read};
+use colocate_machine::read::{self, Seen};
+use colocate_machine::{Machine, Performance, described};
+use colocate_model::communication::WakeUpCosts;
 use colocate_model::phase::PhaseFile;
 use colocate_model::{CpiModel, Phase};
 use colocate_study::simulate::run::Bench;
@@ -23,6 +26,8 @@ pub struct Loaded {
     /// The machine it is on.
     pub machine: Machine,
     performance: Performance,
+    /// What was measured on it, if it is not only described.
+    calibration: Option<Calibration>,
     /// What sharing a core makes of CPI stacks, if a file says so.
     cpi: Option<CpiModel>,
     /// A digest of all that the figures depend on.
@@ -44,8 +49,8 @@ impl Loaded {
 
     /// The machine with its speeds, as `--machine` reads it.
     pub fn machine_json(&self) -> String {
-        let performance = Some(self.performance.clone());
-        Exact { performance, ..Exact::new(self.machine.clone(), None) }.to_json()
+        let (performance, calibration) = (Some(self.performance.clone()), self.calibration.clone());
+        Exact { performance, calibration, ..Exact::new(self.machine.clone(), None) }.to_json()
     }
 
     /// What would be simulated, on one line.
@@ -81,12 +86,15 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
         None => PathBuf::from(file.machine()),
     };
     let spec = spec.to_string_lossy();
-    let (machine, performance) = match (machine(&spec), &overrides.machine) {
+    let (Seen { machine, calibration, .. }, performance) = match (seen(&spec), &overrides.machine) {
         (Err(error), None) => return Err(error.context(format!("line {line}"))),
         (found, _) => found?,
     };
     let phases = |name: &str| phases(&folder.join(name));
-    let experiment = file.experiment(&machine, &performance, &phases)?;
+    let mut experiment = file.experiment(&machine, &performance, &phases)?;
+    if let Some(found) = &calibration {
+        experiment.scenario.kernel.wake_ups = WakeUpCosts::measured(found);
+    }
     let all = format!("{machine:?}{performance:?}{experiment:?}");
     let inputs = hex(&all);
     file.put_demands(&experiment);
@@ -98,7 +106,16 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
         machine_file = Some(name);
     }
     let effective = file.to_toml();
-    Ok(Loaded { effective, machine_file, experiment, machine, performance, cpi: None, inputs })
+    Ok(Loaded {
+        effective,
+        machine_file,
+        experiment,
+        machine,
+        performance,
+        calibration,
+        cpi: None,
+        inputs,
+    })
 }
 
 /// A digest of a text.
@@ -108,14 +125,19 @@ pub fn hex(text: &str) -> String {
 
 /// The machine that `spec` names, if its speeds are known.
 pub fn machine(spec: &str) -> anyhow::Result<(Machine, Performance)> {
-    let seen = read::load(spec)?;
-    let performance = seen.performance.ok_or_else(|| {
+    seen(spec).map(|(seen, performance)| (seen.machine, performance))
+}
+
+/// The same with what else was seen of it.
+fn seen(spec: &str) -> anyhow::Result<(Seen, Performance)> {
+    let mut seen = read::load(spec)?;
+    let performance = seen.performance.take().ok_or_else(|| {
         let known = described::MACHINES.map(|(name, _)| name).join(", ");
         anyhow!(
             "expected a machine whose description says how fast it is ([performance]; {known} do), found {spec}"
         )
     })?;
-    Ok((seen.machine, performance))
+    Ok((seen, performance))
 }
 
 /// Whether a machine is described in a file of the user's.

@@ -8,6 +8,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+const SCHEMA: &str = include_str!("../../../../docs/schemas/simulated.json");
+
 /// Two programs of two threads on the four cores of a described machine.
 const PAIR: &str = r#"version = 1
 name = "pair"
@@ -83,7 +85,7 @@ fn the_json_is_as_its_schema_says_and_does_not_depend_on_the_threads() {
     let three = printed(&colocate(folder.path(), &["pair.toml", "--json", "--threads", "3"]));
     assert_eq!(one, three);
     let found: Value = serde_json::from_str(&one).unwrap();
-    conforms(&found, include_str!("../../../../docs/schemas/simulated.json"));
+    conforms(&found, SCHEMA);
     assert_eq!(found["simulated"], true);
     assert_eq!(found["settings"]["machine"], "Intel Xeon X3320");
     assert_eq!(found["policies"][2]["policy"], "random:seed=2");
@@ -347,4 +349,51 @@ fn schedulers_beside_policies() {
     let wrong = colocate(folder.path(), &["pair.toml", "--policy", "os,best"]);
     let said = refusal(&wrong, 2);
     assert!(said.contains("expected os, ") && said.contains("found policy \"best\""), "{said}");
+}
+
+/// Two threads that take turns, on a described machine and on the same where a wake-up under another cache was measured to take
+/// 500 µs. Forty turns of 0.1 ms: each waits for as long, as the kernel puts them on two PUs.
+#[test]
+fn wake_ups_take_what_was_measured() {
+    let scene = scene(|_| {
+        r#"version = 1
+name = "turns"
+machine = "machine.json"
+policies = ["os"]
+seeds = 1
+draws = 1
+[[phase]]
+name = "adds"
+demand = { work = { value = { kinds = { float-add = 1.0 } }, source = "the test" } }
+[[job]]
+name = "pair"
+barrier = { wait = "turns" }
+[[job.thread]]
+copies = 2
+course = [{ phase = "adds", instructions = 100_000, barrier = true }]
+instructions = 2_000_000
+"#
+        .to_owned()
+    });
+    let ours = || Command::new(env!("CARGO_BIN_EXE_colocate"));
+    let machine = ours().args(["topo", "--json", "--machine", "xeon-x3320"]).output().unwrap();
+    let mut machine: Value = serde_json::from_slice(&machine.stdout).unwrap();
+    let turnaround = |machine: &Value| {
+        std::fs::write(scene.path().join("machine.json"), machine.to_string()).unwrap();
+        let found = printed(&colocate(scene.path(), &["pair.toml", "--json"]));
+        let found: Value = serde_json::from_str(&found).unwrap();
+        conforms(&found, SCHEMA);
+        found["policies"][0]["metrics"][0]["value"]["value"].as_f64().unwrap()
+    };
+    let assumed = turnaround(&machine);
+    machine["calibration"] = serde_json::json!({
+        "identity": "0000000000000000", "kernel": null, "started_unix_s": 1, "seconds": 1.0,
+        "figures": [{
+            "what": { "figure": "wake-up", "pair": "other-cache", "busy": false }, "unit": "ns",
+            "value": 500_000.0, "low": 400_000.0, "high": 600_000.0, "unix_s": 1, "source": "made up",
+        }],
+        "assumed": [], "absent": [], "disagreements": [],
+    });
+    let longer = turnaround(&machine) - assumed;
+    assert!((0.0175..0.0195).contains(&longer), "{longer} s longer than {assumed}");
 }

@@ -3,8 +3,7 @@
 //! Cruz et al., JPDC 2014, sections 4.1 and 4.2. Their steps are not stated, and chosen here.
 
 use super::matrix::Matrix;
-use crate::TaskId;
-use std::collections::BTreeMap;
+use super::traffic::Two;
 
 /// The least and the most part of the tasks that must have changed partners (section 4.2).
 const THRESHOLD: [f64; 2] = [0.1, 0.5];
@@ -21,12 +20,13 @@ const HETEROGENEOUS: f64 = 0.5;
 pub struct Filter {
     threshold: f64,
     aging: f64,
-    partners: BTreeMap<TaskId, TaskId>,
+    /// In order.
+    partners: Vec<Two>,
 }
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { threshold: THRESHOLD[0], aging: 0.0, partners: BTreeMap::new() }
+        Self { threshold: THRESHOLD[0], aging: 0.0, partners: Vec::new() }
     }
 }
 
@@ -43,8 +43,7 @@ impl Filter {
     pub fn passes(&mut self, matrix: &Matrix, tasks: usize) -> bool {
         let now = matrix.partners();
         let before = std::mem::replace(&mut self.partners, now);
-        let changed =
-            self.partners.iter().filter(|(task, partner)| before.get(task) != Some(partner));
+        let changed = self.partners.iter().filter(|two| before.binary_search(two).is_err());
         let share = changed.count() as f64 / tasks.max(1) as f64;
         share >= self.threshold && matrix.heterogeneity(tasks) > HETEROGENEOUS
     }
@@ -64,13 +63,11 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobIdx;
+    use crate::{JobIdx, TaskId};
 
     fn pairs(of: &[(u32, u32)]) -> Matrix {
         let task = |order| TaskId { job: JobIdx(0), order };
-        let mut matrix = Matrix::default();
-        of.iter().for_each(|(a, b)| matrix.add(task(*a), task(*b), 1.0));
-        matrix
+        Matrix::of(of.iter().map(|(a, b)| (task(*a), task(*b), 1.0)))
     }
 
     const FIRST: &[(u32, u32)] = &[(0, 1), (2, 3), (4, 5), (6, 7)];

@@ -110,7 +110,8 @@ pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<Pu
     if tasks.len() <= EXCHANGED {
         starts.push(dealt(Start::Middle));
         starts.push((0..tasks.len()).map(|task| order[task % order.len()]).collect());
-        starts.iter_mut().for_each(|seats| exchange(&rows, &paths, seats));
+        let far = Far::of(&paths);
+        starts.iter_mut().for_each(|seats| exchange(&rows, &far, seats));
     }
     let cost = |seats: &Vec<usize>| rows.cost(&paths, seats);
     let best = starts.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));
@@ -251,16 +252,33 @@ impl PartialOrd for Candidate {
     }
 }
 
+/// How far each place is from each other one.
+struct Far {
+    places: usize,
+    all: Vec<f64>,
+}
+
+impl Far {
+    fn of(paths: &[Path]) -> Self {
+        let from = |here| paths.iter().map(move |there| distance(here, there));
+        Self { places: paths.len(), all: paths.iter().flat_map(from).collect() }
+    }
+
+    fn from(&self, place: usize) -> &[f64] {
+        &self.all[place * self.places..][..self.places]
+    }
+}
+
 /// What each task would cost at each place beside where the others are.
 struct Costs<'a> {
     rows: &'a Rows,
-    paths: &'a [Path],
+    far: &'a Far,
     all: Vec<f64>,
 }
 
 impl<'a> Costs<'a> {
-    fn of(rows: &'a Rows, paths: &'a [Path], seats: &[usize]) -> Self {
-        let mut costs = Self { rows, paths, all: vec![0.0; seats.len() * paths.len()] };
+    fn of(rows: &'a Rows, far: &'a Far, seats: &[usize]) -> Self {
+        let mut costs = Self { rows, far, all: vec![0.0; seats.len() * far.places] };
         for (task, seat) in seats.iter().enumerate() {
             costs.add(task, *seat, 1.0);
         }
@@ -269,16 +287,15 @@ impl<'a> Costs<'a> {
 
     /// Adds so many times what a task at a place makes others cost.
     fn add(&mut self, task: usize, place: usize, times: f64) {
-        let here = &self.paths[place];
-        let far: Vec<f64> = self.paths.iter().map(|there| times * distance(here, there)).collect();
+        let far = self.far.from(place);
         for (other, amount) in &self.rows.0[task] {
-            let of = &mut self.all[other * far.len()..][..far.len()];
-            of.iter_mut().zip(&far).for_each(|(cost, far)| *cost += amount * far);
+            let (of, amount) = (&mut self.all[other * far.len()..][..far.len()], times * amount);
+            of.iter_mut().zip(far).for_each(|(cost, far)| *cost += amount * far);
         }
     }
 
     fn at(&self, task: usize, place: usize) -> f64 {
-        self.all[task * self.paths.len() + place]
+        self.all[task * self.far.places + place]
     }
 
     fn go(&mut self, task: usize, place: usize, seats: &mut [usize]) {
@@ -289,16 +306,16 @@ impl<'a> Costs<'a> {
 }
 
 /// Has two tasks change places, or one go to a place that none has, as long as that costs less.
-fn exchange(rows: &Rows, paths: &[Path], seats: &mut [usize]) {
-    let mut costs = Costs::of(rows, paths, seats);
-    let mut on = vec![0_u32; paths.len()];
+fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
+    let mut costs = Costs::of(rows, far, seats);
+    let mut on = vec![0_u32; far.places];
     seats.iter().for_each(|place| on[*place] += 1);
     let mut with = vec![0.0; seats.len()];
     for _ in 0..seats.len() {
         let mut has_changed = false;
         for a in (0..seats.len()).filter(|a| !rows.0[*a].is_empty()) {
             let own = costs.at(a, seats[a]);
-            let free = (0..paths.len()).filter(|place| on[*place] == 0);
+            let free = (0..far.places).filter(|place| on[*place] == 0);
             let gains = free.map(|place| (own - costs.at(a, place), place));
             if let Some((gain, place)) =
                 gains.max_by(|x, y| x.0.total_cmp(&y.0).then(y.1.cmp(&x.1)))
@@ -314,9 +331,8 @@ fn exchange(rows: &Rows, paths: &[Path], seats: &mut [usize]) {
                 let (there, here) = (seats[a], seats[b]);
                 // What the two communicate stays as far.
                 let before = costs.at(a, there) + costs.at(b, here);
-                let after = costs.at(a, here)
-                    + costs.at(b, there)
-                    + 2.0 * with[b] * distance(&paths[here], &paths[there]);
+                let after =
+                    costs.at(a, here) + costs.at(b, there) + 2.0 * with[b] * far.from(here)[there];
                 if before - after > LEAST * before {
                     costs.go(a, here, seats);
                     costs.go(b, there, seats);
@@ -347,10 +363,8 @@ mod tests {
     }
 
     fn matrix(pairs: impl IntoIterator<Item = (u32, u32, f64)>) -> Matrix {
-        let mut matrix = Matrix::default();
         let task = |order| TaskId { job: JobIdx(0), order };
-        pairs.into_iter().for_each(|(a, b, amount)| matrix.add(task(a), task(b), amount));
-        matrix
+        Matrix::of(pairs.into_iter().map(|(a, b, amount)| (task(a), task(b), amount)))
     }
 
     fn mapped(spec: &str, count: u32, matrix: &Matrix) -> (f64, Vec<u32>) {

@@ -5,63 +5,69 @@
 
 use super::traffic::Two;
 use crate::TaskId;
-use std::collections::{BTreeMap, BTreeSet};
 
-/// Symmetric and sparse; a task does not communicate with itself.
+/// Symmetric and sparse; a task does not communicate with itself. In the order of the pairs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Matrix(BTreeMap<Two, f64>);
+pub struct Matrix(Vec<(Two, f64)>);
 
 impl Matrix {
-    /// Adds what two tasks communicate. Nothing if they are one, or if it is not above 0.
-    pub fn add(&mut self, a: TaskId, b: TaskId, amount: f64) {
-        if a != b && amount > 0.0 {
-            *self.0.entry((a.min(b), a.max(b))).or_default() += amount;
-        }
+    /// What tasks communicate, added up for each pair. What is of one task, or not above 0, does not count.
+    #[must_use]
+    pub fn of(amounts: impl IntoIterator<Item = (TaskId, TaskId, f64)>) -> Self {
+        let amounts = amounts.into_iter().filter(|(a, b, amount)| a != b && *amount > 0.0);
+        let mut pairs: Vec<(Two, f64)> =
+            amounts.map(|(a, b, amount)| ((a.min(b), a.max(b)), amount)).collect();
+        // Stable, so that the sums do not depend on how it sorts.
+        pairs.sort_by_key(|(two, _)| *two);
+        pairs.dedup_by(|next, sum| {
+            let is_same = next.0 == sum.0;
+            sum.1 += if is_same { next.1 } else { 0.0 };
+            is_same
+        });
+        Self(pairs)
     }
 
     /// What two tasks communicate.
     #[must_use]
     pub fn between(&self, a: TaskId, b: TaskId) -> f64 {
-        self.0.get(&(a.min(b), a.max(b))).copied().unwrap_or(0.0)
+        let at = self.0.binary_search_by_key(&(a.min(b), a.max(b)), |(two, _)| *two);
+        at.map_or(0.0, |at| self.0[at].1)
     }
 
-    /// All pairs that communicate.
+    /// All pairs that communicate, in order.
     pub fn pairs(&self) -> impl Iterator<Item = (Two, f64)> {
-        self.0.iter().map(|(two, amount)| (*two, *amount))
+        self.0.iter().copied()
     }
 
-    /// The tasks that communicate.
+    /// The tasks that communicate, in order.
     #[must_use]
-    pub fn tasks(&self) -> BTreeSet<TaskId> {
-        self.0.keys().flat_map(|(a, b)| [*a, *b]).collect()
+    pub fn tasks(&self) -> Vec<TaskId> {
+        let mut tasks: Vec<TaskId> = self.0.iter().flat_map(|((a, b), _)| [*a, *b]).collect();
+        tasks.sort_unstable();
+        tasks.dedup();
+        tasks
     }
 
     /// What was known before, weighted by `1 + aging`, and `new` (equation 1).
     #[must_use]
     pub fn aged(&self, aging: f64, new: &Self) -> Self {
-        let mut sum = new.clone();
-        self.pairs().for_each(|((a, b), amount)| sum.add(a, b, (1.0 + aging) * amount));
-        sum
+        let old = self.pairs().map(|((a, b), amount)| (a, b, (1.0 + aging) * amount));
+        Self::of(new.pairs().map(|((a, b), amount)| (a, b, amount)).chain(old))
     }
 
     /// Without the pairs of tasks that are not to be kept.
     pub fn retain(&mut self, keep: impl Fn(TaskId) -> bool) {
-        self.0.retain(|(a, b), _| keep(*a) && keep(*b));
+        self.0.retain(|((a, b), _)| keep(*a) && keep(*b));
     }
 
-    /// With whom each task communicates most: the one with the lowest ID among equals (equation 2).
+    /// With whom each task communicates most: the one with the lowest ID among equals (equation 2). In the order of the tasks.
     #[must_use]
-    pub fn partners(&self) -> BTreeMap<TaskId, TaskId> {
-        let mut most: BTreeMap<TaskId, (TaskId, f64)> = BTreeMap::new();
-        for ((a, b), amount) in self.pairs() {
-            for (task, other) in [(a, b), (b, a)] {
-                let best = most.entry(task).or_insert((other, amount));
-                if amount > best.1 {
-                    *best = (other, amount);
-                }
-            }
-        }
-        most.into_iter().map(|(task, (other, _))| (task, other)).collect()
+    pub fn partners(&self) -> Vec<Two> {
+        let both = |((a, b), amount)| [(a, amount, b), (b, amount, a)];
+        let mut all: Vec<(TaskId, f64, TaskId)> = self.pairs().flat_map(both).collect();
+        all.sort_unstable_by(|x, y| x.0.cmp(&y.0).then(y.1.total_cmp(&x.1)).then(x.2.cmp(&y.2)));
+        all.dedup_by_key(|(task, ..)| *task);
+        all.into_iter().map(|(task, _, partner)| (task, partner)).collect()
     }
 
     /// How unevenly the pairs of so many tasks communicate: the variance of amounts over the square of their mean, 0 if all
@@ -71,8 +77,8 @@ impl Matrix {
     #[allow(clippy::cast_precision_loss)] // tasks
     pub fn heterogeneity(&self, tasks: usize) -> f64 {
         let pairs = (tasks * tasks.saturating_sub(1) / 2) as f64;
-        let sum: f64 = self.0.values().sum();
-        let squares: f64 = self.0.values().map(|amount| amount * amount).sum();
+        let sum: f64 = self.0.iter().map(|(_, amount)| amount).sum();
+        let squares: f64 = self.0.iter().map(|(_, amount)| amount * amount).sum();
         if sum > 0.0 { pairs * squares / (sum * sum) - 1.0 } else { 0.0 }
     }
 
@@ -80,14 +86,17 @@ impl Matrix {
     /// differences over both halves of the matrix (equation 9).
     #[must_use]
     pub fn dynamicity(&self, before: &Self) -> f64 {
-        let scale = |of: &Self| of.0.values().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        let scale =
+            |of: &Self| of.0.iter().map(|(_, amount)| *amount).fold(f64::MIN_POSITIVE, f64::max);
         let (now_scale, before_scale) = (scale(self), scale(before));
-        let differs = |two: &Two| {
-            let of = |matrix: &Self, scale: f64| matrix.0.get(two).copied().unwrap_or(0.0) / scale;
-            (of(self, now_scale) - of(before, before_scale)).powi(4)
+        let both = self.0.iter().map(|(two, _)| two).chain(before.0.iter().map(|(two, _)| two));
+        let mut pairs: Vec<Two> = both.copied().collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        let differs = |(a, b): Two| {
+            (self.between(a, b) / now_scale - before.between(a, b) / before_scale).powi(4)
         };
-        let new = before.0.keys().filter(|two| !self.0.contains_key(two));
-        2.0 * self.0.keys().chain(new).map(differs).sum::<f64>()
+        2.0 * pairs.into_iter().map(differs).sum::<f64>()
     }
 }
 
@@ -102,9 +111,7 @@ mod tests {
     }
 
     fn matrix(pairs: &[(u32, u32, f64)]) -> Matrix {
-        let mut matrix = Matrix::default();
-        pairs.iter().for_each(|(a, b, amount)| matrix.add(task(*a), task(*b), *amount));
-        matrix
+        Matrix::of(pairs.iter().map(|(a, b, amount)| (task(*a), task(*b), *amount)))
     }
 
     #[test]
@@ -123,7 +130,7 @@ mod tests {
     #[test]
     fn partners_communicate_most() {
         let found = matrix(&[(0, 1, 5.0), (0, 2, 5.0), (1, 2, 6.0), (2, 3, 1.0)]).partners();
-        assert_eq!(found, [(0, 1), (1, 2), (2, 1), (3, 2)].map(|(a, b)| (task(a), task(b))).into());
+        assert_eq!(found, [(0, 1), (1, 2), (2, 1), (3, 2)].map(|(a, b)| (task(a), task(b))));
     }
 
     /// Of four tasks: all alike 0; two pairs 2 of 6 pairs; one pair only 1 of 6.

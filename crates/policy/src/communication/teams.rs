@@ -1,14 +1,17 @@
 //! Tasks that communicate and do not share a PU, in teams, and a part of the machine for each team.
 //!
 //! # Algorithm
-//! 1. Tasks are in one team whose wake-ups from afar would cost a pair more than [`SHARE`] of the time for which both are busy.
+//! 1. Tasks are in one team whose wake-ups from afar would cost a pair more than [`SHARE`] of the time for which both are busy; of
+//!    a pair that is in one part, more than [`STAYS`].
 //! 2. Each team, the one with most to lose first, gets a part of the machine that has a core for all of its time, and [`ROOM`]
 //!    beyond: one under a last-level cache if there is one, else a node or a package. Of several the one with most wake-ups from
-//!    tasks that have a PU there, then the one with most room. A team stays in its part while it has a core for all of its time.
+//!    tasks that have a PU there, then the one where most of its time is spent already, since its memory may be there, then the one
+//!    with most room; none with less than half of that time unless it loses [`FAR`] of it. A team stays in its part while it has a core for all of its time.
 //! # Properties
 //! - **As wide as it needs**: a team that one cache has no cores for gets a node. -> test `a_part_is_as_wide_as_its_team`
 //! - **Does not separate or crowd**: one that no part has cores for is left to the kernel. -> test `a_part_is_as_wide_as_its_team`
 //! - **Apart**: teams do not share a part if there is another one. -> test `teams_have_a_part_each`
+//! - **Little moves**: a team begins in the part where it is most. -> test `a_team_is_where_it_runs`
 //! - **Stays**: a team keeps its part. -> test `a_team_stays_where_it_was`
 
 use super::groups::LEAST_GAIN;
@@ -23,6 +26,11 @@ use std::collections::BTreeMap;
 /// The part of the time for which both are busy. Chosen: a team in a part has only the memory bandwidth and the caches of that,
 /// so less is not worth it.
 const SHARE: f64 = 0.05;
+/// The same of a pair that is in one part. Chosen: what it communicates varies, and is less while it is near.
+const STAYS: f64 = 0.02;
+/// A team is put in a part in which it spends less than half of its time only if it loses this part of its time. Chosen: its memory
+/// is elsewhere then, and where is not known.
+const FAR: f64 = 0.2;
 /// So many cores for each that a team keeps busy are free in a part that it is put in. Chosen: its load varies.
 const ROOM: f64 = 1.25;
 /// The parts that a team may be put in, narrowest first.
@@ -44,12 +52,13 @@ pub struct Team {
 /// Where a team is: what it shares, with which PU.
 pub type Part = (Shared, PuIdx);
 
-/// The teams of tasks that may be in one.
+/// The teams of tasks that may be in one, which had parts `before`. A task of which it is not known how busy it is is in none.
 #[must_use]
 pub fn teams(
     traffic: &Traffic,
     costs: &WakeUpCosts,
     places: &Places<'_>,
+    before: &BTreeMap<TaskId, Part>,
     may_be: impl Fn(TaskId) -> bool,
 ) -> Vec<Team> {
     let mut teams: Vec<Team> = Vec::new();
@@ -61,7 +70,11 @@ pub fn teams(
     let mut of: BTreeMap<TaskId, usize> = BTreeMap::new();
     for ((a, b), pair) in traffic.pairs() {
         let gain = pair.per_second * saved;
-        let least = SHARE * (traffic.busy(a) + traffic.busy(b));
+        let (Some(busy_a), Some(busy_b)) = (traffic.known_busy(a), traffic.known_busy(b)) else {
+            continue;
+        };
+        let stays = before.contains_key(&a) && before.get(&a) == before.get(&b);
+        let least = if stays { STAYS } else { SHARE } * (busy_a + busy_b);
         if gain < least.max(LEAST_GAIN) || !may_be(a) || !may_be(b) {
             continue;
         }
@@ -138,16 +151,26 @@ fn candidates(places: &Places<'_>, shared: Shared) -> Vec<Candidate> {
     parts
 }
 
-/// A part for each of the teams, which had `before`; `None` where the kernel is to choose. `seats` has tasks that have a PU, and
-/// `load` what tasks of no team want of each PU.
+/// What is where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now<'a> {
+    /// The parts of teams until now.
+    pub parts: &'a BTreeMap<TaskId, Part>,
+    /// Tasks that are to have a PU.
+    pub seats: &'a BTreeMap<TaskId, PuIdx>,
+    /// Where tasks of teams have last run.
+    pub ran: &'a BTreeMap<TaskId, PuIdx>,
+    /// What tasks of no team want of each PU.
+    pub load: &'a BTreeMap<PuIdx, f64>,
+}
+
+/// A part for each of the teams; `None` where the kernel is to choose.
 #[must_use]
 pub(crate) fn parts(
     teams: &[Team],
     traffic: &Traffic,
     places: &Places<'_>,
-    before: &BTreeMap<TaskId, Part>,
-    seats: &BTreeMap<TaskId, PuIdx>,
-    load: &BTreeMap<PuIdx, f64>,
+    now: Now<'_>,
 ) -> Vec<Option<Part>> {
     if teams.is_empty() {
         return Vec::new();
@@ -155,7 +178,7 @@ pub(crate) fn parts(
     let core = |pu: &PuIdx| places.machine.core_of(*pu).idx();
     let mut free = vec![0.0; places.machine.cores.len()];
     places.cores.iter().for_each(|usable| free[usable.core.idx()] = 1.0);
-    load.iter().for_each(|(pu, busy)| free[core(pu)] = (free[core(pu)] - busy).max(0.0));
+    now.load.iter().for_each(|(pu, busy)| free[core(pu)] = (free[core(pu)] - busy).max(0.0));
     let all: Vec<Candidate> = PARTS.iter().flat_map(|part| candidates(places, *part)).collect();
     let cores_of = |part: &Candidate| {
         let mut cores: Vec<usize> = part.pus.iter().map(core).collect();
@@ -166,19 +189,24 @@ pub(crate) fn parts(
         cores_of(part).into_iter().map(|core| free[core]).sum()
     };
     let choose = |team: &Team, free: &[f64]| -> Option<usize> {
-        let had = |part: &Candidate| before.get(&team.tasks[0]) == Some(&part.part);
+        let had = |part: &Candidate| now.parts.get(&team.tasks[0]) == Some(&part.part);
         let stays = all.iter().position(|part| had(part) && room(free, part) >= team.busy);
-        let called = calls(team, traffic, seats);
-        let called = |part: &Candidate| -> f64 {
-            part.pus.iter().map(|pu| called.get(pu).copied().unwrap_or(0.0)).sum()
+        let sum = |by_pu: &BTreeMap<PuIdx, f64>, part: &Candidate| -> f64 {
+            part.pus.iter().map(|pu| by_pu.get(pu).copied().unwrap_or(0.0)).sum()
         };
+        let (called, spent) = (calls(team, traffic, now.seats), spent(team, traffic, now.ran));
         let best = |shared| {
-            let fits = |at: &usize| room(free, &all[*at]) >= team.busy * ROOM;
+            let is_worth_it =
+                |part| sum(&spent, part) >= team.busy / 2.0 || team.gain >= team.busy * FAR;
+            let fits =
+                |at: &usize| room(free, &all[*at]) >= team.busy * ROOM && is_worth_it(&all[*at]);
             let kind = (0..all.len()).filter(|at| all[*at].part.0 == shared).filter(fits);
             kind.max_by(|&a, &b| {
-                let called = called(&all[a]).total_cmp(&called(&all[b]));
-                let roomy = room(free, &all[a]).total_cmp(&room(free, &all[b]));
-                called.then(roomy).then(b.cmp(&a))
+                let (x, y) = (&all[a], &all[b]);
+                let calls = sum(&called, x).total_cmp(&sum(&called, y));
+                let spends = sum(&spent, x).total_cmp(&sum(&spent, y));
+                let rooms = room(free, x).total_cmp(&room(free, y));
+                calls.then(spends).then(rooms).then(b.cmp(&a))
             })
         };
         stays.or_else(|| PARTS.into_iter().find_map(best))
@@ -193,6 +221,17 @@ pub(crate) fn parts(
         chosen.push(part.map(|part| all[part].part));
     }
     chosen
+}
+
+/// How busy the tasks of a team are, by where they have last run.
+fn spent(team: &Team, traffic: &Traffic, ran: &BTreeMap<TaskId, PuIdx>) -> BTreeMap<PuIdx, f64> {
+    let mut spent = BTreeMap::new();
+    for task in &team.tasks {
+        if let Some(pu) = ran.get(task) {
+            *spent.entry(*pu).or_default() += traffic.busy(*task);
+        }
+    }
+    spent
 }
 
 /// Wake-ups a second between a team and tasks that have a PU, by that.
@@ -240,6 +279,7 @@ mod tests {
         busy: &'a [f64],
         before: &'a [(u32, Part)],
         seats: &'a [(u32, u32)],
+        ran: &'a [(u32, u32)],
         load: &'a [(u32, f64)],
     }
 
@@ -254,16 +294,20 @@ mod tests {
         let seats: BTreeMap<TaskId, PuIdx> =
             given.seats.iter().map(|(order, pu)| (task(*order), PuIdx(*pu))).collect();
         let costs = WakeUpCosts::default();
-        let teams = teams(&traffic, &costs, &places, |task| !seats.contains_key(&task));
-        let before = given.before.iter().map(|(order, part)| (task(*order), *part)).collect();
+        let before: BTreeMap<TaskId, Part> =
+            given.before.iter().map(|(order, part)| (task(*order), *part)).collect();
+        let may_be = |task| !seats.contains_key(&task);
+        let teams = teams(&traffic, &costs, &places, &before, may_be);
         let load = given.load.iter().map(|(pu, load)| (PuIdx(*pu), *load)).collect();
-        let parts = parts(&teams, &traffic, &places, &before, &seats, &load);
+        let ran = given.ran.iter().map(|(order, pu)| (task(*order), PuIdx(*pu))).collect();
+        let now = Now { parts: &before, seats: &seats, ran: &ran, load: &load };
+        let parts = parts(&teams, &traffic, &places, now);
         let tasks = teams.iter().map(|team| team.tasks.iter().map(|task| task.order).collect());
         tasks.zip(parts.into_iter().map(|part| part.map(|(shared, pu)| (shared, pu.0)))).collect()
     }
 
     const NONE: Given<'static> =
-        Given { pairs: &[], busy: &[], before: &[], seats: &[], load: &[] };
+        Given { pairs: &[], busy: &[], before: &[], seats: &[], ran: &[], load: &[] };
     const PAIR: &[(u32, u32, f64)] = &[(0, 1, 20_000.0)];
 
     #[test]
@@ -324,15 +368,31 @@ mod tests {
         assert_eq!(put(SPEC, &given), [(vec![0, 1], Some((Shared::Cache, 12)))]);
     }
 
+    /// One is on each package, and the busier one on the second. Where they lose little, that is where most of their time is spent.
+    #[test]
+    fn a_team_is_where_it_runs() {
+        let part = |rate, busy: [f64; 2], ran| {
+            let (pairs, busy) = (&[(0, 1, rate)], &busy);
+            put(SPEC, &Given { pairs, busy, ran, ..NONE })[0].1
+        };
+        let apart = &[(0, 2), (1, 14)];
+        assert_eq!(part(2e4, [0.7, 0.8], apart), Some((Shared::Cache, 12)));
+        assert_eq!(part(4e3, [0.7, 0.8], apart), Some((Shared::Cache, 12)));
+        assert_eq!(part(2e4, [0.7, 0.8], &[]), Some((Shared::Cache, 0)));
+        assert_eq!(part(4e3, [0.7, 0.8], &[]), None, "its memory may be anywhere");
+    }
+
     #[test]
     fn only_usable_pus_count() {
         let machine = machine(SPEC);
         let pus = [0, 1, 4, 5, 6].map(PuIdx);
         let places = Places::new(&machine, &pus);
-        let traffic = traffic(PAIR, &[0.7; 2]);
-        let teams = teams(&traffic, &WakeUpCosts::default(), &places, |_| true);
-        let none = BTreeMap::new();
-        let found = parts(&teams, &traffic, &places, &BTreeMap::new(), &none, &BTreeMap::new());
+        let traffic = traffic(PAIR, &[0.4; 2]);
+        let (costs, before) = (WakeUpCosts::default(), BTreeMap::new());
+        let teams = teams(&traffic, &costs, &places, &before, |_| true);
+        let (none, load) = (BTreeMap::new(), BTreeMap::new());
+        let now = Now { parts: &before, seats: &none, ran: &none, load: &load };
+        let found = parts(&teams, &traffic, &places, now);
         assert_eq!(found, [Some((Shared::Cache, PuIdx(4)))]);
     }
 }

@@ -108,7 +108,7 @@ impl Traffic {
     fn note_busy(&mut self, queue: &[QueuedJob], weight: f64, shares: impl Fn(TaskId) -> bool) {
         let threads = queue.iter().flat_map(|job| &job.threads);
         let now: BTreeMap<TaskId, f64> =
-            threads.map(|thread| (thread.id, thread.runnable.unwrap_or(0.0))).collect();
+            threads.filter_map(|thread| Some((thread.id, thread.runnable?))).collect();
         for (task, busy) in &mut self.busy {
             let new = *busy + weight * (now.get(task).copied().unwrap_or(0.0) - *busy);
             *busy = if shares(*task) { new.min(*busy) } else { new };

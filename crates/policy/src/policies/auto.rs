@@ -31,7 +31,7 @@
 mod pairs;
 
 use crate::communication::groups::{communicating, groups, seats};
-use crate::communication::teams::{Part, parts, teams};
+use crate::communication::teams::{Now, Part, parts, teams};
 use crate::communication::traffic::Traffic;
 use crate::evidence::Evidence;
 use crate::places::Places;
@@ -114,11 +114,16 @@ impl Auto {
         let groups = groups(&self.traffic, &self.costs);
         let mut members: BTreeSet<TaskId> =
             groups.iter().flat_map(|group| &group.tasks).copied().collect();
-        let teams = teams(&self.traffic, &self.costs, places, |task| !members.contains(&task));
+        let may_be = |task| !members.contains(&task);
+        let teams = teams(&self.traffic, &self.costs, places, &self.parts, may_be);
         members.extend(teams.iter().flat_map(|team| &team.tasks));
         let mut load: BTreeMap<PuIdx, f64> = BTreeMap::new();
+        let mut ran: BTreeMap<TaskId, PuIdx> = BTreeMap::new();
         for thread in evidence.now.queue.iter().flat_map(|job| &job.threads) {
-            if let Some(pu) = thread.pu.filter(|_| !members.contains(&thread.id)) {
+            let Some(pu) = thread.pu else { continue };
+            if members.contains(&thread.id) {
+                ran.insert(thread.id, pu);
+            } else {
                 *load.entry(pu).or_default() += self.traffic.busy(thread.id);
             }
         }
@@ -135,7 +140,8 @@ impl Auto {
                 *load.entry(pu).or_default() += self.traffic.busy(*task);
             }
         }
-        let found = parts(&teams, &self.traffic, places, &self.parts, &self.seats, &load);
+        let now = Now { parts: &self.parts, seats: &self.seats, ran: &ran, load: &load };
+        let found = parts(&teams, &self.traffic, places, now);
         self.parts.clear();
         for (team, part) in teams.iter().zip(found) {
             let Some(part) = part else { continue };

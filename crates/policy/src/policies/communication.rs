@@ -24,6 +24,7 @@
 use crate::communication::filter::Filter;
 use crate::communication::mapping::{are_symmetric, mapping};
 use crate::communication::matrix::Matrix;
+use crate::communication::traffic::Two;
 use crate::evidence::Evidence;
 use crate::places::Places;
 use crate::plan::{Plan, TaskId, Why};
@@ -31,7 +32,7 @@ use crate::policy::Policy;
 use crate::row::{Kind, Preset, Row, Setting};
 use crate::source::{Source, SourceSet, WakeUps};
 use colocate_machine::{Nanos, PuIdx};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
@@ -69,8 +70,8 @@ struct Communication {
     after: Option<Nanos>,
     begun: Option<Nanos>,
     last: Option<Nanos>,
-    /// How often tasks had woken each other then.
-    sums: BTreeMap<(TaskId, TaskId), u64>,
+    /// How often tasks had woken each other then: waker and woken task, in order.
+    sums: Vec<(Two, u64)>,
     matrix: Matrix,
     filter: Filter,
     seats: BTreeMap<TaskId, PuIdx>,
@@ -106,27 +107,30 @@ impl Communication {
     /// What has been communicated since the last call.
     #[allow(clippy::cast_precision_loss)] // counts of wake-ups
     fn since(&mut self, known: &[WakeUps]) -> Matrix {
-        let mut new = Matrix::default();
-        let mut sums = BTreeMap::new();
-        for one in known {
-            let Some(waker) = one.waker else { continue };
-            let before = self.sums.get(&(waker, one.wakee)).copied().unwrap_or(0);
-            new.add(waker, one.wakee, one.count.saturating_sub(before) as f64);
-            sums.insert((waker, one.wakee), one.count);
-        }
-        self.sums = sums;
-        new
+        let by_tasks = known.iter().filter_map(|one| Some(((one.waker?, one.wakee), one.count)));
+        let mut sums: Vec<(Two, u64)> = by_tasks.collect();
+        sums.sort_unstable();
+        let before = std::mem::replace(&mut self.sums, sums);
+        let mut before = before.into_iter().peekable();
+        Matrix::of(self.sums.iter().map(|((waker, wakee), count)| {
+            while before.next_if(|(two, _)| *two < (*waker, *wakee)).is_some() {}
+            let was = before.next_if(|(two, _)| *two == (*waker, *wakee));
+            (*waker, *wakee, count.saturating_sub(was.map_or(0, |(_, was)| was)) as f64)
+        }))
     }
 
     fn map(&mut self, known: &[WakeUps], places: &Places<'_>) {
         let new = self.since(known);
         self.matrix = self.matrix.aged(self.filter.aging(), &new);
-        let live: BTreeSet<TaskId> = self.sums.keys().flat_map(|(a, b)| [*a, *b]).collect();
-        self.matrix.retain(|task| live.contains(&task));
+        let mut live: Vec<TaskId> = self.sums.iter().flat_map(|((a, b), _)| [*a, *b]).collect();
+        live.sort_unstable();
+        live.dedup();
+        self.matrix.retain(|task| live.binary_search(&task).is_ok());
         let tasks = self.matrix.tasks();
-        self.seats.retain(|task, pu| tasks.contains(task) && places.pus.contains(pu));
+        let is_there = |pu: &PuIdx| places.pus.binary_search(pu).is_ok();
+        self.seats.retain(|task, pu| tasks.binary_search(task).is_ok() && is_there(pu));
         let passes = self.filter.passes(&self.matrix, tasks.len());
-        let has_moved = passes && self.moved(&tasks.into_iter().collect::<Vec<_>>(), places);
+        let has_moved = passes && self.moved(&tasks, places);
         self.filter.learn(passes, has_moved);
     }
 
@@ -138,8 +142,7 @@ impl Communication {
             self.seats.clear();
         }
         if is_time && self.seats.is_empty() {
-            let tasks: Vec<TaskId> = self.matrix.tasks().into_iter().collect();
-            self.moved(&tasks, places);
+            self.moved(&self.matrix.tasks(), places);
         }
     }
 
@@ -157,7 +160,11 @@ impl Communication {
 
     fn plan(&self, evidence: &Evidence<'_>) -> Plan {
         let partners = self.matrix.partners();
-        let why = |task| Why::Near { partner: partners.get(task).copied().unwrap_or(*task) };
+        let partner = |task: &TaskId| {
+            let at = partners.binary_search_by_key(task, |(task, _)| *task);
+            at.map_or(*task, |at| partners[at].1)
+        };
+        let why = |task| Why::Near { partner: partner(task) };
         evidence
             .plan_of_some(self.seats.iter().map(|(task, pu)| (*task, evidence.on(*pu), why(task))))
     }
