@@ -61,8 +61,7 @@ const LINE_B: usize = 64;
 /// The largest journal: a line for each thread that Linux can have at a time, and a head with two paths at most.
 pub const MAX_SIZE: MaxSize = MaxSize::bytes(4_194_304 * LINE_B as u64 + 65_536);
 
-/// The most sets of PUs. Chosen: a machine with 1,024 cores has some 1,100, and a head with twice as many is half as long as
-/// what [`MAX_SIZE`] leaves it.
+/// The most sets of PUs. Chosen: a machine with 1,024 cores of several PUs has some 1,100.
 const MOST_SETS: usize = 2_048;
 
 /// The place of a task's line.

@@ -25,7 +25,7 @@ use crate::pause::{How, freezer};
 use crate::sched_class;
 use crate::stat::Stat;
 use crate::sys;
-use colocate_files::{Dir, FileError};
+use colocate_files::{Dir, FileError, kernel};
 use colocate_machine::{Nanos, PuSet};
 use colocate_observe::runstate::RunTime;
 use colocate_observe::sys::now;
@@ -341,13 +341,9 @@ fn placed(
         return None;
     }
     let allowed = affinity::allowed(process, tid).ok()?;
-    let usable = affinity::own().ok();
     let is_there = |mark: Mark| {
         let mask = journal.mask(mark).filter(|_| mark.is_put());
-        mask.is_some_and(|mask| {
-            let left = usable.as_ref().map(|usable| mask.intersection(usable));
-            mask == allowed || left.is_some_and(|left| !left.is_empty() && left == allowed)
-        })
+        mask.is_some_and(|mask| mask == allowed || is_left_online(&allowed, &mask))
     };
     let names = |entry: &Entry| is_there(entry.mark) || is_there(entry.was);
     let by_us = match entry {
@@ -359,6 +355,17 @@ fn placed(
     };
     // With one PU in the original mask nothing has changed.
     (by_us && allowed != journal.original).then_some(Put(allowed))
+}
+
+/// Whether a mask is what is online of another one, which has more: the kernel shows no more of that.
+fn is_left_online(mask: &PuSet, of: &PuSet) -> bool {
+    let online = || {
+        let list = kernel::read_text(Path::new("/sys/devices/system/cpu/online")).ok()?;
+        PuSet::parse_list(list.trim()).ok()
+    };
+    !mask.is_empty()
+        && mask.is_subset(of)
+        && online().is_some_and(|online| of.intersection(&online) == *mask)
 }
 
 /// Whether the colocate that wrote a journal still lives, and will undo it by itself.
@@ -714,6 +721,9 @@ mod tests {
             undo(&journal, Path::new(PROC), false).freed
         };
         let elsewhere = Entry { mark: Mark::Among(7), ..put };
+        assert!(!is_left_online(&original, &set), "the program chose a part of it");
+        let more = set.iter().chain([PuNr(8000)]).collect();
+        assert!(is_left_online(&set, &more), "the rest is not online");
         let programs = Entry { mark: Mark::Programs, ..put };
         assert_eq!([elsewhere, programs].map(freed), [vec![], vec![]]);
         assert_eq!(sleeper.mask(), set);

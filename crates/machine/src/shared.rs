@@ -1,9 +1,10 @@
 //! What PUs can share, as far as threads are put there.
 
 use crate::cpulist::PuSet;
-use crate::ids::{PuIdx, PuNr};
+use crate::ids::{CacheIdx, NodeIdx, PuIdx, PuNr};
 use crate::machine::Machine;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A part of a machine that PUs share.
@@ -37,47 +38,62 @@ impl fmt::Display for Shared {
 }
 
 impl Machine {
+    /// Which part of a kind a PU is in; `None` where there is no such part.
+    fn part_of(&self, kind: Shared, pu: PuIdx) -> Option<usize> {
+        let core = &self.cores[self.core_of(pu).idx()];
+        match kind {
+            Shared::Core => Some(self.core_of(pu).idx()),
+            Shared::Cache => self.last_level_cache(pu).map(CacheIdx::idx),
+            Shared::Node => core.node.map(NodeIdx::idx),
+            Shared::Package => Some(core.package.idx()),
+        }
+    }
+
     /// The online PUs that share a part with a PU, in logical order; none where there is no such part.
     #[must_use]
-    pub fn sharing(&self, part: Shared, pu: PuIdx) -> Vec<PuIdx> {
-        let core = |pu: PuIdx| &self.cores[self.core_of(pu).idx()];
-        let cache = |pu: PuIdx| self.last_level_cache(pu);
-        let shares = |other: &PuIdx| match part {
-            Shared::Core => self.core_of(*other) == self.core_of(pu),
-            Shared::Cache => cache(pu).is_some() && cache(*other) == cache(pu),
-            Shared::Node => core(pu).node.is_some() && core(*other).node == core(pu).node,
-            Shared::Package => core(*other).package == core(pu).package,
-        };
-        self.all_pus().filter(shares).collect()
+    pub fn sharing(&self, kind: Shared, pu: PuIdx) -> Vec<PuIdx> {
+        let part = self.part_of(kind, pu);
+        self.all_pus()
+            .filter(|_| part.is_some())
+            .filter(|pu| self.part_of(kind, *pu) == part)
+            .collect()
     }
 
     /// The kernel's numbers of [`Machine::sharing`].
     #[must_use]
-    pub fn sharing_with(&self, part: Shared, pu: PuNr) -> PuSet {
-        let shared = self.pu_by_os(pu).map(|pu| self.sharing(part, pu)).unwrap_or_default();
+    pub fn sharing_with(&self, kind: Shared, pu: PuNr) -> PuSet {
+        let shared = self.pu_by_os(pu).map(|pu| self.sharing(kind, pu)).unwrap_or_default();
         shared.into_iter().map(|pu| self.pus[pu.idx()].os).collect()
     }
 
-    /// Each part that several PUs share, but not all of `pus`, by these PUs as far as they are in `pus`; equal ones once.
+    /// The parts of a kind, each with its PUs in logical order.
     #[must_use]
-    pub fn shared_parts(&self, pus: &PuSet) -> Vec<PuSet> {
-        let mut parts: Vec<PuSet> = Vec::new();
-        for part in Shared::ALL.into_iter().rev() {
-            let mut found: PuSet = PuSet::new();
-            for pu in self.all_pus() {
-                if found.contains(self.pus[pu.idx()].os) {
-                    continue;
-                }
-                let shared = self.sharing(part, pu).into_iter().map(|pu| self.pus[pu.idx()].os);
-                let shared: PuSet = shared.collect();
-                found = found.iter().chain(shared.iter()).collect();
-                let usable = shared.intersection(pus);
-                if usable.len() > 1 && usable != *pus && !parts.contains(&usable) {
-                    parts.push(usable);
-                }
+    pub fn parts(&self, kind: Shared) -> Vec<Vec<PuIdx>> {
+        let mut parts: BTreeMap<usize, Vec<PuIdx>> = BTreeMap::new();
+        for pu in self.all_pus() {
+            if let Some(part) = self.part_of(kind, pu) {
+                parts.entry(part).or_default().push(pu);
             }
         }
-        parts
+        parts.into_values().collect()
+    }
+
+    /// Each part that several PUs share, but not all of `pus`, by these PUs as far as they are in `pus`; equal ones once, larger
+    /// kinds first.
+    #[must_use]
+    pub fn shared_parts(&self, pus: &PuSet) -> Vec<PuSet> {
+        let parts = Shared::ALL.into_iter().rev().flat_map(|kind| self.parts(kind));
+        let numbers = |part: Vec<PuIdx>| -> PuSet {
+            let numbers = part.into_iter().map(|pu| self.pus[pu.idx()].os);
+            numbers.filter(|pu| pus.contains(*pu)).collect()
+        };
+        let mut found: Vec<PuSet> = Vec::new();
+        for part in parts.map(numbers) {
+            if part.len() > 1 && part != *pus && !found.contains(&part) {
+                found.push(part);
+            }
+        }
+        found
     }
 }
 

@@ -135,20 +135,10 @@ struct Candidate {
 
 /// The parts of one kind that have several usable PUs, but not all.
 fn candidates(places: &Places<'_>, shared: Shared) -> Vec<Candidate> {
-    let mut parts: Vec<Candidate> = Vec::new();
-    let mut seen = vec![false; places.machine.pus.len()];
-    for &pu in &places.pus {
-        if seen[pu.idx()] {
-            continue;
-        }
-        let mut pus = places.machine.sharing(shared, pu);
-        pus.retain(|pu| places.pus.binary_search(pu).is_ok());
-        pus.iter().for_each(|pu| seen[pu.idx()] = true);
-        if pus.len() > 1 && pus.len() < places.pus.len() {
-            parts.push(Candidate { part: (shared, pu), pus });
-        }
-    }
-    parts
+    let mut parts = places.machine.parts(shared);
+    parts.iter_mut().for_each(|pus| pus.retain(|pu| places.pus.binary_search(pu).is_ok()));
+    parts.retain(|pus| pus.len() > 1 && pus.len() < places.pus.len());
+    parts.into_iter().map(|pus| Candidate { part: (shared, pus[0]), pus }).collect()
 }
 
 /// What is where.
