@@ -70,12 +70,15 @@ pub fn teams(
     let mut of: BTreeMap<TaskId, usize> = BTreeMap::new();
     for ((a, b), pair) in traffic.pairs() {
         let gain = pair.per_second * saved;
+        if gain < LEAST_GAIN || !may_be(a) || !may_be(b) {
+            continue;
+        }
         let (Some(busy_a), Some(busy_b)) = (traffic.known_busy(a), traffic.known_busy(b)) else {
             continue;
         };
         let stays = before.contains_key(&a) && before.get(&a) == before.get(&b);
         let least = if stays { STAYS } else { SHARE } * (busy_a + busy_b);
-        if gain < least.max(LEAST_GAIN) || !may_be(a) || !may_be(b) {
+        if gain < least {
             continue;
         }
         let mut team = |task: TaskId, other: TaskId| {
@@ -181,6 +184,11 @@ pub(crate) fn parts(
     let choose = |team: &Team, free: &[f64]| -> Option<usize> {
         let had = |part: &Candidate| now.parts.get(&team.tasks[0]) == Some(&part.part);
         let stays = all.iter().position(|part| had(part) && room(free, part) >= team.busy);
+        let fits = |at: &usize| room(free, &all[*at]) >= team.busy * ROOM;
+        let fitting: Vec<usize> = (0..all.len()).filter(fits).collect();
+        if stays.is_some() || fitting.is_empty() {
+            return stays;
+        }
         let sum = |by_pu: &BTreeMap<PuIdx, f64>, part: &Candidate| -> f64 {
             part.pus.iter().map(|pu| by_pu.get(pu).copied().unwrap_or(0.0)).sum()
         };
@@ -188,10 +196,8 @@ pub(crate) fn parts(
         let best = |shared| {
             let is_worth_it =
                 |part| sum(&spent, part) >= team.busy / 2.0 || team.gain >= team.busy * FAR;
-            let fits =
-                |at: &usize| room(free, &all[*at]) >= team.busy * ROOM && is_worth_it(&all[*at]);
-            let kind = (0..all.len()).filter(|at| all[*at].part.0 == shared).filter(fits);
-            kind.max_by(|&a, &b| {
+            let kind = fitting.iter().copied().filter(|at| all[*at].part.0 == shared);
+            kind.filter(|at| is_worth_it(&all[*at])).max_by(|&a, &b| {
                 let (x, y) = (&all[a], &all[b]);
                 let calls = sum(&called, x).total_cmp(&sum(&called, y));
                 let spends = sum(&spent, x).total_cmp(&sum(&spent, y));
@@ -199,7 +205,7 @@ pub(crate) fn parts(
                 calls.then(spends).then(rooms).then(b.cmp(&a))
             })
         };
-        stays.or_else(|| PARTS.into_iter().find_map(best))
+        PARTS.into_iter().find_map(best)
     };
     let mut chosen = Vec::with_capacity(teams.len());
     for team in teams {
