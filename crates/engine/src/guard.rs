@@ -675,7 +675,7 @@ impl Guard {
     }
 }
 
-/// Whether a plan puts a task on a PU.
+/// Whether a plan puts a task on one PU or several.
 fn places(plan: &Plan) -> bool {
     plan.decisions.iter().any(|decision| decision.place.named_pu().is_some())
 }

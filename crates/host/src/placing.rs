@@ -431,8 +431,6 @@ impl LinuxHost {
         // Named ones first, so that the others find the room that is left.
         let (named, others): (Vec<_>, Vec<_>) = places.partition(|(_, place)| place.is_some());
         for &(id, place) in &named {
-            // What waits is put nowhere.
-            let place = place.filter(|place| *place != Place::Waiting);
             self.tasks.set_target(id, place.unwrap_or_default());
         }
         for &(id, _) in &others {

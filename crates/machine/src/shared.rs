@@ -52,11 +52,8 @@ impl Machine {
     /// The online PUs that share a part with a PU, in logical order; none where there is no such part.
     #[must_use]
     pub fn sharing(&self, kind: Shared, pu: PuIdx) -> Vec<PuIdx> {
-        let part = self.part_of(kind, pu);
-        self.all_pus()
-            .filter(|_| part.is_some())
-            .filter(|pu| self.part_of(kind, *pu) == part)
-            .collect()
+        let mut parts = self.parts(kind).into_iter();
+        parts.find(|part| part.contains(&pu)).unwrap_or_default()
     }
 
     /// The kernel's numbers of [`Machine::sharing`].

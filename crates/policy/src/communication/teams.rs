@@ -6,7 +6,8 @@
 //! 2. Each team, the one with most to lose first, gets a part of the machine that has a core for all of its time, and [`ROOM`]
 //!    beyond: one under a last-level cache if there is one, else a node or a package. Of several the one with most wake-ups from
 //!    tasks that have a PU there, then the one where most of its time is spent already, since its memory may be there, then the one
-//!    with most room; none with less than half of that time unless it loses [`FAR`] of it. A team stays in its part while it has a core for all of its time.
+//!    with most room. One with less than half of that time only if the team loses [`FAR`] of it. A team stays in its part while
+//!    that has a core for all of its time.
 //! # Properties
 //! - **As wide as it needs**: a team that one cache has no cores for gets a node. -> test `a_part_is_as_wide_as_its_team`
 //! - **Does not separate or crowd**: one that no part has cores for is left to the kernel. -> test `a_part_is_as_wide_as_its_team`
