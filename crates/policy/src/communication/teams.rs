@@ -53,25 +53,6 @@ pub struct Team {
 /// Where a team is: what it shares, with which PU.
 pub type Part = (Shared, PuIdx);
 
-/// A task that may be in a team.
-struct Member {
-    task: TaskId,
-    busy: f64,
-    /// Where it is.
-    part: Option<Part>,
-    /// With which other one it communicates most, and what that costs from afar.
-    partner: (f64, TaskId),
-    /// The place of its team.
-    team: Option<usize>,
-}
-
-/// A team that others may join: places of its members. Without any it has joined another one.
-#[derive(Default)]
-struct Growing {
-    members: Vec<usize>,
-    gain: f64,
-}
-
 /// The teams of tasks that may be in one, which had parts `before`. A task of which it is not known how busy it is is in none.
 #[must_use]
 pub fn teams(
@@ -81,59 +62,56 @@ pub fn teams(
     before: &BTreeMap<TaskId, Part>,
     may_be: impl Fn(TaskId) -> bool,
 ) -> Vec<Team> {
+    let mut teams: Vec<Team> = Vec::new();
     let saved = farthest(places, costs) - costs.of(Pair::SameCache);
     if saved <= 0.0 {
-        return Vec::new();
+        return teams;
     }
-    let mut tasks: Vec<TaskId> = traffic.pairs().flat_map(|((a, b), _)| [a, b]).collect();
-    tasks.sort_unstable();
-    tasks.dedup();
-    let member = |task: TaskId| {
-        let busy = traffic.known_busy(task).filter(|_| may_be(task))?;
-        let part = before.get(&task).copied();
-        Some(Member { task, busy, part, partner: (0.0, task), team: None })
-    };
-    let mut members: Vec<Member> = tasks.into_iter().filter_map(member).collect();
-    let mut teams: Vec<Growing> = Vec::new();
+    let mut most: BTreeMap<TaskId, (f64, TaskId)> = BTreeMap::new();
+    let mut of: BTreeMap<TaskId, usize> = BTreeMap::new();
     for ((a, b), pair) in traffic.pairs() {
         let gain = pair.per_second * saved;
-        if gain < LEAST_GAIN {
+        if gain < LEAST_GAIN || !may_be(a) || !may_be(b) {
             continue;
         }
-        let at = |task: TaskId| members.binary_search_by_key(&task, |member| member.task).ok();
-        let (Some(a), Some(b)) = (at(a), at(b)) else { continue };
-        let stays = members[a].part.is_some() && members[a].part == members[b].part;
-        let least = if stays { STAYS } else { SHARE } * (members[a].busy + members[b].busy);
+        let (Some(busy_a), Some(busy_b)) = (traffic.known_busy(a), traffic.known_busy(b)) else {
+            continue;
+        };
+        let stays = before.contains_key(&a) && before.get(&a) == before.get(&b);
+        let least = if stays { STAYS } else { SHARE } * (busy_a + busy_b);
         if gain < least {
             continue;
         }
-        for (one, other) in [(a, b), (b, a)] {
-            if gain > members[one].partner.0 {
-                members[one].partner = (gain, members[other].task);
+        let mut team = |task: TaskId, other: TaskId| {
+            let most = most.entry(task).or_insert((0.0, other));
+            if most.0 < gain {
+                *most = (gain, other);
             }
-            if members[one].team.is_none() {
-                members[one].team = Some(teams.len());
-                teams.push(Growing { members: vec![one], gain: 0.0 });
-            }
-        }
-        let (Some(a), Some(b)) = (members[a].team, members[b].team) else { continue };
+            *of.entry(task).or_insert_with(|| {
+                let (tasks, partners, busy) = (vec![task], Vec::new(), traffic.busy(task));
+                teams.push(Team { tasks, partners, gain: 0.0, busy });
+                teams.len() - 1
+            })
+        };
+        let (a, b) = (team(a, b), team(b, a));
         let (to, from) = (a.min(b), a.max(b));
         teams[to].gain += gain;
         if to != from {
-            let joined = std::mem::take(&mut teams[from]);
-            joined.members.iter().for_each(|member| members[*member].team = Some(to));
-            teams[to].gain += joined.gain;
-            teams[to].members.extend(joined.members);
+            let joined = std::mem::take(&mut teams[from].tasks);
+            let Team { gain, busy, .. } = teams[from];
+            joined.iter().for_each(|task| {
+                of.insert(*task, to);
+            });
+            teams[to].tasks.extend(joined);
+            teams[to].gain += gain;
+            teams[to].busy += busy;
         }
     }
-    let team = |Growing { members: mut of, gain }: Growing| {
-        of.sort_unstable();
-        let busy = of.iter().map(|member| members[*member].busy).sum();
-        let tasks: Vec<TaskId> = of.iter().map(|member| members[*member].task).collect();
-        let partners = of.iter().map(|member| members[*member].partner.1).collect();
-        (!tasks.is_empty()).then_some(Team { tasks, partners, gain, busy })
-    };
-    let mut teams: Vec<Team> = teams.into_iter().filter_map(team).collect();
+    teams.retain(|team| !team.tasks.is_empty());
+    for team in &mut teams {
+        team.tasks.sort_unstable();
+        team.partners = team.tasks.iter().map(|task| most[task].1).collect();
+    }
     teams.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(a.tasks.cmp(&b.tasks)));
     teams
 }
