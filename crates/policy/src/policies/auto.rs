@@ -48,7 +48,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "auto",
-    summary: "has tasks that take turns share a PU, others that communicate a cache or node, and pairs busy ones as mix",
+    summary: "has communicating tasks share a PU, a cache or a node; pairs busy ones",
     source: "ours",
     make: |_, known| {
         Box::new(Auto {
