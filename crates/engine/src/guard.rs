@@ -61,7 +61,7 @@ use bet::Bet;
 use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{Quantum, QuantumOutcome, QueuedJob};
-use colocate_policy::{Evidence, JobIdx, Plan, Policy, Source, SourceSet, TaskId};
+use colocate_policy::{DefaultPlacement, Evidence, JobIdx, Plan, Policy, Source, SourceSet, TaskId};
 use ledger::{Ledger, Sample, Speeds};
 use partners::Partners;
 use std::collections::{BTreeMap, VecDeque};
@@ -587,6 +587,12 @@ impl Guard {
         ((seconds / self.quantum).round() as u32).clamp(1, self.together)
     }
 
+    /// For how many quanta a plan that leaves everything to the kernel stands: there is nothing to compare.
+    fn quanta_left_alone(&self) -> u32 {
+        let period = self.inner.period().map_or(u64::MAX, |period| period.0 / QUANTUM.0);
+        u32::try_from(period).unwrap_or(u32::MAX).clamp(1, TOGETHER)
+    }
+
     /// For how many quanta there is nothing to decide.
     fn quanta_together(&self, owner: Owner) -> u32 {
         let left = match (self.stage, owner) {
@@ -677,7 +683,8 @@ impl Guard {
 
 /// Whether a plan puts a task on one PU or several.
 fn places(plan: &Plan) -> bool {
-    plan.decisions.iter().any(|decision| decision.place.named_pu().is_some())
+    plan.default_placement != DefaultPlacement::LeaveToKernel
+        || plan.decisions.iter().any(|decision| decision.place.named_pu().is_some())
 }
 
 impl Policy for Guard {
@@ -699,7 +706,8 @@ impl Policy for Guard {
         self.note_partners(evidence);
         let mut owner = self.owner();
         let stands = self.standing_plan(evidence, owner);
-        if stands.as_ref().is_some_and(|plan| !places(plan)) {
+        let is_left_alone = stands.as_ref().is_some_and(|plan| !places(plan));
+        if is_left_alone {
             owner = Owner::Kernel;
         }
         self.note_kernel_places(&evidence.now, owner);
@@ -710,7 +718,8 @@ impl Policy for Guard {
             (Owner::Policy, None) => self.policy_plan(evidence),
         };
         plan.messages.splice(0..0, self.messages.drain(..));
-        self.together = self.quanta_together(owner);
+        self.together =
+            if is_left_alone { self.quanta_left_alone() } else { self.quanta_together(owner) };
         let has_tried = self.stands.is_none() || self.quanta > self.controls;
         let state = has_tried.then(|| self.state()).or(plan.state);
         Plan { state, quanta: self.together, ..plan }

@@ -5,10 +5,11 @@
 //! threads that live together when the program is busiest; the others get the default placement.
 
 use crate::host::SeenTask;
+use crate::lookup::by_job;
 use colocate_machine::Nanos;
 use colocate_model::{Class, Mix, Phase, Profile, Share, ThreadProfile};
 use colocate_policy::{JobIdx, Task, TaskId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// What is known of one job when the engine starts.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,26 +126,22 @@ pub fn is_worth_a_place(task: &Task) -> bool {
 /// A task's mix is what was seen of it now, else what its profile says, else what is typical of its
 /// job.
 pub fn tasks_to_plan(jobs: &[KnownJob], seen: &[SeenTask], at: Nanos) -> Vec<Task> {
-    let mut tasks: BTreeMap<TaskId, Task> = BTreeMap::new();
     let index_of = |index| JobIdx(index_u32(index));
-    let typical: Vec<Mix> = jobs
-        .iter()
-        .enumerate()
-        .map(|(index, job)| typical_of(job, seen, index_of(index)))
-        .collect();
+    let mut tasks = Vec::with_capacity(seen.len());
     for (index, job) in jobs.iter().enumerate() {
         let id = |order| TaskId { job: index_of(index), order };
-        tasks.extend(job.busiest_together().into_iter().map(|n| (id(n), expected(job, id(n)))));
+        let is_new = |id: &TaskId| seen.binary_search_by_key(id, |task| task.id).is_err();
+        let coming = job.busiest_together().into_iter().map(id).filter(is_new);
+        tasks.extend(coming.map(|id| expected(job, id)));
     }
-    for task in seen {
-        if task.alive() {
-            let typical = typical.get(task.id.job.0 as usize).copied().unwrap_or_default();
-            tasks.insert(task.id, merged(jobs, typical, task, at));
-        } else {
-            tasks.remove(&task.id);
-        }
+    for (index, of_job) in by_job(seen) {
+        let job = jobs.get(index.0 as usize);
+        let typical = job.map(|job| typical_of(job, of_job)).unwrap_or_default();
+        let alive = of_job.iter().filter(|task| task.alive());
+        tasks.extend(alive.map(|task| merged(job, typical, task, at)));
     }
-    tasks.into_values().collect()
+    tasks.sort_by_key(|task| task.id);
+    tasks
 }
 
 fn index_u32(index: usize) -> u32 {
@@ -166,10 +163,10 @@ fn expected(job: &KnownJob, id: TaskId) -> Task {
     }
 }
 
-/// What is known of a living task, of a job of which the mix `typical` is typical.
-fn merged(jobs: &[KnownJob], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
-    let job = jobs.get(task.id.job.0 as usize);
-    let before = job.map(|job| expected(job, task.id));
+/// What is known of a living task of a job, of which the mix `typical` is typical.
+fn merged(job: Option<&KnownJob>, typical: Mix, task: &SeenTask, at: Nanos) -> Task {
+    let is_known = |job: &&KnownJob| job.profile.is_some() || !job.phases.is_empty();
+    let before = job.filter(is_known).map(|job| expected(job, task.id));
     let seen = task.known_mix();
     let mix = if seen != Mix::default() {
         seen
@@ -191,13 +188,13 @@ fn merged(jobs: &[KnownJob], typical: Mix, task: &SeenTask, at: Nanos) -> Task {
     }
 }
 
-/// What is typical of a job: by its profile, or by its tasks that were watched now.
-fn typical_of(job: &KnownJob, seen: &[SeenTask], id: JobIdx) -> Mix {
+/// What is typical of a job: by its profile, or by its tasks that were seen now.
+fn typical_of(job: &KnownJob, seen: &[SeenTask]) -> Mix {
     let profiled = job.typical();
     if profiled != Mix::default() {
         return profiled;
     }
-    mean(seen.iter().filter(|task| task.id.job == id).map(|task| (task.known_mix(), task.cpu_time)))
+    mean(seen.iter().map(|task| (task.known_mix(), task.cpu_time)))
 }
 
 #[cfg(test)]
