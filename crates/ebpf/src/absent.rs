@@ -37,7 +37,12 @@ impl Watch {
     ///
     /// # Errors
     /// None.
-    pub fn follow(&self, _from: u64, _until: u64) -> Result<(), EbpfError> {
+    pub fn follow(&mut self, _from: u64, _until: u64) -> Result<(), EbpfError> {
+        match self.0 {}
+    }
+
+    /// Cannot be called.
+    pub fn rest(&mut self) {
         match self.0 {}
     }
 

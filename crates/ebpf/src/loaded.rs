@@ -33,8 +33,10 @@ pub struct Watch {
     /// How often times were read.
     readings: AtomicU32,
     object: Object,
-    /// They hold it where it is attached.
-    _links: Vec<Link>,
+    /// They hold it where creations and ends of threads are seen.
+    _lives: Vec<Link>,
+    /// And where wake-ups and switches are; empty while these are not followed.
+    events: Vec<Link>,
 }
 
 impl fmt::Debug for Watch {
@@ -76,7 +78,7 @@ impl Watch {
             }
         }
         let object = open.load()?;
-        let links = object.progs_mut().map(|program| program.attach()).collect::<Result<_, _>>()?;
+        let lives = attach(&object, |name| !EVENTS.contains(&name))?;
         let reports = MapHandle::try_from(&map(&object, "ended"))?;
         let mut ended = RingBufferBuilder::new();
         ended.add(&reports, |_| 0)?;
@@ -91,20 +93,30 @@ impl Watch {
         })?;
         let changed = changed.build()?;
         let readings = AtomicU32::new(0);
-        let watch = Self { ended, reports, changed, changes, readings, object, _links: links };
+        let (_lives, events) = (lives, Vec::new());
+        let mut watch = Self { ended, reports, changed, changes, readings, object, _lives, events };
         watch.follow(0, u64::MAX)?;
         Ok(watch)
     }
 
-    /// From now on follows wake-ups and switches from one time on and until another one, `CLOCK_MONOTONIC`, in nanoseconds, and not
-    /// any more if that is 0. As it is loaded it follows all.
+    /// From now on follows wake-ups and switches from one time on and until another one, `CLOCK_MONOTONIC`, in nanoseconds. As it
+    /// is loaded it follows all.
     ///
     /// # Errors
     /// If the kernel does not take it.
-    pub fn follow(&self, from: u64, until: u64) -> Result<(), EbpfError> {
+    pub fn follow(&mut self, from: u64, until: u64) -> Result<(), EbpfError> {
         let window = [from, until].map(u64::to_ne_bytes).concat();
         let windows = map(&self.object, "windows");
-        Ok(windows.update(&0_u32.to_ne_bytes(), &window, MapFlags::ANY)?)
+        windows.update(&0_u32.to_ne_bytes(), &window, MapFlags::ANY)?;
+        if self.events.is_empty() {
+            self.events = attach(&self.object, |name| EVENTS.contains(&name))?;
+        }
+        Ok(())
+    }
+
+    /// Follows neither wake-ups nor switches until [`Watch::follow`] is called: they cost nothing then.
+    pub fn rest(&mut self) {
+        self.events.clear();
     }
 
     /// Watches a thread of a job, and all that it creates from now on. More than 1,024 jobs have no phases.
@@ -191,6 +203,16 @@ impl Watch {
         let [tasks, wake_ups] = [0, 8].map(|at| u64::from_ne_bytes(bytes(&value, at)));
         Ok(Lost { tasks, wake_ups })
     }
+}
+
+/// What is called for each wake-up and each switch.
+const EVENTS: [&str; 2] = ["on_waking", "on_switch"];
+
+/// Attaches the programs with these names.
+fn attach(object: &Object, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Link>, EbpfError> {
+    let wanted =
+        object.progs_mut().filter(|program| program.name().to_str().is_some_and(&is_wanted));
+    Ok(wanted.map(|program| program.attach()).collect::<Result<_, _>>()?)
 }
 
 /// Where `struct task` has the job.

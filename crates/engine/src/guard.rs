@@ -61,7 +61,9 @@ use bet::Bet;
 use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{Quantum, QuantumOutcome, QueuedJob};
-use colocate_policy::{DefaultPlacement, Evidence, JobIdx, Plan, Policy, Source, SourceSet, TaskId};
+use colocate_policy::{
+    DefaultPlacement, Evidence, JobIdx, Plan, Policy, Source, SourceSet, TaskId,
+};
 use ledger::{Ledger, Sample, Speeds};
 use partners::Partners;
 use std::collections::{BTreeMap, VecDeque};

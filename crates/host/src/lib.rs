@@ -502,7 +502,7 @@ impl LinuxHost {
         let quantum = (!awaits).then_some(quantum);
         let polling = self.polling.next_machine_check.min(self.polling.next_poll);
         let rests = Some(self.quantum.rests_until).filter(|until| at < *until);
-        let due = [quantum, Some(polling), settled, self.next_leave(), rests];
+        let due = [quantum, Some(polling), settled, self.next_leave(), rests, self.wake_ups_due()];
         let due = due.into_iter().flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
         if self.runs.has_piled_up {

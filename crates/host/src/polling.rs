@@ -87,7 +87,11 @@ impl LinuxHost {
     /// where he should be. Reading it anew after a change is rare, and not counted either.
     pub(crate) fn poll_if_due(&mut self) {
         self.check_own_waits();
-        if now() >= self.polling.next_machine_check {
+        let is_due = |due: Nanos| now() >= due;
+        if self.wake_ups_due().is_some_and(is_due) {
+            self.read_wake_ups();
+        }
+        if is_due(self.polling.next_machine_check) {
             self.check_machine();
             self.read_wake_ups();
             self.polling.next_machine_check = now() + CHECK_MACHINE_EVERY;

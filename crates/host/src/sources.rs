@@ -240,6 +240,11 @@ impl LinuxHost {
         self.sources.wake_ups.as_ref().map(WakeUpCounts::backend).ok_or_else(nothing)
     }
 
+    /// When wake-ups are to be read, if they are before the next quantum is over.
+    pub(crate) fn wake_ups_due(&self) -> Option<Nanos> {
+        self.sources.wake_ups.as_ref().and_then(WakeUpCounts::due)
+    }
+
     /// Reads the wake-ups until now: the room for samples that are not read yet is limited.
     pub(crate) fn read_wake_ups(&mut self) {
         let Some(counts) = &mut self.sources.wake_ups else { return };

@@ -115,6 +115,15 @@ impl WakeUpCounts {
         self.ended.push(tid);
     }
 
+    /// When [`WakeUpCounts::read`] is to be called at the latest, as counting costs more than it may until then.
+    #[must_use]
+    pub fn due(&self) -> Option<Nanos> {
+        match &self.by {
+            CountedBy::Ebpf(counted) => counted.window_ends(),
+            CountedBy::Samples(_) => None,
+        }
+    }
+
     /// Adds what was counted since this was last called. Where something found no room, a line about that, once.
     ///
     /// # Errors

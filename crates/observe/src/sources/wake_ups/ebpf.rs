@@ -15,7 +15,7 @@ use colocate_policy::source::Backend;
 pub(super) fn backend() -> Backend {
     Backend {
         name: "eBPF: sched_waking and sched_switch",
-        cost: "0.4 µs for each wake-up that is counted, in all up to 0.5 % of the PUs' time, and some 35 ns for each other one"
+        cost: "0.4 µs for each wake-up that is counted, in all up to 0.5 % of the PUs' time"
             .to_owned(),
         limits: Vec::new(),
     }
@@ -47,6 +47,11 @@ impl Counted {
         self.watch.add(tid.0.cast_unsigned(), 0)
     }
 
+    /// When a window is over, if one is open.
+    pub fn window_ends(&self) -> Option<Nanos> {
+        self.windows.ends()
+    }
+
     /// What came together since this was last called, estimated where it was counted for a part of the time.
     pub fn take(&mut self) -> Result<Vec<Pair>, EbpfError> {
         let at = now();
@@ -59,7 +64,7 @@ impl Counted {
         match self.windows.next(count, at) {
             Some(Count::From(from)) => self.watch.follow(from.0, u64::MAX)?,
             Some(Count::Between(from, until)) => self.watch.follow(from.0, until.0)?,
-            Some(Count::None) => self.watch.follow(at.0, 0)?,
+            Some(Count::None) => self.watch.rest(),
             None => {}
         }
         let passed = at.saturating_sub(std::mem::replace(&mut self.taken_at, at));
