@@ -42,7 +42,7 @@ impl Watch {
     }
 
     /// Cannot be called.
-    pub fn rest(&mut self) {
+    pub fn detach(&mut self) {
         match self.0 {}
     }
 

@@ -115,7 +115,7 @@ impl Watch {
     }
 
     /// Follows neither wake-ups nor switches until [`Watch::follow`] is called: they cost nothing then.
-    pub fn rest(&mut self) {
+    pub fn detach(&mut self) {
         self.events.clear();
     }
 

@@ -291,7 +291,7 @@ fn windows() {
     let sum = |counts: &[PairCounts]| counts.iter().map(|it| it.count).sum::<u64>();
     watch.add(my_tid(), 0).unwrap();
     play(50);
-    watch.rest();
+    watch.detach();
     watch.take().unwrap();
     play(500);
     assert_eq!(watch.take().unwrap(), [], "none is open");

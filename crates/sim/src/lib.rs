@@ -6,6 +6,7 @@
 mod alone;
 mod balance;
 mod barrier;
+pub mod coherent;
 mod domains;
 pub mod error;
 mod filling;

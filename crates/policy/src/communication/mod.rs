@@ -4,5 +4,6 @@ pub mod filter;
 pub mod groups;
 pub mod mapping;
 pub mod matrix;
+pub mod pipeline;
 pub mod teams;
 pub mod traffic;

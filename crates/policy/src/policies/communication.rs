@@ -10,20 +10,17 @@
 //! *Partner* of a task: the one that it communicates with most.
 //! # Algorithm
 //! Each [`PERIOD`]:
-//! 1. Old amounts age, new ones are added ([`Matrix::aged`]).
-//! 2. Unless enough tasks have new partners, and pairs communicate unevenly, nothing is done ([`Filter`]).
-//! 3. Each task gets a PU ([`mapping`]).
-//! 4. If all pairs are as far from each other as before, the tasks stay ([`are_symmetric`]).
+//! 1. What was communicated since the last time is a [`Matrix`].
+//! 2. The stages of the paper say whether tasks move, and where to ([`Pipeline`]).
 //!
-//! `communication-static` does 3 once, by all that was communicated until then, and again where a PU is lost.
+//! `communication-static` maps once, by all that was communicated until then, and again where a PU is lost.
 //! # Properties
 //! - **Follows phases**: partners that change are moved together. -> test `partners_that_change`
 //! - **Stays**: without a change no task is moved. -> test `partners_that_change`
 //! - **Static**: partners that change later move no task. -> test `placed_once`
 
-use crate::communication::filter::Filter;
-use crate::communication::mapping::{are_symmetric, mapping};
 use crate::communication::matrix::Matrix;
+use crate::communication::pipeline::Pipeline;
 use crate::communication::traffic::Two;
 use crate::evidence::Evidence;
 use crate::places::Places;
@@ -32,7 +29,6 @@ use crate::policy::Policy;
 use crate::row::{Kind, Preset, Row, Setting};
 use crate::source::{Source, SourceSet, WakeUps};
 use colocate_machine::{Nanos, PuIdx};
-use std::collections::BTreeMap;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
@@ -72,9 +68,7 @@ struct Communication {
     last: Option<Nanos>,
     /// How often tasks had woken each other then: waker and woken task, in order.
     sums: Vec<(Two, u64)>,
-    matrix: Matrix,
-    filter: Filter,
-    seats: BTreeMap<TaskId, PuIdx>,
+    pipeline: Pipeline,
 }
 
 impl Policy for Communication {
@@ -91,11 +85,14 @@ impl Policy for Communication {
         let known = evidence.wake_ups.unwrap_or_default();
         let is_due = self.last.is_none_or(|last| evidence.at >= last + PERIOD);
         let is_gone = |pu: &PuIdx| !places.pus.contains(pu);
-        if is_due || self.seats.values().any(is_gone) {
+        if is_due || self.pipeline.seats().values().any(is_gone) {
             self.last = Some(evidence.at);
             let begun = *self.begun.get_or_insert(evidence.at);
             match self.after {
-                Some(after) => self.map_once(evidence.at >= begun + after, known, &places),
+                Some(after) => {
+                    let new = self.since(known);
+                    self.pipeline.map_once(evidence.at >= begun + after, &new, &places);
+                }
                 None => self.map(known, &places),
             }
         }
@@ -121,52 +118,21 @@ impl Communication {
 
     fn map(&mut self, known: &[WakeUps], places: &Places<'_>) {
         let new = self.since(known);
-        self.matrix = self.matrix.aged(self.filter.aging(), &new);
         let mut live: Vec<TaskId> = self.sums.iter().flat_map(|((a, b), _)| [*a, *b]).collect();
         live.sort_unstable();
         live.dedup();
-        self.matrix.retain(|task| live.binary_search(&task).is_ok());
-        let tasks = self.matrix.tasks();
-        let is_there = |pu: &PuIdx| places.pus.binary_search(pu).is_ok();
-        self.seats.retain(|task, pu| tasks.binary_search(task).is_ok() && is_there(pu));
-        let passes = self.filter.passes(&self.matrix, tasks.len());
-        let has_moved = passes && self.moved(&tasks, places);
-        self.filter.learn(passes, has_moved);
-    }
-
-    /// Takes in what was communicated; maps the tasks if it is time for that and they are not on PUs that are there.
-    fn map_once(&mut self, is_time: bool, known: &[WakeUps], places: &Places<'_>) {
-        let new = self.since(known);
-        self.matrix = self.matrix.aged(0.0, &new);
-        if self.seats.values().any(|pu| !places.pus.contains(pu)) {
-            self.seats.clear();
-        }
-        if is_time && self.seats.is_empty() {
-            self.moved(&self.matrix.tasks(), places);
-        }
-    }
-
-    /// Maps tasks anew; false if all pairs are as far from each other as before.
-    fn moved(&mut self, tasks: &[TaskId], places: &Places<'_>) -> bool {
-        let new = mapping(&self.matrix, tasks, places);
-        let old: Option<Vec<PuIdx>> =
-            tasks.iter().map(|task| self.seats.get(task).copied()).collect();
-        if new.is_empty() || old.is_some_and(|old| are_symmetric(places, &new, &old)) {
-            return false;
-        }
-        self.seats = tasks.iter().copied().zip(new).collect();
-        true
+        self.pipeline.follow(&new, &live, places);
     }
 
     fn plan(&self, evidence: &Evidence<'_>) -> Plan {
-        let partners = self.matrix.partners();
+        let partners = self.pipeline.matrix().partners();
         let partner = |task: &TaskId| {
             let at = partners.binary_search_by_key(task, |(task, _)| *task);
             at.map_or(*task, |at| partners[at].1)
         };
         let why = |task| Why::Near { partner: partner(task) };
-        evidence
-            .plan_of_some(self.seats.iter().map(|(task, pu)| (*task, evidence.on(*pu), why(task))))
+        let seats = self.pipeline.seats().iter();
+        evidence.plan_of_some(seats.map(|(task, pu)| (*task, evidence.on(*pu), why(task))))
     }
 }
 

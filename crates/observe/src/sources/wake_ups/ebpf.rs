@@ -64,7 +64,7 @@ impl Counted {
         match self.windows.next(count, at) {
             Some(Count::From(from)) => self.watch.follow(from.0, u64::MAX)?,
             Some(Count::Between(from, until)) => self.watch.follow(from.0, until.0)?,
-            Some(Count::None) => self.watch.rest(),
+            Some(Count::None) => self.watch.detach(),
             None => {}
         }
         let passed = at.saturating_sub(std::mem::replace(&mut self.taken_at, at));

@@ -1,0 +1,104 @@
+//! One set-associative cache: which lines it has, and what may be done with them.
+
+use super::geometry::CacheShape;
+use colocate_machine::performance::Replacement;
+
+/// A line of memory: its address over the size of a line.
+pub(super) type Line = u64;
+
+/// It may be written silently: no cache outside of this one's path has it. Only of the nearest level.
+pub(super) const UNIQUE: u64 = 1;
+/// It was written here since it came. Only of the nearest level.
+pub(super) const DIRTY: u64 = 2;
+/// The first of the bits that say which PUs of the core have used it since it came. Only of the nearest level.
+pub(super) const USED: u32 = 2;
+/// PUs of a core, at most.
+pub(super) const SIBLINGS: u32 = 8;
+const FLAGS: u32 = USED + SIBLINGS;
+/// No line: none has such a number.
+const EMPTY: u64 = u64::MAX;
+
+/// What it has. Each set is in the order of last use, latest first: then a hit on the last line that was used moves nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Cache {
+    ways: usize,
+    mask: u64,
+    /// Line and flags.
+    entries: Vec<u64>,
+    /// The state of the generator of random numbers, where lines are evicted at random.
+    random: Option<u64>,
+}
+
+impl Cache {
+    pub fn new(shape: &CacheShape) -> Self {
+        let ways = shape.ways as usize;
+        let random = (shape.replacement == Replacement::Random).then_some(0x9e37_79b9_7f4a_7c15);
+        let entries = vec![EMPTY; ways * shape.sets as usize];
+        Self { ways, mask: u64::from(shape.sets) - 1, entries, random }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // below the number of sets
+    fn set(&self, line: Line) -> std::ops::Range<usize> {
+        let first = (line & self.mask) as usize * self.ways;
+        first..first + self.ways
+    }
+
+    /// The flags of a line that is there, which counts as used now.
+    #[inline]
+    pub fn touch(&mut self, line: Line) -> Option<&mut u64> {
+        let set = self.set(line);
+        let set = &mut self.entries[set];
+        let at = set.iter().position(|entry| is(*entry, line))?;
+        set[..=at].rotate_right(1);
+        Some(&mut set[0])
+    }
+
+    /// The same without a use of it.
+    pub fn peek(&mut self, line: Line) -> Option<&mut u64> {
+        let set = self.set(line);
+        self.entries[set].iter_mut().find(|entry| is(**entry, line))
+    }
+
+    /// Inserts a line that is not there, as used last. The line that was evicted for it, with its flags.
+    pub fn insert(&mut self, line: Line, flags: u64) -> Option<(Line, u64)> {
+        debug_assert!(line >> (64 - FLAGS) == 0 && self.peek(line).is_none());
+        let random = self.random.as_mut().map(next_random);
+        let set = self.set(line);
+        let set = &mut self.entries[set];
+        let free = set.iter().position(|entry| *entry == EMPTY);
+        let last = set.len() - 1;
+        #[allow(clippy::cast_possible_truncation)] // below the number of ways
+        let drawn = random.map(|random| (random % set.len() as u64) as usize);
+        let at = free.or(drawn).unwrap_or(last);
+        let out = std::mem::replace(&mut set[at], line << FLAGS | flags);
+        set[..=at].rotate_right(1);
+        (out != EMPTY).then_some((out >> FLAGS, out & ((1 << FLAGS) - 1)))
+    }
+
+    /// Removes a line; its flags if it was there.
+    pub fn remove(&mut self, line: Line) -> Option<u64> {
+        let entry = self.peek(line)?;
+        let flags = *entry & ((1 << FLAGS) - 1);
+        *entry = EMPTY;
+        Some(flags)
+    }
+
+    /// All lines, with their flags.
+    pub fn lines(&self) -> impl Iterator<Item = (Line, u64)> {
+        let there = self.entries.iter().filter(|entry| **entry != EMPTY);
+        there.map(|entry| (entry >> FLAGS, entry & ((1 << FLAGS) - 1)))
+    }
+}
+
+#[inline]
+fn is(entry: u64, line: Line) -> bool {
+    entry >> FLAGS == line && entry != EMPTY
+}
+
+/// Marsaglia's xorshift.
+fn next_random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}

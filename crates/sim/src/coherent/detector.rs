@@ -1,0 +1,61 @@
+//! The detector of Cruz et al. (JPDC 2014, section 3): who had used a line that another PU is about to write.
+
+use super::geometry::PuSet;
+use colocate_machine::PuIdx;
+
+/// Where communication is detected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DetectAt {
+    /// In the outermost cache that a core has for itself, as in section 3.2; with one access bit for each PU of the core
+    /// (3.3.1), and with the PU in the invalidation (3.3.3). PUs of one core communicate through their cache, unseen.
+    #[default]
+    PrivateCache,
+    /// In the outermost cache, with one access bit for each PU that shares it (section 3.3.2).
+    LastCache,
+}
+
+/// Communication vectors: for each PU how often another one has written what it had used.
+#[derive(Clone, Debug)]
+pub(super) struct Detector {
+    pus: usize,
+    /// The cache of each PU whose access bits it has.
+    pub domains: Vec<usize>,
+    /// Whether writes by PUs of the same cache count, too.
+    counts_neighbours: bool,
+    /// `vectors[pu * pus + writer]`, saturating.
+    vectors: Vec<u32>,
+}
+
+impl Detector {
+    pub fn new(at: DetectAt, domains: Vec<usize>) -> Self {
+        let pus = domains.len();
+        let vectors = vec![0; pus * pus];
+        Self { pus, domains, counts_neighbours: at == DetectAt::LastCache, vectors }
+    }
+
+    /// A PU asks to write a line that others have used.
+    pub fn writes(&mut self, writer: PuIdx, used_by: PuSet) {
+        let mut left = used_by & !(1 << writer.0);
+        while left != 0 {
+            let pu = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if self.counts_neighbours || self.domains[pu] != self.domains[writer.idx()] {
+                let count = &mut self.vectors[pu * self.pus + writer.idx()];
+                *count = count.saturating_add(1);
+            }
+        }
+    }
+
+    /// The vector of a PU, which is cleared: what the kernel does when another thread gets the PU.
+    pub fn take(&mut self, pu: PuIdx) -> Vec<u32> {
+        let vector = &mut self.vectors[pu.idx() * self.pus..(pu.idx() + 1) * self.pus];
+        let taken = vector.to_vec();
+        vector.fill(0);
+        taken
+    }
+
+    #[cfg(test)]
+    pub fn vectors_mut(&mut self) -> &mut [u32] {
+        &mut self.vectors
+    }
+}
