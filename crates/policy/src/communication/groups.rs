@@ -4,11 +4,14 @@
 //! 1. Take pairs in the order of what they gain together. Join the groups of both, unless they would want more than
 //!    [`FULL`] of a PU, or gain less than [`LEAST_GAIN`].
 //! 2. Give groups PUs: first those that had one, then those that want most. Each gets the one where it costs least: time
-//!    wanted beyond what the PU has, busy siblings, and wake-ups of groups that have a place by where they are. A group stays
-//!    where it was unless another PU costs [`LEAST_GAIN`] less.
+//!    wanted beyond what the PU has, time that tasks of no group find on no PU, busy siblings, and wake-ups of groups that have a
+//!    place by where they are; of several such PUs the one of which least is wanted. A group stays where it was unless
+//!    another PU costs [`LEAST_GAIN`] less.
 //! # Properties
 //! - **Takes turns or not**: a pair that runs at the same time is not joined. -> test `a_pair_that_computes_is_not_joined`
 //! - **No PU is crowded**: a group wants no more than [`FULL`]. -> test `a_star_is_joined_as_far_as_a_pu_goes`
+//! - **Apart**: groups do not share a PU since tasks that the kernel may move ran on the other one. -> test
+//!   `tasks_of_no_group_make_room`
 //! - **Stays**: a group keeps its PU while that is about as good as any. -> test `a_group_stays_where_it_was`
 
 use super::traffic::{Traffic, Two};
@@ -27,6 +30,10 @@ pub(crate) const LEAST_GAIN: f64 = 0.01;
 /// What a group costs on a core of which another PU is as busy, as a part of its time. Chosen: siblings get some two thirds
 /// of a core each.
 const SIBLING: f64 = 0.3;
+
+/// What it costs that a task of no group finds no spare time, as a part of that time. Chosen: just below 1, as such a task takes turns on
+/// all PUs and a group waits for one.
+const MOVABLE: f64 = 0.9;
 
 /// Tasks that share a PU.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,7 +94,8 @@ pub fn communicating(traffic: &Traffic, costs: &WakeUpCosts) -> BTreeSet<TaskId>
     pairs.flat_map(|((a, b), _)| [a, b]).collect()
 }
 
-/// A PU for each of the groups, which had `before`. `load` is what other tasks want of each PU.
+/// A PU for each of the groups, which had `before`. `bound` is what tasks that no plan moves want of each PU, `load` what all others in no group
+/// want of the one where they last ran.
 #[must_use]
 pub(crate) fn seats(
     groups: &[Group],
@@ -96,9 +104,10 @@ pub(crate) fn seats(
     places: &Places<'_>,
     before: &BTreeMap<TaskId, PuIdx>,
     load: &BTreeMap<PuIdx, f64>,
+    bound: &BTreeMap<PuIdx, f64>,
 ) -> Vec<PuIdx> {
-    let mut wanted = vec![0.0; places.machine.pus.len()];
-    load.iter().for_each(|(pu, busy)| wanted[pu.idx()] += busy);
+    let mut crowd = Crowd::of(places, load);
+    bound.iter().for_each(|(pu, busy)| crowd.add(*pu, *busy));
     let mut order: Vec<usize> = (0..groups.len()).collect();
     let was = |group: usize| groups[group].tasks.iter().find_map(|task| before.get(task).copied());
     let busy = |group: usize| groups[group].busy;
@@ -117,23 +126,64 @@ pub(crate) fn seats(
         let partners = partners.filter_map(|(other, rate)| Some((seats[*other]?, *rate)));
         let apart = Apart::of(places.machine, costs, partners);
         let cost = |pu: PuIdx| {
-            let crowd = (wanted[pu.idx()] + groups[group].busy - 1.0).max(0.0);
             let core = &places.machine.cores[places.machine.core_of(pu).idx()];
             let beside = core.pus.iter().filter(|sibling| **sibling != pu);
-            let siblings: f64 = beside.map(|sibling| wanted[sibling.idx()].min(1.0)).sum();
-            crowd + SIBLING * siblings * groups[group].busy.min(1.0) + apart.at(pu)
+            let siblings: f64 = beside.map(|sibling| crowd.wanted(*sibling).min(1.0)).sum();
+            let busy = groups[group].busy;
+            crowd.with(pu, busy) + SIBLING * siblings * busy.min(1.0) + apart.at(pu)
         };
-        let best = places.pus.iter().map(|&pu| (cost(pu), pu));
-        let Some((least, mut pu)) = best.min_by(|a, b| a.0.total_cmp(&b.0)) else { break };
+        let best = places.pus.iter().map(|&pu| (cost(pu), crowd.wanted(pu), pu));
+        let best = best.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let Some((least, _, mut pu)) = best else { break };
         if let Some(was) = was(group).filter(|was| places.pus.contains(was))
             && cost(was) <= least + LEAST_GAIN
         {
             pu = was;
         }
-        wanted[pu.idx()] += groups[group].busy;
+        crowd.add(pu, groups[group].busy);
         seats[group] = Some(pu);
     }
     seats.into_iter().flatten().collect()
+}
+
+/// What is wanted of the PUs: by groups that have a PU, and by other tasks, which the kernel may move.
+struct Crowd {
+    groups: Vec<f64>,
+    /// Where the others last ran.
+    others: Vec<f64>,
+    /// What groups leave of all PUs, and what the others want, in PUs.
+    spare: f64,
+    movable: f64,
+}
+
+impl Crowd {
+    #[allow(clippy::cast_precision_loss)] // PUs
+    fn of(places: &Places<'_>, load: &BTreeMap<PuIdx, f64>) -> Self {
+        let mut others = vec![0.0; places.machine.pus.len()];
+        load.iter().for_each(|(pu, busy)| others[pu.idx()] += busy);
+        let groups = vec![0.0; others.len()];
+        Self { groups, others, spare: places.pus.len() as f64, movable: load.values().sum() }
+    }
+
+    fn wanted(&self, pu: PuIdx) -> f64 {
+        self.groups[pu.idx()] + self.others[pu.idx()]
+    }
+
+    /// What another group takes of the spare time if it is on this PU.
+    fn takes(&self, pu: PuIdx, busy: f64) -> f64 {
+        busy.min((1.0 - self.groups[pu.idx()]).max(0.0))
+    }
+
+    /// Seconds a second that tasks wait if another group is on this PU: it, and others that find no spare time anywhere.
+    fn with(&self, pu: PuIdx, busy: f64) -> f64 {
+        let takes = self.takes(pu, busy);
+        busy - takes + MOVABLE * (self.movable - (self.spare - takes)).max(0.0)
+    }
+
+    fn add(&mut self, pu: PuIdx, busy: f64) {
+        self.spare -= self.takes(pu, busy);
+        self.groups[pu.idx()] += busy;
+    }
 }
 
 /// What wake-ups to and from some PUs cost on each PU: what they cost from another package, and what it is less in the
@@ -274,7 +324,7 @@ mod tests {
         spec: &str,
         pairs: &[(u32, u32, f64, f64)],
         before: &[(u32, u32)],
-        load: &[(u32, f64)],
+        [load, bound]: [&[(u32, f64)]; 2],
     ) -> Vec<u32> {
         let machine = machine(spec);
         let pus: Vec<PuIdx> = machine.all_pus().collect();
@@ -283,39 +333,46 @@ mod tests {
         let pu = |number: u32| PuIdx::new(number as usize);
         let before = before.iter().map(|(order, at)| (task(*order), pu(*at))).collect();
         let load = load.iter().map(|(at, load)| (pu(*at), *load)).collect();
+        let bound = bound.iter().map(|(at, load)| (pu(*at), *load)).collect();
         let groups = groups(&traffic, &costs);
-        let seats = seats(&groups, &traffic, &costs, &places, &before, &load);
+        let seats = seats(&groups, &traffic, &costs, &places, &before, &load, &bound);
         seats.iter().map(|pu| pu.0).collect()
     }
 
+    const NONE: [&[(u32, f64)]; 2] = [&[], &[]];
     const TWO_PAIRS: &[(u32, u32, f64, f64)] = &[(0, 1, 9_000.0, 0.0), (2, 3, 8_000.0, 0.0)];
 
     #[test]
     fn groups_get_a_pu_each() {
-        assert_eq!(seated("core:2", TWO_PAIRS, &[], &[]), [0, 1]);
-        assert_eq!(seated("core:2 pu:2", TWO_PAIRS, &[], &[]), [0, 2], "a core each");
+        assert_eq!(seated("core:2", TWO_PAIRS, &[], NONE), [0, 1]);
+        assert_eq!(seated("core:2 pu:2", TWO_PAIRS, &[], NONE), [0, 2], "a core each");
         assert_eq!(
-            seated("core:2", &TWO_PAIRS[..1], &[], &[(0, 1.0)]),
+            seated("core:2", &TWO_PAIRS[..1], &[], [&[(0, 1.0)], &[]]),
             [1],
             "another task has PU 0"
         );
     }
 
+    /// Both last ran on PU 0, and can run on either.
+    #[test]
+    fn tasks_of_no_group_make_room() {
+        assert_eq!(seated("core:2", TWO_PAIRS, &[], [&[(0, 1.2)], &[]]), [1, 0]);
+        assert_eq!(seated("core:2", TWO_PAIRS, &[], [&[], &[(0, 1.2)]]), [1, 1], "they cannot");
+    }
+
     #[test]
     fn a_group_stays_where_it_was() {
-        assert_eq!(seated("core:4", TWO_PAIRS, &[(2, 0), (3, 0)], &[]), [1, 0]);
-        assert_eq!(
-            seated("core:2", &TWO_PAIRS[..1], &[(0, 0)], &[(0, 1.0)]),
-            [1],
-            "but not beside another task"
-        );
+        assert_eq!(seated("core:4", TWO_PAIRS, &[(2, 0), (3, 0)], NONE), [1, 0]);
+        let one = &TWO_PAIRS[..1];
+        assert_eq!(seated("core:2", one, &[(0, 0)], [&[(0, 1.0)], &[]]), [0], "the other leaves");
+        assert_eq!(seated("core:2", one, &[(0, 0)], [&[], &[(0, 1.0)]]), [1], "it cannot");
     }
 
     /// The second pair wakes the first one: it gets the PU under the same cache.
     #[test]
     fn groups_that_communicate_are_near() {
         let pairs = [(0, 1, 9_000.0, 0.0), (2, 3, 8_000.0, 0.0), (1, 2, 500.0, 0.0)];
-        let load: Vec<(u32, f64)> = vec![(0, 0.5), (1, 0.5), (2, 0.5)];
-        assert_eq!(seated("l3:2 core:4", &pairs, &[(0, 5)], &load), [5, 4]);
+        let load = &[(0, 0.5), (1, 0.5), (2, 0.5)];
+        assert_eq!(seated("l3:2 core:4", &pairs, &[(0, 5)], [load, &[]]), [5, 4]);
     }
 }

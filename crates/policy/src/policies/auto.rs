@@ -118,16 +118,19 @@ impl Auto {
         let teams = teams(&self.traffic, &self.costs, places, &self.parts, may_be);
         members.extend(teams.iter().flat_map(|team| &team.tasks));
         let mut load: BTreeMap<PuIdx, f64> = BTreeMap::new();
+        let mut bound = load.clone();
         let mut ran: BTreeMap<TaskId, PuIdx> = BTreeMap::new();
         for thread in evidence.now.queue.iter().flat_map(|job| &job.threads) {
             let Some(pu) = thread.pu else { continue };
             if members.contains(&thread.id) {
                 ran.insert(thread.id, pu);
             } else {
-                *load.entry(pu).or_default() += self.traffic.busy(thread.id);
+                let of = if thread.bound { &mut bound } else { &mut load };
+                *of.entry(pu).or_default() += self.traffic.busy(thread.id);
             }
         }
-        let seats = seats(&groups, &self.traffic, &self.costs, places, &self.seats, &load);
+        let (traffic, costs) = (&self.traffic, &self.costs);
+        let seats = seats(&groups, traffic, costs, places, &self.seats, &load, &bound);
         self.seats.clear();
         self.reasons.clear();
         self.gain = groups.iter().fold(0.0, |sum, group| sum + group.gain);
@@ -140,6 +143,7 @@ impl Auto {
                 *load.entry(pu).or_default() += self.traffic.busy(*task);
             }
         }
+        bound.iter().for_each(|(pu, busy)| *load.entry(*pu).or_default() += busy);
         let now = Now { parts: &self.parts, seats: &self.seats, ran: &ran, load: &load };
         let found = parts(&teams, &self.traffic, places, now);
         self.parts.clear();
