@@ -112,7 +112,7 @@ fn producers(machine: &Machine, geometry: &Geometry) -> anyhow::Result<()> {
     ];
     for (name, mapping) in &mut rows {
         let (replayed, counts) = run(geometry, pattern, *mapping)?;
-        let parts = figures(&replayed, &counts).map(|figure| figure);
+        let parts = figures(&replayed, &counts);
         let over: Vec<String> = parts
             .iter()
             .zip(sums)

@@ -683,7 +683,7 @@ impl Guard {
     }
 }
 
-/// Whether a plan puts a task on one PU or several.
+/// Whether a plan puts a task on one PU or several, or one that is created later.
 fn places(plan: &Plan) -> bool {
     plan.default_placement != DefaultPlacement::LeaveToKernel
         || plan.decisions.iter().any(|decision| decision.place.named_pu().is_some())

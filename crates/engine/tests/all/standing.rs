@@ -243,6 +243,21 @@ fn a_policy_with_a_period_is_asked_again() {
     assert!((30..=60).contains(&asked), "{asked} times in a minute");
 }
 
+/// What moves nothing is decided on once in eight quanta, or as often as the policy's period says.
+#[test]
+fn what_moves_nothing_is_left_alone() {
+    for (period, quanta) in [(None, 8), (Some(Nanos::from_millis(200)), 4)] {
+        let puts = Puts { place: Place::LeftToKernel, asked: Arc::default(), period };
+        let mut guard = Guard::standing(Box::new(puts), "puts", Guarding::STANDING);
+        let mut toy = Toy::new([1.0, 1.0]);
+        toy.minute(&mut guard);
+        let often = toy.number / quanta;
+        // The first quanta are the kernel's, before there is a plan.
+        let is_often = (often..often + 4).contains(&toy.decided);
+        assert!(is_often, "{period:?}: {} times in {} quanta", toy.decided, toy.number);
+    }
+}
+
 /// A plan that puts no task on a PU is the kernel's quantum, and nothing is compared.
 #[test]
 fn what_moves_nothing_is_not_tried() {

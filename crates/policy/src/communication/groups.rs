@@ -146,12 +146,12 @@ pub(crate) fn seats(
     seats.into_iter().flatten().collect()
 }
 
-/// What is wanted of the PUs: by groups that have a PU, and by other tasks, which the kernel may move.
+/// What is wanted of the PUs: by groups that have a PU and tasks that are bound to one, and by others, which the kernel may move.
 struct Crowd {
     groups: Vec<f64>,
     /// Where the others last ran.
     others: Vec<f64>,
-    /// What groups leave of all PUs, and what the others want, in PUs.
+    /// What these leave of all PUs, and what the others want, in PUs.
     spare: f64,
     movable: f64,
 }

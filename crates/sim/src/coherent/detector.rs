@@ -33,7 +33,7 @@ impl Detector {
         Self { pus, domains, counts_neighbours: at == DetectAt::LastCache, vectors }
     }
 
-    /// A PU asks to write a line that others have used.
+    /// A PU is about to write a line that others have used.
     pub fn writes(&mut self, writer: PuIdx, used_by: PuSet) {
         let mut left = used_by & !(1 << writer.0);
         while left != 0 {

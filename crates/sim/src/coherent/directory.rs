@@ -1,4 +1,4 @@
-//! Who has which line. Only lines that a cache has are in it, so that it is as large as the caches.
+//! Which caches have which line. Only lines that a cache has are in it, so that it is as large as the caches.
 
 use super::cache::Line;
 use super::geometry::{CacheSet, PuSet};

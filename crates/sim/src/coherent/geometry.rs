@@ -9,7 +9,7 @@ pub(super) type CacheSet = u128;
 /// A set of PUs: bit `i` is PU `i` of the machine.
 pub(super) type PuSet = u128;
 
-/// Most caches, and most PUs, of a machine: so many bits say who has a line.
+/// Most caches, and most PUs, of a machine: so many bits say which have a line.
 pub const MOST: usize = 128;
 /// Fewest ways that a cache is given where nothing is said of them. Chosen: most caches have 8 to 20.
 const FEWEST_WAYS: u64 = 8;

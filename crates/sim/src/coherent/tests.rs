@@ -339,7 +339,7 @@ struct Plain {
     caches: Vec<Vec<Held>>,
     memory: HashMap<u64, u64>,
     latest: HashMap<u64, u64>,
-    /// Who has used what, since it came into the private cache.
+    /// Lines with the PUs that have used them, since they came into the private cache.
     used: BTreeSet<(u64, u32)>,
     domains: Vec<usize>,
     counts_neighbours: bool,
