@@ -39,6 +39,7 @@
 //!    control quanta: two bets, that `x` is on average below and above 0. The one that wins ends the stage.
 //! 3. Before a quantum of the kernel that follows one of the policy, threads are put where they last were under the kernel.
 //! 4. Paying: as trying, with fewer control quanta. A bet that is won for "worse" ends it.
+//!    Where plans stand, quanta while trying are short ones, a fifth, as long as each comparison shows more than [`bet::MOST`].
 //! 5. Paused: control quanta only. For 50 quanta, twice as many each time; also when the budget is so far
 //!    overdrawn that it takes that long until the next try. Then trying again: programs change.
 //! # Properties
@@ -49,6 +50,7 @@
 //! - **Same jobs**: no comparison across a change of the set. -> test `compares_the_same_jobs_only`
 //! - **No job is left behind** -> test `sees_a_job_that_is_left_behind`
 //! - **Out of step**: nothing that is regular meets one side only. -> test `nothing_regular_meets_one_side_only`
+//! - **At once**: where much is to be gained or lost, that is known in half a second. -> test `much_is_seen_at_once`
 //! - **Restored**: the kernel continues with the places that it had chosen. -> test `puts_threads_back`
 //! - **Blind is said**: without counts it says what it does not see. -> test `says_what_it_cannot_see`
 
@@ -102,6 +104,11 @@ pub const PROGRESS: SourceSet =
 /// ten threads anew takes a thousandth of it.
 pub const QUANTUM: Nanos = Nanos::from_millis(50);
 
+/// The same while differences are so large that a fifth of it shows them. Chosen: ten threads are placed anew in a two-hundredth of it.
+pub const SHORT_QUANTUM: Nanos = Nanos::from_millis(10);
+/// Tasks up to which there are short quanta. Chosen: to place more takes too large a part of one.
+const FEW_TASKS: usize = 32;
+
 impl Default for Guarding {
     /// Chosen: a workload of some hundred quanta loses half of 1 % at most by the budget; the rest is for what the
     /// comparison does not see.
@@ -133,8 +140,8 @@ const DOUBLINGS: u32 = 5;
 const TOLERATED: f64 = 0.01;
 /// What is left of the longest quantum after each that is shorter.
 const FORGETS: f64 = 0.9;
-/// A quantum that is shorter than this part of the longest one is no comparison.
-const SHORT: f64 = 0.5;
+/// A quantum that is shorter than this part of what it was to last is no comparison.
+const CUT_SHORT: f64 = 0.5;
 
 /// Quanta in a row of which only the sum is seen, where plans stand and there is nothing to decide. Chosen: what comes of a plan that
 /// has paid is looked at more than twice a second.
@@ -147,6 +154,15 @@ enum Stage {
     Paying,
     /// For so many more quanta.
     Paused(u32),
+}
+
+/// For how long a plan is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lasts {
+    /// A [`SHORT_QUANTUM`].
+    Short,
+    /// So many quanta.
+    Quanta(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,8 +210,12 @@ pub struct Guard {
     /// Seconds so far, and how long a whole quantum is.
     elapsed: f64,
     quantum: f64,
-    /// For how many quanta the last plan was.
-    together: u32,
+    /// What the last plan was for.
+    lasts: Lasts,
+    /// Whether the last comparison showed more than can be chance, or there was none so far.
+    shows: bool,
+    /// Whether threads are so few that quanta may be short ones.
+    is_small: bool,
     quanta: u64,
     controls: u64,
     blind: bool,
@@ -287,7 +307,9 @@ impl Guard {
             pauses: 0,
             elapsed: 0.0,
             quantum: 0.0,
-            together: 1,
+            lasts: Lasts::Quanta(1),
+            shows: true,
+            is_small: false,
             quanta: 0,
             controls: 0,
             blind: false,
@@ -299,6 +321,7 @@ impl Guard {
     pub fn standing(inner: Box<dyn Policy>, name: &str, settings: Guarding) -> Self {
         let mut guard = Self::new(inner, name, settings);
         guard.stands = Some(Standing::default());
+        guard.quantum = QUANTUM.as_secs_f64();
         guard
     }
 
@@ -323,6 +346,8 @@ impl Guard {
         self.round = turns.clamp(1, LONGEST_ROUND);
         self.ledger.keep(|job| set.contains_key(&job));
         self.set = set;
+        let threads = now.queue.iter().map(|job| job.threads.len());
+        self.is_small = threads.sum::<usize>() <= FEW_TASKS;
     }
 
     /// What was measured of one job alone is no measure for it and its partners.
@@ -333,6 +358,7 @@ impl Guard {
             self.window.clear();
             self.block = Block::default();
             self.bets = Bets::default();
+            self.shows = true;
             self.ledger.keep(|job| self.partners.first(job) == job);
         }
     }
@@ -373,7 +399,8 @@ impl Guard {
     /// Seconds by which another quantum would go beyond what may be lost; below 0 there is something left.
     fn overdrawn(&self) -> f64 {
         let Guarding { credit, allowed, .. } = self.settings;
-        let risk = self.risk.max(0.0) * self.quantum;
+        let next = if self.is_short() { SHORT_QUANTUM.as_secs_f64() } else { self.quantum };
+        let risk = self.risk.max(0.0) * next;
         self.harm() + risk - credit * self.quantum - allowed * self.elapsed
     }
 
@@ -406,7 +433,7 @@ impl Guard {
         }
         self.since_control = 0;
         self.next_control = self.draw_next_control();
-        if sample.seconds < SHORT * self.quantum {
+        if self.is_cut_short(&sample) {
             return;
         }
         self.another = false;
@@ -431,7 +458,7 @@ impl Guard {
         if let Some(lost) = self.charge(sample) {
             self.risk += RISK_WEIGHT * (lost.clamp(-1.0, 1.0) - self.risk);
         }
-        if sample.seconds >= SHORT * self.quantum {
+        if !self.is_cut_short(sample) {
             self.block.policy.add(sample);
             self.block.quanta += 1;
         }
@@ -502,6 +529,8 @@ impl Guard {
         let sum = all.iter().fold(0.0, |sum, (_, x)| sum + x);
         let mean = (!all.is_empty()).then(|| sum / all.len() as f64);
         self.bets.all.take(mean, 0.0);
+        self.shows =
+            mean.is_some_and(|mean| mean > bet::MOST) || all.iter().any(|(_, x)| *x < -bet::MOST);
         let error = self.settings.error / self.bets.each.len().max(1) as f64;
         let harmed = self.bets.each.iter().find(|(_, compared)| compared.worse.won(error));
         harmed.map(|(job, compared)| (*job, *compared))
@@ -526,6 +555,21 @@ impl Guard {
         self.stage = Stage::Paused(quanta.max(least));
         self.bets = Bets::default();
         self.block = Block::default();
+        self.shows = true;
+    }
+
+    /// Whether the next quantum is a short one.
+    fn is_short(&self) -> bool {
+        self.stands.is_some() && self.stage == Stage::Trying && self.shows && self.is_small
+    }
+
+    /// Whether a quantum ended before its time, as something had happened.
+    fn is_cut_short(&self, sample: &Sample) -> bool {
+        let asked = match self.lasts {
+            Lasts::Short => SHORT_QUANTUM.as_secs_f64(),
+            Lasts::Quanta(_) => self.quantum,
+        };
+        sample.seconds < CUT_SHORT * asked
     }
 
     fn report(&mut self, verdict: &str, compared: &Comparison) {
@@ -577,16 +621,18 @@ impl Guard {
         }
     }
 
-    /// How many quanta have passed in so many seconds; learns how long one is.
+    /// How many quanta have passed in so many seconds; learns how long one is, where plans do not stand.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
     fn passed(&mut self, seconds: f64) -> u32 {
-        if self.together == 1 {
+        if self.stands.is_none() {
             // One that took far too long must not be the measure for ever.
             self.quantum = seconds.max(FORGETS * self.quantum);
-            return 1;
         }
-        // Something may have ended them early.
-        ((seconds / self.quantum).round() as u32).clamp(1, self.together)
+        match self.lasts {
+            // Something may have ended them early.
+            Lasts::Quanta(most) => ((seconds / self.quantum).round() as u32).clamp(1, most),
+            Lasts::Short => 1,
+        }
     }
 
     /// For how many quanta a plan that leaves everything to the kernel stands: there is nothing to compare.
@@ -607,6 +653,13 @@ impl Guard {
             _ => 1,
         };
         left.clamp(1, TOGETHER)
+    }
+
+    /// For how long the next plan is.
+    fn lasts(&self, owner: Owner, is_left_alone: bool) -> Lasts {
+        let quanta =
+            if is_left_alone { self.quanta_left_alone() } else { self.quanta_together(owner) };
+        if quanta == 1 && self.is_short() { Lasts::Short } else { Lasts::Quanta(quanta) }
     }
 
     /// The plan of a quantum that is the kernel's. After one of the policy's, that learns what came of it.
@@ -720,10 +773,14 @@ impl Policy for Guard {
             (Owner::Policy, None) => self.policy_plan(evidence),
         };
         plan.messages.splice(0..0, self.messages.drain(..));
-        self.together =
-            if is_left_alone { self.quanta_left_alone() } else { self.quanta_together(owner) };
+        self.lasts = self.lasts(owner, is_left_alone);
+        let lasts = match self.lasts {
+            _ if self.stands.is_none() => None,
+            Lasts::Short => Some(SHORT_QUANTUM),
+            Lasts::Quanta(quanta) => Some(Nanos(QUANTUM.0 * u64::from(quanta))),
+        };
         let has_tried = self.stands.is_none() || self.quanta > self.controls;
         let state = has_tried.then(|| self.state()).or(plan.state);
-        Plan { state, quanta: self.together, ..plan }
+        Plan { state, lasts, ..plan }
     }
 }

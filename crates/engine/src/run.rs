@@ -319,8 +319,7 @@ impl<'w> Loop<'w> {
             Until::Events => self.watch.quantum(self.seen.at),
             Until::Time(quantum) => quantum,
             Until::TimeOrEvents(quantum) => {
-                let quanta = Nanos(quantum.0.saturating_mul(u64::from(self.plan.quanta)));
-                quanta.min(self.watch.quantum(self.seen.at))
+                self.plan.lasts.unwrap_or(quantum).min(self.watch.quantum(self.seen.at))
             }
         };
         Begun { number, cause, pus, queued, can_decide, asked }

@@ -2,7 +2,7 @@
 
 use crate::pages::PageMove;
 use crate::why::{Allocated, Selected};
-use colocate_machine::{Machine, PuNr, Shared};
+use colocate_machine::{Machine, Nanos, PuNr, Shared};
 use colocate_model::{Class, Mix, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -393,14 +393,10 @@ pub struct Plan {
     /// State of the policy, in one line.
     #[serde(skip)]
     pub state: Option<String>,
-    /// For how many quanta there is nothing to decide, unless something happens; at least 1. Where jobs may wait, the policy decides
-    /// each quantum all the same.
-    #[serde(skip, default = "one")]
-    pub quanta: u32,
-}
-
-const fn one() -> u32 {
-    1
+    /// For how long there is nothing to decide, unless something happens; `None` for one quantum. Where jobs may wait, the policy
+    /// decides each quantum all the same.
+    #[serde(skip)]
+    pub lasts: Option<Nanos>,
 }
 
 impl Default for Plan {
@@ -419,7 +415,7 @@ impl Default for Plan {
             initial: Vec::new(),
             messages: Vec::new(),
             state: None,
-            quanta: 1,
+            lasts: None,
         }
     }
 }
