@@ -609,6 +609,7 @@ impl Host for LinuxHost {
         loop {
             self.take_events();
             self.place_settled();
+            self.begin_wake_ups_if_due();
             self.answer_signals();
             self.kill_overdue();
             self.end_attached();

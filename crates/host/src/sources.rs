@@ -215,7 +215,7 @@ impl LinuxHost {
     }
 
     /// Begins to count them if they are due and the programs have settled since the launch.
-    fn begin_wake_ups_if_due(&mut self) {
+    pub(crate) fn begin_wake_ups_if_due(&mut self) {
         if !self.sources.wake_ups_are_due || self.clock() < self.placing.settle() {
             return;
         }
@@ -257,12 +257,8 @@ impl LinuxHost {
         }
     }
 
-    /// Wake-ups until now, of the tasks that are not forgotten; `None` if they are unknown.
+    /// Wake-ups until now, of the tasks that are not forgotten; `None` if they are unknown, or not counted yet.
     pub(crate) fn wake_ups(&mut self) -> Option<Vec<WakeUps>> {
-        self.begin_wake_ups_if_due();
-        if self.sources.wake_ups_are_due {
-            return Some(Vec::new());
-        }
         self.read_wake_ups();
         let counts = self.sources.wake_ups.as_mut()?;
         let table = &mut self.tasks;

@@ -28,6 +28,8 @@ pub type Two = (TaskId, TaskId);
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     at: Option<Nanos>,
+    /// Whether it was noted twice.
+    has_rates: bool,
     /// In the order of their tasks.
     pairs: Vec<Pair>,
     busy: BTreeMap<TaskId, f64>,
@@ -101,7 +103,7 @@ impl Traffic {
             pair.exchange = Some(exchange);
         }
         self.note_busy(queue, weight, shares);
-        (self.at, self.pairs) = (Some(at), pairs);
+        (self.at, self.pairs, self.has_rates) = (Some(at), pairs, true);
         true
     }
 
@@ -117,6 +119,12 @@ impl Traffic {
         for (task, busy) in now {
             self.busy.entry(task).or_insert(busy);
         }
+    }
+
+    /// Whether no time has been seen yet.
+    #[must_use]
+    pub const fn is_new(&self) -> bool {
+        !self.has_rates
     }
 
     /// As if this was seen.

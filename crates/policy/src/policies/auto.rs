@@ -62,6 +62,8 @@ pub static ROW: Row = Row {
 
 /// Time between two decisions. Chosen: what is seen is to be acted on within half a second.
 const PERIOD: Nanos = Nanos::from_millis(200);
+/// Time until the first two. Chosen: what is seen in it is enough for a rate.
+const FIRST: Nanos = Nanos::from_millis(50);
 /// A task that is busy for this part of the time is paired. Chosen: one that sleeps for half of it leaves its core to another.
 const BUSY: f64 = 0.6;
 /// One that was paired stays so until it is busy for less.
@@ -90,14 +92,15 @@ impl Policy for Auto {
     }
 
     fn period(&self) -> Option<Nanos> {
-        Some(PERIOD)
+        Some(if self.traffic.is_new() { FIRST } else { PERIOD })
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let places = Places::new(evidence.now.machine, evidence.now.pus);
-        let known = evidence.wake_ups.unwrap_or_default();
         let shares = |task| self.seats.contains_key(&task);
-        let is_news = self.traffic.note(evidence.at, known, evidence.now.queue, shares);
+        let is_news = evidence
+            .wake_ups
+            .is_some_and(|known| self.traffic.note(evidence.at, known, evidence.now.queue, shares));
         let is_gone = |pu: &PuIdx| !places.pus.contains(pu);
         if is_news || self.seats.values().any(is_gone) {
             self.choose(evidence, &places);
@@ -280,6 +283,20 @@ mod tests {
         assert_eq!(decided(100, 1_000), [(0, 0), (1, 0)]);
         assert_eq!(decided(110, 1_000), [(0, 0), (1, 0)]);
         assert_eq!(decided(3_000, 1_000), []);
+    }
+
+    /// Wake-ups are counted from the third time on, which are no rate until the fourth; it is asked sooner until then.
+    #[test]
+    fn what_was_not_counted_is_no_rate_of_0() {
+        let mut auto = auto(false);
+        let mut decided = |ms, wake_ups, period| {
+            let seen = Seen { machine: "core:2", ms, busy: &[0.5; 2], wake_ups, mixes: "" };
+            let placed = !seen.decided(&mut auto).is_empty();
+            assert_eq!(auto.period(), Some(period));
+            placed
+        };
+        assert!(!decided(0, None, FIRST) && !decided(200, None, FIRST));
+        assert!(!decided(250, Some(70), FIRST) && decided(300, Some(570), PERIOD));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) fn backend() -> Backend {
 pub(super) struct Counted {
     watch: Watch,
     windows: Windows,
-    /// What was counted in the last window.
+    /// What was counted in the last window, or until windows began.
     last: Vec<Pair>,
     /// How long that was, where it stands for more.
     length: Option<Nanos>,
@@ -55,6 +55,7 @@ impl Counted {
     /// What came together since this was last called, estimated where it was counted for a part of the time.
     pub fn take(&mut self) -> Result<Vec<Pair>, EbpfError> {
         let at = now();
+        let passed = at.saturating_sub(std::mem::replace(&mut self.taken_at, at));
         let mut count = 0;
         if self.windows.is_taken(at) {
             self.last = self.watch.take()?.into_iter().map(pair).collect();
@@ -64,10 +65,12 @@ impl Counted {
         match self.windows.next(count, at) {
             Some(Count::From(from)) => self.watch.follow(from.0, u64::MAX)?,
             Some(Count::Between(from, until)) => self.watch.follow(from.0, until.0)?,
-            Some(Count::None) => self.watch.detach(),
+            Some(Count::None) => {
+                self.watch.detach();
+                self.length = self.length.or(Some(passed));
+            }
             None => {}
         }
-        let passed = at.saturating_sub(std::mem::replace(&mut self.taken_at, at));
         Ok(match self.length {
             Some(length) => self.last.iter().map(|pair| pair.scaled(passed, length)).collect(),
             None => std::mem::take(&mut self.last),
