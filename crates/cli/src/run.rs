@@ -5,6 +5,7 @@
 
 mod cache;
 pub mod jobs;
+mod stolen;
 
 use crate::launch::{self, Notes};
 use crate::policies::Policies;
@@ -30,6 +31,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use stolen::Stolen;
 
 /// For how long a process's first thread is left alone by default. Chosen: runtimes count PUs when they start.
 pub const SETTLE_MS: u64 = 200;
@@ -195,7 +197,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return dry_run(args, &machine, (&mut *policy, &name), &jobs);
     }
     let mut policy = args.options.guarded(policy);
-    run(args, machine, (&mut *policy, &name), jobs, &cache, &mut notes)
+    let stolen = Stolen::from_now(here.calibration.as_ref());
+    run(args, machine, &stolen, (&mut *policy, &name), jobs, &cache, &mut notes)
 }
 
 /// The policy with its name; the name is empty for a plan from a file, which has its own.
@@ -262,6 +265,7 @@ fn dry_run(
 fn run(
     args: &Args,
     machine: Machine,
+    stolen: &Stolen<'_>,
     (policy, name): (&mut dyn Policy, &str),
     mut jobs: Vec<Job>,
     cache: &Cache,
@@ -276,6 +280,7 @@ fn run(
     let known = known(&jobs);
     let workload = args.options.workload(&known, policy, name);
     let decided = Decided::of(&mut host, policy, &workload, notes);
+    notes.say(stolen.note());
     for (job, counted) in host.watched() {
         let kept = cache.keep(&mut jobs[job.0 as usize], counted, processor.clone());
         notes.say(kept.err());
@@ -297,6 +302,7 @@ pub fn follow(
 ) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(options.quiet, None);
     let here = read::measured()?;
+    let stolen = Stolen::from_now(here.calibration.as_ref());
     let (policy, name) = options.policy(&here)?;
     let mut policy = options.guarded(policy);
     let unknown =
@@ -305,6 +311,7 @@ pub fn follow(
     let mut host = LinuxHost::prepare(here.machine, setup).map_err(|why| jobs::failure(&why))?;
     let workload = options.workload(&known, &*policy, &name);
     let decided = Decided::of(&mut host, &mut *policy, &workload, &mut notes);
+    notes.say(stolen.note());
     decided.report(options, host, &name, programs, &mut notes)
 }
 

@@ -3,10 +3,10 @@
 use crate::bench::harness::Measurement;
 use anyhow::Context;
 use colocate_act::pages::{Addr, call};
-use colocate_files::kernel;
 use colocate_machine::calibrated::Pair;
-use colocate_machine::{Bytes, CacheKind, Machine, NodeIdx, NodeNr, PuNr};
+use colocate_machine::{Bytes, CacheKind, Machine, Nanos, NodeIdx, NodeNr, PuNr};
 use colocate_observe::Pid;
+use colocate_observe::proc::Proc;
 use colocate_study::stats::{Random, median};
 use smt_bench::chase::{Begin, Chase};
 use smt_bench::pair::{self, WakeUps};
@@ -14,7 +14,6 @@ use smt_bench::speed::{self, Length, Portion};
 use smt_bench::thread::{ThreadError, pin, side_by_side, wall_ns};
 use smt_bench::traffic::{Generator, ROW_BYTES};
 use smt_bench::{gaps, operations};
-use std::path::Path;
 use std::time::Duration;
 
 /// One thing that is measured once in every round.
@@ -152,9 +151,9 @@ impl ThisMachine {
                 let found = gaps::watch(pu, self.lengths.watch)?;
                 let away = found.away_ns.iter().sum::<u64>() as f64;
                 let had = (found.watched_ns - found.waited_ns).max(1) as f64;
-                let stolen = before
-                    .zip(steal(pu))
-                    .map(|(before, after)| (after - before) * 1e9 / found.watched_ns as f64);
+                let stolen = before.zip(steal(pu)).map(|(before, after)| {
+                    after.saturating_sub(before).0 as f64 / found.watched_ns as f64
+                });
                 vec![Some(away / had), middle(found.away_ns), stolen]
             }
             Cell::Operations { pu, .. } => {
@@ -255,15 +254,11 @@ fn moved(to: NodeNr, pu: u32) -> Result<Option<f64>, ThreadError> {
     Ok(side_by_side(1, |_| pin(pu), work, || ())?.remove(0))
 }
 
-/// Seconds for which the hypervisor took a PU, as the kernel counts (proc_stat(5)); `None` if it never counted any.
-#[allow(clippy::cast_precision_loss)] // ticks short of 2⁵³
-fn steal(pu: u32) -> Option<f64> {
-    /// `USER_HZ`, which is the same on all that these loops run on.
-    const TICKS: f64 = 100.0;
-    let text = kernel::read_text(Path::new("/proc/stat")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("cpu{pu} ")))?;
-    let ticks: u64 = line.split_whitespace().nth(7)?.parse().ok()?;
-    (ticks > 0).then_some(ticks as f64 / TICKS)
+/// For how long the hypervisor took a PU, as the kernel counts; `None` if it never counted any.
+fn steal(pu: u32) -> Option<Nanos> {
+    let all = Proc::default().steal();
+    let steal = all.into_iter().find(|(nr, _)| *nr == PuNr(pu)).map(|(_, steal)| steal);
+    steal.filter(|steal| *steal > Nanos::ZERO)
 }
 
 /// What is to be measured, and what cannot be.

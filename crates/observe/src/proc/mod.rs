@@ -1,5 +1,6 @@
 //! What `/proc` and `/sys` say about tasks.
 
+mod steal;
 mod tree;
 
 pub(crate) use tree::Tree;

@@ -1,0 +1,40 @@
+//! For how long a hypervisor took PUs.
+
+use super::Proc;
+use colocate_files::kernel;
+use colocate_machine::{Nanos, PuNr};
+
+/// A tick: `USER_HZ` is 100 on all that colocate runs on.
+const TICK: Nanos = Nanos::from_millis(10);
+
+impl Proc {
+    /// For how long so far a hypervisor ran something else while a PU had work, by PU, as the kernel counts (`proc_stat(5)`). Empty if
+    /// it is not known; 0 for all PUs where there is no hypervisor, or one that does not tell.
+    #[must_use]
+    pub fn steal(&self) -> Vec<(PuNr, Nanos)> {
+        kernel::read_text(&self.root.join("stat")).map(|text| parsed(&text)).unwrap_or_default()
+    }
+}
+
+fn parsed(text: &str) -> Vec<(PuNr, Nanos)> {
+    let line = |line: &str| {
+        let mut words = line.strip_prefix("cpu")?.split(' ');
+        let pu = PuNr(words.next()?.parse().ok()?);
+        let ticks: u64 = words.nth(7)?.parse().ok()?;
+        Some((pu, Nanos(ticks.saturating_mul(TICK.0))))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_pu() {
+        let text = "cpu  9 9 9 9 9 9 9 7 0 0\ncpu0 1 2 3 4 5 6 7 4 0 0\ncpu3 1 2 3 4 5 6 7 3 0 0\nintr 5\ncpu9 1";
+        let ms = Nanos::from_millis;
+        assert_eq!(parsed(text), [(PuNr(0), ms(40)), (PuNr(3), ms(30))]);
+        assert_eq!(parsed(""), []);
+    }
+}
