@@ -39,7 +39,8 @@
 //!    control quanta: two bets, that `x` is on average below and above 0. The one that wins ends the stage.
 //! 3. Before a quantum of the kernel that follows one of the policy, threads are put where they last were under the kernel.
 //! 4. Paying: as trying, with fewer control quanta. A bet that is won for "worse" ends it.
-//!    Where plans stand, quanta while trying are short ones, a fifth, as long as each comparison shows more than [`bet::MOST`].
+//!    Where plans stand, quanta while trying are short ones, a fifth, as long as each comparison shows more than [`bet::MOST`] in the
+//!    same direction.
 //! 5. Paused: control quanta only. For 50 quanta, twice as many each time; also when the budget is so far
 //!    overdrawn that it takes that long until the next try. Then trying again: programs change.
 //! # Properties
@@ -212,7 +213,7 @@ pub struct Guard {
     quantum: f64,
     /// What the last plan was for.
     lasts: Lasts,
-    /// Whether the last comparison showed more than can be chance, or there was none so far.
+    /// Whether all comparisons since the policy was last tried, if any, showed more than can be chance, and the same.
     shows: bool,
     /// Whether threads are so few that quanta may be short ones.
     is_small: bool,
@@ -529,8 +530,7 @@ impl Guard {
         let sum = all.iter().fold(0.0, |sum, (_, x)| sum + x);
         let mean = (!all.is_empty()).then(|| sum / all.len() as f64);
         self.bets.all.take(mean, 0.0);
-        self.shows =
-            mean.is_some_and(|mean| mean > bet::MOST) || all.iter().any(|(_, x)| *x < -bet::MOST);
+        self.shows &= mean.is_some_and(|it| it.abs() > bet::MOST && it * self.bets.all.sum > 0.0);
         let error = self.settings.error / self.bets.each.len().max(1) as f64;
         let harmed = self.bets.each.iter().find(|(_, compared)| compared.worse.won(error));
         harmed.map(|(job, compared)| (*job, *compared))
