@@ -121,6 +121,7 @@ unsafe extern "C" {
     pub fn qemu_plugin_scoreboard_new(bytes_per_cpu: usize) -> *mut Board;
     pub fn qemu_plugin_scoreboard_find(board: *mut Board, cpu: c_uint) -> *mut c_void;
     pub fn qemu_plugin_u64_add(counter: Counter, cpu: c_uint, added: u64);
+    pub fn qemu_plugin_u64_get(counter: Counter, cpu: c_uint) -> u64;
     pub fn qemu_plugin_u64_set(counter: Counter, cpu: c_uint, value: u64);
     pub fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
         block: *mut Block,
@@ -142,6 +143,12 @@ unsafe extern "C" {
         counter: Counter,
         operand: u64,
         word: *mut c_void,
+    );
+    pub fn qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+        insn: *mut Insn,
+        operation: c_int,
+        counter: Counter,
+        operand: u64,
     );
     pub fn qemu_plugin_register_vcpu_insn_exec_cb(
         insn: *mut Insn,

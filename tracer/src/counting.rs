@@ -7,6 +7,7 @@ use crate::branches;
 use crate::slots::{KINDS, Tally, with_instruction};
 use crate::stretches::STRIKES;
 use crate::sys;
+use crate::traces;
 use colocate_isa::counts::{Block as Code, Unsupported};
 use colocate_isa::{Decoded, Isa, classify, is_repeated_string, needs_beyond_avx2};
 use std::ffi::{CStr, c_uint, c_void};
@@ -56,6 +57,7 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
             }
             tally = with_instruction(tally, found.map(|found| found.classes));
             accesses::watch(insn);
+            traces::watch(insn);
             repeats |= place == 0 && isa == Isa::X86_64 && is_repeated_string(code);
             if isa == Isa::X86_64 {
                 watch_if_unsupported(insn, address, code, found);

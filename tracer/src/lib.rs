@@ -29,6 +29,7 @@
 //! `out=HEX`: the folder for the files, its path's bytes in hexadecimal. `name=HEX`: the name that
 //! the first thread gets, as the kernel would have given it. `stretch=N`: takes stretches of `N`
 //! instructions, see `stretches`. `branches=`: guesses branches, see `branches`.
+//! `trace=HEX`: records accesses to this file, see `traces`.
 //!
 //! # Locks
 //! QEMU's plugin lock comes before `STATE`'s: fork takes both, in this order. So no function of
@@ -48,6 +49,7 @@ mod recency;
 mod slots;
 mod stretches;
 mod sys;
+mod traces;
 
 use lock::Lock;
 

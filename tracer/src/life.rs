@@ -11,6 +11,7 @@ use crate::distances::Distances;
 use crate::slots::{SLOTS, Slots};
 use crate::stretches::Stretches;
 use crate::sys;
+use crate::traces;
 use colocate_isa::counts::{self, Misses, Process, Thread, Unsupported, VERSION};
 use colocate_isa::{ClassCounts, Isa};
 use std::collections::HashMap;
@@ -65,7 +66,11 @@ struct Numbers {
     vfork: Option<i64>,
     execve: i64,
     execveat: i64,
+    /// Whether the address at which the kernel wakes when a thread ends is `clone`'s fifth argument, and not its fourth.
+    child_tid_is_fifth: bool,
     rt_sigreturn: i64,
+    exit: i64,
+    futex: i64,
 }
 
 impl Numbers {
@@ -78,7 +83,10 @@ impl Numbers {
                 vfork: Some(58),
                 execve: 59,
                 execveat: 322,
+                child_tid_is_fifth: false,
                 rt_sigreturn: 15,
+                exit: 60,
+                futex: 202,
             },
             Isa::Aarch64 => Self {
                 clone: 220,
@@ -86,7 +94,10 @@ impl Numbers {
                 vfork: None,
                 execve: 221,
                 execveat: 281,
+                child_tid_is_fifth: true,
                 rt_sigreturn: 139,
+                exit: 93,
+                futex: 98,
             },
         }
     }
@@ -283,6 +294,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
     if value(b"branches=").is_some() {
         BRANCHES.enable();
     }
+    if let Some(file) = value(b"trace=") {
+        traces::enable(PathBuf::from(OsString::from_vec(file)));
+    }
     let folder = PathBuf::from(OsString::from_vec(folder));
     let mut state = State::new(folder, value(b"name=").unwrap_or_default());
     let number = |arg: &&[u8]| {
@@ -322,9 +336,11 @@ fn register(id: Id) {
 
 unsafe extern "C" fn before_fork() {
     STATE.take();
+    traces::take();
 }
 
 unsafe extern "C" fn after_fork() {
+    traces::release();
     STATE.release();
 }
 
@@ -332,6 +348,7 @@ unsafe extern "C" fn after_fork() {
 extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
     DISTANCES.begin(cpu, Distances::new);
     BRANCHES.begin(cpu, Branches::new);
+    traces::begin(cpu);
     let first = {
         let mut guard = STATE.lock();
         let Some(state) = guard.as_mut() else { return };
@@ -383,6 +400,7 @@ extern "C" fn harvest_all(_id: Id, _cpu: c_uint) {
     let Some(state) = guard.as_mut() else { return };
     state.ending = true;
     for (cpu, tid) in state.on_cpu.clone() {
+        traces::end(cpu);
         // SAFETY: called inside for_each; no code counts any more, and no CPU that begins now counts.
         let counts = unsafe { counters(cpu, state.slots.used()) };
         let name = Some(sys::name_of(tid)).filter(|name| !name.is_empty());
@@ -402,14 +420,18 @@ extern "C" fn on_syscall(
     first: u64,
     second: u64,
     _: u64,
-    _: u64,
-    _: u64,
+    fourth: u64,
+    fifth: u64,
     _: u64,
     _: u64,
     _: u64,
 ) {
     let numbers = Numbers::here();
-    if number == numbers.rt_sigreturn {
+    if number == numbers.futex {
+        traces::on_futex(cpu, first, second);
+    } else if number == numbers.exit {
+        traces::end(cpu);
+    } else if number == numbers.rt_sigreturn {
         if let Some(state) = STATE.lock().as_mut() {
             state.handlers += 1;
         }
@@ -417,6 +439,7 @@ extern "C" fn on_syscall(
         if let Some(state) = STATE.lock().as_mut() {
             state.creating.insert(cpu, sys::now_ns());
         }
+        traces::on_clone(cpu, if numbers.child_tid_is_fifth { fifth } else { fourth });
     } else if numbers.executes(number) {
         let path = read_string(if number == numbers.execve { first } else { second });
         if let Some(note) = STATE.lock().as_ref().map(State::note_of_execution) {
@@ -452,6 +475,8 @@ extern "C" fn on_syscall_returns(_id: Id, cpu: c_uint, number: i64, result: i64)
         if let Some(note) = STATE.lock().as_ref().map(State::note_of_execution) {
             sys::remove_note(&note);
         }
+    } else if number == numbers.futex {
+        traces::on_futex_returns(cpu);
     } else if numbers.makes_task(number) {
         let mut guard = STATE.lock();
         let Some(state) = guard.as_mut() else { return };
@@ -461,6 +486,9 @@ extern "C" fn on_syscall_returns(_id: Id, cpu: c_uint, number: i64, result: i64)
             // Else the next fork would be taken for the thread that was asked for here.
             state.creating.remove(&cpu);
         } else if let Ok(tid) = i32::try_from(result) {
+            if state.creating.contains_key(&cpu) {
+                traces::on_created(cpu, tid);
+            }
             state.create(cpu, tid);
         }
     }
@@ -475,6 +503,7 @@ fn on_forked(state: &mut State, cpu: c_uint) {
     }
     DISTANCES.forget();
     BRANCHES.forget();
+    traces::forget();
     DISTANCES.begin(cpu, Distances::new);
     BRANCHES.begin(cpu, Branches::new);
     state.begin_process();

@@ -61,16 +61,30 @@ pub fn create_empty(path: &Path) -> bool {
 
 /// Writes `text` to the existing file `path`.
 pub fn fill(path: &Path, text: &str) -> bool {
-    // A program that set a limit on file sizes would be killed by SIGXFSZ for our writing.
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure lives through the call.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
-    if known && limit.rlim_cur < text.len() as u64 {
+    if !is_allowed(text.len() as u64) {
         return false;
     }
     let flags = libc::O_CLOEXEC | libc::O_NOFOLLOW;
     let file = OpenOptions::new().write(true).custom_flags(flags).open(path);
     file.is_ok_and(|mut file| file.write_all(text.as_bytes()).is_ok())
+}
+
+/// Adds to the end of the existing file `path`, all or, as it seems, nothing.
+pub fn append(path: &Path, bytes: &[u8]) -> bool {
+    let flags = libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().append(true).custom_flags(flags).open(path);
+    file.is_ok_and(|mut file| {
+        let length = file.metadata().map_or(u64::MAX, |file| file.len());
+        is_allowed(length.saturating_add(bytes.len() as u64)) && file.write_all(bytes).is_ok()
+    })
+}
+
+/// Whether the process may write files of this length: one that set a limit would be killed by SIGXFSZ for our writing.
+fn is_allowed(length: u64) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure lives through the call.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+    !known || limit.rlim_cur >= length
 }
 
 /// Makes a symbolic link: a note of up to 4,095 bytes that needs no descriptor.

@@ -11,12 +11,14 @@
 use anyhow::Context;
 use colocate_machine::{Machine, PuIdx, described};
 use colocate_model::rng::SplitMix64;
+use colocate_policy::TaskId;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
 use colocate_policy::places::Places;
 use colocate_sim::coherent::patterns::{Pattern, Synthetic};
-use colocate_sim::coherent::replay::{Fixed, Followed, Mapping, Replayed, replay};
+use colocate_sim::coherent::replay::{Fixed, Followed, Mapping, Replayed, Timing, replay};
 use colocate_sim::coherent::{Coherent, Counts, DetectAt, Geometry, Protocol};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 const THREADS: usize = 8;
@@ -59,7 +61,7 @@ fn run(
 ) -> anyhow::Result<(Replayed, Counts)> {
     let mut caches = Coherent::new(geometry.clone(), Protocol::Mesi, DetectAt::PrivateCache)?;
     let mut program = Synthetic::new(pattern, THREADS, 4 * PHASE);
-    let replayed = replay(&mut caches, &mut program, mapping);
+    let replayed = replay(&mut caches, &mut program, mapping, Timing::default());
     Ok((replayed, caches.counts().clone()))
 }
 
@@ -80,9 +82,9 @@ impl Mapping for Oracle {
         self.places()
     }
 
-    fn at_barrier(&mut self, _new: &Matrix) -> Option<Vec<PuIdx>> {
+    fn decide(&mut self, _new: &Matrix, live: &[TaskId]) -> Option<BTreeMap<TaskId, PuIdx>> {
         self.0 += 1;
-        Some(self.places())
+        Some(live.iter().copied().zip(self.places()).collect())
     }
 }
 

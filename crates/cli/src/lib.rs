@@ -15,6 +15,7 @@ mod exit;
 mod generate;
 mod input;
 mod launch;
+mod map;
 mod moving;
 mod output;
 mod outputs;
@@ -22,6 +23,7 @@ mod pages;
 mod plan;
 mod policies;
 mod profile;
+mod replay;
 mod report;
 mod restore;
 mod run;
@@ -32,6 +34,7 @@ mod threads;
 mod timeline;
 mod top;
 mod topo;
+mod trace;
 mod train;
 mod workers;
 
@@ -53,6 +56,7 @@ struct Cli {
 enum Command {
     Topo(topo::Args),
     Profile(profile::Args),
+    Trace(trace::Args),
     Doctor(doctor::Args),
     Plan(plan::Args),
     Run(run::Args),
@@ -66,6 +70,8 @@ enum Command {
     Calibrate(calibrate::Args),
     Compare(compare::Args),
     Simulate(simulate::Args),
+    Replay(replay::Args),
+    Map(map::Args),
     Study(study::Args),
     Train(train::Args),
     AdviseThreads(threads::Args),
@@ -90,6 +96,7 @@ pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
     let done = match command {
         Command::Topo(args) => topo::main(&args),
         Command::Profile(args) => profile::main(&args),
+        Command::Trace(args) => trace::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(&args),
@@ -103,6 +110,8 @@ pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
         Command::Calibrate(args) => calibrate::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Simulate(args) => simulate::main(&args),
+        Command::Replay(args) => replay::main(&args),
+        Command::Map(args) => map::main(&args),
         Command::Study(args) => study::main(&args),
         Command::Train(args) => train::main(&args),
         Command::AdviseThreads(args) => threads::main(&args),

@@ -4,9 +4,12 @@
 //! [`order::blocks`] draws, and a [`figures::Comparison`] made of it at the end. Nothing here runs
 //! a program or reads a clock; the times are passed in.
 
+pub mod coherence;
 pub mod cores;
 pub mod curve;
 pub mod figures;
+pub mod heat;
+pub mod matrices;
 pub mod metric;
 pub mod order;
 pub mod plot;

@@ -102,6 +102,7 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
         ignores_pipe: sys::pipe_was_ignored(),
         stretches: args.demand.is_some(),
         misses: args.phase.is_some(),
+        trace: None,
     };
     let ran = emulate::profile(&emulator, asked)?;
     let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);

@@ -17,7 +17,7 @@ use std::process;
 use tempfile::TempDir;
 
 /// QEMU and the plugin, or `None` with a printed reason.
-fn emulator() -> Option<Emulator> {
+pub fn emulator() -> Option<Emulator> {
     let mut places = Places::from_env(|name| std::env::var_os(name));
     places.beside = Path::new(env!("CARGO_BIN_EXE_colocate")).parent().map(Path::to_owned);
     match available(&places) {
@@ -59,7 +59,15 @@ impl Bench {
         let argv: Vec<OsString> = words.map(OsString::from).collect();
         let scratch = self.folder.path();
         let (argv, misses) = (&argv[..], self.misses);
-        let plain = Command { path, argv, scratch, ignores_pipe: false, stretches: false, misses };
+        let plain = Command {
+            path,
+            argv,
+            scratch,
+            ignores_pipe: false,
+            stretches: false,
+            misses,
+            trace: None,
+        };
         profile(&self.emulator, plain)
     }
 

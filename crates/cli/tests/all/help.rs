@@ -4,10 +4,11 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 23] = [
+const COMMANDS: [&[&str]; 26] = [
     &[],
     &["topo"],
     &["profile"],
+    &["trace"],
     &["doctor"],
     &["plan"],
     &["run"],
@@ -24,6 +25,8 @@ const COMMANDS: [&[&str]; 23] = [
     &["calibrate"],
     &["compare"],
     &["simulate"],
+    &["replay"],
+    &["map"],
     &["study"],
     &["train"],
     &["train", "cpi-model"],

@@ -56,5 +56,6 @@ mod threads;
 mod top;
 mod top_terminal;
 mod topo;
+mod trace;
 mod train;
 mod wake_ups;

@@ -102,6 +102,11 @@ fn arguments(
         plugin.extend(b",branches=");
         plugin.extend(b",misses=");
     }
+    if let Some(file) = command.trace {
+        // The program may go to another working folder.
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        plugin.extend(format!(",trace={}", hex(file.as_os_str().as_bytes())).bytes());
+    }
 
     let (called, rest) = loadable.argv.split_first().map_or((None, &[][..]), |(a, b)| (Some(a), b));
     let mut words: Vec<OsString> = vec!["-plugin".into(), super::word(plugin)];

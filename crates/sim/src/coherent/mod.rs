@@ -42,6 +42,7 @@ mod protocol;
 pub mod replay;
 #[cfg(test)]
 mod tests;
+pub mod traced;
 
 pub use detector::DetectAt;
 pub use geometry::{CacheShape, Geometry, MOST, Transfers};

@@ -129,11 +129,15 @@ impl Program for Synthetic {
             let (from, to) = if thread.reads { (*other, index) } else { (index, *other) };
             // Not all in the same sets.
             let first = (from * count + to) as u64 * (LINES + 1);
-            return Step::Access { address: (first + line) * LINE, writes: !thread.reads };
+            return Step::Access {
+                address: (first + line) * LINE,
+                writes: !thread.reads,
+                instructions: 0,
+            };
         }
         if thread.done <= own + OWN {
             let address = ((index as u64 + 1) << 40) + (thread.done - own) * LINE;
-            return Step::Access { address, writes: !thread.reads };
+            return Step::Access { address, writes: !thread.reads, instructions: 0 };
         }
         (thread.done, thread.has_begun) = (0, false);
         thread.iteration += u32::from(thread.reads);

@@ -156,6 +156,12 @@ impl Coherent {
         })
     }
 
+    /// PUs of the machine.
+    #[must_use]
+    pub fn pus(&self) -> usize {
+        self.paths.len()
+    }
+
     /// What has happened so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {

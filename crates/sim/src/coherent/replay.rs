@@ -1,13 +1,17 @@
-//! Threads whose memory accesses are known, on the coherent caches of a machine, under a mapping that may change at barriers.
+//! Threads whose memory accesses are known, on the coherent caches of a machine, under a mapping that may change.
 //!
 //! # Approach
-//! Each thread has a clock. The one that is furthest behind goes ahead until it is [`AHEAD`] before the next. At a
-//! barrier all wait for the last one; then the vectors of the PUs are taken, as a kernel does at a context switch, and the
-//! mapping is asked.
+//! Each thread has a clock. The one that is furthest behind goes ahead until it is [`AHEAD`] before the next, or waits for
+//! another one. Threads on the same PU take turns of that length. At a barrier, and after each [`Timing::every_ps`], the vectors of
+//! the PUs are taken and the mapping is asked; they are also taken when another thread gets a PU, as a kernel would.
 //! # Properties
 //! - **The published effect**: producers and consumers that share a cache take far less time, misses and invalidations; the
 //!   pipeline finds them in both phases. -> test `producers_and_consumers`
 //! - **Patterns are detected**. -> test `patterns_are_detected`
+//! - **In order**: a thread that waits for a signal goes on when that is given, and not before. ->
+//!   test `traced::tests::signals_by_hand`
+//! - **One at a time**: threads on one PU take as long as one after the other. -> test
+//!   `traced::tests::threads_share_a_pu`
 
 use super::protocol::Coherent;
 use colocate_machine::PuIdx;
@@ -15,6 +19,7 @@ use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
 use colocate_policy::places::Places;
 use colocate_policy::{JobIdx, TaskId};
+use std::collections::BTreeMap;
 
 /// By so much a thread goes ahead of the others at once, in picoseconds. Chosen: as long as a few misses.
 const AHEAD: u64 = 500_000;
@@ -22,18 +27,35 @@ const AHEAD: u64 = 500_000;
 /// 10 µs.
 const MOVE: u64 = 10_000_000;
 
+/// What threads wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Signal {
+    /// Wake-ups at a futex.
+    Futex(u64),
+    /// That a thread is created, by its number in the kernel.
+    Created(u64),
+    /// That it ends.
+    Ended(u64),
+}
+
 /// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It reads or writes at an address.
+    /// It reads or writes at an address, after so many other instructions.
     Access {
         /// The address.
         address: u64,
         /// Whether it writes.
         writes: bool,
+        /// Instructions since its last step, with this one.
+        instructions: u32,
     },
     /// It waits for all others.
     Barrier,
+    /// It gives a signal.
+    Gives(Signal),
+    /// It waits until a signal has been given so often.
+    Awaits(Signal, u64),
     /// It ends.
     End,
 }
@@ -47,13 +69,13 @@ pub trait Program {
     fn next(&mut self, thread: usize) -> Step;
 }
 
-/// Decides at barriers where threads are to be.
+/// Decides where threads are to be.
 pub trait Mapping {
     /// Where they begin.
     fn first(&mut self) -> Vec<PuIdx>;
 
-    /// Where they go, by what was communicated since the last barrier; `None`: they stay.
-    fn at_barrier(&mut self, new: &Matrix) -> Option<Vec<PuIdx>>;
+    /// Where they go, by what was communicated since this was last called, of the threads that there are; `None`: all stay.
+    fn decide(&mut self, new: &Matrix, live: &[TaskId]) -> Option<BTreeMap<TaskId, PuIdx>>;
 }
 
 /// Threads stay where they began.
@@ -65,12 +87,12 @@ impl Mapping for Fixed {
         self.0.clone()
     }
 
-    fn at_barrier(&mut self, _new: &Matrix) -> Option<Vec<PuIdx>> {
+    fn decide(&mut self, _new: &Matrix, _live: &[TaskId]) -> Option<BTreeMap<TaskId, PuIdx>> {
         None
     }
 }
 
-/// Threads are mapped by their communication.
+/// Threads are mapped by their communication. Others stay, or go to PUs that are left.
 #[derive(Clone, Debug)]
 pub struct Followed<'a> {
     /// Where they begin.
@@ -86,17 +108,19 @@ impl Mapping for Followed<'_> {
         self.first.clone()
     }
 
-    fn at_barrier(&mut self, new: &Matrix) -> Option<Vec<PuIdx>> {
-        let live: Vec<TaskId> = (0..self.first.len()).map(task).collect();
-        if !self.pipeline.follow(new, &live, &self.places) {
+    fn decide(&mut self, new: &Matrix, live: &[TaskId]) -> Option<BTreeMap<TaskId, PuIdx>> {
+        if !self.pipeline.follow(new, live, &self.places) {
             return None;
         }
-        let seats = self.pipeline.seats();
-        let taken = |pu: &PuIdx| seats.values().any(|seat| seat == pu);
-        let mut free = self.places.pus.iter().copied().filter(|pu| !taken(pu));
-        // One that does not communicate gets what the others leave.
-        let seat = |task| seats.get(&task).copied().or_else(|| free.next());
-        live.into_iter().map(seat).collect()
+        let mut seats = self.pipeline.seats().clone();
+        let taken: Vec<PuIdx> = seats.values().copied().collect();
+        let mut free = self.places.pus.iter().copied().filter(|pu| !taken.contains(pu));
+        for other in live {
+            if !seats.contains_key(other) {
+                seats.extend(free.next().map(|pu| (*other, pu)));
+            }
+        }
+        Some(seats)
     }
 }
 
@@ -106,20 +130,30 @@ pub fn task(thread: usize) -> TaskId {
     TaskId { job: JobIdx(0), order: u32::try_from(thread).unwrap_or(u32::MAX) }
 }
 
+/// How long what is no access takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// An instruction, in picoseconds.
+    pub instruction_ps: u64,
+    /// Time between two decisions of the mapping beside those at barriers, in picoseconds; `None` for none.
+    pub every_ps: Option<u64>,
+}
+
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replayed {
     /// Until the last thread ended, in picoseconds.
     pub time_ps: u64,
-    /// Barriers at which threads were moved, and how many threads were in all.
+    /// How often threads were moved.
     pub migrations: u64,
     /// How many threads were moved, in all.
     pub moved: u64,
     /// What each pair communicated by the detector, over the whole time.
     pub detected: Matrix,
+    /// Threads that waited for ever: of a program that was cut off.
+    pub stuck: usize,
 }
 
-/// One thread.
 #[derive(Clone, Copy, Debug)]
 struct Thread {
     pu: PuIdx,
@@ -130,100 +164,195 @@ struct Thread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Runs,
-    Waits,
+    AtBarrier,
+    Awaits(Signal, u64),
     Over,
 }
 
-/// Runs a program to its end. Each PU has one thread at most.
+/// Everything while it runs.
+struct Replay<'a> {
+    caches: &'a mut Coherent,
+    program: &'a mut dyn Program,
+    mapping: &'a mut dyn Mapping,
+    timing: Timing,
+    threads: Vec<Thread>,
+    /// By PU: until when it has a thread, and which one had it last.
+    pus: Vec<(u64, Option<usize>)>,
+    /// How often each was given, and when the last time.
+    given: BTreeMap<Signal, (u64, u64)>,
+    /// What was communicated since the last decision.
+    new: Vec<(TaskId, TaskId, f64)>,
+    next_decision: u64,
+    result: Replayed,
+}
+
+/// Runs a program to its end.
 pub fn replay(
     caches: &mut Coherent,
     program: &mut dyn Program,
     mapping: &mut dyn Mapping,
+    timing: Timing,
 ) -> Replayed {
     let start = |pu| Thread { pu, clock: 0, state: State::Runs };
-    let mut threads: Vec<Thread> =
+    let threads: Vec<Thread> =
         mapping.first().into_iter().take(program.threads()).map(start).collect();
-    let mut result = Replayed::default();
-    loop {
-        let running = |thread: &&Thread| thread.state == State::Runs;
-        let mut clocks: Vec<(u64, usize)> = threads
-            .iter()
-            .enumerate()
-            .filter(|(_, thread)| running(thread))
-            .map(|(index, thread)| (thread.clock, index))
-            .collect();
-        clocks.sort_unstable();
-        if let Some((_, first)) = clocks.first() {
-            let next = clocks.get(1).map_or(u64::MAX, |(clock, _)| *clock);
-            advance(caches, program, *first, &mut threads[*first], next.saturating_add(AHEAD));
-        } else if threads.iter().any(|thread| thread.state == State::Waits) {
-            barrier(caches, &mut threads, mapping, &mut result);
-        } else {
-            let new = take_matrix(caches, &threads);
-            result.detected = result.detected.aged(0.0, &new);
-            result.time_ps = threads.iter().map(|thread| thread.clock).max().unwrap_or(0);
-            return result;
-        }
-    }
+    let pus = vec![(0, None); caches.pus()];
+    let next_decision = timing.every_ps.unwrap_or(u64::MAX);
+    let (given, new, result) = (BTreeMap::new(), Vec::new(), Replayed::default());
+    let mut replay = Replay {
+        caches,
+        program,
+        mapping,
+        timing,
+        threads,
+        pus,
+        given,
+        new,
+        next_decision,
+        result,
+    };
+    while replay.go() {}
+    replay.end()
 }
 
-/// Lets a thread run until a time, or until it waits or ends.
-fn advance(
-    caches: &mut Coherent,
-    program: &mut dyn Program,
-    index: usize,
-    thread: &mut Thread,
-    until: u64,
-) {
-    while thread.clock < until {
-        match program.next(index) {
-            Step::Access { address, writes } => {
-                thread.clock += caches.access(thread.pu, address, writes);
+impl Replay<'_> {
+    /// Lets one thread go ahead, or all that wait at a barrier. False if there is nothing left to do.
+    fn go(&mut self) -> bool {
+        let (mut first, mut second) = ((u64::MAX, 0), u64::MAX);
+        for (index, thread) in self.threads.iter().enumerate() {
+            let clock = match thread.state {
+                State::Runs => thread.clock.max(self.pus[thread.pu.idx()].0),
+                _ => continue,
+            };
+            if clock < first.0 {
+                (second, first) = (first.0, (clock, index));
+            } else {
+                second = second.min(clock);
             }
-            Step::Barrier => thread.state = State::Waits,
-            Step::End => thread.state = State::Over,
         }
-        if thread.state != State::Runs {
-            return;
+        if first.0 == u64::MAX {
+            let waits = self.threads.iter().any(|thread| thread.state == State::AtBarrier);
+            if waits {
+                self.barrier();
+            }
+            return waits;
         }
+        if first.0 >= self.next_decision {
+            self.next_decision = first.0 + self.timing.every_ps.unwrap_or(u64::MAX);
+            self.decide();
+            return true;
+        }
+        self.advance(first.1, first.0, second.saturating_add(AHEAD).min(self.next_decision));
+        true
     }
-}
 
-/// All have arrived that have not ended.
-fn barrier(
-    caches: &mut Coherent,
-    threads: &mut [Thread],
-    mapping: &mut dyn Mapping,
-    result: &mut Replayed,
-) {
-    let new = take_matrix(caches, threads);
-    result.detected = result.detected.aged(0.0, &new);
-    let waiting = |thread: &&mut Thread| thread.state == State::Waits;
-    let last =
-        threads.iter().filter(|thread| thread.state == State::Waits).map(|it| it.clock).max();
-    for thread in threads.iter_mut().filter(waiting) {
-        (thread.clock, thread.state) = (last.unwrap_or(0), State::Runs);
+    /// Lets a thread run from one time to another, or until it waits or ends.
+    fn advance(&mut self, index: usize, from: u64, until: u64) {
+        let pu = self.threads[index].pu;
+        if self.pus[pu.idx()].1 != Some(index) {
+            self.take_vector(pu);
+            self.pus[pu.idx()].1 = Some(index);
+        }
+        let mut clock = from;
+        let mut state = State::Runs;
+        while clock < until && state == State::Runs {
+            match self.program.next(index) {
+                Step::Access { address, writes, instructions } => {
+                    clock += u64::from(instructions) * self.timing.instruction_ps;
+                    clock += self.caches.access(pu, address, writes);
+                }
+                Step::Barrier => state = State::AtBarrier,
+                Step::Gives(signal) => {
+                    if self.give(signal, clock) {
+                        // The others are not that far.
+                        break;
+                    }
+                }
+                Step::Awaits(signal, count) => {
+                    let (given, at) = self.given.get(&signal).copied().unwrap_or_default();
+                    match given.cmp(&count) {
+                        std::cmp::Ordering::Less => state = State::Awaits(signal, count),
+                        std::cmp::Ordering::Equal => clock = clock.max(at),
+                        std::cmp::Ordering::Greater => {}
+                    }
+                }
+                Step::End => state = State::Over,
+            }
+        }
+        (self.threads[index].clock, self.threads[index].state) = (clock, state);
+        self.pus[pu.idx()].0 = clock;
     }
-    let Some(places) = mapping.at_barrier(&new) else { return };
-    let before = result.moved;
-    for (thread, pu) in threads.iter_mut().zip(places) {
-        if thread.pu != pu {
+
+    /// A signal is given: those that have waited for it go on. Whether there is one.
+    fn give(&mut self, signal: Signal, clock: u64) -> bool {
+        let mut has_waited = false;
+        let (given, at) = self.given.entry(signal).or_default();
+        (*given, *at) = (*given + 1, clock.max(*at));
+        for thread in &mut self.threads {
+            if thread.state == State::Awaits(signal, *given) {
+                (thread.state, thread.clock) = (State::Runs, thread.clock.max(*at));
+                has_waited = true;
+            }
+        }
+        has_waited
+    }
+
+    /// All have arrived that have not ended.
+    fn barrier(&mut self) {
+        let waits = |thread: &Thread| thread.state == State::AtBarrier;
+        let last = self.threads.iter().filter(|thread| waits(thread)).map(|it| it.clock).max();
+        for thread in self.threads.iter_mut().filter(|thread| waits(thread)) {
+            (thread.clock, thread.state) = (last.unwrap_or(0), State::Runs);
+        }
+        self.decide();
+    }
+
+    /// Asks the mapping.
+    fn decide(&mut self) {
+        let new = self.take_matrix();
+        let is_live = |(_, thread): &(usize, &Thread)| thread.state != State::Over;
+        let live: Vec<TaskId> =
+            self.threads.iter().enumerate().filter(is_live).map(|(index, _)| task(index)).collect();
+        let Some(places) = self.mapping.decide(&new, &live) else { return };
+        let before = self.result.moved;
+        for (index, thread) in self.threads.iter_mut().enumerate() {
+            let Some(&pu) = places.get(&task(index)).filter(|pu| **pu != thread.pu) else {
+                continue;
+            };
+            if thread.state == State::Runs {
+                // It takes its clock along, and its turn on its PU is over.
+                thread.clock += MOVE;
+            }
             thread.pu = pu;
-            thread.clock += MOVE;
-            result.moved += 1;
+            self.result.moved += 1;
         }
+        self.result.migrations += u64::from(self.result.moved > before);
     }
-    result.migrations += u64::from(result.moved > before);
-}
 
-/// The vectors of all PUs, by the threads that are on them.
-fn take_matrix(caches: &mut Coherent, threads: &[Thread]) -> Matrix {
-    let mut amounts = Vec::new();
-    for (index, thread) in threads.iter().enumerate() {
-        let vector = caches.take_vector(thread.pu);
-        for (other, there) in threads.iter().enumerate() {
-            amounts.push((task(index), task(other), f64::from(vector[there.pu.idx()])));
+    /// What each pair communicated since this was last called.
+    fn take_matrix(&mut self) -> Matrix {
+        (0..self.pus.len()).for_each(|pu| self.take_vector(PuIdx(u32::try_from(pu).unwrap_or(0))));
+        let new = Matrix::of(self.new.drain(..));
+        self.result.detected = self.result.detected.aged(0.0, &new);
+        new
+    }
+
+    /// Takes the vector of a PU, for the thread that had it last, by the threads that last had the others.
+    fn take_vector(&mut self, pu: PuIdx) {
+        let vector = self.caches.take_vector(pu);
+        let Some(reader) = self.pus[pu.idx()].1 else { return };
+        for (writer, amount) in self.pus.iter().zip(vector) {
+            if let (Some(writer), true) = (writer.1, amount > 0) {
+                self.new.push((task(reader), task(writer), f64::from(amount)));
+            }
         }
     }
-    Matrix::of(amounts)
+
+    fn end(mut self) -> Replayed {
+        self.take_matrix();
+        let waits = |thread: &&Thread| thread.state != State::Over;
+        self.result.stuck = self.threads.iter().filter(waits).count();
+        self.result.time_ps = self.threads.iter().map(|thread| thread.clock).max().unwrap_or(0);
+        self.result
+    }
 }

@@ -1,15 +1,16 @@
 //! Protocols by hand, the paper's examples, and a plain model beside ours.
 
 use super::patterns::{Pattern, Synthetic};
-use super::replay::{Fixed, Followed, Mapping, Replayed, replay, task};
+use super::replay::{Fixed, Followed, Mapping, Replayed, Timing, replay, task};
 use super::*;
 use colocate_machine::performance::{Inclusion, Replacement};
 use colocate_machine::{Machine, described};
+use colocate_policy::TaskId;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
 use colocate_policy::places::Places;
 use proptest::prelude::*;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Packages of two L2 caches, each of two cores with an L1 and so many PUs; with a third level a cache for each package.
 #[derive(Clone, Copy, Debug)]
@@ -217,7 +218,7 @@ fn run(
     let (_, geometry) = e5405();
     let mut caches = Coherent::new(geometry, Protocol::Mesi, DetectAt::PrivateCache).unwrap();
     let mut program = Synthetic::new(pattern, 8, iterations);
-    let replayed = replay(&mut caches, &mut program, mapping);
+    let replayed = replay(&mut caches, &mut program, mapping, Timing::default());
     caches.check().unwrap();
     (replayed, caches.counts().clone(), program)
 }
@@ -250,9 +251,9 @@ impl Mapping for Oracle {
         self.places()
     }
 
-    fn at_barrier(&mut self, _new: &Matrix) -> Option<Vec<PuIdx>> {
+    fn decide(&mut self, _new: &Matrix, live: &[TaskId]) -> Option<BTreeMap<TaskId, PuIdx>> {
         self.barriers += 1;
-        Some(self.places())
+        Some(live.iter().copied().zip(self.places()).collect())
     }
 }
 

@@ -1,0 +1,234 @@
+//! A program whose accesses were recorded.
+
+use super::replay::{Program, Signal, Step};
+use colocate_trace::form::{Access, Record, Records, Sync, SyncKind};
+use colocate_trace::{ReadError, TraceFile};
+use std::collections::BTreeMap;
+use std::io::{Read, Seek};
+
+/// Accesses that cross the end of a line are two.
+const LINE: u64 = 64;
+
+/// A recorded program. Of each thread one block is in memory.
+#[derive(Debug)]
+pub struct Traced<R> {
+    file: TraceFile<R>,
+    threads: Vec<Thread>,
+    /// How often threads with a number in the kernel have begun and were waited for.
+    begun: BTreeMap<u64, u64>,
+    joined: BTreeMap<u64, u64>,
+    error: Option<ReadError>,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    /// The next block, and the present one with how much of it is done.
+    block: usize,
+    bytes: Vec<u8>,
+    done: usize,
+    address: u64,
+    /// The second half of an access.
+    next: Option<Step>,
+    ended: bool,
+}
+
+impl<R: Read + Seek> Traced<R> {
+    /// From its beginning.
+    #[must_use]
+    pub fn new(file: TraceFile<R>) -> Self {
+        let mut threads = Vec::new();
+        threads.resize_with(file.threads(), Thread::default);
+        Self { file, threads, begun: BTreeMap::new(), joined: BTreeMap::new(), error: None }
+    }
+
+    /// Why threads ended early, if they did.
+    #[must_use]
+    pub const fn error(&self) -> Option<&ReadError> {
+        self.error.as_ref()
+    }
+
+    /// The file, to read it again.
+    #[must_use]
+    pub fn into_file(self) -> TraceFile<R> {
+        self.file
+    }
+
+    /// The next record of a thread, none after its last.
+    fn record(&mut self, index: usize) -> Result<Option<Record>, ReadError> {
+        let thread = &mut self.threads[index];
+        while thread.done == thread.bytes.len() {
+            if !self.file.read(index, thread.block, &mut thread.bytes)? {
+                return Ok(None);
+            }
+            (thread.block, thread.done, thread.address) = (thread.block + 1, 0, 0);
+        }
+        let mut records = Records::after(thread.address, &thread.bytes[thread.done..]);
+        let record = records.next().transpose()?;
+        (thread.done, thread.address) = (thread.bytes.len() - records.left(), records.address());
+        Ok(record)
+    }
+
+    fn step(&mut self, index: usize, record: Record) -> Option<Step> {
+        match record {
+            Record::Access(Access { address, size_log2, writes, instructions }) => {
+                let last = address.wrapping_add((1 << size_log2) - 1);
+                if last / LINE != address / LINE {
+                    let second = Step::Access { address: last, writes, instructions: 0 };
+                    self.threads[index].next = Some(second);
+                }
+                Some(Step::Access { address, writes, instructions })
+            }
+            Record::Sync(Sync { kind, count, object }) => self.sync(index, kind, count, object),
+        }
+    }
+
+    fn sync(&mut self, index: usize, kind: SyncKind, count: u64, object: u64) -> Option<Step> {
+        let next = |sums: &mut BTreeMap<u64, u64>| {
+            let sum = sums.entry(object).or_default();
+            *sum += 1;
+            *sum
+        };
+        match kind {
+            // The first one was not created by another.
+            SyncKind::Begins if index == 0 => None,
+            SyncKind::Begins => Some(Step::Awaits(Signal::Created(object), next(&mut self.begun))),
+            SyncKind::Creates => Some(Step::Gives(Signal::Created(object))),
+            SyncKind::Ends => Some(Step::Gives(Signal::Ended(object))),
+            SyncKind::Joins => Some(Step::Awaits(Signal::Ended(object), next(&mut self.joined))),
+            SyncKind::Wakes => Some(Step::Gives(Signal::Futex(object))),
+            SyncKind::Continues => Some(Step::Awaits(Signal::Futex(object), count)),
+            SyncKind::Waits => None,
+        }
+    }
+}
+
+impl<R: Read + Seek> Program for Traced<R> {
+    fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    fn next(&mut self, index: usize) -> Step {
+        if let Some(step) = self.threads[index].next.take() {
+            return step;
+        }
+        while !self.threads[index].ended {
+            match self.record(index) {
+                Ok(Some(record)) => {
+                    if let Some(step) = self.step(index, record) {
+                        return step;
+                    }
+                }
+                Ok(None) => self.threads[index].ended = true,
+                Err(why) => {
+                    self.threads[index].ended = true;
+                    self.error.get_or_insert(why);
+                }
+            }
+        }
+        Step::End
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coherent::replay::{Fixed, Replayed, Timing, replay};
+    use crate::coherent::{Coherent, Counts, DetectAt, Geometry, Protocol};
+    use colocate_machine::{PuIdx, described};
+    use colocate_trace::form::{Block, header};
+    use std::io::Cursor;
+
+    const CREATED: u64 = 101;
+    const FUTEX: u64 = 0x40;
+
+    fn sync(kind: SyncKind, count: u64, object: u64) -> Record {
+        Record::Sync(Sync { kind, count, object })
+    }
+
+    /// Accesses to so many lines from this one on.
+    fn lines(first: u64, count: u64) -> impl Iterator<Item = Record> {
+        (first..first + count).map(|line| {
+            let address = line * LINE;
+            Record::Access(Access { address, size_log2: 3, writes: false, instructions: 4 })
+        })
+    }
+
+    /// A thread that creates another one, and both with these records.
+    fn both(
+        first: impl IntoIterator<Item = Record>,
+        second: impl IntoIterator<Item = Record>,
+    ) -> [Vec<Record>; 2] {
+        let creates = [sync(SyncKind::Begins, 0, 100), sync(SyncKind::Creates, 0, CREATED)];
+        let begins = [sync(SyncKind::Begins, 0, CREATED)];
+        let ends = |tid| sync(SyncKind::Ends, 0, tid);
+        [
+            creates.into_iter().chain(first).chain([ends(100)]).collect(),
+            begins.into_iter().chain(second).chain([ends(CREATED)]).collect(),
+        ]
+    }
+
+    /// Both threads on these PUs of the paper's machine. An instruction takes a nanosecond.
+    fn replayed(threads: &[Vec<Record>], pus: [u32; 2]) -> (Replayed, Counts) {
+        let mut bytes = header().to_vec();
+        for (thread, records) in (0..).zip(threads) {
+            let mut block = Block::new(thread);
+            for record in records {
+                block.push(*record);
+                if block.is_full() {
+                    bytes.extend(block.take().as_ref());
+                }
+            }
+            bytes.extend(block.take().as_ref());
+        }
+        let (_, text) = described::MACHINES.iter().find(|(name, _)| *name == "xeon-e5405").unwrap();
+        let exact = described::from_toml(text).unwrap();
+        let geometry = Geometry::of(&exact.machine, exact.performance.as_ref().unwrap()).unwrap();
+        let mut caches = Coherent::new(geometry, Protocol::Mesi, DetectAt::PrivateCache).unwrap();
+        let mut program = Traced::new(TraceFile::of(Cursor::new(bytes)).unwrap());
+        let timing = Timing { instruction_ps: 1_000, every_ps: None };
+        let mut mapping = Fixed(pus.map(PuIdx).to_vec());
+        let replayed = replay(&mut caches, &mut program, &mut mapping, timing);
+        assert!(program.error().is_none());
+        (replayed, caches.counts().clone())
+    }
+
+    /// How long so many lines take that are in no cache.
+    fn cold(lines_: u64) -> u64 {
+        replayed(&both(lines(0, lines_), []), [0, 2]).0.time_ps
+    }
+
+    #[test]
+    fn threads_run_beside_each_other() {
+        let (found, counts) = replayed(&both(lines(0, 9_000), lines(10_000, 9_000)), [0, 2]);
+        assert_eq!((found.time_ps, found.stuck), (cold(9_000), 0));
+        assert_eq!((counts.accesses, counts.from_memory), (18_000, 18_000));
+    }
+
+    #[test]
+    fn threads_share_a_pu() {
+        let (found, _) = replayed(&both(lines(0, 9_000), lines(10_000, 9_000)), [0, 0]);
+        assert_eq!(found.time_ps, 2 * cold(9_000));
+    }
+
+    /// One begins when it is created, and the other goes on when that has woken it, or has ended.
+    #[test]
+    fn signals_by_hand() {
+        let waits = [sync(SyncKind::Waits, 0, FUTEX), sync(SyncKind::Continues, 1, FUTEX)];
+        let first = waits.into_iter().chain(lines(0, 300)).collect::<Vec<_>>();
+        let wakes = || lines(20_000, 500).chain([sync(SyncKind::Wakes, 0, FUTEX)]);
+        let (found, _) = replayed(&both(first.clone(), wakes()), [0, 2]);
+        assert_eq!((found.time_ps, found.stuck), (cold(800), 0));
+        let joins = [sync(SyncKind::Joins, 0, CREATED)].into_iter().chain(lines(0, 300));
+        let (found, _) = replayed(&both(joins, lines(20_000, 500)), [0, 2]);
+        assert_eq!(found.time_ps, cold(800));
+        let (found, _) = replayed(&both(first, lines(20_000, 500)), [0, 2]);
+        assert_eq!(found.stuck, 1, "nothing wakes it");
+    }
+
+    #[test]
+    fn an_access_across_lines_is_two() {
+        let across = Access { address: LINE - 4, size_log2: 3, writes: true, instructions: 1 };
+        let (_, counts) = replayed(&both([Record::Access(across)], []), [0, 2]);
+        assert_eq!((counts.accesses, counts.from_memory), (2, 2));
+    }
+}

@@ -1,0 +1,211 @@
+//! Matrices of communication in files: CSV as EagerMap and numalize write it, and JSON.
+//!
+//! A row for each thread, amounts separated by commas. EagerMap's and numalize's files begin with the last thread's row; for them
+//! rows are read and written in reverse. JSON: an object whose `matrix` is an array of such rows, as the report of `replay`.
+
+use colocate_policy::communication::matrix::Matrix;
+use colocate_policy::{JobIdx, TaskId};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Most threads of a matrix. Chosen: a square of this size takes 8 MiB.
+pub const MOST: usize = 1_024;
+/// Bytes of a file, at most. Chosen: 24 for each amount.
+pub const MAX_BYTES: usize = 24 * MOST * MOST;
+
+/// Why a text is no matrix.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MatrixError {
+    /// Without a row.
+    #[error("expected a row of amounts for each thread, found none")]
+    Empty,
+    /// With too many.
+    #[error("expected at most {MOST} threads, found {0}")]
+    TooMany(usize),
+    /// A row that is not as long as there are rows.
+    #[error("row {row}: expected {threads} amounts, one for each row, found {found}")]
+    NotSquare {
+        /// Its number, from 1.
+        row: usize,
+        /// How many rows there are.
+        threads: usize,
+        /// How long it is.
+        found: usize,
+    },
+    /// What is no amount.
+    #[error("row {row}, column {column}: expected a number from 0 on, found {found}")]
+    Amount {
+        /// Its row, from 1.
+        row: usize,
+        /// Its column, from 1.
+        column: usize,
+        /// What is there.
+        found: String,
+    },
+    /// What is no JSON of this form.
+    #[error("expected an object with a matrix, {0}")]
+    Json(String),
+}
+
+/// Amounts between threads, by rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Square(Vec<Vec<f64>>);
+
+#[derive(Deserialize)]
+struct File {
+    matrix: Vec<Vec<f64>>,
+}
+
+impl Square {
+    /// Reads CSV; `reversed` if the last thread's row is the first.
+    ///
+    /// # Errors
+    /// See [`MatrixError`].
+    pub fn from_csv(text: &str, reversed: bool) -> Result<Self, MatrixError> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let row = |(row, line): (usize, &str)| {
+            let amount = |(column, text): (usize, &str)| {
+                let text = text.trim();
+                let (row, column) = (row + 1, column + 1);
+                let wrong = || MatrixError::Amount { row, column, found: format!("{text:?}") };
+                text.parse().map_err(|_| wrong())
+            };
+            // A line that is too long is not read to its end.
+            line.split(',').take(MOST + 1).enumerate().map(amount).collect()
+        };
+        let rows: Vec<Vec<f64>> =
+            lines.take(MOST + 1).enumerate().map(row).collect::<Result<_, MatrixError>>()?;
+        let mut read = Self::of(rows)?;
+        if reversed {
+            read.0.reverse();
+        }
+        Ok(read)
+    }
+
+    /// Reads JSON.
+    ///
+    /// # Errors
+    /// See [`MatrixError`].
+    pub fn from_json(text: &str) -> Result<Self, MatrixError> {
+        let file: File =
+            serde_json::from_str(text).map_err(|why| MatrixError::Json(why.to_string()))?;
+        Self::of(file.matrix)
+    }
+
+    /// Checks rows.
+    ///
+    /// # Errors
+    /// If they are none, too many, not a square, or have an amount that is none.
+    pub fn of(rows: Vec<Vec<f64>>) -> Result<Self, MatrixError> {
+        let threads = rows.len();
+        match threads {
+            0 => return Err(MatrixError::Empty),
+            1..=MOST => {}
+            _ => return Err(MatrixError::TooMany(threads)),
+        }
+        for (row, amounts) in (1..).zip(&rows) {
+            if amounts.len() != threads {
+                return Err(MatrixError::NotSquare { row, threads, found: amounts.len() });
+            }
+            let wrong = |(_, amount): &(usize, &f64)| !(0.0..f64::INFINITY).contains(*amount);
+            if let Some((column, amount)) = (1..).zip(amounts).find(wrong) {
+                return Err(MatrixError::Amount { row, column, found: amount.to_string() });
+            }
+        }
+        Ok(Self(rows))
+    }
+
+    /// As CSV; `reversed` to begin with the last thread's row.
+    #[must_use]
+    pub fn to_csv(&self, reversed: bool) -> String {
+        let line = |row: &Vec<f64>| {
+            let amounts: Vec<String> = row.iter().map(f64::to_string).collect();
+            amounts.join(",") + "\n"
+        };
+        match reversed {
+            true => self.0.iter().rev().map(line).collect(),
+            false => self.0.iter().map(line).collect(),
+        }
+    }
+
+    /// By rows, threads in their order.
+    #[must_use]
+    pub fn rows(&self) -> &[Vec<f64>] {
+        &self.0
+    }
+
+    /// Its threads, in the order of the rows.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<TaskId> {
+        (0..).take(self.0.len()).map(|order| TaskId { job: JobIdx(0), order }).collect()
+    }
+
+    /// As policies take it: of both directions.
+    #[must_use]
+    pub fn matrix(&self) -> Matrix {
+        let tasks = self.tasks();
+        let of = |(a, row): (&TaskId, &Vec<f64>)| {
+            let amounts = tasks.iter().zip(row).map(|(b, amount)| (*a, *b, *amount));
+            amounts.collect::<Vec<_>>()
+        };
+        Matrix::of(tasks.iter().zip(&self.0).flat_map(of))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn said(text: &str) -> String {
+        Square::from_csv(text, false).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn rows_from_the_first_or_the_last() {
+        let text = "0, 3,1\n5,0,2\n\n1,2.5,0\n";
+        let plain = Square::from_csv(text, false).unwrap();
+        assert_eq!(plain.rows(), [vec![0.0, 3.0, 1.0], vec![5.0, 0.0, 2.0], vec![1.0, 2.5, 0.0]]);
+        let reversed = Square::from_csv(text, true).unwrap();
+        assert_eq!(reversed.rows()[0], [1.0, 2.5, 0.0]);
+        assert_eq!(plain.to_csv(false), "0,3,1\n5,0,2\n1,2.5,0\n");
+        assert_eq!(reversed.to_csv(true), plain.to_csv(false));
+        let task = |order| TaskId { job: JobIdx(0), order };
+        assert_eq!(plain.matrix().between(task(0), task(1)), 8.0, "both directions");
+    }
+
+    #[test]
+    fn what_is_no_matrix_is_refused() {
+        assert_eq!(said("\n"), "expected a row of amounts for each thread, found none");
+        assert_eq!(said("0,1\n1"), "row 2: expected 2 amounts, one for each row, found 1");
+        assert_eq!(said("0,x\n1,0"), "row 1, column 2: expected a number from 0 on, found \"x\"");
+        assert_eq!(said("0,1\n-1,0"), "row 2, column 1: expected a number from 0 on, found -1");
+        assert_eq!(said("0,inf\n1,0"), "row 1, column 2: expected a number from 0 on, found inf");
+        assert_eq!(said("nan"), "row 1, column 1: expected a number from 0 on, found NaN");
+        let many = "0\n".repeat(2_000);
+        assert_eq!(said(&many), "expected at most 1024 threads, found 1025");
+        let wrong = Square::from_json(r#"{"matrix": [[0, -1], [1, 0]]}"#).unwrap_err();
+        assert_eq!(wrong.to_string(), "row 1, column 2: expected a number from 0 on, found -1");
+        let wrong = Square::from_json("[]").unwrap_err().to_string();
+        assert!(wrong.starts_with("expected an object with a matrix, "), "{wrong}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            rows in (1..6_usize).prop_flat_map(|threads| {
+                prop::collection::vec(prop::collection::vec(0.0..1e9_f64, threads), threads)
+            }),
+            reversed in any::<bool>(),
+        ) {
+            let square = Square::of(rows).unwrap();
+            let csv = square.to_csv(reversed);
+            prop_assert_eq!(Square::from_csv(&csv, reversed).unwrap(), square);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "[0-9,.\n e-]{0,60}") {
+            let _ = (Square::from_csv(&text, false), Square::from_json(&text));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What every trace has to be, and what is in one.
+//!
+//! Checked as it streams by, in the order of the file:
+//! - a thread's first record is its beginning, its last one its end, and there is one of each;
+//! - all but the first thread have been created by another one, by the end of the trace;
+//! - a thread is waited for after it has ended;
+//! - no thread continues after more wake-ups than there were.
+
+use crate::form::{Access, Record, Records, Sync, SyncKind, TraceError};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Why a trace is not one of a program's run.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Flaw {
+    /// A block has other bytes than records.
+    #[error("thread {0}: {1}")]
+    Bytes(usize, #[source] TraceError),
+    /// The first record of a thread is not its beginning, or it begins again.
+    #[error("expected that thread {0} begins once and first, found something else")]
+    Begins(usize),
+    /// It has no end, as where the program was killed, or there was no room for the file.
+    #[error(
+        "expected that thread {0} ends, found no end: was the program killed, or the disk full?"
+    )]
+    NoEnd(usize),
+    /// Records after the end.
+    #[error("expected nothing after the end of thread {0}, found more")]
+    AfterEnd(usize),
+    /// No other thread has created it.
+    #[error("expected that another thread creates thread {0}, found none")]
+    NotCreated(usize),
+    /// Another one has waited for its end, which was later.
+    #[error("expected that thread {0} waits for threads that have ended, found one that has not")]
+    JoinsEarly(usize),
+    /// It continues after so many wake-ups, of fewer.
+    #[error("expected at most {2} wake-ups before thread {0} continues, found {1}")]
+    NotWoken(usize, u64, u64),
+    /// There is no thread.
+    #[error("expected threads, found none")]
+    Empty,
+}
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadSummary {
+    /// Its number in the kernel.
+    pub tid: u64,
+    /// Accesses that read.
+    pub reads: u64,
+    /// Accesses that write.
+    pub writes: u64,
+    /// Instructions up to its last access.
+    pub instructions: u64,
+    /// Times that it waited for others.
+    pub waits: u64,
+    begun: bool,
+    ended: bool,
+}
+
+/// What is in a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// In the order of creation.
+    pub threads: Vec<ThreadSummary>,
+}
+
+/// Goes through a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Check {
+    threads: Vec<ThreadSummary>,
+    /// By number in the kernel: how often it was created, has ended and was waited for.
+    created: BTreeMap<u64, u64>,
+    ended: BTreeMap<u64, u64>,
+    joined: BTreeMap<u64, u64>,
+    woken: BTreeMap<u64, u64>,
+}
+
+impl Check {
+    /// Takes in a thread's next block, in the order of the file.
+    ///
+    /// # Errors
+    /// If it cannot be there.
+    pub fn block(&mut self, thread: usize, bytes: &[u8]) -> Result<(), Flaw> {
+        if self.threads.len() <= thread {
+            self.threads.resize_with(thread + 1, ThreadSummary::default);
+        }
+        for record in Records::of(bytes) {
+            let record = record.map_err(|why| Flaw::Bytes(thread, why))?;
+            let is_first = matches!(record, Record::Sync(Sync { kind: SyncKind::Begins, .. }));
+            let of = &self.threads[thread];
+            if of.ended {
+                return Err(Flaw::AfterEnd(thread));
+            }
+            if of.begun == is_first {
+                return Err(Flaw::Begins(thread));
+            }
+            match record {
+                Record::Access(access) => self.threads[thread].take(access),
+                Record::Sync(sync) => self.sync(thread, sync)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, thread: usize, sync: Sync) -> Result<(), Flaw> {
+        let Sync { kind, count, object } = sync;
+        let of = &mut self.threads[thread];
+        let add = |sums: &mut BTreeMap<u64, u64>| *sums.entry(object).or_default() += 1;
+        match kind {
+            SyncKind::Begins => (of.begun, of.tid) = (true, object),
+            SyncKind::Ends => {
+                of.ended = true;
+                add(&mut self.ended);
+            }
+            SyncKind::Creates => add(&mut self.created),
+            SyncKind::Waits => of.waits += 1,
+            SyncKind::Wakes => add(&mut self.woken),
+            SyncKind::Continues => {
+                let woken = self.woken.get(&object).copied().unwrap_or(0);
+                if count > woken {
+                    return Err(Flaw::NotWoken(thread, count, woken));
+                }
+            }
+            SyncKind::Joins => {
+                add(&mut self.joined);
+                if self.joined[&object] > self.ended.get(&object).copied().unwrap_or(0) {
+                    return Err(Flaw::JoinsEarly(thread));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The trace is over.
+    ///
+    /// # Errors
+    /// If something is missing.
+    pub fn end(mut self) -> Result<Summary, Flaw> {
+        if self.threads.is_empty() {
+            return Err(Flaw::Empty);
+        }
+        for (index, thread) in self.threads.iter().enumerate() {
+            if !thread.ended {
+                return Err(Flaw::NoEnd(index));
+            }
+            let created = self.created.entry(thread.tid).or_default();
+            if index > 0 {
+                *created = created.checked_sub(1).ok_or(Flaw::NotCreated(index))?;
+            }
+        }
+        Ok(Summary { threads: self.threads })
+    }
+}
+
+impl ThreadSummary {
+    fn take(&mut self, access: Access) {
+        let count = if access.writes { &mut self.writes } else { &mut self.reads };
+        *count += 1;
+        self.instructions += u64::from(access.instructions);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::{BLOCK_HEADER, Block};
+
+    const MAIN: u64 = 100;
+    const OTHER: u64 = 101;
+
+    fn sync(kind: SyncKind, object: u64) -> Record {
+        Record::Sync(Sync { kind, count: 0, object })
+    }
+
+    fn continues(object: u64, count: u64) -> Record {
+        Record::Sync(Sync { kind: SyncKind::Continues, count, object })
+    }
+
+    fn access(writes: bool) -> Record {
+        Record::Access(Access { address: 8, size_log2: 3, writes, instructions: 5 })
+    }
+
+    /// Goes through blocks of one record each.
+    fn checked(records: &[(u32, Record)]) -> Result<Summary, Flaw> {
+        let mut check = Check::default();
+        for (thread, record) in records {
+            let mut block = Block::new(*thread);
+            block.push(*record);
+            check.block(*thread as usize, &block.take().as_ref()[BLOCK_HEADER..])?;
+        }
+        check.end()
+    }
+
+    /// A thread creates another one, which wakes it and ends.
+    fn good() -> Vec<(u32, Record)> {
+        vec![
+            (0, sync(SyncKind::Begins, MAIN)),
+            (0, access(true)),
+            (1, sync(SyncKind::Begins, OTHER)),
+            (0, sync(SyncKind::Creates, OTHER)),
+            (0, sync(SyncKind::Waits, 7)),
+            (1, access(false)),
+            (1, sync(SyncKind::Wakes, 7)),
+            (0, continues(7, 1)),
+            (1, sync(SyncKind::Ends, OTHER)),
+            (0, sync(SyncKind::Joins, OTHER)),
+            (0, sync(SyncKind::Ends, MAIN)),
+        ]
+    }
+
+    #[test]
+    fn what_a_good_one_has() {
+        let summary = checked(&good()).unwrap();
+        let [first, second] = &summary.threads[..] else { panic!("{summary:?}") };
+        assert_eq!((first.tid, first.reads, first.writes, first.waits), (MAIN, 0, 1, 1));
+        assert_eq!(
+            (second.tid, second.reads, second.writes, second.instructions),
+            (OTHER, 1, 0, 5)
+        );
+    }
+
+    #[test]
+    fn each_flaw_is_found() {
+        let flaw = |change: &dyn Fn(&mut Vec<(u32, Record)>)| {
+            let mut records = good();
+            change(&mut records);
+            checked(&records).unwrap_err()
+        };
+        assert_eq!(flaw(&|it| it.clear()), Flaw::Empty);
+        assert_eq!(flaw(&|it| drop(it.remove(0))), Flaw::Begins(0));
+        assert_eq!(flaw(&|it| it.insert(2, (0, sync(SyncKind::Begins, MAIN)))), Flaw::Begins(0));
+        assert_eq!(flaw(&|it| drop(it.pop())), Flaw::NoEnd(0));
+        assert_eq!(flaw(&|it| it.push((1, access(false)))), Flaw::AfterEnd(1));
+        assert_eq!(flaw(&|it| drop(it.remove(3))), Flaw::NotCreated(1));
+        assert_eq!(flaw(&|it| it.swap(8, 9)), Flaw::JoinsEarly(0));
+        assert_eq!(flaw(&|it| it.swap(6, 7)), Flaw::NotWoken(0, 1, 0));
+        let mut check = Check::default();
+        assert_eq!(check.block(0, &[0xff]), Err(Flaw::Bytes(0, TraceError::Record(0xff))));
+    }
+}
