@@ -39,7 +39,7 @@ pub struct Args {
     seed: u64,
 
     /// Time between two decisions of `communication`, as simulated, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 100, value_parser = value_parser!(u64).range(1..=60_000_000))]
+    #[arg(long, value_name = "US", default_value_t = 1_000, value_parser = value_parser!(u64).range(1..=60_000_000))]
     every_us: u64,
 
     /// How caches are kept coherent
