@@ -101,8 +101,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(match form {
             Form::Text => text(&found),
             Form::Json => json(&found),
-            Form::Picture => heat::svg(&found.matrix, "communication by the simulated detector")
-                .map_err(anyhow::Error::msg)?,
+            Form::Picture => {
+                heat::svg(&[("communication by the simulated detector", &found.matrix)])
+                    .map_err(anyhow::Error::msg)?
+            }
         })
     };
     outputs.iter().try_for_each(|output| output.write(content))?;

@@ -13,6 +13,9 @@ use colocate_files::Mode;
 use colocate_machine::Nanos;
 use colocate_machine::printable::json;
 use colocate_model::{Assumptions, Phase};
+use colocate_sim::coherent::{DetectAt, Protocol};
+use colocate_study::coherence::Settings;
+use colocate_study::patterns;
 use colocate_study::replication::definition::{BUILT_IN, Definition};
 use colocate_study::replication::length::{self, FIRST, Figures, LAST};
 use colocate_study::replication::{Study, Work, picture, table};
@@ -40,7 +43,7 @@ pub struct Args {
     draws: Option<u32>,
 
     /// Seeds for each set: what the kernel leaves to chance, and the order in which programs begin
-    /// [default: 2, fedorova: 8] [range: 1-10000]
+    /// [default: 2, fedorova: 8, communication: 20 random mappings] [range: 1-10000]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     seeds: Option<u32>,
 
@@ -94,18 +97,28 @@ pub struct Args {
     #[command(flatten)]
     course: Course,
 
-    /// Print the figures as JSON (docs/schemas/study.json)
+    /// Print the figures as JSON (docs/schemas/study.json, study-communication.json)
     #[arg(long)]
     json: bool,
 
-    /// File to write instead of standard output, repeatable: .txt, .json, or, of fedorova, .svg
+    /// File to write instead of standard output, repeatable: .txt, .json, or, of fedorova and communication, .svg
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
 }
 
 fn names() -> impl Iterator<Item = PossibleValue> {
-    BUILT_IN.iter().map(|(name, title, _)| PossibleValue::new(*name).help(*title))
+    let communication =
+        "Communication from cache coherence (Cruz et al.): known patterns under mappings";
+    let defined = BUILT_IN.iter().map(|(name, title, _)| PossibleValue::new(*name).help(*title));
+    defined.chain([PossibleValue::new(COMMUNICATION).help(communication)])
 }
+
+/// The study that has no file: its programs are accesses to memory.
+const COMMUNICATION: &str = "communication";
+/// The machine that it was published for.
+const E5405: &str = "xeon-e5405";
+/// Random mappings of it, whose mean others are compared with. Chosen.
+const RANDOM: u32 = 20;
 
 /// Least and most.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +136,9 @@ fn range(text: &str) -> Result<Traffic, String> {
 /// Runs `colocate study`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, Mode::ByUmask)?;
+    if args.name == COMMUNICATION {
+        return communication(args, &outputs);
+    }
     let definition = args.definition()?;
     let spec = args.machine.as_ref().unwrap_or(&definition.machine);
     let (machine, performance) = load::machine(spec)?;
@@ -145,6 +161,41 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             Form::Text => table::text(&report),
             Form::Json => json(&report),
             Form::Picture => picture::svg(&report).map_err(anyhow::Error::msg)?,
+        })
+    })
+}
+
+/// Makes the study of known patterns.
+fn communication(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitCode> {
+    for (option, is_given) in [
+        ("--draws", args.draws.is_some()),
+        ("--length-ms", args.length_ms.is_some()),
+        ("--quantum-ms and no --quantum-us", args.quantum_ms.or(args.quantum_us).is_some()),
+        ("--round-ms", args.round_ms.is_some()),
+        ("--mixes", args.mixes.is_some()),
+        ("--traffic", args.traffic.is_some()),
+        ("--kernels", args.kernels.is_some()),
+        ("--applications", args.applications.is_some()),
+        ("--find-length", args.find_length),
+    ] {
+        if is_given {
+            return Err(usage(format!("{COMMUNICATION} has no {option}")));
+        }
+    }
+    let (machine, performance) = load::machine(args.machine.as_deref().unwrap_or(E5405))?;
+    let settings = Settings {
+        random: args.seeds.unwrap_or(RANDOM),
+        seed: args.seed,
+        every: Nanos::from_millis(1_000),
+        protocol: Protocol::Mesi,
+        detect: DetectAt::PrivateCache,
+    };
+    let found = patterns::study(&machine, &performance, &settings, patterns::PHASE)?;
+    write(args, outputs, |form| {
+        Ok(match form {
+            Form::Text => patterns::text(&found),
+            Form::Json => json(&found),
+            Form::Picture => patterns::svg(&found).map_err(anyhow::Error::msg)?,
         })
     })
 }

@@ -1,56 +1,84 @@
-//! Who communicates with whom, as a heat map.
+//! Who communicates with whom, as heat maps.
 
+use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::error::Error;
 
-/// Width and height of the map, in pixels.
-const MAP: usize = 640;
-/// Left and above of it, for numbers and the heading.
+/// Width and height of a map, in pixels: of one alone, and of several.
+const ALONE: usize = 640;
+const SEVERAL: usize = 220;
+/// Maps beside each other.
+const COLUMNS: usize = 4;
+/// Left and above of a map, for numbers and its heading, in pixels.
 const EDGE: i32 = 48;
+/// Right and below of it.
+const MARGIN: i32 = 12;
 /// Most threads of which each has its number.
 const NUMBERED: usize = 64;
 
-/// The matrix as an SVG document: the darker, the more; white is nothing, black the largest amount. Rows from above and columns
-/// from the left are threads in the order of creation.
+/// A matrix and what it is called.
+pub type Map<'a> = (&'a str, &'a [Vec<f64>]);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// Matrices as an SVG document: the darker, the more; white is nothing, black the largest amount of the matrix. Rows from above
+/// and columns from the left are threads in the order of creation.
 ///
 /// # Errors
-/// If there is no thread, or the drawing library fails to lay the picture out.
-pub fn svg(matrix: &[Vec<f64>], heading: &str) -> Result<String, String> {
-    if matrix.is_empty() {
+/// If there is no matrix or one without a thread, or the drawing library fails to lay the picture out.
+pub fn svg(maps: &[Map<'_>]) -> Result<String, String> {
+    if maps.is_empty() || maps.iter().any(|(_, matrix)| matrix.is_empty()) {
         return Err("expected threads to draw, found none".to_owned());
     }
     let mut out = String::new();
-    draw(matrix, heading, &mut out).map_err(|error| format!("cannot draw the matrix: {error}"))?;
+    draw(maps, &mut out).map_err(|error| format!("cannot draw the matrix: {error}"))?;
     Ok(out)
 }
 
-fn draw(matrix: &[Vec<f64>], heading: &str, out: &mut String) -> Result<(), Box<dyn Error>> {
-    let cell = i32::try_from((MAP / matrix.len()).max(1))?;
-    let side = EDGE + cell * i32::try_from(matrix.len())?;
-    let size = u32::try_from(side + 12)?;
-    let root = SVGBackend::with_string(out, (size, size)).into_drawing_area();
+fn draw(maps: &[Map<'_>], out: &mut String) -> Result<(), Box<dyn Error>> {
+    let width = if maps.len() == 1 { ALONE } else { SEVERAL };
+    let most = maps.iter().map(|(_, matrix)| matrix.len()).max().unwrap_or(1);
+    let side = EDGE + MARGIN + i32::try_from(most * (width / most).max(1))?;
+    let columns = maps.len().min(COLUMNS);
+    let size =
+        |count: usize| Ok::<u32, Box<dyn Error>>(u32::try_from(count)? * u32::try_from(side)?);
+    let rows = maps.len().div_ceil(columns);
+    let root = SVGBackend::with_string(out, (size(columns)?, size(rows)?)).into_drawing_area();
     root.fill(&WHITE)?;
+    for ((heading, matrix), area) in maps.iter().zip(root.split_evenly((rows, columns))) {
+        draw_map(heading, matrix, i32::try_from((width / matrix.len()).max(1))?, &area)?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+fn draw_map(
+    heading: &str,
+    matrix: &[Vec<f64>],
+    cell: i32,
+    area: &Area<'_>,
+) -> Result<(), Box<dyn Error>> {
     let most = matrix.iter().flatten().copied().fold(0.0, f64::max);
     let style = |size: i32, at: HPos| {
         ("sans-serif", size).into_font().color(&BLACK).pos(Pos::new(at, VPos::Center))
     };
-    root.draw(&Text::new(heading.to_owned(), (EDGE, 14), style(15, HPos::Left)))?;
+    area.draw(&Text::new(heading.to_owned(), (EDGE, 14), style(15, HPos::Left)))?;
     for (y, row) in (0..).zip(matrix) {
         for (x, amount) in (0..).zip(row) {
             let from = (EDGE + x * cell, EDGE + y * cell);
             let to = (from.0 + cell, from.1 + cell);
-            root.draw(&Rectangle::new([from, to], shade(*amount, most).filled()))?;
+            area.draw(&Rectangle::new([from, to], shade(*amount, most).filled()))?;
         }
         if matrix.len() <= NUMBERED {
             let at = EDGE + y * cell + cell / 2;
             let number = y.to_string();
-            root.draw(&Text::new(number.clone(), (EDGE - 6, at), style(12, HPos::Right)))?;
-            root.draw(&Text::new(number, (at, EDGE - 10), style(12, HPos::Center)))?;
+            area.draw(&Text::new(number.clone(), (EDGE - 6, at), style(12, HPos::Right)))?;
+            area.draw(&Text::new(number, (at, EDGE - 10), style(12, HPos::Center)))?;
         }
     }
-    root.draw(&Rectangle::new([(EDGE, EDGE), (side, side)], BLACK.stroke_width(1)))?;
-    root.present()?;
+    let end = EDGE + cell * i32::try_from(matrix.len())?;
+    area.draw(&Rectangle::new([(EDGE, EDGE), (end, end)], BLACK.stroke_width(1)))?;
     Ok(())
 }
 
@@ -67,17 +95,27 @@ mod tests {
 
     #[test]
     fn the_largest_amount_is_black() {
-        let picture = svg(&[vec![0.0, 4.0], vec![2.0, 0.0]], "a < b").unwrap();
+        let matrix = [vec![0.0, 4.0], vec![2.0, 0.0]];
+        let picture = svg(&[("a < b", &matrix)]).unwrap();
         for colour in ["#000000", "#FFFFFF", "#808080"] {
             assert!(picture.contains(colour), "{colour}: {picture}");
         }
         assert!(picture.contains("a &lt; b"));
-        assert_eq!(svg(&[], "").unwrap_err(), "expected threads to draw, found none");
+        assert_eq!(svg(&[]).unwrap_err(), "expected threads to draw, found none");
+        assert_eq!(svg(&[("", &[])]).unwrap_err(), "expected threads to draw, found none");
+    }
+
+    #[test]
+    fn several_stand_beside_each_other() {
+        let matrix = [vec![1.0]];
+        let picture = svg(&[("map", &matrix[..]); 5]).unwrap();
+        assert!(picture.contains("width=\"1120\" height=\"560\""), "{picture}");
+        assert_eq!(picture.matches("map").count(), 5);
     }
 
     #[test]
     fn nothing_is_white() {
-        assert!(svg(&[vec![0.0]], "").unwrap().contains("#FFFFFF"));
+        assert!(svg(&[("", &[vec![0.0]])]).unwrap().contains("#FFFFFF"));
         assert_eq!(shade(1.0, 0.0), RGBColor(255, 255, 255));
     }
 }

@@ -12,6 +12,7 @@ pub mod heat;
 pub mod matrices;
 pub mod metric;
 pub mod order;
+pub mod patterns;
 pub mod plot;
 pub mod published;
 pub mod replication;

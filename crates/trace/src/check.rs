@@ -166,6 +166,9 @@ mod tests {
     use super::*;
     use crate::form::{BLOCK_HEADER, Block};
 
+    /// Each of a thread.
+    type Records = Vec<(u32, Record)>;
+
     const MAIN: u64 = 100;
     const OTHER: u64 = 101;
 
@@ -193,7 +196,7 @@ mod tests {
     }
 
     /// A thread creates another one, which wakes it and ends.
-    fn good() -> Vec<(u32, Record)> {
+    fn good() -> Records {
         vec![
             (0, sync(SyncKind::Begins, MAIN)),
             (0, access(true)),
@@ -222,19 +225,19 @@ mod tests {
 
     #[test]
     fn each_flaw_is_found() {
-        let flaw = |change: &dyn Fn(&mut Vec<(u32, Record)>)| {
+        let flaw = |change: fn(&mut Records)| {
             let mut records = good();
             change(&mut records);
             checked(&records).unwrap_err()
         };
-        assert_eq!(flaw(&|it| it.clear()), Flaw::Empty);
-        assert_eq!(flaw(&|it| drop(it.remove(0))), Flaw::Begins(0));
-        assert_eq!(flaw(&|it| it.insert(2, (0, sync(SyncKind::Begins, MAIN)))), Flaw::Begins(0));
-        assert_eq!(flaw(&|it| drop(it.pop())), Flaw::NoEnd(0));
-        assert_eq!(flaw(&|it| it.push((1, access(false)))), Flaw::AfterEnd(1));
-        assert_eq!(flaw(&|it| drop(it.remove(3))), Flaw::NotCreated(1));
-        assert_eq!(flaw(&|it| it.swap(8, 9)), Flaw::JoinsEarly(0));
-        assert_eq!(flaw(&|it| it.swap(6, 7)), Flaw::NotWoken(0, 1, 0));
+        assert_eq!(flaw(Vec::clear), Flaw::Empty);
+        assert_eq!(flaw(|it| it.truncate(10)), Flaw::NoEnd(0));
+        assert_eq!(flaw(|it| *it = it.split_off(1)), Flaw::Begins(0));
+        assert_eq!(flaw(|it| it.insert(2, (0, sync(SyncKind::Begins, MAIN)))), Flaw::Begins(0));
+        assert_eq!(flaw(|it| it.push((1, access(false)))), Flaw::AfterEnd(1));
+        assert_eq!(flaw(|it| it[3] = (0, access(false))), Flaw::NotCreated(1));
+        assert_eq!(flaw(|it| it.swap(8, 9)), Flaw::JoinsEarly(0));
+        assert_eq!(flaw(|it| it.swap(6, 7)), Flaw::NotWoken(0, 1, 0));
         let mut check = Check::default();
         assert_eq!(check.block(0, &[0xff]), Err(Flaw::Bytes(0, TraceError::Record(0xff))));
     }

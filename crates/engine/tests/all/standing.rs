@@ -137,7 +137,7 @@ impl Toy {
         self.last = Some((took, did));
         self.messages.extend(plan.messages.into_iter().map(|message| (self.at, message)));
         self.number += 1;
-        self.at = self.at + took;
+        self.at += took;
         self.decided += 1;
         (took, has_it)
     }

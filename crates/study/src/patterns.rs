@@ -1,0 +1,201 @@
+//! The study of Cruz et al. (JPDC 2014): programs whose communication is known, on simulated coherent caches.
+
+use crate::coherence::{CoherenceError, Figures, Report, Settings, report};
+use crate::heat::{self, Map};
+use crate::table::aligned;
+use colocate_machine::{Machine, Performance};
+use colocate_policy::communication::matrix::Matrix;
+use colocate_sim::coherent::patterns::{Pattern, Synthetic};
+use colocate_sim::coherent::replay::task;
+use serde::Serialize;
+
+/// Version of the study's JSON.
+pub const VERSION: u32 = 1;
+/// Threads of each program, as published.
+const THREADS: usize = 8;
+/// Iterations of a phase, of which there are four. Chosen: a mapping is found within ten.
+pub const PHASE: u32 = 500;
+/// What was published of the producer-consumer program, over Linux: time, second-level misses and invalidations, in percent, and
+/// migrations (section 6.1).
+const PUBLISHED: &str = "published for producer-consumer, a real machine over Linux: time -89.1 %, L2 misses -96.3 %, invalidations -97.9 %, 11 migrations; \
+     oracle, which knows the phases, -90.8 %\n";
+
+/// All patterns, by name, with phases of so many iterations.
+const fn patterns(phase: u32) -> [(&'static str, Pattern); 7] {
+    [
+        ("producer-consumer", Pattern::ProducerConsumer { phase }),
+        ("stencil", Pattern::Stencil),
+        ("ring", Pattern::Ring),
+        ("all-to-all", Pattern::AllToAll),
+        ("reduction", Pattern::Reduction),
+        ("master-worker", Pattern::MasterWorker),
+        ("none", Pattern::None),
+    ]
+}
+
+/// One pattern.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub pattern: &'static str,
+    /// How well what the detector found agrees with the truth, over all pairs: Pearson's coefficient; `None` where all pairs are alike.
+    pub correlation: Option<f64>,
+    /// How unevenly pairs communicate, see [`Matrix::heterogeneity`].
+    pub heterogeneity: f64,
+    /// Under all mappings.
+    pub report: Report,
+}
+
+/// All patterns.
+#[derive(Clone, Debug, Serialize)]
+pub struct Study {
+    /// [`VERSION`].
+    pub version: u32,
+    /// In the order of the table.
+    pub patterns: Vec<Row>,
+}
+
+/// Simulates all patterns, each for four phases of so many iterations.
+///
+/// # Errors
+/// See [`CoherenceError`].
+pub fn study(
+    machine: &Machine,
+    performance: &Performance,
+    settings: &Settings,
+    phase: u32,
+) -> Result<Study, CoherenceError> {
+    let row = |(name, pattern): (&'static str, Pattern)| {
+        let new = || Synthetic::new(pattern, THREADS, phase.saturating_mul(4));
+        let found = report(machine, performance, settings, &mut |go| {
+            go(&mut new());
+            Ok(())
+        })?;
+        let matrix = detected(&found.matrix);
+        Ok(Row {
+            pattern: name,
+            correlation: correlation(&matrix, &new().truth()),
+            heterogeneity: matrix.heterogeneity(THREADS),
+            report: found,
+        })
+    };
+    let patterns = patterns(phase).into_iter().map(row).collect::<Result<_, CoherenceError>>()?;
+    Ok(Study { version: VERSION, patterns })
+}
+
+/// Each pair once.
+fn detected(rows: &[Vec<f64>]) -> Matrix {
+    let amounts = rows.iter().enumerate().flat_map(|(a, row)| {
+        row.iter().enumerate().skip(a + 1).map(move |(b, amount)| (task(a), task(b), *amount))
+    });
+    Matrix::of(amounts)
+}
+
+#[allow(clippy::cast_precision_loss)] // some dozen pairs
+fn correlation(found: &Matrix, truth: &Matrix) -> Option<f64> {
+    let pairs = (0..THREADS).flat_map(|a| (a + 1..THREADS).map(move |b| (task(a), task(b))));
+    let both: Vec<(f64, f64)> =
+        pairs.map(|(a, b)| (found.between(a, b), truth.between(a, b))).collect();
+    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| {
+        both.iter().map(of).fold(0.0, |sum, each| sum + each) / both.len() as f64
+    };
+    let (a, b) = (mean(&|it| it.0), mean(&|it| it.1));
+    let spread = mean(&|it| (it.0 - a).powi(2)) * mean(&|it| (it.1 - b).powi(2));
+    (spread > 0.0).then(|| mean(&|it| (it.0 - a) * (it.1 - b)) / spread.sqrt())
+}
+
+/// As a table.
+#[must_use]
+pub fn text(study: &Study) -> String {
+    let heading = [
+        "pattern",
+        "correlation",
+        "H",
+        "time: communication",
+        "oracle",
+        "compact",
+        "L2 misses: communication",
+        "invalidations",
+        "moved",
+    ];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    for row in &study.patterns {
+        let of = |name| row.report.mappings.iter().find(|figures| figures.mapping == name);
+        let part = |name, figure: &dyn Fn(&Figures) -> f64| {
+            let both = of(name).zip(of("random")).map(|(a, b)| (figure(a), figure(b)));
+            both.filter(|(_, b)| *b > 0.0)
+                .map_or_else(|| "?".to_owned(), |(a, b)| format!("{:+.1} %", 100.0 * (a / b - 1.0)))
+        };
+        let second = |figures: &[f64]| figures.get(1).copied().unwrap_or(0.0);
+        rows.push(vec![
+            row.pattern.to_owned(),
+            row.correlation.map_or_else(|| "-".to_owned(), |of| format!("{of:.3}")),
+            format!("{:.2}", row.heterogeneity),
+            part("communication", &|it| it.seconds),
+            part("oracle", &|it| it.seconds),
+            part("compact", &|it| it.seconds),
+            part("communication", &|it| second(&it.misses)),
+            part("communication", &|it| second(&it.invalidations)),
+            of("communication").map_or_else(String::new, |it| format!("{:.0}", it.migrations)),
+        ]);
+    }
+    let Some(first) = study.patterns.first() else { return String::new() };
+    let machine = colocate_machine::printable(&first.report.machine);
+    let runs = first.report.mappings.first().map_or(0, |figures| figures.runs);
+    let head = format!(
+        "simulated on {machine}, not measured: {THREADS} threads, parts against the mean of {runs} random mappings\n"
+    );
+    head + &aligned(&rows) + "oracle: the best one mapping for the whole run\n" + PUBLISHED
+}
+
+/// What the detector found of each pattern, as heat maps.
+///
+/// # Errors
+/// See [`heat::svg`].
+pub fn svg(study: &Study) -> Result<String, String> {
+    let maps: Vec<Map<'_>> =
+        study.patterns.iter().map(|row| (row.pattern, &row.report.matrix[..])).collect();
+    heat::svg(&maps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::{Nanos, described};
+    use colocate_sim::coherent::{DetectAt, Protocol};
+
+    /// The published signs, and what no mapping can help.
+    #[test]
+    fn mappings_help_where_they_can() {
+        let (_, text_of) =
+            described::MACHINES.iter().find(|(name, _)| *name == "xeon-e5405").unwrap();
+        let exact = described::from_toml(text_of).unwrap();
+        let settings = Settings {
+            random: 2,
+            seed: 0,
+            every: Nanos::from_millis(1_000),
+            protocol: Protocol::Mesi,
+            detect: DetectAt::PrivateCache,
+        };
+        let performance = exact.performance.as_ref().unwrap();
+        let found = study(&exact.machine, performance, &settings, 60).unwrap();
+        for row in &found.patterns {
+            let of = |name| {
+                let is_it = |figures: &&Figures| figures.mapping == name;
+                row.report.mappings.iter().find(is_it).unwrap().seconds
+            };
+            let part = of("communication") / of("random");
+            match row.pattern {
+                "producer-consumer" => assert!(part < 0.5, "{part}"),
+                "stencil" => assert!(part < 0.9, "{part}"),
+                "none" => assert!((0.99..1.01).contains(&part), "{part}"),
+                _ => {}
+            }
+            let least = if row.pattern == "all-to-all" { 0.0 } else { 0.95 };
+            assert!(row.correlation.is_none_or(|of| of >= least), "{row:?}");
+        }
+        let shown = text(&found);
+        assert_eq!(shown.lines().count(), 11, "{shown}");
+        assert_eq!(svg(&found).unwrap().matches("master-worker").count(), 1);
+    }
+}
