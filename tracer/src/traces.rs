@@ -159,7 +159,7 @@ pub fn end(cpu: c_uint) {
     shared.joins.values_mut().filter(|(of, _)| *of == tid).for_each(|(_, ended)| *ended = true);
 }
 
-/// The thread on `cpu` asks for another one, at whose end the kernel wakes at `futex`.
+/// The thread on `cpu` is about to create another one, at whose end the kernel wakes at `futex`.
 pub fn on_clone(cpu: c_uint, futex: u64) {
     // SAFETY: called by the thread that runs on this CPU.
     let Some(thread) = (unsafe { RECORDS.own(cpu) }) else { return };

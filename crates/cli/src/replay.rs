@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// File to write instead of standard output, repeatable: .txt, .json, or .svg for a heat map of who communicates with whom
+    /// File to write instead of standard output, repeatable: .txt, .json, or .svg for a heat map of which threads communicate
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
 }

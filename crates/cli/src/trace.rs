@@ -1,6 +1,6 @@
 //! `colocate trace`: records the memory accesses of a program's threads.
 
-use crate::exit::{self, no_capability};
+use crate::exit::{self, no_capability, usage};
 use crate::output;
 use crate::run::jobs;
 use anyhow::Context;
@@ -52,7 +52,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         output::write(None, &table(&checked(path)?))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let path = args.output.as_deref().unwrap_or(Path::new("-"));
+    let path = args.output.as_deref().filter(|path| path.as_os_str() != "-");
+    let path = path.ok_or_else(|| usage("expected -o FILE for the trace, found -".to_owned()))?;
     let status = if args.drmemtrace.is_empty() {
         record(path, &args.command)?
     } else {

@@ -188,7 +188,7 @@ fn dealt(pus: &[PuIdx], threads: usize) -> Vec<PuIdx> {
     pus.iter().copied().cycle().take(threads).collect()
 }
 
-/// Where threads go by what they communicate over the whole run; others where nobody is.
+/// Where threads go by what they communicate over the whole run; others on PUs that are left.
 fn known(matrix: &Matrix, threads: usize, places: &Places<'_>) -> Vec<PuIdx> {
     let tasks = matrix.tasks();
     let seats = mapping(matrix, &tasks, places);

@@ -1,4 +1,4 @@
-//! Who communicates with whom, as heat maps.
+//! Which threads communicate, as heat maps.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

@@ -27,7 +27,7 @@ pub enum DrmemtraceError {
     /// The first record is another one.
     #[error("expected a trace of drmemtrace, uncompressed, found something else")]
     NoTrace,
-    /// It does not say whose it is.
+    /// It does not say which thread it is of.
     #[error("expected a trace that begins with its thread's number, found none")]
     NoThread,
     /// It ends within a record.
@@ -207,8 +207,8 @@ mod tests {
         let other = "expected a trace of drmemtrace, uncompressed, found something else";
         assert_eq!(said(b"\x1f\x8b\x08 and what gzip makes of it"), other);
         assert_eq!(said(b""), other);
-        let nobodys = "expected a trace that begins with its thread's number, found none";
-        assert_eq!(said(&file(&[(25, 0, 6), (0, 8, 8)])), nobodys);
+        let no_thread = "expected a trace that begins with its thread's number, found none";
+        assert_eq!(said(&file(&[(25, 0, 6), (0, 8, 8)])), no_thread);
         let mut short = file(&[(25, 0, 6), (22, 0, 7), (0, 8, 8)]);
         short.pop();
         let cut = "expected whole records of 12 bytes, found 11 bytes at the end";

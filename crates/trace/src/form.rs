@@ -33,7 +33,7 @@ const MAGIC: [u8; 8] = *b"COLTRACE";
 const LONGEST: usize = 1 + 3 * 10;
 /// The logarithm of the size that marks a synchronisation.
 const SYNC: u8 = 7;
-/// Of so many instructions and more the rest follows.
+/// From so many instructions on those beyond follow as a number.
 const MANY: u32 = 15;
 
 /// An access to memory.

@@ -7,7 +7,7 @@
 //! Each thread appends blocks of its own to the one file of all ([`form`]). A reader goes through the headers of blocks once, and
 //! then reads each thread at its own pace, a block at a time ([`TraceFile`]). What every trace has to be is checked by [`Check`].
 //! # Limits
-//! Which thread got a lock first is not recorded where nobody had to wait for it: synchronisation is seen at the system calls
+//! Which thread got a lock first is not recorded where no thread had to wait for it: synchronisation is seen at the system calls
 //! futex, clone and exit. Threads of one process; virtual addresses.
 
 mod check;

@@ -3,7 +3,7 @@
 //! # Approach
 //! Each thread has a clock. The one that is furthest behind goes ahead until it is [`AHEAD`] before the next, or waits for
 //! another one. Threads on the same PU take turns of that length. At a barrier, and after each [`Timing::every_ps`], the vectors of
-//! the PUs are taken and the mapping is asked; they are also taken when another thread gets a PU, as a kernel would.
+//! the PUs are taken and the mapping decides; they are also taken when another thread gets a PU, as a kernel would.
 //! # Properties
 //! - **The published effect**: producers and consumers that share a cache take far less time, misses and invalidations; the
 //!   pipeline finds them in both phases. -> test `producers_and_consumers`
@@ -307,7 +307,7 @@ impl Replay<'_> {
         self.decide();
     }
 
-    /// Asks the mapping.
+    /// Has the mapping decide.
     fn decide(&mut self) {
         let new = self.take_matrix();
         let is_live = |(_, thread): &(usize, &Thread)| thread.state != State::Over;
