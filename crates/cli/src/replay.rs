@@ -90,7 +90,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut file = Some(trace::open(&args.trace)?);
     let found = report(&machine, &performance, &settings, &mut |go| {
-        let trace = file.take().ok_or("the trace was not given back")?;
+        let trace = file.take().ok_or("the trace is still being read")?;
         let mut program = Traced::new(trace);
         go(&mut program);
         let failed = program.error().map(|why| format!("{}: {why}", args.trace.display()));

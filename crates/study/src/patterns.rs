@@ -16,7 +16,7 @@ const THREADS: usize = 8;
 /// Iterations of a phase, of which there are four. Chosen: a mapping is found within ten.
 pub const PHASE: u32 = 500;
 /// What was published of the producer-consumer program, over Linux: time, second-level misses and invalidations, in percent, and
-/// migrations (section 6.1).
+/// migrations.
 const PUBLISHED: &str = "published for producer-consumer, a real machine over Linux: time -89.1 %, L2 misses -96.3 %, invalidations -97.9 %, 11 migrations; \
      oracle, which knows the phases, -90.8 %\n";
 

@@ -58,8 +58,8 @@ pub struct Command<'a> {
     /// Whether to count what caches of any size would miss, and how branches would be predicted; takes
     /// several times as long.
     pub misses: bool,
-    /// A file with the header of a trace, to which accesses to memory are added (of `colocate-trace`); takes some ten times as
-    /// long, and two bytes and more for each access.
+    /// A file with the header of a trace, to which accesses to memory are added (of `colocate-trace`); takes two bytes and
+    /// more for each access.
     pub trace: Option<&'a Path>,
 }
 

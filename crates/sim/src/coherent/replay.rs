@@ -8,7 +8,7 @@
 //! - **The published effect**: producers and consumers that share a cache take far less time, misses and invalidations; the
 //!   pipeline finds them in both phases. -> test `producers_and_consumers`
 //! - **Patterns are detected**. -> test `patterns_are_detected`
-//! - **In order**: a thread that waits for a signal goes on when that is given, and not before. ->
+//! - **In order**: a thread that waits for a signal continues once that is given, and not before. ->
 //!   test `traced::tests::signals_by_hand`
 //! - **One at a time**: threads on one PU take as long as one after the other. -> test
 //!   `traced::tests::threads_share_a_pu`
@@ -283,7 +283,7 @@ impl Replay<'_> {
         self.pus[pu.idx()].0 = clock;
     }
 
-    /// A signal is given: those that have waited for it go on. Whether there is one.
+    /// A signal is given: threads that have waited for it continue. Whether there is one.
     fn give(&mut self, signal: Signal, clock: u64) -> bool {
         let mut has_waited = false;
         let (given, at) = self.given.entry(signal).or_default();

@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(found.time_ps, 2 * cold(9_000));
     }
 
-    /// One begins when it is created, and the other goes on when that has woken it, or has ended.
+    /// One thread begins when it is created; the other continues when the first has woken it, or has ended.
     #[test]
     fn signals_by_hand() {
         let waits = [sync(SyncKind::Waits, 0, FUTEX), sync(SyncKind::Continues, 1, FUTEX)];
