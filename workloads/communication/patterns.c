@@ -10,9 +10,13 @@
  *   reduction          all for thread 0
  *   master-worker      thread 0 for all others, and they for it
  *   none               none
- * Prints what was read, added up, and the nanoseconds that it took. The same patterns are in
- * crates/sim/src/coherent/patterns.rs. */
+ * Prints what was read, added up, and the nanoseconds that it took. Threads are those of pthreads or, compiled with -fopenmp, of
+ * OpenMP. The same patterns are in crates/sim/src/coherent/patterns.rs. */
+#ifdef _OPENMP
+#include <omp.h>
+#else
 #include <pthread.h>
+#endif
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +27,9 @@
 
 static const char *pattern;
 static long threads, iterations, lines = 128;
+#ifndef _OPENMP
 static pthread_barrier_t all;
+#endif
 /* buffers[from * threads + to] */
 static char **buffers;
 
@@ -51,6 +57,15 @@ static int is_reader(long iteration, long from, long to)
     return 0;
 }
 
+static void barrier(void)
+{
+#ifdef _OPENMP
+#pragma omp barrier
+#else
+    pthread_barrier_wait(&all);
+#endif
+}
+
 static void *work(void *argument)
 {
     long self = (long)argument, iteration, other, line;
@@ -61,12 +76,12 @@ static void *work(void *argument)
             if (is_reader(iteration, self, other))
                 for (line = 0; line < lines; line++)
                     *(volatile uint64_t *)(buffers[self * threads + other] + line * LINE) = (uint64_t)(iteration + line);
-        pthread_barrier_wait(&all);
+        barrier();
         for (other = 0; other < threads; other++)
             if (is_reader(iteration, other, self))
                 for (line = 0; line < lines; line++)
                     sum += *(volatile uint64_t *)(buffers[other * threads + self] + line * LINE);
-        pthread_barrier_wait(&all);
+        barrier();
     }
     return (void *)sum;
 }
@@ -74,7 +89,9 @@ static void *work(void *argument)
 int main(int count, char **words)
 {
     static const char *known[] = { "producer-consumer", "stencil", "ring", "all-to-all", "reduction", "master-worker", "none" };
+#ifndef _OPENMP
     pthread_t *thread;
+#endif
     struct timespec begun, ended;
     uint64_t sum = 0;
     size_t one;
@@ -89,14 +106,22 @@ int main(int count, char **words)
     }
     pattern = words[1];
     buffers = calloc(threads * threads, sizeof(*buffers));
-    thread = calloc(threads, sizeof(*thread));
-    if (!buffers || !thread || pthread_barrier_init(&all, NULL, threads))
+    if (!buffers)
         return 1;
+#ifndef _OPENMP
+    thread = calloc(threads, sizeof(*thread));
+    if (!thread || pthread_barrier_init(&all, NULL, threads))
+        return 1;
+#endif
     /* Each on pages of its own. */
     for (long buffer = 0; buffer < threads * threads; buffer++)
         if (posix_memalign((void **)&buffers[buffer], 4096, (lines * LINE + 4095) / 4096 * 4096))
             return 1;
     clock_gettime(CLOCK_MONOTONIC, &begun);
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+    sum += (uint64_t)work((void *)(long)omp_get_thread_num());
+#else
     for (long self = 1; self < threads; self++)
         if (pthread_create(&thread[self], NULL, work, (void *)self))
             return 1;
@@ -106,6 +131,7 @@ int main(int count, char **words)
         pthread_join(thread[self], &read);
         sum += (uint64_t)read;
     }
+#endif
     clock_gettime(CLOCK_MONOTONIC, &ended);
     printf("%llu %lld\n", (unsigned long long)sum,
            (ended.tv_sec - begun.tv_sec) * 1000000000LL + ended.tv_nsec - begun.tv_nsec);

@@ -4,15 +4,18 @@ use crate::output;
 use crate::outputs::{self, Form};
 use crate::simulate::load;
 use crate::trace;
+use anyhow::Context;
 use clap::{ValueEnum, value_parser};
 use colocate_files::Mode;
 use colocate_machine::Nanos;
 use colocate_machine::printable::json;
+use colocate_policy::communication::filter::Uneven;
 use colocate_sim::coherent::traced::Traced;
 use colocate_sim::coherent::{DetectAt, Protocol};
 use colocate_study::coherence::{Settings, report, text};
 use colocate_study::heat;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Simulates a recorded program on the caches of a machine, under several mappings of its threads
@@ -23,8 +26,8 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Args {
     /// Trace that `colocate trace` has written
-    #[arg(value_name = "TRACE")]
-    trace: PathBuf,
+    #[arg(value_name = "TRACE", required_unless_present = "command", conflicts_with = "command")]
+    trace: Option<PathBuf>,
 
     /// Machine: a described one by name, or a file that says how fast it is
     #[arg(long, value_name = "SPEC", default_value = "xeon-e5405")]
@@ -50,6 +53,11 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WHERE", default_value = "private")]
     detect: DetectChoice,
 
+    /// By which measure pairs of threads communicate unevenly enough for `communication` to map them: variance over the square of the
+    /// mean above 0.1, or as published, over the mean above 250
+    #[arg(long, value_enum, value_name = "H", default_value = "scale-free")]
+    heterogeneity: HeterogeneityChoice,
+
     /// Print the figures as JSON (docs/schemas/replay.json)
     #[arg(long)]
     json: bool,
@@ -57,6 +65,11 @@ pub struct Args {
     /// File to write instead of standard output, repeatable: .txt, .json, or .svg for a heat map of which threads communicate
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
+
+    /// A program to record and replay, with its arguments, in place of a trace; its trace is in the folder for temporary files until
+    /// the end
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -69,6 +82,22 @@ enum ProtocolChoice {
 enum DetectChoice {
     Private,
     Last,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum HeterogeneityChoice {
+    ScaleFree,
+    Published,
+}
+
+/// Records a program, to a file in this folder.
+fn recorded(folder: &Path, command: &[OsString]) -> anyhow::Result<PathBuf> {
+    let path = folder.join("trace");
+    let status = trace::record(&path, command)?;
+    if status != 0 {
+        output::remark(&format!("the program ended with status {status}"));
+    }
+    Ok(path)
 }
 
 /// Runs `colocate replay`.
@@ -87,13 +116,23 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             DetectChoice::Private => DetectAt::PrivateCache,
             DetectChoice::Last => DetectAt::LastCache,
         },
+        uneven: match args.heterogeneity {
+            HeterogeneityChoice::ScaleFree => Uneven::ScaleFree,
+            // Amounts are the detector's counts.
+            HeterogeneityChoice::Published => Uneven::Published { count: 1.0 },
+        },
     };
-    let mut file = Some(trace::open(&args.trace)?);
+    let scratch = tempfile::tempdir().context("cannot create a folder for temporary files")?;
+    let path = match &args.trace {
+        Some(path) => path.clone(),
+        None => recorded(scratch.path(), &args.command)?,
+    };
+    let mut file = Some(trace::open(&path)?);
     let found = report(&machine, &performance, &settings, &mut |go| {
         let trace = file.take().ok_or("the trace is still being read")?;
         let mut program = Traced::new(trace);
         go(&mut program);
-        let failed = program.error().map(|why| format!("{}: {why}", args.trace.display()));
+        let failed = program.error().map(|why| format!("{}: {why}", path.display()));
         file = Some(program.into_file());
         failed.map_or(Ok(()), Err)
     })?;

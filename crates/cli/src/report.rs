@@ -12,7 +12,7 @@ use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet, Shared};
 use colocate_model::{Backend, Mix};
 use colocate_policy::schedule::phases::JobPhase;
-use colocate_policy::{Grant, Plan, Source, TaskId, WakeUps, Why};
+use colocate_policy::{Grant, Plan, Sharing, Source, TaskId, WakeUps, Why};
 use colocate_study::simulate::gantt::{self, Busy, Drawn, PhaseSpan};
 use counts::{Counts, JobCounts};
 use serde::Serialize;
@@ -50,6 +50,8 @@ pub struct Report {
     threads_created: Creation,
     /// `None` if they were not counted.
     wake_ups: Option<Vec<WakeUps>>,
+    /// `None` if it was not sampled.
+    sharing: Option<Vec<Sharing>>,
     evidence: Vec<Evidence>,
     plans: Vec<PlanReport>,
     pub notes: Vec<String>,
@@ -232,6 +234,7 @@ impl Report {
             most_tasks_at_once: totals.most_living,
             threads_created: totals.threads_created,
             wake_ups: last.wake_ups.clone(),
+            sharing: last.sharing.clone(),
             evidence: grants.iter().map(Evidence::of).collect(),
             plans: Vec::new(),
             notes: Vec::new(),
@@ -394,6 +397,7 @@ mod tests {
             ended: vec![end(1, 0), end(0, 3)],
             moved: vec![],
             wake_ups: None,
+            sharing: None,
         };
         let usable: Vec<PuNr> = (0..4).map(PuNr).collect();
         let totals = Totals {

@@ -90,6 +90,10 @@ pub struct Options {
     #[arg(long)]
     pub wake_ups: bool,
 
+    /// Sample which threads use the same memory, and report it; costs 250 samples for each second of CPU time (docs/sharing.md)
+    #[arg(long)]
+    pub sharing: bool,
+
     /// Keep to the policy even where programs do less under it than under the kernel alone (docs/guard.md)
     #[arg(long)]
     pub no_guard: bool,
@@ -148,7 +152,9 @@ impl Options {
         policy: &dyn Policy,
         name: &'a str,
     ) -> Workload<'a> {
-        let wake_ups = SourceSet::of(if self.wake_ups { &[Source::WakeUps] } else { &[] });
+        let wake_ups = self.wake_ups.then_some(Source::WakeUps);
+        let sharing = self.sharing.then_some(Source::Sharing);
+        let reported: Vec<Source> = wake_ups.into_iter().chain(sharing).collect();
         let (until, progress) = match (self.no_guard, policy.period()) {
             (true, None) => (Until::Events, SourceSet::NONE),
             (true, Some(period)) => (Until::TimeOrEvents(period), SourceSet::NONE),
@@ -159,7 +165,7 @@ impl Options {
             policy: name,
             until,
             watch: self.watch_s,
-            also: wake_ups.and(progress),
+            also: SourceSet::of(&reported).and(progress),
             without: SourceSet::NONE,
         }
     }

@@ -90,6 +90,10 @@ pub struct Args {
     #[arg(long)]
     wake_ups: bool,
 
+    /// Sample which threads use the same memory, and report it; costs 250 samples for each second of CPU time (docs/sharing.md)
+    #[arg(long)]
+    sharing: bool,
+
     /// Keep to the scheduler even where it makes the programs slower than the kernel would; always so with one that stops
     /// no job (docs/guard.md)
     #[arg(long)]
@@ -181,6 +185,7 @@ fn evidence(args: &Args, stacks: Stacks<'_>) -> (SourceSet, SourceSet) {
         None => {}
     }
     also.extend(args.wake_ups.then_some(Source::WakeUps));
+    also.extend(args.sharing.then_some(Source::Sharing));
     (SourceSet::of(&also), SourceSet::of(&without))
 }
 

@@ -13,6 +13,7 @@ use colocate_files::Mode;
 use colocate_machine::Nanos;
 use colocate_machine::printable::json;
 use colocate_model::{Assumptions, Phase};
+use colocate_policy::communication::filter::Uneven;
 use colocate_sim::coherent::{DetectAt, Protocol};
 use colocate_study::coherence::Settings;
 use colocate_study::patterns;
@@ -189,6 +190,7 @@ fn communication(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result
         every: Nanos::from_millis(1_000),
         protocol: Protocol::Mesi,
         detect: DetectAt::PrivateCache,
+        uneven: Uneven::ScaleFree,
     };
     let found = patterns::study(&machine, &performance, &settings, patterns::PHASE)?;
     write(args, outputs, |form| {

@@ -2,6 +2,7 @@
 
 mod forest;
 mod kinds;
+mod matrix;
 mod picture;
 mod process;
 mod samples;
@@ -63,7 +64,11 @@ pub struct Args {
     /// takes none [range: 0-10000] (docs/spinning.md)
     #[arg(long, value_name = "HZ", default_value_t = spin::DEFAULT_RATE_HZ, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     spin_rate: u32,
-    /// Prints JSON, a line for each table (docs/schemas/top.json)
+    /// Shows which threads of the processes of -p communicate, as a heat map: those that wake each other, and those that use the
+    /// same memory (docs/sharing.md)
+    #[arg(long, requires = "pid", conflicts_with_all = ["rows", "spin_rate"])]
+    matrix: bool,
+    /// Prints JSON, a line for each table (docs/schemas/top.json, top-matrix.json)
     #[arg(long)]
     json: bool,
 }
@@ -76,6 +81,9 @@ fn interval(text: &str) -> Result<Nanos, String> {
 /// Runs `colocate top`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let choice = choice(args)?;
+    if args.matrix {
+        return matrix::main(args);
+    }
     let stop = stop_flag()?;
     let machine =
         read::live().map_err(|why| output::remark(&format!("kinds of cores: {why}"))).ok();

@@ -67,7 +67,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs the program, and returns its exit status.
-fn record(path: &Path, argv: &[OsString]) -> anyhow::Result<i32> {
+pub fn record(path: &Path, argv: &[OsString]) -> anyhow::Result<i32> {
     let command = jobs::find(argv.to_vec())?;
     let places = emulate::Places::from_env(|name| std::env::var_os(name));
     let emulator = emulate::available(&places).map_err(|why| no_capability(why.to_string()))?;

@@ -2,7 +2,7 @@
 
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::{Mix, Stack};
-use colocate_policy::{Grant, JobIdx, PagesMoved, Place, Plan, Source, TaskId, WakeUps};
+use colocate_policy::{Grant, JobIdx, PagesMoved, Place, Plan, Sharing, Source, TaskId, WakeUps};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thiserror::Error;
@@ -203,6 +203,8 @@ pub struct Observation {
     pub moved: Vec<PagesMoved>,
     /// Wake-ups until now, without tasks that the host has forgotten; `None` if they are unknown.
     pub wake_ups: Option<Vec<WakeUps>>,
+    /// Use of the same memory until now, without tasks that the host has forgotten; `None` if it is unknown.
+    pub sharing: Option<Vec<Sharing>>,
 }
 
 impl Observation {
@@ -215,6 +217,7 @@ impl Observation {
             ended: Vec::new(),
             moved: Vec::new(),
             wake_ups: None,
+            sharing: None,
         }
     }
 

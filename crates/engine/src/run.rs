@@ -460,6 +460,7 @@ impl Situation<'_> {
             has_event: self.has_event,
             moved: self.moved,
             wake_ups: self.seen.wake_ups.as_deref(),
+            sharing: self.seen.sharing.as_deref(),
             roster: Roster { jobs: &jobs.collect::<Vec<_>>(), name: Some(&|task| self.name(task)) },
             expected: &|| self.tasks(),
         })

@@ -45,7 +45,9 @@ use colocate_observe::sample::Counted;
 use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sources::phases::Phases;
 use colocate_observe::sys::{now, wait_readable};
-use colocate_observe::{LifecycleEvents, Pid, SysError, TaskEvent, Tid, lifecycle, sample, spin};
+use colocate_observe::{
+    LifecycleEvents, Pid, SysError, TaskEvent, Tid, lifecycle, sample, sharing, spin,
+};
 use colocate_policy::{Grant, JobIdx, Plan};
 use filling::Fillers;
 use lives::Runs;
@@ -112,6 +114,8 @@ pub struct Sampling {
     pub mix_hz: u32,
     /// Samples a second of CPU time that show which tasks only wait in a loop.
     pub spin_hz: u32,
+    /// Samples a second of CPU time that show which memory tasks use.
+    pub access_hz: u32,
     /// Whether wake-ups are counted from the launch on, and not from when the programs have settled: what counts them takes
     /// longer to begin than many a program runs.
     pub all_wake_ups: bool,
@@ -121,8 +125,13 @@ pub struct Sampling {
 
 impl Default for Sampling {
     fn default() -> Self {
-        let (mix_hz, spin_hz) = (sample::DEFAULT_RATE_HZ, spin::DEFAULT_RATE_HZ);
-        Self { mix_hz, spin_hz, all_wake_ups: true, counters: None }
+        Self {
+            mix_hz: sample::DEFAULT_RATE_HZ,
+            spin_hz: spin::DEFAULT_RATE_HZ,
+            access_hz: sharing::DEFAULT_RATE_HZ,
+            all_wake_ups: true,
+            counters: None,
+        }
     }
 }
 
@@ -540,7 +549,7 @@ impl LinuxHost {
         let watched = |tid, created| self.sources.mixes.of(tid, created);
         let mut tasks = self.tasks.seen(launch, &self.pausing.waiting, watched);
         self.add_spinning(&mut tasks);
-        let (moved, wake_ups) = (self.pages_moved(), self.wake_ups());
+        let (moved, wake_ups, sharing) = (self.pages_moved(), self.wake_ups(), self.sharing());
         Observation {
             at: self.clock(),
             end,
@@ -548,6 +557,7 @@ impl LinuxHost {
             ended: self.runs.ended.clone(),
             moved,
             wake_ups,
+            sharing,
         }
     }
 }

@@ -94,6 +94,7 @@ impl LinuxHost {
         if is_due(self.polling.next_machine_check) {
             self.check_machine();
             self.read_wake_ups();
+            self.read_sharing();
             self.polling.next_machine_check = now() + CHECK_MACHINE_EVERY;
         }
         if now() < self.polling.next_poll {

@@ -12,12 +12,13 @@ use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::sources::mix::Mixes;
 use colocate_observe::sources::phases::Phases;
 use colocate_observe::sources::run_states::RunStates;
+use colocate_observe::sources::sharing::SharedMemory;
 use colocate_observe::sources::spinning::Spinning;
 use colocate_observe::sources::switches::Switches;
 use colocate_observe::sources::wake_ups::WakeUpCounts;
 use colocate_observe::sys::now;
 use colocate_policy::source::Backend;
-use colocate_policy::{Grant, JobIdx, Refusal, Source, TaskId, WakeUps};
+use colocate_policy::{Grant, JobIdx, Refusal, Sharing, Source, TaskId, WakeUps};
 
 /// So long after wake-ups began to be counted, all threads have been reported that were created by then. Chosen: many times what
 /// that takes as a rule.
@@ -32,6 +33,7 @@ pub(crate) struct Sources {
     counters: Option<TaskCounters>,
     spinning: Option<Spinning>,
     wake_ups: Option<WakeUpCounts>,
+    sharing: Option<SharedMemory>,
     /// Whether they are counted from the launch on.
     all_wake_ups: bool,
     /// Whether they are to be counted once the programs have settled.
@@ -42,6 +44,7 @@ pub(crate) struct Sources {
     /// How often it is sampled, and where.
     pub options: SampleOptions,
     spin_rate_hz: u32,
+    access_rate_hz: u32,
     /// What counts in place of what the processor has.
     instead: Option<Counters>,
     /// Our own `nice` as we were started with it.
@@ -61,6 +64,7 @@ impl Sources {
             counters: None,
             spinning: None,
             wake_ups: None,
+            sharing: None,
             all_wake_ups: sampling.all_wake_ups,
             wake_ups_are_due: false,
             all_watched_from: Nanos::ZERO,
@@ -71,6 +75,7 @@ impl Sources {
                 most_steps: colocate_observe::sample::MOST_STEPS,
             },
             spin_rate_hz: sampling.spin_hz,
+            access_rate_hz: sampling.access_hz,
             instead: sampling.counters.clone(),
             nice,
         }
@@ -125,6 +130,7 @@ impl LinuxHost {
                 Source::Phases => self.watch_phases(),
                 Source::Spinning => self.sample_spinning(),
                 Source::WakeUps => self.count_wake_ups(),
+                Source::Sharing => self.sample_accesses(),
                 Source::Switches => Ok(self.sources.switches.start()),
             };
             grants.push(Grant { source: request.source, answer });
@@ -176,6 +182,24 @@ impl LinuxHost {
         }
         let nothing = || Refusal::of("nothing is sampled");
         self.sources.spinning.as_ref().map(Spinning::backend).ok_or_else(nothing)
+    }
+
+    fn sample_accesses(&mut self) -> Result<Backend, Refusal> {
+        if self.sources.sharing.is_none() {
+            let watch = &self.sources.options.watch;
+            let mut sharing = SharedMemory::start(self.sources.access_rate_hz, watch)?;
+            for (place, job) in self.tasks.jobs().iter().enumerate() {
+                sharing.also(job.pid, self.sampled_from(place)).map_err(Refusal::of)?;
+            }
+            let living: Vec<TaskId> = self.tasks.all_living().map(|(_, id)| id).collect();
+            for id in living {
+                let task = self.tasks.task(id).map(|task| task.named());
+                task.into_iter().for_each(|task| sharing.created(task));
+            }
+            self.sources.sharing = Some(sharing);
+        }
+        let nothing = || Refusal::of("nothing is sampled");
+        self.sources.sharing.as_ref().map(SharedMemory::backend).ok_or_else(nothing)
     }
 
     fn watch_phases(&mut self) -> Result<Backend, Refusal> {
@@ -266,8 +290,25 @@ impl LinuxHost {
         Some(counts.counts())
     }
 
+    /// Reads what tasks have accessed until now: the room for samples that are not read yet is limited.
+    pub(crate) fn read_sharing(&mut self) {
+        self.sources.sharing.iter_mut().for_each(SharedMemory::read);
+    }
+
+    /// Use of the same memory until now, of the tasks that are not forgotten; `None` if it is unknown.
+    pub(crate) fn sharing(&mut self) -> Option<Vec<Sharing>> {
+        self.read_sharing();
+        let sharing = self.sources.sharing.as_mut()?;
+        let table = &mut self.tasks;
+        sharing.keep(|id| table.task(id).is_some());
+        Some(sharing.sums())
+    }
+
     /// Begins to count a new task.
     pub(crate) fn count_new(&mut self, id: TaskId) {
+        if let (Some(sharing), Some(task)) = (&mut self.sources.sharing, self.tasks.task(id)) {
+            sharing.created(task.named());
+        }
         if let (Some(wake_ups), Some(task)) = (&mut self.sources.wake_ups, self.tasks.task(id)) {
             wake_ups.created(task.named());
             if task.created < self.sources.all_watched_from {
@@ -305,6 +346,7 @@ impl LinuxHost {
         self.sources.switches.ended(id);
         if let Some(tid) = self.tasks.task(id).map(|task| task.thread.tid) {
             self.sources.wake_ups.iter_mut().for_each(|wake_ups| wake_ups.ended(tid));
+            self.sources.sharing.iter_mut().for_each(|sharing| sharing.ended(tid));
             self.sources.phases.iter_mut().for_each(|phases| phases.ended(tid));
         }
         let Some(counters) = &mut self.sources.counters else { return };
@@ -318,6 +360,7 @@ impl LinuxHost {
     pub(crate) fn sample_anew(&mut self, job: JobIdx, before: Pid, pid: Pid) {
         // Where it is denied now, it is unknown how its threads wait.
         let _ = self.sources.spinning.as_mut().map(|spinning| spinning.instead(before, pid));
+        let _ = self.sources.sharing.as_mut().map(|sharing| sharing.instead(before, pid));
         let _ = self.sources.wake_ups.as_ref().map(|counts| counts.add(pid.first_thread()));
         let _ = self.sources.phases.as_ref().map(|phases| phases.add(pid.first_thread(), job));
     }

@@ -11,6 +11,8 @@
 mod aarch64;
 mod x86;
 
+pub(crate) use x86::{is_read, is_write};
+
 use crate::{Decoded, Isa, classify};
 use std::ops::BitOr;
 

@@ -20,6 +20,7 @@ pub mod class;
 pub mod counts;
 mod decode;
 pub mod effect;
+pub mod operand;
 pub mod system;
 mod x86;
 

@@ -19,6 +19,7 @@ pub mod privilege;
 pub mod proc;
 pub mod runstate;
 pub mod sample;
+pub mod sharing;
 pub mod signal;
 pub mod sources;
 pub mod spin;

@@ -2,7 +2,7 @@
 
 use crate::pages::PagesMoved;
 use crate::plan::{Decision, DefaultPlacement, JobIdx, Place, Plan, Task, TaskId, Why};
-use crate::source::WakeUps;
+use crate::source::{Sharing, WakeUps};
 use crate::why::{Allocated, Selected};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, Shared};
 use colocate_model::stack::Parts;
@@ -199,6 +199,8 @@ pub struct Evidence<'a> {
     pub moved: &'a [PagesMoved],
     /// Wake-ups until now; `None` if they are unknown.
     pub wake_ups: Option<&'a [WakeUps]>,
+    /// Use of the same memory until now; `None` if it is unknown.
+    pub sharing: Option<&'a [Sharing]>,
     /// Jobs, and the names of their tasks.
     pub roster: Roster<'a>,
     /// See [`Self::tasks`].
@@ -224,6 +226,7 @@ impl<'a> Evidence<'a> {
             has_event: true,
             moved: &[],
             wake_ups: None,
+            sharing: None,
             roster: Roster::default(),
             expected: &Vec::new,
         }

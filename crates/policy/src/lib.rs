@@ -40,5 +40,5 @@ pub use plan::{
     Decision, DefaultPlacement, JobIdx, Per, Place, Plan, PlanError, Task, TaskId, Why,
 };
 pub use policy::Policy;
-pub use source::{Grant, Refusal, Source, SourceSet, WakeUps};
+pub use source::{Grant, Refusal, Sharing, Source, SourceSet, WakeUps};
 pub use table::{Knowledge, PolicySpec, SoloProfile, SpecError};

@@ -22,13 +22,15 @@ pub enum Source {
     Spinning,
     /// Which threads wake which.
     WakeUps,
+    /// Which threads use the same memory.
+    Sharing,
     /// How often threads wait for others, or read or write.
     Switches,
 }
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Mix,
         Self::Counters,
         Self::Stacks,
@@ -36,6 +38,7 @@ impl Source {
         Self::Phases,
         Self::Spinning,
         Self::WakeUps,
+        Self::Sharing,
         Self::Switches,
     ];
 
@@ -50,6 +53,7 @@ impl Source {
             Self::Phases => "phases",
             Self::Spinning => "spinning",
             Self::WakeUps => "wake-ups",
+            Self::Sharing => "sharing",
             Self::Switches => "switches",
         }
     }
@@ -67,6 +71,7 @@ impl Source {
             Self::Phases => "at once when a serial phase begins or ends",
             Self::Spinning => "which threads only wait for others in a loop",
             Self::WakeUps => "which threads wake which",
+            Self::Sharing => "which threads use the same memory",
             Self::Switches => "how often threads wait for others, read and write",
         }
     }
@@ -76,7 +81,7 @@ impl Source {
     pub const fn without(self) -> &'static str {
         match self {
             Self::Mix => "they are placed by their number alone",
-            Self::Counters | Self::WakeUps => "policies decide without it",
+            Self::Counters | Self::WakeUps | Self::Sharing => "policies decide without it",
             Self::Stacks => "policies that need it keep groups as they are",
             Self::RunStates => "CPU times are those of the kernel's clock ticks",
             Self::Phases => "it is seen when the quantum is over",
@@ -88,7 +93,7 @@ impl Source {
 
 /// Several sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceSet(u8);
+pub struct SourceSet(u16);
 
 impl SourceSet {
     /// No source.
@@ -99,7 +104,7 @@ impl SourceSet {
     pub const fn of(sources: &[Source]) -> Self {
         let (mut set, mut at) = (0, 0);
         while at < sources.len() {
-            set |= 1 << sources[at] as u8;
+            set |= 1 << sources[at] as u16;
             at += 1;
         }
         Self(set)
@@ -108,7 +113,7 @@ impl SourceSet {
     /// Whether `source` is one of them.
     #[must_use]
     pub const fn has(self, source: Source) -> bool {
-        self.0 & (1 << source as u8) != 0
+        self.0 & (1 << source as u16) != 0
     }
 
     /// These and those.
@@ -198,6 +203,18 @@ pub struct WakeUps {
     /// task leaves its PU first: the rest is with the same two the other way round. `None` if that is unknown.
     #[serde(rename = "both_ran_ns")]
     pub both_ran: Option<Nanos>,
+}
+
+/// For how long a task has used memory that another one had used within a second, and that was written, since both were created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Sharing {
+    /// The task whose time it is.
+    pub task: TaskId,
+    /// The task that had used the memory.
+    pub with: TaskId,
+    /// CPU time in which the task's next access was to that memory, estimated. Where several tasks had used it, their part of it.
+    #[serde(rename = "time_ns")]
+    pub time: Nanos,
 }
 
 #[cfg(test)]

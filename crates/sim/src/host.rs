@@ -158,6 +158,7 @@ impl Host for SimHost<'_> {
             tasks: tasks.collect(),
             ended: self.world.ended.clone(),
             moved: std::mem::take(&mut self.world.moved),
+            sharing: None,
             wake_ups: self.world.takes_turns().then(|| self.world.reported_wake_ups()),
         })
     }

@@ -3,18 +3,22 @@
 use crate::matrices::MOST;
 use colocate_machine::{Hertz, Machine, Nanos, Performance, PuIdx};
 use colocate_model::rng::SplitMix64;
+use colocate_policy::communication::filter::Uneven;
 use colocate_policy::communication::mapping::mapping;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
 use colocate_policy::places::Places;
 use colocate_sim::coherent::replay::{
-    Fixed, Followed, Mapping, Program, Replayed, Timing, replay, task,
+    Fixed, Followed, Mapping, Moment, Program, Replayed, Timing, replay, task,
 };
 use colocate_sim::coherent::{Coherent, Counts, DetectAt, Geometry, GeometryError, Protocol};
 use serde::Serialize;
 
 /// Version of the report.
 pub const VERSION: u32 = 1;
+
+/// Parts of a run over whose decisions means are taken. Chosen: points of a picture.
+const POINTS: u64 = 80;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +33,8 @@ pub struct Settings {
     pub protocol: Protocol,
     /// Where communication is detected.
     pub detect: DetectAt,
+    /// When pairs communicate unevenly enough to be mapped.
+    pub uneven: Uneven,
 }
 
 /// What came of one mapping, or of the mean of several.
@@ -67,6 +73,19 @@ pub struct Report {
     pub mappings: Vec<Figures>,
     /// What each thread communicated with each other one, by the detector, threads in the order of creation.
     pub matrix: Vec<Vec<f64>>,
+    /// What `communication` goes by over time: means over the decisions of equally long parts of the run.
+    pub over_time: Vec<Point>,
+}
+
+/// What `communication` goes by in a part of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// The middle of the part, in seconds.
+    pub seconds: f64,
+    /// How unevenly pairs communicate, see [`Matrix::heterogeneity`].
+    pub heterogeneity: f64,
+    /// How much that differs from the decision before, see [`Matrix::dynamicity`].
+    pub dynamicity: f64,
 }
 
 /// Why there is no report.
@@ -121,7 +140,7 @@ pub fn report(
     }
     let compact = bench.run(run, &mut |threads| Box::new(Fixed(dealt(&pus, threads))))?;
     let followed = bench.run(run, &mut |threads| {
-        let (first, pipeline) = (dealt(&order, threads), Pipeline::default());
+        let (first, pipeline) = (dealt(&order, threads), Pipeline::new(settings.uneven));
         Box::new(Followed { first, places: places.clone(), pipeline })
     })?;
     let Done { threads, replayed, counts } = &compact;
@@ -138,6 +157,7 @@ pub fn report(
         accesses: counts.accesses,
         mappings,
         matrix: square(matrix, *threads),
+        over_time: points(&followed.replayed),
     })
 }
 
@@ -215,6 +235,25 @@ fn figures(name: &'static str, done: &Done) -> Figures {
         from_memory: counts.from_memory as f64,
         migrations: replayed.migrations as f64,
     }
+}
+
+/// Means over the decisions of each of [`POINTS`] parts of a run; of a part without a decision none.
+#[allow(clippy::cast_precision_loss)] // picoseconds, decisions
+fn points(replayed: &Replayed) -> Vec<Point> {
+    let part = (replayed.time_ps / POINTS).max(1);
+    let mean = |number: u64| {
+        let is_in = |moment: &&Moment| (moment.at_ps / part).min(POINTS - 1) == number;
+        let found: Vec<&Moment> = replayed.over_time.iter().filter(is_in).collect();
+        let of = |figure: fn(&Moment) -> f64| {
+            found.iter().map(|moment| figure(moment)).sum::<f64>() / found.len() as f64
+        };
+        (!found.is_empty()).then(|| Point {
+            seconds: (number as f64 + 0.5) * part as f64 * 1e-12,
+            heterogeneity: of(|moment| moment.heterogeneity),
+            dynamicity: of(|moment| moment.dynamicity),
+        })
+    };
+    (0..POINTS).filter_map(mean).collect()
 }
 
 fn mean(runs: &[Done]) -> Figures {

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use std::error::Error;
 
 /// Width and height of a picture in pixels.
-const SIZE: (u32, u32) = (900, 520);
+pub(crate) const SIZE: (u32, u32) = (900, 520);
 /// Half the width of the bar at the end of an interval, as a share of the axis.
 const BAR: f64 = 0.006;
 /// One colour a series, the first seven distinct for the colour-blind too (Okabe and Ito); then again from
@@ -80,7 +80,7 @@ fn draw_all(all: &[Curves], out: &mut String) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error>> {
+pub(crate) fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error>> {
     let points = || curves.series.iter().flat_map(|series| &series.points);
     let across = padded(points().map(|(at, _)| *at).chain([0.0]));
     let up = padded(points().flat_map(|(_, found)| ends(*found)).chain(curves.level));

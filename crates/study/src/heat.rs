@@ -1,6 +1,6 @@
 //! Which threads communicate, as heat maps.
 
-use plotters::coord::Shift;
+use crate::plot::Area;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::error::Error;
@@ -20,8 +20,6 @@ const NUMBERED: usize = 64;
 /// A matrix and what it is called.
 pub type Map<'a> = (&'a str, &'a [Vec<f64>]);
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
 /// Matrices as an SVG document: the darker, the more; white is nothing, black the largest amount of the matrix. Rows from above
 /// and columns from the left are threads in the order of creation.
 ///
@@ -37,19 +35,39 @@ pub fn svg(maps: &[Map<'_>]) -> Result<String, String> {
 }
 
 fn draw(maps: &[Map<'_>], out: &mut String) -> Result<(), Box<dyn Error>> {
-    let width = if maps.len() == 1 { ALONE } else { SEVERAL };
-    let most = maps.iter().map(|(_, matrix)| matrix.len()).max().unwrap_or(1);
-    let side = EDGE + MARGIN + i32::try_from(most * (width / most).max(1))?;
-    let columns = maps.len().min(COLUMNS);
-    let size =
-        |count: usize| Ok::<u32, Box<dyn Error>>(u32::try_from(count)? * u32::try_from(side)?);
-    let rows = maps.len().div_ceil(columns);
-    let root = SVGBackend::with_string(out, (size(columns)?, size(rows)?)).into_drawing_area();
+    let root = SVGBackend::with_string(out, size(maps)?).into_drawing_area();
     root.fill(&WHITE)?;
-    for ((heading, matrix), area) in maps.iter().zip(root.split_evenly((rows, columns))) {
-        draw_map(heading, matrix, i32::try_from((width / matrix.len()).max(1))?, &area)?;
-    }
+    draw_in(maps, &root)?;
     root.present()?;
+    Ok(())
+}
+
+/// Width of each map without its numbers.
+const fn width(maps: &[Map<'_>]) -> usize {
+    if maps.len() == 1 { ALONE } else { SEVERAL }
+}
+
+/// How many maps are in a row, and how many rows there are.
+fn shape(maps: &[Map<'_>]) -> (usize, usize) {
+    let columns = maps.len().clamp(1, COLUMNS);
+    (columns, maps.len().div_ceil(columns))
+}
+
+/// Width and height of all, in pixels.
+pub(crate) fn size(maps: &[Map<'_>]) -> Result<(u32, u32), Box<dyn Error>> {
+    let most = maps.iter().map(|(_, matrix)| matrix.len()).max().unwrap_or(1).max(1);
+    let cells = i32::try_from(most * (width(maps) / most).max(1))?;
+    let side = u32::try_from(EDGE + MARGIN + cells)?;
+    let (columns, rows) = shape(maps);
+    Ok((u32::try_from(columns)? * side, u32::try_from(rows)? * side))
+}
+
+/// Draws all, none without a thread, beside each other.
+pub(crate) fn draw_in(maps: &[Map<'_>], area: &Area<'_>) -> Result<(), Box<dyn Error>> {
+    let (columns, rows) = shape(maps);
+    for ((heading, matrix), area) in maps.iter().zip(area.split_evenly((rows, columns))) {
+        draw_map(heading, matrix, i32::try_from((width(maps) / matrix.len()).max(1))?, &area)?;
+    }
     Ok(())
 }
 

@@ -1,13 +1,17 @@
 //! The study of Cruz et al. (JPDC 2014): programs whose communication is known, on simulated coherent caches.
 
-use crate::coherence::{CoherenceError, Figures, Report, Settings, report};
+use crate::coherence::{CoherenceError, Figures, Point, Report, Settings, report};
+use crate::curve::{self, Curves, Series};
 use crate::heat::{self, Map};
+use crate::stats::Estimate;
 use crate::table::aligned;
 use colocate_machine::{Machine, Performance};
 use colocate_policy::communication::matrix::Matrix;
 use colocate_sim::coherent::patterns::{Pattern, Synthetic};
 use colocate_sim::coherent::replay::task;
+use plotters::prelude::*;
 use serde::Serialize;
+use std::error::Error;
 
 /// Version of the study's JSON.
 pub const VERSION: u32 = 1;
@@ -148,14 +152,54 @@ pub fn text(study: &Study) -> String {
     head + &aligned(&rows) + "oracle: the best one mapping for the whole run\n" + PUBLISHED
 }
 
-/// What the detector found of each pattern, as heat maps.
+/// What the detector found of each pattern, as heat maps, and what `communication` goes by over time, as curves.
 ///
 /// # Errors
-/// See [`heat::svg`].
+/// Only if the drawing library fails; its line says how.
 pub fn svg(study: &Study) -> Result<String, String> {
+    let mut out = String::new();
+    draw(study, &mut out).map_err(|error| format!("cannot draw the study: {error}"))?;
+    Ok(out)
+}
+
+fn draw(study: &Study, out: &mut String) -> Result<(), Box<dyn Error>> {
     let maps: Vec<Map<'_>> =
         study.patterns.iter().map(|row| (row.pattern, &row.report.matrix[..])).collect();
-    heat::svg(&maps)
+    let all = [
+        curves(study, "heterogeneity H of what communication goes by", |point| point.heterogeneity),
+        curves(study, "dynamicity: difference from the decision before", |point| point.dynamicity),
+    ];
+    let (maps_size, height) = (heat::size(&maps)?, u32::try_from(all.len())? * curve::SIZE.1);
+    let size = (maps_size.0.max(curve::SIZE.0), maps_size.1 + height);
+    let root = SVGBackend::with_string(out, size).into_drawing_area();
+    root.fill(&WHITE)?;
+    let (above, below) = root.split_vertically(maps_size.1);
+    heat::draw_in(&maps, &above)?;
+    for (curves, area) in all.iter().zip(below.split_evenly((all.len(), 1))) {
+        curve::draw(curves, &area)?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+/// A figure of all patterns over time.
+fn curves(study: &Study, caption: &str, figure: fn(&Point) -> f64) -> Curves {
+    let series = |row: &Row| Series {
+        name: row.pattern.to_owned(),
+        points: row
+            .report
+            .over_time
+            .iter()
+            .map(|point| (1e3 * point.seconds, Estimate { value: figure(point), interval: None }))
+            .collect(),
+    };
+    Curves {
+        caption: caption.to_owned(),
+        across: "simulated time, ms".to_owned(),
+        up: String::new(),
+        level: None,
+        series: study.patterns.iter().map(series).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -176,6 +220,7 @@ mod tests {
             every: Nanos::from_millis(1_000),
             protocol: Protocol::Mesi,
             detect: DetectAt::PrivateCache,
+            uneven: colocate_policy::communication::filter::Uneven::ScaleFree,
         };
         let performance = exact.performance.as_ref().unwrap();
         let found = study(&exact.machine, performance, &settings, 60).unwrap();
@@ -196,6 +241,6 @@ mod tests {
         }
         let shown = text(&found);
         assert_eq!(shown.lines().count(), 11, "{shown}");
-        assert_eq!(svg(&found).unwrap().matches("master-worker").count(), 1);
+        assert_eq!(svg(&found).unwrap().matches("master-worker").count(), 3);
     }
 }

@@ -55,6 +55,8 @@ const COMMUNICATION: Cases = &[&[
     "communication-ring-lies-close",
     "communication-star-lies-close",
     "communication-all-to-all-is-left-alone",
+    "communication-memory-pairs-share-cores",
+    "communication-memory-ring-lies-close",
 ]];
 const CALIBRATE: Cases = &[&["calibrate-measures-nodes-and-siblings"]];
 /// Not on 64 PUs, where taking half of them offline takes a minute.

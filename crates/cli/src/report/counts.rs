@@ -427,6 +427,7 @@ pub mod tests {
                 ended: over.iter().map(end).collect(),
                 moved: vec![],
                 wake_ups: None,
+                sharing: None,
             };
             let decision = |ran: &Ran1| Decision {
                 task: TaskId { job: JobIdx(ran.0), order: 0 },

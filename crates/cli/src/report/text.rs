@@ -6,7 +6,8 @@ use crate::columns::{Column, rows, seconds, unknown};
 use crate::timeline::{self, Mean};
 use colocate_machine::{Nanos, PuNr, printable};
 use colocate_model::Backend;
-use colocate_policy::{TaskId, WakeUps};
+use colocate_policy::communication::matrix::Matrix;
+use colocate_policy::{Sharing, TaskId, WakeUps};
 use colocate_study::table::{aligned, matrix};
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -80,6 +81,7 @@ impl Report {
         text.push_str(&timeline::table(phases, explain));
         self.shared_cores(&mut text);
         self.wake_ups(&mut text);
+        self.sharing(&mut text);
         if explain {
             self.explanation(&mut text);
         }
@@ -202,10 +204,7 @@ impl Report {
         pairs.sort_by_key(|pair| Reverse(pair.count));
         let more = pairs.len().saturating_sub(MOST_PAIRS);
         pairs.truncate(MOST_PAIRS);
-        let name = |id: TaskId| {
-            let task = self.tasks.iter().find(|task| task.task == id);
-            task.map_or_else(|| id.to_string(), |task| format!("{id} {}", task.name))
-        };
+        let name = |id| self.task_name(id);
         let back = |pair: &WakeUps| {
             let is_back =
                 |it: &&WakeUps| (it.waker, Some(it.wakee)) == (Some(pair.wakee), pair.waker);
@@ -224,6 +223,31 @@ impl Report {
             ("both ran, s", true, &|pair| seconds(both_ran(pair))),
         ];
         text.push_str("\nwhich threads wake which\n");
+        text.push_str(&aligned(&rows(&columns, &pairs)));
+        if more > 0 {
+            let _ = writeln!(text, "… and {more} more pairs");
+        }
+    }
+
+    fn task_name(&self, id: TaskId) -> String {
+        let task = self.tasks.iter().find(|task| task.task == id);
+        task.map_or_else(|| id.to_string(), |task| format!("{id} {}", task.name))
+    }
+
+    /// Which threads use the same memory, most first: of each pair the time of both.
+    fn sharing(&self, text: &mut String) {
+        let Some(sharing) = self.sharing.as_deref() else { return };
+        let of = |one: &Sharing| (one.task, one.with, one.time.as_secs_f64());
+        let mut pairs: Vec<_> = Matrix::of(sharing.iter().map(of)).pairs().collect();
+        pairs.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let more = pairs.len().saturating_sub(MOST_PAIRS);
+        pairs.truncate(MOST_PAIRS);
+        let columns: [Column<'_, _>; 3] = [
+            ("thread", true, &|(two, _): &((TaskId, TaskId), f64)| self.task_name(two.0)),
+            ("and", true, &|(two, _)| self.task_name(two.1)),
+            ("CPU time, s", true, &|(_, time)| format!("{time:.3}")),
+        ];
+        text.push_str("\nwhich threads use the same memory\n");
         text.push_str(&aligned(&rows(&columns, &pairs)));
         if more > 0 {
             let _ = writeln!(text, "… and {more} more pairs");

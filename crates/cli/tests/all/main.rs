@@ -49,6 +49,7 @@ mod schedule_spins;
 mod schedule_support;
 mod schedule_terminal;
 mod security;
+mod sharing;
 mod simulate;
 mod study;
 mod terminal_support;

@@ -88,6 +88,20 @@ fn known_patterns_are_detected_in_traces() {
     }
 }
 
+/// A program in place of a trace; there must be one of both.
+#[test]
+fn a_program_is_replayed_at_once() {
+    colocate().arg("replay").assert().failure().code(2);
+    let folder = TempDir::new().unwrap();
+    let Some(program) = patterns(&folder) else { return };
+    let mut replay = colocate();
+    replay.env("TMPDIR", folder.path()).args(["replay", "--random", "1", "--"]).arg(program);
+    let out = replay.args(["ring", "2", "10", "8"]).assert().success().get_output().stdout.clone();
+    assert!(String::from_utf8(out).unwrap().contains("oracle"));
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "only the program: {left:?}");
+}
+
 #[test]
 fn a_trace_is_checked() {
     let folder = TempDir::new().unwrap();

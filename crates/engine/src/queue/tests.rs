@@ -70,6 +70,7 @@ impl Scripted {
             ended: vec![],
             moved: vec![],
             wake_ups: None,
+            sharing: None,
         }
     }
 
@@ -128,6 +129,7 @@ impl Host for Scripted {
                 ended: vec![],
                 moved: vec![],
                 wake_ups: None,
+                sharing: None,
             });
         }
         let runs = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
@@ -148,7 +150,15 @@ impl Host for Scripted {
             0 => QuantumEnd::Elapsed,
             _ => QuantumEnd::JobEnded,
         };
-        Ok(Observation { at: self.at, end, tasks, ended, moved: vec![], wake_ups: None })
+        Ok(Observation {
+            at: self.at,
+            end,
+            tasks,
+            ended,
+            moved: vec![],
+            wake_ups: None,
+            sharing: None,
+        })
     }
 }
 
@@ -214,6 +224,7 @@ fn ended_threads_are_forgotten() {
         ended: vec![],
         moved: vec![],
         wake_ups: None,
+        sharing: None,
     };
     for number in 0..50_u32 {
         let mut now = Observation { at: Nanos(100 * u64::from(number + 1)), ..before.clone() };
@@ -318,6 +329,7 @@ fn rates_of_the_last_quantum() {
             ended: vec![],
             moved: vec![],
             wake_ups: None,
+            sharing: None,
         }
     };
     let mut queue = Queue::default();
@@ -414,6 +426,7 @@ fn threads(used: &[(u64, Option<u64>)]) -> (Observation, Observation) {
         ended: vec![],
         moved: vec![],
         wake_ups: None,
+        sharing: None,
     };
     let nothing: Vec<_> = used.iter().map(|(_, waited)| (0, waited.map(|_| 0))).collect();
     (at(0, &nothing), at(100, used))
@@ -487,6 +500,7 @@ fn sleepers_need_no_context() {
         ended: vec![],
         moved: vec![],
         wake_ups: None,
+        sharing: None,
     };
     let choices = left_to_kernel(3);
     let mut tasks: Vec<SeenTask> = Vec::new();

@@ -99,6 +99,7 @@ impl Host for Script {
             ended: step.ended_jobs.iter().map(|&job| ended(job)).collect(),
             moved: vec![],
             wake_ups: None,
+            sharing: None,
         })
     }
 }

@@ -118,12 +118,12 @@ fn number(register: Register) -> Registers {
     u8::try_from(number).map_or(Registers::NONE, Registers::one)
 }
 
-fn is_read(access: OpAccess) -> bool {
+pub fn is_read(access: OpAccess) -> bool {
     use OpAccess::{CondRead, Read, ReadCondWrite, ReadWrite};
     matches!(access, Read | CondRead | ReadWrite | ReadCondWrite)
 }
 
-fn is_write(access: OpAccess) -> bool {
+pub fn is_write(access: OpAccess) -> bool {
     use OpAccess::{CondWrite, ReadCondWrite, ReadWrite, Write};
     matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
 }

@@ -61,6 +61,7 @@ const fn of_source(source: Source) -> Row {
         Source::Stacks => stacks,
         Source::RunStates => run_state,
         Source::WakeUps => wake_ups,
+        Source::Sharing => accesses,
         Source::Phases => ebpf,
         Source::Switches => switches,
     };
@@ -279,6 +280,16 @@ fn sched_ext(inputs: &Inputs<'_>) -> Finding {
 fn sample(inputs: &Inputs<'_>) -> Finding {
     let what = "software clock with samples on a child";
     inputs.tried(Probe::Samples, what, |errno| ring_refused(inputs, errno))
+}
+
+/// Samples, and the code there.
+fn accesses(inputs: &Inputs<'_>) -> Finding {
+    if !cfg!(target_arch = "x86_64") {
+        let why = "which address an instruction accesses is worked out for x86-64 only";
+        return Finding::no("another processor".to_owned(), Cause::of(why));
+    }
+    let samples = sample(inputs);
+    if samples.status == Status::Yes { live_code(inputs) } else { samples }
 }
 
 fn live_code(inputs: &Inputs<'_>) -> Finding {

@@ -186,6 +186,7 @@ fn a_plain_user_on_a_friendly_server() {
            yes  phases          at once when a serial phase begins or ends: an eBPF program at sched_waking and sched_switch: works
            yes  spinning        which threads only wait for others in a loop: software clock with samples on a child: works
            yes  wake-ups        which threads wake which: an eBPF program at sched_waking and sched_switch: works
+           yes  sharing         which threads use the same memory: process_vm_readv of a child: works
            yes  switches        how often threads wait for others, read and write: /proc/self/io is there
 
         what else evidence uses

@@ -21,6 +21,13 @@ const INSTRUCTION_POINTER: u32 = if cfg!(target_arch = "aarch64") { 32 } else { 
 /// The register that says whether a thread is in a system call: PERF_REG_X86_AX of the kernel's asm/perf_regs.h.
 const SYSTEM_CALL: Option<u32> = if cfg!(target_arch = "x86_64") { Some(0) } else { None };
 
+/// The general registers of x86-64 as the kernel numbers them (asm/perf_regs.h): PERF_REG_X86_AX to _SP, and _R8 to _R15.
+const GENERAL: u64 = 0xff_00ff;
+
+/// The hardware number of each register of [`Attr::with_registers`] in the order of samples: `rax`, `rbx`, `rcx`, `rdx`, `rsi`, `rdi`,
+/// `rbp`, `rsp`, `r8` and so on.
+pub const REGISTERS: [u8; 16] = [0, 3, 1, 2, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
+
 /// What to watch. Times are on `CLOCK_MONOTONIC`; kernel and hypervisor are left out, because
 /// watching them needs a privilege and says nothing about the program's instructions.
 #[derive(Clone, Copy, Debug)]
@@ -44,17 +51,46 @@ impl Attr {
     /// tasks, executable mappings and, at a task's end, its CPU time. A reader is woken when
     /// `watermark_b` bytes wait.
     pub fn clock_samples(period_ns: u64, watermark_b: u32) -> Self {
-        let mut attr = Self::software(c::PERF_COUNT_SW_CPU_CLOCK);
-        attr.0.sample_type |= u64::from(c::PERF_SAMPLE_IP);
-        attr.0.__bindgen_anon_1.sample_period = period_ns;
+        let mut attr = Self::clock(period_ns, watermark_b);
         attr.0.set_task(1);
         attr.0.set_comm(1);
         attr.0.set_comm_exec(1);
         attr.0.set_mmap(1);
         attr.0.set_mmap2(1);
         attr.0.set_inherit_stat(1);
+        attr
+    }
+
+    /// The samples alone; none of an idle PU.
+    pub fn clock(period_ns: u64, watermark_b: u32) -> Self {
+        let mut attr = Self::software(c::PERF_COUNT_SW_CPU_CLOCK);
+        attr.0.sample_type |= u64::from(c::PERF_SAMPLE_IP);
+        attr.0.__bindgen_anon_1.sample_period = period_ns;
+        attr.0.set_exclude_idle(1);
         attr.0.set_watermark(1);
         attr.0.__bindgen_anon_2.wakeup_watermark = watermark_b;
+        attr
+    }
+
+    /// Task events as [`Attr::clock_samples`] reports them, without samples.
+    pub fn task_events_and_maps(watermark_b: u32) -> Self {
+        let mut attr = Self::task_events(watermark_b);
+        attr.0.set_mmap(1);
+        attr.0.set_mmap2(1);
+        attr
+    }
+
+    /// Samples of accesses to memory, about `rate_hz` a second of CPU time, for [`accessed`](super::accessed): event `config` and
+    /// `config1` of PMU `kind`, which names the instruction as exactly as `precise` says (perf_event_open(2)).
+    pub fn memory(kind: u32, [config, config1]: [u64; 2], precise: u8, rate_hz: u32) -> Self {
+        let mut attr = Self::of(kind, config).stamped();
+        attr.0.set_sample_id_all(1);
+        attr.0.__bindgen_anon_3.config1 = config1;
+        let data = c::PERF_SAMPLE_IP | c::PERF_SAMPLE_ADDR | c::PERF_SAMPLE_DATA_SRC;
+        attr.0.sample_type |= u64::from(data);
+        attr.0.set_precise_ip(precise.into());
+        attr.0.set_freq(1);
+        attr.0.__bindgen_anon_1.sample_freq = rate_hz.into();
         attr
     }
 
@@ -104,6 +140,13 @@ impl Attr {
         self.0.sample_type |= u64::from(c::PERF_SAMPLE_REGS_USER);
         self.0.sample_regs_user = 1 << INSTRUCTION_POINTER;
         self.with_kernel()
+    }
+
+    /// Samples also have the general registers of x86-64, in the order of [`REGISTERS`].
+    pub fn with_registers(mut self) -> Self {
+        self.0.sample_type |= u64::from(c::PERF_SAMPLE_REGS_USER);
+        self.0.sample_regs_user = GENERAL;
+        self
     }
 
     /// Start switched off.

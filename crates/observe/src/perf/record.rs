@@ -54,9 +54,8 @@ pub enum Record<'a> {
         ip: u64,
         /// Whether the thread ran its own code, not the kernel's.
         user: bool,
-        /// In the kernel, where its own code goes on, if that was requested
-        /// ([`Attr::with_kernel_and_caller`](super::Attr::with_kernel_and_caller)).
-        caller: Option<u64>,
+        /// What else was requested, as it is laid out after the time: for [`registers`] or [`accessed`], as the event was opened.
+        rest: &'a [u8],
     },
     /// The event's count when a thread ended.
     Count {
@@ -120,13 +119,19 @@ impl Record<'_> {
     /// When it was written; `None` for losses and records of no interest.
     #[must_use]
     pub fn at(&self) -> Option<Nanos> {
+        self.of().map(|of| of.at)
+    }
+
+    /// What it is about, and when it was written; `None` for losses and records of no interest.
+    #[must_use]
+    pub fn of(&self) -> Option<&Stamp> {
         match self {
             Self::Fork { created: of, .. }
             | Self::Exit(of)
             | Self::Comm { of, .. }
             | Self::Map { by: of, .. }
             | Self::Sample { of, .. }
-            | Self::Count { of, .. } => Some(of.at),
+            | Self::Count { of, .. } => Some(of),
             Self::Lost { .. } | Self::Other => None,
         }
     }
@@ -170,11 +175,7 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
             let ip = fields.u64()?;
             let mode = u32::from(misc) & c::PERF_RECORD_MISC_CPUMODE_MASK;
             let (of, user) = (fields.stamp()?, mode == c::PERF_RECORD_MISC_USER);
-            // The CPU, then what registers there are: none of a thread of the kernel.
-            let has_registers =
-                fields.skip(8).and_then(|()| fields.u64()).is_some_and(|abi| abi != 0);
-            let caller = fields.u64().filter(|_| has_registers && !user);
-            Record::Sample { of, ip, user, caller }
+            Record::Sample { of, ip, user, rest: fields.0 }
         }
         c::PERF_RECORD_READ => {
             let at = fields.trailing_stamp()?.at;
@@ -188,6 +189,41 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
         c::PERF_RECORD_LOST_SAMPLES => Record::Lost { count: fields.u64()? },
         _ => Record::Other,
     })
+}
+
+/// The thread's own registers in the rest of a sample, in the order of their numbers; of threads of the kernel none.
+pub fn registers(rest: &[u8]) -> impl Iterator<Item = u64> {
+    let mut fields = Fields(rest);
+    // The CPU, then what registers there are.
+    let has_some = fields.skip(8).and_then(|()| fields.u64()).is_some_and(|abi| abi != 0);
+    let mut fields = if has_some { fields } else { Fields(&[]) };
+    std::iter::from_fn(move || fields.u64())
+}
+
+/// An access to memory that the processor has sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accessed {
+    /// The address.
+    pub address: u64,
+    /// Whether it writes.
+    pub writes: bool,
+    /// Whether another core had written there last, by its cache.
+    pub was_modified: bool,
+}
+
+/// The access in the rest of a sample of [`Attr::memory`](super::Attr::memory); `None` for other instructions, and where the processor
+/// does not tell the address.
+pub fn accessed(rest: &[u8]) -> Option<Accessed> {
+    let mut fields = Fields(rest);
+    // The address, the CPU, the source of the data (`union perf_mem_data_src` of linux/perf_event.h).
+    let address = fields.u64().filter(|address| *address != 0)?;
+    fields.skip(8)?;
+    let source = fields.u64()?;
+    let is = |bit: u32, shift: u32| source >> shift & u64::from(bit) != 0;
+    let [reads, writes] =
+        [c::PERF_MEM_OP_LOAD, c::PERF_MEM_OP_STORE].map(|op| is(op, c::PERF_MEM_OP_SHIFT));
+    let was_modified = is(c::PERF_MEM_SNOOP_HITM, c::PERF_MEM_SNOOP_SHIFT);
+    (reads || writes).then_some(Accessed { address, writes, was_modified })
 }
 
 /// Reads fields in the machine's byte order from the front of a slice.
@@ -309,16 +345,41 @@ mod tests {
         let body = [&wide(0x4000)[..], &stamp(5)].concat();
         for (misc, user) in [(c::PERF_RECORD_MISC_USER, true), (c::PERF_RECORD_MISC_KERNEL, false)]
         {
-            let record = bytes(c::PERF_RECORD_SAMPLE, misc, &body);
-            assert_eq!(only(&record), Record::Sample { of: of(5), ip: 0x4000, user, caller: None });
-            // PERF_SAMPLE_REGS_ABI_64 and a register, or PERF_SAMPLE_REGS_ABI_NONE.
-            let called = [&body[..], &wide(2), &wide(0x5000)].concat();
-            let record = bytes(c::PERF_RECORD_SAMPLE, misc, &called);
-            let caller = (!user).then_some(0x5000);
-            assert_eq!(only(&record), Record::Sample { of: of(5), ip: 0x4000, user, caller });
-            let record = bytes(c::PERF_RECORD_SAMPLE, misc, &[&body[..], &wide(0)].concat());
-            assert_eq!(only(&record), Record::Sample { of: of(5), ip: 0x4000, user, caller: None });
+            // PERF_SAMPLE_REGS_ABI_64 and two registers, or PERF_SAMPLE_REGS_ABI_NONE.
+            let with = [&body[..], &wide(2), &wide(0x5000), &wide(7)].concat();
+            let without = [&body[..], &wide(0)].concat();
+            for (body, held) in [(&body, &[][..]), (&with, &[0x5000, 7]), (&without, &[])] {
+                let record = bytes(c::PERF_RECORD_SAMPLE, misc, body);
+                let Record::Sample { of: found, ip: 0x4000, user: in_program, rest } =
+                    only(&record)
+                else {
+                    panic!("{:?}", only(&record))
+                };
+                assert_eq!((found, in_program), (of(5), user));
+                assert_eq!(registers(rest).collect::<Vec<u64>>(), held);
+            }
         }
+    }
+
+    /// A load whose line another core had written, a store, and an instruction that does not access memory.
+    #[test]
+    fn samples_of_accesses() {
+        let access = |address: u32, source: u32| {
+            let stamp = stamp(5);
+            // The time is followed by the address, and then comes the CPU.
+            let (head, cpu) = stamp.split_at(4);
+            let body = [&wide(0x4000)[..], head, &wide(address), cpu, &wide(source)].concat();
+            let record = bytes(c::PERF_RECORD_SAMPLE, c::PERF_RECORD_MISC_USER, &body);
+            let Record::Sample { of: found, rest, .. } = only(&record) else { panic!("{body:?}") };
+            assert_eq!(found, of(5));
+            accessed(rest)
+        };
+        let found = |writes, was_modified| Some(Accessed { address: 0x7000, writes, was_modified });
+        assert_eq!(access(0x7000, 0x02 | 0x10 << 19), found(false, true));
+        assert_eq!(access(0x7000, 0x04 | 0x02 << 19), found(true, false));
+        assert_eq!(access(0x7000, 0x01), None);
+        assert_eq!(access(0, 0x02), None);
+        assert_eq!(accessed(&[0; 16]), None);
     }
 
     #[test]

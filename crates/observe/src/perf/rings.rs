@@ -58,6 +58,20 @@ impl Rings {
         Ok(Self { every: true, ..Self::map_for(attr, EVERY, cpus, pages)? })
     }
 
+    /// The same, and what each of `others` reports as well.
+    ///
+    /// # Errors
+    /// As [`Rings::map_every`].
+    pub fn map_every_of(
+        (first, others): (&Attr, &[Attr]),
+        cpus: &[PuNr],
+        pages: usize,
+    ) -> Result<Self, SysError> {
+        let mut rings = Self::map_every(first, cpus, pages)?;
+        others.iter().try_for_each(|attr| rings.attach(attr, EVERY))?;
+        Ok(rings)
+    }
+
     fn map_for(attr: &Attr, of: Tid, cpus: &[PuNr], pages: usize) -> Result<Self, SysError> {
         let (carriers, events) = (Vec::new(), Vec::new());
         let mut rings = Self { carriers, every: false, events, counts_lost: true, lost: (0, 0) };

@@ -20,7 +20,8 @@ pub(crate) const SETTLED: Nanos = Nanos::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Clock {
     pub rings: Rings,
-    attr: Attr,
+    /// What is opened on each thread.
+    attrs: Vec<Attr>,
     /// Time between two samples of a thread.
     pub period: Nanos,
     /// Whether samples are taken in the kernel, too.
@@ -54,9 +55,32 @@ impl Clock {
         };
         Ok(Self {
             rings,
-            attr: attr.inherited(),
+            attrs: vec![attr.inherited()],
             period,
             with_kernel,
+            proc: watch.proc.clone(),
+            spaces: Spaces::default(),
+            waiting: BTreeSet::new(),
+            bytes: Vec::new(),
+        })
+    }
+
+    /// The same with samples of other events, each for so long, in place of the clock's: of the program's own code alone.
+    pub fn map_events(
+        events: &[Attr],
+        (period, wake_b): (Nanos, u32),
+        (watch, ring_pages): (&Options, usize),
+    ) -> Result<Self, SysError> {
+        let tasks = Attr::task_events_and_maps(wake_b);
+        // Whether the processor has them shows when they are opened.
+        for attr in events {
+            Rings::map(attr, &watch.cpus, 1)?;
+        }
+        Ok(Self {
+            rings: Rings::map(&tasks, &watch.cpus, ring_pages)?,
+            attrs: std::iter::once(&tasks).chain(events).map(|attr| attr.inherited()).collect(),
+            period,
+            with_kernel: false,
             proc: watch.proc.clone(),
             spaces: Spaces::default(),
             waiting: BTreeSet::new(),
@@ -73,7 +97,11 @@ impl Clock {
 
     /// Samples the threads of process `pid`. Says whether the kernel will report the end of each.
     pub fn attach(&mut self, pid: Pid) -> Result<bool, SysError> {
-        attach_all(&mut self.rings, &self.attr, &self.proc, pid, &mut self.bytes)
+        let mut all = true;
+        for attr in &self.attrs {
+            all &= attach_all(&mut self.rings, attr, &self.proc, pid, &mut self.bytes)?;
+        }
+        Ok(all)
     }
 
     /// The records that were stamped until `settled`, in the order of time, and whether a ring was full.

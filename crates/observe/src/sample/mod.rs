@@ -35,6 +35,7 @@ pub(crate) mod clock;
 pub mod elf;
 pub mod file;
 pub mod flow;
+pub(crate) mod followed;
 pub mod image;
 pub mod live;
 pub mod maps;

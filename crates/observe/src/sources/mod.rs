@@ -7,6 +7,7 @@ pub mod counters;
 pub mod mix;
 pub mod phases;
 pub mod run_states;
+pub mod sharing;
 pub mod spinning;
 pub mod switches;
 pub mod wake_ups;

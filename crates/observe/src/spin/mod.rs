@@ -18,10 +18,10 @@ pub mod loops;
 mod sites;
 pub mod spun;
 
-use crate::perf::{Attr, Record, Stamp, split};
+use crate::perf::{Attr, Record, Stamp, registers};
 use crate::pmu::Start;
-use crate::proc::Tree;
-use crate::sample::clock::{Clock, SETTLED};
+use crate::sample::clock::Clock;
+use crate::sample::followed::Followed;
 use crate::sample::maps::{FileIdx, Origin};
 use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
@@ -121,11 +121,7 @@ impl Share {
 /// Samples where the threads of one or more programs are.
 #[derive(Debug)]
 pub struct SpinSampler {
-    clock: Clock,
-    /// Living processes that are sampled, and whose events they have: their own, or those of one that created them.
-    events_of: BTreeMap<Pid, Pid>,
-    /// The threads that events were opened for, of each process that was not sampled by way of another one.
-    opened: BTreeMap<Pid, Vec<Tid>>,
+    followed: Followed,
     sites: Sites,
     questions: Vec<Question>,
     forget_memory: Nanos,
@@ -140,10 +136,9 @@ impl SpinSampler {
     /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied.
     pub fn new(rate_hz: u32, watch: &crate::lifecycle::Options) -> Result<Self, SysError> {
         let watch = (watch, RING_PAGES);
+        let clock = Clock::map((rate_hz, WAKE_B), watch, Attr::with_kernel_and_caller)?;
         Ok(Self {
-            clock: Clock::map((rate_hz, WAKE_B), watch, Attr::with_kernel_and_caller)?,
-            events_of: BTreeMap::new(),
-            opened: BTreeMap::new(),
+            followed: Followed::new(clock),
             sites: Sites::default(),
             questions: Vec::new(),
             forget_memory: Nanos::ZERO,
@@ -157,11 +152,7 @@ impl SpinSampler {
     /// # Errors
     /// As [`crate::perf::Event::open`].
     pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
-        self.clock.expect(pid, start);
-        let mut tree = Tree::default();
-        tree.add(pid);
-        tree.scan(&self.clock.proc, now(), &mut Vec::new());
-        tree.processes().try_for_each(|process| self.also_alone(process))
+        self.followed.also(pid, start)
     }
 
     /// Samples process `pid` and all that it creates from now on.
@@ -169,50 +160,36 @@ impl SpinSampler {
     /// # Errors
     /// As [`crate::perf::Event::open`].
     pub fn also_alone(&mut self, pid: Pid) -> Result<(), SysError> {
-        let before = self.clock.rings.tids().len();
-        let done = self.clock.attach(pid);
-        self.opened.entry(pid).or_default().extend(self.clock.rings.tids().skip(before));
-        if let Err(why) = done {
-            self.forget(pid);
-            return Err(why);
-        }
-        self.events_of.insert(pid, pid);
-        self.clock.spaces.clear(pid);
-        self.clock.spaces.find(pid, &self.clock.proc);
-        Ok(())
+        self.followed.also_alone(pid)
     }
 
     /// Whether process `pid` is sampled, as far as the kernel has reported created processes.
     #[must_use]
     pub fn samples(&self, pid: Pid) -> bool {
-        self.events_of.contains_key(&pid)
+        self.followed.samples(pid)
     }
 
     /// Samples process `pid` no more, nor what it has created since it was sampled.
     pub fn forget(&mut self, pid: Pid) {
-        for tid in self.opened.remove(&pid).unwrap_or_default() {
-            self.clock.rings.detach(tid);
-        }
-        self.clock.forget(pid);
-        self.events_of.retain(|_, of| *of != pid);
+        self.followed.forget(pid);
     }
 
     /// How many events are open: one for each CPU and each thread that was found running, not for those that these create.
     #[must_use]
     pub fn events(&self) -> usize {
-        self.clock.rings.tids().len()
+        self.followed.events()
     }
 
     /// Time between two samples of a thread.
     #[must_use]
     pub fn period(&self) -> Nanos {
-        self.clock.period
+        self.followed.clock.period
     }
 
     /// Whether a thread is sampled in the kernel, too. Otherwise its samples say nothing of its time there.
     #[must_use]
     pub fn with_kernel(&self) -> bool {
-        self.clock.with_kernel
+        self.followed.clock.with_kernel
     }
 
     /// Files what the rings hold. Reads no files; see [`SpinSampler::questions`].
@@ -224,12 +201,18 @@ impl SpinSampler {
         }
         if begun >= self.forget_files {
             self.sites.age();
-            self.clock.spaces.forget_unmapped();
+            self.followed.clock.spaces.forget_unmapped();
             self.forget_files = begun + FILES_FOR;
         }
-        let settled = begun.saturating_sub(SETTLED);
-        let (bytes, _) = self.clock.take(settled);
-        split(&bytes).for_each(|(whole, record)| self.file(whole, &record));
+        let bytes = self.followed.take();
+        let Self { followed, sites, questions, .. } = self;
+        followed.each(&bytes, |clock, record| {
+            if let Record::Sample { of, ip, user, rest } = record {
+                let caller = registers(rest).next().map(|caller| (caller, Seen::Calling));
+                let at = if *user { Some((*ip, Seen::Running)) } else { caller };
+                questions.extend(file_sample(clock, sites, of, at));
+            }
+        });
     }
 
     /// Code that has come up since the last call and has no recent verdict.
@@ -246,57 +229,46 @@ impl SpinSampler {
     pub fn take(&mut self) -> BTreeMap<Tid, Share> {
         self.sites.take()
     }
+}
 
-    fn file(&mut self, whole: &[u8], record: &Record<'_>) {
-        self.clock.follow(whole, record);
-        match record {
-            Record::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
-                if let Some(of) = self.events_of.get(parent_pid) {
-                    self.events_of.insert(created.pid, *of);
-                }
-            }
-            Record::Exit(Stamp { pid, tid, .. }) if *tid == pid.first_thread() => {
-                self.clock.spaces.clear(*pid);
-                self.events_of.remove(pid);
-            }
-            Record::Sample { of, ip, user, caller } if !self.clock.is_waiting(of.pid) => {
-                let running = user.then_some((*ip, Seen::Running));
-                self.file_sample(of, running.or(caller.map(|caller| (caller, Seen::Calling))));
-            }
-            _ => {}
-        }
+/// Files one sample; what is to be judged.
+fn file_sample(
+    clock: &Clock,
+    sites: &mut Sites,
+    of: &Stamp,
+    at: Option<(u64, Seen)>,
+) -> Option<Question> {
+    if clock.is_waiting(of.pid) {
+        return None;
     }
-
-    fn file_sample(&mut self, of: &Stamp, at: Option<(u64, Seen)>) {
-        let Some((ip, seen)) = at.filter(|(ip, _)| !self.clock.spaces.in_vdso(of.pid, *ip)) else {
-            self.sites.works(of.tid);
-            return;
-        };
-        let place = match self.clock.spaces.origin(of.pid, ip) {
-            Origin::File(file, offset_b) => Place::File(file, offset_b),
-            Origin::Memory => Place::Memory(of.pid, ip),
-        };
-        let site = Site { place, seen };
-        if !self.sites.sample(site, of.tid) {
-            return;
-        }
-        let source = match place {
-            Place::File(file, at) => {
-                self.clock.spaces.file(file).map(|file| Source::File(file.clone(), at))
-            }
-            Place::Memory(pid, ip) => Source::in_memory(pid, ip),
-        };
-        match source {
-            Some(source) => self.questions.push(Question { site, source, of: (of.pid, ip) }),
-            None => self.learn(site, None),
-        }
+    let Some((ip, seen)) = at.filter(|(ip, _)| !clock.spaces.in_vdso(of.pid, *ip)) else {
+        sites.works(of.tid);
+        return None;
+    };
+    let place = match clock.spaces.origin(of.pid, ip) {
+        Origin::File(file, offset_b) => Place::File(file, offset_b),
+        Origin::Memory => Place::Memory(of.pid, ip),
+    };
+    let site = Site { place, seen };
+    if !sites.sample(site, of.tid) {
+        return None;
     }
+    let source = match place {
+        Place::File(file, at) => clock.spaces.file(file).map(|file| Source::File(file.clone(), at)),
+        Place::Memory(pid, ip) => Source::in_memory(pid, ip),
+    };
+    let Some(source) = source else {
+        sites.learn(site, None);
+        return None;
+    };
+    Some(Question { site, source, of: (of.pid, ip) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::lifecycle::Options;
+    use crate::sample::clock::SETTLED;
     use crate::sample::file::FileId;
     use std::collections::BTreeSet;
     use std::os::unix::fs::MetadataExt;
@@ -321,7 +293,7 @@ mod tests {
         }
         std::thread::sleep(2 * std::time::Duration::from(SETTLED));
         sampler.drain();
-        let ids: Vec<FileId> = sampler.clock.spaces.ids_of(&path).collect();
+        let ids: Vec<FileId> = sampler.followed.clock.spaces.ids_of(&path).collect();
         assert_eq!(ids.len(), 2, "{ids:?}");
         assert!(ids.iter().all(|id| id.generation.is_some()), "{ids:?}");
         assert_eq!(ids.iter().map(|id| id.inode).collect::<BTreeSet<_>>(), inodes);

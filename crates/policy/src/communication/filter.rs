@@ -16,9 +16,36 @@ const AGING: [f64; 3] = [0.1, 0.02, -0.1];
 /// gain 9 and 3 %, CG has 0.01 and gains nothing (docs/communication.md).
 const HETEROGENEOUS: f64 = 0.1;
 
+/// The published limit for the same, of another measure: the variance of counts over their mean.
+const PUBLISHED: f64 = 250.0;
+
+/// By which measure pairs communicate unevenly (equation 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Uneven {
+    /// By [`Matrix::heterogeneity`], above 0.1, whatever the unit of amounts.
+    #[default]
+    ScaleFree,
+    /// As published: the variance of counts over their mean, above 250. It grows with the rate of counting.
+    Published {
+        /// The amount that is one count.
+        count: f64,
+    },
+}
+
+impl Uneven {
+    fn is_met(self, matrix: &Matrix, tasks: usize) -> bool {
+        let scale_free = matrix.heterogeneity(tasks);
+        match self {
+            Self::ScaleFree => scale_free > HETEROGENEOUS,
+            Self::Published { count } => scale_free * matrix.mean(tasks) / count > PUBLISHED,
+        }
+    }
+}
+
 /// Decides whether to map, and learns from what came of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
+    uneven: Uneven,
     threshold: f64,
     aging: f64,
     /// In order.
@@ -27,11 +54,17 @@ pub struct Filter {
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { threshold: THRESHOLD[0], aging: 0.0, partners: Vec::new() }
+        Self::new(Uneven::default())
     }
 }
 
 impl Filter {
+    /// Of which nothing came yet, with this measure.
+    #[must_use]
+    pub const fn new(uneven: Uneven) -> Self {
+        Self { uneven, threshold: THRESHOLD[0], aging: 0.0, partners: Vec::new() }
+    }
+
     /// The weight of old amounts, less 1.
     #[must_use]
     pub const fn aging(&self) -> f64 {
@@ -46,7 +79,7 @@ impl Filter {
         let before = std::mem::replace(&mut self.partners, now);
         let changed = self.partners.iter().filter(|two| before.binary_search(two).is_err());
         let share = changed.count() as f64 / tasks.max(1) as f64;
-        share >= self.threshold && matrix.heterogeneity(tasks) > HETEROGENEOUS
+        share >= self.threshold && self.uneven.is_met(matrix, tasks)
     }
 
     /// Takes in whether tasks were moved: then what was known before counts more, and the next change is believed sooner.
@@ -86,6 +119,17 @@ mod tests {
     fn all_alike_is_not_mapped() {
         let all: Vec<_> = (0..8).flat_map(|a| (a + 1..8).map(move |b| (a, b))).collect();
         assert!(!Filter::default().passes(&pairs(&all), 8));
+    }
+
+    /// Pairs of eight tasks: 24 of 28 pairs have 0, so the variance over the mean of four counts of n is 6 n / 7.
+    #[test]
+    fn the_published_measure_counts() {
+        let passes = |amount: f64, count| {
+            let pairs = pairs(FIRST).pairs().map(|((a, b), _)| (a, b, amount)).collect::<Vec<_>>();
+            Filter::new(Uneven::Published { count }).passes(&Matrix::of(pairs), 8)
+        };
+        assert!(passes(292.0, 1.0) && !passes(291.0, 1.0));
+        assert!(passes(0.00292, 1e-5) && !passes(0.00291, 1e-5));
     }
 
     /// After many answers in vain the threshold is a half, which half of the tasks just reach.

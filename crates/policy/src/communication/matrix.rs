@@ -70,6 +70,14 @@ impl Matrix {
         all.into_iter().map(|(task, _, partner)| (task, partner)).collect()
     }
 
+    /// What a pair of so many tasks communicates on average.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // tasks
+    pub fn mean(&self, tasks: usize) -> f64 {
+        let pairs = (tasks * tasks.saturating_sub(1) / 2).max(1) as f64;
+        self.0.iter().map(|(_, amount)| amount).sum::<f64>() / pairs
+    }
+
     /// How unevenly the pairs of so many tasks communicate: the variance of amounts over the square of their mean, 0 if all
     /// are equal. The published one is over the mean itself (equation 5) and grows with the rate of counting, so that its
     /// limit of 250 means something for one detector only.

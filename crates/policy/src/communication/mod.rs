@@ -5,5 +5,6 @@ pub mod groups;
 pub mod mapping;
 pub mod matrix;
 pub mod pipeline;
+pub mod seen;
 pub mod teams;
 pub mod traffic;

@@ -1,6 +1,6 @@
 //! From what tasks have communicated to where they should be: the stages of Cruz et al. (JPDC 2014, section 4) in their order.
 
-use super::filter::Filter;
+use super::filter::{Filter, Uneven};
 use super::mapping::{are_symmetric, mapping};
 use super::matrix::Matrix;
 use crate::TaskId;
@@ -21,6 +21,12 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// Of which nothing came yet, with this measure of how unevenly pairs communicate.
+    #[must_use]
+    pub fn new(uneven: Uneven) -> Self {
+        Self { filter: Filter::new(uneven), ..Self::default() }
+    }
+
     /// Takes in what was communicated since the last call; `live` are all tasks that are still there, in order. Whether tasks
     /// are to move.
     pub fn follow(&mut self, new: &Matrix, live: &[TaskId], places: &Places<'_>) -> bool {

@@ -4,10 +4,11 @@
 //! Threads that share data are faster where they share a cache. Who communicates with whom is not known beforehand, and changes.
 //! # Approach
 //! Cruz et al., "Dynamic thread mapping of shared memory applications by exploiting cache coherence protocols", JPDC 2014.
-//! What they read from counters of cache coherence is here how often tasks wake each other. Tasks that communicate with none
-//! are left to the kernel.
+//! What they read from counters of cache coherence is here how often tasks wake each other, for how long they use the same memory,
+//! or both. Tasks that communicate with none are left to the kernel.
 //! # Terms
-//! *Partner* of a task: the one that it communicates with most.
+//! *Partner* of a task: the one that it communicates with most. *Amount*: what two tasks communicate, in seconds that it may
+//! cost: each wake-up what it costs between caches ([`seen::seconds`]), and the CPU time at memory that both use.
 //! # Algorithm
 //! Each [`PERIOD`]:
 //! 1. What was communicated since the last time is a [`Matrix`].
@@ -18,24 +19,35 @@
 //! - **Follows phases**: partners that change are moved together. -> test `partners_that_change`
 //! - **Stays**: without a change no task is moved. -> test `partners_that_change`
 //! - **Static**: partners that change later move no task. -> test `placed_once`
+//! - **One unit**: what tasks communicate in either way adds up. -> test `both_sources_add_up`
 
+use crate::communication::filter::Uneven;
 use crate::communication::matrix::Matrix;
 use crate::communication::pipeline::Pipeline;
-use crate::communication::traffic::Two;
+use crate::communication::seen;
 use crate::evidence::Evidence;
 use crate::places::Places;
 use crate::plan::{Plan, TaskId, Why};
 use crate::policy::Policy;
-use crate::row::{Kind, Preset, Row, Setting};
-use crate::source::{Source, SourceSet, WakeUps};
+use crate::row::{Kind, Knowledge, Preset, Row, Setting, Values};
+use crate::source::{Source, SourceSet};
+use colocate_machine::calibrated::Pair;
 use colocate_machine::{Nanos, PuIdx};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "communication",
-    summary: "puts tasks that wake each other often near each other",
-    source: "Cruz et al., JPDC 2014, by wake-ups",
-    make: |_, _| Box::<Communication>::default(),
+    summary: "puts tasks that communicate much near each other",
+    source: "Cruz et al., JPDC 2014",
+    settings: &[SOURCE, HETEROGENEITY],
+    make: |values, known| {
+        let made = Communication::new(values, known);
+        let uneven = match values.word("heterogeneity") {
+            Some("published") => Uneven::Published { count: made.wake_up },
+            _ => Uneven::ScaleFree,
+        };
+        Box::new(Communication { pipeline: Pipeline::new(uneven), ..made })
+    },
     ..Row::ONCE
 };
 
@@ -43,18 +55,37 @@ pub static ROW: Row = Row {
 pub static STATIC: Row = Row {
     name: "communication-static",
     summary: "as communication, once, by what was communicated at first",
-    source: "Cruz et al., JPDC 2014, by wake-ups",
-    settings: &[Setting {
-        name: "after",
-        kind: Kind::Count(1),
-        default: Preset::Count(2),
-        meaning: "seconds after which tasks are placed",
-    }],
-    make: |values, _| {
+    source: "Cruz et al., JPDC 2014",
+    settings: &[
+        Setting {
+            name: "after",
+            kind: Kind::Count(1),
+            default: Preset::Count(2),
+            meaning: "seconds after which tasks are placed",
+        },
+        SOURCE,
+    ],
+    make: |values, known| {
         let after = Some(Nanos::from_secs(values.count("after").into()));
-        Box::new(Communication { after, ..Communication::default() })
+        Box::new(Communication { after, ..Communication::new(values, known) })
     },
     ..Row::ONCE
+};
+
+/// What the policies go by.
+const SOURCE: Setting = Setting {
+    name: "source",
+    kind: Kind::Word(&["wake-ups", "sharing", "both"]),
+    default: Preset::Word("wake-ups"),
+    meaning: "what is taken for communication",
+};
+
+/// By which measure pairs communicate unevenly enough to be mapped.
+const HETEROGENEITY: Setting = Setting {
+    name: "heterogeneity",
+    kind: Kind::Word(&["scale-free", "published"]),
+    default: Preset::Word("scale-free"),
+    meaning: "measure of how unevenly pairs communicate",
 };
 
 /// Time between two decisions. Chosen: phases of programs last for seconds.
@@ -66,14 +97,17 @@ struct Communication {
     after: Option<Nanos>,
     begun: Option<Nanos>,
     last: Option<Nanos>,
-    /// How often tasks had woken each other then: waker and woken task, in order.
-    sums: Vec<(Two, u64)>,
+    sources: SourceSet,
+    /// Seconds that a wake-up costs between caches.
+    wake_up: f64,
+    /// What tasks had communicated then, in seconds.
+    sums: Matrix,
     pipeline: Pipeline,
 }
 
 impl Policy for Communication {
     fn needs(&self) -> SourceSet {
-        SourceSet::of(&[Source::WakeUps])
+        self.sources
     }
 
     fn period(&self) -> Option<Nanos> {
@@ -82,7 +116,6 @@ impl Policy for Communication {
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let places = Places::new(evidence.now.machine, evidence.now.pus);
-        let known = evidence.wake_ups.unwrap_or_default();
         let is_due = self.last.is_none_or(|last| evidence.at >= last + PERIOD);
         let is_gone = |pu: &PuIdx| !places.pus.contains(pu);
         if is_due || self.pipeline.seats().values().any(is_gone) {
@@ -90,10 +123,10 @@ impl Policy for Communication {
             let begun = *self.begun.get_or_insert(evidence.at);
             match self.after {
                 Some(after) => {
-                    let new = self.since(known);
+                    let new = self.since(evidence);
                     self.pipeline.map_once(evidence.at >= begun + after, &new, &places);
                 }
-                None => self.map(known, &places),
+                None => self.map(evidence, &places),
             }
         }
         self.plan(evidence)
@@ -101,27 +134,35 @@ impl Policy for Communication {
 }
 
 impl Communication {
-    /// What has been communicated since the last call.
-    #[allow(clippy::cast_precision_loss)] // counts of wake-ups
-    fn since(&mut self, known: &[WakeUps]) -> Matrix {
-        let by_tasks = known.iter().filter_map(|one| Some(((one.waker?, one.wakee), one.count)));
-        let mut sums: Vec<(Two, u64)> = by_tasks.collect();
-        sums.sort_unstable();
-        let before = std::mem::replace(&mut self.sums, sums);
-        let mut before = before.into_iter().peekable();
-        Matrix::of(self.sums.iter().map(|((waker, wakee), count)| {
-            while before.next_if(|(two, _)| *two < (*waker, *wakee)).is_some() {}
-            let was = before.next_if(|(two, _)| *two == (*waker, *wakee));
-            (*waker, *wakee, count.saturating_sub(was.map_or(0, |(_, was)| was)) as f64)
-        }))
+    fn new(values: &Values<'_>, known: &Knowledge<'_>) -> Self {
+        let sources: &[Source] = match values.word("source") {
+            Some("sharing") => &[Source::Sharing],
+            Some("both") => &[Source::WakeUps, Source::Sharing],
+            _ => &[Source::WakeUps],
+        };
+        let wake_up = known.wake_ups.unwrap_or_default().of(Pair::OtherCache);
+        Self { sources: SourceSet::of(sources), wake_up, ..Self::default() }
     }
 
-    fn map(&mut self, known: &[WakeUps], places: &Places<'_>) {
-        let new = self.since(known);
-        let mut live: Vec<TaskId> = self.sums.iter().flat_map(|((a, b), _)| [*a, *b]).collect();
-        live.sort_unstable();
-        live.dedup();
-        self.pipeline.follow(&new, &live, places);
+    /// What has been communicated since the last call.
+    fn since(&mut self, evidence: &Evidence<'_>) -> Matrix {
+        let now = self.amounts(evidence);
+        let new = seen::since(&now, &self.sums);
+        self.sums = now;
+        new
+    }
+
+    /// What tasks have communicated since they were created, in seconds.
+    fn amounts(&self, evidence: &Evidence<'_>) -> Matrix {
+        let is_used = |source| self.sources.has(source);
+        let wake_ups = evidence.wake_ups.filter(|_| is_used(Source::WakeUps));
+        let sharing = evidence.sharing.filter(|_| is_used(Source::Sharing));
+        seen::seconds(wake_ups.unwrap_or_default(), self.wake_up, sharing.unwrap_or_default())
+    }
+
+    fn map(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
+        let new = self.since(evidence);
+        self.pipeline.follow(&new, &self.sums.tasks(), places);
     }
 
     fn plan(&self, evidence: &Evidence<'_>) -> Plan {
@@ -141,10 +182,20 @@ mod tests {
     use super::*;
     use crate::JobIdx;
     use crate::evidence::Quantum;
+    use crate::source::{Sharing, WakeUps};
     use crate::testing::machine;
 
     fn task(order: u32) -> TaskId {
         TaskId { job: JobIdx(0), order }
+    }
+
+    fn by(sources: &[Source], after: Option<Nanos>) -> Communication {
+        Communication {
+            sources: SourceSet::of(sources),
+            wake_up: 1e-5,
+            after,
+            ..Communication::default()
+        }
     }
 
     /// The PUs of eight tasks at `s` seconds, where these pairs have woken each other a thousand times more than before.
@@ -180,7 +231,7 @@ mod tests {
     /// The producers and consumers of the paper: pairs that share a cache, in two phases. A cache has two PUs here.
     #[test]
     fn partners_that_change() {
-        let (mut policy, mut sums) = (Communication::default(), Vec::new());
+        let (mut policy, mut sums) = (by(&[Source::WakeUps], None), Vec::new());
         let (first, second) = ([(0, 1), (2, 3), (4, 5), (6, 7)], [(0, 4), (1, 5), (2, 6), (3, 7)]);
         let share = |places: &[u32], pairs: [(u32, u32); 4]| {
             pairs.iter().all(|(a, b)| places[*a as usize] / 2 == places[*b as usize] / 2)
@@ -196,11 +247,47 @@ mod tests {
         let moves = later.windows(2).filter(|two| two[0] != two[1]).count();
         assert!(moves <= 1, "{later:?}");
     }
+
+    /// 1,000 wake-ups of 10 µs, and 2 s at the memory of both; then 3 s more of that.
+    #[test]
+    fn both_sources_add_up() {
+        let woken = WakeUps {
+            waker: Some(task(1)),
+            wakee: task(0),
+            count: 1_000,
+            same_pu: None,
+            waited: None,
+            both_ran: None,
+        };
+        let shared = |(order, with): (u32, u32), s| Sharing {
+            task: task(order),
+            with: task(with),
+            time: Nanos::from_secs(s),
+        };
+        let machine = machine("core:2");
+        let pus: Vec<PuIdx> = machine.all_pus().collect();
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &[] };
+        let known = (&[woken][..], &[shared((0, 1), 1), shared((1, 0), 1)][..]);
+        let evidence = |(wake_ups, sharing)| Evidence {
+            wake_ups: Some(wake_ups),
+            sharing: Some(sharing),
+            ..Evidence::of_queue(now)
+        };
+        let between = |matrix: &Matrix| (1e3 * matrix.between(task(0), task(1))).round();
+        let amounts = |sources: &[Source]| between(&by(sources, None).amounts(&evidence(known)));
+        let (woken, shared_both) = (Source::WakeUps, Source::Sharing);
+        assert_eq!(amounts(&[woken]), 10.0);
+        assert_eq!(amounts(&[shared_both]), 2_000.0);
+        let mut policy = by(&[woken, shared_both], None);
+        assert_eq!(between(&policy.since(&evidence(known))), 2_010.0);
+        let later = (known.0, &[shared((0, 1), 1), shared((1, 0), 4)][..]);
+        assert_eq!(between(&policy.since(&evidence(later))), 3_000.0);
+    }
+
     #[test]
     fn placed_once() {
         let after = Some(Nanos::from_secs(3));
-        let (mut policy, mut sums) =
-            (Communication { after, ..Communication::default() }, Vec::new());
+        let (mut policy, mut sums) = (by(&[Source::WakeUps], after), Vec::new());
         let (first, second) = ([(0, 1), (2, 3), (4, 5), (6, 7)], [(0, 4), (1, 5), (2, 6), (3, 7)]);
         let before: Vec<_> = (1..4).map(|s| places(&mut policy, s, &mut sums, first)).collect();
         assert!(before.iter().all(Vec::is_empty), "{before:?}");

@@ -76,6 +76,11 @@ pub trait Mapping {
 
     /// Where they go, by what was communicated since this was last called, of the threads that there are; `None`: all stay.
     fn decide(&mut self, new: &Matrix, live: &[TaskId]) -> Option<BTreeMap<TaskId, PuIdx>>;
+
+    /// What it goes by, if it goes by what was communicated.
+    fn known(&self) -> Option<&Matrix> {
+        None
+    }
 }
 
 /// Threads stay where they began.
@@ -122,6 +127,10 @@ impl Mapping for Followed<'_> {
         }
         Some(seats)
     }
+
+    fn known(&self) -> Option<&Matrix> {
+        Some(self.pipeline.matrix())
+    }
 }
 
 /// A thread of the program, as policies name it.
@@ -150,8 +159,21 @@ pub struct Replayed {
     pub moved: u64,
     /// What each pair communicated by the detector, over the whole time.
     pub detected: Matrix,
+    /// At each decision of a mapping that goes by what was communicated.
+    pub over_time: Vec<Moment>,
     /// Threads that waited for ever: of a program that was cut off.
     pub stuck: usize,
+}
+
+/// What a mapping goes by at a decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moment {
+    /// When, in picoseconds.
+    pub at_ps: u64,
+    /// How unevenly pairs communicate ([`Matrix::heterogeneity`]).
+    pub heterogeneity: f64,
+    /// How much that differs from the decision before ([`Matrix::dynamicity`]).
+    pub dynamicity: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -183,6 +205,8 @@ struct Replay<'a> {
     /// What was communicated since the last decision.
     new: Vec<(TaskId, TaskId, f64)>,
     next_decision: u64,
+    /// What the mapping went by at the last decision.
+    known: Matrix,
     result: Replayed,
 }
 
@@ -209,6 +233,7 @@ pub fn replay(
         given,
         new,
         next_decision,
+        known: Matrix::default(),
         result,
     };
     while replay.go() {}
@@ -313,7 +338,9 @@ impl Replay<'_> {
         let is_live = |(_, thread): &(usize, &Thread)| thread.state != State::Over;
         let live: Vec<TaskId> =
             self.threads.iter().enumerate().filter(is_live).map(|(index, _)| task(index)).collect();
-        let Some(places) = self.mapping.decide(&new, &live) else { return };
+        let places = self.mapping.decide(&new, &live);
+        self.note(live.len());
+        let Some(places) = places else { return };
         let before = self.result.moved;
         for (index, thread) in self.threads.iter_mut().enumerate() {
             let Some(&pu) = places.get(&task(index)).filter(|pu| **pu != thread.pu) else {
@@ -327,6 +354,18 @@ impl Replay<'_> {
             self.result.moved += 1;
         }
         self.result.migrations += u64::from(self.result.moved > before);
+    }
+
+    /// Notes what the mapping goes by, of so many threads.
+    fn note(&mut self, threads: usize) {
+        let Some(known) = self.mapping.known() else { return };
+        let clocks = self.threads.iter().map(|thread| thread.clock);
+        self.result.over_time.push(Moment {
+            at_ps: clocks.max().unwrap_or(0),
+            heterogeneity: known.heterogeneity(threads),
+            dynamicity: known.dynamicity(&self.known),
+        });
+        self.known = known.clone();
     }
 
     /// What each pair communicated since this was last called.

@@ -21,6 +21,7 @@ pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Bac
         Source::Mix => mix::watch(world, request.jobs),
         Source::Spinning => return spinning::answer(world),
         Source::WakeUps => return wake_ups::answer(world),
+        Source::Sharing => return sharing(),
         Source::Switches => return switches(),
         Source::Phases => return run_states::at_once(),
         Source::Counters | Source::Stacks | Source::RunStates => {}
@@ -38,6 +39,13 @@ pub(crate) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
 
 fn known() -> Backend {
     Backend { name: "simulation", cost: "none".to_owned(), limits: Vec::new() }
+}
+
+fn sharing() -> Result<Backend, Refusal> {
+    Err(Refusal {
+        why: "programs that are described by what they demand have no addresses".to_owned(),
+        remedy: "`colocate replay` simulates recorded accesses",
+    })
 }
 
 fn switches() -> Result<Backend, Refusal> {

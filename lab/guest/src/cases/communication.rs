@@ -9,32 +9,53 @@ use std::time::Duration;
 
 const THREADS: usize = 8;
 
+/// How threads communicate: the program, and the policy that sees it.
+#[derive(Clone, Copy)]
+struct Means(&'static str, &'static str);
+
+const WAKE_UPS: Means = Means("turns", "communication");
+const MEMORY: Means = Means("shares", "communication:source=sharing");
+
 /// Partners have a core to themselves.
 pub(super) fn pairs_share_cores() -> anyhow::Result<()> {
-    placed("pairs", |cores, _| cores == [[0, 4], [1, 5], [2, 6], [3, 7]])
+    placed(WAKE_UPS, "pairs", are_pairs)
+}
+
+/// The same, where they never wake each other.
+pub(super) fn pairs_with_memory_share_cores() -> anyhow::Result<()> {
+    placed(MEMORY, "pairs", are_pairs)
+}
+
+fn are_pairs(cores: &[Vec<usize>], _is_close: bool) -> bool {
+    cores == [[0, 4], [1, 5], [2, 6], [3, 7]]
 }
 
 /// Neighbours share a core, and all are in as few packages as hold them.
 pub(super) fn a_ring_lies_close() -> anyhow::Result<()> {
-    placed("ring", |cores, is_close| {
-        is_close
-            && cores.len() == THREADS / 2
-            && cores
-                .iter()
-                .all(|core| matches!(core[..], [a, b] if b == a + 1 || (a, b) == (0, THREADS - 1)))
-    })
+    placed(WAKE_UPS, "ring", are_neighbours)
+}
+
+/// The same, where they never wake each other.
+pub(super) fn a_ring_with_memory_lies_close() -> anyhow::Result<()> {
+    placed(MEMORY, "ring", are_neighbours)
+}
+
+fn are_neighbours(cores: &[Vec<usize>], is_close: bool) -> bool {
+    let are_beside =
+        |core: &Vec<usize>| matches!(core[..], [a, b] if b == a + 1 || (a, b) == (0, THREADS - 1));
+    is_close && cores.len() == THREADS / 2 && cores.iter().all(are_beside)
 }
 
 /// The master shares its core with a worker, and all are in as few packages as hold them. The others are as far from it wherever they
 /// are there.
 pub(super) fn a_star_lies_close() -> anyhow::Result<()> {
-    placed("star", |cores, is_close| is_close && matches!(cores[0][..], [0, _]))
+    placed(WAKE_UPS, "star", |cores, is_close| is_close && matches!(cores[0][..], [0, _]))
 }
 
 /// Where all communicate alike no placement is better than another, and none is made.
 pub(super) fn all_to_all_is_left_alone() -> anyhow::Result<()> {
-    let mut program = Turns::start("all")?;
-    let mut colocate = attach(&program)?;
+    let mut program = Program::start(WAKE_UPS, "all")?;
+    let mut colocate = attach(WAKE_UPS, &program)?;
     std::thread::sleep(Duration::from_secs(5));
     let free = untouched()?.cpus;
     let placed: Vec<Task> =
@@ -48,9 +69,13 @@ pub(super) fn all_to_all_is_left_alone() -> anyhow::Result<()> {
 
 /// Whether the threads of each core become as they should be, where it is known whether all are in as few packages as hold them; and
 /// whether their masks are restored.
-fn placed(pattern: &str, is_right: impl Fn(&[Vec<usize>], bool) -> bool) -> anyhow::Result<()> {
-    let mut program = Turns::start(pattern)?;
-    let mut colocate = attach(&program)?;
+fn placed(
+    means: Means,
+    pattern: &str,
+    is_right: impl Fn(&[Vec<usize>], bool) -> bool,
+) -> anyhow::Result<()> {
+    let mut program = Program::start(means, pattern)?;
+    let mut colocate = attach(means, &program)?;
     let mut seen = Vec::new();
     let found = eventually("threads that communicate to be near each other", || {
         let threads = program.threads();
@@ -84,12 +109,12 @@ fn topology(pu: u32, file: &str) -> anyhow::Result<String> {
 }
 
 /// A program whose threads communicate.
-struct Turns(Child);
+struct Program(Child);
 
-impl Turns {
-    fn start(pattern: &str) -> anyhow::Result<Self> {
+impl Program {
+    fn start(Means(program, _): Means, pattern: &str) -> anyhow::Result<Self> {
         let mut command = Command::new("lab-guest");
-        command.args(["--program", "turns", pattern, &THREADS.to_string()]);
+        command.args(["--program", program, pattern, &THREADS.to_string()]);
         let program = Self(command.stdin(Stdio::null()).spawn()?);
         eventually("its threads", || Ok(program.threads().len() == THREADS))?;
         Ok(program)
@@ -106,9 +131,9 @@ impl Turns {
     }
 }
 
-fn attach(program: &Turns) -> anyhow::Result<Child> {
+fn attach(Means(_, policy): Means, program: &Program) -> anyhow::Result<Child> {
     let mut command = Command::new("colocate");
-    command.args(["attach", "--no-guard", "--policy", "communication", "-q", "-p"]);
+    command.args(["attach", "--no-guard", "--policy", policy, "-q", "-p"]);
     Ok(command.arg(program.0.id().to_string()).stdin(Stdio::null()).spawn()?)
 }
 

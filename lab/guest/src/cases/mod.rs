@@ -34,6 +34,8 @@ pub const ALL: &[(&str, Case)] = &[
     ("communication-all-to-all-is-left-alone", communication::all_to_all_is_left_alone),
     ("communication-pairs-share-cores", communication::pairs_share_cores),
     ("communication-ring-lies-close", communication::a_ring_lies_close),
+    ("communication-memory-pairs-share-cores", communication::pairs_with_memory_share_cores),
+    ("communication-memory-ring-lies-close", communication::a_ring_with_memory_lies_close),
     ("communication-star-lies-close", communication::a_star_lies_close),
     ("counters-are-exact", counters::are_exact),
     ("counters-from-exec", counters::from_exec),

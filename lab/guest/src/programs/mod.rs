@@ -9,6 +9,7 @@ mod memory;
 mod pair;
 mod phases;
 mod rooted;
+mod shares;
 mod shreds;
 mod storm;
 mod sudo;
@@ -30,6 +31,7 @@ const ALL: &[(&str, Program)] = &[
     ("pair", pair::main),
     ("phases", phases::main),
     ("rooted", rooted::main),
+    ("shares", shares::main),
     ("shreds", shreds::main),
     ("storm", storm::main),
     ("sudo", sudo::main),

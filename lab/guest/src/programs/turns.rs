@@ -33,9 +33,9 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// To which thread one hands its turn of that number.
-type Next = Arc<dyn Fn(usize, usize) -> usize + Send + Sync>;
+pub(super) type Next = Arc<dyn Fn(usize, usize) -> usize + Send + Sync>;
 
-fn next_of(pattern: &str, threads: usize) -> Option<Next> {
+pub(super) fn next_of(pattern: &str, threads: usize) -> Option<Next> {
     Some(match pattern {
         "pairs" => Arc::new(move |own, _| (own + threads / 2) % threads),
         "ring" => Arc::new(move |own, _| (own + 1) % threads),

@@ -86,6 +86,7 @@ fn a_late_loop_still_learns() {
             ended: vec![],
             moved: vec![],
             wake_ups: None,
+            sharing: None,
         }
     };
     let choices = left_to_kernel(1);
@@ -113,6 +114,7 @@ fn a_pause_counts_as_a_turn() {
             ended: vec![],
             moved: vec![],
             wake_ups: None,
+            sharing: None,
         }
     };
     let (before, after) =

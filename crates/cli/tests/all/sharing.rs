@@ -1,0 +1,111 @@
+//! `--sharing` of `run`, and `top --matrix`: which threads use the same memory.
+
+use crate::printed::{conforms, refusal};
+use crate::run_support::{Scratch, text};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+const SCHEMA: &str = include_str!("../../../../docs/schemas/report.json");
+const MATRIX: &str = include_str!("../../../../docs/schemas/top-matrix.json");
+
+/// Threads of the pattern, and cache lines that each writes for the next one.
+const RING: [&str; 4] = ["ring", "4", "30000", "8192"];
+
+/// workloads/communication/patterns.c, compiled; `None`, with a line, where accesses are not sampled.
+fn patterns(scratch: &Scratch) -> Option<PathBuf> {
+    if !cfg!(target_arch = "x86_64") {
+        eprintln!("skipped: accesses are sampled on x86-64 only");
+        return None;
+    }
+    let program = scratch.path("patterns");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/communication/patterns.c");
+    let mut cc = Command::new("cc");
+    let compiled = cc.args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status();
+    if compiled.is_ok_and(|status| status.success()) {
+        return Some(program);
+    }
+    eprintln!("skipped: cc does not compile {source}");
+    None
+}
+
+/// Whether events are denied here: then `evidence` says why.
+fn is_denied(report: &Value) -> bool {
+    let evidence = report["evidence"].as_array().unwrap();
+    let sharing = evidence.iter().find(|it| it["source"] == "sharing").unwrap();
+    sharing["backend"].is_null()
+}
+
+/// Of the four threads in a ring, the seconds that the four pairs of neighbours share, and the two others.
+#[test]
+fn neighbours_share() {
+    let scratch = Scratch::new();
+    let Some(program) = patterns(&scratch) else { return };
+    let file = scratch.path("report.json");
+    let mut run = scratch.colocate();
+    run.args(["run", "--policy", "os", "--sharing", "--json", "-o"]).arg(&file).arg("--");
+    let output = run.arg(program).args(RING).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    conforms(&report, SCHEMA);
+    if is_denied(&report) {
+        return eprintln!("skipped: perf events are denied");
+    }
+    let mut shared = [[0.0; 4]; 4];
+    for one in report["sharing"].as_array().unwrap() {
+        let order = |of: &str| usize::try_from(one[of]["order"].as_u64().unwrap()).unwrap();
+        let (a, b) = (order("task"), order("with"));
+        let (a, b) = (a.min(b), a.max(b));
+        shared[a][b] += one["time_ns"].as_f64().unwrap() / 1e9;
+    }
+    let neighbours = shared[0][1] + shared[1][2] + shared[2][3] + shared[0][3];
+    let others = shared[0][2] + shared[1][3];
+    assert!(neighbours > 6.0 * others && neighbours > 0.03, "{shared:?}");
+}
+
+/// A program that is ended with the test.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_heat_map_of_a_running_program() {
+    let scratch = Scratch::new();
+    let Some(program) = patterns(&scratch) else { return };
+    let mut ring = Command::new(program);
+    let ring = ring.args(["ring", "4", "1000000", "4096"]).stdout(Stdio::null()).spawn().unwrap();
+    let ring = Program(ring);
+    let pid = ring.0.id().to_string();
+    let top = |options: &[&str]| {
+        let mut top = scratch.colocate();
+        top.args(["top", "--matrix", "-n", "2", "-p", &pid]).args(options).output().unwrap()
+    };
+    let output = top(&["--json"]);
+    if !output.status.success() {
+        return eprintln!("skipped: {}", text(&output.stderr));
+    }
+    let lines = text(&output.stdout);
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().for_each(|line| conforms(line, MATRIX));
+    let last = lines.last().unwrap();
+    assert_eq!(last["threads"].as_array().unwrap().len(), 4);
+    if last["sharing"].is_null() {
+        return eprintln!("skipped: {}", text(&output.stderr));
+    }
+    assert!(!last["sharing"].as_array().unwrap().is_empty(), "{last}");
+    let shown = text(&top(&[]).stdout);
+    assert!(shown.contains("pairs of threads communicate") && shown.contains("██"), "{shown}");
+}
+
+#[test]
+fn a_matrix_needs_processes() {
+    let scratch = Scratch::new();
+    let mut top = scratch.colocate();
+    let output = top.args(["top", "--matrix"]).output().unwrap();
+    assert!(refusal(&output, 2).contains("--pid"), "{}", text(&output.stderr));
+}

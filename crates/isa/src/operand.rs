@@ -1,0 +1,186 @@
+//! Which address in memory an instruction accesses, by what registers hold.
+
+use crate::effect::{Access, Registers, Way, effect, is_read, is_write};
+use crate::{Class, Flow, Isa, x86};
+use iced_x86::{InstructionInfoFactory, Register, UsedMemory};
+
+/// How many instructions are looked at for the next access. Chosen: of loops of programs nearly all have one in as many.
+const MOST: usize = 16;
+
+/// Bytes of code that are read at a time. Chosen: some ten instructions.
+const WINDOW_B: usize = 64;
+
+/// An access to memory, as an x86-64 instruction names it: base + index · scale + displacement. Registers have their hardware
+/// numbers: `rax` 0, `rcx` 1, `rdx` 2, `rbx` 3, `rsp` 4, `rbp` 5, `rsi` 6, `rdi` 7, `r8` 8 and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// The register that the address begins with, if any.
+    pub base: Option<u8>,
+    /// The register that is added, if any, and how often.
+    pub index: Option<(u8, u8)>,
+    /// What is added; the whole address where it is relative to the instruction.
+    pub displacement: u64,
+    /// Whether it writes there, perhaps beside reading.
+    pub writes: bool,
+}
+
+impl Operand {
+    /// The address, where general registers hold these values, by their numbers.
+    #[must_use]
+    pub fn address(&self, registers: &[u64; 16]) -> u64 {
+        let value = |register: u8| registers[usize::from(register & 15)];
+        let base = self.base.map_or(0, value);
+        let index = self.index.map_or(0, |(index, scale)| value(index).wrapping_mul(scale.into()));
+        base.wrapping_add(index).wrapping_add(self.displacement)
+    }
+}
+
+/// The next access to memory of a thread that is at the x86-64 instruction at `ip`, whose address its registers tell as they are. `read`
+/// copies code from an address on, and says how many bytes.
+///
+/// A conditional jump back is taken, as in a loop, and one ahead is not. Registers that constants are added to on the way count as they
+/// are: of an access in a loop that is a step away. Accesses to the stack by its registers are passed over. None if a register of the address
+/// is written otherwise, if a return or a call by a register comes before it, or if it is of the thread's own memory (`fs`, `gs`).
+#[must_use]
+pub fn next_access(mut ip: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -> Option<Operand> {
+    let (mut window, mut length, mut at) = ([0; WINDOW_B], 0, 0);
+    let mut written = Registers::NONE;
+    for _ in 0..MOST {
+        if length - at < Isa::X86_64.max_len() {
+            (length, at) = (read(ip, &mut window).min(WINDOW_B), 0);
+        }
+        let bytes = &window[at..length];
+        let effect = effect(Isa::X86_64, bytes, ip)?;
+        let classes = effect.decoded.classes;
+        let is_access = classes.has(Class::Load) || classes.has(Class::Store);
+        if is_access && !effect.memory.iter().all(|access| access.address.slot.is_some()) {
+            let is_known = |access: &Access| {
+                access.address.registers.without(written) == access.address.registers
+            };
+            return effect.memory.iter().all(is_known).then(|| operand(bytes, ip)).flatten();
+        }
+        let next = effect.decoded.next_ip();
+        let to = match effect.decoded.flow {
+            Flow::Jump { target } | Flow::Call { target } => target,
+            Flow::Conditional { target } if target <= ip => target,
+            Flow::Next | Flow::Conditional { .. } => next,
+            _ => return None,
+        };
+        let is_step = effect.way == Way::Sum && effect.reads.without(effect.writes).is_empty();
+        if !is_step {
+            written = written | effect.writes;
+        }
+        // Code that is not in the window is read.
+        at = if to == next { at + usize::from(effect.decoded.len) } else { length };
+        ip = to;
+    }
+    None
+}
+
+/// The access of one instruction; of several, the first that writes, or the first one.
+fn operand(bytes: &[u8], ip: u64) -> Option<Operand> {
+    let instruction = x86::decode(bytes, ip)?;
+    let mut factory = InstructionInfoFactory::new();
+    let accesses = factory.info(&instruction).used_memory();
+    let of = accesses.iter().filter_map(named);
+    of.min_by_key(|operand| !operand.writes)
+}
+
+fn named(memory: &UsedMemory) -> Option<Operand> {
+    let is_own = matches!(memory.segment(), Register::FS | Register::GS);
+    let (reads, writes) = (is_read(memory.access()), is_write(memory.access()));
+    let base = general(memory.base())?;
+    let index = general(memory.index())?;
+    let scale = u8::try_from(memory.scale()).ok()?;
+    (!is_own && (reads || writes)).then_some(Operand {
+        base,
+        index: index.map(|index| (index, scale)),
+        displacement: memory.displacement(),
+        writes,
+    })
+}
+
+/// The number of a general register; `Some(None)` for none, `None` for another kind.
+fn general(register: Register) -> Option<Option<u8>> {
+    match register {
+        Register::None | Register::RIP => Some(None),
+        _ if register.is_gpr64() => Some(u8::try_from(register.number()).ok()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Registers that hold a thousand times their number.
+    fn registers() -> [u64; 16] {
+        std::array::from_fn(|number| 1_000 * number as u64)
+    }
+
+    fn accessed(bytes: &[u8]) -> Option<(u64, bool)> {
+        accessed_from(0, bytes)
+    }
+
+    /// The same from a byte of them on.
+    fn accessed_from(first: u64, bytes: &[u8]) -> Option<(u64, bool)> {
+        let read = |ip: u64, to: &mut [u8]| {
+            let from = usize::try_from(ip - 0x40_0000).unwrap();
+            let some = &bytes[from.min(bytes.len())..];
+            let length = some.len().min(to.len());
+            to[..length].copy_from_slice(&some[..length]);
+            length
+        };
+        let found = next_access(0x40_0000 + first, read)?;
+        Some((found.address(&registers()), found.writes))
+    }
+
+    /// `mov rax, [rbx + 4 * rcx + 8]`; `mov [r9 - 8], rax`; `add [rdx], eax`; `mov rax, [rip + 16]`.
+    #[test]
+    fn addresses_by_hand() {
+        assert_eq!(accessed(&[0x48, 0x8b, 0x44, 0x8b, 0x08]), Some((3_000 + 4_000 + 8, false)));
+        assert_eq!(accessed(&[0x49, 0x89, 0x41, 0xf8]), Some((9_000 - 8, true)));
+        assert_eq!(accessed(&[0x01, 0x02]), Some((2_000, true)));
+        let relative = [0x48, 0x8b, 0x05, 0x10, 0, 0, 0];
+        assert_eq!(accessed(&relative), Some((0x40_0000 + 7 + 16, false)));
+    }
+
+    /// `add rbx, 8; mov rax, [rbx]`: a step away. `mov rbx, rcx` instead: the register is another one by then. A call by a register
+    /// leads elsewhere.
+    #[test]
+    fn what_comes_next_counts_while_its_registers_hold() {
+        let load = [0x48, 0x8b, 0x03];
+        let after = |first: &[u8]| accessed(&[first, &load].concat());
+        assert_eq!(after(&[0x48, 0x83, 0xc3, 0x08]), Some((3_000, false)));
+        assert_eq!(after(&[0x48, 0x89, 0xcb]), None);
+        assert_eq!(after(&[0xeb, 0x00]), Some((3_000, false)));
+        assert_eq!(after(&[0xff, 0xd0]), None);
+        // `call` to the load, and `push rax`.
+        assert_eq!(after(&[0xe8, 0, 0, 0, 0]), Some((3_000, false)));
+        assert_eq!(after(&[0x50]), Some((3_000, false)));
+    }
+
+    /// `add rax, [rdx]; add rdx, 64; cmp rdx, rcx; jne` back: from each of them on it is the load. A jump ahead is not taken.
+    #[test]
+    fn a_loop_goes_round() {
+        let head = [0x48, 0x03, 0x02, 0x48, 0x83, 0xc2, 0x40, 0x48, 0x39, 0xca, 0x75, 0xf4];
+        for first in [0, 3, 7, 10] {
+            assert_eq!(accessed_from(first, &head), Some((2_000, false)), "{first}");
+        }
+        // `jne` over `mov [rcx], rax`.
+        assert_eq!(accessed(&[0x75, 0x03, 0x48, 0x89, 0x01, 0xc3]), Some((1_000, true)));
+        // `jmp` to itself.
+        assert_eq!(accessed(&[0xeb, 0xfe]), None);
+    }
+
+    /// `mov rax, fs:[0x28]`, `lea rax, [rbx]`, `nop [rax]`, `prefetcht0 [rbx]`, `vpgatherdd`, and nothing.
+    #[test]
+    fn no_access() {
+        assert_eq!(accessed(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0]), None);
+        assert_eq!(accessed(&[0x48, 0x8d, 0x03]), None);
+        assert_eq!(accessed(&[0x0f, 0x1f, 0x00]), None);
+        assert_eq!(accessed(&[0x0f, 0x18, 0x0b]), None);
+        assert_eq!(accessed(&[0xc4, 0xe2, 0x75, 0x90, 0x04, 0x83]), None);
+        assert_eq!(accessed(&[]), None);
+    }
+}

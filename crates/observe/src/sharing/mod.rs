@@ -1,0 +1,267 @@
+//! Which threads use the same memory, by samples of what they access.
+//!
+//! # Problem
+//! Threads that share data never wake each other. What they share shows in the caches, and no stock processor says so without
+//! counters that few virtual machines have.
+//! # Approach
+//! Some hundred times a second of its CPU time a thread's access to memory is sampled ([`AccessSampler`]). Where the processor does that
+//! by itself, by its events (`events`); else the software clock interrupts the thread, and the code there and the
+//! registers say which address it accesses next (`code`). A page that several threads use within a second, and
+//! that is written, is shared by them: each sample there stands for the time between two samples ([`table`]). As in SPCD (Diener et
+//! al., IPDPS 2013, `../shared/spec/14`), whose samples are page faults that it induces; these here change nothing in the program.
+//! # Limits
+//! Without such events of x86-64 programs only. Within one process. Two threads that use different lines of a page count as sharing it. Code
+//! whose next access is behind a jump or whose address is computed first gives no sample. See `docs/sharing.md` for what is
+//! measured.
+
+mod code;
+mod events;
+pub mod table;
+
+use crate::lifecycle::Options;
+use crate::perf::{Accessed, Attr, REGISTERS, Record, Rings, accessed, parse, registers};
+use crate::pmu::Start;
+use crate::sample::RATES_HZ;
+use crate::sample::clock::Clock;
+use crate::sample::followed::Followed;
+use crate::sys::{SysError, now};
+use crate::task::{Pid, Tid};
+use code::Code;
+use colocate_machine::Nanos;
+use std::collections::BTreeMap;
+use std::path::Path;
+use table::Table;
+
+/// Samples a second of CPU time, unless something else is requested: see docs/sharing.md for what they cost.
+pub const DEFAULT_RATE_HZ: u32 = 250;
+
+/// Pages of a ring, on each CPU: some 700 samples, 3 s of one CPU at the default rate.
+const RING_PAGES: usize = 32;
+
+/// Bytes that wait before a poll(2) of the rings would be woken; none is made.
+const WAKE_B: u32 = 1 << 16;
+
+/// After so long code is read again. Chosen: a JIT compiler may have put other code there.
+const CODE_FOR: Nanos = Nanos::from_secs(5);
+
+/// Samples what the threads of one or more programs access.
+#[derive(Debug)]
+pub struct AccessSampler {
+    samples: Samples,
+    means: Means,
+    /// Time between two samples.
+    period: Nanos,
+    code: Code,
+    table: Table,
+    forget_code: Nanos,
+}
+
+/// Where samples come from.
+#[derive(Debug)]
+enum Samples {
+    /// From events on each PU, of all threads there are.
+    OfAll(Rings),
+    /// From events on each thread, which cost some microseconds whenever a thread gets or leaves a PU.
+    OfEach(Box<Followed>),
+}
+
+/// How an access is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    /// By events of the processor, of this name.
+    Events(&'static str),
+    /// By the registers, and the code that uses them.
+    Registers,
+}
+
+impl AccessSampler {
+    /// Samples nothing yet. Takes `rate_hz` samples a second of each thread's CPU time, on the CPUs of `watch` and on no other.
+    ///
+    /// # Errors
+    /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied; `EOPNOTSUPP` if the processor has no such
+    /// events and is no x86-64.
+    pub fn new(rate_hz: u32, watch: &Options) -> Result<Self, SysError> {
+        let rate_hz = rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
+        let period = Nanos(1_000_000_000 / u64::from(rate_hz));
+        let by_events = events::find(Path::new("/sys"), rate_hz).and_then(|events| {
+            Some((
+                Samples::by_events(&events.attrs, period, watch).ok()?,
+                Means::Events(events.name),
+            ))
+        });
+        let (samples, means) = match by_events {
+            Some(found) => found,
+            None if cfg!(target_arch = "x86_64") => {
+                (Samples::by_clock(period, watch)?, Means::Registers)
+            }
+            None => return Err(SysError::of("perf_event_open", libc::EOPNOTSUPP)),
+        };
+        let (code, table, forget_code) = (Code::default(), Table::default(), now() + CODE_FOR);
+        Ok(Self { samples, means, period, code, table, forget_code })
+    }
+
+    /// What samples accesses, for messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self.means {
+            Means::Events(name) => name,
+            Means::Registers => "perf events: registers, and the code that uses them",
+        }
+    }
+
+    /// Samples process `pid` and all that it creates, too; with [`Start::AtExec`] it waits before its exec.
+    ///
+    /// # Errors
+    /// As [`crate::perf::Event::open`].
+    pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
+        match &mut self.samples {
+            Samples::OfAll(_) => Ok(()),
+            Samples::OfEach(followed) => followed.also(pid, start),
+        }
+    }
+
+    /// Samples process `pid` no more, nor what it has created since it was sampled.
+    pub fn forget(&mut self, pid: Pid) {
+        if let Samples::OfEach(followed) = &mut self.samples {
+            followed.forget(pid);
+        }
+    }
+
+    /// Files what the rings hold, of the threads that are watched.
+    pub fn drain(&mut self, is_watched: impl Fn(Tid) -> bool) {
+        if now() >= self.forget_code {
+            (self.code, self.forget_code) = (Code::default(), now() + CODE_FOR);
+        }
+        let Self { samples, means, period, code, table, .. } = self;
+        let mut file = |record: &Record<'_>| match record {
+            Record::Sample { of, ip, user: true, rest } if is_watched(of.tid) => {
+                let found = match means {
+                    Means::Events(_) => accessed(rest),
+                    Means::Registers => next_access(code, of.pid, *ip, rest),
+                };
+                found.into_iter().for_each(|access| table.accessed(of, access, *period));
+            }
+            // Another program.
+            Record::Comm { of, exec: true, .. } => code.forget(of.pid),
+            _ => {}
+        };
+        match samples {
+            Samples::OfAll(rings) => {
+                let mut bytes = Vec::new();
+                rings.take(&mut bytes);
+                let mut records: Vec<Record<'_>> = parse(&bytes).collect();
+                records.sort_by_key(Record::at);
+                records.iter().for_each(file);
+            }
+            Samples::OfEach(followed) => {
+                let bytes = followed.take();
+                followed.each(&bytes, |clock, record| {
+                    if !record.of().is_some_and(|of| clock.is_waiting(of.pid)) {
+                        file(record);
+                    }
+                });
+            }
+        }
+    }
+
+    /// For how long threads have used memory that others had used, since this was last called: whose time it is, and with whom.
+    pub fn take(&mut self) -> BTreeMap<(Tid, Tid), Nanos> {
+        self.table.take()
+    }
+}
+
+impl Samples {
+    fn by_clock(period: Nanos, watch: &Options) -> Result<Self, SysError> {
+        let of_all = Attr::clock(period.0, WAKE_B).with_registers();
+        let rings = Rings::map_every(&of_all, &watch.cpus, RING_PAGES);
+        rings.map(Self::OfAll).or_else(|_| {
+            let rate = (u32::try_from(1_000_000_000 / period.0).unwrap_or(u32::MAX), WAKE_B);
+            let clock = Clock::map(rate, (watch, RING_PAGES), Attr::with_registers)?;
+            Ok(Self::OfEach(Box::new(Followed::new(clock))))
+        })
+    }
+
+    fn by_events(attrs: &[Attr], period: Nanos, watch: &Options) -> Result<Self, SysError> {
+        let Some((first, others)) = attrs.split_first() else {
+            return Err(SysError::of("perf_event_open", libc::ENOENT));
+        };
+        let rings = Rings::map_every_of((first, others), &watch.cpus, RING_PAGES);
+        rings.map(Self::OfAll).or_else(|_| {
+            let clock = Clock::map_events(attrs, (period, WAKE_B), (watch, RING_PAGES))?;
+            Ok(Self::OfEach(Box::new(Followed::new(clock))))
+        })
+    }
+}
+
+/// What a thread at `ip` accesses next, by its registers.
+fn next_access(code: &mut Code, pid: Pid, ip: u64, rest: &[u8]) -> Option<Accessed> {
+    let mut held = [None; REGISTERS.len()];
+    for (number, value) in REGISTERS.iter().zip(registers(rest)) {
+        held[usize::from(*number)] = Some(value);
+    }
+    let held: Option<Vec<u64>> = held.into_iter().collect();
+    let held = <[u64; REGISTERS.len()]>::try_from(held?).ok()?;
+    let operand = code.next_access(pid, ip)?;
+    let (address, writes) = (operand.address(&held), operand.writes);
+    Some(Accessed { address, writes, was_modified: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::{Duration, Instant};
+
+    /// Memory on a page of its own.
+    #[repr(align(4096))]
+    struct Page([AtomicU64; 512]);
+
+    impl Page {
+        fn new() -> Self {
+            Self(std::array::from_fn(|_| AtomicU64::new(0)))
+        }
+
+        fn write(&self, until: Instant) {
+            while Instant::now() < until {
+                for _ in 0..100 {
+                    self.0.iter().for_each(|word| word.store(1, Ordering::Relaxed));
+                }
+            }
+        }
+    }
+
+    /// Two threads write to one page, and a third to its own.
+    #[test]
+    fn threads_of_this_process() {
+        if !cfg!(target_arch = "x86_64") {
+            return;
+        }
+        let mut sampler = match AccessSampler::new(1_000, &Options::here().unwrap()) {
+            Ok(sampler) => sampler,
+            Err(why) => return eprintln!("skipped: {why}"),
+        };
+        let (shared, own) = (Page::new(), Page::new());
+        sampler.also(Pid(std::process::id().cast_signed()), Start::Now).unwrap();
+        let until = Instant::now() + Duration::from_millis(600);
+        let tid = |page: &Page| {
+            let link = std::fs::read_link("/proc/thread-self").unwrap();
+            let tid = Tid(link.file_name().unwrap().to_str().unwrap().parse().unwrap());
+            page.write(until);
+            tid
+        };
+        let [a, b, c] = std::thread::scope(|scope| {
+            [&shared, &shared, &own]
+                .map(|page| scope.spawn(move || tid(page)))
+                .map(|it| it.join().unwrap())
+        });
+        std::thread::sleep(2 * Duration::from(crate::sample::clock::SETTLED));
+        sampler.drain(|_| true);
+        let found = sampler.take();
+        let between = |x: Tid, y: Tid| found.get(&(x, y)).copied().unwrap_or_default();
+        assert!(between(a, b) > Nanos::from_millis(2), "{found:?} of {a:?} {b:?} {c:?}");
+        assert!(between(b, a) > Nanos::from_millis(2), "{found:?}");
+        for with in [a, b] {
+            assert_eq!(between(c, with) + between(with, c), Nanos::ZERO, "{found:?}");
+        }
+    }
+}

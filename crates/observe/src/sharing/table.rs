@@ -1,0 +1,135 @@
+//! Who has used each page of late.
+//!
+//! Of a limited number of pages, the last few threads that used each. A page whose place another one needs is forgotten.
+
+use crate::perf::{Accessed, Stamp};
+use crate::task::Tid;
+use colocate_machine::Nanos;
+use std::collections::BTreeMap;
+
+/// A page has so many bytes, as a power of 2. Those of x86-64.
+const PAGE_BITS: u32 = 12;
+
+/// Pages, at most, as a power of 2. Chosen: 128 MiB of memory, for 4 MiB.
+const PLACES_BITS: u32 = 15;
+
+/// So many of the threads that used a page last are remembered. Chosen: the time of a sample is shared among them, so a page that
+/// all use counts for each as well.
+const USERS: usize = 4;
+
+/// Use longer ago than this counts no more. Chosen: so long that each of a pair that shares some hundred pages is sampled on them, and
+/// shorter than phases of programs.
+const WINDOW: Nanos = Nanos::from_secs(1);
+
+/// Pages and their users, and for how long threads used what others had used.
+#[derive(Debug)]
+pub struct Table {
+    places: Vec<Page>,
+    sums: BTreeMap<(Tid, Tid), Nanos>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Page {
+    /// Process and number; none of process 0.
+    key: (i32, u64),
+    /// When it was last written, if it was.
+    written: Option<Nanos>,
+    /// The last first.
+    users: [Option<(Tid, Nanos)>; USERS],
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { places: vec![Page::default(); 1 << PLACES_BITS], sums: BTreeMap::new() }
+    }
+}
+
+impl Table {
+    /// A thread accesses memory, which stands for that time.
+    pub fn accessed(&mut self, by: &Stamp, access: Accessed, period: Nanos) {
+        let key = (by.pid.0, access.address >> PAGE_BITS);
+        let page = &mut self.places[place(key)];
+        if page.key != key {
+            *page = Page { key, ..Page::default() };
+        }
+        let is_recent = |at: Nanos| by.at.saturating_sub(at) < WINDOW;
+        if access.writes || access.was_modified {
+            page.written = Some(by.at);
+        }
+        let others = page.users.iter().flatten();
+        let others = others.filter(|(tid, at)| *tid != by.tid && is_recent(*at));
+        let others: Vec<Tid> = others.map(|(tid, _)| *tid).collect();
+        if page.written.is_some_and(is_recent) {
+            for with in &others {
+                let sum = self.sums.entry((by.tid, *with)).or_default();
+                *sum += Nanos(period.0 / others.len() as u64);
+            }
+        }
+        let same = page.users.iter().position(|user| user.is_some_and(|(tid, _)| tid == by.tid));
+        page.users[..=same.unwrap_or(USERS - 1)].rotate_right(1);
+        page.users[0] = Some((by.tid, by.at));
+    }
+
+    /// The sums since this was last called.
+    pub fn take(&mut self) -> BTreeMap<(Tid, Tid), Nanos> {
+        std::mem::take(&mut self.sums)
+    }
+}
+
+/// Where a page is, if it is there: by Fibonacci hashing (Knuth, volume 3, section 6.4).
+fn place((pid, page): (i32, u64)) -> usize {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = (page ^ u64::from(pid.unsigned_abs()).rotate_right(16)).wrapping_mul(GOLDEN);
+    usize::try_from(mixed >> (u64::BITS - PLACES_BITS)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Pid;
+
+    /// Accesses in the order of time: thread, page, whether it writes, at ms. What each pair has in periods of 12 ns.
+    fn sums(accesses: &[(i32, u64, bool, u64)]) -> Vec<(i32, i32, u64)> {
+        let mut table = Table::default();
+        for &(tid, page, writes, ms) in accesses {
+            let by = Stamp { at: Nanos::from_millis(ms), pid: Pid(1), tid: Tid(tid) };
+            let access = Accessed { address: page << PAGE_BITS, writes, was_modified: false };
+            table.accessed(&by, access, Nanos(12));
+        }
+        table.take().into_iter().map(|((a, b), time)| (a.0, b.0, time.0)).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_shared() {
+        assert_eq!(sums(&[(1, 7, true, 0), (2, 7, false, 1)]), [(2, 1, 12)]);
+        assert_eq!(
+            sums(&[(1, 7, false, 0), (2, 7, true, 1), (1, 7, false, 2)]),
+            [(1, 2, 12), (2, 1, 12)]
+        );
+    }
+
+    #[test]
+    fn what_is_only_read_is_not() {
+        assert_eq!(sums(&[(1, 7, false, 0), (2, 7, false, 1), (1, 7, false, 2)]), []);
+    }
+
+    #[test]
+    fn other_pages_and_other_times_are_not() {
+        assert_eq!(sums(&[(1, 7, true, 0), (2, 8, true, 1), (1, 7, true, 2)]), []);
+        assert_eq!(sums(&[(1, 7, true, 0), (2, 7, false, 1_000)]), []);
+        // Written long ago, by the same thread.
+        assert_eq!(sums(&[(1, 7, true, 0), (1, 7, false, 900), (2, 7, false, 1_500)]), []);
+    }
+
+    /// Thread 3 has used it with both; the fifth of five has pushed the first out.
+    #[test]
+    fn time_is_shared_among_users() {
+        assert_eq!(
+            sums(&[(1, 7, true, 0), (2, 7, false, 1), (3, 7, false, 2)]),
+            [(2, 1, 12), (3, 1, 6), (3, 2, 6)]
+        );
+        let all: Vec<_> = (1..=6).map(|tid| (tid, 7, true, 1)).collect();
+        let last: Vec<_> = sums(&all).into_iter().filter(|(tid, ..)| *tid == 6).collect();
+        assert_eq!(last, [(6, 2, 3), (6, 3, 3), (6, 4, 3), (6, 5, 3)]);
+    }
+}

@@ -1,0 +1,26 @@
+//! What tasks were seen to communicate, in one unit.
+
+use super::matrix::Matrix;
+use crate::source::{Sharing, WakeUps};
+
+/// What tasks have communicated since they were created, in seconds that it may cost: each wake-up `wake_up` seconds, and the CPU time
+/// at memory that both use.
+#[must_use]
+#[allow(clippy::cast_precision_loss)] // counts of wake-ups
+pub fn seconds(wake_ups: &[WakeUps], wake_up: f64, sharing: &[Sharing]) -> Matrix {
+    let woken =
+        wake_ups.iter().filter_map(|one| Some((one.waker?, one.wakee, one.count as f64 * wake_up)));
+    let shared = sharing.iter().map(|one| (one.task, one.with, one.time.as_secs_f64()));
+    Matrix::of(woken.chain(shared))
+}
+
+/// What has come to what was communicated `before`, of sums that only grow.
+#[must_use]
+pub fn since(now: &Matrix, before: &Matrix) -> Matrix {
+    let mut before = before.pairs().peekable();
+    Matrix::of(now.pairs().map(|(two, sum)| {
+        while before.next_if(|(old, _)| *old < two).is_some() {}
+        let was = before.next_if(|(old, _)| *old == two);
+        (two.0, two.1, sum - was.map_or(0.0, |(_, was)| was))
+    }))
+}
