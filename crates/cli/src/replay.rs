@@ -118,8 +118,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         },
         uneven: match args.heterogeneity {
             HeterogeneityChoice::ScaleFree => Uneven::ScaleFree,
-            // Amounts are the detector's counts.
-            HeterogeneityChoice::Published => Uneven::Published { count: 1.0 },
+            HeterogeneityChoice::Published => Uneven::Published,
         },
     };
     let scratch = tempfile::tempdir().context("cannot create a folder for temporary files")?;

@@ -215,6 +215,8 @@ pub struct Sharing {
     /// CPU time in which the task's next access was to that memory, estimated. Where several tasks had used it, their part of it.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
+    /// From how many samples that is estimated.
+    pub samples: u64,
 }
 
 #[cfg(test)]

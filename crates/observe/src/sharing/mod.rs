@@ -30,7 +30,7 @@ use code::Code;
 use colocate_machine::Nanos;
 use std::collections::BTreeMap;
 use std::path::Path;
-use table::Table;
+use table::{Shared, Table};
 
 /// Samples a second of CPU time, unless something else is requested: see docs/sharing.md for what they cost.
 pub const DEFAULT_RATE_HZ: u32 = 250;
@@ -165,7 +165,7 @@ impl AccessSampler {
     }
 
     /// For how long threads have used memory that others had used, since this was last called: whose time it is, and with whom.
-    pub fn take(&mut self) -> BTreeMap<(Tid, Tid), Nanos> {
+    pub fn take(&mut self) -> BTreeMap<(Tid, Tid), Shared> {
         self.table.take()
     }
 }
@@ -257,7 +257,7 @@ mod tests {
         std::thread::sleep(2 * Duration::from(crate::sample::clock::SETTLED));
         sampler.drain(|_| true);
         let found = sampler.take();
-        let between = |x: Tid, y: Tid| found.get(&(x, y)).copied().unwrap_or_default();
+        let between = |x: Tid, y: Tid| found.get(&(x, y)).map_or(Nanos::ZERO, |of| of.time);
         assert!(between(a, b) > Nanos::from_millis(2), "{found:?} of {a:?} {b:?} {c:?}");
         assert!(between(b, a) > Nanos::from_millis(2), "{found:?}");
         for with in [a, b] {

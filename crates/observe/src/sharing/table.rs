@@ -6,6 +6,7 @@ use crate::perf::{Accessed, Stamp};
 use crate::task::Tid;
 use colocate_machine::Nanos;
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 /// A page has so many bytes, as a power of 2. Those of x86-64.
 const PAGE_BITS: u32 = 12;
@@ -25,7 +26,23 @@ const WINDOW: Nanos = Nanos::from_secs(1);
 #[derive(Debug)]
 pub struct Table {
     places: Vec<Page>,
-    sums: BTreeMap<(Tid, Tid), Nanos>,
+    sums: BTreeMap<(Tid, Tid), Shared>,
+}
+
+/// For how long a thread used what another one had used, and from how many samples that is estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    /// CPU time.
+    pub time: Nanos,
+    /// Samples.
+    pub samples: u64,
+}
+
+impl AddAssign for Shared {
+    fn add_assign(&mut self, other: Self) {
+        self.time += other.time;
+        self.samples += other.samples;
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,8 +78,8 @@ impl Table {
         let others: Vec<Tid> = others.map(|(tid, _)| *tid).collect();
         if page.written.is_some_and(is_recent) {
             for with in &others {
-                let sum = self.sums.entry((by.tid, *with)).or_default();
-                *sum += Nanos(period.0 / others.len() as u64);
+                let time = Nanos(period.0 / others.len() as u64);
+                *self.sums.entry((by.tid, *with)).or_default() += Shared { time, samples: 1 };
             }
         }
         let same = page.users.iter().position(|user| user.is_some_and(|(tid, _)| tid == by.tid));
@@ -71,7 +88,7 @@ impl Table {
     }
 
     /// The sums since this was last called.
-    pub fn take(&mut self) -> BTreeMap<(Tid, Tid), Nanos> {
+    pub fn take(&mut self) -> BTreeMap<(Tid, Tid), Shared> {
         std::mem::take(&mut self.sums)
     }
 }
@@ -96,7 +113,7 @@ mod tests {
             let access = Accessed { address: page << PAGE_BITS, writes, was_modified: false };
             table.accessed(&by, access, Nanos(12));
         }
-        table.take().into_iter().map(|((a, b), time)| (a.0, b.0, time.0)).collect()
+        table.take().into_iter().map(|((a, b), of)| (a.0, b.0, of.time.0)).collect()
     }
 
     #[test]

@@ -4,9 +4,9 @@ use super::TaskRef;
 use crate::lifecycle::Options;
 use crate::pmu::Start;
 use crate::sharing::AccessSampler;
+use crate::sharing::table::Shared;
 use crate::sys::SysError;
 use crate::task::{Pid, Tid};
-use colocate_machine::Nanos;
 use colocate_policy::source::{Backend, Refusal};
 use colocate_policy::{Sharing, TaskId};
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +19,7 @@ pub struct SharedMemory {
     /// Tasks by thread. Those that have ended stay until the next reading.
     of: HashMap<Tid, TaskId>,
     ended: Vec<Tid>,
-    sums: BTreeMap<(TaskId, TaskId), Nanos>,
+    sums: BTreeMap<(TaskId, TaskId), Shared>,
 }
 
 impl SharedMemory {
@@ -81,12 +81,12 @@ impl SharedMemory {
     pub fn read(&mut self) {
         let of = &self.of;
         self.sampler.drain(|tid| of.contains_key(&tid));
-        for ((tid, with), time) in self.sampler.take() {
+        for ((tid, with), of) in self.sampler.take() {
             // One that was never followed, as in a storm of threads.
             let (Some(task), Some(with)) = (self.of.get(&tid), self.of.get(&with)) else {
                 continue;
             };
-            *self.sums.entry((*task, *with)).or_default() += time;
+            *self.sums.entry((*task, *with)).or_default() += of;
         }
         for tid in self.ended.drain(..) {
             self.of.remove(&tid);
@@ -101,8 +101,12 @@ impl SharedMemory {
     /// What was seen until [`SharedMemory::read`] was last called, in the order of the tasks.
     #[must_use]
     pub fn sums(&self) -> Vec<Sharing> {
-        let sharing =
-            |(&(task, with), &time): (&(TaskId, TaskId), &Nanos)| Sharing { task, with, time };
+        let sharing = |(&(task, with), of): (&(TaskId, TaskId), &Shared)| Sharing {
+            task,
+            with,
+            time: of.time,
+            samples: of.samples,
+        };
         self.sums.iter().map(sharing).collect()
     }
 }

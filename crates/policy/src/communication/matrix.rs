@@ -5,6 +5,7 @@
 
 use super::traffic::Two;
 use crate::TaskId;
+use std::collections::BTreeMap;
 
 /// Symmetric and sparse; a task does not communicate with itself. In the order of the pairs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,6 +59,21 @@ impl Matrix {
     /// Without the pairs of tasks that are not to be kept.
     pub fn retain(&mut self, keep: impl Fn(TaskId) -> bool) {
         self.0.retain(|((a, b), _)| keep(*a) && keep(*b));
+    }
+
+    /// Without the tasks that communicate less than `part` of what tasks do on average.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // tasks
+    pub fn without_quiet(&self, part: f64) -> Self {
+        let mut sums: BTreeMap<TaskId, f64> = BTreeMap::new();
+        for ((a, b), amount) in self.pairs() {
+            *sums.entry(a).or_default() += amount;
+            *sums.entry(b).or_default() += amount;
+        }
+        let least = part * sums.values().sum::<f64>() / sums.len().max(1) as f64;
+        let mut loud = self.clone();
+        loud.retain(|task| sums.get(&task).is_some_and(|sum| *sum >= least));
+        loud
     }
 
     /// With whom each task communicates most: the one with the lowest ID among equals (equation 2). In the order of the tasks.
@@ -149,6 +165,15 @@ mod tests {
         assert!((matrix(&[(0, 1, 7.0), (2, 3, 7.0)]).heterogeneity(4) - 2.0).abs() < 1e-9);
         assert!((matrix(&[(0, 1, 7.0)]).heterogeneity(4) - 5.0).abs() < 1e-9);
         assert_eq!(Matrix::default().heterogeneity(4), 0.0);
+    }
+
+    /// Task 4 communicates 1 of 14 that tasks do on average.
+    #[test]
+    fn quiet_tasks() {
+        let all = matrix(&[(0, 1, 9.0), (1, 2, 9.0), (0, 2, 9.0), (0, 4, 1.0)]);
+        assert_eq!(all.without_quiet(0.05), all);
+        assert_eq!(all.without_quiet(0.1).tasks(), [0, 1, 2].map(task));
+        assert_eq!(Matrix::default().without_quiet(0.1), Matrix::default());
     }
 
     /// Two pairs change partners: four pairs differ by 1, each twice in the matrix.

@@ -27,15 +27,21 @@ impl Pipeline {
         Self { filter: Filter::new(uneven), ..Self::default() }
     }
 
-    /// Takes in what was communicated since the last call; `live` are all tasks that are still there, in order. Whether tasks
+    /// Takes in what was communicated since the last call, of which one observation is `piece`; `live` are all tasks that are still there, in order. Whether tasks
     /// are to move.
-    pub fn follow(&mut self, new: &Matrix, live: &[TaskId], places: &Places<'_>) -> bool {
+    pub fn follow(
+        &mut self,
+        new: &Matrix,
+        piece: f64,
+        live: &[TaskId],
+        places: &Places<'_>,
+    ) -> bool {
         self.matrix = self.matrix.aged(self.filter.aging(), new);
         self.matrix.retain(|task| live.binary_search(&task).is_ok());
         let tasks = self.matrix.tasks();
         let is_there = |pu: &PuIdx| places.pus.binary_search(pu).is_ok();
         self.seats.retain(|task, pu| tasks.binary_search(task).is_ok() && is_there(pu));
-        let passes = self.filter.passes(&self.matrix, tasks.len());
+        let passes = self.filter.passes(&self.matrix, tasks.len(), piece);
         let has_moved = passes && self.map(&tasks, places);
         self.filter.learn(passes, has_moved);
         has_moved

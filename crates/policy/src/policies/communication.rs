@@ -41,11 +41,11 @@ pub static ROW: Row = Row {
     source: "Cruz et al., JPDC 2014",
     settings: &[SOURCE, HETEROGENEITY],
     make: |values, known| {
-        let made = Communication::new(values, known);
         let uneven = match values.word("heterogeneity") {
-            Some("published") => Uneven::Published { count: made.wake_up },
+            Some("published") => Uneven::Published,
             _ => Uneven::ScaleFree,
         };
+        let made = Communication::new(values, known);
         Box::new(Communication { pipeline: Pipeline::new(uneven), ..made })
     },
     ..Row::ONCE
@@ -160,9 +160,22 @@ impl Communication {
         seen::seconds(wake_ups.unwrap_or_default(), self.wake_up, sharing.unwrap_or_default())
     }
 
+    /// What one observation is of what tasks have communicated, on average: a wake-up, or a sample.
+    #[allow(clippy::cast_precision_loss)] // wake-ups and samples
+    fn piece(&self, evidence: &Evidence<'_>) -> f64 {
+        let is_used = |source| self.sources.has(source);
+        let wake_ups = evidence.wake_ups.filter(|_| is_used(Source::WakeUps)).unwrap_or_default();
+        let sharing = evidence.sharing.filter(|_| is_used(Source::Sharing)).unwrap_or_default();
+        let counts = wake_ups.iter().filter(|one| one.waker.is_some()).map(|one| one.count);
+        let observations: u64 = counts.chain(sharing.iter().map(|one| one.samples)).sum();
+        let all: f64 = self.sums.pairs().map(|(_, amount)| amount).sum();
+        all / observations.max(1) as f64
+    }
+
     fn map(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
         let new = self.since(evidence);
-        self.pipeline.follow(&new, &self.sums.tasks(), places);
+        let piece = self.piece(evidence);
+        self.pipeline.follow(&new, piece, &self.sums.tasks(), places);
     }
 
     fn plan(&self, evidence: &Evidence<'_>) -> Plan {
@@ -263,6 +276,7 @@ mod tests {
             task: task(order),
             with: task(with),
             time: Nanos::from_secs(s),
+            samples: 250 * s,
         };
         let machine = machine("core:2");
         let pus: Vec<PuIdx> = machine.all_pus().collect();

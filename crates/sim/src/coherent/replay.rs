@@ -114,7 +114,8 @@ impl Mapping for Followed<'_> {
     }
 
     fn decide(&mut self, new: &Matrix, live: &[TaskId]) -> Option<BTreeMap<TaskId, PuIdx>> {
-        if !self.pipeline.follow(new, live, &self.places) {
+        // Amounts are counts.
+        if !self.pipeline.follow(new, 1.0, live, &self.places) {
             return None;
         }
         let mut seats = self.pipeline.seats().clone();
