@@ -1,7 +1,7 @@
 //! How long a policy takes to place tasks by which wakes which.
 //!
 //! `cargo run --release -p colocate-benches --bin communicating [SITUATIONS]` prints a table for docs/benchmarks.md: 64 tasks on 32 PUs and
-//! 1,000 on 256, of which each wakes three others, drawn at random. A tenth of the tasks have other partners in each situation. Each
+//! 1,000 on 256, and for `communication` also 8 on 8 and 256 on 256, of which each wakes three others, drawn at random. A tenth of the tasks have other partners in each situation. Each
 //! situation counts by the least time of several runs of the whole sequence, which are all the same.
 
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
@@ -21,19 +21,24 @@ const PARTNERS: usize = 3;
 /// Time between two situations.
 const PERIOD: Nanos = Nanos::from_millis(500);
 
-/// Packages, cores of a package with two PUs each, tasks, and the time that a decision may take, in µs.
-const SIZES: [(usize, usize, u32, f64); 2] = [(1, 16, 64, 100.0), (2, 64, 1_000, 5_000.0)];
+/// Packages, cores of a package with two PUs each, tasks, the policies, and the time that a decision may take, in µs.
+const SIZES: [(usize, usize, u32, &[&str], f64); 4] = [
+    (1, 4, 8, &["communication"], 20.0),
+    (1, 16, 64, &["auto", "communication"], 100.0),
+    (2, 64, 256, &["communication"], 20_000.0),
+    (2, 64, 1_000, &["auto", "communication"], 5_000.0),
+];
 
 fn main() -> anyhow::Result<()> {
     let situations = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(60);
     println!("yardstick before: {:.2} steps/ns", yardstick());
     println!("| policy | tasks | PUs | median, µs | largest, µs | limit, µs | |");
     println!("|---|--:|--:|--:|--:|--:|---|");
-    for (packages, cores, tasks, limit) in SIZES {
+    for (packages, cores, tasks, policies, limit) in SIZES {
         let cache = "[[cache]]\nlevel = 3\nkind = \"unified\"\nsize = \"16 MiB\"\ncores = 4\n";
         let machine = machine(packages, cores, "siblings-last", &(cache.to_owned() + ALIKE))
             .context("describe a machine")?;
-        for policy in ["auto", "communication"] {
+        for policy in policies {
             let (median, largest) = times(policy, &machine, tasks, situations);
             let kept = if largest <= limit { "" } else { "not reached" };
             let pus = machine.pus.len();

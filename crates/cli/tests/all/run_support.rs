@@ -252,6 +252,19 @@ pub fn child_called(colocate: &Child, wanted: &str) -> i32 {
     await_that(wanted, || children(colocate.id()).into_iter().find(|&pid| name(pid) == wanted))
 }
 
+/// A program of workloads/, compiled with threads; `None`, with a line, where that cannot be.
+pub fn workload(scratch: &Scratch, source: &str) -> Option<PathBuf> {
+    let program = scratch.dir.path().join(Path::new(source).file_stem()?);
+    let source = format!("{}/../../workloads/{source}", env!("CARGO_MANIFEST_DIR"));
+    let mut cc = Command::new("cc");
+    let compiled = cc.args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source).status();
+    if compiled.is_ok_and(|status| status.success()) {
+        return Some(program);
+    }
+    eprintln!("skipped: cc does not compile {source}");
+    None
+}
+
 /// What a program wrote.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

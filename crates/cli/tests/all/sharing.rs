@@ -1,7 +1,7 @@
 //! `--sharing` of `run`, and `top --matrix`: which threads use the same memory.
 
 use crate::printed::{conforms, refusal};
-use crate::run_support::{Scratch, text};
+use crate::run_support::{Scratch, text, workload};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -18,15 +18,7 @@ fn patterns(scratch: &Scratch) -> Option<PathBuf> {
         eprintln!("skipped: accesses are sampled on x86-64 only");
         return None;
     }
-    let program = scratch.path("patterns");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/communication/patterns.c");
-    let mut cc = Command::new("cc");
-    let compiled = cc.args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status();
-    if compiled.is_ok_and(|status| status.success()) {
-        return Some(program);
-    }
-    eprintln!("skipped: cc does not compile {source}");
-    None
+    workload(scratch, "communication/patterns.c")
 }
 
 /// Whether events are denied here: then `evidence` says why.

@@ -1,7 +1,7 @@
 //! Whole runs of `colocate top` beside programs whose phases are known.
 
 use crate::printed::{conforms, printed, refusal};
-use crate::run_support::{Scratch, await_that, children, exclusive, masks};
+use crate::run_support::{Scratch, await_that, children, exclusive, masks, workload};
 use colocate_observe::lifecycle::Options;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, SpinSampler};
 use colocate_testing::{Ends, within};
@@ -40,15 +40,7 @@ impl Drop for Program {
 
 /// workloads/spin/waits.c, compiled; `None`, with a line, where that cannot be.
 fn waits(scratch: &Scratch) -> Option<PathBuf> {
-    let program = scratch.path("waits");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/spin/waits.c");
-    let mut cc = Command::new("cc");
-    let compiled = cc.args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status();
-    if compiled.is_ok_and(|status| status.success()) {
-        return Some(program);
-    }
-    eprintln!("skipped: cc does not compile {source}");
-    None
+    workload(scratch, "spin/waits.c")
 }
 
 fn signal(name: &str, pid: i32) {

@@ -64,16 +64,16 @@ impl Matrix {
     /// Without the tasks that communicate less than `part` of what tasks do on average.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // tasks
-    pub fn without_quiet(&self, part: f64) -> Self {
+    pub fn without_inactive(&self, part: f64) -> Self {
         let mut sums: BTreeMap<TaskId, f64> = BTreeMap::new();
         for ((a, b), amount) in self.pairs() {
             *sums.entry(a).or_default() += amount;
             *sums.entry(b).or_default() += amount;
         }
         let least = part * sums.values().sum::<f64>() / sums.len().max(1) as f64;
-        let mut loud = self.clone();
-        loud.retain(|task| sums.get(&task).is_some_and(|sum| *sum >= least));
-        loud
+        let mut active = self.clone();
+        active.retain(|task| sums.get(&task).is_some_and(|sum| *sum >= least));
+        active
     }
 
     /// With whom each task communicates most: the one with the lowest ID among equals (equation 2). In the order of the tasks.
@@ -169,11 +169,11 @@ mod tests {
 
     /// Task 4 communicates 1 of 14 that tasks do on average.
     #[test]
-    fn quiet_tasks() {
+    fn inactive_tasks() {
         let all = matrix(&[(0, 1, 9.0), (1, 2, 9.0), (0, 2, 9.0), (0, 4, 1.0)]);
-        assert_eq!(all.without_quiet(0.05), all);
-        assert_eq!(all.without_quiet(0.1).tasks(), [0, 1, 2].map(task));
-        assert_eq!(Matrix::default().without_quiet(0.1), Matrix::default());
+        assert_eq!(all.without_inactive(0.05), all);
+        assert_eq!(all.without_inactive(0.1).tasks(), [0, 1, 2].map(task));
+        assert_eq!(Matrix::default().without_inactive(0.1), Matrix::default());
     }
 
     /// Two pairs change partners: four pairs differ by 1, each twice in the matrix.
