@@ -182,20 +182,20 @@ fn draw(study: &Study, out: &mut String) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A figure of all patterns over time.
+/// A figure of all patterns over their runs, which differ in length.
 fn curves(study: &Study, caption: &str, figure: fn(&Point) -> f64) -> Curves {
-    let series = |row: &Row| Series {
-        name: row.pattern.to_owned(),
-        points: row
-            .report
-            .over_time
-            .iter()
-            .map(|point| (1e3 * point.seconds, Estimate { value: figure(point), interval: None }))
-            .collect(),
+    let series = |row: &Row| {
+        let is_it = |figures: &&Figures| figures.mapping == "communication";
+        let whole = row.report.mappings.iter().find(is_it).map_or(1.0, |figures| figures.seconds);
+        let points = row.report.over_time.iter().map(|point| {
+            let found = Estimate { value: figure(point), interval: None };
+            (100.0 * point.seconds / whole, found)
+        });
+        Series { name: row.pattern.to_owned(), points: points.collect() }
     };
     Curves {
         caption: caption.to_owned(),
-        across: "simulated time, ms".to_owned(),
+        across: "part of the simulated run, %".to_owned(),
         up: String::new(),
         level: None,
         series: study.patterns.iter().map(series).collect(),
