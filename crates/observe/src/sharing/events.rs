@@ -8,7 +8,7 @@ use crate::perf::Attr;
 use colocate_files::kernel;
 use std::path::Path;
 
-/// Loads that take fewer cycles are not sampled. Chosen: what an access to the second cache takes; the perf tool's default is 30.
+/// Loads that take fewer cycles are not sampled. Chosen: the perf tool's default, more than a hit in the second cache takes.
 const LEAST_CYCLES: u64 = 30;
 
 /// Count operations and not cycles (`cnt_ctl`, AMD's Processor Programming Reference).

@@ -8,11 +8,10 @@
 //! by itself, by its events (`events`); else the software clock interrupts the thread, and the code there and the
 //! registers say which address it accesses next (`code`). A page that several threads use within a second, and
 //! that is written, is shared by them: each sample there stands for the time between two samples ([`table`]). As in SPCD (Diener et
-//! al., IPDPS 2013, `../shared/spec/14`), whose samples are page faults that it induces; these here change nothing in the program.
+//! al., IPDPS 2013), whose samples are page faults that it induces; these here change nothing in the program.
 //! # Limits
 //! Without such events of x86-64 programs only. Within one process. Two threads that use different lines of a page count as sharing it. Code
-//! whose next access is behind a jump or whose address is computed first gives no sample. See `docs/sharing.md` for what is
-//! measured.
+//! whose next address is computed by the instructions before it gives no sample. See `docs/sharing.md` for what is measured.
 
 mod code;
 mod events;
