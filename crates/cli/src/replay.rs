@@ -121,10 +121,15 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             HeterogeneityChoice::Published => Uneven::Published,
         },
     };
-    let scratch = tempfile::tempdir().context("cannot create a folder for temporary files")?;
-    let path = match &args.trace {
-        Some(path) => path.clone(),
-        None => recorded(scratch.path(), &args.command)?,
+    // It is removed at the end.
+    let (_scratch, path) = match &args.trace {
+        Some(path) => (None, path.clone()),
+        None => {
+            let scratch =
+                tempfile::tempdir().context("cannot create a folder for temporary files")?;
+            let path = recorded(scratch.path(), &args.command)?;
+            (Some(scratch), path)
+        }
     };
     let mut file = Some(trace::open(&path)?);
     let found = report(&machine, &performance, &settings, &mut |go| {

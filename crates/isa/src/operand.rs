@@ -4,7 +4,7 @@ use crate::effect::{Access, Registers, Way, effect, is_read, is_write};
 use crate::{Class, Flow, Isa, x86};
 use iced_x86::{InstructionInfoFactory, Register, UsedMemory};
 
-/// How many instructions are looked at for the next access. Chosen: of loops of programs nearly all have one in as many.
+/// How many instructions are looked at for the next access. Chosen: those of a short loop.
 const MOST: usize = 16;
 
 /// Bytes of code that are read at a time. Chosen: some ten instructions.
@@ -36,9 +36,9 @@ impl Operand {
 }
 
 /// The next access to memory of a thread that is at the x86-64 instruction at `ip`, whose address its registers tell as they are. `read`
-/// copies code from an address on, and says how many bytes.
+/// copies code from an address on and returns how many bytes.
 ///
-/// A conditional jump back is taken, as in a loop, and one ahead is not. Registers that constants are added to on the way count as they
+/// Jumps and calls to an address in the code are followed. A conditional jump back is taken, as in a loop, and one ahead is not. Registers that constants are added to on the way count as they
 /// are: of an access in a loop that is a step away. Accesses to the stack by its registers are passed over. None if a register of the address
 /// is written otherwise, if a return or a call by a register comes before it, or if it is of the thread's own memory (`fs`, `gs`).
 #[must_use]

@@ -5,10 +5,10 @@ use crate::task::Pid;
 use colocate_isa::operand::{Operand, next_access};
 use std::collections::HashMap;
 
-/// Places that are remembered, at most: some 1 MiB. Chosen: programs are found at some thousand.
+/// Places that are remembered, at most: some 1 MiB. Chosen.
 const MOST: usize = 1 << 14;
 
-/// Accesses by process and address of the instruction; `None` where there is none that can be told.
+/// Accesses by process and address of the instruction; `None` where none is known.
 #[derive(Debug, Default)]
 pub(super) struct Code(HashMap<(Pid, u64), Option<Operand>>);
 

@@ -1,4 +1,4 @@
-//! Who has used each page of late.
+//! Which threads have used each page within a second.
 //!
 //! Of a limited number of pages, the last few threads that used each. A page whose place another one needs is forgotten.
 

@@ -27,7 +27,8 @@ impl Pipeline {
         Self { filter: Filter::new(uneven), ..Self::default() }
     }
 
-    /// Takes in what was communicated since the last call, of which one observation is `piece`; `live` are all tasks that are still there, in order. Whether tasks
+    /// Takes in what was communicated since the last call, of which one observation is `piece`; `live` are all tasks that are still
+    /// there, in order. Whether tasks
     /// are to move.
     pub fn follow(
         &mut self,
