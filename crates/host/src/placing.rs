@@ -28,9 +28,9 @@ use std::sync::Arc;
 const GO_MONITOR: &str = "the Go runtime counts PUs on it";
 /// Why a new thread of a Java program is not placed.
 const JAVA_MAIN: &str = "Java code counts PUs on it";
-/// Why a thread that creates processes is not placed.
+/// Why a thread that creates processes is not placed on one PU.
 const STARTS_PROGRAMS: &str = "it starts programs, which would count only its PU";
-/// Why a thread that has created a process is not placed for a while.
+/// Why a thread that has created a process is not placed on one PU for a while.
 const CREATES_PROCESSES: &str = "it has just created a process, which would have only its PU";
 /// A thread is not placed for so many times as long as a program is left alone, and for a second at least, from when it has created a
 /// process. Chosen: ten seconds by default, and servers that save their memory do so once a minute.
@@ -182,7 +182,11 @@ impl LinuxHost {
         if let Delay::Forever(why) = waiting {
             task.placement.exempt = Some(why);
         }
-        let waiting = task.placement.exempt.map_or(waiting, Delay::Forever);
+        let waiting = match task.placement.exempt {
+            Some(why) if target.shared().is_none() || !may_share(why) => Delay::Forever(why),
+            Some(_) => Delay::No,
+            None => waiting,
+        };
         let (to, then) = match (waiting, mark) {
             (_, Mark::Original) => (Mark::Original, PlacementStatus::LeftToKernel),
             (Delay::Forever(why), _) => (Mark::Original, PlacementStatus::Exempt(why)),
@@ -427,7 +431,7 @@ impl LinuxHost {
         ids.retain(|&id| self.tasks.task(id).is_some_and(|task| is_movable(task)));
         self.placing.plan = Some(plan.clone());
         self.tasks.is_planned();
-        let places = ids.into_iter().map(|id| (id, plan.place_of(id)));
+        let places = ids.into_iter().map(|id| (id, self.place_of(id, plan)));
         // Named ones first, so that the others find the room that is left.
         let (named, others): (Vec<_>, Vec<_>) = places.partition(|(_, place)| place.is_some());
         for &(id, place) in &named {
@@ -450,6 +454,14 @@ impl LinuxHost {
             let took = now().saturating_sub(begun);
             self.placing.next_follow = now() + Nanos(took.0.saturating_mul(FOLLOW_SHARE));
         }
+    }
+
+    /// Where a plan puts a task, or by default placement if that is `None`. One that must not be on one PU is on none by a plan.
+    fn place_of(&mut self, id: TaskId, plan: &Plan) -> Option<Place> {
+        let place = plan.place_of(id);
+        let is_exempt = self.tasks.task(id).is_some_and(|task| task.placement.exempt.is_some());
+        let is_wide = matches!(place, Some(Place::Sharing(..) | Place::Waiting));
+        if is_exempt && !is_wide { Some(Place::LeftToKernel) } else { place }
     }
 
     /// The tasks that differ, and of jobs that have waited and continue all that are on a PU: which of them a plan names may
@@ -491,7 +503,7 @@ impl LinuxHost {
         let there = task.thread.mark == wanted && status == PlacementStatus::Placed;
         let untouched = wanted == Mark::Original && task.thread.mark == wanted;
         if untouched
-            && status == PlacementStatus::LeftToKernel
+            && matches!(status, PlacementStatus::LeftToKernel | PlacementStatus::Exempt(_))
             && self.actuators.is_original(&task.thread.allowed)
         {
             return;
@@ -514,11 +526,18 @@ impl LinuxHost {
 
 /// Whether a task is living and may be put elsewhere.
 fn is_movable(task: &Task) -> bool {
-    let stays = matches!(
-        task.placement.status,
-        PlacementStatus::Exempt(_) | PlacementStatus::PinnedByProgram | PlacementStatus::Missed
-    );
+    let stays = match task.placement.status {
+        PlacementStatus::Exempt(why) => !may_share(why),
+        PlacementStatus::PinnedByProgram | PlacementStatus::Missed => true,
+        _ => false,
+    };
     task.ended.is_none() && !stays
+}
+
+/// Whether a thread that must not be on one PU for this reason may be on the PUs of a part of the machine: what it creates has its
+/// mask until that is seen, and is given all PUs then.
+fn may_share(why: &'static str) -> bool {
+    why == STARTS_PROGRAMS || why == CREATES_PROCESSES
 }
 
 /// In what two plans differ.

@@ -145,6 +145,7 @@ const RUN: &[&str] = &[
     "run-places-forks-and-execs",
     "run-places-static-programs",
     "run-parts-are-given-and-restored",
+    "run-a-shell-keeps-its-part",
     "run-follows-within-a-cpuset",
     "run-follows-a-cpuset-that-changes",
     "run-follows-a-pu-that-goes-and-returns",

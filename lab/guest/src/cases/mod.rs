@@ -64,6 +64,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("run-places-new-threads", run::places_new_threads),
     ("run-places-forks-and-execs", run::places_forks_and_execs),
     ("run-places-static-programs", run::places_static_programs),
+    ("run-a-shell-keeps-its-part", run::a_shell_keeps_its_part),
     ("run-parts-are-given-and-restored", run::parts_are_given_and_restored),
     ("run-follows-within-a-cpuset", run_limits::follows_within_a_cpuset),
     ("run-follows-a-cpuset-that-changes", run_limits::follows_a_cpuset_that_changes),

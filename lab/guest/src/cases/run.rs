@@ -8,6 +8,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// Where tasks of one job are meant to be, reckoned from a plan without any of colocate's code:
 /// tasks that the plan names go where it says, each other one to the PU with the fewest.
@@ -281,6 +282,34 @@ pub fn places_static_programs() -> anyhow::Result<()> {
     let there = |task: &Task| meant.places.get(&task.tid) == Some(&task.only_pu());
     session.await_tasks("places", |tasks| tasks.len() == 9 && tasks.iter().all(there))?;
     session.end()?;
+    Ok(())
+}
+
+/// A shell that starts programs all the time may be on the PUs of its package, and what it starts on all.
+pub fn a_shell_keeps_its_part() -> anyhow::Result<()> {
+    let (mut plan, _) = planned("scatter")?;
+    let decisions = plan["decisions"].as_array_mut().context("a plan without decisions")?;
+    decisions.truncate(1);
+    decisions[0]["task"]["order"] = 0.into();
+    decisions[0]["sharing"] = "package".into();
+    let pu = decisions[0]["pu"].as_u64().context("a decision without a PU")?;
+    plan["default_placement"] = serde_json::json!({ "rule": "leave-to-kernel" });
+    let part = text(format!("/sys/devices/system/cpu/cpu{pu}/topology/package_cpus_list"))?;
+    let path = "/tmp/plan-shell.json";
+    std::fs::write(path, plan.to_string())?;
+    let free = untouched()?.cpus;
+    let shell = ["sh", "-c", "while :; do sleep 0.3; done"];
+    let session = Session::start(&["--plan", path], &shell)?;
+    for moment in ["at first", "later", "at last"] {
+        let what = format!("{moment} a shell on {part} and what it starts on {free}");
+        session.await_tasks(&what, |tasks| {
+            let (shells, started): (Vec<&Task>, Vec<&Task>) =
+                tasks.iter().partition(|task| task.program == "sh");
+            shells.iter().any(|shell| shell.bonds.cpus == part)
+                && started.iter().any(|task| task.program == "sleep" && task.bonds.cpus == free)
+        })?;
+        std::thread::sleep(Duration::from_secs(1));
+    }
     Ok(())
 }
 
