@@ -3,14 +3,17 @@
 //! A pair that shares a PU waits little and never runs at the same time, so what is seen of it there says nothing of how it
 //! would fare apart.
 //!
-//! Means with exponentially falling weights, [`MEMORY`] long. How long wake-ups take and how long both run is taken in only
-//! from times in which the pair was mostly on two PUs; how often they wake each other, always. A task that shares a PU is
-//! no busier than it was before: there it also waits for the one that has woken it.
+//! Means with exponentially falling weights, [`MEMORY`] long. How often they wake each other is always taken in. How long wake-ups
+//! take and how long both run, only while they are on two PUs often enough: the kernel, too, puts them on one for moments. On one PU
+//! they wake each other up to ten times as often, so that few wake-ups between PUs can be most of the time. Wake-ups that ended on the
+//! waker's PU count with what they cost there, since a longer one waited for other tasks. A task that shares a PU is no busier than it
+//! was before: there it also waits for the one that has woken it.
 
 use crate::source::WakeUps;
 use crate::{TaskId, evidence::QueuedJob};
 use colocate_machine::Nanos;
-use colocate_model::communication::Exchange;
+use colocate_machine::calibrated::Pair as Lie;
+use colocate_model::communication::{Exchange, WakeUpCosts};
 use std::collections::BTreeMap;
 
 /// After so long what was seen counts for a third. Chosen: a server's load changes within seconds, and a placement is to
@@ -18,8 +21,11 @@ use std::collections::BTreeMap;
 const MEMORY: f64 = 0.3;
 /// Less time than this says nothing. Chosen: most of a quantum of the guard.
 const SHORTEST: f64 = 0.04;
-/// A pair of which fewer wake-ups ended on the waker's PU than this part was apart.
+/// A pair that we have put on one PU was apart if fewer of its wake-ups ended on the waker's PU than this part.
 const APART: f64 = 0.5;
+/// A pair that the kernel has placed was apart for much of the time if fewer did than this part. Chosen: with wake-ups that take ten
+/// times as long between PUs that is half of the time.
+const OFTEN_APART: f64 = 0.9;
 
 /// Two tasks, the lesser first.
 pub type Two = (TaskId, TaskId);
@@ -62,6 +68,15 @@ impl Sums {
         }
     }
 
+    fn over(self, seconds: f64) -> Self {
+        Self {
+            count: self.count / seconds,
+            same_pu: self.same_pu / seconds,
+            waited: self.waited / seconds,
+            both_ran: self.both_ran / seconds,
+        }
+    }
+
     fn since(self, before: Self) -> Self {
         Self {
             count: self.count - before.count,
@@ -81,6 +96,7 @@ impl Traffic {
         wake_ups: &[WakeUps],
         queue: &[QueuedJob],
         shares: impl Fn(TaskId) -> bool,
+        costs: &WakeUpCosts,
     ) -> bool {
         let mut pairs = pairs(wake_ups);
         let Some(before) = self.at else {
@@ -99,7 +115,9 @@ impl Traffic {
             let passed = pair.sums.since(old.map(|old| old.sums).unwrap_or_default());
             let known = old.and_then(|old| old.exchange);
             let mut exchange = known.unwrap_or_default();
-            take(&mut exchange, passed, seconds, if known.is_some() { weight } else { 1.0 });
+            let apart = if shares(pair.two.0) { APART } else { OFTEN_APART };
+            let weight = if known.is_some() { weight } else { 1.0 };
+            take(&mut exchange, passed.over(seconds), weight, apart, costs);
             pair.exchange = Some(exchange);
         }
         self.note_busy(queue, weight, shares);
@@ -181,13 +199,16 @@ fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
     pairs
 }
 
-/// Takes in what passed in so many seconds.
-fn take(pair: &mut Exchange, passed: Sums, seconds: f64, weight: f64) {
+/// Takes in what passed each second, of which the times count if fewer wake-ups than the part `apart` ended on the waker's PU.
+fn take(pair: &mut Exchange, passed: Sums, weight: f64, apart: f64, costs: &WakeUpCosts) {
     let mix = |old: f64, new: f64| old + weight * (new - old);
-    pair.per_second = mix(pair.per_second, passed.count / seconds);
-    if passed.count > 0.0 && passed.same_pu < APART * passed.count {
-        pair.wait = mix(pair.wait, passed.waited / passed.count);
-        pair.both_run = mix(pair.both_run, (passed.both_ran / seconds).min(1.0));
+    pair.per_second = mix(pair.per_second, passed.count);
+    if passed.count > 0.0 && passed.same_pu < apart * passed.count {
+        let here = costs.of(Lie::SamePu);
+        let there = passed.count - passed.same_pu;
+        let each = ((passed.waited - passed.same_pu * here) / there).clamp(here, costs.most());
+        pair.wait = mix(pair.wait, here + (each - here) * there / passed.count);
+        pair.both_run = mix(pair.both_run, passed.both_ran.min(1.0));
     }
 }
 
@@ -219,15 +240,26 @@ mod tests {
     #[test]
     fn what_is_seen_on_one_pu_says_nothing_of_two() {
         let mut traffic = Traffic::default();
-        assert!(!traffic.note(Nanos::ZERO, &wakes(0, 0, 0, 0), &[], |_| false));
-        assert!(
-            !traffic.note(Nanos::from_millis(10), &wakes(100, 0, 5_000, 1_000), &[], |_| false)
-        );
+        assert!(!traffic.note(
+            Nanos::ZERO,
+            &wakes(0, 0, 0, 0),
+            &[],
+            |_| false,
+            &WakeUpCosts::default()
+        ));
+        assert!(!traffic.note(
+            Nanos::from_millis(10),
+            &wakes(100, 0, 5_000, 1_000),
+            &[],
+            |_| false,
+            &WakeUpCosts::default()
+        ));
         assert!(traffic.note(
             Nanos::from_millis(100),
             &wakes(1_000, 0, 50_000, 10_000),
             &[],
-            |_| false
+            |_| false,
+            &WakeUpCosts::default()
         ));
         let apart = only(&traffic);
         assert!((apart.per_second - 10_000.0).abs() < 1e-6);
@@ -237,20 +269,47 @@ mod tests {
             &wakes(26_000, 25_000, 100_000, 10_000),
             &[],
             |_| false,
+            &WakeUpCosts::default()
         ));
         let together = only(&traffic);
         assert!(together.per_second > 40_000.0, "{together:?}");
         assert_eq!((together.wait, together.both_run), (apart.wait, apart.both_run));
     }
 
+    /// 7,000 of 10,000 wake-ups a second end on the waker's PU, at 4 µs: the others take 24. They lose 3,000 × 20 µs, also if these wait
+    /// for a PU that others have.
+    #[test]
+    fn moments_on_one_pu_leave_what_is_lost_between_two() {
+        let costs = WakeUpCosts::default();
+        for (waited, lost) in [(10_000, 0.06), (90_000, 3_000.0 * 46e-6)] {
+            let mut traffic = Traffic::default();
+            traffic.note(Nanos::ZERO, &wakes(0, 0, 0, 0), &[], |_| false, &costs);
+            let seen = wakes(1_000, 700, waited, 0);
+            assert!(traffic.note(Nanos::from_millis(100), &seen, &[], |_| false, &costs));
+            assert!((only(&traffic).gain_together(&costs) - lost).abs() < 1e-9, "{traffic:?}");
+        }
+    }
+
     #[test]
     fn what_is_over_is_forgotten() {
         let mut traffic = Traffic::default();
-        traffic.note(Nanos::ZERO, &wakes(0, 0, 0, 0), &[], |_| false);
-        traffic.note(Nanos::from_millis(100), &wakes(1_000, 0, 50_000, 0), &[], |_| false);
-        traffic.note(Nanos::from_secs(3), &wakes(1_000, 0, 50_000, 0), &[], |_| false);
+        traffic.note(Nanos::ZERO, &wakes(0, 0, 0, 0), &[], |_| false, &WakeUpCosts::default());
+        traffic.note(
+            Nanos::from_millis(100),
+            &wakes(1_000, 0, 50_000, 0),
+            &[],
+            |_| false,
+            &WakeUpCosts::default(),
+        );
+        traffic.note(
+            Nanos::from_secs(3),
+            &wakes(1_000, 0, 50_000, 0),
+            &[],
+            |_| false,
+            &WakeUpCosts::default(),
+        );
         assert!(only(&traffic).per_second < 10.0);
-        traffic.note(Nanos::from_secs(4), &[], &[], |_| false);
+        traffic.note(Nanos::from_secs(4), &[], &[], |_| false, &WakeUpCosts::default());
         assert_eq!(traffic.pairs().count(), 0);
     }
 }

@@ -98,9 +98,10 @@ impl Policy for Auto {
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let places = Places::new(evidence.now.machine, evidence.now.pus);
         let shares = |task| self.seats.contains_key(&task);
+        let (at, queue) = (evidence.at, evidence.now.queue);
         let is_news = evidence
             .wake_ups
-            .is_some_and(|known| self.traffic.note(evidence.at, known, evidence.now.queue, shares));
+            .is_some_and(|known| self.traffic.note(at, known, queue, shares, &self.costs));
         let is_gone = |pu: &PuIdx| !places.pus.contains(pu);
         if is_news || self.seats.values().any(is_gone) {
             self.choose(evidence, &places);
