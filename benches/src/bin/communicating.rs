@@ -1,15 +1,22 @@
 //! How long a policy takes to place tasks by which wakes which.
 //!
 //! `cargo run --release -p colocate-benches --bin communicating [SITUATIONS]` prints a table for docs/benchmarks.md: 64 tasks on 32 PUs and
-//! 1,000 on 256, and for `communication` also 8 on 8 and 256 on 256, of which each wakes three others, drawn at random. A tenth of the tasks have other partners in each situation. Each
-//! situation counts by the least time of several runs of the whole sequence, which are all the same.
+//! 1,000 on 256 for `auto`, 8 on 8, 64 on 32 and 256 on 256 for `communication`, of which each wakes three others, drawn at random. A tenth of the tasks have other partners in each situation. Each
+//! situation counts by the least time of several runs of the whole sequence, which are all the same. A second table has the stages of
+//! `communication`.
 
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
 
 use anyhow::Context;
 use colocate_benches::{ALIKE, cpu_ms, machine, yardstick};
 use colocate_machine::{Machine, Nanos, PuIdx};
+use colocate_model::communication::WakeUpCosts;
 use colocate_model::rng::SplitMix64;
+use colocate_policy::communication::filter::Filter;
+use colocate_policy::communication::mapping::{are_symmetric, mapping};
+use colocate_policy::communication::matrix::Matrix;
+use colocate_policy::communication::seen;
+use colocate_policy::places::Places;
 use colocate_policy::schedule::{Quantum, QueuedJob, Thread};
 use colocate_policy::{Evidence, JobIdx, Knowledge, PolicySpec, TaskId, WakeUps};
 use std::collections::BTreeMap;
@@ -21,12 +28,14 @@ const PARTNERS: usize = 3;
 /// Time between two situations.
 const PERIOD: Nanos = Nanos::from_millis(500);
 
-/// Packages, cores of a package with two PUs each, tasks, the policies, and the time that a decision may take, in µs.
-const SIZES: [(usize, usize, u32, &[&str], f64); 4] = [
-    (1, 4, 8, &["communication"], 20.0),
-    (1, 16, 64, &["auto", "communication"], 100.0),
-    (2, 64, 256, &["communication"], 20_000.0),
-    (2, 64, 1_000, &["auto", "communication"], 5_000.0),
+/// Policies, and the time that a decision may take, in µs.
+type Limits = &'static [(&'static str, f64)];
+/// Packages, cores of a package with two PUs each, tasks, and what decides.
+const SIZES: [(usize, usize, u32, Limits); 4] = [
+    (1, 4, 8, &[("communication", 20.0)]),
+    (1, 16, 64, &[("auto", 100.0), ("communication", 1_000.0)]),
+    (2, 64, 256, &[("communication", 20_000.0)]),
+    (2, 64, 1_000, &[("auto", 5_000.0)]),
 ];
 
 fn main() -> anyhow::Result<()> {
@@ -34,21 +43,71 @@ fn main() -> anyhow::Result<()> {
     println!("yardstick before: {:.2} steps/ns", yardstick());
     println!("| policy | tasks | PUs | median, µs | largest, µs | limit, µs | |");
     println!("|---|--:|--:|--:|--:|--:|---|");
-    for (packages, cores, tasks, policies, limit) in SIZES {
-        let cache = "[[cache]]\nlevel = 3\nkind = \"unified\"\nsize = \"16 MiB\"\ncores = 4\n";
-        let machine = machine(packages, cores, "siblings-last", &(cache.to_owned() + ALIKE))
-            .context("describe a machine")?;
-        for policy in policies {
+    for (packages, cores, tasks, policies) in SIZES {
+        let machine = shaped(packages, cores)?;
+        for (policy, limit) in policies {
             let (median, largest) = times(policy, &machine, tasks, situations);
-            let kept = if largest <= limit { "" } else { "not reached" };
+            let kept = if largest <= *limit { "" } else { "not reached" };
             let pus = machine.pus.len();
             println!(
                 "| `{policy}` | {tasks} | {pus} | {median:.1} | {largest:.1} | {limit:.0} | {kept} |"
             );
         }
     }
+    println!("| tasks | {} |\n|---{}|", STAGES.join(" | "), "|--:".repeat(STAGES.len()));
+    for (packages, cores, tasks, _) in SIZES {
+        let machine = shaped(packages, cores)?;
+        let medians = stages(&machine, tasks, situations).map(|median| format!("{median:.1}"));
+        println!("| {tasks} | {} |", medians.join(" | "));
+    }
     println!("yardstick after: {:.2} steps/ns", yardstick());
     Ok(())
+}
+
+fn shaped(packages: usize, cores: usize) -> anyhow::Result<Machine> {
+    let cache = "[[cache]]\nlevel = 3\nkind = \"unified\"\nsize = \"16 MiB\"\ncores = 4\n";
+    machine(packages, cores, "siblings-last", &(cache.to_owned() + ALIKE))
+        .context("describe a machine")
+}
+
+/// The stages of `communication`: what is new since the last decision, what is known grows old, whether it has changed and is uneven,
+/// a PU for each task, whether that is as far for all pairs as before.
+const STAGES: [&str; 5] = ["new", "aging", "filter", "mapping", "symmetry"];
+
+/// The median time of each stage, in µs, each situation by its least of several runs.
+fn stages(machine: &Machine, tasks: u32, situations: usize) -> [f64; STAGES.len()] {
+    let pus: Vec<PuIdx> = machine.all_pus().collect();
+    let places = Places::new(machine, &pus);
+    let wake_up = WakeUpCosts::default().most();
+    let mut least = vec![[f64::INFINITY; STAGES.len()]; situations];
+    for _ in 0..RUNS {
+        let mut traffic = Drawn::new(tasks);
+        let (mut seen_before, mut known) = (Matrix::default(), Matrix::default());
+        let (mut filter, mut before) = (Filter::default(), Vec::new());
+        for least in &mut least {
+            let wake_ups = traffic.goes_on();
+            let (first, (now, new)) = cpu_ms(1, || {
+                let now = seen::seconds(&wake_ups, wake_up, &[]);
+                let new = seen::since(&now, &seen_before);
+                (now, new)
+            });
+            let (second, aged) = cpu_ms(1, || known.aged(filter.aging(), &new));
+            (seen_before, known) = (now, aged);
+            let named = known.tasks();
+            let (third, _) = cpu_ms(1, || filter.passes(&known, named.len(), wake_up));
+            let (fourth, seats) = cpu_ms(1, || mapping(&known, &named, &places));
+            let (fifth, _) = cpu_ms(1, || are_symmetric(&places, &seats, &before));
+            before = seats;
+            for (least, ms) in least.iter_mut().zip([first, second, third, fourth, fifth]) {
+                *least = least.min(ms * 1000.0);
+            }
+        }
+    }
+    std::array::from_fn(|stage| {
+        let mut times: Vec<f64> = least.iter().map(|times| times[stage]).collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    })
 }
 
 /// Median and largest time of a decision, in µs.

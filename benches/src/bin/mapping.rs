@@ -5,6 +5,9 @@
 //! TreeMatch (Jeannot and Mercier, 2010, where all groups can be listed) are written here after their descriptions; Scotch is
 //! `scotch_gmap` of Debian's package scotch, left out where it is missing. In brackets: in how many of a hundred matrices that mapping
 //! costs less than ours.
+//!
+//! `… --bin mapping FOLDER` prints the same for each matrix in the folder, as EagerMap's files are (CSV from the last row on), instead of
+//! the patterns: those of 32 tasks on 2 sockets with 8 cores, those of 64 on 2 × EPYC 7301. Others are left out.
 
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
 #![allow(clippy::cast_precision_loss)] // tasks
@@ -17,8 +20,10 @@ use colocate_policy::communication::mapping::{cost, mapping};
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::places::Places;
 use colocate_policy::{JobIdx, TaskId};
+use colocate_study::matrices::Square;
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Matrices of each pattern.
@@ -29,57 +34,78 @@ const MOST_GROUPS: usize = 30_000;
 /// What tasks communicate, by their numbers.
 type Dense = Vec<Vec<f64>>;
 /// What two tasks of so many communicate.
-type Pattern = fn(usize, usize, usize, &mut SplitMix64) -> f64;
+type Pattern<'a> = &'a dyn Fn(usize, usize, usize, &mut SplitMix64) -> f64;
 
-const PATTERNS: [(&str, Pattern); 7] = [
-    ("ring", |a, b, n, _| f64::from(b - a == 1 || b - a == n - 1)),
-    ("pairs", |a, b, n, _| f64::from(b - a == n / 2)),
-    ("master and workers", |a, _, _, _| f64::from(a == 0)),
-    ("all to all", |_, _, _, _| 1.0),
-    ("teams of eight", |a, b, _, rng| f64::from(a / 8 == b / 8) * 10.0 + rng.unit()),
-    ("grid", |a, b, _, _| f64::from(b - a == 8 || (b - a == 1 && b % 8 != 0))),
-    (
-        "random, three partners",
-        |_, _, n, rng| if rng.unit() < 6.0 / n as f64 { rng.unit() } else { 0.0 },
-    ),
+const PATTERNS: [(&str, Pattern<'_>); 7] = [
+    ("ring", &|a, b, n, _| f64::from(b - a == 1 || b - a == n - 1)),
+    ("pairs", &|a, b, n, _| f64::from(b - a == n / 2)),
+    ("master and workers", &|a, _, _, _| f64::from(a == 0)),
+    ("all to all", &|_, _, _, _| 1.0),
+    ("teams of eight", &|a, b, _, rng| f64::from(a / 8 == b / 8) * 10.0 + rng.unit()),
+    ("grid", &|a, b, _, _| f64::from(b - a == 8 || (b - a == 1 && b % 8 != 0))),
+    ("random, three partners", &|_, _, n, rng| {
+        if rng.unit() < 6.0 / n as f64 { rng.unit() } else { 0.0 }
+    }),
 ];
 
 fn main() -> anyhow::Result<()> {
     let cache = "[[cache]]\nlevel = 3\nkind = \"unified\"\nsize = \"16 MiB\"\ncores = 4\n";
     let alike = cache.to_owned() + colocate_benches::ALIKE;
-    let machines = [
-        ("2 sockets, 4 cores, 2 threads", machine(2, 4, "siblings-last", &alike)?),
-        (
-            "epyc-7301",
-            described::from_toml(include_str!("../../../machines/epyc-7301.toml"))?.machine,
-        ),
-    ];
+    let epyc = described::from_toml(include_str!("../../../machines/epyc-7301.toml"))?.machine;
     println!("| machine | pattern | ours | EagerMap | TreeMatch | Scotch |");
     println!("|---|---|--:|--:|--:|--:|");
-    for (name, machine) in &machines {
+    if let Some(folder) = std::env::args_os().nth(1) {
+        let machines = [machine(2, 8, "siblings-last", &alike)?, epyc];
+        return files(Path::new(&folder), &machines);
+    }
+    let small = machine(2, 4, "siblings-last", &alike)?;
+    for (name, machine) in [("2 sockets, 4 cores, 2 threads", &small), ("epyc-7301", &epyc)] {
         for (pattern, amount) in PATTERNS {
-            let (mut sums, mut less) = ([0.0; 4], [0; 4]);
-            for seed in 0..MATRICES {
-                let costs = Case::new(machine, amount, seed)?.costs()?;
-                for (at, cost) in costs.into_iter().enumerate() {
-                    sums[at] += cost;
-                    less[at] += u32::from(cost < costs[0] * (1.0 - 1e-9));
-                }
-            }
-            let over = |at: usize| match sums[at] / sums[0] {
-                ratio if ratio.is_finite() => format!("{ratio:.3} ({})", less[at]),
-                _ => "–".to_owned(),
-            };
-            let ours = sums[0] / MATRICES as f64;
-            println!(
-                "| {name} | {pattern} | {ours:.0} | {} | {} | {} |",
-                over(1),
-                over(2),
-                over(3)
-            );
+            println!("| {name} | {pattern} | {} |", compared(machine, amount)?);
         }
     }
     Ok(())
+}
+
+/// A row for each matrix in a folder that has as many tasks as one of the machines has PUs.
+fn files(folder: &Path, machines: &[Machine]) -> anyhow::Result<()> {
+    let entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+    let mut paths: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let text = std::fs::read_to_string(&path)?;
+        let square = Square::from_csv(&text, true).with_context(|| path.display().to_string())?;
+        let rows = square.rows();
+        let Some(machine) = machines.iter().find(|it| it.all_pus().count() == rows.len()) else {
+            continue;
+        };
+        let most = rows.iter().flatten().copied().fold(0.0, f64::max);
+        let amount =
+            |a: usize, b: usize, _: usize, _: &mut SplitMix64| (rows[a][b] + rows[b][a]) / most;
+        if most > 0.0 {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            println!("| {} PUs | {name} | {} |", rows.len(), compared(machine, &amount)?);
+        }
+    }
+    Ok(())
+}
+
+/// Cells: the mean cost of our mapping, and that of the others' over it.
+fn compared(machine: &Machine, amount: Pattern<'_>) -> anyhow::Result<String> {
+    let (mut sums, mut less) = ([0.0; 4], [0; 4]);
+    for seed in 0..MATRICES {
+        let costs = Case::new(machine, amount, seed)?.costs()?;
+        for (at, cost) in costs.into_iter().enumerate() {
+            sums[at] += cost;
+            less[at] += u32::from(cost < costs[0] * (1.0 - 1e-9));
+        }
+    }
+    let over = |at: usize| match sums[at] / sums[0] {
+        ratio if ratio.is_finite() => format!("{ratio:.3} ({})", less[at]),
+        _ => "–".to_owned(),
+    };
+    let ours = sums[0] / MATRICES as f64;
+    Ok(format!("{ours:.0} | {} | {} | {}", over(1), over(2), over(3)))
 }
 
 /// A machine, and as many tasks as PUs.
@@ -91,7 +117,7 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    fn new(machine: &'a Machine, amount: Pattern, seed: u64) -> anyhow::Result<Self> {
+    fn new(machine: &'a Machine, amount: Pattern<'_>, seed: u64) -> anyhow::Result<Self> {
         let mut pus: Vec<PuIdx> = machine.all_pus().collect();
         let places = Places::new(machine, &pus);
         pus.sort_by_key(|pu| places.path(*pu));

@@ -6,7 +6,6 @@ use crate::source::{Sharing, WakeUps};
 use crate::why::{Allocated, Selected};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, Shared};
 use colocate_model::stack::Parts;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -283,19 +282,25 @@ impl<'a> Evidence<'a> {
     #[must_use]
     pub fn plan_of_some(&self, places: impl Iterator<Item = (TaskId, Place, Why)>) -> Plan {
         let name = |task| self.roster.name.map_or_else(|| "".into(), |name| name(task));
-        let put = |(task, place, why)| (task, Decision { task, name: name(task), place, why });
-        let mut decisions: BTreeMap<TaskId, Decision> = places.map(put).collect();
+        let put = |(task, place, why)| Decision { task, name: name(task), place, why };
+        let mut decisions: Vec<Decision> = places.map(put).collect();
+        let by_task = |decision: &Decision| decision.task;
+        decisions.sort_by_key(by_task);
+        let named = decisions.len();
         for task in self.tasks() {
-            let (name, place, why) =
-                (task.name.as_str().into(), Place::LeftToKernel, Why::LeftToKernel);
-            decisions.entry(task.id).or_insert(Decision { task: task.id, name, place, why });
+            if decisions[..named].binary_search_by_key(&task.id, by_task).is_err() {
+                let (name, place, why) =
+                    (task.name.as_str().into(), Place::LeftToKernel, Why::LeftToKernel);
+                decisions.push(Decision { task: task.id, name, place, why });
+            }
         }
+        decisions.sort_by_key(by_task);
         let mut pus = self.now.pus.to_vec();
         pus.sort_unstable();
         pus.dedup();
         Plan {
             pus: pus.into_iter().map(|pu| self.number(pu)).collect(),
-            decisions: decisions.into_values().collect(),
+            decisions,
             default_placement: DefaultPlacement::LeaveToKernel,
             ..self.empty_plan()
         }

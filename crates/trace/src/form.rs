@@ -281,12 +281,14 @@ impl<'a> Records<'a> {
         self.address
     }
 
+    #[inline]
     fn byte(&mut self) -> Result<u8, TraceError> {
         let (first, rest) = self.rest.split_first().ok_or(TraceError::Truncated)?;
         self.rest = rest;
         Ok(*first)
     }
 
+    #[inline]
     fn number(&mut self) -> Result<u64, TraceError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -303,6 +305,7 @@ impl<'a> Records<'a> {
         Err(TraceError::Truncated)
     }
 
+    #[inline]
     fn record(&mut self) -> Result<Record, TraceError> {
         let first = self.byte()?;
         let (high, size_log2, writes) = (first >> 4, first >> 1 & 7, first & 1 != 0);
@@ -327,6 +330,7 @@ impl Iterator for Records<'_> {
     type Item = Result<Record, TraceError>;
 
     /// The next record; none after an error.
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;

@@ -14,11 +14,12 @@
 //!   `tasks_of_no_group_make_room`
 //! - **Stays**: a group keeps its PU while that is about as good as any. -> test `a_group_stays_where_it_was`
 
+use super::ByTask;
 use super::traffic::{Traffic, Two};
 use crate::TaskId;
 use crate::places::Places;
 use colocate_machine::calibrated::Pair;
-use colocate_machine::{Machine, PuIdx};
+use colocate_machine::{CacheIdx, Machine, PuIdx};
 use colocate_model::communication::WakeUpCosts;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,9 +55,9 @@ pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
         .map(|(two, pair)| (two, pair.gain_together(costs)))
         .filter(|(_, gain)| *gain >= LEAST_GAIN)
         .collect();
-    pairs.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    pairs.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let mut groups: Vec<Group> = Vec::new();
-    let mut of: BTreeMap<TaskId, usize> = BTreeMap::new();
+    let mut of: ByTask<usize> = ByTask::default();
     for ((a, b), gain) in pairs {
         let mut place = |task: TaskId| {
             *of.entry(task).or_insert_with(|| {
@@ -114,19 +115,15 @@ pub(crate) fn seats(
     order.sort_by(|&a, &b| {
         was(b).is_some().cmp(&was(a).is_some()).then(busy(b).total_cmp(&busy(a))).then(a.cmp(&b))
     });
-    let of: BTreeMap<TaskId, usize> = groups
-        .iter()
-        .enumerate()
-        .flat_map(|(at, group)| group.tasks.iter().map(move |task| (*task, at)))
-        .collect();
-    let between = rates_between(traffic, &of);
+    let between = rates_between(groups, traffic);
+    let mut apart = Apart::new(places.machine, costs);
     let mut seats: Vec<Option<PuIdx>> = vec![None; groups.len()];
     for group in order {
         let partners = between[group].iter();
         let partners = partners.filter_map(|(other, rate)| Some((seats[*other]?, *rate)));
-        let apart = Apart::of(places.machine, costs, partners);
+        apart.set(partners);
         let cost = |pu: PuIdx| {
-            let core = &places.machine.cores[places.machine.core_of(pu).idx()];
+            let core = &places.machine.cores[apart.spots[pu.idx()].core];
             let beside = core.pus.iter().filter(|sibling| **sibling != pu);
             let siblings: f64 = beside.map(|sibling| crowd.wanted(*sibling).min(1.0)).sum();
             let busy = groups[group].busy;
@@ -188,68 +185,93 @@ impl Crowd {
 
 /// What wake-ups to and from some PUs cost on each PU: what they cost from another package, and what it is less in the
 /// same one, under the same cache, on the same core and on the same PU.
-struct Apart<'a> {
-    machine: &'a Machine,
+struct Apart {
+    costs: [f64; Pair::ALL.len()],
+    /// By PU.
+    spots: Vec<Spot>,
+    /// The PUs.
+    with: Vec<PuIdx>,
     base: f64,
     package: Vec<f64>,
+    /// The last one is of PUs without a cache, and 0.
     cache: Vec<f64>,
     core: Vec<f64>,
     pu: Vec<f64>,
 }
 
-impl<'a> Apart<'a> {
-    /// So many wake-ups a second with each of some PUs.
-    fn of(
-        machine: &'a Machine,
-        costs: &WakeUpCosts,
-        partners: impl Iterator<Item = (PuIdx, f64)>,
-    ) -> Self {
+/// Where a PU is.
+#[derive(Clone, Copy)]
+struct Spot {
+    package: usize,
+    cache: usize,
+    core: usize,
+}
+
+impl Apart {
+    fn new(machine: &Machine, costs: &WakeUpCosts) -> Self {
+        let none = machine.caches.len();
+        let spot = |pu: PuIdx| {
+            let core = machine.core_of(pu).idx();
+            let cache = machine.last_level_cache(pu).map_or(none, CacheIdx::idx);
+            Spot { package: machine.cores[core].package.idx(), cache, core }
+        };
         let zeros = |count: usize| vec![0.0; count];
-        let mut apart = Self {
-            machine,
+        Self {
+            costs: Pair::ALL.map(|pair| costs.of(pair)),
+            spots: machine.all_pus().map(spot).collect(),
+            with: Vec::new(),
             base: 0.0,
             package: zeros(machine.packages.len()),
-            cache: zeros(machine.caches.len()),
+            cache: zeros(none + 1),
             core: zeros(machine.cores.len()),
             pu: zeros(machine.pus.len()),
-        };
-        let [same_pu, siblings, same_cache, other_cache, other_package] =
-            Pair::ALL.map(|pair| costs.of(pair));
-        for (pu, rate) in partners {
-            let (core, cache) = (machine.core_of(pu).idx(), machine.last_level_cache(pu));
-            apart.base += rate * other_package;
-            apart.package[machine.cores[core].package.idx()] +=
-                rate * (other_cache - other_package);
-            if let Some(cache) = cache {
-                apart.cache[cache.idx()] += rate * (same_cache - other_cache);
-            }
-            let near = if cache.is_some() { same_cache } else { other_cache };
-            apart.core[core] += rate * (siblings - near);
-            apart.pu[pu.idx()] += rate * (same_pu - siblings);
         }
-        apart
+    }
+
+    /// So many wake-ups a second with each of some PUs, in place of those before.
+    fn set(&mut self, partners: impl Iterator<Item = (PuIdx, f64)>) {
+        for pu in self.with.drain(..) {
+            let Spot { package, cache, core } = self.spots[pu.idx()];
+            (self.package[package], self.cache[cache]) = (0.0, 0.0);
+            (self.core[core], self.pu[pu.idx()]) = (0.0, 0.0);
+        }
+        self.base = 0.0;
+        let none = self.cache.len() - 1;
+        let [same_pu, siblings, same_cache, other_cache, other_package] = self.costs;
+        for (pu, rate) in partners {
+            let Spot { package, cache, core } = self.spots[pu.idx()];
+            self.with.push(pu);
+            self.base += rate * other_package;
+            self.package[package] += rate * (other_cache - other_package);
+            if cache != none {
+                self.cache[cache] += rate * (same_cache - other_cache);
+            }
+            let near = if cache == none { other_cache } else { same_cache };
+            self.core[core] += rate * (siblings - near);
+            self.pu[pu.idx()] += rate * (same_pu - siblings);
+        }
     }
 
     /// In seconds a second.
     fn at(&self, pu: PuIdx) -> f64 {
-        let (core, cache) = (self.machine.core_of(pu).idx(), self.machine.last_level_cache(pu));
-        self.base
-            + self.package[self.machine.cores[core].package.idx()]
-            + cache.map_or(0.0, |cache| self.cache[cache.idx()])
-            + self.core[core]
-            + self.pu[pu.idx()]
+        let Spot { package, cache, core } = self.spots[pu.idx()];
+        self.base + self.package[package] + self.cache[cache] + self.core[core] + self.pu[pu.idx()]
     }
 }
 
-/// Wake-ups a second between groups.
-fn rates_between(traffic: &Traffic, of: &BTreeMap<TaskId, usize>) -> Vec<BTreeMap<usize, f64>> {
-    let groups = of.values().max().map_or(0, |most| most + 1);
-    let mut between = vec![BTreeMap::new(); groups];
+/// With which other groups each wakes up each other, and how often a second; one may be there several times.
+fn rates_between(groups: &[Group], traffic: &Traffic) -> Vec<Vec<(usize, f64)>> {
+    let of: ByTask<usize> = groups
+        .iter()
+        .enumerate()
+        .flat_map(|(at, group)| group.tasks.iter().map(move |task| (*task, at)))
+        .collect();
+    let mut between = vec![Vec::new(); groups.len()];
     for ((a, b), pair) in traffic.pairs() {
         let (Some(&a), Some(&b)) = (of.get(&a), of.get(&b)) else { continue };
         if a != b {
-            *between[a].entry(b).or_insert(0.0) += pair.per_second;
-            *between[b].entry(a).or_insert(0.0) += pair.per_second;
+            between[a].push((b, pair.per_second));
+            between[b].push((a, pair.per_second));
         }
     }
     between
@@ -284,7 +306,9 @@ mod tests {
             let nr = |pu: PuIdx| machine.pus[pu.idx()].os;
             let partners: Vec<(PuIdx, f64)> =
                 machine.all_pus().step_by(2).zip([1e3, 2e4]).collect();
-            let apart = Apart::of(&machine, &costs, partners.iter().copied());
+            let mut apart = Apart::new(&machine, &costs);
+            apart.set(machine.all_pus().map(|pu| (pu, 1.0)));
+            apart.set(partners.iter().copied());
             for pu in machine.all_pus() {
                 let pair = |at: PuIdx| Pair::of(&machine, nr(pu), nr(at)).unwrap();
                 let expected: f64 =

@@ -113,8 +113,8 @@ pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<Pu
         let far = Far::of(&paths);
         starts.iter_mut().for_each(|seats| exchange(&rows, &far, seats));
     }
-    let cost = |seats: &Vec<usize>| rows.cost(&paths, seats);
-    let best = starts.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));
+    let costs = starts.into_iter().map(|seats| (rows.cost(&paths, &seats), seats));
+    let best = costs.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, seats)| seats);
     best.into_iter().flatten().map(|pu| places.pus[pu]).collect()
 }
 
@@ -202,22 +202,24 @@ fn refine(rows: &Rows, taken: &mut [usize], left: &mut [usize]) -> bool {
         rows.0[task].iter().map(|(other, amount)| -side[task] * side[*other] * amount).sum::<f64>()
     };
     let mut gains: Vec<f64> = (0..rows.0.len()).map(gain).collect();
+    // By how much less once the other one of a pair is there.
+    let mut less = vec![0.0; rows.0.len()];
     let (mut sum, mut best) = (0.0, (0.0, 0));
     let pairs = taken.len().min(left.len());
     for done in 0..pairs {
-        let most = |of: &[usize], gains: &[f64]| {
-            let rest = done..of.len();
-            rest.max_by(|a, b| gains[of[*a]].total_cmp(&gains[of[*b]]).then(b.cmp(a)))
+        let most = |of: &[usize], less: &[f64]| {
+            let gain = |at: usize| gains[of[at]] - less[of[at]];
+            (done..of.len()).max_by(|a, b| gain(*a).total_cmp(&gain(*b)).then(b.cmp(a)))
         };
-        let Some(a) = most(taken, &gains) else { break };
+        let Some(a) = most(taken, &less) else { break };
         taken.swap(done, a);
         let a = taken[done];
-        let mut beside = gains.clone();
-        rows.0[a].iter().for_each(|(other, amount)| beside[*other] -= 2.0 * amount);
-        let Some(b) = most(left, &beside) else { break };
+        rows.0[a].iter().for_each(|(other, amount)| less[*other] = 2.0 * amount);
+        let Some(b) = most(left, &less) else { break };
         left.swap(done, b);
         let b = left[done];
-        sum += gains[a] + beside[b];
+        sum += gains[a] + gains[b] - less[b];
+        rows.0[a].iter().for_each(|(other, _)| less[*other] = 0.0);
         for task in [a, b] {
             for (other, amount) in &rows.0[task] {
                 gains[*other] += 2.0 * side[task] * side[*other] * amount;

@@ -8,3 +8,12 @@ pub mod pipeline;
 pub mod seen;
 pub mod teams;
 pub mod traffic;
+
+use crate::TaskId;
+use foldhash::fast::FixedState;
+use std::collections::{HashMap, HashSet};
+
+/// What is known of tasks, to look it up: its order says nothing.
+pub(crate) type ByTask<V> = HashMap<TaskId, V, FixedState>;
+/// Tasks, to look one up.
+pub(crate) type TaskSet = HashSet<TaskId, FixedState>;

@@ -15,6 +15,7 @@
 //! - **Little moves**: a team begins in the part where it is most. -> test `a_team_is_where_it_runs`
 //! - **Stays**: a team keeps its part. -> test `a_team_stays_where_it_was`
 
+use super::ByTask;
 use super::groups::LEAST_GAIN;
 use super::traffic::Traffic;
 use crate::TaskId;
@@ -67,8 +68,8 @@ pub fn teams(
     if saved <= 0.0 {
         return teams;
     }
-    let mut most: BTreeMap<TaskId, (f64, TaskId)> = BTreeMap::new();
-    let mut of: BTreeMap<TaskId, usize> = BTreeMap::new();
+    let mut most: ByTask<(f64, TaskId)> = ByTask::default();
+    let mut of: ByTask<usize> = ByTask::default();
     for ((a, b), pair) in traffic.pairs() {
         let gain = pair.per_second * saved;
         if gain < LEAST_GAIN || !may_be(a) || !may_be(b) {

@@ -9,12 +9,12 @@
 //! waker's PU count with what they cost there, since a longer one waited for other tasks. A task that shares a PU is no busier than it
 //! was before: there it also waits for the one that has woken it.
 
+use super::ByTask;
 use crate::source::WakeUps;
 use crate::{TaskId, evidence::QueuedJob};
 use colocate_machine::Nanos;
 use colocate_machine::calibrated::Pair as Lie;
 use colocate_model::communication::{Exchange, WakeUpCosts};
-use std::collections::BTreeMap;
 
 /// After so long what was seen counts for a third. Chosen: a server's load changes within seconds, and a placement is to
 /// follow within half a second.
@@ -38,7 +38,7 @@ pub struct Traffic {
     has_rates: bool,
     /// In the order of their tasks.
     pairs: Vec<Pair>,
-    busy: BTreeMap<TaskId, f64>,
+    busy: ByTask<f64>,
 }
 
 /// Two tasks, their sums when they were last noted, and what that says of them; `None` until they were noted twice.
@@ -127,7 +127,7 @@ impl Traffic {
 
     fn note_busy(&mut self, queue: &[QueuedJob], weight: f64, shares: impl Fn(TaskId) -> bool) {
         let threads = queue.iter().flat_map(|job| &job.threads);
-        let now: BTreeMap<TaskId, f64> =
+        let now: ByTask<f64> =
             threads.filter_map(|thread| Some((thread.id, thread.runnable?))).collect();
         for (task, busy) in &mut self.busy {
             let new = *busy + weight * (now.get(task).copied().unwrap_or(0.0) - *busy);
@@ -176,26 +176,30 @@ impl Traffic {
 /// Both directions together, in the order of their tasks.
 #[allow(clippy::cast_precision_loss)] // counts of wake-ups
 fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
-    let pair = |one: &WakeUps| {
+    let two = |one: &WakeUps| {
         let waker = one.waker.filter(|waker| *waker != one.wakee)?;
+        Some((waker.min(one.wakee), waker.max(one.wakee)))
+    };
+    // Numbers are sorted faster than pairs: they are smaller, and compared at once.
+    let number = |task: TaskId| u64::from(task.job.0) << 32 | u64::from(task.order);
+    let key = |(a, b)| u128::from(number(a)) << 64 | u128::from(number(b));
+    let keys = wake_ups.iter().zip(0_usize..).filter_map(|(one, at)| Some((key(two(one)?), at)));
+    let mut order: Vec<(u128, usize)> = keys.collect();
+    order.sort_unstable();
+    let mut pairs: Vec<Pair> = Vec::with_capacity(order.len());
+    for one in order.into_iter().map(|(_, at)| &wake_ups[at]) {
+        let Some(two) = two(one) else { continue };
         let sums = Sums {
             count: one.count as f64,
             same_pu: one.same_pu.unwrap_or(0) as f64,
             waited: one.waited.unwrap_or_default().as_secs_f64(),
             both_ran: one.both_ran.unwrap_or_default().as_secs_f64(),
         };
-        let two = (waker.min(one.wakee), waker.max(one.wakee));
-        Some(Pair { two, sums, exchange: None })
-    };
-    let mut pairs: Vec<Pair> = wake_ups.iter().filter_map(pair).collect();
-    pairs.sort_unstable_by_key(|pair| pair.two);
-    pairs.dedup_by(|next, first| {
-        let is_same = next.two == first.two;
-        if is_same {
-            first.sums = first.sums.plus(next.sums);
+        match pairs.last_mut().filter(|last| last.two == two) {
+            Some(last) => last.sums = last.sums.plus(sums),
+            None => pairs.push(Pair { two, sums, exchange: None }),
         }
-        is_same
-    });
+    }
     pairs
 }
 
@@ -232,6 +236,10 @@ mod tests {
         }]
     }
 
+    fn noted(traffic: &mut Traffic, at: Nanos, wake_ups: &[WakeUps]) -> bool {
+        traffic.note(at, wake_ups, &[], |_| false, &WakeUpCosts::default())
+    }
+
     fn only(traffic: &Traffic) -> Exchange {
         *traffic.pairs().next().unwrap().1
     }
@@ -240,36 +248,16 @@ mod tests {
     #[test]
     fn what_is_seen_on_one_pu_says_nothing_of_two() {
         let mut traffic = Traffic::default();
-        assert!(!traffic.note(
-            Nanos::ZERO,
-            &wakes(0, 0, 0, 0),
-            &[],
-            |_| false,
-            &WakeUpCosts::default()
-        ));
-        assert!(!traffic.note(
-            Nanos::from_millis(10),
-            &wakes(100, 0, 5_000, 1_000),
-            &[],
-            |_| false,
-            &WakeUpCosts::default()
-        ));
-        assert!(traffic.note(
-            Nanos::from_millis(100),
-            &wakes(1_000, 0, 50_000, 10_000),
-            &[],
-            |_| false,
-            &WakeUpCosts::default()
-        ));
+        assert!(!noted(&mut traffic, Nanos::ZERO, &wakes(0, 0, 0, 0)));
+        assert!(!noted(&mut traffic, Nanos::from_millis(10), &wakes(100, 0, 5_000, 1_000)));
+        assert!(noted(&mut traffic, Nanos::from_millis(100), &wakes(1_000, 0, 50_000, 10_000)));
         let apart = only(&traffic);
         assert!((apart.per_second - 10_000.0).abs() < 1e-6);
         assert!((apart.wait - 50e-6).abs() < 1e-9 && (apart.both_run - 0.1).abs() < 1e-9);
-        assert!(traffic.note(
+        assert!(noted(
+            &mut traffic,
             Nanos::from_millis(600),
-            &wakes(26_000, 25_000, 100_000, 10_000),
-            &[],
-            |_| false,
-            &WakeUpCosts::default()
+            &wakes(26_000, 25_000, 100_000, 10_000)
         ));
         let together = only(&traffic);
         assert!(together.per_second > 40_000.0, "{together:?}");
@@ -283,9 +271,9 @@ mod tests {
         let costs = WakeUpCosts::default();
         for (waited, lost) in [(10_000, 0.06), (90_000, 3_000.0 * 46e-6)] {
             let mut traffic = Traffic::default();
-            traffic.note(Nanos::ZERO, &wakes(0, 0, 0, 0), &[], |_| false, &costs);
+            noted(&mut traffic, Nanos::ZERO, &wakes(0, 0, 0, 0));
             let seen = wakes(1_000, 700, waited, 0);
-            assert!(traffic.note(Nanos::from_millis(100), &seen, &[], |_| false, &costs));
+            assert!(noted(&mut traffic, Nanos::from_millis(100), &seen));
             assert!((only(&traffic).gain_together(&costs) - lost).abs() < 1e-9, "{traffic:?}");
         }
     }
@@ -293,23 +281,11 @@ mod tests {
     #[test]
     fn what_is_over_is_forgotten() {
         let mut traffic = Traffic::default();
-        traffic.note(Nanos::ZERO, &wakes(0, 0, 0, 0), &[], |_| false, &WakeUpCosts::default());
-        traffic.note(
-            Nanos::from_millis(100),
-            &wakes(1_000, 0, 50_000, 0),
-            &[],
-            |_| false,
-            &WakeUpCosts::default(),
-        );
-        traffic.note(
-            Nanos::from_secs(3),
-            &wakes(1_000, 0, 50_000, 0),
-            &[],
-            |_| false,
-            &WakeUpCosts::default(),
-        );
+        noted(&mut traffic, Nanos::ZERO, &wakes(0, 0, 0, 0));
+        noted(&mut traffic, Nanos::from_millis(100), &wakes(1_000, 0, 50_000, 0));
+        noted(&mut traffic, Nanos::from_secs(3), &wakes(1_000, 0, 50_000, 0));
         assert!(only(&traffic).per_second < 10.0);
-        traffic.note(Nanos::from_secs(4), &[], &[], |_| false, &WakeUpCosts::default());
+        noted(&mut traffic, Nanos::from_secs(4), &[]);
         assert_eq!(traffic.pairs().count(), 0);
     }
 }

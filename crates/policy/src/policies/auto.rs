@@ -30,6 +30,7 @@
 
 mod pairs;
 
+use crate::communication::TaskSet;
 use crate::communication::groups::{communicating, groups, seats};
 use crate::communication::teams::{Now, Part, parts, teams};
 use crate::communication::traffic::Traffic;
@@ -116,8 +117,7 @@ impl Policy for Auto {
 impl Auto {
     fn choose(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
         let groups = groups(&self.traffic, &self.costs);
-        let mut members: BTreeSet<TaskId> =
-            groups.iter().flat_map(|group| &group.tasks).copied().collect();
+        let mut members: TaskSet = groups.iter().flat_map(|group| &group.tasks).copied().collect();
         let may_be = |task| !members.contains(&task);
         let teams = teams(&self.traffic, &self.costs, places, &self.parts, may_be);
         members.extend(teams.iter().flat_map(|team| &team.tasks));
@@ -127,7 +127,9 @@ impl Auto {
         for thread in evidence.now.queue.iter().flat_map(|job| &job.threads) {
             let Some(pu) = thread.pu else { continue };
             if members.contains(&thread.id) {
-                ran.insert(thread.id, pu);
+                if !teams.is_empty() {
+                    ran.insert(thread.id, pu);
+                }
             } else {
                 let of = if thread.bound { &mut bound } else { &mut load };
                 *of.entry(pu).or_default() += self.traffic.busy(thread.id);

@@ -19,7 +19,7 @@ pub enum DetectAt {
 pub(super) struct Detector {
     pus: usize,
     /// The cache of each PU whose access bits it has.
-    pub domains: Vec<usize>,
+    domains: Vec<usize>,
     /// Whether writes by PUs of the same cache count, too.
     counts_neighbours: bool,
     /// `vectors[pu * pus + writer]`, saturating.

@@ -66,6 +66,8 @@ pub struct Coherent {
     beyond: Vec<Option<u8>>,
     pus: Vec<PuSet>,
     depth: Vec<u8>,
+    /// By PU: the caches of its path up to the one where communication is detected.
+    inside: Vec<CacheSet>,
     directory: Directory,
     detector: Detector,
     counts: Counts,
@@ -80,6 +82,8 @@ struct Path {
     set: CacheSet,
     /// The PU's bit among those of the nearest one.
     used: u64,
+    /// How long data takes from each of them, in picoseconds.
+    latencies: Vec<u64>,
 }
 
 const fn bit(cache: u8) -> CacheSet {
@@ -104,7 +108,9 @@ fn path_of(geometry: &Geometry, pu: PuIdx) -> Result<Path, GeometryError> {
     }
     let at = siblings.iter().position(|other| *other == pu).unwrap_or(0);
     let set = caches.iter().fold(0, |set, cache| set | bit(*cache));
-    Ok(Path { first: caches[0], set, used: 1 << (USED as usize + at), caches })
+    let latency = |cache: &u8| geometry.caches[usize::from(*cache)].latency_ps;
+    let latencies = caches.iter().map(latency).collect();
+    Ok(Path { first: caches[0], set, used: 1 << (USED as usize + at), latencies, caches })
 }
 
 impl Coherent {
@@ -133,6 +139,11 @@ impl Coherent {
             DetectAt::PrivateCache => geometry.private_caches(),
             DetectAt::LastCache => geometry.last_caches(),
         };
+        let upto = |(path, domain): (&Path, &usize)| {
+            let inner = path.caches.iter().filter(|it| depth[usize::from(**it)] <= depth[*domain]);
+            inner.fold(0, |set, inner| set | bit(*inner))
+        };
+        let inside = paths.iter().zip(&domains).map(upto).collect();
         let zeros = vec![0; paths.iter().map(|path| path.caches.len()).max().unwrap_or(0)];
         let counts = Counts {
             lookups: zeros.clone(),
@@ -148,7 +159,8 @@ impl Coherent {
             lineage,
             beyond,
             depth,
-            directory: Directory::default(),
+            inside,
+            directory: Directory::new(geometry.caches.len(), geometry.packages.len()),
             detector: Detector::new(at, domains),
             counts,
             protocol,
@@ -174,6 +186,7 @@ impl Coherent {
     }
 
     /// A PU reads or writes at an address. How long it takes, in picoseconds.
+    #[inline]
     pub fn access(&mut self, pu: PuIdx, address: u64, writes: bool) -> u64 {
         let served = self.serve(pu, address, writes);
         self.time(pu, served)
@@ -181,10 +194,9 @@ impl Coherent {
 
     /// How long data takes from there, in picoseconds.
     #[must_use]
+    #[inline]
     pub fn time(&self, pu: PuIdx, served: Served) -> u64 {
-        let path = &self.paths[pu.idx()].caches;
-        let latency =
-            |place: u8| self.geometry.caches[usize::from(path[usize::from(place)])].latency_ps;
+        let latency = |place: u8| self.paths[pu.idx()].latencies[usize::from(place)];
         match served {
             Served::Path(place) => latency(place),
             // The shared cache, and the nearer one that has it.
@@ -438,12 +450,7 @@ impl Coherent {
         while left != 0 {
             let pu = left.trailing_zeros();
             left &= left - 1;
-            let domain = self.detector.domains[pu as usize];
-            let inside = self.paths[pu as usize]
-                .caches
-                .iter()
-                .filter(|inner| self.depth[usize::from(**inner)] <= self.depth[domain]);
-            if inside.fold(0, |set, inner| set | bit(*inner)) & entry.holders == 0 {
+            if self.inside[pu as usize] & entry.holders == 0 {
                 entry.used_by &= !(1 << pu);
             }
         }

@@ -193,9 +193,9 @@ enum State {
 }
 
 /// Everything while it runs.
-struct Replay<'a> {
+struct Replay<'a, P: ?Sized> {
     caches: &'a mut Coherent,
-    program: &'a mut dyn Program,
+    program: &'a mut P,
     mapping: &'a mut dyn Mapping,
     timing: Timing,
     threads: Vec<Thread>,
@@ -212,9 +212,9 @@ struct Replay<'a> {
 }
 
 /// Runs a program to its end.
-pub fn replay(
+pub fn replay<P: Program + ?Sized>(
     caches: &mut Coherent,
-    program: &mut dyn Program,
+    program: &mut P,
     mapping: &mut dyn Mapping,
     timing: Timing,
 ) -> Replayed {
@@ -241,7 +241,7 @@ pub fn replay(
     replay.end()
 }
 
-impl Replay<'_> {
+impl<P: Program + ?Sized> Replay<'_, P> {
     /// Lets one thread go ahead, or all that wait at a barrier. False if there is nothing left to do.
     fn go(&mut self) -> bool {
         let (mut first, mut second) = ((u64::MAX, 0), u64::MAX);
