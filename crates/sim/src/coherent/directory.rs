@@ -1,11 +1,10 @@
 //! Which caches have which line. Only lines that a cache has are in it, so that it is as large as the caches.
-//!
-//! A table with open addressing and linear probing (Knuth, volume 3, section 6.4, algorithms L and R). Four lines that follow each
-//! other begin at places that do, and of machines with few caches and PUs an entry takes 16 bytes: then one line of the host's cache has
-//! all four.
+//! Of machines with few caches and PUs an entry takes 16 bytes in place of 64.
 
 use super::cache::Line;
 use super::geometry::{CacheSet, PuSet};
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
 
 /// What is known of a line that at least one cache has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +19,8 @@ pub(super) struct Entry {
     /// The cache of the nearest level that may write it silently.
     pub unique: Option<u8>,
 }
+
+type Table<V> = HashMap<Line, V, FixedState>;
 
 /// Entries by line.
 #[derive(Clone, Debug)]
@@ -48,19 +49,24 @@ impl Directory {
     #[inline]
     pub fn get(&self, line: Line) -> Entry {
         match self {
-            Self::Small { table, pus, caches } => unpacked(table.get(line), *pus, *caches),
-            Self::Large(table) => table.get(line),
+            Self::Small { table, pus, caches } => {
+                unpacked(table.get(&line).copied().unwrap_or_default(), *pus, *caches)
+            }
+            Self::Large(table) => table.get(&line).copied().unwrap_or_default(),
         }
     }
 
     /// Changes it.
     #[inline]
     pub fn set(&mut self, line: Line, entry: Entry) {
+        let is_held = entry.holders != 0;
         match self {
-            Self::Small { table, .. } if entry.holders == 0 => table.remove(line),
-            Self::Small { table, pus, caches } => table.set(line, packed(entry, *pus, *caches)),
-            Self::Large(table) if entry.holders == 0 => table.remove(line),
-            Self::Large(table) => table.set(line, entry),
+            Self::Small { table, pus, caches } if is_held => {
+                table.insert(line, packed(entry, *pus, *caches));
+            }
+            Self::Small { table, .. } => drop(table.remove(&line)),
+            Self::Large(table) if is_held => drop(table.insert(line, entry)),
+            Self::Large(table) => drop(table.remove(&line)),
         }
     }
 
@@ -68,9 +74,10 @@ impl Directory {
     pub fn all(&self) -> Vec<(Line, Entry)> {
         match self {
             Self::Small { table, pus, caches } => {
-                table.all().map(|(line, word)| (line, unpacked(word, *pus, *caches))).collect()
+                let entry = |(line, word): (&Line, &u64)| (*line, unpacked(*word, *pus, *caches));
+                table.iter().map(entry).collect()
             }
-            Self::Large(table) => table.all().collect(),
+            Self::Large(table) => table.iter().map(|(line, entry)| (*line, *entry)).collect(),
         }
     }
 }
@@ -92,104 +99,6 @@ fn unpacked(word: u64, pus: u32, caches: u32) -> Entry {
         used_by: low(used_by, pus).into(),
         owner: number(numbers >> NUMBER),
         unique: number(numbers),
-    }
-}
-
-/// No line: none has such a number.
-const EMPTY: Line = u64::MAX;
-/// Places of an empty table, as a power of 2.
-const FEWEST: u32 = 10;
-
-/// What is known by line.
-#[derive(Clone, Debug)]
-pub(super) struct Table<V> {
-    places: Vec<(Line, V)>,
-    used: usize,
-}
-
-impl<V: Copy + Default> Default for Table<V> {
-    fn default() -> Self {
-        Self { places: vec![(EMPTY, V::default()); 1 << FEWEST], used: 0 }
-    }
-}
-
-impl<V: Copy + Default> Table<V> {
-    /// Where a line would be if all places were free: by Fibonacci hashing of four lines together.
-    #[inline]
-    #[allow(clippy::cast_possible_truncation)] // below the number of places
-    fn home(&self, line: Line) -> usize {
-        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        let fours = self.places.len().trailing_zeros() - 2;
-        let hash = (line >> 2).wrapping_mul(GOLDEN) >> (u64::BITS - fours);
-        (hash << 2 | line & 3) as usize
-    }
-
-    /// Where a line is, or the free place where it would be put.
-    #[inline]
-    fn place(&self, line: Line) -> usize {
-        let mask = self.places.len() - 1;
-        let mut at = self.home(line);
-        while self.places[at].0 != line && self.places[at].0 != EMPTY {
-            at = (at + 1) & mask;
-        }
-        at
-    }
-
-    #[inline]
-    fn get(&self, line: Line) -> V {
-        let (there, value) = self.places[self.place(line)];
-        if there == line { value } else { V::default() }
-    }
-
-    #[inline]
-    fn set(&mut self, line: Line, value: V) {
-        let at = self.place(line);
-        let is_new = self.places[at].0 == EMPTY;
-        self.places[at] = (line, value);
-        if is_new {
-            self.used += 1;
-            if self.used > self.places.len() / 4 * 3 {
-                self.grow();
-            }
-        }
-    }
-
-    fn grow(&mut self) {
-        let free = vec![(EMPTY, V::default()); 2 * self.places.len()];
-        for (line, value) in std::mem::replace(&mut self.places, free) {
-            if line != EMPTY {
-                let at = self.place(line);
-                self.places[at] = (line, value);
-            }
-        }
-    }
-
-    /// Removes a line, if it is there. What stands after it moves up, unless that is before its home.
-    fn remove(&mut self, line: Line) {
-        let mask = self.places.len() - 1;
-        let mut hole = self.place(line);
-        if self.places[hole].0 == EMPTY {
-            return;
-        }
-        self.used -= 1;
-        let mut at = hole;
-        loop {
-            at = (at + 1) & mask;
-            let next = self.places[at];
-            if next.0 == EMPTY {
-                break;
-            }
-            let from_home = at.wrapping_sub(self.home(next.0)) & mask;
-            if from_home >= at.wrapping_sub(hole) & mask {
-                self.places[hole] = next;
-                hole = at;
-            }
-        }
-        self.places[hole].0 = EMPTY;
-    }
-
-    fn all(&self) -> impl Iterator<Item = (Line, V)> {
-        self.places.iter().filter(|(line, _)| *line != EMPTY).copied()
     }
 }
 

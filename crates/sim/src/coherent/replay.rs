@@ -193,9 +193,9 @@ enum State {
 }
 
 /// Everything while it runs.
-struct Replay<'a, P: ?Sized> {
+struct Replay<'a> {
     caches: &'a mut Coherent,
-    program: &'a mut P,
+    program: &'a mut dyn Program,
     mapping: &'a mut dyn Mapping,
     timing: Timing,
     threads: Vec<Thread>,
@@ -212,9 +212,9 @@ struct Replay<'a, P: ?Sized> {
 }
 
 /// Runs a program to its end.
-pub fn replay<P: Program + ?Sized>(
+pub fn replay(
     caches: &mut Coherent,
-    program: &mut P,
+    program: &mut dyn Program,
     mapping: &mut dyn Mapping,
     timing: Timing,
 ) -> Replayed {
@@ -241,7 +241,7 @@ pub fn replay<P: Program + ?Sized>(
     replay.end()
 }
 
-impl<P: Program + ?Sized> Replay<'_, P> {
+impl Replay<'_> {
     /// Lets one thread go ahead, or all that wait at a barrier. False if there is nothing left to do.
     fn go(&mut self) -> bool {
         let (mut first, mut second) = ((u64::MAX, 0), u64::MAX);

@@ -54,7 +54,6 @@ impl<R: Read + Seek> Traced<R> {
     }
 
     /// The next record of a thread, none after its last.
-    #[inline]
     fn record(&mut self, index: usize) -> Result<Option<Record>, ReadError> {
         let thread = &mut self.threads[index];
         while thread.done == thread.bytes.len() {
@@ -69,7 +68,6 @@ impl<R: Read + Seek> Traced<R> {
         Ok(record)
     }
 
-    #[inline]
     fn step(&mut self, index: usize, record: Record) -> Option<Step> {
         match record {
             Record::Access(Access { address, size_log2, writes, instructions }) => {
@@ -109,7 +107,6 @@ impl<R: Read + Seek> Program for Traced<R> {
         self.threads.len()
     }
 
-    #[inline]
     fn next(&mut self, index: usize) -> Step {
         if let Some(step) = self.threads[index].next.take() {
             return step;
