@@ -2,6 +2,7 @@
 # make demo      build, then profile, plan and run two real programs (scripts/demo)
 # make test      every check there is (scripts/test)
 # make tracer    the QEMU and its plugin that `colocate profile --backend emulate` needs
+# make compiler  the compiler pass and runtime that `colocate cc` needs (docs/spm.md)
 # make lab       what is proved on real kernels in guests; quick is in make test, SIZE=full takes half an hour
 # make bench     speed, as ratios
 # make fuzz      every fuzz target for SECONDS seconds
@@ -17,7 +18,7 @@ CARGO = scripts/with-rust cargo
 BUILT = $${CARGO_TARGET_DIR:-target}/release/colocate
 
 .POSIX:
-.PHONY: all demo test tracer lab bench fuzz install
+.PHONY: all demo test tracer compiler lab bench fuzz install
 
 all:
 	scripts/install build
@@ -36,6 +37,10 @@ tracer:
 	scripts/install test
 	scripts/build-qemu
 	$(CARGO) build --release --locked -p colocate-tracer
+
+compiler:
+	scripts/install test
+	scripts/build-compiler
 
 lab:
 	scripts/install test

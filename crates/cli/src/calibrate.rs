@@ -6,6 +6,7 @@
 
 mod cells;
 mod figures;
+mod memory;
 mod text;
 
 use crate::bench::beside::{Bench, Here};
@@ -81,6 +82,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             let exact = measured(args.repeat, &machine)?;
             let name = kept::file_name(&machine);
             dir.write(&name, exact.to_json().as_bytes(), Mode::ByUmask)?;
+            let figures = exact.calibration.iter().flat_map(|found| &found.figures).cloned();
+            if let Some(costs) = memory::costs(&exact.machine, &figures.collect::<Vec<_>>()) {
+                dir.write(memory::FILE, costs.as_bytes(), Mode::ByUmask)?;
+            }
             (folder.join(name), exact)
         }
     };

@@ -9,6 +9,7 @@ mod calibrate;
 mod children;
 mod columns;
 mod compare;
+mod compile;
 mod date;
 mod doctor;
 mod exit;
@@ -72,6 +73,10 @@ enum Command {
     Simulate(simulate::Args),
     Replay(replay::Args),
     Map(map::Args),
+    Cc(compile::CArgs),
+    #[command(name = "c++")]
+    Cxx(compile::CxxArgs),
+    Fc(compile::FortranArgs),
     Study(study::Args),
     Train(train::Args),
     AdviseThreads(threads::Args),
@@ -112,6 +117,9 @@ pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
         Command::Simulate(args) => simulate::main(&args),
         Command::Replay(args) => replay::main(&args),
         Command::Map(args) => map::main(&args),
+        Command::Cc(args) => compile::c(&args),
+        Command::Cxx(args) => compile::cxx(&args),
+        Command::Fc(args) => compile::fortran(&args),
         Command::Study(args) => study::main(&args),
         Command::Train(args) => train::main(&args),
         Command::AdviseThreads(args) => threads::main(&args),

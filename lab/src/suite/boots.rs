@@ -44,6 +44,8 @@ const TOPO_TOOLS: &[&str] = &["lstopo-no-graphics"];
 const DOCTOR_TOOLS: &[&str] = &["setpriv", "setcap", "prlimit", "sysctl", "mount"];
 /// colocate with a policy that moves pages.
 const PAGES_TOOLS: &[&str] = &["colocate-mover"];
+/// What `colocate cc` has compiled.
+const SPM_TOOLS: &[&str] = &["spm-lu", "spm-cholesky", "spm-product", "spm-add", "spm-search"];
 const RUN_TOOLS: &[&str] = &["setpriv", "taskset", "threads-static"];
 
 /// What holds on every machine.
@@ -163,6 +165,13 @@ const SCHEDULE: &[&str] = &["schedule-follows-a-pu-that-goes-and-returns"];
 const SCHEDULE_CPUSET: &[&str] = &["schedule-follows-a-cpuset-that-changes"];
 const SCHEDULE_OFTEN: Cases = &[SCHEDULE, SCHEDULE_CPUSET, &["schedule-undone-after-100-kills"]];
 
+const SPM: Cases = &[&[
+    "spm-places-matrices",
+    "spm-leaves-what-is-used-once",
+    "spm-places-parts",
+    "spm-places-huge-pages",
+]];
+
 /// All boots.
 #[rustfmt::skip] // a row each
 pub const BOOTS: &[Boot] = &[
@@ -186,6 +195,8 @@ pub const BOOTS: &[Boot] = &[
     boot("schedule", Quick, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[SCHEDULE, &["schedule-undone-after-2-kills"]]),
     boot("schedule-follows", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[SCHEDULE_CPUSET]),
     Boot { limit: hours(1), ..boot("schedule-often", Full, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, SCHEDULE_OFTEN) },
+    boot("spm", Full, EIGHT_NODES, X86Linux6_12, SPM_TOOLS, SPM),
+    boot("spm-6.1", Full, EIGHT_NODES, X86Linux6_1, SPM_TOOLS, SPM),
     boot("undo", Quick, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, UNDO_FEW),
     boot("undo-follows", Full, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, &[UNDO_FOLLOWS]),
     Boot { limit: hours(1), ..boot("undo-often", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, UNDO_OFTEN) },

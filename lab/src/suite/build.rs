@@ -19,7 +19,9 @@ pub(super) fn all(boots: &[&Boot]) -> anyhow::Result<bool> {
     static_programs(boots)?;
     let kinds: BTreeSet<_> = boots.iter().map(|boot| boot.guest.is_arm64()).collect();
     // x86 first: it is always possible.
-    kinds.into_iter().try_fold(true, |_, arm64| ours(arm64))
+    let built = kinds.into_iter().try_fold(true, |_, arm64| ours(arm64))?;
+    spm_programs(boots)?;
+    Ok(built)
 }
 
 /// Builds `colocate` and `lab-guest` for one kind of guest; false as for [`all`].
@@ -70,6 +72,30 @@ fn static_programs(boots: &[&Boot]) -> anyhow::Result<()> {
         cc.args(["-O1", "-static", "-pthread"]).arg(format!("{source}/{name}.c"));
         cc.arg("-o").arg(beside.with_file_name(program));
         if !cc.status().context("cannot start cc")?.success() {
+            bail!("{name}.c cannot be compiled");
+        }
+    }
+    Ok(())
+}
+
+/// Compiles the programs called `spm-NAME` from `workloads/numa/NAME.c` by `colocate cc`, to lie beside us.
+fn spm_programs(boots: &[&Boot]) -> anyhow::Result<()> {
+    let beside = std::env::current_exe()?;
+    let workloads = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/numa");
+    let programs = boots.iter().flat_map(|boot| boot.programs);
+    let names: BTreeSet<_> = programs.filter_map(|program| program.strip_prefix("spm-")).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let mut build = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/build-compiler"));
+    if !build.status().context("cannot start build-compiler")?.success() {
+        bail!("the compiler pass cannot be built");
+    }
+    for name in names {
+        let mut cc = Command::new(beside.with_file_name("colocate"));
+        cc.args(["cc", "-O2", "-pthread"]).arg(format!("{workloads}/{name}.c")).arg("-lm");
+        cc.arg("-o").arg(beside.with_file_name(format!("spm-{name}")));
+        if !cc.status().context("cannot start colocate cc")?.success() {
             bail!("{name}.c cannot be compiled");
         }
     }

@@ -4,7 +4,7 @@ use expect_test::expect_file;
 use std::process::Command;
 
 /// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 26] = [
+const COMMANDS: [&[&str]; 29] = [
     &[],
     &["topo"],
     &["profile"],
@@ -27,6 +27,9 @@ const COMMANDS: [&[&str]; 26] = [
     &["simulate"],
     &["replay"],
     &["map"],
+    &["cc"],
+    &["c++"],
+    &["fc"],
     &["study"],
     &["train"],
     &["train", "cpi-model"],

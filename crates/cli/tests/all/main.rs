@@ -13,6 +13,7 @@ mod bench;
 mod bounded_cost;
 mod calibrate;
 mod compare;
+mod compile;
 mod cores;
 mod counted;
 mod demand;

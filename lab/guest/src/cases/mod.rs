@@ -10,6 +10,7 @@ mod pages;
 mod run;
 mod run_limits;
 mod schedule;
+mod spm;
 mod topo;
 mod undo;
 mod wake_ups;
@@ -98,6 +99,10 @@ pub const ALL: &[(&str, Case)] = &[
     ("pages-that-drift-are-noticed", pages::that_drift_are_noticed),
     ("schedule-follows-a-cpuset-that-changes", schedule::follows_a_cpuset_that_changes),
     ("schedule-follows-a-pu-that-goes-and-returns", schedule::follows_a_pu_that_goes_and_returns),
+    ("spm-leaves-what-is-used-once", spm::leaves_what_is_used_once),
+    ("spm-places-huge-pages", spm::places_huge_pages),
+    ("spm-places-matrices", spm::places_matrices),
+    ("spm-places-parts", spm::places_parts),
     ("topo-capacities-are-described", topo::capacities_are_described),
     ("topo-has-holes", topo::has_holes),
     ("topo-is-described", topo::is_described),

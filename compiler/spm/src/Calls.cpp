@@ -1,0 +1,91 @@
+//===- Calls.cpp - Calls of the runtime before loops ----------------------===//
+#include "Calls.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/IR/DebugInfoMetadata.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Transforms/Utils/ScalarEvolutionExpander.h"
+
+using namespace llvm;
+using namespace spm;
+
+namespace {
+
+/// The smallest page of any machine.
+constexpr uint64_t Page = 4096;
+/// The form of `struct spm_site`. The runtime ignores sites of others.
+constexpr uint32_t Version = 1;
+
+/// struct spm_site { uint32_t version, line; const char *function, *file; void *of_the_runtime; }
+Constant *siteOf(Function &F, const Region &Of) {
+  Module &M = *F.getParent();
+  LLVMContext &C = M.getContext();
+  IRBuilder<> IR(C);
+  auto text = [&](StringRef Text) -> Constant * {
+    auto *Data = ConstantDataArray::getString(C, Text);
+    auto *Global = new GlobalVariable(M, Data->getType(), true, GlobalValue::PrivateLinkage, Data, "spm.text");
+    Global->setUnnamedAddr(GlobalValue::UnnamedAddr::Global);
+    return Global;
+  };
+  DebugLoc Place = Of.Before->getStartLoc();
+  DISubprogram *Sub = F.getSubprogram();
+  Constant *Fields[] = {
+      IR.getInt32(Version),
+      IR.getInt32(Place ? Place.getLine() : 0),
+      text(Sub ? Sub->getName() : F.getName()),
+      text(Sub ? Sub->getFilename() : StringRef(M.getSourceFileName())),
+      Constant::getNullValue(IR.getPtrTy()),
+  };
+  auto *Site = ConstantStruct::getAnon(Fields);
+  return new GlobalVariable(M, Site->getType(), false, GlobalValue::PrivateLinkage, Site, "spm.site");
+}
+
+/// It has no effect that the compiler could see.
+FunctionCallee runtimeOf(Module &M) {
+  LLVMContext &C = M.getContext();
+  IRBuilder<> IR(C);
+  Type *Pointer = IR.getPtrTy(), *Wide = IR.getInt64Ty();
+  FunctionCallee Runtime = M.getOrInsertFunction("spm_access", IR.getVoidTy(), Pointer, Wide, Wide, Wide, Pointer);
+  if (auto *F = dyn_cast<Function>(Runtime.getCallee())) {
+    F->setDoesNotThrow();
+    F->setWillReturn();
+    F->setOnlyAccessesInaccessibleMemory();
+    F->addFnAttr(Attribute::NoFree);
+    F->addFnAttr(Attribute::NoSync);
+    F->addFnAttr(Attribute::NoCallback);
+  }
+  return Runtime;
+}
+
+} // namespace
+
+std::vector<Region> spm::regionsOf(const Accesses &All, ScalarEvolution &SE, Nest &Nest) {
+  MapVector<std::pair<Loop *, const SCEV *>, Region> Merged;
+  for (const Access &Of : All.Known) {
+    auto [At, IsNew] = Merged.insert({{Of.Before, Of.Base}, {Of.Before, Of.Base, Of.Bytes, Of.Amount, Of.Writes, Of.At}});
+    if (IsNew)
+      continue;
+    Region &Into = At->second;
+    Into.Bytes = {Nest.least(Into.Bytes.Least, Of.Bytes.Least), Nest.greatest(Into.Bytes.Greatest, Of.Bytes.Greatest)};
+    Into.Amount = SE.getAddExpr(Into.Amount, Of.Amount);
+    Into.Writes |= Of.Writes;
+  }
+  std::vector<Region> Regions;
+  for (auto &[Key, Of] : Merged) {
+    auto *Size = dyn_cast<SCEVConstant>(SE.getMinusSCEV(Of.Bytes.Greatest, Of.Bytes.Least));
+    if (!Size || Size->getAPInt().sge(Page))
+      Regions.push_back(Of);
+  }
+  return Regions;
+}
+
+void spm::callBefore(const Region &Of, ScalarEvolution &SE) {
+  Instruction *Before = Of.Before->getLoopPreheader()->getTerminator();
+  Function &F = *Before->getFunction();
+  SCEVExpander Expander(SE, F.getParent()->getDataLayout(), "spm");
+  auto value = [&](const SCEV *E) { return Expander.expandCodeFor(E, E->getType(), Before); };
+  Value *Arguments[] = {value(Of.Base), value(Of.Bytes.Least), value(Of.Bytes.Greatest), value(Of.Amount), siteOf(F, Of)};
+  IRBuilder<> IR(Before);
+  IR.SetCurrentDebugLocation(Of.Before->getStartLoc());
+  IR.CreateCall(runtimeOf(*F.getParent()), Arguments);
+}

@@ -1,0 +1,61 @@
+//! What programs that `colocate cc` has compiled go by: what pages and lines of memory cost, as lines of text.
+
+use colocate_machine::calibrated::{Figure, What};
+use colocate_machine::{CacheKind, Machine, PuIdx};
+
+/// The file, beside what else is kept of the machine.
+pub const FILE: &str = "memory";
+
+/// Lines that a core fetches at a time in a loop that reads on and on: by Little's law each takes a tenth of the latency. Assumed:
+/// Intel's and AMD's cores have 10 to 16 buffers for them.
+const AT_A_TIME: f64 = 10.0;
+
+/// Of a machine with several nodes: `page_move_ns`, `remote_line_ps` and `cache_bytes`, a line each.
+pub fn costs(machine: &Machine, figures: &[Figure]) -> Option<String> {
+    let mean = |of: &dyn Fn(&What) -> bool| {
+        let values: Vec<f64> =
+            figures.iter().filter(|figure| of(&figure.what)).map(|figure| figure.value).collect();
+        #[allow(clippy::cast_precision_loss)] // few
+        let count = values.len() as f64;
+        (count > 0.0).then(|| values.iter().sum::<f64>() / count)
+    };
+    let page = mean(&|what| matches!(what, What::PageMove { .. }))?;
+    let local = mean(&|what| matches!(what, What::MemoryLatency { from, to } if from == to))?;
+    let remote = mean(&|what| matches!(what, What::MemoryLatency { from, to } if from != to))?;
+    let line_ps = (remote - local).max(0.0) * 1000.0 / AT_A_TIME;
+    let is_passed = |kind| matches!(kind, CacheKind::Data | CacheKind::Unified);
+    let path = machine
+        .caches
+        .iter()
+        .filter(|cache| is_passed(cache.kind) && cache.pus.contains(&PuIdx(0)));
+    let caches: u64 = path.filter_map(|cache| cache.size).map(|size| size.0).sum();
+    Some(format!("page_move_ns {page:.0}\nremote_line_ps {line_ps:.0}\ncache_bytes {caches}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_machine::NodeNr;
+
+    #[test]
+    fn costs_by_hand() {
+        let machine = colocate_machine::read::open("synthetic:numa:2 core:2 pu:1").unwrap();
+        let (near, far) = (NodeNr(0), NodeNr(1));
+        let latency = |from, to| What::MemoryLatency { from: Some(from), to: Some(to) };
+        let figures = [
+            (What::PageMove { from: near, to: far }, 900.0),
+            (What::PageMove { from: far, to: near }, 1_100.0),
+            (latency(near, near), 80.0),
+            (latency(far, near), 130.0),
+            (latency(near, far), 150.0),
+        ];
+        let figures = figures.map(|(what, value)| {
+            let (unit, source) = (what.unit(), String::new());
+            Figure { what, unit, value, low: value, high: value, unix_s: 0, source }
+        });
+        // 60 ns more, ten at a time. A synthetic machine has no caches.
+        let text = "page_move_ns 1000\nremote_line_ps 6000\ncache_bytes 0\n";
+        assert_eq!(costs(&machine, &figures).unwrap(), text);
+        assert_eq!(costs(&machine, &figures[1..3]), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! `colocate cc` with the compiler pass and the runtime, as programs are built with it.
+//!
+//! Skipped, with a printed reason, where the pass is not built, unless `COLOCATE_REQUIRE_COMPILER` is set.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+const COLOCATE: &str = env!("CARGO_BIN_EXE_colocate");
+
+/// A program whose loops the pass follows.
+const SOURCE: &str = "#include <stdio.h>
+static double a[1 << 16], b[1 << 16];
+int main(int argc, char **argv) {
+  for (long round = 0; round < argc * 10; ++round)
+    for (long i = 0; i < 1 << 16; ++i)
+      a[i] += b[i]++ + 1;
+  printf(\"%g\\n\", a[1]);
+}
+";
+
+fn is_built() -> bool {
+    let has = Command::new(COLOCATE).args(["cc", "--version"]).output().unwrap();
+    if !has.status.success() {
+        let why = String::from_utf8_lossy(&has.stderr).into_owned();
+        assert!(std::env::var_os("COLOCATE_REQUIRE_COMPILER").is_none(), "{why}");
+        println!("skipped: {why}");
+    }
+    has.status.success()
+}
+
+fn written(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Runs it to its end; what it prints.
+fn run(command: &mut Command) -> String {
+    let done = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{command:?}: {errors}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// It computes what it should, and has the calls.
+fn works(program: &Path) {
+    assert_eq!(run(&mut Command::new(program)), "55\n");
+    let symbols = run(Command::new("nm").arg(program));
+    assert!(symbols.contains(" T spm_access"), "{symbols}");
+}
+
+#[test]
+fn compiles_and_links() {
+    if !is_built() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let source = written(&folder, "a.c", SOURCE);
+    let program = folder.path().join("a");
+    let mut cc = Command::new(COLOCATE);
+    cc.args(["cc", "-O2", "-Rpass=spm", "-Werror"]).arg(&source).arg("-o").arg(&program);
+    let done = cc.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    assert_eq!(said.matches("remark: call with").count(), 2, "{said}");
+    works(&program);
+    // In two steps, as build systems do.
+    let object = folder.path().join("a.o");
+    run(Command::new(COLOCATE)
+        .args(["cc", "-O2", "-Werror", "-c"])
+        .arg(&source)
+        .arg("-o")
+        .arg(&object));
+    run(Command::new(COLOCATE).args(["cc", "-Werror"]).arg(&object).arg("-o").arg(&program));
+    works(&program);
+}
+
+/// The two lines of docs/spm.md for each.
+#[test]
+fn recipes_for_make_and_cmake() {
+    if !is_built() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    written(&folder, "a.c", SOURCE);
+    written(&folder, "Makefile", "CFLAGS = -O2\na: a.c\n");
+    run(Command::new("make").arg("-C").arg(folder.path()).arg(format!("CC={COLOCATE} cc")));
+    works(&folder.path().join("a"));
+    let list = "cmake_minimum_required(VERSION 3.13)\nproject(a C)\nadd_executable(a a.c)\n";
+    written(&folder, "CMakeLists.txt", list);
+    let build = folder.path().join("build");
+    let mut cmake = Command::new("cmake");
+    cmake.env("CC", format!("{COLOCATE} cc")).arg("-DCMAKE_BUILD_TYPE=Release");
+    run(cmake.arg("-S").arg(folder.path()).arg("-B").arg(&build));
+    run(Command::new("cmake").arg("--build").arg(&build));
+    works(&build.join("a"));
+}
+
+#[test]
+fn the_compilers_status_is_passed_on() {
+    if !is_built() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let wrong = written(&folder, "a.c", "int main(void) { return x; }\n");
+    let done =
+        Command::new(COLOCATE).args(["cc", "-c"]).arg(wrong).current_dir(&folder).output().unwrap();
+    assert_eq!(done.status.code(), Some(1));
+}
+
+#[test]
+fn without_a_compiler_one_line_says_so() {
+    if !is_built() {
+        return;
+    }
+    let done = Command::new(COLOCATE).args(["cc", "a.c"]).env("PATH", "/nowhere").output().unwrap();
+    let said = crate::printed::refusal(&done, 3);
+    assert!(said.contains("clang-19") && said.contains("found none"), "{said}");
+}

@@ -1,0 +1,306 @@
+//! What the accesses of each node's threads cost more from afar, for each block of memory.
+//!
+//! Of a range whole blocks of 64 KiB are looked at as such, and page by page where it begins or ends within one: there the neighbour
+//! is mostly another thread's.
+//!
+//! A table of fixed size, without locks: updates that meet may be lost. Of blocks that have not been accessed for some seconds the
+//! place is used for others.
+
+use crate::PAGE;
+use crate::costs::Costs;
+use crate::nodes::{MOST, Node};
+use crate::rule;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Bytes of a whole block: a power of two.
+pub const BLOCK: u64 = 1 << 16;
+/// Blocks that are known at a time: 4 GiB.
+const BLOCKS: usize = 1 << 16;
+/// Places that are tried for a block. Chosen.
+const TRIES: usize = 8;
+/// Seconds after which a block may be forgotten. Chosen.
+const FORGOTTEN: u32 = 4;
+/// No node is known; else its number with one added. All zero is an empty table, which takes no room in a program's file.
+const UNKNOWN: u8 = 0;
+
+/// A whole block, or a page of one.
+#[derive(Debug)]
+pub struct Block {
+    /// That of its [`Span`], which is never 0; 0 for none.
+    key: AtomicU64,
+    /// When it was last halved.
+    second: AtomicU32,
+    home: AtomicU8,
+    moves: AtomicU8,
+    extra_ns: [AtomicU32; MOST],
+}
+
+static TABLE: [Block; BLOCKS] = [const {
+    Block {
+        key: AtomicU64::new(0),
+        second: AtomicU32::new(0),
+        home: AtomicU8::new(UNKNOWN),
+        moves: AtomicU8::new(0),
+        extra_ns: [const { AtomicU32::new(0) }; MOST],
+    }
+}; BLOCKS];
+
+/// A part of a range: a whole block, or a page of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its first address.
+    pub first: u64,
+    /// The address after its last.
+    pub end: u64,
+}
+
+impl Span {
+    /// The one at an address of a range.
+    #[must_use]
+    pub fn at(address: u64, range: (u64, u64)) -> Self {
+        let of =
+            |size: u64| Self { first: address & !(size - 1), end: (address & !(size - 1)) + size };
+        let block = of(BLOCK);
+        if range.0 <= block.first && block.end <= range.1 { block } else { of(PAGE) }
+    }
+
+    /// All of a range, in order.
+    pub fn all(range: (u64, u64)) -> impl Iterator<Item = Self> {
+        let next = move |address: u64| (address < range.1).then(|| Self::at(address, range));
+        core::iter::successors(next(range.0), move |span| next(span.end))
+    }
+
+    /// Pages in it.
+    #[must_use]
+    pub const fn pages(self) -> u64 {
+        (self.end - self.first) / PAGE
+    }
+
+    /// Addresses of whole blocks are even, those of pages odd. Chosen: neighbours are neighbours.
+    const fn key(self) -> u64 {
+        if self.end - self.first == BLOCK {
+            self.first / BLOCK * 2 + 2
+        } else {
+            self.first / PAGE * 2 + 1
+        }
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub fn get(self) -> Option<&'static Block> {
+        self.places().find(|block| block.key.load(Relaxed) == self.key())
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // below their number
+    fn places(self) -> impl Iterator<Item = &'static Block> {
+        // Arrays that begin alike do not meet.
+        let key = self.key() / 2;
+        let first = (key ^ key >> 16) as usize;
+        (first..first + TRIES).map(|at| &TABLE[at % BLOCKS])
+    }
+
+    /// The same; it is known from now on, if there is a place for it.
+    fn get_or_begin(self, second: u32) -> Option<&'static Block> {
+        if let Some(block) = self.get() {
+            return Some(block);
+        }
+        let is_free = |block: &&Block| {
+            let old = block.second.load(Relaxed).saturating_add(FORGOTTEN) < second;
+            block.key.load(Relaxed) == 0 || old
+        };
+        let block = self.places().find(is_free)?;
+        let before = block.key.load(Relaxed);
+        block.key.compare_exchange(before, self.key(), Relaxed, Relaxed).ok()?;
+        block.second.store(second, Relaxed);
+        block.home.store(UNKNOWN, Relaxed);
+        block.moves.store(0, Relaxed);
+        block.extra_ns.iter().for_each(|extra| extra.store(0, Relaxed));
+        Some(block)
+    }
+}
+
+/// Adds to a range what the accesses of a thread on a node cost more from afar, at a time in seconds. Whether a part of it may be
+/// worth moving.
+pub fn add(range: (u64, u64), extra_ns: u64, here: Node, second: u32, costs: &Costs) -> bool {
+    let size = range.1 - range.0;
+    let mut may_move = false;
+    for span in Span::all(range) {
+        let Some(block) = span.get_or_begin(second) else { continue };
+        // At most 2^37 ns times 2^16.
+        let inside = span.end.min(range.1) - span.first.max(range.0);
+        block.age(second);
+        block.add(here, extra_ns.min(1 << 37) * inside / size);
+        may_move |= block.home() != Some(here) && block.is_worth_moving(here, span.pages(), costs);
+    }
+    may_move
+}
+
+impl Block {
+    /// Halves the sums for each second that has passed; where the pages are is to be found out again.
+    fn age(&self, second: u32) {
+        let passed = second.saturating_sub(self.second.load(Relaxed));
+        if passed == 0 {
+            return;
+        }
+        self.second.store(second, Relaxed);
+        self.home.store(UNKNOWN, Relaxed);
+        for extra in &self.extra_ns {
+            extra.store(extra.load(Relaxed).checked_shr(passed).unwrap_or(0), Relaxed);
+        }
+    }
+
+    fn add(&self, node: Node, extra_ns: u64) {
+        let Some(sum) = self.extra_ns.get(usize::from(node)) else { return };
+        let more = u32::try_from(extra_ns).unwrap_or(u32::MAX);
+        sum.store(sum.load(Relaxed).saturating_add(more), Relaxed);
+    }
+
+    /// The sum of a node.
+    #[must_use]
+    pub fn extra_ns(&self, node: Node) -> u64 {
+        self.extra_ns.get(usize::from(node)).map_or(0, |sum| sum.load(Relaxed).into())
+    }
+
+    /// The node of its pages, if that is known.
+    #[must_use]
+    pub fn home(&self) -> Option<Node> {
+        self.home.load(Relaxed).checked_sub(1)
+    }
+
+    /// How often its pages were moved.
+    #[must_use]
+    pub fn moves(&self) -> u8 {
+        self.moves.load(Relaxed)
+    }
+
+    /// Notes where its pages are.
+    pub fn set_home(&self, home: Node) {
+        self.home.store(home.saturating_add(1), Relaxed);
+    }
+
+    /// Notes that they were moved to a node.
+    pub fn moved_to(&self, home: Node) {
+        self.set_home(home);
+        self.moves.store(self.moves().saturating_add(1), Relaxed);
+    }
+
+    /// Whether its pages are worth moving to a node; as if nothing used them where they are, if that is not known.
+    #[must_use]
+    pub fn is_worth_moving(&self, here: Node, pages: u64, costs: &Costs) -> bool {
+        let there = self.home().map_or(0, |home| self.extra_ns(home));
+        rule::is_worth_moving(self.extra_ns(here), there, pages, self.moves(), costs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COSTS: Costs = Costs { page_move_ns: 1_000, ..Costs::ASSUMED };
+    /// What a whole block has to cost more.
+    const DEAR: u64 = 16 * 1_000 + 1;
+
+    /// Eight blocks that no other test has.
+    fn range(test: u64) -> (u64, u64) {
+        (test * 64 * BLOCK, (test * 64 + 8) * BLOCK)
+    }
+
+    fn blocks(range: (u64, u64)) -> impl Iterator<Item = &'static Block> {
+        Span::all(range).filter_map(Span::get)
+    }
+
+    /// What `move_worthy` does, on a machine that moves whatever it is to.
+    fn moves(range: (u64, u64), here: Node) -> usize {
+        let worthy = blocks(range)
+            .filter(|block| block.home() != Some(here) && block.is_worth_moving(here, 16, &COSTS));
+        worthy.inspect(|block| block.moved_to(here)).count()
+    }
+
+    #[test]
+    fn in_one_call_or_in_many() {
+        assert!(add(range(1), 8 * DEAR, 3, 0, &COSTS));
+        let calls = (1..).find(|_| add(range(2), 8 * DEAR / 10, 3, 0, &COSTS));
+        assert_eq!(calls, Some(11), "rounded down");
+        assert_eq!((moves(range(1), 3), moves(range(2), 3)), (8, 8));
+        assert!(!add(range(1), 8 * DEAR, 3, 0, &COSTS), "they are there");
+    }
+
+    #[test]
+    fn shared_pages_move_once() {
+        for round in 0..20 {
+            for node in [1, 2, 3, 4] {
+                let may = add(range(3), 80 * DEAR, node, 0, &COSTS);
+                assert_eq!(
+                    may && moves(range(3), node) > 0,
+                    round == 0 && node == 1,
+                    "{round} {node}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_user_gets_them_in_the_end() {
+        add(range(4), 80 * DEAR, 1, 10, &COSTS);
+        assert_eq!(moves(range(4), 1), 8);
+        let at = (11..20).find(|second| {
+            add(range(4), 30 * DEAR, 2, *second, &COSTS) && {
+                // What the kernel would say.
+                blocks(range(4)).for_each(|block| block.set_home(1));
+                moves(range(4), 2) == 8
+            }
+        });
+        // 15 against 40 tenths of 16 µs a block then, and 30 against 10 a second later, doubled cost included.
+        assert_eq!(at, Some(12));
+    }
+
+    #[test]
+    fn spans_by_hand() {
+        let spans = |first, end| -> Vec<(u64, u64)> {
+            Span::all((first, end)).map(|span| (span.first, span.end)).collect()
+        };
+        assert_eq!(spans(0, 2 * BLOCK), [(0, BLOCK), (BLOCK, 2 * BLOCK)]);
+        // The last page but one, the last page, a block, and a part of a page.
+        let expected = [
+            (BLOCK - 2 * PAGE, BLOCK - PAGE),
+            (BLOCK - PAGE, BLOCK),
+            (BLOCK, 2 * BLOCK),
+            (2 * BLOCK, 2 * BLOCK + PAGE),
+        ];
+        assert_eq!(spans(BLOCK - PAGE - 1, 2 * BLOCK + 1), expected);
+        assert_eq!(spans(5, 5), []);
+    }
+
+    /// Two threads, whose parts meet in the middle of a block.
+    #[test]
+    fn neighbours_have_their_own() {
+        let (first, end) = range(5);
+        let middle = (first + end) / 2 + BLOCK / 2;
+        for (node, part) in [(1, (first, middle)), (2, (middle, end))] {
+            assert!(add(part, 80 * DEAR, node, 0, &COSTS));
+            assert!(Span::all(part).all(|span| span.get().unwrap().extra_ns(3 - node) == 0));
+        }
+    }
+
+    proptest! {
+        /// Whatever is called, of a block each move costs twice the one before, and sums are bounded by what was added.
+        #[test]
+        fn moves_are_few(calls in prop::collection::vec((0..4_u8, 0..400_u64), 1..200), test in 100..500_u64) {
+            let range = range(test);
+            let before: u64 = blocks(range).map(|block| u64::from(block.moves())).sum();
+            prop_assume!(before == 0);
+            let mut total = 0;
+            for (node, times) in calls {
+                total += times * DEAR;
+                add(range, 8 * times * DEAR, node, 0, &COSTS);
+                moves(range, node);
+            }
+            for block in blocks(range) {
+                // Node 0 to 3: the dearest move that was worth it cost less than all that was added.
+                let moves = u32::from(block.moves());
+                prop_assert!(moves == 0 || 16_000 << (moves - 1) < total, "{moves} {total}");
+            }
+        }
+    }
+}

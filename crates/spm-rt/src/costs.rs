@@ -1,0 +1,94 @@
+//! What the machine's memory costs.
+
+/// What decides, of this machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// Moving a small page, in nanoseconds.
+    pub page_move_ns: u64,
+    /// What a line takes longer from another node in a loop that reads on and on, in picoseconds.
+    pub remote_line_ps: u64,
+    /// The caches of one PU's path, together.
+    pub cache_bytes: u64,
+    /// How much of what all PUs can do may be spent on moving, in percent.
+    pub moving_percent: u64,
+    /// The published rule in place of these costs.
+    pub published: Option<Published>,
+}
+
+impl Costs {
+    /// Where nothing was measured. Assumed, of two recent servers: 2 µs a page, and 4 ns a line, which is 12 GB/s against 7;
+    /// 8 accesses a byte make up for a move then.
+    pub const ASSUMED: Self = Self {
+        page_move_ns: 2_000,
+        remote_line_ps: 4_000,
+        cache_bytes: 2 << 20,
+        moving_percent: 25,
+        published: None,
+    };
+
+    /// Changes what lines of `name value` say: `page_move_ns`, `remote_line_ps`, `cache_bytes`, `moving_percent`. Others are ignored.
+    #[must_use]
+    pub fn with(mut self, text: &[u8]) -> Self {
+        for line in text.split(|byte| *byte == b'\n') {
+            let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+            let (Some(name), Some(value)) = (words.next(), words.next().and_then(number)) else {
+                continue;
+            };
+            match name {
+                b"page_move_ns" => self.page_move_ns = value,
+                b"remote_line_ps" => self.remote_line_ps = value,
+                b"cache_bytes" => self.cache_bytes = value,
+                b"moving_percent" => self.moving_percent = value,
+                _ => {}
+            }
+        }
+        self
+    }
+}
+
+/// The dissertation's rule (Piccoli, 2014): so many times the caches' size, and so many accesses a byte.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Published {
+    /// Of the size of one PU's caches.
+    pub caches: f64,
+    /// Accesses to each byte.
+    pub reuse: f64,
+}
+
+impl Published {
+    /// Whether a range is to move.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // ratios
+    pub fn is_worth_it(&self, size: u64, bytes: u64, caches: u64) -> bool {
+        size as f64 > self.caches * caches as f64 && bytes as f64 / size as f64 > self.reuse
+    }
+}
+
+/// A whole number; `None` of anything else.
+pub(crate) fn number(text: &[u8]) -> Option<u64> {
+    core::str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_by_hand() {
+        let text =
+            b"# measured\npage_move_ns 900\n\nremote_line_ps x\nsomething 5\ncache_bytes  1024\n";
+        let costs = Costs::ASSUMED.with(text);
+        assert_eq!((costs.page_move_ns, costs.cache_bytes), (900, 1024));
+        assert_eq!(costs.remote_line_ps, Costs::ASSUMED.remote_line_ps);
+    }
+
+    /// The dissertation's constants: a tenth or a fifth of the caches, 200 accesses a byte.
+    #[test]
+    fn as_published() {
+        let published = Published { caches: 0.2, reuse: 200.0 };
+        let caches = 16_u64 << 20;
+        assert!(published.is_worth_it(4 << 20, 201 * (4 << 20), caches));
+        assert!(!published.is_worth_it(4 << 20, 200 * (4 << 20), caches), "too little reuse");
+        assert!(!published.is_worth_it(3 << 20, 300 * (3 << 20), caches), "too small");
+    }
+}

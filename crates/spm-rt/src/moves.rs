@@ -1,0 +1,199 @@
+//! Moves pages of a range that are worth it.
+
+use crate::blocks::{BLOCK, Block, Span};
+use crate::nodes::Node;
+use crate::rule::{self, Why};
+use crate::sites::Record;
+use crate::start::Running;
+use crate::{PAGE, sys};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// A huge page of x86-64, and of aarch64 with small pages of 4 KiB.
+const HUGE: u64 = 2 << 20;
+/// Pages of a batch. Threads that touch one while it moves wait; this many take some 5 ms.
+const BATCH: usize = 2048;
+/// So long each PU may spend on moving at first, beside its part of the time. Chosen.
+const FIRST_NS: u64 = 100_000_000;
+
+/// Addresses of pages that are to move, and what the kernel says.
+#[repr(C)]
+struct Batch {
+    pages: [u64; BATCH],
+    nodes: [i32; BATCH],
+    status: [i32; BATCH],
+    is_huge: [bool; BATCH],
+    used: usize,
+}
+
+/// Moves the parts of a range that are worth it to the node where this thread runs.
+#[cold]
+pub fn move_worthy(
+    running: &Running,
+    range: (u64, u64),
+    here: Node,
+    record: Option<&Record>,
+) -> Why {
+    moving(running, record, |mover| {
+        let mut at = range.0;
+        while at < range.1 {
+            let (first, end) = (at & !(HUGE - 1), (at & !(HUGE - 1)) + HUGE);
+            let inside = (at, end.min(range.1));
+            if running.has_huge && sys::has_huge_page(first, end).unwrap_or(true) {
+                // Of a huge page at least half, else it is mostly another thread's.
+                if 2 * (inside.1 - inside.0) >= HUGE
+                    && mover.is_worth_it(huge_blocks(first), (first, end), here)
+                {
+                    mover.push((first, end), true, here);
+                }
+            } else {
+                for span in Span::all(inside) {
+                    let pages = (span.first.max(range.0), span.end.min(range.1));
+                    if mover.is_worth_it(span.get().into_iter(), pages, here) {
+                        mover.push(pages, false, here);
+                    }
+                }
+            }
+            at = end;
+        }
+        mover.flush(here);
+    })
+}
+
+/// All that is known of a huge page, by blocks and by pages.
+fn huge_blocks(huge: u64) -> impl Iterator<Item = &'static Block> + Clone {
+    let spans = move |size: u64| {
+        (0..HUGE / size)
+            .map(move |at| Span { first: huge + at * size, end: huge + (at + 1) * size })
+    };
+    spans(BLOCK).chain(spans(PAGE)).filter_map(Span::get)
+}
+
+/// Moves a whole range.
+#[cold]
+pub fn move_all(running: &Running, range: (u64, u64), here: Node, record: Option<&Record>) -> Why {
+    moving(running, record, |mover| {
+        mover.push(range, false, here);
+        mover.flush(here);
+    })
+}
+
+fn moving(running: &Running, record: Option<&Record>, what: impl FnOnce(&mut Mover)) -> Why {
+    let _errno = sys::KeepsErrno::new();
+    let began = sys::now_ns();
+    let passed = began.saturating_sub(running.began_ns);
+    let most = running.nodes.pus() * (FIRST_NS + passed / 100 * running.costs.moving_percent);
+    if running.moved_ns.load(Relaxed) > most {
+        return Why::Budget;
+    }
+    // SAFETY: numbers may be 0.
+    #[allow(unsafe_code)]
+    let Some(mut batch) = (unsafe { sys::Zeroed::new() }) else { return Why::Refused };
+    let mut mover = Mover { running, batch: batch.get(), moved: 0, refused: 0 };
+    what(&mut mover);
+    let (moved, refused) = (mover.moved, mover.refused);
+    let took = sys::now_ns() - began;
+    running.moved_ns.fetch_add(took, Relaxed);
+    if let Some(record) = record {
+        record.moved.fetch_add(moved, Relaxed);
+        record.refused.fetch_add(refused, Relaxed);
+        record.ns.fetch_add(took, Relaxed);
+    }
+    match (moved, refused) {
+        (0, 0) => Why::Here,
+        (0, _) => Why::Refused,
+        _ => Why::Moved,
+    }
+}
+
+struct Mover<'a> {
+    running: &'a Running,
+    batch: &'a mut Batch,
+    moved: u64,
+    refused: u64,
+}
+
+impl Mover<'_> {
+    /// Whether pages are worth moving from where the kernel says they are, which is noted.
+    fn is_worth_it(
+        &mut self,
+        blocks: impl Iterator<Item = &'static Block> + Clone,
+        pages: (u64, u64),
+        here: Node,
+    ) -> bool {
+        let sum = |node: Node| blocks.clone().map(|block| block.extra_ns(node)).sum::<u64>();
+        let moves = blocks.clone().map(Block::moves).max().unwrap_or(0);
+        let count = (pages.1 - pages.0).div_ceil(PAGE);
+        let costs = &self.running.costs;
+        let extra = sum(here);
+        if !rule::is_worth_moving(extra, 0, count, moves, costs) {
+            return false;
+        }
+        let Some(home) = home_of(pages, here) else { return false };
+        blocks.clone().for_each(|block| block.set_home(home));
+        home != here && rule::is_worth_moving(extra, sum(home), count, moves, costs)
+    }
+
+    /// Adds pages; of a huge one the first small page moves it all.
+    fn push(&mut self, (first, end): (u64, u64), is_huge: bool, here: Node) {
+        let (first, end) = (first.next_multiple_of(PAGE), end & !(PAGE - 1));
+        let step = if is_huge { HUGE } else { PAGE };
+        let mut at = first;
+        while at < end {
+            if self.batch.used == BATCH {
+                self.flush(here);
+            }
+            self.batch.pages[self.batch.used] = at;
+            self.batch.is_huge[self.batch.used] = is_huge;
+            self.batch.used += 1;
+            at += step;
+        }
+    }
+
+    /// Moves those that are elsewhere.
+    fn flush(&mut self, here: Node) {
+        let batch = &mut *self.batch;
+        let used = core::mem::take(&mut batch.used);
+        batch.nodes[..used].fill(here.into());
+        let done = sys::move_pages(
+            &batch.pages[..used],
+            Some(&batch.nodes[..used]),
+            &mut batch.status[..used],
+        );
+        let is_huge = &batch.is_huge[..used];
+        for ((page, status), is_huge) in
+            batch.pages[..used].iter().zip(&batch.status[..used]).zip(is_huge)
+        {
+            let is_there = done && *status == i32::from(here);
+            let pages = if *is_huge { HUGE / PAGE } else { 1 };
+            *if is_there { &mut self.moved } else { &mut self.refused } += pages;
+            // Of a block the first page counts the move.
+            let of =
+                |size: u64| Span { first: page & !(size - 1), end: (page & !(size - 1)) + size };
+            let known = [of(BLOCK), of(PAGE)].into_iter().filter_map(Span::get);
+            let moved = |block: &&Block| is_there && block.home() != Some(here);
+            if *is_huge {
+                huge_blocks(*page).filter(moved).for_each(|block| block.moved_to(here));
+            } else {
+                known.filter(moved).for_each(|block| block.moved_to(here));
+            }
+        }
+    }
+}
+
+/// On which node the pages of a range are: the first one that is elsewhere, else here; `None` if there are none.
+fn home_of((first, end): (u64, u64), here: Node) -> Option<Node> {
+    // Few are enough: pages of a block were mostly touched first by the same thread.
+    const MOST: usize = 16;
+    let (mut pages, mut status) = ([0; MOST], [0; MOST]);
+    let count = ((end - first) / PAGE).min(MOST as u64);
+    let step = (end - first) / count.max(1) / PAGE * PAGE;
+    let mut used = 0;
+    while (used as u64) < count {
+        pages[used] = (first & !(PAGE - 1)) + used as u64 * step;
+        used += 1;
+    }
+    sys::move_pages(&pages[..used], None, &mut status[..used]);
+    let mut nodes = status[..used].iter().filter_map(|status| Node::try_from(*status).ok());
+    let first = nodes.clone().next()?;
+    Some(nodes.find(|node| *node != here).unwrap_or(first))
+}

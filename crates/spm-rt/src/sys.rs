@@ -1,0 +1,244 @@
+//! System calls. None allocates, and all may be called from a signal handler.
+
+#![allow(unsafe_code)] // this is where they are
+
+use core::ffi::CStr;
+use core::ptr;
+
+/// The PU on which this thread runs.
+pub fn pu() -> Option<usize> {
+    // SAFETY: it takes nothing.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Time that only rises, in nanoseconds.
+pub fn now_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it is a timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
+}
+
+/// The same in seconds, faster and up to some milliseconds late.
+pub fn second() -> u32 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it is a timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
+    u32::try_from(now.tv_sec).unwrap_or(0)
+}
+
+/// The value of an environment variable; none for a program with rights that its user does not have.
+pub fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: the name ends with 0, and so does what comes back. The runtime begins before a program changes its
+    // environment, or at the first call.
+    unsafe {
+        if libc::getauxval(libc::AT_SECURE) != 0 {
+            return None;
+        }
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value))
+    }
+}
+
+/// Up to the length of `into` from the beginning of a file; nothing if there is none.
+pub fn read<'a>(path: &CStr, into: &'a mut [u8]) -> &'a [u8] {
+    // SAFETY: the path ends with 0, and the kernel writes at most so many bytes.
+    let read = unsafe {
+        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return &[];
+        }
+        let read = libc::read(file, into.as_mut_ptr().cast(), into.len());
+        libc::close(file);
+        read
+    };
+    &into[..usize::try_from(read).unwrap_or(0)]
+}
+
+/// Writes to standard error what there is, if that can be.
+pub fn say(text: &[u8]) {
+    // SAFETY: so many bytes are there.
+    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+}
+
+/// Whether a filter may forbid system calls to this process.
+pub fn is_filtered() -> bool {
+    // SAFETY: it takes no pointers.
+    unsafe { libc::prctl(libc::PR_GET_SECCOMP) != 0 }
+}
+
+/// Has a function called when the program ends.
+pub fn at_exit(what: extern "C" fn()) {
+    // SAFETY: it is a function.
+    unsafe { libc::atexit(what) };
+}
+
+/// Puts `errno` back once it is dropped.
+pub struct KeepsErrno(i32);
+
+impl KeepsErrno {
+    pub fn new() -> Self {
+        // SAFETY: it points to this thread's own.
+        Self(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for KeepsErrno {
+    fn drop(&mut self) {
+        // SAFETY: it points to this thread's own.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+/// Memory of its own, all zero, as long as it is there.
+pub struct Zeroed<T>(ptr::NonNull<T>);
+
+impl<T> Zeroed<T> {
+    /// # Safety
+    /// All zero is a value of T.
+    pub unsafe fn new() -> Option<Self> {
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: anywhere, of no file.
+        let at = unsafe { libc::mmap(ptr::null_mut(), size_of::<T>(), access, kind, -1, 0) };
+        (at != libc::MAP_FAILED).then_some(())?;
+        ptr::NonNull::new(at.cast()).map(Self)
+    }
+
+    pub fn get(&mut self) -> &mut T {
+        // SAFETY: it is mapped, all zero was a value, and it is borrowed as this is.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+impl<T> Drop for Zeroed<T> {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped so.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
+    }
+}
+
+/// Of linux/mempolicy.h: only pages of this process alone.
+const MPOL_MF_MOVE: libc::c_int = 1 << 1;
+
+/// Moves pages of this process to nodes, or with no nodes says where they are. Whether the kernel did.
+///
+/// `status` gets for each page its node, or a negative error.
+pub fn move_pages(pages: &[u64], nodes: Option<&[i32]>, status: &mut [i32]) -> bool {
+    let count = pages.len().min(status.len()).min(nodes.map_or(usize::MAX, <[i32]>::len));
+    let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
+    // SAFETY: all of them have so many; the kernel only looks at addresses as such.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            0,
+            count,
+            pages.as_ptr(),
+            nodes,
+            status.as_mut_ptr(),
+            MPOL_MF_MOVE,
+        )
+    };
+    done >= 0
+}
+
+/// The first huge page that begins in a range of this process, or none; an error if the kernel cannot say (before Linux 6.7).
+pub fn has_huge_page(first: u64, end: u64) -> Result<bool, ()> {
+    #[repr(C)]
+    struct Region {
+        first: u64,
+        end: u64,
+        categories: u64,
+    }
+    // struct pm_scan_arg of linux/fs.h
+    #[repr(C)]
+    struct Scan {
+        size: u64,
+        flags: u64,
+        first: u64,
+        end: u64,
+        walked: u64,
+        regions: u64,
+        most_regions: u64,
+        most_pages: u64,
+        inverted: u64,
+        all_of: u64,
+        any_of: u64,
+        returned: u64,
+    }
+    const PAGE_IS_HUGE: u64 = 1 << 6;
+    /// `_IOWR('f', 16, struct pm_scan_arg)`
+    const PAGEMAP_SCAN: libc::c_ulong = 3 << 30 | 96 << 16 | (b'f' as libc::c_ulong) << 8 | 16;
+    let mut region = Region { first: 0, end: 0, categories: 0 };
+    let mut scan = Scan {
+        size: size_of::<Scan>() as u64,
+        flags: 0,
+        first,
+        end,
+        walked: 0,
+        regions: &raw mut region as u64,
+        most_regions: 1,
+        most_pages: 0,
+        inverted: 0,
+        all_of: PAGE_IS_HUGE,
+        any_of: 0,
+        returned: PAGE_IS_HUGE,
+    };
+    // SAFETY: both are what the kernel expects, and the path ends with 0.
+    let found = unsafe {
+        let file = libc::open(c"/proc/self/pagemap".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return Err(());
+        }
+        let found = libc::ioctl(file, PAGEMAP_SCAN, &raw mut scan);
+        libc::close(file);
+        found
+    };
+    if found < 0 { Err(()) } else { Ok(found > 0) }
+}
+
+/// A value of each thread.
+#[derive(Clone, Copy)]
+pub struct Key(libc::pthread_key_t);
+
+impl Key {
+    /// One whose value is passed to a function when a thread ends, unless it is 0.
+    pub fn new(ended: extern "C" fn(*mut libc::c_void)) -> Option<Self> {
+        let mut key = 0;
+        // SAFETY: the key is ours, and the function takes any value.
+        let done = unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
+        (done == 0).then_some(Self(key))
+    }
+
+    /// That of this thread, 0 at first.
+    pub fn value(self) -> usize {
+        // SAFETY: the key is there as long as the program.
+        unsafe { libc::pthread_getspecific(self.0) as usize }
+    }
+
+    /// Sets that of this thread.
+    pub fn set(self, value: usize) {
+        // SAFETY: the key is there as long as the program; the value is no pointer to anything.
+        unsafe { libc::pthread_setspecific(self.0, value as *const libc::c_void) };
+    }
+}
+
+/// Lets this thread run only on those of its PUs for which this holds. Whether that is less than before, and not nothing.
+pub fn keep_pus(holds: impl Fn(usize) -> bool) -> bool {
+    /// Of 4,096 PUs.
+    const WORDS: usize = 64;
+    let mut mask = [0_u64; WORDS];
+    // SAFETY: the kernel writes at most so many bytes.
+    let got = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
+    let before = mask;
+    for (at, word) in mask.iter_mut().enumerate() {
+        for bit in (0..64).filter(|bit| !holds(at * 64 + bit)) {
+            *word &= !(1 << bit);
+        }
+    }
+    if got < 0 || mask == before || mask == [0; WORDS] {
+        return false;
+    }
+    // SAFETY: so many bytes are there.
+    unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) == 0 }
+}
