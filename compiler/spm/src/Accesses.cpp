@@ -63,6 +63,7 @@ private:
 
 void Finder::find(const Operand &Of, Loop *Inner) {
   auto refuse = [&](StringRef Why) { Found.Refused.push_back({Of.At, Why}); };
+  Loops.begin();
   const SCEV *Address = SE.getSCEV(Of.Pointer);
   auto *Base = dyn_cast<SCEVUnknown>(SE.getPointerBase(Address));
   if (!Base)

@@ -1,9 +1,12 @@
 //===- Calls.cpp - Calls of the runtime before loops ----------------------===//
 #include "Calls.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/Analysis/DomTreeUpdater.h"
 #include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/MDBuilder.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Transforms/Utils/BasicBlockUtils.h"
 #include "llvm/Transforms/Utils/ScalarEvolutionExpander.h"
 
 using namespace llvm;
@@ -79,13 +82,23 @@ std::vector<Region> spm::regionsOf(const Accesses &All, ScalarEvolution &SE, Nes
   return Regions;
 }
 
-void spm::callBefore(const Region &Of, ScalarEvolution &SE) {
-  Instruction *Before = Of.Before->getLoopPreheader()->getTerminator();
+void spm::callBefore(ArrayRef<Region> All, ScalarEvolution &SE, DominatorTree &DT, LoopInfo &LI) {
+  Loop &L = *All.front().Before;
+  Instruction *Before = L.getLoopPreheader()->getTerminator();
   Function &F = *Before->getFunction();
-  SCEVExpander Expander(SE, F.getParent()->getDataLayout(), "spm");
-  auto value = [&](const SCEV *E) { return Expander.expandCodeFor(E, E->getType(), Before); };
-  Value *Arguments[] = {value(Of.Base), value(Of.Bytes.Least), value(Of.Bytes.Greatest), value(Of.Amount), siteOf(F, Of)};
+  Module &M = *F.getParent();
   IRBuilder<> IR(Before);
-  IR.SetCurrentDebugLocation(Of.Before->getStartLoc());
-  IR.CreateCall(runtimeOf(*F.getParent()), Arguments);
+  IR.SetCurrentDebugLocation(L.getStartLoc());
+  Value *Flag = IR.CreateLoad(IR.getInt32Ty(), M.getOrInsertGlobal("spm_is_on", IR.getInt32Ty()));
+  DomTreeUpdater Updater(DT, DomTreeUpdater::UpdateStrategy::Eager);
+  MDNode *Unlikely = MDBuilder(M.getContext()).createBranchWeights(1, 1000);
+  Instruction *Then = SplitBlockAndInsertIfThen(IR.CreateIsNotNull(Flag), Before, /*Unreachable=*/false, Unlikely, &Updater, &LI);
+  SCEVExpander Expander(SE, M.getDataLayout(), "spm");
+  auto value = [&](const SCEV *E) { return Expander.expandCodeFor(E, E->getType(), Then); };
+  for (const Region &Of : All) {
+    Value *Arguments[] = {value(Of.Base), value(Of.Bytes.Least), value(Of.Bytes.Greatest), value(Of.Amount), siteOf(F, Of)};
+    IR.SetInsertPoint(Then);
+    IR.SetCurrentDebugLocation(L.getStartLoc());
+    IR.CreateCall(runtimeOf(M), Arguments);
+  }
 }

@@ -21,9 +21,11 @@ struct Region {
 /// left out.
 std::vector<Region> regionsOf(const Accesses &All, llvm::ScalarEvolution &SE, Nest &Nest);
 
-/// Calls the runtime with a region:
-///   void spm_access(void *base, int64_t begin, int64_t end, int64_t bytes, struct spm_site *site)
-void callBefore(const Region &Of, llvm::ScalarEvolution &SE);
+/// Calls the runtime with regions that are all before the same loop:
+///   if (spm_is_on)
+///     spm_access(void *base, int64_t begin, int64_t end, int64_t bytes, struct spm_site *site), for each
+/// So where there is nothing to do not even the arguments are computed.
+void callBefore(llvm::ArrayRef<Region> All, llvm::ScalarEvolution &SE, llvm::DominatorTree &DT, llvm::LoopInfo &LI);
 
 } // namespace spm
 

@@ -2,6 +2,7 @@
 #include "Nest.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/Instructions.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace llvm;
 using namespace spm;
@@ -12,6 +13,8 @@ namespace {
 constexpr unsigned MostDepth = 12;
 /// Bits of a constant number of iterations, at most. Chosen: of a loop with more its test says as much.
 constexpr unsigned MostBits = 30;
+/// Steps for one access, at most. Chosen: LU's need some 60.
+constexpr unsigned MostSteps = 2000;
 /// Values that a minimum search chooses from, at most. Chosen.
 constexpr unsigned MostLeaves = 32;
 
@@ -82,6 +85,8 @@ private:
 };
 
 } // namespace
+
+void Nest::begin() { Left = MostSteps; }
 
 const SCEV *Nest::plain(const SCEV *E) { return Plain(SE).visit(E); }
 
@@ -243,9 +248,12 @@ std::optional<Range> Nest::range(Range R, const Loop &L) {
   return Range{Least->Least, Greatest->Greatest};
 }
 
-std::optional<Range> Nest::range(const SCEV *E, const Loop &L, unsigned Depth) {
-  if (Depth > MostDepth)
+std::optional<Range> Nest::range(const SCEV *E, const Loop &L) {
+  // Values may be made of each other.
+  if (Depth >= MostDepth || Left == 0)
     return no("its address is too long an expression");
+  --Left;
+  SaveAndRestore<unsigned> Deeper(Depth, Depth + 1);
   E = before(E, L);
   if (SE.isLoopInvariant(E, &L))
     return Range{E, E};
@@ -253,13 +261,13 @@ std::optional<Range> Nest::range(const SCEV *E, const Loop &L, unsigned Depth) {
   case scAddRecExpr:
     return ofRecurrence(cast<SCEVAddRecExpr>(E), L);
   case scMulExpr:
-    return ofProduct(cast<SCEVMulExpr>(E), L, Depth);
+    return ofProduct(cast<SCEVMulExpr>(E), L);
   case scAddExpr:
   case scSMaxExpr:
   case scSMinExpr: {
     SmallVector<const SCEV *, 4> Least, Greatest;
     for (const SCEV *Operand : cast<SCEVNAryExpr>(E)->operands()) {
-      auto Of = range(Operand, L, Depth + 1);
+      auto Of = range(Operand, L);
       if (!Of)
         return std::nullopt;
       Least.push_back(Of->Least);
@@ -276,7 +284,7 @@ std::optional<Range> Nest::range(const SCEV *E, const Loop &L, unsigned Depth) {
     const SCEV *Divisor = before(Division->getRHS(), L);
     if (!SE.isLoopInvariant(Divisor, &L))
       return no("its address is divided by what changes in the loop");
-    auto Of = range(Division->getLHS(), L, Depth + 1);
+    auto Of = range(Division->getLHS(), L);
     if (!Of)
       return std::nullopt;
     return Range{SE.getUDivExpr(Of->Least, Divisor), SE.getUDivExpr(Of->Greatest, Divisor)};
@@ -284,7 +292,7 @@ std::optional<Range> Nest::range(const SCEV *E, const Loop &L, unsigned Depth) {
   case scSignExtend:
   case scZeroExtend:
   case scTruncate: { // Around a value that is narrower.
-    auto Of = range(cast<SCEVCastExpr>(E)->getOperand(), L, Depth + 1);
+    auto Of = range(cast<SCEVCastExpr>(E)->getOperand(), L);
     if (!Of)
       return std::nullopt;
     return Range{plain(Of->Least), plain(Of->Greatest)};
@@ -293,8 +301,8 @@ std::optional<Range> Nest::range(const SCEV *E, const Loop &L, unsigned Depth) {
     Value *V = cast<SCEVUnknown>(E)->getValue();
     auto *Division = dyn_cast<BinaryOperator>(V);
     if (Division && (Division->getOpcode() == Instruction::SDiv || Division->getOpcode() == Instruction::SRem))
-      return ofDivision(*Division, L, Depth);
-    return ofLeaves(V, L, Depth);
+      return ofDivision(*Division, L);
+    return ofLeaves(V, L);
   }
   default:
     return no("its address is no expression that has a range");
@@ -323,7 +331,7 @@ std::optional<Range> Nest::ofRecurrence(const SCEVAddRecExpr *E, const Loop &L) 
   return Range{E->getStart(), E->evaluateAtIteration(Times, SE)};
 }
 
-std::optional<Range> Nest::ofProduct(const SCEVMulExpr *E, const Loop &L, unsigned Depth) {
+std::optional<Range> Nest::ofProduct(const SCEVMulExpr *E, const Loop &L) {
   SmallVector<const SCEV *, 4> Fixed;
   const SCEV *Varies = nullptr;
   for (const SCEV *Operand : E->operands()) {
@@ -335,7 +343,7 @@ std::optional<Range> Nest::ofProduct(const SCEVMulExpr *E, const Loop &L, unsign
     else
       Varies = Operand;
   }
-  auto Of = range(Varies, L, Depth + 1);
+  auto Of = range(Varies, L);
   if (!Of)
     return std::nullopt;
   const SCEV *Factor = SE.getMulExpr(Fixed);
@@ -343,7 +351,7 @@ std::optional<Range> Nest::ofProduct(const SCEVMulExpr *E, const Loop &L, unsign
 }
 
 /// Of a signed division or its remainder, of numbers that are not negative: so the counters of collapsed loops come about.
-std::optional<Range> Nest::ofDivision(const BinaryOperator &Division, const Loop &L, unsigned Depth) {
+std::optional<Range> Nest::ofDivision(const BinaryOperator &Division, const Loop &L) {
   const SCEV *Divisor = before(plain(SE.getSCEV(Division.getOperand(1))), L);
   if (!SE.isLoopInvariant(Divisor, &L))
     return no("its address is divided by what changes in the loop");
@@ -351,14 +359,14 @@ std::optional<Range> Nest::ofDivision(const BinaryOperator &Division, const Loop
   const SCEV *Zero = SE.getZero(Divisor->getType()), *One = SE.getOne(Divisor->getType());
   if (Division.getOpcode() == Instruction::SRem)
     return Range{Zero, SE.getMinusSCEV(Divisor, One)};
-  auto Of = range(plain(SE.getSCEV(Division.getOperand(0))), L, Depth + 1);
+  auto Of = range(plain(SE.getSCEV(Division.getOperand(0))), L);
   if (!Of)
     return std::nullopt;
   return Range{SE.getUDivExpr(Of->Least, Divisor), SE.getUDivExpr(Of->Greatest, Divisor)};
 }
 
 /// Of a value that is one of several, as the place of a minimum is.
-std::optional<Range> Nest::ofLeaves(Value *V, const Loop &L, unsigned Depth) {
+std::optional<Range> Nest::ofLeaves(Value *V, const Loop &L) {
   SmallPtrSet<Value *, 8> Seen;
   SmallVector<Value *, 8> Open{V}, Leaves;
   while (!Open.empty()) {
@@ -382,7 +390,7 @@ std::optional<Range> Nest::ofLeaves(Value *V, const Loop &L, unsigned Depth) {
   }
   std::optional<Range> All;
   for (Value *Leaf : Leaves) {
-    auto Of = ofLeaf(Leaf, L, Depth);
+    auto Of = ofLeaf(Leaf, L);
     if (!Of)
       return std::nullopt;
     All = All ? Range{least(All->Least, Of->Least), greatest(All->Greatest, Of->Greatest)} : *Of;
@@ -391,7 +399,7 @@ std::optional<Range> Nest::ofLeaves(Value *V, const Loop &L, unsigned Depth) {
 }
 
 /// Of a value that may come from a loop inside this one.
-std::optional<Range> Nest::ofLeaf(Value *V, const Loop &L, unsigned Depth) {
+std::optional<Range> Nest::ofLeaf(Value *V, const Loop &L) {
   const SCEV *E = plain(SE.getSCEV(V));
   std::optional<Range> All = Range{E, E};
   auto *Here = dyn_cast<Instruction>(V);
@@ -400,8 +408,8 @@ std::optional<Range> Nest::ofLeaf(Value *V, const Loop &L, unsigned Depth) {
     All = range(*All, *Inner);
   if (!All)
     return std::nullopt;
-  auto Least = range(All->Least, L, Depth + 1);
-  auto Greatest = Least ? range(All->Greatest, L, Depth + 1) : std::nullopt;
+  auto Least = range(All->Least, L);
+  auto Greatest = Least ? range(All->Greatest, L) : std::nullopt;
   if (!Greatest)
     return std::nullopt;
   return Range{Least->Least, Greatest->Greatest};

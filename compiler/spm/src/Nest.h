@@ -28,11 +28,14 @@ class Nest {
 public:
   Nest(llvm::ScalarEvolution &SE, llvm::LoopInfo &LI, Before &Loads) : SE(SE), LI(LI), Loads(Loads) {}
 
+  /// Before the questions about one access, whose answers may take so many steps in all.
+  void begin();
+
   /// An expression in 64 bits, without casts.
   const llvm::SCEV *plain(const llvm::SCEV *E);
 
   /// Least and greatest values over all iterations.
-  std::optional<Range> range(const llvm::SCEV *E, const llvm::Loop &L) { return range(E, L, 0); }
+  std::optional<Range> range(const llvm::SCEV *E, const llvm::Loop &L);
   std::optional<Range> range(Range R, const llvm::Loop &L);
 
   /// How often something happens in all iterations that happens so often in one.
@@ -53,12 +56,11 @@ private:
   const llvm::SCEV *repetitionsByTests(const llvm::Loop &L);
   const llvm::SCEV *repetitionsByTest(const llvm::Loop &L, llvm::CmpInst::Predicate Stays, const llvm::SCEV *Counter,
                                       const llvm::SCEV *Bound);
-  std::optional<Range> range(const llvm::SCEV *E, const llvm::Loop &L, unsigned Depth);
   std::optional<Range> ofRecurrence(const llvm::SCEVAddRecExpr *E, const llvm::Loop &L);
-  std::optional<Range> ofProduct(const llvm::SCEVMulExpr *E, const llvm::Loop &L, unsigned Depth);
-  std::optional<Range> ofDivision(const llvm::BinaryOperator &Division, const llvm::Loop &L, unsigned Depth);
-  std::optional<Range> ofLeaves(llvm::Value *V, const llvm::Loop &L, unsigned Depth);
-  std::optional<Range> ofLeaf(llvm::Value *V, const llvm::Loop &L, unsigned Depth);
+  std::optional<Range> ofProduct(const llvm::SCEVMulExpr *E, const llvm::Loop &L);
+  std::optional<Range> ofDivision(const llvm::BinaryOperator &Division, const llvm::Loop &L);
+  std::optional<Range> ofLeaves(llvm::Value *V, const llvm::Loop &L);
+  std::optional<Range> ofLeaf(llvm::Value *V, const llvm::Loop &L);
   /// 1 if never negative in the loop, -1 if never positive, else 0.
   int sign(const llvm::SCEV *E, const llvm::Loop &L);
   Range between(const llvm::SCEV *A, const llvm::SCEV *B, int Direction);
@@ -72,6 +74,7 @@ private:
   Before &Loads;
   llvm::DenseMap<const llvm::Loop *, const llvm::SCEV *> Repetitions;
   llvm::StringRef Why;
+  unsigned Depth = 0, Left = 0;
 };
 
 } // namespace spm

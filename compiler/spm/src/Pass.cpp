@@ -2,6 +2,7 @@
 #include "Pass.h"
 #include "Accesses.h"
 #include "Calls.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/Analysis/AssumptionCache.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
 #include "llvm/Transforms/Utils/LoopSimplify.h"
@@ -82,15 +83,13 @@ PreservedAnalyses SelectivePageMigration::run(Function &F, FunctionAnalysisManag
     report(Of, Remarks);
   for (const Refusal &Of : All.Refused)
     report(Of, Remarks);
-  const auto Regions = regionsOf(All, SE, Loops);
-  for (const Region &Of : Regions) {
+  MapVector<Loop *, std::vector<Region>> Regions;
+  for (const Region &Of : regionsOf(All, SE, Loops)) {
     report(Of, Remarks);
-    callBefore(Of, SE);
+    Regions[Of.Before].push_back(Of);
   }
+  for (auto &[Before, Of] : Regions)
+    callBefore(Of, SE, DT, LI);
   Loads.removeUnused();
-  if (Regions.empty() && !Changed)
-    return PreservedAnalyses::all();
-  PreservedAnalyses Kept;
-  Kept.preserveSet<CFGAnalyses>();
-  return Changed ? PreservedAnalyses::none() : Kept;
+  return Regions.empty() && !Changed ? PreservedAnalyses::all() : PreservedAnalyses::none();
 }

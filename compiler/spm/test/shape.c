@@ -5,8 +5,8 @@
 // CHECK: @spm.site = private global { i32, i32, ptr, ptr, ptr } { i32 1, i32 0, ptr @spm.text{{.*}}, ptr @spm.text{{.*}}, ptr null }
 
 // CHECK-LABEL: @product(
-// CHECK: [[SQUARE:%.*]] = mul i64 %N, %N
-// CHECK-DAG: [[BYTES:%.*]] = shl i64 {{.*}}, 3
+// CHECK: load i32, ptr @spm_is_on
+// CHECK: br i1 {{.*}}, !prof
 // CHECK: call void @spm_access(ptr {{%[ABC]}}, i64 0, i64 {{.*}}, i64 {{.*}}, ptr nonnull @spm.site
 // CHECK: call void @spm_access(ptr {{%[ABC]}}, i64 0, i64 {{.*}}, i64 {{.*}}, ptr nonnull @spm.site
 // CHECK: call void @spm_access(ptr {{%[ABC]}}, i64 0, i64 {{.*}}, i64 {{.*}}, ptr nonnull @spm.site

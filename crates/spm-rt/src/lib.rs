@@ -19,7 +19,7 @@ mod lock;
 mod moves;
 mod sites;
 mod start;
-mod sys;
+pub mod sys;
 
 use rule::Why;
 pub use sites::Site;
@@ -72,19 +72,19 @@ struct Asked {
 /// Adds it up, and moves what is worth it.
 fn access(running: &start::Running, asked: Asked, record: Option<&sites::Record>) -> Why {
     let Some(range) = range_of(asked) else { return Why::Empty };
+    let size = range.1 - range.0;
+    if size < PAGE {
+        return Why::Small;
+    }
     let bytes = u64::try_from(asked.bytes).unwrap_or(0);
     let Some(here) = running.nodes.here() else { return Why::NoNode };
     let costs = &running.costs;
-    let size = range.1 - range.0;
     if let Some(published) = costs.published {
         let caches = costs.cache_bytes;
         return match published.is_worth_it(size, bytes, caches) {
             true => moves::move_all(running, range, here, record),
             false => Why::NotYet,
         };
-    }
-    if size < PAGE {
-        return Why::Small;
     }
     let extra = rule::extra_ns(size, bytes, costs);
     let may_move = |here| blocks::add(range, extra, here, sys::second(), costs);

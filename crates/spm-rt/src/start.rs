@@ -8,7 +8,7 @@ use crate::{lock, sites, sys};
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// What the runtime goes by.
 pub struct Running {
@@ -37,6 +37,11 @@ static RUNNING: Once = Once(UnsafeCell::new(Running {
     moved_ns: AtomicU64::new(0),
 }));
 
+/// Whether there is something to do, as far as is known. Programs read it before each call, and need not call if it is 0.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)] // a name of C
+pub static spm_is_on: AtomicU32 = AtomicU32::new(1);
+
 const NEW: u8 = 0;
 const BEGINS: u8 = 1;
 const OFF: u8 = 2;
@@ -64,6 +69,7 @@ fn begin() -> Option<&'static Running> {
         // SAFETY: only one thread comes here, once.
         let is_on = set_up(unsafe { &mut *RUNNING.0.get() });
         STATE.store(if is_on { ON } else { OFF }, Ordering::Release);
+        spm_is_on.store(is_on.into(), Ordering::Relaxed);
     }
     for _ in 0..MOST_WAITS {
         match STATE.load(Ordering::Acquire) {

@@ -77,6 +77,8 @@ pub fn at_exit(what: extern "C" fn()) {
 pub struct KeepsErrno(i32);
 
 impl KeepsErrno {
+    /// Keeps it as it is now.
+    #[allow(clippy::new_without_default)] // it is of a moment
     pub fn new() -> Self {
         // SAFETY: it points to this thread's own.
         Self(unsafe { *libc::__errno_location() })
@@ -105,6 +107,7 @@ impl<T> Zeroed<T> {
         ptr::NonNull::new(at.cast()).map(Self)
     }
 
+    /// The value.
     pub fn get(&mut self) -> &mut T {
         // SAFETY: it is mapped, all zero was a value, and it is borrowed as this is.
         unsafe { self.0.as_mut() }
@@ -142,8 +145,8 @@ pub fn move_pages(pages: &[u64], nodes: Option<&[i32]>, status: &mut [i32]) -> b
     done >= 0
 }
 
-/// The first huge page that begins in a range of this process, or none; an error if the kernel cannot say (before Linux 6.7).
-pub fn has_huge_page(first: u64, end: u64) -> Result<bool, ()> {
+/// Whether there is a huge page in a range of this process; `None` if the kernel cannot say (before Linux 6.7).
+pub fn has_huge_page(first: u64, end: u64) -> Option<bool> {
     #[repr(C)]
     struct Region {
         first: u64,
@@ -188,13 +191,13 @@ pub fn has_huge_page(first: u64, end: u64) -> Result<bool, ()> {
     let found = unsafe {
         let file = libc::open(c"/proc/self/pagemap".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if file < 0 {
-            return Err(());
+            return None;
         }
         let found = libc::ioctl(file, PAGEMAP_SCAN, &raw mut scan);
         libc::close(file);
         found
     };
-    if found < 0 { Err(()) } else { Ok(found > 0) }
+    usize::try_from(found).ok().map(|found| found > 0)
 }
 
 /// A value of each thread.

@@ -56,6 +56,8 @@ static int matrix_of(uintptr_t at) {
   return -1;
 }
 
+int spm_is_on = 1;
+
 void spm_access(char *base, int64_t begin, int64_t end, int64_t bytes, void *site) {
   (void)site;
   int matrix = matrix_of((uintptr_t)base);

@@ -1,0 +1,36 @@
+//! What a call of the runtime of `colocate cc` takes that decides to move nothing.
+//!
+//! `cargo run --release -p colocate-benches --bin page_calls`: nanoseconds, the least of some series, for ranges of several sizes, which
+//! were accessed before. That is all that such a call does but for the check whether there is anything to do.
+
+#![allow(clippy::print_stdout)] // a benchmark's result is what it prints
+
+use colocate_benches::cpu_ms;
+use colocate_spm_rt::blocks;
+use colocate_spm_rt::costs::Costs;
+use colocate_spm_rt::nodes::Nodes;
+use colocate_spm_rt::sys;
+use std::hint::black_box;
+
+/// Calls in a series.
+const CALLS: u32 = 100_000;
+
+fn main() {
+    let mut nodes = Nodes::none();
+    for node in 0..8 {
+        nodes.add(node, format!("{}-{}", node * 8, node * 8 + 7).as_bytes());
+    }
+    println!("| range | ns a call |\n|---|--:|");
+    for (name, size) in
+        [("4 KiB", 1_u64 << 12), ("64 KiB", 1 << 16), ("1 MiB", 1 << 20), ("16 MiB", 1 << 24)]
+    {
+        let calls = CALLS / u32::try_from(size >> 14).unwrap_or(1).max(1) + 10;
+        let call = || {
+            let here = nodes.here().unwrap_or(0);
+            // So little that nothing is ever worth moving.
+            blocks::add((1 << 30, (1 << 30) + size), 1, here, sys::second(), &Costs::ASSUMED)
+        };
+        let (ms, _) = cpu_ms(30, || (0..calls).filter(|_| black_box(call())).count());
+        println!("| {name} | {:.0} |", ms * 1e6 / f64::from(calls));
+    }
+}
