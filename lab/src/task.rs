@@ -45,8 +45,8 @@ impl Task {
     /// status.
     ///
     /// If `keep` holds for how it ended, or it did not end well, the guest's console stays in a file.
-    /// A kernel that panics before its first process begins, or by an int3 of its own, is booted again, three times in
-    /// all at most; then the command begins anew.
+    /// A kernel that panics before its first process begins, or by an int3 of its own, or that loses a timer, is booted again, three
+    /// times in all at most; then the command begins anew.
     ///
     /// # Errors
     /// If something is missing here, the machine cannot be booted, or the guest does not end well.
@@ -61,7 +61,9 @@ impl Task {
         for boot in 1..=BOOTS {
             console = Console::default();
             ended = prepared.run(&mut console, &mut to);
-            let emulation = console.panicked_before(&begin) || console.ended_by_int3();
+            let emulation = console.panicked_before(&begin)
+                || console.ended_by_int3()
+                || console.lost_a_timer();
             if ended.is_ok() || boot == BOOTS || !emulation {
                 break;
             }
