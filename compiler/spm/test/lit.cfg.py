@@ -19,6 +19,7 @@ config.substitutions += [
     ("%counter", os.path.join(built, f"count-{major}.so")),
     ("%spm", f"clang -O2 -fno-discard-value-names -fpass-plugin={plugin}"),
     ("%runtime", os.environ["SPM_RUNTIME"]),
+    ("%older", "-DOLDER" if int(major) < 19 else ""),
     ("%kernels", os.path.join(config.test_source_root, "../../../workloads/numa")),
 ]
 if os.path.exists(f"/usr/lib/llvm-{major}/bin/ld.lld"):

@@ -29,7 +29,11 @@ static const struct {
     {"stencil", stencil, 1},
     {"backwards", backwards, 1},
     {"strided", strided, 1},
+#ifdef OLDER
+    {"deep", deep, 0}, /* not exact there */
+#else
     {"deep", deep, 1},
+#endif
     {"narrow", narrow_, 1},
     {"unsigned", unsigned_, 1},
     {"conditional", conditional, 0},
