@@ -46,7 +46,7 @@ pub unsafe extern "C" fn spm_access(
     // SAFETY: as promised.
     let site = unsafe { site.as_ref() }.filter(|site| site.version == sites::VERSION);
     let record = site.and_then(sites::record);
-    let why = access(running, Asked { base: base as u64, begin, end, bytes }, record);
+    let why = access(running, Announced { base: base as u64, begin, end, bytes }, record);
     if let Some(record) = record {
         record.note(why);
     }
@@ -62,7 +62,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 
 /// What a call says.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct Announced {
     base: u64,
     begin: i64,
     end: i64,
@@ -70,13 +70,13 @@ struct Asked {
 }
 
 /// Adds it up, and moves what is worth it.
-fn access(running: &start::Running, asked: Asked, record: Option<&sites::Record>) -> Why {
-    let Some(range) = range_of(asked) else { return Why::Empty };
+fn access(running: &start::Running, announced: Announced, record: Option<&sites::Record>) -> Why {
+    let Some(range) = range_of(announced) else { return Why::Empty };
     let size = range.1 - range.0;
     if size < PAGE {
         return Why::Small;
     }
-    let bytes = u64::try_from(asked.bytes).unwrap_or(0);
+    let bytes = u64::try_from(announced.bytes).unwrap_or(0);
     let Some(here) = running.nodes.here() else { return Why::NoNode };
     let costs = &running.costs;
     if let Some(published) = costs.published {
@@ -100,8 +100,8 @@ fn access(running: &start::Running, asked: Asked, record: Option<&sites::Record>
 }
 
 /// The addresses, if they are any.
-fn range_of(asked: Asked) -> Option<(u64, u64)> {
-    let first = asked.base.checked_add_signed(asked.begin)?;
-    let last = asked.base.checked_add_signed(asked.end)?;
+fn range_of(announced: Announced) -> Option<(u64, u64)> {
+    let first = announced.base.checked_add_signed(announced.begin)?;
+    let last = announced.base.checked_add_signed(announced.end)?;
     (first < last && last < 1 << 57).then_some((first, last))
 }

@@ -5,7 +5,7 @@ use crate::sys;
 /// A NUMA node's number in the kernel.
 pub type Node = u8;
 
-/// Nodes that are told apart, at most.
+/// Nodes that are distinguished, at most.
 pub const MOST: usize = 16;
 /// PUs that are, at most.
 const MOST_PUS: usize = 4096;

@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A thread is about to access pages that are on another node. To leave them there costs something at each access that the caches
-//! do not serve; to move them costs something once. Other threads may want them elsewhere.
+//! do not serve; to move them costs something once. Threads of other nodes may use them, too.
 //! # Approach
 //! What the accesses of each node's threads cost more from afar is added up as calls announce it, and halved each second. Pages move
 //! to a node once its sum exceeds that of the node where they are by more than moving costs. So a loop with much reuse moves its

@@ -9,7 +9,7 @@ use core::fmt::Write;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// The form of [`Site`] that this knows.
+/// The form of [`Site`] that is known here.
 pub const VERSION: u32 = 1;
 
 /// A call in the program, as the compiler describes it.
