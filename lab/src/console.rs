@@ -11,8 +11,8 @@ const KEPT_BYTES: usize = 1 << 20;
 const END_BYTES: usize = 32 << 10;
 /// How the kernel reports its end.
 const PANIC: &str = "Kernel panic";
-/// How the kernel reports that a CPU gets no timer interrupts any more, 21 s after the last one. QEMU's emulation loses one once in
-/// some hundred boots (seen with 10.0.2), and then the guest stays as it is.
+/// How the kernel reports that a CPU gets no timer interrupts any more, 21 s after the last one. QEMU's emulation loses one now
+/// and then (seen once, with 10.0.2), and then the guest stays as it is.
 pub const LOST_TIMER: &str = "Possible timer handling issue on cpu";
 /// How much of a line a message shows.
 const LINE_CHARS: usize = 300;

@@ -9,7 +9,7 @@ using namespace spm;
 
 namespace {
 
-/// Nodes of an expression that is computed before a loop, at most. Chosen: LU's longest has 31.
+/// Nodes of an expression that is computed before a loop, at most. Chosen.
 constexpr unsigned MostNodes = 160;
 
 /// One memory operand of an instruction.

@@ -9,11 +9,11 @@ using namespace spm;
 
 namespace {
 
-/// Chosen: real index expressions are at most some five deep.
+/// Expressions within expressions, at most. Chosen.
 constexpr unsigned MostDepth = 12;
 /// Bits of a constant number of iterations, at most. Chosen: of a loop with more its test says as much.
 constexpr unsigned MostBits = 30;
-/// Steps for one access, at most. Chosen: LU's need some 60.
+/// Steps for one access, at most. Chosen.
 constexpr unsigned MostSteps = 2000;
 /// Values that a minimum search chooses from, at most. Chosen.
 constexpr unsigned MostLeaves = 32;

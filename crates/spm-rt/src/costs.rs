@@ -16,8 +16,8 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Where nothing was measured. Assumed, of two recent servers: 2 µs a page, and 4 ns a line, which is 12 GB/s against 7;
-    /// 8 accesses a byte make up for a move then.
+    /// Where nothing was measured. Assumed: 2 µs a page, and 4 ns a line; 8 accesses a byte make up for a move
+    /// then.
     pub const ASSUMED: Self = Self {
         page_move_ns: 2_000,
         remote_line_ps: 4_000,

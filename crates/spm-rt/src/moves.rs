@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// A huge page of x86-64, and of aarch64 with small pages of 4 KiB.
 const HUGE: u64 = 2 << 20;
-/// Pages of a batch. Threads that touch one while it moves wait; chosen: at 2 µs each 4 ms.
+/// Pages of a batch. Threads that touch one while it moves wait; chosen: 4 ms at the assumed cost.
 const BATCH: usize = 2048;
 /// So long each PU may spend on moving at first, beside its part of the time. Chosen.
 const FIRST_NS: u64 = 100_000_000;

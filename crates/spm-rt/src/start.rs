@@ -48,7 +48,7 @@ const OFF: u8 = 2;
 const ON: u8 = 3;
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 
-/// Another thread is waited for at most so often, which is some ten milliseconds: this may be a handler in the same thread.
+/// Another thread is waited for at most so often, as this may be a handler in the same thread. Chosen.
 const MOST_WAITS: u32 = 1_000_000;
 
 /// What the runtime goes by; none where there is nothing to do.

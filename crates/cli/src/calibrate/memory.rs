@@ -6,8 +6,7 @@ use colocate_machine::{CacheKind, Machine, PuIdx};
 /// The file, beside what else is kept of the machine.
 pub const FILE: &str = "memory";
 
-/// Lines that a core fetches at a time in a loop that reads on and on: by Little's law each takes a tenth of the latency. Assumed:
-/// Intel's and AMD's cores have 10 to 16 buffers for them.
+/// Lines that a core fetches at a time in a loop that reads on and on: by Little's law each takes a tenth of the latency. Assumed.
 const AT_A_TIME: f64 = 10.0;
 
 /// Of a machine with several nodes: `page_move_ns`, `remote_line_ps` and `cache_bytes`, a line each.

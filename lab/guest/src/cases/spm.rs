@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Where the kernel may use huge pages.
 const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-/// What moving costs, as on no machine: caches so small that 6,000 numbers do not fit.
+/// What moving costs, as on no machine: caches so small that no matrix fits.
 const COSTS: &str =
     "page_move_ns 2000\nremote_line_ps 4000\ncache_bytes 16384\nmoving_percent 1000\n";
 
@@ -62,6 +62,7 @@ fn with_huge_pages(mode: &str, what: impl FnOnce() -> anyhow::Result<()>) -> any
 /// At least 99 in 100 pages are on the node of the thread that uses them.
 fn is_placed(program: &str, args: &[&str]) -> anyhow::Result<()> {
     let ran = run(program, args)?;
+    ensure!(ran.moved > 0, "{program} {args:?}: expected pages moved, found none");
     ensure!(
         100 * ran.there >= 99 * ran.pages,
         "{program} {args:?}: expected 99 % of {} pages where they are used, found {}: {}",
