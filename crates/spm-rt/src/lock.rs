@@ -2,7 +2,8 @@
 //!
 //! A thread is bound to all PUs of the node that it may run on, and only once it has pages that are worth moving. No more threads are
 //! bound to a node than it has PUs, so none waits for another one that is bound: where too many are, the next ones go to a node that
-//! has room, before their pages do. That ends with the thread.
+//! has room, before their pages do. That ends with the thread. The first thread of a program is never bound: those that it creates would
+//! inherit that.
 
 use crate::nodes::{MOST, Node, Nodes};
 use crate::sys;
@@ -13,7 +14,7 @@ static BOUND: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
 /// Binds this thread, if it is not bound, to the node where it runs or to another one that has room. The node where it is then.
 pub fn settle(nodes: &Nodes, key: sys::Key, here: Node) -> Node {
-    if key.value() > 0 {
+    if key.value() > 0 || sys::is_first_thread() {
         return here;
     }
     #[allow(clippy::cast_possible_truncation)] // below MOST

@@ -27,6 +27,12 @@ pub fn second() -> u32 {
     u32::try_from(now.tv_sec).unwrap_or(0)
 }
 
+/// Whether this is the thread that the program began with.
+pub fn is_first_thread() -> bool {
+    // SAFETY: they take nothing.
+    unsafe { libc::gettid() == libc::getpid() }
+}
+
 /// The value of an environment variable; none for a program with rights that its user does not have.
 pub fn variable(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: the name ends with 0, and so does what comes back. The runtime begins before a program changes its
