@@ -399,6 +399,7 @@ fn scenario(doing: &Doing, clock: u64, kernel: Kernel, seed: u64) -> Scenario {
         seed,
         phases: vec![adding()],
         jobs: vec![JobSpec {
+            memory: Vec::new(),
             name: "spread".to_owned(),
             arrives: Nanos::ZERO,
             threads,

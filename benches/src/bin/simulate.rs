@@ -56,6 +56,7 @@ fn scenario(jobs: u32, phase_ms: u64, hour: Nanos, grain: Nanos) -> Scenario {
         }
     };
     let job = |job: u32| JobSpec {
+        memory: Vec::new(),
         name: job.to_string(),
         arrives: Nanos::ZERO,
         threads: (0..4).map(|order| thread(job, order)).collect(),

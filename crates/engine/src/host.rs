@@ -2,7 +2,9 @@
 
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::{Mix, Stack};
-use colocate_policy::{Grant, JobIdx, PagesMoved, Place, Plan, Sharing, Source, TaskId, WakeUps};
+use colocate_policy::{
+    Grant, JobIdx, PageGroup, PagesMoved, Place, Plan, Sharing, Source, TaskId, WakeUps,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thiserror::Error;
@@ -205,6 +207,8 @@ pub struct Observation {
     pub wake_ups: Option<Vec<WakeUps>>,
     /// Use of the same memory until now, without tasks that the host has forgotten; `None` if it is unknown.
     pub sharing: Option<Vec<Sharing>>,
+    /// Page groups that tasks have used, with where they are now; `None` if they are unknown.
+    pub pages: Option<Vec<PageGroup>>,
 }
 
 impl Observation {
@@ -218,6 +222,7 @@ impl Observation {
             moved: Vec::new(),
             wake_ups: None,
             sharing: None,
+            pages: None,
         }
     }
 

@@ -461,6 +461,7 @@ impl Situation<'_> {
             moved: self.moved,
             wake_ups: self.seen.wake_ups.as_deref(),
             sharing: self.seen.sharing.as_deref(),
+            pages: self.seen.pages.as_deref(),
             roster: Roster { jobs: &jobs.collect::<Vec<_>>(), name: Some(&|task| self.name(task)) },
             expected: &|| self.tasks(),
         })

@@ -10,6 +10,7 @@ mod filling;
 mod latency;
 mod lives;
 mod notes;
+mod page_groups;
 mod paging;
 mod pausing;
 mod placing;
@@ -550,6 +551,7 @@ impl LinuxHost {
         let mut tasks = self.tasks.seen(launch, &self.pausing.waiting, watched);
         self.add_spinning(&mut tasks);
         let (moved, wake_ups, sharing) = (self.pages_moved(), self.wake_ups(), self.sharing());
+        let pages = self.page_groups();
         Observation {
             at: self.clock(),
             end,
@@ -558,6 +560,7 @@ impl LinuxHost {
             moved,
             wake_ups,
             sharing,
+            pages,
         }
     }
 }

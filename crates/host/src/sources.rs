@@ -1,5 +1,6 @@
 //! Which evidence this host provides: one backend of [`colocate_observe::sources`] for each source.
 
+use crate::page_groups::PageGroups;
 use crate::{LinuxHost, Sampling};
 use colocate_act::sys;
 use colocate_engine::{JobEnd, Request, SeenTask};
@@ -8,6 +9,7 @@ use colocate_model::stack::Parts;
 use colocate_observe::Pid;
 use colocate_observe::pmu::{Counters, Start};
 use colocate_observe::sample::SampleOptions;
+use colocate_observe::sharing::groups::Count;
 use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::sources::mix::Mixes;
 use colocate_observe::sources::phases::Phases;
@@ -34,6 +36,10 @@ pub(crate) struct Sources {
     spinning: Option<Spinning>,
     wake_ups: Option<WakeUpCounts>,
     sharing: Option<SharedMemory>,
+    /// Whether use of the same memory was requested; else its samples are of pages alone.
+    has_sharing: bool,
+    /// Which pages tasks use.
+    pub pages: Option<PageGroups>,
     /// Whether they are counted from the launch on.
     all_wake_ups: bool,
     /// Whether they are to be counted once the programs have settled.
@@ -65,6 +71,8 @@ impl Sources {
             spinning: None,
             wake_ups: None,
             sharing: None,
+            has_sharing: false,
+            pages: None,
             all_wake_ups: sampling.all_wake_ups,
             wake_ups_are_due: false,
             all_watched_from: Nanos::ZERO,
@@ -85,6 +93,16 @@ impl Sources {
     pub fn stack_parts(&self) -> Result<Parts, Refusal> {
         let nothing = || Refusal::of("nothing is counted");
         self.counters.as_ref().ok_or_else(nothing)?.stack_parts()
+    }
+
+    /// Time between two samples of what a thread accesses.
+    pub fn access_period(&self) -> Nanos {
+        self.sharing.as_ref().map_or(Nanos::ZERO, SharedMemory::period)
+    }
+
+    /// At which parts of memory tasks were sampled since this was last called.
+    pub fn take_groups(&mut self) -> impl Iterator<Item = ((Pid, u64), TaskId, Count)> + use<> {
+        self.sharing.as_mut().map(SharedMemory::take_groups).into_iter().flatten()
     }
 
     /// Whether anything is counted.
@@ -130,7 +148,11 @@ impl LinuxHost {
                 Source::Phases => self.watch_phases(),
                 Source::Spinning => self.sample_spinning(),
                 Source::WakeUps => self.count_wake_ups(),
-                Source::Sharing => self.sample_accesses(),
+                Source::Sharing => {
+                    self.sources.has_sharing = true;
+                    self.sample_accesses()
+                }
+                Source::Pages => self.sample_pages(),
                 Source::Switches => Ok(self.sources.switches.start()),
             };
             grants.push(Grant { source: request.source, answer });
@@ -184,7 +206,7 @@ impl LinuxHost {
         self.sources.spinning.as_ref().map(Spinning::backend).ok_or_else(nothing)
     }
 
-    fn sample_accesses(&mut self) -> Result<Backend, Refusal> {
+    pub(crate) fn sample_accesses(&mut self) -> Result<Backend, Refusal> {
         if self.sources.sharing.is_none() {
             let watch = &self.sources.options.watch;
             let mut sharing = SharedMemory::start(self.sources.access_rate_hz, watch)?;
@@ -298,7 +320,8 @@ impl LinuxHost {
     /// Use of the same memory until now, of the tasks that are not forgotten; `None` if it is unknown.
     pub(crate) fn sharing(&mut self) -> Option<Vec<Sharing>> {
         self.read_sharing();
-        let sharing = self.sources.sharing.as_mut()?;
+        let has_sharing = self.sources.has_sharing;
+        let sharing = self.sources.sharing.as_mut().filter(|_| has_sharing)?;
         let table = &mut self.tasks;
         sharing.keep(|id| table.task(id).is_some());
         Some(sharing.sums())

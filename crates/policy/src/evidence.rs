@@ -1,6 +1,6 @@
 //! Evidence: what a policy decides by.
 
-use crate::pages::PagesMoved;
+use crate::pages::{PageGroup, PagesMoved};
 use crate::plan::{Decision, DefaultPlacement, JobIdx, Place, Plan, Task, TaskId, Why};
 use crate::source::{Sharing, WakeUps};
 use crate::why::{Allocated, Selected};
@@ -200,6 +200,8 @@ pub struct Evidence<'a> {
     pub wake_ups: Option<&'a [WakeUps]>,
     /// Use of the same memory until now; `None` if it is unknown.
     pub sharing: Option<&'a [Sharing]>,
+    /// Page groups that tasks have used, with where they are now; `None` if they are unknown.
+    pub pages: Option<&'a [PageGroup]>,
     /// Jobs, and the names of their tasks.
     pub roster: Roster<'a>,
     /// See [`Self::tasks`].
@@ -226,6 +228,7 @@ impl<'a> Evidence<'a> {
             moved: &[],
             wake_ups: None,
             sharing: None,
+            pages: None,
             roster: Roster::default(),
             expected: &Vec::new,
         }

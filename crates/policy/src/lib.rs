@@ -20,6 +20,7 @@ mod ids;
 mod judge;
 pub mod matching;
 pub mod pages;
+mod paging;
 pub mod places;
 pub mod plan;
 pub mod policies;
@@ -35,7 +36,7 @@ pub mod why;
 
 pub use colocate_model::rng;
 pub use evidence::Evidence;
-pub use pages::{AddressRange, PageMove, PagesMoved};
+pub use pages::{AddressRange, PageGroup, PageMove, PageUse, PagesMoved};
 pub use plan::{
     Decision, DefaultPlacement, JobIdx, Per, Place, Plan, PlanError, Task, TaskId, Why,
 };

@@ -26,11 +26,13 @@ pub enum Source {
     Sharing,
     /// How often threads wait for others, or read or write.
     Switches,
+    /// Which threads use which pages, and where these are.
+    Pages,
 }
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Mix,
         Self::Counters,
         Self::Stacks,
@@ -40,6 +42,7 @@ impl Source {
         Self::WakeUps,
         Self::Sharing,
         Self::Switches,
+        Self::Pages,
     ];
 
     /// Its name, for scripts.
@@ -55,6 +58,7 @@ impl Source {
             Self::WakeUps => "wake-ups",
             Self::Sharing => "sharing",
             Self::Switches => "switches",
+            Self::Pages => "pages",
         }
     }
 
@@ -73,6 +77,7 @@ impl Source {
             Self::WakeUps => "which threads wake which",
             Self::Sharing => "which threads use the same memory",
             Self::Switches => "how often threads wait for others, read and write",
+            Self::Pages => "which threads use which pages",
         }
     }
 
@@ -87,6 +92,7 @@ impl Source {
             Self::Phases => "it is seen when the quantum is over",
             Self::Spinning => "they count as working",
             Self::Switches => "progress of programs that communicate is taken for their CPU time",
+            Self::Pages => "pages stay where they are",
         }
     }
 }

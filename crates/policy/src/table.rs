@@ -1,6 +1,7 @@
 //! The table of policies: one row each, from which command lines, scenarios, help and docs are made.
 
 use crate::evidence::{Evidence, Quantum};
+use crate::paging;
 use crate::plan::{Plan, Task};
 use crate::policies;
 use crate::policy::Policy;
@@ -227,7 +228,8 @@ pub fn add(rows: &'static [&'static Row]) {
 /// Every row, in the order in which lists name them.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
     let added = ADDED.get().copied().unwrap_or_default();
-    policies::ROWS.iter().chain(schedule::ROWS).copied().chain(added.iter().copied())
+    let ours = policies::ROWS.iter().chain(paging::ROWS).chain(schedule::ROWS);
+    ours.copied().chain(added.iter().copied())
 }
 
 /// Every policy with its default settings.

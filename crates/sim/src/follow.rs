@@ -4,7 +4,7 @@ use crate::targets::Target;
 use crate::task::{State, Task, TaskNo};
 use crate::world::World;
 use colocate_engine::PlacementStatus;
-use colocate_machine::{PuIdx, PuNr};
+use colocate_machine::{NodeIdx, PuIdx, PuNr};
 use colocate_policy::{DefaultPlacement, JobIdx, Place, Plan, PlanError};
 use std::sync::Arc;
 
@@ -75,8 +75,12 @@ impl World<'_> {
 
     /// The PUs that a task is put among: some that can be used, and not all of these.
     pub(crate) fn among(&self, task: TaskNo) -> Option<Arc<[PuIdx]>> {
-        let Target::Sharing(shared, pu) = self.targets.of[task] else { return None };
-        let mut pus = self.platform.machine().sharing(shared, pu);
+        let machine = self.platform.machine();
+        let mut pus = match (self.targets.of[task], self.tasks[task].stays_on) {
+            (Target::Sharing(shared, pu), _) => machine.sharing(shared, pu),
+            (Target::Kernel, Some(node)) => machine.home_pus(NodeIdx::new(node)).collect(),
+            _ => return None,
+        };
         pus.retain(|pu| self.usable[pu.idx()]);
         let usable = self.usable.iter().filter(|usable| **usable).count();
         let is_part = !pus.is_empty() && pus.len() < usable && !self.is_stopped(task);

@@ -159,6 +159,7 @@ impl Host for SimHost<'_> {
             ended: self.world.ended.clone(),
             moved: std::mem::take(&mut self.world.moved),
             sharing: None,
+            pages: self.world.reports_pages.then(|| self.world.page_groups()),
             wake_ups: self.world.takes_turns().then(|| self.world.reported_wake_ups()),
         })
     }

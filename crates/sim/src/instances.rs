@@ -1,7 +1,8 @@
 //! The jobs and their tasks, before anything has happened.
 
+use crate::memory::{Region, Use};
 use crate::platform::{Demands, Platform};
-use crate::scenario::Scenario;
+use crate::scenario::{Fetch, Scenario};
 use crate::task::{Counted, Course, State, Task, TaskNo, Totals};
 use colocate_machine::Nanos;
 use colocate_policy::{JobIdx, TaskId};
@@ -61,10 +62,11 @@ pub(crate) fn instantiate(
                 at_barrier: false,
                 turns: 0,
                 woken: None,
+                uses: Vec::new(),
+                stays_on: None,
                 pages: vec![0.0; nodes],
                 pages_version: 0,
                 next_scan: Nanos(u64::MAX),
-                scanned_from: None,
                 since: Nanos::ZERO,
                 created: None,
                 ended: None,
@@ -88,4 +90,52 @@ pub(crate) fn instantiate(
         });
     }
     (tasks, jobs)
+}
+
+/// The memory of all jobs, and which of it each task uses.
+pub(crate) fn memory(
+    scenario: &Scenario,
+    nodes: usize,
+    jobs: &[Job],
+    tasks: &mut [Task],
+) -> Vec<Region> {
+    let mut regions = Vec::new();
+    if nodes == 0 {
+        return regions;
+    }
+    for (job, spec) in scenario.jobs.iter().enumerate() {
+        let first = jobs[job].tasks.start;
+        for memory in &spec.memory {
+            let mut region = Region::new(job, memory.bytes, memory.pages, memory.groups, nodes);
+            for user in &memory.users {
+                let task = first + user.thread;
+                region.users.push(task);
+                tasks[task].uses.push(Use {
+                    region: regions.len(),
+                    share: user.share,
+                    writes: user.writes,
+                    during: user.during,
+                    fetch: user.fetch,
+                    seconds: vec![0.0; nodes],
+                });
+            }
+            region.users.sort_unstable();
+            region.users.dedup();
+            regions.push(region);
+        }
+        for (thread, task) in spec.threads.iter().zip(first..) {
+            let mut own = Region::new(job, thread.resident, thread.pages, 1, nodes);
+            own.users.push(task);
+            tasks[task].uses.push(Use {
+                region: regions.len(),
+                share: 1.0,
+                writes: 0.5,
+                during: None,
+                fetch: Fetch::No,
+                seconds: vec![0.0; nodes],
+            });
+            regions.push(own);
+        }
+    }
+    regions
 }

@@ -283,6 +283,7 @@ mod tests {
             seed: 0,
             phases: vec![PhaseSpec::of(Phase::default())],
             jobs: vec![JobSpec {
+                memory: Vec::new(),
                 name: "j".into(),
                 arrives: Nanos::ZERO,
                 threads,

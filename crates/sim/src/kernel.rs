@@ -31,6 +31,8 @@ pub struct Kernel {
     pub numa_balancing: Option<NumaBalancing>,
     /// How long wake-ups take, of threads that take turns.
     pub wake_ups: WakeUpCosts,
+    /// How long a thread takes to move a page of 4 KiB, or waits for NUMA balancing that moves one which it touched.
+    pub page_copy: Nanos,
 }
 
 /// Where a new thread starts.
@@ -84,6 +86,8 @@ pub struct NumaBalancing {
     pub scan: Bytes,
     /// Whether threads are moved to the node with most of their memory, too.
     pub move_threads: bool,
+    /// How long a thread takes for a page of 4 KiB that is scanned: that it is unmapped, and faults.
+    pub fault: Nanos,
 }
 
 impl Default for Kernel {
@@ -98,6 +102,7 @@ impl Default for Kernel {
             periodic_balance: Some(PeriodicBalance::default()),
             numa_balancing: Some(NumaBalancing::default()),
             wake_ups: WakeUpCosts::default(),
+            page_copy: Nanos::ZERO,
         }
     }
 }
@@ -129,7 +134,12 @@ impl Default for NumaBalancing {
     /// (kernel/sched/fair.c, 6.6). The kernel makes the period longer where little is gained; here it is
     /// not, and nothing happens to a thread whose memory is all near.
     fn default() -> Self {
-        Self { period: Nanos::from_secs(1), scan: Bytes::mib(256), move_threads: true }
+        Self {
+            period: Nanos::from_secs(1),
+            scan: Bytes::mib(256),
+            move_threads: true,
+            fault: Nanos::ZERO,
+        }
     }
 }
 

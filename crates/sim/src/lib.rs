@@ -17,6 +17,7 @@ mod instances;
 mod invariants;
 pub mod kernel;
 mod life;
+mod memory;
 pub mod metrics;
 mod moves;
 mod numa;
@@ -58,8 +59,8 @@ pub use outcome::{
 pub use platform::Platform;
 pub use run::{Options, simulate, simulate_with};
 pub use scenario::{
-    Barrier, BarrierWait, JobSpec, Method, Pages, PhaseIdx, PhaseSpec, PuEvent, Scenario, Serial,
-    Stretch, ThreadSpec, Work,
+    Barrier, BarrierWait, Fetch, JobSpec, MemorySpec, MemoryUse, Method, Pages, PhaseIdx,
+    PhaseSpec, PuEvent, Scenario, Serial, Stretch, ThreadSpec, Work,
 };
 
 /// Why there is no simulation.

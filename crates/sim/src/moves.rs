@@ -1,6 +1,5 @@
-//! Onto queues and off them, from one PU to another, and where memory is touched first.
+//! Onto queues and off them, and from one PU to another.
 
-use crate::scenario::Pages;
 use crate::tally::count_move;
 use crate::task::TaskNo;
 use crate::world::World;
@@ -60,41 +59,5 @@ impl World<'_> {
         let cold = self.platform.model().refill(&seat, from, &task.occupancy, &left, now);
         // It cannot be colder than all cold.
         task.refill_s = task.refill_s.max(cold.seconds);
-    }
-
-    /// Where its memory comes to be at its creation.
-    pub(crate) fn touch_pages(&mut self, no: TaskNo, pu: PuIdx) {
-        let nodes = self.platform.machine().nodes.len();
-        if nodes == 0 {
-            return;
-        }
-        let job = self.tasks[no].id.job.0 as usize;
-        let first = self.jobs[job].tasks.start;
-        let node_of = |pu: Option<PuIdx>| pu.and_then(|pu| self.platform.node_of(pu)).unwrap_or(0);
-        let all_on = |node: usize| {
-            let mut pages = vec![0.0; nodes];
-            pages[node] = 1.0;
-            pages
-        };
-        let pages = match self.scenario.jobs[job].threads[no - first].pages {
-            Pages::FirstTouch => all_on(node_of(Some(pu))),
-            Pages::FirstThread => all_on(node_of(self.tasks[first].pu)),
-            Pages::Interleaved => self.everywhere(),
-            Pages::On(node) => all_on(node.idx()),
-        };
-        if self.tasks[no].pages != pages {
-            self.tasks[no].pages = pages;
-            self.tasks[no].pages_version += 1;
-        }
-        self.watch_pages(no);
-    }
-
-    /// Evenly on all nodes that have memory, as far as is known.
-    #[allow(clippy::cast_precision_loss)] // few nodes
-    pub fn everywhere(&self) -> Vec<f64> {
-        let nodes = &self.platform.machine().nodes;
-        let has: Vec<bool> = nodes.iter().map(|node| node.memory.is_none_or(|m| m.0 > 0)).collect();
-        let share = 1.0 / has.iter().filter(|&&has| has).count().max(1) as f64;
-        has.into_iter().map(|has| if has { share } else { 0.0 }).collect()
     }
 }

@@ -13,9 +13,11 @@
 //! - Else, if it was on the same node a period ago, the scanned part of what is far comes to its node: a page
 //!   moves when it was touched from the same node twice.
 //!
-//! Copying costs nothing but time that is not accounted for here. Threads that are pinned stay; their memory
-//! comes.
+//! Scanning and copying take as long as [`Kernel`](crate::Kernel) says, by default nothing. Threads that are pinned stay; their memory
+//! comes. Of memory that several threads share the scans of all of them count as one, so it moves where two scans in a row are from
+//! the same node.
 
+use crate::kernel::NumaBalancing;
 use crate::task::{State, TaskNo};
 use crate::world::World;
 use colocate_machine::{Nanos, PuIdx};
@@ -59,7 +61,7 @@ impl World<'_> {
             }
             let moved = settings.move_threads && self.go_to_memory(task);
             if !moved {
-                self.fetch_pages(task, settings.scan.0);
+                self.fetch_pages(task, settings);
             }
             self.watch_pages(task);
         }
@@ -136,18 +138,23 @@ impl World<'_> {
         (gain(task, here, home) + gain(best, home, here) > NEAR).then_some(best)
     }
 
-    /// Brings the scanned part of what is far to the task's node.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    fn fetch_pages(&mut self, no: TaskNo, scan: u64) {
+    /// Brings the scanned part of what is far to the task's node: of regions that were last scanned from there, too.
+    #[allow(clippy::cast_precision_loss)] // bytes
+    fn fetch_pages(&mut self, no: TaskNo, NumaBalancing { scan, fault, .. }: NumaBalancing) {
         let Some(node) = self.tasks[no].pu.and_then(|pu| self.platform.node_of(pu)) else { return };
-        if self.tasks[no].scanned_from.replace(node) != Some(node) {
-            return;
+        let (scan, resident) = (scan.0 as f64, self.resident(no));
+        let part = if resident > 0.0 { (scan / resident).min(1.0) } else { 1.0 };
+        self.tasks[no].refill_s += (part * resident) / 4096.0 * fault.as_secs_f64();
+        for region in self.regions_of(no) {
+            let of = &mut self.regions[region];
+            if of.scanned_from.replace(node) != Some(node) {
+                continue;
+            }
+            let far = 1.0 - of.on(node);
+            let stays = if far * (1.0 - part) < NEAR { 0.0 } else { 1.0 - part };
+            let groups = 0..of.groups.len();
+            let moved = self.move_region(region, groups, node, stays);
+            self.charge_copies(no, moved);
         }
-        let resident = self.resident(no);
-        let part = if resident > 0.0 { (scan as f64 / resident).min(1.0) } else { 1.0 };
-        let far = 1.0 - self.tasks[no].pages[node];
-        let stays = if far * (1.0 - part) < NEAR { 0.0 } else { 1.0 - part };
-        self.bring(no, node, stays);
-        self.tasks[no].total.moves.page_bytes += (resident * far * (1.0 - stays)) as u64;
     }
 }

@@ -114,6 +114,12 @@ impl World<'_> {
             task.total.memory_bytes += on.memory * warm;
             task.total.far_instructions += on.far * done;
         }
+        if self.reports_pages {
+            for place in 0..self.on.len() {
+                let OnPu { task, pu, .. } = self.on[place];
+                self.count_use(task, pu, seconds);
+            }
+        }
         self.note_both_ran(time);
         self.pollution.pass(seconds);
         self.tally.step(self.now, to, &self.on, &self.prediction, &self.tasks);

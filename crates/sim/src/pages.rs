@@ -1,10 +1,12 @@
 //! Memory that a plan orders to be moved.
 //!
-//! A simulated thread has shares of its memory on nodes and no addresses. As with NUMA balancing, copying takes no time.
+//! Addresses are those that [`World::page_groups`] reports. Copying takes the programs no time, as another thread does it.
 
+use crate::memory::Region;
 use crate::world::World;
 use colocate_machine::Bytes;
 use colocate_policy::{PageMove, PagesMoved};
+use std::ops::Range;
 
 impl World<'_> {
     /// Carries out the orders of a plan.
@@ -21,7 +23,7 @@ impl World<'_> {
         }
     }
 
-    /// Moves memory of each of the job's living threads in turn, until the budget is spent.
+    /// Moves memory of the job, region by region, until the budget is spent.
     ///
     /// # Errors
     /// Why nothing can be moved, in a line.
@@ -31,24 +33,18 @@ impl World<'_> {
         let node = machine.nodes.iter().position(|node| node.os == order.to);
         let node =
             node.ok_or_else(|| format!("expected a node of the machine, found {}", order.to))?;
-        if order.range.is_some() {
-            return Err(
-                "expected all memory of a job, as simulated ones have no addresses, found a range"
-                    .to_owned(),
-            );
-        }
         let (mut budget, mut left) = (order.budget.0 as f64, 0.0);
-        for task in 0..self.tasks.len() {
-            if self.tasks[task].id.job != order.job || self.tasks[task].created.is_none() {
-                continue;
-            }
-            let resident = self.resident(task);
-            let far = (1.0 - self.tasks[task].pages[node]).max(0.0) * resident;
+        for (region, groups) in self.ordered(order)? {
+            let of = &self.regions[region];
+            let elsewhere: f64 =
+                of.groups[groups.clone()].iter().map(|group| (1.0 - group[node]).max(0.0)).sum();
+            let far = of.bytes / of.groups.len() as f64 * elsewhere;
             let moves = far.min(budget);
             (budget, left) = (budget - moves, left + far - moves);
             if moves > 0.0 {
-                self.bring(task, node, 1.0 - moves / far);
-                self.tasks[task].total.moves.page_bytes += moves as u64;
+                let user = of.users[0];
+                self.move_region(region, groups, node, 1.0 - moves / far);
+                self.tasks[user].total.moves.page_bytes += moves as u64;
             }
         }
         let moved = Bytes((order.budget.0 as f64 - budget).round() as u64);
@@ -61,20 +57,17 @@ impl World<'_> {
         })
     }
 
-    /// Brings memory of a task to `node`; of what is on other nodes this part `stays`.
-    pub(crate) fn bring(&mut self, task: usize, node: usize, stays: f64) {
-        let task = &mut self.tasks[task];
-        task.pages.iter_mut().for_each(|share| *share *= stays);
-        task.pages[node] += 1.0 - task.pages.iter().sum::<f64>();
-        task.pages_version += 1;
-        self.stale = true;
-    }
-
-    /// How much memory a task has, in bytes.
-    #[allow(clippy::cast_precision_loss)] // below 2^53
-    pub fn resident(&self, task: usize) -> f64 {
-        let job = self.tasks[task].id.job.0 as usize;
-        let thread = task - self.jobs[job].tasks.start;
-        self.scenario.jobs[job].threads[thread].resident.0 as f64
+    /// The regions of an order, and which groups of them.
+    fn ordered(&self, order: &PageMove) -> Result<Vec<(usize, Range<usize>)>, String> {
+        let job = order.job.0 as usize;
+        let is_its =
+            |region: &Region| region.job == job && region.is_touched && !region.users.is_empty();
+        if let Some(range) = order.range {
+            let found = self.groups_in(range).filter(|(region, _)| is_its(&self.regions[*region]));
+            let why = || "expected memory that the job has, found none".to_owned();
+            return found.map(|found| vec![found]).ok_or_else(why);
+        }
+        let all = self.regions.iter().enumerate().filter(|(_, region)| is_its(region));
+        Ok(all.map(|(place, region)| (place, 0..region.groups.len())).collect())
     }
 }

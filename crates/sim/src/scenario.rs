@@ -65,6 +65,48 @@ pub struct JobSpec {
     pub threads: Vec<ThreadSpec>,
     /// How its threads wait for each other; `None` if they do not.
     pub barrier: Option<Barrier>,
+    /// Memory that its threads share, or use one after the other, beside what each has for itself.
+    pub memory: Vec<MemorySpec>,
+}
+
+/// Memory whose parts are all used alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemorySpec {
+    /// Its size.
+    pub bytes: Bytes,
+    /// Where it comes to be when a thread uses it first.
+    pub pages: Pages,
+    /// Into how many parts it is divided, each of which moves as one. Never 0.
+    pub groups: u32,
+    /// Which threads use it.
+    pub users: Vec<MemoryUse>,
+}
+
+/// How a thread uses memory of its job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryUse {
+    /// The thread, by its place in the job.
+    pub thread: usize,
+    /// The share of its accesses that go there; those of all memory of a stretch sum to 1 at most.
+    pub share: f64,
+    /// The share of these that are writes.
+    pub writes: f64,
+    /// In which stretch of its course; `None` for all.
+    pub during: Option<usize>,
+    /// Whether it moves the memory to its node first.
+    pub fetch: Fetch,
+}
+
+/// Whether a thread moves memory to its node before it uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fetch {
+    /// It does not.
+    #[default]
+    No,
+    /// It does, and takes the time for that itself.
+    Move,
+    /// It does, and stays on that node until it ends; or first goes to another one, if as many stay there as it has PUs.
+    MoveAndStay,
 }
 
 /// How the threads of a job wait for each other, as OpenMP's do. Where they do say their courses.
@@ -243,6 +285,9 @@ impl Scenario {
                 self.check_thread(machine, thread, &format!("job {j}, thread {t}"))?;
             }
             self.check_barrier(job, &format!("job {j}"))?;
+            for (m, memory) in job.memory.iter().enumerate() {
+                check_memory(machine, job, memory, &format!("job {j}, memory {m}"))?;
+            }
         }
         self.check_events(machine)?;
         self.kernel.check()
@@ -341,4 +386,43 @@ impl Scenario {
             _ => Ok(()),
         }
     }
+}
+
+fn check_memory(
+    machine: &Machine,
+    job: &JobSpec,
+    memory: &MemorySpec,
+    place: &str,
+) -> Result<(), ScenarioError> {
+    let wrong = |expected, found: &str| Err(error(place.to_owned(), expected, found));
+    if memory.groups == 0 {
+        return wrong("at least one part", "0");
+    }
+    if let Pages::On(node) = memory.pages
+        && node.idx() >= machine.nodes.len().max(1)
+    {
+        return wrong("memory on a node of the machine", &node.to_string());
+    }
+    for one in &memory.users {
+        let Some(thread) = job.threads.get(one.thread) else {
+            return wrong("threads of the job", &format!("thread {}", one.thread));
+        };
+        if one.during.is_some_and(|during| during >= thread.course.len()) {
+            return wrong("stretches of the thread's course", "a later one");
+        }
+        let is_share = |share: f64| (0.0..=1.0).contains(&share);
+        let stretches = 0..thread.course.len();
+        let mut sums = stretches.map(|at| {
+            job.memory
+                .iter()
+                .flat_map(|all| &all.users)
+                .filter(|of| of.thread == one.thread && of.during.is_none_or(|during| during == at))
+                .map(|of| of.share)
+                .sum::<f64>()
+        });
+        if !is_share(one.share) || !is_share(one.writes) || sums.any(|sum| sum > 1.0 + 1e-9) {
+            return wrong("shares of 0 to 1 that sum to 1 at most", "others");
+        }
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! A simulated thread: what it has done, what it is to do, where its memory is.
 
+use crate::memory::Use;
 use crate::outcome::Moves;
 use crate::scenario::{PhaseIdx, Serial, Stretch};
 use crate::woken::Woken;
@@ -104,6 +105,11 @@ impl Course {
         let left = if endless { self.work } else { instructions(&self.stretches[0]) };
         (self.at, self.left, self.todo) = (0, left, self.work);
         self.doing = Doing::Own;
+    }
+
+    /// The place of the stretch that it is in.
+    pub const fn stretch(&self) -> usize {
+        self.at
     }
 
     pub fn phase(&self) -> usize {
@@ -250,14 +256,16 @@ pub(crate) struct Task {
     pub turns: u32,
     /// That it was woken and has had no PU since.
     pub woken: Option<Woken>,
-    /// Share of its memory on each node; empty on a machine without nodes.
+    /// What memory it uses, its own last; none on a machine without nodes.
+    pub uses: Vec<Use>,
+    /// The node that it stays on by its own will.
+    pub stays_on: Option<usize>,
+    /// Share of its accesses that go to each node; empty on a machine without nodes.
     pub pages: Vec<f64>,
     /// Grows whenever `pages` change.
     pub pages_version: u32,
     /// When NUMA balancing scans it next.
     pub next_scan: Nanos,
-    /// The node that it was on when NUMA balancing last scanned it.
-    pub scanned_from: Option<usize>,
     /// When it began to sleep or wait, or was stopped.
     pub since: Nanos,
     pub created: Option<Nanos>,

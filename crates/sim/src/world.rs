@@ -14,9 +14,10 @@
 
 use crate::SimError;
 use crate::domains::Domains;
-use crate::instances::{Job, instantiate};
+use crate::instances::{Job, instantiate, memory};
 use crate::invariants::Checker;
 use crate::kernel::Kernel;
+use crate::memory::Region;
 use crate::on_pu::OnPu;
 use crate::platform::{Demands, Platform};
 use crate::pollution::CachePollution;
@@ -62,6 +63,9 @@ pub(crate) struct World<'a> {
     pub now: Nanos,
     pub tasks: Vec<Task>,
     pub jobs: Vec<Job>,
+    pub regions: Vec<Region>,
+    /// Whether it is counted which pages tasks use.
+    pub reports_pages: bool,
     /// By PU.
     pub queues: Vec<Queue>,
     pub targets: Targets,
@@ -101,7 +105,8 @@ impl<'a> World<'a> {
         let mut rng = SplitMix64::new(scenario.seed);
         let pus: Vec<PuIdx> = machine.all_pus().filter(|pu| usable[pu.idx()]).collect();
         let launcher = pus[rng.below(pus.len())];
-        let (tasks, jobs) = instantiate(platform, scenario, &demands);
+        let (mut tasks, jobs) = instantiate(platform, scenario, &demands);
+        let regions = memory(scenario, machine.nodes.len(), &jobs, &mut tasks);
         let mut creations = BinaryHeap::new();
         for (job, spec) in jobs.iter().zip(&scenario.jobs) {
             let created = spec.threads.iter().map(|thread| spec.arrives + thread.born);
@@ -144,6 +149,8 @@ impl<'a> World<'a> {
             rng,
             tasks,
             jobs,
+            regions,
+            reports_pages: false,
             launcher,
             creations,
         };
@@ -222,6 +229,9 @@ impl<'a> World<'a> {
                     Next::SerialDone => self.end_serial(task),
                     Next::Done => self.finish(task),
                 }
+            }
+            if self.tasks[task].uses.iter().any(|one| one.during.is_some()) {
+                self.use_memory(task);
             }
         }
     }

@@ -338,7 +338,7 @@ fn wrong_usage_is_one_line() {
     check(
         &["plan", "--profile", &solve, "--policy", "best"],
         expect![[r#"
-            error: invalid value 'best' for '--policy <POLICY>': expected os, auto, round-robin, scatter, compact, random, instruction, mix, communication, communication-static or symbiosis-model, found policy "best"
+            error: invalid value 'best' for '--policy <POLICY>': expected os, auto, round-robin, scatter, compact, random, instruction, mix, communication, communication-static, symbiosis-model, first-touch, interleave, autonuma, next-touch, dpp, carrefour, dino or kmaf, found policy "best"
 
             For more information, try '--help'.
             exit code 2

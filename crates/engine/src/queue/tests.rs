@@ -71,6 +71,7 @@ impl Scripted {
             moved: vec![],
             wake_ups: None,
             sharing: None,
+            pages: None,
         }
     }
 
@@ -130,6 +131,7 @@ impl Host for Scripted {
                 moved: vec![],
                 wake_ups: None,
                 sharing: None,
+                pages: None,
             });
         }
         let runs = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
@@ -158,6 +160,7 @@ impl Host for Scripted {
             moved: vec![],
             wake_ups: None,
             sharing: None,
+            pages: None,
         })
     }
 }
@@ -225,6 +228,7 @@ fn ended_threads_are_forgotten() {
         moved: vec![],
         wake_ups: None,
         sharing: None,
+        pages: None,
     };
     for number in 0..50_u32 {
         let mut now = Observation { at: Nanos(100 * u64::from(number + 1)), ..before.clone() };
@@ -330,6 +334,7 @@ fn rates_of_the_last_quantum() {
             moved: vec![],
             wake_ups: None,
             sharing: None,
+            pages: None,
         }
     };
     let mut queue = Queue::default();
@@ -427,6 +432,7 @@ fn threads(used: &[(u64, Option<u64>)]) -> (Observation, Observation) {
         moved: vec![],
         wake_ups: None,
         sharing: None,
+        pages: None,
     };
     let nothing: Vec<_> = used.iter().map(|(_, waited)| (0, waited.map(|_| 0))).collect();
     (at(0, &nothing), at(100, used))
@@ -501,6 +507,7 @@ fn sleepers_need_no_context() {
         moved: vec![],
         wake_ups: None,
         sharing: None,
+        pages: None,
     };
     let choices = left_to_kernel(3);
     let mut tasks: Vec<SeenTask> = Vec::new();

@@ -64,6 +64,7 @@ const fn of_source(source: Source) -> Row {
         Source::Sharing => accesses,
         Source::Phases => ebpf,
         Source::Switches => switches,
+        Source::Pages => page_groups,
     };
     row(source.name(), source.reports(), check)
 }
@@ -290,6 +291,11 @@ fn accesses(inputs: &Inputs<'_>) -> Finding {
     }
     let samples = sample(inputs);
     if samples.status == Status::Yes { live_code(inputs) } else { samples }
+}
+
+fn page_groups(inputs: &Inputs<'_>) -> Finding {
+    let samples = accesses(inputs);
+    if samples.status == Status::Yes { numa_calls(inputs) } else { samples }
 }
 
 fn live_code(inputs: &Inputs<'_>) -> Finding {

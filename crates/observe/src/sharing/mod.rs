@@ -15,6 +15,7 @@
 
 mod code;
 mod events;
+pub mod groups;
 pub mod table;
 
 use crate::lifecycle::Options;
@@ -27,6 +28,7 @@ use crate::sys::{SysError, now};
 use crate::task::{Pid, Tid};
 use code::Code;
 use colocate_machine::Nanos;
+use groups::Groups;
 use std::collections::BTreeMap;
 use std::path::Path;
 use table::{Shared, Table};
@@ -52,6 +54,7 @@ pub struct AccessSampler {
     period: Nanos,
     code: Code,
     table: Table,
+    groups: Groups,
     forget_code: Nanos,
 }
 
@@ -96,7 +99,7 @@ impl AccessSampler {
             None => return Err(SysError::of("perf_event_open", libc::EOPNOTSUPP)),
         };
         let (code, table, forget_code) = (Code::default(), Table::default(), now() + CODE_FOR);
-        Ok(Self { samples, means, period, code, table, forget_code })
+        Ok(Self { samples, means, period, code, table, groups: Groups::new(), forget_code })
     }
 
     /// What samples accesses, for messages.
@@ -131,14 +134,17 @@ impl AccessSampler {
         if now() >= self.forget_code {
             (self.code, self.forget_code) = (Code::default(), now() + CODE_FOR);
         }
-        let Self { samples, means, period, code, table, .. } = self;
+        let Self { samples, means, period, code, table, groups, .. } = self;
         let mut file = |record: &Record<'_>| match record {
             Record::Sample { of, ip, user: true, rest } if is_watched(of.tid) => {
                 let found = match means {
                     Means::Events(_) => accessed(rest),
                     Means::Registers => next_access(code, of.pid, *ip, rest),
                 };
-                found.into_iter().for_each(|access| table.accessed(of, access, *period));
+                if let Some(access) = found {
+                    groups::count(groups, of.pid, of.tid, &access);
+                    table.accessed(of, access, *period);
+                }
             }
             // Another program.
             Record::Comm { of, exec: true, .. } => code.forget(of.pid),
@@ -166,6 +172,17 @@ impl AccessSampler {
     /// For how long threads have used memory that others had used, since this was last called: whose time it is, and with whom.
     pub fn take(&mut self) -> BTreeMap<(Tid, Tid), Shared> {
         self.table.take()
+    }
+
+    /// At which parts of memory threads were sampled, since this was last called.
+    pub fn take_groups(&mut self) -> Groups {
+        std::mem::take(&mut self.groups)
+    }
+
+    /// Time between two samples of a thread.
+    #[must_use]
+    pub const fn period(&self) -> Nanos {
+        self.period
     }
 }
 

@@ -4,9 +4,11 @@ use super::TaskRef;
 use crate::lifecycle::Options;
 use crate::pmu::Start;
 use crate::sharing::AccessSampler;
+use crate::sharing::groups::Count;
 use crate::sharing::table::Shared;
 use crate::sys::SysError;
 use crate::task::{Pid, Tid};
+use colocate_machine::Nanos;
 use colocate_policy::source::{Backend, Refusal};
 use colocate_policy::{Sharing, TaskId};
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +22,11 @@ pub struct SharedMemory {
     of: HashMap<Tid, TaskId>,
     ended: Vec<Tid>,
     sums: BTreeMap<(TaskId, TaskId), Shared>,
+    groups: BTreeMap<Sampled, Count>,
 }
+
+/// A part of a process's memory, by its first address, and a task that was sampled there.
+type Sampled = ((Pid, u64), TaskId);
 
 impl SharedMemory {
     /// Samples nothing yet, so often a second of each thread's CPU time.
@@ -36,8 +42,9 @@ impl SharedMemory {
             },
             _ => Refusal::of(error),
         })?;
-        let (of, ended, sums) = (HashMap::new(), Vec::new(), BTreeMap::new());
-        Ok(Self { sampler, rate_hz, of, ended, sums })
+        let (of, ended) = (HashMap::new(), Vec::new());
+        let (sums, groups) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { sampler, rate_hz, of, ended, sums, groups })
     }
 
     /// What it is and costs.
@@ -88,9 +95,30 @@ impl SharedMemory {
             };
             *self.sums.entry((*task, *with)).or_default() += of;
         }
+        for (group, counts) in self.sampler.take_groups() {
+            for (tid, count) in counts {
+                let Some(task) = self.of.get(&tid) else { continue };
+                let sum = self.groups.entry((group, *task)).or_default();
+                sum.samples += count.samples;
+                sum.writes += count.writes;
+            }
+        }
         for tid in self.ended.drain(..) {
             self.of.remove(&tid);
         }
+    }
+
+    /// At which parts of memory, each of [`GROUP_B`](crate::sharing::groups::GROUP_B) bytes, tasks were sampled since this was last called.
+    pub fn take_groups(&mut self) -> impl Iterator<Item = ((Pid, u64), TaskId, Count)> + use<> {
+        std::mem::take(&mut self.groups)
+            .into_iter()
+            .map(|((group, task), count)| (group, task, count))
+    }
+
+    /// Time between two samples of a thread.
+    #[must_use]
+    pub const fn period(&self) -> Nanos {
+        self.sampler.period()
     }
 
     /// Forgets what is known of tasks other than these.

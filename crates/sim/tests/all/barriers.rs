@@ -21,7 +21,7 @@ fn rounds(phase: u32, millions: u64, rounds: u64) -> ThreadSpec {
 
 fn team(threads: Vec<ThreadSpec>, wait: BarrierWait, serial: Option<Serial>) -> JobSpec {
     let barrier = Some(Barrier { wait, serial });
-    JobSpec { name: "team".into(), arrives: Nanos::ZERO, threads, barrier }
+    JobSpec { memory: Vec::new(), name: "team".into(), arrives: Nanos::ZERO, threads, barrier }
 }
 
 fn spin(phase: u32) -> BarrierWait {

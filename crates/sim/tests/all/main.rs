@@ -10,6 +10,7 @@ mod hotplug;
 mod known_beforehand;
 mod one_fast_one_slow;
 mod page_moves;
+mod page_policies;
 mod progress;
 mod properties;
 mod relief;

@@ -112,6 +112,7 @@ fn program(percent: u64) -> Scenario {
     let serial =
         (serial > 0).then(|| Serial { phase: PhaseIdx(INT), instructions: fast_ms(serial) });
     let job = JobSpec {
+        memory: Vec::new(),
         name: "serial".into(),
         arrives: Nanos::ZERO,
         threads: vec![member; 2],

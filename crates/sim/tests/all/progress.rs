@@ -195,7 +195,13 @@ fn random(seed: u64, phases: usize, alone: Nanos) -> Scenario {
         let mut thread = thread(&course);
         thread.work = Work::AloneFor(alone);
         let threads = vec![thread];
-        jobs.push(JobSpec { name: "drawn".into(), arrives: Nanos::ZERO, threads, barrier: None });
+        jobs.push(JobSpec {
+            memory: Vec::new(),
+            name: "drawn".into(),
+            arrives: Nanos::ZERO,
+            threads,
+            barrier: None,
+        });
     }
     Scenario {
         phases: all,

@@ -10,9 +10,9 @@ use colocate_policy::rng::SplitMix64;
 use colocate_policy::{Place, Plan, PolicySpec, SourceSet};
 use colocate_sim::run::knowns;
 use colocate_sim::{
-    Barrier, BarrierWait, Fork, JobSpec, Kernel, Method, NumaBalancing, Outcome, Pages,
-    PeriodicBalance, PhaseIdx, Platform, PuEvent, Scenario, Serial, SimHost, Stretch, ThreadSpec,
-    Wake, Work,
+    Barrier, BarrierWait, Fetch, Fork, JobSpec, Kernel, MemorySpec, MemoryUse, Method,
+    NumaBalancing, Outcome, Pages, PeriodicBalance, PhaseIdx, Platform, PuEvent, Scenario, Serial,
+    SimHost, Stretch, ThreadSpec, Wake, Work,
 };
 use common::{INT, MUL, STREAM, job, run, scenario, stretch};
 use proptest::prelude::*;
@@ -74,7 +74,37 @@ fn any_job() -> impl Strategy<Value = JobSpec> {
             // Short stretches come to it often.
             thread.course[0].instructions = thread.course[0].instructions.max(1_000_000);
         }
-        JobSpec { name: "j".into(), arrives: Nanos::from_millis(arrives), threads, barrier }
+        let (name, arrives) = ("j".into(), Nanos::from_millis(arrives));
+        JobSpec { memory: Vec::new(), name, arrives, threads, barrier }
+    })
+}
+
+/// The same with memory that its threads share.
+fn any_sharing_job() -> impl Strategy<Value = JobSpec> {
+    let pages =
+        prop_oneof![Just(Pages::FirstTouch), Just(Pages::FirstThread), Just(Pages::Interleaved)];
+    let fetch =
+        prop_oneof![2 => Just(Fetch::No), 1 => Just(Fetch::Move), 1 => Just(Fetch::MoveAndStay)];
+    let used = (0.1..0.4_f64, 0.0..1.0_f64, any::<bool>(), fetch);
+    let memory = (1..256_u64, pages, 1..5_u32, prop::collection::vec(used, 1..4));
+    (any_job(), prop::collection::vec(memory, 0..3)).prop_map(|(mut job, memory)| {
+        let count = job.threads.len();
+        let spec =
+            |(mib, pages, groups, users): (u64, Pages, u32, Vec<(f64, f64, bool, Fetch)>)| {
+                let users = users.into_iter().take(count).enumerate();
+                let user =
+                    |(thread, (share, writes, once, fetch)): (usize, (f64, f64, bool, Fetch))| {
+                        MemoryUse { thread, share, writes, during: once.then_some(0), fetch }
+                    };
+                MemorySpec {
+                    bytes: Bytes::mib(mib),
+                    pages,
+                    groups,
+                    users: users.map(user).collect(),
+                }
+            };
+        job.memory = memory.into_iter().map(spec).collect();
+        job
     })
 }
 
@@ -103,30 +133,34 @@ fn any_kernel() -> impl Strategy<Value = Kernel> {
             percent: 117,
         },
     ));
-    let numa = prop::option::of((1..50_u64, 1..64_u64, any::<bool>()).prop_map(
-        |(ms, mib, move_threads)| NumaBalancing {
+    let numa = prop::option::of((10..50_u64, 1..64_u64, any::<bool>(), 0..50_u64).prop_map(
+        |(ms, mib, move_threads, fault)| NumaBalancing {
             period: Nanos::from_millis(ms),
             scan: Bytes::mib(mib),
             move_threads,
+            fault: Nanos(fault),
         },
     ));
-    (1..20_u64, 1..4_u32, fork, wake, any::<bool>(), balance, numa).prop_map(
-        |(slice, stagger, fork, wake, idle_balance, periodic_balance, numa_balancing)| Kernel {
-            stagger,
-            slice: Nanos::from_millis(slice),
-            fork,
-            wake,
-            idle_balance,
-            periodic_balance,
-            numa_balancing,
-            ..Kernel::default()
+    (1..20_u64, 1..4_u32, fork, wake, any::<bool>(), balance, numa, 0..50_u64).prop_map(
+        |(slice, stagger, fork, wake, idle_balance, periodic_balance, numa_balancing, copy)| {
+            Kernel {
+                page_copy: Nanos(copy),
+                stagger,
+                slice: Nanos::from_millis(slice),
+                fork,
+                wake,
+                idle_balance,
+                periodic_balance,
+                numa_balancing,
+                ..Kernel::default()
+            }
         },
     )
 }
 
 fn any_scenario() -> impl Strategy<Value = Scenario> {
     let usable = prop::option::of(prop::sample::subsequence((0..8_u32).collect::<Vec<_>>(), 1..8));
-    let jobs = prop::collection::vec(any_job(), 1..5);
+    let jobs = prop::collection::vec(any_sharing_job(), 1..5);
     let times = prop::collection::vec((0..300_u64, 1..300_u64), 0..8);
     (jobs, any_kernel(), any::<bool>(), any::<u64>(), usable, 0..3_u64, times).prop_map(
         |(jobs, kernel, restart, seed, usable, grain, times)| {

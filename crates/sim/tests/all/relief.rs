@@ -13,6 +13,7 @@ fn a_full_socket_gives_to_an_empty_one() {
     let fork = Fork::Idlest { reclaim_distance: 10 };
     let kernel = Kernel { fork, numa_balancing: None, ..together() };
     let job = JobSpec {
+        memory: Vec::new(),
         name: "four".into(),
         arrives: Nanos::ZERO,
         threads: vec![thread(&[stretch(INT, 500_000_000)]); 4],

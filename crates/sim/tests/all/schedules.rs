@@ -222,7 +222,13 @@ fn a_woken_task_prefers_an_idle_core() {
         let stretch = Stretch { sleep: ms(5), ..stretch(MUL, 5_000_000) };
         let thread =
             ThreadSpec { work: Work::Instructions(5_000_000 * times), ..thread(&[stretch]) };
-        JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads: vec![thread], barrier: None }
+        JobSpec {
+            memory: Vec::new(),
+            name: "a".into(),
+            arrives: Nanos::ZERO,
+            threads: vec![thread],
+            barrier: None,
+        }
     };
     let jobs = vec![naps(3), JobSpec { arrives: ms(7), ..job("b", MUL, 40) }];
     let wake = |idle_cores| Kernel {
@@ -353,8 +359,13 @@ fn the_horizon_ends_everything() {
 #[test]
 fn phases_change_what_siblings_do_to_each_other() {
     let both = thread(&[stretch(INT, 10_000_000), stretch(MUL, 10_000_000)]);
-    let both =
-        JobSpec { name: "both".into(), arrives: Nanos::ZERO, threads: vec![both], barrier: None };
+    let both = JobSpec {
+        memory: Vec::new(),
+        name: "both".into(),
+        arrives: Nanos::ZERO,
+        threads: vec![both],
+        barrier: None,
+    };
     let outcome = run(&scenario(vec![both, job("b", INT, 30)]), "compact");
     assert_eq!(times(&outcome), [Some(30), Some(40)]);
 }
@@ -364,8 +375,13 @@ fn phases_change_what_siblings_do_to_each_other() {
 #[test]
 fn changes_of_phase_can_be_taken_together() {
     let both = thread(&[stretch(INT, 10_000_000), stretch(MUL, 10_000_000)]);
-    let both =
-        JobSpec { name: "both".into(), arrives: Nanos::ZERO, threads: vec![both], barrier: None };
+    let both = JobSpec {
+        memory: Vec::new(),
+        name: "both".into(),
+        arrives: Nanos::ZERO,
+        threads: vec![both],
+        barrier: None,
+    };
     let jobs = Scenario { grain: ms(8), ..scenario(vec![both, job("b", INT, 30)]) };
     assert_eq!(times(&run(&jobs, "compact")), [Some(32), Some(42)]);
 }
@@ -420,6 +436,7 @@ fn a_task_goes_to_its_memory() {
 fn new_threads_follow_the_plan() {
     let created = |at: u64| ThreadSpec { born: ms(at), ..thread(&[stretch(MUL, 20_000_000)]) };
     let jobs = [("a", [0, 10, 20]), ("b", [5, 15, 25])].map(|(name, times)| JobSpec {
+        memory: Vec::new(),
         name: name.into(),
         arrives: Nanos::ZERO,
         threads: times.map(created).to_vec(),

@@ -27,6 +27,7 @@ fn fork_join(parallel: u64, serial: u64, wait: BarrierWait) -> Scenario {
     let serial =
         (serial > 0).then(|| Serial { phase: PhaseIdx(INT), instructions: slow_ms(serial) });
     let job = JobSpec {
+        memory: Vec::new(),
         name: "fork-join".into(),
         arrives: Nanos::ZERO,
         threads: vec![member; 16],

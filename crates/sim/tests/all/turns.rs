@@ -15,7 +15,7 @@ fn in_turns(us: u64, turns: u64) -> ThreadSpec {
 /// Threads with so many turns at a time.
 fn team(threads: Vec<ThreadSpec>, at_a_time: u32) -> JobSpec {
     let barrier = Some(Barrier { wait: BarrierWait::Turns(at_a_time), serial: None });
-    JobSpec { name: "team".into(), arrives: Nanos::ZERO, threads, barrier }
+    JobSpec { memory: Vec::new(), name: "team".into(), arrives: Nanos::ZERO, threads, barrier }
 }
 
 fn on(pus: &[u32], jobs: Vec<JobSpec>) -> Scenario {

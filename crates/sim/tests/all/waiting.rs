@@ -80,7 +80,13 @@ fn more_jobs_than_pus() {
 fn a_stopped_job_creates_no_threads() {
     let late = ThreadSpec { born: ms(5), ..thread(&[stretch(MUL, 20_000_000)]) };
     let threads = vec![thread(&[stretch(MUL, 30_000_000)]), late];
-    let a = JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads, barrier: None };
+    let a = JobSpec {
+        memory: Vec::new(),
+        name: "a".into(),
+        arrives: Nanos::ZERO,
+        threads,
+        barrier: None,
+    };
     let jobs = scenario(vec![a, JobSpec { arrives: ms(5), ..job("b", MUL, 20) }]);
     let outcome = follow(&jobs, &[placed(&[W, W]), placed(&[on(0), on(2)])]);
     let created: Vec<Nanos> = outcome.tasks.iter().map(|task| task.created).collect();
@@ -198,8 +204,13 @@ fn a_host_reports_waiting_jobs() {
 #[test]
 fn no_job_waits_in_part() {
     let threads = vec![thread(&[stretch(INT, 1_000_000)]); 2];
-    let jobs =
-        scenario(vec![JobSpec { name: "a".into(), arrives: Nanos::ZERO, threads, barrier: None }]);
+    let jobs = scenario(vec![JobSpec {
+        memory: Vec::new(),
+        name: "a".into(),
+        arrives: Nanos::ZERO,
+        threads,
+        barrier: None,
+    }]);
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let mut host = SimHost::new(&platform, &jobs).unwrap();

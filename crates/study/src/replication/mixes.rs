@@ -233,7 +233,13 @@ pub fn scenario(
             resident: Bytes::mib(256),
         };
         let name = program.name.clone();
-        jobs.push(JobSpec { name, arrives: Nanos::ZERO, threads: vec![thread], barrier: None });
+        jobs.push(JobSpec {
+            memory: Vec::new(),
+            name,
+            arrives: Nanos::ZERO,
+            threads: vec![thread],
+            barrier: None,
+        });
     }
     Scenario {
         name: mix.name.clone(),

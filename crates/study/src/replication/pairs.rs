@@ -186,6 +186,7 @@ fn job(study: &Study<'_>, name: &str, phase: u32, length: Nanos) -> JobSpec {
         resident: Bytes::mib(32),
     };
     JobSpec {
+        memory: Vec::new(),
         name: name.to_owned(),
         arrives: Nanos::ZERO,
         threads: (0..study.machine.cores.len()).map(thread).collect(),

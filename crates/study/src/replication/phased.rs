@@ -192,6 +192,7 @@ pub fn scenario(study: &Study<'_>, point: &Point, sizes: &Sizes, seed: u64) -> S
     let by_first = point.serial_by == SerialBy::First && sizes.serial > 0;
     let serial = by_first.then_some(Serial { phase: WORK, instructions: sizes.serial });
     let job = |order: usize| JobSpec {
+        memory: Vec::new(),
         name: format!("program {order}"),
         arrives: Nanos(study.round().0 * order as u64 / programs as u64),
         threads: (0..sizes.threads).map(thread).collect(),

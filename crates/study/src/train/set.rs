@@ -112,7 +112,13 @@ impl TrainingSet {
             pages: Pages::FirstTouch,
             resident: Bytes(0),
         };
-        JobSpec { name: name.clone(), arrives: Nanos::ZERO, threads: vec![thread], barrier: None }
+        JobSpec {
+            memory: Vec::new(),
+            name: name.clone(),
+            arrives: Nanos::ZERO,
+            threads: vec![thread],
+            barrier: None,
+        }
     }
 }
 

@@ -87,6 +87,7 @@ fn a_late_loop_still_learns() {
             moved: vec![],
             wake_ups: None,
             sharing: None,
+            pages: None,
         }
     };
     let choices = left_to_kernel(1);
@@ -115,6 +116,7 @@ fn a_pause_counts_as_a_turn() {
             moved: vec![],
             wake_ups: None,
             sharing: None,
+            pages: None,
         }
     };
     let (before, after) =

@@ -129,7 +129,7 @@ pub fn thread(course: &[Stretch]) -> ThreadSpec {
 /// A job of one thread that does so many million instructions of a phase: as many milliseconds alone.
 pub fn job(name: &str, phase: u32, millions: u64) -> JobSpec {
     let threads = vec![thread(&[stretch(phase, millions * 1_000_000)])];
-    JobSpec { name: name.into(), arrives: Nanos::ZERO, threads, barrier: None }
+    JobSpec { memory: Vec::new(), name: name.into(), arrives: Nanos::ZERO, threads, barrier: None }
 }
 
 /// Every job's first thread in a place.

@@ -128,6 +128,7 @@ fn any_jobs(rng: &mut SplitMix64, pus: usize, phases: usize, plain: bool) -> Vec
         };
         let name = format!("job {}", jobs.len());
         jobs.push(JobSpec {
+            memory: Vec::new(),
             name,
             arrives: Nanos::ZERO,
             threads: vec![thread; threads],

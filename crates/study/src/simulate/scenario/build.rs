@@ -1,6 +1,8 @@
 //! From what a file says to what is simulated, check by check.
 
-use super::form::{BarrierForm, File, JobForm, PhaseForm, StretchForm, Text, ThreadForm, WaitForm};
+use super::form::{
+    BarrierForm, FetchForm, File, JobForm, PhaseForm, StretchForm, Text, ThreadForm, WaitForm,
+};
 use super::{
     Experiment, FileError, Lines, MAX_DRAWS, MAX_JOBS, MAX_NAME, MAX_POLICIES, MAX_SEEDS,
     MAX_STRETCHES, MAX_TASKS, cpus,
@@ -13,8 +15,8 @@ use colocate_model::Phase;
 use colocate_model::phase::{Guesses, PhaseError};
 use colocate_policy::PolicySpec;
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, Kernel, Method, Pages, PhaseIdx, PhaseSpec, PuEvent, Scenario,
-    Serial, Stretch, ThreadSpec, Work,
+    Barrier, BarrierWait, Fetch, JobSpec, Kernel, MemorySpec, MemoryUse, Method, Pages, PhaseIdx,
+    PhaseSpec, PuEvent, Scenario, Serial, Stretch, ThreadSpec, Work,
 };
 use std::collections::HashMap;
 use toml::Spanned;
@@ -36,6 +38,8 @@ const HORIZON: Nanos = Nanos::from_secs(3_600);
 const LEAST_STEP: Nanos = Nanos(1_000);
 /// As `colocate run` watches.
 const WATCH: Nanos = Nanos::from_secs(2);
+/// Parts of memory that move one by one, at most. Chosen.
+const MAX_PARTS: u32 = 1_024;
 /// A stretch that outlasts every thread: days of the fastest core.
 const WITHOUT_END: u64 = 10_u64.pow(15);
 
@@ -329,11 +333,46 @@ impl Build<'_> {
             threads.extend(std::iter::repeat_n(made, copies));
         }
         Ok(JobSpec {
+            memory: self.memory(job, threads.len())?,
             name: job.name.get_ref().clone(),
             arrives: job.arrives.as_ref().map_or(Nanos::ZERO, |arrives| arrives.0),
             barrier: self.barrier(job, names)?,
             threads,
         })
+    }
+
+    /// Memory that all threads share, or of which each has its own.
+    fn memory(&self, job: &JobForm, threads: usize) -> Result<Vec<MemorySpec>, FileError> {
+        let mut all = Vec::new();
+        for spanned in &job.memory {
+            let form = spanned.get_ref();
+            let bytes = form.size.get_ref().0;
+            if bytes.0 == 0 {
+                return Err(self.lines.misfit(&form.size, "a size above 0", "0"));
+            }
+            // Chosen: parts of 2 MiB, as huge pages, but not more than are told apart in a second of samples.
+            let usual = u32::try_from(bytes.0 >> 21).unwrap_or(u32::MAX).clamp(1, 16);
+            let groups = self.count(form.parts.as_ref(), usual, MAX_PARTS)?;
+            let pages = self.pages(form.pages.as_ref())?;
+            let user = |thread| MemoryUse {
+                thread,
+                share: form.share,
+                writes: form.writes.unwrap_or(0.5),
+                during: None,
+                fetch: match form.fetch {
+                    None => Fetch::No,
+                    Some(FetchForm::Move) => Fetch::Move,
+                    Some(FetchForm::MoveAndStay) => Fetch::MoveAndStay,
+                },
+            };
+            let of = |users| MemorySpec { bytes, pages, groups, users };
+            if form.each.unwrap_or(false) {
+                all.extend((0..threads).map(|thread| of(vec![user(thread)])));
+            } else {
+                all.push(of((0..threads).map(user).collect()));
+            }
+        }
+        Ok(all)
     }
 
     /// The barrier that a job's threads come to, if it says how they wait there.

@@ -68,6 +68,28 @@ pub(super) struct JobForm {
     pub barrier: Option<Spanned<BarrierForm>>,
     #[serde(default)]
     pub thread: Vec<Spanned<ThreadForm>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<Spanned<MemoryForm>>,
+}
+
+/// `[[job.memory]]`: memory that the job's threads share, or that each has.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct MemoryForm {
+    pub size: Spanned<Text<Bytes>>,
+    pub share: f64,
+    pub writes: Option<f64>,
+    pub each: Option<bool>,
+    pub pages: Option<Spanned<String>>,
+    pub parts: Option<Spanned<u32>>,
+    pub fetch: Option<FetchForm>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum FetchForm {
+    Move,
+    MoveAndStay,
 }
 
 /// `barrier` of a job: how its threads wait for each other.
@@ -140,6 +162,8 @@ pub(super) struct KernelForm {
     pub numa_period: Option<Spanned<Text<Nanos>>>,
     pub numa_scan: Option<Spanned<Text<Bytes>>>,
     pub numa_moves_threads: Option<Spanned<bool>>,
+    pub numa_fault: Option<Spanned<Text<Nanos>>>,
+    pub page_copy: Option<Text<Nanos>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]

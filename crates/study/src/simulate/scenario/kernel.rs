@@ -29,6 +29,7 @@ impl Build<'_> {
             periodic_balance: self.periodic_balance(form)?,
             numa_balancing: self.numa_balancing(form)?,
             wake_ups: default.wake_ups,
+            page_copy: form.page_copy.as_ref().map_or(default.page_copy, |copy| copy.0),
         })
     }
 
@@ -78,10 +79,12 @@ impl Build<'_> {
     fn numa_balancing(&self, form: &KernelForm) -> Result<Option<NumaBalancing>, FileError> {
         let default = NumaBalancing::default();
         let (period, scan, moves) = (&form.numa_period, &form.numa_scan, &form.numa_moves_threads);
+        let fault = &form.numa_fault;
         if form.numa_balancing == Some(false) {
             self.unneeded(period.as_ref(), "numa-balancing")?;
             self.unneeded(scan.as_ref(), "numa-balancing")?;
             self.unneeded(moves.as_ref(), "numa-balancing")?;
+            self.unneeded(fault.as_ref(), "numa-balancing")?;
             return Ok(None);
         }
         if let Some(scan) = scan.as_ref().filter(|scan| scan.get_ref().0 == Bytes(0)) {
@@ -91,6 +94,7 @@ impl Build<'_> {
             period: self.time(period.as_ref(), default.period)?,
             scan: scan.as_ref().map_or(default.scan, |scan| scan.get_ref().0),
             move_threads: moves.as_ref().map_or(default.move_threads, |moves| *moves.get_ref()),
+            fault: fault.as_ref().map_or(default.fault, |fault| fault.get_ref().0),
         }))
     }
 

@@ -1,0 +1,208 @@
+//! Page groups: which tasks use them, by samples of accesses, and where they are, by what the kernel answers.
+//!
+//! Groups are parts of 2 MiB, by address. Processes of one job that have other memory at the same address count as one, as in orders to move
+//! memory.
+
+use crate::LinuxHost;
+use colocate_act::pages::Addr;
+use colocate_act::pages::call::{page_bytes, query};
+use colocate_act::pages::status::{Seen, seen};
+use colocate_machine::{Machine, Nanos, NodeIdx};
+use colocate_observe::Pid;
+use colocate_observe::sharing::groups::{Count, GROUP_B};
+use colocate_observe::sys::now;
+use colocate_policy::source::Backend;
+use colocate_policy::{AddressRange, JobIdx, PageGroup, PageUse, Refusal, TaskId};
+use std::collections::BTreeMap;
+
+/// Pages of a group of which it is asked where they are. Chosen: threads touch memory in long stretches.
+const ASKED: u64 = 8;
+
+/// Time between two queries of where groups are. Chosen: that of the policies which move pages.
+const QUERY_EVERY: Nanos = Nanos::from_secs(1);
+
+/// Groups that are known, at most: those that were used last. Chosen: 32 GiB.
+const MOST: usize = 1 << 14;
+
+/// All groups of which a use is known.
+#[derive(Debug, Default)]
+pub(crate) struct PageGroups {
+    groups: BTreeMap<(JobIdx, u64), Group>,
+    queried: Option<Nanos>,
+}
+
+#[derive(Debug)]
+struct Group {
+    /// The process that used it last.
+    pid: Pid,
+    last: Nanos,
+    on: Vec<f64>,
+    uses: BTreeMap<(TaskId, NodeIdx), Count>,
+}
+
+impl LinuxHost {
+    /// Samples which pages tasks use.
+    pub(crate) fn sample_pages(&mut self) -> Result<Backend, Refusal> {
+        if self.machine.nodes.len() < 2 {
+            return Err(Refusal {
+                why: "expected several NUMA nodes, found one".to_owned(),
+                remedy: "there is nothing to move on this machine",
+            });
+        }
+        let backend = self.sample_accesses()?;
+        self.sources.pages.get_or_insert_default();
+        Ok(backend)
+    }
+
+    /// Page groups that living tasks have used, with where they are; `None` if that is not sampled.
+    pub(crate) fn page_groups(&mut self) -> Option<Vec<PageGroup>> {
+        self.sources.pages.as_ref()?;
+        self.read_sharing();
+        let at = now();
+        let period = self.sources.access_period();
+        let sampled = self.sources.take_groups();
+        let pages = self.sources.pages.as_mut()?;
+        let table = &mut self.tasks;
+        for ((pid, start), task, count) in sampled {
+            let pu = table.task(task).and_then(|task| task.thread.last_ran);
+            let pu = pu.and_then(|pu| self.machine.pu_by_os(pu));
+            let node = pu.and_then(|pu| self.machine.cores[self.machine.core_of(pu).idx()].node);
+            if let Some(node) = node {
+                pages.add((task.job, start), pid, at, (task, node), count);
+            }
+        }
+        pages.keep(|task| table.task(task).is_some());
+        pages.query(at, &self.machine);
+        Some(pages.all(period))
+    }
+}
+
+impl PageGroups {
+    fn add(
+        &mut self,
+        key: (JobIdx, u64),
+        pid: Pid,
+        at: Nanos,
+        by: (TaskId, NodeIdx),
+        count: Count,
+    ) {
+        let new = || Group { pid, last: at, on: Vec::new(), uses: BTreeMap::new() };
+        let group = self.groups.entry(key).or_insert_with(new);
+        (group.pid, group.last) = (pid, at);
+        let sum = group.uses.entry(by).or_default();
+        sum.samples += count.samples;
+        sum.writes += count.writes;
+    }
+
+    /// Forgets tasks other than these, groups that none of these has used, and those used longest ago if there are too many.
+    fn keep(&mut self, mut is_kept: impl FnMut(TaskId) -> bool) {
+        for group in self.groups.values_mut() {
+            group.uses.retain(|(task, _), _| is_kept(*task));
+        }
+        self.groups.retain(|_, group| !group.uses.is_empty());
+        if self.groups.len() > MOST {
+            let mut last: Vec<Nanos> = self.groups.values().map(|group| group.last).collect();
+            last.sort_unstable();
+            let oldest = last[last.len() - MOST];
+            self.groups.retain(|_, group| group.last >= oldest);
+        }
+    }
+
+    /// Asks the kernel where groups are, if it is time to.
+    fn query(&mut self, at: Nanos, machine: &Machine) {
+        if self.queried.is_some_and(|last| at < last + QUERY_EVERY) {
+            return;
+        }
+        self.queried = Some(at);
+        let step = (GROUP_B / ASKED).next_multiple_of(page_bytes());
+        let mut by_process: BTreeMap<Pid, Vec<(JobIdx, u64)>> = BTreeMap::new();
+        for (key, group) in &self.groups {
+            by_process.entry(group.pid).or_default().push(*key);
+        }
+        for (pid, keys) in by_process {
+            let parts = |start: u64| (0..ASKED).map(move |n| Addr(start + n * step));
+            let addresses: Vec<Addr> = keys.iter().flat_map(|(_, start)| parts(*start)).collect();
+            // A process that has ended, or is not to be asked.
+            let Ok(answers) = query(pid, &addresses) else { continue };
+            for (key, answers) in keys.iter().zip(answers.chunks(addresses.len() / keys.len())) {
+                if let Some(group) = self.groups.get_mut(key) {
+                    group.on = shares(answers, machine);
+                }
+            }
+        }
+    }
+
+    fn all(&self, period: Nanos) -> Vec<PageGroup> {
+        let group = |(&(job, start), group): (&(JobIdx, u64), &Group)| PageGroup {
+            job,
+            range: AddressRange { start, end: start + GROUP_B },
+            on: group.on.clone(),
+            uses: group.uses.iter().map(|(by, count)| page_use(*by, *count, period)).collect(),
+        };
+        self.groups.iter().map(group).collect()
+    }
+}
+
+fn page_use((task, node): (TaskId, NodeIdx), count: Count, period: Nanos) -> PageUse {
+    let time = Nanos(period.0.saturating_mul(count.samples));
+    PageUse { task, node, time, samples: count.samples, writes: count.writes }
+}
+
+/// The part of the pages on each node; all 0 if none is there.
+#[allow(clippy::cast_precision_loss)] // few pages
+fn shares(answers: &[i32], machine: &Machine) -> Vec<f64> {
+    let mut on = vec![0.0; machine.nodes.len()];
+    for answer in answers {
+        let Some(Seen::On(node)) = seen(*answer) else { continue };
+        if let Some(at) = machine.nodes.iter().position(|of| of.os == node) {
+            on[at] += 1.0;
+        }
+    }
+    let all: f64 = on.iter().sum();
+    if all > 0.0 {
+        on.iter_mut().for_each(|share| *share /= all);
+    }
+    on
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(order: u32) -> TaskId {
+        TaskId { job: JobIdx(0), order }
+    }
+
+    #[test]
+    fn uses_add_up_until_all_tasks_have_ended() {
+        let mut groups = PageGroups::default();
+        let node = NodeIdx::new(1);
+        let one = Count { samples: 3, writes: 1 };
+        for at in [1, 2] {
+            groups.add((JobIdx(0), 0), Pid(9), Nanos(at), (task(0), node), one);
+            groups.add((JobIdx(0), GROUP_B), Pid(9), Nanos(at), (task(1), node), one);
+        }
+        let all = groups.all(Nanos(4));
+        let expected = PageUse { task: task(0), node, time: Nanos(24), samples: 6, writes: 2 };
+        assert_eq!((all.len(), all[0].uses.as_slice()), (2, &[expected][..]));
+        groups.keep(|one| one == task(1));
+        assert_eq!(groups.all(Nanos(4)).len(), 1);
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten() {
+        let mut groups = PageGroups::default();
+        for n in 0..=MOST as u64 {
+            groups.add(
+                (JobIdx(0), n * GROUP_B),
+                Pid(9),
+                Nanos(n),
+                (task(0), NodeIdx::new(0)),
+                Count::default(),
+            );
+        }
+        groups.keep(|_| true);
+        assert_eq!(groups.groups.len(), MOST);
+        assert!(!groups.groups.contains_key(&(JobIdx(0), 0)));
+    }
+}

@@ -1,0 +1,224 @@
+//! `carrefour`: co-location and interleaving under global conditions.
+//!
+//! # Problem
+//! A crowded memory controller costs more than distance: pages of threads that share them are to be spread, private ones to be near, and
+//! where memory is hardly used nothing is to move at all.
+//! # Approach
+//! Carrefour (Dashti et al., ASPLOS 2013; the rules as the published module has them). It samples accesses by IBS. Replication needs a
+//! changed kernel, so groups that it replicates are left to the other rules.
+//! # Terms
+//! *MAPTU*: accesses to memory per microsecond, of all threads. *LAR*: the part of samples whose page is near. *Imbalance*: standard deviation
+//! over mean of the samples that go to each node.
+//! # Algorithm
+//! Each second, if MAPTU is at least 50, or unknown:
+//! 1. Interleaving is on if LAR is below 1 and the imbalance above 0.35; migration if LAR is below 0.8.
+//! 2. A group that several nodes use moves, if interleaving is on, with the probability that is its node's part of all accesses, to
+//!    a node drawn with weight 1 − that node's part.
+//! 3. A group that one node uses, with at least two samples or while interleaving is on, moves there, if migration is on.
+//! # Properties
+//! - **Near**: private groups go to their users. -> test `private_groups_go_home`
+//! - **Spread**: where one node serves all, shared groups are spread. -> test `shared_groups_are_spread`
+//! - **Content**: where most is near nothing moves. -> test `near_enough`
+//! - **Idle memory**: below the MAPTU nothing moves. -> test `hardly_any_traffic`
+
+use super::{Group, Move, Paging, Rule, Seen};
+use crate::rng::SplitMix64;
+use crate::row::{Kind, Preset, Row, Setting};
+use crate::source::{Source, SourceSet};
+use colocate_machine::NodeIdx;
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "carrefour",
+    summary: "moves private page groups to their node, spreads shared ones",
+    source: "Dashti et al., ASPLOS 2013, by samples, without replication",
+    settings: &[Setting {
+        name: "seed",
+        kind: Kind::Count(0),
+        default: Preset::Count(1),
+        meaning: "seed of what is drawn",
+    }],
+    make: |values, _| Paging::by(Carrefour { rng: SplitMix64::new(values.count("seed").into()) }),
+    ..Row::ONCE
+};
+
+/// Accesses per microsecond below which nothing moves.
+const LEAST_MAPTU: f64 = 50.0;
+/// Near accesses below which groups of one node move.
+const MOST_NEAR: f64 = 0.8;
+/// Imbalance above which groups of several nodes are spread.
+const MOST_IMBALANCE: f64 = 0.35;
+
+#[derive(Debug)]
+struct Carrefour {
+    rng: SplitMix64,
+}
+
+impl Rule for Carrefour {
+    const ALSO: SourceSet = SourceSet::of(&[Source::Counters]);
+
+    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+        if maptu(seen).is_some_and(|rate| rate < LEAST_MAPTU) {
+            return Vec::new();
+        }
+        let served = Served::of(seen);
+        let interleaves = served.near < 1.0 && served.imbalance() > MOST_IMBALANCE;
+        let migrates = served.near < MOST_NEAR;
+        let mut moves = Vec::new();
+        for (place, group) in seen.groups.iter().enumerate() {
+            let Some(home) = group.pages.home() else { continue };
+            let counts = group.by_node(seen.nodes());
+            let mut users = (0..counts.len()).filter(|node| counts[*node] > 0).map(NodeIdx::new);
+            match (users.next(), users.next()) {
+                (Some(_), Some(_)) if interleaves => {
+                    if let Some(to) = self.draw(home, &served.part) {
+                        moves.push(Move { group: place, to, why: "spread".to_owned() });
+                    }
+                }
+                (Some(to), None) if migrates && to != home => {
+                    if group.samples() >= 2 || interleaves {
+                        moves.push(Move {
+                            group: place,
+                            to,
+                            why: "used from there only".to_owned(),
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+        moves
+    }
+}
+
+impl Carrefour {
+    /// Where a shared group goes, if it does.
+    fn draw(&mut self, home: NodeIdx, part: &[f64]) -> Option<NodeIdx> {
+        if self.rng.unit() >= part[home.idx()] {
+            return None;
+        }
+        let weight = |node: usize| if node == home.idx() { 0.0 } else { 1.0 - part[node] };
+        let all: f64 = (0..part.len()).map(weight).sum();
+        let mut left = self.rng.unit() * all;
+        (0..part.len())
+            .find(|node| {
+                left -= weight(*node);
+                left < 0.0
+            })
+            .map(NodeIdx::new)
+    }
+}
+
+/// Accesses to memory per microsecond; `None` if no thread's are counted.
+fn maptu(seen: &Seen<'_>) -> Option<f64> {
+    let threads = seen.evidence.now.queue.iter().flat_map(|job| &job.threads);
+    let mut rates = threads.filter_map(|thread| thread.traffic().memory).peekable();
+    rates.peek()?;
+    Some(rates.sum())
+}
+
+/// Which nodes serve the samples.
+struct Served {
+    /// The part whose page is near.
+    near: f64,
+    /// Each node's part of all.
+    part: Vec<f64>,
+}
+
+impl Served {
+    #[allow(clippy::cast_precision_loss)] // samples
+    fn of(seen: &Seen<'_>) -> Self {
+        let mut part = vec![0.0; seen.nodes()];
+        let (mut near, mut all) = (0.0, 0.0);
+        for Group { pages, new } in &seen.groups {
+            for one in new {
+                let samples = one.samples as f64;
+                all += samples;
+                near += samples * pages.on.get(one.node.idx()).copied().unwrap_or(0.0);
+                part.iter_mut().zip(&pages.on).for_each(|(sum, on)| *sum += samples * on);
+            }
+        }
+        if all > 0.0 {
+            near /= all;
+            part.iter_mut().for_each(|sum| *sum /= all);
+        } else {
+            near = 1.0;
+        }
+        Self { near, part }
+    }
+
+    /// Standard deviation over mean.
+    #[allow(clippy::cast_precision_loss)] // few nodes
+    fn imbalance(&self) -> f64 {
+        let count = self.part.len().max(1) as f64;
+        let mean = self.part.iter().sum::<f64>() / count;
+        let variance = self.part.iter().map(|part| (part - mean).powi(2)).sum::<f64>() / count;
+        if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::{Evidence, Quantum, QueuedJob, Rates, Thread, Traffic};
+    use crate::pages::{AddressRange, PageGroup, PageUse};
+    use crate::paging::testing::orders;
+    use crate::table::PolicySpec;
+    use crate::testing::machine;
+    use crate::{JobIdx, TaskId};
+    use colocate_machine::Nanos;
+
+    #[test]
+    fn private_groups_go_home() {
+        let all = (1..4).map(|node| (0, vec![(node, node as usize, 2, 0)])).collect();
+        assert_eq!(orders("carrefour", &[all]), [vec![(0, 1), (1, 2), (2, 3)]]);
+    }
+
+    /// All of it is on node 0, so each group moves with probability 1, and evenly to the others.
+    #[test]
+    fn shared_groups_are_spread() {
+        let all = vec![(0, vec![(1, 1, 1, 0), (2, 2, 1, 0)]); 300];
+        let found = orders("carrefour", &[all]).remove(0);
+        assert_eq!(found.len(), 300);
+        for node in 1..4 {
+            let there = found.iter().filter(|(_, to)| *to == node).count();
+            assert!((75..=125).contains(&there), "{there} on node {node}");
+        }
+    }
+
+    #[test]
+    fn near_enough() {
+        let near = |node: usize| (node, vec![(node as u32, node, 9, 0)]);
+        let all = vec![near(0), near(1), near(2), near(3), (0, vec![(5, 2, 1, 0)])];
+        assert_eq!(orders("carrefour", &[all]), [vec![]]);
+    }
+
+    #[test]
+    fn hardly_any_traffic() {
+        let machine = machine("node:4 core:4");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let task = TaskId { job: JobIdx(0), order: 0 };
+        let (node, time) = (NodeIdx::new(1), Nanos::from_millis(40));
+        let uses = vec![PageUse { task, node, time, samples: 10, writes: 0 }];
+        let range = AddressRange { start: 0, end: 2 << 20 };
+        let group = PageGroup { job: JobIdx(0), range, on: vec![1.0, 0.0, 0.0, 0.0], uses };
+        let moved = |rate: f64| {
+            let traffic = Traffic { memory: Some(rate), ..Traffic::default() };
+            let ran = Some(Rates { traffic, ..Rates::default() });
+            let thread = Thread { id: task, ran, pu: None, runnable: None, bound: false };
+            let threads = vec![thread];
+            let queue = [QueuedJob {
+                job: JobIdx(0),
+                threads,
+                runnable: None,
+                just_ran: true,
+                had_own_cores: false,
+            }];
+            let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+            let groups = std::slice::from_ref(&group);
+            let evidence = Evidence { pages: Some(groups), ..Evidence::of_queue(now) };
+            PolicySpec::named("carrefour").plain().decide(&evidence).pages.len()
+        };
+        assert_eq!((moved(49.0), moved(51.0)), (0, 1));
+    }
+}

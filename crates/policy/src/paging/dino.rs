@@ -1,0 +1,207 @@
+//! `dino`: threads that use memory much are spread over the nodes, and take their pages along.
+//!
+//! # Problem
+//! Schedulers that spread threads with many misses over the memory controllers make things worse where their pages stay behind.
+//! # Approach
+//! DINO (Blagodurov et al., USENIX ATC 2011): spread the intensive threads, and when an access to a far page is sampled, move that page and
+//! K/2 on either side of it. Threads move only when the spread has got uneven.
+//! # Terms
+//! *Intensive*: a thread whose traffic to memory is above the mean of all. Published are three classes by misses per instruction, whose
+//! limits are those of a machine; this is chosen.
+//! # Algorithm
+//! Each second:
+//! 1. If nodes differ by more than one intensive thread, or a thread is new: all threads in the order of their traffic, most first, are dealt to the nodes
+//!    in turn, back and forth.
+//! 2. A group with samples from a thread that belongs to another node moves there, with its neighbours of the same job within K/2
+//!    pages. No group moves in two periods in a row.
+//! # Properties
+//! - **Spread**: no node has two intensive threads more than another. -> test `intensive_threads_are_spread`
+//! - **Along**: the group and its neighbours go to the thread's node. -> test `pages_come_along`
+
+use super::{Key, Move, Paging, Rule, Seen, with_memory};
+use crate::evidence::{Evidence, Thread};
+use crate::plan::{Place, TaskId, Why};
+use crate::row::{Kind, Preset, Row, Setting};
+use crate::source::{Source, SourceSet};
+use colocate_machine::{NodeIdx, Shared};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "dino",
+    summary: "spreads threads with much memory traffic over nodes, with their pages",
+    source: "Blagodurov et al., USENIX ATC 2011, by samples",
+    settings: &[Setting {
+        name: "k",
+        kind: Kind::Count(1),
+        default: Preset::Count(4096),
+        meaning: "pages of 4 KiB that move with one that is used",
+    }],
+    make: |values, _| {
+        let reach = u64::from(values.count("k")) * 4096 / 2;
+        Paging::by(Dino { reach, homes: BTreeMap::new(), moved: BTreeSet::new() })
+    },
+    ..Row::ONCE
+};
+
+#[derive(Debug)]
+struct Dino {
+    /// Bytes on either side of a page that move with it.
+    reach: u64,
+    /// The node of each thread.
+    homes: BTreeMap<TaskId, NodeIdx>,
+    /// What moved in the period before.
+    moved: BTreeSet<Key>,
+}
+
+impl Rule for Dino {
+    const ALSO: SourceSet = SourceSet::of(&[Source::Counters]);
+
+    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+        self.spread(seen.evidence);
+        let mut to: BTreeMap<usize, NodeIdx> = BTreeMap::new();
+        for group in &seen.groups {
+            let user = group.new.iter().max_by_key(|one| one.samples);
+            let Some(node) = user.and_then(|user| self.homes.get(&user.task)) else { continue };
+            let range = group.pages.range;
+            let is_near = |other: &super::Group<'_>| {
+                let of = other.pages.range;
+                other.pages.job == group.pages.job
+                    && of.end.saturating_add(self.reach) > range.start
+                    && of.start < range.end.saturating_add(self.reach)
+            };
+            let near = seen.groups.iter().enumerate().filter(|(_, other)| is_near(other));
+            // What a group's own samples say counts more than its neighbours'.
+            near.filter(|(_, other)| other.new.is_empty() || other.key() == group.key()).for_each(
+                |(place, _)| {
+                    to.insert(place, *node);
+                },
+            );
+        }
+        let is_far = |(place, node): &(usize, NodeIdx)| {
+            let group = &seen.groups[*place];
+            group.pages.home().is_some_and(|home| home != *node)
+                && !self.moved.contains(&group.key())
+        };
+        let moves: Vec<_> = to.into_iter().filter(is_far).collect();
+        self.moved = moves.iter().map(|(place, _)| seen.groups[*place].key()).collect();
+        let why = || "a thread of that node uses it, or its neighbour".to_owned();
+        moves.into_iter().map(|(group, to)| Move { group, to, why: why() }).collect()
+    }
+
+    fn places(&self, evidence: &Evidence<'_>) -> Vec<(TaskId, Place, Why)> {
+        let first = |node: &NodeIdx| {
+            evidence.now.pus.iter().find(|pu| {
+                let core = evidence.now.machine.core_of(**pu);
+                evidence.now.machine.cores[core.idx()].node == Some(*node)
+            })
+        };
+        let why = || Why::NextInOrder { order: "memory traffic, over nodes".to_owned() };
+        let place = |(task, node): (&TaskId, &NodeIdx)| {
+            Some((*task, evidence.sharing(Shared::Node, *first(node)?), why()))
+        };
+        self.homes.iter().filter_map(place).collect()
+    }
+}
+
+impl Dino {
+    /// Deals threads to nodes, where that is due.
+    fn spread(&mut self, evidence: &Evidence<'_>) {
+        let nodes = with_memory(evidence.now.machine);
+        let mut threads: Vec<&Thread> =
+            evidence.now.queue.iter().flat_map(|job| &job.threads).collect();
+        let rate = |thread: &Thread| thread.traffic().to_memory();
+        let is_known = threads.iter().any(|thread| thread.traffic().memory.is_some());
+        if nodes.len() < 2 || !is_known {
+            return;
+        }
+        #[allow(clippy::cast_precision_loss)] // threads
+        let mean = threads.iter().map(|thread| rate(thread)).sum::<f64>() / threads.len() as f64;
+        let mut intensive = vec![0_u64; evidence.now.machine.nodes.len()];
+        let mut is_new = false;
+        for thread in &threads {
+            match self.homes.get(&thread.id) {
+                Some(node) => intensive[node.idx()] += u64::from(rate(thread) > mean),
+                None => is_new = true,
+            }
+        }
+        let has = || nodes.iter().map(|node| intensive[node.idx()]);
+        let differ = has().max().unwrap_or(0) - has().min().unwrap_or(0);
+        if !is_new && differ <= 1 {
+            return;
+        }
+        threads.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then(a.id.cmp(&b.id)));
+        let back_and_forth = nodes.iter().chain(nodes.iter().rev()).cycle();
+        self.homes = threads.iter().map(|thread| thread.id).zip(back_and_forth.copied()).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::{Quantum, QueuedJob, Rates, Traffic};
+    use crate::pages::{AddressRange, PageGroup, PageUse};
+    use crate::table::PolicySpec;
+    use crate::testing::machine;
+    use crate::{JobIdx, Plan};
+    use colocate_machine::{Nanos, PuNr};
+
+    const SIZE: u64 = 2 << 20;
+
+    fn task(order: u32) -> TaskId {
+        TaskId { job: JobIdx(0), order }
+    }
+
+    /// The plan for threads with such rates of memory traffic, and groups on node 0 with samples from a thread.
+    fn plan(rates: &[f64], users: &[Option<u32>]) -> Plan {
+        let machine = machine("node:2 core:4");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let thread = |(rate, order): (&f64, u32)| {
+            let traffic = Traffic { memory: Some(*rate), ..Traffic::default() };
+            let ran = Some(Rates { traffic, ..Rates::default() });
+            Thread { id: task(order), ran, pu: None, runnable: None, bound: false }
+        };
+        let threads = rates.iter().zip(0..).map(thread).collect();
+        let queue = [QueuedJob {
+            job: JobIdx(0),
+            threads,
+            runnable: None,
+            just_ran: true,
+            had_own_cores: false,
+        }];
+        let group = |(user, place): (&Option<u32>, u64)| {
+            let (node, time) = (NodeIdx::new(0), Nanos::from_millis(4));
+            let one = |order| PageUse { task: task(order), node, time, samples: 1, writes: 0 };
+            let range = AddressRange { start: place * SIZE, end: (place + 1) * SIZE };
+            PageGroup {
+                job: JobIdx(0),
+                range,
+                on: vec![1.0, 0.0],
+                uses: user.map(one).into_iter().collect(),
+            }
+        };
+        let groups: Vec<_> = users.iter().zip(0..).map(group).collect();
+        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+        let evidence =
+            Evidence { may_wait: false, pages: Some(&groups), ..Evidence::of_queue(now) };
+        PolicySpec::named("dino:k=2048").plain().decide(&evidence)
+    }
+
+    #[test]
+    fn intensive_threads_are_spread() {
+        let made = plan(&[9.0, 8.0, 0.0, 1.0], &[]);
+        let places: Vec<_> = made.decisions.iter().map(|one| one.place).collect();
+        let node = |pu| Place::Sharing(Shared::Node, PuNr(pu));
+        // In the order 0, 1, 3, 2: to nodes 0, 1, 1, 0.
+        assert_eq!(places, [node(0), node(4), node(0), node(4)]);
+    }
+
+    /// Thread 1 belongs to node 1: its group moves there, and those within 4 MiB that have no samples of their own.
+    #[test]
+    fn pages_come_along() {
+        let made = plan(&[9.0, 8.0], &[None, None, None, Some(1), None, Some(0), None]);
+        let moved: Vec<_> =
+            made.pages.iter().map(|one| (one.range.unwrap().start / SIZE, one.to.0)).collect();
+        assert_eq!(moved, [(1, 1), (2, 1), (3, 1)]);
+    }
+}

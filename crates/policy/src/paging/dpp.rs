@@ -1,0 +1,120 @@
+//! `dpp`: dynamic page placement by competing counters.
+//!
+//! # Problem
+//! Pages that one node uses much are to be there; those that several use are not to be pulled to and fro.
+//! # Approach
+//! Verghese et al. (ASPLOS 1996): counters of misses for each page and node, and four thresholds. Here samples are counted, of page groups.
+//! The published values are those of a machine of its time; these are chosen. Replication needs a kernel that keeps copies the same, so a
+//! group that the paper replicates stays.
+//! # Terms
+//! *Trigger*: samples from a node that make a group hot there. *Sharing*: samples from another node that make it shared.
+//! *Migrate*: moves after which it stays. *Reset*: periods after which all counts are 0.
+//! # Algorithm
+//! A group that is hot on a node other than its home moves there, unless it is shared or has moved too often.
+//! # Properties
+//! - **Hot**: below the trigger nothing moves, however long. -> test `below_the_trigger`
+//! - **Shared stays**: a group that two nodes use stays. -> test `shared_stays`
+//! - **Frozen**: a group moves at most so often until the counts are reset. -> test `frozen`
+
+use super::{Key, Move, Paging, Rule, Seen, most};
+use crate::row::{Kind, Preset, Row, Setting};
+use std::collections::BTreeMap;
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "dpp",
+    summary: "moves page groups that one node uses much, by competing counters",
+    source: "Verghese et al., ASPLOS 1996, by samples",
+    settings: &[
+        setting("trigger", 4, "samples from a node that make a group hot there"),
+        setting("sharing", 2, "samples from another node that make it shared"),
+        setting("migrate", 1, "moves after which it stays"),
+        setting("reset", 8, "periods after which counts are 0"),
+    ],
+    make: |values, _| {
+        Paging::by(Dpp {
+            trigger: values.count("trigger").into(),
+            sharing: values.count("sharing").into(),
+            migrate: values.count("migrate"),
+            reset: values.count("reset"),
+            periods: 0,
+            counts: BTreeMap::new(),
+        })
+    },
+    ..Row::ONCE
+};
+
+const fn setting(name: &'static str, default: u64, meaning: &'static str) -> Setting {
+    Setting { name, kind: Kind::Count(1), default: Preset::Count(default), meaning }
+}
+
+#[derive(Debug)]
+struct Dpp {
+    trigger: u64,
+    sharing: u64,
+    migrate: u32,
+    reset: u32,
+    periods: u32,
+    /// Samples from each node, and moves.
+    counts: BTreeMap<Key, (Vec<u64>, u32)>,
+}
+
+impl Rule for Dpp {
+    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+        if self.periods == self.reset {
+            self.periods = 0;
+            self.counts.clear();
+        }
+        self.periods += 1;
+        let mut moves = Vec::new();
+        for (place, group) in
+            seen.groups.iter().enumerate().filter(|(_, group)| group.samples() > 0)
+        {
+            let (counts, moved) =
+                self.counts.entry(group.key()).or_insert_with(|| (vec![0; seen.nodes()], 0));
+            counts.iter_mut().zip(group.by_node(seen.nodes())).for_each(|(sum, new)| *sum += new);
+            let Some(to) = most(counts).filter(|to| counts[to.idx()] >= self.trigger) else {
+                continue;
+            };
+            let mut others = counts.iter().enumerate().filter(|(node, _)| *node != to.idx());
+            let is_shared = others.any(|(_, count)| *count >= self.sharing);
+            let is_far = group.pages.home().is_some_and(|home| home != to);
+            if is_far && !is_shared && *moved < self.migrate {
+                *moved += 1;
+                let why = format!("{} samples from there", counts[to.idx()]);
+                moves.push(Move { group: place, to, why });
+            }
+        }
+        moves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::paging::testing::{orders, used};
+
+    #[test]
+    fn below_the_trigger() {
+        // One sample a period: three, and then the counts are reset.
+        let periods = vec![used(&[(7, 1, 1, 0)]); 9];
+        assert_eq!(orders("dpp:reset=3", &periods), vec![vec![]; 9]);
+        let with_four = orders("dpp:reset=4", &periods);
+        assert_eq!(with_four.iter().position(|orders| *orders == [(0, 1)]), Some(3));
+    }
+
+    #[test]
+    fn shared_stays() {
+        let periods = vec![used(&[(7, 1, 9, 0), (8, 2, 2, 0)]); 3];
+        assert_eq!(orders("dpp", &periods), vec![vec![]; 3]);
+    }
+
+    #[test]
+    fn frozen() {
+        // Node 2 uses it so much more in the second period that it is hot there and hardly shared.
+        let second = used(&[(7, 2, 9, 0)]);
+        let periods = [used(&[(7, 1, 4, 0)]), second.clone(), second];
+        assert_eq!(orders("dpp:sharing=5", &periods), [vec![(0, 1)], vec![], vec![]]);
+        let twice = orders("dpp:sharing=5:migrate=2", &periods);
+        assert_eq!(twice, [vec![(0, 1)], vec![(0, 2)], vec![]]);
+    }
+}

@@ -1,0 +1,56 @@
+//! `interleave`: page groups are dealt to all nodes in turn.
+//!
+//! # Problem
+//! Memory that one thread set up is all on its node, whose controller serves all others.
+//! # Approach
+//! As `numactl --interleave`, which deals pages as they are touched; here page groups are dealt that are there already. So all
+//! controllers have the same load, and of n nodes a thread finds a part of 1/n near.
+//! # Terms
+//! None.
+//! # Algorithm
+//! The group with number i of its size, by address, goes to node i modulo the number of nodes with memory.
+//! # Properties
+//! - **Even**: groups in a row are on different nodes. -> test `in_turn`
+//! - **Once**: a group that is there stays. -> test `in_turn`
+
+use super::{Move, Paging, Rule, Seen, with_memory};
+use crate::row::Row;
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "interleave",
+    summary: "deals page groups to all nodes in turn",
+    source: "as numactl --interleave, by groups",
+    make: |_, _| Paging::by(Interleave),
+    ..Row::ONCE
+};
+
+#[derive(Debug)]
+struct Interleave;
+
+impl Rule for Interleave {
+    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+        let nodes = with_memory(seen.machine());
+        let dealt = |(group, of): (usize, &super::Group<'_>)| {
+            let number = of.pages.range.start / of.pages.bytes().0.max(1);
+            let turn = usize::try_from(number % nodes.len().max(1) as u64).ok()?;
+            let to = *nodes.get(turn)?;
+            (of.pages.home()? != to).then(|| Move { group, to, why: "its turn".to_owned() })
+        };
+        seen.groups.iter().enumerate().filter_map(dealt).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::paging::testing::{Period, orders};
+
+    #[test]
+    fn in_turn() {
+        let all: Period = vec![(0, vec![]); 6];
+        assert_eq!(
+            orders("interleave", &[all.clone(), all]),
+            [vec![(1, 1), (2, 2), (3, 3), (5, 1)], vec![]]
+        );
+    }
+}

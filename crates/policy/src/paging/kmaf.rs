@@ -1,0 +1,77 @@
+//! `kmaf`: page groups go to the node that uses them most.
+//!
+//! # Problem
+//! Pages are used from far away by threads that nothing is known of before.
+//! # Approach
+//! kMAF (Diener et al., PACT 2014) counts, in the kernel, from which node each page faults, and moves it to the node that has most. Its
+//! mapping of threads is `communication`. Here samples are counted, of page groups.
+//! # Terms
+//! None.
+//! # Algorithm
+//! Counts of a group are halved each period, rounded up, so that what is new counts more. A group moves to the node with the most, if
+//! that has at least two samples and more than its home.
+//! # Properties
+//! - **To the most**: a group is where most of its samples are from. -> test `to_the_most`
+//! - **One sample is none**: -> test `one_sample_moves_nothing`
+
+use super::{Key, Move, Paging, Rule, Seen, most};
+use crate::row::Row;
+use std::collections::BTreeMap;
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "kmaf",
+    summary: "moves page groups to the node that uses them most",
+    source: "Diener et al., PACT 2014, by samples",
+    make: |_, _| Paging::by(Kmaf::default()),
+    ..Row::ONCE
+};
+
+/// Samples that move a group, at least. Chosen: one says little.
+const LEAST: u64 = 2;
+
+#[derive(Debug, Default)]
+struct Kmaf {
+    counts: BTreeMap<Key, Vec<u64>>,
+}
+
+impl Rule for Kmaf {
+    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for (place, group) in seen.groups.iter().enumerate() {
+            let counts = self.counts.entry(group.key()).or_insert_with(|| vec![0; seen.nodes()]);
+            for (sum, new) in counts.iter_mut().zip(group.by_node(seen.nodes())) {
+                *sum = sum.div_ceil(2) + new;
+            }
+            let Some((to, home)) = most(counts).zip(group.pages.home()) else { continue };
+            let has = |node: colocate_machine::NodeIdx| counts[node.idx()];
+            if group.samples() > 0 && has(to) >= LEAST && has(to) > has(home) {
+                let why = format!("{} samples from there, {} from its node", has(to), has(home));
+                moves.push(Move { group: place, to, why });
+            }
+        }
+        moves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::paging::testing::{orders, used};
+
+    #[test]
+    fn to_the_most() {
+        let periods = [
+            used(&[(7, 0, 5, 0), (8, 1, 6, 0)]),
+            used(&[(7, 0, 1, 0), (8, 1, 1, 0)]),
+            // 5 and 3 are new: of node 0 then 2 + 5, of node 1 2 + 3.
+            used(&[(7, 0, 5, 0), (8, 1, 3, 0)]),
+            used(&[]),
+        ];
+        assert_eq!(orders("kmaf", &periods), [vec![(0, 1)], vec![], vec![(0, 0)], vec![]]);
+    }
+
+    #[test]
+    fn one_sample_moves_nothing() {
+        assert_eq!(orders("kmaf", &[used(&[(7, 2, 1, 0)])]), [vec![]]);
+    }
+}

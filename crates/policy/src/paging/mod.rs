@@ -1,0 +1,296 @@
+//! Where pages are: policies that move pages, one file each, so that they can be compared.
+//!
+//! Each [`PERIOD`] a rule sees which page groups tasks have used since it last did, and says which of them move, and where to.
+//! What the published rules read from page faults, or from counters of accesses to each page, are here the samples of
+//! [`Source::Pages`]: stock Linux reports neither to a program outside. So thresholds are numbers of samples.
+//!
+//! # Terms
+//! - *Home* of a group: the node with most of it.
+//! - *Far*: on another node than the task that uses it.
+
+mod autonuma;
+mod carrefour;
+mod dino;
+mod dpp;
+mod first_touch;
+mod interleave;
+mod kmaf;
+mod next_touch;
+
+use crate::evidence::Evidence;
+use crate::ids::JobIdx;
+use crate::pages::{PageGroup, PageMove, PageUse};
+use crate::plan::{Place, Plan, TaskId, Why};
+use crate::policy::Policy;
+use crate::row::Row;
+use crate::source::{Source, SourceSet};
+use colocate_machine::{Bytes, Machine, Nanos, NodeIdx};
+use std::collections::BTreeMap;
+
+/// The policies that move pages.
+pub(crate) static ROWS: &[&Row] = &[
+    &first_touch::ROW,
+    &interleave::ROW,
+    &autonuma::ROW,
+    &next_touch::ROW,
+    &dpp::ROW,
+    &carrefour::ROW,
+    &dino::ROW,
+    &kmaf::ROW,
+];
+
+/// Time between two decisions: Carrefour's.
+pub(crate) const PERIOD: Nanos = Nanos::from_secs(1);
+
+/// A page group, and its use since the last decision.
+#[derive(Clone, Debug)]
+pub(crate) struct Group<'a> {
+    pub pages: &'a PageGroup,
+    pub new: Vec<PageUse>,
+}
+
+impl Group<'_> {
+    /// The group's name among all: its job and where it begins.
+    pub fn key(&self) -> Key {
+        (self.pages.job, self.pages.range.start)
+    }
+
+    /// Samples from each of so many nodes.
+    pub fn by_node(&self, nodes: usize) -> Vec<u64> {
+        let mut sums = vec![0; nodes];
+        for one in &self.new {
+            if let Some(sum) = sums.get_mut(one.node.idx()) {
+                *sum += one.samples;
+            }
+        }
+        sums
+    }
+
+    /// Samples from all nodes.
+    pub fn samples(&self) -> u64 {
+        self.new.iter().map(|one| one.samples).sum()
+    }
+}
+
+/// A page group of a job, by where it begins.
+pub(crate) type Key = (JobIdx, u64);
+
+/// What a rule decides by.
+pub(crate) struct Seen<'a> {
+    pub groups: Vec<Group<'a>>,
+    pub evidence: &'a Evidence<'a>,
+}
+
+impl Seen<'_> {
+    pub fn machine(&self) -> &Machine {
+        self.evidence.now.machine
+    }
+
+    /// Nodes of the machine.
+    pub fn nodes(&self) -> usize {
+        self.machine().nodes.len()
+    }
+}
+
+/// That a group is to move, by its place in [`Seen::groups`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Move {
+    pub group: usize,
+    pub to: NodeIdx,
+    pub why: String,
+}
+
+/// Says which pages move.
+pub(crate) trait Rule {
+    /// What it needs beside the use of pages.
+    const ALSO: SourceSet = SourceSet::NONE;
+
+    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move>;
+
+    /// Where tasks are to be; all others are the kernel's.
+    fn places(&self, _: &Evidence<'_>) -> Vec<(TaskId, Place, Why)> {
+        Vec::new()
+    }
+}
+
+/// A policy by a rule.
+#[derive(Debug)]
+pub(crate) struct Paging<R> {
+    rule: R,
+    last: Option<Nanos>,
+    before: BTreeMap<Key, Vec<PageUse>>,
+}
+
+impl<R: Rule + 'static> Paging<R> {
+    pub fn by(rule: R) -> Box<dyn Policy> {
+        Box::new(Self { rule, last: None, before: BTreeMap::new() })
+    }
+
+    fn orders(&mut self, evidence: &Evidence<'_>) -> Vec<PageMove> {
+        let all = evidence.pages.unwrap_or_default();
+        let new = |group: &PageGroup| {
+            let before = self.before.get(&(group.job, group.range.start));
+            since(&group.uses, before.map_or(&[], Vec::as_slice))
+        };
+        let groups: Vec<_> = all.iter().map(|pages| Group { pages, new: new(pages) }).collect();
+        let uses = |group: &PageGroup| ((group.job, group.range.start), group.uses.clone());
+        self.before = all.iter().map(uses).collect();
+        let seen = Seen { groups, evidence };
+        let moves = self.rule.moves(&seen);
+        moves.into_iter().map(|one| order(&seen, one)).collect()
+    }
+}
+
+impl<R: Rule + 'static> Policy for Paging<R> {
+    fn needs(&self) -> SourceSet {
+        SourceSet::of(&[Source::Pages]).and(R::ALSO)
+    }
+
+    fn period(&self) -> Option<Nanos> {
+        Some(PERIOD)
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let is_due = self.last.is_none_or(|last| evidence.at >= last + PERIOD);
+        let mut pages = Vec::new();
+        if is_due && !evidence.is_control {
+            self.last = Some(evidence.at);
+            pages = self.orders(evidence);
+        }
+        let places = self.rule.places(evidence).into_iter();
+        Plan { pages, ..evidence.plan_of_some(places) }
+    }
+}
+
+/// Use since then: samples and times only grow, and of one that is new all of it is.
+fn since(now: &[PageUse], before: &[PageUse]) -> Vec<PageUse> {
+    let grown = |one: &PageUse| {
+        let same = |old: &&PageUse| old.task == one.task && old.node == one.node;
+        let old = before.iter().find(same);
+        let less = |now: u64, of: fn(&PageUse) -> u64| now.saturating_sub(old.map_or(0, of));
+        PageUse {
+            time: Nanos(less(one.time.0, |old| old.time.0)),
+            samples: less(one.samples, |old| old.samples),
+            writes: less(one.writes, |old| old.writes),
+            ..*one
+        }
+    };
+    now.iter().map(grown).filter(|one| one.samples > 0).collect()
+}
+
+fn order(seen: &Seen<'_>, Move { group, to, why }: Move) -> PageMove {
+    let pages = seen.groups[group].pages;
+    let to = seen.machine().nodes[to.idx()].os;
+    PageMove { job: pages.job, range: Some(pages.range), to, budget: pages.bytes(), why }
+}
+
+/// The node with the most, the first of several; `None` if all are 0.
+pub(crate) fn most(counts: &[u64]) -> Option<NodeIdx> {
+    let most = counts.iter().copied().max().filter(|most| *most > 0)?;
+    counts.iter().position(|count| *count == most).map(NodeIdx::new)
+}
+
+/// Nodes that have memory, as far as is known.
+pub(crate) fn with_memory(machine: &Machine) -> Vec<NodeIdx> {
+    let has = |node: &NodeIdx| machine.nodes[node.idx()].memory != Some(Bytes(0));
+    (0..machine.nodes.len()).map(NodeIdx::new).filter(has).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use crate::evidence::Quantum;
+    use crate::pages::AddressRange;
+    use crate::table::PolicySpec;
+    use crate::testing::machine;
+    use colocate_machine::NodeNr;
+
+    /// Use of a group: (task, its node, samples, writes).
+    pub type Use = (u32, usize, u64, u64);
+
+    /// What happened in a period: for each group its home, and its use.
+    pub type Period = Vec<(usize, Vec<Use>)>;
+
+    /// A period in which the only group, of node 0, is used.
+    pub fn used(uses: &[Use]) -> Period {
+        vec![(0, uses.to_vec())]
+    }
+
+    /// Groups of 2 MiB.
+    pub const SIZE: u64 = 2 << 20;
+
+    /// Under a policy on four nodes: the orders of each period, as (group, node). Groups that moved are where they were ordered to be.
+    pub fn orders(policy: &str, periods: &[Period]) -> Vec<Vec<(u64, u32)>> {
+        let machine = machine("node:4 core:4");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let mut made = PolicySpec::named(policy).plain();
+        let mut groups: Vec<PageGroup> = Vec::new();
+        let mut all = Vec::new();
+        for (period, at) in periods.iter().zip(1_u64..) {
+            for (place, (home, uses)) in period.iter().enumerate() {
+                if groups.len() == place {
+                    groups.push(group(place as u64, *home));
+                }
+                for one in uses.clone() {
+                    add(&mut groups[place], one);
+                }
+            }
+            let now = Quantum { number: at, machine: &machine, pus: &pus, queue: &[] };
+            let at = Nanos::from_secs(at);
+            let evidence = Evidence { at, pages: Some(&groups), ..Evidence::of_queue(now) };
+            let plan = made.decide(&evidence);
+            let place = |order: &PageMove| order.range.unwrap().start / SIZE;
+            all.push(plan.pages.iter().map(|order| (place(order), order.to.0)).collect());
+            for order in &plan.pages {
+                let NodeNr(to) = order.to;
+                let group = &mut groups[place(order) as usize];
+                group.on = vec![0.0; 4];
+                group.on[to as usize] = 1.0;
+            }
+        }
+        all
+    }
+
+    fn group(place: u64, home: usize) -> PageGroup {
+        let range = AddressRange { start: place * SIZE, end: (place + 1) * SIZE };
+        let mut on = vec![0.0; 4];
+        on[home] = 1.0;
+        PageGroup { job: JobIdx(0), range, on, uses: Vec::new() }
+    }
+
+    fn add(group: &mut PageGroup, (task, node, samples, writes): Use) {
+        let task = TaskId { job: JobIdx(0), order: task };
+        let node = NodeIdx::new(node);
+        let time = Nanos::from_millis(4 * samples);
+        let same = |one: &&mut PageUse| one.task == task && one.node == node;
+        match group.uses.iter_mut().find(same) {
+            Some(one) => {
+                one.time += time;
+                one.samples += samples;
+                one.writes += writes;
+            }
+            None => group.uses.push(PageUse { task, node, time, samples, writes }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_new() {
+        let task = |order| TaskId { job: JobIdx(0), order };
+        let one = |order, samples| PageUse {
+            task: task(order),
+            node: NodeIdx::new(0),
+            time: Nanos(samples),
+            samples,
+            writes: samples / 2,
+        };
+        let new = since(&[one(0, 7), one(1, 4), one(2, 3)], &[one(0, 5), one(1, 4)]);
+        let short: Vec<_> =
+            new.iter().map(|one| (one.task.order, one.samples, one.writes)).collect();
+        assert_eq!(short, [(0, 2, 1), (2, 3, 1)]);
+    }
+}

@@ -1,0 +1,90 @@
+//! `next-touch`: a page group moves to the node that uses it next, once.
+//!
+//! # Problem
+//! Memory was set up by a thread that does not work with it.
+//! # Approach
+//! Affinity-on-next-touch (Löf and Holmgren, ICS 2005; Goglin and Furmento): pages are marked, and each moves to the node of the
+//! thread that touches it next. The published ones protect pages and take the faults, inside the program or the kernel. From outside the
+//! next touch is the first sample.
+//! # Terms
+//! *Marked*: still to be moved. All groups are at first.
+//! # Algorithm
+//! A marked group with samples moves to the node with most of them, and is marked no more; with `again` it is once more after so
+//! many periods.
+//! # Properties
+//! - **Once**: what comes later moves nothing. -> test `once`
+//! - **Again**: groups are marked again. -> test `again`
+
+use super::{Key, Move, PERIOD, Paging, Rule, Seen, most};
+use crate::row::{Kind, Preset, Row, Setting};
+use colocate_machine::Nanos;
+use std::collections::BTreeMap;
+
+/// Its row in the table of policies.
+pub static ROW: Row = Row {
+    name: "next-touch",
+    summary: "moves each page group once, to the node that uses it next",
+    source: "Löf and Holmgren, ICS 2005, by samples",
+    settings: &[Setting {
+        name: "again",
+        kind: Kind::Count(0),
+        default: Preset::Count(0),
+        meaning: "seconds after which groups move once more; 0: never",
+    }],
+    make: |values, _| {
+        let again = Some(values.count("again")).filter(|again| *again > 0);
+        let again = again.map(|again| Nanos::from_secs(again.into()).max(PERIOD));
+        Paging::by(NextTouch { again, touched: BTreeMap::new() })
+    },
+    ..Row::ONCE
+};
+
+#[derive(Debug)]
+struct NextTouch {
+    again: Option<Nanos>,
+    /// When groups were used first since they were marked.
+    touched: BTreeMap<Key, Nanos>,
+}
+
+impl Rule for NextTouch {
+    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+        let now = seen.evidence.at;
+        let mut moves = Vec::new();
+        for (place, group) in seen.groups.iter().enumerate() {
+            let Some(to) = most(&group.by_node(seen.nodes())) else { continue };
+            let is_new = |at: &Nanos| self.again.is_none_or(|again| now < *at + again);
+            if self.touched.get(&group.key()).is_some_and(is_new) {
+                continue;
+            }
+            self.touched.insert(group.key(), now);
+            if group.pages.home().is_some_and(|home| home != to) {
+                moves.push(Move { group: place, to, why: "used from there next".to_owned() });
+            }
+        }
+        moves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::paging::testing::{Period, orders, used};
+
+    fn periods() -> [Period; 5] {
+        let later = used(&[(8, 3, 9, 9)]);
+        [used(&[]), used(&[(7, 2, 1, 0)]), later.clone(), later.clone(), later]
+    }
+
+    #[test]
+    fn once() {
+        assert_eq!(
+            orders("next-touch", &periods()),
+            [vec![], vec![(0, 2)], vec![], vec![], vec![]]
+        );
+    }
+
+    #[test]
+    fn again() {
+        let expected = [vec![], vec![(0, 2)], vec![], vec![(0, 3)], vec![]];
+        assert_eq!(orders("next-touch:again=2", &periods()), expected);
+    }
+}

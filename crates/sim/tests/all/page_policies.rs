@@ -1,0 +1,118 @@
+//! Policies that move pages, on a machine that is not here, and memory that threads share or fetch.
+
+use crate::common;
+
+use colocate_machine::{Bytes, Nanos};
+use colocate_sim::{
+    Fetch, JobSpec, Kernel, MemorySpec, MemoryUse, Outcome, Pages, Scenario, ThreadSpec,
+};
+use common::{SMALL, STREAM, machine, ms, run, scenario, stretch, thread, together};
+
+/// Threads of a job, each with so many million instructions and memory of 64 MiB that the first one set up; all of them use the last one
+/// of the memories, too, with this share.
+fn team(threads: usize, millions: u64, shared: f64) -> Scenario {
+    let one =
+        || ThreadSpec { resident: Bytes(0), ..thread(&[stretch(STREAM, millions * 1_000_000)]) };
+    let threads: Vec<_> = (0..threads).map(|_| one()).collect();
+    let user =
+        |thread, share| MemoryUse { thread, share, writes: 0.5, during: None, fetch: Fetch::No };
+    let memory =
+        |users| MemorySpec { bytes: Bytes::mib(64), pages: Pages::FirstThread, groups: 4, users };
+    let own = (0..threads.len()).map(|thread| memory(vec![user(thread, 1.0 - shared)]));
+    let all = (0..threads.len()).map(|thread| user(thread, shared)).collect();
+    let memory = own.chain([memory(all)]).collect();
+    let job = JobSpec { name: "team".into(), arrives: Nanos::ZERO, threads, barrier: None, memory };
+    Scenario { kernel: Kernel { numa_balancing: None, ..together() }, ..scenario(vec![job]) }
+}
+
+fn moved(outcome: &Outcome) -> u64 {
+    outcome.tasks.iter().map(|task| task.moves.page_bytes >> 20).sum()
+}
+
+fn took(outcome: &Outcome) -> Nanos {
+    outcome.jobs[0].took().unwrap()
+}
+
+/// Four threads on two nodes of which the first has all memory: the two on the other one have theirs come.
+#[test]
+fn private_memory_comes() {
+    let of = team(4, 500, 0.0);
+    let nodes = machine(SMALL).0.nodes.len();
+    assert_eq!(nodes, 2);
+    let before = run(&of, "first-touch");
+    assert_eq!(moved(&before), 0);
+    for policy in ["autonuma", "next-touch", "dpp", "carrefour", "kmaf"] {
+        let after = run(&of, policy);
+        assert_eq!(moved(&after), 128, "{policy}");
+        assert!(
+            took(&after) + ms(500) < took(&before),
+            "{policy}: {} {}",
+            took(&after),
+            took(&before)
+        );
+    }
+}
+
+/// A half of all memory goes to the other node, whichever it is.
+#[test]
+fn memory_is_interleaved() {
+    let after = run(&team(4, 500, 0.0), "interleave");
+    assert_eq!(moved(&after), 4 * 32 + 32);
+}
+
+/// Memory that all use alike, and that is on all nodes so that none of them ends before the others, is no node's own.
+#[test]
+fn shared_memory_stays() {
+    let mut of = team(4, 300, 1.0);
+    of.jobs[0].memory[4].pages = Pages::Interleaved;
+    for policy in ["autonuma", "dpp"] {
+        assert_eq!(moved(&run(&of, policy)), 0, "{policy}");
+    }
+}
+
+/// NUMA balancing moves memory that two scans in a row are from one node, and shared memory only then.
+#[test]
+fn the_kernels_own() {
+    let balanced = |shared| {
+        let mut of = team(4, 500, shared);
+        of.kernel.numa_balancing = Kernel::default().numa_balancing;
+        of
+    };
+    assert!(moved(&run(&balanced(0.0), "os")) >= 128);
+}
+
+/// 64 MiB are 16384 pages. They take a second to move at 61 us each, and what follows is near.
+#[test]
+fn fetching_takes_time() {
+    let fetching = |fetch, page_copy| {
+        let mut of = team(4, 500, 0.0);
+        of.kernel.page_copy = Nanos(page_copy);
+        of.jobs[0].memory[..4].iter_mut().for_each(|memory| memory.users[0].fetch = fetch);
+        run(&of, "os")
+    };
+    let (left, free) = (fetching(Fetch::No, 0), fetching(Fetch::Move, 0));
+    assert_eq!((moved(&left), moved(&free)), (0, 128));
+    assert!(took(&free) + ms(500) < took(&left));
+    let paid = fetching(Fetch::Move, 61_035);
+    let more = took(&paid).saturating_sub(took(&free));
+    assert!((ms(900)..=ms(1100)).contains(&more), "{more}");
+    assert_eq!(moved(&fetching(Fetch::MoveAndStay, 0)), 128);
+}
+
+/// Of a course of two stretches each has its memory, which is fetched when it begins.
+#[test]
+fn memory_of_a_stretch() {
+    let mut of = team(2, 100, 0.0);
+    let threads = &mut of.jobs[0].threads;
+    threads.iter_mut().for_each(|thread| thread.course = vec![stretch(STREAM, 100_000_000); 2]);
+    let template = of.jobs[0].memory[1].clone();
+    of.jobs[0].memory = Vec::new();
+    for during in [0, 1] {
+        let mut memory = template.clone();
+        let user = MemoryUse { during: Some(during), fetch: Fetch::Move, ..memory.users[0] };
+        memory.users = vec![user];
+        of.jobs[0].memory.push(memory);
+    }
+    // Both of thread 1, on the other node than thread 0.
+    assert_eq!(moved(&run(&of, "os")), 128);
+}
