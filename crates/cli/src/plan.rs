@@ -90,7 +90,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         )));
     }
     let shares_cores = seen.machine.smt_width() > 1;
-    let known = Knowledge { performance: speeds, shares_cores, ..Knowledge::default() };
+    let has_nodes = seen.machine.nodes.len() > 1;
+    let known = Knowledge { performance: speeds, shares_cores, has_nodes, ..Knowledge::default() };
     let mut made = policy.plan(&known, &seen.machine, &usable, &workload.tasks);
     let trust = foresee(&mut made, &seen, args.machine == "live", &workload.tasks);
     let text =

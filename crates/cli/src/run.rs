@@ -134,7 +134,8 @@ impl Options {
         }
         let wake_ups = here.calibration.as_ref().map(WakeUpCosts::measured);
         let shares_cores = here.machine.smt_width() > 1;
-        let known = Knowledge { wake_ups, shares_cores, ..Knowledge::default() };
+        let has_nodes = here.machine.nodes.len() > 1;
+        let known = Knowledge { wake_ups, shares_cores, has_nodes, ..Knowledge::default() };
         Ok((policy.policy(&known), policy.to_string()))
     }
 

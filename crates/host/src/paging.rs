@@ -11,7 +11,7 @@ use colocate_act::pages::work::Target;
 use colocate_act::pages::{Addr, Span};
 use colocate_act::sys;
 use colocate_machine::{Bytes, Nanos};
-use colocate_policy::{PageMove, PagesMoved};
+use colocate_policy::{AddressRange, PageMove, PagesMoved};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -111,11 +111,10 @@ fn carry_out(ordered: &Ordered, is_over: &AtomicBool) -> PagesMoved {
         PagesMoved { job: order.job, to: order.to, moved: Bytes(0), left: Bytes(0), trouble: None };
     for handle in processes {
         let mut process = Process::of(Arc::clone(handle), Path::new("/sys"), false);
-        let spans = order
-            .range
-            .map_or(Span::ALL, |range| Span { start: Addr(range.start), end: Addr(range.end) });
+        let span = |range: &AddressRange| Span { start: Addr(range.start), end: Addr(range.end) };
+        let spans: Vec<Span> = order.ranges.iter().map(span).collect();
         let wanted = Order {
-            spans: vec![spans],
+            spans: if spans.is_empty() { vec![Span::ALL] } else { spans },
             target: Target::Node(order.to),
             dry: false,
             budget: Some(Bytes(order.budget.0.saturating_sub(sum.moved.0))),

@@ -295,7 +295,7 @@ fn memory_is_moved_as_ordered() {
     };
     let order = |to| PageMove {
         job: JobIdx(0),
-        range: None,
+        ranges: Vec::new(),
         to,
         budget: Bytes::mib(1024),
         why: "a test".to_owned(),

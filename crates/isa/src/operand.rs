@@ -1,8 +1,8 @@
 //! Which address in memory an instruction accesses, by what registers hold.
 
-use crate::effect::{Access, Registers, Way, effect, is_read, is_write};
+use crate::effect::{Way, effect, is_read, is_write};
 use crate::{Class, Flow, Isa, x86};
-use iced_x86::{InstructionInfoFactory, Register, UsedMemory};
+use iced_x86::{InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory};
 
 /// How many instructions are looked at for the next access. Chosen: those of a short loop.
 const MOST: usize = 16;
@@ -33,18 +33,33 @@ impl Operand {
         let index = self.index.map_or(0, |(index, scale)| value(index).wrapping_mul(scale.into()));
         base.wrapping_add(index).wrapping_add(self.displacement)
     }
+
+    /// The same by the registers that held the values of its own ones at first; `None` if none did.
+    fn at_first(self, holds: &[Option<u8>; 16]) -> Option<Self> {
+        let held = |register: u8| holds[usize::from(register & 15)];
+        let base = match self.base {
+            Some(base) => Some(held(base)?),
+            None => None,
+        };
+        let index = match self.index {
+            Some((index, scale)) => Some((held(index)?, scale)),
+            None => None,
+        };
+        Some(Self { base, index, ..self })
+    }
 }
 
 /// The next access to memory of a thread that is at the x86-64 instruction at `ip`, whose address its registers tell as they are. `read`
 /// copies code from an address on and returns how many bytes.
 ///
 /// Jumps and calls to an address in the code are followed. A conditional jump back is taken, as in a loop, and one ahead is not. Registers that constants are added to on the way count as they
-/// are: of an access in a loop that is a step away. Accesses to the stack by its registers are passed over. None if a register of the address
-/// is written otherwise, if a return or a call by a register comes before it, or if it is of the thread's own memory (`fs`, `gs`).
+/// are: of an access in a loop that is a step away. One that another one is copied to holds what that did. Accesses to the stack by its
+/// registers are passed over. None if a register of the address is written otherwise, if a return or a call by a register comes before it, or if it is of the thread's own memory (`fs`, `gs`).
 #[must_use]
 pub fn next_access(mut ip: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -> Option<Operand> {
     let (mut window, mut length, mut at) = ([0; WINDOW_B], 0, 0);
-    let mut written = Registers::NONE;
+    // Of each general register, the one whose value at the start it holds.
+    let mut holds: [Option<u8>; 16] = std::array::from_fn(|number| u8::try_from(number).ok());
     for _ in 0..MOST {
         if length - at < Isa::X86_64.max_len() {
             (length, at) = (read(ip, &mut window).min(WINDOW_B), 0);
@@ -54,10 +69,7 @@ pub fn next_access(mut ip: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
         let classes = effect.decoded.classes;
         let is_access = classes.has(Class::Load) || classes.has(Class::Store);
         if is_access && !effect.memory.iter().all(|access| access.address.slot.is_some()) {
-            let is_known = |access: &Access| {
-                access.address.registers.without(written) == access.address.registers
-            };
-            return effect.memory.iter().all(is_known).then(|| operand(bytes, ip)).flatten();
+            return operand(bytes, ip)?.at_first(&holds);
         }
         let next = effect.decoded.next_ip();
         let to = match effect.decoded.flow {
@@ -68,13 +80,24 @@ pub fn next_access(mut ip: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
         };
         let is_step = effect.way == Way::Sum && effect.reads.without(effect.writes).is_empty();
         if !is_step {
-            written = written | effect.writes;
+            let copied = copied(bytes, ip).and_then(|from| holds[usize::from(from)]);
+            let general = effect.writes.numbers().filter(|number| *number < 16);
+            general.for_each(|number| holds[usize::from(number)] = copied);
         }
         // Code that is not in the window is read.
         at = if to == next { at + usize::from(effect.decoded.len) } else { length };
         ip = to;
     }
     None
+}
+
+/// The general register that an instruction copies to another one, and does nothing else.
+fn copied(bytes: &[u8], ip: u64) -> Option<u8> {
+    let instruction = x86::decode(bytes, ip)?;
+    let is_copy = instruction.mnemonic() == Mnemonic::Mov
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op1_kind() == OpKind::Register;
+    is_copy.then(|| general(instruction.op1_register()))??
 }
 
 /// The access of one instruction; of several, the first that writes, or the first one.
@@ -145,14 +168,19 @@ mod tests {
         assert_eq!(accessed(&relative), Some((0x40_0000 + 7 + 16, false)));
     }
 
-    /// `add rbx, 8; mov rax, [rbx]`: a step away. `mov rbx, rcx` instead: the register is another one by then. A call by a register
-    /// leads elsewhere.
+    /// `add rbx, 8; mov rax, [rbx]`: a step away. `mov rbx, rcx` instead: what `rcx` holds; `mov rbx, [rcx]`, `mov ebx, ecx` and
+    /// `imul rbx, rcx`: not known. A call by a register leads elsewhere.
     #[test]
     fn what_comes_next_counts_while_its_registers_hold() {
         let load = [0x48, 0x8b, 0x03];
         let after = |first: &[u8]| accessed(&[first, &load].concat());
         assert_eq!(after(&[0x48, 0x83, 0xc3, 0x08]), Some((3_000, false)));
-        assert_eq!(after(&[0x48, 0x89, 0xcb]), None);
+        assert_eq!(after(&[0x48, 0x89, 0xcb]), Some((1_000, false)));
+        // The same, and then `mov rcx, rdx`, or `mov rbx, rbx` after `mov rbx, rcx`.
+        assert_eq!(after(&[0x48, 0x89, 0xcb, 0x48, 0x89, 0xd1]), Some((1_000, false)));
+        assert_eq!(after(&[0x48, 0x89, 0xcb, 0x48, 0x89, 0xdb]), Some((1_000, false)));
+        assert_eq!(after(&[0x89, 0xcb]), None);
+        assert_eq!(after(&[0x48, 0x0f, 0xaf, 0xd9]), None);
         assert_eq!(after(&[0xeb, 0x00]), Some((3_000, false)));
         assert_eq!(after(&[0xff, 0xd0]), None);
         // `call` to the load, and `push rax`.

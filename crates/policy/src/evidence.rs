@@ -200,7 +200,7 @@ pub struct Evidence<'a> {
     pub wake_ups: Option<&'a [WakeUps]>,
     /// Use of the same memory until now; `None` if it is unknown.
     pub sharing: Option<&'a [Sharing]>,
-    /// Page groups that tasks have used, with where they are now; `None` if they are unknown.
+    /// Page groups that tasks have used, in the order of jobs and addresses, with where they are now; `None` if they are unknown.
     pub pages: Option<&'a [PageGroup]>,
     /// Jobs, and the names of their tasks.
     pub roster: Roster<'a>,

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct PageMove {
     /// Whose memory: that of all its processes.
     pub job: JobIdx,
-    /// Which addresses; `None` for all of it.
-    pub range: Option<AddressRange>,
+    /// Which addresses; none for all of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<AddressRange>,
     /// Where to, by the kernel's number.
     pub to: NodeNr,
     /// At most so much is moved.

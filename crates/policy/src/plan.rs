@@ -142,6 +142,8 @@ pub enum Why {
         /// The one with which it does so most.
         partner: TaskId,
     },
+    /// Most of the memory that it uses is on that node, or comes there.
+    NearPages,
     /// There are at least as many cores as tasks, so it has a core of its own.
     OwnCore,
     /// Its mix is not known. It was taken to be like the mean of the others, and so got a place that
@@ -191,6 +193,7 @@ impl fmt::Display for Why {
             Self::Near { partner } => {
                 write!(f, "near those that it communicates with, most with {partner}")
             }
+            Self::NearPages => f.write_str("near the memory that it uses"),
             Self::OwnCore => f.write_str("a core of its own"),
             Self::Unknown => f.write_str("mix not known, taken as average"),
             Self::NotSelected => f.write_str("waits, others were selected for this quantum"),

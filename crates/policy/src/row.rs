@@ -117,6 +117,8 @@ pub struct Knowledge<'a> {
     pub wake_ups: Option<WakeUpCosts>,
     /// Whether cores of the machine have several PUs.
     pub shares_cores: bool,
+    /// Whether the machine has several memory nodes.
+    pub has_nodes: bool,
 }
 
 /// One setting of a policy.

@@ -62,10 +62,12 @@ impl World<'_> {
         let job = order.job.0 as usize;
         let is_its =
             |region: &Region| region.job == job && region.is_touched && !region.users.is_empty();
-        if let Some(range) = order.range {
-            let found = self.groups_in(range).filter(|(region, _)| is_its(&self.regions[*region]));
+        if !order.ranges.is_empty() {
+            let found = order.ranges.iter().filter_map(|range| self.groups_in(*range));
+            let found: Vec<_> =
+                found.filter(|(region, _)| is_its(&self.regions[*region])).collect();
             let why = || "expected memory that the job has, found none".to_owned();
-            return found.map(|found| vec![found]).ok_or_else(why);
+            return if found.is_empty() { Err(why()) } else { Ok(found) };
         }
         let all = self.regions.iter().enumerate().filter(|(_, region)| is_its(region));
         Ok(all.map(|(place, region)| (place, 0..region.groups.len())).collect())

@@ -91,6 +91,7 @@ pub fn simulate(
         performance: Some(platform.performance()),
         wake_ups: Some(scenario.kernel.wake_ups),
         shares_cores: platform.machine().smt_width() > 1,
+        has_nodes: platform.machine().nodes.len() > 1,
     };
     let (mut made, name) = (policy.policy(&known), policy.to_string());
     simulate_with(platform, scenario, (&mut *made, &name), options, &mut |_| ())

@@ -46,6 +46,8 @@ const DOCTOR_TOOLS: &[&str] = &["setpriv", "setcap", "prlimit", "sysctl", "mount
 const PAGES_TOOLS: &[&str] = &["colocate-mover"];
 /// What `colocate cc` has compiled.
 const SPM_TOOLS: &[&str] = &["spm-lu", "spm-cholesky", "spm-product", "spm-add", "spm-search"];
+/// A program that is as it is without `colocate cc`.
+const NUMA_TOOLS: &[&str] = &["numa-cholesky"];
 const RUN_TOOLS: &[&str] = &["setpriv", "taskset", "threads-static"];
 
 /// What holds on every machine.
@@ -165,6 +167,7 @@ const SCHEDULE: &[&str] = &["schedule-follows-a-pu-that-goes-and-returns"];
 const SCHEDULE_CPUSET: &[&str] = &["schedule-follows-a-cpuset-that-changes"];
 const SCHEDULE_OFTEN: Cases = &[SCHEDULE, SCHEDULE_CPUSET, &["schedule-undone-after-100-kills"]];
 
+const PAGE_POLICIES: Cases = &[&["page-policies-bring-pages-near", "page-policies-spread-pages"]];
 const SPM: Cases = &[&[
     "spm-places-matrices",
     "spm-leaves-what-is-used-once",
@@ -184,6 +187,7 @@ pub const BOOTS: &[Boot] = &[
     boot("calibrate", Full, TWO_NODES, X86Linux6_12, &[], CALIBRATE),
     boot("communication", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, COMMUNICATION),
     boot("communication-eight", Full, EIGHT_NODES, X86Linux6_12, RUN_TOOLS, COMMUNICATION),
+    boot("page-policies", Full, FOUR_NODES, X86Linux6_12, NUMA_TOOLS, PAGE_POLICIES),
     boot("pages", Quick, FOUR_NODES, X86Linux6_12, PAGES_TOOLS, &[PAGES]),
     boot("pages-6.1", Full, FOUR_NODES, X86Linux6_1, PAGES_TOOLS, &[PAGES]),
     boot("pages-full", Full, FOUR_NODES, X86Linux6_12, PAGES_TOOLS, PAGES_FULL),

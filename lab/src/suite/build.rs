@@ -60,17 +60,20 @@ fn build(cargo: OsString, which: &str) -> anyhow::Result<ExitStatus> {
     command.status().context("cannot start cargo")
 }
 
-/// Compiles the programs called `NAME-static` from the tests' `NAME.c`, to lie beside us.
+/// Compiles the programs called `NAME-static` from the tests' `NAME.c`, and `numa-NAME` from `workloads/numa`, to lie beside us.
 fn static_programs(boots: &[&Boot]) -> anyhow::Result<()> {
     let beside = std::env::current_exe()?;
     let programs =
         boots.iter().filter(|boot| !boot.guest.is_arm64()).flat_map(|boot| boot.programs);
     for program in programs {
-        let Some(name) = program.strip_suffix("-static") else { continue };
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cli/tests/programs");
+        const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cli/tests/programs");
+        const NUMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/numa");
+        let of_tests = program.strip_suffix("-static").map(|name| (TESTS, name));
+        let of_numa = || program.strip_prefix("numa-").map(|name| (NUMA, name));
+        let Some((source, name)) = of_tests.or_else(of_numa) else { continue };
         let mut cc = Command::new("cc");
         cc.args(["-O1", "-static", "-pthread"]).arg(format!("{source}/{name}.c"));
-        cc.arg("-o").arg(beside.with_file_name(program));
+        cc.arg("-lm").arg("-o").arg(beside.with_file_name(program));
         if !cc.status().context("cannot start cc")?.success() {
             bail!("{name}.c cannot be compiled");
         }

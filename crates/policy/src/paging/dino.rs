@@ -141,12 +141,11 @@ mod tests {
     use super::*;
     use crate::evidence::{Quantum, QueuedJob, Rates, Traffic};
     use crate::pages::{AddressRange, PageGroup, PageUse};
+    use crate::paging::testing::{SIZE, places_of};
     use crate::table::PolicySpec;
     use crate::testing::machine;
     use crate::{JobIdx, Plan};
     use colocate_machine::{Nanos, PuNr};
-
-    const SIZE: u64 = 2 << 20;
 
     fn task(order: u32) -> TaskId {
         TaskId { job: JobIdx(0), order }
@@ -200,8 +199,7 @@ mod tests {
     #[test]
     fn pages_come_along() {
         let made = plan(&[9.0, 8.0], &[None, None, None, Some(1), None, Some(0), None]);
-        let moved: Vec<_> =
-            made.pages.iter().map(|one| (one.range.unwrap().start / SIZE, one.to.0)).collect();
+        let moved: Vec<_> = made.pages.iter().flat_map(places_of).collect();
         assert_eq!(moved, [(1, 1), (2, 1), (3, 1)]);
     }
 }

@@ -19,12 +19,12 @@ mod next_touch;
 
 use crate::evidence::Evidence;
 use crate::ids::JobIdx;
-use crate::pages::{PageGroup, PageMove, PageUse};
+use crate::pages::{PageGroup, PageMove, PageUse, PagesMoved};
 use crate::plan::{Place, Plan, TaskId, Why};
 use crate::policy::Policy;
 use crate::row::Row;
 use crate::source::{Source, SourceSet};
-use colocate_machine::{Bytes, Machine, Nanos, NodeIdx};
+use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, NodeNr};
 use std::collections::BTreeMap;
 
 /// The policies that move pages.
@@ -119,11 +119,12 @@ pub(crate) struct Paging<R> {
     rule: R,
     last: Option<Nanos>,
     before: BTreeMap<Key, Vec<PageUse>>,
+    orders: Orders,
 }
 
 impl<R: Rule + 'static> Paging<R> {
     pub fn by(rule: R) -> Box<dyn Policy> {
-        Box::new(Self { rule, last: None, before: BTreeMap::new() })
+        Box::new(Self { rule, last: None, before: BTreeMap::new(), orders: Orders::default() })
     }
 
     fn orders(&mut self, evidence: &Evidence<'_>) -> Vec<PageMove> {
@@ -137,7 +138,11 @@ impl<R: Rule + 'static> Paging<R> {
         self.before = all.iter().map(uses).collect();
         let seen = Seen { groups, evidence };
         let moves = self.rule.moves(&seen);
-        moves.into_iter().map(|one| order(&seen, one)).collect()
+        let orders = moves.into_iter().map(|one| {
+            let os = seen.machine().nodes[one.to.idx()].os;
+            (seen.groups[one.group].pages, os, one.why)
+        });
+        self.orders.give(evidence.at, orders)
     }
 }
 
@@ -153,7 +158,8 @@ impl<R: Rule + 'static> Policy for Paging<R> {
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let is_due = self.last.is_none_or(|last| evidence.at >= last + PERIOD);
         let mut pages = Vec::new();
-        if is_due && !evidence.is_control {
+        let may_order = self.orders.note(evidence.at, evidence.moved);
+        if is_due && may_order && !evidence.is_control {
             self.last = Some(evidence.at);
             pages = self.orders(evidence);
         }
@@ -163,7 +169,7 @@ impl<R: Rule + 'static> Policy for Paging<R> {
 }
 
 /// Use since then: samples and times only grow, and of one that is new all of it is.
-fn since(now: &[PageUse], before: &[PageUse]) -> Vec<PageUse> {
+pub(crate) fn since(now: &[PageUse], before: &[PageUse]) -> Vec<PageUse> {
     let grown = |one: &PageUse| {
         let same = |old: &&PageUse| old.task == one.task && old.node == one.node;
         let old = before.iter().find(same);
@@ -178,10 +184,41 @@ fn since(now: &[PageUse], before: &[PageUse]) -> Vec<PageUse> {
     now.iter().map(grown).filter(|one| one.samples > 0).collect()
 }
 
-fn order(seen: &Seen<'_>, Move { group, to, why }: Move) -> PageMove {
-    let pages = seen.groups[group].pages;
-    let to = seen.machine().nodes[to.idx()].os;
-    PageMove { job: pages.job, range: Some(pages.range), to, budget: pages.bytes(), why }
+/// Orders to move groups: of one plan one for each job and node, and none until those before are carried out, as they are
+/// where groups are then.
+#[derive(Debug, Default)]
+pub(crate) struct Orders {
+    open: usize,
+    since: Nanos,
+}
+
+/// After so long an order is taken to be lost, as its job has ended. Chosen.
+const LOST: Nanos = Nanos::from_secs(30);
+
+impl Orders {
+    /// Takes in what was carried out; whether there may be new orders.
+    pub fn note(&mut self, at: Nanos, moved: &[PagesMoved]) -> bool {
+        self.open = self.open.saturating_sub(moved.len());
+        self.open == 0 || at >= self.since + LOST
+    }
+
+    /// The orders for these groups, nodes and reasons.
+    pub fn give<'a>(
+        &mut self,
+        at: Nanos,
+        groups: impl Iterator<Item = (&'a PageGroup, NodeNr, String)>,
+    ) -> Vec<PageMove> {
+        let mut orders: BTreeMap<(JobIdx, NodeNr), PageMove> = BTreeMap::new();
+        for (group, to, why) in groups {
+            let (job, budget) = (group.job, Bytes(0));
+            let new = || PageMove { job, ranges: Vec::new(), to, budget, why };
+            let order = orders.entry((job, to)).or_insert_with(new);
+            order.ranges.push(group.range);
+            order.budget.0 += group.bytes().0;
+        }
+        (self.open, self.since) = (orders.len(), at);
+        orders.into_values().collect()
+    }
 }
 
 /// The node with the most, the first of several; `None` if all are 0.
@@ -203,7 +240,6 @@ pub(crate) mod testing {
     use crate::pages::AddressRange;
     use crate::table::PolicySpec;
     use crate::testing::machine;
-    use colocate_machine::NodeNr;
 
     /// Use of a group: (task, its node, samples, writes).
     pub type Use = (u32, usize, u64, u64);
@@ -225,7 +261,7 @@ pub(crate) mod testing {
         let pus: Vec<_> = machine.all_pus().collect();
         let mut made = PolicySpec::named(policy).plain();
         let mut groups: Vec<PageGroup> = Vec::new();
-        let mut all = Vec::new();
+        let (mut all, mut moved) = (Vec::new(), Vec::new());
         for (period, at) in periods.iter().zip(1_u64..) {
             for (place, (home, uses)) in period.iter().enumerate() {
                 if groups.len() == place {
@@ -237,18 +273,31 @@ pub(crate) mod testing {
             }
             let now = Quantum { number: at, machine: &machine, pus: &pus, queue: &[] };
             let at = Nanos::from_secs(at);
-            let evidence = Evidence { at, pages: Some(&groups), ..Evidence::of_queue(now) };
+            let evidence =
+                Evidence { at, pages: Some(&groups), moved: &moved, ..Evidence::of_queue(now) };
             let plan = made.decide(&evidence);
-            let place = |order: &PageMove| order.range.unwrap().start / SIZE;
-            all.push(plan.pages.iter().map(|order| (place(order), order.to.0)).collect());
-            for order in &plan.pages {
-                let NodeNr(to) = order.to;
-                let group = &mut groups[place(order) as usize];
+            moved = plan.pages.iter().map(carried_out).collect();
+            let mut places: Vec<(u64, u32)> = plan.pages.iter().flat_map(places_of).collect();
+            places.sort_unstable();
+            for (place, to) in &places {
+                let group = &mut groups[*place as usize];
                 group.on = vec![0.0; 4];
-                group.on[to as usize] = 1.0;
+                group.on[*to as usize] = 1.0;
             }
+            all.push(places);
         }
         all
+    }
+
+    /// Places of groups of an order, and its node.
+    pub fn places_of(order: &PageMove) -> impl Iterator<Item = (u64, u32)> + use<'_> {
+        order.ranges.iter().map(|range| (range.start / SIZE, order.to.0))
+    }
+
+    /// That it is.
+    pub fn carried_out(order: &PageMove) -> PagesMoved {
+        let PageMove { job, to, budget, .. } = *order;
+        PagesMoved { job, to, moved: budget, left: Bytes(0), trouble: None }
     }
 
     fn group(place: u64, home: usize) -> PageGroup {
@@ -292,5 +341,29 @@ mod tests {
         let short: Vec<_> =
             new.iter().map(|one| (one.task.order, one.samples, one.writes)).collect();
         assert_eq!(short, [(0, 2, 1), (2, 3, 1)]);
+    }
+
+    /// Three groups in two orders, and no more until both are carried out.
+    #[test]
+    fn orders_are_given_one_after_the_other() {
+        let group = |start| PageGroup {
+            job: JobIdx(0),
+            range: crate::pages::AddressRange { start, end: start + 10 },
+            on: Vec::new(),
+            uses: Vec::new(),
+        };
+        let groups = [group(0), group(10), group(20)];
+        let mut orders = Orders::default();
+        let to = [1, 2, 1].map(NodeNr);
+        let all = groups.iter().zip(to).map(|(group, to)| (group, to, String::new()));
+        let given = orders.give(Nanos::ZERO, all);
+        let short: Vec<_> =
+            given.iter().map(|it| (it.to.0, it.ranges.len(), it.budget.0)).collect();
+        assert_eq!(short, [(1, 2, 20), (2, 1, 10)]);
+        let done: Vec<_> = given.iter().map(testing::carried_out).collect();
+        assert!(!orders.note(Nanos::ZERO, &[]) && !orders.note(Nanos::ZERO, &done[..1]));
+        assert!(orders.note(Nanos::ZERO, &done[1..]));
+        orders.open = 1;
+        assert!(orders.note(LOST, &[]));
     }
 }

@@ -1,5 +1,5 @@
 //! `auto`: tasks that take turns share a PU, others that communicate a part of the machine, tasks whose units clash least share a
-//! core, all others are the kernel's.
+//! core, pages and the tasks that use them are on one node, all others are the kernel's.
 //!
 //! # Problem
 //! A thread that wakes another one and then sleeps does not run beside it. On two PUs each wake-up has to reach another PU,
@@ -19,6 +19,7 @@
 //! a part of the machine ([`parts`]).
 //! Of the others, those that have been busy ([`BUSY`]) share the cores without a group, if they are more than these and at
 //! most as many as the PUs of these. They stay until another task is busy, or one of them is not any more.
+//! Where there are several nodes, page groups and tasks are brought near each other ([`pages`]).
 //! # Properties
 //! - **Follows what happens**: a pair that ceases to take turns is left to the kernel. -> test `a_pair_comes_and_goes`
 //! - **Unknown is the kernel's**: without wake-ups and mixes nothing is placed. -> test `nothing_is_placed_without_evidence`
@@ -28,6 +29,7 @@
 //! - **Near**: a team has a part of the machine while it communicates. -> test `a_team_has_a_part_of_the_machine`
 //! - **Together**: a group and pairs have cores of their own. -> test `a_group_beside_pairs`
 
+mod pages;
 mod pairs;
 
 use crate::communication::TaskSet;
@@ -41,8 +43,9 @@ use crate::policies::MIX;
 use crate::policy::Policy;
 use crate::row::Row;
 use crate::source::{Source, SourceSet};
-use colocate_machine::{Nanos, PuIdx};
+use colocate_machine::{Nanos, PuIdx, Shared};
 use colocate_model::communication::WakeUpCosts;
+use pages::Pages;
 use pairs::Pairs;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,6 +58,7 @@ pub static ROW: Row = Row {
         Box::new(Auto {
             costs: known.wake_ups.unwrap_or_default(),
             shares_cores: known.shares_cores,
+            has_nodes: known.has_nodes,
             ..Auto::default()
         })
     },
@@ -75,6 +79,8 @@ struct Auto {
     costs: WakeUpCosts,
     /// Whether several PUs share a core.
     shares_cores: bool,
+    /// Whether memory can be near or far.
+    has_nodes: bool,
     traffic: Traffic,
     /// Where tasks that share a PU are.
     seats: BTreeMap<TaskId, PuIdx>,
@@ -84,12 +90,14 @@ struct Auto {
     /// Where tasks are that are in a team.
     parts: BTreeMap<TaskId, Part>,
     pairs: Pairs,
+    pages: Pages,
 }
 
 impl Policy for Auto {
     fn needs(&self) -> SourceSet {
         let turns = SourceSet::of(&[Source::WakeUps, Source::RunStates]);
-        if self.shares_cores { turns.and(MIX) } else { turns }
+        let with_mixes = if self.shares_cores { turns.and(MIX) } else { turns };
+        if self.has_nodes { with_mixes.and(SourceSet::of(&[Source::Pages])) } else { with_mixes }
     }
 
     fn period(&self) -> Option<Nanos> {
@@ -110,7 +118,9 @@ impl Policy for Auto {
         if self.shares_cores {
             self.pair(evidence, &places);
         }
-        self.plan(evidence)
+        let pages =
+            if evidence.is_control { Vec::new() } else { self.pages.decide(evidence, &places) };
+        Plan { pages, ..self.plan(evidence) }
     }
 }
 
@@ -195,11 +205,21 @@ impl Auto {
             .map(|(task, (shared, pu))| (*task, evidence.sharing(*shared, *pu), why(task)));
         let pairs = self.pairs.seats.iter();
         let pairs = pairs.map(|(task, pu, why)| (*task, evidence.on(*pu), why.clone()));
+        let is_placed = |task: &TaskId| {
+            let paired = || self.pairs.seats.iter().any(|(seated, ..)| seated == task);
+            self.seats.contains_key(task) || self.parts.contains_key(task) || paired()
+        };
+        let held = self.pages.held.iter().filter(|(task, _)| !is_placed(task));
+        let held = held.filter_map(|(task, node)| {
+            let pu =
+                evidence.now.machine.home_pus(*node).find(|pu| evidence.now.pus.contains(pu))?;
+            Some((*task, evidence.sharing(Shared::Node, pu), Why::NearPages))
+        });
         let gains = || format!("expected to gain {:.2} s a second", self.gain);
         let turns = (!self.seats.is_empty()).then(gains);
         let both: Vec<String> = turns.into_iter().chain(self.pairs.predicted.clone()).collect();
         let predicted = (!both.is_empty()).then(|| both.join("; "));
-        Plan { predicted, ..evidence.plan_of_some(seats.chain(parts).chain(pairs)) }
+        Plan { predicted, ..evidence.plan_of_some(seats.chain(parts).chain(pairs).chain(held)) }
     }
 }
 
@@ -209,7 +229,7 @@ mod tests {
     use crate::evidence::{Quantum, QueuedJob, Thread};
     use crate::testing::{letters, machine};
     use crate::{Decision, JobIdx, Place, WakeUps};
-    use colocate_machine::{PuNr, Shared};
+    use colocate_machine::PuNr;
 
     fn task(job: u32) -> TaskId {
         TaskId { job: JobIdx(job), order: 0 }

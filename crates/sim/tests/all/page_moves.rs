@@ -48,7 +48,7 @@ static ROW: Row = Row {
 
 fn order(to: u32, budget: Bytes) -> PageMove {
     let why = "its threads are there".to_owned();
-    PageMove { job: JobIdx(0), range: None, to: NodeNr(to), budget, why }
+    PageMove { job: JobIdx(0), ranges: Vec::new(), to: NodeNr(to), budget, why }
 }
 
 /// A job whose 64 MiB are on node 1 and that is on PU 0, of node 0: how it went, and what was reported to the policy.
@@ -96,8 +96,8 @@ fn obstacles_are_reported() {
     let (outcome, reports) = far(order(7, Bytes::mib(16)));
     assert_eq!(reports[0].trouble.as_deref(), Some("expected a node of the machine, found node7"));
     assert_eq!((reports[0].moved, outcome.tasks[0].moves.page_bytes), (Bytes(0), 0));
-    let range = Some(AddressRange { start: 0, end: 4096 });
-    let (_, reports) = far(PageMove { range, ..order(0, Bytes::mib(16)) });
+    let ranges = vec![AddressRange { start: 0, end: 4096 }];
+    let (_, reports) = far(PageMove { ranges, ..order(0, Bytes::mib(16)) });
     assert!(
         reports[0].trouble.as_deref().unwrap().contains("memory that the job has"),
         "{reports:?}"

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use colocate_machine::{Bytes, Nanos};
+use colocate_machine::{Bytes, Nanos, NodeIdx};
 use colocate_sim::{
     Fetch, JobSpec, Kernel, MemorySpec, MemoryUse, Outcome, Pages, Scenario, ThreadSpec,
 };
@@ -51,6 +51,39 @@ fn private_memory_comes() {
             took(&before)
         );
     }
+}
+
+/// As many threads as cores, with memory on one node: it comes, or they change places. The memory that all use is spread.
+#[test]
+fn auto_brings_memory_to_threads() {
+    let cores = machine(SMALL).0.cores.len();
+    let of = team(cores, 500, 0.0);
+    let (before, after) = (run(&of, "os"), run(&of, "auto"));
+    let far = cores as u64 / 2 * 64;
+    assert!((64..=far).contains(&moved(&after)), "{}", moved(&after));
+    assert!(took(&after) + ms(500) < took(&before), "{} {}", took(&after), took(&before));
+    let of = team(cores, 500, 1.0);
+    let (before, after) = (run(&of, "os"), run(&of, "auto"));
+    assert_eq!(moved(&after), 32);
+    assert!(took(&after) < took(&before), "{} {}", took(&after), took(&before));
+}
+
+/// One thread, whose memory is on the other node and too large to move at once: it goes there, and nothing else moves.
+#[test]
+fn auto_sends_a_thread_to_its_memory() {
+    let on = |node| {
+        let mut of = team(1, 500, 0.0);
+        of.jobs[0].memory[0].pages = Pages::On(NodeIdx(node));
+        of
+    };
+    let took_under = |policy, node| {
+        let outcome = run(&on(node), policy);
+        assert_eq!(moved(&outcome), 0);
+        took(&outcome)
+    };
+    let far = if took_under("os", 0) > took_under("os", 1) { 0 } else { 1 };
+    let (before, after) = (took_under("os", far), took_under("auto", far));
+    assert!(after + ms(500) < before, "{after} {before}");
 }
 
 /// A half of all memory goes to the other node, whichever it is.

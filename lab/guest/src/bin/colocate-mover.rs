@@ -64,7 +64,7 @@ impl Policy for ToNode {
         self.is_ordered = true;
         let why = "a test".to_owned();
         let (job, to, budget) = (JobIdx(0), self.node, self.budget);
-        Plan { pages: vec![PageMove { job, range: None, to, budget, why }], ..plan }
+        Plan { pages: vec![PageMove { job, ranges: Vec::new(), to, budget, why }], ..plan }
     }
 }
 

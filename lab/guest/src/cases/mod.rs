@@ -6,6 +6,7 @@ mod communication;
 mod counters;
 mod doctor;
 mod kernel;
+mod page_policies;
 mod pages;
 mod run;
 mod run_limits;
@@ -77,6 +78,8 @@ pub const ALL: &[(&str, Case)] = &[
     ("kernel-freezes-groups", kernel::freezes_groups),
     ("kernel-has-sched-ext", kernel::has_sched_ext),
     ("kernel-limits-groups", kernel::limits_groups),
+    ("page-policies-bring-pages-near", page_policies::bring_pages_near),
+    ("page-policies-spread-pages", page_policies::spread_pages),
     ("pages-are-where-it-says", pages::are_where_it_says),
     ("pages-fill-a-node", pages::fill_a_node),
     ("pages-interleave", pages::interleave),

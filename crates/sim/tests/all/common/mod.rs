@@ -194,7 +194,7 @@ pub trait Made {
 
 impl Made for str {
     fn made(&self) -> (Box<dyn Policy>, String) {
-        let known = Knowledge { shares_cores: true, ..Knowledge::default() };
+        let known = Knowledge { shares_cores: true, has_nodes: true, ..Knowledge::default() };
         (PolicySpec::named(self).policy(&known), self.to_owned())
     }
 }

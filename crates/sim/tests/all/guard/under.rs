@@ -94,6 +94,7 @@ impl Under {
             demands: &demands,
             performance: Some(platform.performance()),
             shares_cores: platform.machine().smt_width() > 1,
+            has_nodes: platform.machine().nodes.len() > 1,
             ..Knowledge::default()
         })
     }
