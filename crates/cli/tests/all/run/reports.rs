@@ -36,8 +36,7 @@ fn a_plan_is_followed() {
     assert_eq!(stands(&report), ["placed"]);
 
     let text_of_plan = std::fs::read_to_string(&plan).unwrap();
-    let orders =
-        r#""pages": [{"job": 0, "range": null, "to": 0, "budget": 1, "why": "a test"}], "policy""#;
+    let orders = r#""pages": [{"job": 0, "to": 0, "budget": 1, "why": "a test"}], "policy""#;
     std::fs::write(&plan, text_of_plan.replacen("\"policy\"", orders, 1)).unwrap();
     let output = run(&scratch, &["--plan", file], &["true"]);
     assert_eq!(output.status.code(), Some(125));

@@ -12,10 +12,11 @@
 //! # Algorithm
 //! Each [`PERIOD`]:
 //! 1. A task with [`MOST`] of its time at groups of one other node that it uses alone is held there, if these are so large that moving
-//!    them costs more than [`TASK_MOVE_S`] and that node has more cores than busy tasks.
-//! 2. A group goes to the node where its far time is least, if that saves more than moving costs × 2^moves. The task that uses it most
-//!    is held on that node, if there is room.
-//! 3. A group that is at least as near on a node which serves less than the mean goes there, if its own serves more than [`CROWDED`] times the mean.
+//!    them costs more than [`TASK_MOVE_S`], that node has more cores than busy tasks, and it does not serve others more than nodes do on average.
+//! 2. A group goes to the node where its far time is least, if that saves more than moving costs × 2^moves, of those where more than
+//!    half of its uses are from or that do not get crowded. The task that uses it most is held on that node, if there is room.
+//! 3. Other groups of a node that serves more than [`CROWDED`] times the mean go to the node that serves least, until theirs serves the mean,
+//!    if they are not farther from their users there than [`FARTHER`] times.
 //! # Properties
 //! - **Local in the end**: groups of one user each are where it is. -> test `private_groups_come`
 //! - **Held**: no node holds more tasks than it has PUs. -> test `private_groups_come`
@@ -43,6 +44,8 @@ const MOST: f64 = 0.9;
 const CROWDED: f64 = 1.35;
 /// A task that is runnable for so much of the time takes up a core. Chosen.
 const BUSY: f64 = 0.3;
+/// A group goes from a crowded node to one from which it is at most so many times as far. Chosen: a crowded controller costs more.
+const FARTHER: f64 = 1.5;
 /// So often a move doubles the cost of the next one.
 const MOST_DOUBLED: u32 = 16;
 
@@ -120,9 +123,10 @@ impl Pages {
                 }
             }
         }
+        let served = self.served(seen, places.machine.nodes.len());
         for (task, near) in tasks {
             let Some((node, bytes)) = near.elsewhere() else { continue };
-            let is_dear = move_s(bytes) > TASK_MOVE_S;
+            let is_dear = move_s(bytes) > TASK_MOVE_S && near.is_served_apart(node, &served);
             let has_core = || self.busy_on(node, evidence) < cores_of(node, places.machine);
             if is_dear && !self.held.contains_key(&task) && has_core() {
                 self.held.insert(task, node);
@@ -154,6 +158,9 @@ impl Pages {
     ) -> Vec<(&'a PageGroup, NodeNr, String)> {
         let machine = places.machine;
         let mut served = self.served(seen, machine.nodes.len());
+        #[allow(clippy::cast_precision_loss)] // few nodes
+        let mean = served.iter().sum::<f64>() / served.len() as f64;
+        let crowded: Vec<bool> = served.iter().map(|served| *served > CROWDED * mean).collect();
         let mut moves = Vec::new();
         for group in seen {
             let Some(home) = group.home() else { continue };
@@ -163,10 +170,20 @@ impl Pages {
             let far = |node: NodeIdx| far_s(&time, node, machine);
             let all: f64 = time.iter().sum();
             let cost = move_s(group.bytes().0) * f64::from(1 << known.moves.min(MOST_DOUBLED));
-            let to = nearest(&served, far);
-            let (to, why) = if far(home) - far(to) > cost {
+            let most = time.iter().position(|time| 2.0 * time > all);
+            let may_be = |node: &NodeIdx| {
+                most == Some(node.idx()) || served[node.idx()] + all <= CROWDED * mean
+            };
+            let nodes = (0..served.len()).map(NodeIdx::new).filter(|node| *node != home);
+            let (to, why) = if let Some(to) =
+                nearest(nodes.clone().filter(may_be), far).filter(|to| far(home) - far(*to) > cost)
+            {
                 (to, "its users are there".to_owned())
-            } else if let Some(to) = relieving(&served, home, far).filter(|_| all > 2.0 * cost) {
+            } else if let Some(to) =
+                least(nodes.filter(|node| far(*node) <= FARTHER * far(home)), &served).filter(
+                    |_| crowded[home.idx()] && served[home.idx()] - all >= mean && all > 2.0 * cost,
+                )
+            {
                 (to, "its node serves more than the others".to_owned())
             } else {
                 continue;
@@ -231,6 +248,14 @@ impl Near {
         let (node, _) = self.at.iter().find(|(_, time)| **time >= MOST * self.all)?;
         self.bytes.get(node).map(|bytes| (*node, *bytes))
     }
+
+    /// Whether a node does not serve others more than nodes do on average.
+    #[allow(clippy::cast_precision_loss)] // few nodes
+    fn is_served_apart(&self, node: NodeIdx, served: &[f64]) -> bool {
+        let others = |sum: f64| sum - self.at.get(&node).copied().unwrap_or(0.0);
+        let mean = others(served.iter().sum()) / served.len() as f64;
+        others(served[node.idx()]) <= CROWDED * mean
+    }
 }
 
 fn cores_of(node: NodeIdx, machine: &Machine) -> usize {
@@ -254,27 +279,14 @@ fn far_s(time: &[f64], node: NodeIdx, machine: &Machine) -> f64 {
     time.iter().enumerate().map(far).sum()
 }
 
-/// The node where the far time is least; of several the one that serves least.
-fn nearest(served: &[f64], far: impl Fn(NodeIdx) -> f64) -> NodeIdx {
-    let nodes = (0..served.len()).map(NodeIdx::new);
-    let by_cost = |a: &NodeIdx, b: &NodeIdx| {
-        far(*a).total_cmp(&far(*b)).then(served[a.idx()].total_cmp(&served[b.idx()]))
-    };
-    nodes.min_by(by_cost).unwrap_or(NodeIdx::new(0))
+/// The node where the far time is least.
+fn nearest(nodes: impl Iterator<Item = NodeIdx>, far: impl Fn(NodeIdx) -> f64) -> Option<NodeIdx> {
+    nodes.min_by(|a, b| far(*a).total_cmp(&far(*b)))
 }
 
-/// A node that serves less than the mean and is not farther, if `home` is crowded.
-#[allow(clippy::cast_precision_loss)] // few nodes
-fn relieving(served: &[f64], home: NodeIdx, far: impl Fn(NodeIdx) -> f64) -> Option<NodeIdx> {
-    let mean = served.iter().sum::<f64>() / served.len() as f64;
-    if served[home.idx()] <= CROWDED * mean {
-        return None;
-    }
-    // A hundredth more is not farther: samples are few.
-    let is_as_near = |node: &NodeIdx| far(*node) <= 1.01 * far(home);
-    let nodes = (0..served.len()).map(NodeIdx::new).filter(is_as_near);
-    let least = nodes.min_by(|a, b| served[a.idx()].total_cmp(&served[b.idx()]))?;
-    (served[least.idx()] < mean).then_some(least)
+/// The node that serves least.
+fn least(nodes: impl Iterator<Item = NodeIdx>, served: &[f64]) -> Option<NodeIdx> {
+    nodes.min_by(|a, b| served[a.idx()].total_cmp(&served[b.idx()]))
 }
 
 #[cfg(test)]
