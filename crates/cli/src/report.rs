@@ -398,6 +398,7 @@ mod tests {
             moved: vec![],
             wake_ups: None,
             sharing: None,
+            pages: None,
         };
         let usable: Vec<PuNr> = (0..4).map(PuNr).collect();
         let totals = Totals {

@@ -428,6 +428,7 @@ pub mod tests {
                 moved: vec![],
                 wake_ups: None,
                 sharing: None,
+                pages: None,
             };
             let decision = |ran: &Ran1| Decision {
                 task: TaskId { job: JobIdx(ran.0), order: 0 },

@@ -100,6 +100,7 @@ impl Host for Script {
             moved: vec![],
             wake_ups: None,
             sharing: None,
+            pages: None,
         })
     }
 }

@@ -75,14 +75,10 @@ impl Rule for Carrefour {
                         moves.push(Move { group: place, to, why: "spread".to_owned() });
                     }
                 }
-                (Some(to), None) if migrates && to != home => {
-                    if group.samples() >= 2 || interleaves {
-                        moves.push(Move {
-                            group: place,
-                            to,
-                            why: "used from there only".to_owned(),
-                        });
-                    }
+                (Some(to), None)
+                    if migrates && to != home && (group.samples() >= 2 || interleaves) =>
+                {
+                    moves.push(Move { group: place, to, why: "used from there only".to_owned() });
                 }
                 _ => {}
             }
@@ -188,7 +184,7 @@ mod tests {
 
     #[test]
     fn near_enough() {
-        let near = |node: usize| (node, vec![(node as u32, node, 9, 0)]);
+        let near = |node: u32| (node as usize, vec![(node, node as usize, 9, 0)]);
         let all = vec![near(0), near(1), near(2), near(3), (0, vec![(5, 2, 1, 0)])];
         assert_eq!(orders("carrefour", &[all]), [vec![]]);
     }

@@ -256,7 +256,7 @@ pub(crate) mod testing {
     pub const SIZE: u64 = 2 << 20;
 
     /// Under a policy on four nodes: the orders of each period, as (group, node). Groups that moved are where they were ordered to be.
-    pub fn orders(policy: &str, periods: &[Period]) -> Vec<Vec<(u64, u32)>> {
+    pub fn orders(policy: &str, periods: &[Period]) -> Vec<Vec<(usize, u32)>> {
         let machine = machine("node:4 core:4");
         let pus: Vec<_> = machine.all_pus().collect();
         let mut made = PolicySpec::named(policy).plain();
@@ -277,10 +277,10 @@ pub(crate) mod testing {
                 Evidence { at, pages: Some(&groups), moved: &moved, ..Evidence::of_queue(now) };
             let plan = made.decide(&evidence);
             moved = plan.pages.iter().map(carried_out).collect();
-            let mut places: Vec<(u64, u32)> = plan.pages.iter().flat_map(places_of).collect();
+            let mut places: Vec<(usize, u32)> = plan.pages.iter().flat_map(places_of).collect();
             places.sort_unstable();
             for (place, to) in &places {
-                let group = &mut groups[*place as usize];
+                let group = &mut groups[*place];
                 group.on = vec![0.0; 4];
                 group.on[*to as usize] = 1.0;
             }
@@ -290,8 +290,9 @@ pub(crate) mod testing {
     }
 
     /// Places of groups of an order, and its node.
-    pub fn places_of(order: &PageMove) -> impl Iterator<Item = (u64, u32)> + use<'_> {
-        order.ranges.iter().map(|range| (range.start / SIZE, order.to.0))
+    #[allow(clippy::cast_possible_truncation)] // few
+    pub fn places_of(order: &PageMove) -> impl Iterator<Item = (usize, u32)> + use<'_> {
+        order.ranges.iter().map(|range| ((range.start / SIZE) as usize, order.to.0))
     }
 
     /// That it is.

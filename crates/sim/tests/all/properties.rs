@@ -79,6 +79,9 @@ fn any_job() -> impl Strategy<Value = JobSpec> {
     })
 }
 
+/// How a thread uses memory: share, writes, in its first stretch only, fetch.
+type Used = (f64, f64, bool, Fetch);
+
 /// The same with memory that its threads share.
 fn any_sharing_job() -> impl Strategy<Value = JobSpec> {
     let pages =
@@ -89,20 +92,17 @@ fn any_sharing_job() -> impl Strategy<Value = JobSpec> {
     let memory = (1..256_u64, pages, 1..5_u32, prop::collection::vec(used, 1..4));
     (any_job(), prop::collection::vec(memory, 0..3)).prop_map(|(mut job, memory)| {
         let count = job.threads.len();
-        let spec =
-            |(mib, pages, groups, users): (u64, Pages, u32, Vec<(f64, f64, bool, Fetch)>)| {
-                let users = users.into_iter().take(count).enumerate();
-                let user =
-                    |(thread, (share, writes, once, fetch)): (usize, (f64, f64, bool, Fetch))| {
-                        MemoryUse { thread, share, writes, during: once.then_some(0), fetch }
-                    };
-                MemorySpec {
-                    bytes: Bytes::mib(mib),
-                    pages,
-                    groups,
-                    users: users.map(user).collect(),
-                }
+        let spec = |(mib, pages, groups, users): (u64, Pages, u32, Vec<Used>)| {
+            let users = users.into_iter().take(count).enumerate();
+            let user = |(thread, (share, writes, once, fetch)): (usize, Used)| MemoryUse {
+                thread,
+                share,
+                writes,
+                during: once.then_some(0),
+                fetch,
             };
+            MemorySpec { bytes: Bytes::mib(mib), pages, groups, users: users.map(user).collect() }
+        };
         job.memory = memory.into_iter().map(spec).collect();
         job
     })

@@ -348,7 +348,7 @@ mod tests {
         }
 
         /// A second later: which groups move where. They are there then.
-        fn moves(&mut self) -> Vec<(u64, u32)> {
+        fn moves(&mut self) -> Vec<(usize, u32)> {
             self.at += PERIOD;
             let pus: Vec<PuIdx> = self.machine.all_pus().collect();
             let thread = |order| Thread {
@@ -376,10 +376,10 @@ mod tests {
             };
             let orders = self.pages.decide(&evidence, &Places::new(&self.machine, &pus));
             self.moved = orders.iter().map(carried_out).collect();
-            let mut moved: Vec<(u64, u32)> = orders.iter().flat_map(places_of).collect();
+            let mut moved: Vec<(usize, u32)> = orders.iter().flat_map(places_of).collect();
             moved.sort_unstable();
             for (place, to) in &moved {
-                let on = &mut self.groups[*place as usize].on;
+                let on = &mut self.groups[*place].on;
                 on.fill(0.0);
                 on[*to as usize] = 1.0;
             }
@@ -394,7 +394,7 @@ mod tests {
         for order in 0..8_u32 {
             bench.uses(order as usize, order, order as usize / 2, 100);
         }
-        let expected: Vec<_> = (2..8).map(|group| (group, group as u32 / 2)).collect();
+        let expected: Vec<_> = (2..8_u32).map(|group| (group as usize, group / 2)).collect();
         assert_eq!(bench.moves(), expected);
         let held: Vec<_> =
             bench.pages.held.iter().map(|(task, node)| (task.order, node.idx())).collect();
