@@ -170,6 +170,7 @@ const SPM: Cases = &[&[
     "spm-leaves-what-is-used-once",
     "spm-places-parts",
     "spm-places-huge-pages",
+    "spm-binds-no-more-than-pus",
 ]];
 
 /// All boots.

@@ -99,6 +99,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("pages-that-drift-are-noticed", pages::that_drift_are_noticed),
     ("schedule-follows-a-cpuset-that-changes", schedule::follows_a_cpuset_that_changes),
     ("schedule-follows-a-pu-that-goes-and-returns", schedule::follows_a_pu_that_goes_and_returns),
+    ("spm-binds-no-more-than-pus", spm::binds_no_more_than_pus),
     ("spm-leaves-what-is-used-once", spm::leaves_what_is_used_once),
     ("spm-places-huge-pages", spm::places_huge_pages),
     ("spm-places-matrices", spm::places_matrices),

@@ -1,9 +1,13 @@
 //! Programs that `colocate cc` has compiled, where there are nodes: pages end where they are used, and only those that pay move.
 //! A guest's times say nothing, so costs are given, and as much time for moving as it takes.
 
+use crate::tasks::Task;
 use anyhow::{Context as _, ensure};
+use std::collections::BTreeMap;
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Where the kernel may use huge pages.
 const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -19,18 +23,19 @@ struct Ran {
     moved: u64,
 }
 
-/// Runs a program with 16 threads.
-fn run(program: &str, args: &[&str]) -> anyhow::Result<Ran> {
+/// A program that the runtime is to report on, and that is to bind its threads.
+fn command(program: &str, args: &[&str]) -> anyhow::Result<Command> {
     without_balancing()?;
     let costs = "/tmp/costs";
     fs::write(costs, COSTS)?;
     let mut command = Command::new(program);
-    let ran = command
-        .args(args)
-        .env("SPM_COSTS", costs)
-        .env("SPM_STATS", "1")
-        .env("SPM_LOCK", "1")
-        .output()?;
+    command.args(args).env("SPM_COSTS", costs).env("SPM_STATS", "1").env("SPM_LOCK", "1");
+    Ok(command)
+}
+
+/// Runs a program with 16 threads.
+fn run(program: &str, args: &[&str]) -> anyhow::Result<Ran> {
+    let ran = command(program, args)?.output()?;
     ensure!(ran.status.success(), "{program}: {}", ran.status);
     let (output, stats) = (String::from_utf8(ran.stdout)?, String::from_utf8(ran.stderr)?);
     print!("{output}{stats}");
@@ -108,5 +113,83 @@ pub(super) fn places_huge_pages() -> anyhow::Result<()> {
     })?;
     let pages = split()? - before;
     ensure!(pages == 0, "expected no huge page split, found {pages}");
+    Ok(())
+}
+
+/// The PUs of each node, as the kernel lists them, and how many there are.
+fn nodes() -> anyhow::Result<Vec<(String, usize)>> {
+    let mut nodes = Vec::new();
+    while let Ok(list) =
+        fs::read_to_string(format!("/sys/devices/system/node/node{}/cpulist", nodes.len()))
+    {
+        let list = list.trim();
+        let (first, last) = list.split_once('-').unwrap_or((list, list));
+        nodes.push((list.to_owned(), last.parse::<usize>()? - first.parse::<usize>()? + 1));
+    }
+    Ok(nodes)
+}
+
+/// What was seen of a thread while its program ran.
+struct Life {
+    first_seen: Instant,
+    last_seen: Instant,
+    /// The last list of PUs that it may run on.
+    pus: String,
+}
+
+/// Runs a program and looks at its threads all the time; after each look it calls `check` with the lists of PUs.
+fn watched(
+    mut command: Command,
+    check: impl Fn(&[&str]) -> anyhow::Result<()>,
+) -> anyhow::Result<BTreeMap<i32, Life>> {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let pid = child.id().cast_signed();
+    let mut lives: BTreeMap<i32, Life> = BTreeMap::new();
+    while child.try_wait()?.is_none() {
+        let now = Instant::now();
+        for tid in tids(pid).filter(|tid| *tid != pid) {
+            let Some(task) = Task::read(pid, tid) else { continue };
+            let life = Life { first_seen: now, last_seen: now, pus: String::new() };
+            let life = lives.entry(tid).or_insert(life);
+            (life.last_seen, life.pus) = (now, task.bonds.cpus);
+        }
+        let alive = lives.values().filter(|life| life.last_seen == now);
+        check(&alive.map(|life| life.pus.as_str()).collect::<Vec<_>>())?;
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(lives)
+}
+
+fn tids(pid: i32) -> impl Iterator<Item = i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok())
+}
+
+/// A program whose threads all do the same: all are bound in the end, and to no node more than it has PUs.
+pub(super) fn binds_no_more_than_pus() -> anyhow::Result<()> {
+    let nodes = nodes()?;
+    let args = ["32", "64", "16"];
+    let mut ratios = Vec::new();
+    for lock in ["0", "1"] {
+        let mut command = command("spm-search", &args)?;
+        command.env("SPM_LOCK", lock);
+        let lives = watched(command, |lists| {
+            for (list, pus) in &nodes {
+                let bound = lists.iter().filter(|it| *it == list).count();
+                ensure!(bound <= *pus, "expected at most {pus} threads on {list}, found {bound}");
+            }
+            Ok(())
+        })?;
+        let bound = lives.values().filter(|life| nodes.iter().any(|(list, _)| *list == life.pus));
+        let expected = if lock == "1" { 16 } else { 0 };
+        let bound = bound.count();
+        ensure!(bound == expected, "SPM_LOCK={lock}: expected {expected} bound, found {bound}");
+        let mut times: Vec<_> =
+            lives.values().map(|life| life.last_seen - life.first_seen).collect();
+        times.sort_unstable();
+        let (longest, median) = (times[times.len() - 1], times[times.len() / 2]);
+        ratios.push(longest.as_secs_f64() / median.as_secs_f64());
+    }
+    println!("longest thread over median: {:.2}, bound {:.2}", ratios[0], ratios[1]);
     Ok(())
 }
