@@ -98,6 +98,7 @@ fn access(running: &start::Running, announced: Announced, record: Option<&sites:
         worth_there = worth(node);
     }
     match worth_there {
+        Worth::Moving if start::is_filtered() => Why::Refused,
         Worth::Moving => moves::move_worthy(running, range, node, record),
         Worth::Having | Worth::Little => Why::NotYet,
     }

@@ -6,7 +6,7 @@
 //! inherit that.
 
 use crate::nodes::{MOST, Node, Nodes};
-use crate::sys;
+use crate::{start, sys};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Threads that are bound to each node.
@@ -17,7 +17,7 @@ const NEVER: usize = usize::MAX;
 
 /// Binds this thread, once, to the node where it runs or to another one that has room. The node where it is then.
 pub fn settle(nodes: &Nodes, key: sys::Key, here: Node) -> Node {
-    if key.value() > 0 {
+    if key.value() > 0 || start::is_filtered() {
         return here;
     }
     let _errno = sys::KeepsErrno::new();
