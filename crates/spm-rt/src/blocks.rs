@@ -17,7 +17,7 @@ pub const BLOCK: u64 = 1 << 16;
 /// Blocks that are known at a time: 4 GiB.
 const BLOCKS: usize = 1 << 16;
 /// Places that are tried for a block. Chosen.
-const TRIES: usize = 8;
+const TRIES: u64 = 8;
 /// Seconds after which a block may be forgotten. Chosen.
 const FORGOTTEN: u32 = 4;
 /// No node is known; else its number with one added. All zero is an empty table, which takes no room in a program's file.
@@ -100,10 +100,11 @@ impl Span {
 
     #[allow(clippy::cast_possible_truncation)] // below their number
     fn places(self) -> impl Iterator<Item = &'static Block> {
-        // Arrays that begin alike do not meet.
-        let key = self.key() / 2;
-        let first = (key ^ key >> 16) as usize;
-        (first..first + TRIES).map(|at| &TABLE[at % BLOCKS])
+        // Sixteen neighbours are neighbours here, too; each try is elsewhere, as dense arrays fill whole parts of the table.
+        let (number, kind) = (self.key() / 2, self.key() % 2);
+        let hash = (number / 16 * 2 + kind).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let group = move |at: u64| hash.wrapping_mul(2 * at + 1) >> 48 & !15;
+        (0..TRIES).map(move |at| &TABLE[(group(at) | (number % 16)) as usize % BLOCKS])
     }
 
     /// The same; it is known from now on, if there is a place for it.
@@ -313,6 +314,17 @@ mod tests {
         take(part, 8 * DEAR, 1);
         assert!(Span::all(part).all(|span| span.get().unwrap().extra_ns(1) == 0));
         assert_eq!(add(part, 8 * DEAR, 2, 0, &COSTS), Worth::Moving);
+    }
+
+    /// Arrays one after the other, none of which begins with a block: of each block and page something is known.
+    #[test]
+    fn dense_arrays_have_their_places() {
+        for array in 0..96 {
+            let first = (1 << 36) + array * 129 * PAGE + 64;
+            let part = (first, first + 128 * PAGE);
+            add(part, 128 * DEAR, 1, 0, &COSTS);
+            assert!(Span::all(part).all(|span| span.get().is_some()), "{array}");
+        }
     }
 
     /// Two threads, whose parts meet in the middle of a block.
