@@ -32,7 +32,7 @@ static void count_pages(const void *memory, long bytes, int node, long *there, l
 }
 
 /* Moves the whole pages of a range to the node of this thread: what a programmer would do by hand. */
-static void move_here(void *memory, long bytes) {
+static inline void move_here(void *memory, long bytes) {
   enum { BATCH = 512 };
   void *pages[BATCH];
   int nodes[BATCH], status[BATCH], node = node_here();

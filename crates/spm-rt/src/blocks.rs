@@ -17,7 +17,7 @@ pub const BLOCK: u64 = 1 << 16;
 /// Blocks that are known at a time: 4 GiB.
 const BLOCKS: usize = 1 << 16;
 /// Places that are tried for a block. Chosen.
-const TRIES: usize = 8;
+const TRIES: u64 = 8;
 /// Seconds after which a block may be forgotten. Chosen.
 const FORGOTTEN: u32 = 4;
 /// No node is known; else its number with one added. All zero is an empty table, which takes no room in a program's file.
@@ -76,6 +76,13 @@ impl Span {
         (self.end - self.first) / PAGE
     }
 
+    /// Its part of what a range costs, by its size.
+    fn part_of(self, extra_ns: u64, range: (u64, u64)) -> u64 {
+        // At most 2^37 ns times 2^16.
+        let inside = self.end.min(range.1) - self.first.max(range.0);
+        extra_ns.min(1 << 37) * inside / (range.1 - range.0)
+    }
+
     /// Addresses of whole blocks are even, those of pages odd. Chosen: neighbours are neighbours.
     const fn key(self) -> u64 {
         if self.end - self.first == BLOCK {
@@ -93,10 +100,11 @@ impl Span {
 
     #[allow(clippy::cast_possible_truncation)] // below their number
     fn places(self) -> impl Iterator<Item = &'static Block> {
-        // Arrays that begin alike do not meet.
-        let key = self.key() / 2;
-        let first = (key ^ key >> 16) as usize;
-        (first..first + TRIES).map(|at| &TABLE[at % BLOCKS])
+        // Sixteen neighbours are neighbours here, too; each try is elsewhere, as dense arrays fill whole parts of the table.
+        let (number, kind) = (self.key() / 2, self.key() % 2);
+        let hash = (number / 16 * 2 + kind).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let group = move |at: u64| hash.wrapping_mul(2 * at + 1) >> 48 & !15;
+        (0..TRIES).map(move |at| &TABLE[(group(at) | (number % 16)) as usize % BLOCKS])
     }
 
     /// The same; it is known from now on, if there is a place for it.
@@ -119,20 +127,38 @@ impl Span {
     }
 }
 
-/// Adds to a range what the accesses of a thread on a node cost more from afar, at a time in seconds. Whether a part of it may be
-/// worth moving.
-pub fn add(range: (u64, u64), extra_ns: u64, here: Node, second: u32, costs: &Costs) -> bool {
-    let size = range.1 - range.0;
-    let mut may_move = false;
+/// What pages are worth to the threads of a node; of a range that of its dearest part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Worth {
+    /// Less than moving them costs.
+    Little,
+    /// More, but they are there already, or are used as much where they are.
+    Having,
+    /// They may be worth moving to the node.
+    Moving,
+}
+
+/// Adds to a range what the accesses of a thread on a node cost more from afar, at a time in seconds. What it is worth there then.
+pub fn add(range: (u64, u64), extra_ns: u64, here: Node, second: u32, costs: &Costs) -> Worth {
+    let mut worth = Worth::Little;
     for span in Span::all(range) {
         let Some(block) = span.get_or_begin(second) else { continue };
-        // At most 2^37 ns times 2^16.
-        let inside = span.end.min(range.1) - span.first.max(range.0);
         block.age(second);
-        block.add(here, extra_ns.min(1 << 37) * inside / size);
-        may_move |= block.home() != Some(here) && block.is_worth_moving(here, span.pages(), costs);
+        block.add(here, span.part_of(extra_ns, range));
+        worth = worth.max(block.worth(here, span.pages(), costs));
     }
-    may_move
+    worth
+}
+
+/// Takes back what was added to a range of a node, since the thread has left it.
+pub fn take(range: (u64, u64), extra_ns: u64, node: Node) {
+    for span in Span::all(range) {
+        let sum = span.get().and_then(|block| block.extra_ns.get(usize::from(node)));
+        let less = u32::try_from(span.part_of(extra_ns, range)).unwrap_or(u32::MAX);
+        if let Some(sum) = sum {
+            sum.store(sum.load(Relaxed).saturating_sub(less), Relaxed);
+        }
+    }
 }
 
 impl Block {
@@ -184,11 +210,19 @@ impl Block {
         self.moves.store(self.moves().saturating_add(1), Relaxed);
     }
 
-    /// Whether its pages are worth moving to a node; as if nothing used them where they are, if that is not known.
+    /// What its pages are worth to a node; as if nothing used them where they are, if that is not known.
     #[must_use]
-    pub fn is_worth_moving(&self, here: Node, pages: u64, costs: &Costs) -> bool {
+    pub fn worth(&self, here: Node, pages: u64, costs: &Costs) -> Worth {
+        let extra = self.extra_ns(here);
+        if !rule::is_worth_moving(extra, 0, pages, 0, costs) {
+            return Worth::Little;
+        }
+        // Of one that is here this is the same sum, which is never more than itself.
         let there = self.home().map_or(0, |home| self.extra_ns(home));
-        rule::is_worth_moving(self.extra_ns(here), there, pages, self.moves(), costs)
+        match rule::is_worth_moving(extra, there, pages, self.moves(), costs) {
+            true => Worth::Moving,
+            false => Worth::Having,
+        }
     }
 }
 
@@ -212,25 +246,24 @@ mod tests {
 
     /// What `move_worthy` does, on a machine that moves whatever it is to.
     fn moves(range: (u64, u64), here: Node) -> usize {
-        let worthy = blocks(range)
-            .filter(|block| block.home() != Some(here) && block.is_worth_moving(here, 16, &COSTS));
+        let worthy = blocks(range).filter(|block| block.worth(here, 16, &COSTS) == Worth::Moving);
         worthy.inspect(|block| block.moved_to(here)).count()
     }
 
     #[test]
     fn in_one_call_or_in_many() {
-        assert!(add(range(1), 8 * DEAR, 3, 0, &COSTS));
-        let calls = (1..).find(|_| add(range(2), 8 * DEAR / 10, 3, 0, &COSTS));
+        assert_eq!(add(range(1), 8 * DEAR, 3, 0, &COSTS), Worth::Moving);
+        let calls = (1..).find(|_| add(range(2), 8 * DEAR / 10, 3, 0, &COSTS) == Worth::Moving);
         assert_eq!(calls, Some(11), "rounded down");
         assert_eq!((moves(range(1), 3), moves(range(2), 3)), (8, 8));
-        assert!(!add(range(1), 8 * DEAR, 3, 0, &COSTS), "they are there");
+        assert_eq!(add(range(1), 8 * DEAR, 3, 0, &COSTS), Worth::Having, "they are there");
     }
 
     #[test]
     fn shared_pages_move_once() {
         for round in 0..20 {
             for node in [1, 2, 3, 4] {
-                let may = add(range(3), 80 * DEAR, node, 0, &COSTS);
+                let may = add(range(3), 80 * DEAR, node, 0, &COSTS) == Worth::Moving;
                 assert_eq!(
                     may && moves(range(3), node) > 0,
                     round == 0 && node == 1,
@@ -245,7 +278,7 @@ mod tests {
         add(range(4), 80 * DEAR, 1, 10, &COSTS);
         assert_eq!(moves(range(4), 1), 8);
         let at = (11..20).find(|second| {
-            add(range(4), 30 * DEAR, 2, *second, &COSTS) && {
+            add(range(4), 30 * DEAR, 2, *second, &COSTS) == Worth::Moving && {
                 // What the kernel would say.
                 blocks(range(4)).for_each(|block| block.set_home(1));
                 moves(range(4), 2) == 8
@@ -272,13 +305,35 @@ mod tests {
         assert_eq!(spans(5, 5), []);
     }
 
+    /// As if the thread had been on the other node before: what it leaves behind keeps no page.
+    #[test]
+    fn a_thread_that_leaves_takes_its_sums_along() {
+        let part = (range(6).0 + PAGE, range(6).1);
+        assert_eq!(add(part, 8 * DEAR, 1, 0, &COSTS), Worth::Moving);
+        Span::all(part).filter_map(Span::get).for_each(|block| block.set_home(1));
+        take(part, 8 * DEAR, 1);
+        assert!(Span::all(part).all(|span| span.get().unwrap().extra_ns(1) == 0));
+        assert_eq!(add(part, 8 * DEAR, 2, 0, &COSTS), Worth::Moving);
+    }
+
+    /// Arrays one after the other, none of which begins with a block: of each block and page something is known.
+    #[test]
+    fn dense_arrays_have_their_places() {
+        for array in 0..96 {
+            let first = (1 << 36) + array * 129 * PAGE + 64;
+            let part = (first, first + 128 * PAGE);
+            add(part, 128 * DEAR, 1, 0, &COSTS);
+            assert!(Span::all(part).all(|span| span.get().is_some()), "{array}");
+        }
+    }
+
     /// Two threads, whose parts meet in the middle of a block.
     #[test]
     fn neighbours_have_their_own() {
         let (first, end) = range(5);
         let middle = (first + end) / 2 + BLOCK / 2;
         for (node, part) in [(1, (first, middle)), (2, (middle, end))] {
-            assert!(add(part, 80 * DEAR, node, 0, &COSTS));
+            assert_eq!(add(part, 80 * DEAR, node, 0, &COSTS), Worth::Moving);
             assert!(Span::all(part).all(|span| span.get().unwrap().extra_ns(3 - node) == 0));
         }
     }

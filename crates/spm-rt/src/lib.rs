@@ -21,6 +21,7 @@ mod sites;
 mod start;
 pub mod sys;
 
+use blocks::Worth;
 use rule::Why;
 pub use sites::Site;
 
@@ -87,16 +88,20 @@ fn access(running: &start::Running, announced: Announced, record: Option<&sites:
         };
     }
     let extra = rule::extra_ns(size, bytes, costs);
-    let may_move = |here| blocks::add(range, extra, here, sys::second(), costs);
-    if !may_move(here) {
-        return Why::NotYet;
+    let worth = |node| blocks::add(range, extra, node, sys::second(), costs);
+    let (mut node, mut worth_there) = (here, worth(here));
+    if let (Some(key), true) = (running.lock, worth_there >= Worth::Having) {
+        node = lock::settle(&running.nodes, key, here);
     }
-    let _errno = sys::KeepsErrno::new();
-    let there = running.lock.map_or(here, |key| lock::settle(&running.nodes, key, here));
-    if there != here && !may_move(there) {
-        return Why::NotYet;
+    if node != here {
+        blocks::take(range, extra, here);
+        worth_there = worth(node);
     }
-    moves::move_worthy(running, range, there, record)
+    match worth_there {
+        Worth::Moving if start::is_filtered() => Why::Refused,
+        Worth::Moving => moves::move_worthy(running, range, node, record),
+        Worth::Having | Worth::Little => Why::NotYet,
+    }
 }
 
 /// The addresses, if they are any.

@@ -116,7 +116,8 @@ struct Mover<'a> {
 }
 
 impl Mover<'_> {
-    /// Whether pages are worth moving from where the kernel says they are, which is noted.
+    /// Whether pages are worth moving from where they are, as is known or as the kernel says. They are noted as moved before they are, so
+    /// that of threads that come at the same time one alone moves them.
     fn is_worth_it(
         &mut self,
         blocks: impl Iterator<Item = &'static Block> + Clone,
@@ -131,9 +132,14 @@ impl Mover<'_> {
         if !rule::is_worth_moving(extra, 0, count, moves, costs) {
             return false;
         }
-        let Some(home) = home_of(pages, here) else { return false };
-        blocks.clone().for_each(|block| block.set_home(home));
-        home != here && rule::is_worth_moving(extra, sum(home), count, moves, costs)
+        let known = blocks.clone().find_map(Block::home);
+        let Some(home) = known.or_else(|| home_of(pages, here)) else { return false };
+        let is_worth_it =
+            home != here && rule::is_worth_moving(extra, sum(home), count, moves, costs);
+        for block in blocks {
+            if is_worth_it { block.moved_to(here) } else { block.set_home(home) }
+        }
+        is_worth_it
     }
 
     /// Adds pages; of a huge one the first small page moves it all.
@@ -162,23 +168,10 @@ impl Mover<'_> {
             Some(&batch.nodes[..used]),
             &mut batch.status[..used],
         );
-        let is_huge = &batch.is_huge[..used];
-        for ((page, status), is_huge) in
-            batch.pages[..used].iter().zip(&batch.status[..used]).zip(is_huge)
-        {
+        for (status, is_huge) in batch.status[..used].iter().zip(&batch.is_huge[..used]) {
             let is_there = done && *status == i32::from(here);
             let pages = if *is_huge { HUGE / PAGE } else { 1 };
             *if is_there { &mut self.moved } else { &mut self.refused } += pages;
-            // Of a block the first page counts the move.
-            let of =
-                |size: u64| Span { first: page & !(size - 1), end: (page & !(size - 1)) + size };
-            let known = [of(BLOCK), of(PAGE)].into_iter().filter_map(Span::get);
-            let moved = |block: &&Block| is_there && block.home() != Some(here);
-            if *is_huge {
-                huge_blocks(*page).filter(moved).for_each(|block| block.moved_to(here));
-            } else {
-                known.filter(moved).for_each(|block| block.moved_to(here));
-            }
         }
     }
 }
@@ -186,7 +179,7 @@ impl Mover<'_> {
 /// On which node the pages of a range are: the first one that is elsewhere, else here; `None` if there are none.
 fn home_of((first, end): (u64, u64), here: Node) -> Option<Node> {
     // Few are enough: pages of a block were mostly touched first by the same thread.
-    const MOST: usize = 16;
+    const MOST: usize = 4;
     let (mut pages, mut status) = ([0; MOST], [0; MOST]);
     let count = ((end - first) / PAGE).min(MOST as u64);
     let step = (end - first) / count.max(1) / PAGE * PAGE;

@@ -4,10 +4,12 @@
 
 use crate::rule::{WHYS, Why};
 use crate::sys;
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
 
 /// The form of [`Site`] that is known here.
 pub const VERSION: u32 = 1;
@@ -27,10 +29,23 @@ pub struct Site {
 // SAFETY: its names are constants of the program.
 unsafe impl Sync for Site {}
 
+impl Site {
+    /// Where it is.
+    fn name(&self, into: &mut Line) {
+        // SAFETY: they are constants of the program, or of a library that is loaded while it calls.
+        let (function, file) =
+            unsafe { (CStr::from_ptr(self.function), CStr::from_ptr(self.file)) };
+        let (file, function) = (file.to_str().unwrap_or("?"), function.to_str().unwrap_or("?"));
+        let _ = write!(into, "spm: {file}:{} {function}: ", self.line);
+    }
+}
+
 /// What became of the calls of a site.
 #[derive(Debug)]
 pub struct Record {
-    site: AtomicPtr<Site>,
+    /// Its place and function: the site itself may be of a library that is unloaded before the report.
+    name: UnsafeCell<Line>,
+    is_named: AtomicBool,
     whys: [AtomicU64; WHYS],
     /// Small pages that were moved, and that the kernel did not move.
     pub moved: AtomicU64,
@@ -39,11 +54,15 @@ pub struct Record {
     pub ns: AtomicU64,
 }
 
+// SAFETY: a name is written once, by the thread that has taken the record, before `is_named`.
+unsafe impl Sync for Record {}
+
 /// Sites that are recorded, at most; of others nothing is said.
 const MOST: usize = 1024;
 static RECORDS: [Record; MOST] = [const {
     Record {
-        site: AtomicPtr::new(ptr::null_mut()),
+        name: UnsafeCell::new(Line { bytes: [0; LINE], used: 0 }),
+        is_named: AtomicBool::new(false),
         whys: [const { AtomicU64::new(0) }; WHYS],
         moved: AtomicU64::new(0),
         refused: AtomicU64::new(0),
@@ -70,7 +89,9 @@ pub fn record(site: &Site) -> Option<&'static Record> {
         return Some(known);
     }
     let record = RECORDS.get(USED.fetch_add(1, Relaxed))?;
-    record.site.store(ptr::from_ref(site).cast_mut(), Relaxed);
+    // SAFETY: no other thread has this record, and none reads its name yet.
+    site.name(unsafe { &mut *record.name.get() });
+    record.is_named.store(true, Release);
     site.record.store(ptr::from_ref(record).cast_mut(), Relaxed);
     Some(record)
 }
@@ -82,9 +103,13 @@ impl Record {
     }
 }
 
+/// Bytes of a line of the report, and of a name in it.
+const LINE: usize = 512;
+
 /// A line, which is cut off at its end.
+#[derive(Clone, Debug)]
 struct Line {
-    bytes: [u8; 512],
+    bytes: [u8; LINE],
     used: usize,
 }
 
@@ -112,16 +137,14 @@ const WORDS: [&str; WHYS] = [
 
 extern "C" fn report() {
     for record in &RECORDS {
-        // SAFETY: it is null, or a site that lives as long as the program; its names are constants of the program.
-        let (site, function, file) = unsafe {
-            let Some(site) = record.site.load(Relaxed).as_ref() else { continue };
-            (site, CStr::from_ptr(site.function), CStr::from_ptr(site.file))
-        };
+        if !record.is_named.load(Acquire) {
+            continue;
+        }
+        // SAFETY: it is not written any more.
+        let mut line = unsafe { &*record.name.get() }.clone();
         let get = |count: &AtomicU64| count.load(Relaxed);
         let calls: u64 = record.whys.iter().map(get).sum();
-        let mut line = Line { bytes: [0; 512], used: 0 };
-        let (file, function) = (file.to_str().unwrap_or("?"), function.to_str().unwrap_or("?"));
-        let _ = write!(line, "spm: {file}:{} {function}: {calls} calls", site.line);
+        let _ = write!(line, "{calls} calls");
         for (word, count) in WORDS.iter().zip(&record.whys).filter(|(_, count)| get(count) > 0) {
             let _ = write!(line, ", {} {word}", get(count));
         }

@@ -79,7 +79,28 @@ fn begin() -> Option<&'static Running> {
             _ => core::hint::spin_loop(),
         }
     }
+    // Of a child of fork the thread that began may not be there. Where it is, it sets the state once it is done.
+    let _ = STATE.compare_exchange(BEGINS, OFF, Ordering::Relaxed, Ordering::Relaxed);
     None
+}
+
+/// Whether the program has set a filter of system calls since. Then there is nothing to do from now on.
+pub fn is_filtered() -> bool {
+    let is_filtered = sys::is_filtered();
+    if is_filtered {
+        STATE.store(OFF, Ordering::Relaxed);
+        spm_is_on.store(0, Ordering::Relaxed);
+    }
+    is_filtered
+}
+
+/// The program ends, or a library with a runtime of its own is unloaded: threads that end later must not call it.
+extern "C" fn end() {
+    STATE.store(OFF, Ordering::Relaxed);
+    // SAFETY: it was written before this was registered.
+    if let Some(key) = unsafe { &*RUNNING.0.get() }.lock {
+        key.delete();
+    }
 }
 
 /// Whether there is anything to do.
@@ -113,6 +134,7 @@ fn set_up(running: &mut Running) -> bool {
     }
     if is(c"SPM_LOCK", b"1") {
         running.lock = sys::Key::new(lock::ended);
+        sys::at_exit(end);
     }
     running.began_ns = sys::now_ns();
     true

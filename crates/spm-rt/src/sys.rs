@@ -73,7 +73,7 @@ pub fn is_filtered() -> bool {
     unsafe { libc::prctl(libc::PR_GET_SECCOMP) != 0 }
 }
 
-/// Has a function called when the program ends.
+/// Has a function called when the program ends, or when the library that has this runtime is unloaded.
 pub fn at_exit(what: extern "C" fn()) {
     // SAFETY: it is a function.
     unsafe { libc::atexit(what) };
@@ -217,6 +217,12 @@ impl Key {
         // SAFETY: the key is ours, and the function takes any value.
         let done = unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
         (done == 0).then_some(Self(key))
+    }
+
+    /// From now on threads that end call nothing.
+    pub fn delete(self) {
+        // SAFETY: a key that is not there any more has the value 0 and cannot be set.
+        unsafe { libc::pthread_key_delete(self.0) };
     }
 
     /// That of this thread, 0 at first.

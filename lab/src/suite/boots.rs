@@ -45,7 +45,19 @@ const DOCTOR_TOOLS: &[&str] = &["setpriv", "setcap", "prlimit", "sysctl", "mount
 /// colocate with a policy that moves pages.
 const PAGES_TOOLS: &[&str] = &["colocate-mover"];
 /// What `colocate cc` has compiled.
-const SPM_TOOLS: &[&str] = &["spm-lu", "spm-cholesky", "spm-product", "spm-add", "spm-search"];
+const SPM_TOOLS: &[&str] = &[
+    "spm-lu",
+    "spm-cholesky",
+    "spm-product",
+    "spm-add",
+    "spm-search",
+    "spm-hostile",
+    "spm-hostile-library",
+    "spm-rate",
+    "spm-omp-lu",
+    "spm-omp-product",
+    "spm-omp-search",
+];
 /// A program that is as it is without `colocate cc`.
 const NUMA_TOOLS: &[&str] = &["numa-cholesky"];
 const RUN_TOOLS: &[&str] = &["setpriv", "taskset", "threads-static"];
@@ -173,6 +185,11 @@ const SPM: Cases = &[&[
     "spm-leaves-what-is-used-once",
     "spm-places-parts",
     "spm-places-huge-pages",
+    "spm-places-teams",
+    "spm-binds-no-more-than-pus",
+    "spm-changes-no-result",
+    "spm-beside-the-kernels-balancing",
+    "spm-moves-as-fast",
 ]];
 
 /// All boots.

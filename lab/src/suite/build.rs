@@ -81,7 +81,8 @@ fn static_programs(boots: &[&Boot]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compiles the programs called `spm-NAME` from `workloads/numa/NAME.c` by `colocate cc`, to lie beside us.
+/// Compiles the programs called `spm-NAME` from `workloads/numa/NAME.c` by `colocate cc`, to lie beside us. `NAME-library` is a shared
+/// library, `omp-NAME` has OpenMP.
 fn spm_programs(boots: &[&Boot]) -> anyhow::Result<()> {
     let beside = std::env::current_exe()?;
     let workloads = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/numa");
@@ -97,6 +98,13 @@ fn spm_programs(boots: &[&Boot]) -> anyhow::Result<()> {
     for name in names {
         let mut cc = Command::new(beside.with_file_name("colocate"));
         cc.args(["cc", "-O2", "-pthread"]).arg(format!("{workloads}/{name}.c")).arg("-lm");
+        if name.ends_with("-library") {
+            cc.args(["-shared", "-fPIC"]);
+        }
+        if name.starts_with("omp-") {
+            // As -fopenmp, but for any major of the library.
+            cc.args(["-Xclang", "-fopenmp", "-l:libomp.so.5"]);
+        }
         cc.arg("-o").arg(beside.with_file_name(format!("spm-{name}")));
         if !cc.status().context("cannot start colocate cc")?.success() {
             bail!("{name}.c cannot be compiled");

@@ -19,6 +19,30 @@ int main(int argc, char **argv) {
 }
 ";
 
+/// The same of Fortran.
+const FORTRAN: &str = "program main
+  real(8), allocatable :: a(:), b(:)
+  integer :: round
+  allocate(a(65536), b(65536))
+  a = 0
+  b = 0
+  do round = 1, 10
+    call add(a, b, 65536)
+  end do
+  print '(i0)', int(a(2))
+contains
+  subroutine add(a, b, n)
+    integer, intent(in) :: n
+    real(8), intent(inout) :: a(n), b(n)
+    integer :: i
+    do i = 1, n
+      a(i) = a(i) + b(i) + 1
+      b(i) = b(i) + 1
+    end do
+  end subroutine
+end program
+";
+
 fn is_built() -> bool {
     let has = Command::new(COLOCATE).args(["cc", "--version"]).output().unwrap();
     if !has.status.success() {
@@ -74,6 +98,28 @@ fn compiles_and_links() {
         .arg(&object));
     run(Command::new(COLOCATE).args(["cc", "-Werror"]).arg(&object).arg("-o").arg(&program));
     works(&program);
+}
+
+/// A program of Fortran, where flang is.
+#[test]
+fn fortran_compiles_links_and_runs() {
+    if !is_built() {
+        return;
+    }
+    let has = Command::new(COLOCATE).args(["fc", "--version"]).output().unwrap();
+    if !has.status.success() {
+        let why = String::from_utf8_lossy(&has.stderr).into_owned();
+        assert!(std::env::var_os("COLOCATE_REQUIRE_COMPILER").is_none(), "{why}");
+        println!("skipped: {why}");
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let source = written(&folder, "a.f90", FORTRAN);
+    let program = folder.path().join("a");
+    run(Command::new(COLOCATE).args(["fc", "-O2"]).arg(&source).arg("-o").arg(&program));
+    assert_eq!(run(&mut Command::new(&program)).trim(), "55");
+    let code = run(Command::new("objdump").arg("-dr").arg(&program));
+    assert!(code.lines().any(|line| line.contains("call") && line.contains("<spm_access>")));
 }
 
 /// The two lines of docs/spm.md for each.
