@@ -16,10 +16,10 @@ use colocate_model::{Assumptions, Phase};
 use colocate_policy::communication::filter::Uneven;
 use colocate_sim::coherent::{DetectAt, Protocol};
 use colocate_study::coherence::Settings;
-use colocate_study::patterns;
 use colocate_study::replication::definition::{BUILT_IN, Definition};
 use colocate_study::replication::length::{self, FIRST, Figures, LAST};
 use colocate_study::replication::{Study, Work, picture, table};
+use colocate_study::{patterns, piccoli};
 use runner::{Course, Runner};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,7 +27,8 @@ use std::process::ExitCode;
 /// Makes a published study again in the simulator and prints it beside what was published
 ///
 /// All of it is simulated: nothing is measured, and nothing is fitted to the published figures. What is simulated, and the
-/// defaults of the options, are in studies/NAME.toml; docs/serpa.md, docs/feliu.md and docs/fedorova.md have the results.
+/// defaults of the options, are in studies/NAME.toml; docs/serpa.md, docs/feliu.md, docs/fedorova.md and docs/piccoli.md have
+/// the results.
 #[derive(clap::Args)]
 pub struct Args {
     /// Study
@@ -42,6 +43,10 @@ pub struct Args {
     /// Sets of assumptions, the default one among them [default: 5, serpa: 17] [range: 1-10000]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     draws: Option<u32>,
+
+    /// piccoli: how many of the ten sizes of each benchmark, the largest ones [default: 10] [range: 1-10]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10))]
+    sizes: Option<u32>,
 
     /// Seeds for each set: what the kernel leaves to chance, and the order in which programs begin
     /// [default: 2, fedorova: 8, communication: 20 random mappings] [range: 1-10000]
@@ -98,11 +103,11 @@ pub struct Args {
     #[command(flatten)]
     course: Course,
 
-    /// Print the figures as JSON (docs/schemas/study.json, study-communication.json)
+    /// Print the figures as JSON (docs/schemas/study.json, study-communication.json, study-piccoli.json)
     #[arg(long)]
     json: bool,
 
-    /// File to write instead of standard output, repeatable: .txt, .json, or, of fedorova and communication, .svg
+    /// File to write instead of standard output, repeatable: .txt, .json, or, of fedorova, communication and piccoli, .svg
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
 }
@@ -111,14 +116,25 @@ fn names() -> impl Iterator<Item = PossibleValue> {
     let communication =
         "Communication from cache coherence (Cruz et al.): known patterns under mappings";
     let defined = BUILT_IN.iter().map(|(name, title, _)| PossibleValue::new(*name).help(*title));
-    defined.chain([PossibleValue::new(COMMUNICATION).help(communication)])
+    let piccoli =
+        "Selective page migration (Piccoli): modes of placing pages on 4x Opteron 6282 SE";
+    let others = [(COMMUNICATION, communication), (PICCOLI, piccoli)];
+    defined.chain(others.map(|(name, title)| PossibleValue::new(name).help(title)))
 }
 
 /// The study that has no file: its programs are accesses to memory.
 const COMMUNICATION: &str = "communication";
 /// The machine that it was published for.
 const E5405: &str = "xeon-e5405";
-/// Random mappings of it, whose mean others are compared with. Chosen.
+/// The study whose programs use memory that one thread has set up.
+const PICCOLI: &str = "piccoli";
+/// The machine that it was published for.
+const OPTERON: &str = "opteron-6282se";
+/// Sets of assumptions of it.
+const DRAWS: u32 = 5;
+/// Sizes of each of its benchmarks.
+const SIZES: u32 = 10;
+/// Random mappings of the study of communication, whose mean others are compared with. Chosen.
 const RANDOM: u32 = 20;
 
 /// Least and most.
@@ -139,6 +155,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, Mode::ByUmask)?;
     if args.name == COMMUNICATION {
         return communication(args, &outputs);
+    }
+    if args.name == PICCOLI {
+        return piccoli(args, &outputs);
     }
     let definition = args.definition()?;
     let spec = args.machine.as_ref().unwrap_or(&definition.machine);
@@ -168,21 +187,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Makes the study of known patterns.
 fn communication(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitCode> {
-    for (option, is_given) in [
-        ("--draws", args.draws.is_some()),
-        ("--length-ms", args.length_ms.is_some()),
-        ("--quantum-ms and no --quantum-us", args.quantum_ms.or(args.quantum_us).is_some()),
-        ("--round-ms", args.round_ms.is_some()),
-        ("--mixes", args.mixes.is_some()),
-        ("--traffic", args.traffic.is_some()),
-        ("--kernels", args.kernels.is_some()),
-        ("--applications", args.applications.is_some()),
-        ("--find-length", args.find_length),
-    ] {
-        if is_given {
-            return Err(usage(format!("{COMMUNICATION} has no {option}")));
-        }
-    }
+    args.refuse(&[("--draws", args.draws.is_some()), ("--sizes", args.sizes.is_some())])?;
     let (machine, performance) = load::machine(args.machine.as_deref().unwrap_or(E5405))?;
     let settings = Settings {
         random: args.seeds.unwrap_or(RANDOM),
@@ -198,6 +203,31 @@ fn communication(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result
             Form::Text => patterns::text(&found),
             Form::Json => json(&found),
             Form::Picture => patterns::svg(&found).map_err(anyhow::Error::msg)?,
+        })
+    })
+}
+
+/// Makes the study of selective page migration.
+fn piccoli(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitCode> {
+    args.refuse(&[("--seeds", args.seeds.is_some()), ("--keep", args.course.keeps())])?;
+    let (machine, performance) = load::machine(args.machine.as_deref().unwrap_or(OPTERON))?;
+    let draws = Assumptions::sample(args.draws.unwrap_or(DRAWS) as usize, args.seed);
+    let study = piccoli::Study {
+        machine: &machine,
+        performance: &performance,
+        draws: &draws,
+        seed: args.seed,
+        sizes: args.sizes.unwrap_or(SIZES) as usize,
+    };
+    study.check()?;
+    let runner = Runner::new(&args.course)?;
+    let done = runner.all("", study.count(), |piece| Ok(study.piece(piece)?))?;
+    let report = study.report(&done);
+    write(args, outputs, |form| {
+        Ok(match form {
+            Form::Text => piccoli::table::text(&report),
+            Form::Json => json(&report),
+            Form::Picture => piccoli::table::svg(&report).map_err(anyhow::Error::msg)?,
         })
     })
 }
@@ -218,6 +248,24 @@ fn write(
 }
 
 impl Args {
+    /// Refuses options that a study without a file has no use for: these, and those of studies with one.
+    fn refuse(&self, more: &[(&str, bool)]) -> anyhow::Result<()> {
+        let of_files = [
+            ("--length-ms", self.length_ms.is_some()),
+            ("--quantum-ms and no --quantum-us", self.quantum_ms.or(self.quantum_us).is_some()),
+            ("--round-ms", self.round_ms.is_some()),
+            ("--mixes", self.mixes.is_some()),
+            ("--traffic", self.traffic.is_some()),
+            ("--kernels", self.kernels.is_some()),
+            ("--applications", self.applications.is_some()),
+            ("--find-length", self.find_length),
+        ];
+        match more.iter().chain(&of_files).find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(usage(format!("{} has no {option}", self.name))),
+            None => Ok(()),
+        }
+    }
+
     /// The study with the given options in place of its own values.
     fn definition(&self) -> anyhow::Result<Definition> {
         let mut study = Definition::built_in(&self.name).map_err(anyhow::Error::msg)?;
@@ -227,6 +275,7 @@ impl Args {
         for (option, is_given, applies) in [
             ("--quantum-ms and no --quantum-us", quantum.is_some(), !pairs),
             ("--round-ms", self.round_ms.is_some(), study.round.is_some()),
+            ("--sizes", self.sizes.is_some(), false),
             ("--mixes", self.mixes.is_some(), mixes),
             ("--traffic", self.traffic.is_some(), mixes),
             ("--kernels", self.kernels.is_some(), pairs),

@@ -119,7 +119,6 @@ impl World<'_> {
             self.regions[own].put(&shares);
         }
         self.use_memory(no);
-        self.watch_pages(no);
     }
 
     /// Where a region comes to be that a task on a PU uses first.
@@ -162,6 +161,7 @@ impl World<'_> {
             self.fetch(no, region, fetch);
         }
         self.refresh_pages(no);
+        self.watch_pages(no);
     }
 
     /// A task moves a region to its node, which takes it time.

@@ -13,6 +13,7 @@ pub mod matrices;
 pub mod metric;
 pub mod order;
 pub mod patterns;
+pub mod piccoli;
 pub mod plot;
 pub mod published;
 pub mod replication;

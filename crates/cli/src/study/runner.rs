@@ -27,6 +27,13 @@ pub(super) struct Course {
     quiet: bool,
 }
 
+impl Course {
+    /// Whether what is done is to be kept.
+    pub const fn keeps(&self) -> bool {
+        self.keep.is_some()
+    }
+}
+
 /// Threads, a progress bar, and a file that keeps pieces.
 pub(super) struct Runner {
     keep: Option<PathBuf>,

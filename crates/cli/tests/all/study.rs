@@ -228,3 +228,31 @@ fn what_cannot_be_is_refused_with_its_line() {
         assert!(said.contains("expected two numbers like 20-40"), "{said}");
     }
 }
+
+/// The smallest run of the study of page migration, in all its forms.
+#[test]
+fn piccoli_is_printed_and_written() {
+    let folder = scene();
+    let args = ["piccoli", "--draws", "2", "--sizes", "1"];
+    let files = ["-o", "all.txt", "-o", "all.json", "-o", "all.svg"];
+    assert_eq!(printed(&study(folder.path(), &[&args[..], &files].concat())), "");
+    let json = printed(&study(folder.path(), &[&args[..], &["--json", "--threads", "1"]].concat()));
+    assert_eq!(std::fs::read_to_string(folder.path().join("all.json")).unwrap(), json);
+    let found: Value = serde_json::from_str(&json).unwrap();
+    conforms(&found, include_str!("../../../../docs/schemas/study-piccoli.json"));
+    let row = &found["benchmarks"][1]["sizes"][0];
+    assert_eq!((&row["size"], &row["moved"][0]), (&2400.into(), &"A".into()));
+    let text = std::fs::read_to_string(folder.path().join("all.txt")).unwrap();
+    assert!(text.starts_with("simulated on 4x AMD Opteron 6282 SE, not measured"), "{text}");
+    assert!(std::fs::read_to_string(folder.path().join("all.svg")).unwrap().contains("SPM+lock"));
+    for (option, said) in
+        [("--mixes=2", "--mixes"), ("--seeds=2", "--seeds"), ("--keep=x", "--keep")]
+    {
+        let refused = refusal(&study(folder.path(), &["piccoli", option]), 2);
+        assert!(refused.contains(&format!("piccoli has no {said}")), "{refused}");
+    }
+    let refused = refusal(&study(folder.path(), &["piccoli", "--machine", "xeon-e5405"]), 125);
+    assert!(refused.contains("expected a machine with at least 2 nodes"), "{refused}");
+    let refused = refusal(&study(folder.path(), &["feliu-1", "--sizes", "1"]), 2);
+    assert!(refused.contains("feliu-1 has no --sizes"), "{refused}");
+}

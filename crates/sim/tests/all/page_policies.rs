@@ -132,12 +132,13 @@ fn fetching_takes_time() {
     assert_eq!(moved(&fetching(Fetch::MoveAndStay, 0)), 128);
 }
 
-/// Of a course of two stretches each has its memory, which is fetched when it begins.
+/// Of a course of two stretches each has its memory, which is fetched when it begins; or NUMA balancing brings it, that of the
+/// second stretch after all of the first's is near.
 #[test]
 fn memory_of_a_stretch() {
     let mut of = team(2, 100, 0.0);
     let threads = &mut of.jobs[0].threads;
-    threads.iter_mut().for_each(|thread| thread.course = vec![stretch(STREAM, 100_000_000); 2]);
+    threads.iter_mut().for_each(|thread| thread.course = vec![stretch(STREAM, 400_000_000); 2]);
     let template = of.jobs[0].memory[1].clone();
     of.jobs[0].memory = Vec::new();
     for during in [0, 1] {
@@ -147,5 +148,9 @@ fn memory_of_a_stretch() {
         of.jobs[0].memory.push(memory);
     }
     // Both of thread 1, on the other node than thread 0.
+    assert_eq!(moved(&run(&of, "os")), 128);
+    of.jobs[0].memory.iter_mut().for_each(|memory| memory.users[0].fetch = Fetch::No);
+    assert_eq!(moved(&run(&of, "os")), 0);
+    of.kernel.numa_balancing = Kernel::default().numa_balancing;
     assert_eq!(moved(&run(&of, "os")), 128);
 }

@@ -1,0 +1,479 @@
+//! The benchmarks' kernels as demand vectors: what their own loops say.
+//!
+//! # Problem
+//! How much of a kernel's accesses reaches memory depends on the cache and the size. Streams of the published sizes, up to 10^11
+//! accesses, are too long to simulate.
+//! # Approach
+//! Each loop nest sweeps parts of arrays again and again. An access hits a cache with LRU replacement if the lines used since the last
+//! access to the same line fit it: the reuse distance. Distances follow from the bounds of the loops.
+//! # Terms
+//! - `n`: rows of a matrix of 8-byte elements; for `search` and `bucket` the elements of one thread's part.
+//! - `c`: lines of 64 bytes of a cache.
+//! # Properties
+//! - **As an LRU cache counts**: formulas agree with exact stack distances of the loops. -> test `formulas_are_what_lru_misses`
+
+use colocate_machine::Bytes;
+use colocate_machine::performance::WorkKind;
+use colocate_model::phase::{Known, Work};
+use colocate_model::{MissCurve, Phase};
+
+/// A benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// `A = B C` factorised.
+    Lu,
+    /// `A = B Bᵀ`.
+    Cholesky,
+    /// `C = A + B`.
+    Add,
+    /// `C = A B`, the plain way.
+    Product,
+    /// A text is searched for each of several queries.
+    Search,
+    /// Each thread sorts a bucket of 4-byte numbers by selection.
+    Bucket,
+}
+
+/// What one thread does with one set of arrays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Task {
+    /// What it runs.
+    pub kernel: Kernel,
+    /// `n` of the loops.
+    pub n: f64,
+    /// How often the text is searched; 1 for other kernels.
+    pub queries: f64,
+}
+
+/// An array of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Array {
+    /// Its name in the program.
+    pub name: &'static str,
+    /// Its size.
+    pub bytes: f64,
+    /// Bytes that the compiler's pass announces to be accessed, in all.
+    pub accessed: f64,
+    /// The announced range over the array's size.
+    pub range: f64,
+    /// Whether a programmer would move it: a bit of `USED` in workloads/numa.
+    pub used: bool,
+}
+
+const KIB: f64 = 1024.0;
+/// Characters of a pattern: `LENGTH` of workloads/numa/search.c.
+const PATTERN: f64 = 8.0;
+
+impl Task {
+    /// Its arrays. Accesses are the loops', times the size of an element; where a condition decides, as if it always held.
+    #[must_use]
+    pub fn arrays(&self) -> Vec<Array> {
+        let n = self.n;
+        let matrix = |name, accesses: f64, used| Array {
+            name,
+            bytes: 8.0 * n * n,
+            accessed: 8.0 * accesses,
+            range: 1.0,
+            used,
+        };
+        let one = |name, bytes: f64, accessed, range| {
+            vec![Array { name, bytes, accessed, range, used: true }]
+        };
+        // Passes of the two inner loops of LU over k and j.
+        let (inner, column) = ((n - 1.0) * n * (2.0 * n - 1.0) / 6.0, n * (n - 1.0) / 2.0);
+        match self.kernel {
+            Kernel::Lu => vec![
+                matrix("A", n * n + 3.0 * inner + 2.5 * column, true),
+                matrix("B", inner + column + n, true),
+                matrix("C", column + n, false),
+            ],
+            Kernel::Cholesky => vec![
+                // Both arms of the condition count.
+                matrix("A", 2.0 * n * n + n, false),
+                matrix("B", (n - 1.0) * n * (n + 1.0) / 3.0 + 1.5 * n * (n + 1.0), true),
+            ],
+            Kernel::Add => {
+                ["A", "B", "C"].into_iter().map(|name| matrix(name, n * n, true)).collect()
+            }
+            Kernel::Product => {
+                let (a, b) = (matrix("A", n * n * n, true), matrix("B", n * n * n, true));
+                vec![a, b, matrix("C", n * n, false)]
+            }
+            // The search is left at the first character; it counts as if all were compared.
+            Kernel::Search => one("text", n, self.queries * PATTERN * n, 1.0),
+            // `data[least]` may be any: the range is announced up to twice as long (docs/spm.md).
+            Kernel::Bucket => one("bucket", 4.0 * n, 4.0 * n * n, 2.0),
+        }
+    }
+
+    /// Passes of the innermost loop, and instructions of each with what they do: x86-64, optimised, without vectors; by hand.
+    fn inner(&self) -> (f64, f64, &'static [(WorkKind, f64)]) {
+        use WorkKind::{Branch, FloatAdd, FloatMul, Int, Load, Store};
+        let n = self.n;
+        match self.kernel {
+            // load B; mul A[i]; load A[j]; sub; store; inc; cmp; jne
+            Kernel::Lu => (
+                (n - 1.0) * n * (2.0 * n - 1.0) / 6.0,
+                8.0,
+                &[
+                    (Load, 3.0),
+                    (FloatMul, 1.0),
+                    (FloatAdd, 1.0),
+                    (Store, 1.0),
+                    (Int, 2.0),
+                    (Branch, 1.0),
+                ],
+            ),
+            // load; mul; add; inc; cmp; jne
+            Kernel::Cholesky => (
+                (n - 1.0) * n * (n + 1.0) / 6.0,
+                6.0,
+                &[(Load, 2.0), (FloatMul, 1.0), (FloatAdd, 1.0), (Int, 2.0), (Branch, 1.0)],
+            ),
+            // load; add; store; inc; cmp; jne
+            Kernel::Add => (
+                n * n,
+                6.0,
+                &[(Load, 2.0), (FloatAdd, 1.0), (Store, 1.0), (Int, 2.0), (Branch, 1.0)],
+            ),
+            // load; mul; add; two places; cmp; jne
+            Kernel::Product => (
+                n * n * n,
+                7.0,
+                &[(Load, 2.0), (FloatMul, 1.0), (FloatAdd, 1.0), (Int, 3.0), (Branch, 1.0)],
+            ),
+            // load; cmp; jne; clear; add; inc; cmp; jne
+            Kernel::Search => (self.queries * n, 8.0, &[(Load, 2.0), (Int, 5.0), (Branch, 2.0)]),
+            // load; cmp; cmov; inc; cmp; jne
+            Kernel::Bucket => (n * (n - 1.0) / 2.0, 6.0, &[(Load, 2.0), (Int, 4.0), (Branch, 1.0)]),
+        }
+    }
+
+    /// Instructions, of the innermost loops.
+    #[must_use]
+    pub fn instructions(&self) -> f64 {
+        let (passes, each, _) = self.inner();
+        passes * each
+    }
+
+    /// Lines of each array that miss a cache of `c` lines, in the order of [`Task::arrays`].
+    #[must_use]
+    pub fn misses(&self, c: f64) -> Vec<f64> {
+        match self.kernel {
+            Kernel::Lu => lu(self.n, c),
+            Kernel::Cholesky => cholesky(self.n, c),
+            Kernel::Add => vec![self.n * self.n / 8.0; 3],
+            Kernel::Product => product(self.n, c),
+            Kernel::Search => {
+                let part = self.n / 64.0;
+                vec![if c < part { self.queries * part } else { part }]
+            }
+            Kernel::Bucket => {
+                // All sweeps that are longer than the cache, and the rest once.
+                let fits = (16.0 * c).min(self.n);
+                vec![(self.n * self.n - fits * fits) / 32.0 + fits / 16.0]
+            }
+        }
+    }
+
+    /// The demand vector.
+    ///
+    /// # Errors
+    /// A line if misses are no curve: an error of ours.
+    pub fn phase(&self) -> Result<Phase, String> {
+        let (_, each, work) = self.inner();
+        let loops = "derived: the kernel's innermost loop (docs/piccoli.md)";
+        let known = |value| Known::new(value, loops);
+        let instructions = self.instructions();
+        let sizes = (0..=68).map(|step| 0.5 * KIB * (f64::from(step) / 4.0).exp2());
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // up to 64 MiB
+        let point = |size: f64| {
+            let lines = self.misses(size / 64.0).iter().sum::<f64>();
+            (Bytes(size as u64), lines / instructions)
+        };
+        let mut points: Vec<(Bytes, f64)> = sizes.map(point).collect();
+        // Rounding must not make misses rise.
+        for at in 1..points.len() {
+            points[at].1 = points[at].1.min(points[at - 1].1);
+        }
+        let kinds = work.iter().map(|(kind, count)| (*kind, count / each)).collect();
+        Ok(Phase {
+            name: self.kernel.name().to_owned(),
+            work: Known::new(Work::Kinds(kinds), loops),
+            dependent_cycles: match self.kernel {
+                Kernel::Product | Kernel::Cholesky => {
+                    Known::new(6.0 / each, "one addition after the other, 6 cycles: remembered")
+                }
+                _ => Known::default(),
+            },
+            branch_misses: known(0.0),
+            misses: Known::new(MissCurve::new(points)?, loops),
+            written_back: known(match self.kernel {
+                Kernel::Lu => 1.0,
+                Kernel::Add => 1.0 / 3.0,
+                _ => 0.0,
+            }),
+            shared_lines: known(0.0),
+            ..Phase::default()
+        })
+    }
+}
+
+impl Kernel {
+    /// In the order of the tables.
+    pub const ALL: [Self; 6] =
+        [Self::Product, Self::Lu, Self::Cholesky, Self::Add, Self::Search, Self::Bucket];
+
+    /// As tables say.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lu => "LU",
+            Self::Cholesky => "Cholesky",
+            Self::Add => "Add",
+            Self::Product => "Product",
+            Self::Search => "partitionStringSearch",
+            Self::Bucket => "BucketSort",
+        }
+    }
+
+    /// What a size counts.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Search => "queries",
+            Self::Bucket => "million numbers",
+            _ => "n",
+        }
+    }
+
+    /// The ten published sizes.
+    #[must_use]
+    pub fn sizes(self) -> Vec<u32> {
+        (0..10)
+            .map(|at| match self {
+                Self::Search => 8 << at,
+                Self::Bucket => 10 + 2 * at,
+                _ => 600 + 200 * at,
+            })
+            .collect()
+    }
+
+    /// How many sets of arrays a thread uses, one after the other: 256 dealt to 64 threads.
+    #[must_use]
+    pub const fn sets(self) -> usize {
+        match self {
+            Self::Search | Self::Bucket => 1,
+            _ => 4,
+        }
+    }
+
+    /// What a thread does with a set.
+    #[must_use]
+    pub fn task(self, size: u32) -> Task {
+        let size = f64::from(size);
+        match self {
+            // 4 GiB of text.
+            Self::Search => Task { kernel: self, n: KIB * KIB * 64.0, queries: size },
+            Self::Bucket => Task { kernel: self, n: (size * 1e6 / 64.0).floor(), queries: 1.0 },
+            _ => Task { kernel: self, n: size, queries: 1.0 },
+        }
+    }
+}
+
+/// Lines of so many elements of a row that begin, or end, with a line. All published `n` are multiples of 8, so that rows do.
+fn row(elements: f64) -> f64 {
+    (elements / 8.0).ceil()
+}
+
+fn product(n: f64, c: f64) -> Vec<f64> {
+    let (a_row, matrix) = (n / 8.0, n * n / 8.0);
+    // Between two passes over k: a row of A and a column of B. Between two passes over j: all of B.
+    let (inner, all) = (a_row + n + 1.0, matrix + 2.0 * a_row);
+    match c {
+        c if c < inner => vec![n * matrix, n * n * n, n * n],
+        c if c < all => vec![matrix, n * matrix, matrix],
+        _ => vec![matrix; 3],
+    }
+}
+
+fn lu(n: f64, c: f64) -> Vec<f64> {
+    let (mut a, mut b, mut u) = (n * n / 8.0, 0.0, 0.0);
+    let mut m = n;
+    while m >= 1.0 {
+        // The pivot row, again for each of m − 1 rows below; these, with the column of B and a row of C, again for each i.
+        let inner = 2.0 * row(m) + 1.0;
+        let all = (m - 1.0) * (row(m) + 1.0) + 3.0 * row(m);
+        if c < inner {
+            a += (m - 1.0) * row(m);
+        }
+        if c < all {
+            a += m * row(m);
+            b += m;
+        } else if (n - m) % 8.0 < 0.5 {
+            // A column of lines that is new.
+            b += m;
+        }
+        u += row(m);
+        m -= 1.0;
+    }
+    vec![a, b, u]
+}
+
+fn cholesky(n: f64, c: f64) -> Vec<f64> {
+    let matrix = n * n / 8.0;
+    let (mut a, mut b) = (matrix, 0.0);
+    // Lines of the rows above, of those with which row i still fits, and how many these are.
+    let (mut triangle, mut fitting, mut fit, mut i) = (0.0, 0.0, 0.0, 0.0);
+    while i < n {
+        let own = row(i + 1.0);
+        // Between A's initialisation and its use: the rest of that, and rows of both.
+        if c < (n - i) * n / 8.0 + 2.0 * triangle {
+            a += own;
+        }
+        b += own;
+        // The triangle of rows above is used for each i, row i for each j.
+        if c < triangle + 2.0 * own {
+            b += triangle;
+        }
+        triangle += own;
+        if c >= 2.0 * own + 1.0 {
+            (fitting, fit) = (triangle, i + 1.0);
+        }
+        b += triangle - fitting;
+        // The line of A, too, is gone each time.
+        a += (i + 1.0 - fit) - (own - row(fit));
+        i += 1.0;
+    }
+    vec![a, b]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Misses of each array in LRU caches of `sizes` lines: the stack's places.
+    struct Lru {
+        stack: Vec<u64>,
+        sizes: Vec<usize>,
+        misses: Vec<Vec<f64>>,
+    }
+
+    impl Lru {
+        fn new(arrays: usize, sizes: &[usize]) -> Self {
+            let misses = vec![vec![0.0; arrays]; sizes.len()];
+            Self { stack: Vec::new(), sizes: sizes.to_vec(), misses }
+        }
+
+        /// An access to a byte of an array.
+        fn use_byte(&mut self, array: usize, byte: usize) {
+            let line = ((array as u64) << 32) | (byte / 64) as u64;
+            let depth = self.stack.iter().rev().position(|other| *other == line);
+            for (size, misses) in self.sizes.iter().zip(&mut self.misses) {
+                if depth.is_none_or(|depth| depth >= *size) {
+                    misses[array] += 1.0;
+                }
+            }
+            if let Some(depth) = depth {
+                self.stack.remove(self.stack.len() - 1 - depth);
+            }
+            self.stack.push(line);
+        }
+    }
+
+    /// The loops of workloads/numa.
+    fn run(task: &Task, cache: &mut Lru) {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small
+        let (n, queries) = (task.n as usize, task.queries as usize);
+        let mut at = |array: usize, i: usize, j: usize| cache.use_byte(array, 8 * (i * n + j));
+        match task.kernel {
+            Kernel::Lu => {
+                (0..n * n).for_each(|i| at(0, 0, i));
+                for i in 0..n {
+                    at(1, i, i);
+                    for j in i + 1..n {
+                        [(0, j), (0, i), (1, j)]
+                            .into_iter()
+                            .for_each(|(array, row)| at(array, row, i));
+                        for k in i + 1..n {
+                            [(0, j, k), (1, j, i), (0, i, k)]
+                                .into_iter()
+                                .for_each(|(a, i, j)| at(a, i, j));
+                        }
+                    }
+                    for k in i..n {
+                        at(0, i, k);
+                        at(2, i, k);
+                    }
+                }
+            }
+            Kernel::Cholesky => {
+                (0..n * n).for_each(|i| at(0, 0, i));
+                for i in 0..n {
+                    for j in 0..=i {
+                        for k in 0..j {
+                            at(1, i, k);
+                            at(1, j, k);
+                        }
+                        at(0, i, j);
+                        at(1, j, j);
+                        at(1, i, j);
+                    }
+                }
+            }
+            Kernel::Add => (0..n * n).for_each(|i| (0..3).for_each(|array| at(array, 0, i))),
+            Kernel::Product => {
+                for i in 0..n {
+                    for j in 0..n {
+                        for k in 0..n {
+                            at(0, i, k);
+                            at(1, k, j);
+                        }
+                        at(2, i, j);
+                    }
+                }
+            }
+            Kernel::Search => {
+                for _ in 0..queries {
+                    (0..n).for_each(|byte| cache.use_byte(0, byte));
+                }
+            }
+            Kernel::Bucket => {
+                for start in 0..n {
+                    (start..n).for_each(|other| cache.use_byte(0, 4 * other));
+                }
+            }
+        }
+    }
+
+    /// All misses to within 6 %, and each array's share of them.
+    #[test]
+    fn formulas_are_what_lru_misses() {
+        let cases = [
+            (Kernel::Product, 56.0, 1.0, vec![24, 40, 100, 300, 500, 1400]),
+            (Kernel::Lu, 56.0, 1.0, vec![6, 10, 60, 200, 400, 600, 1400]),
+            (Kernel::Cholesky, 64.0, 1.0, vec![8, 14, 60, 120, 250, 450, 1200]),
+            (Kernel::Add, 40.0, 1.0, vec![8, 100, 1000]),
+            (Kernel::Search, 6400.0, 5.0, vec![8, 90, 110]),
+            (Kernel::Bucket, 800.0, 1.0, vec![8, 20, 40, 60]),
+        ];
+        for (kernel, n, queries, sizes) in cases {
+            let task = Task { kernel, n, queries };
+            let mut cache = Lru::new(task.arrays().len(), &sizes);
+            run(&task, &mut cache);
+            for (size, exact) in sizes.iter().zip(&cache.misses) {
+                #[allow(clippy::cast_precision_loss)] // small
+                let found = task.misses(*size as f64);
+                let (sum, all): (f64, f64) = (found.iter().sum(), exact.iter().sum());
+                assert!(
+                    (sum / all - 1.0).abs() < 0.06,
+                    "{kernel:?}, {size} lines: {sum} for {all}"
+                );
+                for (found, exact) in found.iter().zip(exact) {
+                    let parts = (found / sum - exact / all).abs();
+                    assert!(parts < 0.06, "{kernel:?}, {size} lines: {found} for {exact}");
+                }
+            }
+        }
+    }
+}

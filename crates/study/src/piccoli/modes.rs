@@ -1,0 +1,304 @@
+//! What becomes of pages: the modes that are compared, what they cost, and a mode as a scenario.
+//!
+//! # Terms
+//! - *Home*: the node where all memory lies at first.
+//! - *Share*: what a thread has of the caches of its PU when all PUs are busy.
+
+use super::PiccoliError;
+use super::kernels::{Array, Task};
+use colocate_machine::{Bytes, CacheKind, Machine, Nanos, NodeIdx, Performance, PuIdx};
+use colocate_model::rng::SplitMix64;
+use colocate_policy::PolicySpec;
+use colocate_sim::{
+    Fetch, JobSpec, Kernel as Os, MemorySpec, MemoryUse, Method, NumaBalancing, Options, Pages,
+    PhaseIdx, PhaseSpec, Platform, Scenario, Stretch, ThreadSpec, Work, simulate,
+};
+
+/// Threads of each benchmark, as published.
+pub const THREADS: usize = 64;
+const PAGE: f64 = 4096.0;
+const LINE: f64 = 64.0;
+/// What a page takes to move, and to be unmapped and touched again, in nanoseconds; up to [`SPREAD`] times more and less. Assumed.
+const PAGE_MOVE_NS: f64 = 2_000.0;
+const FAULT_NS: f64 = 1_000.0;
+const SPREAD: f64 = 2.0;
+/// Lines that a loop has under way at a time, as `colocate calibrate` divides what an access takes longer from afar.
+const AT_A_TIME: f64 = 10.0;
+/// `MAX_SCAN_WINDOW`, MB a second of a process (kernel/sched/fair.c, 3.13); shared by its threads.
+const SCAN: u64 = (2560 << 20) / THREADS as u64;
+
+/// What is done about pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing: all lie at home.
+    Default,
+    /// `numactl --interleave=all`.
+    Interleave,
+    /// The kernel's NUMA balancing.
+    AutoNuma,
+    /// Each page moves to the thread that touches it next.
+    NextTouch,
+    /// All arrays that a programmer would move.
+    Eager,
+    /// What the runtime of `colocate cc` moves.
+    Spm,
+    /// The same, threads stay on their nodes.
+    SpmLock,
+    /// The dissertation's rule, threads stay.
+    Published,
+    /// The same without its threshold of the caches.
+    ReuseOnly,
+}
+
+impl Mode {
+    /// In the order of the tables.
+    pub const ALL: [Self; 9] = [
+        Self::Default,
+        Self::Interleave,
+        Self::AutoNuma,
+        Self::NextTouch,
+        Self::Eager,
+        Self::Spm,
+        Self::SpmLock,
+        Self::Published,
+        Self::ReuseOnly,
+    ];
+
+    /// As tables say.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Interleave => "interleave",
+            Self::AutoNuma => "AutoNUMA",
+            Self::NextTouch => "next-touch",
+            Self::Eager => "eager",
+            Self::Spm => "SPM",
+            Self::SpmLock => "SPM+lock",
+            Self::Published => "published+lock",
+            Self::ReuseOnly => "reuse only+lock",
+        }
+    }
+}
+
+/// What pages cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// Moving a page, if the memory has nothing else to do.
+    pub page_move_ns: f64,
+    /// Unmapping a page, and the fault at its next touch.
+    pub fault_ns: f64,
+    /// What a line takes longer from another node, as `colocate calibrate` works it out.
+    pub remote_line_ns: f64,
+    /// All caches over a PU.
+    pub caches: f64,
+}
+
+impl Costs {
+    /// Of a set of assumptions, the first of which has the default ones.
+    #[must_use]
+    pub fn drawn(machine: &Machine, performance: &Performance, draw: usize, seed: u64) -> Self {
+        let mut rng = SplitMix64::new(seed.wrapping_add(draw as u64));
+        let mut factor = || if draw == 0 { 1.0 } else { SPREAD.powf(2.0 * rng.unit() - 1.0) };
+        let (page, fault) = (factor(), factor());
+        let hops = performance.hops.iter().flatten().filter(|hop| **hop > Nanos::ZERO);
+        #[allow(clippy::cast_precision_loss)] // nanoseconds
+        let (sum, count) =
+            hops.fold((0.0, 0.0), |(sum, count), hop| (sum + hop.0 as f64, count + 1.0));
+        Self {
+            page_move_ns: PAGE_MOVE_NS * page,
+            fault_ns: FAULT_NS * fault,
+            remote_line_ns: if count > 0.0 { sum / count / AT_A_TIME } else { 0.0 },
+            caches: caches(machine, |_| 1.0),
+        }
+    }
+}
+
+/// Data caches over the first PU, each divided by something.
+fn caches(machine: &Machine, by: impl Fn(usize) -> f64) -> f64 {
+    let over = machine
+        .caches
+        .iter()
+        .filter(|cache| cache.kind != CacheKind::Instruction && cache.pus.contains(&PuIdx(0)));
+    #[allow(clippy::cast_precision_loss)] // sizes of caches
+    over.map(|cache| cache.size.map_or(0.0, |size| size.0 as f64) / by(cache.pus.len())).sum()
+}
+
+/// The runtime's rule at the first call: no sums of other nodes, no move before (`colocate_spm_rt::rule`, which a test compares).
+#[must_use]
+pub fn is_worth_moving(range: f64, accessed: f64, costs: &Costs) -> bool {
+    let from_memory = if range <= costs.caches { accessed.min(range) } else { accessed };
+    from_memory / LINE * costs.remote_line_ns > range / PAGE * costs.page_move_ns
+}
+
+/// The dissertation's rule: so many times the caches, and accesses a byte.
+#[must_use]
+pub fn is_published(array: &Array, caches: f64, all_caches: f64) -> bool {
+    array.bytes > caches * all_caches && array.accessed / array.bytes > 200.0
+}
+
+/// What a thread does about an array before it uses it.
+fn fetch(mode: Mode, array: &Array, costs: &Costs) -> Fetch {
+    let (moves, stays) = match mode {
+        Mode::Default | Mode::Interleave | Mode::AutoNuma => (false, false),
+        Mode::NextTouch => (true, false),
+        Mode::Eager => (array.used, false),
+        Mode::Spm | Mode::SpmLock => (
+            is_worth_moving(array.bytes * array.range, array.accessed, costs),
+            mode == Mode::SpmLock,
+        ),
+        Mode::Published => (is_published(array, 0.2, costs.caches), true),
+        Mode::ReuseOnly => (is_published(array, 0.0, costs.caches), true),
+    };
+    match (moves, stays) {
+        (false, _) => Fetch::No,
+        (true, false) => Fetch::Move,
+        (true, true) => Fetch::MoveAndStay,
+    }
+}
+
+/// Names of the arrays that a mode moves.
+#[must_use]
+pub fn moved(mode: Mode, task: &Task, costs: &Costs) -> Vec<&'static str> {
+    let arrays = task.arrays().into_iter();
+    arrays.filter(|array| fetch(mode, array, costs) != Fetch::No).map(|array| array.name).collect()
+}
+
+/// What modes are compared in.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// The machine under a set of assumptions.
+    pub platform: &'a Platform<'a>,
+    /// What each thread does with each set.
+    pub task: Task,
+    /// What pages cost.
+    pub costs: Costs,
+    /// The node where all memory lies.
+    pub home: usize,
+    /// Of what the simulated kernel leaves to chance.
+    pub seed: u64,
+}
+
+impl Situation<'_> {
+    /// Times under some modes. Modes that come to the same are simulated once.
+    ///
+    /// # Errors
+    /// That of a simulation.
+    pub fn seconds(&self, modes: &[Mode]) -> Result<Vec<f64>, PiccoliError> {
+        let mut done: Vec<(Scenario, f64)> = Vec::new();
+        let mut seconds = Vec::new();
+        for mode in modes {
+            let scenario = self.scenario(*mode)?;
+            let same = done.iter().find(|(other, _)| *other == scenario).map(|(_, time)| *time);
+            let time = match same {
+                Some(time) => time,
+                None => self.simulated(&scenario)?,
+            };
+            done.push((scenario, time));
+            seconds.push(time);
+        }
+        Ok(seconds)
+    }
+
+    fn simulated(&self, scenario: &Scenario) -> Result<f64, PiccoliError> {
+        let options = Options { alone: false, ..Options::default() };
+        let outcome = simulate(self.platform, scenario, &PolicySpec::named("os"), &options)?;
+        Ok(outcome.lasted.as_secs_f64())
+    }
+
+    /// Nanoseconds to move a page while all threads do: not less than home's controller takes to read them all.
+    fn page_copy_ns(&self) -> f64 {
+        let bandwidth = self.platform.performance().memory[self.home].bandwidth.0
+            * self.platform.assumptions().bandwidth;
+        #[allow(clippy::cast_precision_loss)] // 64
+        self.costs.page_move_ns.max(THREADS as f64 * PAGE / bandwidth * 1e9)
+    }
+
+    /// A mode as a scenario.
+    ///
+    /// # Errors
+    /// [`PiccoliError::Demand`].
+    pub fn scenario(&self, mode: Mode) -> Result<Scenario, PiccoliError> {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^53
+        let whole = |number: f64| number.round() as u64;
+        let (task, kernel) = (self.task, self.task.kernel);
+        let phase = task.phase().map_err(|why| PiccoliError::Demand(kernel.name(), why))?;
+        let stretch = Stretch {
+            phase: PhaseIdx(0),
+            instructions: whole(task.instructions()).max(1),
+            sleep: Nanos::ZERO,
+            barrier: false,
+        };
+        let thread = |number| ThreadSpec {
+            name: format!("t{number}"),
+            born: Nanos::ZERO,
+            course: vec![stretch; kernel.sets()],
+            work: Work::Once,
+            pages: Pages::FirstTouch,
+            resident: Bytes(0),
+        };
+        let mut os = Os::default();
+        let more = if mode == Mode::NextTouch { self.costs.fault_ns } else { 0.0 };
+        os.page_copy = Nanos(whole(self.page_copy_ns() + more));
+        os.numa_balancing = (mode == Mode::AutoNuma).then(|| NumaBalancing {
+            scan: Bytes(SCAN),
+            fault: Nanos(whole(self.costs.fault_ns)),
+            ..NumaBalancing::default()
+        });
+        let job = JobSpec {
+            name: kernel.name().to_owned(),
+            arrives: Nanos::ZERO,
+            threads: (0..THREADS).map(thread).collect(),
+            barrier: None,
+            memory: self.memory(mode),
+        };
+        Ok(Scenario {
+            name: kernel.name().to_owned(),
+            seed: self.seed,
+            phases: vec![PhaseSpec::of(phase)],
+            jobs: vec![job],
+            method: Method::Leave,
+            quantum: Nanos::from_secs(1),
+            grain: Nanos::ZERO,
+            horizon: Nanos(u64::MAX / 4),
+            usable: None,
+            events: Vec::new(),
+            kernel: os,
+        })
+    }
+
+    /// The arrays of all threads and sets.
+    fn memory(&self, mode: Mode) -> Vec<MemorySpec> {
+        let home = NodeIdx::new(self.home);
+        #[allow(clippy::cast_precision_loss)] // PUs
+        let share = caches(self.platform.machine(), |pus| pus as f64);
+        let misses = self.task.misses(share / LINE);
+        let all: f64 = misses.iter().sum();
+        let mut memory = Vec::new();
+        for (thread, set) in (0..THREADS)
+            .flat_map(|thread| (0..self.task.kernel.sets()).map(move |set| (thread, set)))
+        {
+            for (array, misses) in self.task.arrays().iter().zip(&misses) {
+                let user = MemoryUse {
+                    thread,
+                    share: misses / all,
+                    writes: 0.0,
+                    during: Some(set),
+                    fetch: fetch(mode, array, &self.costs),
+                };
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bytes
+                memory.push(MemorySpec {
+                    bytes: Bytes(array.bytes as u64),
+                    pages: if mode == Mode::Interleave {
+                        Pages::Interleaved
+                    } else {
+                        Pages::On(home)
+                    },
+                    groups: 1,
+                    users: vec![user],
+                });
+            }
+        }
+        memory
+    }
+}

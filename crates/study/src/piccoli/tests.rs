@@ -1,0 +1,84 @@
+//! The study against the runtime's rules, what was reported, and itself.
+
+use super::*;
+use crate::piccoli::kernels::Array;
+use colocate_machine::described;
+use colocate_machine::exact::Exact;
+use colocate_spm_rt::{costs, rule};
+use modes::{is_published, is_worth_moving, moved};
+
+fn opteron() -> Exact {
+    let (_, text) = described::MACHINES.iter().find(|(name, _)| *name == "opteron-6282se").unwrap();
+    described::from_toml(text).unwrap()
+}
+
+/// The runtime itself decides as the study says that it does.
+#[test]
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // sizes
+fn the_rules_are_those_of_the_runtime() {
+    let exact = opteron();
+    let drawn = Costs::drawn(&exact.machine, exact.performance.as_ref().unwrap(), 0, 0);
+    let published = costs::Published { caches: 0.2, reuse: 200.0 };
+    let costs = costs::Costs {
+        page_move_ns: drawn.page_move_ns as u64,
+        remote_line_ps: (drawn.remote_line_ns * 1e3) as u64,
+        cache_bytes: drawn.caches as u64,
+        ..costs::Costs::ASSUMED
+    };
+    let mut both = [0; 2];
+    for kernel in Kernel::ALL {
+        for array in kernel.sizes().into_iter().flat_map(|size| kernel.task(size).arrays()) {
+            let (range, bytes) = ((array.bytes * array.range) as u64, array.accessed as u64);
+            let extra = rule::extra_ns(range, bytes, &costs);
+            let moves = rule::is_worth_moving(extra, 0, range / 4096, 0, &costs);
+            assert_eq!(is_worth_moving(range as f64, bytes as f64, &drawn), moves, "{array:?}");
+            both[usize::from(moves)] += 1;
+            let moves = published.is_worth_it(array.bytes as u64, bytes, costs.cache_bytes);
+            assert_eq!(is_published(&array, 0.2, drawn.caches), moves, "{array:?}");
+        }
+    }
+    assert!(both[0] > 10 && both[1] > 10, "{both:?}");
+}
+
+/// As the dissertation reports: nothing of Add moves, of the buckets only the largest, and no array that is used once.
+#[test]
+fn the_published_rule_moves_what_was_reported() {
+    let exact = opteron();
+    let costs = Costs::drawn(&exact.machine, exact.performance.as_ref().unwrap(), 0, 0);
+    let of = |kernel: Kernel, size| moved(Mode::Published, &kernel.task(size), &costs);
+    let buckets: Vec<usize> =
+        Kernel::Bucket.sizes().iter().map(|size| of(Kernel::Bucket, *size).len()).collect();
+    assert_eq!(buckets, [0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(of(Kernel::Product, 2400), ["A", "B"]);
+    assert_eq!(of(Kernel::Lu, 2400), ["A", "B"]);
+    assert!(of(Kernel::Add, 2400).is_empty() && of(Kernel::Search, 8).is_empty());
+    assert_eq!(of(Kernel::Search, 64), ["text"]);
+    let small = Array { name: "x", bytes: 1e6, accessed: 1e9, range: 1.0, used: true };
+    assert!(!is_published(&small, 0.2, costs.caches) && is_published(&small, 0.0, costs.caches));
+}
+
+/// The largest of the ten sizes: what gains, what loses, and the same again.
+#[test]
+fn pages_gain_where_the_node_is_the_limit() {
+    let exact = opteron();
+    let draws = Assumptions::sample(1, 0);
+    let performance = exact.performance.as_ref().unwrap();
+    let study = Study { machine: &exact.machine, performance, draws: &draws, seed: 0, sizes: 1 };
+    study.check().unwrap();
+    let done: Vec<Times> = (0..study.count()).map(|piece| study.piece(piece).unwrap()).collect();
+    assert_eq!(study.piece(3).unwrap(), done[3]);
+    let report = study.report(&done);
+    let of = |benchmark: &str, mode: &str| {
+        let row = &report.benchmarks.iter().find(|it| it.benchmark == benchmark).unwrap().sizes[0];
+        row.speedups.iter().find(|it| it.mode == mode).unwrap().over_default.value
+    };
+    for benchmark in ["Product", "LU", "partitionStringSearch"] {
+        assert!(of(benchmark, "SPM+lock") > 1.5, "{benchmark}");
+        assert!(of(benchmark, "AutoNUMA") > 1.5, "{benchmark}");
+    }
+    assert!(of("Add", "eager") < 1.0);
+    assert!((of("Add", "SPM+lock") - 1.0).abs() < 1e-9, "nothing moves");
+    let shown = table::text(&report);
+    assert!(Kernel::ALL.iter().all(|kernel| shown.contains(kernel.name())), "{shown}");
+    assert!(table::svg(&report).unwrap().contains("BucketSort"));
+}
