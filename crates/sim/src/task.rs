@@ -1,7 +1,7 @@
 //! A simulated thread: what it has done, what it is to do, where its memory is.
 
-use crate::memory::Use;
 use crate::outcome::Moves;
+use crate::region::Use;
 use crate::scenario::{PhaseIdx, Serial, Stretch};
 use crate::woken::Woken;
 use colocate_machine::{Nanos, PuIdx};

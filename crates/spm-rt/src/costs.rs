@@ -7,8 +7,10 @@ pub struct Costs {
     pub page_move_ns: u64,
     /// What a line takes longer from another node in a loop that reads on and on, in picoseconds.
     pub remote_line_ps: u64,
-    /// The caches of one PU's path, together.
+    /// What a thread has of the caches over its PU when all PUs are busy.
     pub cache_bytes: u64,
+    /// All of these caches, for the published rule.
+    pub path_bytes: u64,
     /// How much of what all PUs can do may be spent on moving, in percent.
     pub moving_percent: u64,
     /// The published rule in place of these costs.
@@ -17,16 +19,17 @@ pub struct Costs {
 
 impl Costs {
     /// Where nothing was measured. Assumed: 2 µs a page, and 4 ns a line; 8 accesses a byte make up for a move
-    /// then.
+    /// then. Of the caches a thread has 2 MiB, among 8.
     pub const ASSUMED: Self = Self {
         page_move_ns: 2_000,
         remote_line_ps: 4_000,
         cache_bytes: 2 << 20,
+        path_bytes: 8 << 20,
         moving_percent: 25,
         published: None,
     };
 
-    /// Changes what lines of `name value` say: `page_move_ns`, `remote_line_ps`, `cache_bytes`, `moving_percent`. Others are ignored.
+    /// Changes what lines of `name value` say: `page_move_ns`, `remote_line_ps`, `cache_bytes`, `path_bytes`, `moving_percent`. Others are ignored.
     #[must_use]
     pub fn with(mut self, text: &[u8]) -> Self {
         for line in text.split(|byte| *byte == b'\n') {
@@ -38,6 +41,7 @@ impl Costs {
                 b"page_move_ns" => self.page_move_ns = value,
                 b"remote_line_ps" => self.remote_line_ps = value,
                 b"cache_bytes" => self.cache_bytes = value,
+                b"path_bytes" => self.path_bytes = value,
                 b"moving_percent" => self.moving_percent = value,
                 _ => {}
             }

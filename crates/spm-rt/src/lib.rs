@@ -81,7 +81,7 @@ fn access(running: &start::Running, announced: Announced, record: Option<&sites:
     let Some(here) = running.nodes.here() else { return Why::NoNode };
     let costs = &running.costs;
     if let Some(published) = costs.published {
-        let caches = costs.cache_bytes;
+        let caches = costs.path_bytes;
         return match published.is_worth_it(size, bytes, caches) {
             true => moves::move_all(running, range, here, record),
             false => Why::NotYet,
@@ -91,7 +91,7 @@ fn access(running: &start::Running, announced: Announced, record: Option<&sites:
     let worth = |node| blocks::add(range, extra, node, sys::second(), costs);
     let (mut node, mut worth_there) = (here, worth(here));
     if let (Some(key), true) = (running.lock, worth_there >= Worth::Having) {
-        node = lock::settle(&running.nodes, key, here);
+        node = lock::settle(&running.nodes, key, here, start::is_filtered);
     }
     if node != here {
         blocks::take(range, extra, here);

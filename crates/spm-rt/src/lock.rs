@@ -6,7 +6,7 @@
 //! inherit that.
 
 use crate::nodes::{MOST, Node, Nodes};
-use crate::{start, sys};
+use crate::sys;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Threads that are bound to each node.
@@ -16,8 +16,15 @@ static BOUND: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 const NEVER: usize = usize::MAX;
 
 /// Binds this thread, once, to the node where it runs or to another one that has room. The node where it is then.
-pub fn settle(nodes: &Nodes, key: sys::Key, here: Node) -> Node {
-    if key.value() > 0 || start::is_filtered() {
+///
+/// Not if system calls are filtered by now, as `is_filtered` says.
+pub fn settle(
+    nodes: &Nodes,
+    key: sys::Key,
+    here: Node,
+    is_filtered: impl FnOnce() -> bool,
+) -> Node {
+    if key.value() > 0 || is_filtered() {
         return here;
     }
     let _errno = sys::KeepsErrno::new();

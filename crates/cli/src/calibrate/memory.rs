@@ -9,7 +9,7 @@ pub const FILE: &str = "memory";
 /// Lines that a core fetches at a time in a loop that reads on and on: by Little's law each takes a tenth of the latency. Assumed.
 const AT_A_TIME: f64 = 10.0;
 
-/// Of a machine with several nodes: `page_move_ns`, `remote_line_ps` and `cache_bytes`, a line each.
+/// Of a machine with several nodes: `page_move_ns`, `remote_line_ps`, `cache_bytes` and `path_bytes`, a line each.
 pub fn costs(machine: &Machine, figures: &[Figure]) -> Option<String> {
     let mean = |of: &dyn Fn(&What) -> bool| {
         let values: Vec<f64> =
@@ -27,8 +27,13 @@ pub fn costs(machine: &Machine, figures: &[Figure]) -> Option<String> {
         .caches
         .iter()
         .filter(|cache| is_passed(cache.kind) && cache.pus.contains(&PuIdx(0)));
-    let caches: u64 = path.filter_map(|cache| cache.size).map(|size| size.0).sum();
-    Some(format!("page_move_ns {page:.0}\nremote_line_ps {line_ps:.0}\ncache_bytes {caches}\n"))
+    let path: Vec<(u64, u64)> =
+        path.filter_map(|cache| Some((cache.size?.0, cache.pus.len().max(1) as u64))).collect();
+    let all: u64 = path.iter().map(|(size, _)| size).sum();
+    let share: u64 = path.iter().map(|(size, pus)| size / pus).sum();
+    Some(format!(
+        "page_move_ns {page:.0}\nremote_line_ps {line_ps:.0}\ncache_bytes {share}\npath_bytes {all}\n"
+    ))
 }
 
 #[cfg(test)]
@@ -53,7 +58,7 @@ mod tests {
             Figure { what, unit, value, low: value, high: value, unix_s: 0, source }
         });
         // 60 ns more, ten at a time. A synthetic machine has no caches.
-        let text = "page_move_ns 1000\nremote_line_ps 6000\ncache_bytes 0\n";
+        let text = "page_move_ns 1000\nremote_line_ps 6000\ncache_bytes 0\npath_bytes 0\n";
         assert_eq!(costs(&machine, &figures).unwrap(), text);
         assert_eq!(costs(&machine, &figures[1..3]), None);
     }

@@ -90,7 +90,9 @@ pub struct Costs {
     pub fault_ns: f64,
     /// What a line takes longer from another node, as `colocate calibrate` works it out.
     pub remote_line_ns: f64,
-    /// All caches over a PU.
+    /// What a thread has of the caches over its PU.
+    pub share: f64,
+    /// All of these caches.
     pub caches: f64,
 }
 
@@ -109,9 +111,16 @@ impl Costs {
             page_move_ns: PAGE_MOVE_NS * page,
             fault_ns: FAULT_NS * fault,
             remote_line_ns: if count > 0.0 { sum / count / AT_A_TIME } else { 0.0 },
+            share: share(machine),
             caches: caches(machine, |_| 1.0),
         }
     }
+}
+
+/// What a thread has of the caches over its PU when all PUs are busy.
+fn share(machine: &Machine) -> f64 {
+    #[allow(clippy::cast_precision_loss)] // PUs
+    caches(machine, |pus| pus as f64)
 }
 
 /// Data caches over the first PU, each divided by something.
@@ -127,7 +136,7 @@ fn caches(machine: &Machine, by: impl Fn(usize) -> f64) -> f64 {
 /// The runtime's rule at the first call: no sums of other nodes, no move before (`colocate_spm_rt::rule`, which a test compares).
 #[must_use]
 pub fn is_worth_moving(range: f64, accessed: f64, costs: &Costs) -> bool {
-    let from_memory = if range <= costs.caches { accessed.min(range) } else { accessed };
+    let from_memory = if range <= costs.share { accessed.min(range) } else { accessed };
     from_memory / LINE * costs.remote_line_ns > range / PAGE * costs.page_move_ns
 }
 
@@ -271,7 +280,7 @@ impl Situation<'_> {
     fn memory(&self, mode: Mode) -> Vec<MemorySpec> {
         let home = NodeIdx::new(self.home);
         #[allow(clippy::cast_precision_loss)] // PUs
-        let share = caches(self.platform.machine(), |pus| pus as f64);
+        let share = share(self.platform.machine());
         let misses = self.task.misses(share / LINE);
         let all: f64 = misses.iter().sum();
         let mut memory = Vec::new();

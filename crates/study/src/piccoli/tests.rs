@@ -22,7 +22,8 @@ fn the_rules_are_those_of_the_runtime() {
     let costs = costs::Costs {
         page_move_ns: drawn.page_move_ns as u64,
         remote_line_ps: (drawn.remote_line_ns * 1e3) as u64,
-        cache_bytes: drawn.caches as u64,
+        cache_bytes: drawn.share as u64,
+        path_bytes: drawn.caches as u64,
         ..costs::Costs::ASSUMED
     };
     let mut both = [0; 2];
@@ -33,7 +34,7 @@ fn the_rules_are_those_of_the_runtime() {
             let moves = rule::is_worth_moving(extra, 0, range / 4096, 0, &costs);
             assert_eq!(is_worth_moving(range as f64, bytes as f64, &drawn), moves, "{array:?}");
             both[usize::from(moves)] += 1;
-            let moves = published.is_worth_it(array.bytes as u64, bytes, costs.cache_bytes);
+            let moves = published.is_worth_it(array.bytes as u64, bytes, costs.path_bytes);
             assert_eq!(is_published(&array, 0.2, drawn.caches), moves, "{array:?}");
         }
     }

@@ -225,7 +225,7 @@ fn a_wrong_setting_is_refused_with_its_line() {
         line 6: expected CPUs that 2x AMD EPYC 7301 has online, found 64
         line 6: expected a range that ends after it begins, found "3-0"
         line 6: expected at least one CPU, found none
-        line 7: expected os, auto, round-robin, scatter, compact, random, instruction, mix, communication, communication-static, symbiosis-model, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair, perf-fair, symbiotic, symbiotic-numa, oracle, parallelism-aware, efficiency, utility or all-fast-first, found policy "best"
+        line 7: expected os, auto, round-robin, scatter, compact, random, instruction, mix, communication, communication-static, symbiosis-model, first-touch, interleave, autonuma, next-touch, dpp, carrefour, dino, kmaf, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair, perf-fair, symbiotic, symbiotic-numa, oracle, parallelism-aware, efficiency, utility or all-fast-first, found policy "best"
         line 7: expected every policy once, found os twice
         line 7: expected 1 to 64 policies, found 0
         line 8: expected one of the policies, os, mix, random:seed=3, found compact
@@ -304,7 +304,7 @@ fn a_wrong_job_is_refused_with_its_line() {
         line 64: expected at least one instruction, found 0
         line 64: invalid type: floating point `1000000.0`, expected u64
         line 65: unknown field `sleeps`, expected one of `phase`, `instructions`, `sleep`, `barrier`
-        line 36: unknown field `tread`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`
+        line 36: unknown field `tread`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`, `memory`
         line 41: duplicate key
     "#]].assert_eq(&said);
 }
@@ -341,7 +341,7 @@ fn a_wrong_barrier_is_refused_with_its_line() {
         line 43: expected the name of a [[phase]], found "subs"
         line 43: expected at least one instruction, found 0
         line 43: expected barrier = true in the course of a thread, found none
-        line 43: unknown field `barriers`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`
+        line 43: unknown field `barriers`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`, `memory`
         line 45: expected barrier = { wait = … } of the job, found none
         line 46: expected sleep or a barrier, found both
     "#]].assert_eq(&said);
