@@ -1,5 +1,5 @@
 /* BucketSort (Piccoli, figure 4.6): numbers are dealt into a bucket for each thread, which sorts it by selection.
- * Usage: bucket [NUMBERS [BUCKETS [eager]]] */
+ * Usage: bucket [NUMBERS [BUCKETS [eager|next-touch]]] */
 #include "pages.h"
 #include <pthread.h>
 
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
   long count = number(argc, argv, 1, 100000), buckets = number(argc, argv, 2, 4);
   is_eager = argc > 3 && !strcmp(argv[3], "eager");
   if (count < 1 || buckets < 1) {
-    fprintf(stderr, "usage: %s [NUMBERS [BUCKETS [eager]]], numbers from 1 on\n", argv[0]);
+    fprintf(stderr, "usage: %s [NUMBERS [BUCKETS [eager|next-touch]]], numbers from 1 on\n", argv[0]);
     return 2;
   }
   bucket *all = memory_or_exit(buckets * sizeof *all);
@@ -61,6 +61,9 @@ int main(int argc, char **argv) {
     long to = number / ((1L << 30) / buckets + 1);
     add(&all[to], number);
   }
+  if (argc > 3 && !strcmp(argv[3], "next-touch"))
+    for (long at = 0; at < buckets; ++at)
+      mark(all[at].data, all[at].used * sizeof(int));
   pthread_t *workers = memory_or_exit(buckets * sizeof *workers);
   for (long at = 0; at < buckets; ++at)
     if (pthread_create(&workers[at], NULL, work, &all[at]))

@@ -1,7 +1,7 @@
 /* EasyBench (Piccoli, 2014, 4.2.1): threads take sets of square matrices from a pool and do the same with each.
  *
  * All matrices are global, and the main thread touches them first. A kernel defines KERNEL, MATRICES and USED before it includes
- * this; `kernel(n)` uses the thread's pointers A, B and C. Usage: PROGRAM [N [SETS [THREADS [eager]]]]
+ * this; `kernel(n)` uses the thread's pointers A, B and C. Usage: PROGRAM [N [SETS [THREADS [eager|next-touch]]]]
  *
  * Printed at the end: a checksum, and of the matrices whose bit is in USED how many pages are on the node where the thread ran
  * that used their set, when it was done. */
@@ -52,13 +52,18 @@ int main(int argc, char **argv) {
   long threads = number(argc, argv, 3, 4);
   is_eager = argc > 4 && !strcmp(argv[4], "eager");
   if (n < 1 || sets < 1 || threads < 1) {
-    fprintf(stderr, "usage: %s [N [SETS [THREADS [eager]]]], numbers from 1 on\n", argv[0]);
+    fprintf(stderr, "usage: %s [N [SETS [THREADS [eager|next-touch]]]], numbers from 1 on\n", argv[0]);
     return 2;
   }
   all_a = matrices();
   all_b = matrices();
   all_c = matrices();
   used_on = memory_or_exit(sets * sizeof *used_on);
+  double **all[] = {all_a, all_b, all_c}, sum = 0;
+  if (argc > 4 && !strcmp(argv[4], "next-touch"))
+    for (long set = 0; set < sets; ++set)
+      for (int matrix = 0; matrix < 3; ++matrix)
+        mark(all[matrix][set], n * n * sizeof(double));
   pthread_t *workers = memory_or_exit(threads * sizeof *workers);
   for (long at = 0; at < threads; ++at)
     if (pthread_create(&workers[at], NULL, work, NULL))
@@ -66,7 +71,6 @@ int main(int argc, char **argv) {
   for (long at = 0; at < threads; ++at)
     pthread_join(workers[at], NULL);
 
-  double **all[] = {all_a, all_b, all_c}, sum = 0;
   long there = 0, pages = 0;
   for (long set = 0; set < sets; ++set)
     for (int matrix = 0; matrix < 3; ++matrix)

@@ -1,5 +1,5 @@
 /* partitionStringSearch (Piccoli, figure 4.5): each thread looks for a pattern in its part of a text, again and again.
- * The text has none, so all of it is read. Usage: search [MIB [QUERIES [THREADS [eager]]]] */
+ * The text has none, so all of it is read. Usage: search [MIB [QUERIES [THREADS [eager|next-touch]]]] */
 #include "pages.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,11 +44,13 @@ int main(int argc, char **argv) {
   threads = number(argc, argv, 3, 4);
   is_eager = argc > 4 && !strcmp(argv[4], "eager");
   if (size < 1 || queries < 1 || threads < 1) {
-    fprintf(stderr, "usage: %s [MIB [QUERIES [THREADS [eager]]]], numbers from 1 on\n", argv[0]);
+    fprintf(stderr, "usage: %s [MIB [QUERIES [THREADS [eager|next-touch]]]], numbers from 1 on\n", argv[0]);
     return 2;
   }
   text = memory_or_exit(size);
   memset(text, 'b', size);
+  if (argc > 4 && !strcmp(argv[4], "next-touch"))
+    mark(text, size);
   ran_on = memory_or_exit(threads * sizeof *ran_on);
   pthread_t *workers = memory_or_exit(threads * sizeof *workers);
   for (long at = 0; at < threads; ++at)

@@ -140,19 +140,24 @@ pub(super) fn places_teams() -> anyhow::Result<()> {
     })
 }
 
-/// What the runtime moves, beside what the kernel's own balancing moves. A guest's times are printed, and decide nothing.
+/// What the runtime moves, beside what the kernel's own balancing moves, and the program itself at the next touch or eagerly. A guest's
+/// times are printed, and decide nothing.
 pub(super) fn beside_the_kernels_balancing() -> anyhow::Result<()> {
     with_huge_pages("never", || {
         println!("| program | by | time (s) | pages moved | pages misplaced at the end |");
         for (program, args) in [("spm-lu", ["256", "32", "16"]), ("spm-search", ["32", "64", "16"])]
         {
-            for (by, spm, lock, balancing) in
-                [("SPM and lock", "on", "1", "0"), ("balancing", "off", "0", "1")]
-            {
+            for (by, spm, balancing, last) in [
+                ("SPM and lock", "on", "0", None),
+                ("balancing", "off", "1", None),
+                ("next touch", "off", "0", Some("next-touch")),
+                ("the program, eagerly", "off", "0", Some("eager")),
+            ] {
                 let mut command = command(program, &args)?;
+                command.args(last);
                 fs::write(BALANCING, balancing)?;
                 let (before, begin) = (counted("pgmigrate_success")?, Instant::now());
-                let ran = command.env("SPM", spm).env("SPM_LOCK", lock).output();
+                let ran = command.env("SPM", spm).output();
                 let (took, moved) = (begin.elapsed(), counted("pgmigrate_success")? - before);
                 fs::write(BALANCING, "0")?;
                 let ran = ran?;
@@ -161,6 +166,7 @@ pub(super) fn beside_the_kernels_balancing() -> anyhow::Result<()> {
                 let (took, misplaced) = (took.as_secs_f64(), pages - there);
                 println!("| {program} | {by} | {took:.1} | {moved} | {misplaced} of {pages} |");
                 ensure!(spm == "off" || 100 * misplaced <= pages, "expected 1 % misplaced at most");
+                ensure!(last.is_none() || moved > pages / 2, "expected most pages moved by {by}");
             }
         }
         Ok(())
