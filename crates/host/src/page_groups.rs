@@ -1,4 +1,4 @@
-//! Page groups: which tasks use them, by samples of accesses, and where they are, by what the kernel answers.
+//! Page groups: which tasks use them, by samples of accesses, and where they are, by move_pages(2).
 //!
 //! Groups are parts of 2 MiB, by address. Processes of one job that have other memory at the same address count as one, as in orders to move
 //! memory.
@@ -15,8 +15,8 @@ use colocate_policy::source::Backend;
 use colocate_policy::{AddressRange, JobIdx, PageGroup, PageUse, Refusal, TaskId};
 use std::collections::BTreeMap;
 
-/// Pages of a group of which it is asked where they are. Chosen: threads touch memory in long stretches.
-const ASKED: u64 = 8;
+/// Pages of a group whose places are queried. Chosen: threads touch memory in long stretches.
+const QUERIED: u64 = 8;
 
 /// Time between two queries of where groups are. Chosen: that of the policies which move pages.
 const QUERY_EVERY: Nanos = Nanos::from_secs(1);
@@ -108,21 +108,21 @@ impl PageGroups {
         }
     }
 
-    /// Asks the kernel where groups are, if it is time to.
+    /// Queries where groups are, if it is time to.
     fn query(&mut self, at: Nanos, machine: &Machine) {
         if self.queried.is_some_and(|last| at < last + QUERY_EVERY) {
             return;
         }
         self.queried = Some(at);
-        let step = (GROUP_B / ASKED).next_multiple_of(page_bytes());
+        let step = (GROUP_B / QUERIED).next_multiple_of(page_bytes());
         let mut by_process: BTreeMap<Pid, Vec<(JobIdx, u64)>> = BTreeMap::new();
         for (key, group) in &self.groups {
             by_process.entry(group.pid).or_default().push(*key);
         }
         for (pid, keys) in by_process {
-            let parts = |start: u64| (0..ASKED).map(move |n| Addr(start + n * step));
+            let parts = |start: u64| (0..QUERIED).map(move |n| Addr(start + n * step));
             let addresses: Vec<Addr> = keys.iter().flat_map(|(_, start)| parts(*start)).collect();
-            // A process that has ended, or is not to be asked.
+            // A process that has ended, or whose pages may not be queried.
             let Ok(answers) = query(pid, &addresses) else { continue };
             for (key, answers) in keys.iter().zip(answers.chunks(addresses.len() / keys.len())) {
                 if let Some(group) = self.groups.get_mut(key) {

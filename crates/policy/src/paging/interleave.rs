@@ -35,7 +35,7 @@ impl Rule for Interleave {
             let number = of.pages.range.start / of.pages.bytes().0.max(1);
             let turn = usize::try_from(number % nodes.len().max(1) as u64).ok()?;
             let to = *nodes.get(turn)?;
-            (of.pages.home()? != to).then(|| Move { group, to, why: "its turn".to_owned() })
+            (of.pages.home()? != to).then(|| Move { group, to, why: "next in order".to_owned() })
         };
         seen.groups.iter().enumerate().filter_map(dealt).collect()
     }

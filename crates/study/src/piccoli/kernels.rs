@@ -169,7 +169,7 @@ impl Task {
                 vec![if c < part { self.queries * part } else { part }]
             }
             Kernel::Bucket => {
-                // All sweeps that are longer than the cache, and the rest once.
+                // All sweeps that are longer than the cache, and what remains once.
                 let fits = (16.0 * c).min(self.n);
                 vec![(self.n * self.n - fits * fits) / 32.0 + fits / 16.0]
             }
@@ -327,7 +327,7 @@ fn cholesky(n: f64, c: f64) -> Vec<f64> {
     let (mut triangle, mut fitting, mut fit, mut i) = (0.0, 0.0, 0.0, 0.0);
     while i < n {
         let own = row(i + 1.0);
-        // Between A's initialisation and its use: the rest of that, and rows of both.
+        // Between A's initialisation and its use: what remains of that, and rows of both.
         if c < (n - i) * n / 8.0 + 2.0 * triangle {
             a += own;
         }

@@ -350,7 +350,7 @@ impl Build<'_> {
             if bytes.0 == 0 {
                 return Err(self.lines.misfit(&form.size, "a size above 0", "0"));
             }
-            // Chosen: parts of 2 MiB, as huge pages, but not more than are told apart in a second of samples.
+            // Chosen: parts of 2 MiB, as huge pages, but not more than a second of samples distinguishes.
             let usual = u32::try_from(bytes.0 >> 21).unwrap_or(u32::MAX).clamp(1, 16);
             let groups = self.count(form.parts.as_ref(), usual, MAX_PARTS)?;
             let pages = self.pages(form.pages.as_ref())?;
