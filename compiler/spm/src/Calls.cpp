@@ -1,6 +1,6 @@
 //===- Calls.cpp - Calls of the runtime before loops ----------------------===//
 #include "Calls.h"
-#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Analysis/DomTreeUpdater.h"
 #include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/IRBuilder.h"
@@ -63,18 +63,24 @@ FunctionCallee runtimeOf(Module &M) {
 } // namespace
 
 std::vector<Region> spm::regionsOf(const Accesses &All, ScalarEvolution &SE, Nest &Nest) {
-  MapVector<std::pair<Loop *, const SCEV *>, Region> Merged;
+  auto isNear = [&](const SCEV *One, const SCEV *Other) { return isa<SCEVConstant>(SE.getMinusSCEV(One, Other)); };
+  std::vector<Region> Merged;
   for (const Access &Of : All.Known) {
-    auto [At, IsNew] = Merged.insert({{Of.Before, Of.Base}, {Of.Before, Of.Base, Of.Bytes, Of.Amount, Of.Writes, Of.At}});
-    if (IsNew)
+    auto At = llvm::find_if(Merged, [&](const Region &Into) {
+      return Into.Before == Of.Before && Into.Base == Of.Base &&
+             (isNear(Into.Bytes.Least, Of.Bytes.Least) || isNear(Into.Bytes.Greatest, Of.Bytes.Greatest));
+    });
+    if (At == Merged.end()) {
+      Merged.push_back({Of.Before, Of.Base, Of.Bytes, Of.Amount, Of.Writes, Of.At});
       continue;
-    Region &Into = At->second;
+    }
+    Region &Into = *At;
     Into.Bytes = {Nest.least(Into.Bytes.Least, Of.Bytes.Least), Nest.greatest(Into.Bytes.Greatest, Of.Bytes.Greatest)};
     Into.Amount = SE.getAddExpr(Into.Amount, Of.Amount);
     Into.Writes |= Of.Writes;
   }
   std::vector<Region> Regions;
-  for (auto &[Key, Of] : Merged) {
+  for (const Region &Of : Merged) {
     auto *Size = dyn_cast<SCEVConstant>(SE.getMinusSCEV(Of.Bytes.Greatest, Of.Bytes.Least));
     if (!Size || Size->getAPInt().sge(Page))
       Regions.push_back(Of);

@@ -17,8 +17,8 @@ struct Region {
   llvm::Instruction *At;
 };
 
-/// Accesses to the same array before the same loop become one region. Regions that are smaller than a page for certain are
-/// left out.
+/// Accesses to the same array before the same loop become one region if their ranges begin or end a known distance apart: others may be
+/// far from each other, as the row of a pivot from those that it is subtracted from. Regions that are smaller than a page for certain are left out.
 std::vector<Region> regionsOf(const Accesses &All, llvm::ScalarEvolution &SE, Nest &Nest);
 
 /// Calls the runtime with regions that are all before the same loop:

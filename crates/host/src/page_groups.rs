@@ -50,6 +50,12 @@ impl LinuxHost {
             });
         }
         let backend = self.sample_accesses()?;
+        if !self.sources.keeps_samples_of_all() {
+            return Err(Refusal {
+                why: "samples of each thread cost programs that wait often too much".to_owned(),
+                remedy: "run colocate as root, which samples on each PU",
+            });
+        }
         self.sources.pages.get_or_insert_default();
         Ok(backend)
     }

@@ -95,6 +95,15 @@ impl Sources {
         self.counters.as_ref().ok_or_else(nothing)?.stack_parts()
     }
 
+    /// Whether accesses are sampled on each PU; if not, and nothing else needs these samples, they end.
+    pub fn keeps_samples_of_all(&mut self) -> bool {
+        let is_of_all = self.sharing.as_ref().is_some_and(SharedMemory::is_of_all);
+        if !is_of_all && !self.has_sharing {
+            self.sharing = None;
+        }
+        is_of_all
+    }
+
     /// Time between two samples of what a thread accesses.
     pub fn access_period(&self) -> Nanos {
         self.sharing.as_ref().map_or(Nanos::ZERO, SharedMemory::period)

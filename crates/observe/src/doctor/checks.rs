@@ -293,9 +293,18 @@ fn accesses(inputs: &Inputs<'_>) -> Finding {
     if samples.status == Status::Yes { live_code(inputs) } else { samples }
 }
 
+/// Samples on each PU, and where pages are: samples of each thread alone cost programs that switch often too much.
 fn page_groups(inputs: &Inputs<'_>) -> Finding {
     let samples = accesses(inputs);
-    if samples.status == Status::Yes { numa_calls(inputs) } else { samples }
+    if samples.status != Status::Yes {
+        return samples;
+    }
+    match inputs.probes.run(Probe::SampleWakeUps) {
+        Err(errno) if matches!(errno.0, libc::EACCES | libc::EPERM) => {
+            Finding::no(format!("samples on each PU: {errno}"), ring_refused(inputs, errno))
+        }
+        _ => numa_calls(inputs),
+    }
 }
 
 fn live_code(inputs: &Inputs<'_>) -> Finding {

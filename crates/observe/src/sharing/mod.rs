@@ -179,6 +179,12 @@ impl AccessSampler {
         std::mem::take(&mut self.groups)
     }
 
+    /// Whether samples are taken on each PU, and not of each thread.
+    #[must_use]
+    pub const fn is_of_all(&self) -> bool {
+        matches!(self.samples, Samples::OfAll(_))
+    }
+
     /// Time between two samples of a thread.
     #[must_use]
     pub const fn period(&self) -> Nanos {

@@ -115,6 +115,12 @@ impl SharedMemory {
             .map(|((group, task), count)| (group, task, count))
     }
 
+    /// Whether samples are taken on each PU, and not of each thread, which costs programs that switch often more.
+    #[must_use]
+    pub const fn is_of_all(&self) -> bool {
+        self.sampler.is_of_all()
+    }
+
     /// Time between two samples of a thread.
     #[must_use]
     pub const fn period(&self) -> Nanos {
