@@ -27,7 +27,7 @@
 use crate::TaskId;
 use crate::evidence::{Evidence, Thread};
 use crate::pages::{PageGroup, PageMove, PageUse};
-use crate::paging::{Key, Orders, since};
+use crate::paging::{Key, Orders, since, with_memory};
 use crate::places::Places;
 use colocate_machine::{Machine, Nanos, NodeIdx, NodeNr};
 use std::collections::BTreeMap;
@@ -46,6 +46,8 @@ const CROWDED: f64 = 1.35;
 const BUSY: f64 = 0.3;
 /// A group goes from a crowded node to one from which it is at most so many times as far. Chosen: a crowded controller costs more.
 const FARTHER: f64 = 1.5;
+/// Less time than this is none: a task that has ended, or uses other memory now.
+const NONE_S: f64 = 1e-4;
 /// So often a move doubles the cost of the next one.
 const MOST_DOUBLED: u32 = 16;
 
@@ -97,6 +99,7 @@ impl Pages {
             let key = (group.job, group.range.start);
             let mut known = before.remove(&key).unwrap_or_default();
             known.time.values_mut().for_each(|time| *time /= 2.0);
+            known.time.retain(|_, time| *time > NONE_S);
             for one in since(&group.uses, &known.before) {
                 *known.time.entry((one.task, one.node)).or_default() += one.time.as_secs_f64();
             }
@@ -161,6 +164,7 @@ impl Pages {
         #[allow(clippy::cast_precision_loss)] // few nodes
         let mean = served.iter().sum::<f64>() / served.len() as f64;
         let crowded: Vec<bool> = served.iter().map(|served| *served > CROWDED * mean).collect();
+        let memory = with_memory(machine);
         let mut moves = Vec::new();
         for group in seen {
             let Some(home) = group.home() else { continue };
@@ -174,7 +178,7 @@ impl Pages {
             let may_be = |node: &NodeIdx| {
                 most == Some(node.idx()) || served[node.idx()] + all <= CROWDED * mean
             };
-            let nodes = (0..served.len()).map(NodeIdx::new).filter(|node| *node != home);
+            let nodes = memory.iter().copied().filter(|node| *node != home);
             let (to, why) = if let Some(to) =
                 nearest(nodes.clone().filter(may_be), far).filter(|to| far(home) - far(*to) > cost)
             {
