@@ -188,6 +188,7 @@ fn a_plain_user_on_a_friendly_server() {
            yes  wake-ups        which threads wake which: an eBPF program at sched_waking and sched_switch: works
            yes  sharing         which threads use the same memory: process_vm_readv of a child: works
            yes  switches        how often threads wait for others, read and write: /proc/self/io is there
+           yes  pages           which threads use which pages: move_pages, get_mempolicy, set_mempolicy, mbind, migrate_pages: work
 
         what else evidence uses
            yes  live-code       read code that JIT compilers make: process_vm_readv of a child: works
