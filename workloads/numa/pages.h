@@ -62,8 +62,9 @@ static void on_touch(int signal_number, siginfo_t *info, void *context) {
   uintptr_t part = (uintptr_t)info->si_addr & -(uintptr_t)PART;
   for (int at = 0; at < marks; ++at)
     if (marked[at].first <= part && part < marked[at].end) {
-      move_here((void *)part, PART);
+      /* Of pages that may not be accessed older kernels move none. */
       mprotect((void *)part, PART, PROT_READ | PROT_WRITE);
+      move_here((void *)part, PART);
       return;
     }
   /* A fault of the program's own happens again, and ends it. */

@@ -138,9 +138,7 @@ mod tests {
         assert!(
             refused.starts_with("expected a policy that decides once, os, auto, round-robin, ")
         );
-        assert!(
-            refused.ends_with(" or kmaf, found bas, which is for `colocate schedule`")
-        );
+        assert!(refused.ends_with(" or kmaf, found bas, which is for `colocate schedule`"));
         let refused = Policies::EachQuantum.read("mix").unwrap_err();
         assert!(refused.ends_with("found mix, which is for `colocate run`"), "{refused}");
     }

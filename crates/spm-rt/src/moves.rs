@@ -34,24 +34,28 @@ pub fn move_worthy(
     record: Option<&Record>,
 ) -> Why {
     moving(running, record, |mover| {
+        let pagemap = if running.has_huge { sys::Pagemap::open() } else { None };
         let mut at = range.0;
         while at < range.1 {
             let (first, end) = (at & !(HUGE - 1), (at & !(HUGE - 1)) + HUGE);
             let inside = (at, end.min(range.1));
             // Of older kernels it is not known whether it is one: it is treated as one, and all its pages are named.
-            let has_huge =
-                if running.has_huge { sys::has_huge_page(first, end) } else { Some(false) };
+            let has_huge = if running.has_huge {
+                pagemap.as_ref().and_then(|pagemap| pagemap.has_huge_page(first, end))
+            } else {
+                Some(false)
+            };
             if has_huge.unwrap_or(true) {
                 // Of a huge page at least half, else it is mostly another thread's.
                 if 2 * (inside.1 - inside.0) >= HUGE
-                    && mover.is_worth_it(huge_blocks(first), (first, end), here)
+                    && mover.is_worth_it(&huge_blocks(first), (first, end), here)
                 {
                     mover.push((first, end), has_huge.is_some(), here);
                 }
             } else {
                 for span in Span::all(inside) {
                     let pages = (span.first.max(range.0), span.end.min(range.1));
-                    if mover.is_worth_it(span.get().into_iter(), pages, here) {
+                    if mover.is_worth_it(&[span.get()], pages, here) {
                         mover.push(pages, false, here);
                     }
                 }
@@ -62,13 +66,26 @@ pub fn move_worthy(
     })
 }
 
-/// All that is known of a huge page, by blocks and by pages.
-fn huge_blocks(huge: u64) -> impl Iterator<Item = &'static Block> + Clone {
-    let spans = move |size: u64| {
-        (0..HUGE / size)
-            .map(move |at| Span { first: huge + at * size, end: huge + (at + 1) * size })
+/// Small pages of a huge one.
+const PAGES: usize = (HUGE / PAGE) as usize;
+
+/// What is known of a huge page: of each block as a whole, or else of its pages.
+fn huge_blocks(huge: u64) -> [Option<&'static Block>; PAGES] {
+    let spans = |(first, end): (u64, u64), size: u64| {
+        let number = (end - first) / size;
+        (0..number).map(move |at| Span { first: first + at * size, end: first + (at + 1) * size })
     };
-    spans(BLOCK).chain(spans(PAGE)).filter_map(Span::get)
+    let mut known = [None; PAGES];
+    let mut free = known.iter_mut();
+    for block in spans((huge, huge + HUGE), BLOCK) {
+        let whole = block.get();
+        let pages = spans((block.first, block.end), PAGE).filter_map(Span::get);
+        let pages = pages.take(if whole.is_some() { 0 } else { usize::MAX });
+        for of in whole.into_iter().chain(pages) {
+            free.next().into_iter().for_each(|place| *place = Some(of));
+        }
+    }
+    known
 }
 
 /// Moves a whole range.
@@ -120,23 +137,24 @@ impl Mover<'_> {
     /// that of threads that come at the same time one alone moves them.
     fn is_worth_it(
         &mut self,
-        blocks: impl Iterator<Item = &'static Block> + Clone,
+        blocks: &[Option<&'static Block>],
         pages: (u64, u64),
         here: Node,
     ) -> bool {
-        let sum = |node: Node| blocks.clone().map(|block| block.extra_ns(node)).sum::<u64>();
-        let moves = blocks.clone().map(Block::moves).max().unwrap_or(0);
+        let blocks = || blocks.iter().flatten();
+        let sum = |node: Node| blocks().map(|block| block.extra_ns(node)).sum::<u64>();
+        let moves = blocks().map(|block| block.moves()).max().unwrap_or(0);
         let count = (pages.1 - pages.0).div_ceil(PAGE);
         let costs = &self.running.costs;
         let extra = sum(here);
         if !rule::is_worth_moving(extra, 0, count, moves, costs) {
             return false;
         }
-        let known = blocks.clone().find_map(Block::home);
+        let known = blocks().find_map(|block| block.home());
         let Some(home) = known.or_else(|| home_of(pages, here)) else { return false };
         let is_worth_it =
             home != here && rule::is_worth_moving(extra, sum(home), count, moves, costs);
-        for block in blocks {
+        for block in blocks() {
             if is_worth_it { block.moved_to(here) } else { block.set_home(home) }
         }
         is_worth_it

@@ -151,8 +151,32 @@ pub fn move_pages(pages: &[u64], nodes: Option<&[i32]>, status: &mut [i32]) -> b
     done >= 0
 }
 
-/// Whether there is a huge page in a range of this process; `None` if the kernel cannot say (before Linux 6.7).
-pub fn has_huge_page(first: u64, end: u64) -> Option<bool> {
+/// What the kernel says of this process's pages.
+pub struct Pagemap(libc::c_int);
+
+impl Pagemap {
+    /// Opens it; it is closed when it is dropped.
+    pub fn open() -> Option<Self> {
+        // SAFETY: the path ends with 0.
+        let file =
+            unsafe { libc::open(c"/proc/self/pagemap".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        (file >= 0).then_some(Self(file))
+    }
+
+    /// Whether there is a huge page in a range; `None` if the kernel cannot say (before Linux 6.7).
+    pub fn has_huge_page(&self, first: u64, end: u64) -> Option<bool> {
+        has_huge_page(self.0, first, end)
+    }
+}
+
+impl Drop for Pagemap {
+    fn drop(&mut self) {
+        // SAFETY: it is ours.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+fn has_huge_page(pagemap: libc::c_int, first: u64, end: u64) -> Option<bool> {
     #[repr(C)]
     struct Region {
         first: u64,
@@ -193,16 +217,8 @@ pub fn has_huge_page(first: u64, end: u64) -> Option<bool> {
         any_of: 0,
         returned: PAGE_IS_HUGE,
     };
-    // SAFETY: both are what the kernel expects, and the path ends with 0.
-    let found = unsafe {
-        let file = libc::open(c"/proc/self/pagemap".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if file < 0 {
-            return None;
-        }
-        let found = libc::ioctl(file, PAGEMAP_SCAN, &raw mut scan);
-        libc::close(file);
-        found
-    };
+    // SAFETY: both are what the kernel expects.
+    let found = unsafe { libc::ioctl(pagemap, PAGEMAP_SCAN, &raw mut scan) };
     usize::try_from(found).ok().map(|found| found > 0)
 }
 
