@@ -2,6 +2,7 @@
 #include "Before.h"
 #include "llvm/Analysis/Loads.h"
 #include "llvm/Analysis/MustExecute.h"
+#include "llvm/Analysis/ValueTracking.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/Transforms/Utils/Local.h"
@@ -36,7 +37,9 @@ Value *Before::copyOfLoad(LoadInst &Load, const Loop &L) {
   if (!Load.isSimple())
     return nullptr;
   Value *Address = value(*Load.getPointerOperand(), L);
-  if (!Address || !isSafe(Load, *Address, L))
+  if (Address && !isSafe(Load, *Address, L))
+    Address = addressIfLoaded(Load, *Address, L);
+  if (!Address)
     return nullptr;
   // Without metadata: what it promises may be true in the loop alone.
   auto *Copy = new LoadInst(Load.getType(), Address, Load.getName() + ".before", /*isVolatile=*/false, Load.getAlign(),
@@ -92,12 +95,44 @@ bool Before::isSafe(const LoadInst &Load, Value &Address, const Loop &L) {
          isSameBefore(Load, L);
 }
 
+/// The address where the first iteration loads from it, which is decided before the loop; else that of nothing.
+Value *Before::addressIfLoaded(LoadInst &Load, Value &Address, const Loop &L) {
+  constexpr uint64_t Most = 16;
+  BasicBlock *There = Load.getParent(), *From = There->getSinglePredecessor();
+  auto *Branch = From ? dyn_cast<BranchInst>(From->getTerminator()) : nullptr;
+  if (!Branch || !Branch->isConditional() || !L.isLoopInvariant(Branch->getCondition()) || !isExecuted(*Branch, L) ||
+      DL.getTypeStoreSize(Load.getType()).getKnownMinValue() > Most || Load.getAlign().value() > Most)
+    return nullptr;
+  for (const Instruction &I : make_range(There->begin(), Load.getIterator()))
+    if (!isGuaranteedToTransferExecutionToSuccessor(&I))
+      return nullptr;
+  if (!isUnchanged(Load, L))
+    return nullptr;
+  Module &M = *There->getParent()->getParent();
+  GlobalVariable *Nothing = M.getGlobalVariable("spm.nothing", /*AllowInternal=*/true);
+  if (!Nothing) {
+    auto *Zero = ConstantAggregateZero::get(ArrayType::get(Type::getInt8Ty(M.getContext()), Most));
+    Nothing = new GlobalVariable(M, Zero->getType(), true, GlobalValue::PrivateLinkage, Zero, "spm.nothing");
+    Nothing->setAlignment(Align(Most));
+  }
+  const bool IsThen = Branch->getSuccessor(0) == There;
+  auto *Of = SelectInst::Create(Branch->getCondition(), IsThen ? &Address : Nothing, IsThen ? Nothing : &Address, "spm.address",
+                                L.getLoopPreheader()->getTerminator());
+  Made.push_back(Of);
+  return Of;
+}
+
 /// Whether the first iteration loads it for certain, and before it writes anything that may be there.
-bool Before::isSameBefore(const LoadInst &Load, const Loop &L) {
+bool Before::isSameBefore(const LoadInst &Load, const Loop &L) { return isExecuted(Load, L) && isUnchanged(Load, L); }
+
+bool Before::isExecuted(const Instruction &I, const Loop &L) {
   SimpleLoopSafetyInfo Safety;
   Safety.computeLoopSafetyInfo(&L);
-  if (!Safety.isGuaranteedToExecute(Load, &DT, &L))
-    return false;
+  return L.contains(&I) && Safety.isGuaranteedToExecute(I, &DT, &L);
+}
+
+/// Whether nothing in the loop writes what may be there before the first iteration loads it.
+bool Before::isUnchanged(const LoadInst &Load, const Loop &L) {
   MemorySSA &Memory = MSSA();
   MemoryUseOrDef *Use = Memory.getMemoryAccess(&Load);
   if (!Use)

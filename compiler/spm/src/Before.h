@@ -17,7 +17,8 @@ namespace spm {
 /// Pointers and bounds that are global, or captured by reference, are loaded in each iteration if a store in the loop may
 /// change them. For a hint the value before the loop is good enough, if it can be loaded there. It can if
 /// - its address is known there and may always be read: a global, a variable on the stack, a captured variable; or
-/// - the first iteration loads it for certain, and nothing in that iteration writes before it does.
+/// - the first iteration loads it for certain, or under a condition that is known before the loop, and nothing in that iteration writes
+///   before it does.
 /// A value that is loaded once before the loop and again at the end of each iteration counts as it was before, too.
 class Before {
 public:
@@ -35,8 +36,11 @@ private:
   llvm::Value *copyOfLoad(llvm::LoadInst &Load, const llvm::Loop &L);
   llvm::Value *startOfPhi(llvm::PHINode &Phi, const llvm::Loop &L);
   llvm::Value *copyOfAddress(llvm::Instruction &Address, const llvm::Loop &L);
+  llvm::Value *addressIfLoaded(llvm::LoadInst &Load, llvm::Value &Address, const llvm::Loop &L);
   bool isSafe(const llvm::LoadInst &Load, llvm::Value &Address, const llvm::Loop &L);
   bool isSameBefore(const llvm::LoadInst &Load, const llvm::Loop &L);
+  bool isExecuted(const llvm::Instruction &I, const llvm::Loop &L);
+  bool isUnchanged(const llvm::LoadInst &Load, const llvm::Loop &L);
 
   const llvm::DataLayout &DL;
   llvm::DominatorTree &DT;
