@@ -78,6 +78,9 @@ impl World<'_> {
         let machine = self.platform.machine();
         let mut pus = match (self.targets.of[task], self.tasks[task].stays_on) {
             (Target::Sharing(shared, pu), _) => machine.sharing(shared, pu),
+            (Target::DefaultPlacement, Some(node)) if self.targets.fill.is_none() => {
+                machine.home_pus(NodeIdx::new(node)).collect()
+            }
             (Target::Kernel, Some(node)) => machine.home_pus(NodeIdx::new(node)).collect(),
             _ => return None,
         };
