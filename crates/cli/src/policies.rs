@@ -102,6 +102,7 @@ const fn name_of(prior: Prior) -> &'static str {
         Prior::CpiModel => "`model`",
         Prior::Speeds => "how fast the machine is",
         Prior::Demands => "`demand`",
+        Prior::Courses => "simulations only",
     }
 }
 

@@ -205,6 +205,13 @@ impl Facts {
             Some(path) => Workload::read(path)?,
             None => Workload::of_words(&args.command)?,
         };
+        if args.policy.has_prior(Prior::Courses) {
+            bail!(
+                "expected a policy for real programs, found {}: it knows what jobs do alone part after part, as only \
+                 simulated ones' is known (colocate simulate)",
+                args.policy
+            );
+        }
         let alone = alone(args, &workload)?;
         let cpi = policy::cpi_model_of(&args.policy)?;
         let (mut machine, mut core_speeds) = (read::live()?, None);

@@ -317,7 +317,7 @@ impl<'w> Loop<'w> {
         }
         let asked = match self.workload.until {
             Until::Events => self.watch.quantum(self.seen.at),
-            Until::Time(quantum) => quantum,
+            Until::Time(quantum) => self.plan.lasts.map_or(quantum, |lasts| lasts.min(quantum)),
             Until::TimeOrEvents(quantum) => {
                 self.plan.lasts.unwrap_or(quantum).min(self.watch.quantum(self.seen.at))
             }

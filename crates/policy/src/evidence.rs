@@ -24,20 +24,10 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Requests to the caches of `level`, counted from 1; 0 if unknown.
-    ///
-    /// Unknown is 0 here because a job that has not run yet has no rate, and Feliu's schedulers then
-    /// take them in the order of the queue, which equal rates bring about.
+    /// Requests to the caches of `level`, counted from 1.
     #[must_use]
-    pub fn at(&self, level: u8) -> f64 {
-        let place = usize::from(level).checked_sub(1);
-        place.and_then(|place| *self.caches.get(place)?).unwrap_or(0.0)
-    }
-
-    /// Requests to main memory; 0 if unknown, see [`Self::at`].
-    #[must_use]
-    pub fn to_memory(&self) -> f64 {
-        self.memory.unwrap_or(0.0)
+    pub fn at(&self, level: u8) -> Option<f64> {
+        *self.caches.get(usize::from(level).checked_sub(1)?)?
     }
 }
 
@@ -101,13 +91,23 @@ impl QueuedJob {
         self.threads.len().clamp(1, contexts.max(1))
     }
 
-    /// Requests of all threads to main memory, in transactions per microsecond; unknown is 0.
+    /// Requests of all threads to main memory, in transactions per microsecond.
     #[must_use]
-    pub fn to_memory(&self) -> f64 {
-        self.threads
-            .iter()
-            .map(|thread| thread.traffic().to_memory())
-            .fold(0.0, |sum, each| sum + each)
+    pub fn to_memory(&self) -> Option<f64> {
+        self.sum(|traffic| traffic.memory)
+    }
+
+    /// Requests of all threads to caches of `level`, in transactions per microsecond.
+    #[must_use]
+    pub fn to_caches(&self, level: u8) -> Option<f64> {
+        self.sum(|traffic| traffic.at(level))
+    }
+
+    /// The rates of all threads that have run; `None` if one of them is not counted, or none has run.
+    fn sum(&self, rate: impl Fn(&Traffic) -> Option<f64>) -> Option<f64> {
+        let mut ran = self.threads.iter().filter_map(|thread| thread.ran.as_ref()).peekable();
+        ran.peek()?;
+        ran.map(|ran| rate(&ran.traffic)).try_fold(0.0, |sum, each| Some(sum + each?))
     }
 }
 

@@ -58,6 +58,13 @@ impl Task {
     pub fn load(&self, class: Class) -> Option<f64> {
         self.mix.get(class).map(|share| share.get() * self.weight())
     }
+
+    /// How many instructions of `class` it executes in a cycle of the time that it is there; `None` if its share or its
+    /// instructions per cycle are unknown.
+    #[must_use]
+    pub fn instructions(&self, class: Class) -> Option<f64> {
+        Some(self.load(class)? * self.rate()?)
+    }
 }
 
 /// What overlaps are counted in: unit clashes per what; see the policy `mix`.
@@ -396,8 +403,8 @@ pub struct Plan {
     /// State of the policy, in one line.
     #[serde(skip)]
     pub state: Option<String>,
-    /// For how long there is nothing to decide, unless something happens; `None` for one quantum. Where jobs may wait, the policy
-    /// decides each quantum all the same.
+    /// For how long there is nothing to decide, unless something happens; `None` for one quantum. Where jobs may wait, a quantum is
+    /// at most as long as all are.
     #[serde(skip)]
     pub lasts: Option<Nanos>,
 }

@@ -83,6 +83,8 @@ pub enum Prior {
     Speeds,
     /// What each job demands.
     Demands,
+    /// What each job does alone, part after part, which is known in simulations only.
+    Courses,
 }
 
 /// What is known of a job from runs before.
@@ -93,12 +95,43 @@ pub struct SoloProfile {
     pub seconds: f64,
     /// Its requests to main memory on average, in transactions per microsecond.
     pub memory: f64,
-    /// Its requests to the first cache on average, in transactions per microsecond, all threads together.
-    #[serde(default)]
-    pub first_cache: f64,
+    /// Its requests to the first cache on average, in transactions per microsecond, all threads together; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_cache: Option<f64>,
     /// The share of its speed that it loses for each t/µs of others' memory traffic.
     #[serde(default)]
     pub loss: f64,
+}
+
+/// What a job does alone, one part after the other, again and again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Course(pub Vec<CoursePart>);
+
+/// A part of a [`Course`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CoursePart {
+    /// How many instructions it has.
+    pub instructions: u64,
+    /// How long they take alone, in seconds.
+    pub seconds: f64,
+}
+
+impl Course {
+    /// How long so many instructions take alone from its beginning, in seconds; 0 if it has none.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)] // counts of instructions are far below 2^53
+    pub fn seconds(&self, instructions: u64) -> f64 {
+        let all: u64 = self.0.iter().map(|part| part.instructions).sum();
+        let Some(times) = instructions.checked_div(all) else { return 0.0 };
+        let once: f64 = self.0.iter().map(|part| part.seconds).sum();
+        let (mut left, mut seconds) = (instructions % all, once * times as f64);
+        for part in self.0.iter().filter(|part| part.instructions > 0) {
+            let done = left.min(part.instructions);
+            seconds += part.seconds * (done as f64 / part.instructions as f64);
+            left -= done;
+        }
+        seconds
+    }
 }
 
 /// What is known before the first decision. Policies use the parts that they need.
@@ -119,6 +152,8 @@ pub struct Knowledge<'a> {
     pub shares_cores: bool,
     /// Whether the machine has several memory nodes.
     pub has_nodes: bool,
+    /// What each job does alone, part after part, by job: for comparison with what is possible.
+    pub courses: &'a [Course],
 }
 
 /// One setting of a policy.
@@ -147,6 +182,8 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// The path of a file.
     File,
+    /// Nothing: it is written without a value.
+    Flag,
 }
 
 /// The value of a setting where none is given.
@@ -175,6 +212,8 @@ pub enum Value {
     Word(&'static str),
     /// The path of a file.
     File(PathBuf),
+    /// It is set, and has no value.
+    Set,
 }
 
 impl Preset {
@@ -202,6 +241,7 @@ impl fmt::Display for Value {
             Self::Number(number) => number.fmt(f),
             Self::Word(word) => f.write_str(word),
             Self::File(path) => path.display().fmt(f),
+            Self::Set => Ok(()),
         }
     }
 }
@@ -217,6 +257,7 @@ impl Setting {
             }
             Kind::Word(words) => words.iter().find(|word| **word == text).map(|it| Value::Word(it)),
             Kind::File => (!text.is_empty()).then(|| Value::File(PathBuf::from(text))),
+            Kind::Flag => None,
         }
     }
 
@@ -232,6 +273,7 @@ impl Setting {
             }
             Kind::Word(words) => format!("{name}={}", listed(words)),
             Kind::File => format!("{name}=FILE"),
+            Kind::Flag => name.to_owned(),
         }
     }
 }
@@ -284,6 +326,12 @@ impl<'a> Values<'a> {
             Some(Value::Number(number)) => *number,
             other => panic!("{name} is {other:?}"),
         }
+    }
+
+    /// Whether `name`, which has no value, is set.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        self.get(name) == Some(&Value::Set)
     }
 
     /// The word `name`, if it is set.

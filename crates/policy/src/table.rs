@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use thiserror::Error;
 
 pub use crate::row::{
-    Cadence, Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile, Values, listed,
+    Cadence, Course, CoursePart, Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile, Values, listed,
 };
 
 /// A policy with its settings, written `NAME` or `NAME:SETTING=VALUE:…`.
@@ -104,6 +104,17 @@ impl PolicySpec {
         Some(())
     }
 
+    /// Reads one setting of a text.
+    fn read(&mut self, one: &str) -> Option<()> {
+        if let Some((name, text)) = one.split_once('=') {
+            return self.put(name, text);
+        }
+        let is_flag = |it: &Setting| it.name == one && matches!(it.kind, Kind::Flag);
+        let at = self.row.settings.iter().position(is_flag)?;
+        self.values[at] = Some(Value::Set);
+        Some(())
+    }
+
     fn wrong(&self, found: &str) -> SpecError {
         let ranges: Vec<String> = self.row.settings.iter().map(Setting::range).collect();
         let expected = match ranges.len() {
@@ -157,6 +168,10 @@ impl fmt::Display for PolicySpec {
         f.write_str(self.row.name)?;
         for (setting, value) in self.row.settings.iter().zip(&self.values) {
             let Some(value) = value else { continue };
+            if *value == Value::Set {
+                write!(f, ":{}", setting.name)?;
+                continue;
+            }
             let shown = matches!(setting.default, Preset::Shown(_));
             if shown || setting.default.value().as_ref() != Some(value) {
                 write!(f, ":{}={value}", setting.name)?;
@@ -198,8 +213,7 @@ impl FromStr for PolicySpec {
         let row = rows().find(|row| row.name == name);
         let mut spec: Self = row.ok_or_else(|| SpecError::Name { found: name.to_owned() })?.into();
         let Some(settings) = settings else { return Ok(spec) };
-        let mut set = |one: &str| one.split_once('=').and_then(|(name, text)| spec.put(name, text));
-        let all = settings.split(':').all(|one| set(one).is_some());
+        let all = settings.split(':').all(|one| spec.read(one).is_some());
         if all && spec.is_consistent() { Ok(spec) } else { Err(spec.wrong(settings)) }
     }
 }
@@ -266,9 +280,13 @@ mod tests {
             "symbiotic:cost=antt:weight=1:gain=0",
             "symbiotic-numa:cost=antt:weight=1:gain=0:away=0.25",
             "symbiotic:model=/a/b.json",
-            "fair:valid=1:soon=0",
-            "perf-fair:share=0.25:limit=inf:apart=3:at-once=0.1:light=0",
+            "fair:valid=1:doubt=0",
+            "perf-fair:share=0.25:limit=inf:apart=4",
             "instruction:key=float",
+            "instruction:key=float:published",
+            "mmas:published",
+            "idas:kappa=50:published",
+            "bas:oatr=delivered",
         ];
         for text in more {
             assert_eq!(PolicySpec::named(text).to_string(), text);
@@ -300,7 +318,9 @@ mod tests {
         let said = refusal("best");
         assert!(said.starts_with("expected os, auto, round-robin, "), "{said}");
         assert!(said.ends_with(" or all-fast-first, found policy \"best\""), "{said}");
-        assert_eq!(refusal("bas:seed=1"), "expected bas with no setting, found \"seed=1\"");
+        assert_eq!(refusal("os:seed=1"), "expected os with no setting, found \"seed=1\"");
+        assert_eq!(refusal("mmas:new"), "expected mmas with published, found \"new\"");
+        assert_eq!(refusal("mmas:published=1"), "expected mmas with published, found \"published=1\"");
         assert_eq!(
             refusal("random:seed=-1"),
             "expected random with seed=N, N from 0, found \"seed=-1\""
@@ -308,7 +328,7 @@ mod tests {
         assert_eq!(refusal("random:"), "expected random with seed=N, N from 0, found \"\"");
         assert_eq!(
             refusal("instruction:key=fp"),
-            "expected instruction with key=branch, float, int, load or store, found \"key=fp\""
+            "expected instruction with key=branch, float, int, load or store; published, a colon between two, found \"key=fp\""
         );
         assert_eq!(
             refusal("utility:serial=9"),
@@ -325,7 +345,8 @@ mod tests {
             "symbiotic:model=",
             "fair:share=0.5",
             "fair:valid=0",
-            "fair:light=1.5",
+            "fair:doubt=-1",
+            "fair:published",
             "perf-fair:share=1",
             "perf-fair:limit=0.9",
             "perf-fair:limit=NaN",

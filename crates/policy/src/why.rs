@@ -18,6 +18,8 @@ pub enum Selected {
         /// What it has, t/µs a context.
         has: f64,
     },
+    /// Its memory traffic is unknown, so it is taken for a mean one.
+    TrafficUnknown,
     /// It was drawn.
     Drawn,
     /// It has come least far.
@@ -27,7 +29,7 @@ pub enum Selected {
     },
     /// Its speed with cores of its own is found out.
     Estimated,
-    /// Others are estimated, and it disturbs them little.
+    /// Another job is estimated, and it disturbs that little.
     BesideEstimate,
 }
 
@@ -48,6 +50,8 @@ pub enum Allocated {
         /// Its first-cache traffic, t/µs.
         has: f64,
     },
+    /// Its traffic to the caches is unknown, so it is taken for a mean one.
+    TrafficUnknown,
     /// Threads that share a core slow each other down least.
     Symbiosis {
         /// How much slower it is expected to be there than alone.
@@ -87,12 +91,13 @@ impl fmt::Display for Selected {
             Self::Traffic { wanted, has } => {
                 write!(f, "memory traffic {has:.1} t/µs where {wanted:.1} are wanted")
             }
+            Self::TrafficUnknown => f.write_str("memory traffic unknown, next in the queue"),
             Self::Drawn => f.write_str("drawn"),
             Self::LeastProgress { progress } => {
                 write!(f, "has come least far, {progress:.1} quanta alone")
             }
             Self::Estimated => f.write_str("its speed on cores of its own is found out"),
-            Self::BesideEstimate => f.write_str("disturbs little the jobs that are estimated"),
+            Self::BesideEstimate => f.write_str("disturbs little the job that is estimated"),
         }
     }
 }
@@ -105,6 +110,7 @@ impl fmt::Display for Allocated {
             Self::MostWithLeast { has } => {
                 write!(f, "L1 traffic {has:.1} t/µs, most beside least")
             }
+            Self::TrafficUnknown => f.write_str("cache traffic unknown, taken for a mean one"),
             Self::Symbiosis { slowdown } => {
                 write!(f, "expected {slowdown:.2} times slower than alone, beside good neighbours")
             }

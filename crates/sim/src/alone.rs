@@ -21,12 +21,13 @@
 
 use crate::SimError;
 use crate::platform::{Demands, Platform, float};
-use crate::scenario::{JobSpec, Scenario, ThreadSpec, Work};
+use crate::scenario::{JobSpec, PhaseSpec, Scenario, Stretch, ThreadSpec, Work};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, PuIdx};
 use colocate_model::phase::{Demand, Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Mix, Phase, Seat, TaskRate};
 use colocate_policy::SoloProfile;
+use colocate_policy::table::{Course, CoursePart};
 
 /// Most of a memory controller that all companions use together. Chosen.
 const HALF: f64 = 0.5;
@@ -49,23 +50,48 @@ pub fn alone_of(
 ) -> Result<Vec<SoloProfile>, SimError> {
     scenario.check(platform.machine())?;
     let demands = Demands::new(platform, scenario)?;
+    let phases = phases_alone(platform, scenario, &demands)?;
+    Ok(scenario.jobs.iter().map(|job| of_job(&phases, &demands, job)).collect())
+}
+
+/// What each job of `scenario` does alone, part after part, by job: of its first thread, without the time that it sleeps.
+///
+/// # Errors
+/// As [`alone_of`].
+pub fn courses_of(
+    platform: &Platform<'_>,
+    scenario: &Scenario,
+) -> Result<Vec<Course>, SimError> {
+    scenario.check(platform.machine())?;
+    let phases = phases_alone(platform, scenario, &Demands::new(platform, scenario)?)?;
+    let part = |stretch: &Stretch| CoursePart {
+        instructions: stretch.instructions,
+        seconds: float(stretch.instructions) / phases[stretch.phase.0 as usize].instructions,
+    };
+    let course = |job: &JobSpec| {
+        let first = job.threads.first();
+        Course(first.map_or_else(Vec::new, |first| first.course.iter().map(part).collect()))
+    };
+    Ok(scenario.jobs.iter().map(course).collect())
+}
+
+/// The rates of each phase alone, on the kind of core that is fastest for it.
+fn phases_alone(
+    platform: &Platform<'_>,
+    scenario: &Scenario,
+    demands: &Demands,
+) -> Result<Vec<Rates>, SimError> {
     let kinds = 0..platform.machine().kinds.len();
     let benches: Vec<Option<Bench>> =
         kinds.map(|kind| Bench::new(platform, kind)).collect::<Result<_, _>>()?;
-    let phases: Vec<Rates> = scenario
-        .phases
-        .iter()
-        .enumerate()
-        .map(|(phase, spec)| {
-            let on = |bench: &Bench| {
-                let demand = demands.of(phase, platform.kind_of(bench.pu));
-                bench.rates(platform, demand, &spec.mix)
-            };
-            let fastest = benches.iter().flatten().map(on);
-            fastest.reduce(Rates::faster).unwrap_or_default()
-        })
-        .collect();
-    Ok(scenario.jobs.iter().map(|job| of_job(&phases, &demands, job)).collect())
+    let rates = |(phase, spec): (usize, &PhaseSpec)| {
+        let on = |bench: &Bench| {
+            let demand = demands.of(phase, platform.kind_of(bench.pu));
+            bench.rates(platform, demand, &spec.mix)
+        };
+        benches.iter().flatten().map(on).reduce(Rates::faster).unwrap_or_default()
+    };
+    Ok(scenario.phases.iter().enumerate().map(rates).collect())
 }
 
 /// One phase alone: its rates, a second and a microsecond.
@@ -206,12 +232,12 @@ fn companion(instructions: f64) -> Phase {
 
 fn of_job(phases: &[Rates], demands: &Demands, job: &JobSpec) -> SoloProfile {
     let mut sum = SoloProfile::default();
-    let (mut lost, mut busy, mut meetings) = (0.0, 0.0, 0.0_f64);
+    let (mut first_cache, mut lost, mut busy, mut meetings) = (0.0, 0.0, 0.0, 0.0_f64);
     for thread in &job.threads {
         let (one, barriers) = of_thread(phases, demands, thread);
         sum.seconds = sum.seconds.max(one.seconds);
         sum.memory += one.memory;
-        sum.first_cache += one.first_cache;
+        first_cache += one.first_cache.unwrap_or(0.0);
         lost += one.loss * one.seconds;
         busy += one.seconds;
         meetings = meetings.max(barriers);
@@ -222,22 +248,23 @@ fn of_job(phases: &[Rates], demands: &Demands, job: &JobSpec) -> SoloProfile {
         let all = sum.seconds + seconds;
         let mean = |parallel: f64, serial: f64| (parallel * sum.seconds + serial * seconds) / all;
         sum.memory = mean(sum.memory, rates.memory);
-        sum.first_cache = mean(sum.first_cache, rates.first_cache);
+        first_cache = mean(first_cache, rates.first_cache);
         sum.seconds = all;
         lost += rates.loss * seconds;
         busy += seconds;
     }
-    SoloProfile { loss: if busy > 0.0 { lost / busy } else { 0.0 }, ..sum }
+    let loss = if busy > 0.0 { lost / busy } else { 0.0 };
+    SoloProfile { loss, first_cache: Some(first_cache), ..sum }
 }
 
 /// Of one thread, and to how many barriers it comes; rates are means over the time that it is busy.
 fn of_thread(phases: &[Rates], demands: &Demands, thread: &ThreadSpec) -> (SoloProfile, f64) {
-    let (mut mean, mut busy) = (SoloProfile::default(), 0.0);
+    let (mut mean, mut first_cache, mut busy) = (SoloProfile::default(), 0.0, 0.0);
     for stretch in &thread.course {
         let rates = phases[stretch.phase.0 as usize];
         let seconds = float(stretch.instructions) / rates.instructions;
         mean.memory += rates.memory * seconds;
-        mean.first_cache += rates.first_cache * seconds;
+        first_cache += rates.first_cache * seconds;
         mean.loss += rates.loss * seconds;
         busy += seconds;
     }
@@ -250,7 +277,7 @@ fn of_thread(phases: &[Rates], demands: &Demands, thread: &ThreadSpec) -> (SoloP
     let alone = SoloProfile {
         seconds: thread.born.as_secs_f64() + seconds,
         memory: mean.memory / busy,
-        first_cache: mean.first_cache / busy,
+        first_cache: Some(first_cache / busy),
         loss: mean.loss / busy,
     };
     (alone, life.barriers)

@@ -50,7 +50,7 @@ use colocate_model::phase::PhaseError;
 use colocate_policy::PlanError;
 use thiserror::Error;
 
-pub use alone::alone_of;
+pub use alone::{alone_of, courses_of};
 pub use error::ScenarioError;
 pub use host::SimHost;
 pub use kernel::{Fork, Kernel, NumaBalancing, PeriodicBalance, Wake};

@@ -1,7 +1,7 @@
 //! Whole simulations: a scenario under a policy, from the launch to the end.
 
 use crate::SimError;
-use crate::alone::alone_of;
+use crate::alone::{alone_of, courses_of};
 use crate::host::SimHost;
 use crate::outcome::Outcome;
 use crate::platform::{Demands, Life, Platform, float};
@@ -84,7 +84,12 @@ pub fn simulate(
     let first = |job: &JobSpec| job.threads.first().map(|thread| most(scenario, thread));
     let demands: Vec<Phase> =
         scenario.jobs.iter().map(|job| first(job).unwrap_or_default()).collect();
+    let courses = match policy.has_prior(Prior::Courses) {
+        true => courses_of(platform, scenario)?,
+        false => Vec::new(),
+    };
     let known = Knowledge {
+        courses: &courses,
         alone: options.known.unwrap_or(&found),
         cpi: options.cpi,
         demands: &demands,

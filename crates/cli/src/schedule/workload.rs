@@ -295,7 +295,7 @@ impl Reader<'_> {
             let found = loss.to_string();
             return Err(self.wrong(alone.span().start, "a loss from 0 to 1, a share", &found));
         }
-        let figures = [seconds, memory, first_cache, loss];
+        let figures = [seconds, memory, first_cache.unwrap_or(0.0), loss];
         match figures.into_iter().find(|figure| !figure.is_finite() || *figure < 0.0) {
             None => Ok(*alone.get_ref()),
             Some(wrong) => {
@@ -370,7 +370,7 @@ mod tests {
             (last.command.path.as_path(), &last.command.argv[0]),
             (Path::new("/bin/./sh"), &OsString::from("./sh"))
         );
-        assert_eq!(last.alone.map(|alone| alone.first_cache), Some(0.0));
+        assert_eq!(last.alone.expect("there").first_cache, None);
     }
 
     #[test]

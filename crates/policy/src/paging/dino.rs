@@ -20,6 +20,7 @@
 
 use super::{Key, Move, Paging, Rule, Seen, with_memory};
 use crate::evidence::{Evidence, Thread};
+use crate::schedule::allocate::rates;
 use crate::plan::{Place, TaskId, Why};
 use crate::row::{Kind, Preset, Row, Setting};
 use crate::source::{Source, SourceSet};
@@ -108,20 +109,21 @@ impl Dino {
     /// Deals threads to nodes, where that is due.
     fn spread(&mut self, evidence: &Evidence<'_>) {
         let nodes = with_memory(evidence.now.machine);
-        let mut threads: Vec<&Thread> =
+        let threads: Vec<&Thread> =
             evidence.now.queue.iter().flat_map(|job| &job.threads).collect();
-        let rate = |thread: &Thread| thread.traffic().to_memory();
-        let is_known = threads.iter().any(|thread| thread.traffic().memory.is_some());
-        if nodes.len() < 2 || !is_known {
+        let rate = |thread: &Thread| thread.traffic().memory;
+        if nodes.len() < 2 || !threads.iter().any(|thread| rate(thread).is_some()) {
             return;
         }
+        let rates = rates(&threads, &rate);
         #[allow(clippy::cast_precision_loss)] // threads
-        let mean = threads.iter().map(|thread| rate(thread)).sum::<f64>() / threads.len() as f64;
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        let mut threads: Vec<(&Thread, f64)> = threads.into_iter().zip(rates).collect();
         let mut intensive = vec![0_u64; evidence.now.machine.nodes.len()];
         let mut is_new = false;
-        for thread in &threads {
+        for (thread, rate) in &threads {
             match self.homes.get(&thread.id) {
-                Some(node) => intensive[node.idx()] += u64::from(rate(thread) > mean),
+                Some(node) => intensive[node.idx()] += u64::from(*rate > mean),
                 None => is_new = true,
             }
         }
@@ -130,9 +132,9 @@ impl Dino {
         if !is_new && differ <= 1 {
             return;
         }
-        threads.sort_by(|a, b| rate(b).total_cmp(&rate(a)).then(a.id.cmp(&b.id)));
+        threads.sort_by(|(a, of_a), (b, of_b)| of_b.total_cmp(of_a).then(a.id.cmp(&b.id)));
         let back_and_forth = nodes.iter().chain(nodes.iter().rev()).cycle();
-        self.homes = threads.iter().map(|thread| thread.id).zip(back_and_forth.copied()).collect();
+        self.homes = threads.iter().map(|(thread, _)| thread.id).zip(back_and_forth.copied()).collect();
     }
 }
 

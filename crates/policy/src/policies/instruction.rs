@@ -12,7 +12,8 @@
 //! - *Key*: the class that the list is sorted by; the paper does not say how it was chosen. Here: the class with the largest
 //!   variance of load over the tasks, times its scarcity `1/u(c)`. A user may name another.
 //! - *Load* of a task: busy share × share of the key class, 0 ..= 1; unknown busy counts as always busy, an unknown share as
-//!   average.
+//!   average. With `published` it is the number of instructions of that class for each cycle: share × instructions per cycle ×
+//!   busy share, as the paper's tasks are profiled for about the same time. Where that is not known of a task, it counts as average.
 //! - *Rank*: place in the list sorted by load, 0 for the least; equal loads by ID.
 //! - *Pass*: one task to every usable core that has a PU left; `P` tasks are a *round*.
 //! # Algorithm
@@ -28,6 +29,7 @@
 //! - **Own cores**: no core has two tasks while another has none. -> test `own_cores`
 //! - **Serpentine**: with four siblings, core sums of evenly spaced loads are equal. -> test `serpentine`
 //! - **Key**: the class that varies most, weighted by scarcity. -> test `key_varies_most`
+//! - **By numbers**, if as published. -> test `published_goes_by_numbers`
 //! - **Unknown in the middle** -> test `unknown_in_the_middle`
 //! - **Turns**: more tasks than PUs share evenly. -> test `turns`
 
@@ -46,25 +48,37 @@ pub static ROW: Row = Row {
     name: "instruction",
     summary: "pairs tasks that do most with least of one class",
     source: "Serpa et al., Algorithm 1",
-    settings: &[Setting {
-        name: "key",
-        kind: Kind::Word(&["branch", "float", "int", "load", "store"]),
-        default: Preset::Unset,
-        meaning: "class to sort by; by default the one that varies most",
-    }],
+    settings: &[
+        Setting {
+            name: "key",
+            kind: Kind::Word(&["branch", "float", "int", "load", "store"]),
+            default: Preset::Unset,
+            meaning: "class to sort by; by default the one that varies most",
+        },
+        Setting {
+            name: "published",
+            kind: Kind::Flag,
+            default: Preset::Unset,
+            meaning: "as published: by numbers of instructions instead of shares",
+        },
+    ],
     make: |values, _| {
         let key = values.word("key").and_then(|class| class.parse().ok());
-        by_rule(MIX, move |it| planned(it, |places, tasks| place(places, tasks, key)))
+        let load = if values.is_set("published") { Task::instructions } else { Task::load };
+        by_rule(MIX, move |it| planned(it, |places, tasks| place(places, tasks, key, load)))
     },
     ..Row::ONCE
 };
 
-fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>) -> Placement {
-    let key = key.or_else(|| choose_key(tasks));
+/// How much a task does of a class; `None` if unknown.
+pub(super) type Load = fn(&Task, Class) -> Option<f64>;
+
+fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>, load: Load) -> Placement {
+    let key = key.or_else(|| choose_key(tasks, load));
     if tasks.len() <= places.cores.len() {
         return own_cores(places, tasks, |_| Why::OwnCore);
     }
-    let ranked = rank(tasks, key);
+    let ranked = rank(tasks, key, load);
     let seats = deal(places, ranked.len());
     let mut choices = vec![Choice { pu: None, why: Why::Unknown }; tasks.len()];
     // The heaviest is dealt first.
@@ -78,9 +92,9 @@ fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>) -> Placement 
 /// The class with the largest variance of load, weighted by scarcity; the first among equals.
 ///
 /// `None` if no task's mix is known.
-pub(super) fn choose_key(tasks: &[&Task]) -> Option<Class> {
+pub(super) fn choose_key(tasks: &[&Task], load: Load) -> Option<Class> {
     let spread = |class: Class| {
-        let loads: Vec<f64> = tasks.iter().filter_map(|task| task.load(class)).collect();
+        let loads: Vec<f64> = tasks.iter().filter_map(|task| load(task, class)).collect();
         (!loads.is_empty()).then(|| (class, variance(&loads) * scarcity(class)))
     };
     let known = Class::ALL.into_iter().filter_map(spread);
@@ -97,8 +111,8 @@ fn variance(values: &[f64]) -> f64 {
 }
 
 /// Places in `tasks`, least load first.
-pub(super) fn rank(tasks: &[&Task], key: Option<Class>) -> Vec<usize> {
-    let load = |task: &Task| key.and_then(|class| task.load(class));
+pub(super) fn rank(tasks: &[&Task], key: Option<Class>, load: Load) -> Vec<usize> {
+    let load = |task: &Task| key.and_then(|class| load(task, class));
     let known: Vec<f64> = tasks.iter().filter_map(|task| load(task)).collect();
     let average = mean(&known);
     let loads: Vec<f64> = tasks.iter().map(|task| load(task).unwrap_or(average)).collect();
@@ -179,7 +193,8 @@ pub(super) fn partners(
 
 #[cfg(test)]
 mod tests {
-    use super::choose_key;
+    use super::{choose_key, rank};
+    use crate::plan::Task;
     use crate::testing::{check, letters};
     use colocate_model::Class;
     use expect_test::expect;
@@ -257,10 +272,23 @@ mod tests {
     fn key_varies_most() {
         // Int varies by 40 points over four units, float by 30 over two: 0.04 · 1/4 < 0.0225 · 1/2.
         let tasks = letters("AB", "A i60 f10, B i20 f40");
-        assert_eq!(choose_key(&tasks.iter().collect::<Vec<_>>()), Some(Class::Float));
+        assert_eq!(choose_key(&tasks.iter().collect::<Vec<_>>(), Task::load), Some(Class::Float));
         let tasks = letters("AB", "A i90 f10, B i10 f40");
-        assert_eq!(choose_key(&tasks.iter().collect::<Vec<_>>()), Some(Class::Int));
-        assert_eq!(choose_key(&letters("AB", "").iter().collect::<Vec<_>>()), None);
+        assert_eq!(choose_key(&tasks.iter().collect::<Vec<_>>(), Task::load), Some(Class::Int));
+        assert_eq!(choose_key(&letters("AB", "").iter().collect::<Vec<_>>(), Task::load), None);
+    }
+
+    /// A executes 0.2 · 4 floating-point instructions a cycle, B 0.8, C 0.1, D 0.4: A, B, D, C by numbers, and by shares B, D,
+    /// A, C.
+    #[test]
+    fn published_goes_by_numbers() {
+        let mut tasks = letters("ABCD", "A f20, B f80, C f10, D f40");
+        for (task, ipc) in tasks.iter_mut().zip([4.1, 1.0, 1.0, 1.0]) {
+            task.ipc = Some(ipc);
+        }
+        let tasks: Vec<&Task> = tasks.iter().collect();
+        assert_eq!(rank(&tasks, Some(Class::Float), Task::instructions), [2, 3, 1, 0]);
+        assert_eq!(rank(&tasks, Some(Class::Float), Task::load), [2, 0, 3, 1]);
     }
 
     #[test]

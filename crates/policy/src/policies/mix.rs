@@ -86,7 +86,7 @@ pub(super) fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usi
     }
     order.sort_by(|&a, &b| tasks[b].weight().total_cmp(&tasks[a].weight()));
     let rest = order.split_off(tasks.len() / pus * pus);
-    let key = choose_key(tasks);
+    let key = choose_key(tasks, Task::load);
     let load = |task: usize| key.and_then(|class| tasks[task].load(class)).unwrap_or(0.0);
     let by_load = |a: &usize, b: &usize| load(*a).total_cmp(&load(*b)).then(a.cmp(b));
     let most = tasks[order[0]].weight();
@@ -146,7 +146,7 @@ fn overlap(asked: &[UnitDemand], groups: &[Vec<usize>]) -> f64 {
 /// Items by core as the policy `instruction` deals them, an item ranking as the first of its tasks.
 pub(super) fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut rank = vec![0; tasks.len()];
-    for (at, task) in instruction::rank(tasks, choose_key(tasks)).into_iter().enumerate() {
+    for (at, task) in instruction::rank(tasks, choose_key(tasks, Task::load), Task::load).into_iter().enumerate() {
         rank[task] = at;
     }
     let mut heaviest_first: Vec<usize> = (0..items.len()).collect();

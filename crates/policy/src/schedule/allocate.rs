@@ -29,6 +29,7 @@
 //! - **Spread**: with `most_with_least` no core has two threads more than another one that has room. -> test `spread`
 //! - **As defined**, by slower code. -> test `as_defined`
 //! - **Stays**: the same threads with the same rates stay. -> test `stays`
+//! - **Unknown is a mean one** -> test `unknown_counts_as_the_mean`
 
 use super::select::float;
 use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
@@ -37,7 +38,16 @@ use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
 use std::cmp::Reverse;
 
 /// A thread's rate, t/µs.
-pub type Rate<'a> = &'a dyn Fn(&Thread) -> f64;
+pub type Rate<'a> = &'a dyn Fn(&Thread) -> Option<f64>;
+
+/// The threads' rates. Unknown ones count as the mean of what is known, as no thread's place then depends on them most.
+pub(crate) fn rates(threads: &[&Thread], rate: Rate<'_>) -> Vec<f64> {
+    let rates: Vec<Option<f64>> = threads.iter().map(|thread| rate(thread)).collect();
+    let known: Vec<f64> = rates.iter().flatten().copied().collect();
+    let sum = known.iter().fold(0.0, |sum, each| sum + each);
+    let mean = if known.is_empty() { 0.0 } else { sum / float(known.len()) };
+    rates.into_iter().map(|rate| rate.unwrap_or(mean)).collect()
+}
 
 /// Threads of the chosen jobs in the order in which they were chosen; at most `most`.
 pub fn threads_of<'a>(
@@ -95,7 +105,7 @@ pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<Pu
     let mut parts = vec![Part { pus: places.pus.to_vec(), threads: all }];
     for level in shared_levels(machine, &places.pus) {
         let over = caches_over(machine, level);
-        let rates: Vec<f64> = threads.iter().map(|thread| thread.traffic().at(level)).collect();
+        let rates = rates(threads, &|thread| thread.traffic().at(level));
         parts = parts.into_iter().flat_map(|part| divided(part, &over, &rates)).collect();
     }
     let mut found = vec![PuIdx(0); threads.len()];
@@ -189,7 +199,7 @@ pub(crate) fn most_with_least(
     rate: Rate<'_>,
 ) -> Vec<PuIdx> {
     let places = Places::new(machine, pus);
-    let rates: Vec<f64> = threads.iter().map(|thread| rate(thread)).collect();
+    let rates = rates(threads, rate);
     let mut sorted: Vec<usize> = (0..threads.len()).collect();
     sorted.sort_by(|&a, &b| rates[a].total_cmp(&rates[b]));
     let mut ends = std::collections::VecDeque::from(sorted);
@@ -317,7 +327,7 @@ mod tests {
         machine.all_pus().collect()
     }
 
-    fn by_l1(thread: &Thread) -> f64 {
+    fn by_l1(thread: &Thread) -> Option<f64> {
         thread.traffic().at(1)
     }
 
@@ -332,6 +342,16 @@ mod tests {
         let machine = machine("l3:2 core:2");
         let queue = threads(&[20.0, 2.0, 16.0, 6.0]);
         assert_eq!(numbers(&balanced(&machine, &all(&machine), &refs(&queue))), [2, 3, 0, 1]);
+    }
+
+    /// 9 and 1 share a core, and the unknown one, a mean one with 5, the other with 5.
+    #[test]
+    fn unknown_counts_as_the_mean() {
+        let machine = machine("core:2 pu:2");
+        let queue = threads(&[0.0, 9.0, 5.0, 1.0]);
+        let rate = |thread: &Thread| by_l1(thread).filter(|rate| *rate > 0.0);
+        let found = numbers(&most_with_least(&machine, &all(&machine), &refs(&queue), &rate));
+        assert_eq!([found[1] / 2, found[3] / 2], [0, 0]);
     }
 
     /// Five threads: caches with four PUs each get three and two.

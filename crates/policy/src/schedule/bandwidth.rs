@@ -9,28 +9,30 @@
 //! - `AvgTR(p)`: traffic of `p` alone, averaged over its time `T(p)` alone, t/µs. `TR(p)`: that in its last quantum.
 //! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p)·width(p) / contexts)`: all traffic of the jobs that are left over the time in which
 //!   the contexts can run them, t/µs. For jobs of one thread that is contexts × the mean traffic, weighted by time.
-//! - *Throttle* `s = Σ TR / Σ AvgTR` over the jobs that have run: how much of their traffic alone they get. Ours: the original's
-//!   prediction was not found. The last rate alone is none: rates fall where the memory is short, so jobs that flood it
+//! - *Throttle* `s = Σ TR / Σ AvgTR` over the jobs that have run: how much of their traffic alone they get; a job that has not
+//!   run is taken to have `AvgTR`. Ours: the original's prediction was not found. The last rate alone is none: rates fall where the memory is short, so jobs that flood it
 //!   together seem to have little traffic, and are together again (simulated on a Xeon X3320).
 //! - `Pen(p) = κ · max(0, g(p) − mean g) · mean AvgTR`, at most the largest `AvgTR`: bandwidth that is reserved for a job that
 //!   loses more than others. `g(p)` is the share of its speed that `p` loses for each t/µs of others' traffic, measured
 //!   beside the micro-benchmark of `colocate bench bandwidth`. Ours: how it was computed was not published with what we have.
 //! - `SIABW`: `IABW` with `AvgTR(p) + Pen(p)` for `AvgTR(p)`.
-//! - `OATR`: contexts × the mean of the last rates of the jobs that wait. The formula of the paper was not found. This one is
-//!   that of its author's published teaching code; a mean of what was delivered, the other reading, falls when contention
-//!   throttles traffic.
+//! - `OATR`: contexts × the mean of the last rates of the jobs that wait (`oatr=waiting`), or the mean of what was delivered in
+//!   each quantum so far (`oatr=delivered`), which falls when contention throttles traffic. The formula of the paper was not
+//!   found; the first is that of its author's published teaching code, the second what that code reports.
 //! # Algorithm
 //! | policy | selection | allocation | source |
 //! |---|---|---|---|
-//! | `mmas` | [`select::by_traffic`], `BW = IABW`, demand `TR(p) / s` | PUs in order | Xu, Wu and Yew, PACT 2010 |
-//! | `mhas` | as `mmas` | [`allocate::balanced`] | Feliu et al., IPDPS 2012, Algorithm 2 |
-//! | `idas` | `BW = SIABW`, demand `TR(p) / s + Pen(p)` | as `mhas`, by the plain rates | TPDS 2014, Algorithm 3 |
+//! | `mmas` | [`select::by_traffic`], `BW = IABW` of the jobs that are left, demand `TR(p) / s` | PUs in order | Xu, Wu and Yew, PACT 2010 |
+//! | `mmas:published` | the same with the `IABW` of all jobs, computed once, and demand `TR(p)` | PUs in order | the same |
+//! | `mhas` | as `mmas`, `mmas:published` | [`allocate::balanced`] | Feliu et al., IPDPS 2012, Algorithm 2 |
+//! | `idas` | the same with `SIABW`, demand and `Pen(p)` | as `mhas`, by the plain rates | TPDS 2014, Algorithm 3 |
 //! | `bas` | `BW = OATR`, demand `TR(p)` | [`allocate::most_with_least`], by the last quantum | IEEE TC 2016, Algorithm 4 |
 //! | `l1-dynamic` | in the order of the queue | as `bas` | PACT 2013, Algorithm 6 |
 //! | `l1-static` | in the order of the queue | by runs alone, so no thread moves | PACT 2013, Algorithm 6 |
 //!
 //! The traffic of a job alone is of all its threads together: each has its part of that, all runnable ones the same. A job of
 //! several threads takes as many contexts (ours). The published study of `l1` has as many jobs as contexts, so no selection.
+//! Unknown traffic counts as the mean of what is known; where nothing is known, a message says that it is no order.
 //! # Properties
 //! - **Jobs that are gone do not count** -> tests `by_hand`, `oatr_by_hand`
 //! - **Threads take contexts**: jobs of several threads that flood the memory are kept apart, too. -> test
@@ -41,14 +43,17 @@
 //! - **Penalties are bounded** and no thread that loses less than the mean has one. -> test `penalties_by_hand`
 //! - **None, none**: if all lose alike, `idas` is `mhas`. -> test `alike_is_mhas`
 //! - **First come, first served** until rates are known. -> test `first_quantum`
+//! - **As published**, the average stays when jobs leave. -> test `as_published_by_hand`
+//! - **Unknown is reported** once, if it is so after jobs have run. -> test `without_counters`
 //! - **Each its part**: a thread of many has no more than its part of the job's traffic. -> tests `a_job_of_many_threads`,
 //!   `by_what_is_known_alone_or_by_the_last_quantum`
 
 use super::allocate::{self, Rate, seated, spread};
+use super::asymmetric::Messages;
 use super::{Allocated, COUNTERS, Choice, Quantum, QueuedJob, Selected, Thread, select};
-use crate::plan::JobIdx;
+use crate::plan::{JobIdx, Plan};
 use crate::policy::{Policy, by_rule};
-use crate::row::{Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile};
+use crate::row::{Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile, Values};
 use std::collections::BTreeMap;
 
 /// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one
@@ -60,8 +65,9 @@ pub static MMAS: Row = Row {
     name: "mmas",
     summary: "keeps traffic to memory close to its known average",
     source: "Xu, Wu and Yew, PACT 2010",
+    settings: &[PUBLISHED],
     prior: &[Prior::Solo],
-    make: |_, prior| by_average(prior, 0.0, spread),
+    make: |values, prior| by_average(values, prior, 0.0, spread),
     ..Row::EACH_QUANTUM
 };
 
@@ -70,8 +76,9 @@ pub static MHAS: Row = Row {
     name: "mhas",
     summary: "balances traffic at each level of the memory hierarchy",
     source: "Feliu et al., IPDPS 2012, Algorithm 2",
+    settings: &[PUBLISHED],
     prior: &[Prior::Solo],
-    make: |_, prior| by_average(prior, 0.0, balance),
+    make: |values, prior| by_average(values, prior, 0.0, balance),
     ..Row::EACH_QUANTUM
 };
 
@@ -80,14 +87,17 @@ pub static IDAS: Row = Row {
     name: "idas",
     summary: "as mhas, with a penalty for jobs that suffer from traffic",
     source: "Feliu et al., TPDS 2014, Algorithm 3",
-    settings: &[Setting {
-        name: "kappa",
-        kind: Kind::Number("not below 0", |kappa| kappa.is_finite() && kappa >= 0.0),
-        default: Preset::Shown(&Preset::Number(KAPPA)),
-        meaning: "scale of the penalties",
-    }],
+    settings: &[
+        Setting {
+            name: "kappa",
+            kind: Kind::Number("not below 0", |kappa| kappa.is_finite() && kappa >= 0.0),
+            default: Preset::Shown(&Preset::Number(KAPPA)),
+            meaning: "scale of the penalties",
+        },
+        PUBLISHED,
+    ],
     prior: &[Prior::Solo],
-    make: |values, prior| by_average(prior, values.number("kappa"), balance),
+    make: |values, prior| by_average(values, prior, values.number("kappa"), balance),
     ..Row::EACH_QUANTUM
 };
 
@@ -96,7 +106,19 @@ pub static BAS: Row = Row {
     name: "bas",
     summary: "balances traffic to memory, then to first caches, by the last quantum",
     source: "Feliu et al., IEEE TC 2016, Algorithm 4",
-    make: |_, _| by_rule(COUNTERS, |it| it.plan(&by_last_average(&it.now))),
+    settings: &[Setting {
+        name: "oatr",
+        kind: Kind::Word(&[WAITING, DELIVERED]),
+        default: Preset::Word(WAITING),
+        meaning: "traffic that a quantum should have: the mean of what waits, or of what was delivered",
+    }],
+    make: |values, _| match values.word("oatr") {
+        Some(DELIVERED) => {
+            let mut mean = Delivered::default();
+            by_rates(move |now| by_last_average(now, mean.next(now)))
+        }
+        _ => by_rates(|now| by_last_average(now, oatr(now.queue, now.pus.len()))),
+    },
     ..Row::EACH_QUANTUM
 };
 
@@ -107,8 +129,8 @@ pub static L1_STATIC: Row = Row {
     source: "Feliu et al., PACT 2013, Algorithm 6",
     prior: &[Prior::Solo],
     make: |_, prior| {
-        let rates: Vec<f64> = prior.alone.iter().map(|job| job.first_cache).collect();
-        by_rule(COUNTERS, move |it| it.plan(&by_runs_alone(&it.now, &rates)))
+        let rates: Vec<Option<f64>> = prior.alone.iter().map(|job| job.first_cache).collect();
+        by_rates(move |now| by_runs_alone(now, &rates))
     },
     ..Row::EACH_QUANTUM
 };
@@ -118,23 +140,81 @@ pub static L1_DYNAMIC: Row = Row {
     name: "l1-dynamic",
     summary: "pairs most with least first-cache traffic, by the last quantum",
     source: "Feliu et al., PACT 2013, Algorithm 6",
-    make: |_, _| by_rule(COUNTERS, |it| it.plan(&by_last_quantum(&it.now))),
+    make: |_, _| by_rates(by_last_quantum),
     ..Row::EACH_QUANTUM
 };
+
+const PUBLISHED: Setting = Setting {
+    name: "published",
+    kind: Kind::Flag,
+    default: Preset::Unset,
+    meaning: "as published: an average of all jobs, once, and rates as they were last",
+};
+
+const WAITING: &str = "waiting";
+const DELIVERED: &str = "delivered";
 
 type Chosen = Vec<(usize, Selected)>;
 
 /// What is known of a job alone, and its penalty in t/µs.
 type Known = (SoloProfile, f64);
 
+/// What is reported where nothing tells the jobs, or their threads, apart.
+const NO_TRAFFIC: &str = "traffic to memory is neither counted nor known of runs alone, so jobs run in the order of the queue";
+const NO_REQUESTS: &str = "requests to caches are neither counted nor known of runs alone, so threads are placed in the order of the queue";
+
+/// A policy that chooses by rates.
+fn by_rates(mut choose: impl FnMut(&Quantum<'_>) -> Vec<Choice> + 'static) -> Box<dyn Policy> {
+    let mut messages = Messages::default();
+    by_rule(COUNTERS, move |it| {
+        let choices = choose(&it.now);
+        unknown(&it.now, &choices).into_iter().for_each(|text| messages.once(text));
+        Plan { messages: messages.drain(), ..it.plan(&choices) }
+    })
+}
+
+/// What a user should know where jobs have run and show no rates, and none are known of runs alone.
+fn unknown(now: &Quantum<'_>, choices: &[Choice]) -> Vec<&'static str> {
+    let ran: Vec<&QueuedJob> = now.queue.iter().filter(|job| job.just_ran).collect();
+    let shown = |rate: &dyn Fn(&QueuedJob) -> Option<f64>| ran.iter().any(|job| rate(job).is_some());
+    // The head runs whatever its traffic is.
+    let selected = || choices.iter().skip(1).map(|choice| &choice.selected);
+    let allocated = || choices.iter().flat_map(|choice| &choice.places).map(|(_, why)| why);
+    let mut texts = Vec::new();
+    if ran.is_empty() {
+        return texts;
+    }
+    if !shown(&QueuedJob::to_memory) && all(selected(), &Selected::TrafficUnknown) {
+        texts.push(NO_TRAFFIC);
+    }
+    if !shown(&|job| job.to_caches(1)) && all(allocated(), &Allocated::TrafficUnknown) {
+        texts.push(NO_REQUESTS);
+    }
+    texts
+}
+
+/// Whether there are some, and all are this.
+fn all<'a, T: PartialEq + 'a>(them: impl Iterator<Item = &'a T>, this: &T) -> bool {
+    let mut them = them.peekable();
+    them.peek().is_some() && them.all(|it| it == this)
+}
+
 /// Selects by averages of runs alone.
 fn by_average(
+    values: &Values<'_>,
     prior: &Knowledge<'_>,
     kappa: f64,
     allocate: fn(&Quantum<'_>, Chosen) -> Vec<Choice>,
 ) -> Box<dyn Policy> {
     let known = known(prior.alone, kappa);
-    by_rule(COUNTERS, move |it| it.plan(&allocate(&it.now, select(&it.now, &known))))
+    if !values.is_set("published") {
+        return by_rates(move |now| allocate(now, select(now, &known)));
+    }
+    let mut average = None;
+    by_rates(move |now| {
+        let wanted = *average.get_or_insert_with(|| ideal(now, &known));
+        allocate(now, by_demand(now, &known, wanted, 1.0))
+    })
 }
 
 /// What is known of each job, with the penalties of this scale.
@@ -155,19 +235,27 @@ fn of<'a>(known: &'a [Known], job: &QueuedJob) -> Option<&'a Known> {
 
 /// The jobs that run, by their memory traffic.
 fn select(now: &Quantum<'_>, known: &[Known]) -> Chosen {
-    let throttle = throttle(now, known);
-    let penalty = |job: &QueuedJob| of(known, job).map_or(0.0, |known| known.1);
-    let demand = |job: &QueuedJob| job.to_memory() / throttle + penalty(job);
-    select::by_traffic(now.queue, now.pus.len(), ideal(now, known), demand)
+    by_demand(now, known, ideal(now, known), throttle(now, known))
+}
+
+/// Jobs that have the traffic `wanted` together, if they get a share `throttle` of what they have alone.
+fn by_demand(now: &Quantum<'_>, known: &[Known], wanted: f64, throttle: f64) -> Chosen {
+    let demand = |job: &QueuedJob| {
+        let alone = of(known, job);
+        let traffic = job.to_memory().map(|last| last / throttle);
+        let penalty = alone.map_or(0.0, |known| known.1);
+        Some(traffic.or(alone.map(|known| known.0.memory))? + penalty)
+    };
+    select::by_traffic(now.queue, now.pus.len(), wanted, demand)
 }
 
 /// `s`; 1 if nothing is known. Above 0.
 fn throttle(now: &Quantum<'_>, known: &[Known]) -> f64 {
-    let has_run = |job: &&QueuedJob| job.threads.iter().any(|t| t.traffic().memory.is_some());
     let (mut now_traffic, mut alone_traffic) = (0.0, 0.0);
-    for job in now.queue.iter().filter(has_run) {
-        now_traffic += job.to_memory();
-        alone_traffic += of(known, job).map_or(0.0, |(alone, _)| alone.memory);
+    for job in now.queue {
+        let Some((traffic, (alone, _))) = job.to_memory().zip(of(known, job)) else { continue };
+        now_traffic += traffic;
+        alone_traffic += alone.memory;
     }
     let throttle = now_traffic / alone_traffic;
     if throttle.is_finite() && throttle > 0.0 { throttle } else { 1.0 }
@@ -185,19 +273,42 @@ fn ideal(now: &Quantum<'_>, known: &[Known]) -> f64 {
 }
 
 /// Which threads run in this quantum, and where: `bas`.
-fn by_last_average(now: &Quantum<'_>) -> Vec<Choice> {
+fn by_last_average(now: &Quantum<'_>, oatr: f64) -> Vec<Choice> {
     let contexts = now.pus.len();
     let chosen = select::all(now.queue, contexts).unwrap_or_else(|| {
-        select::by_traffic(now.queue, contexts, oatr(now.queue, contexts), QueuedJob::to_memory)
+        select::by_traffic(now.queue, contexts, oatr, QueuedJob::to_memory)
     });
     pair(now, chosen, &to_first_cache)
 }
 
-/// `OATR`, t/µs.
+/// `OATR` of the jobs that wait, t/µs; 0 if no job's traffic is known.
 pub(super) fn oatr(queue: &[QueuedJob], contexts: usize) -> f64 {
-    let threads: usize = queue.iter().map(|job| job.width(contexts)).sum();
-    let asked = queue.iter().map(QueuedJob::to_memory).fold(0.0, |sum, each| sum + each);
-    if threads == 0 { 0.0 } else { asked / select::float(threads) * select::float(contexts) }
+    let demands: Vec<Option<f64>> = queue.iter().map(QueuedJob::to_memory).collect();
+    let mean = select::mean_of_a_thread(queue, contexts, &demands);
+    mean.unwrap_or(0.0) * select::float(contexts)
+}
+
+/// `OATR` as the mean of what was delivered.
+#[derive(Default)]
+struct Delivered {
+    /// Quanta in which a job's traffic was known.
+    quanta: f64,
+    /// Their mean traffic, t/µs.
+    mean: f64,
+}
+
+impl Delivered {
+    /// Takes in the last quantum; the result is in t/µs. Before there was one, what waits counts.
+    fn next(&mut self, now: &Quantum<'_>) -> f64 {
+        let ran = now.queue.iter().filter(|job| job.just_ran);
+        let known: Vec<f64> = ran.filter_map(QueuedJob::to_memory).collect();
+        if !known.is_empty() {
+            let delivered = known.into_iter().fold(0.0, |sum, each| sum + each);
+            self.quanta += 1.0;
+            self.mean += (delivered - self.mean) / self.quanta;
+        }
+        if self.quanta > 0.0 { self.mean } else { oatr(now.queue, now.pus.len()) }
+    }
 }
 
 fn by_last_quantum(now: &Quantum<'_>) -> Vec<Choice> {
@@ -205,19 +316,19 @@ fn by_last_quantum(now: &Quantum<'_>) -> Vec<Choice> {
 }
 
 /// `rates` are requests of each job to the first cache, alone, all its threads together, t/µs; by job.
-fn by_runs_alone(now: &Quantum<'_>, rates: &[f64]) -> Vec<Choice> {
+fn by_runs_alone(now: &Quantum<'_>, rates: &[Option<f64>]) -> Vec<Choice> {
     let threads: BTreeMap<JobIdx, usize> =
         now.queue.iter().map(|job| (job.job, job.threads.len())).collect();
     let rate = |thread: &Thread| {
         let job = thread.id.job;
-        let all = rates.get(job.0 as usize).copied().unwrap_or(0.0);
-        all / select::float(threads.get(&job).copied().unwrap_or(1))
+        let all = rates.get(job.0 as usize).copied().flatten()?;
+        Some(all / select::float(threads.get(&job).copied().unwrap_or(1)))
     };
     pair(now, select::all_or_first(now), &rate)
 }
 
 /// Traffic of a thread to its first cache in its last quantum.
-fn to_first_cache(thread: &Thread) -> f64 {
+fn to_first_cache(thread: &Thread) -> Option<f64> {
     thread.traffic().at(1)
 }
 
@@ -228,15 +339,20 @@ pub(super) fn pair_by_last_quantum(now: &Quantum<'_>, chosen: Chosen) -> Vec<Cho
 
 fn pair(now: &Quantum<'_>, chosen: Chosen, rate: Rate<'_>) -> Vec<Choice> {
     let place = |it: &[&Thread]| allocate::most_with_least(now.machine, now.pus, it, rate);
-    seated(now, chosen, place, |thread| Allocated::MostWithLeast { has: rate(thread) })
+    let why = |thread: &Thread| match rate(thread) {
+        Some(has) => Allocated::MostWithLeast { has },
+        None => Allocated::TrafficUnknown,
+    };
+    seated(now, chosen, place, why)
 }
 
 /// Places the chosen jobs so that the caches of every shared level have about as many requests.
 fn balance(now: &Quantum<'_>, chosen: Chosen) -> Vec<Choice> {
     let lowest = allocate::shared_levels(now.machine, now.pus).last().copied();
     let place = |it: &[&Thread]| allocate::balanced(now.machine, now.pus, it);
-    seated(now, chosen, place, |_| match lowest {
-        Some(level) => Allocated::Balanced { level },
+    seated(now, chosen, place, |thread| match lowest {
+        Some(level) if thread.traffic().at(level).is_some() => Allocated::Balanced { level },
+        Some(_) => Allocated::TrafficUnknown,
         None => Allocated::Next,
     })
 }
@@ -245,7 +361,8 @@ fn balance(now: &Quantum<'_>, chosen: Chosen) -> Vec<Choice> {
 mod tests {
     use super::super::testing::{chosen, queue, traffic};
     use super::*;
-    use crate::plan::TaskId;
+    use crate::evidence::{Evidence, Rates};
+    use crate::plan::{Place, TaskId, Why};
     use crate::testing::machine;
     use proptest::prelude::*;
 
@@ -397,7 +514,7 @@ mod tests {
         queue.iter_mut().for_each(|job| job.threads[0].ran = None);
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
         let jobs: Vec<u32> =
-            chosen(&by_last_average(&now)).into_iter().map(|(job, _)| job).collect();
+            chosen(&by_last_average(&now, oatr(&queue, 4))).into_iter().map(|(job, _)| job).collect();
         assert_eq!(jobs, [0, 1, 2, 3]);
     }
 
@@ -410,7 +527,7 @@ mod tests {
         let queue = traffic([9.0, 1.0, 5.0, 7.0].map(of));
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
         let dynamic = by_last_quantum(&now);
-        let fixed = by_runs_alone(&now, &[1.0, 9.0, 5.0, 7.0]);
+        let fixed = by_runs_alone(&now, &[1.0, 9.0, 5.0, 7.0].map(Some));
         assert_eq!(chosen(&dynamic), [(0, 0), (1, 1), (2, 3), (3, 2)]);
         assert_eq!(chosen(&fixed), [(0, 1), (1, 0), (2, 3), (3, 2)]);
     }
@@ -425,9 +542,75 @@ mod tests {
         let id = |order| TaskId { order, ..first.id };
         queue[0].threads = (0..4).map(|order| Thread { id: id(order), ..first.clone() }).collect();
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        let choices = by_runs_alone(&now, &[400.0, 150.0, 10.0]);
+        let choices = by_runs_alone(&now, &[400.0, 150.0, 10.0].map(Some));
         assert_eq!(chosen(&choices)[4..], [(1, 0), (2, 1)]);
         assert_eq!(choices[0].places[0].1, Allocated::MostWithLeast { has: 100.0 });
+    }
+
+    /// IABW = 2 · (30 + 30 + 10 + 10)/4 = 40. Head 10 leaves 30. When the first one has left, ours has 2 · 50/3, and published
+    /// is 40 still: for the head 10 there the 30 is nearest, and so it is for ours. By the last rates, 15 and 5 where jobs got
+    /// half, 35 are left for one, and 15 is nearest.
+    #[test]
+    fn as_published_by_hand() {
+        let machine = machine("core:2");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let jobs: Vec<SoloProfile> = [30.0, 30.0, 10.0, 10.0]
+            .map(|memory| SoloProfile { memory, seconds: 1.0, ..SoloProfile::default() })
+            .to_vec();
+        let knowledge = Knowledge { alone: &jobs, ..Knowledge::default() };
+        let mut policy = crate::PolicySpec::named("mmas:published").policy(&knowledge);
+        let mut second = |queue: &[QueuedJob]| -> Vec<Why> {
+            let now = Quantum { number: 0, machine: &machine, pus: &pus, queue };
+            let plan = policy.decide(&Evidence::of_queue(now));
+            let placed = plan.decisions.into_iter().filter(|it| it.place != Place::Waiting);
+            placed.map(|it| it.why).collect()
+        };
+        let wanted = |wanted: f64, has: f64| {
+            let selected = Selected::Traffic { wanted, has };
+            Why::Chosen { selected, allocated: Allocated::Next }
+        };
+        let mut waiting = queue(&[15.0, 15.0, 5.0, 5.0]);
+        waiting.swap(0, 3);
+        assert!(second(&waiting).contains(&wanted(35.0, 15.0)), "the last rates, as they are");
+        assert!(second(&waiting[..3]).contains(&wanted(35.0, 15.0)), "the average of all jobs");
+    }
+
+    /// 10 + 20, then 10 + 0: means of 30 and 20.
+    #[test]
+    fn delivered_by_hand() {
+        let machine = machine("core:2");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let mut mean = Delivered::default();
+        let mut next = |rates: &[f64], ran: usize| {
+            let mut queue = queue(rates);
+            queue.iter_mut().take(ran).for_each(|job| job.just_ran = true);
+            mean.next(&Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue })
+        };
+        assert!((next(&[10.0, 20.0, 90.0], 0) - 80.0).abs() < 1e-12, "of those that wait");
+        assert!((next(&[10.0, 20.0, 90.0], 2) - 30.0).abs() < 1e-12);
+        assert!((next(&[10.0, 0.0, 90.0], 2) - 20.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn without_counters() {
+        let machine = machine("core:2 pu:2");
+        let pus: Vec<_> = machine.all_pus().collect();
+        let mut jobs = queue(&[0.0; 6]);
+        for job in &mut jobs {
+            job.threads[0].ran = Some(Rates::default());
+        }
+        for (name, expected) in [("bas", vec![NO_TRAFFIC, NO_REQUESTS]), ("l1-dynamic", vec![NO_REQUESTS])] {
+            let mut policy = crate::PolicySpec::named(name).plain();
+            let mut said = |queue: &[QueuedJob]| {
+                let now = Quantum { number: 0, machine: &machine, pus: &pus, queue };
+                policy.decide(&Evidence::of_queue(now)).messages
+            };
+            jobs[0].just_ran = false;
+            assert!(said(&jobs).is_empty(), "no job has run");
+            jobs[0].just_ran = true;
+            assert_eq!(said(&jobs), expected);
+            assert!(said(&jobs).is_empty(), "once");
+        }
     }
 
     proptest! {

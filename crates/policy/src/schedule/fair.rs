@@ -14,7 +14,8 @@
 //! How the published scheduler mixes both was not found; `f` and `U` are ours.
 //! # Algorithm
 //! 1. Note what the last quantum showed.
-//! 2. If an estimate is due, this quantum makes it: see [`progress`]; others run beside it.
+//! 2. If an estimate is due, a short quantum makes it: see [`progress`]. Beside it, on the other cores, run those with least traffic
+//!    to memory.
 //! 3. Else `fair` runs the jobs with the least progress; `perf-fair` does so, too, while things are less fair than
 //!    `U`, and else with `f` of the contexts, and fills the rest by [`select::by_traffic`] with what `OATR` leaves.
 //! 4. [`most_with_least`](super::allocate::most_with_least) on the cores that no estimate has for itself.
@@ -26,7 +27,8 @@
 use super::allocate::choices;
 use super::progress::{self, Estimating, ProgressTable, ordered};
 use super::{
-    Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, Selected, bandwidth, select,
+    Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, Selected, Thread, bandwidth,
+    select,
 };
 use crate::evidence::Evidence;
 use crate::plan::Plan;
@@ -55,7 +57,7 @@ pub static FAIR: Row = Row {
     name: "fair",
     summary: "runs the jobs that have come least far",
     source: "Feliu et al., IPDPS 2015",
-    settings: &[VALID, SOON, APART, AT_ONCE, LIGHT],
+    settings: &[VALID, DOUBT, APART],
     make: |values, _| Box::new(Fair::new(Mixing::FAIR, estimating(values))),
     ..Row::EACH_QUANTUM
 };
@@ -79,10 +81,8 @@ pub static PERF_FAIR: Row = Row {
             meaning: "unfairness above which all contexts are given by progress",
         },
         VALID,
-        SOON,
+        DOUBT,
         APART,
-        AT_ONCE,
-        LIGHT,
     ],
     make: |values, _| {
         let mixing = Mixing { share: values.number("share"), limit: values.number("limit") };
@@ -91,39 +91,28 @@ pub static PERF_FAIR: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-const VALID: Setting =
-    quanta("valid", Estimating::USUAL.valid, "for how many quanta an estimate is good", 1);
-const SOON: Setting = quanta(
-    "soon",
-    Estimating::USUAL.soon,
-    "estimates good for at most so many quanta are renewed beside another",
-    0,
+const VALID: Setting = quanta(
+    "valid",
+    Estimating::USUAL.valid,
+    "for how many quanta an estimate is good, if nothing changes",
+    1,
 );
-const APART: Setting =
-    quanta("apart", Estimating::USUAL.apart, "quanta between two rounds of estimates", 1);
-const AT_ONCE: Setting =
-    share("at-once", Estimating::USUAL.at_once, "jobs estimated at once, as a share of the cores");
-const LIGHT: Setting = share(
-    "light",
-    Estimating::USUAL.light,
-    "share of the jobs with the least traffic that are light",
-);
+const DOUBT: Setting = Setting {
+    name: "doubt",
+    kind: Kind::Number("not below 0", |doubt| doubt.is_finite() && doubt >= 0.0),
+    default: Preset::Number(Estimating::USUAL.doubt),
+    meaning: "how soon a job is estimated again that does something else",
+};
+const APART: Setting = quanta("apart", Estimating::USUAL.apart, "quanta between two estimates", 2);
 
 const fn quanta(name: &'static str, usual: u32, meaning: &'static str, least: u64) -> Setting {
     Setting { name, kind: Kind::Count(least), default: Preset::Count(usual as u64), meaning }
 }
 
-const fn share(name: &'static str, usual: f64, meaning: &'static str) -> Setting {
-    let kind = Kind::Number("from 0 to 1", |share| (0.0..=1.0).contains(&share));
-    Setting { name, kind, default: Preset::Number(usual), meaning }
-}
-
 fn estimating(values: &Values<'_>) -> Estimating {
     Estimating {
         valid: values.count("valid"),
-        soon: values.count("soon"),
-        at_once: values.number("at-once"),
-        light: values.number("light"),
+        doubt: values.number("doubt"),
         apart: values.count("apart"),
     }
 }
@@ -132,15 +121,16 @@ fn estimating(values: &Values<'_>) -> Estimating {
 #[derive(Clone, Debug)]
 pub struct Fair {
     mixing: Mixing,
-    settings: Estimating,
     table: ProgressTable,
+    /// Whether the quantum that was chosen makes an estimate.
+    estimates: bool,
 }
 
 impl Fair {
     /// With so much of the contexts given by progress.
     #[must_use]
     pub fn new(mixing: Mixing, settings: Estimating) -> Self {
-        Self { mixing, settings, table: ProgressTable::default() }
+        Self { mixing, table: ProgressTable::new(settings), estimates: false }
     }
 
     /// The jobs' progress.
@@ -152,7 +142,7 @@ impl Fair {
     /// Places in the queue, the job that has come least far first.
     fn by_progress(&self, queue: &[QueuedJob]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..queue.len()).collect();
-        order.sort_by_cached_key(|&at| ordered(self.table.of(queue[at].job).rank()));
+        order.sort_by_cached_key(|&at| ordered(self.table.rank(queue[at].job)));
         order
     }
 
@@ -182,46 +172,29 @@ impl Fair {
         // a share of the contexts
         let room = (select::float(contexts) * self.mixing.share).ceil() as usize;
         let chosen = self.least(now, room.clamp(1, contexts));
-        let used: usize = chosen.iter().map(|(at, _)| now.queue[*at].width(contexts)).sum();
-        let asked = |(at, _): &(usize, Selected)| now.queue[*at].to_memory();
-        let taken = chosen.iter().map(asked).fold(0.0, |sum, each| sum + each);
-        let left = (bandwidth::oatr(now.queue, contexts) - taken, contexts.saturating_sub(used));
-        select::fill(now.queue, contexts, chosen, left, QueuedJob::to_memory)
+        let wanted = bandwidth::oatr(now.queue, contexts);
+        select::fill(now.queue, contexts, chosen, wanted, QueuedJob::to_memory)
     }
 
-    /// A quantum in which the jobs `solo` have cores of their own.
-    fn estimate(&self, now: &Quantum<'_>, solo: &[usize]) -> Vec<Choice> {
+    /// A quantum in which a job has cores of its own.
+    fn estimate(now: &Quantum<'_>, solo: usize) -> Vec<Choice> {
         let mut cores = progress::cores(now);
-        let mut made = Vec::new();
-        for &at in solo {
-            let job = &now.queue[at];
-            let width = job.width(cores.len());
-            let mine: Vec<PuIdx> = cores.drain(..width).map(|core| core[0]).collect();
-            made.extend(choices(now, vec![(at, Selected::Estimated)], &mine, |_| {
-                Allocated::OwnCores
-            }));
-        }
+        let width = now.queue[solo].width(cores.len());
+        let mine: Vec<PuIdx> = cores.drain(..width).map(|core| core[0]).collect();
+        let own = |_: &Thread| Allocated::OwnCores;
+        let mut made = choices(now, vec![(solo, Selected::Estimated)], &mine, own);
         let room: Vec<PuIdx> = cores.concat();
-        let beside = self.beside(now, solo, room.len());
+        let mut order: Vec<usize> = (0..now.queue.len()).filter(|at| *at != solo).collect();
+        let traffic = |at: usize| now.queue[at].to_memory().unwrap_or(f64::INFINITY);
+        order.sort_by_key(|&at| ordered(traffic(at)));
+        // Its own threads are counted, not those that would fit: it must fit beside the other.
+        let beside = select::fitting(order, room.len(), |at| now.queue[at].threads.len());
+        let beside: Vec<_> = beside.map(|at| (at, Selected::BesideEstimate)).collect();
         if !beside.is_empty() {
             let rest = Quantum { pus: &room, ..*now };
             made.extend(bandwidth::pair_by_last_quantum(&rest, beside));
         }
         made
-    }
-
-    /// What runs beside jobs that are estimated: light ones that have come least far, then others with
-    /// least of the memory.
-    fn beside(&self, now: &Quantum<'_>, solo: &[usize], room: usize) -> Vec<(usize, Selected)> {
-        let light = progress::light(now, self.settings.light);
-        let mut order: Vec<usize> = (0..now.queue.len()).filter(|at| !solo.contains(at)).collect();
-        order.sort_by_cached_key(|&at| match light[at] {
-            true => (false, ordered(self.table.of(now.queue[at].job).rank())),
-            false => (true, ordered(now.queue[at].to_memory())),
-        });
-        // Its own threads are counted, not those that would fit: it must fit beside the others.
-        let chosen = select::fitting(order, room, |at| now.queue[at].threads.len());
-        chosen.map(|at| (at, Selected::BesideEstimate)).collect()
     }
 }
 
@@ -232,9 +205,10 @@ impl Scheduler for Fair {
 
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.table.note(now.queue);
-        let solo = self.table.begin_estimates(now, &self.settings);
-        if !solo.is_empty() {
-            return self.estimate(now, &solo);
+        let solo = self.table.begin_estimate(now);
+        self.estimates = solo.is_some();
+        if let Some(solo) = solo {
+            return Self::estimate(now, solo);
         }
         let chosen = self.by_progress_and_traffic(now);
         bandwidth::pair_by_last_quantum(now, chosen)
@@ -242,6 +216,7 @@ impl Scheduler for Fair {
 
     fn describe(&mut self, plan: &mut Plan, _: &Evidence<'_>) {
         plan.state = Some(self.table.state());
+        plan.lasts = self.table.slice().filter(|_| self.estimates);
     }
 }
 

@@ -17,6 +17,7 @@ mod asymmetric;
 mod bandwidth;
 mod efficiency;
 pub mod fair;
+mod fair_oracle;
 mod oracle;
 mod parallelism_aware;
 pub mod phases;
@@ -51,6 +52,7 @@ pub(crate) static ROWS: &[&Row] = &[
     &bandwidth::BAS,
     &fair::FAIR,
     &fair::PERF_FAIR,
+    &fair_oracle::ROW,
     &symbiotic::ROW,
     &symbiotic::NUMA,
     &oracle::ROW,

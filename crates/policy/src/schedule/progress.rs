@@ -1,42 +1,42 @@
-//! How far each job has come, compared with running alone, and quanta that estimate how fast alone is.
+//! How far each job has come, compared with running alone, and quanta that find out how fast alone is.
 //!
 //! # Problem
 //! Fairness needs to know how much slower jobs are than alone, while they are not alone.
 //! # Approach
-//! From time to time a job gets cores of its own, beside others that hardly use what cores share. Its speed then is taken
-//! for its speed alone, for some quanta (Feliu et al., IPDPS 2015).
+//! From time to time a job gets cores of its own (Feliu et al., IPDPS 2015). What it does there, and how fast, is kept; a quantum
+//! beside others is held against what was kept of the same phase, so each quantum shows progress ([`samples`]). A job is estimated
+//! when it does what is not known of it, and not because time has passed.
 //! # Terms
 //! - *Speed* of a job: instructions per cycle of all its threads, added up; where they shared fewer PUs, times the PUs for
 //!   each.
-//! - *Estimate*: its speed in its last quantum with cores of its own. *Age*: quanta that it has run since.
-//! - *Progress*: seconds' worth of running alone: the sum of time × speed / estimate over the quanta in which it ran. Shown
+//! - *Estimate*: a quantum with cores of its own, which is kept as a sample.
+//! - *Progress*: seconds' worth of running alone: the sum of time × speed / speed alone over the quanta in which it ran. Shown
 //!   in quanta of mean length.
-//! - *Light*: a job with no more traffic to the memory and to the last cache than a third of the jobs have (ours; the
-//!   published definition was not found).
+//! - *Doubt* of a job: how far it was off from its samples, added up over the quanta since its last estimate, and a part for the
+//!   time: in `n` quanta doubt reaches 1 though nothing has changed.
 //! # Algorithm
-//! A job without an estimate, or with one of age `n`, needs a new one; the one that has waited longest for it comes first,
-//! then the one with the least progress. It gets cores of its own. If it is light, light jobs whose estimates end within `m`
-//! quanta get theirs, too, at most `K` jobs in all. The other contexts go to light jobs with the least progress, then to
-//! those with the least traffic.
+//! A job without a sample, or with a doubt of 1, needs an estimate. Those without come first, then those with the greatest doubt.
+//! One job at a time gets cores of its own, for a twentieth of a quantum, beside jobs with little traffic to memory. An estimate that is not a first one comes `A` quanta after
+//! the last at the earliest. The published scheduler renews an estimate after a number of quanta, beside jobs that hardly use
+//! what cores share; its numbers were not found.
 //!
 //! Ours, since the sources say nothing:
-//! - No job is estimated before every job of the queue has run: it is unknown which are light. A quantum that renews an
-//!   estimate comes `A` quanta after the last one at the earliest.
+//! - No job is estimated before every job of the queue has run.
 //! - A later job begins with the least progress that there is. A quantum counts no more than itself: a job that is faster
-//!   than its estimate has begun another phase.
+//!   than its estimate is in another phase.
 //! - Where speed is not counted, a quantum counts as if alone. So does one before the first estimate, until there is one. A
-//!   quantum that was cut short counts as long as it was, and estimates nothing if that is less than [`ENOUGH`] of the mean.
+//!   quantum that was cut short counts as long as it was, and estimates nothing if that is less than [`ENOUGH`] of an estimate.
 //! - A job that was not chosen and ran on idle PUs counts its CPU time, shared by its threads, as if alone.
 //! - A thread that slept through the quantum has no speed. A quantum through which all of a job slept counts as if alone, and
-//!   its estimate stays; it is not estimated again before it has shown a speed.
+//!   its samples stay; it is not estimated again before it has shown a speed.
 //! # Properties
 //! - **Every job is estimated** within a bounded number of quanta. -> test `every_job_is_estimated`
 //! - **Alone is 1**: a job at its estimated speed has the progress of its quanta. -> test `progress_by_hand`
 //! - **No more than itself** -> test `no_quantum_counts_more_than_itself`
 //! - **Late is not lost**: quanta before the first estimate count as those after it. -> test `before_the_first_estimate`
+//! - **Each phase by itself**: an estimate of one phase is not held against another. -> test `phases_by_hand`
 //! - **Filling counts**: so does CPU time of a job that was not chosen. -> test `filling_by_hand`
 //! - **Short is short** -> tests `cut_short_by_hand`, `cutting_changes_nothing`
-//! - **Rates first**: floods are not taken for light because nothing is known of them. -> test `no_job_is_light_unseen`
 //! - **Few**: once all are estimated, at most one quantum of `A` makes estimates. -> test `estimates_are_few`
 //! - **No arrears**: a later job does not keep the others from running. -> test `a_later_job_has_no_arrears`
 //! - **No counters, no estimates** -> test `without_counters`
@@ -44,49 +44,48 @@
 //! - **Turns**: threads that share a PU are no faster than one. -> test `more_threads_than_pus`
 //! - **Near the truth** on a simulated machine, see docs/benchmarks.md. -> crates/sim/tests/all/progress.rs
 
+mod samples;
+
 use super::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread, select};
 use crate::plan::JobIdx;
-use colocate_machine::PuIdx;
+use colocate_machine::{Nanos, PuIdx};
+use samples::{Samples, Signature, signature};
 use std::collections::BTreeMap;
 
-/// The share of a quantum's usual length that it must have lasted to be an estimate. Chosen: counts of half a quantum
-/// are as good as those of a whole one, those of a millisecond are not.
+/// How much of its length an estimate must have lasted to count. Chosen.
 pub const ENOUGH: f64 = 0.5;
+
+/// How long an estimate is, as a share of the longest quantum so far. Chosen by three mixes of `study feliu-3` (simulated): with a tenth
+/// more is lost than what the estimate is better by.
+pub const SLICE: f64 = 0.05;
 
 /// Settings of the estimates; the published values were not found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimating {
-    /// `n`: for how many quanta an estimate is good.
+    /// `n`: for how many quanta an estimate is good, if the job goes on as it was.
     pub valid: u32,
-    /// `m`: an estimate that is good for no more quanta than that may be renewed beside another.
-    pub soon: u32,
-    /// `K`: most jobs that are estimated at once, as a share of the cores.
-    pub at_once: f64,
-    /// The share of the jobs whose traffic a light one may not exceed.
-    pub light: f64,
-    /// `A`: an estimate is renewed so many quanta after the last one was made, or later.
+    /// How much doubt a quantum brings, for each time that its requests are off by all of them.
+    pub doubt: f64,
+    /// `A`: an estimate that is not a job's first is made so many quanta after the last one, or later; from 2 on.
     pub apart: u32,
 }
 
 impl Estimating {
-    /// `A` is chosen by what was measured, simulated, with 24 random jobs on an E5645 (docs/benchmarks.md): with 1 nearly
-    /// half of all quanta make estimates, in which light jobs run however far they have come; with 5 the last job is done
-    /// earliest, and hardly later than the first; with 10 and more progress is further from the truth. The others are
-    /// chosen.
-    pub const USUAL: Self = Self { valid: 20, soon: 4, at_once: 0.5, light: 1.0 / 3.0, apart: 5 };
+    /// Chosen by what was measured, simulated (docs/benchmarks.md).
+    pub const USUAL: Self = Self { valid: 100, doubt: 2.0, apart: 3 };
 }
 
 /// What is known of one job.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Seconds' worth of running alone.
     pub done: f64,
     /// Seconds since it came.
     pub there: f64,
-    /// Instructions per cycle with cores of its own; `None` before it had any.
-    pub alone: Option<f64>,
-    /// Quanta that it has run since.
-    pub age: u32,
+    /// What it did with cores of its own.
+    samples: Samples,
+    /// How much it does what the samples do not tell.
+    doubt: f64,
     /// How far those had come that had come least far, when it came.
     begun: f64,
     /// Whether it ever ran.
@@ -104,17 +103,23 @@ impl Progress {
         self.begun + self.done
     }
 
+    /// Whether it has had cores of its own and a speed there.
+    #[must_use]
+    pub fn is_estimated(&self) -> bool {
+        !self.samples.is_empty()
+    }
+
     /// Takes in a quantum of so many seconds with cores of its own.
-    fn ran_alone(&mut self, speed: Option<f64>, seconds: f64) {
+    fn ran_alone(&mut self, ran: Option<(Signature, f64)>, seconds: f64) {
         self.done += seconds;
-        self.age = 0;
-        self.uncounted = speed.is_none();
-        let Some(alone) = speed else { return };
-        if self.alone.is_none() {
+        self.doubt = 0.0;
+        self.uncounted = ran.is_none();
+        let Some((signature, alone)) = ran else { return };
+        if !self.is_estimated() {
             let (seconds, speeds) = std::mem::take(&mut self.unjudged);
             self.done += (speeds / alone).min(seconds) - seconds;
         }
-        self.alone = Some(alone);
+        self.samples.put(signature, 1.0 / alone);
     }
 
     /// Takes in a quantum of so many seconds with cores of its own through which it slept.
@@ -124,35 +129,46 @@ impl Progress {
     }
 
     /// Takes in a quantum of so many seconds beside others.
-    fn ran_beside(&mut self, speed: Option<f64>, seconds: f64) {
-        self.age = self.age.saturating_add(1);
-        self.done += match (speed, self.alone) {
-            (Some(speed), Some(alone)) => (speed / alone).min(1.0) * seconds,
+    fn ran_beside(
+        &mut self,
+        ran: Option<(Signature, f64)>,
+        seconds: f64,
+        settings: &Estimating,
+    ) {
+        let alone = ran.and_then(|(signature, _)| self.samples.nearest(&signature));
+        self.doubt += 1.0 / f64::from(settings.valid);
+        self.done += match (ran, alone) {
+            (Some((signature, speed)), Some(alone)) => {
+                self.doubt += settings.doubt * alone.off;
+                self.samples.learn(&signature);
+                (speed * alone.cycles).min(1.0) * seconds
+            }
             _ => seconds,
         };
-        if let (Some(speed), None) = (speed, self.alone) {
+        if let (Some((_, speed)), false) = (ran, self.is_estimated()) {
             self.unjudged.0 += seconds;
             self.unjudged.1 += speed * seconds;
         }
-        self.uncounted &= speed.is_none();
+        self.uncounted &= ran.is_none();
     }
 
-    /// For how many quanta its estimate is still good; for ever if there cannot be one.
-    const fn good_for(&self, settings: &Estimating) -> u32 {
-        match self.alone {
-            _ if self.uncounted => u32::MAX,
-            Some(_) => settings.valid.saturating_sub(self.age),
-            None => 0,
+    /// How much it needs an estimate: from 1 on. Never if there cannot be one.
+    fn need(&self) -> f64 {
+        match self.is_estimated() {
+            _ if self.uncounted => 0.0,
+            true => self.doubt,
+            false => f64::INFINITY,
         }
     }
 }
 
 /// What is known of all jobs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ProgressTable {
     jobs: BTreeMap<JobIdx, Progress>,
-    /// Jobs that were to have cores of their own in the quantum before.
-    solo: Vec<JobIdx>,
+    settings: Estimating,
+    /// The job that was to have cores of its own in the quantum before.
+    solo: Option<JobIdx>,
     /// Jobs that had more threads than PUs in it, if they ran, and on how many PUs these took turns.
     turns: BTreeMap<JobIdx, usize>,
     /// How long the quantum before took, in seconds; `None` if unknown.
@@ -161,6 +177,8 @@ pub struct ProgressTable {
     used: BTreeMap<JobIdx, f64>,
     /// How many quanta there were, and how long they took together, in seconds.
     quanta: (f64, f64),
+    /// How long the longest one took, in seconds.
+    longest: f64,
     /// Quanta since the last one that made estimates.
     since: u32,
 }
@@ -183,10 +201,31 @@ pub(super) fn slept(thread: &Thread) -> bool {
 }
 
 impl ProgressTable {
-    /// What is known of a job.
+    /// Of no jobs.
     #[must_use]
-    pub fn of(&self, job: JobIdx) -> Progress {
-        self.jobs.get(&job).copied().unwrap_or_default()
+    pub fn new(settings: Estimating) -> Self {
+        Self {
+            jobs: BTreeMap::new(),
+            settings,
+            solo: None,
+            turns: BTreeMap::new(),
+            took: None,
+            used: BTreeMap::new(),
+            quanta: (0.0, 0.0),
+            longest: 0.0,
+            since: 0,
+        }
+    }
+
+    /// What is known of a job; `None` if it was never in the queue.
+    #[must_use]
+    pub fn of(&self, job: JobIdx) -> Option<&Progress> {
+        self.jobs.get(&job)
+    }
+
+    /// Where a job is compared with others.
+    pub(super) fn rank(&self, job: JobIdx) -> f64 {
+        self.of(job).map_or(0.0, Progress::rank)
     }
 
     /// Takes in how long the last quantum took. Unknown times count as a second.
@@ -202,8 +241,9 @@ impl ProgressTable {
         self.meet(queue);
         if queue.iter().any(|job| job.just_ran) {
             self.quanta = (self.quanta.0 + 1.0, self.quanta.1 + took);
+            self.longest = self.longest.max(took);
         }
-        let enough = took >= ENOUGH * self.quantum();
+        let enough = took >= ENOUGH * SLICE * self.longest;
         for job in queue {
             let known = self.jobs.entry(job.job).or_default();
             known.there += took;
@@ -214,15 +254,16 @@ impl ProgressTable {
             }
             known.has_run = true;
             let speed = speed(job, self.turns.get(&job.job).copied());
-            let alone = job.had_own_cores && self.solo.contains(&job.job);
+            let ran = speed.map(|speed| (signature(job, speed), speed));
+            let alone = job.had_own_cores && self.solo == Some(job.job);
             match alone {
                 true if !enough => known.done += took,
                 true if job.threads.iter().all(slept) => known.slept_alone(took),
-                true => known.ran_alone(speed, took),
-                false => known.ran_beside(speed, took),
+                true => known.ran_alone(ran, took),
+                false => known.ran_beside(ran, took, &self.settings),
             }
         }
-        self.solo.clear();
+        self.solo = None;
     }
 
     /// Jobs that are there for the first time begin where the job that has come least far is.
@@ -240,17 +281,24 @@ impl ProgressTable {
         if seconds > 0.0 { seconds / quanta } else { 1.0 }
     }
 
+    /// How long an estimate is to be; `None` before there was a quantum.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a part of a quantum
+    pub(super) fn slice(&self) -> Option<Nanos> {
+        Some(Nanos((SLICE * self.longest * 1e9) as u64)).filter(|slice| *slice > Nanos::ZERO)
+    }
+
     /// How far a job has come, in quanta of mean length alone.
     pub(crate) fn quanta_alone(&self, job: JobIdx) -> f64 {
-        self.of(job).done / self.quantum()
+        self.of(job).map_or(0.0, |known| known.done) / self.quantum()
     }
 
     /// The greatest slowdown of the jobs of the queue over the least, as far as is known: each since it came,
     /// compared with running alone. Infinite if one has done nothing yet; 1 if there is nothing to compare.
     #[must_use]
     pub fn unfairness(&self, queue: &[QueuedJob]) -> f64 {
-        let known = queue.iter().map(|job| self.of(job.job)).filter(|known| known.there > 0.0);
-        let slowdown = |known: Progress| known.there / known.done;
+        let known = queue.iter().filter_map(|job| self.of(job.job));
+        let known = known.filter(|known| known.there > 0.0);
+        let slowdown = |known: &Progress| known.there / known.done;
         let range = known.map(slowdown).fold((f64::INFINITY, 0.0_f64), |(least, most), each| {
             (least.min(each), most.max(each))
         });
@@ -261,41 +309,27 @@ impl ProgressTable {
         }
     }
 
-    /// Places in the queue of the jobs that are to have cores of their own now; none if no job is to be estimated.
-    /// Remembers them until [`Self::note`].
-    pub(crate) fn begin_estimates(
-        &mut self,
-        now: &Quantum<'_>,
-        settings: &Estimating,
-    ) -> Vec<usize> {
+    /// The place in the queue of the job that is to have cores of its own now; `None` if no job is to be estimated. Remembers it
+    /// until [`Self::note`].
+    pub(crate) fn begin_estimate(&mut self, now: &Quantum<'_>) -> Option<usize> {
         self.since = self.since.saturating_add(1);
         self.turns.clear();
         self.let_take_turns(now.queue, now.pus.len());
-        if now.queue.iter().any(|job| !self.of(job.job).has_run) {
-            return Vec::new();
+        let known = |at: usize| self.of(now.queue[at].job);
+        if !(0..now.queue.len()).all(|at| known(at).is_some_and(|known| known.has_run)) {
+            return None;
         }
-        let may_renew = self.since >= settings.apart;
-        let is_due = |job: &QueuedJob| {
-            let known = self.of(job.job);
-            known.good_for(settings) == 0 && (known.alone.is_none() || may_renew)
-        };
-        let due = (0..now.queue.len()).filter(|&at| is_due(&now.queue[at]));
-        let key = |at: &usize| {
-            let known = self.of(now.queue[*at].job);
-            let waited = known.alone.map_or(u32::MAX, |_| known.age);
-            (std::cmp::Reverse(waited), ordered(known.rank()), *at)
-        };
-        let Some(first) = due.min_by_key(key) else { return Vec::new() };
-        let mut solo = vec![first];
-        let light = light(now, settings.light);
-        if light[first] {
-            solo.extend(self.that_end_soon(now, settings, first, &light));
-        }
+        let needs = (0..now.queue.len()).map(|at| (at, known(at).map_or(0.0, Progress::need)));
+        let may_renew = self.since >= self.settings.apart;
+        let due = needs.filter(|(_, need)| need.is_infinite() || may_renew && *need >= 1.0);
+        let rank = |at: usize| self.rank(now.queue[at].job);
+        // The job of greatest need, of several that which has come least far.
+        let first = due.min_by(|a, b| b.1.total_cmp(&a.1).then(rank(a.0).total_cmp(&rank(b.0))))?.0;
+        let job = &now.queue[first];
         self.since = 0;
-        let jobs = solo.iter().map(|&at| &now.queue[at]);
-        self.let_take_turns(jobs.clone(), cores(now).len());
-        self.solo = jobs.map(|job| job.job).collect();
-        solo
+        self.let_take_turns([job], cores(now).len());
+        self.solo = Some(job.job);
+        Some(first)
     }
 
     /// Remembers which of these jobs have more threads than so many PUs.
@@ -304,32 +338,13 @@ impl ProgressTable {
         self.turns.extend(wide.map(|job| (job.job, pus)));
     }
 
-    /// Light jobs whose estimates end soon, as far as cores may be spent on them.
-    fn that_end_soon(
-        &self,
-        now: &Quantum<'_>,
-        settings: &Estimating,
-        first: usize,
-        light: &[bool],
-    ) -> Vec<usize> {
-        let left = |at: usize| self.of(now.queue[at].job).good_for(settings);
-        let others = (0..now.queue.len()).filter(|&at| at != first && light[at]);
-        let mut soon: Vec<usize> = others.filter(|&at| left(at) <= settings.soon).collect();
-        soon.sort_by_key(|&at| left(at));
-        let cores = cores(now).len();
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of the cores
-        let most = (select::float(cores) * settings.at_once) as usize;
-        let width = |at: usize| now.queue[at].width(cores);
-        select::fitting(soon, most.saturating_sub(width(first)), width).collect()
-    }
-
     /// The line for a report.
     #[must_use]
     pub fn state(&self) -> String {
         let done = || self.jobs.values().map(|job| job.done / self.quantum());
         let (least, most) =
             done().fold((f64::INFINITY, 0.0_f64), |range, n| (range.0.min(n), range.1.max(n)));
-        let estimated = self.jobs.values().filter(|job| job.alone.is_some()).count();
+        let estimated = self.jobs.values().filter(|job| job.is_estimated()).count();
         match self.jobs.len() {
             0 => "no job has run yet".to_owned(),
             jobs => format!(
@@ -337,27 +352,6 @@ impl ProgressTable {
             ),
         }
     }
-}
-
-/// Which jobs of the queue are light: those among the given share of the jobs, rounded down, with the least
-/// memory traffic, and among the share with the least traffic to the last cache that is shared; with them those with as
-/// much as the last of these.
-pub(crate) fn light(now: &Quantum<'_>, share: f64) -> Vec<bool> {
-    let last = super::allocate::shared_levels(now.machine, now.pus).first().copied();
-    let to_cache = |job: &QueuedJob| {
-        let of = |thread: &Thread| last.map_or(0.0, |level| thread.traffic().at(level));
-        job.threads.iter().map(of).fold(0.0, |sum, each| sum + each)
-    };
-    let limit = |asked: &dyn Fn(&QueuedJob) -> f64| {
-        let mut all: Vec<f64> = now.queue.iter().map(asked).collect();
-        all.sort_by(f64::total_cmp);
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of the jobs
-        let count = (select::float(all.len()) * share) as usize;
-        let last = count.checked_sub(1).and_then(|last| all.get(last));
-        last.copied().unwrap_or(f64::NEG_INFINITY)
-    };
-    let (memory, cache) = (limit(&QueuedJob::to_memory), limit(&to_cache));
-    now.queue.iter().map(|job| job.to_memory() <= memory && to_cache(job) <= cache).collect()
 }
 
 /// Usable PUs by core, in logical order.

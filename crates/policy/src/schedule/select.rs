@@ -15,6 +15,8 @@
 //! 2. While contexts and jobs that fit are left: run `p` with the least `|BW/CPU − TR(p)/width(p)|`, the
 //!    one nearest to the head if several have it; `BW −= TR(p)`, `CPU −= width(p)`.
 //!
+//! Unknown traffic counts as the mean of what is known, thread by thread (ours), so jobs of which nothing is known run in the
+//! order of the queue.
 //! The published fitness is `1 / |BW/CPU − TR(p)|`, to be the greatest: the same order, without the
 //! division by 0. Jobs of several threads are ours: a job is chosen as a whole and counts by the
 //! traffic of a thread of it.
@@ -35,60 +37,82 @@ pub(crate) fn by_traffic(
     queue: &[QueuedJob],
     contexts: usize,
     wanted: f64,
-    demand: impl Fn(&QueuedJob) -> f64,
+    demand: impl Fn(&QueuedJob) -> Option<f64>,
 ) -> Vec<(usize, Selected)> {
-    let Some(head) = queue.first() else { return Vec::new() };
-    let chosen = vec![(0, Selected::HeadOfQueue)];
-    let left = contexts.saturating_sub(head.width(contexts));
-    fill(queue, contexts, chosen, (wanted - demand(head), left), demand)
+    let head = queue.first().map(|_| (0, Selected::HeadOfQueue));
+    fill(queue, contexts, head.into_iter().collect(), wanted, demand)
 }
 
-/// Fills what the jobs `chosen` leave: `(BW, CPU)`.
+/// Fills the contexts that the jobs `chosen` leave, so that all together have the traffic `wanted`.
 pub(super) fn fill(
     queue: &[QueuedJob],
     contexts: usize,
     mut chosen: Vec<(usize, Selected)>,
-    (mut traffic, mut left): (f64, usize),
-    demand: impl Fn(&QueuedJob) -> f64,
+    wanted: f64,
+    demand: impl Fn(&QueuedJob) -> Option<f64>,
 ) -> Vec<(usize, Selected)> {
-    let mut taken = vec![false; queue.len()];
-    chosen.iter().for_each(|(at, _)| taken[*at] = true);
-    let mut waiting: Vec<Waiting> = (0..queue.len())
-        .filter(|at| !taken[*at])
-        .map(|at| Waiting::new(at, queue[at].width(contexts), demand(&queue[at])))
-        .collect();
+    let jobs = candidates(queue, contexts, demand);
+    let (mut traffic, mut left, mut waiting) = (wanted, contexts, vec![true; queue.len()]);
+    for &(at, _) in &chosen {
+        traffic -= jobs[at].demand();
+        left = left.saturating_sub(jobs[at].width);
+        waiting[at] = false;
+    }
     while left > 0 {
         let wanted = traffic / float(left);
-        let nearest = nearest(&waiting, left, wanted);
-        let Some(place) = nearest else { break };
-        let taken = waiting.remove(place);
-        traffic -= taken.demand;
-        left -= taken.width;
-        chosen.push((taken.at, Selected::Traffic { wanted, has: taken.each }));
+        let fitting = (0..jobs.len()).filter(|&at| waiting[at] && jobs[at].width <= left);
+        let distance = |at: usize| (wanted - jobs[at].each).abs();
+        let nearest = fitting.min_by(|&a, &b| distance(a).total_cmp(&distance(b)));
+        let Some(at) = nearest else { break };
+        traffic -= jobs[at].demand();
+        left -= jobs[at].width;
+        waiting[at] = false;
+        let known = Selected::Traffic { wanted, has: jobs[at].each };
+        chosen.push((at, if jobs[at].is_known { known } else { Selected::TrafficUnknown }));
     }
     chosen
 }
 
-/// A job that may still be chosen.
-struct Waiting {
-    at: usize,
+/// What a job takes if it is chosen.
+struct Candidate {
     width: usize,
-    demand: f64,
-    /// Of a thread of it.
+    /// Traffic of a thread of it, t/µs.
     each: f64,
+    is_known: bool,
 }
 
-impl Waiting {
-    fn new(at: usize, width: usize, demand: f64) -> Self {
-        Self { at, width, demand, each: demand / float(width) }
+impl Candidate {
+    fn demand(&self) -> f64 {
+        self.each * float(self.width)
     }
 }
 
-/// The first of those that fit whose threads' traffic is nearest to `wanted`.
-fn nearest(waiting: &[Waiting], left: usize, wanted: f64) -> Option<usize> {
-    let fitting = waiting.iter().enumerate().filter(|(_, job)| job.width <= left);
-    let by_distance = |(place, job): (usize, &Waiting)| ((wanted - job.each).abs(), place);
-    fitting.map(by_distance).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, place)| place)
+fn candidates(
+    queue: &[QueuedJob],
+    contexts: usize,
+    demand: impl Fn(&QueuedJob) -> Option<f64>,
+) -> Vec<Candidate> {
+    let demands: Vec<Option<f64>> = queue.iter().map(demand).collect();
+    let mean = mean_of_a_thread(queue, contexts, &demands).unwrap_or(0.0);
+    let candidate = |(job, demand): (&QueuedJob, Option<f64>)| {
+        let width = job.width(contexts);
+        let each = demand.map_or(mean, |demand| demand / float(width));
+        Candidate { width, each, is_known: demand.is_some() }
+    };
+    queue.iter().zip(demands).map(candidate).collect()
+}
+
+/// The mean traffic of a thread of those jobs whose traffic is known, in t/µs; `None` if no job's is.
+pub(super) fn mean_of_a_thread(
+    queue: &[QueuedJob],
+    contexts: usize,
+    demands: &[Option<f64>],
+) -> Option<f64> {
+    let known = queue.iter().zip(demands).filter_map(|(job, demand)| Some((job, (*demand)?)));
+    let (threads, traffic) = known.fold((0, 0.0), |(threads, traffic), (job, demand)| {
+        (threads + job.width(contexts), traffic + demand)
+    });
+    (threads > 0).then(|| traffic / float(threads))
 }
 
 /// All jobs if they fit together, else those from the head on that fit.
@@ -156,7 +180,20 @@ mod tests {
     #[test]
     fn nothing_known_is_first_come_first_served() {
         let queue = queue(&[0.0; 6]);
-        assert_eq!(places(&by_traffic(&queue, 4, 0.0, QueuedJob::to_memory)), [0, 1, 2, 3]);
+        let chosen = by_traffic(&queue, 4, 7.0, |_| None);
+        assert_eq!(places(&chosen), [0, 1, 2, 3]);
+        assert!(chosen[1..].iter().all(|(_, why)| *why == Selected::TrafficUnknown));
+    }
+
+    /// Of 12, 4 and 8 the mean is 8. Head 12 leaves 12 for two, 6 each: 4 and 8 are as near, and so is the unknown one, which
+    /// comes first.
+    #[test]
+    fn unknown_counts_as_the_mean() {
+        let queue = queue(&[12.0, 0.0, 4.0, 8.0]);
+        let demand = |job: &QueuedJob| job.to_memory().filter(|rate| *rate > 0.0);
+        let chosen = by_traffic(&queue, 3, 24.0, demand);
+        assert_eq!(chosen[1], (1, Selected::TrafficUnknown));
+        assert_eq!(chosen[2], (2, Selected::Traffic { wanted: 4.0, has: 4.0 }));
     }
 
     #[test]

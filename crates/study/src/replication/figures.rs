@@ -84,7 +84,7 @@ impl Work<'_> {
             name: program.name.clone(),
             phases: count(program.phases.len()),
             memory: alone.memory,
-            first_cache: alone.first_cache,
+            first_cache: alone.first_cache.unwrap_or(0.0),
             loss: alone.loss,
         });
         figures.collect()

@@ -18,9 +18,10 @@ use crate::stats::Random;
 use colocate_engine::Round;
 use colocate_machine::{Bytes, Core, Machine, Nanos, PuNr};
 use colocate_model::Assumptions;
+use colocate_policy::table::Prior;
 use colocate_policy::{Knowledge, PolicySpec, SoloProfile};
 use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, Work};
-use colocate_sim::{Kernel, Options, Outcome, Platform, alone_of, simulate_with};
+use colocate_sim::{Kernel, Options, Outcome, Platform, alone_of, courses_of, simulate_with};
 
 /// How often a mix is drawn anew until its traffic lies in its part of the range. Parts are hit about once in
 /// twenty draws in the middle, in some thousand at the ends.
@@ -72,7 +73,7 @@ pub fn draw(
     seed: u64,
 ) -> Result<Vec<Mix>, StudyError> {
     let mut random = Random::new(seed.wrapping_add(1));
-    let order = by_first_cache(&alone.iter().map(|alone| alone.first_cache).collect::<Vec<_>>());
+    let order = by_first_cache(&alone.iter().map(|alone| alone.first_cache.unwrap_or(0.0)).collect::<Vec<_>>());
     let mut mixes = Vec::new();
     for number in 0..form.count {
         let pus = pus(machine, form.cores[number % form.cores.len()], form.pus_per_core);
@@ -194,7 +195,12 @@ pub fn under(
 ) -> Result<Outcome, StudyError> {
     let _ = policy.set("seed", &scenario.seed.to_string()); // only those that draw have one
     let name = policy.to_string();
-    let mut made = policy.policy(&Knowledge { alone, ..Knowledge::default() });
+    let courses = match policy.has_prior(Prior::Courses) {
+        true => courses_of(platform, scenario)?,
+        false => Vec::new(),
+    };
+    let mut made =
+        policy.policy(&Knowledge { alone, courses: &courses, ..Knowledge::default() });
     let options = Options::each_quantum();
     let mut outcome =
         simulate_with(platform, scenario, (&mut *made, &name), &options, each_quantum)?;

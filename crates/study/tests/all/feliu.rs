@@ -133,17 +133,19 @@ fn table_of_the_first_study() {
 fn table_of_the_third_study() {
     let kinds = [
         "os",
-        "random",
         "bas",
         "fair",
-        "fair:apart=1",
+        "fair:apart=2",
+        "fair:apart=5",
         "fair:apart=10",
-        "fair:apart=100000",
+        "fair:valid=20",
+        "fair-oracle",
         "perf-fair",
         "perf-fair:limit=1.5",
         "perf-fair:limit=inf",
     ];
-    table("feliu-3", &[0, 4, 9], &kinds);
+    let all: Vec<usize> = (0..10).collect();
+    table("feliu-3", &all, &kinds);
 }
 
 /// The section of the page on a study, its lines without bold type.

@@ -57,7 +57,8 @@ fn divided(
     }
     rooms.push(pus);
     rooms.retain(|room| !room.is_empty());
-    let rate = |at: usize| threads[at].traffic().at(level);
+    // All threads show traffic to a level, or none does.
+    let rate = |at: usize| threads[at].traffic().at(level).unwrap_or(0.0);
     let all = waiting.iter().fold(0.0, |sum, &at| sum + rate(at));
     let average = all / float(rooms.len());
     let mut left: usize = rooms.iter().map(Vec::len).sum();
@@ -93,7 +94,7 @@ pub(crate) fn most_with_least(
     let places = Places::new(machine, pus);
     let mut waiting: Vec<Option<usize>> = (0..threads.len()).map(Some).collect();
     waiting.resize(places.pus.len().max(threads.len()), None);
-    let asked = |at: &Option<usize>| at.map_or(f64::NEG_INFINITY, |at| rate(threads[at]));
+    let asked = |at: &Option<usize>| at.map_or(f64::NEG_INFINITY, |at| rate(threads[at]).expect("known"));
     waiting.sort_by(|a, b| asked(a).total_cmp(&asked(b)));
     let mut groups = Vec::new();
     for core in &places.cores {

@@ -32,8 +32,7 @@ use colocate_machine::PuIdx;
 /// 5 % that symbiotic schedules are published to gain.
 pub(crate) const SHARE: f64 = 0.02;
 
-/// Quanta for which a sample is good. As long as an estimate of `fair` (see
-/// [`Estimating`](crate::schedule::progress::Estimating)), for the same reason: phases.
+/// Quanta for which a sample is good, as programs have phases. Chosen.
 pub(crate) const GOOD_FOR: u64 = 20;
 
 /// A thread that runs alone on a core.
