@@ -25,10 +25,8 @@ use std::ptr;
 
 /// Instructions of a thread that are run before any is counted: the way into what it does.
 const BEFORE: usize = 600;
-/// The same with OpenMP, whose barriers do more on the way.
-const BEFORE_OPENMP: usize = 2_000;
 /// Instructions of a thread that are counted. Chosen: some rounds of the longest loops.
-const COUNTED: usize = 600;
+const COUNTED: usize = 1_000;
 const COMPILERS: [&str; 3] = ["gcc", "clang", "clang-19"];
 /// Elements of the data of programs that work, so that a round of most has fewer instructions than are counted.
 const ELEMENTS: &str = "-DN=32";
@@ -134,11 +132,11 @@ impl Drop for Program {
 type Location = Option<(String, u64)>;
 
 /// How often each instruction is run by a thread that is stopped.
-fn run(program: &Program, thread: &Stepped, before: usize) -> io::Result<BTreeMap<Location, u64>> {
+fn run(program: &Program, thread: &Stepped) -> io::Result<BTreeMap<Location, u64>> {
     let maps = Proc::default().code_maps(program.pid());
     let mut counts = BTreeMap::new();
-    for step in 0..before + COUNTED {
-        if step >= before {
+    for step in 0..BEFORE + COUNTED {
+        if step >= BEFORE {
             let ip = thread.ip()?;
             let map = maps.iter().find(|map| (map.start..map.end).contains(&ip) && map.inode != 0);
             let location = map.map(|map| (map.path.clone(), ip - map.start + map.offset_b));
@@ -150,16 +148,12 @@ fn run(program: &Program, thread: &Stepped, before: usize) -> io::Result<BTreeMa
 }
 
 /// The instructions of a thread that waits for its input, whose number is in the line that begins so; of its first one without.
-fn instructions(
-    path: &Path,
-    kind: &str,
-    (begins, before): (&str, usize),
-) -> io::Result<BTreeMap<Location, u64>> {
+fn instructions(path: &Path, kind: &str, begins: &str) -> io::Result<BTreeMap<Location, u64>> {
     let mut program = Program::start(path, &[kind, "0"]);
     let tid = program.line(begins).trim().parse().map_or(Tid(program.pid().0), Tid);
     let thread = Stepped::seize(tid)?;
     program.go_on();
-    run(&program, &thread, before)
+    run(&program, &thread)
 }
 
 /// The same of the second thread of serial.c, which waits for the first.
@@ -171,7 +165,7 @@ fn instructions_of_serial(path: &Path, option: &str) -> io::Result<BTreeMap<Loca
     let second =
         || proc.tasks(pid).ok()?.into_iter().filter(|tid| tid.0 != pid.0).find(is_under_way);
     let thread = Stepped::seize(wait_for("a waiting thread of serial", second))?;
-    run(&program, &thread, BEFORE)
+    run(&program, &thread)
 }
 
 /// What became of the instructions of one kind of loops.
@@ -295,12 +289,12 @@ fn judge_all(folder: &Path, compiler: &str) -> io::Result<Report> {
                 continue;
             }
             let class = if IN_LIBC.contains(&&*kind) { LIBC } else { WAITS };
-            report.add(class, &title(&kind), &instructions(program, &kind, ("waits ", BEFORE))?);
+            report.add(class, &title(&kind), &instructions(program, &kind, "waits ")?);
         }
         let works = program("spin/works.c");
         for (program, kind) in works.iter().flat_map(|p| kinds(p).into_iter().map(move |k| (p, k)))
         {
-            let found = instructions(program, &kind, ("ready", BEFORE))?;
+            let found = instructions(program, &kind, "ready")?;
             report.add(WORKS, &title(&format!("works {kind}")), &found);
         }
         if let Some(program) = program("serial/serial.c") {
@@ -313,7 +307,7 @@ fn judge_all(folder: &Path, compiler: &str) -> io::Result<Report> {
     if let Some(program) = compiled(folder, compiler, "-O2", "spin/teams.c") {
         let class = if compiler == "gcc" { GNU } else { LLVM };
         for kind in ["end", "start", "barrier", "tasks", "critical"] {
-            let found = instructions(&program, kind, ("waits ", BEFORE_OPENMP))?;
+            let found = instructions(&program, kind, "waits ")?;
             report.add(class, &format!("{compiler} OpenMP {kind}"), &found);
         }
     }
