@@ -66,6 +66,9 @@ pub struct Address {
     /// Its place relative to a stack or frame pointer (`rsp`, `rbp`, `sp`, `x29`), by the number of that register and
     /// the distance in bytes; `None` if it is computed in another way.
     pub slot: Option<(u8, i64)>,
+    /// The only register that it is computed from and the distance from that in bytes, likewise; `None` if there are others
+    /// or none.
+    pub near: Option<(u8, i64)>,
 }
 
 /// One access to memory.
@@ -120,6 +123,8 @@ pub struct Effect {
     pub stored: Registers,
     /// Its accesses to memory.
     pub memory: Vec<Access>,
+    /// The slot of the stack whose address is all that it writes (`lea`), as [`Address::slot`].
+    pub points: Option<(u8, i64)>,
 }
 
 /// What the first instruction of `bytes`, at address `ip`, does; `None` where [`classify`] knows none.
@@ -156,7 +161,7 @@ mod tests {
         let load = of(&[0x8b, 0x04, 0x8f]);
         assert_eq!((load.way, load.reads, load.writes), (Way::Copy, set(&[]), set(&[0])));
         let [access] = load.memory[..] else { panic!("{load:?}") };
-        assert_eq!(access.address, Address { registers: set(&[1, 7]), slot: None });
+        assert_eq!(access.address, Address { registers: set(&[1, 7]), slot: None, near: None });
         assert!(access.reads && !access.writes);
         // cmp dword [rsp+8], edx
         let compared = of(&[0x39, 0x54, 0x24, 0x08]);

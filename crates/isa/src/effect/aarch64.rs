@@ -24,6 +24,7 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
         writes: Registers::NONE,
         stored: Registers::NONE,
         memory: Vec::new(),
+        points: None,
     };
     let [first, second, third, _] = instruction.operands;
     let values = |from: &[Operand]| from.iter().fold(Registers::NONE, |all, one| all | value(*one));
@@ -189,5 +190,5 @@ fn address(operand: Operand) -> Option<Access> {
         _ => return None,
     };
     let slot = slot.and_then(|(base, offset)| Some((u8::try_from(base).ok()?, i64::from(offset))));
-    Some(Access { address: Address { registers, slot }, reads: false, writes: false })
+    Some(Access { address: Address { registers, slot, near: None }, reads: false, writes: false })
 }

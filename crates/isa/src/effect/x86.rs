@@ -56,7 +56,11 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
         Way::Swap | Way::CompareSwap | Way::SetBits => values,
         _ => Registers::NONE,
     };
-    Some(Effect { decoded, way, reads, writes, stored, memory })
+    let points = (instruction.mnemonic() == Mnemonic::Lea)
+        .then(|| slot(instruction.memory_base(), instruction.memory_index()))
+        .flatten()
+        .map(|base| (base, instruction.memory_displacement64().cast_signed()));
+    Some(Effect { decoded, way, reads, writes, stored, memory, points })
 }
 
 fn way(instruction: &Instruction, decoded: Decoded, memory: &[Access]) -> Way {
@@ -90,15 +94,23 @@ fn way(instruction: &Instruction, decoded: Decoded, memory: &[Access]) -> Way {
 fn access(memory: &UsedMemory) -> Option<Access> {
     let (reads, writes) = (is_read(memory.access()), is_write(memory.access()));
     let (base, index) = (memory.base(), memory.index());
-    let on_stack = matches!(base, Register::RSP | Register::RBP) && index == Register::None;
+    let from = |base: u8| (base, memory.displacement().cast_signed());
+    let only = number(base).numbers().next().filter(|_| index == Register::None);
     let address = Address {
         registers: number(base) | number(index),
-        slot: on_stack.then(|| {
-            let base = if base == Register::RSP { 4 } else { 5 };
-            (base, memory.displacement().cast_signed())
-        }),
+        slot: slot(base, index).map(from),
+        near: only.map(from),
     };
     (reads || writes).then_some(Access { address, reads, writes })
+}
+
+/// The number of a stack or frame pointer that is all that an address is computed from.
+fn slot(base: Register, index: Register) -> Option<u8> {
+    match base {
+        Register::RSP if index == Register::None => Some(4),
+        Register::RBP if index == Register::None => Some(5),
+        _ => None,
+    }
 }
 
 /// The set of one register; none for those that loops leave alone, such as segments and the instruction pointer.

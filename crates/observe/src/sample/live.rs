@@ -3,10 +3,11 @@
 #![allow(unsafe_code)] // process_vm_readv
 
 use super::budget::Budget;
-use super::flow::STEPS_AN_INSTRUCTION;
+use super::flow::{BlockIdx, Graph, LoopIdx, STEPS_AN_INSTRUCTION};
 use super::shares::Shares;
 use crate::task::Pid;
 use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many bytes after a sampled instruction are read. Chosen: a loop that is longer is
 /// rarely innermost.
@@ -53,8 +54,8 @@ pub fn around(pid: Pid, ip: u64) -> Option<(u64, Vec<u8>)> {
     Some((start, bytes))
 }
 
-/// What a sample at `ip` represents, in `bytes` that lie at `start`; `None` if nothing there can be
-/// decoded within `budget`.
+/// What a sample at `ip` represents, in `bytes` that lie at `start`: the innermost loop there, or else what follows up to the
+/// next jump that is always taken; `None` if nothing there can be decoded within `budget`.
 #[must_use]
 pub fn shares_around(
     isa: Isa,
@@ -63,19 +64,22 @@ pub fn shares_around(
     ip: u64,
     budget: &mut Budget,
 ) -> Option<Shares> {
+    let (_, graph) = code_around(isa, start, bytes, ip, budget)?;
+    let all: Vec<BlockIdx> = (0..graph.blocks.len()).collect();
+    let innermost = graph.blocks[graph.block_at(ip)?].innermost;
     let mut counts = ClassCounts::default();
-    for instruction in code_around(isa, start, bytes, ip, budget)? {
-        counts.count(instruction.classes);
+    for block in innermost.map_or(&all[..], |of| graph.body(of)) {
+        counts += graph.blocks[*block].counts;
     }
     Shares::of(&counts)
 }
 
-/// The innermost loop around `ip` in `bytes`, which lie at `start`; what follows `ip` up to the
-/// next jump if there is no loop.
+/// The instructions of the outermost loop around `ip` in `bytes`, which lie at `start`, in the order of addresses, and their
+/// control flow; what follows `ip` up to the next jump that is always taken if there is no loop.
 ///
-/// On x86 it is not known where instructions before `ip` begin. So this walks forward from `ip`
-/// until an instruction jumps back to `ip` or before it: from where that one leads to is the loop.
-/// `None` if `ip` is not in `bytes`, or if that takes more than `budget`.
+/// On x86 it is not known where instructions before `ip` begin. But each instruction of a loop can be reached from each
+/// other one, so jumps are followed from `ip` on. Where the loop is entered is not known either: it is taken to be its
+/// lowest address. `None` if `ip` is not in `bytes`, or if that takes more than `budget`.
 #[must_use]
 pub fn code_around(
     isa: Isa,
@@ -83,45 +87,71 @@ pub fn code_around(
     bytes: &[u8],
     ip: u64,
     budget: &mut Budget,
+) -> Option<(Vec<Decoded>, Graph)> {
+    let mut code = reached(isa, start, bytes, ip, budget)?;
+    let seen = BTreeSet::from([ip]);
+    let graph = Graph::of(&code, &seen, budget)?;
+    let is_inside =
+        |of: LoopIdx, at: u64| graph.block_at(at).is_some_and(|block| graph.is_inside(block, of));
+    if let Some(outermost) = (0..graph.loops.len()).find(|of| is_inside(*of, ip)) {
+        code.retain(|one| is_inside(outermost, one.ip));
+    } else {
+        code = straight(&code, ip);
+    }
+    let graph = Graph::of(&code, &seen, budget)?;
+    Some((code, graph))
+}
+
+/// The instructions that can be reached from `ip`, in the order of addresses; `None` if there are none.
+fn reached(
+    isa: Isa,
+    start: u64,
+    bytes: &[u8],
+    ip: u64,
+    budget: &mut Budget,
 ) -> Option<Vec<Decoded>> {
-    let from = |address: u64| {
-        let skip = usize::try_from(address.checked_sub(start)?).ok()?;
-        bytes.get(skip..).map(|rest| Decoder::new(isa, rest, address))
-    };
-    let walk = from(ip)?;
-    for instruction in walk.clone() {
-        budget.spend(STEPS_AN_INSTRUCTION)?;
-        let Some(head) = instruction.flow.jump_target().filter(|target| *target <= ip) else {
-            continue;
-        };
-        if let Some(body) = from(head) {
-            let body: Vec<Decoded> = body.take_while(|i| i.ip <= instruction.ip).collect();
-            budget.spend_each(body.len(), STEPS_AN_INSTRUCTION)?;
-            // Only if the walk from the head meets both can it be the loop that we are in.
-            let meets = |ip| body.binary_search_by_key(&ip, |i| i.ip).is_ok();
-            if meets(ip) && meets(instruction.ip) {
-                return Some(body);
+    let (mut found, mut rest) = (BTreeMap::new(), vec![ip]);
+    while let Some(from) = rest.pop() {
+        let skip = from.checked_sub(start).and_then(|skip| usize::try_from(skip).ok());
+        let Some(bytes) = skip.and_then(|skip| bytes.get(skip..)) else { continue };
+        for instruction in Decoder::new(isa, bytes, from) {
+            budget.spend(STEPS_AN_INSTRUCTION)?;
+            if found.insert(instruction.ip, instruction).is_some() {
+                break;
+            }
+            rest.extend(instruction.flow.jump_target());
+            if !instruction.flow.falls_through() {
+                break;
             }
         }
     }
-    let mut straight: Vec<Decoded> = Vec::new();
-    for instruction in walk {
-        straight.push(instruction);
-        if !instruction.flow.falls_through() {
-            break;
+    (!found.is_empty()).then(|| found.into_values().collect())
+}
+
+/// The instructions that lie one after the other from `ip` on.
+fn straight(code: &[Decoded], ip: u64) -> Vec<Decoded> {
+    let mut next = Some(ip);
+    let follows = |one: &&Decoded| {
+        let is_next = next == Some(one.ip);
+        if is_next {
+            next = one.flow.falls_through().then(|| one.next_ip());
         }
-    }
-    Some(straight)
+        is_next
+    };
+    code.iter().filter(follows).copied().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Addresses of the instructions found around `ip` in `bytes` at 0x1000.
-    fn around(isa: Isa, bytes: &[u8], ip: u64) -> Vec<u64> {
+    /// Addresses of the instructions found around `ip` in `bytes` at 0x1000, and that of the innermost loop's header.
+    fn around(isa: Isa, bytes: &[u8], ip: u64) -> (Vec<u64>, Option<u64>) {
         let found = code_around(isa, 0x1000, bytes, ip, &mut Budget::of(MOST_STEPS));
-        found.unwrap_or_default().iter().map(|i| i.ip - 0x1000).collect()
+        let (code, graph) = found.unwrap_or_default();
+        let innermost = graph.block_at(ip).and_then(|block| graph.blocks[block].innermost);
+        let header = |of: LoopIdx| graph.blocks[graph.loops[of].header].start - 0x1000;
+        (code.iter().map(|i| i.ip - 0x1000).collect(), innermost.map(header))
     }
 
     /// `nop; add rax, 1; add rbx, 1; dec rcx; jnz add; ret`, the loop from 1 to 14.
@@ -131,14 +161,52 @@ mod tests {
     #[test]
     fn the_loop_around_a_sample() {
         for ip in [1, 5, 9, 12] {
-            assert_eq!(around(Isa::X86_64, &X86, 0x1000 + ip), [1, 5, 9, 12], "{ip}");
+            let expected = (vec![1, 5, 9, 12], Some(1));
+            assert_eq!(around(Isa::X86_64, &X86, 0x1000 + ip), expected, "{ip}");
+        }
+    }
+
+    /// Entered in its midst, and with three jumps back.
+    #[test]
+    fn all_that_leads_back_is_of_the_loop() {
+        let code = [
+            &[0xeb, 0x02][..],   // 0: jmp 4
+            &[0xf3, 0x90],       // 2: pause
+            &[0x83, 0x3f, 0x00], // 4: cmp dword [rdi], 0
+            &[0x75, 0x02],       // 7: jne 11
+            &[0xeb, 0xf7],       // 9: jmp 2
+            &[0x83, 0x3e, 0x00], // 11: cmp dword [rsi], 0
+            &[0x74, 0xf2],       // 14: je 2
+            &[0x75, 0xf2],       // 16: jne 4
+            &[0xc3],
+        ]
+        .concat();
+        for ip in [2, 4, 7, 9, 11, 14, 16] {
+            let (found, header) = around(Isa::X86_64, &code, 0x1000 + ip);
+            assert_eq!(found, [2, 4, 7, 9, 11, 14, 16], "{ip}");
+            assert!(header.is_some(), "{ip}");
+        }
+    }
+
+    /// Outer loop from 0, inner one from 3: `inc rax; inc rbx; jne 3; inc rcx; jne 0; ret`.
+    #[test]
+    fn the_innermost_of_nested_loops() {
+        let code = [
+            &[0x48, 0xff, 0xc0, 0x48, 0xff, 0xc3, 0x75, 0xfb][..],
+            &[0x48, 0xff, 0xc1, 0x75, 0xf3, 0xc3],
+        ]
+        .concat();
+        for (ip, header) in [(0, 0), (3, 3), (6, 3), (8, 0), (11, 0)] {
+            let expected = (vec![0, 3, 6, 8, 11], Some(header));
+            assert_eq!(around(Isa::X86_64, &code, 0x1000 + ip), expected, "{ip}");
         }
     }
 
     #[test]
     fn straight_code_up_to_its_end() {
-        assert_eq!(around(Isa::X86_64, &X86, 0x100e), [14]);
-        assert_eq!(around(Isa::X86_64, &[0x90, 0x90, 0xc3, 0x90], 0x1000), [0, 1, 2]);
+        assert_eq!(around(Isa::X86_64, &X86, 0x100e), (vec![14], None));
+        let code = [0x90, 0x90, 0xc3, 0x90];
+        assert_eq!(around(Isa::X86_64, &code, 0x1000), (vec![0, 1, 2], None));
     }
 
     #[test]
@@ -146,31 +214,31 @@ mod tests {
         // add x0, x0, #1; subs x1, x1, #1; b.ne first; ret
         let words: [u32; 4] = [0x9100_0400, 0xf100_0421, 0x54ff_ffc1, 0xd65f_03c0];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(around(Isa::Aarch64, &bytes, 0x1004), [0, 4, 8]);
+        assert_eq!(around(Isa::Aarch64, &bytes, 0x1004), (vec![0, 4, 8], Some(0)));
     }
 
     #[test]
     fn outside_of_what_was_read() {
-        assert!(around(Isa::X86_64, &X86, 0x900).is_empty());
-        assert!(around(Isa::X86_64, &X86, 0x2000).is_empty());
+        let around = |ip| code_around(Isa::X86_64, 0x1000, &X86, ip, &mut Budget::of(MOST_STEPS));
+        assert!(around(0x900).is_none());
+        assert!(around(0x2000).is_none());
     }
 
-    /// Jumps back to where 2,047 instructions begin, the last of which reaches into the first jump: none of them is a loop's,
-    /// and each would have all of them decoded again.
+    /// Each jump leads into the midst of an instruction before it, so that other code begins at every byte; and all that is read
+    /// is one loop. Both are within the budget or refused.
     #[test]
-    fn jumps_that_lead_nowhere_are_not_all_followed() {
-        let mut bytes = vec![0x90; BEHIND_B];
-        // `mov eax` and four bytes of what comes next.
-        bytes[BEHIND_B - 1] = 0xb8;
+    fn code_at_every_byte_is_within_the_budget() {
+        let mut bytes = Vec::new();
         while bytes.len() < BEHIND_B + AHEAD_B {
-            // `jne` to the first byte.
-            let back = -i32::try_from(bytes.len() + 6).unwrap();
-            bytes.extend([0x0f, 0x85]);
-            bytes.extend(back.to_le_bytes());
+            // `je` to the byte behind its first one, as far back as it goes.
+            let back = -i8::try_from(bytes.len().min(120) + 1).unwrap();
+            bytes.extend([0x74, back.cast_unsigned()]);
         }
-        let ip = 0x1000 + BEHIND_B as u64;
         let mut budget = Budget::of(MOST_STEPS);
-        assert!(code_around(Isa::X86_64, 0x1000, &bytes, ip, &mut budget).is_none());
+        let found = code_around(Isa::X86_64, 0x1000, &bytes, 0x1000, &mut budget);
+        assert!(found.is_some() || budget.left() == 0);
+        let mut budget = Budget::of(MOST_STEPS / 100);
+        assert!(code_around(Isa::X86_64, 0x1000, &bytes, 0x1000, &mut budget).is_none());
         assert_eq!(budget.left(), 0);
     }
 

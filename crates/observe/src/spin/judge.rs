@@ -7,7 +7,7 @@ use crate::sample::file::CodeFile;
 use crate::sample::image::Image;
 use crate::sample::live;
 use crate::task::Pid;
-use colocate_isa::{Decoded, Isa, system};
+use colocate_isa::{Isa, system};
 use colocate_machine::Nanos;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -213,21 +213,15 @@ fn is_short(image: &Image, address: u64, holds: impl Fn(Code<'_>) -> bool) -> bo
     holds(Code { isa: image.tables.isa, start: range.start, bytes: &bytes })
 }
 
-/// Judges by the smallest piece of code around the place that jumps back to its beginning.
+/// Judges by what of this code can be reached from the place and leads back to it.
 fn around(
     code: Code<'_>,
     ip: u64,
     relaxed: &dyn Fn(u64) -> bool,
     budget: &mut Budget,
 ) -> Option<Verdict> {
-    let around =
-        |budget: &mut Budget| live::code_around(code.isa, code.start, code.bytes, ip, budget);
-    let body: Vec<Decoded> = budget.within(live::MOST_STEPS, around)?;
-    let (first, last) = (body.first()?, body.last()?);
-    let range = usize::try_from(first.ip.checked_sub(code.start)?).ok()?
-        ..usize::try_from(last.next_ip().checked_sub(code.start)?).ok()?;
-    let code = Code { isa: code.isa, start: first.ip, bytes: code.bytes.get(range)? };
-    let verdict = Drawn::of(code, ip, budget)?.judge(ip, relaxed, budget);
+    let mut drawn = budget.within(live::MOST_STEPS, |part| Drawn::around(code, ip, part))?;
+    let verdict = drawn.judge(ip, relaxed, budget);
     Some(verdict.unwrap_or(Verdict::Works(Work::NoLoop)))
 }
 

@@ -16,8 +16,8 @@
 //! 1. The innermost loop around the instruction (`sample::flow`), however many entries it has. Without one it works.
 //! 2. If a hint lies on a way through this loop that leads through the instruction too, without a round of an inner loop or
 //!    one more round of this one, it waits. So a loop of work that holds a small loop of waiting still works. But it waits
-//!    as well if the instruction is only reached after a hint, maybe of an inner loop, and the loop calls nothing and writes
-//!    nothing but slots and locks: so do locks that wait longer and longer between two attempts.
+//!    as well if every way from the instruction back to it leads through a hint, maybe of an inner loop, and the loop calls
+//!    nothing and writes nothing but slots and locks: so do locks that wait longer and longer between two attempts.
 //! 3. Otherwise it works if it calls, is longer than [`LONGEST`], writes to memory that is no slot of the stack (but see 5),
 //!    does anything that [`colocate_isa::effect`] does not know, or if an address, at which it reads or writes, depends on state:
 //!    then it walks through memory.
@@ -25,6 +25,9 @@
 //! 5. A write that locks (`xchg`, `lock cmpxchg`, `lock bts`, `stxr`) is allowed where it would write the same in each round. A new
 //!    value made of the old one is an atomic addition, not a lock that is tried.
 //! 6. It waits if one of its conditional jumps depends on something fresh and on no state. Otherwise it works: it only counts.
+//! 7. What works by 3 to 6 but calls nothing and writes nothing but slots and locks waits all the same if the shortest way from
+//!    the instruction back to it locks nothing, leaves no state behind, not even a count, and waits by 6: so a semaphore waits
+//!    until there is something to be taken, and the first of a loop of flags until it is set.
 //! # Limits
 //! Two names of the same memory are taken for two places. Memory that the loop waits for is taken to be written by others.
 //! A loop that does nothing but count until a flag is set waits by this definition.
@@ -34,10 +37,11 @@
 //! - **However it is compiled**: counters in registers or slots, pointers read before or after -> `wait` in the same
 
 use crate::sample::budget::Budget;
-use crate::sample::flow::{BlockIdx, Graph, LoopIdx};
-use colocate_isa::effect::{Access, Effect, Registers, Way, effect};
+use crate::sample::flow::{Block, BlockIdx, Graph, LoopIdx};
+use crate::sample::live;
+use colocate_isa::effect::{Access, Address, Effect, Registers, Way, effect};
 use colocate_isa::{Decoded, Decoder, Flow, Isa, system};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Instructions of a loop that waits without a hint, at most. Chosen: that of LLVM's OpenMP, which has a hint, has some
 /// 100; those without are shorter than 20.
@@ -119,8 +123,19 @@ impl Drawn {
     pub fn of(code: Code<'_>, ip: u64, budget: &mut Budget) -> Option<Self> {
         let decoded: Vec<Decoded> = Decoder::new(code.isa, code.bytes, code.start).collect();
         let graph = Graph::of(&decoded, &BTreeSet::from([ip]), budget)?;
+        Some(Self::with(code, decoded, graph))
+    }
+
+    /// What is known of `code` around `ip`, where it is not known where instructions begin; see [`live::code_around`].
+    #[must_use]
+    pub fn around(code: Code<'_>, ip: u64, budget: &mut Budget) -> Option<Self> {
+        let (decoded, graph) = live::code_around(code.isa, code.start, code.bytes, ip, budget)?;
+        Some(Self::with(code, decoded, graph))
+    }
+
+    fn with(code: Code<'_>, decoded: Vec<Decoded>, graph: Graph) -> Self {
         let (isa, start, bytes) = (code.isa, code.start, code.bytes.to_vec());
-        Some(Self { isa, start, bytes, decoded, graph, known: HashMap::new() })
+        Self { isa, start, bytes, decoded, graph, known: HashMap::new() }
     }
 
     /// How many instructions it has, some 300 bytes each at most.
@@ -161,8 +176,19 @@ impl Drawn {
         let code = Code { isa: self.isa, start: self.start, bytes: &self.bytes };
         let round = Round { code, graph, innermost, relaxed };
         let steps = round.steps(&self.decoded);
-        Some(if round.hints(&steps, here) { Verdict::Hints } else { round.verdict(&steps) })
+        if round.hints(&steps, here) {
+            return Some(Verdict::Hints);
+        }
+        let verdict = round.verdict(&steps);
+        let waits = verdict.waits() || round.repeats(&steps, here);
+        Some(if waits { Verdict::Asks } else { verdict })
     }
+}
+
+/// Those of `decoded` that are of a block.
+fn instructions<'a>(decoded: &'a [Decoded], of: &Block) -> &'a [Decoded] {
+    let place = |address: u64| decoded.partition_point(|one| one.ip < address);
+    &decoded[place(of.start)..place(of.end)]
 }
 
 /// Instructions of a loop that is analysed, at most. Chosen: ten times LLVM's.
@@ -221,12 +247,28 @@ struct Round<'a> {
 impl Round<'_> {
     fn steps(&self, decoded: &[Decoded]) -> Steps {
         let of_block = |block: &BlockIdx| {
-            let range = self.graph.blocks[*block].start..self.graph.blocks[*block].end;
-            let from = decoded.partition_point(|one| one.ip < range.start);
-            let inside = decoded[from..].iter().take_while(|one| one.ip < range.end);
-            (*block, inside.map(|one| self.code.effect(*one)).collect())
+            let inside = instructions(decoded, &self.graph.blocks[*block]);
+            (*block, inside.iter().map(|one| self.effect(*one)).collect())
         };
-        self.graph.body(self.innermost).iter().map(of_block).collect()
+        let mut steps: Steps = self.graph.body(self.innermost).iter().map(of_block).collect();
+        name_slots(&mut steps);
+        steps
+    }
+
+    /// What an instruction does: a call of a function that hints is a hint.
+    fn effect(&self, of: Decoded) -> Option<Effect> {
+        match of.flow {
+            Flow::Call { target } if (self.relaxed)(target) => Some(Effect {
+                decoded: Decoded { flow: Flow::Next, ..of },
+                way: Way::Hint,
+                reads: Registers::NONE,
+                writes: Registers::NONE,
+                stored: Registers::NONE,
+                memory: Vec::new(),
+                points: None,
+            }),
+            _ => self.code.effect(of),
+        }
     }
 
     fn header(&self) -> BlockIdx {
@@ -239,9 +281,8 @@ impl Round<'_> {
 
     /// Whether a hint of this very loop is on a way with the block `here`.
     fn hints(&self, steps: &Steps, here: BlockIdx) -> bool {
-        let is_hint = |step: &Option<Effect>| {
-            step.as_ref().is_some_and(|step| step.way == Way::Hint || self.calls_relaxed(step))
-        };
+        let is_hint =
+            |step: &Option<Effect>| step.as_ref().is_some_and(|step| step.way == Way::Hint);
         let own = |block: &&BlockIdx| self.graph.blocks[**block].innermost == Some(self.innermost);
         let hints = steps.iter().filter(|(_, steps)| steps.iter().any(is_hint));
         let hints: BTreeSet<BlockIdx> = hints.map(|(block, _)| *block).collect();
@@ -249,37 +290,31 @@ impl Round<'_> {
         let on_a_way =
             |hint: &BlockIdx| *hint == here || after.contains(hint) || before.contains(hint);
         hints.iter().filter(own).any(on_a_way)
-            || (self.only_reads(steps) && !self.reached_without(&hints).contains(&here))
+            || (self.only_reads(steps) && self.is_cut(here, &hints))
     }
 
     /// Whether the loop calls nothing and writes nothing but slots of the stack and locks.
     fn only_reads(&self, steps: &Steps) -> bool {
         let mut all = steps.values().flatten();
-        all.all(|step| self.refused(step.as_ref()).is_none()) && Places::of(steps).is_some()
+        all.all(|step| refused(step.as_ref()).is_none()) && Places::of(steps).is_some()
     }
 
-    /// Blocks of the loop that can be reached in a round before these.
-    fn reached_without(&self, without: &BTreeSet<BlockIdx>) -> BTreeSet<BlockIdx> {
-        let inside = |to: &BlockIdx| self.contains(*to) && !without.contains(to);
-        let mut rest: Vec<BlockIdx> = Some(self.header()).into_iter().filter(inside).collect();
-        let mut found: BTreeSet<BlockIdx> = rest.iter().copied().collect();
-        while let Some(block) = rest.pop() {
-            let next = self.graph.blocks[block].next.iter().copied().filter(inside);
-            rest.extend(next.filter(|to| found.insert(*to)));
-        }
-        found
-    }
-
-    fn calls_relaxed(&self, step: &Effect) -> bool {
-        matches!(step.decoded.flow, Flow::Call { target } if (self.relaxed)(target))
+    /// Whether all ways in the loop from this block back to it lead through one of `blocks`.
+    fn is_cut(&self, here: BlockIdx, blocks: &BTreeSet<BlockIdx>) -> bool {
+        blocks.contains(&here) || !self.reached(here, |to| !blocks.contains(&to)).contains(&here)
     }
 
     /// Blocks of the loop that may run after `from` in the same round.
     fn after(&self, from: BlockIdx) -> BTreeSet<BlockIdx> {
+        self.reached(from, |to| to != self.header())
+    }
+
+    /// Blocks of the loop that may run after `from`, by way of those of which `may` holds.
+    fn reached(&self, from: BlockIdx, may: impl Fn(BlockIdx) -> bool) -> BTreeSet<BlockIdx> {
         let (mut found, mut rest) = (BTreeSet::new(), vec![from]);
         while let Some(block) = rest.pop() {
             let next = self.graph.blocks[block].next.iter().copied();
-            let inside = next.filter(|to| *to != self.header() && self.contains(*to));
+            let inside = next.filter(|to| self.contains(*to) && may(*to));
             rest.extend(inside.filter(|to| found.insert(*to)));
         }
         found
@@ -304,7 +339,7 @@ impl Round<'_> {
             return Verdict::Works(Work::Long);
         }
         for step in steps.values().flatten() {
-            if let Some(why) = self.refused(step.as_ref()) {
+            if let Some(why) = refused(step.as_ref()) {
                 return Verdict::Works(why);
             }
         }
@@ -314,15 +349,71 @@ impl Round<'_> {
         }
     }
 
-    /// Why an instruction may not be in a loop that waits without a hint.
-    fn refused(&self, step: Option<&Effect>) -> Option<Work> {
-        let Some(step) = step else { return Some(Work::Unknown) };
-        match step.decoded.flow {
-            Flow::Call { .. } if self.calls_relaxed(step) => None,
-            Flow::Call { .. } | Flow::IndirectCall | Flow::IndirectJump => Some(Work::Calls),
-            Flow::Trap => Some(Work::Unknown),
-            _ => matches!(step.way, Way::Unknown | Way::System).then_some(Work::Unknown),
+    /// Whether there is a way from this block back to it that leaves all as it was and ends by what others write.
+    ///
+    /// The loop calls nothing and writes nothing but slots of the stack and, on other ways, locks.
+    fn repeats(&self, steps: &Steps, here: BlockIdx) -> bool {
+        let Some(places) = Places::of(steps).filter(|_| self.only_reads(steps)) else {
+            return false;
+        };
+        let way = self.shortest_way(here, |block| !steps[&block].iter().flatten().any(locks));
+        way.is_some_and(|way| {
+            let on_it: Vec<&Effect> =
+                way.iter().flat_map(|block| &steps[block]).flatten().collect();
+            on_it.len() <= LONGEST && places.follow_way(&on_it).repeats()
+        })
+    }
+
+    /// The fewest blocks from this one back to it, of which all but itself come after it and of each of which `may` holds.
+    fn shortest_way(
+        &self,
+        here: BlockIdx,
+        may: impl Fn(BlockIdx) -> bool,
+    ) -> Option<Vec<BlockIdx>> {
+        let (mut before, mut rest) = (BTreeMap::new(), VecDeque::from([here]));
+        while let Some(block) = rest.pop_front().filter(|_| !before.contains_key(&here)) {
+            let next = self.graph.blocks[block].next.iter().copied();
+            for next in next.filter(|next| self.contains(*next) && may(*next)) {
+                before.entry(next).or_insert_with(|| {
+                    rest.push_back(next);
+                    block
+                });
+            }
         }
+        let mut way = vec![*before.get(&here)?];
+        while let Some(block) = way.last().filter(|block| **block != here) {
+            way.push(before[block]);
+        }
+        way.reverse();
+        Some(way)
+    }
+}
+
+/// Accesses by a register that only ever holds the address of one slot are accesses to that, as in code that is not optimised.
+fn name_slots(steps: &mut Steps) {
+    let mut pointers: BTreeMap<u8, Option<(u8, i64)>> = BTreeMap::new();
+    for step in steps.values().flatten().flatten() {
+        for register in step.writes.numbers() {
+            let pointer = pointers.entry(register).or_insert(step.points);
+            *pointer = pointer.filter(|slot| step.points == Some(*slot));
+        }
+    }
+    for access in steps.values_mut().flatten().flatten().flat_map(|step| &mut step.memory) {
+        let Some((base, distance)) = access.address.near else { continue };
+        if let Some((frame, slot)) = pointers.get(&base).copied().flatten() {
+            let slot = Some((frame, slot.wrapping_add(distance)));
+            access.address = Address { registers: Registers::one(frame), slot, near: slot };
+        }
+    }
+}
+
+/// Why an instruction may not be in a loop that waits without a hint.
+fn refused(step: Option<&Effect>) -> Option<Work> {
+    let Some(step) = step else { return Some(Work::Unknown) };
+    match step.decoded.flow {
+        Flow::Call { .. } | Flow::IndirectCall | Flow::IndirectJump => Some(Work::Calls),
+        Flow::Trap => Some(Work::Unknown),
+        _ => matches!(step.way, Way::Unknown | Way::System).then_some(Work::Unknown),
     }
 }
 
@@ -423,12 +514,7 @@ impl Places {
     /// Follows values through a round, blocks in an order in which each comes after those before it.
     fn follow(&self, round: &Round<'_>, steps: &Steps) -> Followed {
         let count = self.0.len();
-        let mut followed = Followed {
-            back: vec![CONSTANT; count],
-            addresses: Vec::new(),
-            stored: Vec::new(),
-            conditions: Vec::new(),
-        };
+        let mut followed = Followed { back: vec![CONSTANT; count], ..Followed::default() };
         let heads = self.heads(round, steps);
         let mut ends: BTreeMap<BlockIdx, State> = BTreeMap::new();
         for block in round.graph.order.iter().filter(|block| round.contains(**block)) {
@@ -450,6 +536,20 @@ impl Places {
             ends.insert(*block, state);
         }
         followed
+    }
+
+    /// Follows values along one way. What is written elsewhere in the loop only is the same in all rounds on this one, and so
+    /// are slots of the stack.
+    fn follow_way(&self, way: &[&Effect]) -> Followed {
+        let mut state = vec![CONSTANT; self.0.len()];
+        for place in way.iter().flat_map(|step| self.written(step)) {
+            state[place] = Value { from: 1 << place, ..CONSTANT };
+        }
+        let mut followed = Followed { own_slots: true, ..Followed::default() };
+        for step in way {
+            self.step(step, &mut state, &mut followed);
+        }
+        Followed { back: state, ..followed }
     }
 
     /// The heads of the loop and of those inside it, with the places that each writes.
@@ -481,7 +581,9 @@ impl Places {
             followed.addresses.push(address);
             if access.reads {
                 // What is found depends on where: so a list is gone through.
-                sources.push(self.slot(access).map_or(FRESH.with(address), |slot| state[slot]));
+                let is_own = followed.own_slots && access.address.slot.is_some();
+                let read = if is_own { CONSTANT } else { FRESH.with(address) };
+                sources.push(self.slot(access).map_or(read, |slot| state[slot]));
             }
         }
         if locks(step) {
@@ -519,6 +621,7 @@ fn merge(one: &State, other: &State) -> State {
 }
 
 /// What came out of a round.
+#[derive(Default)]
 struct Followed {
     /// What each place holds at jumps back.
     back: State,
@@ -528,9 +631,17 @@ struct Followed {
     stored: Vec<(Value, bool)>,
     /// What decided where to go on.
     conditions: Vec<Value>,
+    /// Whether slots of the stack are taken to be written by the loop only.
+    own_slots: bool,
 }
 
 impl Followed {
+    /// Whether the round leaves nothing behind, not even a count, and it depends on something fresh whether there is another.
+    fn repeats(&self) -> bool {
+        let from_others = |value: &Value| value.from == 0;
+        self.back.iter().all(from_others) && self.verdict() == Verdict::Asks
+    }
+
     fn verdict(&self) -> Verdict {
         let mut reached: Vec<Set> = self.back.iter().map(|value| value.from).collect();
         // Origins of origins, until nothing is added (Warshall).

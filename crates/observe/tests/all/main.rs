@@ -8,6 +8,7 @@ mod mca;
 mod sampler;
 mod smt_oracle;
 mod spins;
+mod stepped;
 
 use colocate_observe::Tid;
 use colocate_observe::perf::{Attr, Event};

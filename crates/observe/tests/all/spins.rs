@@ -157,8 +157,9 @@ fn openmp_waits_actively() {
     }
     for compiler in ["gcc", "clang"] {
         let flags = ["-O2", "-fopenmp"];
-        if let Some(program) = compiled(folder.path(), compiler, &flags, "teams.c") {
-            check(&program, &[MS], 0.8);
+        let Some(program) = compiled(folder.path(), compiler, &flags, "teams.c") else { continue };
+        for kind in ["end", "start", "critical"] {
+            check(&program, &[kind, MS], 0.9);
         }
     }
 }
@@ -171,7 +172,7 @@ fn adaptive_mutexes() {
     let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
         return;
     };
-    check(&program, &["adaptive", MS], 0.8);
+    check(&program, &["adaptive", MS], 0.9);
 }
 
 /// A thread that yields its PU after each millisecond of work works, but for what that takes.
