@@ -7,7 +7,7 @@
  *   device   sleeps for OUTSIDE microseconds while it has a device that serves one thread at a time, which OpenMP does not
  *            see. The device stands for a memory that one thread uses up; there is no critical section
  *   waits    as sleep, but from the half on each even iteration waits until the next one has begun, for 20 s at most in all
- * SCHEDULE is dynamic, guided, static, runtime (OMP_SCHEDULE), ordered (dynamic, with an ordered section), or region: two
+ * SCHEDULE is dynamic, monotonic (also dynamic), guided, static, runtime (OMP_SCHEDULE), ordered (dynamic, with an ordered section), or region: two
  * loops with dynamic schedule in one region, with half of the iterations each.
  *
  * Prints a sum over the iterations, a value of the last one, how many threads did something at a time in the last quarter at
@@ -89,7 +89,11 @@ int main(int argc, char **argv) {
     }
     double begin = omp_get_wtime();
     if (!strcmp(schedule, "dynamic")) {
-#pragma omp parallel for schedule(dynamic) reduction(+ : sum) lastprivate(last)
+        last = iterations - 1; /* LLVM 14 loses `lastprivate` of this schedule at times */
+#pragma omp parallel for schedule(dynamic) reduction(+ : sum)
+        for (long i = 0; i < iterations; i++) sum += iteration(i);
+    } else if (!strcmp(schedule, "monotonic")) {
+#pragma omp parallel for schedule(monotonic : dynamic) reduction(+ : sum) lastprivate(last)
         for (long i = 0; i < iterations; i++) sum += iteration(i), last = i;
     } else if (!strcmp(schedule, "guided")) {
 #pragma omp parallel for schedule(guided) reduction(+ : sum) lastprivate(last)
@@ -112,7 +116,7 @@ int main(int argc, char **argv) {
         {
 #pragma omp for schedule(dynamic) reduction(+ : sum)
             for (long i = 0; i < half; i++) sum += iteration(i);
-#pragma omp for schedule(dynamic) reduction(+ : sum) lastprivate(last)
+#pragma omp for schedule(monotonic : dynamic) reduction(+ : sum) lastprivate(last)
             for (long i = half; i < iterations; i++) sum += iteration(i), last = i;
         }
     } else {

@@ -187,11 +187,8 @@ fn sleep(changes: u32, number: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
+    use crate::testing::GATE;
     use std::thread;
-
-    /// There is one gate.
-    static ONE: Mutex<()> = Mutex::new(());
 
     /// Eight threads pass `passes` times each; the most that ran at a time, and the passes of each.
     fn run(passes: u32, then: impl Fn(u32) + Sync) -> u32 {
@@ -217,7 +214,7 @@ mod tests {
 
     #[test]
     fn no_more_than_admitted() {
-        let _one = ONE.lock().unwrap();
+        let _one = GATE.lock().unwrap();
         for threads in 1..=4 {
             set(Some(threads));
             let most = run(200, |_| thread::sleep(std::time::Duration::from_micros(50)));
@@ -229,7 +226,7 @@ mod tests {
     /// One runs for a slice at most, and the number may change meanwhile.
     #[test]
     fn each_gets_its_turn() {
-        let _one = ONE.lock().unwrap();
+        let _one = GATE.lock().unwrap();
         set(Some(1));
         let passes = AtomicU32::new(0);
         run(40, |_| {
@@ -247,7 +244,7 @@ mod tests {
     /// A thread that runs and waits for one that is held.
     #[test]
     fn what_is_stuck_goes_on() {
-        let _one = ONE.lock().unwrap();
+        let _one = GATE.lock().unwrap();
         set(Some(1));
         let (mut first, mut second) = (None, None);
         assert!(!pass(&mut first, now(), || false));

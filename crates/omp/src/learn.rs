@@ -587,7 +587,7 @@ mod tests {
     #[test]
     fn windows_teach_the_same() {
         for most in [2, 8, 64] {
-            let learner = taught_by_windows(most, 100, Region(1_000, 20_000, 0));
+            let learner = taught_by_windows(most, 100, Region(200, 20_000, 0));
             assert_eq!((learner.settled(), learner.learnt()), (1, Learnt::Fewer), "{most}");
             let settled = learner.settled_at().unwrap();
             assert!(settled < 100 * WINDOW, "{most}: {settled}");
@@ -603,7 +603,7 @@ mod tests {
     /// What is stuck once is left alone.
     #[test]
     fn stuck_threads_are_left_alone() {
-        let mut learner = taught_by_windows(8, 100, Region(1_000, 20_000, 0));
+        let mut learner = taught_by_windows(8, 100, Region(200, 20_000, 0));
         learner.stuck();
         assert_eq!((learner.threads(), learner.learnt()), (8, Learnt::Stuck));
     }

@@ -29,4 +29,6 @@ mod region;
 mod regions;
 mod start;
 mod team;
+#[cfg(test)]
+mod testing;
 mod tool;

@@ -64,6 +64,11 @@ unsafe fn push(place: *const Ident, thread: i32, threads: i32) {
 /// Before a region; says where the runtime's own function is.
 unsafe extern "C" fn fork(place: *const Ident, _count: i32, body: *const c_void) -> *mut c_void {
     let said = SAID.try_with(|said| said.replace(false)).unwrap_or(true);
+    if !tool::is_on() && regions::is_enabled() {
+        // The runtime starts its tool with the first call that needs a thread's number, which may be the region itself.
+        // SAFETY: `place` is what the program gave for this call.
+        unsafe { number(place, body) };
+    }
     if tool::is_on() && !tool::in_region() {
         // SAFETY: the program has given `place` for this call.
         unsafe { before(place, body, said) };
@@ -75,18 +80,29 @@ unsafe extern "C" fn fork(place: *const Ident, _count: i32, body: *const c_void)
 /// `place` is what a compiler gave, or null.
 unsafe fn before(place: *const Ident, body: *const c_void, said: bool) {
     let Some(default) = gnu::max_threads(body) else { return };
-    let Some(number) = NUMBER.get(body) else { return };
+    // SAFETY: as the caller says.
+    let Some(thread) = (unsafe { number(place, body) }) else { return };
     // SAFETY: `place` lives as long as the program.
     let Some(observed) = regions::begin(body, said, default, || unsafe { source(place) }) else {
         return;
     };
     if let Some(threads) = observed.threads.and_then(|threads| i32::try_from(threads).ok()) {
-        // SAFETY: the runtime's function of this name has this signature.
-        let number: unsafe extern "C" fn(*const Ident) -> i32 = unsafe { transmute(number) };
         // SAFETY: `place` is what the program gave; the thread is the calling one. This is what compilers do themselves.
-        unsafe { push(place, number(place), threads) };
+        unsafe { push(place, thread, threads) };
     }
     tool::set_observed(observed);
+}
+
+/// The runtime's number of this thread; `None` without a runtime.
+///
+/// # Safety
+/// `place` is what a compiler gave, or null.
+unsafe fn number(place: *const Ident, body: *const c_void) -> Option<i32> {
+    let number = NUMBER.get(body)?;
+    // SAFETY: the runtime's function of this name has this signature.
+    let number: unsafe extern "C" fn(*const Ident) -> i32 = unsafe { transmute(number) };
+    // SAFETY: as the caller says.
+    Some(unsafe { number(place) })
 }
 
 /// What the compiler says of the place.

@@ -314,11 +314,13 @@ extern "C" fn at_exit() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::GATE;
     use std::ptr;
 
     /// First executed where the program may have one thread only, then with eight.
     #[test]
     fn a_later_larger_limit_is_used() {
+        let _gate = GATE.lock().unwrap();
         let config = Config { folder: PathBuf::new(), most: Some(8), apply: true, pid: 0 };
         let begun =
             |default| observe(&config, ptr::dangling(), false, default, || None).unwrap().threads;
