@@ -209,6 +209,11 @@ macro_rules! sections {
 
 fn nothing() {}
 
+/// A thread waits for its turn. It would hold those after it.
+fn ordered() {
+    team::loop_ends(Progress::LoopEnded);
+}
+
 /// A thread waits for its team. One that is held must not be among those that it waits for.
 fn barrier() {
     team::loop_ends(Progress::Barrier);
@@ -221,7 +226,7 @@ sections! {
     GOMP_critical_name_end, critical_name_end(lock: *mut *mut c_void), second, nothing, team::mutex_released;
     GOMP_atomic_start, atomic_start(), first, regions::mutex_acquire, team::mutex_acquired;
     GOMP_atomic_end, atomic_end(), first, nothing, team::mutex_released;
-    GOMP_ordered_start, gomp_ordered_start(), first, team::turn_awaited, nothing;
+    GOMP_ordered_start, gomp_ordered_start(), first, ordered, nothing;
     GOMP_barrier, gomp_barrier(), first, barrier, nothing;
     GOMP_loop_end, gomp_loop_end(), first, barrier, nothing;
     GOMP_sections_end, gomp_sections_end(), first, barrier, nothing;

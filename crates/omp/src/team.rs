@@ -140,12 +140,8 @@ pub fn work_ends() {
     });
 }
 
-/// This thread is about to wait for its turn in an ordered loop: another one may run.
-pub fn turn_awaited() {
-    times(|times| gate::leave(&mut times.ticket));
-}
-
-/// This thread is past the region's first loop. It is not held any more.
+/// This thread is past the region's first loop, or its loop is ordered: it would wait for threads that are held. It is not held
+/// any more.
 pub fn loop_ends(progress: Progress) {
     times(|times| {
         gate::leave(&mut times.ticket);

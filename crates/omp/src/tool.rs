@@ -234,7 +234,7 @@ unsafe extern "C" fn mutex_acquire(
     match kind {
         LOCK | NEST_LOCK | CRITICAL | ATOMIC => regions::mutex_acquire(),
         ORDERED => {
-            team::turn_awaited();
+            team::loop_ends(Progress::LoopEnded);
             team::mutex_acquire();
         }
         _ => team::mutex_acquire(),
