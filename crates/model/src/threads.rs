@@ -24,6 +24,7 @@
 //! - **Least time** of all numbers of threads, by the equation. -> test `least_of_all`
 //! - **The published bounds** without rounding. -> test `bounds_by_hand`
 
+pub mod lost;
 pub mod sections;
 
 /// What one thread has shown of a parallel program. Times are of the same iterations, in any one unit.

@@ -1,8 +1,9 @@
-//! GNU OpenMP's functions for parallel regions and critical sections.
+//! GNU OpenMP's functions for parallel regions, for chunks of loops and for critical sections.
 //!
 //! Their signatures are those of GCC's libgomp (libgomp_g.h, GCC 4.9 to 15). The body of a region is called through `worker`, on
 //! every thread of the team, which is how its time on each is known. Locks (`omp_set_lock`) are not seen, since they may be another
-//! runtime's; nor is what threads wait at barriers inside of a region, which counts as work.
+//! runtime's; nor is what threads wait at barriers inside of a region, which counts as work. Chunks of ordered loops
+//! are not counted.
 //!
 //! Regions begun by `GOMP_parallel_start`, which GCC before 4.9 made, are not seen. Nor are those with a reduction
 //! over tasks (`GOMP_parallel_reductions`): of these libgomp reads itself what the body is given, so nothing may
@@ -12,8 +13,9 @@
 #![allow(non_snake_case)] // their names
 
 use crate::real::{Real, with_caller};
+use crate::team::{self, Progress};
 use crate::{regions, tool};
-use std::ffi::{c_long, c_uint, c_void};
+use std::ffi::{c_long, c_uint, c_ulonglong, c_void};
 use std::mem::transmute;
 use std::ptr;
 
@@ -29,10 +31,10 @@ struct Wrapped {
 unsafe extern "C" fn worker(wrapped: *mut c_void) {
     // SAFETY: `region` gives the runtime a `Wrapped` that lives until all threads have left.
     let wrapped = unsafe { &*wrapped.cast::<Wrapped>() };
-    regions::thread_begins();
+    team::thread_begins();
     // SAFETY: as the program would have had it called.
     unsafe { (wrapped.body)(wrapped.data) };
-    regions::work_ends();
+    team::work_ends();
 }
 
 static MAX_THREADS: Real = Real::new(c"omp_get_max_threads");
@@ -48,7 +50,10 @@ pub fn max_threads(near: *const c_void) -> Option<u32> {
 pub fn prepare() {
     // A runtime without this one has none of them.
     if MAX_THREADS.get(ptr::null()).is_some() {
-        for real in [of_regions::ALL, of_sections::ALL, of_numbers::ALL].into_iter().flatten() {
+        for real in [of_regions::ALL, of_chunks::ALL, of_sections::ALL, of_numbers::ALL]
+            .into_iter()
+            .flatten()
+        {
             real.get(ptr::null());
         }
     }
@@ -126,7 +131,56 @@ regions! {
     GOMP_parallel_loop_maybe_nonmonotonic_runtime(start: c_long, end: c_long, step: c_long, flags: c_uint);
 }
 
-/// A function of libgomp around a critical section: what is noted before and after it is called.
+/// A function of libgomp that gives a thread its next chunk of a loop.
+macro_rules! chunks {
+    ($($name:ident, $inner:ident ($kind:ty);)*) => {
+        reals!(of_chunks: $($name)*);
+
+        $(
+        with_caller! {
+            /// As libgomp's.
+            ///
+            /// # Safety
+            /// As libgomp's: compilers call it.
+            $name, third, $inner
+        }
+
+        unsafe extern "C" fn $inner(begin: *mut $kind, end: *mut $kind, caller: *const c_void) -> bool {
+            let real = of_chunks::$name.sure(caller);
+            // SAFETY: the runtime's function of this name has this signature.
+            let real: unsafe extern "C" fn(*mut $kind, *mut $kind) -> bool = unsafe { transmute(real) };
+            regions::chunk_requested();
+            // SAFETY: what the program gave is passed on.
+            let has_chunk = unsafe { real(begin, end) };
+            // SAFETY: the runtime has written both, if it has given a chunk.
+            let steps = if has_chunk { unsafe { (*end).abs_diff(*begin).max(1) } } else { 0 };
+            regions::chunk_given(steps);
+            has_chunk
+        }
+        )*
+    };
+}
+
+chunks! {
+    GOMP_loop_static_next, static_next(c_long);
+    GOMP_loop_dynamic_next, dynamic_next(c_long);
+    GOMP_loop_guided_next, guided_next(c_long);
+    GOMP_loop_runtime_next, runtime_next(c_long);
+    GOMP_loop_nonmonotonic_dynamic_next, nonmonotonic_dynamic_next(c_long);
+    GOMP_loop_nonmonotonic_guided_next, nonmonotonic_guided_next(c_long);
+    GOMP_loop_nonmonotonic_runtime_next, nonmonotonic_runtime_next(c_long);
+    GOMP_loop_maybe_nonmonotonic_runtime_next, maybe_nonmonotonic_runtime_next(c_long);
+    GOMP_loop_ull_static_next, ull_static_next(c_ulonglong);
+    GOMP_loop_ull_dynamic_next, ull_dynamic_next(c_ulonglong);
+    GOMP_loop_ull_guided_next, ull_guided_next(c_ulonglong);
+    GOMP_loop_ull_runtime_next, ull_runtime_next(c_ulonglong);
+    GOMP_loop_ull_nonmonotonic_dynamic_next, ull_nonmonotonic_dynamic_next(c_ulonglong);
+    GOMP_loop_ull_nonmonotonic_guided_next, ull_nonmonotonic_guided_next(c_ulonglong);
+    GOMP_loop_ull_nonmonotonic_runtime_next, ull_nonmonotonic_runtime_next(c_ulonglong);
+    GOMP_loop_ull_maybe_nonmonotonic_runtime_next, ull_maybe_nonmonotonic_runtime_next(c_ulonglong);
+}
+
+/// A function of libgomp around a critical section, or that waits for others: what is noted before and after it is called.
 macro_rules! sections {
     ($($name:ident, $inner:ident ($($parameter:ident: $kind:ty)?), $caller:ident, $before:path, $after:path;)*) => {
         reals!(of_sections: $($name)*);
@@ -155,13 +209,27 @@ macro_rules! sections {
 
 fn nothing() {}
 
+/// A thread waits for its turn. It would hold those after it.
+fn ordered() {
+    team::loop_ends(Progress::LoopEnded);
+}
+
+/// A thread waits for its team. One that is held must not be among those that it waits for.
+fn barrier() {
+    team::loop_ends(Progress::Barrier);
+}
+
 sections! {
-    GOMP_critical_start, critical_start(), first, regions::mutex_acquire, regions::mutex_acquired;
-    GOMP_critical_end, critical_end(), first, nothing, regions::mutex_released;
-    GOMP_critical_name_start, critical_name_start(lock: *mut *mut c_void), second, regions::mutex_acquire, regions::mutex_acquired;
-    GOMP_critical_name_end, critical_name_end(lock: *mut *mut c_void), second, nothing, regions::mutex_released;
-    GOMP_atomic_start, atomic_start(), first, regions::mutex_acquire, regions::mutex_acquired;
-    GOMP_atomic_end, atomic_end(), first, nothing, regions::mutex_released;
+    GOMP_critical_start, critical_start(), first, regions::mutex_acquire, team::mutex_acquired;
+    GOMP_critical_end, critical_end(), first, nothing, team::mutex_released;
+    GOMP_critical_name_start, critical_name_start(lock: *mut *mut c_void), second, regions::mutex_acquire, team::mutex_acquired;
+    GOMP_critical_name_end, critical_name_end(lock: *mut *mut c_void), second, nothing, team::mutex_released;
+    GOMP_atomic_start, atomic_start(), first, regions::mutex_acquire, team::mutex_acquired;
+    GOMP_atomic_end, atomic_end(), first, nothing, team::mutex_released;
+    GOMP_ordered_start, gomp_ordered_start(), first, ordered, nothing;
+    GOMP_barrier, gomp_barrier(), first, barrier, nothing;
+    GOMP_loop_end, gomp_loop_end(), first, barrier, nothing;
+    GOMP_sections_end, gomp_sections_end(), first, barrier, nothing;
 }
 
 /// A function of OpenMP's about numbers of threads, as C or Fortran calls it: what is noted when it is called, and

@@ -1,4 +1,4 @@
-//! How many threads a parallel region should have, learnt while it is executed again and again.
+//! How many threads a parallel region should have, learnt while it is executed again and again, or while one execution lasts.
 //!
 //! # Problem
 //! Training costs time, since regions run with fewer threads than they could, and what a model says may be wrong.
@@ -7,21 +7,28 @@
 //! ([`colocate_model::threads::sections`]). If fewer threads are predicted to do, blocks with fewer and with all threads take
 //! turns, and only what these show is taken. All of that may cost [`BUDGET`] of the region's time so far, and waits until it
 //! does not cost more.
+//!
+//! A loop that is executed once, and for long, is learnt by windows in place of executions. In each of them another number of its
+//! threads run, so the first iterations are measured and the others get the number that follows.
 //! # Terms
-//! - *Execution*: from the region's begin to its end, by the clock of its first thread; ns.
-//! - *Pair*: a block of executions with fewer threads and one with all. It is won if fewer took at most [`TOLERANCE`] longer.
+//! - *Execution*: from the region's begin to its end, by the clock of its first thread; ns. Or a window of one: a stretch of
+//!   [`WINDOW`] or more, in which so many steps were done.
+//! - *Step*: what times are compared by: one whole execution, or in a window one step of the loop's variable that a thread was given,
+//!   or one critical section.
+//! - *Pair*: a block of executions with fewer threads and one with all. It is won if a step with fewer took at most
+//!   [`TOLERANCE`] longer.
 //! # Algorithm
 //! Pairs are counted as heads of a coin: fewer threads are taken as soon as so many wins of so few pairs would be luck in
 //! `LUCK` of cases, left alone if so many losses would be, and left alone after `MOST_PAIRS`.
 //! # Properties
 //! - **Found**: critical sections that leave nothing to more threads bring one thread. -> test `critical_sections_leave_one`
 //! - **Left alone** where threads help. -> test `parallel_regions_keep_all`
+//! - **Within one loop** the same, in a tenth of a second. -> test `windows_teach_the_same`
 //! - **A wrong model moves nothing**. -> test `what_is_slower_is_not_taken`
 //! - **Bounded cost**, whatever executions take. -> test `learning_costs_little`
 //! - **Anew with more threads** than it ever had. -> test `what_few_did_says_nothing_of_more`
 
 use colocate_model::threads::sections::{Executed, Sections};
-use colocate_model::threads::{Advice, Limit};
 
 /// Share of a region's time that learning may cost. Chosen: a program that learns nothing loses no more.
 pub const BUDGET: f64 = 0.05;
@@ -36,11 +43,18 @@ const BASE: u32 = 5;
 /// Executions with another number in a row; the first one is not counted, since threads and caches change. Chosen.
 const BLOCK: u32 = 3;
 
-/// One execution of a region.
+/// Length of a window at least, in ns. Chosen: a change of the number of threads, which wakes some, takes a twentieth of it.
+pub const WINDOW: u64 = 1_000_000;
+
+/// One execution of a region, or a window of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Execution {
     /// How many threads ran it.
     pub threads: u32,
+    /// How often a thread requested a chunk or entered a critical section.
+    pub calls: u64,
+    /// How many steps.
+    pub steps: u64,
     /// From begin to end, in ns.
     pub wall: u64,
     /// Time between its begin and its end on each thread, waiting at the end left out, summed; ns.
@@ -51,11 +65,43 @@ pub struct Execution {
     pub waited: u64,
 }
 
+impl Execution {
+    /// Nothing was done.
+    pub const NONE: Self =
+        Self { threads: 0, calls: 0, steps: 0, wall: 0, busy: 0, inside: 0, waited: 0 };
+
+    /// What of it was done since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        self.each(before, u64::saturating_sub)
+    }
+
+    /// Together with `other`.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+
+    fn each(&self, other: &Self, of: fn(u64, u64) -> u64) -> Self {
+        Self {
+            threads: self.threads,
+            calls: of(self.calls, other.calls),
+            steps: of(self.steps, other.steps),
+            wall: of(self.wall, other.wall),
+            busy: of(self.busy, other.busy),
+            inside: of(self.inside, other.inside),
+            waited: of(self.waited, other.waited),
+        }
+    }
+}
+
 /// Sums of executions with one number of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// How many executions.
     pub count: u32,
+    /// Their [`Execution::steps`].
+    pub steps: u64,
     /// Their [`Execution::wall`].
     pub wall: u64,
     /// Their [`Execution::busy`].
@@ -69,19 +115,20 @@ pub struct Sums {
 impl Sums {
     fn add(&mut self, execution: &Execution) {
         self.count = self.count.saturating_add(1);
+        self.steps = self.steps.saturating_add(execution.steps);
         self.wall = self.wall.saturating_add(execution.wall);
         self.busy = self.busy.saturating_add(execution.busy);
         self.inside = self.inside.saturating_add(execution.inside);
         self.waited = self.waited.saturating_add(execution.waited);
     }
 
-    /// Mean of one of its sums, in ns; `None` without executions.
+    /// One of its sums for each step, in ns; `None` without steps.
     #[must_use]
     pub fn mean(&self, sum: u64) -> Option<f64> {
-        (self.count > 0).then(|| float(sum) / f64::from(self.count))
+        (self.steps > 0).then(|| float(sum) / float(self.steps))
     }
 
-    /// The mean execution with so many threads; `None` if nothing was seen of its work.
+    /// The mean step with so many threads; `None` if nothing was seen of its work.
     #[must_use]
     pub fn executed(&self, threads: u32) -> Option<Executed> {
         let outside = self.busy.saturating_sub(self.inside).saturating_sub(self.waited);
@@ -103,12 +150,14 @@ pub enum Learnt {
     Learning,
     /// All threads are worth while.
     All,
-    /// Fewer do as much, because of this.
-    Fewer(Limit),
-    /// Fewer were predicted to do, because of this, and took longer.
-    Slower(Limit),
-    /// Fewer were predicted to do, because of this, and noise was larger than the difference.
-    NotResolved(Limit),
+    /// Fewer do as much.
+    Fewer,
+    /// Fewer were predicted to do, and took longer.
+    Slower,
+    /// Fewer were predicted to do, and noise was larger than the difference.
+    NotResolved,
+    /// Fewer did nothing: the threads that ran waited for those that were held.
+    Stuck,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,13 +172,12 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     threads: u32,
-    limit: Limit,
     /// Whether this block is with fewer threads.
     fewer: bool,
     left: u32,
-    /// Time of this block, and of the one before; ns.
-    block: u64,
-    before: u64,
+    /// This block, and the one before.
+    block: Sums,
+    before: Sums,
     pairs: u32,
     won: u32,
     /// Executions with fewer threads so far.
@@ -140,12 +188,16 @@ struct Trial {
 #[derive(Clone, Copy, Debug)]
 pub struct Learner {
     most: u32,
+    /// Whether executions are windows.
+    windows: bool,
     stage: Stage,
     warm: bool,
     all: Sums,
     one: Sums,
     total: u64,
     excess: u64,
+    /// Time of all executions when it was settled.
+    settled_at: Option<u64>,
 }
 
 impl Learner {
@@ -162,15 +214,57 @@ impl Learner {
             }
         };
         let (all, one) = (Sums::default(), Sums::default());
-        Self { most, stage, warm: false, all, one, total: 0, excess: 0 }
+        let (windows, warm, settled_at) = (false, false, None);
+        Self { most, windows, stage, warm, all, one, total: 0, excess: 0, settled_at }
+    }
+
+    /// An execution lasts for windows: it learns by these from now on, and begins anew.
+    pub fn by_windows(&mut self) {
+        let (total, excess) = self.cost();
+        *self = Self { windows: true, total, excess, ..Self::new(self.most, self.is_learning()) };
+    }
+
+    /// Whether it learns by windows.
+    #[must_use]
+    pub fn has_windows(&self) -> bool {
+        self.windows
+    }
+
+    /// Whether it is not settled.
+    #[must_use]
+    pub fn is_learning(&self) -> bool {
+        !matches!(self.stage, Stage::Done { .. })
+    }
+
+    /// The threads that ran have waited for those that did not.
+    pub fn stuck(&mut self) {
+        self.settle(Stage::Done { threads: self.most, learnt: Learnt::Stuck });
+    }
+
+    /// Time of the region that no execution or window has counted, in ns.
+    pub fn passed(&mut self, time: u64) {
+        self.total = self.total.saturating_add(time);
+    }
+
+    fn settle(&mut self, stage: Stage) {
+        self.stage = stage;
+        if !self.is_learning() {
+            self.settled_at = Some(self.total);
+        }
+    }
+
+    /// Time of all executions when it was settled, in ns; `None` where it was not by what it has learnt.
+    #[must_use]
+    pub fn settled_at(&self) -> Option<u64> {
+        self.settled_at
     }
 
     /// The region may have `most` threads from now on. If these are more than ever, it begins anew, since fewer say
     /// nothing of them; what it has cost still counts.
     pub fn may_have(&mut self, most: u32, may_change: bool) {
         if most > self.most {
-            let (total, excess) = self.cost();
-            *self = Self { total, excess, ..Self::new(most, may_change) };
+            let (windows, (total, excess)) = (self.windows, self.cost());
+            *self = Self { windows, total, excess, ..Self::new(most, may_change) };
         }
     }
 
@@ -208,7 +302,9 @@ impl Learner {
         if execution.threads == self.most {
             self.all.add(execution);
         } else if !matches!(self.stage, Stage::Done { .. }) {
-            let default = self.all.wall / u64::from(self.all.count.max(1));
+            let default = self.all.mean(self.all.wall).unwrap_or(0.0) * float(execution.steps);
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+            let default = default as u64;
             self.excess = self.excess.saturating_add(execution.wall.saturating_sub(default));
         }
         let may_train = self.all.count >= BASE && self.affords(1, &Sums::default());
@@ -222,27 +318,32 @@ impl Learner {
                 }
                 *left -= 1;
                 if *left == 0 {
-                    self.stage = self.predicted();
+                    self.settle(self.predicted());
                 }
             }
             Stage::Verify(trial)
                 if execution.threads == if trial.fewer { trial.threads } else { self.most } =>
             {
                 if let Some(done) = trial.executed(execution, self.most) {
-                    self.stage = done;
+                    self.settle(done);
                 }
             }
             _ => {}
         }
     }
 
-    /// Whether a block with so many threads, of which this is known, is within the budget. What is not known is taken to be
-    /// perfectly parallel, which is the worst.
+    /// Whether a block with so many threads, of which this is known, is within the budget. Where nothing is known one thread
+    /// is taken to need as long as all together have worked, and more threads to be perfectly parallel, which is the worst.
     fn affords(&self, threads: u32, known: &Sums) -> bool {
         let Some(default) = self.all.mean(self.all.wall) else { return false };
-        let slowest = default * f64::from(self.most) / f64::from(threads.max(1));
-        let one = known.mean(known.wall).unwrap_or(slowest);
-        let block = f64::from(BLOCK) * (one - default).max(0.0);
+        let parallel = default * f64::from(self.most) / f64::from(threads.max(1));
+        let worked =
+            self.all.executed(self.most).map_or(f64::INFINITY, |all| all.outside + all.inside);
+        let slowest = parallel.min(worked);
+        let step = known.mean(known.wall).unwrap_or(slowest).max(default);
+        let execution =
+            if self.windows { float(self.all.wall) / f64::from(self.all.count) } else { step };
+        let block = f64::from(BLOCK) * execution * (1.0 - default / step);
         float(self.excess) + block <= BUDGET * float(self.total)
     }
 
@@ -250,28 +351,18 @@ impl Learner {
     fn predicted(&self) -> Stage {
         let all = Stage::Done { threads: self.most, learnt: Learnt::All };
         let Some(sections) = self.sections() else { return all };
-        let mut advice = sections.advise(self.most);
-        if advice.threads >= self.most {
+        let mut threads = sections.advise(self.most);
+        if threads >= self.most {
             let faster = self.one.mean(self.one.wall) <= self.all.mean(self.all.wall);
             if !faster {
                 return all;
             }
             // The model would have all, and one thread has been as fast: it is tried.
-            advice = Advice { threads: 1, limit: sections.meets(2) };
+            threads = 1;
         }
-        let sums = Sums::default();
-        let (threads, limit) = (advice.threads, advice.limit);
-        Stage::Verify(Trial {
-            threads,
-            limit,
-            fewer: true,
-            left: BLOCK,
-            block: 0,
-            before: 0,
-            pairs: 0,
-            won: 0,
-            sums,
-        })
+        let (block, before, sums) = (Sums::default(), Sums::default(), Sums::default());
+        let (left, pairs, won) = (BLOCK, 0, 0);
+        Stage::Verify(Trial { threads, fewer: true, left, block, before, pairs, won, sums })
     }
 
     /// What the region's time is made of; `None` before it ran with one thread.
@@ -312,7 +403,7 @@ impl Trial {
     /// Takes in an execution of the block that is on; says what the region's stage is then, if it is another one.
     fn executed(&mut self, execution: &Execution, most: u32) -> Option<Stage> {
         if self.left < BLOCK {
-            self.block = self.block.saturating_add(execution.wall);
+            self.block.add(execution);
             if self.fewer {
                 self.sums.add(execution);
             }
@@ -330,20 +421,19 @@ impl Trial {
             return None;
         }
         self.pairs += 1;
-        self.won += u32::from(float(before) <= float(block) * (1.0 + TOLERANCE));
+        let step = |block: Sums| block.mean(block.wall).unwrap_or(f64::INFINITY);
+        self.won += u32::from(step(before) <= step(block) * (1.0 + TOLERANCE));
         self.verdict().map(|learnt| {
-            let threads = if matches!(learnt, Learnt::Fewer(_)) { self.threads } else { most };
+            let threads = if learnt == Learnt::Fewer { self.threads } else { most };
             Stage::Done { threads, learnt }
         })
     }
 
     fn verdict(&self) -> Option<Learnt> {
         match () {
-            () if luck(self.won, self.pairs) <= LUCK => Some(Learnt::Fewer(self.limit)),
-            () if luck(self.pairs - self.won, self.pairs) <= LUCK => {
-                Some(Learnt::Slower(self.limit))
-            }
-            () if self.pairs >= MOST_PAIRS => Some(Learnt::NotResolved(self.limit)),
+            () if luck(self.won, self.pairs) <= LUCK => Some(Learnt::Fewer),
+            () if luck(self.pairs - self.won, self.pairs) <= LUCK => Some(Learnt::Slower),
+            () if self.pairs >= MOST_PAIRS => Some(Learnt::NotResolved),
             () => None,
         }
     }
@@ -379,6 +469,8 @@ mod tests {
             let inside = shared + each * count;
             Execution {
                 threads,
+                calls: 0,
+                steps: 1,
                 wall,
                 busy: wall * count,
                 inside,
@@ -400,11 +492,7 @@ mod tests {
         for most in [2, 8, 64] {
             let learner =
                 taught(most, 20_000, |threads| Region(10_000, 1_000_000, 20_000).run(threads));
-            assert_eq!(
-                (learner.threads(), learner.learnt()),
-                (1, Learnt::Fewer(Limit::CriticalSections)),
-                "{most}"
-            );
+            assert_eq!((learner.threads(), learner.learnt()), (1, Learnt::Fewer), "{most}");
         }
     }
 
@@ -412,10 +500,7 @@ mod tests {
     #[test]
     fn a_quarter_inside_takes_five() {
         let learner = taught(16, 20_000, |threads| Region(760_000, 240_000, 0).run(threads));
-        assert_eq!(
-            (learner.threads(), learner.learnt()),
-            (5, Learnt::Fewer(Limit::CriticalSections))
-        );
+        assert_eq!((learner.threads(), learner.learnt()), (5, Learnt::Fewer));
         assert!((learner.sections().unwrap().share() - 0.24).abs() < 1e-6);
     }
 
@@ -432,10 +517,10 @@ mod tests {
     fn a_used_up_memory_takes_half() {
         let run = |threads: u32| {
             let wall = (800_000 / u64::from(threads)).max(200_000);
-            Execution { threads, wall, busy: wall * u64::from(threads), inside: 0, waited: 0 }
+            Execution { wall, busy: wall * u64::from(threads), ..Region(0, 0, 0).run(threads) }
         };
         let learner = taught(8, 20_000, run);
-        assert_eq!((learner.threads(), learner.learnt()), (4, Learnt::Fewer(Limit::Bandwidth)));
+        assert_eq!((learner.threads(), learner.learnt()), (4, Learnt::Fewer));
     }
 
     /// Handing a critical section over takes longer than what is in it, which no sum of times shows: one thread is faster.
@@ -447,10 +532,7 @@ mod tests {
             Execution { wall, ..region }
         };
         let learner = taught(2, 20_000, run);
-        assert_eq!(
-            (learner.threads(), learner.learnt()),
-            (1, Learnt::Fewer(Limit::CriticalSections))
-        );
+        assert_eq!((learner.threads(), learner.learnt()), (1, Learnt::Fewer));
     }
 
     /// The critical sections are as long as if one thread were enough, but all threads are twice as fast.
@@ -461,10 +543,7 @@ mod tests {
             ..Region(10_000, 1_000_000, 20_000).run(threads)
         };
         let learner = taught(2, 20_000, lies);
-        assert_eq!(
-            (learner.threads(), learner.learnt()),
-            (2, Learnt::Slower(Limit::CriticalSections))
-        );
+        assert_eq!((learner.threads(), learner.learnt()), (2, Learnt::Slower));
     }
 
     /// Fewer win about every other pair.
@@ -481,10 +560,52 @@ mod tests {
             Execution { wall, ..Region(10_000, 1_000_000, 20_000).run(threads) }
         };
         let learner = taught(2, 20_000, noisy);
-        assert_eq!(
-            (learner.threads(), learner.learnt()),
-            (2, Learnt::NotResolved(Limit::CriticalSections))
-        );
+        assert_eq!((learner.threads(), learner.learnt()), (2, Learnt::NotResolved));
+    }
+
+    /// Windows of 1 ms of a loop whose iterations take so long.
+    fn taught_by_windows(most: u32, windows: u32, region: Region) -> Learner {
+        let mut learner = Learner::new(most, true);
+        learner.by_windows();
+        for _ in 0..windows {
+            let step = region.run(learner.threads());
+            let steps = WINDOW / step.wall + 1;
+            let of = |time: u64| time * steps;
+            learner.executed(&Execution {
+                steps,
+                wall: of(step.wall),
+                busy: of(step.busy),
+                inside: of(step.inside),
+                waited: of(step.waited),
+                ..step
+            });
+        }
+        learner
+    }
+
+    /// However many threads there are: a window with one thread takes no longer than one with all.
+    #[test]
+    fn windows_teach_the_same() {
+        for most in [2, 8, 64] {
+            let learner = taught_by_windows(most, 100, Region(200, 20_000, 0));
+            assert_eq!((learner.settled(), learner.learnt()), (1, Learnt::Fewer), "{most}");
+            let settled = learner.settled_at().unwrap();
+            assert!(settled < 100 * WINDOW, "{most}: {settled}");
+            let learner = taught_by_windows(most, 100, Region(200_000, 100, 0));
+            assert_eq!((learner.settled(), learner.learnt()), (most, Learnt::All), "{most}");
+            let (total, excess) = learner.cost();
+            assert!(excess <= total / 20, "{most}: {excess} of {total}");
+        }
+        let learner = taught_by_windows(16, 400, Region(76_000, 24_000, 0));
+        assert_eq!((learner.settled(), learner.learnt()), (5, Learnt::Fewer));
+    }
+
+    /// What is stuck once is left alone.
+    #[test]
+    fn stuck_threads_are_left_alone() {
+        let mut learner = taught_by_windows(8, 100, Region(200, 20_000, 0));
+        learner.stuck();
+        assert_eq!((learner.threads(), learner.learnt()), (8, Learnt::Stuck));
     }
 
     #[test]

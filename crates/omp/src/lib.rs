@@ -10,6 +10,9 @@
 //!   is called for a region when its number is nearly settled; so the number is set before `__kmpc_fork_call`, by the call that
 //!   compilers make for a `num_threads` clause.
 //!
+//! A team's size is settled when its region begins. To run fewer of its threads within one execution, the others are held where they
+//! request a chunk of a loop or enter a critical section (`gate`), which changes no result.
+//!
 //! A program that says itself how many threads it wants, by a clause or `omp_set_num_threads`, gets these. One that
 //! asks how many it gets (`omp_get_max_threads`) gets as many as it was answered.
 
@@ -18,10 +21,14 @@ pub mod learn;
 pub mod report;
 
 mod clock;
+mod gate;
 mod gnu;
 mod llvm;
 mod real;
 mod region;
 mod regions;
 mod start;
+mod team;
+#[cfg(test)]
+mod testing;
 mod tool;

@@ -1,4 +1,4 @@
-//! LLVM OpenMP's functions before a parallel region: where its number of threads is said.
+//! LLVM OpenMP's functions before a parallel region, where its number of threads is said, and for chunks of loops.
 //!
 //! A region is begun by `__kmpc_fork_call`, which takes as many parameters as the region has variables. So ours is a few
 //! instructions that keep all registers, call `fork`, and go on where that says: with the runtime's, on the same stack. When the
@@ -9,7 +9,7 @@
 use crate::real::Real;
 use crate::{gnu, regions, tool};
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
 
@@ -33,8 +33,10 @@ static FORK: Real = Real::new(c"__kmpc_fork_call");
 pub fn prepare() {
     // A runtime without this one has none of them.
     if FORK.get(ptr::null()).is_some() {
-        PUSH.get(ptr::null());
-        NUMBER.get(ptr::null());
+        let chunks = [&NEXT_4, &NEXT_4U, &NEXT_8, &NEXT_8U];
+        for real in [&PUSH, &NUMBER].into_iter().chain(chunks) {
+            real.get(ptr::null());
+        }
     }
 }
 
@@ -62,6 +64,11 @@ unsafe fn push(place: *const Ident, thread: i32, threads: i32) {
 /// Before a region; says where the runtime's own function is.
 unsafe extern "C" fn fork(place: *const Ident, _count: i32, body: *const c_void) -> *mut c_void {
     let said = SAID.try_with(|said| said.replace(false)).unwrap_or(true);
+    if !tool::is_on() && regions::is_enabled() {
+        // The runtime starts its tool with the first call that needs a thread's number, which may be the region itself.
+        // SAFETY: `place` is what the program gave for this call.
+        unsafe { number(place, body) };
+    }
     if tool::is_on() && !tool::in_region() {
         // SAFETY: the program has given `place` for this call.
         unsafe { before(place, body, said) };
@@ -73,18 +80,29 @@ unsafe extern "C" fn fork(place: *const Ident, _count: i32, body: *const c_void)
 /// `place` is what a compiler gave, or null.
 unsafe fn before(place: *const Ident, body: *const c_void, said: bool) {
     let Some(default) = gnu::max_threads(body) else { return };
-    let Some(number) = NUMBER.get(body) else { return };
+    // SAFETY: as the caller says.
+    let Some(thread) = (unsafe { number(place, body) }) else { return };
     // SAFETY: `place` lives as long as the program.
     let Some(observed) = regions::begin(body, said, default, || unsafe { source(place) }) else {
         return;
     };
     if let Some(threads) = observed.threads.and_then(|threads| i32::try_from(threads).ok()) {
-        // SAFETY: the runtime's function of this name has this signature.
-        let number: unsafe extern "C" fn(*const Ident) -> i32 = unsafe { transmute(number) };
         // SAFETY: `place` is what the program gave; the thread is the calling one. This is what compilers do themselves.
-        unsafe { push(place, number(place), threads) };
+        unsafe { push(place, thread, threads) };
     }
     tool::set_observed(observed);
+}
+
+/// The runtime's number of this thread; `None` without a runtime.
+///
+/// # Safety
+/// `place` is what a compiler gave, or null.
+unsafe fn number(place: *const Ident, body: *const c_void) -> Option<i32> {
+    let number = NUMBER.get(body)?;
+    // SAFETY: the runtime's function of this name has this signature.
+    let number: unsafe extern "C" fn(*const Ident) -> i32 = unsafe { transmute(number) };
+    // SAFETY: as the caller says.
+    Some(unsafe { number(place) })
 }
 
 /// What the compiler says of the place.
@@ -140,4 +158,47 @@ pub unsafe extern "C" fn __kmpc_fork_call() {
         "br x16",
         fork = sym fork,
     );
+}
+
+static NEXT_4: Real = Real::new(c"__kmpc_dispatch_next_4");
+static NEXT_4U: Real = Real::new(c"__kmpc_dispatch_next_4u");
+static NEXT_8: Real = Real::new(c"__kmpc_dispatch_next_8");
+static NEXT_8U: Real = Real::new(c"__kmpc_dispatch_next_8u");
+
+/// A function of libomp that gives a thread its next chunk of a loop: the type of its iterations.
+macro_rules! chunks {
+    ($($name:ident, $real:ident ($kind:ty, $step:ty);)*) => {$(
+        /// As libomp's.
+        ///
+        /// # Safety
+        /// As libomp's: compilers call it.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            place: *const Ident,
+            thread: i32,
+            is_last: *mut i32,
+            begin: *mut $kind,
+            end: *mut $kind,
+            step: *mut $step,
+        ) -> c_int {
+            let real = $real.sure(place.cast());
+            // SAFETY: the runtime's function of this name has this signature.
+            let real: unsafe extern "C" fn(*const Ident, i32, *mut i32, *mut $kind, *mut $kind, *mut $step) -> c_int =
+                unsafe { transmute(real) };
+            regions::chunk_requested();
+            // SAFETY: what the program gave is passed on.
+            let has_chunk = unsafe { real(place, thread, is_last, begin, end, step) };
+            // SAFETY: the runtime has written both, if it has given a chunk; the end is in it.
+            let steps = if has_chunk == 0 { 0 } else { unsafe { (*end).abs_diff(*begin) } };
+            regions::chunk_given(u64::from(steps) + u64::from(has_chunk != 0));
+            has_chunk
+        }
+    )*};
+}
+
+chunks! {
+    __kmpc_dispatch_next_4, NEXT_4(i32, i32);
+    __kmpc_dispatch_next_4u, NEXT_4U(u32, i32);
+    __kmpc_dispatch_next_8, NEXT_8(i64, i64);
+    __kmpc_dispatch_next_8u, NEXT_8U(u64, i64);
 }

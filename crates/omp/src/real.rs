@@ -120,7 +120,7 @@ macro_rules! named {
 }
 
 /// A function for programs that goes on as `$inner`, with the address that it will return to as one parameter more: the
-/// `first` or the `second`.
+/// `first`, the `second` or the `third`.
 macro_rules! with_caller {
     ($(#[$doc:meta])* $name:ident, $place:ident, $inner:path) => {
         $(#[$doc])*
@@ -149,6 +149,13 @@ macro_rules! second {
     };
 }
 
+#[cfg(target_arch = "x86_64")]
+macro_rules! third {
+    () => {
+        "mov rdx, [rsp]"
+    };
+}
+
 #[cfg(target_arch = "aarch64")]
 macro_rules! first {
     () => {
@@ -163,4 +170,11 @@ macro_rules! second {
     };
 }
 
-pub(crate) use {first, named, second, with_caller};
+#[cfg(target_arch = "aarch64")]
+macro_rules! third {
+    () => {
+        "mov x2, x30"
+    };
+}
+
+pub(crate) use {first, named, second, third, with_caller};

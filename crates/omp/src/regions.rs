@@ -1,22 +1,31 @@
 //! The regions of this process, what was learnt of them, and the one that is observed now.
 //!
 //! One region of the whole process is observed at a time: regions inside of it, and those that other threads begin
-//! meanwhile, pass untouched. Times of threads are kept by each thread and added up once an execution.
+//! meanwhile, pass untouched. While it learns, its calls of the runtime are counted; where there are enough of them an execution is divided
+//! into windows (`learn`), and threads are held at their next call (`gate`). Only the first loop of a region is: up to a thread's
+//! first barrier, or until it has got no chunk.
 
-#![allow(unsafe_code)] // atexit, getpid
+#![allow(unsafe_code)] // atexit
 
 use crate::clock::now;
-use crate::learn::{Execution, Learner};
+use crate::learn::{Execution, Learner, WINDOW};
 use crate::region::Region;
-use crate::{env, report};
-use std::cell::Cell;
+use crate::team::{self, Progress};
+use crate::{env, gate, report};
 use std::ffi::c_void;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 /// Regions at most; others pass untouched. Chosen: far more than a program has that runs for long.
 const MOST_REGIONS: usize = 1_024;
+/// Windows of one execution after which it is learnt by windows. Chosen: shorter executions are compared as wholes.
+const LONG: u32 = 2;
+/// Calls of each thread that runs in a window at least. Chosen: what is between two calls and cut by an end of the window is a
+/// fourth of it at most.
+const LEAST_CALLS: u64 = 4;
+/// No window is due.
+const NEVER: u64 = u64::MAX;
 
 /// What colocate has requested.
 struct Config {
@@ -27,45 +36,41 @@ struct Config {
     pid: u32,
 }
 
+/// All regions, and the window of the observed one.
+struct Known {
+    regions: Vec<Region>,
+    window: Window,
+}
+
+/// The window that is open.
+#[derive(Default)]
+struct Window {
+    /// Its region.
+    place: usize,
+    /// When the execution has begun, and the window.
+    begin: u64,
+    since: u64,
+    /// What was done when it began.
+    before: Execution,
+    /// How many have ended in this execution.
+    ended: u32,
+}
+
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
-static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
+static KNOWN: Mutex<Known> = Mutex::new(Known {
+    regions: Vec::new(),
+    window: Window { place: 0, begin: 0, since: 0, before: Execution::NONE, ended: 0 },
+});
 /// Whether a region is observed.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
+/// When the window may end; `NEVER` if there is none.
+static DUE: AtomicU64 = AtomicU64::new(NEVER);
+/// Whether the observed region has more than one loop.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
 /// Whether the program has called `omp_set_num_threads`.
 static THREADS_SET: AtomicBool = AtomicBool::new(false);
 /// Whether it has called `omp_get_max_threads`.
 static THREADS_READ: AtomicBool = AtomicBool::new(false);
-static TEAM: AtomicU32 = AtomicU32::new(0);
-static BUSY: AtomicU64 = AtomicU64::new(0);
-static INSIDE: AtomicU64 = AtomicU64::new(0);
-static WAITED: AtomicU64 = AtomicU64::new(0);
-
-/// Times of this thread that are not added up yet, in ns.
-#[derive(Clone, Copy, Default)]
-struct ThreadTimes {
-    /// Since when it is at work; 0 if it is not.
-    since: u64,
-    /// When it began to wait for a critical section, and got it.
-    asked: u64,
-    got: u64,
-    /// How many it is in: only the outermost counts.
-    depth: u32,
-    inside: u64,
-    waited: u64,
-}
-
-thread_local! {
-    static TIMES: Cell<ThreadTimes> = const { Cell::new(ThreadTimes { since: 0, asked: 0, got: 0, depth: 0, inside: 0, waited: 0 }) };
-}
-
-/// Changes this thread's times. A thread that is ending has none.
-fn times(change: impl FnOnce(&mut ThreadTimes)) {
-    let _ = TIMES.try_with(|cell| {
-        let mut times = cell.get();
-        change(&mut times);
-        cell.set(times);
-    });
-}
 
 fn config() -> Option<&'static Config> {
     let read = || {
@@ -103,8 +108,6 @@ pub fn threads_read() {
 
 /// A region that is observed. Its holder must call [`Observed::end`].
 pub struct Observed {
-    place: usize,
-    since: u64,
     /// How many threads it shall have; `None` if nothing is to be changed.
     pub threads: Option<u32>,
 }
@@ -138,119 +141,186 @@ fn observe(
     let explicit = explicit || relies || THREADS_SET.load(Ordering::Relaxed);
     let most = config.most.map_or(default, |most| most.min(default));
     // A child that was forked while another thread held the lock never gets it.
-    let mut regions = REGIONS.try_lock().ok()?;
-    let known = regions.iter().position(|region| region.body == body.addr());
-    let place = match known {
-        Some(place) => place,
-        None if regions.len() >= MOST_REGIONS => return None,
-        None => {
-            let learner = Learner::new(most, config.apply && !explicit);
-            regions.push(Region { body: body.addr(), said: said(), explicit, learner });
-            regions.len() - 1
-        }
-    };
-    let region = &mut regions[place];
+    let mut known = KNOWN.try_lock().ok()?;
+    let place = known.place(body, || Region {
+        body: body.addr(),
+        said: said(),
+        explicit,
+        several: false,
+        open: Execution::NONE,
+        learner: Learner::new(most, config.apply && !explicit),
+    })?;
+    let region = &mut known.regions[place];
     region.explicit |= explicit;
     let changes = config.apply && !region.explicit;
     region.learner.may_have(most, changes);
-    let threads = changes.then(|| region.learner.threads().min(default));
-    TEAM.store(0, Ordering::Relaxed);
-    [&BUSY, &INSIDE, &WAITED].into_iter().for_each(|sum| sum.store(0, Ordering::Relaxed));
-    Some(Observed { place, since: now(), threads })
+    let team = if changes { region.team().min(default) } else { default };
+    let begin = now();
+    team::begins();
+    SEVERAL.store(false, Ordering::Relaxed);
+    let windows = changes && team == region.learner.most();
+    gate::set(region.admitted().filter(|_| windows));
+    let due = if windows && region.learner.is_learning() { begin + WINDOW } else { NEVER };
+    known.window = Window { place, begin, since: begin, ..Window::default() };
+    DUE.store(due, Ordering::Relaxed);
+    Some(Observed { threads: changes.then_some(team) })
+}
+
+impl Known {
+    /// The region with this body, a new one if it is not known; `None` if there are too many.
+    fn place(&mut self, body: *const c_void, new: impl FnOnce() -> Region) -> Option<usize> {
+        let known = self.regions.iter().position(|region| region.body == body.addr());
+        known.or_else(|| {
+            (self.regions.len() < MOST_REGIONS).then(|| {
+                self.regions.push(new());
+                self.regions.len() - 1
+            })
+        })
+    }
+
+    /// The window may have ended.
+    fn window_ends(&mut self, time: u64) {
+        let Self { regions, window } = self;
+        let Some(region) = regions.get_mut(window.place) else { return };
+        let done = team::done(time.saturating_sub(window.begin));
+        let seen = done.since(&window.before).and(&region.open);
+        let (most, admitted) = (region.learner.most(), region.admitted());
+        let threads = admitted.unwrap_or(most);
+        let is_whole = seen.wall >= WINDOW && seen.calls >= LEAST_CALLS * u64::from(threads);
+        // A team that is not complete has not begun.
+        let is_team = done.threads == most;
+        if is_team && !is_whole {
+            return DUE.store(time + WINDOW / 4, Ordering::Relaxed);
+        }
+        if is_team {
+            window.ended += 1;
+            region.open = Execution::NONE;
+            let long = (window.ended >= LONG).then_some(done.wall);
+            region.learn(&Execution { threads, ..seen }, long);
+        }
+        (window.since, window.before) = (time, done);
+        if region.admitted() != admitted {
+            gate::set(region.admitted());
+        }
+        let due = if region.learner.is_learning() { time + WINDOW } else { NEVER };
+        DUE.store(due, Ordering::Relaxed);
+    }
+
+    /// The execution has ended.
+    fn region_ends(&mut self, time: u64) {
+        let Self { regions, window } = self;
+        let Some(region) = regions.get_mut(window.place) else { return };
+        region.several |= SEVERAL.load(Ordering::Relaxed);
+        let done = team::done(time.saturating_sub(window.begin));
+        if !region.learner.has_windows() {
+            region.learner.executed(&Execution { steps: 1, ..done });
+        } else if region.learner.is_learning() && done.threads == region.learner.most() {
+            region.open = done.since(&window.before).and(&region.open);
+        } else {
+            region.learner.passed(time.saturating_sub(window.since));
+        }
+    }
+
+    /// Threads that run wait for those that are held.
+    fn stuck(&mut self) {
+        if let Some(region) = self.regions.get_mut(self.window.place) {
+            region.learner.stuck();
+        }
+        DUE.store(NEVER, Ordering::Relaxed);
+        gate::set(None);
+    }
 }
 
 impl Observed {
     /// The region has ended, and all its threads have added up their times.
     pub fn end(self) {
-        let wall = now().saturating_sub(self.since);
-        let execution = Execution {
-            threads: TEAM.load(Ordering::Relaxed),
-            wall,
-            busy: BUSY.load(Ordering::Acquire),
-            inside: INSIDE.load(Ordering::Relaxed),
-            waited: WAITED.load(Ordering::Relaxed),
-        };
-        if let Some(region) =
-            REGIONS.try_lock().ok().as_mut().and_then(|regions| regions.get_mut(self.place))
-        {
-            region.learner.executed(&execution);
+        if let Ok(mut known) = KNOWN.try_lock() {
+            known.region_ends(now());
         }
+        DUE.store(NEVER, Ordering::Relaxed);
+        gate::set(None);
         ACTIVE.store(false, Ordering::Release);
     }
 }
 
-/// This thread joins the team.
-pub fn thread_begins() {
-    TEAM.fetch_add(1, Ordering::Relaxed);
-    work_begins();
+/// This thread is about to request a chunk.
+pub fn chunk_requested() {
+    call(true);
 }
 
-/// This thread begins to work, or goes on after a barrier.
-pub fn work_begins() {
-    times(|times| *times = ThreadTimes { since: now(), ..ThreadTimes::default() });
-}
-
-/// This thread has come to the end of the region, or to a barrier: its times are added up.
-pub fn work_ends() {
-    times(|times| {
-        if times.since != 0 {
-            BUSY.fetch_add(now().saturating_sub(times.since), Ordering::Release);
-            INSIDE.fetch_add(times.inside, Ordering::Relaxed);
-            WAITED.fetch_add(times.waited, Ordering::Relaxed);
-        }
-        *times = ThreadTimes::default();
-    });
+/// It has got one with so many steps; none if there are 0.
+pub fn chunk_given(steps: u64) {
+    match steps {
+        0 => team::loop_ends(Progress::LoopEnded),
+        _ if is_watched() => team::steps(steps),
+        _ => {}
+    }
 }
 
 /// This thread is about to enter a critical section.
 pub fn mutex_acquire() {
-    times(|times| {
-        if times.since != 0 && times.depth == 0 {
-            times.asked = now();
-        }
-    });
+    call(false);
+    if is_watched() {
+        team::steps(1);
+    }
+    team::mutex_acquire();
 }
 
-/// It has entered.
-pub fn mutex_acquired() {
-    times(|times| {
-        times.depth = times.depth.saturating_add(1);
-        if times.since != 0 && times.depth == 1 {
-            times.got = now();
-            if times.asked != 0 {
-                times.waited += times.got.saturating_sub(times.asked);
-            }
-        }
-    });
+/// Whether the observed region learns within this execution, or some of its threads are held.
+fn is_watched() -> bool {
+    DUE.load(Ordering::Relaxed) != NEVER || !gate::is_open()
 }
 
-/// It has left.
-pub fn mutex_released() {
-    times(|times| {
-        times.depth = times.depth.saturating_sub(1);
-        if times.since != 0 && times.depth == 0 && times.got != 0 {
-            times.inside += now().saturating_sub(times.got);
-            (times.asked, times.got) = (0, 0);
-        }
+/// A call of the runtime, before which this thread may be held.
+fn call(is_chunk: bool) {
+    if !is_watched() {
+        return;
+    }
+    let time = now();
+    match team::calls(time) {
+        Some(Progress::FirstLoop) => {}
+        // What is merged after a loop belongs to it.
+        Some(Progress::LoopEnded) if !is_chunk => return,
+        Some(_) => return SEVERAL.store(true, Ordering::Relaxed),
+        None => return,
+    }
+    if time >= DUE.load(Ordering::Relaxed)
+        && let Ok(mut known) = KNOWN.try_lock()
+        && time >= DUE.load(Ordering::Relaxed)
+    {
+        known.window_ends(time);
+    }
+    let mut before = None;
+    team::may_be_held(time, || {
+        let calls = Some(team::done(0).calls);
+        let is_stuck = std::mem::replace(&mut before, calls) == calls;
+        is_stuck
+            && KNOWN.try_lock().is_ok_and(|mut known| {
+                known.stuck();
+                true
+            })
     });
 }
 
 extern "C" fn at_exit() {
     let Some(config) = CONFIG.get().and_then(Option::as_ref) else { return };
-    let Ok(regions) = REGIONS.try_lock() else { return };
-    if config.pid == std::process::id() && !regions.is_empty() {
-        let _ = std::fs::write(config.folder.join(config.pid.to_string()), report::text(&regions));
+    let Ok(known) = KNOWN.try_lock() else { return };
+    if config.pid == std::process::id() && !known.regions.is_empty() {
+        let text = report::text(&known.regions);
+        let _ = std::fs::write(config.folder.join(config.pid.to_string()), text);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::GATE;
     use std::ptr;
 
     /// First executed where the program may have one thread only, then with eight.
     #[test]
     fn a_later_larger_limit_is_used() {
+        let _gate = GATE.lock().unwrap();
         let config = Config { folder: PathBuf::new(), most: Some(8), apply: true, pid: 0 };
         let begun =
             |default| observe(&config, ptr::dangling(), false, default, || None).unwrap().threads;

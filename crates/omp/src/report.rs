@@ -6,11 +6,10 @@
 use crate::learn::{Learnt, Sums};
 use crate::real;
 use crate::region::Region;
-use colocate_model::threads::Limit;
 use std::ffi::{CStr, c_void};
 
 /// First line.
-const HEAD: &str = "colocate-omp 1";
+const HEAD: &str = "colocate-omp 2";
 
 /// A region as reported.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +28,10 @@ pub struct Reported {
     pub threads: u32,
     /// What was learnt.
     pub learnt: Learnt,
+    /// Whether within executions, by windows of them. Then [`Sums`] are of windows.
+    pub windows: bool,
+    /// Time of all executions when it was settled, in ns; `None` where nothing was.
+    pub settled_at: Option<u64>,
     /// Time of all executions, and what learning has cost of it; ns.
     pub cost: (u64, u64),
     /// Executions with all threads.
@@ -55,6 +58,8 @@ fn reported(region: &Region) -> Reported {
         most: learner.most(),
         threads: learner.settled(),
         learnt: learner.learnt(),
+        windows: learner.has_windows(),
+        settled_at: learner.settled_at(),
         cost: learner.cost(),
         all,
         one,
@@ -85,19 +90,21 @@ impl Reported {
         };
         let sums = |sums: &Sums| {
             format!(
-                "{}\t{}\t{}\t{}\t{}",
-                sums.count, sums.wall, sums.busy, sums.inside, sums.waited
+                "{}\t{}\t{}\t{}\t{}\t{}",
+                sums.count, sums.steps, sums.wall, sums.busy, sums.inside, sums.waited
             )
         };
-        let (kind, limit) = word(self.learnt);
+        let settled_at = self.settled_at.map_or(String::new(), |time| time.to_string());
         format!(
-            "{}\t{}\t{}\t{}\t{}\t{}\t{kind}\t{limit}\t{}\t{}\t{}\t{}",
+            "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{settled_at}\t{}\t{}\t{}\t{}",
             text(&self.object),
             self.address,
             text(&self.said),
             u8::from(self.explicit),
             self.most,
             self.threads,
+            word(self.learnt),
+            u8::from(self.windows),
             self.cost.0,
             self.cost.1,
             sums(&self.all),
@@ -112,11 +119,13 @@ impl Reported {
         let (object, address, said) = (some(text()?), text()?.parse().ok()?, some(text()?));
         let (explicit, most, threads) =
             (text()? == "1", text()?.parse().ok()?, text()?.parse().ok()?);
-        let learnt = learnt(&text()?, &text()?)?;
+        let (learnt, windows) = (learnt(&text()?)?, text()? == "1");
+        let settled_at = some(text()?).map(|time| time.parse()).transpose().ok()?;
         let cost = (text()?.parse().ok()?, text()?.parse().ok()?);
         let mut sums = || -> Option<Sums> {
             Some(Sums {
                 count: text()?.parse().ok()?,
+                steps: text()?.parse().ok()?,
                 wall: text()?.parse().ok()?,
                 busy: text()?.parse().ok()?,
                 inside: text()?.parse().ok()?,
@@ -124,7 +133,20 @@ impl Reported {
             })
         };
         let (all, one) = (sums()?, sums()?);
-        Some(Self { object, address, said, explicit, most, threads, learnt, cost, all, one })
+        Some(Self {
+            object,
+            address,
+            said,
+            explicit,
+            most,
+            threads,
+            learnt,
+            windows,
+            settled_at,
+            cost,
+            all,
+            one,
+        })
     }
 }
 
@@ -138,28 +160,24 @@ pub fn read(text: &str) -> Option<Vec<Reported>> {
     lines.lines().map(Reported::of_line).collect()
 }
 
-fn word(learnt: Learnt) -> (&'static str, &'static str) {
-    let limit = |limit| match limit {
-        Limit::CriticalSections => "critical-sections",
-        Limit::Bandwidth => "bandwidth",
-        Limit::Cores => "cores",
-    };
+/// What was learnt, in a word.
+#[must_use]
+pub fn word(learnt: Learnt) -> &'static str {
     match learnt {
-        Learnt::Learning => ("learning", ""),
-        Learnt::All => ("all", ""),
-        Learnt::Fewer(why) => ("fewer", limit(why)),
-        Learnt::Slower(why) => ("slower", limit(why)),
-        Learnt::NotResolved(why) => ("not-resolved", limit(why)),
+        Learnt::Learning => "learning",
+        Learnt::All => "all",
+        Learnt::Fewer => "fewer",
+        Learnt::Slower => "slower",
+        Learnt::NotResolved => "not-resolved",
+        Learnt::Stuck => "stuck",
     }
 }
 
-fn learnt(kind: &str, limit: &str) -> Option<Learnt> {
-    let limits = [Limit::CriticalSections, Limit::Bandwidth, Limit::Cores];
-    let with = limits
+fn learnt(text: &str) -> Option<Learnt> {
+    use Learnt::{All, Fewer, Learning, NotResolved, Slower, Stuck};
+    [Learning, All, Fewer, Slower, NotResolved, Stuck]
         .into_iter()
-        .flat_map(|why| [Learnt::Fewer(why), Learnt::Slower(why), Learnt::NotResolved(why)]);
-    let mut all = with.chain([Learnt::Learning, Learnt::All]);
-    all.find(|&learnt| word(learnt) == (kind, limit))
+        .find(|&learnt| word(learnt) == text)
 }
 
 #[cfg(test)]
@@ -168,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        let all = Sums { count: 5, wall: 4, busy: 3, inside: 2, waited: 1 };
+        let all = Sums { count: 5, steps: 6, wall: 4, busy: 3, inside: 2, waited: 1 };
         let one = Reported {
             object: Some("a program".to_owned()),
             address: 4_660,
@@ -176,7 +194,9 @@ mod tests {
             explicit: true,
             most: 8,
             threads: 2,
-            learnt: Learnt::Fewer(Limit::Bandwidth),
+            learnt: Learnt::Fewer,
+            windows: true,
+            settled_at: Some(7),
             cost: (1, u64::MAX),
             all,
             one: Sums::default(),
@@ -185,12 +205,14 @@ mod tests {
             object: None,
             said: Some(";a.c;main;7;3;;".to_owned()),
             learnt: Learnt::All,
+            windows: false,
+            settled_at: None,
             explicit: false,
             ..one.clone()
         };
         let text = format!("{HEAD}\n{}\n{}\n", one.line(), other.line());
         assert_eq!(read(&text), Some(vec![one, other]));
-        assert_eq!(read("colocate-omp 2\n"), None);
+        assert_eq!(read("colocate-omp 1\n"), None);
         assert_eq!(read(&format!("{HEAD}\nhalf a line")), None);
         assert_eq!(read(""), None);
     }

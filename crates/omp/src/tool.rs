@@ -6,6 +6,7 @@
 #![allow(unsafe_code)] // functions of a C runtime, with its pointers
 
 use crate::regions::{self, Observed};
+use crate::team::{self, Progress};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
@@ -109,6 +110,14 @@ const ALWAYS: c_int = 5;
 const BEGIN: c_int = 1;
 /// `ompt_task_implicit`.
 const IMPLICIT: c_int = 2;
+/// Of `ompt_sync_region_t`, what is no barrier: `taskwait`, `taskgroup` and `reduction`.
+const WITHOUT_BARRIER: [c_int; 3] = [5, 6, 7];
+/// `ompt_mutex_t`: what a thread waits for. Others, as `test_lock`, do not wait.
+const LOCK: c_int = 1;
+const NEST_LOCK: c_int = 3;
+const CRITICAL: c_int = 5;
+const ATOMIC: c_int = 6;
+const ORDERED: c_int = 7;
 
 unsafe extern "C" fn initialize(lookup: Lookup, _device: c_int, _data: *mut c_void) -> c_int {
     let Some(lookup) = lookup else { return 0 };
@@ -188,15 +197,15 @@ unsafe extern "C" fn implicit_task(
     };
     if endpoint == BEGIN {
         if tasks(|tasks| tasks.saturating_add(1)) == Ok(1) {
-            regions::thread_begins();
+            team::thread_begins();
         }
     } else if tasks(|tasks| tasks.saturating_sub(1)) == Ok(0) {
-        regions::work_ends();
+        team::work_ends();
     }
 }
 
 unsafe extern "C" fn sync_region(
-    _kind: c_int,
+    kind: c_int,
     endpoint: c_int,
     _parallel: *mut c_void,
     _task: *mut c_void,
@@ -204,24 +213,38 @@ unsafe extern "C" fn sync_region(
 ) {
     // Barriers of regions inside are work of the outer one.
     if TASKS.try_with(Cell::get) == Ok(1) {
-        if endpoint == BEGIN { regions::work_ends() } else { regions::work_begins() }
+        if endpoint == BEGIN {
+            team::work_ends()
+        } else {
+            team::work_begins()
+        }
+        if !WITHOUT_BARRIER.contains(&kind) {
+            team::loop_ends(Progress::Barrier);
+        }
     }
 }
 
 unsafe extern "C" fn mutex_acquire(
-    _kind: c_int,
+    kind: c_int,
     _hint: c_uint,
     _how: c_uint,
     _wait: u64,
     _caller: *const c_void,
 ) {
-    regions::mutex_acquire();
+    match kind {
+        LOCK | NEST_LOCK | CRITICAL | ATOMIC => regions::mutex_acquire(),
+        ORDERED => {
+            team::loop_ends(Progress::LoopEnded);
+            team::mutex_acquire();
+        }
+        _ => team::mutex_acquire(),
+    }
 }
 
 unsafe extern "C" fn mutex_acquired(_kind: c_int, _wait: u64, _caller: *const c_void) {
-    regions::mutex_acquired();
+    team::mutex_acquired();
 }
 
 unsafe extern "C" fn mutex_released(_kind: c_int, _wait: u64, _caller: *const c_void) {
-    regions::mutex_released();
+    team::mutex_released();
 }

@@ -1,10 +1,10 @@
 //! What was seen of parallel regions, with the place of each in the program's source.
 
 use super::report::Region;
-use colocate_model::threads::Limit;
+use colocate_model::threads::lost::Lost;
 use colocate_model::threads::sections::Sections;
-use colocate_omp::learn::{Learnt, Sums};
-use colocate_omp::report::Reported;
+use colocate_omp::learn::Sums;
+use colocate_omp::report::{Reported, word};
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
@@ -40,55 +40,41 @@ fn sections(most: u32, all: &Sums, one: &Sums) -> Option<Sections> {
 
 fn region(reported: &Reported, one: &Sums, sections: Option<&Sections>) -> Region {
     let all = &reported.all;
-    let busy = all.mean(all.busy).filter(|busy| *busy > 0.0);
-    let share = |sum: u64| Some(all.mean(sum)? / busy?);
+    let lost = lost(reported.most, all, one);
     let wall = |sums: &Sums| sums.mean(sums.wall);
-    let imbalance =
-        busy.zip(wall(all)).map(|(busy, wall)| 1.0 - busy / (wall * f64::from(reported.most)));
-    let (learnt, limit) = words(reported.learnt);
-    let advice = sections.map(|sections| sections.advise(reported.most));
     Region {
         place: place(reported),
         explicit: reported.explicit,
         most: reported.most,
         threads: reported.threads,
-        learnt,
-        limit: limit.or_else(|| advice.map(|advice| word(advice.limit))),
-        model_threads: advice.map(|advice| advice.threads),
+        learnt: word(reported.learnt),
+        windows: reported.windows,
+        settled_ns: reported.settled_at,
+        cause: lost.and_then(|lost| lost.cause()),
+        model_threads: sections.map(|sections| sections.advise(reported.most)),
         executions: all.count,
         mean_ns: wall(all),
         executions_one: one.count,
         mean_one_ns: wall(one),
         inside_share: sections.map(Sections::share),
-        waiting_share: share(all.waited),
-        idle_share: imbalance.map(|share| share.clamp(0.0, 1.0)),
+        sections_lost: lost.map(|lost| lost.sections),
+        resource_lost: lost.and_then(|lost| lost.resource),
+        idle_lost: lost.map(|lost| lost.idle),
         growth: growth(all, one),
         total_ns: reported.cost.0,
         learning_ns: reported.cost.1,
     }
 }
 
+/// What the time of all threads goes to beside work; `None` if nothing was seen of it.
+fn lost(most: u32, all: &Sums, one: &Sums) -> Option<Lost> {
+    let (wall, waited) = (all.mean(all.wall)?, all.mean(all.waited)?);
+    Lost::of(all.executed(most)?, wall, waited, one.executed(1))
+}
+
 /// How much more time outside of critical sections all threads take together than one does.
 fn growth(all: &Sums, one: &Sums) -> Option<f64> {
     Some(all.executed(2)?.outside / one.executed(1)?.outside)
-}
-
-fn words(learnt: Learnt) -> (&'static str, Option<&'static str>) {
-    match learnt {
-        Learnt::Learning => ("learning", None),
-        Learnt::All => ("all", None),
-        Learnt::Fewer(limit) => ("fewer", Some(word(limit))),
-        Learnt::Slower(limit) => ("slower", Some(word(limit))),
-        Learnt::NotResolved(limit) => ("not-resolved", Some(word(limit))),
-    }
-}
-
-fn word(limit: Limit) -> &'static str {
-    match limit {
-        Limit::CriticalSections => "critical-sections",
-        Limit::Bandwidth => "shared-resource",
-        Limit::Cores => "cores",
-    }
 }
 
 /// File and line where they are known, else file and address.
@@ -122,9 +108,11 @@ fn by_debug_information(object: &str, address: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_model::threads::lost::Cause;
+    use colocate_omp::learn::Learnt;
 
     fn reported(said: Option<&str>) -> Reported {
-        let all = Sums { count: 10, wall: 1_000, busy: 1_800, inside: 480, waited: 120 };
+        let all = Sums { count: 10, steps: 10, wall: 1_000, busy: 1_800, inside: 480, waited: 120 };
         Reported {
             object: None,
             address: 0x1270,
@@ -133,6 +121,8 @@ mod tests {
             most: 2,
             threads: 2,
             learnt: Learnt::All,
+            windows: false,
+            settled_at: None,
             cost: (1_500, 40),
             all,
             one: Sums::default(),
@@ -151,15 +141,18 @@ mod tests {
     #[test]
     fn two_runs_are_put_together() {
         let one = Reported {
-            all: Sums { count: 5, wall: 500, busy: 500, inside: 120, waited: 0 },
+            all: Sums { count: 5, steps: 5, wall: 500, busy: 500, inside: 120, waited: 0 },
             ..reported(None)
         };
         let region = of_runs(&[reported(None)], &[one]).remove(0);
         assert_eq!((region.mean_ns, region.mean_one_ns), (Some(100.0), Some(100.0)));
         assert!((region.inside_share.unwrap() - 0.24).abs() < 1e-9);
-        assert!((region.waiting_share.unwrap() - 12.0 / 180.0).abs() < 1e-9);
-        assert!((region.idle_share.unwrap() - 0.1).abs() < 1e-9);
+        // Each of ten executions takes two threads 200: 12 wait, 24 more inside than one thread; 120 outside instead of 76; 20 idle.
+        assert!((region.sections_lost.unwrap() - 36.0 / 200.0).abs() < 1e-9);
+        assert!((region.resource_lost.unwrap() - 44.0 / 200.0).abs() < 1e-9);
+        assert!((region.idle_lost.unwrap() - 0.1).abs() < 1e-9);
         assert!((region.growth.unwrap() - 120.0 / 76.0).abs() < 1e-9);
+        assert_eq!(region.cause, Some(Cause::SharedResource));
         assert_eq!(of_one(&[reported(None)])[0].inside_share, None, "never with one thread");
     }
 }

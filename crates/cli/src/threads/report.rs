@@ -3,6 +3,8 @@
 use super::command::has_place;
 use crate::columns::{Column, rows};
 use colocate_machine::printable;
+use colocate_model::threads::lost::{Cause, SUBSTANTIAL};
+use colocate_model::threads::sections::GROWTH;
 use colocate_study::stats::{Estimate, Interval};
 use colocate_study::table::aligned;
 use colocate_study::threads::{Advice, Cap, Limit, Most, Row, Standing};
@@ -10,11 +12,9 @@ use serde::Serialize;
 use std::fmt::Write;
 
 /// Version of the report's form.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Regions in the text; the JSON has all.
 const SHOWN: usize = 20;
-/// Growth of the time outside of critical sections that is worth a word.
-const GROWTH: f64 = 1.25;
 
 /// How many threads are allowed, and what says so.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -33,18 +33,38 @@ pub struct Region {
     pub most: u32,
     pub threads: u32,
     pub learnt: &'static str,
-    pub limit: Option<&'static str>,
+    pub windows: bool,
+    pub settled_ns: Option<u64>,
+    pub cause: Option<Cause>,
     pub model_threads: Option<u32>,
     pub executions: u32,
     pub mean_ns: Option<f64>,
     pub executions_one: u32,
     pub mean_one_ns: Option<f64>,
     pub inside_share: Option<f64>,
-    pub waiting_share: Option<f64>,
-    pub idle_share: Option<f64>,
+    pub sections_lost: Option<f64>,
+    pub resource_lost: Option<f64>,
+    pub idle_lost: Option<f64>,
     pub growth: Option<f64>,
     pub total_ns: u64,
     pub learning_ns: u64,
+}
+
+/// What most of the threads' time is lost by in a run with all threads, and its share of that time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Reason {
+    pub cause: RunCause,
+    pub share: f64,
+}
+
+/// Why more threads do not make a run shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunCause {
+    /// It is outside of all parallel regions that were watched.
+    Serial,
+    #[serde(untagged)]
+    Region(Cause),
 }
 
 /// The report; the schema says what each field is.
@@ -58,6 +78,7 @@ pub struct Report {
     pub complete: Option<bool>,
     pub status: Option<i32>,
     pub advice: Option<Advice>,
+    pub reason: Option<Reason>,
     pub regions: Vec<Region>,
     pub notes: Vec<String>,
 }
@@ -75,6 +96,7 @@ impl Report {
             complete: None,
             status: None,
             advice: None,
+            reason: None,
             regions,
             notes,
         }
@@ -108,6 +130,74 @@ impl Report {
         text
     }
 
+    fn why(&self, advice: &Advice) -> String {
+        match advice.limit {
+            Limit::Allowed => {
+                format!("more are not allowed{}", fewer(advice, self.allowed.most.threads))
+            }
+            Limit::Grows => format!("more take longer; {}", self.reason_in_words()),
+            Limit::Stays => format!("more take as long; {}", self.reason_in_words()),
+            Limit::NotResolved => {
+                "not resolved: noise is larger than the difference, so it stays at what is allowed"
+                    .to_owned()
+            }
+        }
+    }
+
+    fn reason_in_words(&self) -> String {
+        let Some(Reason { cause, share }) = self.reason else {
+            let seen = if self.regions.is_empty() {
+                "no parallel region was watched"
+            } else {
+                "nothing in its regions shows it"
+            };
+            return format!("why is unknown: {seen}");
+        };
+        let what = match cause {
+            RunCause::Region(Cause::CriticalSections) => "critical sections of its regions take",
+            RunCause::Region(Cause::SharedResource) => "a shared resource, as the memory is, takes",
+            RunCause::Region(Cause::Idle) => {
+                "begin, end and waiting for the last in its regions take"
+            }
+            RunCause::Serial => "what is outside of its parallel regions takes",
+        };
+        format!("{what} {} of the threads' time", percent(share))
+    }
+
+    /// What takes most of the threads' time beside work, where it is substantial; `None` where no region was watched, or no
+    /// run with all threads has ended.
+    pub fn found_reason(&self) -> Option<Reason> {
+        let all = self
+            .advice
+            .as_ref()?
+            .rows
+            .iter()
+            .find(|row| row.threads == self.allowed.most.threads)?;
+        let run_ns = 1e9 * all.seconds?.value;
+        #[allow(clippy::cast_precision_loss)]
+        // a century of ns is below 2^62, and shares need no more than 53 bits
+        let sum = |of: fn(&Region) -> Option<f64>| -> f64 {
+            self.regions
+                .iter()
+                .map(|region| of(region).unwrap_or(0.0) * region.total_ns as f64)
+                .sum()
+        };
+        let inside = sum(|_| Some(1.0));
+        if inside <= 0.0 {
+            return None;
+        }
+        // A run that was watched may take longer than one that was not.
+        let run_ns = run_ns.max(inside);
+        let causes = [
+            (sum(|region| region.sections_lost), RunCause::Region(Cause::CriticalSections)),
+            (sum(|region| region.resource_lost), RunCause::Region(Cause::SharedResource)),
+            (sum(|region| region.idle_lost), RunCause::Region(Cause::Idle)),
+            (run_ns - inside, RunCause::Serial),
+        ];
+        let (lost, cause) = causes.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(Reason { cause, share: lost / run_ns }).filter(|reason| reason.share >= SUBSTANTIAL)
+    }
+
     fn runs(&self, text: &mut String, advice: &Advice) {
         let columns: [Column<'_, Row>; 5] = [
             ("threads", true, &|row| row.threads.to_string()),
@@ -117,12 +207,7 @@ impl Report {
             ("", true, &|row| standing(row.standing).to_owned()),
         ];
         let _ = write!(text, "\n{}", aligned(&rows(&columns, &advice.rows)));
-        let _ = writeln!(
-            text,
-            "\n{}: {}",
-            threads(advice.threads),
-            why(advice, self.allowed.most.threads)
-        );
+        let _ = writeln!(text, "\n{}: {}", threads(advice.threads), self.why(advice));
         if let Some(fit) = advice.fit {
             let _ = writeln!(
                 text,
@@ -187,15 +272,6 @@ fn standing(standing: Standing) -> &'static str {
     }
 }
 
-fn why(advice: &Advice, most: u32) -> String {
-    match advice.limit {
-        Limit::Allowed => format!("more are not allowed{}", fewer(advice, most)),
-        Limit::Grows => "more take longer: what every thread adds, as critical sections do, outweighs what it takes over".to_owned(),
-        Limit::Stays => "more take as long: a serial part, or something that is used up, as the memory's bandwidth".to_owned(),
-        Limit::NotResolved => "not resolved: noise is larger than the difference, so it stays at what is allowed".to_owned(),
-    }
-}
-
 /// What is known of fewer threads.
 fn fewer(advice: &Advice, most: u32) -> String {
     let which = |open: bool| {
@@ -220,31 +296,51 @@ fn is_flat(advice: &Advice) -> bool {
 }
 
 fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
+    match 100.0 * share {
+        percent if percent > 0.0 && percent < 0.01 => "less than 0.01 %".to_owned(),
+        percent if percent > 0.0 && percent < 0.95 => format!("{percent:.2} %"),
+        percent => format!("{percent:.0} %"),
+    }
 }
 
 /// What a region's threads do, as far as it was seen.
 fn parts(region: &Region) -> String {
     let mut parts = Vec::new();
-    if let Some(share) = region.inside_share {
+    let lost = region.sections_lost.unwrap_or(0.0);
+    // One thread may have passed by the critical sections that several enter.
+    if let Some(share) = region.inside_share.filter(|share| *share > 0.0 || lost == 0.0) {
         parts.push(format!("critical sections take {} of one thread's time", percent(share)));
     }
     let several = region.most > 1;
-    if let Some(share) = region.waiting_share.filter(|share| several && *share >= 0.005) {
-        parts.push(format!("{} threads wait {} of theirs for them", region.most, percent(share)));
+    if let Some(share) = region.sections_lost.filter(|share| several && *share >= 0.005) {
+        parts.push(format!(
+            "{} threads lose {} of theirs at critical sections",
+            region.most,
+            percent(share)
+        ));
     }
     if let Some(growth) = region.growth.filter(|growth| several && *growth >= GROWTH) {
         parts.push(format!(
-            "outside they need {growth:.1} times what one does (supposed: memory, caches, or PUs that others use)"
+            "outside they need {growth:.2} times what one does (supposed: memory, caches, or PUs that others use)"
         ));
     }
-    if let Some(share) = region.idle_share.filter(|share| several && *share >= 0.05) {
+    if let Some(share) = region.idle_lost.filter(|share| several && *share >= 0.05) {
         parts.push(format!(
             "{} of their time is begin, end and waiting for the last",
             percent(share)
         ));
     }
     if parts.is_empty() { "nothing was seen of its threads".to_owned() } else { parts.join("; ") }
+}
+
+/// Why fewer threads do as much, from the times that [`parts`] shows.
+fn because(region: &Region) -> &'static str {
+    match region.cause {
+        Some(Cause::CriticalSections) => ", because of critical sections",
+        Some(Cause::SharedResource) => ", because of a shared resource",
+        Some(Cause::Idle) => ", because threads are idle",
+        None => ", its times do not show why",
+    }
 }
 
 /// A line for a region that was watched with one thread and with all.
@@ -257,24 +353,28 @@ fn watched(region: &Region) -> String {
 
 /// A line for a region whose number was learnt.
 fn learnt(region: &Region) -> String {
-    let limit = match region.limit {
-        Some("critical-sections") => "critical sections",
-        Some("shared-resource") => "a shared resource",
-        _ => "its threads",
-    };
     let what = match region.learnt {
         _ if region.explicit => "the program says how many threads".to_owned(),
         "all" => "all are worth while".to_owned(),
-        "fewer" => format!("fewer do as much, because of {limit}"),
-        "slower" => format!("fewer were predicted, because of {limit}, and took longer"),
-        "not-resolved" => format!("fewer were predicted, because of {limit}: not resolved"),
+        "fewer" => format!("fewer do as much{}", because(region)),
+        "slower" => "fewer were predicted to do as much, and took longer".to_owned(),
+        "not-resolved" => "fewer were predicted to do as much: not resolved".to_owned(),
+        "stuck" => "fewer do nothing, its threads wait for each other".to_owned(),
         _ => format!(
-            "nothing changed, {} executions are too few to learn within the cost",
-            region.executions
+            "nothing changed, {} {} are too few to learn within the cost",
+            region.executions,
+            if region.windows { "windows" } else { "executions" }
         ),
     };
+    #[allow(clippy::cast_precision_loss)] // seconds with three digits
+    let when = region
+        .settled_ns
+        .filter(|_| region.windows && !region.explicit)
+        .map_or(String::new(), |time| {
+            format!(", set within an execution after {:.3} s", time as f64 / 1e9)
+        });
     format!(
-        "region {}: {} of {}: {what}; {}\n",
+        "region {}: {} of {}{when}: {what}; {}\n",
         printable(&region.place),
         region.threads,
         threads(region.most),
@@ -285,7 +385,11 @@ fn learnt(region: &Region) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::threads::regions;
+    use colocate_omp::learn::{Learnt, Sums};
+    use colocate_omp::report::Reported;
     use colocate_study::threads::{Tried, advise};
+    use proptest::prelude::*;
 
     fn report(tried: &[(u32, &[f64])], most: u32) -> Report {
         let allowed = Allowed {
@@ -327,23 +431,181 @@ mod tests {
             most: 8,
             threads: 2,
             learnt: "fewer",
-            limit: Some("critical-sections"),
+            windows: true,
+            settled_ns: Some(52_000_000),
+            cause: Some(Cause::CriticalSections),
             model_threads: Some(2),
             executions: 40,
             mean_ns: Some(1e6),
             executions_one: 2,
             mean_one_ns: Some(1e6),
             inside_share: Some(0.24),
-            waiting_share: Some(0.5),
-            idle_share: Some(0.01),
+            sections_lost: Some(0.5),
+            resource_lost: Some(0.0),
+            idle_lost: Some(0.01),
             growth: Some(1.0),
             total_ns: 1,
             learning_ns: 0,
         };
         assert_eq!(
             learnt(&region),
-            "region a.c:7 (main): 2 of 8 threads: fewer do as much, because of critical sections; critical sections take 24 % of \
-             one thread's time; 8 threads wait 50 % of theirs for them\n"
+            "region a.c:7 (main): 2 of 8 threads, set within an execution after 0.052 s: fewer do as much, because of critical \
+             sections; critical sections take 24 % of one thread's time; 8 threads lose 50 % of theirs at critical sections\n"
         );
+    }
+
+    /// Executions as a runtime could report them: nothing waits where there are no critical sections, and no thread works longer
+    /// than the region lasts.
+    fn sums(threads: u32) -> impl Strategy<Value = Sums> {
+        let sections = prop_oneof![Just((0, 0)), (1_u64..1_000_000, 0_u64..1_000_000)];
+        (0_u32..50, 1_u64..1_000_000, sections, 0_u64..1_000_000).prop_map(
+            move |(count, outside, (inside, waited), idle)| {
+                let count_ns = u64::from(count);
+                let busy = outside + inside + waited;
+                let wall = (busy + idle).div_ceil(u64::from(threads));
+                let steps = count_ns;
+                let [wall, busy, inside, waited] =
+                    [wall, busy, inside, waited].map(|time| time * count_ns);
+                Sums { count, steps, wall, busy, inside, waited }
+            },
+        )
+    }
+
+    fn reported() -> impl Strategy<Value = Reported> {
+        let learnt = [
+            Learnt::Learning,
+            Learnt::All,
+            Learnt::Fewer,
+            Learnt::Slower,
+            Learnt::NotResolved,
+            Learnt::Stuck,
+        ];
+        (2_u32..64, 0_u64..20, proptest::sample::select(learnt.to_vec()), any::<bool>())
+            .prop_flat_map(|(most, address, learnt, windows)| {
+                (sums(most), sums(1)).prop_map(move |(all, one)| Reported {
+                    object: None,
+                    address,
+                    said: None,
+                    explicit: false,
+                    most,
+                    threads: if learnt == Learnt::Fewer { 1 } else { most },
+                    learnt,
+                    windows,
+                    settled_at: (learnt != Learnt::Learning).then_some(all.wall),
+                    cost: (all.wall, 0),
+                    all,
+                    one,
+                })
+            })
+    }
+
+    /// The number before `after` in the part of `line` that has it.
+    fn figure(line: &str, after: &str) -> Option<f64> {
+        let before = line.split_once(after)?.0;
+        before.rsplit(' ').next()?.parse().ok()
+    }
+
+    /// A line that names a cause has a figure of it that is large enough.
+    fn contradiction(line: &str) -> Option<&'static str> {
+        let at_least = |after, least| figure(line, after).is_some_and(|figure| figure >= least);
+        let none = line.contains("sections take 0 %");
+        match () {
+            () if line.contains("because of critical sections")
+                && (none || !at_least(" % of theirs at critical", 10.0)) =>
+            {
+                Some("critical sections")
+            }
+            () if line.contains("because of a shared resource")
+                && !at_least(" times what one does", GROWTH) =>
+            {
+                Some("a shared resource")
+            }
+            () if line.contains("because threads are idle")
+                && !at_least(" % of their time is begin", 10.0) =>
+            {
+                Some("idle threads")
+            }
+            () => None,
+        }
+    }
+
+    /// More take longer, and there are no critical sections.
+    #[test]
+    fn no_critical_sections_where_there_are_none() {
+        let mut report = report(&[(1, &[1.0, 1.01, 0.99]), (2, &[2.0, 2.01, 1.99])], 2);
+        let all = Sums {
+            count: 10,
+            steps: 10,
+            wall: 2_000_000_000,
+            busy: 3_900_000_000,
+            inside: 0,
+            waited: 0,
+        };
+        let one = Sums { wall: 1_000_000_000, busy: 990_000_000, ..all };
+        let reported = |sums: Sums, most| Reported {
+            object: None,
+            address: 1,
+            said: None,
+            explicit: false,
+            most,
+            threads: most,
+            learnt: Learnt::Learning,
+            windows: false,
+            settled_at: None,
+            cost: (sums.wall, 0),
+            all: sums,
+            one: Sums::default(),
+        };
+        report.regions = regions::of_runs(&[reported(all, 2)], &[reported(one, 1)]);
+        report.reason = report.found_reason();
+        let text = report.text();
+        assert!(
+            text.contains("more take longer; a shared resource, as the memory is, takes 73 % of"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "critical sections take 0 % of one thread's time; outside they need 3.94 times"
+            ),
+            "{text}"
+        );
+        report.regions.clear();
+        report.reason = report.found_reason();
+        assert!(
+            report
+                .text()
+                .contains("more take longer; why is unknown: no parallel region was watched")
+        );
+    }
+
+    proptest! {
+        /// Of both kinds of reports, whatever is in them.
+        #[test]
+        fn no_cause_that_figures_contradict(all in proptest::collection::vec(reported(), 0..5), runs in proptest::array::uniform2(0.5..2.0_f64), apply: bool) {
+            let seconds = runs.map(|seconds| vec![seconds, 1.01 * seconds, 0.99 * seconds]);
+            let mut report = report(&[(1, &seconds[0]), (2, &seconds[1])], 2);
+            if apply {
+                report.advice = None;
+                report.regions = regions::of_one(&all);
+            } else {
+                let one: Vec<Reported> = all.iter().map(|all| Reported { all: all.one, ..all.clone() }).collect();
+                report.regions = regions::of_runs(&all, &one);
+                report.reason = report.found_reason();
+            }
+            let text = report.text();
+            for line in text.lines() {
+                prop_assert_eq!(contradiction(line), None, "{}", line);
+            }
+            let lost = |of: fn(&Region) -> Option<f64>| report.regions.iter().any(|region| of(region).is_some_and(|share| share >= SUBSTANTIAL));
+            if text.contains("; critical sections of its regions take") {
+                prop_assert!(lost(|region| region.sections_lost), "{}", text);
+            }
+            if text.contains("; a shared resource") {
+                prop_assert!(lost(|region| region.resource_lost), "{}", text);
+            }
+            if text.contains("; begin, end and waiting") {
+                prop_assert!(lost(|region| region.idle_lost), "{}", text);
+            }
+        }
     }
 }

@@ -75,6 +75,7 @@ pub fn study(
         let numbers: &[u32] = if alone.is_some() && most > 1 { &[most, 1] } else { &[most] };
         watched(command, numbers, left(), report, stop)?;
     }
+    report.reason = report.found_reason();
     report.took_s = begin.elapsed().as_secs_f64();
     Ok(())
 }

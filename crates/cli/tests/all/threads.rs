@@ -42,10 +42,15 @@ fn programs(scratch: &Scratch) -> Vec<PathBuf> {
 
 /// The program in tests/programs/NAME.c for the runtime of a compiler; `None` with a line if it does not make it.
 fn openmp(scratch: &Scratch, compiler: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    built(scratch, compiler, &folder.join(name).with_extension("c"), flags)
+}
+
+fn built(scratch: &Scratch, compiler: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
+    let name = source.file_stem().unwrap().to_str().unwrap();
     let program = scratch.path(&format!("{name}-{compiler}"));
     let mut command = Command::new(compiler);
-    command.args(["-O1", "-g", "-fopenmp"]).arg(source.with_extension("c"));
+    command.args(["-O1", "-g", "-fopenmp"]).arg(source);
     match command.arg("-o").arg(&program).args(flags).output() {
         Ok(out) if out.status.success() => Some(program),
         other => {
@@ -158,6 +163,131 @@ fn learns_one_thread(scratch: &Scratch, program: &Path) -> bool {
         assert!(region["inside_share"].as_f64().unwrap() > 0.8, "{name}: {region:#}");
     }
     true
+}
+
+/// What a loop of workloads/threads/loop.c printed that is executed once, and its region.
+struct Loop {
+    printed: String,
+    region: Value,
+    text: String,
+}
+
+impl Loop {
+    fn new(scratch: &Scratch, program: &Path, words: &[&str]) -> Self {
+        let (file, name) = (scratch.path("learnt"), program.to_str().unwrap());
+        let options = ["--apply", "--json", "--max", "2", "-o", file.to_str().unwrap()];
+        let mut command = advise(scratch, &options, &[&[name], words].concat());
+        let printed = printed(&command.env("OMP_SCHEDULE", "dynamic,2").output().unwrap());
+        let text = std::fs::read_to_string(file).unwrap();
+        let found: Value = serde_json::from_str(&text).unwrap();
+        conforms(&found, SCHEMA);
+        Self { printed, region: found["regions"][0].clone(), text }
+    }
+
+    /// What depends on the program's arguments alone.
+    fn results(&self) -> &str {
+        self.printed.split(" at once").next().unwrap()
+    }
+
+    /// Threads that did something at a time in the last quarter at most.
+    fn at_once(&self) -> u32 {
+        let words: Vec<&str> = self.printed.split_whitespace().collect();
+        words[4].parse().unwrap()
+    }
+}
+
+/// `loop` for both runtimes, where their compilers are.
+fn loops(scratch: &Scratch) -> Vec<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads/threads/loop.c");
+    let built = ["gcc", "clang"].map(|compiler| built(scratch, compiler, &source, &["-pthread"]));
+    built.into_iter().flatten().collect()
+}
+
+/// One execution of one loop. Its last quarter has the number of threads that its first iterations taught, whatever gives
+/// its threads their iterations, and its results are what they were.
+#[test]
+fn threads_are_set_inside_of_one_loop() {
+    if pus() < 2 {
+        eprintln!("skipped: one PU");
+        return;
+    }
+    let scratch = Scratch::new();
+    let cases: [(&[&str], u32, &str); 6] = [
+        // Nearly all of an iteration is in its critical section.
+        (&["sleep", "dynamic", "2000", "0", "500"], 1, "critical-sections"),
+        (&["sleep", "static", "2000", "0", "500"], 1, "critical-sections"),
+        (&["sleep", "runtime", "2000", "0", "500"], 1, "critical-sections"),
+        // One thread uses the device up.
+        (&["device", "dynamic", "4000", "500", "0"], 1, "shared-resource"),
+        // Two are twice as fast.
+        (&["sleep", "dynamic", "2000", "1000", "0"], 2, ""),
+        (&["sleep", "static", "2000", "1000", "0"], 2, ""),
+    ];
+    for program in loops(&scratch) {
+        for (words, threads, cause) in &cases {
+            let alone = Command::new(&program).args(*words).env("OMP_NUM_THREADS", "1").output();
+            let alone = printed(&alone.unwrap());
+            // On a noisy machine times may not tell: then all threads stay.
+            let attempts = (0..ATTEMPTS).map(|_| Loop::new(&scratch, &program, words));
+            let Some(found) =
+                attempts.into_iter().find(|found| found.region["threads"] == *threads)
+            else {
+                eprintln!("skipped: not resolved in {ATTEMPTS} runs of {words:?}");
+                continue;
+            };
+            let Loop { printed, region, .. } = &found;
+            assert_eq!(found.results(), alone.split(" at once").next().unwrap(), "{words:?}");
+            assert_eq!(found.at_once(), *threads, "{words:?}: {printed}{region:#}");
+            assert!(printed.contains("of 2,"), "the team stays: {words:?}: {printed}");
+            if *threads == 1 {
+                assert_eq!(region["windows"], true, "{words:?}: {region:#}");
+                assert_eq!(region["cause"], *cause, "{words:?}: {region:#}");
+                assert!(region["settled_ns"].as_u64() < region["total_ns"].as_u64());
+            }
+        }
+    }
+}
+
+/// Where a thread that runs waits for one that is held, all go on after a while.
+#[test]
+fn threads_that_wait_for_each_other_go_on() {
+    if pus() < 2 {
+        eprintln!("skipped: one PU");
+        return;
+    }
+    let scratch = Scratch::new();
+    for program in loops(&scratch) {
+        let found = Loop::new(&scratch, &program, &["waits", "dynamic", "2000", "0", "500"]);
+        let Loop { printed, region, text, .. } = &found;
+        assert_eq!(found.results(), "3998000 1999", "{printed}");
+        let seconds = printed.split_whitespace().rev().nth(1).unwrap();
+        assert!(seconds.parse::<f64>().unwrap() < 10.0, "{printed}");
+        // Noise may have left it all threads.
+        if region["learnt"] == "stuck" {
+            assert_eq!((&region["threads"], found.at_once()), (&2.into(), 2), "{text}");
+        }
+    }
+}
+
+/// Threads that wait for their turn are not held, and hold no others.
+#[test]
+fn ordered_loops_are_left_alone() {
+    let scratch = Scratch::new();
+    for program in loops(&scratch) {
+        let found = Loop::new(&scratch, &program, &["sleep", "ordered", "2000", "0", "500"]);
+        assert_eq!(found.results(), "5997000 1999", "{}", found.printed);
+        assert_eq!(found.region["windows"], false, "{}", found.text);
+    }
+}
+
+/// What one loop of a region teaches does not hold for another one.
+#[test]
+fn a_second_loop_of_a_region_has_all_threads() {
+    let scratch = Scratch::new();
+    for program in loops(&scratch) {
+        let found = Loop::new(&scratch, &program, &["sleep", "region", "3000", "0", "500"]);
+        assert_eq!(found.at_once(), 2.min(pus() as u32), "{}", found.printed);
+    }
 }
 
 /// Nothing is in critical sections and two threads are twice as fast, so all stay.

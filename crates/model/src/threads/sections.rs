@@ -18,13 +18,13 @@
 //! - **Inverse**: parts that make times come back from them. -> test `parts_of_executions`
 //! - **Least time** but for [`TOLERANCE`]. -> test `least_but_for_tolerance`
 
-use super::{Advice, Limit, Trained};
+use super::Trained;
 
 /// How much slower counts as equal where it frees a quarter of the threads. Chosen.
 pub const TOLERANCE: f64 = 0.02;
 /// Growth of the time outside from which a shared resource is said to be used up. Chosen: above what a busy machine
 /// does to threads.
-const GROWTH: f64 = 1.25;
+pub const GROWTH: f64 = 1.25;
 
 /// A mean execution of a region. Times are in any one unit, summed over threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,30 +79,14 @@ impl Sections {
     /// How many threads on so many cores. Fewer than take least time where that costs at most [`TOLERANCE`] and frees a
     /// quarter of them.
     #[must_use]
-    pub fn advise(&self, cores: u32) -> Advice {
-        let cores = cores.max(1);
+    pub fn advise(&self, cores: u32) -> u32 {
         let least = |best: u32, threads: u32| {
             if self.time(threads) < self.time(best) { threads } else { best }
         };
-        let best = (1..=cores).fold(1, least);
+        let best = (1..=cores.max(1)).fold(1, least);
         let enough = self.time(best) * (1.0 + TOLERANCE);
         let fewest = (1..=best).find(|&threads| self.time(threads) <= enough).unwrap_or(best);
-        let threads = if 4 * fewest <= 3 * best { fewest } else { best };
-        let limit = if threads == cores { Limit::Cores } else { self.meets(threads + 1) };
-        Advice { threads, limit }
-    }
-
-    /// What so many threads meet with: the larger of what they lose at critical sections and by the shared resource.
-    #[must_use]
-    pub fn meets(&self, threads: u32) -> Limit {
-        let without = Self { trained: Trained { bandwidth: None, ..self.trained }, ..*self };
-        let free = self.trained.outside / f64::from(threads);
-        let queue = without.time(threads) - free;
-        if self.time(threads) - without.time(threads) > queue {
-            Limit::Bandwidth
-        } else {
-            Limit::CriticalSections
-        }
+        if 4 * fewest <= 3 * best { fewest } else { best }
     }
 }
 
@@ -117,12 +101,9 @@ mod tests {
     fn both_kinds_by_hand() {
         let one = Executed { threads: 1, outside: 76.0, inside: 24.0 };
         let more = |inside, outside| Executed { threads: 8, outside, inside };
-        let advised = |more| {
-            let Advice { threads, limit } = Sections::of(one, more).unwrap().advise(8);
-            (threads, limit)
-        };
-        assert_eq!(advised(more(24.0, 76.0)), (5, Limit::CriticalSections));
-        assert_eq!(advised(more(192.0, 76.0)), (2, Limit::CriticalSections));
+        let advised = |more| Sections::of(one, more).unwrap().advise(8);
+        assert_eq!(advised(more(24.0, 76.0)), 5);
+        assert_eq!(advised(more(192.0, 76.0)), 2);
         assert_eq!(Sections::of(one, more(24.0, 76.0)).unwrap().share(), 0.24);
         assert_eq!(Sections::of(one, one), None);
     }
@@ -133,12 +114,11 @@ mod tests {
         let advised = |inside: [f64; 2], outside: [f64; 2]| {
             let one = Executed { threads: 1, outside: outside[0], inside: inside[0] };
             let more = Executed { threads: 8, outside: outside[1], inside: inside[1] };
-            let Advice { threads, limit } = Sections::of(one, more).unwrap().advise(8);
-            (threads, limit)
+            Sections::of(one, more).unwrap().advise(8)
         };
-        assert_eq!(advised([0.0, 0.0], [100.0, 104.0]), (8, Limit::Cores));
-        assert_eq!(advised([0.0, 0.0], [100.0, 200.0]), (4, Limit::Bandwidth));
-        assert_eq!(advised([99.0, 99.0], [1.0, 1.0]), (1, Limit::CriticalSections));
+        assert_eq!(advised([0.0, 0.0], [100.0, 104.0]), 8);
+        assert_eq!(advised([0.0, 0.0], [100.0, 200.0]), 4);
+        assert_eq!(advised([99.0, 99.0], [1.0, 1.0]), 1);
     }
 
     proptest! {
@@ -159,9 +139,9 @@ mod tests {
         ) {
             let sections = Sections { trained: Trained { outside, inside: each, bandwidth }, shared };
             let best = (1..=cores).map(|threads| sections.time(threads)).fold(f64::INFINITY, f64::min);
-            let advice = sections.advise(cores);
-            prop_assert!((1..=cores).contains(&advice.threads));
-            prop_assert!(sections.time(advice.threads) <= best * (1.0 + TOLERANCE) * (1.0 + 1e-12));
+            let threads = sections.advise(cores);
+            prop_assert!((1..=cores).contains(&threads));
+            prop_assert!(sections.time(threads) <= best * (1.0 + TOLERANCE) * (1.0 + 1e-12));
         }
     }
 }
