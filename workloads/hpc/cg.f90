@@ -6,7 +6,7 @@ program cg
   implicit none
   integer, parameter :: steps = 25
   integer :: n, per_row, iterations, iteration
-  integer, allocatable :: first(:), column(:)
+  integer, allocatable :: first(:), next(:), column(:)
   double precision, allocatable :: value(:), x(:), z(:), r(:), p(:), q(:)
   integer(8) :: state = 314159265_8
   double precision :: zeta
@@ -43,7 +43,7 @@ contains
   ! Pairs of equal entries at random places, and a diagonal that outweighs them.
   subroutine make_matrix
     integer :: pairs, k, i, j
-    integer, allocatable :: row_of(:), column_of(:), next(:)
+    integer, allocatable :: row_of(:), column_of(:)
     pairs = n * ((per_row - 1) / 2)
     allocate (row_of(pairs), column_of(pairs), next(n), first(n + 1), column(2 * pairs + n), value(2 * pairs + n))
     next = 1
@@ -67,14 +67,14 @@ contains
       call put(i, j, 0.5d0)
       call put(j, i, 0.5d0)
     end do
-  contains
-    subroutine put(row, col, entry)
-      integer, intent(in) :: row, col
-      double precision, intent(in) :: entry
-      column(next(row)) = col
-      value(next(row)) = entry
-      next(row) = next(row) + 1
-    end subroutine
+  end subroutine
+
+  subroutine put(row, col, entry)
+    integer, intent(in) :: row, col
+    double precision, intent(in) :: entry
+    column(next(row)) = col
+    value(next(row)) = entry
+    next(row) = next(row) + 1
   end subroutine
 
   subroutine multiply(a, b)

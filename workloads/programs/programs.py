@@ -11,22 +11,22 @@ Program = namedtuple("Program", "kind does package command")
 OWN = "workloads/hpc"
 
 PROGRAMS = {
-    "bt": Program("hpc", "like NAS BT: block-tridiagonal systems, Fortran", OWN, "{in}/bt 24 4"),
-    "cg": Program("hpc", "like NAS CG: conjugate gradients, random sparse matrix, Fortran", OWN, "{in}/cg 9000 121 2"),
-    "ep": Program("hpc", "like NAS EP: pairs of Gaussian deviates, C", OWN, "{in}/ep 1500000"),
-    "ft": Program("hpc", "like NAS FT: Fourier transforms in three dimensions, C", OWN, "{in}/ft 64 5"),
-    "is": Program("hpc", "like NAS IS: sorting by counting, C", OWN, "{in}/is 2097152 6"),
-    "lu": Program("hpc", "like NAS LU: symmetric relaxation by blocks, Fortran", OWN, "{in}/lu 24 4"),
+    "bt": Program("hpc", "like NAS BT: block-tridiagonal systems, Fortran", OWN, "{in}/bt 24 2"),
+    "cg": Program("hpc", "like NAS CG: conjugate gradients, random sparse matrix, Fortran", OWN, "{in}/cg 9000 121 1"),
+    "ep": Program("hpc", "like NAS EP: pairs of Gaussian deviates, C", OWN, "{in}/ep 400000"),
+    "ft": Program("hpc", "like NAS FT: Fourier transforms in three dimensions, C", OWN, "{in}/ft 64 2"),
+    "is": Program("hpc", "like NAS IS: sorting by counting, C", OWN, "{in}/is 2097152 3"),
+    "lu": Program("hpc", "like NAS LU: symmetric relaxation by blocks, Fortran", OWN, "{in}/lu 24 2"),
     "mg": Program("hpc", "like NAS MG: multigrid cycles, Fortran", OWN, "{in}/mg 7 1"),
-    "sp": Program("hpc", "like NAS SP: systems of five diagonals, Fortran", OWN, "{in}/sp 32 4"),
-    "ua": Program("hpc", "like NAS UA: heat on an adaptive mesh, C", OWN, "{in}/ua 7 6"),
-    "stencil": Program("hpc", "a five-point stencil on 2 x 8 MiB, C", "workloads/accuracy", "{in}/stencil 12"),
-    "stream": Program("hpc", "sums of long arrays, C", OWN, "{in}/stream 2000000 8"),
-    "gups": Program("hpc", "updates at random places of 64 MiB, C", OWN, "{in}/gups 8388608 12000000"),
-    "nbody": Program("hpc", "bodies that attract each other, C", OWN, "{in}/nbody 1000 12"),
-    "fftw": Program("hpc", "FFTW: transforms of a cube of 80 points a side", "libfftw3-double3", "{in}/fftw 80 3"),
-    "dgemm": Program("hpc", "OpenBLAS: a product of matrices of 600", "libopenblas0-pthread", "{in}/blas product 600"),
-    "dsyev": Program("hpc", "LAPACK: eigenvalues of a matrix of 320", "libopenblas0-pthread", "{in}/blas eigenvalues 320"),
+    "sp": Program("hpc", "like NAS SP: systems of five diagonals, Fortran", OWN, "{in}/sp 32 2"),
+    "ua": Program("hpc", "like NAS UA: heat on an adaptive mesh, C", OWN, "{in}/ua 7 3"),
+    "stencil": Program("hpc", "a five-point stencil on 2 x 8 MiB, C", "workloads/accuracy", "{in}/stencil 4"),
+    "stream": Program("hpc", "sums of long arrays, C", OWN, "{in}/stream 2000000 4"),
+    "gups": Program("hpc", "updates at random places of 32 MiB, C", OWN, "{in}/gups 4194304 4000000"),
+    "nbody": Program("hpc", "bodies that attract each other, C", OWN, "{in}/nbody 1000 4"),
+    "fftw": Program("hpc", "FFTW: transforms of a cube of 64 points a side", "libfftw3-double3", "{in}/fftw 64 2"),
+    "dgemm": Program("hpc", "OpenBLAS: a product of matrices of 320", "libopenblas0-pthread", "{in}/blas product 320"),
+    "dsyev": Program("hpc", "LAPACK: eigenvalues of a matrix of 140", "libopenblas0-pthread", "{in}/blas eigenvalues 140"),
     "hmmsearch": Program("hpc", "HMMER: a protein family among sequences", "hmmer", "/usr/bin/hmmsearch --cpu 0 {in}/family.hmm {in}/proteins.fa"),
     "glpsol": Program("hpc", "GLPK: a linear program by the simplex method", "glpk-utils", "/usr/bin/glpsol --lp {in}/plan.lp"),
     "minisat": Program("hpc", "MiniSat: a formula of 3-literal clauses", "minisat", "/usr/bin/minisat -verb=0 {in}/formula.cnf"),
@@ -50,15 +50,14 @@ PROGRAMS = {
     "perl": Program("server", "regular expressions and hashes", "perl-base", "/usr/bin/perl {jobs}/words.pl {in}/part"),
     "mawk": Program("server", "counts words", "mawk", "/usr/bin/mawk -f {jobs}/words.awk {in}/part"),
     "gawk": Program("server", "counts words", "gawk", "/usr/bin/gawk -f {jobs}/words.awk {in}/part"),
-    "lua": Program("server", "trees, tables and sorting", "lua5.4", "/usr/bin/lua5.4 {jobs}/tree.lua 14"),
+    "lua": Program("server", "trees, tables and sorting", "lua5.4", "/usr/bin/lua5.4 {jobs}/tree.lua 4"),
     "guile": Program("server", "Scheme: queens on a board, compiled as it runs", "guile-3.0",
                      "/usr/bin/guile-3.0 --no-auto-compile -s {jobs}/queens.scm 7"),
     "bc": Program("server", "digits of pi and e", "bc", "/usr/bin/bc -l < {jobs}/digits.bc"),
     "cc1": Program("server", "GCC: compiles C", "cpp-12", "{cc1} -quiet -O2 -fpreprocessed {in}/sums.i -o /dev/null"),
-    "cc1plus": Program("server", "GCC: compiles C++ of many templates", "g++-12", "{cc1plus} -quiet -O1 -fpreprocessed {in}/parts.ii -o /dev/null"),
     "clang": Program("server", "Clang: compiles C", "clang-14", "{clang} -cc1 -triple x86_64-linux-gnu -O2 -S -x cpp-output {in}/sums.i -o /dev/null"),
     "as": Program("server", "assembles", "binutils-x86-64-linux-gnu", "/usr/bin/x86_64-linux-gnu-as -o /dev/null {in}/sums.s"),
-    "objdump": Program("server", "disassembles", "binutils-x86-64-linux-gnu", "/usr/bin/x86_64-linux-gnu-objdump -d --no-show-raw-insn /usr/bin/openssl"),
+    "objdump": Program("server", "disassembles", "binutils-x86-64-linux-gnu", "/usr/bin/x86_64-linux-gnu-objdump -d --no-show-raw-insn /bin/tar"),
     "x264": Program("server", "encodes video", "x264", "/usr/bin/x264 --quiet --threads 1 --preset fast -o /dev/null {in}/video.y4m"),
     "flac": Program("server", "encodes sound", "flac", "/usr/bin/flac --silent --best -c {in}/sound.wav"),
     "lame": Program("server", "encodes sound", "lame", "/usr/bin/lame --silent -b 160 {in}/short.wav /dev/null"),
@@ -79,12 +78,12 @@ ENV = {
     "PERL_HASH_SEED": "0", "LC_ALL": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 }
 COMPILED = {
-    **{name: ["gcc", "-O2", HPC / f"{name}.c", "-lm"] for name in ("ep", "ft", "is", "ua", "stream", "gups", "nbody")},
-    **{name: ["gfortran", "-O2", HPC / "flow.f90", HPC / f"{name}.f90"] for name in ("bt", "lu", "sp")},
-    **{name: ["gfortran", "-O2", HPC / f"{name}.f90"] for name in ("cg", "mg")},
-    "stencil": ["gcc", "-O2", "-DSIDE=1024", HERE.parent / "accuracy/stencil.c"],
-    "fftw": ["gcc", "-O2", HPC / "fftw.c", "-lfftw3", "-lm"],
-    "blas": ["gcc", "-O2", HPC / "blas.c", "-lopenblas"],
+    **{name: ["gcc-12", "-O2", HPC / f"{name}.c", "-lm"] for name in ("ep", "ft", "is", "ua", "stream", "gups", "nbody")},
+    **{name: ["gfortran-12", "-O2", HPC / "flow.f90", HPC / f"{name}.f90"] for name in ("bt", "lu", "sp")},
+    **{name: ["gfortran-12", "-O2", HPC / f"{name}.f90"] for name in ("cg", "mg")},
+    "stencil": ["gcc-12", "-O2", "-DSIDE=1024", HERE.parent / "accuracy/stencil.c"],
+    "fftw": ["gcc-12", "-O2", HPC / "fftw.c", "-lfftw3", "-lm"],
+    "blas": ["gcc-12", "-O2", HPC / "blas.c", "-lopenblas"],
 }
 
 
@@ -118,9 +117,7 @@ class Inputs:
         for file in re.findall(r"\{in\}/([\w.]+)", text):
             self.make(file)
         places = {"{in}": str(self.folder), "{jobs}": str(HERE / "jobs")}
-        for tool in ("cc1", "cc1plus"):
-            if "{" + tool + "}" in text:
-                places["{" + tool + "}"] = run(["gcc-12", "-print-prog-name=" + tool], text=True).strip()
+        places["{cc1}"] = run(["gcc-12", "-print-prog-name=cc1"], text=True).strip()
         places["{clang}"] = str(Path(shutil.which("clang-14") or "/usr/bin/clang-14").resolve())
         places["{postgres}"] = "/usr/lib/postgresql/15/bin/postgres"
         places["{number}"] = "7" + "F" * 510 + "9"
@@ -134,7 +131,7 @@ class Inputs:
         if path.exists() or name in ("socket",):
             return
         if name in COMPILED:
-            modules = ["-J", self.folder] if COMPILED[name][0] == "gfortran" else []
+            modules = ["-J", self.folder] if COMPILED[name][0] == "gfortran-12" else []
             run([*COMPILED[name][:2], *modules, "-o", path, *COMPILED[name][2:]])
         else:
             MAKERS[name](self, path)
@@ -156,7 +153,7 @@ def words(length):
     return "".join(out)[:length].encode()
 
 
-def video(_inputs, path, width=352, height=288, frames=12):
+def video(_inputs, path, width=176, height=144, frames=5):
     """Squares that move over a gradient, with noise."""
     rng = random.Random(7)
     with open(path, "wb") as file:
@@ -183,7 +180,7 @@ def sound(path, seconds):
     path.write_bytes(head + data)
 
 
-def picture(_inputs, path, width=640, height=480):
+def picture(_inputs, path, width=320, height=240):
     rng = random.Random(7)
     dots = bytearray()
     for y in range(height):
@@ -196,7 +193,7 @@ def picture(_inputs, path, width=640, height=480):
 def sums(_inputs, path):
     """C of many small functions, no two alike."""
     rng, lines = random.Random(7), ["typedef struct { int a, b; double c[8]; } part;"]
-    for number in range(160):
+    for number in range(14):
         odd, shift, turn = rng.randrange(1, 99, 2), rng.randrange(1, 9), rng.randrange(3, 40)
         lines.append(f"""
 static int mix{number}(int x) {{ return (x * {odd}) ^ (x >> {shift}); }}
@@ -278,17 +275,16 @@ def as_user(folder):
 
 
 MAKERS = {
-    "text": lambda _inputs, path: path.write_bytes(words(6_000_000)),
-    "part": lambda _inputs, path: path.write_bytes(words(2_500_000)),
-    "short": lambda _inputs, path: path.write_bytes(words(900_000)),
+    "text": lambda _inputs, path: path.write_bytes(words(1_200_000)),
+    "part": lambda _inputs, path: path.write_bytes(words(500_000)),
+    "short": lambda _inputs, path: path.write_bytes(words(150_000)),
     "long.gz": lambda inputs, path: path.write_bytes(run(["gzip", "-6", "-n", "-c", *[inputs.file("text")] * 5])),
     "video.y4m": video,
-    "sound.wav": lambda _inputs, path: sound(path, 8),
-    "short.wav": lambda _inputs, path: sound(path, 3),
+    "sound.wav": lambda _inputs, path: sound(path, 2),
+    "short.wav": lambda _inputs, path: sound(path, 1),
     "picture.ppm": picture,
     "sums.i": sums,
     "sums.s": lambda inputs, path: run(["gcc-12", "-S", "-O2", "-o", path, *["-x", "cpp-output"], inputs.file("sums.i")]),
-    "parts.ii": lambda _inputs, path: run(["g++-12", "-std=c++20", "-E", "-P", "-o", path, HERE / "jobs/parts.cpp"]),
     "proteins.fa": proteins, "family.hmm": family, "plan.lp": plan, "formula.cnf": formula, "graph.dot": graph,
     "database": database,
 }
