@@ -17,7 +17,7 @@ PROGRAMS = {
     "ft": Program("hpc", "like NAS FT: Fourier transforms in three dimensions, C", OWN, "{in}/ft 64 2"),
     "is": Program("hpc", "like NAS IS: sorting by counting, C", OWN, "{in}/is 2097152 3"),
     "lu": Program("hpc", "like NAS LU: symmetric relaxation by blocks, Fortran", OWN, "{in}/lu 24 2"),
-    "mg": Program("hpc", "like NAS MG: multigrid cycles, Fortran", OWN, "{in}/mg 7 1"),
+    "mg": Program("hpc", "like NAS MG: multigrid cycles, Fortran", OWN, "{in}/mg 6 2"),
     "sp": Program("hpc", "like NAS SP: systems of five diagonals, Fortran", OWN, "{in}/sp 32 2"),
     "ua": Program("hpc", "like NAS UA: heat on an adaptive mesh, C", OWN, "{in}/ua 7 3"),
     "stencil": Program("hpc", "a five-point stencil on 2 x 8 MiB, C", "workloads/accuracy", "{in}/stencil 4"),
@@ -153,7 +153,7 @@ def words(length):
     return "".join(out)[:length].encode()
 
 
-def video(_inputs, path, width=176, height=144, frames=5):
+def video(_inputs, path, width=176, height=144, frames=3):
     """Squares that move over a gradient, with noise."""
     rng = random.Random(7)
     with open(path, "wb") as file:
@@ -193,7 +193,7 @@ def picture(_inputs, path, width=320, height=240):
 def sums(_inputs, path):
     """C of many small functions, no two alike."""
     rng, lines = random.Random(7), ["typedef struct { int a, b; double c[8]; } part;"]
-    for number in range(14):
+    for number in range(4):
         odd, shift, turn = rng.randrange(1, 99, 2), rng.randrange(1, 9), rng.randrange(3, 40)
         lines.append(f"""
 static int mix{number}(int x) {{ return (x * {odd}) ^ (x >> {shift}); }}
@@ -275,13 +275,13 @@ def as_user(folder):
 
 
 MAKERS = {
-    "text": lambda _inputs, path: path.write_bytes(words(1_200_000)),
-    "part": lambda _inputs, path: path.write_bytes(words(500_000)),
-    "short": lambda _inputs, path: path.write_bytes(words(150_000)),
+    "text": lambda _inputs, path: path.write_bytes(words(400_000)),
+    "part": lambda _inputs, path: path.write_bytes(words(100_000)),
+    "short": lambda _inputs, path: path.write_bytes(words(50_000)),
     "long.gz": lambda inputs, path: path.write_bytes(run(["gzip", "-6", "-n", "-c", *[inputs.file("text")] * 5])),
     "video.y4m": video,
-    "sound.wav": lambda _inputs, path: sound(path, 2),
-    "short.wav": lambda _inputs, path: sound(path, 1),
+    "sound.wav": lambda _inputs, path: sound(path, 1),
+    "short.wav": lambda _inputs, path: sound(path, 0.4),
     "picture.ppm": picture,
     "sums.i": sums,
     "sums.s": lambda inputs, path: run(["gcc-12", "-S", "-O2", "-o", path, *["-x", "cpp-output"], inputs.file("sums.i")]),

@@ -113,6 +113,6 @@ def write(here, kept, manifest, programs):
              "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
     lines += [row(name, manifest[name][1], manifest[name][2], of) for name, of in recorded.items()]
     page.write_text(head + begin + "\n".join(lines) + "\n" + end + tail)
-    if all(name in recorded for name in NAS):
-        phases = [whole(recorded[name], name.upper()) for name in NAS]
+    phases = [whole(recorded[name], name.upper()) for name in NAS if name in recorded]
+    if len(phases) > 1:
         here.joinpath("studies/serpa/recorded.json").write_text(compact({"phase": phases}))
