@@ -36,6 +36,7 @@ pub fn emulated(emulator: &Emulator, command: &[&str], misses: bool) -> anyhow::
         argv: &argv,
         scratch: &std::env::temp_dir(),
         ignores_pipe: false,
+        phases: None,
         trace: None,
         stretches: false,
         misses,

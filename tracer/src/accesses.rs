@@ -4,11 +4,10 @@ use crate::api::{self, Insn};
 use crate::distances::Distances;
 use crate::per_cpu::PerCpu;
 use crate::recency::Line;
+use crate::snapshot::LINE_BYTES;
 use std::ffi::{c_uint, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 
-/// Size of a line: that of every x86 and of most other processors.
-pub const LINE_BYTES: u64 = 64;
 /// The longest access that QEMU makes at once, in bytes.
 const LONGEST: u64 = 16;
 

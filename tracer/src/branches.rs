@@ -5,7 +5,7 @@
 use crate::api::{self, Block};
 use crate::per_cpu::PerCpu;
 use crate::predictor::Predictor;
-use colocate_isa::Flow;
+use colocate_isa::{Flow, counts};
 use std::ffi::{c_uint, c_void};
 
 /// The branches of each thread.
@@ -37,9 +37,9 @@ pub struct Branches {
     predictor: Predictor,
     before: *const Ends,
     /// Branches that had to be predicted.
-    pub predicted: u64,
+    predicted: u64,
     /// Those that were predicted wrongly.
-    pub mispredicted: u64,
+    mispredicted: u64,
 }
 
 /// Has QEMU report when `block` begins, which starts at `start` and ends with an instruction at `last`, of
@@ -78,6 +78,11 @@ impl Branches {
             predicted: 0,
             mispredicted: 0,
         }
+    }
+
+    /// What has been counted so far.
+    pub const fn counts(&self) -> counts::Branches {
+        counts::Branches { predicted: self.predicted, mispredicted: self.mispredicted }
     }
 
     fn goes_on(&mut self, now: &Ends) {

@@ -4,6 +4,7 @@ use crate::STATE;
 use crate::accesses;
 use crate::api::{self, Block, Counter, GArray, Id, Insn};
 use crate::branches;
+use crate::life::keep_counts;
 use crate::slots::{KINDS, Tally, with_instruction};
 use crate::stretches::STRIKES;
 use crate::sys;
@@ -115,6 +116,7 @@ extern "C" fn on_struck(cpu: c_uint, place: *mut c_void) {
     if let Some(value) = wound_up {
         // SAFETY: the CPU is the one that runs.
         unsafe { api::qemu_plugin_u64_set(clock(), cpu, value) };
+        keep_counts();
     }
 }
 

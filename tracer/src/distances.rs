@@ -48,6 +48,14 @@ pub struct Distances {
     front: [(Line, Option<NodeIdx>); FRONT],
     middle: Recency,
     far: Option<Recency>,
+    /// Lines whose hash is below it are sampled.
+    threshold: u64,
+    counts: Counts,
+}
+
+/// How many accesses found their line at which distance.
+#[derive(Clone)]
+pub struct Counts {
     /// How many accesses found their line at each distance within front and middle.
     near: [u64; BUCKETS],
     /// The same beyond, of sampled lines, each for as many as it stands for.
@@ -56,8 +64,6 @@ pub struct Distances {
     first: u64,
     /// Accesses beyond the middle, sampled or not.
     all_beyond: u64,
-    /// Lines whose hash is below it are sampled.
-    threshold: u64,
     /// Lines that left the middle, and those of them that had been written to.
     left: u64,
     left_written: u64,
@@ -90,14 +96,14 @@ impl Distances {
             front: [nothing; FRONT],
             middle: Recency::new(MIDDLE),
             far: None,
-            near: [0; BUCKETS],
-            beyond: [0; BUCKETS],
-            first: 0,
-            all_beyond: 0,
             threshold: ALL,
-            left: 0,
-            left_written: 0,
+            counts: Counts::NONE,
         }
+    }
+
+    /// What has been counted so far.
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// The thread uses `line`.
@@ -105,7 +111,7 @@ impl Distances {
     pub fn access(&mut self, line: Line) {
         let (first, known) = self.front[0];
         if first.is(line) {
-            self.near[0] += 1;
+            self.counts.near[0] += 1;
             self.front[0] = (first.or(line), known);
             return;
         }
@@ -113,7 +119,7 @@ impl Distances {
         for place in 1..FRONT {
             std::mem::swap(&mut moved, &mut self.front[place]);
             if moved.0.is(line) {
-                self.near[place] += 1;
+                self.counts.near[place] += 1;
                 self.front[0] = (moved.0.or(line), moved.1);
                 return;
             }
@@ -125,7 +131,7 @@ impl Distances {
     fn access_behind(&mut self, line: Line, last: (Line, Option<NodeIdx>)) {
         self.front[0] = if let Some(known) = self.middle.find(line.number()) {
             let (found, above) = self.middle.lift(known);
-            self.near[bucket(FRONT + above)] += 1;
+            self.counts.near[bucket(FRONT + above)] += 1;
             (line.or(found), Some(known))
         } else {
             self.access_far(line);
@@ -143,8 +149,8 @@ impl Distances {
         let Some(lowest) = self.middle.lowest() else { return };
         self.middle.lift(lowest);
         let line = self.middle.forget(lowest);
-        self.left += 1;
-        self.left_written += u64::from(line.is_written());
+        self.counts.left += 1;
+        self.counts.left_written += u64::from(line.is_written());
         if !self.is_sampled(line.number()) {
             return;
         }
@@ -159,7 +165,7 @@ impl Distances {
     }
 
     fn access_far(&mut self, line: Line) {
-        self.all_beyond += 1;
+        self.counts.all_beyond += 1;
         if !self.is_sampled(line.number()) {
             return;
         }
@@ -172,14 +178,40 @@ impl Distances {
         });
         if let Some(above) = found {
             let above = above.saturating_mul(usize::try_from(stands_for).unwrap_or(usize::MAX));
-            self.beyond[bucket(FRONT + MIDDLE + above)] += stands_for;
+            self.counts.beyond[bucket(FRONT + MIDDLE + above)] += stands_for;
         } else {
-            self.first += stands_for;
+            self.counts.first += stands_for;
         }
     }
 
     fn is_sampled(&self, number: u64) -> bool {
         hash(number) < self.threshold
+    }
+}
+
+impl Counts {
+    const NONE: Self = Self {
+        near: [0; BUCKETS],
+        beyond: [0; BUCKETS],
+        first: 0,
+        all_beyond: 0,
+        left: 0,
+        left_written: 0,
+    };
+
+    /// What was counted after `before`, which is of the same thread.
+    pub fn since(&self, before: &Self) -> Self {
+        let less = |all: &[u64; BUCKETS], before: &[u64; BUCKETS]| {
+            std::array::from_fn(|at| all[at].saturating_sub(before[at]))
+        };
+        Self {
+            near: less(&self.near, &before.near),
+            beyond: less(&self.beyond, &before.beyond),
+            first: self.first.saturating_sub(before.first),
+            all_beyond: self.all_beyond.saturating_sub(before.all_beyond),
+            left: self.left.saturating_sub(before.left),
+            left_written: self.left_written.saturating_sub(before.left_written),
+        }
     }
 
     /// What they amount to.

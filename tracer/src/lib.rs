@@ -47,6 +47,7 @@ mod per_cpu;
 mod predictor;
 mod recency;
 mod slots;
+mod snapshot;
 mod stretches;
 mod sys;
 mod traces;

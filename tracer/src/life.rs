@@ -1,7 +1,7 @@
 //! Creation and end of threads, of forked children and of the process.
 
 use crate::STATE;
-use crate::accesses::{DISTANCES, LINE_BYTES};
+use crate::accesses::DISTANCES;
 use crate::api::{self, Id, Info};
 use crate::branches::{BRANCHES, Branches};
 use crate::counting::{
@@ -9,16 +9,17 @@ use crate::counting::{
 };
 use crate::distances::Distances;
 use crate::slots::{SLOTS, Slots};
+use crate::snapshot::{self, Snapshot};
 use crate::stretches::Stretches;
 use crate::sys;
 use crate::traces;
-use colocate_isa::counts::{self, Misses, Process, Thread, Unsupported, VERSION};
-use colocate_isa::{ClassCounts, Isa};
+use colocate_isa::Isa;
+use colocate_isa::counts::{Process, Thread, Unsupported, VERSION};
 use std::collections::HashMap;
 use std::ffi::{CStr, OsString, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The state of this process.
 pub struct State {
@@ -205,16 +206,10 @@ impl State {
         counts.fill(0);
         let Some(tid) = self.on_cpu.remove(&cpu) else { return };
         let Some(Created { order, start_ns }) = self.living.remove(&tid) else { return };
-        let [instructions, branch, float, int, load, store, undecoded] = total;
-        let counts = ClassCounts { instructions, of: [branch, float, int, load, store] };
-        let misses = DISTANCES.end(cpu).map(|distances| {
-            let found = distances.misses();
-            let (by_lines, left, left_written) = (found.by_lines, found.left, found.left_written);
-            Misses { line_b: LINE_BYTES, by_lines, left, left_written }
-        });
-        let branches = BRANCHES
-            .end(cpu)
-            .map(|of| counts::Branches { predicted: of.predicted, mispredicted: of.mispredicted });
+        let [.., undecoded] = total;
+        let counts = snapshot::class_counts(total);
+        let misses = DISTANCES.end(cpu).map(|distances| snapshot::misses(distances.counts()));
+        let branches = BRANCHES.end(cpu).map(|branches| branches.counts());
         let end_ns = sys::now_ns();
         let thread = Thread { tid, start_ns, end_ns, counts, undecoded, name, misses, branches };
         self.ended.push((order, thread));
@@ -266,6 +261,34 @@ unsafe fn counters<'a>(cpu: c_uint, used: usize) -> &'a mut [u64] {
     }
 }
 
+/// What QEMU calls the plugin by; set once, before anything is translated.
+static ID: AtomicU64 = AtomicU64::new(0);
+
+/// A stretch of the calling thread has ended: keeps what the thread has counted until now.
+pub fn keep_counts() {
+    // SAFETY: the function has the type that QEMU calls it with.
+    unsafe { api::qemu_plugin_vcpu_for_each(ID.load(Ordering::Relaxed), keep_own_counts) };
+}
+
+extern "C" fn keep_own_counts(_id: Id, cpu: c_uint) {
+    let mut guard = STATE.lock();
+    let Some(state) = guard.as_mut() else { return };
+    let tid = sys::tid();
+    let (Some(stretches), true) = (&mut state.stretches, state.on_cpu.get(&cpu) == Some(&tid))
+    else {
+        return;
+    };
+    // SAFETY: called inside for_each; the CPU is the calling thread's, which is here.
+    let (counts, distances, branches) =
+        unsafe { (counters(cpu, state.slots.used()), DISTANCES.own(cpu), BRANCHES.own(cpu)) };
+    let counted = Snapshot {
+        total: state.slots.total(counts),
+        distances: distances.map(|distances| distances.counts().clone()),
+        branches: branches.map(|branches| branches.counts()),
+    };
+    stretches.counted(tid, counted);
+}
+
 /// QEMU loads the plugin.
 ///
 /// # Safety
@@ -288,6 +311,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let isa = TARGETS.iter().position(|name| name.as_bytes() == target.to_bytes());
     let (Some(isa), Some(folder), false) = (isa, value(b"out="), system) else { return 1 };
     ISA.store(isa, Ordering::Relaxed);
+    ID.store(id, Ordering::Relaxed);
     if value(b"misses=").is_some() {
         DISTANCES.enable();
     }

@@ -4,12 +4,16 @@
 //! Every block adds its instructions to a clock that each virtual CPU has. When the clock strikes, a
 //! callback notes block after block until the stretch is long enough, and winds the clock up again.
 //! Only blocks inside of stretches pay for more than one addition and one comparison.
+//!
+//! Whenever a stretch ends, what its thread has counted until then is kept with it. So the run falls into parts, each with a
+//! stretch of its code.
 //! # Properties
 //! - **Bounded**: at most [`MOST`] stretches are kept. When there are more, every second one goes and
 //!   the gap between them doubles, so those that stay are spread over the whole run.
 //! - **Out of step**: gaps vary around their mean, so that no loop keeps time with them.
 
-use colocate_isa::counts::{Block, Stretch};
+use crate::snapshot::Snapshot;
+use colocate_isa::counts::{Block, Part, Stretch};
 use std::collections::HashMap;
 
 /// The clock strikes here. Far from 0, so that any gap can be taken off.
@@ -24,8 +28,16 @@ const FIRST_GAP: u64 = 50_000;
 
 /// A stretch that is being taken.
 struct Open {
-    stretch: Stretch,
+    tid: i32,
+    blocks: Vec<usize>,
     instructions: usize,
+}
+
+/// A stretch that was taken, and what its thread had counted at its end, once that is known.
+struct Done {
+    tid: i32,
+    blocks: Vec<usize>,
+    counted: Option<Box<Snapshot>>,
 }
 
 /// All that is known of stretches in this process.
@@ -35,7 +47,7 @@ pub struct Stretches {
     gap: u64,
     blocks: Vec<Block>,
     place_of: HashMap<Block, usize>,
-    done: Vec<Stretch>,
+    done: Vec<Done>,
     /// The stretch under way on each virtual CPU.
     open: HashMap<u32, Open>,
     random: u64,
@@ -80,14 +92,15 @@ impl Stretches {
     /// clock to, if this ends the stretch.
     pub fn note(&mut self, cpu: u32, tid: i32, place: usize) -> Option<u64> {
         let code = self.blocks.get(place)?;
-        let empty = || Open { stretch: Stretch { tid, blocks: Vec::new() }, instructions: 0 };
+        let empty = || Open { tid, blocks: Vec::new(), instructions: 0 };
         let open = self.open.entry(cpu).or_insert_with(empty);
-        open.stretch.blocks.push(place);
+        open.blocks.push(place);
         open.instructions += code.instructions.len();
         if open.instructions < self.length {
             return None;
         }
-        self.done.extend(self.open.remove(&cpu).map(|open| open.stretch));
+        let done = |Open { tid, blocks, .. }| Done { tid, blocks, counted: None };
+        self.done.extend(self.open.remove(&cpu).map(done));
         if self.done.len() >= MOST {
             let mut keep = false;
             self.done.retain(|_| {
@@ -97,6 +110,13 @@ impl Stretches {
             self.gap = self.gap.saturating_mul(2).min(STRIKES / 4);
         }
         Some(self.wound_up())
+    }
+
+    /// What thread `tid` had counted when its last stretch ended.
+    pub fn counted(&mut self, tid: i32, counted: Snapshot) {
+        if let Some(last) = self.done.iter_mut().rfind(|done| done.tid == tid) {
+            last.counted = Some(Box::new(counted));
+        }
     }
 
     /// A CPU begins or ends: what was under way there is not whole.
@@ -118,11 +138,26 @@ impl Stretches {
         used.sort_unstable();
         used.dedup();
         let number = |place: &usize| used.partition_point(|other| other < place);
-        let one = |stretch: &Stretch| Stretch {
-            tid: stretch.tid,
-            blocks: stretch.blocks.iter().map(number).collect(),
+        let one = |(done, ran): (&Done, Option<Part>)| Stretch {
+            tid: done.tid,
+            blocks: done.blocks.iter().map(number).collect(),
+            ran,
         };
-        let stretches = self.done.iter().map(one).collect();
+        let stretches = self.done.iter().zip(self.parts()).map(one).collect();
         (used.iter().map(|place| self.blocks[*place].clone()).collect(), stretches)
+    }
+
+    /// What its thread ran between each stretch and the one before it.
+    fn parts(&self) -> Vec<Option<Part>> {
+        let mut last: HashMap<i32, &Snapshot> = HashMap::new();
+        let mut parts = Vec::new();
+        for done in &self.done {
+            let counted = done.counted.as_deref();
+            parts.push(counted.map(|now| now.since(last.get(&done.tid).copied())));
+            if let Some(now) = counted {
+                last.insert(done.tid, now);
+            }
+        }
+        parts
     }
 }

@@ -17,6 +17,7 @@ use colocate_machine::Nanos;
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Phase, Profile};
 use colocate_observe::Pid;
+use colocate_observe::code::in_kinds;
 use demand::Core;
 use launch::Watched;
 use std::ffi::OsString;
@@ -46,6 +47,11 @@ pub struct Args {
     /// by LLVM's name; needs llvm-mca, and the backend sample or emulate
     #[arg(long, value_name = "MACHINE", requires = "phase")]
     demand: Option<String>,
+
+    /// Divide the run of the thread that executes most instructions into at most so many phases, and write these to the file
+    /// of --phase in place of threads, with their course and with work by kind; needs the backend emulate [range: 1-16]
+    #[arg(long, value_name = "N", requires = "phase", value_parser = clap::value_parser!(u8).range(1..=16))]
+    phases: Option<u8>,
 
     /// How to watch: pmu (hardware counters), sample (instruction-pointer samples), emulate (exact
     /// counts under QEMU), or auto: the first of pmu and sample that works here
@@ -109,7 +115,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     if let Some(path) = &args.phase {
         let phases = phases(&mut watched, core.as_ref())?;
-        keep::write(path, &text_of(path, phases))?;
+        let course = std::mem::take(&mut watched.course);
+        keep::write(path, &text_of(path, PhaseFile { course, ..PhaseFile::new(phases) }))?;
     }
     report(args, &watched.profile)?;
     // A status has eight bits; `env` and `timeout` cut it, too.
@@ -118,6 +125,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Whether the backend sees what demand vectors are made of.
 fn sees_enough(args: &Args) -> anyhow::Result<()> {
+    if args.phases.is_some() && args.backend != BackendChoice::Emulate {
+        return Err(no_capability("expected --backend emulate with --phases".into()));
+    }
     let message = match (&args.phase, &args.demand, args.backend) {
         (None, ..)
         | (_, _, BackendChoice::Emulate)
@@ -138,22 +148,28 @@ fn sees_enough(args: &Args) -> anyhow::Result<()> {
 
 /// The demand of each thread, or of the program. A note is added to the profile.
 fn phases(watched: &mut Watched, core: Option<&Core>) -> anyhow::Result<Vec<Phase>> {
-    let Watched { profile, stretches, phases } = watched;
+    let Watched { profile, stretches, phases, course } = watched;
     let mut phases = std::mem::take(phases);
     if phases.is_empty() {
         let path = Path::new(&profile.program.path);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         phases.push(Phase { name, ..Phase::default() });
     }
+    let counted: Vec<_> = phases.iter().map(|phase| phase.work.clone()).collect();
     if let Some(core) = core {
         profile.notes.push(core.fill(&mut phases, stretches)?);
+    }
+    if !course.is_empty() {
+        // What the code demands of one core's ports would be refused by every other one.
+        for ((phase, counted), place) in phases.iter_mut().zip(counted).zip(0..) {
+            phase.work = in_kinds(counted, stretches, place);
+        }
     }
     Ok(phases)
 }
 
-/// The file of `phases`, in the form that its name says.
-fn text_of(path: &Path, phases: Vec<Phase>) -> String {
-    let file = PhaseFile::new(phases);
+/// `file`, in the form that its name says.
+fn text_of(path: &Path, file: PhaseFile) -> String {
     if path.extension().is_some_and(|end| end == "toml") { file.to_toml() } else { file.to_json() }
 }
 

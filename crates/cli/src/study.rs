@@ -7,9 +7,10 @@ use crate::exit::usage;
 use crate::output;
 use crate::outputs::{self, Form};
 use crate::simulate::load;
+use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::value_parser;
-use colocate_files::Mode;
+use colocate_files::{Dir, Mode};
 use colocate_machine::Nanos;
 use colocate_machine::printable::json;
 use colocate_model::{Assumptions, Phase};
@@ -18,6 +19,7 @@ use colocate_sim::coherent::{DetectAt, Protocol};
 use colocate_study::coherence::Settings;
 use colocate_study::replication::definition::{BUILT_IN, Definition};
 use colocate_study::replication::length::{self, FIRST, Figures, LAST};
+use colocate_study::replication::recorded::Recorded;
 use colocate_study::replication::{Study, Work, picture, table};
 use colocate_study::{patterns, piccoli};
 use runner::{Course, Runner};
@@ -87,6 +89,10 @@ pub struct Args {
     #[arg(long, value_name = "LEAST-MOST", value_parser = range)]
     traffic: Option<Traffic>,
 
+    /// feliu-1 to 4: programs of the mixes: drawn ones, or a folder with the files of recorded ones (colocate profile --phases)
+    #[arg(long, value_name = "drawn|FOLDER", default_value = DRAWN)]
+    programs: PathBuf,
+
     /// serpa: demand vectors instead of SMT-Bench's, .toml or .json (docs/schemas/demand.json)
     #[arg(long, value_name = "FILE")]
     kernels: Option<PathBuf>,
@@ -130,6 +136,8 @@ const E5405: &str = "xeon-e5405";
 const PICCOLI: &str = "piccoli";
 /// The machine that it was published for.
 const OPTERON: &str = "opteron-6282se";
+/// What stands for programs that are drawn.
+const DRAWN: &str = "drawn";
 /// Sets of assumptions of it.
 const DRAWS: u32 = 5;
 /// Sizes of each of its benchmarks.
@@ -248,6 +256,10 @@ fn write(
 }
 
 impl Args {
+    fn are_recorded(&self) -> bool {
+        self.programs.as_os_str() != DRAWN
+    }
+
     /// Refuses options that a study without a file has no use for: these, and those of studies with one.
     fn refuse(&self, more: &[(&str, bool)]) -> anyhow::Result<()> {
         let of_files = [
@@ -256,6 +268,7 @@ impl Args {
             ("--round-ms", self.round_ms.is_some()),
             ("--mixes", self.mixes.is_some()),
             ("--traffic", self.traffic.is_some()),
+            ("--programs", self.are_recorded()),
             ("--kernels", self.kernels.is_some()),
             ("--applications", self.applications.is_some()),
             ("--find-length", self.find_length),
@@ -278,6 +291,7 @@ impl Args {
             ("--sizes", self.sizes.is_some(), false),
             ("--mixes", self.mixes.is_some(), mixes),
             ("--traffic", self.traffic.is_some(), mixes),
+            ("--programs", self.are_recorded(), mixes),
             ("--kernels", self.kernels.is_some(), pairs),
             ("--applications", self.applications.is_some(), pairs),
             ("--find-length", self.find_length, pairs),
@@ -295,6 +309,9 @@ impl Args {
             each.count = self.mixes.map_or(each.count, usize::from);
             each.traffic = self.traffic.map(|traffic| traffic.0).or(each.traffic);
         }
+        if self.are_recorded() {
+            study.use_recorded(recorded(&self.programs)?);
+        }
         if let Some(path) = &self.kernels {
             study.kernels = phases(path)?;
         }
@@ -303,6 +320,31 @@ impl Args {
         }
         Ok(study)
     }
+}
+
+/// The programs in a folder, by the names of their files: two or more.
+fn recorded(folder: &Path) -> anyhow::Result<Vec<Recorded>> {
+    /// Most files in the folder. Chosen.
+    const MOST: usize = 10_000;
+    let names = Dir::open(folder).and_then(|dir| dir.names(MOST));
+    let mut names = names.map_err(|why| anyhow::anyhow!(why.line()))?;
+    names.sort();
+    let mut found = Vec::new();
+    for path in names.iter().map(|name| folder.join(name)) {
+        if path.extension().is_none_or(|end| end != "json" && end != "toml") {
+            continue;
+        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let of_file = load::phase_file(&path).with_context(|| path.display().to_string())?;
+        found.push(Recorded::new(name, of_file).with_context(|| {
+            format!("{}: expected the course of the phases, found none", path.display())
+        })?);
+    }
+    if found.len() < 2 {
+        let found = found.len();
+        anyhow::bail!("{}: expected files of 2 programs or more, found {found}", folder.display());
+    }
+    Ok(found)
 }
 
 /// At least two demand vectors.

@@ -82,6 +82,7 @@ pub fn record(path: &Path, argv: &[OsString]) -> anyhow::Result<i32> {
         ignores_pipe: sys::pipe_was_ignored(),
         stretches: false,
         misses: false,
+        phases: None,
         trace: Some(path),
     };
     let ran = emulate::profile(&emulator, asked)?;

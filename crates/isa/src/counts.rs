@@ -6,7 +6,7 @@ use crate::ClassCounts;
 use serde::{Deserialize, Serialize};
 
 /// The version of the format.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// All that is said about a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,4 +112,19 @@ pub struct Stretch {
     pub tid: i32,
     /// Places in [`Process::blocks`].
     pub blocks: Vec<usize>,
+    /// What the thread ran since the stretch before it in the file, or since its beginning; `None` where that is not
+    /// known.
+    pub ran: Option<Part>,
+}
+
+/// What a thread did in a part of its run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Its instructions, by class.
+    pub counts: ClassCounts,
+    /// How often caches of any size would have missed, if that was counted.
+    pub misses: Option<Misses>,
+    /// How its branches were predicted, if that was counted.
+    pub branches: Option<Branches>,
 }

@@ -8,6 +8,8 @@ mod predictor;
 mod recency;
 #[path = "../../src/slots.rs"]
 mod slots;
+#[path = "../../src/snapshot.rs"]
+mod snapshot;
 #[path = "../../src/stretches.rs"]
 mod stretches;
 

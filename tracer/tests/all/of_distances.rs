@@ -32,7 +32,7 @@ fn of(accesses: &[(u64, bool)]) -> Misses {
     for &(line, written) in accesses {
         distances.access(Line::new(line, written));
     }
-    distances.misses()
+    distances.counts().misses()
 }
 
 /// Accesses to `lines` lines, the nearer to the first the more often.

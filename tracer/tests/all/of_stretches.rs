@@ -1,7 +1,8 @@
 //! Which stretches are kept: whole ones, spread over the run, never more than the limit.
 
+use crate::snapshot::Snapshot;
 use crate::stretches::{MOST, STRIKES, Stretches};
-use colocate_isa::counts::{Block, Stretch};
+use colocate_isa::counts::{Block, Branches, Part, Stretch};
 
 fn code(address: u64) -> Block {
     Block { address, instructions: vec![vec![0x90], vec![0x31, 0xc0]] }
@@ -17,7 +18,7 @@ fn a_stretch_names_its_blocks_in_their_order() {
     assert_eq!(taken.note(0, 7, places[1]), None);
     assert!(taken.note(0, 7, places[2]).is_some_and(|clock| clock < STRIKES));
     // What CPU 1 has begun is not whole, so its block is not named.
-    let stretch = Stretch { tid: 7, blocks: vec![1, 0, 1] };
+    let stretch = Stretch { tid: 7, blocks: vec![1, 0, 1], ran: None };
     assert_eq!(taken.taken(), (vec![code(0x10), code(0x20)], vec![stretch]));
     taken.clear();
     assert_eq!(taken.taken(), (vec![], vec![]));
@@ -31,7 +32,7 @@ fn what_a_cpu_began_before_it_ended_is_dropped() {
     taken.drop_open(0);
     assert_eq!(taken.note(0, 9, place), None);
     assert!(taken.note(0, 9, place).is_some());
-    assert_eq!(taken.taken().1, [Stretch { tid: 9, blocks: vec![0, 0] }]);
+    assert_eq!(taken.taken().1, [Stretch { tid: 9, blocks: vec![0, 0], ran: None }]);
 }
 
 /// Stretch `i` is block `i`; after many, those kept are at most the limit, at least half of it, and
@@ -54,4 +55,24 @@ fn bounded_and_spread() {
         let count = times.iter().filter(inside).count();
         assert!(count >= times.len() / 40, "{count} of {} in {tenth}", times.len());
     }
+}
+
+/// Each stretch has what its thread ran since the last one that is kept: so the parts add up to what it ran until its last one.
+#[test]
+fn parts_add_up() {
+    let mut taken = Stretches::new(1);
+    let place = taken.block(code(0x10));
+    for end in 1..=3 * MOST as u64 {
+        assert!(taken.note(0, 7, place).is_some());
+        let branches = Some(Branches { predicted: 20 * end, mispredicted: 3 * end });
+        taken.counted(7, Snapshot { total: [100 * end; 7], distances: None, branches });
+    }
+    let stretches = taken.taken().1;
+    assert!((MOST / 2..MOST).contains(&stretches.len()));
+    let parts: Vec<&Part> = stretches.iter().map(|stretch| stretch.ran.as_ref().unwrap()).collect();
+    let sum = |of: fn(&Part) -> u64| parts.iter().map(|part| of(part)).sum::<u64>();
+    let end = sum(|part| part.counts.instructions) / 100;
+    assert_eq!(end, 3 * MOST as u64);
+    assert_eq!(sum(|part| part.branches.unwrap().mispredicted), 3 * end);
+    assert!(parts.iter().all(|part| part.counts.instructions > 0 && part.misses.is_none()));
 }

@@ -14,7 +14,7 @@ use colocate_machine::{Bytes, Cache, CacheKind, Nanos, read};
 use colocate_model::profile::VERSION;
 use colocate_model::{Phase, Profile, Program};
 use colocate_observe::code::Stretch;
-use colocate_observe::emulate;
+use colocate_observe::emulate::{self, Phased};
 use colocate_observe::pmu::cpu::{self, Cpu};
 use colocate_observe::pmu::{CounterSet, Start, extras};
 use colocate_observe::proc::Proc;
@@ -33,6 +33,8 @@ pub struct Watched {
     /// What is known of each thread's demand without looking at its code; empty if that is no more than
     /// the profile says.
     pub phases: Vec<Phase>,
+    /// In which order one thread ran these phases, and how many instructions at a time; empty if they are not of one thread.
+    pub course: Vec<(u32, u64)>,
 }
 
 /// Runs the command and watches it. What was seen and its exit status.
@@ -100,15 +102,22 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
         argv: &command.argv,
         scratch: &scratch,
         ignores_pipe: sys::pipe_was_ignored(),
-        stretches: args.demand.is_some(),
+        stretches: args.demand.is_some() || args.phases.is_some(),
         misses: args.phase.is_some(),
+        phases: args.phases.map(usize::from),
         trace: None,
     };
     let ran = emulate::profile(&emulator, asked)?;
     let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);
     let profile = ran.profile.with_context(|| format!("no profile (exit status {status})"))?;
-    let phases = emulate::phases(&profile, &ran.misses, &ran.branches);
-    Ok((Watched { profile, stretches: ran.stretches, phases }, status))
+    let Some(phased) = ran.phased else {
+        let phases = emulate::phases(&profile, &ran.misses, &ran.branches);
+        let (stretches, course) = (ran.stretches, Vec::new());
+        return Ok((Watched { profile, stretches, phases, course }, status));
+    };
+    let phases = phased.phases(&profile);
+    let Phased { stretches, course, .. } = phased;
+    Ok((Watched { profile, stretches, phases, course }, status))
 }
 
 fn failure(error: LaunchError) -> anyhow::Error {
@@ -187,7 +196,7 @@ impl Head {
                 extras::phase(thread, &profile, extra, &seen.events, &caches)
             }));
         }
-        Watched { profile, stretches: seen.stretches, phases }
+        Watched { profile, stretches: seen.stretches, phases, course: Vec::new() }
     }
 }
 

@@ -26,6 +26,10 @@ pub const VERSION: u32 = 1;
 pub struct PhaseFile {
     /// Format version, [`VERSION`].
     pub version: u32,
+    /// Where the phases are of one program: places of phases in the order in which they ran, and how many instructions at a
+    /// time. Empty if that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub course: Vec<(u32, u64)>,
     /// The phases, in the order in which they are written.
     #[serde(rename = "phase")]
     pub phases: Vec<Phase>,
@@ -47,6 +51,18 @@ pub enum PhaseFileError {
     Version {
         /// That version.
         found: u64,
+    },
+    /// Its course has a phase that is not there, or one without an instruction.
+    #[error(
+        "course: expected places of {there} phases, from 0, and 1 instruction or more, found place {phase} with {instructions}"
+    )]
+    Course {
+        /// The place.
+        phase: u32,
+        /// Its instructions.
+        instructions: u64,
+        /// How many phases there are.
+        there: usize,
     },
     /// It is longer than any that is written.
     #[error("expected demand vectors of at most {most} bytes, found {found}")]
@@ -70,14 +86,14 @@ impl PhaseFile {
     /// These phases, as a file of this version.
     #[must_use]
     pub const fn new(phases: Vec<Phase>) -> Self {
-        Self { version: VERSION, phases }
+        Self { version: VERSION, course: Vec::new(), phases }
     }
 
     /// Reads TOML.
     ///
     /// # Errors
     /// [`PhaseFileError::TooLarge`]; [`PhaseFileError::Version`] for another version, whatever else the text
-    /// holds; [`PhaseFileError::Malformed`] with the line for a key that is not known or is given twice, a
+    /// holds; [`PhaseFileError::Course`]; [`PhaseFileError::Malformed`] with the line for a key that is not known or is given twice, a
     /// figure without a source, or one that cannot be.
     pub fn from_toml(text: &str) -> Result<Self, PhaseFileError> {
         short(text)?;
@@ -89,7 +105,7 @@ impl PhaseFile {
             }
         };
         same_version(&toml::from_str(text).map_err(wrong)?)?;
-        toml::from_str(text).map_err(wrong)
+        right_course(toml::from_str(text).map_err(wrong)?)
     }
 
     /// Reads JSON.
@@ -103,7 +119,7 @@ impl PhaseFile {
             detail: error.to_string(),
         };
         same_version(&serde_json::from_str(text).map_err(wrong)?)?;
-        serde_json::from_str(text).map_err(wrong)
+        right_course(serde_json::from_str(text).map_err(wrong)?)
     }
 
     /// As JSON, ending in a newline.
@@ -116,6 +132,16 @@ impl PhaseFile {
     #[must_use]
     pub fn to_toml(&self) -> String {
         colocate_machine::printable::toml(self).expect("every field has a TOML form")
+    }
+}
+
+fn right_course(file: PhaseFile) -> Result<PhaseFile, PhaseFileError> {
+    let there = file.phases.len();
+    let wrong =
+        |&&(phase, instructions): &&(u32, u64)| phase as usize >= there || instructions == 0;
+    match file.course.iter().find(wrong) {
+        None => Ok(file),
+        Some(&(phase, instructions)) => Err(PhaseFileError::Course { phase, instructions, there }),
     }
 }
 
@@ -219,6 +245,21 @@ mod tests {
         let file = phases();
         assert_eq!(PhaseFile::from_json(&file.to_json()), Ok(file.clone()));
         assert_eq!(PhaseFile::from_toml(&file.to_toml()), Ok(file));
+    }
+
+    #[test]
+    fn a_course_is_of_the_phases_that_are_there() {
+        let file = |course| PhaseFile { course, ..phases() };
+        let good = file(vec![(3, 10), (0, 1), (3, 7)]);
+        assert_eq!(PhaseFile::from_json(&good.to_json()), Ok(good.clone()));
+        assert_eq!(PhaseFile::from_toml(&good.to_toml()), Ok(good));
+        for (phase, instructions) in [(4, 1), (0, 0)] {
+            let error = PhaseFileError::Course { phase, instructions, there: 4 };
+            assert_eq!(
+                PhaseFile::from_json(&file(vec![(phase, instructions)]).to_json()),
+                Err(error)
+            );
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{Stretch, Weight};
 use crate::mca::{Figures, Mca, McaError, Target};
 use colocate_machine::performance::WorkKind;
+use colocate_model::mix::Class;
 use colocate_model::phase::{Known, Phase, Work};
 use std::collections::BTreeMap;
 
@@ -131,6 +132,41 @@ pub fn by_kind(stretches: &[Stretch], thread: Option<u32>) -> Option<Phase> {
     (whole > 0.0).then(|| Phase { work, ..Phase::default() })
 }
 
+/// Kinds of each class of work, the first of which is what else the class has.
+const KINDS: [(Class, &[WorkKind]); 5] = [
+    (Class::Branch, &[WorkKind::Branch]),
+    (Class::Float, &[WorkKind::FloatAdd, WorkKind::FloatMul, WorkKind::FloatDiv]),
+    (Class::Int, &[WorkKind::Int, WorkKind::IntMul, WorkKind::IntDiv]),
+    (Class::Load, &[WorkKind::Load]),
+    (Class::Store, &[WorkKind::Store]),
+];
+
+/// Work of `thread` that was counted by class, as work by kind: each class is divided as in the thread's stretches. Other work
+/// stays as it is.
+#[must_use]
+pub fn in_kinds(counted: Known<Work>, stretches: &[Stretch], thread: u32) -> Known<Work> {
+    let (Some(Work::Classes(mix)), Some(source)) = (counted.get(), counted.source()) else {
+        return counted;
+    };
+    let found = by_kind(stretches, Some(thread));
+    let seen = |kind: WorkKind| match found.as_ref().and_then(|phase| phase.work.get()) {
+        Some(Work::Kinds(kinds)) => kinds.iter().find(|(of, _)| *of == kind).map_or(0.0, |of| of.1),
+        _ => 0.0,
+    };
+    let mut all = Vec::new();
+    for (class, kinds) in KINDS {
+        let Some(share) = mix.get(class) else { return counted };
+        let whole: f64 = kinds.iter().map(|kind| seen(*kind)).sum();
+        let of = |(place, &kind): (usize, &WorkKind)| match (whole > 0.0, place) {
+            (true, _) => (kind, share.get() * seen(kind) / whole),
+            (false, 0) => (kind, share.get()),
+            (false, _) => (kind, 0.0),
+        };
+        all.extend(kinds.iter().enumerate().map(of).filter(|(_, share)| *share > 0.0));
+    }
+    Known::new(Work::Kinds(all), format!("{source}; parts of classes by machine code, decoded"))
+}
+
 /// Kinds of work whose units some of LLVM's tables lack: those of Golden Cove begin a division in every
 /// cycle.
 const DIVISIONS: [WorkKind; 2] = [WorkKind::IntDiv, WorkKind::FloatDiv];
@@ -254,5 +290,16 @@ mod tests {
         assert_eq!(kinds(Some(0)), [(WorkKind::Int, 0.75), (WorkKind::IntDiv, 0.25)]);
         assert_eq!(kinds(None)[2], (WorkKind::Load, 0.6));
         assert_eq!(by_kind(&all, Some(7)), None);
+        // Of 400 counted instructions 200 compute with integers; the stretches say how many of these divide.
+        let counted = Mix::from_counts(400, [100, 10, 200, 90, 0]);
+        let work = in_kinds(Known::new(Work::Classes(counted), "test"), &all, 0);
+        let expected = [
+            (WorkKind::Branch, 0.25),
+            (WorkKind::FloatAdd, 0.025),
+            (WorkKind::Int, 0.375),
+            (WorkKind::IntDiv, 0.125),
+            (WorkKind::Load, 0.225),
+        ];
+        assert_eq!(work.get(), Some(&Work::Kinds(expected.to_vec())));
     }
 }

@@ -11,7 +11,7 @@ mod analysis;
 mod stretch;
 mod walk;
 
-pub use analysis::{Analysis, Simulated, by_kind};
-pub(crate) use stretch::of_trace;
+pub use analysis::{Analysis, Simulated, by_kind, in_kinds};
 pub use stretch::{LENGTH, Stretch, Weight};
+pub(crate) use stretch::{of_one, of_trace};
 pub(crate) use walk::{spread, walk};

@@ -94,7 +94,6 @@ fn kinds_of(isa: Isa, bytes: &[u8], ip: u64) -> Option<Vec<WorkKind>> {
 /// The stretches of one process; `order_of` says which thread of the profile has a number. Each represents
 /// for its part of its thread's instructions.
 pub fn of_trace(trace: &Trace, order_of: impl Fn(i32) -> Option<u32>) -> Vec<Stretch> {
-    let isa = trace::isa(trace);
     let mut count: BTreeMap<i32, usize> = BTreeMap::new();
     for stretch in &trace.stretches {
         *count.entry(stretch.tid).or_default() += 1;
@@ -103,11 +102,21 @@ pub fn of_trace(trace: &Trace, order_of: impl Fn(i32) -> Option<u32>) -> Vec<Str
         let ran = trace.threads.iter().rfind(|thread| thread.tid == stretch.tid)?;
         #[allow(clippy::cast_precision_loss)] // a weight needs few digits
         let weight = ran.counts.instructions as f64 / count[&stretch.tid] as f64;
-        let blocks = stretch.blocks.iter().map(|at| &trace.blocks[*at]);
-        let blocks = blocks.map(|block| (block.address, &block.instructions[..]));
-        Stretch::of(isa, Some(order_of(stretch.tid)?), Weight::Instructions(weight), blocks)
+        of_one(trace, stretch, order_of(stretch.tid)?, weight)
     };
     trace.stretches.iter().filter_map(one).collect()
+}
+
+/// One stretch of a process, which represents so many instructions of `thread`.
+pub fn of_one(
+    trace: &Trace,
+    stretch: &trace::Stretch,
+    thread: u32,
+    weight: f64,
+) -> Option<Stretch> {
+    let blocks = stretch.blocks.iter().map(|at| &trace.blocks[*at]);
+    let blocks = blocks.map(|block| (block.address, &block.instructions[..]));
+    Stretch::of(trace::isa(trace), Some(thread), Weight::Instructions(weight), blocks)
 }
 
 #[cfg(test)]

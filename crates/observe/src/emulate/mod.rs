@@ -19,12 +19,14 @@
 
 mod demand;
 mod find;
+mod phased;
 mod program;
 mod run;
 pub mod trace;
 
 pub use demand::phases;
 pub use find::{Emulator, Places, Why, available};
+pub use phased::Phased;
 pub use program::{Loadable, NotLoadable};
 pub use run::RunError;
 pub use trace::{Branches, Trace, TraceError, parse};
@@ -58,6 +60,8 @@ pub struct Command<'a> {
     /// Whether to count what caches of any size would miss, and how branches would be predicted; takes
     /// several times as long.
     pub misses: bool,
+    /// How many phases the run of one thread is divided into at most; needs stretches and misses.
+    pub phases: Option<usize>,
     /// A file with the header of a trace, to which accesses to memory are added (of `colocate-trace`); takes two bytes and
     /// more for each access.
     pub trace: Option<&'a Path>,
@@ -77,6 +81,8 @@ pub struct Ran {
     pub misses: Vec<Option<MissCounts>>,
     /// How its threads' branches were predicted, in that order; requested with those misses.
     pub branches: Vec<Option<Branches>>,
+    /// The run of the thread that executed most instructions, by phases, if that was requested.
+    pub phased: Option<Phased>,
 }
 
 /// Why there is no profile of a program that has run.
@@ -146,10 +152,11 @@ pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, Emulate
     let status = run::run(emulator, &loadable, command, folder.path())?;
     let traces = read_folder(folder.path());
     let stretches = traces.as_deref().map(stretches_of).unwrap_or_default();
-    let misses =
-        traces.as_deref().map(|all| of_threads(all, trace::miss_counts)).unwrap_or_default();
+    let misses = traces.as_deref().map(|all| of_threads(all, misses_of)).unwrap_or_default();
     let branches =
         traces.as_deref().map(|all| of_threads(all, |thread| thread.branches)).unwrap_or_default();
+    let phased = command.phases.zip(traces.as_deref().ok());
+    let phased = phased.and_then(|(most, traces)| phased::of(traces, most));
     let profile = traces.map(|traces| {
         let started_unix_s =
             started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
@@ -169,7 +176,7 @@ pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, Emulate
             threads: threads_of(&traces, began),
         }
     });
-    Ok(Ran { status, profile, stretches, misses, branches })
+    Ok(Ran { status, profile, stretches, misses, branches, phased })
 }
 
 fn program_of(command: Command<'_>) -> Program {
@@ -217,6 +224,11 @@ fn in_order(traces: &[Trace]) -> Vec<(usize, usize)> {
 /// What `of` gives of each thread of all processes, in that order.
 fn of_threads<T>(traces: &[Trace], of: fn(&trace::Thread) -> T) -> Vec<T> {
     in_order(traces).into_iter().map(|(process, at)| of(&traces[process].threads[at])).collect()
+}
+
+/// What a thread's accesses miss, if that was counted.
+fn misses_of(thread: &trace::Thread) -> Option<MissCounts> {
+    trace::miss_counts(thread.misses.as_ref()?)
 }
 
 /// The stretches of all processes.

@@ -1,13 +1,13 @@
 //! Reads the file of counts that the plugin leaves for one process ([`colocate_isa::counts`]).
 
-use colocate_isa::Isa;
+use colocate_isa::{ClassCounts, Isa};
 use colocate_machine::Bytes;
 use colocate_model::MissCounts;
 use serde::Deserialize;
 use thiserror::Error;
 
 use colocate_isa::counts::Misses;
-pub use colocate_isa::counts::{Block, Branches, Process as Trace, Stretch, Thread, VERSION};
+pub use colocate_isa::counts::{Block, Branches, Part, Process as Trace, Stretch, Thread, VERSION};
 
 /// The longest name that the kernel gives a thread, in bytes.
 const LONGEST_NAME: usize = 15;
@@ -66,18 +66,32 @@ fn refusal(content: &[u8], error: &serde_json::Error) -> TraceError {
 /// What a thread should be and is not.
 fn wrong_thread(thread: &Thread) -> Option<&'static str> {
     let Thread { counts, undecoded, .. } = thread;
-    let most = counts.of.into_iter().chain([*undecoded]).max();
-    let branches = thread
-        .branches
-        .is_none_or(|b| b.mispredicted <= b.predicted && b.predicted <= counts.instructions);
-    let misses = thread.misses.is_none() || miss_counts(thread).is_some();
     match () {
         () if thread.start_ns > thread.end_ns => Some("threads that end after they start"),
-        () if most > Some(counts.instructions) => {
+        () if *undecoded > counts.instructions => {
             Some("counts of which none exceeds the instructions")
         }
         () if thread.name.len() > LONGEST_NAME => Some("names of at most 15 bytes"),
-        () if !misses => Some("lines of a cache that rise from 0, and misses that do not rise"),
+        () => wrong_counts(*counts, thread.misses.as_ref(), thread.branches),
+    }
+}
+
+/// What counts should be and are not.
+fn wrong_counts(
+    counts: ClassCounts,
+    misses: Option<&Misses>,
+    branches: Option<Branches>,
+) -> Option<&'static str> {
+    let ClassCounts { instructions, of } = counts;
+    let branches =
+        branches.is_none_or(|b| b.mispredicted <= b.predicted && b.predicted <= instructions);
+    match () {
+        () if of.into_iter().max() > Some(instructions) => {
+            Some("counts of which none exceeds the instructions")
+        }
+        () if misses.is_some_and(|misses| miss_counts(misses).is_none()) => {
+            Some("lines of a cache that rise from 0, and misses that do not rise")
+        }
         () if !branches => {
             Some("no more branches than instructions, and no more wrong predictions")
         }
@@ -104,14 +118,17 @@ fn wrong_process(trace: &Trace) -> Option<&'static str> {
         () if places.any(|place| *place >= trace.blocks.len()) => {
             Some("stretches of blocks that are there")
         }
-        () => None,
+        () => {
+            let mut parts = trace.stretches.iter().filter_map(|stretch| stretch.ran.as_ref());
+            parts.find_map(|part| wrong_counts(part.counts, part.misses.as_ref(), part.branches))
+        }
     }
 }
 
-/// What the accesses of a thread miss, if that was counted.
+/// What accesses miss; `None` if they cannot be such.
 #[must_use]
-pub fn miss_counts(thread: &Thread) -> Option<MissCounts> {
-    let Misses { line_b, by_lines, left, left_written } = thread.misses.clone()?;
+pub fn miss_counts(misses: &Misses) -> Option<MissCounts> {
+    let Misses { line_b, by_lines, left, left_written } = misses.clone();
     MissCounts::new(Bytes(line_b), by_lines, left, left_written)
 }
 
@@ -132,14 +149,14 @@ mod tests {
     use colocate_isa::ClassCounts;
     use expect_test::{Expect, expect};
 
-    const GOOD: &str = r#"{"version":4,"target":"x86_64","pid":40,"parent":39,"start_ns":1000,"end_ns":9000,"threads":[
+    const GOOD: &str = r#"{"version":5,"target":"x86_64","pid":40,"parent":39,"start_ns":1000,"end_ns":9000,"threads":[
 {"tid":40,"start_ns":1000,"end_ns":9000,"counts":{"instructions":700,"of":[100,50,300,200,60]},"undecoded":1,
 "name":[109,97,105,110],"misses":{"line_b":64,"by_lines":[[0,260],[1,40],[16,7]],"left":9,"left_written":4},
 "branches":{"predicted":90,"mispredicted":12}},
 {"tid":41,"start_ns":2000,"end_ns":3000,"counts":{"instructions":7,"of":[1,0,3,2,1]},"undecoded":0,"name":[],
 "misses":null,"branches":null}],"unsupported":[{"address":93824992244080,"bytes":[98,241,245,72,88,208]}],
 "blocks":[{"address":21845,"instructions":[[144],[49,192]]},{"address":21848,"instructions":[[195]]}],
-"stretches":[{"tid":41,"blocks":[0,1,0]}],"handlers":2,"begun":2}"#;
+"stretches":[{"tid":41,"blocks":[0,1,0],"ran":{"counts":{"instructions":5,"of":[1,0,2,2,1]},"misses":null,"branches":null}}],"handlers":2,"begun":2}"#;
 
     fn check(good: &str, wrong: &str, expected: &Expect) {
         assert!(GOOD.contains(good), "{good}");

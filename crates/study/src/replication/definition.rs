@@ -1,6 +1,7 @@
 //! A study's definition: a TOML file in `studies/` that says which cells are simulated under which policies, and which
 //! figures are reported.
 
+use super::recorded::Recorded;
 use crate::metric::Metric;
 use crate::simulate::scenario::Text;
 use colocate_machine::Nanos;
@@ -49,6 +50,12 @@ pub const BUILT_IN: [(&str, &str, &str); 6] = [
 const KERNELS: &str = include_str!("../../../../studies/serpa/kernels.toml");
 const APPLICATIONS: &str = include_str!("../../../../studies/serpa/nas.toml");
 
+/// What a reader should know of recorded programs, in place of what is said of drawn ones.
+const RECORDED: [&str; 2] = [
+    "the programs are recorded ones with small inputs, each prolonged to the same time alone; what was not recorded of them is guessed",
+    "ranges and intervals hold what the model assumes against and what chance does, not what the model leaves out, nor other programs: --seed draws other mixes of the same ones",
+];
+
 /// A study.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -67,6 +74,9 @@ pub struct Definition {
     /// How many programs are drawn, where there are mixes.
     #[serde(default)]
     pub programs: usize,
+    /// Programs of the mixes in place of drawn ones; empty: they are drawn.
+    #[serde(skip)]
+    pub recorded: Vec<Recorded>,
     /// How long a program takes alone. Never 0.
     #[serde(deserialize_with = "text")]
     pub length: Nanos,
@@ -187,7 +197,7 @@ pub enum Shown {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cells {
-    /// Random mixes of drawn programs; figures are means over them.
+    /// Random mixes of programs; figures are means over them.
     Mixes(Mixes),
     /// Programs with serial and parallel phases.
     Phased(Vec<Phased>),
@@ -328,6 +338,12 @@ impl Definition {
             (study.kernels, study.applications) = (phases(KERNELS)?, phases(APPLICATIONS)?);
         }
         if study.version == VERSION { Ok(study) } else { Err(format!("{name}: version")) }
+    }
+
+    /// Makes mixes of these programs in place of drawn ones.
+    pub fn use_recorded(&mut self, programs: Vec<Recorded>) {
+        self.recorded = programs;
+        self.notes = RECORDED.map(str::to_owned).to_vec();
     }
 
     /// Its random mixes.

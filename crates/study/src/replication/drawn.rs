@@ -51,10 +51,10 @@ const SIZES: (u64, u32) = (32 << 10, 7);
 pub struct Program {
     /// Its name: `p` and a number.
     pub name: String,
-    /// What it does, one after another.
+    /// What it does.
     pub phases: Vec<Phase>,
-    /// Instructions of each phase.
-    pub instructions: Vec<u64>,
+    /// Places of phases in the order in which it does them, with their instructions; then it begins anew.
+    pub course: Vec<(u32, u64)>,
     /// Mean traffic alone, t/µs.
     pub traffic: f64,
 }
@@ -63,13 +63,13 @@ impl Program {
     /// Its course, when its first phase is the scenario's at place `first`.
     #[must_use]
     pub fn course(&self, first: u32) -> Vec<Stretch> {
-        let stretch = |(phase, &instructions): (u32, &u64)| Stretch {
-            phase: PhaseIdx(phase),
+        let stretch = |&(phase, instructions): &(u32, u64)| Stretch {
+            phase: PhaseIdx(first + phase),
             instructions,
             sleep: Nanos::ZERO,
             barrier: false,
         };
-        (first..).zip(&self.instructions).map(stretch).collect()
+        self.course.iter().map(stretch).collect()
     }
 }
 
@@ -130,7 +130,7 @@ impl Draw<'_> {
         Ok(Some(Program {
             name: format!("p{number}"),
             phases,
-            instructions,
+            course: (0..).zip(instructions).collect(),
             traffic: lines / seconds,
         }))
     }
@@ -263,7 +263,7 @@ mod tests {
         let model = Model::new(&machine, &performance, Assumptions::default()).unwrap();
         for program in draw(&machine, &performance, 6, 1).unwrap() {
             let (mut lines, mut seconds) = (0.0, 0.0);
-            for (phase, &instructions) in program.phases.iter().zip(&program.instructions) {
+            for (phase, &(_, instructions)) in program.phases.iter().zip(&program.course) {
                 let on = phase.on(&performance.kinds[0], &Assumptions::default().guesses).unwrap();
                 assert!(on.guessed.is_empty(), "{:?}", on.guessed);
                 let pu = machine.cores[0].pus[0];

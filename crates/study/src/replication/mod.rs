@@ -8,7 +8,7 @@
 //! - A *piece* is a cell under one set of assumptions, with all policies and seeds. Pieces do not depend on each other.
 //! - A *run* is one policy with one seed in a piece. Of each, the metrics of the cell's part are kept.
 //!
-//! What a cell is made of needs code of its own: [`mixes`] of [`drawn`] programs, [`phased`] programs, [`pairs`].
+//! What a cell is made of needs code of its own: [`mixes`] of [`drawn`] or [`recorded`] programs, [`phased`] programs, [`pairs`].
 
 pub mod definition;
 mod detail;
@@ -21,6 +21,7 @@ pub mod pace;
 pub mod pairs;
 pub mod phased;
 pub mod picture;
+pub mod recorded;
 pub mod report;
 pub mod siblings;
 pub mod table;
@@ -76,7 +77,7 @@ impl Study<'_> {
 /// One situation.
 #[derive(Clone, Debug)]
 pub enum Cell<'a> {
-    /// A mix of drawn programs.
+    /// A mix of programs.
     Mix(Mix),
     /// A program with serial and parallel phases.
     Phased(Point),
@@ -123,7 +124,11 @@ impl<'a> Work<'a> {
             }
         }
         let (machine, performance) = (study.machine, study.performance);
-        let programs = drawn::draw(machine, performance, study.definition.programs, study.seed)?;
+        let Definition { programs, recorded, length, .. } = study.definition;
+        let programs = match &recorded[..] {
+            [] => drawn::draw(machine, performance, *programs, study.seed)?,
+            recorded => recorded::programs(machine, performance, recorded, *length)?,
+        };
         let alone = mixes::alone(&study, &programs)?;
         let table = |part: &'a Part| -> Result<Table<'a>, StudyError> {
             let each = |cells: Vec<(report::CellFigures, Cell<'a>)>| {
@@ -155,7 +160,7 @@ impl<'a> Work<'a> {
         Ok(Self { study, programs, alone, tables })
     }
 
-    /// The programs that were drawn.
+    /// The programs of the mixes.
     #[must_use]
     pub fn programs(&self) -> &[Program] {
         &self.programs

@@ -34,7 +34,7 @@ pub fn text(report: &Report) -> String {
         let (low, high) = stats::ends(programs.iter().map(|program| program.first_cache));
         let _ = writeln!(
             out,
-            "{} programs drawn: {least:.1} to {most:.1} t/µs to memory alone, {low:.0} to {high:.0} t/µs to the first \
+            "{} programs: {least:.1} to {most:.1} t/µs to memory alone, {low:.0} to {high:.0} t/µs to the first \
              cache",
             programs.len(),
         );

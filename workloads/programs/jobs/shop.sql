@@ -1,0 +1,10 @@
+CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT, town INTEGER);
+CREATE TABLE purchase (id INTEGER PRIMARY KEY, customer INTEGER, day INTEGER, amount INTEGER);
+INSERT INTO customer SELECT i, 'name ' || (i * 7919 % 10007), i * 31 % 97 FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000) SELECT i FROM n) AS all_n;
+INSERT INTO purchase SELECT i, 1 + i * 2741 % 4000, i * 13 % 365, i * 104729 % 1000 FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12000) SELECT i FROM n) AS all_n;
+CREATE INDEX by_customer ON purchase (customer);
+SELECT town, count(*), sum(amount) FROM customer JOIN purchase ON purchase.customer = customer.id GROUP BY town ORDER BY 3 DESC LIMIT 5;
+SELECT name, (SELECT max(amount) FROM purchase WHERE customer = customer.id AND day > 300) FROM customer WHERE town = 5 ORDER BY name LIMIT 5;
+UPDATE purchase SET amount = amount + 1 WHERE day BETWEEN 100 AND 200;
+DELETE FROM purchase WHERE customer IN (SELECT id FROM customer WHERE town = 7);
+SELECT count(*), sum(amount) FROM purchase WHERE amount > (SELECT avg(amount) FROM purchase);
