@@ -193,7 +193,7 @@ fn drawn_alone(rng: &mut SplitMix64) -> SoloProfile {
     SoloProfile {
         seconds: 10.0 + 100.0 * rng.unit(),
         memory: 60.0 * rng.unit() * rng.unit(),
-        first_cache: 100.0 + 2_000.0 * rng.unit(),
+        first_cache: Some(100.0 + 2_000.0 * rng.unit()),
         loss: 0.01 * rng.unit(),
     }
 }

@@ -182,9 +182,9 @@ macro_rules! chunks {
             step: *mut $step,
         ) -> c_int {
             let real = $real.sure(place.cast());
+            type Next = unsafe extern "C" fn(*const Ident, i32, *mut i32, *mut $kind, *mut $kind, *mut $step) -> c_int;
             // SAFETY: the runtime's function of this name has this signature.
-            let real: unsafe extern "C" fn(*const Ident, i32, *mut i32, *mut $kind, *mut $kind, *mut $step) -> c_int =
-                unsafe { transmute(real) };
+            let real: Next = unsafe { transmute(real) };
             regions::chunk_requested();
             // SAFETY: what the program gave is passed on.
             let has_chunk = unsafe { real(place, thread, is_last, begin, end, step) };

@@ -16,7 +16,8 @@ use std::sync::OnceLock;
 use thiserror::Error;
 
 pub use crate::row::{
-    Cadence, Course, CoursePart, Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile, Values, listed,
+    Cadence, Course, CoursePart, Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile, Values,
+    listed,
 };
 
 /// A policy with its settings, written `NAME` or `NAME:SETTING=VALUE:…`.
@@ -320,7 +321,10 @@ mod tests {
         assert!(said.ends_with(" or all-fast-first, found policy \"best\""), "{said}");
         assert_eq!(refusal("os:seed=1"), "expected os with no setting, found \"seed=1\"");
         assert_eq!(refusal("mmas:new"), "expected mmas with published, found \"new\"");
-        assert_eq!(refusal("mmas:published=1"), "expected mmas with published, found \"published=1\"");
+        assert_eq!(
+            refusal("mmas:published=1"),
+            "expected mmas with published, found \"published=1\""
+        );
         assert_eq!(
             refusal("random:seed=-1"),
             "expected random with seed=N, N from 0, found \"seed=-1\""

@@ -58,10 +58,7 @@ pub fn alone_of(
 ///
 /// # Errors
 /// As [`alone_of`].
-pub fn courses_of(
-    platform: &Platform<'_>,
-    scenario: &Scenario,
-) -> Result<Vec<Course>, SimError> {
+pub fn courses_of(platform: &Platform<'_>, scenario: &Scenario) -> Result<Vec<Course>, SimError> {
     scenario.check(platform.machine())?;
     let phases = phases_alone(platform, scenario, &Demands::new(platform, scenario)?)?;
     let part = |stretch: &Stretch| CoursePart {

@@ -66,6 +66,7 @@ impl Bench {
             ignores_pipe: false,
             stretches: false,
             misses,
+            phases: None,
             trace: None,
         };
         profile(&self.emulator, plain)

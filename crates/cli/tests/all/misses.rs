@@ -57,8 +57,16 @@ fn counted(emulator: &Emulator, words: &[&str], scratch: &Path) -> MissCurve {
     let argv: Vec<OsString> = words.iter().map(OsString::from).collect();
     let path = Path::new(words[0]);
     let (argv, stretches) = (&argv[..], false);
-    let command =
-        Command { path, argv, scratch, ignores_pipe: false, stretches, misses: true, trace: None };
+    let command = Command {
+        path,
+        argv,
+        scratch,
+        ignores_pipe: false,
+        stretches,
+        misses: true,
+        phases: None,
+        trace: None,
+    };
     let ran = profile(emulator, command).unwrap();
     assert!(ran.status.success(), "{words:?}");
     let threads: Vec<&MissCounts> = ran.misses.iter().flatten().collect();

@@ -361,7 +361,7 @@ fn wrong_usage_is_one_line() {
     check(
         &["plan", "--profile", &solve, "--policy", "instruction", "--key", "fp"],
         expect![[r#"
-            colocate: --key: expected instruction with key=branch, float, int, load or store, found "key=fp"
+            colocate: --key: expected instruction with key=branch, float, int, load or store; published, a colon between two, found "key=fp"
             exit code 2
         "#]],
     );

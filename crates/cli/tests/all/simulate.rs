@@ -190,7 +190,7 @@ fn bad_input_is_refused_with_file_line_and_reason() {
         colocate: cannot use scenario pair.toml: line 3: no machine is called "no-such-machine": expected live, epyc-7301, xeon-x3320, xeon-e5645, power8-10c, xeon-e5405, opteron-6282se, amp-4x12, a .toml, .json or .xml file, or synthetic:…
         colocate: cannot use scenario pair.toml: line 14: runs.toml: No such file or directory (os error 2)
         colocate: cannot use scenario pair.toml: line 27: expected the name of a [[phase]], found "runs"
-        colocate: cannot use scenario pair.toml: line 4: expected os, auto, round-robin, scatter, compact, random, instruction, mix, communication, communication-static, symbiosis-model, first-touch, interleave, autonuma, next-touch, dpp, carrefour, dino, kmaf, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair, perf-fair, symbiotic, symbiotic-numa, oracle, parallelism-aware, efficiency, utility or all-fast-first, found policy "tight"
+        colocate: cannot use scenario pair.toml: line 4: expected os, auto, round-robin, scatter, compact, random, instruction, mix, communication, communication-static, symbiosis-model, first-touch, interleave, autonuma, next-touch, dpp, carrefour, dino, kmaf, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair, perf-fair, fair-oracle, symbiotic, symbiotic-numa, oracle, parallelism-aware, efficiency, utility or all-fast-first, found policy "tight"
     "#]].assert_eq(&all);
 }
 

@@ -242,6 +242,7 @@ impl Sums {
 mod tests {
     use super::*;
     use colocate_isa::Isa;
+    use colocate_model::Mix;
 
     /// Four instructions, two of them jumps back: two cycles, half of one for each, where dependencies ask
     /// for a tenth. Of a stretch that jumps nowhere dependencies are all there is. Both together: 0.3.

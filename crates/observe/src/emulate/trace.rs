@@ -147,6 +147,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use colocate_isa::ClassCounts;
+    use colocate_isa::counts::Part;
     use expect_test::{Expect, expect};
 
     const GOOD: &str = r#"{"version":5,"target":"x86_64","pid":40,"parent":39,"start_ns":1000,"end_ns":9000,"threads":[
@@ -174,11 +175,14 @@ mod tests {
         assert_eq!((main.undecoded, &main.name[..]), (1, &b"main"[..]));
         let misses = MissCounts::new(Bytes(64), vec![(0, 260), (1, 40), (16, 7)], 9, 4);
         assert_eq!(main.branches, Some(Branches { predicted: 90, mispredicted: 12 }));
-        assert!(miss_counts(main) == misses && trace.threads[1].misses.is_none(), "{trace:?}");
+        let of_main = main.misses.as_ref().and_then(miss_counts);
+        assert!(of_main == misses && trace.threads[1].misses.is_none(), "{trace:?}");
         assert!(trace.threads[1].name.is_empty());
         assert_eq!((trace.blocks[0].address, trace.blocks.len()), (0x5555, 2));
         assert_eq!(trace.blocks[0].instructions, [vec![0x90], vec![0x31, 0xc0]]);
-        assert_eq!(trace.stretches, [Stretch { tid: 41, blocks: vec![0, 1, 0] }]);
+        let counts = ClassCounts { instructions: 5, of: [1, 0, 2, 2, 1] };
+        let ran = Some(Part { counts, misses: None, branches: None });
+        assert_eq!(trace.stretches, [Stretch { tid: 41, blocks: vec![0, 1, 0], ran }]);
         assert_eq!(trace.unsupported[0].bytes, [0x62, 0xf1, 0xf5, 0x48, 0x58, 0xd0]);
         let text = serde_json::to_vec(&trace).expect("every field has a JSON form");
         assert_eq!(parse(&text), Ok(trace));

@@ -20,9 +20,9 @@
 
 use super::{Key, Move, Paging, Rule, Seen, with_memory};
 use crate::evidence::{Evidence, Thread};
-use crate::schedule::allocate::rates;
 use crate::plan::{Place, TaskId, Why};
 use crate::row::{Kind, Preset, Row, Setting};
+use crate::schedule::allocate::rates;
 use crate::source::{Source, SourceSet};
 use colocate_machine::{NodeIdx, Shared};
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,7 +134,8 @@ impl Dino {
         }
         threads.sort_by(|(a, of_a), (b, of_b)| of_b.total_cmp(of_a).then(a.id.cmp(&b.id)));
         let back_and_forth = nodes.iter().chain(nodes.iter().rev()).cycle();
-        self.homes = threads.iter().map(|(thread, _)| thread.id).zip(back_and_forth.copied()).collect();
+        self.homes =
+            threads.iter().map(|(thread, _)| thread.id).zip(back_and_forth.copied()).collect();
     }
 }
 

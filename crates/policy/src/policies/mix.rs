@@ -146,7 +146,9 @@ fn overlap(asked: &[UnitDemand], groups: &[Vec<usize>]) -> f64 {
 /// Items by core as the policy `instruction` deals them, an item ranking as the first of its tasks.
 pub(super) fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut rank = vec![0; tasks.len()];
-    for (at, task) in instruction::rank(tasks, choose_key(tasks, Task::load), Task::load).into_iter().enumerate() {
+    for (at, task) in
+        instruction::rank(tasks, choose_key(tasks, Task::load), Task::load).into_iter().enumerate()
+    {
         rank[task] = at;
     }
     let mut heaviest_first: Vec<usize> = (0..items.len()).collect();

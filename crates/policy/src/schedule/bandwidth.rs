@@ -176,7 +176,8 @@ fn by_rates(mut choose: impl FnMut(&Quantum<'_>) -> Vec<Choice> + 'static) -> Bo
 /// What a user should know where jobs have run and show no rates, and none are known of runs alone.
 fn unknown(now: &Quantum<'_>, choices: &[Choice]) -> Vec<&'static str> {
     let ran: Vec<&QueuedJob> = now.queue.iter().filter(|job| job.just_ran).collect();
-    let shown = |rate: &dyn Fn(&QueuedJob) -> Option<f64>| ran.iter().any(|job| rate(job).is_some());
+    let shown =
+        |rate: &dyn Fn(&QueuedJob) -> Option<f64>| ran.iter().any(|job| rate(job).is_some());
     // The head runs whatever its traffic is.
     let selected = || choices.iter().skip(1).map(|choice| &choice.selected);
     let allocated = || choices.iter().flat_map(|choice| &choice.places).map(|(_, why)| why);
@@ -275,9 +276,8 @@ fn ideal(now: &Quantum<'_>, known: &[Known]) -> f64 {
 /// Which threads run in this quantum, and where: `bas`.
 fn by_last_average(now: &Quantum<'_>, oatr: f64) -> Vec<Choice> {
     let contexts = now.pus.len();
-    let chosen = select::all(now.queue, contexts).unwrap_or_else(|| {
-        select::by_traffic(now.queue, contexts, oatr, QueuedJob::to_memory)
-    });
+    let chosen = select::all(now.queue, contexts)
+        .unwrap_or_else(|| select::by_traffic(now.queue, contexts, oatr, QueuedJob::to_memory));
     pair(now, chosen, &to_first_cache)
 }
 
@@ -513,8 +513,10 @@ mod tests {
         let mut queue = queue(&[0.0; 6]);
         queue.iter_mut().for_each(|job| job.threads[0].ran = None);
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        let jobs: Vec<u32> =
-            chosen(&by_last_average(&now, oatr(&queue, 4))).into_iter().map(|(job, _)| job).collect();
+        let jobs: Vec<u32> = chosen(&by_last_average(&now, oatr(&queue, 4)))
+            .into_iter()
+            .map(|(job, _)| job)
+            .collect();
         assert_eq!(jobs, [0, 1, 2, 3]);
     }
 
@@ -599,7 +601,9 @@ mod tests {
         for job in &mut jobs {
             job.threads[0].ran = Some(Rates::default());
         }
-        for (name, expected) in [("bas", vec![NO_TRAFFIC, NO_REQUESTS]), ("l1-dynamic", vec![NO_REQUESTS])] {
+        for (name, expected) in
+            [("bas", vec![NO_TRAFFIC, NO_REQUESTS]), ("l1-dynamic", vec![NO_REQUESTS])]
+        {
             let mut policy = crate::PolicySpec::named(name).plain();
             let mut said = |queue: &[QueuedJob]| {
                 let now = Quantum { number: 0, machine: &machine, pus: &pus, queue };

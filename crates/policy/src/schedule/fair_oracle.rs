@@ -5,6 +5,8 @@
 //! # Approach
 //! The oracle knows what each job does alone, part after part ([`Course`]), and how many instructions it has executed. Both are
 //! known of a simulated job only. It places as [`fair`](super::fair).
+//! # Terms
+//! - *Course* of a job: its phases, each with its instructions and the time that they take alone; again and again.
 //! # Algorithm
 //! Jobs by the time that what they have done takes alone, the least first, as many as fit; the others wait. A job of several
 //! threads counts by all their instructions together.
@@ -25,7 +27,9 @@ pub static ROW: Row = Row {
     summary: "as fair, by true progress, for comparison in simulations",
     source: "a baseline of ours",
     prior: &[Prior::Courses],
-    make: |_, known| Box::new(FairOracle { courses: known.courses.to_vec(), done: BTreeMap::new() }),
+    make: |_, known| {
+        Box::new(FairOracle { courses: known.courses.to_vec(), done: BTreeMap::new() })
+    },
     ..Row::EACH_QUANTUM
 };
 

@@ -129,12 +129,7 @@ impl Progress {
     }
 
     /// Takes in a quantum of so many seconds beside others.
-    fn ran_beside(
-        &mut self,
-        ran: Option<(Signature, f64)>,
-        seconds: f64,
-        settings: &Estimating,
-    ) {
+    fn ran_beside(&mut self, ran: Option<(Signature, f64)>, seconds: f64, settings: &Estimating) {
         let alone = ran.and_then(|(signature, _)| self.samples.nearest(&signature));
         self.doubt += 1.0 / f64::from(settings.valid);
         self.done += match (ran, alone) {

@@ -20,7 +20,8 @@ fn scheduled(
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let scenario = Scenario { quantum, ..scenario.clone() };
-    let alone = vec![SoloProfile { seconds: 1.0, memory: 10.0, first_cache: Some(100.0), loss: 0.0 }; 16];
+    let alone =
+        vec![SoloProfile { seconds: 1.0, memory: 10.0, first_cache: Some(100.0), loss: 0.0 }; 16];
     let mut scheduler = kind.policy(&Knowledge { alone: &alone, ..Knowledge::default() });
     let options = Options::each_quantum();
     simulate_with(&platform, &scenario, (&mut *scheduler, kind.name()), &options, look).unwrap()

@@ -73,7 +73,9 @@ pub fn draw(
     seed: u64,
 ) -> Result<Vec<Mix>, StudyError> {
     let mut random = Random::new(seed.wrapping_add(1));
-    let order = by_first_cache(&alone.iter().map(|alone| alone.first_cache.unwrap_or(0.0)).collect::<Vec<_>>());
+    let order = by_first_cache(
+        &alone.iter().map(|alone| alone.first_cache.unwrap_or(0.0)).collect::<Vec<_>>(),
+    );
     let mut mixes = Vec::new();
     for number in 0..form.count {
         let pus = pus(machine, form.cores[number % form.cores.len()], form.pus_per_core);
@@ -199,8 +201,7 @@ pub fn under(
         true => courses_of(platform, scenario)?,
         false => Vec::new(),
     };
-    let mut made =
-        policy.policy(&Knowledge { alone, courses: &courses, ..Knowledge::default() });
+    let mut made = policy.policy(&Knowledge { alone, courses: &courses, ..Knowledge::default() });
     let options = Options::each_quantum();
     let mut outcome =
         simulate_with(platform, scenario, (&mut *made, &name), &options, each_quantum)?;

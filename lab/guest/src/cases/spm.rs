@@ -144,7 +144,9 @@ pub(super) fn places_teams() -> anyhow::Result<()> {
 /// times are printed, and decide nothing.
 pub(super) fn beside_the_kernels_balancing() -> anyhow::Result<()> {
     with_huge_pages("never", || {
-        println!("| program | by | time (s) | placed after (s) | pages moved | misplaced at the end |");
+        println!(
+            "| program | by | time (s) | placed after (s) | pages moved | misplaced at the end |"
+        );
         for (program, args) in [("spm-lu", ["256", "32", "16"]), ("spm-search", ["32", "64", "16"])]
         {
             for (by, spm, balancing, last) in [
@@ -166,7 +168,9 @@ pub(super) fn beside_the_kernels_balancing() -> anyhow::Result<()> {
                 let (misplaced, moved) = (pages - there, moves.last().map_or(0, |it| it.1));
                 let most = moves.iter().find(|(_, so_far)| 100 * so_far >= 99 * moved);
                 let after = most.map_or(0.0, |(at, _)| at.as_secs_f64());
-                println!("| {program} | {by} | {took:.1} | {after:.1} | {moved} | {misplaced} of {pages} |");
+                println!(
+                    "| {program} | {by} | {took:.1} | {after:.1} | {moved} | {misplaced} of {pages} |"
+                );
                 ensure!(spm == "off" || 100 * misplaced <= pages, "expected 1 % misplaced at most");
                 ensure!(last.is_none() || moved > pages / 2, "expected most pages moved by {by}");
             }

@@ -94,7 +94,8 @@ pub(crate) fn most_with_least(
     let places = Places::new(machine, pus);
     let mut waiting: Vec<Option<usize>> = (0..threads.len()).map(Some).collect();
     waiting.resize(places.pus.len().max(threads.len()), None);
-    let asked = |at: &Option<usize>| at.map_or(f64::NEG_INFINITY, |at| rate(threads[at]).expect("known"));
+    let asked =
+        |at: &Option<usize>| at.map_or(f64::NEG_INFINITY, |at| rate(threads[at]).expect("known"));
     waiting.sort_by(|a, b| asked(a).total_cmp(&asked(b)));
     let mut groups = Vec::new();
     for core in &places.cores {

@@ -3,8 +3,8 @@
 use super::super::testing::{chosen, queue, run};
 use super::super::{JobUsage, QuantumOutcome};
 use super::*;
-use crate::schedule::progress::Progress;
 use crate::plan::JobIdx;
+use crate::schedule::progress::Progress;
 use crate::testing::machine;
 use colocate_machine::{Machine, Nanos};
 use proptest::prelude::*;

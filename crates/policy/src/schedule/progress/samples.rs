@@ -106,13 +106,15 @@ impl Samples {
     /// What is nearest to a signature; `None` without samples.
     pub fn nearest(&self, to: &Signature) -> Option<Nearest> {
         let scale = self.scale(to);
-        let alone = self.0.iter().map(|it| Nearest {
-            cycles: it.cycles,
-            off: distance(&it.beside, to, &scale),
-        });
-        let pairs = self.0.iter().enumerate().flat_map(|(at, a)| {
-            self.0[at + 1..].iter().map(move |b| (a, b))
-        });
+        let alone = self
+            .0
+            .iter()
+            .map(|it| Nearest { cycles: it.cycles, off: distance(&it.beside, to, &scale) });
+        let pairs = self
+            .0
+            .iter()
+            .enumerate()
+            .flat_map(|(at, a)| self.0[at + 1..].iter().map(move |b| (a, b)));
         let between = pairs.map(|(a, b)| on_segment(a, b, to, &scale));
         alone.chain(between).min_by(|a, b| a.off.total_cmp(&b.off))
     }

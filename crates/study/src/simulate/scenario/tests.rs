@@ -225,7 +225,7 @@ fn a_wrong_setting_is_refused_with_its_line() {
         line 6: expected CPUs that 2x AMD EPYC 7301 has online, found 64
         line 6: expected a range that ends after it begins, found "3-0"
         line 6: expected at least one CPU, found none
-        line 7: expected os, auto, round-robin, scatter, compact, random, instruction, mix, communication, communication-static, symbiosis-model, first-touch, interleave, autonuma, next-touch, dpp, carrefour, dino, kmaf, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair, perf-fair, symbiotic, symbiotic-numa, oracle, parallelism-aware, efficiency, utility or all-fast-first, found policy "best"
+        line 7: expected os, auto, round-robin, scatter, compact, random, instruction, mix, communication, communication-static, symbiosis-model, first-touch, interleave, autonuma, next-touch, dpp, carrefour, dino, kmaf, mmas, mhas, idas, l1-static, l1-dynamic, bas, fair, perf-fair, fair-oracle, symbiotic, symbiotic-numa, oracle, parallelism-aware, efficiency, utility or all-fast-first, found policy "best"
         line 7: expected every policy once, found os twice
         line 7: expected 1 to 64 policies, found 0
         line 8: expected one of the policies, os, mix, random:seed=3, found compact
