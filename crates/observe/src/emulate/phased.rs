@@ -215,9 +215,9 @@ mod tests {
     /// The two that are least apart become one.
     #[test]
     fn no_more_than_requested() {
-        assert_eq!(merged(&[0, 20_000, 40_000, 41_000], 4).len(), 4);
-        assert_eq!(merged(&[0, 20_000, 40_000, 41_000], 3), [vec![0], vec![1], vec![2, 3]]);
-        assert_eq!(merged(&[0, 20_000, 40_000, 41_000], 1).len(), 1);
+        assert_eq!(merged(&[0, 20_000, 40_000, 50_000], 4).len(), 4);
+        assert_eq!(merged(&[0, 20_000, 40_000, 50_000], 3), [vec![0], vec![1], vec![2, 3]]);
+        assert_eq!(merged(&[0, 20_000, 40_000, 50_000], 1).len(), 1);
         assert_eq!(merged(&[], 2), Vec::<Vec<usize>>::new());
     }
 }

@@ -211,13 +211,13 @@ mod tests {
 
     #[test]
     fn each_kind_of_error() {
-        let version = "expected counts of version 4, found version 2; run `make tracer` again";
+        let version = "expected counts of version 5, found version 2; run `make tracer` again";
         assert_eq!(parse(b"colocate-counts 2 x86_64\n").unwrap_err().to_string(), version);
         assert_eq!(parse(br#"{"version":2,"more":{}}"#).unwrap_err().to_string(), version);
         check(
-            "n\":4",
             "n\":5",
-            &expect!["expected counts of version 4, found version 5; run `make tracer` again"],
+            "n\":6",
+            &expect!["expected counts of version 5, found version 6; run `make tracer` again"],
         );
         check(
             "begun\":2",
@@ -271,14 +271,18 @@ mod tests {
         check(
             "\"handlers\":2",
             "\"handlers\":-2",
-            &expect!["invalid value: integer `-2`, expected u64 at line 8 column 55"],
+            &expect!["invalid value: integer `-2`, expected u64 at line 8 column 138"],
         );
-        check("\"begun\":2}", "\"begun\":2}}", &expect!["trailing characters at line 8 column 66"]);
+        check(
+            "\"begun\":2}",
+            "\"begun\":2}}",
+            &expect!["trailing characters at line 8 column 149"],
+        );
         check(
             "\"begun\":2}",
             "\"begun\":2,\"more\":1}",
             &expect![
-                "unknown field `more`, expected one of `version`, `target`, `pid`, `parent`, `start_ns`, `end_ns`, `threads`, `unsupported`, `blocks`, `stretches`, `handlers`, `begun` at line 8 column 71"
+                "unknown field `more`, expected one of `version`, `target`, `pid`, `parent`, `start_ns`, `end_ns`, `threads`, `unsupported`, `blocks`, `stretches`, `handlers`, `begun` at line 8 column 154"
             ],
         );
     }

@@ -149,7 +149,10 @@ mod tests {
         assert!(said.starts_with("expected os, auto, round-robin,"), "{said}");
         assert!(said.ends_with("found policy \"best\""), "{said}");
         assert!(refusal("random:seat=1").ends_with("found \"seat=1\""));
-        assert_eq!(refusal("bas:a=1"), "expected bas with oatr=waiting or delivered, found \"a=1\"");
+        assert_eq!(
+            refusal("bas:a=1"),
+            "expected bas with oatr=waiting or delivered, found \"a=1\""
+        );
         let said = refusal("schedule:mix");
         assert!(said.starts_with("expected a policy that decides each quantum, os, "), "{said}");
         assert!(refusal("mix+fill").ends_with("found mix"));
