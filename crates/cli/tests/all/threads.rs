@@ -290,7 +290,7 @@ fn ordered_loops_are_left_alone() {
 fn a_second_loop_of_a_region_has_all_threads() {
     let scratch = Scratch::new();
     for program in loops(&scratch) {
-        let found = Loop::new(&scratch, &program, &["sleep", "region", "3000", "0", "500"]);
+        let found = Loop::new(&scratch, &program, &["sleep", "region", "3000", "300", "200"]);
         assert_eq!(found.at_once(), u32::try_from(2.min(pus())).unwrap(), "{}", found.printed);
     }
 }
