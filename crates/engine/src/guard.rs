@@ -563,7 +563,7 @@ impl Guard {
         self.stands.is_some() && self.stage == Stage::Trying && self.shows && self.is_small
     }
 
-    /// Whether a quantum ended before its time, as something had happened.
+    /// Whether a quantum ended before its time, as something had happened, or its plan was for a part of one.
     fn is_cut_short(&self, sample: &Sample) -> bool {
         let asked = match self.lasts {
             Lasts::Short => SHORT_QUANTUM.as_secs_f64(),
@@ -775,7 +775,7 @@ impl Policy for Guard {
         plan.messages.splice(0..0, self.messages.drain(..));
         self.lasts = self.lasts(owner, is_left_alone);
         let lasts = match self.lasts {
-            _ if self.stands.is_none() => None,
+            _ if self.stands.is_none() => plan.lasts,
             Lasts::Short => Some(SHORT_QUANTUM),
             Lasts::Quanta(quanta) => Some(Nanos(QUANTUM.0 * u64::from(quanta))),
         };

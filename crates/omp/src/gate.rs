@@ -67,8 +67,8 @@ pub fn set(threads: Option<u32>) {
     wake(u32::MAX);
 }
 
-/// This thread goes on, at once or later. Returns whether it was held. `is_stuck` is asked where it was held for long; if it
-/// says so, the thread goes on.
+/// Returns, at once or later, when this thread may run, and whether it was held. Where it is held for long it calls `is_stuck`, and
+/// returns if that is true.
 pub fn pass(ticket: &mut Option<Ticket>, time: u64, mut is_stuck: impl FnMut() -> bool) -> bool {
     if is_open() {
         *ticket = None;
@@ -137,7 +137,7 @@ impl Ticket {
     }
 }
 
-/// The bit of those who sleep that a ticket is woken by.
+/// The bit of the futex by which a ticket is woken.
 const fn bit(number: u32) -> u32 {
     1 << (number % 32)
 }

@@ -12,7 +12,7 @@ pub struct Region {
     pub explicit: bool,
     /// Whether it has more than one loop. Then windows of the first one say nothing of the others.
     pub several: bool,
-    /// A window that the end of an execution has cut; the next one goes on with it.
+    /// A window that the end of an execution has cut; the next one continues it.
     pub open: Execution,
     /// What was learnt.
     pub learner: Learner,

@@ -120,7 +120,7 @@ pub fn thread_begins() {
     times(|times| *times = ThreadTimes { place, since: now(), ..ThreadTimes::default() });
 }
 
-/// This thread goes on after a barrier or something like it.
+/// This thread works again, after a barrier or something like it.
 pub fn work_begins() {
     times(|times| {
         let (place, progress) = (times.place, times.progress);
@@ -172,7 +172,7 @@ pub fn steps(count: u64) {
     });
 }
 
-/// This thread may be held here, where `time` is now. `is_stuck` is asked when it was held for long.
+/// This thread may be held here, where `time` is now. While it is held for long, `is_stuck` is called.
 pub fn may_be_held(time: u64, is_stuck: impl FnMut() -> bool) {
     times(|times| {
         if gate::pass(&mut times.ticket, time, is_stuck) {

@@ -217,7 +217,7 @@ fn threads_are_set_inside_of_one_loop() {
         (&["sleep", "dynamic", "2000", "0", "500"], 1, "critical-sections"),
         (&["sleep", "static", "2000", "0", "500"], 1, "critical-sections"),
         (&["sleep", "runtime", "2000", "0", "500"], 1, "critical-sections"),
-        // One thread uses the device up: where a second one waits for it, or is idle, is not told for certain.
+        // One thread uses the device up. Whether a second one waits for it or is idle depends on the runtime.
         (&["device", "dynamic", "4000", "500", "0"], 1, ""),
         // Two are twice as fast.
         (&["sleep", "dynamic", "2000", "1000", "0"], 2, ""),

@@ -216,7 +216,7 @@ impl Scheduler for Fair {
 
     fn describe(&mut self, plan: &mut Plan, _: &Evidence<'_>) {
         plan.state = Some(self.table.state());
-        plan.lasts = self.table.slice().filter(|_| self.estimates);
+        plan.lasts = self.table.estimate().filter(|_| self.estimates);
     }
 }
 

@@ -12,7 +12,7 @@
 //! threads counts by all their instructions together.
 //! # Properties
 //! - **Least first**, by time alone and not by instructions. -> test `by_hand`
-//! - **Again and again**: a job that begins its course once more goes on counting. -> test `courses_repeat`
+//! - **Again and again**: progress grows on when a job begins its course once more. -> test `courses_repeat`
 
 use super::bandwidth::pair_by_last_quantum;
 use super::progress::ordered;

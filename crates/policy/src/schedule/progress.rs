@@ -16,7 +16,7 @@
 //!   time: in `n` quanta doubt reaches 1 though nothing has changed.
 //! # Algorithm
 //! A job without a sample, or with a doubt of 1, needs an estimate. Those without come first, then those with the greatest doubt.
-//! One job at a time gets cores of its own, for a twentieth of a quantum, beside jobs with little traffic to memory. An estimate that is not a first one comes `A` quanta after
+//! One job at a time gets cores of its own, for a twentieth of a quantum or [`LEAST_S`], beside jobs with little traffic to memory. An estimate that is not a first one comes `A` quanta after
 //! the last at the earliest. The published scheduler renews an estimate after a number of quanta, beside jobs that hardly use
 //! what cores share; its numbers were not found.
 //!
@@ -59,10 +59,13 @@ pub const ENOUGH: f64 = 0.5;
 /// more is lost than what the estimate is better by.
 pub const SLICE: f64 = 0.05;
 
+/// How long an estimate is at least, in seconds, so that it is of warm caches. Chosen.
+pub const LEAST_S: f64 = 0.01;
+
 /// Settings of the estimates; the published values were not found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimating {
-    /// `n`: for how many quanta an estimate is good, if the job goes on as it was.
+    /// `n`: for how many quanta an estimate is good, if the job does the same.
     pub valid: u32,
     /// How much doubt a quantum brings, for each time that its requests are off by all of them.
     pub doubt: f64,
@@ -238,7 +241,7 @@ impl ProgressTable {
             self.quanta = (self.quanta.0 + 1.0, self.quanta.1 + took);
             self.longest = self.longest.max(took);
         }
-        let enough = took >= ENOUGH * SLICE * self.longest;
+        let enough = took >= ENOUGH * self.estimate_s();
         for job in queue {
             let known = self.jobs.entry(job.job).or_default();
             known.there += took;
@@ -276,10 +279,15 @@ impl ProgressTable {
         if seconds > 0.0 { seconds / quanta } else { 1.0 }
     }
 
+    /// How long an estimate is, in seconds: no longer than the longest quantum so far.
+    fn estimate_s(&self) -> f64 {
+        (SLICE * self.longest).max(LEAST_S).min(self.longest)
+    }
+
     /// How long an estimate is to be; `None` before there was a quantum.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a part of a quantum
-    pub(super) fn slice(&self) -> Option<Nanos> {
-        Some(Nanos((SLICE * self.longest * 1e9) as u64)).filter(|slice| *slice > Nanos::ZERO)
+    pub(super) fn estimate(&self) -> Option<Nanos> {
+        Some(Nanos((self.estimate_s() * 1e9) as u64)).filter(|time| *time > Nanos::ZERO)
     }
 
     /// How far a job has come, in quanta of mean length alone.
