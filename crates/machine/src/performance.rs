@@ -49,6 +49,18 @@ pub struct CorePerformance {
     pub branch_miss: Cycles,
     /// Whether queues and the window are divided among siblings that are active.
     pub divided: bool,
+    /// Sets of threads that slots and ports are split among while siblings are active; 1 where any thread reaches all.
+    #[serde(default = "one_set", skip_serializing_if = "is_one_set")]
+    pub thread_sets: u32,
+}
+
+const fn one_set() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+const fn is_one_set(sets: &u32) -> bool {
+    *sets == 1
 }
 
 /// Ports of a core: bit `i` is port `i` of [`CorePerformance::ports`].

@@ -35,6 +35,11 @@ fn core_lines(text: &mut String, name: &str, core: &CorePerformance) {
         format!("{} slots a cycle", core.width),
         format!("branch miss {}", core.branch_miss),
         if core.divided { "divided window" } else { "" }.into(),
+        if core.thread_sets > 1 {
+            format!("{} thread sets", core.thread_sets)
+        } else {
+            String::new()
+        },
         core.llvm_cpu.as_deref().map(printable).unwrap_or_default().into_owned(),
     ];
     line(text, name, facts.into_iter().filter(|fact| !fact.is_empty()));
@@ -138,7 +143,7 @@ mod tests {
                     float-div  ZnFPU3 for 5 cycles
                     load       one of ZnAGU0 ZnAGU1
                     store      one of ZnAGU0 ZnAGU1 and ZnStore
-                  caches   L1 4 cycles · L2 17 cycles inclusive · L3 40 cycles exclusive
+                  caches   L1 4 cycles · L2 17 cycles inclusive 64.00 GB/s · L3 40 cycles exclusive 108.00 GB/s
                   memory   8 of 90 ns, 17.50 GB/s, lines of 64 B
                   detours  50 ns · 130 ns
                   links    24 of 21.30 GB/s · 8 of 18.90 GB/s
@@ -172,7 +177,7 @@ mod tests {
                     float-div  fmul for 17 cycles
                     load       one of agu0 agu1 agu2 and one of load0 load1
                     store      one of agu0 agu1 agu2 and one of load0 load1
-                  caches   L1 3 cycles · L2 16 cycles exclusive · L3 48 cycles exclusive
+                  caches   L1 3 cycles · L2 16 cycles exclusive 36.00 GB/s · L3 48 cycles exclusive 36.00 GB/s
                   memory   115 ns, 28.00 GB/s, lines of 64 B
             "#]],
         );

@@ -35,6 +35,8 @@ pub struct Assumptions {
     pub bandwidth: f64,
     /// Factor on every latency beyond the first cache.
     pub latency: f64,
+    /// Factor on every wait at a cache, controller or link.
+    pub wait: f64,
     /// Which lines a cache gives up whose replacement is adaptive or unknown: 0 as LRU, ½ any, 1 mostly new
     /// ones.
     pub replacement: f64,
@@ -52,6 +54,7 @@ impl Default for Assumptions {
             overlap: OVERLAP.usual,
             bandwidth: FACTOR.usual,
             latency: FACTOR.usual,
+            wait: WAIT.usual,
             replacement: REPLACEMENT.usual,
             guesses: Guesses::default(),
         }
@@ -63,6 +66,9 @@ const WIDTH: Plausible = Plausible { least: -1.0, usual: 0.0, most: 1.0 };
 const OVERLAP: Plausible = Plausible { least: 0.0, usual: 0.5, most: 1.0 };
 /// Chosen: figures for memory are often remembered, and differ with the modules that are plugged in.
 const FACTOR: Plausible = Plausible { least: 0.8, usual: 1.0, most: 1.2 };
+/// The curve was fitted on controllers of DDR4 ([`crate::memory`]). Chosen: half and twice of it for others, for buses, links and
+/// caches.
+const WAIT: Plausible = Plausible { least: 0.5, usual: 1.0, most: 2.0 };
 /// From what protects nothing from data that passes to what protects as well as it can; see
 /// [`crate::cache::chance`].
 const REPLACEMENT: Plausible = Plausible { least: 0.0, usual: 0.5, most: 1.0 };
@@ -113,7 +119,7 @@ impl Ranges {
 
 impl Assumptions {
     /// The default ones first, then every combination of the least, the default and the most of the model's
-    /// own parameters but the replacement: 162 in all, in the same order always. Guesses are the default ones.
+    /// own parameters but waits and the replacement: 162 in all, in the same order always. Guesses are the default ones.
     #[must_use]
     pub fn grid() -> Vec<Self> {
         let ends = |range: Plausible| [range.usual, range.least, range.most];
@@ -170,8 +176,9 @@ impl Assumptions {
             let range = guessed.plausible();
             each(&mut |one, place| one.guesses = one.guesses.with(guessed, range.at(place)));
         }
-        // Last, so that all others are drawn as they were before there was this one.
+        // Last, so that all others are drawn as they were before there were these.
         each(&mut |one, place| one.replacement = REPLACEMENT.at(place));
+        each(&mut |one, place| one.wait = WAIT.at(place));
         all
     }
 }

@@ -27,6 +27,8 @@
 //!   of `S` can do fits into the cycles of `S`. These are all there is (Hall's theorem for fractional
 //!   assignment). A union of parts without a common port is the sum of the bounds on its parts, so only
 //!   connected unions are searched.
+//! - with `n` sets of threads, each of which has its own slots and ports (`Shared::sets`), a task with siblings has at most `1/n` of
+//!   the slots, and of the ports of a union of more than one. Which siblings are in one set is left out.
 //! - `y(t) ≤ 1 / d(t)`; and `y(t) ≤ 2 W`, since a slot holds at most two instructions (a fused pair).
 //!
 //! # Stalls
@@ -72,6 +74,9 @@ pub struct Shared {
     pub width: f64,
     /// Whether the window is divided among the tasks that are there.
     pub divided: bool,
+    /// Sets of threads that slots and ports are split among while there are siblings: each reaches its set's part of them. 1 where
+    /// any reaches all.
+    pub sets: f64,
     /// What siblings get an equal part of.
     pub fairness: Fairness,
 }
@@ -83,6 +88,7 @@ impl Shared {
         Self {
             width: (core.width + assumptions.width).max(1.0),
             divided: core.divided,
+            sets: f64::from(core.thread_sets),
             fairness: assumptions.fairness,
         }
     }
@@ -104,7 +110,7 @@ const UNIONS: usize = 1024;
 pub fn rates(width: f64, fairness: Fairness, tasks: &[Active<'_>]) -> Vec<f64> {
     let mut bounds = Bounds::default();
     bounds.set(width, tasks, |t| tasks[t].dependent_cycles);
-    let most = (0..tasks.len()).map(|t| bounds.most(t, tasks[t].dependent_cycles));
+    let most = (0..tasks.len()).map(|t| bounds.most(t, tasks[t].dependent_cycles, 1.0));
     let most: Vec<f64> = most.collect();
     let step = |t: usize| step(fairness, most[t], tasks[t].slots);
     let steps: Vec<f64> = (0..tasks.len()).map(step).collect();
@@ -157,13 +163,14 @@ impl Siblings {
     pub fn set(&mut self, core: Shared, demands: &[&Demand]) {
         let count = demands.len();
         let parts = if core.divided { count } else { 1 };
+        let sets = if count > 1 { core.sets } else { 1.0 };
         self.fairness = Some(core.fairness);
-        self.bounds.set_demands(core.width, demands);
+        self.bounds.set_demands(core.width, sets, demands);
         refill(&mut self.slots, demands.iter().map(|demand| demand.slots));
         let bounds = &self.bounds;
-        let most = |t: usize, parts| bounds.most(t, demands[t].least_cycles(parts));
-        refill(&mut self.alone, (0..count).map(|t| most(t, 1)));
-        refill(&mut self.most, (0..count).map(|t| most(t, parts)));
+        let most = |t: usize, parts, sets| bounds.most(t, demands[t].least_cycles(parts), sets);
+        refill(&mut self.alone, (0..count).map(|t| most(t, 1, 1.0)));
+        refill(&mut self.most, (0..count).map(|t| most(t, parts, sets)));
         let steps = self.most.iter().zip(&self.slots);
         refill(&mut self.steps, steps.map(|(&most, &slots)| step(core.fairness, most, slots)));
         refill(&mut self.by_chance, self.most.iter().copied());
@@ -293,6 +300,8 @@ struct Bounds {
     tasks: usize,
     /// One row a bound.
     weights: Vec<f64>,
+    /// By row: whether it is of what thread sets split, which one port is not.
+    split: Vec<bool>,
     sets: Vec<PortSet>,
     sets_before: Vec<PortSet>,
     unions: Vec<PortSet>,
@@ -301,17 +310,17 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn set_demands(&mut self, width: f64, demands: &[&Demand]) {
+    fn set_demands(&mut self, width: f64, thread_sets: f64, demands: &[&Demand]) {
         let sets = demands.iter().flat_map(|demand| demand.ports.iter().map(|(set, _)| *set));
         self.set_unions(sets);
         let ask = |t: usize| (demands[t].slots, demands[t].ports.as_slice());
-        self.set_weights(width, demands.len(), ask, |t| demands[t].least_cycles(1));
+        self.set_weights(width, thread_sets, demands.len(), ask, |t| demands[t].least_cycles(1));
     }
 
     fn set(&mut self, width: f64, tasks: &[Active<'_>], least: impl Fn(usize) -> f64) {
         self.set_unions(tasks.iter().flat_map(|task| task.ports.iter().map(|(set, _)| *set)));
         let ask = |t: usize| (tasks[t].slots, tasks[t].ports);
-        self.set_weights(width, tasks.len(), ask, least);
+        self.set_weights(width, 1.0, tasks.len(), ask, least);
     }
 
     /// Every connected union of `sets`; those of the last time if they are the same sets.
@@ -349,6 +358,7 @@ impl Bounds {
     fn set_weights<'a>(
         &mut self,
         width: f64,
+        thread_sets: f64,
         tasks: usize,
         ask: impl Fn(usize) -> (f64, &'a [(PortSet, f64)]),
         least: impl Fn(usize) -> f64,
@@ -356,6 +366,8 @@ impl Bounds {
         (self.width, self.tasks) = (width, tasks);
         self.weights.clear();
         self.weights.extend((0..tasks).map(|t| ask(t).0 / width));
+        self.split.clear();
+        self.split.push(true);
         let most = |t: usize| (1.0 / least(t)).min(1.0 / self.weights[t]).min(2.0 * width);
         refill(&mut self.reach, (0..tasks).map(most));
         for &union in &self.unions {
@@ -369,8 +381,12 @@ impl Bounds {
                 self.weights.push(weight);
                 reach += weight * self.reach[t];
             }
-            if reach <= 1.0 {
+            // What all together can have may be more than a thread set's part.
+            let split = union.len() > 1;
+            if reach <= if split { 1.0 / thread_sets } else { 1.0 } {
                 self.weights.truncate(row);
+            } else {
+                self.split.push(split);
             }
         }
     }
@@ -380,9 +396,11 @@ impl Bounds {
         self.weights.chunks_exact(self.tasks.max(1))
     }
 
-    /// The most that a task can have: alone, with `least` cycles by dependencies.
-    fn most(&self, task: usize, least: f64) -> f64 {
-        let weights = self.bounds().map(|bound| bound[task]);
+    /// The most that a task can have: alone, with `least` cycles by dependencies, of one of `thread_sets`.
+    fn most(&self, task: usize, least: f64, thread_sets: f64) -> f64 {
+        let weights = self.bounds().zip(&self.split);
+        let weights =
+            weights.map(|(bound, &split)| bound[task] * if split { thread_sets } else { 1.0 });
         let by_bounds = weights.map(|weight| 1.0 / weight).fold(2.0 * self.width, f64::min);
         by_bounds.min(1.0 / least)
     }

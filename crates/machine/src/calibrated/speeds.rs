@@ -104,6 +104,7 @@ fn core(machine: &Machine, measured: &Calibration, kind: usize) -> Result<CorePe
         units,
         branch_miss: cycles_of(value(measured, &What::BranchMiss { kind: name() })?),
         divided: true,
+        thread_sets: 1,
     })
 }
 

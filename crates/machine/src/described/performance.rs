@@ -42,6 +42,7 @@ struct KindSpeed {
     slots_per_cycle: Figure<f64>,
     branch_miss: Figure<Text<Cycles>>,
     divided: Figure<bool>,
+    thread_sets: Option<Figure<u32>>,
     ports: Figure<Vec<String>>,
     units: Vec<UnitSpeed>,
 }
@@ -245,6 +246,7 @@ impl KindSpeed {
             units: self.units.iter().enumerate().map(unit).collect::<Result<_, _>>()?,
             branch_miss: self.branch_miss.value.0,
             divided: self.divided.value,
+            thread_sets: self.thread_sets.as_ref().map_or(1, |sets| sets.value),
         })
     }
 

@@ -329,7 +329,7 @@ const IMPOSSIBLE: [(&str, &str, &str); 26] = [
     (
         "divided =",
         "devided =",
-        "line 28: unknown field `devided`, expected one of `name`, `clock`, `llvm-cpu`, `slots-per-cycle`, `branch-miss`, `divided`, `ports`, `units`",
+        "line 28: unknown field `devided`, expected one of `name`, `clock`, `llvm-cpu`, `slots-per-cycle`, `branch-miss`, `divided`, `thread-sets`, `ports`, `units`",
     ),
     (
         "work = \"int\"",

@@ -206,6 +206,7 @@ mod tests {
             ],
             branch_miss: Cycles(20.0),
             divided: true,
+            thread_sets: 1,
         }
     }
 

@@ -99,12 +99,30 @@ fn demand(slots: f64, ports: &[(PortSet, f64)], dependent: f64, divided: f64) ->
     }
 }
 
-const CORE: Shared = Shared { width: 4.0, divided: true, fairness: Fairness::Progress };
+const CORE: Shared = Shared { width: 4.0, divided: true, sets: 1.0, fairness: Fairness::Progress };
 
 fn with_stalls(core: Shared, overlap: f64, tasks: &[(Demand, f64)]) -> Vec<f64> {
     let demands: Vec<&Demand> = tasks.iter().map(|(demand, _)| demand).collect();
     let stalls: Vec<f64> = tasks.iter().map(|(_, stall)| *stall).collect();
     Siblings::new(core, &demands).with_stalls(overlap, &stalls)
+}
+
+/// Two sets of threads on a core of 4 slots. Alone each has all of it; beside a task that hardly runs at most half of the slots, and
+/// of two ports one, but still all of a single port.
+#[test]
+fn thread_sets_have_a_part_each() {
+    let split = Shared { sets: 2.0, ..CORE };
+    let slots = demand(1.0, &[], 0.0, 0.0);
+    let two = demand(0.5, &[(ALU, 1.0)], 0.0, 0.0);
+    let one = demand(0.5, &[(MUL, 1.0)], 0.0, 0.0);
+    let idle = (demand(0.5, &[], 0.0, 0.0), 1e9);
+    for (task, alone, beside) in [(slots, 4.0, 2.0), (two, 2.0, 1.0), (one, 1.0, 1.0)] {
+        near(&with_stalls(split, 0.0, &[(task.clone(), 0.0)]), &[alone]);
+        let found = with_stalls(split, 0.0, &[(task.clone(), 0.0), idle.clone()]);
+        assert!((found[0] - beside).abs() < 1e-8, "{found:?}");
+        let whole = with_stalls(CORE, 0.0, &[(task, 0.0), idle.clone()]);
+        assert!((whole[0] - alone).abs() < 1e-8, "{whole:?}");
+    }
 }
 
 /// Two tasks that each fill a port of one: active alone y = 1, together 1/2. Stalled for s = 1 cycle per
@@ -217,9 +235,11 @@ fn any_tasks(most: usize) -> impl Strategy<Value = Vec<(Demand, f64)>> {
 
 fn any_core() -> impl Strategy<Value = Shared> {
     let fairness = prop_oneof![Just(Fairness::Progress), Just(Fairness::Slots)];
-    (1.0..8.0, any::<bool>(), fairness).prop_map(|(width, divided, fairness)| Shared {
+    let sets = prop_oneof![Just(1.0), Just(2.0)];
+    (1.0..8.0, any::<bool>(), sets, fairness).prop_map(|(width, divided, sets, fairness)| Shared {
         width,
         divided,
+        sets,
         fairness,
     })
 }
@@ -282,7 +302,7 @@ proptest! {
     /// The window is whole, so that a further task takes nothing but slots and ports.
     #[test]
     fn a_further_task_helps_none_at_its_resource(tasks in any_tasks(5), width in 1.0..8.0) {
-        let core = Shared { width, divided: false, fairness: Fairness::Progress };
+        let core = Shared { width, divided: false, ..CORE };
         let tasks: Vec<_> = tasks.into_iter().map(|(demand, _)| (demand, 0.0)).collect();
         let least = |tasks: &[(Demand, f64)], of: usize| {
             let progress = |(rate, task): (f64, &(Demand, f64))| rate / solo(core, &task.0, 0.0);

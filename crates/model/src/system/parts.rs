@@ -90,12 +90,7 @@ impl Parts {
     pub fn new(machine: &Machine, performance: &Performance, assumed: &Assumptions) -> Self {
         let place = |pu| place(machine, performance, pu);
         let core = |core: &colocate_machine::Core| {
-            let kind = &performance.kinds[core.kind.idx()];
-            Shared {
-                width: (kind.width + assumed.width).max(1.0),
-                divided: kind.divided,
-                fairness: assumed.fairness,
-            }
+            Shared::new(&performance.kinds[core.kind.idx()], assumed)
         };
         let mut parts = Self {
             places: machine.all_pus().map(place).collect(),
@@ -122,7 +117,7 @@ impl Parts {
         seconds: f64,
         assumed: &Assumptions,
     ) -> usize {
-        let scale = seconds * assumed.latency * WAIT;
+        let scale = seconds * assumed.latency * assumed.wait * WAIT;
         self.queues.push(Queue { bandwidth: bandwidth.0 * assumed.bandwidth, scale });
         self.queues.len() - 1
     }

@@ -46,6 +46,7 @@ pub fn machine() -> (Machine, Performance) {
             units: vec![],
             branch_miss: Cycles(20.0),
             divided: true,
+            thread_sets: 1,
         }],
         caches: vec![
             cache(1, 4.0, Inclusion::Neither),

@@ -91,6 +91,7 @@ fn performance(cpu: &str, loops: &[&Loop]) -> Performance {
             units: Vec::new(),
             branch_miss: Cycles(0.0),
             divided: false,
+            thread_sets: 1,
         }],
         caches: vec![CachePerformance {
             level: 1,
