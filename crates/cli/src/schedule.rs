@@ -41,9 +41,9 @@ use workload::Workload;
 
 /// Runs more programs than hardware threads, chosen quantum by quantum
 ///
-/// Every quantum the scheduler chooses programs and a PU for each of their threads; the others are
-/// stopped. A terminal shows meanwhile which jobs run. When colocate ends, however it does, nothing stays
-/// stopped or placed. Exit status: 0 if every program's is 0, else the first one in the workload's
+/// Every quantum the scheduler chooses programs and a PU for each of their threads; the others fill
+/// idle PUs or are stopped. A terminal shows meanwhile which jobs run. When colocate ends, however it does, nothing
+/// stays stopped or placed. Exit status: 0 if every program's is 0, else the first one in the workload's
 /// order that is not.
 #[derive(clap::Args)]
 pub struct Args {
@@ -71,8 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     core_speeds: Option<PathBuf>,
 
-    /// What programs do that have to wait: stop, or fill idle PUs, with the least priority
-    /// (SCHED_IDLE)
+    /// What programs do that have to wait: fill idle PUs, with the least priority (SCHED_IDLE), or stop
     #[arg(long, value_name = "stop|fill", default_value_t)]
     waiting: Meanwhile,
 

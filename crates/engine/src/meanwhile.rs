@@ -8,11 +8,11 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Meanwhile {
     /// They are stopped.
-    #[default]
     Stop,
     /// They fill idle PUs: their threads run wherever the kernel puts them, with the least
     /// priority (SCHED_IDLE, sched(7)). In a quantum that measures a job on cores of its own
     /// ([`colocate_policy::Plan::measures`]) they are stopped all the same.
+    #[default]
     Fill,
 }
 

@@ -103,7 +103,15 @@ fn it_is_stopped_with_its_job() {
         );
         let file = scratch.path("workload.toml");
         std::fs::write(&file, text).unwrap();
-        command.args(["schedule", "--no-guard", "--only-signals", "--policy", "round-robin"]);
+        command.args([
+            "schedule",
+            "--no-guard",
+            "--waiting",
+            "stop",
+            "--only-signals",
+            "--policy",
+            "round-robin",
+        ]);
         command.arg(&file).stdin(Stdio::null()).stderr(Stdio::null());
         let mut colocate = command.spawn().unwrap();
         wait_until("all execute a program", || called(&word).len() == jobs);

@@ -83,7 +83,9 @@ fn schedule_ends_programs_that_wait_too() {
     let jobs: Vec<(&str, &str)> = scripts.iter().map(|script| (script.as_str(), "")).collect();
     let workload = workload(&scratch, "", &jobs);
     let mut command = scratch.colocate();
-    command.args(["schedule", "--no-guard", "--policy", "round-robin", "--quiet"]).arg(workload);
+    command
+        .args(["schedule", "--no-guard", "--waiting", "stop", "--policy", "round-robin", "--quiet"])
+        .arg(workload);
     let status = hung_up(&scratch, &mut command, 5);
     assert_eq!(status.code(), Some(128 + libc::SIGHUP), "{status:?}");
     assert!(scratch.journals().is_empty());

@@ -200,7 +200,9 @@ fn schedule_on_a_terminal() {
     let text = format!("version = 1\nquantum = \"20 ms\"\n[[job]]\ncommand = [{path}]\n");
     let workload = place.file(".toml", &text);
     let mut command = place.0.colocate();
-    command.args(["schedule", "--no-guard", "--policy", "round-robin"]).arg(&workload);
+    command
+        .args(["schedule", "--no-guard", "--waiting", "stop", "--policy", "round-robin"])
+        .arg(&workload);
     let shown = on_a_terminal(&command);
     assert!(shown.contains("\x1b[r"), "nothing was drawn: {shown:?}");
     let other = without_ours(&shown);
@@ -497,7 +499,8 @@ fn schedule_reports_its_jobs() {
     );
     let workload = place.file(".workload.toml", &workload);
     let outs = ["txt", "json", "svg"].map(|ending| place.path(&format!(".out.{ending}")));
-    let schedule = ["schedule", "--no-guard", "--policy", "round-robin", "--explain"];
+    let schedule =
+        ["schedule", "--no-guard", "--waiting", "stop", "--policy", "round-robin", "--explain"];
     let mut args = words(&schedule, &[workload.as_os_str()]);
     for out in &outs {
         args.extend(["-o".as_ref(), out.as_os_str()]);

@@ -29,10 +29,27 @@ const WAYS: [(&str, bool, &[&str]); 8] = [
     ("filling, no perf", true, &FILLING),
 ];
 const RUN: [&str; 6] = ["run", "--no-guard", "--policy", "scatter", "--settle-ms", "0"];
-const SCHEDULE: [&str; 6] =
-    ["schedule", "--no-guard", "--policy", "round-robin", "--quantum", "20 ms"];
-const BY_SIGNALS: [&str; 7] =
-    ["schedule", "--no-guard", "--policy", "round-robin", "--quantum", "20 ms", "--only-signals"];
+const SCHEDULE: [&str; 8] = [
+    "schedule",
+    "--no-guard",
+    "--waiting",
+    "stop",
+    "--policy",
+    "round-robin",
+    "--quantum",
+    "20 ms",
+];
+const BY_SIGNALS: [&str; 9] = [
+    "schedule",
+    "--no-guard",
+    "--waiting",
+    "stop",
+    "--policy",
+    "round-robin",
+    "--quantum",
+    "20 ms",
+    "--only-signals",
+];
 const FILLING: [&str; 8] = [
     "schedule",
     "--no-guard",

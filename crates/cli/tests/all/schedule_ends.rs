@@ -265,7 +265,16 @@ fn a_hang_up_reaches_no_program() {
         let file = workload(&scratch, "", &[(&work, &format!("copies = {copies}"))]);
         let mut shell = Command::new("sh");
         scratch.homes(&mut shell);
-        shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_colocate"), "schedule", "--no-guard"]);
+        shell.args([
+            "-c",
+            script,
+            "sh",
+            env!("CARGO_BIN_EXE_colocate"),
+            "schedule",
+            "--no-guard",
+            "--waiting",
+            "stop",
+        ]);
         shell.args(["--policy", "round-robin", "--only-signals"]).arg(file).process_group(0);
         let out_file = std::fs::File::create(scratch.path("out")).unwrap();
         shell.stdin(Stdio::piped()).stdout(out_file).stderr(Stdio::null());

@@ -271,7 +271,7 @@ fn threads_of_unknown_creators_are_restored() {
     if !may_fill() || !two_pus() {
         return;
     }
-    for (way, first) in [(&["--waiting", "fill"][..], " ends"), (&[], "")] {
+    for (way, first) in [(["--waiting", "fill"], " ends"), (["--waiting", "stop"], "")] {
         let scratch = Scratch::new();
         let (Some(noperf), Some(nest)) =
             (scratch.program("noperf", &[]), scratch.program("nest", &[]))

@@ -361,7 +361,16 @@ fn a_job_of_another_user() {
     let enough = scratch.path("enough");
     let (work, over) = (until(&enough), scratch.path("over"));
     let other = format!("{work}; echo done");
-    command.args(["schedule", "--no-guard", "--policy", "round-robin", "--quantum", "10ms"]);
+    command.args([
+        "schedule",
+        "--no-guard",
+        "--waiting",
+        "stop",
+        "--policy",
+        "round-robin",
+        "--quantum",
+        "10ms",
+    ]);
     command.arg("--only-signals").arg("--json").arg("-o").arg("-").arg("--").arg(becomes_root);
     command.args(["sh", "-c", &format!("touch {}; {other}", over.display())]);
     for _ in 0..3 {
@@ -413,7 +422,9 @@ fn a_cpuset_that_grows() {
     let mut command = cpuset.command();
     scratch.homes(&mut command);
     command.arg(env!("CARGO_BIN_EXE_colocate"));
-    command.args(["schedule", "--no-guard", "--policy", "round-robin"]).arg(file);
+    command
+        .args(["schedule", "--no-guard", "--waiting", "stop", "--policy", "round-robin"])
+        .arg(file);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let pids = files.map(|file| -> i32 {
         await_that("it has created threads", || {

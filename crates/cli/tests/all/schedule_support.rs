@@ -20,10 +20,12 @@ pub fn workload(scratch: &Scratch, head: &str, jobs: &[(&str, &str)]) -> PathBuf
     path
 }
 
-/// `colocate schedule`, its output going to the file `out`.
+/// `colocate schedule`, its output going to the file `out`; jobs that wait are stopped, if `way` does not say what they do.
 pub fn start(scratch: &Scratch, way: &[&str], file: &Path) -> Child {
     let mut command = scratch.colocate();
-    command.args(["schedule", "--no-guard", "--policy", "round-robin"]).args(way).arg(file);
+    let stop: &[&str] = if way.contains(&"--waiting") { &[] } else { &["--waiting", "stop"] };
+    command.args(["schedule", "--no-guard", "--policy", "round-robin"]).args(stop);
+    command.args(way).arg(file);
     let out = std::fs::File::create(scratch.path("out")).unwrap();
     let said = std::fs::File::create(scratch.path("said")).unwrap();
     command.stdin(Stdio::null()).stdout(out).stderr(said).spawn().unwrap()

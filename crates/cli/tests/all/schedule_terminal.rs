@@ -15,7 +15,7 @@ const COLUMNS: u16 = 100;
 
 fn schedule(scratch: &Scratch) -> Command {
     let mut command = scratch.colocate();
-    command.args(["schedule", "--no-guard", "--policy", "round-robin", "-o"]);
+    command.args(["schedule", "--no-guard", "--waiting", "stop", "--policy", "round-robin", "-o"]);
     command.arg(scratch.path("report.json"));
     command
 }

@@ -27,7 +27,8 @@ fn at_work(
     jobs: usize,
 ) -> anyhow::Result<Session> {
     let programs = vec![job; jobs].join(&":::");
-    let options = [&["--no-guard", "--policy", "round-robin", "-q"], way].concat();
+    let options =
+        [&["--no-guard", "--waiting", "stop", "--policy", "round-robin", "-q"], way].concat();
     let session = Session::schedule_by(wrapper, &options, &programs)?;
     session.await_tasks("all programs", |tasks| tasks.len() == jobs)?;
     Ok(session)

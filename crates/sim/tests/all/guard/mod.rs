@@ -3,7 +3,7 @@
 //! The whole of it takes long and is run by
 //! `cargo test --release -p colocate-sim --test all -- --ignored --nocapture thousand_workloads`, `CASES=1000`
 //! being the workloads, from `FROM=0` on, and `MINUTES=600` the time after which no other one is begun; with `KEEP=FILE` it goes on with
-//! what an earlier run has left in the file, and `UNDER=bas,fair` takes only some schedulers. `where_it_is_lost` says of
+//! what an earlier run has left in the file, and `UNDER=bas,fair` takes only some schedulers; with `WAITING=fill` waiting jobs fill idle PUs. `where_it_is_lost` says of
 //! `CASES=40` workloads from `FROM=0` on where their time goes, from `RUNS=6` runs each under the
 //! schedulers that `UNDER=random,mmas` names. `memory_and_rhythm` is of one workload. docs/guard.md has the figures.
 
@@ -19,6 +19,7 @@ mod study;
 mod under;
 
 use cases::{QUANTUM, any_case};
+use colocate_engine::Meanwhile;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_model::Assumptions;
 use colocate_policy::schedule::{Allocated, Choice, Selected};
@@ -29,7 +30,8 @@ use under::Under;
 
 /// Turnaround in seconds, simulated.
 fn turnaround(platform: &Platform<'_>, scenario: &Scenario, scheduler: &mut dyn Policy) -> f64 {
-    let options = Options::each_quantum();
+    let waiting = std::env::var("WAITING").map_or(Meanwhile::Stop, |text| text.parse().unwrap());
+    let options = Options { meanwhile: waiting, ..Options::each_quantum() };
     let look = &mut |_: &colocate_engine::Round<'_>| ();
     let outcome = simulate_with(platform, scenario, (scheduler, "test"), &options, look).unwrap();
     outcome.turnaround().unwrap().as_secs_f64()
