@@ -4,7 +4,9 @@
 //! What sharing a core costs depends on the machine, and no coefficients of any machine were published.
 //! # Approach
 //! As Feliu et al. (HPCA 2016): run the training set alone and together on one core, and fit what its
-//! components became together to what they were alone ([`colocate_model::symbiosis`]). Here the machine is
+//! components became together to what they were alone ([`colocate_model::symbiosis`]). As in their TPDS 2017 paper, *alone* is on a core
+//! that is split as it is together: siblings are idle and hold their part of it. What the split costs a program, whatever is beside it,
+//! is then no part of the slowdown. Here the machine is
 //! simulated, so what is trained is how well the equation can follow the contention model.
 //! # Terms
 //! - *Interval*: a piece of a run together, [`Settings::interval`] long.
@@ -12,7 +14,7 @@
 //!   they show themselves says how well the coefficients hold for programs that they have not seen; a program
 //!   beside them may have been.
 //! # Algorithm
-//! 1. Each program alone, then groups of two, four, … programs on the siblings of one core: all pairs, a program
+//! 1. For each number of threads: each program alone, then groups of two, four, … programs on the siblings of one core: all pairs, a program
 //!    with itself among them; of larger groups [`Settings::groups`] drawn ones.
 //! 2. Align by instructions: what a thread did in an interval together is held against the same instructions
 //!    alone, between whose samples cycles are taken to pass evenly.
@@ -107,8 +109,11 @@ pub fn train(
     let sizes = sizes(siblings.len()).into_iter();
     let groups = sizes.map(|threads| groups(set.programs.len(), threads, settings));
     let groups: Vec<Groups> = groups.collect::<Result<_, _>>()?;
-    let bench = Bench::new(&platform, &siblings, set, settings)?;
-    let modes = groups.iter().map(|groups| mode(&bench, set, settings, groups));
+    let trained = |groups: &Groups| {
+        let bench = Bench::new(&platform, &siblings, set, settings, groups.threads)?;
+        mode(&bench, set, settings, groups)
+    };
+    let modes = groups.iter().map(trained);
     Ok(CpiModel {
         version: VERSION,
         simulated: true,

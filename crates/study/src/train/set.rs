@@ -3,7 +3,7 @@
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::phase::{Guessed, Guesses, Known, Work as PortWork, typical_misses};
 use colocate_model::rng::SplitMix64;
-use colocate_model::{Assumptions, Class, Mix, Phase, Share};
+use colocate_model::{Assumptions, Class, MissCurve, Mix, Phase, Share};
 use colocate_sim::{JobSpec, Pages, PhaseIdx, PhaseSpec, Scenario, Stretch, ThreadSpec, Work};
 
 /// A program of one thread, which does its course again and again.
@@ -104,22 +104,52 @@ impl TrainingSet {
     /// A job that does a program's course until it is stopped.
     pub(super) fn job(&self, program: usize) -> JobSpec {
         let Program { name, course } = &self.programs[program];
-        let thread = ThreadSpec {
-            name: name.clone(),
-            born: Nanos::ZERO,
-            course: course.clone(),
-            work: Work::Instructions(u64::MAX / 2),
-            pages: Pages::FirstTouch,
-            resident: Bytes(0),
-        };
-        JobSpec {
-            memory: Vec::new(),
-            name: name.clone(),
-            arrives: Nanos::ZERO,
-            threads: vec![thread],
-            barrier: None,
-        }
+        job(name, course)
     }
+
+    /// A job of [`idle`], the phase after those of the set.
+    pub(super) fn idle_job(&self) -> JobSpec {
+        let phase = PhaseIdx(u32::try_from(self.phases.len()).unwrap_or(u32::MAX));
+        let sleep = Nanos::ZERO;
+        job("idle", &[Stretch { phase, instructions: 1 << 40, sleep, barrier: false }])
+    }
+}
+
+fn job(name: &str, course: &[Stretch]) -> JobSpec {
+    let thread = ThreadSpec {
+        name: name.to_owned(),
+        born: Nanos::ZERO,
+        course: course.to_vec(),
+        work: Work::Instructions(u64::MAX / 2),
+        pages: Pages::FirstTouch,
+        resident: Bytes(0),
+    };
+    JobSpec {
+        memory: Vec::new(),
+        name: name.to_owned(),
+        arrives: Nanos::ZERO,
+        threads: vec![thread],
+        barrier: None,
+    }
+}
+
+/// A thread that does next to nothing: an instruction in a million cycles.
+pub(super) fn idle() -> PhaseSpec {
+    let known = |value: f64| Known::new(value, "idle");
+    PhaseSpec::of(Phase {
+        name: "idle".to_owned(),
+        slots: known(1.0),
+        work: Known::new(PortWork::Kinds(Vec::new()), "idle"),
+        dependent_cycles: known(0.0),
+        dependent_cycles_divided: known(0.0),
+        stall_cycles: known(1e6),
+        branch_misses: known(0.0),
+        misses: Known::new(MissCurve::new([(Bytes(64), 0.0)]).unwrap_or_default(), "idle"),
+        parallel_misses: known(1.0),
+        written_back: known(0.0),
+        shared_lines: known(0.0),
+        ..Phase::default()
+    })
 }
 
 /// A phase of which everything is drawn, but for what a core makes of a class of instructions.

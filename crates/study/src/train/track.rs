@@ -1,6 +1,6 @@
 //! What programs do alone and together, instruction by instruction.
 
-use super::{Settings, StudyError, TrainingSet};
+use super::{Settings, StudyError, TrainingSet, set};
 use colocate_engine::{Host, SeenTask};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::symbiosis::Sample;
@@ -65,7 +65,7 @@ fn sum(of: &[f64]) -> f64 {
     of.iter().fold(0.0, |sum, each| sum + each)
 }
 
-/// One core, and what each program does alone on it.
+/// One core, and what each program does alone on it, beside siblings that are idle and hold their part of it.
 pub(super) struct Bench<'a> {
     platform: &'a Platform<'a>,
     siblings: &'a [PuIdx],
@@ -73,16 +73,19 @@ pub(super) struct Bench<'a> {
     settings: &'a Settings,
     parts: Vec<String>,
     components: Vec<Component>,
+    /// How many threads the core is split among.
+    threads: usize,
     alone: Vec<Track>,
 }
 
 impl<'a> Bench<'a> {
-    /// Runs every program alone.
+    /// Runs every program alone on a core that is split among so many threads.
     pub fn new(
         platform: &'a Platform<'a>,
         siblings: &'a [PuIdx],
         set: &'a TrainingSet,
         settings: &'a Settings,
+        threads: usize,
     ) -> Result<Self, StudyError> {
         let mut bench = Self {
             platform,
@@ -91,6 +94,7 @@ impl<'a> Bench<'a> {
             settings,
             parts: SIMULATED_PARTS.map(str::to_owned).to_vec(),
             components: simulated_components(),
+            threads,
             alone: Vec::new(),
         };
         let samples = (u64::from(settings.intervals) + 1) * FINER;
@@ -112,11 +116,11 @@ impl<'a> Bench<'a> {
         Ok(all.flat_map(|samples| group.iter().copied().zip(samples)).collect())
     }
 
-    /// Programs side by side on the core; a sample at the start and after each `step`.
+    /// Programs side by side on the core, idle threads on the other siblings; a sample at the start and after each `step`.
     fn run(&self, group: &[usize], step: Nanos, samples: u64) -> Result<Vec<Track>, StudyError> {
         let scenario = self.scenario(group);
         let mut host = SimHost::new(self.platform, &scenario)?;
-        let plan = self.plan(group.len());
+        let plan = self.plan(self.threads);
         let mut tracks = vec![Track::default(); group.len()];
         for track in &mut tracks {
             track.instructions.push(0.0);
@@ -133,11 +137,13 @@ impl<'a> Bench<'a> {
     }
 
     fn scenario(&self, group: &[usize]) -> Scenario {
+        let mut jobs: Vec<_> = group.iter().map(|&program| self.set.job(program)).collect();
+        jobs.resize_with(self.threads, || self.set.idle_job());
         Scenario {
             name: "training".to_owned(),
             seed: 0,
-            phases: self.set.phases.clone(),
-            jobs: group.iter().map(|&program| self.set.job(program)).collect(),
+            phases: [&self.set.phases[..], &[set::idle()]].concat(),
+            jobs,
             method: Method::Leave,
             quantum: self.settings.interval,
             grain: Nanos::ZERO,
