@@ -18,10 +18,11 @@ use colocate_policy::communication::filter::Uneven;
 use colocate_sim::coherent::{DetectAt, Protocol};
 use colocate_study::coherence::Settings;
 use colocate_study::replication::definition::{BUILT_IN, Definition};
+use colocate_study::replication::drawn;
 use colocate_study::replication::length::{self, FIRST, Figures, LAST};
-use colocate_study::replication::recorded::Recorded;
+use colocate_study::replication::recorded::{self, Recorded};
 use colocate_study::replication::{Study, Work, picture, table};
-use colocate_study::{patterns, piccoli};
+use colocate_study::{contention, patterns, piccoli};
 use runner::{Course, Runner};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,8 +30,8 @@ use std::process::ExitCode;
 /// Makes a published study again in the simulator and prints it beside what was published
 ///
 /// All of it is simulated: nothing is measured, and nothing is fitted to the published figures. What is simulated, and the
-/// defaults of the options, are in studies/NAME.toml; docs/serpa.md, docs/feliu.md, docs/fedorova.md and docs/piccoli.md have
-/// the results.
+/// defaults of the options, are in studies/NAME.toml; docs/serpa.md, docs/feliu.md, docs/fedorova.md,
+/// docs/piccoli.md and docs/contention.md have the results.
 #[derive(clap::Args)]
 pub struct Args {
     /// Study
@@ -89,7 +90,7 @@ pub struct Args {
     #[arg(long, value_name = "LEAST-MOST", value_parser = range)]
     traffic: Option<Traffic>,
 
-    /// feliu-1 to 4: programs of the mixes: drawn ones, or a folder with the files of recorded ones (colocate profile --phases)
+    /// feliu-1 to 4, contention: programs: drawn ones, or a folder with the files of recorded ones (colocate profile --phases)
     #[arg(long, value_name = "drawn|FOLDER", default_value = DRAWN)]
     programs: PathBuf,
 
@@ -109,11 +110,11 @@ pub struct Args {
     #[command(flatten)]
     course: Course,
 
-    /// Print the figures as JSON (docs/schemas/study.json, study-communication.json, study-piccoli.json)
+    /// Print the figures as JSON (docs/schemas/study.json, study-communication.json, study-contention.json, study-piccoli.json)
     #[arg(long)]
     json: bool,
 
-    /// File to write instead of standard output, repeatable: .txt, .json, or, of fedorova, communication and piccoli, .svg
+    /// File to write instead of standard output, repeatable: .txt, .json, or, of all but serpa and feliu-1 to 4, .svg
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
 }
@@ -124,7 +125,9 @@ fn names() -> impl Iterator<Item = PossibleValue> {
     let defined = BUILT_IN.iter().map(|(name, title, _)| PossibleValue::new(*name).help(*title));
     let piccoli =
         "Selective page migration (Piccoli): modes of placing pages on 4x Opteron 6282 SE";
-    let others = [(COMMUNICATION, communication), (PICCOLI, piccoli)];
+    let contention =
+        "Losses by others' traffic, and unfairness of pairs (Feliu): what a scheduler can win";
+    let others = [(COMMUNICATION, communication), (CONTENTION, contention), (PICCOLI, piccoli)];
     defined.chain(others.map(|(name, title)| PossibleValue::new(name).help(title)))
 }
 
@@ -136,6 +139,14 @@ const E5405: &str = "xeon-e5405";
 const PICCOLI: &str = "piccoli";
 /// The machine that it was published for.
 const OPTERON: &str = "opteron-6282se";
+/// The study of losses by others' traffic.
+const CONTENTION: &str = "contention";
+/// The machine that most of it was published for.
+const E5645: &str = "xeon-e5645";
+/// Programs that are drawn for it: as many as SPEC CPU2006 has.
+const PROGRAMS: usize = 29;
+/// How long each is alone.
+const LENGTH: Nanos = Nanos(30_000_000_000);
 /// What stands for programs that are drawn.
 const DRAWN: &str = "drawn";
 /// Sets of assumptions of it.
@@ -166,6 +177,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.name == PICCOLI {
         return piccoli(args, &outputs);
+    }
+    if args.name == CONTENTION {
+        return contention(args, &outputs);
     }
     let definition = args.definition()?;
     let spec = args.machine.as_ref().unwrap_or(&definition.machine);
@@ -240,6 +254,36 @@ fn piccoli(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitC
     })
 }
 
+/// Makes the study of losses by others' traffic.
+fn contention(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitCode> {
+    args.refuse_all_but_programs(&[
+        ("--seeds", args.seeds.is_some()),
+        ("--sizes", args.sizes.is_some()),
+        ("--keep", args.course.keeps()),
+    ])?;
+    let (machine, performance) = load::machine(args.machine.as_deref().unwrap_or(E5645))?;
+    let programs = if args.are_recorded() {
+        recorded::programs(&machine, &performance, &recorded(&args.programs)?, LENGTH)?
+    } else {
+        drawn::draw(&machine, &performance, PROGRAMS, args.seed)?
+    };
+    let draws = Assumptions::sample(args.draws.unwrap_or(DRAWS) as usize, args.seed);
+    let study = contention::Study {
+        machine: &machine,
+        performance: &performance,
+        programs: &programs,
+        draws: &draws,
+    };
+    let report = study.report()?;
+    write(args, outputs, |form| {
+        Ok(match form {
+            Form::Text => contention::table::text(&report),
+            Form::Json => json(&report),
+            Form::Picture => contention::table::svg(&report).map_err(anyhow::Error::msg)?,
+        })
+    })
+}
+
 fn write(
     args: &Args,
     outputs: &[outputs::Output<'_>],
@@ -262,13 +306,18 @@ impl Args {
 
     /// Refuses options that a study without a file has no use for: these, and those of studies with one.
     fn refuse(&self, more: &[(&str, bool)]) -> anyhow::Result<()> {
+        let programs = ("--programs", self.are_recorded());
+        self.refuse_all_but_programs(&[&[programs], more].concat())
+    }
+
+    /// The same, where programs can be other ones.
+    fn refuse_all_but_programs(&self, more: &[(&str, bool)]) -> anyhow::Result<()> {
         let of_files = [
             ("--length-ms", self.length_ms.is_some()),
             ("--quantum-ms and no --quantum-us", self.quantum_ms.or(self.quantum_us).is_some()),
             ("--round-ms", self.round_ms.is_some()),
             ("--mixes", self.mixes.is_some()),
             ("--traffic", self.traffic.is_some()),
-            ("--programs", self.are_recorded()),
             ("--kernels", self.kernels.is_some()),
             ("--applications", self.applications.is_some()),
             ("--find-length", self.find_length),

@@ -5,6 +5,7 @@
 //! a program or reads a clock; the times are passed in.
 
 pub mod coherence;
+pub mod contention;
 pub mod cores;
 pub mod curve;
 pub mod figures;

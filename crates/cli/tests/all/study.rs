@@ -256,3 +256,32 @@ fn piccoli_is_printed_and_written() {
     let refused = refusal(&study(folder.path(), &["feliu-1", "--sizes", "1"]), 2);
     assert!(refused.contains("feliu-1 has no --sizes"), "{refused}");
 }
+
+/// The smallest run of the study of losses, in all its forms, and on recorded programs.
+#[test]
+fn contention_is_printed_and_written() {
+    let folder = scene();
+    let args = ["contention", "--draws", "2", "--machine", "xeon-x3320"];
+    let files = ["-o", "all.txt", "-o", "all.json", "-o", "all.svg"];
+    assert_eq!(printed(&study(folder.path(), &[&args[..], &files].concat())), "");
+    let json = printed(&study(folder.path(), &[&args[..], &["--json"]].concat()));
+    assert_eq!(std::fs::read_to_string(folder.path().join("all.json")).unwrap(), json);
+    let found: Value = serde_json::from_str(&json).unwrap();
+    conforms(&found, include_str!("../../../../docs/schemas/study-contention.json"));
+    assert_eq!(found["programs"].as_array().unwrap().len(), 29);
+    let text = std::fs::read_to_string(folder.path().join("all.txt")).unwrap();
+    assert!(text.starts_with("simulated on Intel Xeon X3320, not measured"), "{text}");
+    assert!(text.contains("memory, 3 copies on other cores"), "{text}");
+    let svg = std::fs::read_to_string(folder.path().join("all.svg")).unwrap();
+    assert!(svg.contains("L2, 1 copy on other cores"));
+    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/measured/programs");
+    let text =
+        printed(&study(folder.path(), &["contention", "--draws", "1", "--programs", recorded]));
+    assert!(text.contains("16 programs") && text.contains("L1, 1 copy on the same core"), "{text}");
+    for (option, said) in
+        [("--mixes=2", "--mixes"), ("--seeds=2", "--seeds"), ("--keep=x", "--keep")]
+    {
+        let refused = refusal(&study(folder.path(), &["contention", option]), 2);
+        assert!(refused.contains(&format!("contention has no {said}")), "{refused}");
+    }
+}

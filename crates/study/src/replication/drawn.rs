@@ -16,7 +16,7 @@
 //! 2. One to [`PHASES`] phases, each with up to twice or half of the program's traffic, and a length alone
 //!    that is log-uniform in [`LENGTH_S`]. Otherwise phases of a program are alike.
 //! 3. The misses of each phase are scaled until it has its traffic. Where that cannot be, as there are too few
-//!    misses at a time, all but the traffic of the program is drawn anew.
+//!    misses at a time, all but the traffic of the program is drawn anew, and after [`TRIES`] the traffic, too.
 //!
 //! # Properties
 //! - **Traffic is as drawn** -> test `traffic_is_as_drawn`
@@ -42,7 +42,9 @@ pub const PHASES: usize = 4;
 /// in the last quantum is mostly, not always, true in the next.
 pub const LENGTH_S: [f64; 2] = [0.2, 2.0];
 /// How often a program is drawn anew that cannot have its traffic. One in a few cannot.
-const TRIES: u32 = 1000;
+const TRIES: u32 = 200;
+/// How often its traffic is, too: the most that one program can have on a machine may be less than what is drawn.
+const TRAFFICS: u32 = 20;
 /// Sizes of the curve of misses: the first, and four times the last one each.
 const SIZES: (u64, u32) = (32 << 10, 7);
 
@@ -97,14 +99,18 @@ struct Draw<'a> {
 
 impl Draw<'_> {
     fn program(&mut self, number: usize) -> Result<Program, StudyError> {
-        let traffic = self.between_logs(TRAFFIC);
-        for _ in 0..TRIES {
-            if let Some(program) = self.try_program(number, traffic)? {
-                return Ok(program);
+        for _ in 0..TRAFFICS {
+            let traffic = self.between_logs(TRAFFIC);
+            for _ in 0..TRIES {
+                if let Some(program) = self.try_program(number, traffic)? {
+                    return Ok(program);
+                }
             }
         }
-        let expected =
-            format!("a machine on which a program can have {traffic} t/µs of memory traffic");
+        let [least, most] = TRAFFIC;
+        let expected = format!(
+            "a machine on which programs can have {least} to {most} t/µs of memory traffic"
+        );
         Err(StudyError::Unsuitable(expected, self.machine.name.clone()))
     }
 

@@ -230,7 +230,7 @@ impl Part {
 }
 
 /// The demand of a phase on a core.
-fn demand(
+pub(crate) fn demand(
     phase: &Phase,
     core: &CorePerformance,
     assumptions: &Assumptions,

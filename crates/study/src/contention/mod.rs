@@ -1,0 +1,456 @@
+//! How much programs lose by others' traffic, level by level, and how unfair pairs are: simulated beside what Feliu published.
+//!
+//! # Problem
+//! A scheduler against contention gains nothing where there is none. Published are a loss of up to 40 % by the contention for memory
+//! or the first cache, and two pairs of programs with an unfairness of 1.36 and 1.43.
+//! # Approach
+//! As published: a program beside one to three copies of a [`generator`] that requests lines at a given rate. Copies that load a cache
+//! run on PUs that share it, one a core if that is possible; those that load the memory on other cores.
+//! # Terms
+//! - *Loss*: 1 − the program's speed beside over alone. Speeds are those of its phases, by their time alone.
+//! - *Unfairness* of a pair: the greater slowdown over the lesser.
+//! - *Interval*: the least and the greatest over the sets of assumptions.
+//! # Properties
+//! - **More traffic never helps** -> test `losses_rise_with_the_rate`
+//! - **Nothing is lost beside nothing** -> the first point of each curve
+
+pub mod generator;
+pub mod table;
+
+use crate::replication::drawn::Program;
+use crate::replication::{StudyError, demand};
+use crate::stats::{Estimate, Interval, median};
+use colocate_machine::{CacheKind, Machine, Performance, PuIdx};
+use colocate_model::phase::Demand;
+use colocate_model::{Assumptions, Model, Seat};
+use generator::{Gap, Source};
+use serde::Serialize;
+
+/// Version of the report.
+pub const VERSION: u32 = 1;
+/// What a copy requests alone, lines a microsecond. Published: 10, 50 and 100.
+const RATES: [f64; 7] = [0.0, 10.0, 25.0, 50.0, 100.0, 200.0, f64::INFINITY];
+/// Accesses to the first cache, a microsecond. Chosen.
+const RATES_OF_FIRST: [f64; 5] = [0.0, 200.0, 500.0, 1000.0, f64::INFINITY];
+/// Most copies. Published.
+const COPIES: usize = 3;
+
+/// What the study is made with.
+#[derive(Debug)]
+pub struct Study<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// How fast it is.
+    pub performance: &'a Performance,
+    /// The programs: two or more.
+    pub programs: &'a [Program],
+    /// The sets of assumptions, the default one first; never empty.
+    pub draws: &'a [Assumptions],
+}
+
+/// Losses beside copies of one rate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// What each copy requests alone, lines a microsecond.
+    pub rate: f64,
+    /// What all copies request together beside a program, lines a microsecond: the median of the programs, default assumptions.
+    pub reached: f64,
+    /// The median of the programs' losses.
+    pub median: Estimate,
+    /// The greatest loss.
+    pub greatest: Estimate,
+    /// Which program has it under the default assumptions.
+    pub of: String,
+}
+
+/// A curve.
+#[derive(Clone, Debug, Serialize)]
+pub struct Curve {
+    /// What is loaded: `memory`, `L3`.
+    pub level: String,
+    /// How many copies.
+    pub copies: usize,
+    /// Whether the copies share the program's core.
+    pub siblings: bool,
+    /// By rate, up to the most that a copy can reach alone.
+    pub points: Vec<Point>,
+}
+
+/// Unfairness of all pairs in one situation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pairs {
+    /// Whether both are on one core.
+    pub siblings: bool,
+    /// What was published for one pair.
+    pub published: f64,
+    /// How many pairs.
+    pub pairs: usize,
+    /// The median of the pairs.
+    pub median: Estimate,
+    /// The greatest.
+    pub greatest: Estimate,
+    /// The share of pairs that are at least as unfair as the published one.
+    pub as_published: Estimate,
+    /// The most unfair pair under the default assumptions, the slower one first, with what each requests alone from memory, t/µs.
+    pub most_unfair: [(String, f64); 2],
+}
+
+/// All of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The machine's name.
+    pub machine: String,
+    /// Sets of assumptions.
+    pub draws: usize,
+    /// Names of the programs.
+    pub programs: Vec<String>,
+    /// By level and number of copies.
+    pub curves: Vec<Curve>,
+    /// On different cores, and on one.
+    pub pairs: Vec<Pairs>,
+}
+
+/// A situation of a curve.
+#[derive(Clone, Debug)]
+struct Situation {
+    source: Source,
+    siblings: bool,
+    pus: Vec<PuIdx>,
+}
+
+/// A program under one set of assumptions: its phases' demands with their shares of its time alone, and their speeds alone.
+struct Ready {
+    phases: Vec<(Demand, f64, f64)>,
+}
+
+impl Study<'_> {
+    /// Makes the study.
+    ///
+    /// # Errors
+    /// [`StudyError`] if the machine or a program cannot be modelled.
+    pub fn report(&self) -> Result<Report, StudyError> {
+        let kind = |core: usize| &self.performance.kinds[self.machine.cores[core].kind.idx()];
+        let under: Vec<Under<'_>> = self
+            .draws
+            .iter()
+            .map(|draw| Under::new(self, draw, kind(0)))
+            .collect::<Result<_, _>>()?;
+        let curve = |situation: &Situation| self.curve(&under, situation);
+        let curves = self.situations().iter().map(curve).collect::<Result<_, _>>()?;
+        let pair = |pus: Option<[PuIdx; 2]>, siblings, published| {
+            pus.map(|pus| self.pairs(&under, pus, siblings, published))
+        };
+        let first = &self.machine.cores[0];
+        let apart = self.machine.cores.get(1).map(|other| [first.pus[0], other.pus[0]]);
+        let together = first.pus.first_chunk().copied();
+        let pairs = [pair(apart, false, 1.36), pair(together, true, 1.43)];
+        Ok(Report {
+            version: VERSION,
+            machine: self.machine.name.clone(),
+            draws: self.draws.len(),
+            programs: self.programs.iter().map(|program| program.name.clone()).collect(),
+            curves,
+            pairs: pairs.into_iter().flatten().collect(),
+        })
+    }
+
+    /// Memory and each cache, with one copy and with the most.
+    fn situations(&self) -> Vec<Situation> {
+        let cores = &self.machine.cores;
+        let program = cores[0].pus[0];
+        let sharing = |level: u8| {
+            let over = self.machine.caches.iter().find(|cache| {
+                cache.level == level
+                    && cache.kind != CacheKind::Instruction
+                    && cache.pus.contains(&program)
+            });
+            move |pu: &PuIdx| over.is_none_or(|cache| cache.pus.contains(pu))
+        };
+        let others = || cores.iter().skip(1).map(|core| core.pus[0]);
+        let mut places = vec![(Source::Memory, false, others().collect::<Vec<_>>())];
+        for cache in self.performance.caches.iter().rev() {
+            let apart: Vec<PuIdx> = others().filter(sharing(cache.level)).collect();
+            let siblings = apart.is_empty();
+            let pus = if siblings { cores[0].pus[1..].to_vec() } else { apart };
+            places.push((Source::Cache(cache.level), siblings, pus));
+        }
+        let situation = |(source, siblings, pus): (Source, bool, Vec<PuIdx>)| {
+            let most = pus.len().min(COPIES);
+            let counts = if most > 1 { vec![1, most] } else { vec![most] };
+            let counts = counts.into_iter().filter(|count| *count > 0);
+            let of = move |count: usize| Situation { source, siblings, pus: pus[..count].to_vec() };
+            counts.map(of).collect::<Vec<_>>()
+        };
+        places.into_iter().flat_map(situation).collect()
+    }
+
+    fn curve(&self, under: &[Under<'_>], at: &Situation) -> Result<Curve, StudyError> {
+        let level = match at.source {
+            Source::Memory => "memory".to_owned(),
+            Source::Cache(level) => format!("L{level}"),
+        };
+        let rates: &[f64] = if at.source == Source::Cache(1) { &RATES_OF_FIRST } else { &RATES };
+        let mut points = Vec::new();
+        for &rate in rates {
+            // The gap belongs to the generator, whatever is assumed.
+            let (gap, rate) = under[0].gap(self, at, rate)?;
+            if points.last().is_some_and(|last: &Point| last.rate >= rate) {
+                break;
+            }
+            let found = under.iter().map(|under| under.losses(self, at, gap));
+            let found: Vec<(Vec<f64>, f64)> = found.collect::<Result<_, _>>()?;
+            let over = |of: &dyn Fn(&[f64]) -> f64| spread(found.iter().map(|(each, _)| of(each)));
+            let losses = &found[0].0;
+            let most = (0..losses.len()).max_by(|&a, &b| losses[a].total_cmp(&losses[b]));
+            points.push(Point {
+                rate,
+                reached: found[0].1,
+                median: over(&|each| median(each).unwrap_or(0.0)),
+                greatest: over(&|each| each.iter().copied().fold(0.0, f64::max)),
+                of: most.map(|at| self.programs[at].name.clone()).unwrap_or_default(),
+            });
+        }
+        Ok(Curve { level, copies: at.pus.len(), siblings: at.siblings, points })
+    }
+
+    fn pairs(&self, under: &[Under<'_>], pus: [PuIdx; 2], siblings: bool, published: f64) -> Pairs {
+        let count = self.programs.len();
+        let all: Vec<[usize; 2]> =
+            (0..count).flat_map(|a| (a + 1..count).map(move |b| [a, b])).collect();
+        let of = |under: &Under<'_>| -> Vec<[f64; 2]> {
+            all.iter().map(|pair| under.slowdowns(pus, *pair)).collect()
+        };
+        let found: Vec<Vec<[f64; 2]>> = under.iter().map(of).collect();
+        let unfairness = |[a, b]: [f64; 2]| a.max(b) / a.min(b);
+        let each = |of: &Vec<[f64; 2]>| of.iter().copied().map(unfairness).collect::<Vec<f64>>();
+        let found_each: Vec<Vec<f64>> = found.iter().map(each).collect();
+        let over = |of: &dyn Fn(&[f64]) -> f64| spread(found_each.iter().map(|each| of(each)));
+        let most = (0..all.len()).max_by(|&a, &b| found_each[0][a].total_cmp(&found_each[0][b]));
+        let most = most.map_or([0, 1], |at| {
+            let [first, second] = found[0][at];
+            let [a, b] = all[at];
+            if first >= second { [a, b] } else { [b, a] }
+        });
+        #[allow(clippy::cast_precision_loss)] // few pairs
+        let share = |each: &[f64]| {
+            each.iter().filter(|it| **it >= published).count() as f64 / each.len() as f64
+        };
+        let named = |at: usize| (self.programs[at].name.clone(), self.programs[at].traffic);
+        Pairs {
+            siblings,
+            published,
+            pairs: all.len(),
+            median: over(&|each| median(each).unwrap_or(1.0)),
+            greatest: over(&|each| each.iter().copied().fold(1.0, f64::max)),
+            as_published: over(&share),
+            most_unfair: most.map(named),
+        }
+    }
+}
+
+/// A machine and the programs under one set of assumptions.
+struct Under<'a> {
+    model: Model<'a>,
+    draw: Assumptions,
+    programs: Vec<Ready>,
+}
+
+impl<'a> Under<'a> {
+    fn new(
+        study: &Study<'a>,
+        draw: &Assumptions,
+        kind: &colocate_machine::performance::CorePerformance,
+    ) -> Result<Self, StudyError> {
+        let model = Model::new(study.machine, study.performance, *draw)?;
+        let pu = study.machine.cores[0].pus[0];
+        let ready = |program: &Program| -> Result<Ready, StudyError> {
+            let mut phases = Vec::new();
+            for (place, phase) in (0_u32..).zip(&program.phases) {
+                let of = program.course.iter().filter(|(at, _)| *at == place);
+                #[allow(clippy::cast_precision_loss)] // far less than 2^53
+                let instructions = of.map(|&(_, ran)| ran as f64).sum::<f64>();
+                let demand = demand(phase, kind, draw)?;
+                let alone = model.alone(&seat(pu, &demand, 0)).instructions_per_second;
+                phases.push((demand, instructions / alone, alone));
+            }
+            let all: f64 = phases.iter().map(|(_, time, _)| time).sum();
+            phases.iter_mut().for_each(|(_, time, _)| *time /= all);
+            phases.retain(|(_, share, _)| *share > 0.0);
+            Ok(Ready { phases })
+        };
+        let programs = study.programs.iter().map(ready).collect::<Result<_, _>>()?;
+        Ok(Self { model, draw: *draw, programs })
+    }
+
+    fn generator(&self, study: &Study<'_>, at: &Situation, gap: Gap) -> Result<Demand, StudyError> {
+        let core = study.machine.core_of(at.pus[0]);
+        let kind = &study.performance.kinds[study.machine.cores[core.idx()].kind.idx()];
+        let phase = generator::phase(study.machine, study.performance, at.source, gap);
+        demand(&phase, kind, &self.draw)
+    }
+
+    /// With which gap a copy has this rate alone, or the most that it can.
+    fn gap(&self, study: &Study<'_>, at: &Situation, rate: f64) -> Result<(Gap, f64), StudyError> {
+        /// Logarithm of the greatest gap: a line in some million cycles.
+        const MOST: f64 = 15.0;
+        let gap = |size: f64| {
+            let size = size.exp() - 1.0;
+            if at.siblings { Gap::Stalled(size) } else { Gap::Nops(size) }
+        };
+        let reached = |size: f64| -> Result<f64, StudyError> {
+            let demand = self.generator(study, at, gap(size))?;
+            let speed = self.model.alone(&seat(at.pus[0], &demand, 1)).instructions_per_second;
+            Ok(lines(speed, gap(size)))
+        };
+        let most = reached(0.0)?;
+        if most <= rate {
+            return Ok((gap(0.0), most));
+        }
+        let (mut low, mut high) = (0.0_f64, MOST);
+        while rate > 0.0 && high - low > 1e-9 {
+            let middle = f64::midpoint(low, high);
+            *(if reached(middle)? > rate { &mut low } else { &mut high }) = middle;
+        }
+        Ok((gap(high), rate))
+    }
+
+    /// The loss of each program beside copies, and what these reach together: the median over the programs.
+    fn losses(
+        &self,
+        study: &Study<'_>,
+        at: &Situation,
+        gap: Gap,
+    ) -> Result<(Vec<f64>, f64), StudyError> {
+        let generator = self.generator(study, at, gap)?;
+        let pu = study.machine.cores[0].pus[0];
+        let copies = (1..).zip(&at.pus).map(|(space, &pu)| seat(pu, &generator, space));
+        let copies: Vec<Seat<'_>> = copies.collect();
+        let (mut losses, mut reached) = (Vec::new(), Vec::new());
+        for program in &self.programs {
+            let (mut speed, mut requested) = (0.0, 0.0);
+            for (demand, share, alone) in &program.phases {
+                let mut seats = vec![seat(pu, demand, 0)];
+                seats.extend_from_slice(&copies);
+                let found = self.model.predict(&seats);
+                speed += share * found.tasks[0].instructions_per_second / alone;
+                let all = found.tasks[1..].iter().map(|task| task.instructions_per_second);
+                requested += share * all.map(|speed| lines(speed, gap)).sum::<f64>();
+            }
+            losses.push(1.0 - speed);
+            reached.push(requested);
+        }
+        Ok((losses, median(&reached).unwrap_or(0.0)))
+    }
+
+    /// Slowdowns of two programs side by side, whose phases meet by chance.
+    fn slowdowns(&self, pus: [PuIdx; 2], pair: [usize; 2]) -> [f64; 2] {
+        let [a, b] = pair.map(|at| &self.programs[at].phases);
+        let mut speeds = [0.0; 2];
+        for (first, share_a, alone_a) in a {
+            for (second, share_b, alone_b) in b {
+                let seats = [seat(pus[0], first, 0), seat(pus[1], second, 1)];
+                let found = self.model.predict(&seats);
+                let both = [(0, alone_a), (1, alone_b)];
+                for (at, alone) in both {
+                    speeds[at] +=
+                        share_a * share_b * found.tasks[at].instructions_per_second / alone;
+                }
+            }
+        }
+        speeds.map(|speed| 1.0 / speed)
+    }
+}
+
+/// Lines a microsecond at so many instructions a second.
+fn lines(speed: f64, gap: Gap) -> f64 {
+    speed / gap.instructions() / 1e6
+}
+
+fn seat(pu: PuIdx, demand: &Demand, space: u32) -> Seat<'_> {
+    Seat { pu, demand, pages: &[], space }
+}
+
+/// The first value, with the least and the greatest of all.
+fn spread(values: impl Iterator<Item = f64>) -> Estimate {
+    let values: Vec<f64> = values.collect();
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    Estimate { value: values[0], interval: Some(Interval { low, high }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replication::drawn::draw;
+    use crate::testing::machine;
+
+    fn report(name: &str) -> Report {
+        let (machine, performance) = machine(name);
+        let programs = draw(&machine, &performance, 6, 1).unwrap();
+        let draws = Assumptions::sample(2, 1);
+        let study = Study {
+            machine: &machine,
+            performance: &performance,
+            programs: &programs,
+            draws: &draws,
+        };
+        study.report().unwrap()
+    }
+
+    #[test]
+    fn losses_rise_with_the_rate() {
+        for name in ["xeon-x3320", "xeon-e5645", "power8-10c"] {
+            for curve in report(name).curves {
+                assert!(curve.points.len() > 1, "{name} {}", curve.level);
+                assert!(
+                    curve.siblings || curve.points[0].greatest.value < 1e-3,
+                    "{name} {curve:?}"
+                );
+                for pair in curve.points.windows(2) {
+                    assert!(
+                        pair[0].median.value <= pair[1].median.value + 1e-4,
+                        "{name} {curve:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// The X3320 has two cores at each L2, so one copy; its memory three. The E5645's L2 and L1 are a core's own.
+    #[test]
+    fn copies_share_what_they_load() {
+        let of = |name| -> Vec<(String, usize, bool)> {
+            let curves = report(name).curves;
+            curves.into_iter().map(|curve| (curve.level, curve.copies, curve.siblings)).collect()
+        };
+        let expect = |all: &[(&str, usize, bool)]| -> Vec<(String, usize, bool)> {
+            all.iter().map(|&(level, copies, siblings)| (level.into(), copies, siblings)).collect()
+        };
+        assert_eq!(
+            of("xeon-x3320"),
+            expect(&[("memory", 1, false), ("memory", 3, false), ("L2", 1, false)])
+        );
+        assert_eq!(
+            of("xeon-e5645"),
+            expect(&[
+                ("memory", 1, false),
+                ("memory", 3, false),
+                ("L3", 1, false),
+                ("L3", 3, false),
+                ("L2", 1, true),
+                ("L1", 1, true),
+            ])
+        );
+    }
+
+    #[test]
+    fn a_pair_is_counted_once() {
+        let found = report("xeon-e5645");
+        assert_eq!(found.pairs.iter().map(|pairs| pairs.pairs).collect::<Vec<_>>(), [15, 15]);
+        assert!(found.pairs.iter().all(|pairs| pairs.median.value >= 1.0));
+        // Without siblings only those on different cores.
+        assert_eq!(report("xeon-x3320").pairs.len(), 1);
+    }
+}

@@ -1,0 +1,94 @@
+//! The report as text and as a picture.
+
+use super::{Curve, Pairs, Point, Report};
+use crate::curve::{Curves, Series, svg as svg_of};
+use crate::stats::Estimate;
+use crate::table::aligned;
+use colocate_machine::printable;
+
+/// As tables.
+#[must_use]
+pub fn text(report: &Report) -> String {
+    let mut out = format!(
+        "simulated on {}, not measured: {} programs; values under the default assumptions, (least to greatest) over {} sets of\n\
+         assumptions; published: losses of up to 40 %\n",
+        printable(&report.machine),
+        report.programs.len(),
+        report.draws
+    );
+    for curve in &report.curves {
+        out += &format!("\n{}\n", title(curve));
+        let heading = ["each, t/us", "all reached", "loss, median, %", "greatest, %", "of"];
+        let mut rows = vec![heading.map(str::to_owned).to_vec()];
+        rows.extend(curve.points.iter().map(cells));
+        out += &aligned(&rows);
+    }
+    out += "\npairs: the greater slowdown over the lesser\n";
+    let heading = ["cores", "published", "median", "greatest", "as unfair, %", "slower", "beside"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    rows.extend(report.pairs.iter().map(of_pairs));
+    out + &aligned(&rows)
+}
+
+fn title(curve: &Curve) -> String {
+    let copies = if curve.copies == 1 { "copy" } else { "copies" };
+    let place = if curve.siblings { "the same core" } else { "other cores" };
+    format!("{}, {} {copies} on {place}", curve.level, curve.copies)
+}
+
+fn cells(point: &Point) -> Vec<String> {
+    vec![
+        format!("{:.0}", point.rate),
+        format!("{:.1}", point.reached),
+        spread(point.median, 100.0, 1),
+        spread(point.greatest, 100.0, 1),
+        point.of.clone(),
+    ]
+}
+
+fn of_pairs(pairs: &Pairs) -> Vec<String> {
+    let named = |(name, traffic): &(String, f64)| format!("{name} ({traffic:.1} t/us)");
+    vec![
+        if pairs.siblings { "one" } else { "two" }.to_owned(),
+        format!("{:.2}", pairs.published),
+        spread(pairs.median, 1.0, 2),
+        spread(pairs.greatest, 1.0, 2),
+        spread(pairs.as_published, 100.0, 0),
+        named(&pairs.most_unfair[0]),
+        named(&pairs.most_unfair[1]),
+    ]
+}
+
+fn spread(of: Estimate, times: f64, digits: usize) -> String {
+    let value = format!("{:.digits$}", of.value * times);
+    of.interval.map_or(value.clone(), |range| {
+        format!("{value} ({:.digits$}-{:.digits$})", range.low * times, range.high * times)
+    })
+}
+
+/// The greatest loss by what the copies reach, a line for each level and number of copies.
+///
+/// # Errors
+/// Only if the drawing library fails; its line says how.
+pub fn svg(report: &Report) -> Result<String, String> {
+    let percent = |of: Estimate| Estimate {
+        value: of.value * 100.0,
+        interval: of.interval.map(|range| crate::stats::Interval {
+            low: range.low * 100.0,
+            high: range.high * 100.0,
+        }),
+    };
+    // Accesses to the first cache are a hundred times as many.
+    let curves = report.curves.iter().filter(|curve| curve.level != "L1");
+    let series = |curve: &Curve| Series {
+        name: title(curve),
+        points: curve.points.iter().map(|point| (point.reached, percent(point.greatest))).collect(),
+    };
+    svg_of(&Curves {
+        caption: format!("greatest loss, simulated on {}; published up to 40 %", report.machine),
+        across: "transactions per us that all copies reach".to_owned(),
+        up: "loss, percent".to_owned(),
+        level: Some(40.0),
+        series: curves.map(series).collect(),
+    })
+}
