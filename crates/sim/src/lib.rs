@@ -58,7 +58,7 @@ pub use outcome::{
     JobOutcome, LevelUse, Moves, Outcome, PortGroupUse, Span, TaskOutcome, Together, Used,
 };
 pub use platform::Platform;
-pub use run::{Options, simulate, simulate_with};
+pub use run::{Options, demands_of, simulate, simulate_with};
 pub use scenario::{
     Barrier, BarrierWait, Fetch, JobSpec, MemorySpec, MemoryUse, Method, Pages, PhaseIdx,
     PhaseSpec, PuEvent, Scenario, Serial, Stretch, ThreadSpec, Work,

@@ -80,10 +80,7 @@ pub fn simulate(
         None if policy.has_prior(Prior::Solo) => alone_of(platform, scenario)?,
         _ => Vec::new(),
     };
-    // The oracle gets what each job does most.
-    let first = |job: &JobSpec| job.threads.first().map(|thread| most(scenario, thread));
-    let demands: Vec<Phase> =
-        scenario.jobs.iter().map(|job| first(job).unwrap_or_default()).collect();
+    let demands = demands_of(scenario);
     let courses = match policy.has_prior(Prior::Courses) {
         true => courses_of(platform, scenario)?,
         false => Vec::new(),
@@ -100,6 +97,13 @@ pub fn simulate(
     };
     let (mut made, name) = (policy.policy(&known), policy.to_string());
     simulate_with(platform, scenario, (&mut *made, &name), options, &mut |_| ())
+}
+
+/// What the first thread of each job does most: what an oracle goes by.
+#[must_use]
+pub fn demands_of(scenario: &Scenario) -> Vec<Phase> {
+    let first = |job: &JobSpec| job.threads.first().map(|thread| most(scenario, thread));
+    scenario.jobs.iter().map(|job| first(job).unwrap_or_default()).collect()
 }
 
 /// The same under any policy, with its name for plans; `look` sees every round. What is known beforehand is the

@@ -72,6 +72,9 @@ pub const GAIN: f64 = 0.001;
 /// create threads or let them sleep make new ones every quantum.
 pub const KEPT: usize = 1_000;
 
+/// Most groups whose loss is kept. Chosen: some MiB.
+const MOST_LOSSES: usize = 50_000;
+
 /// Threads and the PUs that they may use, by the kernel's number, which stays when others go offline.
 type Asked = (Vec<TaskId>, Vec<PuNr>);
 
@@ -82,9 +85,15 @@ pub struct Oracle {
     /// By job; its threads are alike.
     demands: Vec<Phase>,
     /// Groups by usable core that were found, by threads and PUs.
-    found: BTreeMap<Asked, Vec<Vec<usize>>>,
+    found: BTreeMap<Asked, Groups>,
+    /// What was found last, and where threads were then: most quanta are like the one before.
+    last: Option<(Asked, Groups, Groups)>,
+    losses: Losses,
     searches: Searches,
 }
+
+/// What groups on one core lose, by the jobs of their threads: what is matched.
+type Losses = BTreeMap<Vec<u32>, f64>;
 
 /// How often places were found how.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,32 +108,42 @@ struct Searches {
 impl Oracle {
     /// With what each job demands and how fast the machine is; without one of both no thread moves.
     pub fn new(performance: Option<Performance>, demands: Vec<Phase>) -> Self {
-        Self { performance, demands, found: BTreeMap::new(), searches: Searches::default() }
+        let (found, losses, searches) = (BTreeMap::new(), BTreeMap::new(), Searches::default());
+        Self { performance, demands, found, last: None, losses, searches }
     }
 
     /// Groups by usable core.
-    fn groups(&mut self, places: &Places<'_>, threads: &[&Thread]) -> Vec<Vec<usize>> {
+    fn groups(&mut self, places: &Places<'_>, threads: &[&Thread]) -> Groups {
         let stay = staying(places, threads);
         let Some(performance) = &self.performance else { return stay };
         let number = |pu: &PuIdx| places.machine.pus[pu.idx()].os;
         let pus = places.pus.iter().map(number).collect();
-        let key = (threads.iter().map(|thread| thread.id).collect(), pus);
+        let key: Asked = (threads.iter().map(|thread| thread.id).collect(), pus);
+        if let Some((asked, before, found)) = &self.last
+            && (asked, before) == (&key, &stay)
+        {
+            return found.clone();
+        }
         let Some(judge) = Whole::new(places, performance, &self.demands, threads) else {
             return stay;
         };
         let best = match self.found.get(&key) {
             Some(best) => best.clone(),
             None => {
-                let matched = || matched(places, performance, &self.demands, threads);
+                let losses = &mut self.losses;
+                let matched = || matched(places, performance, &self.demands, threads, losses);
                 let best = self.searches.best(&judge, &stay, matched);
                 if self.found.len() >= KEPT {
                     self.found.clear();
                 }
-                self.found.insert(key, best.clone());
+                self.found.insert(key.clone(), best.clone());
                 best
             }
         };
-        if judge.stp(&best) > judge.stp(&stay) * (1.0 + GAIN) { best } else { stay }
+        let moves = judge.stp(&best) > judge.stp(&stay) * (1.0 + GAIN);
+        let found = if moves { best } else { stay.clone() };
+        self.last = Some((key, stay, found.clone()));
+        found
     }
 }
 
@@ -208,7 +227,8 @@ fn matched(
     performance: &Performance,
     demands: &[Phase],
     threads: &[&Thread],
-) -> Option<Vec<Vec<usize>>> {
+    losses: &mut Losses,
+) -> Option<Groups> {
     let task = |thread: &&Thread| Task {
         id: thread.id,
         name: String::new(),
@@ -222,7 +242,19 @@ fn matched(
     let even = places.cores.iter().all(|core| core.pus.len() == places.width());
     let mut judge = even.then(|| Judge::new(places, performance, &tasks)).flatten()?;
     let cores = places.cores.len();
-    let loss = |group: &[usize]| judge.loss(group);
+    let loss = |group: &[usize]| {
+        let mut jobs: Vec<u32> = group.iter().map(|&at| threads[at].id.job.0).collect();
+        jobs.sort_unstable();
+        if let Some(&loss) = losses.get(&jobs) {
+            return loss;
+        }
+        if losses.len() >= MOST_LOSSES {
+            losses.clear();
+        }
+        let loss = judge.loss(group);
+        losses.insert(jobs, loss);
+        loss
+    };
     Some(matching::in_groups_by(threads.len(), cores, places.width(), loss))
 }
 

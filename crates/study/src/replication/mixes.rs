@@ -21,7 +21,9 @@ use colocate_model::Assumptions;
 use colocate_policy::table::Prior;
 use colocate_policy::{Knowledge, PolicySpec, SoloProfile};
 use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, Work};
-use colocate_sim::{Kernel, Options, Outcome, Platform, alone_of, courses_of, simulate_with};
+use colocate_sim::{
+    Kernel, Options, Outcome, Platform, alone_of, courses_of, demands_of, simulate_with,
+};
 
 /// How often a mix is drawn anew until its traffic lies in its part of the range. Parts are hit about once in
 /// twenty draws in the middle, in some thousand at the ends.
@@ -201,7 +203,16 @@ pub fn under(
         true => courses_of(platform, scenario)?,
         false => Vec::new(),
     };
-    let mut made = policy.policy(&Knowledge { alone, courses: &courses, ..Knowledge::default() });
+    let demands = demands_of(scenario);
+    let performance = Some(platform.performance());
+    let known = Knowledge {
+        alone,
+        courses: &courses,
+        demands: &demands,
+        performance,
+        ..Knowledge::default()
+    };
+    let mut made = policy.policy(&known);
     let options = Options::each_quantum();
     let mut outcome =
         simulate_with(platform, scenario, (&mut *made, &name), &options, each_quantum)?;

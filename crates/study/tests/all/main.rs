@@ -4,6 +4,7 @@
 mod fedorova;
 mod feliu;
 mod kept;
+mod orders;
 mod serpa;
 
 use colocate_machine::{Machine, Performance, described};
