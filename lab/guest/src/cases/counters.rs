@@ -423,7 +423,17 @@ const QUANTUM: u64 = 20 + 4;
 /// processor, though its kernel lists them: where cycles go stays unknown, and a policy that needs it gets the reason.
 pub fn serve_schedulers() -> anyhow::Result<()> {
     fs::write(WORKLOAD_FILE, WORKLOAD)?;
-    let common = ["schedule", "--no-guard", "--stacks", "--policy", "bas", "-o", REPORT];
+    let common = [
+        "schedule",
+        "--no-guard",
+        "--waiting",
+        "stop",
+        "--stacks",
+        "--policy",
+        "bas",
+        "-o",
+        REPORT,
+    ];
     let output = colocate(&[&common[..], &[WORKLOAD_FILE]].concat())?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "colocate schedule: {said}");
