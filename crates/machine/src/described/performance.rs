@@ -206,6 +206,7 @@ impl Speeds {
         let field = match field {
             "width" => ".slots-per-cycle".into(),
             "branch_miss" => ".branch-miss".into(),
+            "thread_sets" => ".thread-sets".into(),
             "name" | "crossed_by" | "" => String::new(),
             // A link's bandwidth has its group named already.
             "bandwidth" if part.starts_with("links") => String::new(),

@@ -306,7 +306,7 @@ fn replacement_of_lines() {
 }
 
 /// Every refusal: what is changed in [`SPEEDS`] to what, and the line that is printed.
-const IMPOSSIBLE: [(&str, &str, &str); 26] = [
+const IMPOSSIBLE: [(&str, &str, &str); 27] = [
     (
         "inclusion = \"inclusive\"",
         "inclusion = \"inclusive\"\nreplacement = \"fifo\"",
@@ -347,6 +347,11 @@ const IMPOSSIBLE: [(&str, &str, &str); 26] = [
         "line 30: performance.kind[0].name: expected each kind of core once: core, found fast",
     ),
     // Impossible figures.
+    (
+        "units = [",
+        "thread-sets = 0\nunits = [",
+        "line 30: performance.kind[0].thread-sets: expected 1 to 8, found 0",
+    ),
     (
         "\"10 GB/s\"",
         "\"0 GB/s\"",

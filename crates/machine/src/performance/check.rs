@@ -12,6 +12,7 @@ use thiserror::Error;
 mod most {
     pub(super) const CLOCK_HZ: u64 = 100_000_000_000;
     pub(super) const WIDTH: f64 = 64.0;
+    pub(super) const THREAD_SETS: u32 = 8;
     pub(super) const PORTS: usize = 32;
     pub(super) const CYCLES: f64 = 10_000.0;
     pub(super) const BYTES_PER_SECOND: f64 = 1e15;
@@ -159,6 +160,9 @@ impl CorePerformance {
         }
         if !(self.width > 0.0 && self.width <= most::WIDTH) {
             return refuse("width", format!("above 0 and up to {}", most::WIDTH), self.width);
+        }
+        if !(1..=most::THREAD_SETS).contains(&self.thread_sets) {
+            return refuse("thread_sets", format!("1 to {}", most::THREAD_SETS), self.thread_sets);
         }
         let names: BTreeSet<&str> = self.ports.iter().map(String::as_str).collect();
         if !(1..=most::PORTS).contains(&names.len()) || names.contains("") {
