@@ -1,6 +1,6 @@
 //! Boots a guest, passes on what its program prints, and always ends it.
 
-use crate::console::{Console, LOST_TIMER};
+use crate::console::Console;
 use crate::guest::Guest;
 use crate::output::Output;
 use anyhow::{Context as _, anyhow, bail};
@@ -58,11 +58,13 @@ impl Boot {
         let mut output = Output::new(&self.mark);
         while let Some((from, piece)) = self.next(&pieces, deadline, console)? {
             console.push(&piece);
-            if String::from_utf8_lossy(&piece).contains(LOST_TIMER) {
-                bail!("the guest was killed: one of its CPUs lost its timer");
-            }
-            if from == Source::Command {
-                output.push(&piece, &mut to);
+            match from {
+                Source::Command => output.push(&piece, &mut to),
+                Source::Console => {
+                    if let Some(why) = console.hangs() {
+                        bail!("the guest was killed: one of its CPUs {why}");
+                    }
+                }
             }
             // The command has ended and all of its output has been read: the rest does not matter.
             if let Some(status) = output.status() {

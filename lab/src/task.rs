@@ -45,8 +45,8 @@ impl Task {
     /// status.
     ///
     /// If `keep` holds for how it ended, or it did not end well, the guest's console stays in a file.
-    /// A kernel that panics before its first process begins, or by an int3 of its own, or that loses a timer, is booted again, three
-    /// times in all at most; then the command begins anew.
+    /// A kernel that panics before its first process begins, or by an int3 of its own, or that hangs, is booted again, three times
+    /// in all at most; then the command begins anew.
     ///
     /// # Errors
     /// If something is missing here, the machine cannot be booted, or the guest does not end well.
@@ -63,7 +63,7 @@ impl Task {
             ended = prepared.run(&mut console, &mut to);
             let emulation = console.panicked_before(&begin)
                 || console.ended_by_int3()
-                || console.lost_a_timer();
+                || console.hangs().is_some();
             if ended.is_ok() || boot == BOOTS || !emulation {
                 break;
             }
