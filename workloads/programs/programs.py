@@ -1,5 +1,5 @@
 """The programs that are recorded: what each is, how it is run, and the inputs, which are made from fixed seeds."""
-import math, random, re, shutil, struct, subprocess
+import math, os, random, re, shutil, struct, subprocess
 from collections import namedtuple
 from pathlib import Path
 
@@ -268,10 +268,17 @@ def database(_inputs, path):
 
 def as_user(folder):
     """What leads to another user, who owns `folder`, where we are root."""
-    if subprocess.os.getuid() != 0:
+    if os.getuid() != 0:
         return []
     shutil.chown(folder, "postgres")
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+
+
+def cache_for_all(folder):
+    """A cache in `folder` with our QEMU that every user can read."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    shutil.copytree(cache / "colocate/qemu", Path(folder, "cache/colocate/qemu"), dirs_exist_ok=True)
+    return str(Path(folder, "cache"))
 
 
 MAKERS = {

@@ -29,8 +29,6 @@ pub enum Selected {
     },
     /// Its speed with cores of its own is found out.
     Estimated,
-    /// Another job is estimated, and it disturbs that little.
-    BesideEstimate,
 }
 
 /// Why a thread is on its PU.
@@ -97,7 +95,6 @@ impl fmt::Display for Selected {
                 write!(f, "has come least far, {progress:.1} quanta alone")
             }
             Self::Estimated => f.write_str("its speed on cores of its own is found out"),
-            Self::BesideEstimate => f.write_str("disturbs little the job that is estimated"),
         }
     }
 }

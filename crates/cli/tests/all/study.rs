@@ -66,7 +66,7 @@ fn pairs_are_printed_as_tables_and_json() {
     assert_eq!((report.draws, report.length_s), (2, 0.02));
     assert_eq!(report.parts[0].cells[0].programs, ["A", "B"]);
     let policies = report.parts[0].rows[0].policies.iter().map(|policy| &*policy.policy);
-    expect!["os round-robin instruction mix symbiosis-model oracle"]
+    expect!["os round-robin instruction instruction:published mix symbiosis-model oracle"]
         .assert_eq(&policies.collect::<Vec<_>>().join(" "));
     expect_file!["../printed/study-serpa.txt"].assert_eq(&printed(&study(folder.path(), &args)));
 }
@@ -277,7 +277,7 @@ fn contention_is_printed_and_written() {
     let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/measured/programs");
     let text =
         printed(&study(folder.path(), &["contention", "--draws", "1", "--programs", recorded]));
-    assert!(text.contains("16 programs") && text.contains("L1, 1 copy on the same core"), "{text}");
+    assert!(text.contains("49 programs") && text.contains("L1, 1 copy on the same core"), "{text}");
     for (option, said) in
         [("--mixes=2", "--mixes"), ("--seeds=2", "--seeds"), ("--keep=x", "--keep")]
     {

@@ -14,21 +14,19 @@
 //! How the published scheduler mixes both was not found; `f` and `U` are ours.
 //! # Algorithm
 //! 1. Note what the last quantum showed.
-//! 2. If an estimate is due, a short quantum makes it: see [`progress`]. Beside it, on the other cores, run those with least traffic
-//!    to memory.
+//! 2. If an estimate is due, a short quantum makes it, in which all others wait: see [`progress`].
 //! 3. Else `fair` runs the jobs with the least progress; `perf-fair` does so, too, while things are less fair than
 //!    `U`, and else with `f` of the contexts, and fills the rest by [`select::by_traffic`] with what `OATR` leaves.
-//! 4. [`most_with_least`](super::allocate::most_with_least) on the cores that no estimate has for itself.
+//! 4. [`most_with_least`](super::allocate::most_with_least).
 //! # Properties
 //! - **No starvation**: every job runs again and again. -> tests `no_job_starves`, `no_job_waits_long`
-//! - **Own cores**: while it is estimated, no other job is on a job's cores. -> test `own_cores`
+//! - **Alone**: while it is estimated, no other job runs. -> test `alone_while_estimated`
 //! - **Mixed only while it is fair**: above `U` all contexts are given by progress. -> test `mixing_by_hand`
 
 use super::allocate::choices;
 use super::progress::{self, Estimating, ProgressTable, ordered};
 use super::{
-    Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, Selected, Thread, bandwidth,
-    select,
+    Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, Selected, bandwidth, select,
 };
 use crate::evidence::Evidence;
 use crate::plan::Plan;
@@ -176,25 +174,12 @@ impl Fair {
         select::fill(now.queue, contexts, chosen, wanted, QueuedJob::to_memory)
     }
 
-    /// A quantum in which a job has cores of its own.
+    /// A quantum in which a job has the machine for itself.
     fn estimate(now: &Quantum<'_>, solo: usize) -> Vec<Choice> {
-        let mut cores = progress::cores(now);
+        let cores = progress::cores(now);
         let width = now.queue[solo].width(cores.len());
-        let mine: Vec<PuIdx> = cores.drain(..width).map(|core| core[0]).collect();
-        let own = |_: &Thread| Allocated::OwnCores;
-        let mut made = choices(now, vec![(solo, Selected::Estimated)], &mine, own);
-        let room: Vec<PuIdx> = cores.concat();
-        let mut order: Vec<usize> = (0..now.queue.len()).filter(|at| *at != solo).collect();
-        let traffic = |at: usize| now.queue[at].to_memory().unwrap_or(f64::INFINITY);
-        order.sort_by_key(|&at| ordered(traffic(at)));
-        // Its own threads are counted, not those that would fit: it must fit beside the other.
-        let beside = select::fitting(order, room.len(), |at| now.queue[at].threads.len());
-        let beside: Vec<_> = beside.map(|at| (at, Selected::BesideEstimate)).collect();
-        if !beside.is_empty() {
-            let rest = Quantum { pus: &room, ..*now };
-            made.extend(bandwidth::pair_by_last_quantum(&rest, beside));
-        }
-        made
+        let mine: Vec<PuIdx> = cores[..width].iter().map(|core| core[0]).collect();
+        choices(now, vec![(solo, Selected::Estimated)], &mine, |_| Allocated::OwnCores)
     }
 }
 

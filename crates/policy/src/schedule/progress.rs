@@ -12,13 +12,16 @@
 //! - *Estimate*: a quantum with cores of its own, which is kept as a sample.
 //! - *Progress*: seconds' worth of running alone: the sum of time × speed / speed alone over the quanta in which it ran. Shown
 //!   in quanta of mean length.
-//! - *Doubt* of a job: how far it was off from its samples, added up over the quanta since its last estimate, and a part for the
-//!   time: in `n` quanta doubt reaches 1 though nothing has changed.
+//! - *Doubt* of a job: how far it was off from its samples by more than it is tolerated, added up over the quanta since its last
+//!   estimate, and a part for the time: in `n` quanta doubt reaches 1 though nothing has changed.
+//! - *Tolerated*: [`NOISE`] at first. An estimate that shows nothing new says that it is the neighbours by which the job is off: half
+//!   of what it was off by more than is tolerated, is tolerated from then on.
 //! # Algorithm
 //! A job without a sample, or with a doubt of 1, needs an estimate. Those without come first, then those with the greatest doubt.
-//! One job at a time gets cores of its own, for a twentieth of a quantum or [`LEAST_S`], beside jobs with little traffic to memory. An estimate that is not a first one comes `A` quanta after
-//! the last at the earliest. The published scheduler renews an estimate after a number of quanta, beside jobs that hardly use
-//! what cores share; its numbers were not found.
+//! One job at a time has the machine for itself, for a twentieth of a quantum or [`LEAST_S`]. An estimate that is not a first one
+//! comes `A` quanta after the last at the earliest. The published scheduler renews an estimate after a number of quanta, beside jobs
+//! that hardly use what cores share; its numbers were not found. Ours are rare, so an idle machine costs less than estimates that
+//! are off: see docs/feliu.md.
 //!
 //! Ours, since the sources say nothing:
 //! - No job is estimated before every job of the queue has run.
@@ -62,12 +65,16 @@ pub const SLICE: f64 = 0.05;
 /// How long an estimate is at least, in seconds, so that it is of warm caches. Chosen.
 pub const LEAST_S: f64 = 0.01;
 
+/// How far a job may be off from its samples without doubt, at first: a few times the noise of counters. Chosen; 0.02 to 0.1 make
+/// little difference in `study feliu-3`.
+pub const NOISE: f64 = 0.05;
+
 /// Settings of the estimates; the published values were not found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimating {
     /// `n`: for how many quanta an estimate is good, if the job does the same.
     pub valid: u32,
-    /// How much doubt a quantum brings, for each time that its requests are off by all of them.
+    /// How much doubt a quantum brings, for each time that its requests are off by all of them, beyond what is tolerated.
     pub doubt: f64,
     /// `A`: an estimate that is not a job's first is made so many quanta after the last one, or later; from 2 on.
     pub apart: u32,
@@ -75,7 +82,7 @@ pub struct Estimating {
 
 impl Estimating {
     /// Chosen by what was measured, simulated (docs/benchmarks.md).
-    pub const USUAL: Self = Self { valid: 100, doubt: 2.0, apart: 3 };
+    pub const USUAL: Self = Self { valid: 1000, doubt: 2.0, apart: 3 };
 }
 
 /// What is known of one job.
@@ -89,6 +96,9 @@ pub struct Progress {
     samples: Samples,
     /// How much it does what the samples do not tell.
     doubt: f64,
+    /// How far it was off from its samples in its last quantum beside others, and how far it may be without doubt.
+    off: f64,
+    tolerated: f64,
     /// How far those had come that had come least far, when it came.
     begun: f64,
     /// Whether it ever ran.
@@ -122,7 +132,9 @@ impl Progress {
             let (seconds, speeds) = std::mem::take(&mut self.unjudged);
             self.done += (speeds / alone).min(seconds) - seconds;
         }
-        self.samples.put(signature, 1.0 / alone);
+        if !self.samples.put(signature, 1.0 / alone) {
+            self.tolerated += ((self.off - self.tolerated) / 2.0).max(0.0);
+        }
     }
 
     /// Takes in a quantum of so many seconds with cores of its own through which it slept.
@@ -136,9 +148,9 @@ impl Progress {
         let alone = ran.and_then(|(signature, _)| self.samples.nearest(&signature));
         self.doubt += 1.0 / f64::from(settings.valid);
         self.done += match (ran, alone) {
-            (Some((signature, speed)), Some(alone)) => {
-                self.doubt += settings.doubt * alone.off;
-                self.samples.learn(&signature);
+            (Some((_, speed)), Some(alone)) => {
+                self.off = alone.off;
+                self.doubt += settings.doubt * (alone.off - self.tolerated).max(0.0);
                 (speed * alone.cycles).min(1.0) * seconds
             }
             _ => seconds,
@@ -269,7 +281,8 @@ impl ProgressTable {
         let ranks = queue.iter().filter_map(|job| self.jobs.get(&job.job)).map(Progress::rank);
         let begun = ranks.min_by(f64::total_cmp).unwrap_or(0.0);
         for job in queue {
-            self.jobs.entry(job.job).or_insert(Progress { begun, ..Progress::default() });
+            let fresh = Progress { begun, tolerated: NOISE, ..Progress::default() };
+            self.jobs.entry(job.job).or_insert(fresh);
         }
     }
 

@@ -99,7 +99,7 @@ fn progress() {
         "feliu-3",
         (1, 10),
         &expect![[r#"
-        selection turnaround: -random -bas =fair +perf-fair +fair-oracle
+        selection turnaround: -random -bas +fair +perf-fair +fair-oracle
         selection unfairness: -random -bas +fair +perf-fair +fair-oracle
         selection STP: +random +bas -fair -perf-fair -fair-oracle
     "#]],

@@ -54,7 +54,7 @@ fn the_oracle_is_the_best_and_pairs_alike_are_simulated_once() {
         assert_eq!(work.count(), 2 + 4);
         assert_eq!(
             (work.shape(0), work.shape(5), work.shape(6)),
-            (Some([6, 1, 3]), Some([3, 1, 1]), None)
+            (Some([7, 1, 3]), Some([3, 1, 1]), None)
         );
         let done: Vec<_> = (0..work.count()).map(|piece| work.piece(piece).unwrap()).collect();
         work.report(&done, "").unwrap()
