@@ -14,8 +14,8 @@
 //!   in quanta of mean length.
 //! - *Doubt* of a job: how far it was off from its samples by more than it is tolerated, added up over the quanta since its last
 //!   estimate, and a part for the time: in `n` quanta doubt reaches 1 though nothing has changed.
-//! - *Tolerated*: [`NOISE`] at first. An estimate that shows nothing new says that it is the neighbours by which the job is off: half
-//!   of what it was off by more than is tolerated, is tolerated from then on.
+//! - *Tolerated*: [`NOISE`] at first. Where an estimate shows nothing new, the job is off by its neighbours: half of what
+//!   it was off by more than is tolerated, is tolerated from then on.
 //! # Algorithm
 //! A job without a sample, or with a doubt of 1, needs an estimate. Those without come first, then those with the greatest doubt.
 //! One job at a time has the machine for itself, for a twentieth of a quantum or [`LEAST_S`]. An estimate that is not a first one
