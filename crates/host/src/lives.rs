@@ -26,8 +26,8 @@ const NOT_LAUNCHED: i32 = 125;
 /// is stuck in a driver never comes.
 const DIES_WITHIN: Nanos = Nanos::from_secs(10);
 
-/// As many children are reaped at a time: signals are answered in between. Chosen.
-const REAPED_AT_ONCE: usize = 64;
+/// For how long children are reaped at a time: signals are answered in between. Chosen: some hundred of them.
+const REAPING: Nanos = Nanos::from_millis(10);
 
 /// A job that is being ended.
 #[derive(Debug)]
@@ -86,27 +86,38 @@ impl Runs {
 }
 
 impl LinuxHost {
-    /// Takes the exit statuses of children that have ended, [`REAPED_AT_ONCE`].
+    /// Takes the exit statuses of children that have ended, for [`REAPING`] at most.
     ///
     /// Programs that leave many processes behind must not have them pile up, so what is left over is reaped at our own
     /// share of CPU time ([`LinuxHost::wait`]).
     pub(crate) fn reap(&mut self) {
         let is_pressed = std::mem::replace(&mut self.runs.has_piled_up, true);
-        for _ in 0..REAPED_AT_ONCE {
-            let begun = now();
+        let (end, mut reaped) = (now() + REAPING, Vec::new());
+        let mut begun = now();
+        while begun < end {
             let Ok(Some(waited)) = self.wait(is_pressed) else {
                 self.runs.has_piled_up = false;
                 break;
             };
-            self.reaped(waited, begun);
+            reaped.push((waited, begun));
+            begun = now();
+        }
+        if !reaped.is_empty() {
+            // Once for all: with very many processes this can take a second, and signals have to be answered.
+            self.take_events();
+        }
+        // Before any of them is handled: a job that begins anew may get the number of a process that was reaped.
+        let runs: Vec<_> = reaped.iter().map(|(it, _)| self.tasks.run_of(it.pid)).collect();
+        for ((waited, begun), run) in reaped.into_iter().zip(runs) {
+            self.reaped(waited, begun, run);
         }
         self.end_finished_jobs();
     }
 
-    /// Takes in the end of a child that was reaped after `begun`.
-    fn reaped(&mut self, waited: Waited, begun: Nanos) {
+    /// Takes in the end of a child that was reaped after `begun`, and the run of a job that it was.
+    fn reaped(&mut self, waited: Waited, begun: Nanos, run: Option<(JobIdx, Nanos)>) {
         self.all_have_ended(waited.pid, begun);
-        if let Some((job, cpu_before)) = self.tasks.run_of(waited.pid) {
+        if let Some((job, cpu_before)) = run {
             let cpu_time = Some(cpu_before + waited.cpu_time);
             let status = waited.status;
             self.run_ended(JobEnd { job, at: self.clock(), status, cpu_time }, waited.pid);

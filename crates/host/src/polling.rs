@@ -215,9 +215,8 @@ impl LinuxHost {
     }
 
     /// Takes in that a process was reaped: none of its threads lives that was created before, whether or not the kernel's
-    /// events or `/proc` have shown it.
+    /// events or `/proc` have shown it. To be called when the events until then have been taken in.
     pub(crate) fn all_have_ended(&mut self, pid: Pid, before: Nanos) {
-        self.take_events();
         let living = self.tasks.living_in(pid).into_iter();
         let created_before =
             |id| self.tasks.task(id).filter(|task| task.created <= before).map(|it| it.thread.tid);
