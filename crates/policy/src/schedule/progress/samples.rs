@@ -15,14 +15,14 @@
 //! - *Off*: distance of a signature from what is known, in parts of the largest requests of each level.
 //! # Algorithm
 //! Of all samples and all segments between two, the nearest to the signature, in parts of what the samples differ by at each level:
-//! what is alike in all of them tells no phase. Its cycles are those at the nearest point of it.
+//! by what is alike in all of them no phase is known. Its cycles are those at the nearest point of it.
 //! There are at most [`MOST`] samples; a new one takes the place of the nearest one if it is as near as [`SAME`], or if there is
 //! no room.
 //! # Properties
 //! - **Exact** for samples, and for mixtures of two. -> test `mixtures_of_two_are_exact`
 //! - **Bounded**: cycles are never below or above those of all samples. -> test `between_the_samples`
 //! - **Neighbours do not count**: more requests to farther levels are the same signature. -> test `neighbours_do_not_count`
-//! - **What differs tells**. -> test `what_differs_tells`
+//! - **What differs counts**. -> test `what_differs_counts`
 //! - **As the last one** where no requests are counted. -> test `nothing_counted`
 
 use crate::evidence::{LEVELS, QueuedJob};
@@ -199,9 +199,9 @@ mod tests {
     }
 
     /// One phase does 8 requests to the first level and 4 to the second, another 6 and 0. A sibling that takes half of the first
-    /// cache makes that 6 and 1. The first level tells that it is the second phase, or nearly.
+    /// cache makes that 6 and 1. By the first level it is the second phase, or nearly.
     #[test]
-    fn what_differs_tells() {
+    fn what_differs_counts() {
         let mut samples = Samples::default();
         samples.put(of(&[8.0, 4.0]), 2.0);
         samples.put(of(&[6.0, 0.0]), 1.0);
