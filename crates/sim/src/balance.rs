@@ -206,7 +206,13 @@ impl World<'_> {
         let pus = &self.domains.all[domain].pus;
         let any = |holds: &dyn Fn(PuIdx) -> bool| pus.iter().any(|&pu| holds(pu));
         let normal = any(&|pu| self.spare(pu).is_some()) && any(&|pu| self.pu_load(pu) == 0);
-        normal || (any(&|pu| self.spare_filler(pu).is_some()) && any(&|pu| self.is_empty(pu)))
+        normal || (any(&|pu| self.has_filler_too_many(pu)) && any(&|pu| self.is_empty(pu)))
+    }
+
+    /// Whether a filler shares a PU. One that runs now waits when its slice is over, and no load changes then.
+    fn has_filler_too_many(&self, pu: PuIdx) -> bool {
+        let queue = &self.queues[pu.idx()];
+        queue.load() > 1 && queue.members().any(|task| self.tasks[task].fills)
     }
 
     /// Twice the longest balancing interval where a PU is idle, since a balancing can fall on an instant at which
