@@ -37,7 +37,7 @@ pub struct Args {
 
     /// Policies and schedulers (docs/schedule.md) instead of the scenario's, separated by commas;
     /// schedule:NAME is the scheduler of a name that a policy has, too, and with SCHEDULER+fill jobs that have to
-    /// wait fill idle PUs
+    /// wait fill idle PUs; SCHEDULER+guard and SCHEDULER+fill+guard are guarded
     #[arg(long = "policy", value_name = "P,P,…", value_delimiter = ',')]
     policies: Option<Vec<Contender>>,
 

@@ -32,9 +32,9 @@
 //!   too: total progress does not show that one job will be alone in the end.
 //! # Algorithm
 //! Stages: *trying*, *paying*, *paused*.
-//! 1. Trying: a control quantum; then rounds of the policy, each followed by one control quantum or two, at random, as far as
-//!    the budget goes: `harm + risk ≤ credit + allowed · time`, with `risk` the mean of what quanta lost lately. Other quanta
-//!    are control quanta.
+//! 1. Trying: a control quantum; then a round of the policy, or several where it seems to gain, and one control quantum or two,
+//!    at random, and so again, as far as the budget goes: `harm + risk ≤ credit + allowed · time`, with `risk` the mean of what
+//!    quanta lost lately. Other quanta are control quanta.
 //! 2. After each comparison, `x = 2(p − c)/(p + c)` with the rates of progress `p` of the policy and `c` of the
 //!    control quanta: two bets, that `x` is on average below and above 0. The one that wins ends the stage.
 //! 3. Before a quantum of the kernel that follows one of the policy, threads are put where they last were under the kernel.
@@ -389,12 +389,21 @@ impl Guard {
             Stage::Paying if self.window.is_empty() => self.since_control >= AFTER_CHANGE,
             Stage::Paying => self.since_control + 1 >= self.next_control || self.overdrawn() > 0.0,
             Stage::Trying => {
-                let round_is_over = self.block.quanta >= self.round;
+                let round_is_over = self.block.quanta >= self.quanta_compared();
                 let is_kernels = self.window.is_empty() || round_is_over || self.another;
                 is_kernels || self.overdrawn() > 0.0
             }
         };
         if control { Owner::Kernel } else { Owner::Policy }
+    }
+
+    /// Quanta of the policy to the next control while it is tried: as many rounds as the bet on "better" has multiplied its stake. A
+    /// policy without a gain gets `n` rounds in a row with a chance of `1/n` at most (Ville). Where plans stand, one round.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
+    fn quanta_compared(&self) -> u32 {
+        let wealth = if self.stands.is_some() { 1.0 } else { self.bets.all.better.wealth() };
+        let most = self.settings.control / self.round;
+        self.round * (wealth.round() as u32).clamp(1, most.max(1))
     }
 
     /// Seconds by which another quantum would go beyond what may be lost; below 0 there is something left.

@@ -7,6 +7,7 @@ use crate::outcome::Outcome;
 use crate::platform::{Demands, Life, Platform, float};
 use crate::scenario::{JobSpec, Method, PhaseIdx, Scenario, ThreadSpec};
 use crate::sources::mix::mean_mix;
+use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::{KnownJob, Meanwhile, Round, Until, Workload};
 use colocate_machine::Nanos;
 use colocate_model::{Backend, CpiModel, Mix, Phase, Profile, Program, ThreadProfile};
@@ -38,6 +39,8 @@ pub struct Options<'a> {
     pub hides_spinning: bool,
     /// What jobs do that have to wait.
     pub meanwhile: Meanwhile,
+    /// Whether a policy that decides each quantum is guarded ([`simulate`]).
+    pub guarded: bool,
 }
 
 impl Default for Options<'_> {
@@ -54,6 +57,7 @@ impl Default for Options<'_> {
             cpi: None,
             hides_spinning: false,
             meanwhile: Meanwhile::Stop,
+            guarded: false,
         }
     }
 }
@@ -96,6 +100,9 @@ pub fn simulate(
         has_nodes: platform.machine().nodes.len() > 1,
     };
     let (mut made, name) = (policy.policy(&known), policy.to_string());
+    if options.guarded && options.each_quantum {
+        made = Box::new(Guard::new(made, &name, Guarding::default()));
+    }
     simulate_with(platform, scenario, (&mut *made, &name), options, &mut |_| ())
 }
 

@@ -42,6 +42,11 @@ impl Bet {
         self.squares += x * x;
     }
 
+    /// How many times what it had at first the gambler has now.
+    pub fn wealth(&self) -> f64 {
+        self.wealth.exp()
+    }
+
     /// Whether the claim is disproved with a chance of error of at most `error`.
     pub fn won(&self, error: f64) -> bool {
         self.wealth >= -error.ln()

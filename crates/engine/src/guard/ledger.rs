@@ -129,7 +129,8 @@ impl Speeds {
 pub struct Ledger {
     /// Seconds that the kernel would have needed less for the same progress; below 0 it would have needed more.
     pub lost: f64,
-    /// By job: seconds of its own running that it would be further under the kernel.
+    /// By job: seconds of CPU time that it would have had more under the kernel. Where each job is held against itself, seconds
+    /// that it has lost.
     behind: BTreeMap<JobIdx, f64>,
 }
 
@@ -143,9 +144,10 @@ impl Ledger {
         }
         let lost = ran.seconds - ran.total(speeds) / rate;
         self.lost = (self.lost + lost).max(-bank);
-        for &job in os.jobs.keys() {
-            let expected = os.progress(job, speeds) / os.seconds * ran.seconds;
-            *self.behind.entry(job).or_default() += expected - ran.progress(job, speeds);
+        for (&job, used) in &os.jobs {
+            let expected = used.cpu / os.seconds * ran.seconds;
+            let cpu = ran.jobs.get(&job).map_or(0.0, |used| used.cpu);
+            *self.behind.entry(job).or_default() += expected - cpu;
         }
         Some(lost / ran.seconds)
     }
@@ -205,25 +207,25 @@ mod tests {
         Sample::of(&QuantumOutcome { took: Nanos::from_secs(took), did: &did }, |job| job).unwrap()
     }
 
-    /// One PU, two jobs, one ten times as fast as the other. The kernel gives each 2 of 4 s; the scheduler 2 s to
-    /// job 0 alone, which then does what it did under the kernel in the same CPU time, and 2 s to job 1, which
-    /// does half. Speeds: 100 and 30/4 = 7.5. The kernel: (200/100 + 20/7.5)/4 = 7/6 a second. The scheduler:
-    /// 200/100 + 10/7.5 = 10/3 in 4 s, for which the kernel needs 20/7 s: 8/7 s are lost.
+    /// One PU, two jobs, one ten times as fast as the other. The kernel gives each 2 of 4 s; the scheduler 3 s to
+    /// job 0, which is as fast as under the kernel, and 1 s to job 1, which is half as fast. Speeds: 100 and 25/3. The kernel:
+    /// (200/100 + 20·3/25)/4 = 1.1 a second. The scheduler: 300/100 + 5·3/25 = 3.6 in 4 s, for which the kernel needs 36/11 s:
+    /// 8/11 s are lost.
     #[test]
     fn by_hand() {
         let os = sample(4, &[(0, 2, Some(200)), (1, 2, Some(20))]);
-        let ran = sample(4, &[(0, 2, Some(200)), (1, 2, Some(10))]);
+        let ran = sample(4, &[(0, 3, Some(300)), (1, 1, Some(5))]);
         let mut speeds = Speeds::default();
         speeds.note(&os);
         speeds.note(&ran);
-        assert!((os.rate(&speeds) - 7.0 / 6.0).abs() < 1e-12);
+        assert!((os.rate(&speeds) - 1.1).abs() < 1e-12);
         let mut ledger = Ledger::default();
         let part = ledger.note(&ran, &os, &speeds, 9.0).unwrap();
-        assert!((ledger.lost - 8.0 / 7.0).abs() < 1e-12 && (part - 2.0 / 7.0).abs() < 1e-12);
-        // Job 1 is 20/7.5 − 10/7.5 = 4/3 s behind, job 0 none, their mean 2/3.
+        assert!((ledger.lost - 8.0 / 11.0).abs() < 1e-12 && (part - 2.0 / 11.0).abs() < 1e-12);
+        // Of 2 s each, job 1 is 1 s behind and job 0 ahead: their mean is 0.
         let widths = BTreeMap::from([(JobIdx(0), 1.0), (JobIdx(1), 1.0)]);
-        assert!((ledger.harm(&widths, 0.5) - (8.0 / 7.0 + 2.0 / 3.0 - 0.5)).abs() < 1e-12);
-        assert!((ledger.harm(&widths, 2.0) - 8.0 / 7.0).abs() < 1e-12);
+        assert!((ledger.harm(&widths, 0.5) - (8.0 / 11.0 + 0.5)).abs() < 1e-12);
+        assert!((ledger.harm(&widths, 2.0) - 8.0 / 11.0).abs() < 1e-12);
     }
 
     /// A server, a program that computes and one that is idle, for a second each: by the kernel, and by a policy that takes a

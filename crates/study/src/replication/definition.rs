@@ -3,11 +3,12 @@
 
 use super::recorded::Recorded;
 use crate::metric::Metric;
+use crate::simulate::contender::Contender;
 use crate::simulate::scenario::Text;
+use colocate_engine::Meanwhile;
 use colocate_machine::Nanos;
 use colocate_model::Phase;
 use colocate_model::phase::PhaseFile;
-use colocate_policy::PolicySpec;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::str::FromStr;
 
@@ -363,15 +364,22 @@ impl Definition {
 
 impl Part {
     /// Its policies that colocate has, by name.
-    pub fn known(&self) -> impl Iterator<Item = (&String, PolicySpec)> {
-        self.policies.iter().filter_map(|name| Some((name, name.parse().ok()?)))
+    pub fn known(&self) -> impl Iterator<Item = (&String, Contender)> {
+        self.policies.iter().filter_map(|name| Some((name, self.contender(name)?)))
     }
 
     /// Names of those that it does not have.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        let unknown = |name: &&String| name.parse::<PolicySpec>().is_err();
+        let unknown = |name: &&String| self.contender(name).is_none();
         self.policies.iter().filter(unknown).cloned().collect()
+    }
+
+    /// Jobs wait, and a guard compares quanta, in mixes only.
+    fn contender(&self, name: &str) -> Option<Contender> {
+        let found: Contender = name.parse().ok()?;
+        let is_plain = !found.guarded && found.waiting != Some(Meanwhile::Fill);
+        (is_plain || matches!(self.cells, Cells::Mixes(_))).then_some(found)
     }
 
     /// Whether figures are means over the cells.

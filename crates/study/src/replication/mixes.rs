@@ -14,12 +14,14 @@ use super::definition::{Mixes, Part};
 use super::drawn::Program;
 use super::report::CellFigures;
 use super::{Done, Study, StudyError};
+use crate::simulate::contender::Contender;
 use crate::stats::Random;
 use colocate_engine::Round;
+use colocate_engine::guard::{Guard, Guarding};
 use colocate_machine::{Bytes, Core, Machine, Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::table::Prior;
-use colocate_policy::{Knowledge, PolicySpec, SoloProfile};
+use colocate_policy::{Knowledge, SoloProfile};
 use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, Work};
 use colocate_sim::{
     Kernel, Options, Outcome, Platform, alone_of, courses_of, demands_of, simulate_with,
@@ -194,9 +196,10 @@ pub fn under(
     study: &Study<'_>,
     platform: &Platform<'_>,
     scenario: &Scenario,
-    (mut policy, alone): (PolicySpec, &[SoloProfile]),
+    (contender, alone): (Contender, &[SoloProfile]),
     each_quantum: &mut dyn FnMut(&Round<'_>),
 ) -> Result<Outcome, StudyError> {
+    let mut policy = contender.policy;
     let _ = policy.set("seed", &scenario.seed.to_string()); // only those that draw have one
     let name = policy.to_string();
     let courses = match policy.has_prior(Prior::Courses) {
@@ -213,7 +216,11 @@ pub fn under(
         ..Knowledge::default()
     };
     let mut made = policy.policy(&known);
-    let options = Options::each_quantum();
+    if contender.guarded {
+        made = Box::new(Guard::new(made, &name, Guarding::default()));
+    }
+    let meanwhile = contender.waiting.unwrap_or_default();
+    let options = Options { meanwhile, ..Options::each_quantum() };
     let mut outcome =
         simulate_with(platform, scenario, (&mut *made, &name), &options, each_quantum)?;
     // A target is what a program does in so long alone.

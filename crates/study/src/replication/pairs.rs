@@ -7,6 +7,7 @@ use super::definition::Part;
 use super::report::CellFigures;
 use super::{Done, Kept, Study, StudyError};
 use crate::metric::Metric;
+use crate::simulate::contender::Contender;
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::Phase;
 use colocate_policy::PolicySpec;
@@ -79,7 +80,7 @@ pub(super) fn under_all(
     pair: [&Phase; 2],
     draw: usize,
 ) -> Result<Done, StudyError> {
-    let mut policies: Vec<PolicySpec> = part.known().map(|(_, policy)| policy).collect();
+    let mut policies: Vec<PolicySpec> = part.known().map(|(_, it)| it.policy).collect();
     let own = policies.len();
     policies.extend(also.iter().map(|name| PolicySpec::named(name)));
     let mut runs = under(study, part, pair, draw, &policies)?;
@@ -128,7 +129,7 @@ pub(super) fn tail(
     let platform = Platform::new(study.machine, study.performance, study.draws[draw])?;
     let (phase, length) = (Phase::default(), study.definition.length);
     let shorter = Nanos(length.0 / 100 * u64::from(percent));
-    let under_one = |(_, policy)| {
+    let under_one = |(_, Contender { policy, .. }): (_, Contender)| {
         let one = |seed| -> Result<Kept, StudyError> {
             let mut scenario = scenario(study, [&phase, &phase], seed);
             scenario.method = Method::Leave;

@@ -137,8 +137,7 @@ pub(super) fn under_all(
         };
         study.seeds().map(one).collect()
     };
-    let contenders =
-        threads.iter().flat_map(|it| part.known().map(move |(_, policy)| (it, policy)));
+    let contenders = threads.iter().flat_map(|it| part.known().map(move |(_, of)| (it, of.policy)));
     let mut runs = contenders.map(under_one).collect::<Result<Done, StudyError>>()?;
     let pace = Pace::new(&machine, performance, assumptions, point.shape.kind)?;
     // The oracle is arithmetic, of one program alone.

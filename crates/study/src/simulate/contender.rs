@@ -14,8 +14,12 @@ const EACH_QUANTUM: &str = "schedule:";
 /// Suffix of a policy whose waiting jobs fill idle PUs.
 const FILLS: &str = "+fill";
 
+/// Suffix of a policy that is guarded.
+const GUARDED: &str = "+guard";
+
 /// A policy with its settings. One that can decide once does; with `schedule:` before it, it decides each quantum. With
-/// `+fill` behind it, it decides each quantum, and jobs that have to wait fill idle PUs.
+/// `+fill` behind it, it decides each quantum, and jobs that have to wait fill idle PUs; with `+guard` behind that, it decides
+/// each quantum and is guarded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Contender {
@@ -23,6 +27,8 @@ pub struct Contender {
     pub policy: PolicySpec,
     /// What jobs do that have to wait, where it decides each quantum; `None`: it decides once.
     pub waiting: Option<Meanwhile>,
+    /// Whether it is guarded.
+    pub guarded: bool,
 }
 
 impl Contender {
@@ -34,7 +40,7 @@ impl Contender {
 
     fn each(policy: PolicySpec, waiting: Meanwhile) -> Result<Self, ContenderError> {
         match policy.row().cadence.each_quantum() {
-            true => Ok(Self { policy, waiting: Some(waiting) }),
+            true => Ok(Self { policy, waiting: Some(waiting), guarded: false }),
             false => Err(ContenderError::Cadence { found: policy.name() }),
         }
     }
@@ -67,7 +73,8 @@ impl fmt::Display for Contender {
             f.write_str(EACH_QUANTUM)?;
         }
         let fills = if self.waiting == Some(Meanwhile::Fill) { FILLS } else { "" };
-        write!(f, "{}{fills}", self.policy)
+        let guarded = if self.guarded { GUARDED } else { "" };
+        write!(f, "{}{fills}{guarded}", self.policy)
     }
 }
 
@@ -75,10 +82,12 @@ impl FromStr for Contender {
     type Err = ContenderError;
 
     fn from_str(text: &str) -> Result<Self, ContenderError> {
-        let (rest, fills) = match text.strip_suffix(FILLS) {
+        let without = |text, suffix| match str::strip_suffix(text, suffix) {
             Some(rest) => (rest, true),
             None => (text, false),
         };
+        let (rest, guarded) = without(text, GUARDED);
+        let (rest, fills) = without(rest, FILLS);
         let (name, each) = match rest.strip_prefix(EACH_QUANTUM) {
             Some(name) => (name, true),
             None => (rest, false),
@@ -87,11 +96,13 @@ impl FromStr for Contender {
         if policy.file().is_some() {
             return Err(ContenderError::File(policy.name()));
         }
-        match (fills, each || policy.row().cadence == Cadence::EachQuantum) {
-            (true, _) => Self::each(policy, Meanwhile::Fill),
-            (false, true) => Self::each(policy, Meanwhile::Stop),
-            (false, false) => Ok(Self { policy, waiting: None }),
-        }
+        let each = each || guarded || policy.row().cadence == Cadence::EachQuantum;
+        let contender = match (fills, each) {
+            (true, _) => Self::each(policy, Meanwhile::Fill)?,
+            (false, true) => Self::each(policy, Meanwhile::Stop)?,
+            (false, false) => Self { policy, waiting: None, guarded: false },
+        };
+        Ok(Self { guarded, ..contender })
     }
 }
 
@@ -118,12 +129,15 @@ mod tests {
 
     #[test]
     fn reads_back_what_it_writes() {
-        let once = table::once().map(|policy| Contender { policy, waiting: None });
-        let each = |waiting| {
-            table::each_quantum().map(move |policy| Contender { policy, waiting: Some(waiting) })
+        let once = table::once().map(|policy| Contender { policy, waiting: None, guarded: false });
+        let each = |waiting, guarded| {
+            let waiting = Some(waiting);
+            table::each_quantum().map(move |policy| Contender { policy, waiting, guarded })
         };
+        let stopped = [false, true].map(|guarded| each(Meanwhile::Stop, guarded));
+        let filling = [false, true].map(|guarded| each(Meanwhile::Fill, guarded));
         let mut written: Vec<String> = Vec::new();
-        for contender in once.chain(each(Meanwhile::Stop)).chain(each(Meanwhile::Fill)) {
+        for contender in once.chain(stopped.into_iter().chain(filling).flatten()) {
             let text = contender.to_string();
             assert_eq!(text.parse(), Ok(contender));
             assert!(!written.contains(&text), "{text} is written by two");
@@ -140,6 +154,8 @@ mod tests {
         assert_eq!(parsed("bas+fill").to_string(), "bas+fill");
         assert_eq!(parsed("round-robin+fill").waiting, Some(Meanwhile::Fill));
         assert_eq!(parsed("schedule:round-robin+fill"), parsed("round-robin+fill"));
+        assert_eq!(parsed("round-robin+guard"), parsed("schedule:round-robin+guard"));
+        assert!(parsed("bas+fill+guard").guarded && !parsed("bas+fill").guarded);
     }
 
     #[test]

@@ -123,6 +123,7 @@ impl<'a> Bench<'a> {
             spans,
             cpi: self.cpi,
             meanwhile: contender.waiting.unwrap_or_default(),
+            guarded: contender.guarded,
             ..Options::default()
         };
         simulate(platform, scenario, &contender.policy, &options)

@@ -9,7 +9,6 @@ use crate::kept::Kept;
 use crate::machine;
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
-use colocate_policy::PolicySpec;
 use colocate_policy::schedule::Selected;
 use colocate_sim::{Platform, alone_of};
 use colocate_study::replication::definition::{Cells, Definition};
@@ -66,7 +65,7 @@ fn means(name: &str, places: &[usize], policy: &str) -> Means {
             &study,
             &platform,
             &scenario,
-            (PolicySpec::named(policy), &alone),
+            (policy.parse().unwrap(), &alone),
             &mut |round| {
                 let selected = round.plan.selected();
                 let is_solo = |selected: &&&Selected| ***selected == Selected::Estimated;
@@ -135,12 +134,14 @@ fn table_of_the_third_study() {
         "os",
         "bas",
         "fair",
+        "fair+guard",
         "fair:apart=2",
         "fair:apart=5",
         "fair:apart=10",
         "fair:valid=20",
         "fair-oracle",
         "perf-fair",
+        "perf-fair+guard",
         "perf-fair:limit=1.5",
         "perf-fair:limit=inf",
     ];

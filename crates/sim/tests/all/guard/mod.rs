@@ -151,7 +151,7 @@ fn a_guarded_scheduler_does_no_harm() {
 
 /// Two jobs a PU, one on additions and one on multiplications, for cores of two PUs: the kernel has them beside
 /// each other as it happens. A scheduler that mixes them gains, and keeps what it gains in the part of the quanta that it
-/// gets with the guard: a third to two thirds, as luck has it, so four runs are added up.
+/// gets with the guard. Four runs are added up.
 #[test]
 fn a_guarded_scheduler_keeps_what_it_gains() {
     let (machine, performance) = common::machine(common::SMALL);
@@ -169,7 +169,7 @@ fn a_guarded_scheduler_keeps_what_it_gains() {
         free += gained;
         guarded += kernel - run(&mut Guard::new(Box::new(Mixes), "mixes", Guarding::default()));
     }
-    assert!(guarded > 0.4 * free, "{guarded} of {free} s gained");
+    assert!(guarded > 0.7 * free, "{guarded} of {free} s gained");
 }
 
 /// Runs the job that has waited longest of each half of the jobs on every core.

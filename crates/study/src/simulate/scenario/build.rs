@@ -533,7 +533,7 @@ impl Build<'_> {
 
 /// The policy `name`, which decides once.
 fn named(name: &str) -> Contender {
-    Contender { policy: PolicySpec::named(name), waiting: None }
+    Contender { policy: PolicySpec::named(name), waiting: None, guarded: false }
 }
 
 fn most_threads() -> u32 {
