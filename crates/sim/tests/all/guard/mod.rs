@@ -31,6 +31,15 @@ use under::Under;
 /// Turnaround in seconds, simulated.
 fn turnaround(platform: &Platform<'_>, scenario: &Scenario, scheduler: &mut dyn Policy) -> f64 {
     let waiting = std::env::var("WAITING").map_or(Meanwhile::Stop, |text| text.parse().unwrap());
+    turnaround_with(waiting, platform, scenario, scheduler)
+}
+
+fn turnaround_with(
+    waiting: Meanwhile,
+    platform: &Platform<'_>,
+    scenario: &Scenario,
+    scheduler: &mut dyn Policy,
+) -> f64 {
     let options = Options { meanwhile: waiting, ..Options::each_quantum() };
     let look = &mut |_: &colocate_engine::Round<'_>| ();
     let outcome = simulate_with(platform, scenario, (scheduler, "test"), &options, look).unwrap();
@@ -136,6 +145,21 @@ fn memory_and_rhythm() {
 fn no_rhythm_is_the_schedulers_alone() {
     let effect = study::effect(Under::Kind("mmas"), 741);
     assert!(effect < 0.01, "{effect}");
+}
+
+/// A filler has its slice beside a pinned thread when the last thread of another PU sleeps, so that none waits to be taken at
+/// once. Every simulation refuses one that waits beside an idle PU for longer than balancing takes.
+#[test]
+fn a_filler_gets_an_idle_pu_later() {
+    for (kind, seed) in [("symbiotic", 1), ("fair", 3), ("bas", 7)] {
+        let (case, under) = (any_case(seed), Under::Kind(kind));
+        let platform = case.platform();
+        for mut scenario in case.again(0, 4) {
+            scenario.seed ^= study::OTHER_LUCK;
+            let mut scheduler = under.scheduler(&platform, &scenario);
+            turnaround_with(Meanwhile::Fill, &platform, &scenario, &mut *scheduler);
+        }
+    }
 }
 
 /// What ruins a workload without the guard costs next to nothing with it. The limit is above 1 %, for the luck
