@@ -16,8 +16,8 @@ use super::report::CellFigures;
 use super::{Done, Study, StudyError};
 use crate::simulate::contender::Contender;
 use crate::stats::Random;
-use colocate_engine::Round;
 use colocate_engine::guard::{Guard, Guarding};
+use colocate_engine::{Meanwhile, Round};
 use colocate_machine::{Bytes, Core, Machine, Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::table::Prior;
@@ -219,7 +219,7 @@ pub fn under(
     if contender.guarded {
         made = Box::new(Guard::new(made, &name, Guarding::default()));
     }
-    let meanwhile = contender.waiting.unwrap_or_default();
+    let meanwhile = contender.waiting.unwrap_or(Meanwhile::Stop);
     let options = Options { meanwhile, ..Options::each_quantum() };
     let mut outcome =
         simulate_with(platform, scenario, (&mut *made, &name), &options, each_quantum)?;
