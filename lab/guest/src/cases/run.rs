@@ -116,6 +116,9 @@ pub(super) fn planned(policy: &str) -> anyhow::Result<(Value, String)> {
     Ok((serde_json::from_str(&plan)?, path))
 }
 
+/// How long threads live at least that a report says something of: colocate first looks at one after 100 ms.
+const SEEN: Duration = Duration::from_millis(300);
+
 /// Runs the team by a plan and checks that each thread is where the plan has it.
 fn follows(policy: &str) -> anyhow::Result<()> {
     let Bonds { cpus, .. } = untouched()?;
@@ -129,6 +132,7 @@ fn follows(policy: &str) -> anyhow::Result<()> {
     let team = by_creation(session.await_tasks(&what, |tasks| meant.is_so(tasks, &cpus))?);
     let named = meant.named.values().flatten().count();
     ensure!(policy == "os" || named >= THREADS, "expected places for the team, found {plan}");
+    std::thread::sleep(SEEN);
     is_reported(&session.end()?, &team)
 }
 
