@@ -15,7 +15,7 @@ const PANIC: &str = "Kernel panic";
 /// and then (seen once, with 10.0.2), and then the guest stays as it is.
 const LOST_TIMER: &str = "Possible timer handling issue on cpu";
 /// How the kernel reports, every 20 s or so, that a CPU runs one thing and nothing else, and for how long. On a busy host a guest
-/// has such pauses and goes on. Once, while CPUs went offline, a guest did not.
+/// has such pauses and continues. Once, while CPUs went offline, a guest did not.
 const STUCK: (&str, &str) = ("soft lockup - CPU#", " stuck for ");
 /// From how many seconds on a guest is given up. Chosen: one with 16 CPUs passed beside 14 busy threads on the host's 2.
 const STUCK_S: u32 = 100;
