@@ -212,6 +212,8 @@ pub struct LifecycleEvents {
     next_scan: Option<Instant>,
     /// Time between the next scan that makes up for lost records and the one after it.
     after_loss: Duration,
+    /// Least time between two scans: so that they take at most a share of a PU.
+    scan_pause: Duration,
     storms: Storms,
     /// When the rings are to be read next in a storm.
     next_read: Instant,
@@ -249,6 +251,7 @@ impl LifecycleEvents {
             source,
             next_scan: None,
             after_loss: FIRST_SCAN_INTERVAL,
+            scan_pause: Duration::ZERO,
             storms: Storms::new(options.most_a_second),
             next_read: Instant::now(),
             proc: options.proc.clone(),
@@ -340,6 +343,14 @@ impl LifecycleEvents {
     fn scan_soon(&mut self) {
         self.next_scan = self.without_proc.is_none().then(Instant::now);
         self.after_loss = FIRST_SCAN_INTERVAL;
+    }
+
+    /// Has `/proc` scanned in a while, if it can be used.
+    fn scan_later(&mut self) {
+        let at = Instant::now() + FIRST_SCAN_INTERVAL.max(self.scan_pause);
+        if self.without_proc.is_none() && self.next_scan.is_none_or(|next| next > at) {
+            (self.next_scan, self.after_loss) = (Some(at), FIRST_SCAN_INTERVAL);
+        }
     }
 
     /// Records that these threads have ended, whatever `/proc` or the kernel reports, as their process was reaped.
@@ -468,15 +479,15 @@ impl LifecycleEvents {
     /// Sets when `/proc` is to be scanned next, after a scan that began at `begun`.
     fn plan_scan(&mut self, begun: Instant) {
         let end = Instant::now();
-        let share = (end - begun) * SCAN_SHARE;
+        self.scan_pause = (end - begun) * SCAN_SHARE;
         if self.needs_proc() {
-            self.next_scan = Some(end + LEAST_SCAN_INTERVAL.max(share));
+            self.next_scan = Some(end + LEAST_SCAN_INTERVAL.max(self.scan_pause));
             return;
         }
         // A thread that was about to end when records were lost may still be listed, but not for long.
         let after = self.after_loss;
         self.after_loss = 2 * after;
-        self.next_scan = (after <= LONGEST_SCAN_INTERVAL).then(|| end + after.max(share));
+        self.next_scan = (after <= LONGEST_SCAN_INTERVAL).then(|| end + after.max(self.scan_pause));
     }
 
     /// Reports what the tree has learned, except threads held back in a storm.
@@ -606,9 +617,9 @@ impl LifecycleEvents {
                 self.report(event, events);
             }
             if root_ends && !self.tree.is_empty() && !self.needs_proc() {
-                // Seen on Linux 6.18: one end of 10,000 was not reported, and no record lost.
-                self.after_loss = FIRST_SCAN_INTERVAL;
-                self.scan_soon();
+                // Seen on Linux 6.18: one end of 10,000 was not reported, and no record lost. Now it would be found again, until it is
+                // reaped.
+                self.scan_later();
             }
             // Else it is the creation of a task that was found in /proc before its record was read.
         }

@@ -30,6 +30,7 @@ fn lifecycle() -> LifecycleEvents {
         has_uncovered_cpus: false,
         without_proc: None,
         after_loss: FIRST_SCAN_INTERVAL,
+        scan_pause: Duration::ZERO,
         storms: Storms::new(None),
         next_read: Instant::now(),
     }
