@@ -6,7 +6,7 @@ pub mod policy;
 mod progress;
 mod speeds;
 mod stacks;
-mod workload;
+pub mod workload;
 
 use crate::launch::{self, Notes, PATIENCE};
 use crate::output::{self, OutputThread};

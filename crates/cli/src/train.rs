@@ -1,5 +1,8 @@
 //! `colocate train`: coefficients of a machine that schedulers read.
 
+mod group;
+mod here;
+
 use crate::date;
 use crate::output;
 use crate::simulate::load;
@@ -28,18 +31,25 @@ pub struct Args {
 #[derive(Subcommand)]
 enum What {
     CpiModel(CpiModelArgs),
+    #[command(hide = true)]
+    Group(group::Args),
 }
 
 /// What sharing a core makes of CPI stacks, for the scheduler symbiotic
 ///
-/// Simulates a training set alone and together on one core of a described machine, and fits what its CPI
-/// stacks become (docs/symbiotic.md). Every fourth program is held out to say how well that holds for
-/// others. Nothing of it is measured.
+/// Runs a training set alone and together on one core, of a described machine by simulation or of this one, and fits what
+/// its CPI stacks become (docs/symbiotic.md). Every fourth program is held out to say how well that holds for
+/// others.
 #[derive(clap::Args)]
 struct CpiModelArgs {
     /// Machine to simulate: a described one by name, or a file that says how fast it is
-    #[arg(long, value_name = "SPEC")]
-    machine: String,
+    #[arg(long, value_name = "SPEC", required_unless_present = "here")]
+    machine: Option<String>,
+
+    /// Measure this machine instead, by its counters, with the jobs of a workload file as the training set
+    /// (docs/schedule.md): programs of one thread that run alike each time. Nothing else should run meanwhile
+    #[arg(long, value_name = "WORKLOAD.toml", conflicts_with_all = ["machine", "scenarios", "programs"])]
+    here: Option<PathBuf>,
 
     /// Scenarios whose programs are the training set, instead of drawn ones
     #[arg(long = "scenario", value_name = "FILE", num_args = 1..)]
@@ -50,15 +60,13 @@ struct CpiModelArgs {
         value_parser = clap::value_parser!(u16).range(4..=500))]
     programs: u16,
 
-    /// Intervals of each group that are used [range: 1-1000]
-    #[arg(long, value_name = "N", default_value_t = Settings::default().intervals,
-        value_parser = clap::value_parser!(u32).range(1..=1000))]
-    intervals: u32,
+    /// Intervals of each group that are used [range: 1-1000; default: 6, with --here 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    intervals: Option<u32>,
 
-    /// Length of an interval, in milliseconds [range: 1-10000]
-    #[arg(long, value_name = "MS", default_value_t = Settings::default().interval.0 / 1_000_000,
-        value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    interval_ms: u64,
+    /// Length of an interval, in milliseconds [range: 1-10000; default: 20, with --here 100]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    interval_ms: Option<u64>,
 
     /// How many groups of more than two programs are drawn [range: 4-100000]
     #[arg(long, value_name = "N", default_value_t = Settings::default().groups,
@@ -76,13 +84,24 @@ struct CpiModelArgs {
     /// File for the coefficients (docs/schemas/cpi-model.json)
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+
+    /// Count without a processor's counters, and take two PUs for siblings, for tests of that
+    #[arg(long, hide = true, requires = "here")]
+    pretend: bool,
 }
 
 /// Runs `colocate train`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let What::CpiModel(args) = &args.what;
+    let args = match &args.what {
+        What::CpiModel(args) => args,
+        What::Group(args) => return group::main(args),
+    };
     colocate_files::has_place(&args.output)?;
-    let model = trained(args)?;
+    let date = args.date.clone().unwrap_or_else(today);
+    let model = match &args.here {
+        Some(workload) => here::trained(args, workload, &date)?,
+        None => simulated(args, &date)?,
+    };
     // What cannot be written to a file is printed.
     let written = output::keep(Some(&args.output), &model.to_json(), Mode::ByUmask);
     let text = text(&model);
@@ -96,50 +115,57 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn trained(args: &CpiModelArgs) -> anyhow::Result<CpiModel> {
-    let (machine, performance) = load::machine(&args.machine)?;
-    let (set, data) = set(args)?;
-    let settings = Settings {
-        interval: Nanos::from_millis(args.interval_ms),
-        intervals: args.intervals,
-        groups: args.groups,
-        seed: args.seed,
-    };
-    let date = args.date.clone().unwrap_or_else(today);
-    let stamp = Stamp { colocate: env!("CARGO_PKG_VERSION"), date: &date, data: &data };
-    train(&machine, &performance, &set, &settings, &stamp)
-        .with_context(|| format!("cannot train for {}", args.machine))
+impl CpiModelArgs {
+    fn settings(&self) -> Settings {
+        let default = if self.here.is_some() { here::SETTINGS } else { Settings::default() };
+        Settings {
+            interval: self.interval_ms.map_or(default.interval, Nanos::from_millis),
+            intervals: self.intervals.unwrap_or(default.intervals),
+            groups: self.groups,
+            seed: self.seed,
+        }
+    }
+
+    /// The length and number of intervals, in words.
+    fn intervals(&self) -> String {
+        let Settings { interval, intervals, .. } = self.settings();
+        format!("{intervals} intervals of {} ms a group", interval.0 / 1_000_000)
+    }
+}
+
+fn simulated(args: &CpiModelArgs, date: &str) -> anyhow::Result<CpiModel> {
+    // clap requires one of the two.
+    let spec = args.machine.as_deref().unwrap_or_default();
+    let (machine, performance) = load::machine(spec)?;
+    let (set, data) = set(args, spec)?;
+    let stamp = Stamp { colocate: env!("CARGO_PKG_VERSION"), date, data: &data };
+    train(&machine, &performance, &set, &args.settings(), &stamp)
+        .with_context(|| format!("cannot train for {spec}"))
 }
 
 /// The training set, and what it is in a line.
-fn set(args: &CpiModelArgs) -> anyhow::Result<(TrainingSet, String)> {
+fn set(args: &CpiModelArgs, machine: &str) -> anyhow::Result<(TrainingSet, String)> {
     if args.scenarios.is_empty() {
         let set = TrainingSet::drawn(usize::from(args.programs), args.seed);
-        let data = format!(
-            "{} drawn programs, seed {}, {} intervals of {} ms a group",
-            args.programs, args.seed, args.intervals, args.interval_ms
-        );
+        let data =
+            format!("{} drawn programs, seed {}, {}", args.programs, args.seed, args.intervals());
         return Ok((set, data));
     }
-    let overrides = Overrides { machine: Some(args.machine.clone()), ..Overrides::default() };
+    let overrides = Overrides { machine: Some(machine.to_owned()), ..Overrides::default() };
     let loaded = args.scenarios.iter().map(|path| load::load(path, &overrides));
     let loaded = loaded.collect::<anyhow::Result<Vec<_>>>()?;
     let set = TrainingSet::of(loaded.iter().map(|loaded| &loaded.experiment.scenario));
     let names: Vec<&str> = loaded.iter().map(|loaded| &*loaded.experiment.scenario.name).collect();
-    let data = format!(
-        "{} programs of {}, {} intervals of {} ms a group",
-        set.programs.len(),
-        names.join(", "),
-        args.intervals,
-        args.interval_ms
-    );
+    let data =
+        format!("{} programs of {}, {}", set.programs.len(), names.join(", "), args.intervals());
     Ok((set, data))
 }
 
 /// Coefficients and errors as text.
 fn text(model: &CpiModel) -> String {
     let mut text = format!(
-        "simulated: {}, {}, {}; every {EVERY}th program held out\n",
+        "{}: {}, {}, {}; every {EVERY}th program held out\n",
+        if model.simulated { "simulated" } else { "measured" },
         printable(&model.machine),
         model.date,
         printable(&model.data)

@@ -241,17 +241,33 @@ impl LinuxHost {
         self.end_jobs(|_, _| true);
     }
 
+    /// Ends every launched job, whatever its target: with SIGTERM, and after [`crate::Setup::grace`] with SIGKILL. The quanta that
+    /// follow see the ends; after the last one nothing of them is left.
+    pub fn terminate_all(&mut self) {
+        for end in self.ends_now() {
+            self.runs.targets.reach(end);
+        }
+        self.end_finished_jobs();
+    }
+
     /// Ends those of the attached jobs that `are_over`. Their exit status is not ours to know.
     fn end_jobs(&mut self, are_over: impl Fn(&Self, JobIdx) -> bool) {
-        let living = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
-        let living: Vec<JobIdx> = living.map(|(_, job)| JobIdx(job)).collect();
-        for job in living {
-            if are_over(self, job) {
-                let cpu_time = self.tasks.cpu_time(job);
-                self.runs.targets.give_up(JobEnd { job, at: self.clock(), status: 0, cpu_time });
+        for end in self.ends_now() {
+            if are_over(self, end.job) {
+                self.runs.targets.give_up(end);
             }
         }
         self.end_finished_jobs();
+    }
+
+    /// How the jobs that have not ended would end now.
+    fn ends_now(&self) -> Vec<JobEnd> {
+        let living = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
+        let end = |(_, job)| {
+            let (job, at) = (JobIdx(job), self.clock());
+            JobEnd { job, at, status: 0, cpu_time: self.tasks.cpu_time(job) }
+        };
+        living.map(end).collect()
     }
 
     /// Ends the jobs that have done their work, and reports those that are over.

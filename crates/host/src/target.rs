@@ -101,6 +101,13 @@ impl Targets {
         }
     }
 
+    /// A job has done what it had to, whatever its target.
+    pub fn reach(&mut self, end: JobEnd) {
+        if let Some(progress) = self.jobs.get_mut(end.job.0 as usize) {
+            progress.end.get_or_insert(end);
+        }
+    }
+
     /// A job has done so many instructions in all its runs. If its target is reached by that for the first
     /// time, `end` says how.
     pub fn counted(&mut self, job: JobIdx, instructions: u64, end: impl FnOnce() -> JobEnd) {

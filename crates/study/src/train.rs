@@ -1,4 +1,4 @@
-//! Coefficients of the interference model for a described machine, from a training set that is simulated.
+//! Coefficients of the interference model for a machine, from a training set that is simulated or runs on it.
 //!
 //! # Problem
 //! What sharing a core costs depends on the machine, and no coefficients of any machine were published.
@@ -6,8 +6,8 @@
 //! As Feliu et al. (HPCA 2016): run the training set alone and together on one core, and fit what its
 //! components became together to what they were alone ([`colocate_model::symbiosis`]). As in their TPDS 2017 paper, *alone* is on a core
 //! that is split as it is together: siblings are idle and hold their part of it. What the split costs a program, whatever is beside it,
-//! is then no part of the slowdown. Here the machine is
-//! simulated, so what is trained is how well the equation can follow the contention model.
+//! is then no part of the slowdown. A real core whose siblings are idle need not be split; there that part is in the coefficients.
+//! Where the machine is simulated, what is trained is how well the equation can follow the contention model.
 //! # Terms
 //! - *Interval*: a piece of a run together, [`Settings::interval`] long.
 //! - *Held out*: every [`EVERY`]-th program. No group with one of them is fitted to, and of such a group only what
@@ -26,28 +26,37 @@
 //!   `aligned_by_instructions`
 //! - **Repeatable**: the same set and seed give the same coefficients. -> test `repeatable`
 //! - **Not seen**: errors are of no program that is fitted to. -> test `only_programs_held_out_are_judged`
+//! - **Found again**: from programs that follow the equation come its coefficients. -> test `coefficients_are_found_again`
 
+mod bench;
 mod set;
 mod track;
 
 use crate::replication::{StudyError, count};
+use bench::SimBench;
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
 use colocate_model::Assumptions;
 use colocate_model::rng::SplitMix64;
 use colocate_model::symbiosis::file::{
-    CpiModel, HeldOut, SIMULATED_PARTS, TrainedMode, VERSION, simulated_components,
+    Component, CpiModel, HeldOut, SIMULATED_PARTS, TrainedMode, VERSION, simulated_components,
 };
 use colocate_model::symbiosis::{Mode, Sample, fit, inverse};
 use colocate_sim::Platform;
-use track::Bench;
+use track::of_interval;
 
+pub use bench::Bench;
 pub use set::{Program, TrainingSet};
+pub use track::{Track, Watch, Watched};
 
 /// Which programs are held out: the last of so many. Chosen: a quarter.
 pub const EVERY: usize = 4;
 
 /// Groups of each size that are fitted to, at least. Chosen: as many as a component has coefficients.
 pub const LEAST_GROUPS: usize = 4;
+
+/// Samples of a program alone, for each interval together. Chosen: cycles pass evenly between two samples only where
+/// no phase ends, and there are four times fewer such samples than intervals.
+const FINER: u32 = 4;
 
 /// Samples of groups of one size, at most. Chosen: they take a quarter of a gigabyte.
 pub const MOST_SAMPLES: u64 = 1_000_000;
@@ -88,7 +97,24 @@ fn unsuitable(expected: impl Into<String>, found: impl ToString) -> StudyError {
     StudyError::Unsuitable(expected.into(), found.to_string())
 }
 
-/// Trains the coefficients of `machine`.
+/// What is trained, and with what.
+#[derive(Clone, Debug)]
+pub struct Subject<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Whether it is simulated.
+    pub simulated: bool,
+    /// How many siblings of a core are used.
+    pub siblings: usize,
+    /// The parts of its stacks, in its order.
+    pub parts: Vec<String>,
+    /// What they are added up to.
+    pub components: Vec<Component>,
+    /// The names of the programs.
+    pub programs: Vec<String>,
+}
+
+/// Trains the coefficients of a described `machine` by simulation.
 ///
 /// # Errors
 /// [`StudyError`] if the machine has no siblings or cannot be modelled, the set or the groups are too few or too
@@ -101,31 +127,65 @@ pub fn train(
     stamp: &Stamp<'_>,
 ) -> Result<CpiModel, StudyError> {
     let siblings = siblings(machine)?;
-    if set.programs.len() < EVERY {
-        let expected = format!("a training set of {EVERY} programs or more");
-        return Err(unsuitable(expected, set.programs.len()));
-    }
     let platform = Platform::new(machine, performance, Assumptions::default())?;
-    let sizes = sizes(siblings.len()).into_iter();
-    let groups = sizes.map(|threads| groups(set.programs.len(), threads, settings));
-    let groups: Vec<Groups> = groups.collect::<Result<_, _>>()?;
-    let trained = |groups: &Groups| {
-        let bench = Bench::new(&platform, &siblings, set, settings, groups.threads)?;
-        mode(&bench, set, settings, groups)
-    };
-    let modes = groups.iter().map(trained);
-    Ok(CpiModel {
-        version: VERSION,
+    let interval = settings.interval;
+    let mut bench = SimBench { platform: &platform, siblings: &siblings, set, interval };
+    let subject = Subject {
+        machine,
         simulated: true,
-        colocate: stamp.colocate.to_owned(),
-        machine: machine.name.clone(),
-        processor: machine.processor.clone(),
-        date: stamp.date.to_owned(),
-        data: stamp.data.to_owned(),
+        siblings: siblings.len(),
         parts: SIMULATED_PARTS.map(str::to_owned).to_vec(),
         components: simulated_components(),
-        modes: modes.collect::<Result<_, _>>()?,
+        programs: set.programs.iter().map(|program| program.name.clone()).collect(),
+    };
+    train_on(&mut bench, &subject, settings, stamp)
+}
+
+/// Trains coefficients by what programs do on `bench`.
+///
+/// # Errors
+/// [`StudyError`] if the programs or the groups are too few or too many, a run fails, or the stacks of a program alone are unknown.
+pub fn train_on(
+    bench: &mut dyn Bench,
+    subject: &Subject<'_>,
+    settings: &Settings,
+    stamp: &Stamp<'_>,
+) -> Result<CpiModel, StudyError> {
+    let groups = all_groups(subject, settings)?;
+    let modes = groups.iter().map(|groups| mode(bench, subject, settings, groups));
+    let modes = modes.collect::<Result<_, _>>()?;
+    Ok(CpiModel {
+        version: VERSION,
+        simulated: subject.simulated,
+        colocate: stamp.colocate.to_owned(),
+        machine: subject.machine.name.clone(),
+        processor: subject.machine.processor.clone(),
+        date: stamp.date.to_owned(),
+        data: stamp.data.to_owned(),
+        parts: subject.parts.clone(),
+        components: subject.components.clone(),
+        modes,
     })
+}
+
+/// How many groups, of one program and of several, are run for `subject`.
+///
+/// # Errors
+/// [`StudyError::Unsuitable`] where [`train_on`] would refuse them.
+pub fn runs(subject: &Subject<'_>, settings: &Settings) -> Result<usize, StudyError> {
+    let groups = all_groups(subject, settings)?;
+    Ok(groups.iter().map(|groups| subject.programs.len() + groups.all.len()).sum())
+}
+
+/// The groups of each size.
+fn all_groups(subject: &Subject<'_>, settings: &Settings) -> Result<Vec<Groups>, StudyError> {
+    let programs = subject.programs.len();
+    if programs < EVERY {
+        let expected = format!("a training set of {EVERY} programs or more");
+        return Err(unsuitable(expected, programs));
+    }
+    let sizes = sizes(subject.siblings).into_iter();
+    sizes.map(|threads| groups(programs, threads, settings)).collect()
 }
 
 /// The PUs of the first core that has most.
@@ -194,15 +254,20 @@ fn is_fitted(group: &[usize]) -> bool {
 }
 
 fn mode(
-    bench: &Bench<'_>,
-    set: &TrainingSet,
+    bench: &mut dyn Bench,
+    subject: &Subject<'_>,
     settings: &Settings,
     groups: &Groups,
 ) -> Result<TrainedMode, StudyError> {
     let threads = groups.threads;
+    let alone = alone(bench, subject, settings, threads)?;
     let (mut fitted, mut judged): (Vec<Sample>, Vec<Sample>) = (Vec::new(), Vec::new());
     for group in &groups.all {
-        let samples = bench.samples(group)?.into_iter();
+        let tracks = bench.run(group, threads, settings.interval, settings.intervals + 1)?;
+        // Sample 0 is the start, and sample 1 the end of the first interval.
+        let intervals = 2..=settings.intervals as usize + 1;
+        let samples = intervals.filter_map(|at| of_interval(group, &tracks, &alone, at));
+        let samples = samples.flat_map(|samples| group.iter().copied().zip(samples));
         if is_fitted(group) {
             fitted.extend(samples.map(|(_, sample)| sample));
         } else {
@@ -220,19 +285,39 @@ fn mode(
     Ok(TrainedMode {
         threads: mode.threads,
         samples: count(fitted.len()),
-        held_out: held_out(set, &mode, &judged),
+        held_out: held_out(&subject.programs, &mode, &judged),
         conditioning: inverse::conditioning(&mode, &stacks, settings.seed),
         coefficients: mode.coefficients,
     })
 }
 
+/// What every program does alone on a core that is split among so many threads.
+fn alone(
+    bench: &mut dyn Bench,
+    subject: &Subject<'_>,
+    settings: &Settings,
+    threads: usize,
+) -> Result<Vec<Track>, StudyError> {
+    let step = Nanos((settings.interval.0 / u64::from(FINER)).max(1));
+    let samples = (settings.intervals + 1) * FINER;
+    let track = |(program, name): (usize, &String)| {
+        let track = bench.run(&[program], threads, step, samples)?.pop().unwrap_or_default();
+        if track.is_known_after(FINER as usize) {
+            return Ok(track);
+        }
+        let found = format!("none of {name}, which ended, did nothing, or was not counted");
+        Err(unsuitable("stacks of every program alone after its first interval", found))
+    };
+    subject.programs.iter().enumerate().map(track).collect()
+}
+
 /// How well the coefficients hold for programs that were held out; `None` if none of them was in a group.
-fn held_out(set: &TrainingSet, mode: &Mode, judged: &[Sample]) -> Option<HeldOut> {
+fn held_out(programs: &[String], mode: &Mode, judged: &[Sample]) -> Option<HeldOut> {
     let mut components = fit::quality(mode, judged);
     let slowdown = components.pop().filter(|_| !judged.is_empty())?;
-    let programs = set.programs.iter().enumerate().filter(|(at, _)| is_held_out(*at));
+    let programs = programs.iter().enumerate().filter(|(at, _)| is_held_out(*at));
     Some(HeldOut {
-        programs: programs.map(|(_, program)| program.name.clone()).collect(),
+        programs: programs.map(|(_, name)| name.clone()).collect(),
         samples: count(judged.len()),
         components,
         slowdown,

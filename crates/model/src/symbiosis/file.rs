@@ -133,6 +133,20 @@ pub fn simulated_components() -> Vec<Component> {
     ]
 }
 
+/// What counted parts are added up to: each is a component by itself.
+///
+/// Those in which a thread waits for memory are taken to grow with its distance, though other waits are in them, too: leaving a node then
+/// seems to cost rather more than it does.
+#[must_use]
+pub fn counted_components(parts: &[&str]) -> Vec<Component> {
+    let component = |part: &&str| Component {
+        name: (*part).to_owned(),
+        parts: vec![(*part).to_owned()],
+        memory: ["backend", "stall"].contains(part),
+    };
+    parts.iter().map(component).collect()
+}
+
 /// A stack of these parts by component, not scaled; `None` if it has other parts.
 #[must_use]
 pub fn added_up(parts: &[String], components: &[Component], stack: &[f64]) -> Option<Vec<f64>> {

@@ -1,13 +1,13 @@
 //! What this machine's counters can count, found out by trying.
 
 use super::cpu::Cpu;
-use super::events::Reading;
+use super::events::{Code, Reading};
 use super::extras::{self, Events};
 use super::open::{OpenGroup, Spec, Start};
 use super::plan::{Event, Group, Grouping, Role, Source};
 use super::scale::{Totals, over_pmus, totals};
 use super::specs::{INSTRUCTIONS, busy, generic, spec, specs};
-use super::stack::StackPlan;
+use super::stack::{Formula, StackPlan, StackTable};
 use super::sysfs::{CorePmu, core_pmus};
 use super::trial::{Tried, try_out};
 
@@ -18,6 +18,7 @@ use colocate_model::Class;
 use colocate_model::stack::Parts;
 use perf_event_open_sys::bindings as c;
 use std::path::Path;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why threads cannot be counted here, with the kernel's error. `colocate doctor` names the cause and the remedy.
@@ -42,6 +43,9 @@ impl PmuError {
         cause
     }
 }
+
+/// What a page fault stands for with [`Counters::pretended`]. Chosen: more than one takes.
+pub const PRETENDED_FAULT: Duration = Duration::from_micros(20);
 
 /// One PMU's groups, ready to be opened on any thread.
 #[derive(Clone, Debug)]
@@ -142,6 +146,31 @@ impl Counters {
         let name = "software".to_owned();
         let planned = Planned { name, groups: vec![group], specs: vec![specs], stack: None };
         Self { pmus: vec![planned], notes: Vec::new(), no_stacks: None, alone: true }
+    }
+
+    /// Counters that no processor is needed for: page faults as instructions, nanoseconds of CPU time as cycles. Of these each page fault
+    /// stands for [`PRETENDED_FAULT`] of the part `faults`, and the others are the part `others`. For tests of what reads stacks.
+    #[must_use]
+    pub fn pretended() -> Self {
+        const TASK_CLOCK: u64 = c::PERF_COUNT_SW_TASK_CLOCK as u64;
+        const PAGE_FAULTS: u64 = c::PERF_COUNT_SW_PAGE_FAULTS as u64;
+        // The tables live as long as the program.
+        let table = StackTable {
+            name: "pretended".to_owned(),
+            parts: &["faults", "others"],
+            events: vec![Code { name: "page-faults", config: PAGE_FAULTS }],
+            alive: Vec::new(),
+            formula: Formula::OfWidthAndRest(1.0 / PRETENDED_FAULT.as_secs_f64() / 1e9),
+            source: "none".to_owned(),
+        };
+        let mut counters = Self::of_software(&[
+            (Role::Instructions, PAGE_FAULTS),
+            (Role::Cycles, TASK_CLOCK),
+            (Role::Stack(0), PAGE_FAULTS),
+        ]);
+        let plan = StackPlan { table: Box::leak(Box::new(table)), width: 0.0 };
+        counters.pmus.iter_mut().for_each(|pmu| pmu.stack = Some(plan));
+        counters
     }
 
     /// The parts of where cycles go, as these counters report it; `None` if they do not, or not the same on all kinds

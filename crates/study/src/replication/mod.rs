@@ -266,4 +266,7 @@ pub enum StudyError {
     /// The machine is not of the studied kind, or has no such programs or mixes: what is needed, what is there.
     #[error("expected {0}, found {1}")]
     Unsuitable(String, String),
+    /// A run on a real machine failed, for the reason given in one line.
+    #[error("{0}")]
+    Run(String),
 }

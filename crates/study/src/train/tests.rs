@@ -1,13 +1,17 @@
 //! Training tested on programs of which the truth is known.
 
-use super::track::{Track, of_interval};
 use super::*;
 use colocate_machine::described;
+use colocate_model::symbiosis::Coefficients;
 
 fn known(name: &str) -> (Machine, Performance) {
     let (_, text) = described::MACHINES.into_iter().find(|(known, _)| *known == name).unwrap();
     let exact = described::from_toml(text).unwrap();
     (exact.machine, exact.performance.unwrap())
+}
+
+fn known_machine() -> (Machine, Performance) {
+    known("power8-10c")
 }
 
 const STAMP: Stamp<'_> = Stamp { colocate: "0", date: "2000-01-01", data: "drawn" };
@@ -26,11 +30,11 @@ fn trained(name: &str, programs: usize) -> CpiModel {
 fn aligned_by_instructions() {
     let alone = Track {
         instructions: vec![0.0, 100.0, 200.0],
-        cycles: vec![vec![0.0, 0.0], vec![100.0, 0.0], vec![100.0, 300.0]],
+        cycles: vec![Some(vec![100.0, 0.0]), Some(vec![0.0, 300.0])],
     };
     let together = Track {
         instructions: vec![0.0, 50.0, 150.0],
-        cycles: vec![vec![0.0, 0.0], vec![80.0, 0.0], vec![180.0, 300.0]],
+        cycles: vec![Some(vec![80.0, 0.0]), Some(vec![100.0, 300.0])],
     };
     let found = of_interval(&[0, 0], &[together.clone(), together], &[alone], 2).unwrap();
     assert_eq!(found[0].own, [0.25, 0.75]);
@@ -42,12 +46,138 @@ fn aligned_by_instructions() {
 fn beyond_what_was_seen_alone_there_is_nothing() {
     let track = |instructions: f64| Track {
         instructions: vec![0.0, instructions],
-        cycles: vec![vec![0.0], vec![1.0]],
+        cycles: vec![Some(vec![1.0])],
     };
     let group = [track(10.0), track(20.0)];
     assert!(of_interval(&[0, 0], &group, &[track(20.0)], 1).is_some());
     assert!(of_interval(&[0, 0], &group, &[track(15.0)], 1).is_none());
     assert!(of_interval(&[0, 0], &group, &[track(20.0)], 2).is_none());
+}
+
+/// Where cycles went is not known in the second interval; in half of the others it is.
+#[test]
+fn unknown_cycles_stay_unknown() {
+    let alone = Track {
+        instructions: vec![0.0, 100.0, 200.0, 300.0],
+        cycles: vec![Some(vec![10.0]), None, Some(vec![30.0])],
+    };
+    assert_eq!(alone.between(50.0, 100.0), Some(vec![5.0]));
+    assert_eq!(alone.between(50.0, 101.0), None);
+    assert_eq!(alone.between(200.0, 250.0), Some(vec![15.0]));
+    assert_eq!(alone.between(250.0, 301.0), None);
+    assert_eq!(alone.between(250.0, 250.0), None);
+    assert!(alone.is_known_after(2) && !alone.is_known_after(3));
+}
+
+/// Programs of one phase each that follow the equation.
+struct ByEquation {
+    /// By program: instructions per cycle alone, and the share of the first of two components.
+    programs: Vec<(f64, f64)>,
+    coefficients: [Coefficients; 2],
+}
+
+impl Bench for ByEquation {
+    fn run(
+        &mut self,
+        group: &[usize],
+        _: usize,
+        step: Nanos,
+        samples: u32,
+    ) -> Result<Vec<Track>, StudyError> {
+        let shares = |program: usize| [self.programs[program].1, 1.0 - self.programs[program].1];
+        let track = |(place, &program): (usize, &usize)| {
+            let others = group.iter().enumerate().filter(|(other, _)| *other != place);
+            let others = others.fold([0.0; 2], |sums, (_, &other)| {
+                [sums[0] + shares(other)[0], sums[1] + shares(other)[1]]
+            });
+            let together = [0, 1].map(|at| {
+                let (Coefficients { alpha, beta, gamma, delta }, c) =
+                    (self.coefficients[at], shares(program)[at]);
+                if group.len() == 1 {
+                    c
+                } else {
+                    alpha + beta * c + gamma * others[at] + delta * c * others[at]
+                }
+            });
+            let slowdown: f64 = together.iter().sum();
+            let cycles = step.0 as f64;
+            let done = cycles * self.programs[program].0 / slowdown;
+            Track {
+                instructions: (0..=samples).map(|at| done * f64::from(at)).collect(),
+                cycles: vec![
+                    Some(together.map(|c| cycles * c / slowdown).to_vec());
+                    samples as usize
+                ],
+            }
+        };
+        Ok(group.iter().enumerate().map(track).collect())
+    }
+}
+
+/// Of two and of four threads, with samples alone that fall between those together.
+#[test]
+fn coefficients_are_found_again() {
+    let coefficients = |alpha, beta, gamma, delta| Coefficients { alpha, beta, gamma, delta };
+    let known = [coefficients(0.01, 1.1, 0.05, 0.3), coefficients(0.0, 0.9, 0.1, 0.8)];
+    let programs: Vec<(f64, f64)> =
+        (1..9).map(|n| (0.3 * f64::from(n), 0.11 * f64::from(n))).collect();
+    let (machine, _) = known_machine();
+    let component = |name: &str| Component {
+        name: name.to_owned(),
+        parts: vec![name.to_owned()],
+        memory: false,
+    };
+    let subject = Subject {
+        machine: &machine,
+        simulated: false,
+        siblings: 4,
+        parts: vec!["busy".to_owned(), "stalled".to_owned()],
+        components: vec![component("busy"), component("stalled")],
+        programs: (0..8).map(|n| format!("program {n}")).collect(),
+    };
+    let mut bench = ByEquation { programs, coefficients: known };
+    let found = train_on(&mut bench, &subject, &SHORT, &STAMP).unwrap();
+    assert!(!found.simulated && found.parts == subject.parts);
+    assert_eq!(found.modes.iter().map(|mode| mode.threads).collect::<Vec<_>>(), [2, 4]);
+    for mode in &found.modes {
+        for (found, known) in mode.coefficients.iter().zip(known) {
+            let of = |c: Coefficients| [c.alpha, c.beta, c.gamma, c.delta];
+            let off = of(*found).into_iter().zip(of(known)).map(|(f, k)| (f - k).abs());
+            assert!(off.fold(0.0, f64::max) < 1e-6, "{found:?} for {known:?}");
+        }
+        assert!(mode.held_out.as_ref().unwrap().slowdown.r2.unwrap() > 0.999_999);
+    }
+    assert_eq!(CpiModel::from_json(&found.to_json()).unwrap(), found);
+    // 8 programs alone and 36 pairs; 8 alone on a core that is split among four, and 80 groups.
+    assert_eq!(runs(&subject, &SHORT).unwrap(), 8 + 36 + 8 + 80);
+}
+
+/// Counters that say nothing, as those of an emulator.
+struct Silent;
+
+impl Bench for Silent {
+    fn run(&mut self, _: &[usize], _: usize, _: Nanos, _: u32) -> Result<Vec<Track>, StudyError> {
+        Ok(vec![Track { instructions: vec![0.0, 5.0], cycles: vec![None] }])
+    }
+}
+
+#[test]
+fn unknown_stacks_are_refused() {
+    let (machine, _) = known_machine();
+    let subject = Subject {
+        machine: &machine,
+        simulated: false,
+        siblings: 2,
+        parts: Vec::new(),
+        components: Vec::new(),
+        programs: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
+    };
+    let error = train_on(&mut Silent, &subject, &SHORT, &STAMP).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "expected stacks of every program alone after its first interval, found none of a, which ended, did nothing, or was not \
+         counted"
+    );
 }
 
 #[test]

@@ -1,178 +1,202 @@
 //! What programs do alone and together, instruction by instruction.
 
-use super::{Settings, StudyError, TrainingSet, set};
-use colocate_engine::{Host, SeenTask};
-use colocate_machine::{Nanos, PuIdx};
+use colocate_engine::{Host, HostError, JobEnd, Observation, QuantumEnd, SeenTask};
+use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_model::symbiosis::Sample;
-use colocate_model::symbiosis::file::{Component, SIMULATED_PARTS, added_up, simulated_components};
+use colocate_model::symbiosis::file::{Component, added_up};
 use colocate_policy::{Decision, DefaultPlacement, JobIdx, Place, Plan, TaskId, Why};
-use colocate_sim::{Kernel, Method, Platform, Scenario, SimError, SimHost};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// Samples of a program alone, for each interval together. Chosen: cycles pass evenly between two samples only where
-/// no phase ends, and there are four times fewer such samples than intervals.
-const FINER: u64 = 4;
+/// The least share of the cycles that a stack explains; it is scaled to all of them. Chosen: as much as counted parts may miss.
+const EXPLAINED: f64 = 0.9;
 
-/// What a thread had done at each sample since its start.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Track {
+/// What a program had done at each sample since its start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Track {
+    /// Instructions that were done at each sample; at the first one, its start, none.
     pub instructions: Vec<f64>,
-    /// Cycles by component.
-    pub cycles: Vec<Vec<f64>>,
+    /// Cycles by component between each sample and the next; `None` where that is not known.
+    pub cycles: Vec<Option<Vec<f64>>>,
+}
+
+impl Default for Track {
+    fn default() -> Self {
+        Self { instructions: vec![0.0], cycles: Vec::new() }
+    }
 }
 
 impl Track {
-    /// Cycles by component when so many instructions were done; `None` if it has not come that far.
-    fn at(&self, instructions: f64) -> Option<Vec<f64>> {
-        let after = self.instructions.partition_point(|&done| done < instructions);
-        let (now, cycles) = (*self.instructions.get(after)?, self.cycles.get(after)?);
-        let Some(before) = after.checked_sub(1) else {
-            return (now <= instructions).then(|| cycles.clone());
-        };
-        let part = (instructions - self.instructions[before]) / (now - self.instructions[before]);
-        let between = |(old, new): (&f64, &f64)| old + part * (new - old);
-        Some(self.cycles[before].iter().zip(cycles).map(between).collect())
-    }
-
-    /// Cycles by component between two numbers of instructions.
-    pub fn between(&self, from: f64, to: f64) -> Option<Vec<f64>> {
-        Some(less(&self.at(to)?, &self.at(from)?))
+    /// Cycles by component between two numbers of instructions, which pass evenly between two samples; `None` if it has not
+    /// come that far, or they are not known.
+    pub(super) fn between(&self, from: f64, to: f64) -> Option<Vec<f64>> {
+        self.instructions.last().filter(|done| to <= **done)?;
+        let first = self.instructions.partition_point(|done| *done <= from).checked_sub(1)?;
+        let intervals = self.instructions.windows(2).zip(&self.cycles).skip(first);
+        let mut sums: Option<Vec<f64>> = None;
+        for (ends, cycles) in intervals.take_while(|(ends, _)| ends[0] < to) {
+            let part = (to.min(ends[1]) - from.max(ends[0])) / (ends[1] - ends[0]);
+            if part > 0.0 {
+                let cycles = cycles.as_ref()?;
+                let sums = sums.get_or_insert_with(|| vec![0.0; cycles.len()]);
+                sums.iter_mut().zip(cycles).for_each(|(sum, each)| *sum += part * each);
+            }
+        }
+        sums
     }
 
     /// Instructions from and to, and cycles by component, of the interval that ends with sample `at`.
     fn interval(&self, at: usize) -> Option<(f64, f64, Vec<f64>)> {
         let before = at.checked_sub(1)?;
-        let cycles = less(self.cycles.get(at)?, &self.cycles[before]);
+        let cycles = self.cycles.get(before)?.clone()?;
         Some((self.instructions[before], self.instructions[at], cycles))
     }
 
-    fn note(&mut self, seen: Option<&SeenTask>, parts: &[String], components: &[Component]) {
-        let Some(seen) = seen else { return };
-        let stack = seen.stack().filter(|stack| stack.parts() == parts);
-        let cycles = stack.and_then(|stack| added_up(parts, components, stack.cycles()));
-        if let (Some(instructions), Some(cycles)) = (seen.instructions, cycles) {
-            #[allow(clippy::cast_precision_loss)] // seconds of instructions are far below 2^53
-            self.instructions.push(instructions as f64);
-            self.cycles.push(cycles);
-        }
+    /// Whether it did anything after so many samples of which it is known where its cycles went.
+    pub(super) fn is_known_after(&self, samples: usize) -> bool {
+        let intervals = self.instructions.windows(2).zip(&self.cycles).skip(samples);
+        intervals.into_iter().any(|(ends, cycles)| ends[1] > ends[0] && cycles.is_some())
     }
 }
 
-fn less(of: &[f64], by: &[f64]) -> Vec<f64> {
-    of.iter().zip(by).map(|(of, by)| of - by).collect()
+/// How programs are watched side by side.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch<'a> {
+    /// A PU for each job of the host, in their order.
+    pub siblings: &'a [PuIdx],
+    /// The parts of the host's stacks.
+    pub parts: &'a [String],
+    /// What they are added up to.
+    pub components: &'a [Component],
+    /// Time between two samples.
+    pub step: Nanos,
+    /// How many samples are taken after the start.
+    pub samples: u32,
 }
 
-fn sum(of: &[f64]) -> f64 {
-    of.iter().fold(0.0, |sum, each| sum + each)
+/// What was seen of programs side by side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watched {
+    /// What each has done, as long as all ran.
+    pub tracks: Vec<Track>,
+    /// Those that have ended.
+    pub ended: Vec<JobEnd>,
 }
 
-/// One core, and what each program does alone on it, beside siblings that are idle and hold their part of it.
-pub(super) struct Bench<'a> {
-    platform: &'a Platform<'a>,
-    siblings: &'a [PuIdx],
-    set: &'a TrainingSet,
-    settings: &'a Settings,
-    parts: Vec<String>,
-    components: Vec<Component>,
-    /// How many threads the core is split among.
-    threads: usize,
-    alone: Vec<Track>,
-}
-
-impl<'a> Bench<'a> {
-    /// Runs every program alone on a core that is split among so many threads.
-    pub fn new(
-        platform: &'a Platform<'a>,
-        siblings: &'a [PuIdx],
-        set: &'a TrainingSet,
-        settings: &'a Settings,
-        threads: usize,
-    ) -> Result<Self, StudyError> {
-        let mut bench = Self {
-            platform,
-            siblings,
-            set,
-            settings,
-            parts: SIMULATED_PARTS.map(str::to_owned).to_vec(),
-            components: simulated_components(),
-            threads,
-            alone: Vec::new(),
-        };
-        let samples = (u64::from(settings.intervals) + 1) * FINER;
-        let fine = Nanos((settings.interval.0 / FINER).max(1));
-        for program in 0..set.programs.len() {
-            let tracks = bench.run(&[program], fine, samples)?;
-            bench.alone.extend(tracks);
-        }
-        Ok(bench)
-    }
-
-    /// What the programs of a group show in each interval but the first.
-    pub fn samples(&self, group: &[usize]) -> Result<Vec<(usize, Sample)>, StudyError> {
-        let samples = u64::from(self.settings.intervals) + 1;
-        let tracks = self.run(group, self.settings.interval, samples)?;
-        let interval = |at: usize| of_interval(group, &tracks, &self.alone, at);
-        // Sample 0 is the start, and sample 1 the end of the first interval.
-        let all = (2..=self.settings.intervals as usize + 1).filter_map(interval);
-        Ok(all.flat_map(|samples| group.iter().copied().zip(samples)).collect())
-    }
-
-    /// Programs side by side on the core, idle threads on the other siblings; a sample at the start and after each `step`.
-    fn run(&self, group: &[usize], step: Nanos, samples: u64) -> Result<Vec<Track>, StudyError> {
-        let scenario = self.scenario(group);
-        let mut host = SimHost::new(self.platform, &scenario)?;
-        let plan = self.plan(self.threads);
-        let mut tracks = vec![Track::default(); group.len()];
-        for track in &mut tracks {
-            track.instructions.push(0.0);
-            track.cycles.push(vec![0.0; self.components.len()]);
-        }
-        for _ in 0..samples {
-            let seen = host.run_quantum(&plan, step).map_err(SimError::from)?;
-            for (job, track) in tracks.iter_mut().enumerate() {
-                let task = seen.tasks.iter().find(|task| task.id.job.0 as usize == job);
-                track.note(task, &self.parts, &self.components);
+impl Watch<'_> {
+    /// Runs the first `jobs` jobs of `host`, each on its PU, until all samples are taken, one of them has ended, or it is not known
+    /// what one of them does. The host provides counters and stacks.
+    ///
+    /// # Errors
+    /// As [`Host::run_quantum`].
+    pub fn tracks(&self, host: &mut dyn Host, jobs: usize) -> Result<Watched, HostError> {
+        let mut watched = Watched { tracks: vec![Track::default(); jobs], ended: Vec::new() };
+        let firsts = (0..).take(self.siblings.len());
+        let firsts = firsts.map(|job| TaskId { job: JobIdx(job), order: 0 });
+        let mut plan = self.plan(host, firsts);
+        let mut before = BTreeMap::new();
+        for _ in 0..self.samples {
+            let seen = host.run_quantum(&plan, self.step)?;
+            watched.ended.clone_from(&seen.ended);
+            let did: Option<Vec<Did>> =
+                (0..jobs).map(|job| self.did(host, job, &seen, &before)).collect();
+            let Some(did) = did.filter(|_| seen.end == QuantumEnd::Elapsed) else { break };
+            for (track, did) in watched.tracks.iter_mut().zip(did) {
+                let done = track.instructions.last().copied().unwrap_or(0.0);
+                track.instructions.push(done + did.instructions);
+                track.cycles.push(did.cycles);
             }
+            let living = seen.tasks.iter().filter(|task| task.alive()).map(|task| task.id);
+            plan = self.plan(host, living);
+            before = seen.tasks.into_iter().map(|task| (task.id, task)).collect();
         }
-        Ok(tracks)
+        Ok(watched)
     }
 
-    fn scenario(&self, group: &[usize]) -> Scenario {
-        let mut jobs: Vec<_> = group.iter().map(|&program| self.set.job(program)).collect();
-        jobs.resize_with(self.threads, || self.set.idle_job());
-        Scenario {
-            name: "training".to_owned(),
-            seed: 0,
-            phases: [&self.set.phases[..], &[set::idle()]].concat(),
-            jobs,
-            method: Method::Leave,
-            quantum: self.settings.interval,
-            grain: Nanos::ZERO,
-            horizon: Nanos::from_secs(1_000_000),
-            usable: None,
-            events: Vec::new(),
-            kernel: Kernel::default(),
+    /// What a job's tasks did since `before`, together; `None` if their instructions are not known.
+    fn did(
+        &self,
+        host: &dyn Host,
+        job: usize,
+        seen: &Observation,
+        before: &BTreeMap<TaskId, SeenTask>,
+    ) -> Option<Did> {
+        let own = seen.tasks.iter().filter(|task| task.id.job.0 as usize == job);
+        let pu = self.pu(host, job)?;
+        let zeros = vec![0.0; self.components.len()];
+        let mut did = Did { instructions: 0.0, cycles: Some(zeros) };
+        let mut is_there = false;
+        for task in own {
+            let earlier = before.get(&task.id);
+            did.instructions += since(task, earlier, |task| task.instructions)?;
+            let cycles = self.cycles(task, earlier, pu);
+            did.cycles = did.cycles.zip(cycles).map(|(mut sums, cycles)| {
+                sums.iter_mut().zip(cycles).for_each(|(sum, each)| *sum += each);
+                sums
+            });
+            is_there = true;
         }
+        is_there.then_some(did)
     }
 
-    /// Every job on a sibling of its own.
-    fn plan(&self, jobs: usize) -> Plan {
-        let machine = self.platform.machine();
-        let decision = |(job, pu): (u32, &PuIdx)| Decision {
-            task: TaskId { job: JobIdx(job), order: 0 },
+    /// Cycles of a task by component since `earlier`; `None` if they are not known, or it may run elsewhere than on `pu`.
+    fn cycles(&self, task: &SeenTask, earlier: Option<&SeenTask>, pu: PuNr) -> Option<Vec<f64>> {
+        let all = since(task, earlier, |task| task.cycles)?;
+        if all == 0.0 {
+            return Some(vec![0.0; self.components.len()]);
+        }
+        if task.alive() && *task.allowed != [pu] {
+            return None;
+        }
+        let mut stack = task.stack().filter(|stack| stack.parts() == self.parts)?;
+        if let Some(earlier) = earlier.and_then(SeenTask::stack) {
+            stack = stack.since(&earlier)?;
+        }
+        let explained = Some(stack.total()).filter(|total| *total >= EXPLAINED * all)?;
+        let cycles = added_up(self.parts, self.components, stack.cycles())?;
+        Some(cycles.into_iter().map(|each| each * all / explained).collect())
+    }
+
+    fn pu(&self, host: &dyn Host, job: usize) -> Option<PuNr> {
+        self.siblings.get(job).map(|pu| host.machine().pus[pu.idx()].os)
+    }
+
+    /// Every task on the PU of its job.
+    fn plan(&self, host: &dyn Host, tasks: impl Iterator<Item = TaskId>) -> Plan {
+        let decision = |task: TaskId| Decision {
+            task,
             name: "".into(),
-            place: Place::from(Some(machine.pus[pu.idx()].os)),
+            place: Place::from(self.pu(host, task.job.0 as usize)),
             why: Why::LeftToKernel,
         };
         Plan {
             version: colocate_policy::plan::VERSION,
-            machine: machine.name.clone(),
-            pus: self.siblings.iter().map(|pu| machine.pus[pu.idx()].os).collect(),
+            machine: host.machine().name.clone(),
+            pus: (0..self.siblings.len()).filter_map(|job| self.pu(host, job)).collect(),
             policy: "training".to_owned(),
-            decisions: (0..).zip(self.siblings).take(jobs).map(decision).collect(),
+            decisions: tasks.map(decision).collect(),
             default_placement: DefaultPlacement::LeaveToKernel,
             ..Plan::default()
         }
     }
+}
+
+/// What a job did between two samples.
+struct Did {
+    instructions: f64,
+    cycles: Option<Vec<f64>>,
+}
+
+/// How much a count has grown since `earlier`, or since the task's start; `None` if it is not known.
+#[allow(clippy::cast_precision_loss)] // seconds of instructions are far below 2^53
+fn since(
+    task: &SeenTask,
+    earlier: Option<&SeenTask>,
+    count: fn(&SeenTask) -> Option<u64>,
+) -> Option<f64> {
+    let then = earlier.and_then(count).unwrap_or(0);
+    Some(count(task)?.saturating_sub(then) as f64)
 }
 
 /// A sample for each thread of an interval; `None` if one of them did nothing, or was not as far alone.
@@ -186,7 +210,7 @@ pub(super) fn of_interval(
     for (track, &program) in tracks.iter().zip(group) {
         let (from, to, together) = track.interval(at)?;
         let cycles = alone[program].between(from, to)?;
-        let all = sum(&cycles);
+        let all = cycles.iter().fold(0.0, |sum, each| sum + each);
         if all <= 0.0 {
             return None;
         }
