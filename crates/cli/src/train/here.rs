@@ -39,8 +39,8 @@ const LIMIT: MaxSize = MaxSize::mib(16);
 pub fn trained(args: &CpiModelArgs, path: &Path, date: &str) -> anyhow::Result<CpiModel> {
     let workload = Workload::read(path)?;
     let machine = read::live()?;
-    let siblings = siblings(&machine, args.pretend)?;
     let parts = parts(args.pretend)?;
+    let siblings = siblings(&machine, args.pretend)?;
     let subject = Subject {
         machine: &machine,
         simulated: false,

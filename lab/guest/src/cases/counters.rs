@@ -484,7 +484,7 @@ const MODEL: &str = r#"{
   }]
 }"#;
 
-/// `symbiotic` says in one line that it gets nothing, and lets the programs run all the same.
+/// `symbiotic` says in one line that it gets nothing, and lets the programs run all the same; and nothing is trained.
 fn needs_stacks() -> anyhow::Result<()> {
     const FILE: &str = "/tmp/counters-model.json";
     fs::write(FILE, MODEL)?;
@@ -494,5 +494,12 @@ fn needs_stacks() -> anyhow::Result<()> {
     ensure!(output.status.success(), "colocate schedule: {said}");
     let expected = format!("symbiotic gets no CPI stacks, so groups stay as they are: {DEAD}");
     ensure!(said.matches(&expected).count() == 1, "expected {expected:?} once, found {said}");
+    let trained = colocate(&["train", "cpi-model", "--here", WORKLOAD_FILE, "-o", FILE])?;
+    says(
+        &String::from_utf8_lossy(&trained.stderr),
+        &format!("expected counters that show where cycles go, found none: {DEAD}"),
+    )?;
+    ensure!(trained.status.code() == Some(3), "colocate train: {}", trained.status);
+    ensure!(text(FILE)? == MODEL, "what could not be trained was written");
     Ok(())
 }
