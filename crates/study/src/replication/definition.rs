@@ -192,6 +192,8 @@ pub enum Shown {
     CoreSharing,
     /// How far the programs are, and how many are left.
     Progress,
+    /// What the first caches are requested over time, and how many quanta of a PU each program has had.
+    FirstCaches,
 }
 
 /// What is simulated.
@@ -255,6 +257,9 @@ pub struct Phased {
     /// Whether threads stream through memory; then every policy is also simulated with fewer threads.
     #[serde(default)]
     pub streaming: bool,
+    /// Whether threads do what recorded programs do, each in its turn.
+    #[serde(default)]
+    pub recorded: bool,
     /// How many programs there are at once.
     #[serde(default = "one")]
     pub programs: Vec<u32>,

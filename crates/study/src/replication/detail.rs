@@ -5,7 +5,7 @@ use super::report::{Course, Details, Imbalance};
 use super::{Cell, StudyError, Table, Work, count, mixes};
 use crate::simulate::figures::together;
 use crate::stats;
-use colocate_engine::Round;
+use colocate_engine::{Round, SeenTask};
 use colocate_machine::{Cache, CacheKind, Machine, Nanos};
 use colocate_sim::{Outcome, Platform, alone_of};
 
@@ -39,6 +39,8 @@ pub(super) fn of(
         progress: watch.progress(&outcome),
         left: (0..=TENTHS).map(|k| left(&outcome, Nanos(baseline.0 / 10 * k))).collect(),
         imbalance: watch.imbalance(),
+        first_caches: watch.first_caches(&outcome),
+        slots: slots(&outcome, study.definition.quantum),
         core_sharing: together(&outcome),
     };
     Ok(Details {
@@ -54,6 +56,15 @@ fn left(outcome: &Outcome, at: Nanos) -> u32 {
     count(outcome.jobs.iter().filter(|job| job.done.is_none_or(|done| done > at)).count())
 }
 
+/// For how many quanta each program had a PU.
+fn slots(outcome: &Outcome, quantum: Nanos) -> Vec<f64> {
+    let all = |job: u32| {
+        let own = outcome.tasks.iter().filter(|task| task.id.job.0 == job);
+        own.fold(0.0, |sum, task| sum + task.ran.as_secs_f64() / quantum.as_secs_f64())
+    };
+    (0..count(outcome.jobs.len())).map(all).collect()
+}
+
 /// Samples of every quantum.
 struct Watch<'a> {
     machine: &'a Machine,
@@ -66,6 +77,10 @@ struct Watch<'a> {
     /// Misses of the next nearer cache, by job.
     misses: Vec<u64>,
     differences: Vec<f64>,
+    /// Requests to the first cache, by job.
+    accesses: Vec<u64>,
+    /// When, and what the first caches were requested: the least and the most.
+    first_caches: Vec<(Nanos, [f64; 2])>,
 }
 
 impl<'a> Watch<'a> {
@@ -78,6 +93,8 @@ impl<'a> Watch<'a> {
             done: Vec::new(),
             misses: Vec::new(),
             differences: Vec::new(),
+            accesses: Vec::new(),
+            first_caches: Vec::new(),
         }
     }
 
@@ -88,6 +105,9 @@ impl<'a> Watch<'a> {
         self.done.push((round.seen.at, instructions.collect()));
         let took_us = round.seen.at.saturating_sub(self.at).as_secs_f64() * 1e6;
         self.at = round.seen.at;
+        if took_us > 0.0 {
+            self.sample_first_caches(tasks, took_us);
+        }
         let Some((caches, place)) = self.shared.as_ref().filter(|_| took_us > 0.0) else { return };
         let mut requests = vec![0.0; caches.len()];
         self.misses.resize(tasks.len().max(self.misses.len()), 0);
@@ -106,6 +126,48 @@ impl<'a> Watch<'a> {
         }
         let (least, most) = stats::ends(requests);
         self.differences.push(most - least);
+    }
+
+    /// What the first cache of each core was requested by the tasks that were seen there.
+    #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
+    fn sample_first_caches(&mut self, tasks: &[SeenTask], took_us: f64) {
+        let mut requests = vec![0.0; self.machine.cores.len()];
+        self.accesses.resize(tasks.len().max(self.accesses.len()), 0);
+        let mut is_reported = false;
+        for (task, before) in tasks.iter().zip(&mut self.accesses) {
+            let Some(now) = task.counts.as_ref().and_then(|counts| counts.accesses) else {
+                continue;
+            };
+            is_reported = true;
+            if let Some(pu) = task.last_ran.and_then(|pu| self.machine.pu_by_os(pu)) {
+                requests[self.machine.core_of(pu).idx()] += (now - *before) as f64 / took_us;
+            }
+            *before = now;
+        }
+        // A mix need not use all cores.
+        let used = self.contexts / self.machine.cores[0].pus.len().max(1);
+        requests.sort_by(|a, b| b.total_cmp(a));
+        requests.truncate(used.max(1));
+        if is_reported {
+            let (least, most) = stats::ends(requests);
+            self.first_caches.push((self.at, [least, most]));
+        }
+    }
+
+    /// The means of each tenth of the time until the first program is done.
+    fn first_caches(&self, outcome: &Outcome) -> Vec<[f64; 2]> {
+        let first = outcome.jobs.iter().filter_map(|job| job.done).min();
+        let Some(first) = first.filter(|_| !self.first_caches.is_empty()) else {
+            return Vec::new();
+        };
+        let tenth = |k: u64| {
+            let (from, to) = (Nanos(first.0 / 10 * k), Nanos(first.0 / 10 * (k + 1)));
+            let own = self.first_caches.iter().filter(|(at, _)| from < *at && *at <= to);
+            let [least, most]: [Vec<f64>; 2] =
+                [0, 1].map(|end| own.clone().map(|(_, ends)| ends[end]).collect());
+            [least, most].map(|each| stats::mean(&each).unwrap_or(0.0))
+        };
+        (0..10).map(tenth).collect()
     }
 
     fn progress(&self, outcome: &Outcome) -> Vec<[f64; 3]> {
@@ -195,6 +257,10 @@ mod tests {
         for course in &shown.policies {
             assert_eq!(course.left[0], 8, "{course:?}");
             assert_eq!((course.progress.len(), course.core_sharing.len()), (11, 8));
+            // Each has the time of ten quanta alone.
+            assert!(course.slots.iter().all(|slots| *slots > 9.99), "{course:?}");
+            let ordered = course.first_caches.iter().all(|[least, most]| least <= most);
+            assert!(course.first_caches.len() == 10 && ordered, "{course:?}");
             let [least, mean, most] = course.progress[10];
             assert!(least <= mean && mean <= most && (most - 1.0).abs() < 1e-3, "{course:?}");
             assert!(course.imbalance.is_some_and(|it| it.median <= it.ninth_tenth));

@@ -7,7 +7,7 @@
 //! thread works and all others wait, when it runs with a thread on each core of a machine of the same build that has
 //! slow cores only. So the share is the program's and not the scheduler's. The demand of the threads is that of a
 //! typical program: all components are unknown, and drawn with the assumptions. Another one streams through memory, for
-//! the question of how many threads are worth while; see [`fed`].
+//! the question of how many threads are worth while; see [`fed`]. Others are those of programs that were recorded.
 //! # Terms
 //! - `T`: time of the program on the machine of slow cores; `s`: serial share.
 //! - `R`: parallel parts, at least 2; there are `R − 1` serial ones.
@@ -28,10 +28,11 @@ use super::layout;
 use super::{StudyError, demand};
 use colocate_machine::performance::{CorePerformance, WorkKind};
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuIdx};
-use colocate_model::phase::{Demand, Known, Work as PortWork};
+use colocate_model::phase::{Demand, Known, PhaseFile, Work as PortWork};
 use colocate_model::threads::Trained;
 use colocate_model::{Assumptions, MissCurve, Model, Phase, Seat};
 use std::cmp::Reverse;
+use std::sync::LazyLock;
 
 /// What the threads of a program do when they work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,20 @@ pub enum Kind {
     Typical,
     /// They stream through memory that no cache holds.
     Streaming,
+    /// What one of [`recorded`] does, by its place.
+    Recorded(usize),
+}
+
+/// The nine programs like those of NAS whose demand vectors were recorded; see docs/serpa.md.
+///
+/// # Panics
+/// Not with the file that is built in.
+#[must_use]
+pub fn recorded() -> &'static [Phase] {
+    const TEXT: &str = include_str!("../../../../studies/serpa/recorded.json");
+    static PHASES: LazyLock<Vec<Phase>> =
+        LazyLock::new(|| PhaseFile::from_json(TEXT).expect("what is built in can be read").phases);
+    &PHASES
 }
 
 /// What a program is to be like.
@@ -208,6 +223,9 @@ const STREAMED: f64 = 0.05;
 
 impl Kind {
     /// The demand of its instructions. What is not said is unknown.
+    ///
+    /// # Panics
+    /// If so many are not recorded.
     #[must_use]
     pub fn phase(self) -> Phase {
         match self {
@@ -221,6 +239,7 @@ impl Kind {
                 let name = "streaming".to_owned();
                 Phase { name, misses, parallel_misses, ..Phase::default() }
             }
+            Self::Recorded(place) => recorded()[place].clone(),
         }
     }
 }

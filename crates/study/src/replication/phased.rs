@@ -2,7 +2,7 @@
 
 use super::definition::{Layout, Part, Phased, SerialBy, Waiting};
 use super::layout::levelled;
-use super::pace::{Kind, Pace, Shape, Sizes, fed, spinning};
+use super::pace::{Kind, Pace, Shape, Sizes, fed, recorded, spinning};
 use super::report::CellFigures;
 use super::{Done, Kept, Study, StudyError};
 use crate::metric::Metric;
@@ -35,8 +35,12 @@ pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = P
     // So many serial phases that every thread does as many.
     let threads = study.machine.cores.len().max(1) as u64;
     let length = study.definition.length;
-    let kind = if form.streaming { Kind::Streaming } else { Kind::Typical };
-    let shape = |serial: u32, round: Nanos| Shape {
+    let kinds = match form.streaming {
+        true => vec![Kind::Streaming],
+        false if form.recorded => (0..recorded().len()).map(Kind::Recorded).collect(),
+        false => vec![Kind::Typical],
+    };
+    let shape = |kind: Kind, serial: u32, round: Nanos| Shape {
         kind,
         serial: f64::from(serial) / 100.0,
         length,
@@ -51,7 +55,11 @@ pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = P
     let mut points = Vec::new();
     for &layout in &form.layouts {
         for &serial in &form.serial {
-            for shape in rounds.iter().map(|&round| shape(serial, round)) {
+            let shapes = rounds.iter().flat_map(|&round| {
+                let shape = &shape;
+                kinds.iter().map(move |&kind| shape(kind, serial, round))
+            });
+            for shape in shapes {
                 for &waiting in &form.waiting {
                     let point = |&programs: &u32| Point {
                         layout,
@@ -102,6 +110,14 @@ impl Point {
                 },
             ),
             ("programs", self.programs.to_string()),
+            (
+                "like",
+                match self.shape.kind {
+                    Kind::Recorded(place) => recorded()[place].name.clone(),
+                    Kind::Typical => "typical".to_owned(),
+                    Kind::Streaming => "streaming".to_owned(),
+                },
+            ),
         ];
         let values = [
             ("serial", serial),

@@ -263,6 +263,11 @@ pub struct Course {
     /// The requests of the caches of which there are several with several cores each, t/µs: the greatest less the least,
     /// in quanta with as many programs as contexts or more. `None` if there are no such caches.
     pub imbalance: Option<Imbalance>,
+    /// Requests of the cores' first caches, t/µs, in each tenth of the time until the first program has reached its target: of the core that is
+    /// requested least in a quantum, and of the one that is requested most. Empty if they are not reported.
+    pub first_caches: Vec<[f64; 2]>,
+    /// For how many quanta each program had a PU until it reached its target.
+    pub slots: Vec<f64>,
     /// Part of the run's time for which two programs were on one core, row by row.
     pub core_sharing: Vec<Vec<f64>>,
 }

@@ -94,6 +94,7 @@ fn part(out: &mut String, part: &PartFigures, open: &str) {
                 details.policies.iter().for_each(|course| core_sharing(out, details, course));
             }
             Shown::Progress => progress(out, details),
+            Shown::FirstCaches => first_caches(out, details),
         }
     }
 }
@@ -294,6 +295,28 @@ fn progress(out: &mut String, details: &Details) {
     let left =
         |course: &Course| labelled(&course.policy, course.left.iter().map(ToString::to_string));
     out.push_str(&aligned(&details.policies.iter().map(left).collect::<Vec<_>>()));
+}
+
+fn first_caches(out: &mut String, details: &Details) {
+    let _ = writeln!(
+        out,
+        "mix {}: requests of the first caches, t/µs: of the core that is requested most less the one that is requested least, in tenths of \
+         the time until the first program is done",
+        details.mix
+    );
+    let difference = |course: &Course| {
+        let cells = course.first_caches.iter().map(|[least, most]| format!("{:.0}", most - least));
+        labelled(&course.policy, cells)
+    };
+    out.push_str(&aligned(&details.policies.iter().map(difference).collect::<Vec<_>>()));
+    let _ = writeln!(out, "mix {}: quanta of a PU that programs need", details.mix);
+    let mut rows = vec![["", "mean", "least", "most"].map(str::to_owned).to_vec()];
+    rows.extend(details.policies.iter().map(|course| {
+        let (least, most) = stats::ends(course.slots.iter().copied());
+        let mean = stats::mean(&course.slots).unwrap_or(0.0);
+        labelled(&course.policy, [mean, least, most].map(|each| format!("{each:.0}")))
+    }));
+    out.push_str(&aligned(&rows));
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ fn section(number: usize) -> String {
 
 /// A ratio as the page has it: unfairness as a ratio, all else as percent better than `os`.
 fn shown(metric: &str, ratio: [f64; 3]) -> String {
-    if metric == "unfairness" {
+    if ["unfairness", "antt"].contains(&metric) {
         return text(ratio, |value| format!("{value:.2}"));
     }
     let less_is_better = metric == "turnaround";
@@ -172,8 +172,12 @@ fn text([value, low, high]: [f64; 3], form: impl Fn(f64) -> String) -> String {
 
 #[test]
 fn the_page_has_the_figures_of_the_kept_tables() {
-    let metrics: [&[&str]; 4] =
-        [&["turnaround"], &["ipc"], &["turnaround", "unfairness", "stp"], &["stp", "turnaround"]];
+    let metrics: [&[&str]; 4] = [
+        &["turnaround"],
+        &["ipc"],
+        &["turnaround", "unfairness", "stp"],
+        &["stp", "turnaround", "antt"],
+    ];
     for (number, (kept, metrics)) in (1..).zip(KEPT.into_iter().zip(metrics)) {
         let kept = Kept::of(kept);
         let section = section(number);
@@ -192,6 +196,58 @@ fn the_page_has_the_figures_of_the_kept_tables() {
             }
         }
         assert!(found > 3, "{number}: {found}");
+    }
+}
+
+/// The figures of a kept line of one mix: part, mix, what, policy.
+fn of_mix(kept: &str, line: &str) -> Vec<f64> {
+    let line = format!("{line},");
+    let found = kept.lines().find_map(|each| each.strip_prefix(&line));
+    found.unwrap().split_whitespace().map(|figure| figure.parse().unwrap()).collect()
+}
+
+/// The page's tables of single mixes are those that are kept.
+#[test]
+fn the_page_has_the_courses_that_are_kept() {
+    let whole = |figures: &[f64]| -> String {
+        figures.iter().map(|figure| format!("{figure:.0}")).collect::<Vec<_>>().join(" ")
+    };
+    let mean = |figures: &[f64]| figures.iter().sum::<f64>() / figures.len() as f64;
+    for policy in ["os", "random", "l1-dynamic", "bas", "bas:oatr=delivered"] {
+        let [least, most, slots] = ["first caches; least", "first caches; most", "slots"]
+            .map(|what| of_mix(KEPT[1], &format!("selection,M1,{what},{policy}")));
+        let between: Vec<f64> = most.iter().zip(least).map(|(most, least)| most - least).collect();
+        let least = slots.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = slots.iter().copied().fold(0.0, f64::max);
+        let row = format!(
+            "| `{policy}` | {} | {:.0} | {:.0} | {least:.0} | {most:.0} |",
+            whole(&between),
+            mean(&between),
+            mean(&slots)
+        );
+        assert!(section(2).contains(&row), "{row}");
+    }
+    for policy in ["os", "random", "bas", "fair", "perf-fair", "fair-oracle"] {
+        let left = of_mix(KEPT[2], &format!("selection,M7,left,{policy}"));
+        let row = format!("| `{policy}` | {} |", whole(&left[..11]));
+        assert!(section(3).contains(&row), "{row}");
+    }
+    for policy in ["os", "random", "l1-dynamic", "symbiotic", "symbiotic-numa", "oracle"] {
+        let cells = ["SMT2", "SMT4"].map(|part| {
+            let line = |line: &&str| line.starts_with(&format!("{part},M1,core-sharing "));
+            let own = format!(",{policy},");
+            let shares = KEPT[3].lines().filter(line).filter_map(|line| line.split_once(&own));
+            let shares = shares.flat_map(|(_, shares)| shares.split_whitespace());
+            let shares: Vec<f64> = shares.map(|share| share.parse().unwrap()).collect();
+            let count = |keep: fn(&f64) -> bool| shares.iter().copied().filter(keep).count();
+            let most = shares.iter().copied().fold(0.0, f64::max);
+            let (often, never) = (count(|share| *share >= 0.5), count(|share| *share < 0.01));
+            format!("{often}, {never} | {:.0} % |", 100.0 * most)
+        });
+        let row = |line: &str| {
+            line.starts_with(&format!("| `{policy}` |")) && line.ends_with(&cells.join(" "))
+        };
+        assert!(section(4).lines().any(row), "{policy}: {cells:?}");
     }
 }
 

@@ -106,3 +106,23 @@ fn the_default_length_is_one_that_the_rule_gives() {
     let start = length::start_of(&machine(&definition.machine).0);
     assert!(length::settled(Some(&half), &whole, start), "{whole:?}");
 }
+
+/// The page's table of instruction mixes is that of the recorded programs.
+#[test]
+fn the_page_has_the_mixes() {
+    const PAGE: &str = include_str!("../../../../docs/serpa.md");
+    const RECORDED: &str = include_str!("../../../../studies/serpa/recorded.json");
+    let recorded: serde_json::Value = serde_json::from_str(RECORDED).unwrap();
+    for program in recorded["phase"].as_array().unwrap() {
+        let kinds = program["work"]["value"]["kinds"].as_object().unwrap();
+        let percent = |class: &str| {
+            let own = kinds.iter().filter(|(kind, _)| kind.split('-').next() == Some(class));
+            own.fold(0.0, |sum, (_, share)| sum + 100.0 * share.as_f64().unwrap())
+        };
+        let shares = ["float", "int", "load", "store", "branch"].map(percent);
+        let cells = shares.iter().map(|share| format!("{share:.1} | "));
+        let row =
+            format!("\n| {} | {}", program["name"].as_str().unwrap(), cells.collect::<String>());
+        assert!(PAGE.contains(&row), "{row}");
+    }
+}
