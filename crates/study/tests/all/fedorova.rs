@@ -1,5 +1,6 @@
 //! The study of asymmetric machines against arithmetic.
 
+use crate::kept::Kept;
 use crate::machine;
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
 use colocate_model::Assumptions;
@@ -9,7 +10,7 @@ use colocate_sim::{Moves, Platform};
 use colocate_study::replication::Study;
 use colocate_study::replication::definition::{Definition, Layout, SerialBy, Waiting};
 use colocate_study::replication::layout::{all_slow, levelled};
-use colocate_study::replication::pace::{Kind, Pace, Shape, Sizes};
+use colocate_study::replication::pace::{self, Kind, Pace, Shape, Sizes};
 use colocate_study::replication::phased::{self, Point};
 
 const MACHINE: &str = "amp-4x12";
@@ -209,4 +210,27 @@ fn seconds(study: &Study<'_>, point: &Point, name: &str) -> (f64, f64, f64) {
     };
     let (a, b) = (one(0), one(1));
     ((a.0 + b.0) / 2.0, (a.1 + b.1) / 2.0, (a.2 + b.2) / 2.0)
+}
+
+/// The page's table of recorded programs is that which is kept.
+#[test]
+fn the_page_has_the_applications_that_are_kept() {
+    const PAGE: &str = include_str!("../../../../docs/fedorova.md");
+    let kept = Kept::of(include_str!("../../../../studies/fedorova.csv"));
+    let percent = |part: &str, cell: &str, policy: &str| {
+        let ratios = kept.get([part, cell, "time", "os"], policy).unwrap();
+        let [value, low, high] = ratios.map(|ratio| format!("{:+.1}", (ratio - 1.0) * 100.0));
+        format!("{value} ({low} to {high})").replace('-', "−")
+    };
+    let (all, aware, plain) = ("all-fast-first", "parallelism-aware", "parallelism-aware:spare=no");
+    let programs: Vec<&str> = pace::recorded().iter().map(|phase| &*phase.name).collect();
+    assert_eq!(programs.len(), 9);
+    for program in programs {
+        let gains = [all, plain, aware, "oracle"].map(|it| percent("applications", program, it));
+        let cell = |layout: &str| format!("{layout}; {program}");
+        let costs = [("friendly", plain), ("unfriendly", plain), ("unfriendly", aware)];
+        let costs = costs.map(|(layout, policy)| percent("overheads", &cell(layout), policy));
+        let row = format!("| {program} | {} | {} |", gains.join(" | "), costs.join(" | "));
+        assert!(PAGE.contains(&row), "{row}");
+    }
 }
