@@ -79,7 +79,7 @@ fn phases_are_printed_as_tables_json_and_a_picture() {
     assert_eq!(printed(&study(folder.path(), &args)), "");
     let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     let report = report(&written("report.json"), "fedorova");
-    assert_eq!(report.parts.len(), 5);
+    assert_eq!(report.parts.len(), 7);
     for row in report.parts.iter().flat_map(|part| &part.rows) {
         let names: Vec<&str> = row.policies.iter().map(|each| each.policy.as_str()).collect();
         assert_eq!((names.first(), names.last()), (Some(&"os"), Some(&"oracle")));
@@ -87,7 +87,7 @@ fn phases_are_printed_as_tables_json_and_a_picture() {
     // The oracle is of one program alone.
     let oracles = report.parts.iter().flat_map(|part| &part.rows);
     let known = oracles.filter(|row| row.policies.last().unwrap().metrics[0].value.is_some());
-    assert_eq!(known.count(), 13 + 10 + 6 + 2);
+    assert_eq!(known.count(), 13 + 10 + 9 + 18 + 6 + 2);
     expect_file!["../printed/study-fedorova.txt"].assert_eq(&written("report.txt"));
     let picture = written("report.svg");
     assert!(picture.starts_with("<svg") && picture.contains("simulated on AMP"), "{picture}");

@@ -162,10 +162,12 @@ impl<'a> Watch<'a> {
         };
         let tenth = |k: u64| {
             let (from, to) = (Nanos(first.0 / 10 * k), Nanos(first.0 / 10 * (k + 1)));
-            let own = self.first_caches.iter().filter(|(at, _)| from < *at && *at <= to);
-            let [least, most]: [Vec<f64>; 2] =
-                [0, 1].map(|end| own.clone().map(|(_, ends)| ends[end]).collect());
-            [least, most].map(|each| stats::mean(&each).unwrap_or(0.0))
+            let first = self.first_caches.partition_point(|(at, _)| *at <= from);
+            let end = self.first_caches.partition_point(|(at, _)| *at <= to);
+            // Where no quantum ends in it, the one that lasts beyond it.
+            let own = &self.first_caches[first..end.max(first + 1).min(self.first_caches.len())];
+            let of = |end: usize| own.iter().map(|(_, ends)| ends[end]).collect::<Vec<f64>>();
+            [0, 1].map(|end| stats::mean(&of(end)).unwrap_or(0.0))
         };
         (0..10).map(tenth).collect()
     }
