@@ -175,9 +175,11 @@ impl Here<'_> {
             return Err(anyhow!("stopped"));
         };
         if ends.iter().any(|end| end.waited.status != 0) {
+            // Should it have been killed, its programs run on in its process group.
+            children::kill_group(child);
             let said = input::text(&log, input::REPORT)?;
-            let why = said.lines().last().unwrap_or("the run failed");
-            return Err(anyhow!("{}", why.trim_start_matches("colocate: ")));
+            let mut own = said.lines().rev().filter_map(|line| line.strip_prefix("colocate: "));
+            return Err(anyhow!("{}", own.next().unwrap_or("the run was killed")));
         }
         serde_json::from_str(&input::text(&result, LIMIT)?).context("expected what a group did")
     }

@@ -1,5 +1,7 @@
 //! `colocate train cpi-model`, and schedulers that read what it writes.
 
+use crate::run_support::await_that;
+use crate::schedule_support::signal;
 use assert_cmd::Command;
 use colocate_model::CpiModel;
 use std::fmt::Write;
@@ -211,6 +213,41 @@ fn programs_that_cannot_be_trained_with_are_named() {
         &["sleep 9", forever, forever, forever],
         "expected stacks of every program alone after its first interval, found none of sh#1, which ended, ",
     );
+}
+
+/// SIGTERM ends the run that is under way, with its programs.
+#[test]
+fn a_training_that_is_stopped_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    interfering(dir.path(), &[0.2, 0.3, 0.4, 0.5]);
+    let mut training = std::process::Command::new(env!("CARGO_BIN_EXE_colocate"))
+        .args(["train", "cpi-model", "--here", "workload.toml", "--pretend", "-o", "model.json"])
+        .current_dir(dir.path())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let program = dir.path().join("interference");
+    let programs = || {
+        let is_ours = |entry: std::fs::DirEntry| {
+            let path = std::fs::read_link(entry.path().join("exe")).ok()?;
+            (path == program).then_some(())
+        };
+        std::fs::read_dir("/proc").unwrap().flatten().filter_map(is_ours).count()
+    };
+    let is_refused = await_that("a program, or the end", || match training.try_wait().unwrap() {
+        Some(_) => Some(true),
+        None => (programs() > 0).then_some(false),
+    });
+    if is_refused {
+        return println!("skipped: {:?}", training.wait_with_output());
+    }
+    signal("-TERM", training.id().cast_signed());
+    let output = training.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.ends_with("colocate: stopped: nothing is trained\n"), "{said}");
+    assert_eq!(programs(), 0);
+    assert!(!dir.path().join("model.json").exists());
 }
 
 /// Without counters it is said what is missing, before anything runs.
