@@ -372,7 +372,7 @@ impl Args {
 }
 
 /// The programs in a folder, by the names of their files: two or more.
-fn recorded(folder: &Path) -> anyhow::Result<Vec<Recorded>> {
+pub fn recorded(folder: &Path) -> anyhow::Result<Vec<Recorded>> {
     /// Most files in the folder. Chosen.
     const MOST: usize = 10_000;
     let names = Dir::open(folder).and_then(|dir| dir.names(MOST));

@@ -6,13 +6,15 @@ mod here;
 use crate::date;
 use crate::output;
 use crate::simulate::load;
+use crate::study;
 use anyhow::Context;
 use clap::Subcommand;
 use colocate_files::Mode;
-use colocate_machine::Nanos;
 use colocate_machine::printable;
+use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::{Quality, TrainedMode};
+use colocate_study::replication::recorded;
 use colocate_study::simulate::scenario::Overrides;
 use colocate_study::train::{EVERY, Settings, Stamp, TrainingSet, train};
 use std::fmt::Write;
@@ -48,15 +50,20 @@ struct CpiModelArgs {
 
     /// Measure this machine instead, by its counters, with the jobs of a workload file as the training set
     /// (docs/schedule.md): programs of one thread that run alike each time. Nothing else should run meanwhile
-    #[arg(long, value_name = "WORKLOAD.toml", conflicts_with_all = ["machine", "scenarios", "programs"])]
+    #[arg(long, value_name = "WORKLOAD.toml", conflicts_with_all = ["machine", "scenarios", "recorded", "programs"])]
     here: Option<PathBuf>,
 
     /// Scenarios whose programs are the training set, instead of drawn ones
     #[arg(long = "scenario", value_name = "FILE", num_args = 1..)]
     scenarios: Vec<PathBuf>,
 
+    /// Recorded programs (colocate profile --phases) as the training set, instead of drawn ones: a folder with
+    /// their files
+    #[arg(long, value_name = "DIR", conflicts_with = "scenarios")]
+    recorded: Option<PathBuf>,
+
     /// How many programs are drawn [range: 4-500]
-    #[arg(long, value_name = "N", default_value_t = 24, conflicts_with = "scenarios",
+    #[arg(long, value_name = "N", default_value_t = 24, conflicts_with_all = ["scenarios", "recorded"],
         value_parser = clap::value_parser!(u16).range(4..=500))]
     programs: u16,
 
@@ -137,10 +144,28 @@ fn simulated(args: &CpiModelArgs, date: &str) -> anyhow::Result<CpiModel> {
     // clap requires one of the two.
     let spec = args.machine.as_deref().unwrap_or_default();
     let (machine, performance) = load::machine(spec)?;
-    let (set, data) = set(args, spec)?;
+    let (set, data) = match &args.recorded {
+        Some(folder) => recorded_set(args, folder, (&machine, &performance))?,
+        None => set(args, spec)?,
+    };
     let stamp = Stamp { colocate: env!("CARGO_PKG_VERSION"), date, data: &data };
     train(&machine, &performance, &set, &args.settings(), &stamp)
         .with_context(|| format!("cannot train for {spec}"))
+}
+
+/// Recorded programs, each of which does its whole course in the time for which it is watched.
+fn recorded_set(
+    args: &CpiModelArgs,
+    folder: &Path,
+    (machine, performance): (&Machine, &Performance),
+) -> anyhow::Result<(TrainingSet, String)> {
+    let Settings { interval, intervals, .. } = args.settings();
+    let length = Nanos(interval.0 * u64::from(intervals + 1));
+    let programs = recorded::programs(machine, performance, &study::recorded(folder)?, length)?;
+    let set = TrainingSet::of_programs(&programs);
+    let data =
+        format!("{} recorded programs, seed {}, {}", programs.len(), args.seed, args.intervals());
+    Ok((set, data))
 }
 
 /// The training set, and what it is in a line.

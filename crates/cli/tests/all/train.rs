@@ -92,6 +92,25 @@ fn programs_of_scenarios() {
     assert!(said.contains("programs of streams beside walks, "), "{said}");
 }
 
+/// Five recorded programs, of which the fourth is held out.
+#[test]
+fn programs_that_were_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/measured/programs");
+    std::fs::create_dir(dir.path().join("programs")).unwrap();
+    for name in ["bt", "cg", "gzip", "lua", "sort"].map(|name| format!("{name}.json")) {
+        let to = dir.path().join("programs").join(&name);
+        std::fs::copy(recorded.join(&name), to).unwrap();
+    }
+    let args = ["train", "cpi-model", "--machine", "epyc-7301", "--recorded", "programs"];
+    let done = colocate(dir.path()).args(args).args(["-o", "model.json"]).assert().success();
+    let said = String::from_utf8(done.get_output().stdout.clone()).unwrap();
+    assert!(said.contains("5 recorded programs, seed 0, 6 intervals of 20 ms a group"), "{said}");
+    let text = std::fs::read_to_string(dir.path().join("model.json")).unwrap();
+    let model = CpiModel::from_json(&text).unwrap();
+    assert_eq!(model.modes[0].held_out.as_ref().unwrap().programs, ["lua"]);
+}
+
 #[test]
 fn schedulers_read_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! Training sets: drawn, or from scenarios.
+//! Training sets: drawn, recorded, or from scenarios.
 
+use crate::replication::drawn;
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::phase::{Guessed, Guesses, Known, Work as PortWork, typical_misses};
 use colocate_model::rng::SplitMix64;
@@ -56,6 +57,26 @@ impl TrainingSet {
             course: vec![stretch(2 * at), stretch(2 * at + 1)],
         };
         Self { phases, programs: (0..programs).map(program).collect() }
+    }
+
+    /// Programs of a study, such as recorded ones, each of which does its course again and again.
+    #[must_use]
+    pub fn of_programs(programs: &[drawn::Program]) -> Self {
+        let mut set = Self::default();
+        for program in programs {
+            let first = set.phases.len();
+            set.phases.extend(program.phases.iter().cloned().map(PhaseSpec::of));
+            let place = |phase: u32| PhaseIdx(u32::try_from(first).unwrap_or(u32::MAX) + phase);
+            let stretch = |&(phase, instructions): &(u32, u64)| Stretch {
+                phase: place(phase),
+                instructions,
+                sleep: Nanos::ZERO,
+                barrier: false,
+            };
+            let course = program.course.iter().map(stretch).collect();
+            set.programs.push(Program { name: program.name.clone(), course });
+        }
+        set
     }
 
     /// Every thread of the scenarios that does something else than those before it, in whichever scenario and

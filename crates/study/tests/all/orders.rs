@@ -114,9 +114,9 @@ fn bandwidth_aware_selection() {
         "feliu-1",
         (3, 5),
         &expect![[r#"
-        selection turnaround: +round-robin =mmas -mmas:published =mhas -mhas:published =idas -idas:published
-        selection average IPC: =round-robin =mmas =mmas:published =mhas =mhas:published =idas =idas:published
-        selection unfairness: +round-robin -mmas -mmas:published -mhas -mhas:published -idas -idas:published
+        selection turnaround: +round-robin =mmas -mmas:published =mhas -mhas:published =idas -idas:published +fair-oracle
+        selection average IPC: =round-robin =mmas =mmas:published =mhas =mhas:published =idas =idas:published =fair-oracle
+        selection unfairness: +round-robin -mmas -mmas:published -mhas -mhas:published -idas -idas:published +fair-oracle
     "#]],
     );
 }
