@@ -253,15 +253,23 @@ fn is_fitted(group: &[usize]) -> bool {
     !group.iter().any(|&program| is_held_out(program))
 }
 
-fn mode(
+/// What is fitted to, and what is judged by.
+#[derive(Debug, Default)]
+struct Samples {
+    fitted: Vec<Sample>,
+    judged: Vec<Sample>,
+}
+
+/// Runs every program alone and every group.
+fn samples(
     bench: &mut dyn Bench,
     subject: &Subject<'_>,
     settings: &Settings,
     groups: &Groups,
-) -> Result<TrainedMode, StudyError> {
+) -> Result<Samples, StudyError> {
     let threads = groups.threads;
     let alone = alone(bench, subject, settings, threads)?;
-    let (mut fitted, mut judged): (Vec<Sample>, Vec<Sample>) = (Vec::new(), Vec::new());
+    let Samples { mut fitted, mut judged } = Samples::default();
     for group in &groups.all {
         let tracks = bench.run(group, threads, settings.interval, settings.intervals + 1)?;
         // Sample 0 is the start, and sample 1 the end of the first interval.
@@ -275,6 +283,17 @@ fn mode(
             judged.extend(own.map(|(_, sample)| sample));
         }
     }
+    Ok(Samples { fitted, judged })
+}
+
+fn mode(
+    bench: &mut dyn Bench,
+    subject: &Subject<'_>,
+    settings: &Settings,
+    groups: &Groups,
+) -> Result<TrainedMode, StudyError> {
+    let threads = groups.threads;
+    let Samples { fitted, judged } = samples(bench, subject, settings, groups)?;
     let too_few = || {
         let expected = format!("samples of {threads} threads on a core");
         unsuitable(expected, format!("{}: take longer intervals", fitted.len()))
