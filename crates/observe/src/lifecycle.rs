@@ -613,6 +613,7 @@ impl LifecycleEvents {
             }
             let root_ends = matches!(&event, TaskEvent::Ended { pid, tid, .. }
                 if *tid == pid.first_thread() && self.tree.has(*tid) && self.tree.root_of(*pid) == *pid);
+            // What is nothing to learn is the creation of a task that was found in /proc before its record was read.
             if self.tree.learn(&event) && !is_of_hidden {
                 self.report(event, events);
             }
@@ -621,7 +622,6 @@ impl LifecycleEvents {
                 // reaped.
                 self.scan_later();
             }
-            // Else it is the creation of a task that was found in /proc before its record was read.
         }
     }
 

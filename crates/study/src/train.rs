@@ -126,6 +126,19 @@ pub fn train(
     settings: &Settings,
     stamp: &Stamp<'_>,
 ) -> Result<CpiModel, StudyError> {
+    simulated(machine, performance, set, settings, |bench, subject| {
+        train_on(bench, subject, settings, stamp)
+    })
+}
+
+/// Does `work` with a simulated core of `machine`.
+fn simulated<T>(
+    machine: &Machine,
+    performance: &Performance,
+    set: &TrainingSet,
+    settings: &Settings,
+    work: impl FnOnce(&mut dyn Bench, &Subject<'_>) -> Result<T, StudyError>,
+) -> Result<T, StudyError> {
     let siblings = siblings(machine)?;
     let platform = Platform::new(machine, performance, Assumptions::default())?;
     let interval = settings.interval;
@@ -138,7 +151,7 @@ pub fn train(
         components: simulated_components(),
         programs: set.programs.iter().map(|program| program.name.clone()).collect(),
     };
-    train_on(&mut bench, &subject, settings, stamp)
+    work(&mut bench, &subject)
 }
 
 /// Trains coefficients by what programs do on `bench`.
@@ -253,15 +266,33 @@ fn is_fitted(group: &[usize]) -> bool {
     !group.iter().any(|&program| is_held_out(program))
 }
 
-/// What is fitted to, and what is judged by.
-#[derive(Debug, Default)]
-struct Samples {
-    fitted: Vec<Sample>,
-    judged: Vec<Sample>,
+/// Samples of groups of one size.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    /// Those that coefficients are fitted to.
+    pub fitted: Vec<Sample>,
+    /// Those of programs that are held out.
+    pub judged: Vec<Sample>,
+}
+
+/// What a described `machine` is trained with, by the number of threads on a core.
+///
+/// # Errors
+/// As [`train`].
+pub fn samples(
+    machine: &Machine,
+    performance: &Performance,
+    set: &TrainingSet,
+    settings: &Settings,
+) -> Result<Vec<(usize, Samples)>, StudyError> {
+    simulated(machine, performance, set, settings, |bench, subject| {
+        let groups = all_groups(subject, settings)?.into_iter();
+        groups.map(|it| Ok((it.threads, collect(bench, subject, settings, &it)?))).collect()
+    })
 }
 
 /// Runs every program alone and every group.
-fn samples(
+fn collect(
     bench: &mut dyn Bench,
     subject: &Subject<'_>,
     settings: &Settings,
@@ -293,7 +324,7 @@ fn mode(
     groups: &Groups,
 ) -> Result<TrainedMode, StudyError> {
     let threads = groups.threads;
-    let Samples { fitted, judged } = samples(bench, subject, settings, groups)?;
+    let Samples { fitted, judged } = collect(bench, subject, settings, groups)?;
     let too_few = || {
         let expected = format!("samples of {threads} threads on a core");
         unsuitable(expected, format!("{}: take longer intervals", fitted.len()))

@@ -18,7 +18,6 @@ use colocate_model::Class;
 use colocate_model::stack::Parts;
 use perf_event_open_sys::bindings as c;
 use std::path::Path;
-use std::time::Duration;
 use thiserror::Error;
 
 /// Why threads cannot be counted here, with the kernel's error. `colocate doctor` names the cause and the remedy.
@@ -43,9 +42,6 @@ impl PmuError {
         cause
     }
 }
-
-/// What a page fault stands for with [`Counters::pretended`]. Chosen: more than one takes.
-pub const PRETENDED_FAULT: Duration = Duration::from_micros(20);
 
 /// One PMU's groups, ready to be opened on any thread.
 #[derive(Clone, Debug)]
@@ -149,7 +145,7 @@ impl Counters {
     }
 
     /// Counters that no processor is needed for: page faults as instructions, nanoseconds of CPU time as cycles. Of these each page fault
-    /// stands for [`PRETENDED_FAULT`] of the part `faults`, and the others are the part `others`. For tests of what reads stacks.
+    /// stands for 20 µs of the part `faults`, more than it takes, and the others are the part `others`. For tests of what reads stacks.
     #[must_use]
     pub fn pretended() -> Self {
         const TASK_CLOCK: u64 = c::PERF_COUNT_SW_TASK_CLOCK as u64;
@@ -160,7 +156,7 @@ impl Counters {
             parts: &["faults", "others"],
             events: vec![Code { name: "page-faults", config: PAGE_FAULTS }],
             alive: Vec::new(),
-            formula: Formula::OfWidthAndRest(1.0 / PRETENDED_FAULT.as_secs_f64() / 1e9),
+            formula: Formula::OfWidthAndRest(1.0 / 20_000.0),
             source: "none".to_owned(),
         };
         let mut counters = Self::of_software(&[

@@ -25,7 +25,7 @@ mod table;
 mod trial;
 mod watch;
 
-pub use counters::{CounterSet, Counters, PRETENDED_FAULT, PmuError};
+pub use counters::{CounterSet, Counters, PmuError};
 pub use events::{Extra, Role};
 pub use meter::{Meter, Metered};
 pub use open::Start;

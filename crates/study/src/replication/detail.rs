@@ -6,8 +6,9 @@ use super::{Cell, StudyError, Table, Work, count, mixes};
 use crate::simulate::figures::together;
 use crate::stats;
 use colocate_engine::{Round, SeenTask};
-use colocate_machine::{Cache, CacheKind, Machine, Nanos};
+use colocate_machine::{Cache, CacheKind, CoreIdx, Machine, Nanos, PuNr};
 use colocate_sim::{Outcome, Platform, alone_of};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Tenths of the baseline's turnaround at which the programs that are left are counted.
 const TENTHS: u64 = 12;
@@ -28,7 +29,7 @@ pub(super) fn of(
     let alone = alone_of(&platform, &scenario)?;
     let mut ran = Vec::new();
     for (name, policy) in table.part.known() {
-        let mut watch = Watch::new(study.machine, mix.pus.len());
+        let mut watch = Watch::new(study.machine, &mix.pus);
         let mut each = |round: &Round<'_>| watch.sample(round);
         let outcome = mixes::under(study, &platform, &scenario, (policy, &alone), &mut each)?;
         ran.push((name.clone(), watch, outcome));
@@ -69,6 +70,8 @@ fn slots(outcome: &Outcome, quantum: Nanos) -> Vec<f64> {
 struct Watch<'a> {
     machine: &'a Machine,
     contexts: usize,
+    /// The cores that the mix uses.
+    cores: BTreeSet<CoreIdx>,
     /// The caches that are compared, and the place of their level among those that hold data, nearest first.
     shared: Option<(Vec<&'a Cache>, usize)>,
     at: Nanos,
@@ -84,10 +87,12 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(machine: &'a Machine, contexts: usize) -> Self {
+    fn new(machine: &'a Machine, pus: &[PuNr]) -> Self {
+        let used = pus.iter().filter_map(|pu| Some(machine.core_of(machine.pu_by_os(*pu)?)));
         Self {
             machine,
-            contexts,
+            contexts: pus.len(),
+            cores: used.collect(),
             shared: shared(machine),
             at: Nanos::ZERO,
             done: Vec::new(),
@@ -131,7 +136,8 @@ impl<'a> Watch<'a> {
     /// What the first cache of each core was requested by the tasks that were seen there.
     #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
     fn sample_first_caches(&mut self, tasks: &[SeenTask], took_us: f64) {
-        let mut requests = vec![0.0; self.machine.cores.len()];
+        let mut requests: BTreeMap<CoreIdx, f64> =
+            self.cores.iter().map(|core| (*core, 0.0)).collect();
         self.accesses.resize(tasks.len().max(self.accesses.len()), 0);
         let mut is_reported = false;
         for (task, before) in tasks.iter().zip(&mut self.accesses) {
@@ -140,16 +146,13 @@ impl<'a> Watch<'a> {
             };
             is_reported = true;
             if let Some(pu) = task.last_ran.and_then(|pu| self.machine.pu_by_os(pu)) {
-                requests[self.machine.core_of(pu).idx()] += (now - *before) as f64 / took_us;
+                *requests.entry(self.machine.core_of(pu)).or_default() +=
+                    (now - *before) as f64 / took_us;
             }
             *before = now;
         }
-        // A mix need not use all cores.
-        let used = self.contexts / self.machine.cores[0].pus.len().max(1);
-        requests.sort_by(|a, b| b.total_cmp(a));
-        requests.truncate(used.max(1));
         if is_reported {
-            let (least, most) = stats::ends(requests);
+            let (least, most) = stats::ends(requests.into_values());
             self.first_caches.push((self.at, [least, most]));
         }
     }

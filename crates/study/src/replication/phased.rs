@@ -35,10 +35,12 @@ pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = P
     // So many serial phases that every thread does as many.
     let threads = study.machine.cores.len().max(1) as u64;
     let length = study.definition.length;
-    let kinds = match form.streaming {
-        true => vec![Kind::Streaming],
-        false if form.recorded => (0..recorded().len()).map(Kind::Recorded).collect(),
-        false => vec![Kind::Typical],
+    let kinds = if form.streaming {
+        vec![Kind::Streaming]
+    } else if form.recorded {
+        (0..recorded().len()).map(Kind::Recorded).collect()
+    } else {
+        vec![Kind::Typical]
     };
     let shape = |kind: Kind, serial: u32, round: Nanos| Shape {
         kind,

@@ -1,9 +1,7 @@
 //! Training tested on programs of which the truth is known.
 
 use super::*;
-use crate::replication::recorded::{self, Recorded};
 use colocate_machine::described;
-use colocate_model::phase::PhaseFile;
 use colocate_model::symbiosis::Coefficients;
 
 fn known(name: &str) -> (Machine, Performance) {
@@ -294,92 +292,4 @@ fn groups_are_neither_too_few_nor_too_many() {
     assert_eq!(groups(24, 4, &most).unwrap().all.len(), 250_000);
     let more = Settings { groups: 250_001, ..most };
     assert!(refusal(24, 4, more).contains("found 1000004: "));
-}
-
-/// What a least-squares fit of slowdowns by every component alone, of the others and their products explains: the equation has
-/// no more to go by.
-#[test]
-#[ignore = "figures for docs/symbiotic.md"]
-#[allow(clippy::print_stdout)] // they are what it is run for
-fn what_stacks_of_recorded_programs_hold() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/measured/programs");
-    let mut paths: Vec<_> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|end| end == "json"));
-    paths.sort();
-    let recorded = paths.iter().map(|path| {
-        let text = std::fs::read_to_string(path).unwrap();
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        Recorded::new(name, PhaseFile::from_json(&text).unwrap()).unwrap()
-    });
-    let (machine, performance) = known_machine();
-    let settings = Settings::default();
-    let length = Nanos(settings.interval.0 * u64::from(settings.intervals + 1));
-    let recorded: Vec<Recorded> = recorded.collect();
-    let programs = recorded::programs(&machine, &performance, &recorded, length).unwrap();
-    let set = TrainingSet::of_programs(&programs);
-    let siblings = siblings(&machine).unwrap();
-    let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-    let interval = settings.interval;
-    let mut bench = SimBench { platform: &platform, siblings: &siblings, set: &set, interval };
-    let subject = Subject {
-        machine: &machine,
-        simulated: true,
-        siblings: siblings.len(),
-        parts: SIMULATED_PARTS.map(str::to_owned).to_vec(),
-        components: simulated_components(),
-        programs: set.programs.iter().map(|program| program.name.clone()).collect(),
-    };
-    for groups in all_groups(&subject, &settings).unwrap() {
-        let Samples { fitted, judged } = samples(&mut bench, &subject, &settings, &groups).unwrap();
-        let factors = normal_equations(&fitted);
-        let r2 = |samples: &[Sample]| {
-            let slowdowns: Vec<f64> = samples.iter().map(|it| it.together.iter().sum()).collect();
-            let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
-            let off = samples.iter().zip(&slowdowns).map(|(it, slowdown)| {
-                let found: f64 = terms(it).iter().zip(&factors).map(|(a, b)| a * b).sum();
-                (found - slowdown).powi(2)
-            });
-            1.0 - off.sum::<f64>() / slowdowns.iter().map(|it| (it - mean).powi(2)).sum::<f64>()
-        };
-        println!(
-            "{} threads: R2 {:.2} fitted, {:.2} held out (simulated)",
-            groups.threads,
-            r2(&fitted),
-            r2(&judged)
-        );
-    }
-}
-
-/// 1, the components, those of the others, and all their products.
-fn terms(sample: &Sample) -> Vec<f64> {
-    let Sample { own, others, .. } = sample;
-    let products = own.iter().flat_map(|a| others.iter().map(move |b| a * b));
-    [1.0].into_iter().chain(own.iter().chain(others).copied()).chain(products).collect()
-}
-
-/// The factors of [`terms`] that come nearest to the slowdowns, of which a little is taken away where terms depend on each other.
-fn normal_equations(samples: &[Sample]) -> Vec<f64> {
-    const RIDGE: f64 = 1e-6;
-    let count = terms(&samples[0]).len();
-    let mut rows = vec![vec![0.0; count + 1]; count];
-    for sample in samples {
-        let mut known = terms(sample);
-        known.push(sample.together.iter().sum());
-        for i in 0..count {
-            for j in 0..=count {
-                rows[i][j] += known[i] * known[j];
-            }
-        }
-    }
-    (0..count).for_each(|i| rows[i][i] += RIDGE);
-    for i in 0..count {
-        let pivot: Vec<f64> = rows[i].iter().map(|each| each / rows[i][i]).collect();
-        for (_, row) in rows.iter_mut().enumerate().filter(|(other, _)| *other != i) {
-            let times = row[i];
-            row.iter_mut().zip(&pivot).for_each(|(each, by)| *each -= times * by);
-        }
-        rows[i] = pivot;
-    }
-    rows.iter().map(|row| row[count]).collect()
 }

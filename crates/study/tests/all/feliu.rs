@@ -146,6 +146,7 @@ fn table_of_the_third_study() {
         "perf-fair:limit=inf",
     ];
     let all: Vec<usize> = (0..10).collect();
+    // Or those that are named, with a comma between two.
     let asked = std::env::var("KINDS").unwrap_or_default();
     let asked: Vec<&str> = asked.split(',').filter(|kind| !kind.is_empty()).collect();
     table("feliu-3", &all, if asked.is_empty() { &kinds } else { &asked });

@@ -6,6 +6,7 @@ mod feliu;
 mod kept;
 mod orders;
 mod serpa;
+mod train;
 
 use colocate_machine::{Machine, Performance, described};
 
