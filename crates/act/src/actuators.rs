@@ -4,6 +4,7 @@ use crate::handle::is_gone;
 use crate::journal::{Entry, Mark, Writer};
 use crate::thread::Thread;
 use colocate_machine::PuSet;
+use colocate_machine::read::Cpusets;
 use std::io;
 use std::path::PathBuf;
 
@@ -19,6 +20,8 @@ pub struct Actuators {
     pub usable: PuSet,
     /// The mask of threads that were not placed; see [`crate::original`].
     pub original: PuSet,
+    /// Reads the cpusets of threads.
+    pub cpusets: Cpusets,
 }
 
 impl Actuators {
@@ -57,7 +60,9 @@ impl Actuators {
 pub(crate) mod tests {
     use super::*;
     use crate::owner::Owner;
+    use colocate_machine::read::Sysfs;
     use colocate_observe::Pid;
+    use std::path::Path;
 
     /// The same with sets of PUs.
     pub fn with_sets(actuators: Actuators, sets: &[PuSet]) -> Actuators {
@@ -70,6 +75,7 @@ pub(crate) mod tests {
         let owner = Owner { pid: Pid(1), start_ticks: 0 };
         let journal = Writer::begin(Err(String::new()), owner, None, original, None);
         let (original, usable) = (original.clone(), original.clone());
-        Actuators { journal, proc: PathBuf::from("/proc"), original, usable }
+        let cpusets = Cpusets::new(Sysfs::at(Path::new("/")));
+        Actuators { journal, proc: PathBuf::from("/proc"), original, usable, cpusets }
     }
 }

@@ -4,17 +4,20 @@
 //! by [`place`] with the original mask, of what is on the PU that the journal names.
 //!
 //! A thread whose mask is neither the original one nor one that we gave to it or its creator has it from its program, which
-//! is respected.
+//! is respected. [`crate::mask_owner`] says which it is.
 
 use crate::actuators::Actuators;
 use crate::handle::ProcessHandle;
 use crate::journal::Mark;
+use crate::mask_owner::{MaskFacts, MaskOwner};
 use crate::stat::Stat;
 use crate::thread::{Inherited, Thread};
+use colocate_machine::read::Cpusets;
 use colocate_machine::{PuNr, PuSet};
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, SysError, Tid, affinity as mask};
 use std::path::Path;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why a thread could not be put somewhere.
@@ -134,14 +137,35 @@ pub fn single(set: &PuSet) -> Option<PuNr> {
     pus.next().filter(|_| pus.next().is_none())
 }
 
-/// Whether a thread that was given `ours` and now has `current` was moved by the kernel only.
-///
-/// When PUs go offline or the cpuset shrinks to `usable`, the kernel takes away what is not usable
-/// any more, and if nothing is left it gives the thread all that is (cpuset(7)).
-pub fn is_untouched(current: &PuSet, ours: &PuSet, usable: &PuSet) -> bool {
-    let left = ours.intersection(usable);
-    *current == *ours || *current == left || (left.is_empty() && usable.is_subset(current))
+/// PUs of a thread's cpuset that are online; `None` where no mount shows its control group.
+pub fn cpuset_of(cpusets: &Cpusets, process: &ProcessHandle, tid: Tid) -> Option<PuSet> {
+    cpusets.of(&process.read(&format!("task/{tid}/cgroup"), MOST_CGROUPS_B).ok()?)
 }
+
+/// Most bytes of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes (`PATH_MAX`).
+const MOST_CGROUPS_B: u64 = 64 << 10;
+
+/// Mask and cpuset of a thread, both at the same moment: the kernel moves a process to another cpuset first and sets the masks of its
+/// threads then. `None` if the thread has ended; the cpuset is `None` where it cannot be read.
+pub fn mask_and_cpuset(
+    cpusets: &Cpusets,
+    process: &ProcessHandle,
+    tid: Tid,
+) -> Option<(PuSet, Option<PuSet>)> {
+    let mut before = cpuset_of(cpusets, process, tid);
+    for _ in 0..MOST_READINGS {
+        let shown = allowed(process, tid).ok()?;
+        let after = cpuset_of(cpusets, process, tid);
+        if before == after {
+            return Some((shown, after));
+        }
+        before = after;
+    }
+    Some((allowed(process, tid).ok()?, before))
+}
+
+/// Readings of a cpuset that changes all the time. Chosen: a change takes a write by hand or by a program.
+const MOST_READINGS: usize = 5;
 
 /// What has become of a thread that was to be put somewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +190,8 @@ impl Actuators {
             Err(why) => return Pinned::Failed(why.to_string()),
         };
         thread.allowed = current;
-        if !self.is_ours(thread) {
+        let owner = self.mask_owner(thread);
+        if owner == MaskOwner::Program {
             self.respect(thread);
             return Pinned::ByProgram;
         }
@@ -176,7 +201,7 @@ impl Actuators {
             // The journal is to say what it has from its creator, which may have been put elsewhere since.
             thread.mark = from_creator;
         }
-        if to == Mark::Original && thread.slot.is_none() && self.has_original(thread) {
+        if to == Mark::Original && thread.slot.is_none() && owner == MaskOwner::Original {
             // Nothing was ever done to it, nor to its creator when it was created.
             thread.recent.clear();
             thread.mark = to;
@@ -191,16 +216,16 @@ impl Actuators {
             }
         }
         thread.recent.changes(thread.mark, to, now());
+        thread.set = None;
         match place(&process, thread.tid, &self.mask(to)) {
             Ok(found) => {
-                (thread.allowed, thread.mark) = (found, to);
-                thread.restored = to == Mark::Original;
+                (thread.allowed, thread.mark, thread.set) = (found, to, Some(to));
                 Pinned::Done
             }
             Err(AffinityError::Gone) => Pinned::Ended,
             Err(AffinityError::Elsewhere { wanted, found }) => {
                 let before = std::mem::replace(&mut thread.allowed, found.clone());
-                if self.is_ours(thread) {
+                if self.mask_owner(thread) != MaskOwner::Program {
                     thread.allowed = before;
                     return Pinned::Failed(AffinityError::Elsewhere { wanted, found }.to_string());
                 }
@@ -227,31 +252,11 @@ impl Actuators {
         Some(stat)
     }
 
-    /// Whether the mask of a thread is what is left of the original one. While only one PU can be used one that we gave to
-    /// it or its creator equals it, but would not grow with what can be used.
-    fn has_original(&self, thread: &Thread) -> bool {
-        let mut given = [thread.mark].into_iter().chain(thread.recent.marks());
-        let may_be_ours = !thread.restored
-            && given.any(|mark| mark.is_put() && self.left_of(mark) == thread.allowed);
-        let looks_so = is_untouched(&thread.allowed, &self.original, &self.usable);
-        thread.allowed == self.original || looks_so && !may_be_ours
-    }
-
-    /// Whether a mask is the original one, or what is left of it.
-    pub fn is_original(&self, mask: &PuSet) -> bool {
-        *mask == self.original || is_untouched(mask, &self.original, &self.usable)
-    }
-
     /// The mask of a thread that is put somewhere; the original one for others.
     pub fn mask(&self, mark: Mark) -> PuSet {
         let mask = Some(mark).filter(|mark| mark.is_put());
         let mask = mask.and_then(|mark| self.journal.journal().mask(mark));
         mask.unwrap_or_else(|| self.original.clone())
-    }
-
-    /// What can be used of where a thread was put.
-    fn left_of(&self, mark: Mark) -> PuSet {
-        self.mask(mark).intersection(&self.usable)
     }
 
     /// The mark of threads that are put on `pus`; the original mask's if they are not one of the journal's sets.
@@ -260,21 +265,59 @@ impl Actuators {
         at.and_then(|at| u16::try_from(at).ok()).map_or(Mark::Original, Mark::Among)
     }
 
-    /// Whether the mask of a thread, as last read, is one that we gave to it or its creator, or what is left of that.
-    pub fn is_ours(&self, thread: &Thread) -> bool {
-        let current = &thread.allowed;
-        let given = [Mark::Original, thread.mark].into_iter().chain(thread.recent.marks());
-        let given = given.filter(|mark| *mark != Mark::Programs);
-        let masks: Vec<PuSet> = given.map(|mark| self.mask(mark)).collect();
-        let with = |usable: &PuSet| masks.iter().any(|ours| is_untouched(current, ours, usable));
-        // Another thread may have executed a program, which is reported later.
-        let is_others = || {
-            let mut places = self.journal.journal().places_in(thread.pid);
-            thread.is_first() && places.any(|mark| *current == self.mask(mark))
+    /// Origin of the mask of a thread as last read, which is read again where that is not sure.
+    pub fn mask_owner(&self, thread: &mut Thread) -> MaskOwner {
+        let own = thread.set.filter(|mark| mark.is_put()).map(|mark| self.mask(mark));
+        if own.as_ref() == Some(&thread.allowed) {
+            return MaskOwner::Ours;
+        }
+        let inherited = self.inherited(thread);
+        let facts = |shown: &PuSet, cpuset: &PuSet| {
+            let (original, own) = (&self.original, own.as_ref());
+            MaskOwner::of(&MaskFacts { shown, cpuset, original, own, inherited: &inherited })
         };
-        // PUs may have gone since the machine was last read.
-        let usable_now = || mask::of(Tid(0));
-        with(&self.usable) || is_others() || usable_now().is_ok_and(|usable| with(&usable))
+        if own.is_none() && facts(&thread.allowed, &self.usable) == MaskOwner::Original {
+            return MaskOwner::Original;
+        }
+        let found = self.read_owner(thread, facts);
+        if found == MaskOwner::Program && thread.mark.is_put() {
+            // Where a cpuset has just changed, the masks of its threads follow one by one.
+            std::thread::sleep(MASKS_FOLLOW);
+            return self.read_owner(thread, facts);
+        }
+        found
+    }
+
+    /// Reads mask and cpuset of a thread. Where its cpuset cannot be read it is taken for ours.
+    fn read_owner(
+        &self,
+        thread: &mut Thread,
+        owner: impl Fn(&PuSet, &PuSet) -> MaskOwner,
+    ) -> MaskOwner {
+        let read = thread
+            .process
+            .as_ref()
+            .and_then(|process| mask_and_cpuset(&self.cpusets, process, thread.tid));
+        let (shown, cpuset) = read.unwrap_or_else(|| (thread.allowed.clone(), None));
+        thread.allowed = shown;
+        let ours = || mask::of(Tid(0)).unwrap_or_else(|_| self.usable.clone());
+        owner(&thread.allowed, &cpuset.unwrap_or_else(ours))
+    }
+
+    /// Masks that a thread may have beside the one that was set on it: those of its creator, its own before, and, of a first thread,
+    /// those of threads of its process that are gone: one of them may have executed a program, and is the first one since.
+    fn inherited(&self, thread: &Thread) -> Vec<PuSet> {
+        let mut marks: Vec<Mark> = match thread.set {
+            Some(Mark::Original) => Vec::new(),
+            Some(_) => thread.recent.marks().collect(),
+            None => thread.recent.marks().chain([thread.mark]).collect(),
+        };
+        if let Some(process) = thread.process.as_ref().filter(|_| thread.is_first()) {
+            let lives = |tid| tid == thread.tid || process.stat_of(tid).is_some();
+            marks.extend(self.journal.journal().places_of_gone(thread.pid, lives));
+        }
+        marks.retain(|mark| mark.is_put());
+        marks.into_iter().map(|mark| self.mask(mark)).collect()
     }
 
     /// Takes in that another thread of the process of `first`, its first thread, is gone. That one may live on as the first,
@@ -287,6 +330,7 @@ impl Actuators {
         let is_it = |mark: &Mark| mark.is_put() && allowed.as_ref() == Some(&self.mask(*mark));
         let Some(mark) = given.find(is_it) else { return };
         first.recent.note(mark, now());
+        first.set = None;
         let has_it = [mark, Mark::Programs].contains(&first.mark);
         if !has_it && self.write(first, mark).is_ok() {
             first.mark = mark;
@@ -298,21 +342,23 @@ impl Actuators {
         // What is not in the journal might have its mask from one that we have placed.
         let _ = self.write(thread, Mark::Programs);
         thread.recent.clear();
-        thread.mark = Mark::Programs;
+        (thread.mark, thread.set) = (Mark::Programs, None);
     }
 
-    /// Notes before the end that a thread on one PU, or one of the sets, to which nothing was ever done has bound itself.
-    pub fn leave_bound(&mut self, thread: &mut Thread) {
+    /// Notes before the end that a thread without a line in the journal has a mask of its program's: undoing would take it for one that
+    /// was created on the PU of its creator.
+    pub fn note_bound(&mut self, thread: &mut Thread) {
         let process = thread.process.as_ref().filter(|_| thread.slot.is_none());
-        let allowed = process.and_then(|process| allowed(process, thread.tid).ok());
-        let is_place = |allowed: &PuSet| {
-            single(allowed).is_some() || self.journal.journal().sets.contains(allowed)
-        };
-        if allowed.as_ref().is_some_and(is_place) {
+        let Some(Ok(current)) = process.map(|process| allowed(process, thread.tid)) else { return };
+        thread.allowed = current;
+        if self.mask_owner(thread) == MaskOwner::Program {
             let _ = self.write(thread, Mark::Programs);
         }
     }
 }
+
+/// Time in which the masks of threads follow their cpuset. Chosen: to set one takes some microseconds.
+const MASKS_FOLLOW: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
 mod tests {
@@ -376,19 +422,6 @@ mod tests {
         assert!(matches!(allowed(&process, tid), Err(AffinityError::Gone)));
     }
 
-    #[test]
-    fn the_kernels_changes_are_not_the_programs() {
-        let untouched =
-            |current, ours, usable| is_untouched(&set(current), &set(ours), &set(usable));
-        assert!(untouched("3", "3", "0-7"));
-        assert!(untouched("0-3", "0-7", "0-3"), "the cpuset shrank");
-        assert!(untouched("0-3", "5", "0-3"), "the PU left the cpuset");
-        assert!(untouched("0-7", "5", "0-3"), "the PU went offline");
-        assert!(!untouched("2", "3", "0-7"), "the program moved it");
-        assert!(!untouched("0-7", "3", "0-7"), "the program freed it");
-        assert!(!untouched("1", "5", "0-3"), "the program moved it after the cpuset shrank");
-    }
-
     /// Put on all PUs of the first set, and then where it was.
     #[test]
     fn a_thread_is_put_on_a_set_of_pus() {
@@ -406,7 +439,7 @@ mod tests {
         for (to, mask) in [(first, &all), (Mark::Original, &only(pu)), (first, &all)] {
             assert_eq!(actuators.pin(&mut thread, to), Pinned::Done);
             assert_eq!(mask::of(thread.tid).unwrap(), *mask);
-            assert!(actuators.is_ours(&thread));
+            assert_ne!(actuators.mask_owner(&mut thread), MaskOwner::Program);
         }
         let unusable = actuators.mark_of(&sets[1]);
         assert!(matches!(actuators.pin(&mut thread, unusable), Pinned::Failed(_)));
@@ -423,7 +456,7 @@ mod tests {
     /// Whether the mask of one PU is one of ours.
     fn is_ours_on(actuators: &Actuators, thread: &mut Thread, pu: u32) -> bool {
         thread.allowed = only(PuNr(pu));
-        actuators.is_ours(thread)
+        actuators.mask_owner(thread) != MaskOwner::Program
     }
 
     /// A PU goes offline and the kernel frees the thread on it, before the machine was read again.
@@ -433,7 +466,7 @@ mod tests {
         let actuators = actuators(&usable_now.iter().chain([gone]).collect());
         let mut thread = thread(10, 10);
         (thread.mark, thread.allowed) = (Mark::On(gone), usable_now);
-        assert!(actuators.is_ours(&thread));
+        assert_eq!(actuators.mask_owner(&mut thread), MaskOwner::Hidden);
         assert!(!is_ours_on(&actuators, &mut thread, 8190), "the program moved it");
     }
 
@@ -455,7 +488,7 @@ mod tests {
             assert!(thread.slot.is_none(), "nothing was ever done to it");
             thread.mark = Mark::On(pu);
             assert_eq!(actuators.pin(&mut thread, Mark::Original), Pinned::Done);
-            assert!(thread.restored && thread.slot.is_some());
+            assert!(thread.set == Some(Mark::Original) && thread.slot.is_some());
         })
         .join()
         .unwrap();
@@ -476,23 +509,38 @@ mod tests {
         assert_eq!(ours, [true, true, true, false, false]);
     }
 
-    /// Thread 11 of process 10 is on PU 1, and that of process 20 on PU 2. A program that thread 11 executes has the number
-    /// 10, and PU 1.
+    /// Another thread of the process was put on the PU that its first thread is on, and is gone: it may have executed a program and be
+    /// the first one since. One of another process cannot.
     #[test]
     fn a_first_thread_may_have_the_mask_of_another() {
-        let mut actuators = actuators(&set("0-7"));
-        for (pid, tid, pu) in [(10, 11, 1), (20, 21, 2)] {
-            let mark = Mark::On(PuNr(pu));
-            let (pid, tid, start_ticks) = (Pid(pid), Tid(tid), 0);
-            let entry = Entry { pid, tid, start_ticks, mark, was: Mark::Original, lowered: None };
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let pu = own().unwrap().iter().next().unwrap();
+        mask::set(pid.first_thread(), &only(pu)).unwrap();
+        let handle = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).unwrap());
+        let owner = |of: Pid, put: PuNr| {
+            let original: PuSet = own().unwrap().iter().chain([PuNr(8191)]).collect();
+            let mut actuators = actuators(&original);
+            let (tid, mark) = (Tid(i32::MAX), Mark::On(put));
+            let entry =
+                Entry { pid: of, tid, start_ticks: 0, mark, was: Mark::Original, lowered: None };
             let slot = actuators.journal.slot();
             actuators.journal.write(slot, &entry);
+            let mut first =
+                Thread::new(pid, pid.first_thread(), Some(handle.clone()), Inherited::default());
+            first.allowed = only(pu);
+            actuators.mask_owner(&mut first)
+        };
+        if own().unwrap() != only(pu) {
+            assert_eq!(owner(pid, pu), MaskOwner::Ours);
+            assert_eq!(owner(pid, PuNr(8190)), MaskOwner::Program, "it was on another PU");
+            assert_eq!(owner(Pid(1), pu), MaskOwner::Program, "it is another process's");
         }
-        let ours = |tid| [1, 2].map(|pu| is_ours_on(&actuators, &mut thread(10, tid), pu));
-        assert_eq!((ours(10), ours(12)), ([true, false], [false; 2]));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
-    /// The same, and that thread 11 is gone is seen before the program.
+    /// The same, and that the other thread is gone is seen before the program.
     #[test]
     fn a_first_thread_may_have_the_mask_of_one_that_is_gone() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
@@ -506,7 +554,7 @@ mod tests {
             let mut actuators = actuators(&own().unwrap());
             actuators.may_live_on_as(&mut first, &Inherited { mark, ..Inherited::default() });
             let recent: Vec<_> = first.recent.marks().collect();
-            let in_journal: Vec<_> = actuators.journal.journal().places_in(pid).collect();
+            let in_journal = actuators.journal.journal().places_of_gone(pid, |_| false);
             assert_eq!(in_journal, recent);
             recent
         };
@@ -533,7 +581,8 @@ mod tests {
         from.recent.note(Mark::On(pu), now());
         let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), from);
         assert_eq!(actuators.pin(&mut thread, Mark::Original), Pinned::Done);
-        assert_eq!(actuators.journal.journal().places_in(pid).collect::<Vec<_>>(), [Mark::On(pu)]);
+        let in_journal = actuators.journal.journal().places_of_gone(pid, |_| false);
+        assert_eq!(in_journal, [Mark::On(pu)]);
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -69,7 +69,7 @@ const MOST_SETS: usize = 2_048;
 pub struct Slot(usize);
 
 /// What was done to a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
     /// It has, or was given, the original mask.
     Original,
@@ -173,12 +173,12 @@ impl JournalError {
 }
 
 impl Journal {
-    /// Where threads of a process were put, or were to be, as far as the process has not chosen its own PUs since. A
-    /// thread that executes a program becomes the first one, with the mask that it had.
-    pub fn places_in(&self, pid: Pid) -> impl Iterator<Item = Mark> {
-        let threads = self.entries.iter().filter(move |entry| entry.pid == pid);
-        let ours = threads.filter(|entry| entry.mark != Mark::Programs);
-        ours.flat_map(|entry| [entry.mark, entry.was]).filter(|mark| mark.is_put())
+    /// Places of threads of a process that are gone, as far as the program has not chosen their PUs. A thread that executes a program
+    /// becomes the first one, with the mask that it had, and all others are gone.
+    pub fn places_of_gone(&self, pid: Pid, lives: impl Fn(Tid) -> bool) -> Vec<Mark> {
+        let threads = self.entries.iter().filter(|entry| entry.pid == pid);
+        let ours = threads.filter(|entry| entry.mark != Mark::Programs && !lives(entry.tid));
+        ours.flat_map(|entry| [entry.mark, entry.was]).filter(|mark| mark.is_put()).collect()
     }
 
     /// The PUs that a mark stands for; `None` if the program chose its own.
@@ -583,6 +583,28 @@ mod tests {
         std::io::Seek::rewind(file).unwrap();
         std::io::Read::read_to_string(file, &mut memory).unwrap();
         assert_eq!(Journal::parse(&memory).unwrap(), journal);
+    }
+
+    /// Thread 11 was put on PU 1 and lives; 12, on PU 2, and 13, which its program has bound, are gone; 14 is of another process.
+    #[test]
+    fn places_of_threads_that_are_gone() {
+        let entry = |pid, tid, mark| Entry {
+            pid: Pid(pid),
+            tid: Tid(tid),
+            mark,
+            was: Mark::Original,
+            ..Entry::EMPTY
+        };
+        let on = |pu| Mark::On(PuNr(pu));
+        let entries = vec![
+            entry(10, 11, on(1)),
+            entry(10, 12, on(2)),
+            entry(10, 13, Mark::Programs),
+            entry(20, 14, on(3)),
+        ];
+        let text = format!("{HEAD}\nowner 7 99\noriginal 0-3\n\n");
+        let journal = Journal { entries, ..Journal::parse(&text).unwrap() };
+        assert_eq!(journal.places_of_gone(Pid(10), |tid| tid == Tid(11)), [on(2)]);
     }
 
     #[test]

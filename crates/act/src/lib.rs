@@ -20,6 +20,7 @@ pub mod guardian;
 pub mod handle;
 pub mod journal;
 pub mod launch;
+pub mod mask_owner;
 pub mod original;
 pub mod owner;
 pub mod pages;

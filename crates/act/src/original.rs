@@ -26,12 +26,17 @@ use std::path::Path;
 pub fn original(proc: &Path, files: &Sysfs) -> Result<PuSet, SysError> {
     let own = affinity::of(Tid(0))?;
     let own = given(proc).filter(|given| own.is_subset(given)).unwrap_or(own);
-    let everything = files.possible().unwrap_or_else(all);
+    let everything = everything(files);
     if everything.is_subset(&own) {
         // Nothing is narrowed, and nothing has to be tried out.
         return Ok(everything);
     }
     Ok(chosen(own, granted(proc, &everything).as_ref(), everything))
+}
+
+/// Every PU that this kernel can ever have: the mask of threads that nothing narrows.
+pub fn everything(files: &Sysfs) -> PuSet {
+    files.possible().unwrap_or_else(all)
 }
 
 fn chosen(own: PuSet, granted: Option<&PuSet>, everything: PuSet) -> PuSet {

@@ -9,8 +9,8 @@
 //! found nothing and no thread can be in the middle of creating another one any more. Cgroups are removed last: as long as
 //! they are there, what is created in them is found.
 //!
-//! A thread is given its original mask if it is on the very PU that it was put on, and its policy if it is under
-//! SCHED_IDLE.
+//! A thread is given its original mask if it has a mask that it was given, also where its cpuset hides that ([`crate::mask_owner`]), and its
+//! policy if it is under SCHED_IDLE.
 //! # Terms
 //! - *Creating*: what a thread may be doing that had something restored and has hardly run since.
 
@@ -20,12 +20,14 @@ use crate::affinity;
 use crate::fair::Fair;
 use crate::handle::ProcessHandle;
 use crate::journal::{self, Entry, Journal, JournalError, Mark};
+use crate::mask_owner::{MaskFacts, MaskOwner};
 use crate::owner::Owner;
 use crate::pause::{How, freezer};
 use crate::sched_class;
 use crate::stat::Stat;
 use crate::sys;
 use colocate_files::{Dir, FileError, kernel};
+use colocate_machine::read::{Cpusets, Sysfs};
 use colocate_machine::{Nanos, PuSet};
 use colocate_observe::runstate::RunTime;
 use colocate_observe::sys::now;
@@ -158,6 +160,7 @@ struct Undoing<'a> {
     proc: &'a Path,
     dry: bool,
     workload: Workload<'a>,
+    cpusets: Cpusets,
     /// Threads, with the PUs that they were to leave, if any: what cannot be restored is not tried for ever.
     tried: HashSet<(Pid, Tid, Option<Put>)>,
     creating: Creating,
@@ -171,6 +174,7 @@ impl<'a> Undoing<'a> {
             proc,
             dry,
             workload: Workload::of(journal, proc, root),
+            cpusets: Cpusets::new(Sysfs::at(Path::new("/"))),
             tried: HashSet::new(),
             creating: Creating::default(),
             restored: Vec::new(),
@@ -261,7 +265,7 @@ impl<'a> Undoing<'a> {
     /// Gives a thread its original mask that was put on a PU, or has inherited that.
     fn free(&mut self, process: &ProcessHandle, tid: Tid) {
         let entry = self.workload.known(tid);
-        let Some(from) = placed(self.journal, process, tid, entry) else { return };
+        let Some(from) = self.placed(process, tid, entry) else { return };
         let original = &self.journal.original;
         self.restore(process, tid, What::Mask(from), || {
             match affinity::place(process, tid, original) {
@@ -269,6 +273,25 @@ impl<'a> Undoing<'a> {
                 Err(why) => Err(why.to_string()),
             }
         });
+    }
+
+    /// Mask that a thread shows of one that it was given; `None` if it has none of these.
+    fn placed(&self, process: &ProcessHandle, tid: Tid, entry: Option<&Entry>) -> Option<Put> {
+        if entry.is_some_and(|entry| entry.mark == Mark::Programs) {
+            return None;
+        }
+        let original = &self.journal.original;
+        let mut given = given(self.journal, process, tid, entry);
+        // With one PU in the original mask nothing has changed.
+        given.retain(|mask| mask != original);
+        if given.is_empty() {
+            return None;
+        }
+        let (shown, cpuset) = affinity::mask_and_cpuset(&self.cpusets, process, tid)?;
+        let cpuset = cpuset.or_else(online).unwrap_or_else(|| original.clone());
+        let facts =
+            MaskFacts { shown: &shown, cpuset: &cpuset, original, own: None, inherited: &given };
+        MaskOwner::of(&facts).is_to_undo().then_some(Put(shown))
     }
 
     /// Does `act` once, unless dry, to restore something of a thread that has not ended.
@@ -330,42 +353,31 @@ impl Creating {
     }
 }
 
-/// Where we have put the thread; `None` if it is not there, or not by our doing.
-fn placed(
+/// Masks that the journal says a thread may have been given.
+fn given(
     journal: &Journal,
     process: &ProcessHandle,
     tid: Tid,
     entry: Option<&Entry>,
-) -> Option<Put> {
-    if entry.is_some_and(|entry| entry.mark == Mark::Programs) {
-        return None;
+) -> Vec<PuSet> {
+    let mut marks = match entry {
+        Some(entry) => vec![entry.mark, entry.was],
+        None => journal.entries.iter().flat_map(|entry| [entry.mark, entry.was]).collect(),
+    };
+    if entry.is_some() && tid == process.pid().first_thread() {
+        let lives = |tid| process.stat_of(tid).is_some();
+        marks.extend(journal.places_of_gone(process.pid(), lives));
     }
-    let allowed = affinity::allowed(process, tid).ok()?;
-    let is_there = |mark: Mark| {
-        let mask = journal.mask(mark).filter(|_| mark.is_put());
-        mask.is_some_and(|mask| mask == allowed || is_left_online(&allowed, &mask))
-    };
-    let names = |entry: &Entry| is_there(entry.mark) || is_there(entry.was);
-    let by_us = match entry {
-        Some(entry) if tid == entry.pid.first_thread() => {
-            journal.places_in(entry.pid).any(is_there)
-        }
-        Some(entry) => names(entry),
-        None => journal.entries.iter().any(names),
-    };
-    // With one PU in the original mask nothing has changed.
-    (by_us && allowed != journal.original).then_some(Put(allowed))
+    marks.retain(|mark| mark.is_put());
+    marks.sort_unstable();
+    marks.dedup();
+    marks.into_iter().filter_map(|mark| journal.mask(mark)).collect()
 }
 
-/// Whether a mask is what is online of another one, which has more: the kernel shows no more of that.
-fn is_left_online(mask: &PuSet, of: &PuSet) -> bool {
-    let online = || {
-        let list = kernel::read_text(Path::new("/sys/devices/system/cpu/online")).ok()?;
-        PuSet::parse_list(list.trim()).ok()
-    };
-    !mask.is_empty()
-        && mask.is_subset(of)
-        && online().is_some_and(|online| of.intersection(&online) == *mask)
+/// PUs that are online.
+fn online() -> Option<PuSet> {
+    let list = kernel::read_text(Path::new("/sys/devices/system/cpu/online")).ok()?;
+    PuSet::parse_list(list.trim()).ok()
 }
 
 /// Whether the colocate that wrote a journal still lives, and will undo it by itself.
@@ -721,9 +733,6 @@ mod tests {
             undo(&journal, Path::new(PROC), false).freed
         };
         let elsewhere = Entry { mark: Mark::Among(7), ..put };
-        assert!(!is_left_online(&original, &set), "the program chose a part of it");
-        let more = set.iter().chain([PuNr(8000)]).collect();
-        assert!(is_left_online(&set, &more), "the rest is not online");
         let programs = Entry { mark: Mark::Programs, ..put };
         assert_eq!([elsewhere, programs].map(freed), [vec![], vec![]]);
         assert_eq!(sleeper.mask(), set);

@@ -22,8 +22,8 @@ pub struct Thread {
     pub slot: Option<Slot>,
     /// What was done to its mask last; what was done to its creator's, for a new thread.
     pub mark: Mark,
-    /// Whether its own mask was restored, and not changed since.
-    pub restored: bool,
+    /// What was last set on this very thread, and read back; `None` if nothing was, or if it is not sure that it still has that.
+    pub set: Option<Mark>,
     /// Where it, or its creator, was put before that.
     pub recent: Recent,
     /// Where it may run, as last read back.
@@ -63,7 +63,7 @@ impl Thread {
             start_ticks: None,
             slot: None,
             mark: from.mark,
-            restored: false,
+            set: None,
             recent: from.recent,
             allowed: PuSet::new(),
             last_ran: None,

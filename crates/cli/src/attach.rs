@@ -4,6 +4,7 @@ use crate::exit::{self, Failure};
 use crate::report::Program;
 use crate::{launch, run};
 use anyhow::Context;
+use colocate_act::ProcessHandle;
 use colocate_files::{Dir, MaxSize, kernel};
 use colocate_host::{Attached, Setup};
 use colocate_machine::Nanos;
@@ -14,6 +15,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Most cgroups that are nested. Chosen: nothing nests that deep.
 const DEEPEST: usize = 64;
@@ -51,15 +53,22 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let firsts: Vec<Pid> =
         pids.iter().copied().filter(|pid| !has_creator_in(&proc, *pid, &pids)).collect();
-    let attached =
-        firsts.iter().map(|&pid| Attached { name: name(&proc, pid), pid }).collect::<Vec<_>>();
-    let programs = attached.iter().map(|it| Program::of(it.name.clone(), &words(it.pid))).collect();
+    let attached: Vec<Attached> = firsts.iter().filter_map(|&pid| hold(&proc, pid)).collect();
+    let program = |it: &Attached| Program::of(it.name.clone(), &words(it.process.pid()));
+    let programs = attached.iter().map(program).collect();
     let setup = Setup {
         settle: Nanos::from_millis(run::SETTLE_MS),
         attached,
         ..launch::setup(Vec::new())?
     };
     run::follow(&args.options, &setup, programs)
+}
+
+/// A process with its name; `None` if it has ended since it was checked.
+fn hold(proc: &Proc, pid: Pid) -> Option<Attached> {
+    let process = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).ok()?);
+    let name = name(proc, pid);
+    process.exists().then_some(Attached { name, process })
 }
 
 /// The processes in a cgroup and in those in it that have not ended meanwhile; of version 2 or 1.

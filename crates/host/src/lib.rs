@@ -30,15 +30,16 @@ use crate::task_table::{Creation, TaskTable};
 use colocate_act::actuators::Actuators;
 use colocate_act::boost::{LOWEST_NICE, SHORT_SLICE};
 use colocate_act::guardian::Guardian;
+use colocate_act::handle::ProcessHandle;
 use colocate_act::journal::Journal;
 use colocate_act::launch::{Command, Held, LaunchError};
-use colocate_act::original::original;
+use colocate_act::original::{self, original};
 use colocate_act::restore::{self, Root};
 use colocate_act::signals::{SignalAction, Signals};
 use colocate_act::sys;
 use colocate_engine::{Host, HostError, Meanwhile, Observation, QuantumEnd, Request};
 use colocate_machine::measured::CoreSpeeds;
-use colocate_machine::read::Sysfs;
+use colocate_machine::read::{Cpusets, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
 use colocate_observe::pmu::Counters;
@@ -58,12 +59,13 @@ use pausing::Pausing;
 use placing::Placing;
 use polling::Polling;
 use preparing::{
-    Safeguards, begin_safeguards, can_count, hold_all, late_creation, reserve, usable, watch_all,
-    with_token,
+    Safeguards, attached_pus, begin_safeguards, can_count, hold_all, late_creation, reserve,
+    usable, watch_all, with_token,
 };
 use sources::Sources;
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a host is to run, and how.
@@ -100,12 +102,12 @@ pub struct Setup {
 }
 
 /// A process that runs already.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Attached {
     /// Its name, for messages.
     pub name: String,
-    /// Its number.
-    pub pid: Pid,
+    /// The process, and never a later one with the same number.
+    pub process: Arc<ProcessHandle>,
 }
 
 /// How evidence is gathered.
@@ -206,8 +208,19 @@ impl LinuxHost {
         can_count(setup, &targets)?;
         let signals = Signals::take()?;
         let reserve = reserve();
-        let usable_now = colocate_observe::affinity::of(Tid(0))?;
-        let original = original(&setup.proc, &Sysfs::at(Path::new("/")))?;
+        let files = Sysfs::at(Path::new("/"));
+        let cpusets = Cpusets::new(files.clone());
+        let attached = setup.attached.iter().map(|it| &it.process);
+        let usable_now = match attached_pus(&cpusets, attached) {
+            Some(pus) => pus,
+            None => colocate_observe::affinity::of(Tid(0))?,
+        };
+        // Our own mask says nothing of programs that run already.
+        let original = if setup.attached.is_empty() {
+            original(&setup.proc, &files)?
+        } else {
+            original::everything(&files)
+        };
         let sets = machine.shared_parts(&original);
         let safeguards = begin_safeguards(setup, &original, &sets, &mut notes);
         let may_fill = safeguards.pauser.is_some();
@@ -229,8 +242,9 @@ impl LinuxHost {
             tasks.add_job(command.name(), held.pid(), runs.runtimes.of(&command.path));
         }
         for attached in &setup.attached {
-            let executable = setup.proc.join(format!("{}/exe", attached.pid));
-            tasks.add_job(attached.name.clone(), attached.pid, runs.runtimes.of(&executable));
+            let executable = setup.proc.join(format!("{}/exe", attached.process.pid()));
+            let runtime = runs.runtimes.of(&executable);
+            tasks.add_attached(attached.name.clone(), attached.process.clone(), runtime);
         }
         runs.is_attached = !setup.attached.is_empty();
         // A new thread runs where its creator does until we have run. After all forks, so that no
@@ -238,7 +252,8 @@ impl LinuxHost {
         let nice = sys::nice();
         let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE)
             .or_else(|_| sys::set_slice_and_nice(SHORT_SLICE, nice));
-        let firsts = held.iter().map(Held::pid).chain(setup.attached.iter().map(|it| it.pid));
+        let firsts =
+            held.iter().map(Held::pid).chain(setup.attached.iter().map(|it| it.process.pid()));
         let lifecycle = watch_all(firsts, &setup.lifecycle);
         notes.extend(lifecycle.without_perf().map(late_creation));
         let usable = usable(&machine, &usable_now);
@@ -257,7 +272,7 @@ impl LinuxHost {
             pager: None,
             lifecycle,
             tasks,
-            actuators: Actuators { journal, proc, usable: usable_now, original },
+            actuators: Actuators { journal, proc, usable: usable_now, original, cpusets },
             quantum: Quantum {
                 launched: None,
                 deciding_since: own_time(),
@@ -356,7 +371,7 @@ impl LinuxHost {
         // A thread whose mask is inherited before it is restored creates the next one a moment later.
         let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE);
         self.take_events();
-        self.tasks.living_mut().for_each(|task| self.actuators.leave_bound(&mut task.thread));
+        self.tasks.living_mut().for_each(|task| self.actuators.note_bound(&mut task.thread));
         let us = Pid(std::process::id().cast_signed());
         let root = Root { pid: us, guardian: self.guardian.as_ref().map(Guardian::pid) };
         if !self.runs.is_attached && root.is_alone(&self.actuators.proc) {

@@ -9,6 +9,7 @@ use crate::task_table::Creation;
 use colocate_act::affinity::{self, Pinned};
 use colocate_act::handle::ProcessHandle;
 use colocate_act::journal::Mark;
+use colocate_act::mask_owner::MaskOwner;
 use colocate_act::stat::Stat;
 use colocate_engine::PlacementStatus;
 use colocate_machine::{Nanos, PuNr};
@@ -37,6 +38,9 @@ const CREATES_PROCESSES: &str = "it has just created a process, which would have
 const FORKED: u64 = 50;
 /// Why the threads of a process are not placed that creates very many.
 const STORMS: &str = "its process creates threads faster than they are followed";
+
+/// Why a thread is not placed that has set its mask itself.
+pub(crate) const WIDENED: &str = "its program has set all PUs again";
 
 /// What is said of a program that was executed on one PU.
 const SEES_ONE: &str = "it saw one";
@@ -136,16 +140,14 @@ impl LinuxHost {
     }
 
     /// A new process by its number; `None` if that is in use again, by a process of no job: one of a job is a child of
-    /// another one that lives, or, if its creator has ended, of ours. What is attached to was found by its number just before.
+    /// another one that lives, or, if its creator has ended, of ours. Processes that are attached to are held from the start.
     fn open(&self, pid: Pid) -> io::Result<Option<ProcessHandle>> {
         let process = ProcessHandle::open(&self.actuators.proc, pid)?;
         let us = Pid(std::process::id().cast_signed());
         let is_ours = |parent: Pid| {
             parent == us || self.tasks.handle(parent).is_some_and(|parent| parent.exists())
         };
-        let is_attached =
-            self.runs.is_attached && self.tasks.jobs().iter().any(|job| job.pid == pid);
-        let is_known = is_attached || process.parent().is_some_and(is_ours);
+        let is_known = process.parent().is_some_and(is_ours);
         Ok(Some(process).filter(|_| is_known))
     }
 
@@ -504,7 +506,7 @@ impl LinuxHost {
         let untouched = wanted == Mark::Original && task.thread.mark == wanted;
         if untouched
             && matches!(status, PlacementStatus::LeftToKernel | PlacementStatus::Exempt(_))
-            && self.actuators.is_original(&task.thread.allowed)
+            && self.actuators.mask_owner(&mut task.thread) == MaskOwner::Original
         {
             return;
         }

@@ -4,11 +4,12 @@
 //! the place is read only if they ran. All that runs is read as a whole once a second or less often.
 
 use crate::pausing::group;
-use crate::placing::Delay;
-use crate::preparing::usable;
+use crate::placing::{Delay, WIDENED};
+use crate::preparing::{MOST_CPUSETS, attached_pus, usable};
 use crate::{LinuxHost, own_time};
 use colocate_act::actuators::Actuators;
 use colocate_act::boost::{LOWEST_NICE, PriorityBoost, SHORT_SLICE};
+use colocate_act::mask_owner::MaskOwner;
 use colocate_act::pause::StopState;
 use colocate_act::stat::Stat;
 use colocate_act::sys;
@@ -27,6 +28,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const CHECK_MACHINE_EVERY: Nanos = Nanos::from_secs(1);
 /// Least time between two polls of where tasks are. Chosen, for the same reason.
 const POLL_EVERY: Nanos = Nanos::from_secs(1);
+/// A thread that was created less than this before its mask was polled may have set it as it began. Chosen: two polls.
+const BEGINS_WITHIN: Nanos = Nanos::from_secs(2);
 /// Polling takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
 const POLL_SHARE: u64 = 500;
 /// Tasks that are polled in one go, at most. Chosen: some 8 ms (measured on a virtual machine of 2 PUs, 16 µs each).
@@ -146,9 +149,20 @@ impl LinuxHost {
         }
     }
 
-    /// Notices PUs that have come or gone, by what the kernel leaves of our own mask.
+    /// PUs that threads of jobs may use now: those of our own mask, or, of programs that run already, those of their cpusets.
+    fn usable_now(&self) -> Option<PuSet> {
+        let own = || affinity::of(Tid(0)).ok();
+        if !self.runs.is_attached {
+            return own();
+        }
+        let jobs = (0..).map(JobIdx).take(self.tasks.jobs().len().min(MOST_CPUSETS));
+        let processes = jobs.filter_map(|job| self.tasks.process_of(job));
+        attached_pus(&self.actuators.cpusets, processes).or_else(own)
+    }
+
+    /// Notices PUs that have come or gone, and processes that were moved to another cpuset.
     fn check_machine(&mut self) {
-        let Ok(usable_now) = affinity::of(Tid(0)) else { return };
+        let Some(usable_now) = self.usable_now() else { return };
         if usable_now == self.actuators.usable {
             return;
         }
@@ -253,11 +267,11 @@ impl LinuxHost {
         if let Some(stat) = stat {
             // Rounded down: what is known better is kept.
             task.usage.note_cpu_time(stat.cpu_time);
-            if is_settled && !self.actuators.is_ours(&task.thread) {
-                self.actuators.respect(&mut task.thread);
-                task.placement.status = PlacementStatus::PinnedByProgram;
-            }
         }
+        if stat.is_some() && is_settled {
+            self.check_mask(id, at);
+        }
+        let Some(task) = self.tasks.task(id) else { return };
         self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         let chose = task.placement.status == PlacementStatus::PinnedByProgram;
         let aimed = task.placement.target != Place::LeftToKernel;
@@ -267,6 +281,34 @@ impl LinuxHost {
         }
         if stat.is_some_and(|stat| stat.is_stopped()) && self.tasks.begins_run(id) {
             self.polling.found_stopped.insert(id.job);
+        }
+    }
+
+    /// Takes in that the mask of a task, as just read, was changed by its program.
+    fn check_mask(&mut self, id: TaskId, at: Nanos) {
+        let Some(task) = self.tasks.task(id) else { return };
+        match self.actuators.mask_owner(&mut task.thread) {
+            MaskOwner::Program => {
+                self.actuators.respect(&mut task.thread);
+                task.placement.status = PlacementStatus::PinnedByProgram;
+            }
+            MaskOwner::Widened => self.widened(id, at),
+            MaskOwner::Original | MaskOwner::Ours | MaskOwner::Hidden => {}
+        }
+    }
+
+    /// A task that was put somewhere has the original mask again. Threads of LLVM's OpenMP set it when they begin, so one that is new is
+    /// put there once more. Any other is left as it is.
+    fn widened(&mut self, id: TaskId, at: Nanos) {
+        let Some(task) = self.tasks.task(id) else { return };
+        if task.placement.status != PlacementStatus::Placed {
+            return;
+        }
+        let is_new = at < task.created + BEGINS_WITHIN;
+        if is_new && !std::mem::replace(&mut task.placement.was_widened, true) {
+            self.start(id, Delay::No);
+        } else {
+            self.start(id, Delay::Forever(WIDENED));
         }
     }
 

@@ -3,7 +3,9 @@
 use crate::Setup;
 use crate::pausing::IN_USE;
 use crate::target::Targets;
+use colocate_act::affinity;
 use colocate_act::guardian::Guardian;
+use colocate_act::handle::ProcessHandle;
 use colocate_act::journal::{self, TOKEN_VARIABLE, Writer};
 use colocate_act::launch::{self, Command, Held, Input, LaunchError};
 use colocate_act::owner::Owner;
@@ -11,11 +13,13 @@ use colocate_act::pause::Pauser;
 use colocate_act::rundir;
 use colocate_act::signals::Signals;
 use colocate_act::sys;
+use colocate_machine::read::Cpusets;
 use colocate_machine::{Machine, PuNr, PuSet};
 use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::{LifecycleEvents, Pid, SysError, lifecycle};
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 /// So many new threads a second of each job are followed one by one. Chosen: to follow one takes some 50 µs, so this is
 /// a twentieth of a PU; programs that create threads as fast as they can create 10,000 and more.
@@ -153,6 +157,26 @@ pub(crate) fn watch_all(
 /// Descriptors that are kept for undoing everything, as many as there are.
 pub(crate) fn reserve() -> Vec<File> {
     (0..IN_USE).filter_map(|_| colocate_files::kernel::open("/dev/null".as_ref()).ok()).collect()
+}
+
+/// Most processes whose cpusets are read. Chosen: programs that are placed together have few.
+pub(crate) const MOST_CPUSETS: usize = 64;
+
+/// PUs of the cpusets of processes that run already; `None` if none can be read.
+pub(crate) fn attached_pus<'a>(
+    cpusets: &Cpusets,
+    processes: impl Iterator<Item = &'a Arc<ProcessHandle>>,
+) -> Option<PuSet> {
+    let of = |process: &Arc<ProcessHandle>| {
+        let tid = process.threads().into_iter().next()?;
+        affinity::cpuset_of(cpusets, process, tid)
+    };
+    let pus: PuSet = processes
+        .take(MOST_CPUSETS)
+        .filter_map(of)
+        .flat_map(|set| set.iter().collect::<Vec<_>>())
+        .collect();
+    Some(pus).filter(|pus| !pus.is_empty())
 }
 
 /// The machine's PUs that are in `mask`, in logical order.

@@ -42,6 +42,8 @@ pub struct Placement {
     pub exempt: Option<&'static str>,
     /// Until when it must not, as it has created a process; zero if it never has.
     pub forked_until: Nanos,
+    /// Whether it was put back once after its program had set the original mask.
+    pub was_widened: bool,
 }
 
 impl Placement {
@@ -51,6 +53,7 @@ impl Placement {
         status: PlacementStatus::LeftToKernel,
         exempt: None,
         forked_until: Nanos::ZERO,
+        was_widened: false,
     };
 
     /// Notes what has become of an action that was to lead to the status `then`.

@@ -152,6 +152,24 @@ struct OfAny {
 }
 
 impl TaskTable {
+    /// Enters a job that runs already, with its first process.
+    pub fn add_attached(&mut self, name: String, process: Arc<ProcessHandle>, runtime: Runtime) {
+        let pid = process.pid();
+        self.add_job(name, pid, runtime);
+        if let Some(entry) = self.processes.get_mut(&pid) {
+            entry.handle = Some(process);
+        }
+    }
+
+    /// A living process of a job, the first one if that lives.
+    pub fn process_of(&self, job: JobIdx) -> Option<&Arc<ProcessHandle>> {
+        let first = self.handle(self.jobs.get(job.0 as usize)?.pid).filter(|it| it.exists());
+        let of_job = || self.processes.values().filter(|process| process.job == job);
+        first.or_else(|| {
+            of_job().find_map(|process| process.handle.as_ref().filter(|it| it.exists()))
+        })
+    }
+
     /// Enters a job whose first process is `pid`.
     pub fn add_job(&mut self, name: String, pid: Pid, runtime: Runtime) {
         let job = job_idx(self.jobs.len());

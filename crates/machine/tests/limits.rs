@@ -54,8 +54,71 @@ fn a_container_sees_its_own_group_as_the_root() {
 }
 
 #[test]
-fn a_path_above_the_mount_falls_back_to_the_mount() {
+fn a_group_below_a_mount_of_the_host_has_its_limits() {
     assert_eq!(line(&usable("namespace")), "mask 0-7 cpuset none quota 2.00 pus 0,1,2,3,4,5,6,7");
+}
+
+/// Files of a tree of its own: what is mounted, to which group the process belongs, and limits.
+fn made(mountinfo: &str, cgroup: &str, files: &[(&str, &str)]) -> (tempfile::TempDir, Sysfs) {
+    let dir = tempfile::tempdir().unwrap();
+    let own = [("proc/self/mountinfo", mountinfo), ("proc/self/cgroup", cgroup)];
+    for (path, text) in own.iter().chain(files) {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let files = Sysfs::at(dir.path());
+    (dir, files)
+}
+
+/// A process that was moved out of its namespace, one whose folder's name begins like another one's, and one of a container that sees
+/// only its own group: the limits of what is mounted are not theirs.
+#[test]
+fn a_group_outside_of_the_mount_has_unknown_limits() {
+    let limits = [
+        ("cg/cpuset.cpus.effective", "0-1"),
+        ("cg/cpu.max", "150000 100000"),
+        ("cg/cpuset.cpus", "0-1"),
+    ];
+    let v2 = |root: &str| format!("40 39 0:26 {root} /cg ro - cgroup2 cgroup ro\n");
+    let v1 = "40 39 0:26 /docker/ab /cg ro - cgroup cgroup ro,cpuset,cpu\n".to_owned();
+    let cases = [
+        (v2("/"), "0::/../N2"),
+        (v2("/docker/ab"), "0::/docker/abc"),
+        (v2("/docker/ab"), "0::/user.slice"),
+        (v1, "3:cpuset,cpu:/docker/abc"),
+    ];
+    for (mountinfo, cgroup) in cases {
+        let (_dir, files) = made(&mountinfo, cgroup, &limits);
+        let all = "mask none cpuset none quota none pus 0,1,2,3,4,5,6,7";
+        assert_eq!(line(&read::usable(&eight(), &files)), all, "{cgroup} in {mountinfo}");
+    }
+}
+
+/// The first mount is another group's; the second one has the process's group.
+#[test]
+fn the_mount_that_has_the_group_is_taken() {
+    let mountinfo =
+        "40 39 0:26 /a /cg/a rw - cgroup2 cgroup rw\n41 39 0:26 /b /cg/b rw - cgroup2 cgroup rw\n";
+    let files = [("cg/a/cpuset.cpus.effective", "0-1"), ("cg/b/cpuset.cpus.effective", "4-5")];
+    for (cgroup, pus) in [("0::/a/inner", "0,1"), ("0::/b", "4,5")] {
+        let (_dir, files) = made(mountinfo, cgroup, &files);
+        let found = line(&read::usable(&eight(), &files));
+        assert!(found.ends_with(&format!("pus {pus}")), "{cgroup}: {found}");
+    }
+}
+
+/// The cpuset of another process, by what the kernel says of its groups.
+#[test]
+fn cpusets_of_others() {
+    let mountinfo = "40 39 0:26 / /cg rw - cgroup2 cgroup rw\n";
+    let files = [("cg/cpuset.cpus.effective", "0-7"), ("cg/B/cpuset.cpus.effective", "2-3")];
+    let (_dir, files) = made(mountinfo, "0::/", &files);
+    let cpusets = read::Cpusets::new(files);
+    let of = |text: &str| cpusets.of(text).map(|set| set.to_string());
+    assert_eq!(of("0::/B/inner\n").as_deref(), Some("2-3"));
+    assert_eq!(of("0::/A\n").as_deref(), Some("0-7"));
+    assert_eq!(of("0::/../A\n"), None);
 }
 
 /// mountinfo writes blanks as `\040`, and other mounts may have names in other encodings.

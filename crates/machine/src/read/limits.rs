@@ -12,7 +12,8 @@ use colocate_files::kernel::{self, Mount};
 /// What the calling process may use of `machine`, from the `proc` and `sys` under `files`.
 #[must_use]
 pub fn usable(machine: &Machine, files: &Sysfs) -> Usable {
-    let groups = Groups::of_self(files);
+    let (mounts, member) = (mounts(files), files.text("/proc/self/cgroup").unwrap_or_default());
+    let groups = Groups::of(files, &mounts, &member);
     Usable::within(machine, affinity(files), groups.cpuset(), groups.quota())
 }
 
@@ -22,23 +23,45 @@ fn affinity(files: &Sysfs) -> Option<PuSet> {
     PuSet::parse_list(kernel::field(&status, "Cpus_allowed_list")?).ok()
 }
 
-/// The control groups of a process.
+/// Control groups of a process.
 struct Groups<'a> {
     files: &'a Sysfs,
-    mounts: Vec<Mount>,
-    /// Lines `ID:CONTROLLERS:PATH` of `/proc/self/cgroup`.
+    mounts: &'a [Mount],
+    /// Lines `ID:CONTROLLERS:PATH` of `/proc/PID/cgroup`.
     member: Vec<(Vec<String>, String)>,
 }
 
+/// Reads the cpusets of processes.
+#[derive(Clone, Debug)]
+pub struct Cpusets {
+    files: Sysfs,
+    mounts: Vec<Mount>,
+}
+
+impl Cpusets {
+    /// By the control groups that are mounted now, from the `proc` and `sys` under `files`.
+    #[must_use]
+    pub fn new(files: Sysfs) -> Self {
+        let mounts = mounts(&files);
+        Self { files, mounts }
+    }
+
+    /// PUs of the cpuset of a process, by the text of its `/proc/PID/cgroup`, as far as they are online; `None` where no mount shows
+    /// its control group.
+    #[must_use]
+    pub fn of(&self, membership: &str) -> Option<PuSet> {
+        Groups::of(&self.files, &self.mounts, membership).cpuset()
+    }
+}
+
+fn mounts(files: &Sysfs) -> Vec<Mount> {
+    kernel::mounts(&files.text("/proc/self/mountinfo").unwrap_or_default()).collect()
+}
+
 impl<'a> Groups<'a> {
-    fn of_self(files: &'a Sysfs) -> Self {
-        let mounts = files.text("/proc/self/mountinfo").unwrap_or_default();
-        let member = files.text("/proc/self/cgroup").unwrap_or_default();
-        Self {
-            files,
-            mounts: kernel::mounts(&mounts).collect(),
-            member: member.lines().filter_map(membership).collect(),
-        }
+    fn of(files: &'a Sysfs, mounts: &'a [Mount], membership: &str) -> Self {
+        let member = membership.lines().filter_map(group_line).collect();
+        Self { files, mounts, member }
     }
 
     /// The effective cpuset. Version 1 first: a controller is in one hierarchy only, and where both
@@ -74,20 +97,17 @@ impl<'a> Groups<'a> {
     }
 
     /// Directories of the process's group and its ancestors that can be seen, nearest first, in the
-    /// version 1 hierarchy of `controller` or, without one, in version 2.
+    /// version 1 hierarchy of `controller` or, without one, in version 2. None where no mount shows the group.
     fn ancestors(&self, controller: Option<&str>) -> Vec<String> {
-        let of = |names: &[String]| match controller {
-            Some(controller) => names.iter().any(|name| name == controller),
-            None => names.is_empty(),
+        let path = self.member.iter().find(|(names, _)| is_of(names, controller));
+        let Some((_, path)) = path else { return Vec::new() };
+        // A later mount may hide an earlier one.
+        let shown = self.mounts.iter().rev().filter(|mount| is_hierarchy(mount, controller));
+        let Some((mount, inside)) =
+            shown.filter_map(|mount| Some((mount, below(path, &mount.root)?))).next()
+        else {
+            return Vec::new();
         };
-        let path = self.member.iter().find(|(names, _)| of(names)).map(|(_, path)| path);
-        let mount = self.mounts.iter().find(|mount| match &mount.kind[..] {
-            "cgroup" => controller.is_some() && of(&mount.of_system),
-            "cgroup2" => controller.is_none(),
-            _ => false,
-        });
-        let (Some(path), Some(mount)) = (path, mount) else { return Vec::new() };
-        let inside = below(path, &mount.root);
         let mut dirs = vec![format!("{}{inside}", mount.at)];
         let ends: Vec<usize> = inside.match_indices('/').map(|(at, _)| at).collect();
         dirs.extend(ends.iter().rev().map(|&end| format!("{}{}", mount.at, &inside[..end])));
@@ -96,17 +116,30 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// `path` as seen from `root`, with a leading slash, or empty for the root itself. A path outside
-/// what is mounted (a container that sees the host's names, or `/..` from a namespace) cannot be
-/// walked; the mounted root replaces it.
-fn below<'a>(path: &'a str, root: &str) -> &'a str {
-    let inside = path.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
-    let sane = inside.starts_with('/') && !inside.split('/').any(|part| part == "..");
-    if sane { inside.trim_end_matches('/') } else { "" }
+/// Whether these controllers are those of the version 1 hierarchy of `controller` or, without one, of version 2.
+fn is_of(names: &[String], controller: Option<&str>) -> bool {
+    controller.map_or(names.is_empty(), |controller| names.iter().any(|name| name == controller))
+}
+
+fn is_hierarchy(mount: &Mount, controller: Option<&str>) -> bool {
+    match &mount.kind[..] {
+        "cgroup" => controller.is_some() && is_of(&mount.of_system, controller),
+        "cgroup2" => controller.is_none(),
+        _ => false,
+    }
+}
+
+/// `path` as seen from `root`, with a leading slash, or empty for the root itself. `None` for a path outside of what is mounted: another
+/// container's, or `/..` of a namespace that the process has left. Limits of the mounted root are not its own.
+fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
+    let inside = path.strip_prefix(root.trim_end_matches('/'))?;
+    let is_inside = inside.is_empty() || inside.starts_with('/');
+    let is_plain = !inside.split('/').any(|part| part == "..");
+    (is_inside && is_plain).then(|| inside.trim_end_matches('/'))
 }
 
 /// `ID:CONTROLLERS:PATH`.
-fn membership(line: &str) -> Option<(Vec<String>, String)> {
+fn group_line(line: &str) -> Option<(Vec<String>, String)> {
     let mut fields = line.splitn(3, ':').skip(1);
     let names = fields.next()?.split(',').filter(|name| !name.is_empty());
     Some((names.map(Into::into).collect(), fields.next()?.into()))
