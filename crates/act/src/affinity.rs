@@ -217,7 +217,14 @@ impl Actuators {
         }
         thread.recent.changes(thread.mark, to, now());
         thread.set = None;
-        match place(&process, thread.tid, &self.mask(to)) {
+        let mut placed = place(&process, thread.tid, &self.mask(to));
+        if let Err(AffinityError::Elsewhere { found, .. }) = &placed
+            && *found == thread.allowed
+        {
+            // Its program has set the same mask again in the moment since: some threads do so once, as they begin.
+            placed = place(&process, thread.tid, &self.mask(to));
+        }
+        match placed {
             Ok(found) => {
                 (thread.allowed, thread.mark, thread.set) = (found, to, Some(to));
                 Pinned::Done
@@ -298,9 +305,17 @@ impl Actuators {
             .process
             .as_ref()
             .and_then(|process| mask_and_cpuset(&self.cpusets, process, thread.tid));
-        let (shown, cpuset) = read.unwrap_or_else(|| (thread.allowed.clone(), None));
-        thread.allowed = shown;
         let ours = || mask::of(Tid(0)).unwrap_or_else(|_| self.usable.clone());
+        let Some((shown, cpuset)) = read else {
+            let assumed = owner(&thread.allowed, &self.usable);
+            // PUs may have gone since the machine was last read.
+            return if assumed == MaskOwner::Program {
+                owner(&thread.allowed, &ours())
+            } else {
+                assumed
+            };
+        };
+        thread.allowed = shown;
         owner(&thread.allowed, &cpuset.unwrap_or_else(ours))
     }
 

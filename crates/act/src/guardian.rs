@@ -16,10 +16,10 @@ use crate::restore;
 use crate::sys::{self, Fork};
 use anchor::Anchor;
 use colocate_machine::Nanos;
-use colocate_observe::sys::{now, wait_readable};
+use colocate_observe::sys::{is_readable, now, wait_readable};
 use colocate_observe::{Pid, SysError};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -70,11 +70,13 @@ impl Guardian {
     }
 
     /// Ends the guardian, as all is well, and waits for that. It is killed, because
-    /// one that is stopped cannot be recognised.
-    pub fn dismiss(self) {
+    /// one that is stopped cannot be recognised; where kill(2) is denied, a byte in the pipe ends it.
+    pub fn dismiss(mut self) {
         self.anchor.iter().for_each(anchor::end);
-        let _ = sys::kill(self.pid, libc::SIGKILL);
-        let _ = sys::wait(Some(self.pid), true);
+        let is_dismissed = self.writer.write_all(&[0]).is_ok();
+        if sys::kill(self.pid, libc::SIGKILL).is_ok() || is_dismissed {
+            let _ = sys::wait(Some(self.pid), true);
+        }
     }
 
     /// Has it undo the journal now, as if colocate were dead, and waits for that.
@@ -115,7 +117,9 @@ fn guard(
     keep.extend(place.map(|place| place.dir.as_fd().as_raw_fd()));
     keep.sort_unstable();
     sys::close_all_but(&keep);
-    wait_for_the_end_of(colocate, reader, memory);
+    if wait_for_the_end_of(colocate, reader, memory) == End::Dismissed {
+        return;
+    }
     // Where all that was stopped runs at once, it would wait long for a PU.
     let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE)
         .or_else(|_| sys::set_slice_and_nice(SHORT_SLICE, sys::nice()));
@@ -131,11 +135,20 @@ fn guard(
     }
 }
 
-/// Returns when colocate is dead, or has closed the pipe, into which nothing is ever written.
+/// How a guardian's wait ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Colocate is dead, or has closed the pipe.
+    Undo,
+    /// Nothing is left to undo.
+    Dismissed,
+}
+
+/// Returns when colocate is dead, has closed the pipe, or has written a byte into it.
 ///
 /// The pipe alone is not enough: a program that was stopped before it began has a copy of the other end. While colocate
 /// itself is stopped, jobs whose cgroups it has frozen continue; it freezes them again when it does.
-fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File) {
+fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File) -> End {
     let process = ProcessHandle::open(Path::new("/proc"), colocate).ok();
     if let Ok(life) = sys::pidfd(colocate) {
         let ends = || {
@@ -152,9 +165,11 @@ fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File)
             }
         }
     }
-    if sys::parent() == colocate {
-        let _ = reader.read_to_end(&mut Vec::new());
+    if sys::parent() != colocate && !is_readable(reader.as_fd()) {
+        return End::Undo;
     }
+    // A byte, or the end of the file when colocate has closed the pipe.
+    if reader.read(&mut [0]).is_ok_and(|read| read > 0) { End::Dismissed } else { End::Undo }
 }
 
 fn read(memory: &File) -> Option<Journal> {

@@ -15,6 +15,8 @@
 
 use crate::stat::Stat;
 use crate::sys;
+use colocate_machine::Nanos;
+use colocate_observe::sys::{now, since_boot};
 use colocate_observe::{Pid, SysError, Tid};
 use rustix::fs::{self, Access, AtFlags, Mode, OFlags};
 use std::ffi::c_int;
@@ -64,6 +66,15 @@ impl ProcessHandle {
     /// When it was created, in clock ticks since boot.
     pub fn start_ticks(&self) -> u64 {
         self.start_ticks
+    }
+
+    /// Whether it was created by `at` on the clock of [`now`]. False where the clocks of this time namespace differ from the kernel's
+    /// by more than suspended time.
+    ///
+    /// [`now`]: colocate_observe::sys::now
+    pub fn started_by(&self, at: Nanos) -> bool {
+        let suspended = since_boot().saturating_sub(now());
+        self.start_ticks <= Stat::ticks(at + suspended)
     }
 
     /// Whether it has not been reaped.

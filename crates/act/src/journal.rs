@@ -2,19 +2,22 @@
 //!
 //! A text of lines. The head says which process wrote it, in which boot of the machine, and which mask is the original
 //! one: every task that colocate places was created below it and would have that mask if nothing had changed it. The
-//! token is in the environment of all programs of the workload ([`TOKEN_VARIABLE`]). Then one
+//! token is in the environment of all programs of the workload ([`TOKEN_VARIABLE`]). Numbers of processes and times of their start are
+//! those of the namespaces that it names. Of programs that ran already it says how their orphans are known ([`Attached`]). Then one
 //! line of fixed length a task. If jobs may be stopped, the head also says how. The line of a task that has ended is used again, so the journal
 //! stays as small as the workload, and each line is written by one call and carries a check sum, so
 //! one that was only half written is passed over.
 //!
 //! ```text
-//! colocate-journal 5
+//! colocate-journal 6
 //! owner 4242 1234567
 //! boot 6b1c5b6e-2f0e-4a5c-9e0f-0d4f5f0a7c11
+//! namespaces 4026531836 4026531834
 //! token 4242-1234567-9f3a61c07be2d854
 //! original 0-63
 //! sets 0-31 32-63
 //! pauses cgroup /sys/fs/cgroup/colocate-4242-1234567
+//! attached 5bd1e995 1
 //!
 //! 4243 4243 1234570 - - o 5bd1e995
 //! 4243 4250 1234581 17 3 - 9ae16a3b
@@ -31,10 +34,12 @@
 use crate::fair::Fair;
 use crate::owner::Owner;
 use crate::pause::How;
+use crate::restore::Attached;
 use crate::sys;
 use colocate_files::{Dir, MaxSize, Mode};
 use colocate_machine::{PuNr, PuSet};
 use colocate_observe::{Pid, Tid};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -43,10 +48,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// First line of a journal; the number is the format's version.
-const HEAD: &str = "colocate-journal 5";
-/// The versions before, which are still read: 1 has no stopped jobs, 2 none that fill idle PUs, 3 no boot and no token, 4 no sets.
-const HEADS_BEFORE: [&str; 4] =
-    ["colocate-journal 1", "colocate-journal 2", "colocate-journal 3", "colocate-journal 4"];
+const HEAD: &str = "colocate-journal 6";
 /// What the first line of every version begins with.
 const KIND: &str = "colocate-journal ";
 
@@ -144,14 +146,18 @@ pub struct Journal {
     pub owner: Owner,
     /// The boot in which it was written; `None` where that is not known.
     pub boot: Option<String>,
-    /// What the workload's programs have in their environment; `None` before version 4.
+    /// What the workload's programs have in their environment; `None` where no random number could be had.
     pub token: Option<String>,
     /// The mask that every task would have without it.
     pub original: PuSet,
-    /// The sets of several PUs that a task may be put on; none before version 5.
+    /// The sets of several PUs that a task may be put on.
     pub sets: Vec<PuSet>,
     /// How jobs are stopped; `None` if none ever is.
     pub pauses: Option<How>,
+    /// Process and time namespaces that it was written in; `None` where that is not known.
+    pub namespaces: Option<String>,
+    /// What was attached to; `None` if everything was launched.
+    pub attached: Option<Attached>,
     /// Tasks that were changed, some of them long gone.
     pub entries: Vec<Entry>,
 }
@@ -202,7 +208,7 @@ impl Journal {
             JournalError { expected, found }
         };
         let first = lines.next();
-        if !first.is_some_and(|first| first == HEAD || HEADS_BEFORE.contains(&first)) {
+        if first != Some(HEAD) {
             return Err(wrong(HEAD, first));
         }
         let head: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
@@ -223,7 +229,8 @@ impl Journal {
             wrong("sets CPU-LIST …", head.iter().find(|line| line.starts_with("sets")).copied())
         })?;
         let pauses = value("pauses").and_then(|how| How::parse(&how));
-        let (boot, token) = (value("boot"), value("token"));
+        let (boot, token, namespaces) = (value("boot"), value("token"), value("namespaces"));
+        let attached = value("attached").and_then(|text| Attached::parse(&text));
         Ok(Self {
             owner,
             boot,
@@ -231,8 +238,23 @@ impl Journal {
             original,
             sets,
             pauses,
+            namespaces,
+            attached,
             entries: lines.filter_map(entry).collect(),
         })
+    }
+
+    /// Masks that some thread was given.
+    pub fn given(&self) -> Vec<PuSet> {
+        let marks: BTreeSet<Mark> =
+            self.entries.iter().flat_map(|entry| [entry.mark, entry.was]).collect();
+        let put = marks.into_iter().filter(|mark| mark.is_put());
+        put.filter_map(|mark| self.mask(mark)).filter(|mask| *mask != self.original).collect()
+    }
+
+    /// Whether it was written in other process or time namespaces than `ours`: its numbers and times mean others here.
+    pub fn is_of_other_namespaces(&self, ours: Option<&str>) -> bool {
+        self.namespaces.as_deref().zip(ours).is_some_and(|(its, ours)| its != ours)
     }
 
     /// Whether it was written in an earlier boot of the machine than `boot`: then none of its tasks lives.
@@ -245,6 +267,19 @@ impl Journal {
 pub fn boot(proc: &Path) -> Option<String> {
     let text = colocate_files::kernel::read_text(&proc.join("sys/kernel/random/boot_id")).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// Process and time namespaces of this process, by their inode numbers (namespaces(7)); 0 for one that the kernel does not have.
+/// `proc` is `/proc`.
+pub fn namespaces(proc: &Path) -> Option<String> {
+    let number = |name: &str| {
+        let link = colocate_files::kernel::link(&proc.join("self/ns").join(name)).ok();
+        let link = link.map(|link| link.to_string_lossy().into_owned());
+        let number = link.as_deref().and_then(|link| link.split(['[', ']']).nth(1));
+        number.unwrap_or("0").to_owned()
+    };
+    let both = [number("pid"), number("time")];
+    (both != ["0", "0"]).then(|| both.join(" "))
 }
 
 fn owner(text: &str) -> Option<Owner> {
@@ -265,13 +300,12 @@ fn entry(line: &str) -> Option<Entry> {
         start_ticks: next()?.parse().ok()?,
         mark: Mark::parse(next()?)?,
         was: Mark::parse(next()?)?,
-        // Before version 3 nothing stood here.
         lowered: next().and_then(Fair::parse),
     })
 }
 
 fn head(journal: &Journal) -> String {
-    let Journal { owner, boot, token, original, sets, pauses, .. } = journal;
+    let Journal { owner, boot, token, original, sets, pauses, namespaces, attached, .. } = journal;
     let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
     let sets = Some(sets.join(" ")).filter(|sets| !sets.is_empty());
     let line = |key: &str, value: Option<&dyn fmt::Display>| {
@@ -279,10 +313,12 @@ fn head(journal: &Journal) -> String {
     };
     let mut text = format!("{HEAD}\nowner {} {}\n", owner.pid, owner.start_ticks);
     text += &line("boot", boot.as_ref().map(|boot| boot as _));
+    text += &line("namespaces", namespaces.as_ref().map(|both| both as _));
     text += &line("token", token.as_ref().map(|token| token as _));
     text += &line("original", Some(original));
     text += &line("sets", sets.as_ref().map(|sets| sets as _));
     text += &line("pauses", pauses.as_ref().map(|how| how as _));
+    text += &line("attached", attached.as_ref().map(|attached| attached as _));
     text + "\n"
 }
 
@@ -294,8 +330,8 @@ fn line(entry: &Entry) -> String {
     format!("{:width$}\n", format!("{body} {sum:08x}"), width = LINE_B - 1)
 }
 
-/// FNV-1a (Fowler, Noll, Vo): enough to detect a torn line.
-fn check_sum(text: &str) -> u32 {
+/// FNV-1a (Fowler, Noll, Vo): enough to detect a torn line, or another list of control groups.
+pub(crate) fn check_sum(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
@@ -347,8 +383,10 @@ impl Writer {
         let Owner { pid, start_ticks } = owner;
         let token = sys::random().map(|random| format!("{pid}-{start_ticks}-{random:016x}"));
         let (original, pauses) = (original.clone(), pauses.cloned());
-        let sets = Vec::new();
-        let journal = Journal { owner, boot, token, original, sets, pauses, entries: Vec::new() };
+        let (sets, entries) = (Vec::new(), Vec::new());
+        let (namespaces, attached) = (None, None);
+        let journal =
+            Journal { owner, boot, token, original, sets, pauses, namespaces, attached, entries };
         let head = head(&journal);
         let mut trouble = None;
         let place = dir.map(|dir| Place { dir, name: owner.file_name() });
@@ -364,6 +402,16 @@ impl Writer {
     /// Has threads put on these sets of PUs, too: the first [`MOST_SETS`] of them. To be called before anything is written.
     pub fn with_sets(mut self, sets: impl IntoIterator<Item = PuSet>) -> Self {
         self.journal.sets = sets.into_iter().take(MOST_SETS).collect();
+        self.with_head()
+    }
+
+    /// Names the namespaces that its numbers are of, and what was attached to. To be called before anything is written.
+    pub fn with_origin(mut self, namespaces: Option<String>, attached: Option<Attached>) -> Self {
+        (self.journal.namespaces, self.journal.attached) = (namespaces, attached);
+        self.with_head()
+    }
+
+    fn with_head(mut self) -> Self {
         self.head = head(&self.journal);
         let head = self.head.as_bytes();
         self.memory = self.memory.filter(|memory| memory.write_all_at(head, 0).is_ok());
@@ -608,14 +656,16 @@ mod tests {
     }
 
     #[test]
-    fn versions_before_are_read() {
-        let body = "10 10 18446744073709551615 1 8191";
-        for head in HEADS_BEFORE {
-            let line = format!("{body} {:08x}", check_sum(body));
-            let text = format!("{head}\nowner 7 99\noriginal 0-3\n\n{line}\n");
-            let journal = Journal::parse(&text).unwrap();
-            assert_eq!((journal.pauses, journal.entries), (None, vec![some(10, Some(1))]));
-        }
+    fn of_other_namespaces() {
+        let text =
+            format!("{HEAD}\nowner 7 99\nnamespaces 12 34\noriginal 0-3\nattached 7f 1,9\n\n");
+        let journal = Journal::parse(&text).unwrap();
+        let other = |ours| journal.is_of_other_namespaces(ours);
+        assert!(other(Some("12 35")) && !other(Some("12 34")) && !other(None));
+        let ours = namespaces(Path::new("/proc"));
+        assert!(ours.is_some_and(|both| both.split(' ').all(|it| it.parse::<u64>().is_ok())));
+        assert_eq!(journal.attached, Attached::parse("7f 1,9"));
+        assert_eq!(head(&journal), text);
     }
 
     #[test]
@@ -642,14 +692,14 @@ mod tests {
     #[test]
     fn another_file_is_no_journal() {
         let refusal = |text: &str| Journal::parse(text).unwrap_err().to_string();
-        assert_eq!(refusal(""), "expected colocate-journal 5, found \"\"");
+        assert_eq!(refusal(""), "expected colocate-journal 6, found \"\"");
         assert_eq!(
-            refusal("colocate-journal 6\n"),
-            "expected colocate-journal 5, found \"colocate-journal 6\""
+            refusal("colocate-journal 7\n"),
+            "expected colocate-journal 6, found \"colocate-journal 7\""
         );
         let other = |text: &str| Journal::parse(text).unwrap_err().is_other_version();
         assert!(other("colocate-journal 12\nwhatever") && !other("colocate-journal "));
-        let text = format!("{HEAD}\nowner colocate-journal 6");
+        let text = format!("{HEAD}\nowner colocate-journal 7");
         assert!(!other(&text) && !other(&format!("{HEAD} ")) && !other(""));
         let text = format!("{HEAD}\nowner 7 99\noriginal \n\n");
         assert_eq!(refusal(&text), "expected original CPU-LIST, found \"original \"");

@@ -14,6 +14,7 @@
 //! # Terms
 //! - *Creating*: what a thread may be doing that had something restored and has hardly run since.
 
+mod orphans;
 mod workload;
 
 use crate::affinity;
@@ -43,6 +44,7 @@ use std::time::Duration;
 use thiserror::Error;
 use workload::Workload;
 
+pub use orphans::Attached;
 pub use workload::Root;
 
 /// Time limit of all rounds after colocate's death. Chosen: where hundreds of processes create others on a machine with a
@@ -408,6 +410,11 @@ pub enum FoundError {
     /// It is of another version, which another colocate may understand.
     #[error("{0}")]
     OtherVersion(JournalError),
+    /// It is of other process or time namespaces: its numbers mean other processes here.
+    #[error(
+        "it was written in another process or time namespace; call colocate restore there (nsenter --all)"
+    )]
+    OtherNamespace,
     /// It is of no use.
     #[error("{0}")]
     Spoilt(JournalError),
@@ -433,11 +440,16 @@ const MOST_JOURNALS: usize = 10_000;
 
 fn read(dir: &Dir, name: &OsStr) -> Result<Journal, FoundError> {
     let bytes = dir.read(name, journal::MAX_SIZE)?;
-    Journal::parse(&String::from_utf8_lossy(&bytes)).map_err(|why| {
+    let journal = Journal::parse(&String::from_utf8_lossy(&bytes)).map_err(|why| {
         let kind =
             if why.is_other_version() { FoundError::OtherVersion } else { FoundError::Spoilt };
         kind(why)
-    })
+    })?;
+    let ours = journal::namespaces(Path::new("/proc"));
+    if journal.is_of_other_namespaces(ours.as_deref()) {
+        return Err(FoundError::OtherNamespace);
+    }
+    Ok(journal)
 }
 
 #[cfg(test)]
@@ -495,7 +507,18 @@ mod tests {
     fn journal(original: &PuSet, entries: Vec<Entry>) -> Journal {
         let owner = Owner { pid: Pid(1), start_ticks: 0 };
         let (boot, token, original) = (None, None, original.clone());
-        Journal { owner, boot, token, original, sets: Vec::new(), pauses: None, entries }
+        let (namespaces, attached) = (None, None);
+        Journal {
+            owner,
+            boot,
+            token,
+            original,
+            sets: Vec::new(),
+            pauses: None,
+            namespaces,
+            attached,
+            entries,
+        }
     }
 
     /// The PU to pin to, unless this process has only one.
@@ -816,7 +839,7 @@ mod tests {
     fn a_corrupt_journal_says_so_and_stops_no_other() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.journal"), b"\xff\x00 nonsense").unwrap();
-        let text = "colocate-journal 1\nowner 7 9\noriginal 0-1\n\n";
+        let text = "colocate-journal 6\nowner 7 9\noriginal 0-1\n\n";
         std::fs::write(dir.path().join("b.journal"), text).unwrap();
         std::fs::write(dir.path().join("c.other"), "").unwrap();
         std::fs::File::create(dir.path().join("d.journal")).unwrap().set_len(10 << 30).unwrap();

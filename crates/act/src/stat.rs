@@ -14,6 +14,8 @@ pub struct Stat {
     pub state: char,
     /// The process that created its process.
     pub parent: Pid,
+    /// Session of its process (setsid(2)).
+    pub session: Pid,
     /// CPU time that it has used, in the kernel's clock ticks of 10 ms.
     pub cpu_time: Nanos,
     /// How many threads its process has.
@@ -58,15 +60,22 @@ impl Stat {
         let mut field = |place: usize| fields.find(|(at, _)| *at == place).map(|(_, field)| field);
         let state = field(3)?.chars().next()?;
         let parent = Pid(field(4)?.parse().ok()?);
+        let session = Pid(field(6)?.parse().ok()?);
         let mut number = |place| field(place)?.parse::<u64>().ok();
         Some(Self {
             state,
             parent,
+            session,
             cpu_time: Nanos((number(14)? + number(15)?).saturating_mul(TICK_NS)),
             threads: u32::try_from(number(20)?).ok()?,
             start_ticks: number(22)?,
             last_ran: PuNr(u32::try_from(number(39)?).ok()?),
         })
+    }
+
+    /// A time since boot in clock ticks, rounded down as the kernel does it.
+    pub const fn ticks(since_boot: Nanos) -> u64 {
+        since_boot.0 / TICK_NS
     }
 
     /// Whether a signal or a tracer has stopped it.
@@ -114,6 +123,7 @@ mod tests {
         let stat = Stat {
             state: 'S',
             parent: Pid(12),
+            session: Pid(77),
             cpu_time: Nanos::from_millis(70),
             threads: 1,
             start_ticks: 5555,

@@ -20,7 +20,6 @@ use colocate_observe::{Pid, Tid};
 use colocate_policy::{Decision, DefaultPlacement, JobIdx, Place, Plan, TaskId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io;
 use std::iter::Peekable;
 use std::slice::Iter;
 use std::sync::Arc;
@@ -39,6 +38,9 @@ const FORKED: u64 = 50;
 /// Why the threads of a process are not placed that creates very many.
 const STORMS: &str = "its process creates threads faster than they are followed";
 
+/// Why a thread of a process is not placed whose creator had ended before it was seen, so that nothing but the record of its
+/// creation says that it belongs to what is attached to.
+const ORPHANED: &str = "its creator had ended before it was seen";
 /// Why a thread is not placed that has set its mask itself.
 pub(crate) const WIDENED: &str = "its program has set all PUs again";
 
@@ -50,6 +52,17 @@ const COUNTS_AFTER: Nanos = Nanos(200_000);
 /// To check whether all tasks are where the plan puts them takes at most one part in this many of a PU. Chosen: a twentieth of
 /// what watching may take.
 const FOLLOW_SHARE: u64 = 1_000;
+
+/// How a process belongs to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kinship {
+    /// Its creator is of the job, or colocate has adopted it.
+    Child,
+    /// The kernel has recorded that a thread of the job created it, and its creator has ended.
+    Orphan,
+    /// It is not the process that was created: its number is in use again.
+    Stranger,
+}
 
 /// Whether, and how long, a task has to wait before it may be put on a PU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +106,9 @@ impl LinuxHost {
     pub(crate) fn created(&mut self, creation: Creation) {
         let Some(id) = self.tasks.created(creation) else { return };
         self.counts.created += 1;
-        self.hold_process(id, creation.pid);
+        if !self.hold_process(id, creation) {
+            return self.ended(creation.at, creation.tid);
+        }
         if creation.pid != creation.parent_pid {
             self.creates_process(creation);
             self.created_by_orphan(creation);
@@ -121,34 +136,56 @@ impl LinuxHost {
         }
     }
 
-    /// Opens the process of a new task, unless it is open.
-    pub(crate) fn hold_process(&mut self, id: TaskId, pid: Pid) {
+    /// Opens the process of a new task, unless it is open. False if its number is in use again, by a process of no job.
+    fn hold_process(&mut self, id: TaskId, creation: Creation) -> bool {
+        let pid = creation.pid;
         if let Some(process) = self.tasks.handle(pid).filter(|process| process.exists()) {
             let process = process.clone();
             self.tasks.hold(id, Some(process));
-            return;
+            return true;
         }
-        let opened = self.open(pid).map(|process| process.map(Arc::new));
+        let opened = ProcessHandle::open(&self.actuators.proc, pid);
         let proc = Proc::at(&self.actuators.proc);
         let (process, trouble) = match opened {
-            Ok(process) => (process, Ok(())),
+            Ok(process) => (Some(process), Ok(())),
             Err(why) if proc.has_ended(&why, pid, pid.first_thread()) => (None, Ok(())),
             Err(why) => (None, Err(why)),
         };
-        self.tasks.hold(id, process);
         self.report_failure(id.job, "place or stop a process of", trouble);
+        let parent = process.as_ref().and_then(ProcessHandle::parent);
+        let Some((process, parent)) = process.zip(parent) else {
+            self.tasks.hold(id, None);
+            return true;
+        };
+        let kinship = self.kinship(&process, parent, creation);
+        if kinship == Kinship::Stranger {
+            return false;
+        }
+        self.tasks.hold(id, Some(Arc::new(process)));
+        if let Some(process) = self.tasks.process(pid).filter(|_| kinship == Kinship::Orphan) {
+            process.is_orphan = true;
+        }
+        true
     }
 
-    /// A new process by its number; `None` if that is in use again, by a process of no job: one of a job is a child of
-    /// another one that lives, or, if its creator has ended, of ours. Processes that are attached to are held from the start.
-    fn open(&self, pid: Pid) -> io::Result<Option<ProcessHandle>> {
-        let process = ProcessHandle::open(&self.actuators.proc, pid)?;
-        let us = Pid(std::process::id().cast_signed());
-        let is_ours = |parent: Pid| {
-            parent == us || self.tasks.handle(parent).is_some_and(|parent| parent.exists())
-        };
-        let is_known = process.parent().is_some_and(is_ours);
-        Ok(Some(process).filter(|_| is_known))
+    /// Whether a process, opened by its number, is the one that was created. One of a job is a child of another one that lives, or, if
+    /// its creator has ended, of ours. What descends from processes that are attached to becomes a child of init instead: it is
+    /// believed if the kernel has recorded its creation and it is not younger than that.
+    fn kinship(&mut self, process: &ProcessHandle, parent: Pid, creation: Creation) -> Kinship {
+        if parent == Pid(std::process::id().cast_signed()) {
+            return Kinship::Child;
+        }
+        if let Some(parent) = self.tasks.process(parent)
+            && parent.handle.as_ref().is_some_and(|handle| handle.exists())
+        {
+            return if parent.is_orphan { Kinship::Orphan } else { Kinship::Child };
+        }
+        let is_recorded = self.runs.is_attached && !creation.lost;
+        if is_recorded && process.started_by(creation.at) {
+            Kinship::Orphan
+        } else {
+            Kinship::Stranger
+        }
     }
 
     /// A process begins a program: it has not counted PUs yet.
@@ -166,6 +203,9 @@ impl LinuxHost {
         let settled = process.settled_at <= at;
         if process.storms {
             return Delay::Forever(STORMS);
+        }
+        if process.is_orphan {
+            return Delay::Forever(ORPHANED);
         }
         match process.runtime {
             _ if settled && is_first => Delay::No,
@@ -325,7 +365,12 @@ impl LinuxHost {
         let Some(process) = self.tasks.process(pid) else { return };
         process.runtime = runtime;
         let (settled_at, creator) = (process.settled_at, process.creator.take());
+        let is_orphan = process.is_orphan;
         creator.into_iter().for_each(|creator| self.starts_programs(creator));
+        if is_orphan {
+            self.start(id, Delay::Forever(ORPHANED));
+            return;
+        }
         let Some(plan) = &self.placing.plan else { return };
         let Some(task) = self.tasks.task(id) else { return };
         if task.placement.exempt.take().is_some() {

@@ -9,9 +9,9 @@ use crate::preparing::{MOST_CPUSETS, attached_pus, usable};
 use crate::{LinuxHost, own_time};
 use colocate_act::actuators::Actuators;
 use colocate_act::boost::{LOWEST_NICE, PriorityBoost, SHORT_SLICE};
+use colocate_act::handle::ProcessHandle;
 use colocate_act::mask_owner::MaskOwner;
 use colocate_act::pause::StopState;
-use colocate_act::stat::Stat;
 use colocate_act::sys;
 use colocate_engine::{PlacementStatus, QuantumEnd};
 use colocate_machine::measured::CoreSpeeds;
@@ -22,6 +22,7 @@ use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid, affinity};
 use colocate_policy::{JobIdx, Place, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Time between two polls of which PUs there are. Chosen: what changes that is the action of an
 /// administrator.
@@ -217,12 +218,17 @@ impl LinuxHost {
             if task.ended.is_none_or(|ended| now() < ended + POLL_EVERY) {
                 continue;
             }
-            // Its first process is a child of ours: until that is reaped, its number is its own.
-            let stat = Stat::read(&self.actuators.proc, task.thread.pid, task.thread.tid);
+            let (pid, tid) = (task.thread.pid, task.thread.tid);
+            let job = self.tasks.jobs().get(id.job.0 as usize);
+            let process = match job.and_then(|job| job.attached.clone()) {
+                Some(process) => Some(process),
+                // A child of ours: until that is reaped, its number is its own.
+                None => ProcessHandle::open(&self.actuators.proc, pid).map(Arc::new).ok(),
+            };
+            let stat = process.as_ref().and_then(|process| process.stat_of(tid));
             if stat.is_some_and(|stat| !stat.is_dead()) {
-                let pid = task.thread.pid;
                 self.tasks.revive(id);
-                self.hold_process(id, pid);
+                self.tasks.hold(id, process);
                 self.start(id, Delay::No);
             }
         }
@@ -270,6 +276,8 @@ impl LinuxHost {
         }
         if stat.is_some() && is_settled {
             self.check_mask(id, at);
+        } else if stat.is_some() {
+            self.check_bound(id);
         }
         let Some(task) = self.tasks.task(id) else { return };
         self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
@@ -295,6 +303,22 @@ impl LinuxHost {
             MaskOwner::Widened => self.widened(id, at),
             MaskOwner::Original | MaskOwner::Ours | MaskOwner::Hidden => {}
         }
+    }
+
+    /// Takes in that a program has set the original mask again on a task that it had bound: LLVM's OpenMP binds its first thread to one
+    /// PU after the other as it begins.
+    fn check_bound(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.task(id) else { return };
+        if task.placement.status != PlacementStatus::PinnedByProgram
+            || self.actuators.mask_owner(&mut task.thread) != MaskOwner::Original
+        {
+            return;
+        }
+        task.placement.status = PlacementStatus::LeftToKernel;
+        let Some(plan) = &self.placing.plan else { return };
+        let target = self.tasks.target_of(plan, id);
+        self.tasks.set_target(id, target);
+        self.start(id, Delay::No);
     }
 
     /// A task that was put somewhere has the original mask again. Threads of LLVM's OpenMP set it when they begin, so one that is new is

@@ -10,6 +10,7 @@ use colocate_act::journal::{self, TOKEN_VARIABLE, Writer};
 use colocate_act::launch::{self, Command, Held, Input, LaunchError};
 use colocate_act::owner::Owner;
 use colocate_act::pause::Pauser;
+use colocate_act::restore::Attached;
 use colocate_act::rundir;
 use colocate_act::signals::Signals;
 use colocate_act::sys;
@@ -62,7 +63,10 @@ impl Safeguards {
         let dir = rundir::open(&setup.run_dirs, sys::effective_user());
         let how = pauser.as_ref().map(Pauser::how);
         let journal = Writer::begin(dir, owner, journal::boot(&setup.proc), original, how.as_ref());
+        let processes = setup.attached.iter().map(|it| &*it.process);
+        let attached = (!setup.attached.is_empty()).then(|| Attached::of(&setup.proc, processes));
         let journal = journal.with_sets(sets.iter().cloned());
+        let journal = journal.with_origin(journal::namespaces(&setup.proc), attached);
         let guardian = Guardian::start(&journal);
         let mut journal = journal.with_file();
         let mut troubles: Vec<String> = journal.trouble().map(no_journal).into_iter().collect();

@@ -32,6 +32,8 @@ pub struct Job {
     pub name: String,
     /// Its first process.
     pub pid: Pid,
+    /// The same, if it ran already.
+    pub attached: Option<Arc<ProcessHandle>>,
     /// How it ended; `None` while it runs.
     pub end: Option<JobEnd>,
     /// Tasks created, over all its runs.
@@ -76,6 +78,8 @@ pub struct Process {
     pub further: u32,
     /// Whether its program creates threads faster than they can be followed.
     pub storms: bool,
+    /// Whether it, or one that it descends from, had lost its creator before it was seen.
+    pub is_orphan: bool,
     living: BTreeSet<TaskId>,
 }
 
@@ -92,6 +96,7 @@ impl Process {
             narrow_until: Nanos::ZERO,
             further: 0,
             storms: false,
+            is_orphan: false,
             living,
         }
     }
@@ -157,7 +162,10 @@ impl TaskTable {
         let pid = process.pid();
         self.add_job(name, pid, runtime);
         if let Some(entry) = self.processes.get_mut(&pid) {
-            entry.handle = Some(process);
+            entry.handle = Some(process.clone());
+        }
+        if let Some(job) = self.jobs.last_mut() {
+            job.attached = Some(process);
         }
     }
 
@@ -176,6 +184,7 @@ impl TaskTable {
         self.jobs.push(Job {
             name,
             pid,
+            attached: None,
             end: None,
             created: 0,
             first: 0,

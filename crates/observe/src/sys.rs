@@ -45,7 +45,16 @@ impl SysError {
 /// Now on `CLOCK_MONOTONIC`, the clock of all events of this crate.
 #[must_use]
 pub fn now() -> Nanos {
-    let time = clock_gettime(ClockId::Monotonic);
+    nanos(clock_gettime(ClockId::Monotonic))
+}
+
+/// Now on `CLOCK_BOOTTIME`: as [`now`], and time for which the machine was suspended.
+#[must_use]
+pub fn since_boot() -> Nanos {
+    nanos(clock_gettime(ClockId::Boottime))
+}
+
+fn nanos(time: Timespec) -> Nanos {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Nanos(seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or(0))
 }

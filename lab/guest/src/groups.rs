@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -32,6 +32,12 @@ impl Group {
     /// If the kernel refuses.
     pub fn set(&self, file: &str, value: &str) -> anyhow::Result<()> {
         fs::write(self.folder.join(file), value).with_context(|| format!("{file}: {value}"))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The text of one of its files.

@@ -7,7 +7,8 @@
 //! A process belongs to the workload if it
 //! - is in the journal, or in a cgroup that was made for a job,
 //! - descends from such a process, or from colocate itself as long as that lives: it adopts orphans, or
-//! - has the journal's token in its environment.
+//! - has the journal's token in its environment, or
+//! - is an orphan of what was attached to (`orphans`).
 //!
 //! What has none of these, since it has another environment and all its creators ended before the first scan, is not
 //! found; docs/run.md has how often that was measured. Each process that is found is opened and checked once more, so that
@@ -108,6 +109,12 @@ impl<'a> Workload<'a> {
         let with_token = self.with_token(&all, &pids);
         if !with_token.is_empty() {
             pids.extend(with_token);
+            add_descendants(&mut pids, &all);
+        }
+        if let Some(attached) = &self.journal.attached {
+            let orphans =
+                attached.orphans(self.journal, self.proc, &all, |pid| pids.contains(&pid));
+            pids.extend(orphans);
             add_descendants(&mut pids, &all);
         }
         self.met = pids.iter().filter_map(|pid| Some((*pid, all.get(pid)?.start_ticks))).collect();

@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 const STORMS: [&str; 4] = ["fork", "thread", "exec", "daemon"];
 
 /// How colocate is called. Without perf events new threads are found in `/proc`.
-const WAYS: [(&str, bool, &[&str]); 8] = [
+const WAYS: [(&str, bool, &[&str]); 10] = [
+    ("attach", false, &ATTACH),
+    ("attach, no perf", true, &ATTACH),
     ("run", false, &RUN),
     ("run, no perf", true, &RUN),
     ("cgroups", false, &SCHEDULE),
@@ -29,6 +31,12 @@ const WAYS: [(&str, bool, &[&str]); 8] = [
     ("filling, no perf", true, &FILLING),
 ];
 const RUN: [&str; 6] = ["run", "--no-guard", "--policy", "scatter", "--settle-ms", "0"];
+const ATTACH: [&str; 4] = ["attach", "--no-guard", "--policy", "scatter"];
+/// Starts storms, which become children of init, and attaches to them.
+const ATTACHED: &str = "#!/bin/sh
+pids=$(for storm in fork thread exec daemon; do \"$DIR/storm\" $storm 0 >/dev/null 2>&1 & echo \"-p $!\"; done)
+exec \"$@\" $pids
+";
 const SCHEDULE: [&str; 8] = [
     "schedule",
     "--no-guard",
@@ -96,10 +104,16 @@ fn namespace(scratch: &Scratch, script: &str, way: (&str, bool, &[&str])) -> Chi
     let mut command = Command::new("unshare");
     scratch.homes(&mut command);
     command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script, "sh"]);
+    let attaches = args == ATTACH;
+    if attaches {
+        crate::run_support::script(&scratch.path("attached"), ATTACHED);
+        command.arg(scratch.path("attached"));
+    }
     command.args(no_perf.then(|| scratch.path("noperf")));
-    command.arg(binary()).args(args).arg("--");
-    for (place, storm) in STORMS.iter().enumerate() {
-        command.args((place > 0).then_some(":::")).arg(scratch.path("storm")).args([storm, "0"]);
+    command.arg(binary()).args(args);
+    for (place, storm) in STORMS.iter().enumerate().filter(|_| !attaches) {
+        command.arg(if place > 0 { ":::" } else { "--" });
+        command.arg(scratch.path("storm")).args([storm, "0"]);
     }
     let out = std::fs::File::create(scratch.path("said")).unwrap();
     command.env("COLOCATE", binary()).env("DIR", scratch.dir.path());
@@ -237,7 +251,7 @@ fn after_a_kill_nothing_stays() {
     if programs(&scratch).is_none() {
         return;
     }
-    let kills = number("COLOCATE_KILLS", 24);
+    let kills = number("COLOCATE_KILLS", 30);
     let mut all: BTreeMap<String, (usize, BTreeMap<&'static str, usize>)> = BTreeMap::new();
     for round in 0..kills {
         let (kind, left) = kill_once(&scratch, round);

@@ -92,9 +92,9 @@ fn a_spoilt_journal_is_removed() {
     assert_eq!(text(&output.stderr), "", "it is nobody's business but restore's");
 
     let output = restore(&scratch, &["--dry-run"]);
-    assert!(text(&output.stdout).contains("not a journal: expected colocate-journal 5"));
+    assert!(text(&output.stdout).contains("not a journal: expected colocate-journal 6"));
     let spoilt = json(&restore(&scratch, &["--dry-run", "--json"]));
-    assert!(spoilt.to_string().contains("expected colocate-journal 5"), "{spoilt}");
+    assert!(spoilt.to_string().contains("expected colocate-journal 6"), "{spoilt}");
     assert_eq!(scratch.journals().len(), 1);
     let output = restore(&scratch, &[]);
     assert!(output.status.success());

@@ -331,6 +331,17 @@ impl Cpuset {
         command
     }
 
+    /// Moves a process into it, as an orchestrator does.
+    pub fn take(&self, pid: i32) {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+
+    /// Moves a process back.
+    pub fn give_back(&self, pid: i32) {
+        let root = self.0.parent().unwrap();
+        std::fs::write(root.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+
     pub fn set_to(&self, pus: &str) {
         std::fs::write(self.0.join("cpuset.cpus"), pus).unwrap();
     }

@@ -5,6 +5,7 @@ mod calibrate;
 mod communication;
 mod counters;
 mod doctor;
+mod histories;
 mod kernel;
 mod page_policies;
 mod pages;
@@ -126,6 +127,8 @@ pub const ALL: &[(&str, Case)] = &[
 
 /// The cases that take a seed, written `NAME:SEED`; without one they draw one and say it.
 pub const SEEDED: &[(&str, Seeded)] = &[
+    ("masks-after-4-histories", histories::four),
+    ("masks-after-500-histories", histories::five_hundred),
     ("schedule-undone-after-2-kills", schedule::undone_after_2_kills),
     ("schedule-undone-after-100-kills", schedule::undone_after_100_kills),
     ("undo-after-2-kills", undo::after_2_kills),

@@ -4,6 +4,7 @@
 mod event;
 mod family;
 mod filtered;
+mod history;
 mod loops;
 mod memory;
 mod pair;
@@ -26,6 +27,7 @@ const ALL: &[(&str, Program)] = &[
     ("event", event::main),
     ("family", family::main),
     ("filtered", filtered::main),
+    ("history", history::main),
     ("loops", loops::main),
     ("memory", memory::main),
     ("pair", pair::main),

@@ -1,0 +1,208 @@
+//! Random histories of programs, cpusets and PUs under colocate: at the end every mask is as it would be without colocate.
+//!
+//! A program acts at random (`programs/history`) under `run` or `attach`. Meanwhile its processes are moved between cpusets, cpusets change,
+//! and PUs go and come. Colocate ends by a signal, or is killed, with its guardian or without. Then everything is moved back, and
+//! each thread's mask is compared with what the thread itself has set.
+//!
+//! What the kernel does not show nobody can respect: a mask that a program sets while its cpuset has none of its PUs, or before a kernel older
+//! than 6.2 forgets it. So where processes were moved, a thread that has set a mask may have all PUs instead.
+
+use crate::evidence::{colocate, eventually, text};
+use crate::groups::{Group, Offline};
+use crate::random::Random;
+use crate::session::{picture, send};
+use crate::tasks::{Task, marked};
+use anyhow::{Context as _, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const ROOT: &str = "/sys/fs/cgroup";
+/// Cpusets that processes are moved to.
+const CPUSETS: [&str; 4] = ["0-3", "4-7", "2-13", "8-15"];
+
+/// A history's programs and its colocate. All are killed when it is dropped.
+struct History {
+    mark: String,
+    folder: PathBuf,
+    colocate: Child,
+}
+
+impl History {
+    fn start(random: &mut Random, round: u32) -> anyhow::Result<Self> {
+        let mark = format!("history-{}-{round}", std::process::id());
+        let folder = PathBuf::from("/tmp").join(&mark);
+        std::fs::create_dir(&folder)?;
+        let seed = random.next().to_string();
+        let program = ["lab-guest", "--program", "history", &seed];
+        let policy = random.pick(&["scatter", "round-robin", "compact"]);
+        let options = ["--no-guard", "-q", "--policy", policy];
+        let quiet = |mut command: Command| {
+            command.env("LAB_MARK", &mark).stdin(Stdio::null()).stdout(Stdio::null());
+            command.stderr(std::fs::File::create(folder.join("said"))?);
+            command.spawn().context("cannot start it")
+        };
+        let colocate = if random.below(2) == 0 {
+            let settle = random.pick(&["0", "20"]);
+            let mut command = Command::new("colocate");
+            command
+                .arg("run")
+                .args(options)
+                .args(["--settle-ms", settle, "--"])
+                .args(program)
+                .arg(&folder);
+            quiet(command)?
+        } else {
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]).arg(&folder);
+            let pid = quiet(command)?.id().to_string();
+            std::thread::sleep(Duration::from_millis(random.below(200)));
+            let mut command = Command::new("colocate");
+            command.arg("attach").args(options).args(["-p", &pid]);
+            quiet(command)?
+        };
+        Ok(Self { mark, folder, colocate })
+    }
+
+    fn all(&self) -> Vec<Task> {
+        marked(&self.mark)
+    }
+
+    fn tasks(&self) -> Vec<Task> {
+        self.all().into_iter().filter(|task| !task.is_colocate()).collect()
+    }
+
+    /// Moves all processes of the programs to a cgroup: also those that are created meanwhile.
+    fn move_to(&self, folder: &Path) {
+        for _ in 0..20 {
+            let group =
+                format!("0::{}", folder.to_string_lossy().strip_prefix(ROOT).unwrap_or_default());
+            let group = if group == "0::" { "0::/".into() } else { group };
+            let is_elsewhere =
+                |pid: &i32| text(format!("/proc/{pid}/cgroup")).is_ok_and(|it| it != group);
+            let mut pids: Vec<i32> = self.tasks().iter().map(|task| task.pid).collect();
+            pids.dedup();
+            pids.retain(is_elsewhere);
+            if pids.is_empty() {
+                return;
+            }
+            for pid in pids {
+                // It may have ended.
+                let _ = std::fs::write(folder.join("cgroup.procs"), pid.to_string());
+            }
+        }
+    }
+
+    /// Colocate ends in one of four ways, and undoes.
+    fn end(&mut self, random: &mut Random) -> anyhow::Result<&'static str> {
+        let own = |name: &str| self.all().into_iter().find(|task| task.program == name);
+        let how = random.pick(&["TERM", "INT", "KILL", "KILL both"]);
+        if how == "KILL both"
+            && let Some(guardian) = own("colocate-guard")
+        {
+            send("-KILL", &[guardian.pid.to_string()]);
+        }
+        let signal = if how.starts_with("KILL") { "-KILL" } else { &format!("-{how}") };
+        send(signal, &[self.colocate.id().to_string()]);
+        self.colocate.wait()?;
+        eventually("the end of colocate's processes", || {
+            std::thread::sleep(Duration::from_millis(20));
+            Ok(!self.all().iter().any(Task::is_colocate))
+        })?;
+        let restored = colocate(&["restore"])?;
+        let said = String::from_utf8_lossy(&restored.stdout);
+        ensure!(restored.status.success(), "restore after {how}: {said}");
+        Ok(how)
+    }
+
+    /// Every thread has the mask that it has set itself, or all PUs. Returns how many there are.
+    fn check(&self, all: &str, was_moved: bool) -> anyhow::Result<usize> {
+        std::fs::write(self.folder.join("check"), "")?;
+        let bound_of =
+            |task: &Task| std::fs::read_to_string(self.folder.join(task.tid.to_string())).ok();
+        let mut tasks = Vec::new();
+        eventually("all threads to say what they have set", || {
+            std::thread::sleep(Duration::from_millis(20));
+            tasks = self.tasks();
+            Ok(tasks.iter().all(|task| bound_of(task).is_some_and(|it| !it.is_empty())))
+        })?;
+        for task in &tasks {
+            let bound = bound_of(task).unwrap_or_default();
+            let is_right = match &bound[..] {
+                "-" => task.bonds.cpus == all,
+                bound => task.bonds.cpus == bound || was_moved && task.bonds.cpus == all,
+            };
+            let said = || std::fs::read_to_string(self.folder.join("said")).unwrap_or_default();
+            ensure!(
+                is_right,
+                "thread {} has set {bound}: {}; colocate says {}",
+                task.tid,
+                picture(&tasks),
+                said()
+            );
+        }
+        Ok(tasks.len())
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            let pids: Vec<String> = self.all().iter().map(|task| task.pid.to_string()).collect();
+            if pids.is_empty() {
+                break;
+            }
+            send("-KILL", &pids);
+            let _ = self.colocate.try_wait();
+        }
+        let _ = self.colocate.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn history(random: &mut Random, round: u32, group: &Group, all: &str) -> anyhow::Result<usize> {
+    let mut history = History::start(random, round)?;
+    let (mut was_moved, mut offline) = (false, None);
+    std::thread::sleep(Duration::from_millis(random.below(1_000)));
+    for _ in 0..random.below(4) {
+        match random.below(5) {
+            0 | 1 => {
+                was_moved = true;
+                history.move_to(group.folder());
+            }
+            2 => history.move_to(Path::new(ROOT)),
+            3 => group.set("cpuset.cpus", random.pick(&CPUSETS))?,
+            _ if offline.is_none() => offline = Some(Offline::take(5)?),
+            _ => offline = None,
+        }
+        std::thread::sleep(Duration::from_millis(random.below(1_500)));
+    }
+    let how = history.end(random)?;
+    history.move_to(Path::new(ROOT));
+    was_moved |= offline.take().is_some();
+    history.check(all, was_moved).with_context(|| format!("ended by {how}, moved: {was_moved}"))
+}
+
+fn histories(rounds: u32, seed: u64) -> anyhow::Result<()> {
+    let mut random = Random::new(seed);
+    let all = text("/sys/devices/system/cpu/possible")?;
+    let group = Group::new("history", &[("cpuset.cpus", CPUSETS[0])])?;
+    let mut threads = 0;
+    for round in 0..rounds {
+        threads +=
+            history(&mut random, round, &group, &all).with_context(|| format!("round {round}"))?;
+    }
+    ensure!(
+        threads > rounds as usize,
+        "expected some threads to live, found {threads} in {rounds} histories"
+    );
+    Ok(())
+}
+
+pub fn four(seed: u64) -> anyhow::Result<()> {
+    histories(4, seed)
+}
+
+pub fn five_hundred(seed: u64) -> anyhow::Result<()> {
+    histories(500, seed)
+}

@@ -1,0 +1,158 @@
+//! `history SEED FOLDER [MASK]`: threads that at random create threads and processes, execute this program anew, bind themselves to two PUs,
+//! free themselves and end. When `FOLDER/check` is there, each thread that lives writes the mask that it has set, or was created
+//! with, to a file of its number in `FOLDER`: `-` if none was ever set.
+
+#![allow(unsafe_code)] // fork(2) and sched_setaffinity(2), which the standard library does not have
+
+use super::{lives, own_tid};
+use crate::evidence::list;
+use crate::random::Random;
+use anyhow::Context as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Most threads of one process.
+const MOST_THREADS: usize = 5;
+/// Generations of processes.
+const GENERATIONS: u32 = 2;
+/// Time between two actions of a thread, at most.
+const LONGEST: Duration = Duration::from_millis(60);
+
+/// A thread, and what it hands down.
+#[derive(Clone)]
+struct Member {
+    random: Random,
+    folder: PathBuf,
+    /// The PUs that it, or a creator of it, was bound to last by itself.
+    bound: Option<Vec<u32>>,
+    generation: u32,
+    threads: Arc<AtomicUsize>,
+    is_first: bool,
+}
+
+/// Acts until it is to be checked.
+///
+/// # Errors
+/// If an argument is missing, or nothing can be created any more.
+pub fn main(arguments: &[String]) -> anyhow::Result<()> {
+    let seed = arguments.first().and_then(|word| word.parse().ok()).context("expected a seed")?;
+    let folder = arguments.get(1).context("expected a folder")?.into();
+    let bound = arguments.get(2).filter(|mask| *mask != "-").map(|mask| list(mask)).transpose()?;
+    let threads = Arc::new(AtomicUsize::new(1));
+    Member { random: Random::new(seed), folder, bound, generation: 1, threads, is_first: true }
+        .acts()
+}
+
+impl Member {
+    fn acts(mut self) -> anyhow::Result<()> {
+        let longest = u64::try_from(LONGEST.as_micros()).unwrap_or(u64::MAX);
+        while !self.folder.join("check").exists() {
+            match self.random.below(20) {
+                0..6 => self.creates_a_thread()?,
+                6 | 7 => self.forks()?,
+                8 => return self.executes(),
+                9..12 => self.binds_itself(),
+                12 => self.frees_itself(),
+                13 | 14 if !self.is_first => {
+                    self.threads.fetch_sub(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+                _ => {}
+            }
+            std::thread::sleep(Duration::from_micros(self.random.below(longest)));
+        }
+        let bound = self.bound.as_ref().map_or("-".into(), |pus| text(pus));
+        std::fs::write(self.folder.join(own_tid()?.to_string()), bound)?;
+        lives()
+    }
+
+    /// A copy that draws other numbers.
+    fn next(&mut self) -> Self {
+        Self { random: Random::new(self.random.next()), ..self.clone() }
+    }
+
+    fn creates_a_thread(&mut self) -> anyhow::Result<()> {
+        if self.threads.load(Ordering::Relaxed) < MOST_THREADS {
+            self.threads.fetch_add(1, Ordering::Relaxed);
+            let next = Self { is_first: false, ..self.next() };
+            std::thread::Builder::new().spawn(|| next.acts())?;
+        }
+        Ok(())
+    }
+
+    fn forks(&mut self) -> anyhow::Result<()> {
+        if self.generation > GENERATIONS {
+            return Ok(());
+        }
+        let threads = Arc::new(AtomicUsize::new(1));
+        let next = Self { generation: self.generation + 1, threads, is_first: true, ..self.next() };
+        // Some generations are enough: each process forks again.
+        self.generation += 1;
+        // SAFETY: no other thread holds a lock of the standard library for long, and a child that waits
+        // for one for ever is but one more process.
+        match unsafe { libc::fork() } {
+            -1 => Err(std::io::Error::last_os_error()).context("fork"),
+            0 => {
+                let done = next.acts();
+                // SAFETY: takes no pointer and does not return.
+                unsafe { libc::_exit(i32::from(done.is_err())) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All other threads of the process end.
+    fn executes(mut self) -> anyhow::Result<()> {
+        let bound = self.bound.as_ref().map_or("-".into(), |pus| text(pus));
+        let seed = self.random.next().to_string();
+        let why = Command::new("lab-guest")
+            .args(["--program", "history", &seed])
+            .arg(&self.folder)
+            .arg(bound)
+            .exec();
+        Err(why).context("exec")
+    }
+
+    /// Two PUs: colocate binds to one.
+    fn binds_itself(&mut self) {
+        let Ok(all) = pus(Path::new("/sys/devices/system/cpu/online")) else { return };
+        let first = self.random.pick(&all);
+        let second = self.random.pick(&all);
+        if first != second && set(&[first, second]) {
+            self.bound = Some(vec![first.min(second), first.max(second)]);
+        }
+    }
+
+    fn frees_itself(&mut self) {
+        let all = pus(Path::new("/sys/devices/system/cpu/possible"));
+        if all.is_ok_and(|all| set(&all)) {
+            self.bound = None;
+        }
+    }
+}
+
+fn pus(path: &Path) -> anyhow::Result<Vec<u32>> {
+    list(&crate::evidence::text(path)?)
+}
+
+/// A list as the kernel writes it of one or two PUs.
+fn text(pus: &[u32]) -> String {
+    match pus {
+        [first, second] if first + 1 == *second => format!("{first}-{second}"),
+        pus => pus.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+    }
+}
+
+/// Binds the calling thread. False if its cpuset has none of the PUs.
+fn set(pus: &[u32]) -> bool {
+    let mut mask = [0_u64; 16];
+    for pu in pus.iter().filter(|pu| **pu < 1024) {
+        mask[*pu as usize / 64] |= 1 << (pu % 64);
+    }
+    // SAFETY: `mask` is as long as said.
+    unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) == 0 }
+}
