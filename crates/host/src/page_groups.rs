@@ -69,11 +69,13 @@ impl LinuxHost {
         let sampled = self.sources.take_groups();
         let pages = self.sources.pages.as_mut()?;
         let table = &mut self.tasks;
+        let memory = self.machine.memory_nodes();
         for ((pid, start), task, count) in sampled {
             let pu = table.task(task).and_then(|task| task.thread.last_ran);
             let pu = pu.and_then(|pu| self.machine.pu_by_os(pu));
             let node = pu.and_then(|pu| self.machine.cores[self.machine.core_of(pu).idx()].node);
-            if let Some(node) = node {
+            // A task on a node without memory uses that of another one, where the kernel puts its pages.
+            if let Some(node) = node.and_then(|node| memory[node.idx()]) {
                 pages.add((task.job, start), pid, at, (task, node), count);
             }
         }
