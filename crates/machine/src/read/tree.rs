@@ -81,6 +81,8 @@ impl Sysfs {
             caches: caches.collect(),
             distances: self.distances(&nodes),
             nodes: if nodes.is_empty() { flat.nodes } else { nodes },
+            name: flat.name,
+            processor: flat.processor,
             ..Parts::default()
         }
     }
