@@ -38,27 +38,26 @@ const CACHES: [ObjectType; 8] = [
     ObjectType::L3ICache,
 ];
 
-/// hwloc's answer about this machine.
+/// Why hwloc has no parts of this machine.
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
-    Parts(Parts),
+enum Refusal {
     /// It is set to show another machine.
     Elsewhere,
-    Refused(String),
+    /// What it says.
+    Failed(String),
 }
 
 /// This machine, with PUs that this process may not use.
 pub(crate) fn live() -> Result<Parts, ReadError> {
     let answer = child::answer(|| match load(Topology::builder()) {
-        Ok(topology) if !topology.is_this_system() => Answer::Elsewhere,
-        Ok(topology) => Answer::Parts(parts(&topology)),
-        Err(reason) => Answer::Refused(reason),
+        Ok(topology) if !topology.is_this_system() => Err(Refusal::Elsewhere),
+        Ok(topology) => Ok(parts(&topology)),
+        Err(reason) => Err(Refusal::Failed(reason)),
     });
-    match answer.map_err(|reason| ReadError::Unanswered { reason })? {
-        Answer::Parts(parts) => Ok(parts),
-        Answer::Elsewhere => Err(ReadError::Elsewhere),
-        Answer::Refused(reason) => Err(ReadError::Hwloc { reason }),
-    }
+    answer.map_err(|reason| ReadError::Unanswered { reason })?.map_err(|refusal| match refusal {
+        Refusal::Elsewhere => ReadError::Elsewhere,
+        Refusal::Failed(reason) => ReadError::Hwloc { reason },
+    })
 }
 
 /// The machine that hwloc's synthetic string describes.

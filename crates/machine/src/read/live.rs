@@ -271,10 +271,10 @@ mod tests {
     #[test]
     fn a_pu_that_never_rests_is_left_out() {
         let tree = Tree::of("restless", &[(ONLINE, "0-3")]);
-        let reads = Cell::new(0);
+        let reads = Cell::new(0_usize);
         let reading = read(&tree.files(), || {
             reads.set(reads.get() + 1);
-            tree.write(ONLINE, if reads.get() % 2 == 0 { "0-3" } else { "0-2" });
+            tree.write(ONLINE, if reads.get().is_multiple_of(2) { "0-3" } else { "0-2" });
             Ok(torn())
         });
         let reading = reading.unwrap();
