@@ -181,7 +181,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(args.options.quiet, None);
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let commands = jobs::commands(&args.command)?;
-    let here = read::measured()?;
+    let (here, caveats) = read::measured()?;
+    notes.say(caveats.iter().map(ToString::to_string));
     let (mut policy, name) = policy(args, &here)?;
     let machine = here.machine;
     let cache = Cache::open(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
@@ -308,7 +309,8 @@ pub fn follow(
     programs: Vec<Program>,
 ) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(options.quiet, None);
-    let here = read::measured()?;
+    let (here, caveats) = read::measured()?;
+    notes.say(caveats.iter().map(ToString::to_string));
     let stolen = Stolen::from_now(here.calibration.as_ref());
     let (policy, name) = options.policy(&here)?;
     let mut policy = options.guarded(policy);

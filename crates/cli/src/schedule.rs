@@ -140,6 +140,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let thread = (!args.quiet).then(|| OutputThread::start(nice));
     thread.iter().for_each(|thread| host.before_stop(thread.hide()));
     let mut notes = Notes::new(args.quiet, thread);
+    notes.say(facts.caveats.iter().map(ToString::to_string));
     notes.say(speeds::note(speeds.as_ref(), workload));
     notes.say(cores::note(args.core_speeds.as_deref(), machine));
     notes.say(cores::doubt(&args.policy, machine, host.usable()));
@@ -194,6 +195,7 @@ struct Facts {
     alone: Vec<SoloProfile>,
     cpi: Option<CpiModel>,
     machine: Machine,
+    caveats: Vec<read::Caveat>,
     core_speeds: Option<CoreSpeeds>,
     speeds: Option<Performance>,
 }
@@ -213,7 +215,8 @@ impl Facts {
         }
         let alone = alone(args, &workload)?;
         let cpi = policy::cpi_model_of(&args.policy)?;
-        let (mut machine, mut core_speeds) = (read::live()?, None);
+        let (here, caveats) = read::measured()?;
+        let (mut machine, mut core_speeds) = (here.machine, None);
         if let Some(path) = &args.core_speeds {
             let (measured, speeds) = cores::measured(path, &machine)?;
             (machine, core_speeds) = (measured, Some(speeds));
@@ -228,7 +231,7 @@ impl Facts {
                 args.policy
             );
         }
-        Ok(Self { workload, alone, cpi, machine, core_speeds, speeds })
+        Ok(Self { workload, alone, cpi, machine, caveats, core_speeds, speeds })
     }
 
     fn stacks<'a>(&'a self, args: &'a Args) -> Stacks<'a> {

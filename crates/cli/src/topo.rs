@@ -39,6 +39,7 @@ pub struct Args {
 /// Runs `colocate topo`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let seen = seen(args)?;
+    seen.caveats.iter().for_each(|caveat| output::remark(&caveat.to_string()));
     let is_measured = seen.calibration.is_some();
     let mut text = if args.json {
         let exact = Exact::new(seen.machine, seen.usable);

@@ -7,7 +7,7 @@ use crate::LinuxHost;
 use colocate_act::pages::Addr;
 use colocate_act::pages::call::{page_bytes, query};
 use colocate_act::pages::status::{Seen, seen};
-use colocate_machine::{Machine, Nanos, NodeIdx};
+use colocate_machine::{Machine, Nanos, NodeIdx, PuNr};
 use colocate_observe::Pid;
 use colocate_observe::sharing::groups::{Count, GROUP_B};
 use colocate_observe::sys::now;
@@ -69,11 +69,10 @@ impl LinuxHost {
         let sampled = self.sources.take_groups();
         let pages = self.sources.pages.as_mut()?;
         let table = &mut self.tasks;
+        let memory = self.machine.memory_nodes();
         for ((pid, start), task, count) in sampled {
             let pu = table.task(task).and_then(|task| task.thread.last_ran);
-            let pu = pu.and_then(|pu| self.machine.pu_by_os(pu));
-            let node = pu.and_then(|pu| self.machine.cores[self.machine.core_of(pu).idx()].node);
-            if let Some(node) = node {
+            if let Some(node) = pu.and_then(|pu| node_of(pu, &self.machine, &memory)) {
                 pages.add((task.job, start), pid, at, (task, node), count);
             }
         }
@@ -149,6 +148,12 @@ impl PageGroups {
     }
 }
 
+/// The node whose memory is nearest to a PU. On a node without memory that is another one: where the kernel puts pages.
+fn node_of(pu: PuNr, machine: &Machine, memory: &[Option<NodeIdx>]) -> Option<NodeIdx> {
+    let core = machine.core_of(machine.pu_by_os(pu)?);
+    memory[machine.cores[core.idx()].node?.idx()]
+}
+
 fn page_use((task, node): (TaskId, NodeIdx), count: Count, period: Nanos) -> PageUse {
     let time = Nanos(period.0.saturating_mul(count.samples));
     PageUse { task, node, time, samples: count.samples, writes: count.writes }
@@ -193,6 +198,20 @@ mod tests {
         assert_eq!((all.len(), all[0].uses.as_slice()), (2, &[expected][..]));
         groups.keep(|one| one == task(1));
         assert_eq!(groups.all(Nanos(4)).len(), 1);
+    }
+
+    #[test]
+    fn a_pu_without_memory_of_its_own_uses_the_nearest() {
+        let mut machine = colocate_machine::read::open("epyc-7301").unwrap();
+        let own = machine.cores[0].node.unwrap();
+        let pu = machine.pus[0].os;
+        let of = |machine: &Machine| node_of(pu, machine, &machine.memory_nodes());
+        assert_eq!(of(&machine), Some(own));
+        machine.nodes[own.idx()].memory = Some(colocate_machine::Bytes(0));
+        let rows = machine.distances.as_ref().unwrap().rows.clone();
+        let other = of(&machine).unwrap();
+        let nearest = rows[own.idx()].iter().copied().filter(|distance| *distance > 10).min();
+        assert_eq!((other != own, Some(rows[own.idx()][other.idx()])), (true, nearest));
     }
 
     #[test]

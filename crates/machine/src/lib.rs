@@ -22,6 +22,7 @@ pub mod speeds;
 pub mod units;
 pub mod usable;
 
+mod memory;
 mod parts;
 
 pub use check::Flaw;

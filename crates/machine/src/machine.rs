@@ -55,8 +55,9 @@ pub struct Core {
     pub pus: Vec<PuIdx>,
     /// The socket it sits in.
     pub package: PackageIdx,
-    /// The NUMA node it is at home in: of those local to it the one with the fewest PUs, then one
-    /// with memory before one without. `None` on a machine that reports no node for it.
+    /// The NUMA node it is at home in: on the live machine the kernel's, else of those local to it the
+    /// one with the fewest PUs, then one with memory before one without. `None` on a machine that
+    /// reports no node for it, or several of which each has some of its PUs.
     pub node: Option<NodeIdx>,
     /// Which kind of core it is.
     pub kind: KindIdx,

@@ -8,10 +8,11 @@ use crate::cpulist::PuSet;
 use crate::ids::{CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, PuNr};
 use crate::machine::{Cache, CacheKind, Core, CoreKind, Distances, Machine, Node, Package, Pu};
 use crate::units::{Bytes, Hertz};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What a reader found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Parts {
     pub name: String,
     pub processor: Option<String>,
@@ -30,16 +31,19 @@ pub(crate) struct Parts {
 }
 
 /// A NUMA node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NodePart {
     pub os: NodeNr,
     /// 0 where there is none, `None` where it is unknown.
     pub memory: Option<Bytes>,
+    /// PUs that are local to it.
     pub pus: PuSet,
+    /// Whether these can be at home in it: not where the kernel says that the node has no PUs of its own.
+    pub may_be_home: bool,
 }
 
 /// A cache.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CachePart {
     pub level: u8,
     pub kind: CacheKind,
@@ -49,7 +53,7 @@ pub(crate) struct CachePart {
 }
 
 /// A kind of core.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KindPart {
     pub pus: PuSet,
     pub name: Option<String>,
@@ -59,7 +63,7 @@ pub(crate) struct KindPart {
 }
 
 /// A matrix of distances, row by row.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DistancePart {
     pub nodes: Vec<NodeNr>,
     pub values: Vec<u64>,
@@ -77,25 +81,38 @@ impl Parts {
             pus: self.pus.iter().map(|&os| Pu { os, core: CoreIdx(0) }).collect(),
             cores: Vec::new(),
             packages: Vec::new(),
-            nodes: nodes(self.nodes, &places),
+            nodes: nodes(&self.nodes, &places),
             caches: caches(self.caches, &places),
             kinds: Vec::new(),
             distances: None,
             offline: self.offline.iter().collect(),
         };
         machine.distances = self.distances.and_then(|found| distances(&found, &machine.nodes));
-        let node_of = NearestNode::of(&machine);
+        let homes = Homes::of(&machine, &self.nodes);
         for (index, pus) in cores.into_iter().enumerate() {
             for pu in &pus {
                 machine.pus[pu.idx()].core = CoreIdx::new(index);
             }
-            let node = node_of.of_pu(pus[0]);
+            let node = homes.of_core(&pus);
             machine.cores.push(Core { pus, package: PackageIdx(0), node, kind: KindIdx(0) });
         }
         join_packages(&mut machine, self.packages, &places);
         join_kinds(&mut machine, self.kinds, &places);
         machine.check()?;
         Ok(machine)
+    }
+
+    /// The same without some PUs, which become offline ones.
+    pub(crate) fn without(mut self, pus: &PuSet) -> Self {
+        let leave = |set: &mut Vec<PuNr>| set.retain(|pu| !pus.contains(*pu));
+        leave(&mut self.pus);
+        self.cores.iter_mut().chain(&mut self.packages).for_each(leave);
+        self.caches.iter_mut().for_each(|cache| leave(&mut cache.pus));
+        let nodes = self.nodes.iter_mut().map(|node| &mut node.pus);
+        let kinds = self.kinds.iter_mut().map(|kind| &mut kind.pus);
+        nodes.chain(kinds).for_each(|set| *set = set.difference(pus));
+        self.offline.extend(pus.iter());
+        self
     }
 
     /// The PUs of every core, in logical order.
@@ -143,14 +160,14 @@ impl Places {
 
 /// A saved topology leaves out how much memory a node has where that is none or not known. No machine is without any, so where
 /// no node has some it is not known.
-fn nodes(found: Vec<NodePart>, places: &Places) -> Vec<Node> {
+fn nodes(found: &[NodePart], places: &Places) -> Vec<Node> {
     let some = found.iter().any(|part| part.memory > Some(Bytes(0)));
-    let node = |part: NodePart| Node {
+    let node = |part: &NodePart| Node {
         os: part.os,
         memory: part.memory.filter(|_| some),
         pus: places.of_set(&part.pus),
     };
-    found.into_iter().map(node).collect()
+    found.iter().map(node).collect()
 }
 
 fn caches(found: Vec<CachePart>, places: &Places) -> Vec<Cache> {
@@ -180,30 +197,34 @@ fn distances(found: &DistancePart, nodes: &[Node]) -> Option<Distances> {
     Some(Distances { rows: order.iter().map(row).collect::<Option<Vec<_>>>()? })
 }
 
-/// Which node each PU is at home in: of those that have the PU, the one with the fewest PUs, then
+/// The node each PU is at home in: of those that have the PU, the one with the fewest PUs, then
 /// one with memory before one without, then the first. hwloc lists nodes without PUs of their own
 /// (high-bandwidth or persistent memory) beside all PUs of the part of the machine they hang from.
-struct NearestNode(Vec<Option<NodeIdx>>);
+struct Homes(Vec<Option<NodeIdx>>);
 
-impl NearestNode {
-    fn of(machine: &Machine) -> Self {
+impl Homes {
+    /// `parts` are those of which the machine's nodes are made.
+    fn of(machine: &Machine, parts: &[NodePart]) -> Self {
         let rank = |&index: &usize| {
             let node = &machine.nodes[index];
             (node.pus.len(), node.memory == Some(Bytes(0)), index)
         };
-        let mut order: Vec<usize> = (0..machine.nodes.len()).collect();
+        let mut order: Vec<usize> =
+            (0..parts.len()).filter(|&index| parts[index].may_be_home).collect();
         order.sort_by_key(rank);
-        let mut nearest = vec![None; machine.pus.len()];
+        let mut homes = vec![None; machine.pus.len()];
         for index in order {
             for pu in &machine.nodes[index].pus {
-                nearest[pu.idx()].get_or_insert(NodeIdx::new(index));
+                homes[pu.idx()].get_or_insert(NodeIdx::new(index));
             }
         }
-        Self(nearest)
+        Self(homes)
     }
 
-    fn of_pu(&self, pu: PuIdx) -> Option<NodeIdx> {
-        self.0[pu.idx()]
+    /// The home of a core; `None` if its PUs have several, as the kernel permits.
+    fn of_core(&self, pus: &[PuIdx]) -> Option<NodeIdx> {
+        let home = self.0[pus[0].idx()];
+        home.filter(|_| pus.iter().all(|pu| self.0[pu.idx()] == home))
     }
 }
 

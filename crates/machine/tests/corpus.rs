@@ -75,6 +75,14 @@ fn corpus_reads_as_expected() {
     names.iter().for_each(|name| check(name));
 }
 
+/// hwloc has no such machine: it has each node beside all PUs.
+#[test]
+fn nodes_that_cross_packages_read_as_expected() {
+    let machine = read::open(corpus().join("crossing-nodes.json").to_str().unwrap()).unwrap();
+    expect_test::expect_file![corpus().join("crossing-nodes.txt")]
+        .assert_eq(&picture(&machine, None));
+}
+
 /// 1,024 PUs, as hwloc expands them. `read`'s own test has hwloc save them as XML, too, and reads that.
 #[test]
 fn a_large_machine_reads_as_expected() {

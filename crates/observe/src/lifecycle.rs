@@ -32,6 +32,7 @@ mod storm;
 
 pub use storm::BURST;
 
+use crate::affinity;
 use crate::perf::{Record, Stamp, parse};
 use crate::proc::{Proc, Tree, online_cpus};
 use crate::sys::{SysError, exists, now};
@@ -140,13 +141,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// This machine's online CPUs and its `/proc`.
+    /// This machine's online CPUs and its `/proc`. Without a `/sys` that lists them, the CPUs of our own affinity mask.
     ///
     /// # Errors
-    /// If `/sys/devices/system/cpu/online` cannot be read.
+    /// If the mask cannot be read either.
     pub fn here() -> Result<Self, SysError> {
         let cpus = online_cpus(Path::new("/sys/devices/system"))
-            .map_err(|source| SysError { call: "read /sys/devices/system/cpu/online", source })?;
+            .or_else(|_| Ok(affinity::of(Tid(0))?.iter().collect()))?;
         let (proc, ring_pages) = (Proc::default(), RING_PAGES);
         Ok(Self { cpus, proc, ring_pages, without_perf: false, most_a_second: None })
     }

@@ -64,7 +64,7 @@ pub struct PageGroup {
 pub struct PageUse {
     /// The task.
     pub task: TaskId,
-    /// Where it was.
+    /// Where it was: the node whose memory is nearest there ([`colocate_machine::Machine::memory_nodes`]).
     pub node: NodeIdx,
     /// CPU time in which its next access was to that memory, estimated.
     pub time: Nanos,

@@ -328,3 +328,127 @@ fn output_that_cannot_be_written() {
     assert_eq!(code, 125);
     assert!(text.starts_with("colocate: cannot write /nonexistent/out.txt"), "{text}");
 }
+
+/// A process with these mounts that runs colocate; `None`, with a line, where there can be none.
+fn within(mounts: &str) -> Option<std::process::Command> {
+    let unshare = |script: &str| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "sh", "-ec", script, "sh"]);
+        command
+    };
+    if !unshare(mounts).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: nothing can be mounted");
+        return None;
+    }
+    let mut command = unshare(&format!("{mounts}\nexec \"$@\""));
+    command.arg(env!("CARGO_BIN_EXE_colocate"));
+    Some(command)
+}
+
+/// Output and lines on standard error of a run that must succeed, with these mounts.
+fn shown_within(mounts: &str, args: &[&str]) -> Option<(String, String)> {
+    let output = within(mounts)?.args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Some((text(output.stdout), text(output.stderr)))
+}
+
+/// Without a list of PUs, what may be used is.
+#[test]
+fn without_sys_programs_run() {
+    const NO_SYS: &str = "mount -t tmpfs none /sys";
+    let line =
+        "colocate: cannot read /sys/devices/system/cpu/online: PUs are those of the affinity mask";
+    for args in [
+        &["topo"][..],
+        &["run", "--policy", "os", "--", "echo", "it ran"],
+        &["run", "--", "echo", "it ran"],
+        &["schedule", "--", "echo", "it ran"],
+        &["profile", "--", "echo", "it ran"],
+    ] {
+        let Some((out, said)) = shown_within(NO_SYS, args) else { return };
+        assert!(out.contains(if args[0] == "topo" { "usable: " } else { "it ran\n" }), "{out}");
+        assert_eq!(
+            said.matches(line).count(),
+            usize::from(args[0] != "profile"),
+            "{args:?}: {said}"
+        );
+    }
+}
+
+/// hwloc 2.9 asserts that there is a node. Other versions may read it.
+#[test]
+fn an_empty_folder_of_nodes_ends_no_command() {
+    const NO_NODES: &str = "mount -t tmpfs none /sys/devices/system/node";
+    let Some((picture, said)) = shown_within(NO_NODES, &["topo"]) else { return };
+    assert!(picture.contains(" 1 node, ") && said.lines().count() <= 1, "{picture}{said}");
+    let usual = shown(&[]);
+    let cores = |text: &str| text[text.find("caches").unwrap()..].to_owned();
+    assert_eq!(cores(&picture), cores(&usual), "the rest is as it was");
+    for command in ["run", "schedule"] {
+        let ran = shown_within(NO_NODES, &[command, "--", "echo", "it ran"]).unwrap();
+        assert!(ran.0.contains("it ran\n"), "{ran:?}");
+    }
+}
+
+/// Files of `/sys/devices/system` of a machine with 8 PUs in two packages, by core, and nodes of these PUs.
+fn eight_pus(nodes: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |path: String, text: String| {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text + "\n").unwrap();
+    };
+    for name in ["online", "possible", "present"] {
+        write(format!("cpu/{name}"), "0-7".into());
+        write(format!("node/{name}"), format!("0-{}", nodes.len() - 1));
+    }
+    for pu in 0..8_u32 {
+        let file = |name: &str, text: String| write(format!("cpu/cpu{pu}/topology/{name}"), text);
+        file("physical_package_id", (pu / 4).to_string());
+        file("core_id", (pu % 4).to_string());
+        for name in ["thread_siblings", "core_cpus"] {
+            file(name, format!("{:02x}", 1 << pu));
+            file(&format!("{name}_list"), pu.to_string());
+        }
+        for name in ["core_siblings", "package_cpus"] {
+            file(name, if pu < 4 { "0f" } else { "f0" }.into());
+            file(&format!("{name}_list"), if pu < 4 { "0-3" } else { "4-7" }.into());
+        }
+    }
+    for (node, pus) in nodes.iter().enumerate() {
+        let file = |name: &str, text: String| write(format!("node/node{node}/{name}"), text);
+        let set = colocate_machine::PuSet::parse_list(pus).unwrap();
+        file("cpulist", (*pus).into());
+        file("cpumap", format!("{:02x}", set.iter().fold(0, |mask, pu| mask | 1 << pu.0)));
+        file("meminfo", format!("Node {node} MemTotal:       1048576 kB"));
+        let distance = |other| if other == node { "10" } else { "20" };
+        file("distance", (0..nodes.len()).map(distance).collect::<Vec<_>>().join(" "));
+    }
+    dir
+}
+
+/// hwloc has such nodes beside all PUs, and says on standard error that something is wrong.
+#[test]
+fn nodes_that_cross_packages_have_the_pus_of_the_kernels_lists() {
+    let dir = eight_pus(&["0-1,4-5", "2-3,6-7"]);
+    let mount = format!("mount --bind {} /sys/devices/system", dir.path().display());
+    let Some((text, said)) = shown_within(&mount, &["topo"]) else { return };
+    assert!(text.contains("\n  node 0   1 GiB  PUs 0-1,4-5  10 20\n"), "{text}");
+    assert!(text.contains("\n  node 1   1 GiB  PUs 2-3,6-7  20 10\n"), "{text}");
+    assert!(text.contains("\npackage 1\n  node 0  shared by packages\n"), "{text}");
+    assert_eq!(said, "");
+}
+
+/// hwloc 2.9 aborts on it; others may refuse it.
+#[test]
+fn a_synthetic_machine_that_ends_hwloc_is_refused() {
+    let text = "node:22(indexes=core:pu) pack:1 l2:4(size=1MB) core:1 pu:1";
+    let (code, line) = refused(&["--synthetic", text]);
+    assert_eq!(code, 125);
+    let expected =
+        format!("hwloc cannot make the synthetic machine \"{text}\": it was ended by SIGABRT");
+    let refused =
+        format!("expected a synthetic machine like \"pack:2 core:8 pu:2\", found \"{text}\"");
+    assert!([expected, refused].map(|it| format!("colocate: {it}")).contains(&line), "{line}");
+}

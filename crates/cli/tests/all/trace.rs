@@ -4,6 +4,7 @@
 
 use crate::emulate::emulator;
 use assert_cmd::Command;
+use colocate_trace::form::{Access, Block, header};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -100,6 +101,36 @@ fn a_program_is_replayed_at_once() {
     assert!(String::from_utf8(out).unwrap().contains("oracle"));
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
     assert_eq!(left.len(), 1, "only the program: {left:?}");
+}
+
+/// Caches of 2 TiB would take all memory.
+#[test]
+fn a_machine_with_too_large_caches_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let topo = colocate().args(["topo", "--machine", "xeon-e5405", "--json"]).output().unwrap();
+    let mut machine: serde_json::Value = serde_json::from_slice(&topo.stdout).unwrap();
+    machine["machine"]["caches"].as_array_mut().unwrap().last_mut().unwrap()["size"] =
+        (2_u64 << 40).into();
+    let path = folder.path().join("large.json");
+    std::fs::write(&path, machine.to_string()).unwrap();
+    let trace = folder.path().join("trace");
+    let mut block = Block::new(0);
+    block.push_access(Access { address: 4096, size_log2: 3, writes: false, instructions: 0 });
+    std::fs::write(&trace, [header().as_ref(), block.take().as_ref()].concat()).unwrap();
+    let replay = |machine: &str| {
+        let mut command = colocate();
+        command
+            .arg("replay")
+            .arg(&trace)
+            .args(["--random", "1", "--machine", machine])
+            .output()
+            .unwrap()
+    };
+    assert!(replay("xeon-e5405").status.success(), "{:?}", replay("xeon-e5405"));
+    let refused = replay(path.to_str().unwrap());
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!((refused.status.code(), said.lines().count()), (Some(125), 1), "{said}");
+    assert!(said.contains("found L2 with 34359738368 lines"), "{said}");
 }
 
 #[test]

@@ -31,7 +31,7 @@
 //! - **Admits**: flat latencies that fit the report, and none, change nothing. -> test `flat_latencies_say_little`
 
 use crate::cpulist::PuSet;
-use crate::ids::PuNr;
+use crate::ids::{NodeIdx, PuNr};
 use crate::machine::{CacheKind, Machine};
 use crate::measured::cores_of;
 use crate::parts::{CachePart, DistancePart, KindPart, NodePart, Parts};
@@ -325,10 +325,11 @@ fn rebuilt(
             caches.extend(lists.into_iter().map(part));
         }
     }
-    let node = |node: &crate::machine::Node| NodePart {
+    let node = |(index, node): (usize, &crate::machine::Node)| NodePart {
         os: node.os,
         memory: node.memory,
         pus: node.pus.iter().map(os).collect(),
+        may_be_home: machine.home_pus(NodeIdx::new(index)).next().is_some(),
     };
     let kind = |(index, kind): (usize, &crate::machine::CoreKind)| KindPart {
         pus: machine
@@ -348,7 +349,7 @@ fn rebuilt(
         offline: machine.offline.iter().copied().collect(),
         cores: lists(groups(Level::Core)),
         packages: lists(groups(Level::Package)),
-        nodes: machine.nodes.iter().map(node).collect(),
+        nodes: machine.nodes.iter().enumerate().map(node).collect(),
         caches,
         kinds: machine.kinds.iter().enumerate().map(kind).collect(),
         distances: machine.distances.as_ref().map(|distances| DistancePart {

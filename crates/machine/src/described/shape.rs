@@ -100,6 +100,7 @@ impl Description {
             os: NodeNr::new(index),
             memory,
             pus: pus.into_iter().collect(),
+            may_be_home: true,
         };
         Ok(Parts {
             distances: self.memory.distances(nodes.len())?,

@@ -2,6 +2,7 @@
 
 use crate::check::Flaw;
 use crate::described::DescribedError;
+use crate::read::child::Unanswered;
 use crate::read::xml::XmlError;
 use colocate_files::FileError;
 use std::path::PathBuf;
@@ -51,11 +52,25 @@ pub enum ReadError {
         /// The string.
         found: String,
     },
+    /// hwloc fails on a synthetic string.
+    #[error("hwloc cannot make the synthetic machine \"{found}\": {reason}")]
+    SyntheticUnanswered {
+        /// The string.
+        found: String,
+        /// How it fails.
+        reason: Unanswered,
+    },
+    /// hwloc fails on this machine.
+    #[error("hwloc cannot read this machine: {reason}")]
+    Unanswered {
+        /// How it fails.
+        reason: Unanswered,
+    },
     /// hwloc cannot say what this machine is.
     #[error("hwloc cannot read this machine: {reason}")]
     Hwloc {
         /// What hwloc says.
-        reason: Box<dyn std::error::Error + Send + Sync>,
+        reason: String,
     },
     /// hwloc is set to show another machine instead of this one.
     #[error(
@@ -80,4 +95,16 @@ pub enum ReadError {
         /// The names of the described machines that come with colocate.
         known: String,
     },
+}
+
+impl ReadError {
+    /// What is wrong, without the machine's name.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Unanswered { reason } => reason.to_string(),
+            Self::Hwloc { reason } => reason.clone(),
+            Self::Flaw { reason, .. } => reason.to_string(),
+            other => other.to_string(),
+        }
+    }
 }

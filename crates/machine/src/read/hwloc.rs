@@ -5,6 +5,7 @@ use crate::cpulist::{MAX_PU_NR, PuSet};
 use crate::ids::{NodeNr, PuNr};
 use crate::machine::CacheKind;
 use crate::parts::{CachePart, DistancePart, KindPart, NodePart, Parts};
+use crate::read::child;
 use crate::read::error::ReadError;
 use crate::read::kinds::{self, KindFacts};
 use crate::units::Bytes;
@@ -15,6 +16,7 @@ use hwlocality::object::attributes::ObjectAttributes;
 use hwlocality::object::distance::DistancesKind;
 use hwlocality::object::types::{CacheType, ObjectType};
 use hwlocality::topology::builder::{BuildFlags, TopologyBuilder, TypeFilter};
+use serde::{Deserialize, Serialize};
 
 /// Most parts of a synthetic machine, all levels together: 16 times the PUs of the largest machine
 /// that Linux runs on. hwloc itself would take whatever memory the string needs.
@@ -36,13 +38,26 @@ const CACHES: [ObjectType; 8] = [
     ObjectType::L3ICache,
 ];
 
+/// Why hwloc has no parts of this machine.
+#[derive(Debug, Serialize, Deserialize)]
+enum Refusal {
+    /// It is set to show another machine.
+    Elsewhere,
+    /// What it says.
+    Failed(String),
+}
+
 /// This machine, with PUs that this process may not use.
 pub(crate) fn live() -> Result<Parts, ReadError> {
-    let topology = load(Topology::builder())?;
-    if !topology.is_this_system() {
-        return Err(ReadError::Elsewhere);
-    }
-    Ok(parts(&topology))
+    let answer = child::answer(|| match load(Topology::builder()) {
+        Ok(topology) if !topology.is_this_system() => Err(Refusal::Elsewhere),
+        Ok(topology) => Ok(parts(&topology)),
+        Err(reason) => Err(Refusal::Failed(reason)),
+    });
+    answer.map_err(|reason| ReadError::Unanswered { reason })?.map_err(|refusal| match refusal {
+        Refusal::Elsewhere => ReadError::Elsewhere,
+        Refusal::Failed(reason) => ReadError::Hwloc { reason },
+    })
 }
 
 /// The machine that hwloc's synthetic string describes.
@@ -50,13 +65,14 @@ pub(crate) fn synthetic(text: &str) -> Result<Parts, ReadError> {
     let found = || text.chars().take(60).collect::<String>();
     let size = SyntheticSize::of(text).ok_or_else(|| ReadError::Synthetic { found: found() })?;
     size.check().map_err(|expected| ReadError::SyntheticSize { expected, found: found() })?;
-    let builder = Topology::builder()
-        .from_synthetic(text)
-        .map_err(|_| ReadError::Synthetic { found: found() })?;
-    let topology = load(builder).map_err(|_| ReadError::Synthetic { found: found() })?;
-    let mut parts = parts(&topology);
-    parts.name = text.into();
-    Ok(parts)
+    let answer = child::answer(|| {
+        let builder = Topology::builder().from_synthetic(text).ok()?;
+        Some(parts(&load(builder).ok()?))
+    });
+    let unanswered = |reason| ReadError::SyntheticUnanswered { found: found(), reason };
+    let parts = answer.map_err(unanswered)?;
+    let parts = parts.ok_or_else(|| ReadError::Synthetic { found: found() })?;
+    Ok(Parts { name: text.into(), ..parts })
 }
 
 /// How much hwloc makes of a synthetic string, at most.
@@ -138,18 +154,21 @@ fn after_attributes(text: &str) -> Option<&str> {
     numbers.all(fits).then_some(behind)
 }
 
-/// Loads a topology with all PUs, also those that this process may not use, and all caches.
-pub(crate) fn load(builder: TopologyBuilder) -> Result<Topology, ReadError> {
-    let wrong = |reason: Box<dyn std::error::Error + Send + Sync>| ReadError::Hwloc { reason };
+/// Loads a topology with all PUs, also those that this process may not use, and all caches. To be called in a child
+/// process alone ([`child::answer`]).
+///
+/// # Errors
+/// What hwloc says.
+pub(crate) fn load(builder: TopologyBuilder) -> Result<Topology, String> {
     builder
         // Left to itself hwloc binds its thread to one PU after the other, and at the end to those that
         // it found: programs that we start later would never use a PU that is offline now.
         .with_flags(BuildFlags::INCLUDE_DISALLOWED | BuildFlags::DONT_CHANGE_BINDING)
-        .map_err(|error| wrong(error.into()))?
+        .map_err(|error| error.to_string())?
         .with_cpu_cache_type_filter(TypeFilter::KeepAll)
-        .map_err(|error| wrong(error.into()))?
+        .map_err(|error| error.to_string())?
         .build()
-        .map_err(|error| wrong(error.into()))
+        .map_err(|error| error.to_string())
 }
 
 /// The parts of a loaded topology.
@@ -208,7 +227,7 @@ fn node(object: &TopologyObject) -> Option<NodePart> {
         _ => 0,
     };
     let os = NodeNr::new(object.os_index()?);
-    Some(NodePart { os, memory: Some(Bytes(memory)), pus: set_of(object) })
+    Some(NodePart { os, memory: Some(Bytes(memory)), pus: set_of(object), may_be_home: true })
 }
 
 fn cache(object: &TopologyObject) -> Option<CachePart> {

@@ -8,6 +8,7 @@ use crate::performance::Performance;
 use crate::read::error::ReadError;
 use crate::read::kept;
 use crate::read::limits;
+use crate::read::live::{Caveat, Reading};
 use crate::read::sysfs::Sysfs;
 use crate::read::xml::{self, Saved};
 use crate::usable::Usable;
@@ -25,6 +26,8 @@ pub struct Seen {
     pub performance: Option<Performance>,
     /// What `colocate calibrate` measured of it.
     pub calibration: Option<Calibration>,
+    /// Why less is known of it than could be.
+    pub caveats: Vec<Caveat>,
 }
 
 /// Reads the machine that `spec` names:
@@ -51,13 +54,14 @@ pub fn open(spec: &str) -> Result<Machine, ReadError> {
 /// As [`open`].
 pub fn load(spec: &str) -> Result<Seen, ReadError> {
     if spec == "live" {
-        let kept = kept::applied(crate::read::reported()?)?;
+        let Reading { machine, caveats } = crate::read::reading()?;
+        let kept = kept::applied(machine)?;
         let usable = Some(limits::usable(&kept.machine, &Sysfs::at(Path::new("/"))));
-        return seen(Ok(Exact { usable, ..kept }));
+        return Ok(Seen { caveats, ..seen(Ok(Exact { usable, ..kept }))? });
     }
     if let Some(text) = spec.strip_prefix("synthetic:") {
         let machine = crate::read::synthetic(text)?;
-        return Ok(Seen { machine, usable: None, performance: None, calibration: None });
+        return seen(Ok(Exact::new(machine, None)));
     }
     let path = Path::new(spec);
     if let Some(text) = by_name(spec) {
@@ -111,6 +115,7 @@ fn seen(exact: Result<Exact, ReadError>) -> Result<Seen, ReadError> {
         usable,
         performance,
         calibration,
+        caveats: Vec::new(),
     })
 }
 
@@ -135,7 +140,7 @@ pub fn xml_file(path: &Path) -> Result<Seen, ReadError> {
         machine.name = stem.to_string_lossy().into_owned();
     }
     let usable = allowed.map(|allowed| Usable::within(&machine, None, Some(allowed), None));
-    Ok(Seen { machine, usable, performance: None, calibration: None })
+    seen(Ok(Exact::new(machine, usable)))
 }
 
 /// The text of a file that describes a machine.

@@ -121,6 +121,7 @@ impl Sysfs {
     /// Fills in what hwloc did not say.
     pub(crate) fn complete(&self, parts: &mut Parts) {
         parts.offline.extend(self.offline().iter());
+        self.correct_nodes(&mut parts.nodes);
         if parts.kinds.is_empty() {
             parts.kinds = self.kinds(&parts.pus);
         }

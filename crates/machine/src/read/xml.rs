@@ -284,7 +284,7 @@ impl Reader<'_, '_> {
         if self.parts.nodes.len() >= MAX_NODES {
             return Err(Flaw::TooMany { what: "NUMA nodes", limit: MAX_NODES }.into());
         }
-        self.parts.nodes.push(NodePart { os, memory, pus });
+        self.parts.nodes.push(NodePart { os, memory, pus, may_be_home: true });
         Ok(())
     }
 

@@ -21,11 +21,11 @@
 //! - **Content**: where most is near nothing moves. -> test `near_enough`
 //! - **Idle memory**: below the MAPTU nothing moves. -> test `hardly_any_traffic`
 
-use super::{Group, Move, Paging, Rule, Seen};
+use super::{Group, Move, Paging, Rule, Seen, with_memory};
 use crate::rng::SplitMix64;
 use crate::row::{Kind, Preset, Row, Setting};
 use crate::source::{Source, SourceSet};
-use colocate_machine::NodeIdx;
+use colocate_machine::{Machine, NodeIdx};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
@@ -62,7 +62,7 @@ impl Rule for Carrefour {
             return Vec::new();
         }
         let served = Served::of(seen);
-        let interleaves = served.near < 1.0 && served.imbalance() > MOST_IMBALANCE;
+        let interleaves = served.near < 1.0 && served.imbalance(seen.machine()) > MOST_IMBALANCE;
         let migrates = served.near < MOST_NEAR;
         let mut moves = Vec::new();
         for (place, group) in seen.groups.iter().enumerate() {
@@ -71,7 +71,7 @@ impl Rule for Carrefour {
             let mut users = (0..counts.len()).filter(|node| counts[*node] > 0).map(NodeIdx::new);
             match (users.next(), users.next()) {
                 (Some(_), Some(_)) if interleaves => {
-                    if let Some(to) = self.draw(home, &served.part) {
+                    if let Some(to) = self.draw(home, &served.part, seen.machine()) {
                         moves.push(Move { group: place, to, why: "spread".to_owned() });
                     }
                 }
@@ -88,12 +88,15 @@ impl Rule for Carrefour {
 }
 
 impl Carrefour {
-    /// Where a shared group goes, if it does.
-    fn draw(&mut self, home: NodeIdx, part: &[f64]) -> Option<NodeIdx> {
+    /// Where a shared group goes, if it does: to a node with memory.
+    fn draw(&mut self, home: NodeIdx, part: &[f64], machine: &Machine) -> Option<NodeIdx> {
         if self.rng.unit() >= part[home.idx()] {
             return None;
         }
-        let weight = |node: usize| if node == home.idx() { 0.0 } else { 1.0 - part[node] };
+        let weight = |node: usize| {
+            let may_be = node != home.idx() && machine.has_memory(NodeIdx::new(node));
+            if may_be { 1.0 - part[node] } else { 0.0 }
+        };
         let all: f64 = (0..part.len()).map(weight).sum();
         let mut left = self.rng.unit() * all;
         (0..part.len())
@@ -143,12 +146,13 @@ impl Served {
         Self { near, part }
     }
 
-    /// Standard deviation over mean.
+    /// Standard deviation over mean, of the nodes with memory.
     #[allow(clippy::cast_precision_loss)] // few nodes
-    fn imbalance(&self) -> f64 {
-        let count = self.part.len().max(1) as f64;
-        let mean = self.part.iter().sum::<f64>() / count;
-        let variance = self.part.iter().map(|part| (part - mean).powi(2)).sum::<f64>() / count;
+    fn imbalance(&self, machine: &Machine) -> f64 {
+        let parts = || with_memory(machine).into_iter().map(|node| self.part[node.idx()]);
+        let count = parts().count().max(1) as f64;
+        let mean = parts().sum::<f64>() / count;
+        let variance = parts().map(|part| (part - mean).powi(2)).sum::<f64>() / count;
         if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
     }
 }
@@ -187,6 +191,15 @@ mod tests {
         let near = |node: u32| (node as usize, vec![(node, node as usize, 9, 0)]);
         let all = vec![near(0), near(1), near(2), near(3), (0, vec![(5, 2, 1, 0)])];
         assert_eq!(orders("carrefour", &[all]), [vec![]]);
+    }
+
+    #[test]
+    fn nodes_without_memory_get_nothing() {
+        let mut machine = machine("node:3 core:1");
+        machine.nodes[1].memory = Some(colocate_machine::Bytes(0));
+        let mut carrefour = Carrefour { rng: SplitMix64::new(1) };
+        let mut draw = || carrefour.draw(NodeIdx::new(0), &[1.0, 0.0, 0.0], &machine);
+        assert_eq!([draw(), draw(), draw(), draw()], [Some(NodeIdx::new(2)); 4]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::plan::{Place, TaskId, Why};
 use crate::row::{Kind, Preset, Row, Setting};
 use crate::schedule::allocate::rates;
 use crate::source::{Source, SourceSet};
-use colocate_machine::{NodeIdx, Shared};
+use colocate_machine::{NodeIdx, PuIdx, Shared};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Its row in the table of policies.
@@ -91,24 +91,27 @@ impl Rule for Dino {
     }
 
     fn places(&self, evidence: &Evidence<'_>) -> Vec<(TaskId, Place, Why)> {
-        let first = |node: &NodeIdx| {
-            evidence.now.pus.iter().find(|pu| {
-                let core = evidence.now.machine.core_of(**pu);
-                evidence.now.machine.cores[core.idx()].node == Some(*node)
-            })
-        };
         let why = || Why::NextInOrder { order: "memory traffic, over nodes".to_owned() };
         let place = |(task, node): (&TaskId, &NodeIdx)| {
-            Some((*task, evidence.sharing(Shared::Node, *first(node)?), why()))
+            Some((*task, evidence.sharing(Shared::Node, first_pu(*node, evidence)?), why()))
         };
         self.homes.iter().filter_map(place).collect()
     }
 }
 
+/// The first usable PU of a node.
+fn first_pu(node: NodeIdx, evidence: &Evidence<'_>) -> Option<PuIdx> {
+    let machine = evidence.now.machine;
+    let is_there = |pu: &PuIdx| machine.cores[machine.core_of(*pu).idx()].node == Some(node);
+    evidence.now.pus.iter().copied().find(is_there)
+}
+
 impl Dino {
     /// Deals threads to nodes, where that is due.
     fn spread(&mut self, evidence: &Evidence<'_>) {
-        let nodes = with_memory(evidence.now.machine);
+        let mut nodes = with_memory(evidence.now.machine);
+        // A thread cannot be put on a node without PUs, so its pages do not go there either.
+        nodes.retain(|node| first_pu(*node, evidence).is_some());
         let threads: Vec<&Thread> =
             evidence.now.queue.iter().flat_map(|job| &job.threads).collect();
         let rate = |thread: &Thread| thread.traffic().memory;
@@ -148,7 +151,7 @@ mod tests {
     use crate::table::PolicySpec;
     use crate::testing::machine;
     use crate::{JobIdx, Plan};
-    use colocate_machine::{Nanos, PuNr};
+    use colocate_machine::{Machine, Nanos, Node, NodeNr, PuNr};
 
     fn task(order: u32) -> TaskId {
         TaskId { job: JobIdx(0), order }
@@ -156,7 +159,10 @@ mod tests {
 
     /// The plan for threads with such rates of memory traffic, and groups on node 0 with samples from a thread.
     fn plan(rates: &[f64], users: &[Option<u32>]) -> Plan {
-        let machine = machine("node:2 core:4");
+        plan_on(&machine("node:2 core:4"), rates, users)
+    }
+
+    fn plan_on(machine: &Machine, rates: &[f64], users: &[Option<u32>]) -> Plan {
         let pus: Vec<_> = machine.all_pus().collect();
         let thread = |(rate, order): (&f64, u32)| {
             let traffic = Traffic { memory: Some(*rate), ..Traffic::default() };
@@ -183,10 +189,22 @@ mod tests {
             }
         };
         let groups: Vec<_> = users.iter().zip(0..).map(group).collect();
-        let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
+        let now = Quantum { number: 0, machine, pus: &pus, queue: &queue };
         let evidence =
             Evidence { may_wait: false, pages: Some(&groups), ..Evidence::of_queue(now) };
         PolicySpec::named("dino:k=2048").plain().decide(&evidence)
+    }
+
+    /// Its memory is no thread's own.
+    #[test]
+    fn a_node_without_pus_gets_nothing() {
+        let mut with_third = machine("node:2 core:4");
+        let memory = Some(colocate_machine::Bytes::mib(1));
+        with_third.nodes.push(Node { os: NodeNr(2), memory, pus: Vec::new() });
+        let (rates, users) = ([9.0, 8.0, 7.0, 0.0, 1.0], [Some(0), Some(1), Some(2), Some(4)]);
+        let made = plan_on(&with_third, &rates, &users);
+        let expected = plan(&rates, &users);
+        assert_eq!((made.decisions, made.pages), (expected.decisions, expected.pages));
     }
 
     #[test]

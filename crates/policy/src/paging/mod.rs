@@ -231,8 +231,7 @@ pub(crate) fn most(counts: &[u64]) -> Option<NodeIdx> {
 
 /// Nodes that have memory, as far as is known.
 pub(crate) fn with_memory(machine: &Machine) -> Vec<NodeIdx> {
-    let has = |node: &NodeIdx| machine.nodes[node.idx()].memory != Some(Bytes(0));
-    (0..machine.nodes.len()).map(NodeIdx::new).filter(has).collect()
+    (0..machine.nodes.len()).map(NodeIdx::new).filter(|node| machine.has_memory(*node)).collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@ pub(super) type PuSet = u128;
 
 /// Most caches, and most PUs, of a machine: so many bits say which have a line.
 pub const MOST: usize = 128;
+/// Most lines of all caches of a machine: their simulation takes 8 bytes for each. Chosen: of the largest machines in 2026,
+/// with 2.3 GiB of caches, all.
+pub const MOST_LINES: u64 = 1 << 26;
 /// Fewest ways that a cache is given where nothing is said of them. Chosen: most caches have 8 to 20.
 const FEWEST_WAYS: u64 = 8;
 
@@ -67,7 +70,8 @@ impl Geometry {
     /// memory's latency, from another package with the longest hop between nodes.
     ///
     /// # Errors
-    /// If it has more caches or PUs than [`MOST`], a PU without a cache, or a cache of unknown size.
+    /// If it has more caches or PUs than [`MOST`], more lines than [`MOST_LINES`], a PU without a cache, or a cache of unknown
+    /// size.
     pub fn of(machine: &Machine, speeds: &Performance) -> Result<Self, GeometryError> {
         let memory = speeds.memory.first().ok_or(GeometryError::NoMemory)?;
         let line = u32::try_from(memory.line.0).unwrap_or(0);
@@ -80,10 +84,11 @@ impl Geometry {
             let lines = size.0 / u64::from(line.max(1));
             let sets = previous_power_of_two(lines / FEWEST_WAYS)
                 .ok_or(GeometryError::TooSmall { level: cache.level, lines })?;
+            let too_large = |_| GeometryError::TooLarge { level: cache.level, lines };
             caches.push(CacheShape {
                 level: cache.level,
-                sets: u32::try_from(sets).map_err(|_| GeometryError::TooLarge)?,
-                ways: u32::try_from(lines / sets).map_err(|_| GeometryError::TooLarge)?,
+                sets: u32::try_from(sets).map_err(too_large)?,
+                ways: u32::try_from(lines / sets).map_err(too_large)?,
                 inclusion: described.inclusion,
                 replacement: described.replacement,
                 latency_ps: picoseconds(described.latency.0, clock),
@@ -118,7 +123,13 @@ impl Geometry {
         if !self.line.is_power_of_two() {
             return Err(GeometryError::Line(self.line));
         }
+        let mut all_lines = 0_u64;
         for cache in &self.caches {
+            let lines = u64::from(cache.sets) * u64::from(cache.ways);
+            all_lines = all_lines.saturating_add(lines);
+            if all_lines > MOST_LINES {
+                return Err(GeometryError::TooLarge { level: cache.level, lines });
+            }
             if !cache.sets.is_power_of_two() || cache.ways == 0 {
                 return Err(GeometryError::TooSmall { level: cache.level, lines: 0 });
             }

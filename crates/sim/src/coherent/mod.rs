@@ -45,7 +45,7 @@ mod tests;
 pub mod traced;
 
 pub use detector::DetectAt;
-pub use geometry::{CacheShape, Geometry, MOST, Transfers};
+pub use geometry::{CacheShape, Geometry, MOST, MOST_LINES, Transfers};
 pub use protocol::{Coherent, Counts, Protocol, Served};
 
 use colocate_machine::PuIdx;
@@ -90,9 +90,16 @@ pub enum GeometryError {
         /// Its lines.
         lines: u64,
     },
-    /// A cache with too many lines.
-    #[error("expected caches of less than 2^32 lines")]
-    TooLarge,
+    /// Caches with more lines than are simulated.
+    #[error(
+        "expected caches of at most {MOST_LINES} lines together (4 GiB with lines of 64 bytes), found L{level} with {lines} lines"
+    )]
+    TooLarge {
+        /// The level with which they are too many.
+        level: u8,
+        /// Lines of one cache of that level.
+        lines: u64,
+    },
     /// The size of a line.
     #[error("expected lines of a power of two of bytes, found {0}")]
     Line(u32),

@@ -202,6 +202,23 @@ fn machines_that_cannot_be_simulated() {
     );
 }
 
+/// Its simulation would take all memory.
+#[test]
+fn caches_of_a_terabyte_are_refused() {
+    let (_, text) = described::MACHINES.iter().find(|(name, _)| *name == "xeon-e5405").unwrap();
+    let exact = described::from_toml(text).unwrap();
+    let refused = |bytes: u64| {
+        let mut machine = exact.machine.clone();
+        machine.caches.last_mut().unwrap().size = Some(colocate_machine::Bytes(bytes));
+        Geometry::of(&machine, exact.performance.as_ref().unwrap()).err().map(|why| why.to_string())
+    };
+    let expected = "expected caches of at most 67108864 lines together (4 GiB with lines of 64 bytes), found L2 with";
+    for (bytes, lines) in [(2 << 40, 1_u64 << 35), (1 << 50, 1 << 44), (4 << 30, 1 << 26)] {
+        assert_eq!(refused(bytes), Some(format!("{expected} {lines} lines")));
+    }
+    assert_eq!(refused(3 << 30), None);
+}
+
 /// The machine of the paper.
 fn e5405() -> (Machine, Geometry) {
     let (_, text) = described::MACHINES.iter().find(|(name, _)| *name == "xeon-e5405").unwrap();

@@ -127,9 +127,10 @@ impl Pages {
             }
         }
         let served = self.served(seen, places.machine.nodes.len());
+        let nodes = with_memory(places.machine).len();
         for (task, near) in tasks {
             let Some((node, bytes)) = near.elsewhere() else { continue };
-            let is_dear = move_s(bytes) > TASK_MOVE_S && near.is_served_apart(node, &served);
+            let is_dear = move_s(bytes) > TASK_MOVE_S && near.is_served_apart(node, &served, nodes);
             let has_core = || self.busy_on(node, evidence) < cores_of(node, places.machine);
             if is_dear && !self.held.contains_key(&task) && has_core() {
                 self.held.insert(task, node);
@@ -161,10 +162,9 @@ impl Pages {
     ) -> Vec<(&'a PageGroup, NodeNr, String)> {
         let machine = places.machine;
         let mut served = self.served(seen, machine.nodes.len());
-        #[allow(clippy::cast_precision_loss)] // few nodes
-        let mean = served.iter().sum::<f64>() / served.len() as f64;
-        let crowded: Vec<bool> = served.iter().map(|served| *served > CROWDED * mean).collect();
         let memory = with_memory(machine);
+        let mean = mean(&served, memory.len());
+        let crowded: Vec<bool> = served.iter().map(|served| *served > CROWDED * mean).collect();
         let mut moves = Vec::new();
         for group in seen {
             let Some(home) = group.home() else { continue };
@@ -254,12 +254,18 @@ impl Near {
     }
 
     /// Whether a node does not serve others more than nodes do on average.
-    #[allow(clippy::cast_precision_loss)] // few nodes
-    fn is_served_apart(&self, node: NodeIdx, served: &[f64]) -> bool {
-        let others = |sum: f64| sum - self.at.get(&node).copied().unwrap_or(0.0);
-        let mean = others(served.iter().sum()) / served.len() as f64;
-        others(served[node.idx()]) <= CROWDED * mean
+    fn is_served_apart(&self, node: NodeIdx, served: &[f64], nodes: usize) -> bool {
+        let own = self.at.get(&node).copied().unwrap_or(0.0);
+        let mut others = served.to_vec();
+        others[node.idx()] -= own;
+        others[node.idx()] <= CROWDED * mean(&others, nodes)
     }
+}
+
+/// The mean over so many nodes: those with memory, as the others serve nothing.
+#[allow(clippy::cast_precision_loss)] // few nodes
+fn mean(served: &[f64], nodes: usize) -> f64 {
+    served.iter().sum::<f64>() / nodes.max(1) as f64
 }
 
 fn cores_of(node: NodeIdx, machine: &Machine) -> usize {
@@ -429,6 +435,21 @@ mod tests {
             [on(0), on(1), on(2), on(3)]
         );
         assert_eq!(all[1..], [0; 5], "{all:?}");
+    }
+
+    /// Two of the nodes have memory, and serve the same.
+    #[test]
+    fn nodes_without_memory_make_none_crowded() {
+        let mut bench = Bench::new(4);
+        for node in &mut bench.machine.nodes[2..] {
+            node.memory = Some(colocate_machine::Bytes(0));
+        }
+        for (group, order) in (0..4).flat_map(|group| [(group, 0), (group, 1)]) {
+            bench.groups[group].on =
+                [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]][group % 2].to_vec();
+            bench.uses(group, order, order as usize, 40);
+        }
+        assert_eq!(bench.moves(), []);
     }
 
     /// A task on node 1 uses 16 MiB on node 0: 4,096 pages take 8 ms.

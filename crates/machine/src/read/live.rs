@@ -1,0 +1,335 @@
+//! The live machine: read again while PUs come or go, and without hwloc where that fails.
+
+use crate::cpulist::PuSet;
+use crate::machine::Machine;
+use crate::parts::Parts;
+use crate::read::error::ReadError;
+use crate::read::sysfs::Sysfs;
+use std::fmt;
+
+/// Times that a machine is read that changes meanwhile. Chosen: each takes a few milliseconds.
+const TRIES: usize = 8;
+
+/// Why less is known of this machine than could be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Caveat {
+    /// hwloc gave no machine that makes sense, so that `/sys` was read without it.
+    WithoutHwloc {
+        /// What is wrong with hwloc's.
+        reason: String,
+    },
+    /// Neither hwloc nor `/sys` gave a machine that makes sense.
+    PusAlone {
+        /// What is wrong with hwloc's.
+        reason: String,
+    },
+    /// The kernel does not say which PUs are online.
+    NoOnlineList,
+    /// PUs came and went each time that the machine was read.
+    Changing {
+        /// These PUs, which were left out.
+        pus: PuSet,
+    },
+}
+
+impl fmt::Display for Caveat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WithoutHwloc { reason } => write!(
+                f,
+                "hwloc cannot read this machine: {reason}; PUs, caches and nodes are those in /sys/devices/system; \
+                 lstopo shows what is wrong"
+            ),
+            Self::PusAlone { reason } => write!(
+                f,
+                "hwloc cannot read this machine: {reason}; which PUs share a core, a cache or a node is not known; \
+                 lstopo shows what is wrong"
+            ),
+            Self::NoOnlineList => f.write_str(
+                "cannot read /sys/devices/system/cpu/online: PUs are those of the affinity mask, and which of them share \
+                 a core, a cache or a node may not be known; mount /sys",
+            ),
+            Self::Changing { pus } => write!(
+                f,
+                "PUs {pus} came and went each time that the machine was read, and are left out"
+            ),
+        }
+    }
+}
+
+/// The live machine, and what to know of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Reading {
+    pub machine: Machine,
+    pub caveats: Vec<Caveat>,
+}
+
+/// Reads a machine by `hwloc` and by the files of its kernel.
+///
+/// # Errors
+/// [`ReadError::Elsewhere`] if hwloc is set to show another machine; [`ReadError::Flaw`] if there is no PU.
+pub(super) fn read(
+    files: &Sysfs,
+    hwloc: impl Fn() -> Result<Parts, ReadError>,
+) -> Result<Reading, ReadError> {
+    let (machine, caveat) = match steady(files, hwloc) {
+        Ok(found) => found,
+        Err(ReadError::Elsewhere) => return Err(ReadError::Elsewhere),
+        Err(why) => without_hwloc(files, why.reason())?,
+    };
+    let no_list = files.online().is_none().then_some(Caveat::NoOnlineList);
+    Ok(Reading { machine, caveats: caveat.into_iter().chain(no_list).collect() })
+}
+
+/// By hwloc, until nothing has changed while it read; at last without the PUs that came or went.
+fn steady(
+    files: &Sysfs,
+    hwloc: impl Fn() -> Result<Parts, ReadError>,
+) -> Result<(Machine, Option<Caveat>), ReadError> {
+    let mut attempts = vec![Attempt::new(files, &hwloc)?];
+    while attempts.len() < TRIES {
+        let last = &attempts[attempts.len() - 1];
+        if last.is_whole()
+            && let Ok(machine) = last.parts.clone().assemble()
+        {
+            return Ok((machine, None));
+        }
+        let next = Attempt::new(files, &hwloc)?;
+        let is_no_matter_of_time = next.is_quiet() && last.parts == next.parts;
+        attempts.push(next);
+        if is_no_matter_of_time {
+            break;
+        }
+    }
+    let changing = changing(&attempts);
+    let parts = attempts.pop().map(|last| last.parts).unwrap_or_default();
+    let machine = assembled(parts.without(&changing))?;
+    Ok((machine, (!changing.is_empty()).then_some(Caveat::Changing { pus: changing })))
+}
+
+/// The machine of these parts.
+fn assembled(parts: Parts) -> Result<Machine, ReadError> {
+    parts.assemble().map_err(|reason| ReadError::Flaw { origin: "this machine".into(), reason })
+}
+
+/// One reading.
+struct Attempt {
+    parts: Parts,
+    before: Moment,
+    after: Moment,
+}
+
+impl Attempt {
+    fn new(files: &Sysfs, hwloc: impl Fn() -> Result<Parts, ReadError>) -> Result<Self, ReadError> {
+        let before = Moment::of(files);
+        let mut parts = hwloc()?;
+        files.complete(&mut parts);
+        Ok(Self { parts, before, after: Moment::of(files) })
+    }
+
+    /// Whether nothing has changed meanwhile.
+    fn is_quiet(&self) -> bool {
+        self.before == self.after
+    }
+
+    /// Whether moreover all PUs are there that the kernel has online, and no others.
+    fn is_whole(&self) -> bool {
+        self.is_quiet() && self.after.online.as_ref().is_none_or(|online| *online == self.pus())
+    }
+
+    fn pus(&self) -> PuSet {
+        self.parts.pus.iter().copied().collect()
+    }
+}
+
+/// PUs that some attempts found online and others did not, if anything has changed during one.
+fn changing(attempts: &[Attempt]) -> PuSet {
+    let restless = attempts.iter().filter(|attempt| !attempt.is_quiet());
+    let mut sets = restless.flat_map(|attempt| {
+        let Attempt { before, after, .. } = attempt;
+        [before.online.clone(), after.online.clone(), Some(attempt.pus())].into_iter().flatten()
+    });
+    let mut always = sets.next().unwrap_or_default();
+    let mut ever = always.clone();
+    for set in sets {
+        always = always.intersection(&set);
+        ever.extend(set.iter());
+    }
+    ever.difference(&always)
+}
+
+/// What changes whenever a PU comes or goes.
+#[derive(PartialEq, Eq)]
+struct Moment {
+    online: Option<PuSet>,
+    /// The number of events that the kernel has reported to udev(7): a PU that has gone and come again meanwhile is one.
+    events: Option<u64>,
+}
+
+impl Moment {
+    fn of(files: &Sysfs) -> Self {
+        Self { online: files.online(), events: files.value("/sys/kernel/uevent_seqnum") }
+    }
+}
+
+/// By the kernel's files alone; if that makes no sense either, PUs of which nothing else is known.
+fn without_hwloc(files: &Sysfs, reason: String) -> Result<(Machine, Option<Caveat>), ReadError> {
+    let completed = |mut parts: Parts| {
+        files.complete(&mut parts);
+        assembled(parts)
+    };
+    match completed(files.tree_parts()) {
+        Ok(machine) => Ok((machine, Some(Caveat::WithoutHwloc { reason }))),
+        Err(_) => Ok((completed(files.flat_parts())?, Some(Caveat::PusAlone { reason }))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::PuNr;
+    use crate::machine::CacheKind;
+    use crate::parts::CachePart;
+    use crate::read::testing::Tree;
+    use crate::units::Bytes;
+    use std::cell::Cell;
+
+    const ONLINE: &str = "cpu/online";
+    const EVENTS: &str = "../../kernel/uevent_seqnum";
+
+    fn numbers(pus: &str) -> Vec<PuNr> {
+        PuSet::parse_list(pus).unwrap().iter().collect()
+    }
+
+    /// PUs, their cores and packages.
+    fn parts(pus: &str, cores: &[&str], packages: &[&str]) -> Parts {
+        let lists = |lists: &[&str]| lists.iter().map(|list| numbers(list)).collect();
+        let (cores, packages) = (lists(cores), lists(packages));
+        Parts { name: "it".into(), pus: numbers(pus), cores, packages, ..Parts::default() }
+    }
+
+    /// Four PUs of two cores; while PU 3 goes; without it.
+    fn whole() -> Parts {
+        parts("0-3", &["0-1", "2-3"], &["0-3"])
+    }
+
+    fn torn() -> Parts {
+        parts("0-3", &["0-1", "2", "3"], &["0-2", "3"])
+    }
+
+    fn rest() -> Parts {
+        parts("0-2", &["0-1", "2"], &["0-2"])
+    }
+
+    fn cores(machine: &Machine) -> Vec<Vec<u32>> {
+        let os = |core: &crate::machine::Core| {
+            core.pus.iter().map(|pu| machine.pus[pu.idx()].os.0).collect()
+        };
+        machine.cores.iter().map(os).collect()
+    }
+
+    #[test]
+    fn a_machine_that_does_not_change_is_read_once() {
+        let tree = Tree::of("once", &[(ONLINE, "0-3")]);
+        let reads = Cell::new(0);
+        let reading = read(&tree.files(), || {
+            reads.set(reads.get() + 1);
+            Ok(whole())
+        });
+        let reading = reading.unwrap();
+        assert_eq!((cores(&reading.machine), reads.get()), (vec![vec![0, 1], vec![2, 3]], 1));
+        assert_eq!(reading.caveats, []);
+    }
+
+    #[test]
+    fn a_pu_that_goes_meanwhile_is_not_torn_out() {
+        let tree = Tree::of("goes", &[(ONLINE, "0-3")]);
+        let reads = Cell::new(0);
+        let reading = read(&tree.files(), || {
+            reads.set(reads.get() + 1);
+            tree.write(ONLINE, "0-2");
+            Ok(if reads.get() == 1 { torn() } else { rest() })
+        });
+        let reading = reading.unwrap();
+        assert_eq!(cores(&reading.machine), [vec![0, 1], vec![2]]);
+        assert_eq!((reading.machine.packages.len(), reading.caveats.len()), (1, 0));
+    }
+
+    /// It is online before and after.
+    #[test]
+    fn a_pu_that_goes_and_comes_again_is_noticed() {
+        let tree = Tree::of("again", &[(ONLINE, "0-3"), (EVENTS, "7")]);
+        let reads = Cell::new(0);
+        let reading = read(&tree.files(), || {
+            reads.set(reads.get() + 1);
+            tree.write(EVENTS, "9");
+            Ok(if reads.get() == 1 { torn() } else { whole() })
+        });
+        assert_eq!(cores(&reading.unwrap().machine), [vec![0, 1], vec![2, 3]]);
+    }
+
+    #[test]
+    fn a_pu_that_never_rests_is_left_out() {
+        let tree = Tree::of("restless", &[(ONLINE, "0-3")]);
+        let reads = Cell::new(0_usize);
+        let reading = read(&tree.files(), || {
+            reads.set(reads.get() + 1);
+            tree.write(ONLINE, if reads.get().is_multiple_of(2) { "0-3" } else { "0-2" });
+            Ok(torn())
+        });
+        let reading = reading.unwrap();
+        assert_eq!(cores(&reading.machine), [vec![0, 1], vec![2]]);
+        assert_eq!((reading.machine.packages.len(), reads.get()), (1, TRIES));
+        assert_eq!(reading.machine.offline, [PuNr(3)]);
+        let said = "PUs 3 came and went each time that the machine was read, and are left out";
+        assert_eq!(reading.caveats[0].to_string(), said);
+    }
+
+    /// As in a container whose list of PUs is made up.
+    #[test]
+    fn a_list_that_is_always_another_one_is_no_matter_of_time() {
+        let tree = Tree::of("made-up", &[(ONLINE, "0-1")]);
+        let reads = Cell::new(0);
+        let reading = read(&tree.files(), || {
+            reads.set(reads.get() + 1);
+            Ok(whole())
+        });
+        assert_eq!((reading.unwrap().machine.pus.len(), reads.get()), (4, 2));
+    }
+
+    #[test]
+    fn parts_that_never_fit_are_read_without_hwloc() {
+        let group = [("cpu/cpu0/topology/core_cpus_list", "0-1"), (ONLINE, "0-3")];
+        let tree = Tree::of("misfit", &group);
+        let cache = |level, pus: &str| CachePart {
+            level,
+            kind: CacheKind::Unified,
+            size: Bytes(1 << 20),
+            pus: numbers(pus),
+        };
+        let caches = vec![cache(2, "1-2"), cache(3, "0-1"), cache(3, "2-3")];
+        let reading =
+            read(&tree.files(), || Ok(Parts { caches: caches.clone(), ..whole() })).unwrap();
+        assert_eq!(cores(&reading.machine), [vec![0, 1], vec![2], vec![3]]);
+        let reason = "expected caches that nest, found cache L#1 and cache L#0 overlapping".into();
+        assert_eq!(reading.caveats, [Caveat::WithoutHwloc { reason }]);
+    }
+
+    #[test]
+    fn another_machine_is_none_of_ours() {
+        let tree = Tree::of("elsewhere", &[(ONLINE, "0-3")]);
+        let elsewhere = read(&tree.files(), || Err(ReadError::Elsewhere));
+        assert!(matches!(elsewhere, Err(ReadError::Elsewhere)));
+    }
+
+    /// Without files, the PUs of the affinity mask.
+    #[test]
+    fn nothing_can_be_read() {
+        let tree = Tree::of("nothing", &[]);
+        let failed = || Err(ReadError::Hwloc { reason: "it failed".into() });
+        let reading = read(&tree.files(), failed).unwrap();
+        assert!(!reading.machine.pus.is_empty());
+        let reason = "it failed".into();
+        assert_eq!(reading.caveats, [Caveat::WithoutHwloc { reason }, Caveat::NoOnlineList]);
+    }
+}
