@@ -421,12 +421,12 @@ mod tests {
     /// Amounts with fractions, from 1e8 on: differences of sums are never exact.
     #[test]
     fn large_amounts_end() {
-        for (seed, scale) in (0..40).zip([1e8, 1e9, 1e12, 1e15].into_iter().cycle()) {
-            let count = [16, 24, 48, 64][seed as usize % 4];
-            let drawn = random(seed, count, 0.9);
+        for (case, scale) in (0_usize..40).zip([1e8, 1e9, 1e12, 1e15].into_iter().cycle()) {
+            let count = [16, 24, 48, 64][case % 4];
+            let drawn = random(case as u64, count, 0.9);
             let amounts = drawn.pairs().map(|((a, b), amount)| (a.order, b.order, scale * amount));
             let matrix = matrix(amounts.collect::<Vec<_>>());
-            let spec = ["pack:2 core:8 pu:2", "core:4 pu:2", "pack:4 core:12"][seed as usize % 3];
+            let spec = ["pack:2 core:8 pu:2", "core:4 pu:2", "pack:4 core:12"][case % 3];
             let (done, ended) = std::sync::mpsc::channel();
             std::thread::spawn(move || done.send(mapped(spec, count, &matrix).0));
             let cost = ended.recv_timeout(std::time::Duration::from_secs(60));
