@@ -5,7 +5,7 @@ use std::env::consts::ARCH;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 /// Compiles C as clang does; the program moves its pages to where it uses them
 ///
@@ -60,12 +60,15 @@ pub fn fortran(args: &FortranArgs) -> anyhow::Result<ExitCode> {
 
 fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
     let found = find(names)?;
+    let jobs = jobs(&found, args);
     let mut command = Command::new(&found.compiler);
-    command.arg(joined("-fpass-plugin=", &found.plugin)).args(args);
-    if links(args) {
-        let is_thin = args.iter().any(|arg| arg == "-flto=thin");
-        command.args(link_args(&found, is_thin));
+    if jobs.iter().any(Job::takes_plugin) {
+        command.arg(joined(PLUGIN, &found.plugin));
     }
+    match jobs.iter().find(|job| job.links_a_program()) {
+        Some(job) => command.args(without_separator(args)).args(link_args(&found, job)),
+        None => command.args(args),
+    };
     let why = command.exec();
     Err(exit::Failure {
         code: exit::CANNOT_EXECUTE,
@@ -74,23 +77,107 @@ fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
     .into())
 }
 
-/// What a linker gets beside the program's own. With thin link-time optimisation it is the linker that runs the pass.
-fn link_args(found: &Found, is_thin: bool) -> Vec<OsString> {
-    let mut args = vec![joined("-Wl,", &found.runtime)];
-    if is_thin {
-        args.push(joined("-Wl,--load-pass-plugin=", &found.plugin));
+/// Option of a compiler that names the pass.
+const PLUGIN: &str = "-fpass-plugin=";
+
+/// Option that compilers pass to their linker and to no other job. It adds a folder that is not there.
+const MARKER: &str = "-L/colocate/marker";
+
+/// One job of a compiler driver: a program and its arguments.
+#[derive(Debug, PartialEq)]
+struct Job(Vec<String>);
+
+/// Jobs that a compiler has with these arguments, as it prints them itself (`-###`); none where it refuses them.
+///
+/// The compiler runs none of them, and writes no file.
+fn jobs(found: &Found, args: &[OsString]) -> Vec<Job> {
+    let mut command = Command::new(&found.compiler);
+    command.args(["-###", MARKER]).arg(joined(PLUGIN, &found.plugin));
+    if !found.is_flang() {
+        // With -Werror an option that no job takes is an error.
+        command.arg("-Qunused-arguments");
     }
-    args
+    let asked = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).output();
+    match asked {
+        Ok(asked) if asked.status.success() => {
+            String::from_utf8_lossy(&asked.stderr).lines().filter_map(Job::of_line).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
-/// Whether a compiler with these arguments links a program.
-fn links(args: &[OsString]) -> bool {
-    let stops = |arg: &OsString| {
-        let stops = ["-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "-emit-ast"];
-        arg.to_str().is_some_and(|arg| stops.contains(&arg))
+impl Job {
+    /// The job of a line like ` "/usr/bin/ld" "-o" "a \"b\""`; `None` of other lines.
+    fn of_line(line: &str) -> Option<Self> {
+        let mut rest = line.strip_prefix(' ')?.trim_end();
+        let mut words = Vec::new();
+        while !rest.is_empty() {
+            let (word, after) = quoted(rest)?;
+            words.push(word);
+            rest = after.trim_start();
+        }
+        Some(Self(words))
+    }
+
+    fn has(&self, arg: &str) -> bool {
+        self.0.iter().any(|word| word == arg)
+    }
+
+    fn takes_plugin(&self) -> bool {
+        self.0.iter().any(|word| word.starts_with(PLUGIN))
+    }
+
+    /// Whether it is a linker's, whose output is no object file that is linked again.
+    fn links_a_program(&self) -> bool {
+        self.has(MARKER) && !["-r", "-i", "--relocatable"].iter().any(|option| self.has(option))
+    }
+
+    /// Whether it is LLVM's linker, and compiles what it links.
+    fn is_thin(&self) -> bool {
+        self.has("-plugin-opt=thinlto") && self.0[0].contains("lld")
+    }
+}
+
+/// A word in quotes at the beginning of a text, without them and the backslashes in it, and the text after it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut word = String::new();
+    let inside = text.strip_prefix('"')?;
+    let mut chars = inside.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Some((word, &inside[at + 1..])),
+            '\\' => word.push(chars.next()?.1),
+            c => word.push(c),
+        }
+    }
+    None
+}
+
+/// The same arguments without `--`, after which all are files: options can follow then.
+fn without_separator(args: &[OsString]) -> Vec<OsString> {
+    let Some(at) = args.iter().position(|arg| arg == "--") else { return args.to_vec() };
+    let as_file = |arg: &OsString| {
+        if arg.as_encoded_bytes().starts_with(b"-") {
+            joined("./", Path::new(arg))
+        } else {
+            arg.clone()
+        }
     };
-    let has_input = args.iter().any(|arg| !arg.as_encoded_bytes().starts_with(b"-"));
-    has_input && !args.iter().any(stops)
+    args[..at].iter().cloned().chain(args[at + 1..].iter().map(as_file)).collect()
+}
+
+/// What a linker gets beside the program's own. With thin link-time optimisation it is the linker that runs the pass.
+fn link_args(found: &Found, job: &Job) -> Vec<OsString> {
+    let runtime = found.runtime.clone().into_os_string();
+    if found.is_flang() {
+        // It has no -Xlinker, and -Wl ends at a comma.
+        return vec![runtime];
+    }
+    let mut args = vec!["-Xlinker".into(), runtime];
+    if job.is_thin() {
+        args.extend(["-Xlinker".into(), joined("--load-pass-plugin=", &found.plugin)]);
+    }
+    args
 }
 
 fn joined(option: &str, path: &Path) -> OsString {
@@ -103,6 +190,13 @@ struct Found {
     compiler: PathBuf,
     plugin: PathBuf,
     runtime: PathBuf,
+}
+
+impl Found {
+    fn is_flang(&self) -> bool {
+        let name = self.compiler.file_name().unwrap_or_default();
+        name.as_encoded_bytes().starts_with(b"flang")
+    }
 }
 
 /// A compiler, the plugin for its major, and the runtime.
@@ -149,19 +243,40 @@ fn in_path(name: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
+    fn job(line: &str) -> Job {
+        Job::of_line(line).unwrap()
+    }
+
+    /// Lines of `clang-19 -###`, shortened.
     #[test]
-    fn what_links() {
-        let links = |args: &[&str]| links(&args.iter().map(OsString::from).collect::<Vec<_>>());
-        for (args, expected) in [
-            (&["-O2", "a.c", "-o", "a"][..], true),
-            (&["a.o", "-lm"], true),
-            (&["-c", "a.c"], false),
-            (&["-O2", "-S", "a.c"], false),
-            (&["-M", "a.c"], false),
-            (&["--version"], false),
-            (&[], false),
-        ] {
-            assert_eq!(links(args), expected, "{args:?}");
+    fn jobs_by_hand() {
+        let compiles = job(
+            r#" "/usr/bin/clang" "-cc1" "-emit-obj" "-fpass-plugin=/a b/spm-19.so" "-x" "c" "a.c""#,
+        );
+        assert!(compiles.takes_plugin() && !compiles.links_a_program());
+        let assembles = job(r#" "/usr/bin/clang" "-cc1as" "-filetype" "obj" "s.s""#);
+        assert!(!assembles.takes_plugin() && !assembles.links_a_program());
+        let links = job(r#" "/usr/bin/ld" "-o" "a.out" "-L/colocate/marker" "a.o""#);
+        assert!(links.links_a_program() && !links.takes_plugin() && !links.is_thin());
+        let joins = job(r#" "/usr/bin/ld" "-o" "b.o" "-L/colocate/marker" "-r" "a.o""#);
+        assert!(!joins.links_a_program());
+        let thin = r#"-L/colocate/marker" "-plugin-opt=thinlto" "a.o""#;
+        assert!(job(&format!(r#" "/usr/bin/ld.lld" "{thin}"#)).is_thin());
+        assert!(!job(&format!(r#" "/usr/bin/ld" "{thin}"#)).is_thin());
+        let words = job(r#" "/bin/x" "a \"b\" \\ \$c" """#);
+        assert_eq!(words, Job(["/bin/x", r#"a "b" \ $c"#, ""].map(str::to_owned).to_vec()));
+        for other in ["Thread model: posix", " (in-process)", r#" "open"#, "", r#" "a" b"#] {
+            assert_eq!(Job::of_line(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn files_after_a_separator() {
+        let of = |args: &[&str]| {
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            without_separator(&args).join(OsStr::new(" ")).into_string().unwrap()
+        };
+        assert_eq!(of(&["-O2", "--", "a.c", "-b.c"]), "-O2 a.c ./-b.c");
+        assert_eq!(of(&["-O2", "a.c"]), "-O2 a.c");
     }
 }

@@ -3,6 +3,7 @@
 mod apply;
 mod command;
 mod library;
+mod places;
 mod regions;
 mod report;
 mod runs;

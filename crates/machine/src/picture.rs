@@ -351,6 +351,13 @@ mod tests {
         picture(&machine, None) + &speeds(&machine, &performance)
     }
 
+    /// Kinds of cores are a column that others follow; Rust pads to at most 65,535 characters, and panics beyond.
+    #[test]
+    fn long_names_of_kinds_are_cut() {
+        let text = drawn(|name| name.repeat(70_000));
+        assert!(text.contains(&format!("  {}…  capacity", "k".repeat(239))));
+    }
+
     #[test]
     fn names_neither_drive_a_terminal_nor_add_lines() {
         let hostile = drawn(|name| format!("{name}\u{1b}[2J\n\u{9b}x"));

@@ -30,6 +30,20 @@ pub fn printable(name: &str) -> Cow<'_, str> {
     })
 }
 
+/// Characters of a cell of a table that others follow, at most. Chosen: three lines of a terminal.
+pub const CELL: usize = 240;
+
+/// A name from outside as a cell of a table: [`printable`], and cut where it is longer than a table can show. Rust's own padding
+/// panics from 65,536 characters on.
+#[must_use]
+pub fn cell(name: &str) -> Cow<'_, str> {
+    let text = printable(name);
+    if text.chars().nth(CELL).is_none() {
+        return text;
+    }
+    Cow::Owned(text.chars().take(CELL - 1).chain(['…']).collect())
+}
+
 /// A text of several lines, as [`printable`] writes names; its own ends of lines and tabs stay.
 #[must_use]
 pub fn printable_lines(text: &str) -> Cow<'_, str> {

@@ -4,13 +4,15 @@
 //! adds up what these accesses cost more if the pages are on another node ([`blocks`]), and moves pages once that exceeds what
 //! moving them costs ([`rule`]). On machines with one node a call is a load and a branch.
 //!
-//! It runs in programs of others. It allocates nothing, takes no lock, keeps `errno`, and reads none of the program's memory; what
+//! It runs in programs of others. It allocates nothing, takes no lock, keeps `errno`, is no cancellation point, takes little of the stack
+//! and of the time ([`budget`]), and reads none of the program's memory; what
 //! it is given may be wrong, since the program may have changed its variables, or freed the memory. Only the kernel looks at
 //! addresses, and only pages of the process alone are moved.
 
 #![cfg_attr(feature = "freestanding", no_std)]
 
 pub mod blocks;
+pub mod budget;
 pub mod costs;
 pub mod nodes;
 pub mod rule;
@@ -21,7 +23,9 @@ mod sites;
 mod start;
 pub mod sys;
 
-use blocks::Worth;
+use blocks::{BLOCK, Worth};
+use budget::Budget;
+use nodes::Node;
 use rule::Why;
 pub use sites::Site;
 
@@ -78,30 +82,60 @@ fn access(running: &start::Running, announced: Announced, record: Option<&sites:
         return Why::Small;
     }
     let bytes = u64::try_from(announced.bytes).unwrap_or(0);
-    let Some(here) = running.nodes.here() else { return Why::NoNode };
+    let Some((pu, here)) = running.nodes.here() else { return Why::NoNode };
+    let Some(budget) = running.budgets.get(pu) else { return Why::NoNode };
     let costs = &running.costs;
     if let Some(published) = costs.published {
         let caches = costs.path_bytes;
         return match published.is_worth_it(size, bytes, caches) {
-            true => moves::move_all(running, range, here, record),
+            true => moves::move_all(running, budget, range, here, record),
             false => Why::NotYet,
         };
     }
-    let extra = rule::extra_ns(size, bytes, costs);
-    let worth = |node| blocks::add(range, extra, node, sys::second(), costs);
-    let (mut node, mut worth_there) = (here, worth(here));
-    if let (Some(key), true) = (running.lock, worth_there >= Worth::Having) {
-        node = lock::settle(&running.nodes, key, here, start::is_filtered);
+    let (range, extra, spans) = affordable(budget, range, rule::extra_ns(size, bytes, costs));
+    let began_ns = (spans > budget::FREE).then(sys::now_ns);
+    let (node, worth) = add(running, range, extra, here);
+    if let Some(began_ns) = began_ns {
+        let now_ns = sys::now_ns();
+        budget.settle(spans, now_ns.saturating_sub(began_ns), now_ns);
     }
-    if node != here {
-        blocks::take(range, extra, here);
-        worth_there = worth(node);
-    }
-    match worth_there {
+    match worth {
         Worth::Moving if start::is_filtered() => Why::Refused,
-        Worth::Moving => moves::move_worthy(running, range, node, record),
+        Worth::Moving => moves::move_worthy(running, budget, range, node, record),
         Worth::Having | Worth::Little => Why::NotYet,
     }
+}
+
+/// Adds up what a range costs more, and binds the thread if it is to be. The node where it is then, and what pages are worth there.
+fn add(running: &start::Running, range: (u64, u64), extra_ns: u64, here: Node) -> (Node, Worth) {
+    let worth = |node| blocks::add(range, extra_ns, node, sys::second(), &running.costs);
+    let worth_here = worth(here);
+    let Some(key) = running.lock.filter(|_| worth_here >= Worth::Having) else {
+        return (here, worth_here);
+    };
+    let node = lock::settle(&running.nodes, key, here, start::is_filtered);
+    if node == here {
+        return (here, worth_here);
+    }
+    blocks::take(range, extra_ns, here);
+    (node, worth(node))
+}
+
+/// The part of a range that a call may look at, its part of what the range costs more, and how many spans it has.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share
+fn affordable(budget: &Budget, range: (u64, u64), extra_ns: u64) -> ((u64, u64), u64, u64) {
+    let size = range.1 - range.0;
+    let spans = size / BLOCK + 1;
+    if spans <= budget::FREE {
+        return (range, extra_ns, spans);
+    }
+    let taken = budget.take_spans(spans, sys::coarse_ns());
+    if taken >= spans {
+        return (range, extra_ns, spans);
+    }
+    let part = taken * BLOCK;
+    let extra_ns = (extra_ns as f64 * (part as f64 / size as f64)) as u64;
+    ((range.0, range.0 + part), extra_ns, taken)
 }
 
 /// The addresses, if they are any.
@@ -109,4 +143,62 @@ fn range_of(announced: Announced) -> Option<(u64, u64)> {
     let first = announced.base.checked_add_signed(announced.begin)?;
     let last = announced.base.checked_add_signed(announced.end)?;
     (first < last && last < 1 << 57).then_some((first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use costs::Costs;
+    use nodes::{MOST_PUS, Nodes};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    fn running(has_huge: bool) -> start::Running {
+        let mut nodes = Nodes::none();
+        nodes.add(0, b"0-4095");
+        start::Running {
+            nodes,
+            costs: Costs::ASSUMED,
+            has_huge,
+            lock: None,
+            began_ns: sys::now_ns(),
+            moved_ns: 0.into(),
+            budgets: [const { Budget::unspent() }; MOST_PUS],
+        }
+    }
+
+    /// Searches that announce any size and end at once: of memory that is not there, worth moving or not. A call that looks at all
+    /// of 2^44 bytes takes a minute.
+    #[test]
+    fn time_does_not_follow_what_is_announced() {
+        let (done, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            for has_huge in [false, true] {
+                let running = running(has_huge);
+                let ends = [1_i64 << 32, 1 << 44, 1 << 56].into_iter();
+                for (end, bytes) in ends.flat_map(|end| [(end, 64), (end, end), (end, i64::MAX)]) {
+                    let announced = Announced { base: 1 << 46, begin: 0, end, bytes };
+                    for _ in 0..100 {
+                        access(&running, announced, None);
+                    }
+                }
+            }
+            done.send(()).unwrap();
+        });
+        ended.recv_timeout(Duration::from_secs(60)).expect("calls end soon");
+    }
+
+    /// A range that fits is looked at as a whole, and its first part has its share of the costs.
+    #[test]
+    fn parts_have_their_share() {
+        let budget = Budget::unspent();
+        let now = sys::coarse_ns();
+        budget.take_time(1 << 40, now);
+        let range = (5, 5 + 320 * BLOCK);
+        let part = 5 + budget::FREE * BLOCK;
+        assert_eq!(affordable(&budget, range, 1_000), ((5, part), 100, budget::FREE));
+        let small = (5, 5 + 30 * BLOCK);
+        assert_eq!(affordable(&budget, small, 1_000), (small, 1_000, 31));
+        assert_eq!(affordable(&Budget::unspent(), range, 1_000), (range, 1_000, 321));
+    }
 }

@@ -1,6 +1,7 @@
 //! Moves pages of a range that are worth it.
 
 use crate::blocks::{BLOCK, Block, Span};
+use crate::budget::Budget;
 use crate::nodes::Node;
 use crate::rule::{self, Why};
 use crate::sites::Record;
@@ -15,7 +16,10 @@ const BATCH: usize = 2048;
 /// So long each PU may spend on moving at first, beside its part of the time. Chosen.
 const FIRST_NS: u64 = 100_000_000;
 
-/// Addresses of pages that are to move, and what the kernel says.
+/// System calls and refused pages in a row after which a call ends that moves nothing. Chosen: some milliseconds.
+const MOST_FRUITLESS: u64 = 4096;
+
+/// Addresses of pages that are to move, and what the kernel says. It is mapped, since a signal handler has little stack.
 #[repr(C)]
 struct Batch {
     pages: [u64; BATCH],
@@ -23,39 +27,42 @@ struct Batch {
     status: [i32; BATCH],
     is_huge: [bool; BATCH],
     used: usize,
+    /// What is known of a huge page.
+    known: [Option<&'static Block>; PAGES],
 }
 
 /// Moves the parts of a range that are worth it to the node where this thread runs.
 #[cold]
 pub fn move_worthy(
     running: &Running,
+    budget: &Budget,
     range: (u64, u64),
     here: Node,
     record: Option<&Record>,
 ) -> Why {
-    moving(running, record, |mover| {
+    moving(running, budget, record, |mover| {
         let pagemap = if running.has_huge { sys::Pagemap::open() } else { None };
         let mut at = range.0;
-        while at < range.1 {
+        while at < range.1 && !mover.is_over() {
             let (first, end) = (at & !(HUGE - 1), (at & !(HUGE - 1)) + HUGE);
             let inside = (at, end.min(range.1));
             // Of older kernels it is not known whether it is one: it is treated as one, and all its pages are named.
             let has_huge = if running.has_huge {
+                mover.fruitless += 1;
                 pagemap.as_ref().and_then(|pagemap| pagemap.has_huge_page(first, end))
             } else {
                 Some(false)
             };
             if has_huge.unwrap_or(true) {
                 // Of a huge page at least half, else it is mostly another thread's.
-                if 2 * (inside.1 - inside.0) >= HUGE
-                    && mover.is_worth_it(&huge_blocks(first), (first, end), here)
-                {
+                if 2 * (inside.1 - inside.0) >= HUGE && mover.is_huge_worth_it(first, here) {
                     mover.push((first, end), has_huge.is_some(), here);
                 }
             } else {
                 for span in Span::all(inside) {
                     let pages = (span.first.max(range.0), span.end.min(range.1));
-                    if mover.is_worth_it(&[span.get()], pages, here) {
+                    let block = span.get();
+                    if block.is_some() && mover.is_worth_it(block, pages, here) {
                         mover.push(pages, false, here);
                     }
                 }
@@ -70,12 +77,12 @@ pub fn move_worthy(
 const PAGES: usize = (HUGE / PAGE) as usize;
 
 /// What is known of a huge page: of each block as a whole, or else of its pages.
-fn huge_blocks(huge: u64) -> [Option<&'static Block>; PAGES] {
+fn huge_blocks(huge: u64, known: &mut [Option<&'static Block>; PAGES]) {
     let spans = |(first, end): (u64, u64), size: u64| {
         let number = (end - first) / size;
         (0..number).map(move |at| Span { first: first + at * size, end: first + (at + 1) * size })
     };
-    let mut known = [None; PAGES];
+    known.fill(None);
     let mut free = known.iter_mut();
     for block in spans((huge, huge + HUGE), BLOCK) {
         let whole = block.get();
@@ -85,63 +92,104 @@ fn huge_blocks(huge: u64) -> [Option<&'static Block>; PAGES] {
             free.next().into_iter().for_each(|place| *place = Some(of));
         }
     }
-    known
 }
 
 /// Moves a whole range.
 #[cold]
-pub fn move_all(running: &Running, range: (u64, u64), here: Node, record: Option<&Record>) -> Why {
-    moving(running, record, |mover| {
+pub fn move_all(
+    running: &Running,
+    budget: &Budget,
+    range: (u64, u64),
+    here: Node,
+    record: Option<&Record>,
+) -> Why {
+    moving(running, budget, record, |mover| {
         mover.push(range, false, here);
         mover.flush(here);
     })
 }
 
-fn moving(running: &Running, record: Option<&Record>, what: impl FnOnce(&mut Mover)) -> Why {
+/// Has pages moved as long as that is within the budget of all PUs; time that moves none counts for the budget of this PU.
+fn moving(
+    running: &Running,
+    budget: &Budget,
+    record: Option<&Record>,
+    what: impl FnOnce(&mut Mover),
+) -> Why {
     let _errno = sys::KeepsErrno::new();
     let began = sys::now_ns();
-    let passed = began.saturating_sub(running.began_ns);
-    let most = running.nodes.pus() * (FIRST_NS + passed / 100 * running.costs.moving_percent);
-    if running.moved_ns.load(Relaxed) > most {
-        return Why::Budget;
-    }
-    // SAFETY: numbers may be 0.
+    let left = most_ns(running, began).checked_sub(running.moved_ns.load(Relaxed));
+    let Some(left) = left.filter(|_| !budget.is_spent(began)) else { return Why::Budget };
+    // SAFETY: numbers may be 0, and places of what is known none.
     #[allow(unsafe_code)]
     let Some(mut batch) = (unsafe { sys::Zeroed::new() }) else { return Why::Refused };
-    let mut mover = Mover { running, batch: batch.get(), moved: 0, refused: 0 };
+    let until_ns = began.saturating_add(left);
+    let batch = batch.get();
+    let mut mover =
+        Mover { running, batch, until_ns, is_late: false, fruitless: 0, moved: 0, refused: 0 };
     what(&mut mover);
-    let (moved, refused) = (mover.moved, mover.refused);
-    let took = sys::now_ns() - began;
+    let (moved, refused, is_over) = (mover.moved, mover.refused, mover.is_over());
+    let now = sys::now_ns();
+    let took = now - began;
     running.moved_ns.fetch_add(took, Relaxed);
+    if moved == 0 {
+        budget.take_time(took, now);
+    }
     if let Some(record) = record {
         record.moved.fetch_add(moved, Relaxed);
         record.refused.fetch_add(refused, Relaxed);
         record.ns.fetch_add(took, Relaxed);
     }
     match (moved, refused) {
+        (0, 0) if is_over => Why::Budget,
         (0, 0) => Why::Here,
         (0, _) => Why::Refused,
         _ => Why::Moved,
     }
 }
 
+/// How long pages may have been moved by now, in nanoseconds of all PUs.
+fn most_ns(running: &Running, now_ns: u64) -> u64 {
+    let passed = now_ns.saturating_sub(running.began_ns);
+    let share = (passed / 100).saturating_mul(running.costs.moving_percent);
+    running.nodes.pus().saturating_mul(share.saturating_add(FIRST_NS))
+}
+
 struct Mover<'a> {
     running: &'a Running,
     batch: &'a mut Batch,
+    /// Time at which the budget of all PUs is spent.
+    until_ns: u64,
+    is_late: bool,
+    /// System calls and refused pages since a page was moved.
+    fruitless: u64,
     moved: u64,
     refused: u64,
 }
 
 impl Mover<'_> {
+    /// Whether this call has to end.
+    const fn is_over(&self) -> bool {
+        self.is_late || self.fruitless > MOST_FRUITLESS
+    }
+
+    /// Whether a huge page is worth moving.
+    fn is_huge_worth_it(&mut self, first: u64, here: Node) -> bool {
+        huge_blocks(first, &mut self.batch.known);
+        self.is_worth_it(None, (first, first + HUGE), here)
+    }
+
     /// Whether pages are worth moving from where they are, as is known or as the kernel says. They are noted as moved before they are, so
-    /// that of threads that come at the same time one alone moves them.
+    /// that of threads that come at the same time one alone moves them. `block` is what is known of them, and `None` of a huge page,
+    /// whose blocks are in the batch.
     fn is_worth_it(
         &mut self,
-        blocks: &[Option<&'static Block>],
+        block: Option<&'static Block>,
         pages: (u64, u64),
         here: Node,
     ) -> bool {
-        let blocks = || blocks.iter().flatten();
+        let of_huge = if block.is_some() { &[][..] } else { &self.batch.known[..] };
+        let blocks = || block.iter().chain(of_huge.iter().flatten());
         let sum = |node: Node| blocks().map(|block| block.extra_ns(node)).sum::<u64>();
         let moves = blocks().map(|block| block.moves()).max().unwrap_or(0);
         let count = (pages.1 - pages.0).div_ceil(PAGE);
@@ -151,6 +199,7 @@ impl Mover<'_> {
             return false;
         }
         let known = blocks().find_map(|block| block.home());
+        self.fruitless += u64::from(known.is_none());
         let Some(home) = known.or_else(|| home_of(pages, here)) else { return false };
         let is_worth_it =
             home != here && rule::is_worth_moving(extra, sum(home), count, moves, costs);
@@ -169,6 +218,9 @@ impl Mover<'_> {
             if self.batch.used == BATCH {
                 self.flush(here);
             }
+            if self.is_over() {
+                return;
+            }
             self.batch.pages[self.batch.used] = at;
             self.batch.is_huge[self.batch.used] = is_huge;
             self.batch.used += 1;
@@ -186,11 +238,14 @@ impl Mover<'_> {
             Some(&batch.nodes[..used]),
             &mut batch.status[..used],
         );
+        let before = self.moved;
         for (status, is_huge) in batch.status[..used].iter().zip(&batch.is_huge[..used]) {
             let is_there = done && *status == i32::from(here);
             let pages = if *is_huge { HUGE / PAGE } else { 1 };
             *if is_there { &mut self.moved } else { &mut self.refused } += pages;
         }
+        self.fruitless = if self.moved > before { 0 } else { self.fruitless + used as u64 };
+        self.is_late = sys::now_ns() > self.until_ns;
     }
 }
 

@@ -8,7 +8,7 @@ pub type Node = u8;
 /// Nodes that are distinguished, at most.
 pub const MOST: usize = 16;
 /// PUs that are, at most.
-const MOST_PUS: usize = 4096;
+pub const MOST_PUS: usize = 4096;
 /// No node.
 const NONE: Node = Node::MAX;
 
@@ -71,10 +71,11 @@ impl Nodes {
         self.of.get(pu).copied().filter(|node| *node != NONE)
     }
 
-    /// That of the PU on which this thread runs now.
+    /// The PU on which this thread runs now, and its node.
     #[must_use]
-    pub fn here(&self) -> Option<Node> {
-        self.of(sys::pu()?)
+    pub fn here(&self) -> Option<(usize, Node)> {
+        let pu = sys::pu()?;
+        Some((pu, self.of(pu)?))
     }
 }
 

@@ -63,7 +63,8 @@ pub fn extra_ns(size: u64, bytes: u64, costs: &Costs) -> u64 {
 /// Whether pages whose sums are these are to move here, after so many moves.
 #[must_use]
 pub fn is_worth_moving(here_ns: u64, home_ns: u64, pages: u64, moves: u8, costs: &Costs) -> bool {
-    let cost = pages.saturating_mul(costs.page_move_ns) << moves.min(MOST_DOUBLED);
+    let doubled = 1 << moves.min(MOST_DOUBLED);
+    let cost = pages.saturating_mul(costs.page_move_ns).saturating_mul(doubled);
     here_ns > home_ns.saturating_add(cost)
 }
 

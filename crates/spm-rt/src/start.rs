@@ -2,12 +2,12 @@
 
 #![allow(unsafe_code)] // a value that is written once
 
+use crate::budget::Budget;
 use crate::costs::{Costs, Published};
-use crate::nodes::{MOST, Nodes};
+use crate::nodes::{MOST, MOST_PUS, Nodes};
 use crate::{lock, sites, sys};
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
-use core::fmt::Write;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// What the runtime goes by.
@@ -21,20 +21,32 @@ pub struct Running {
     /// When it began, and how long it has moved pages since.
     pub began_ns: u64,
     pub moved_ns: AtomicU64,
+    /// By PU.
+    pub budgets: [Budget; MOST_PUS],
 }
 
-struct Once(UnsafeCell<Running>);
+/// Texts of files and their paths: the first call may be in a signal handler, which has little stack.
+struct Scratch {
+    text: [u8; 4096],
+    path: Path,
+}
 
-// SAFETY: it is written once, before `STATE` says that it is there.
-unsafe impl Sync for Once {}
+struct Once<T>(UnsafeCell<T>);
 
-static RUNNING: Once = Once(UnsafeCell::new(Running {
+// SAFETY: it is written once, by the thread that has set `STATE` to `BEGINS`, before `STATE` says that it is there.
+unsafe impl<T> Sync for Once<T> {}
+
+static SCRATCH: Once<Scratch> =
+    Once(UnsafeCell::new(Scratch { text: [0; 4096], path: Path([0; 512]) }));
+
+static RUNNING: Once<Running> = Once(UnsafeCell::new(Running {
     nodes: Nodes::none(),
     costs: Costs::ASSUMED,
     has_huge: false,
     lock: None,
     began_ns: 0,
     moved_ns: AtomicU64::new(0),
+    budgets: [const { Budget::unspent() }; MOST_PUS],
 }));
 
 /// Whether there is something to do, as far as is known. Programs read it before each call, and need not call if it is 0.
@@ -67,7 +79,7 @@ fn begin() -> Option<&'static Running> {
     let _errno = sys::KeepsErrno::new();
     if STATE.compare_exchange(NEW, BEGINS, Ordering::Acquire, Ordering::Acquire).is_ok() {
         // SAFETY: only one thread comes here, once.
-        let is_on = set_up(unsafe { &mut *RUNNING.0.get() });
+        let is_on = unsafe { set_up(&mut *RUNNING.0.get(), &mut *SCRATCH.0.get()) };
         STATE.store(if is_on { ON } else { OFF }, Ordering::Release);
         spm_is_on.store(is_on.into(), Ordering::Relaxed);
     }
@@ -103,31 +115,33 @@ extern "C" fn end() {
     }
 }
 
+fn is(name: &CStr, value: &[u8]) -> bool {
+    sys::variable(name).is_some_and(|it| it.to_bytes() == value)
+}
+
 /// Whether there is anything to do.
-fn set_up(running: &mut Running) -> bool {
-    let is =
-        |name: &CStr, value: &[u8]| sys::variable(name).is_some_and(|it| it.to_bytes() == value);
+fn set_up(running: &mut Running, Scratch { text, path }: &mut Scratch) -> bool {
     if is(c"SPM_STATS", b"1") {
         sites::begin();
     }
     if is(c"SPM", b"off") || sys::is_filtered() {
         return false;
     }
-    let mut text = [0; 4096];
     for node in 0..MOST {
-        let mut path = Path::new();
-        let _ = write!(path, "/sys/devices/system/node/node{node}/cpulist");
         #[allow(clippy::cast_possible_truncation)] // below MOST
-        running.nodes.add(node as u8, sys::read(path.get(), &mut text));
+        let (node, digits) = (node as u8, [b'0' + node as u8 / 10, b'0' + node as u8 % 10]);
+        let digits = if node < 10 { &digits[1..] } else { &digits };
+        let path = path.of(&[b"/sys/devices/system/node/node", digits, b"/cpulist"]);
+        running.nodes.add(node, sys::read(path, text));
     }
     if running.nodes.count() < 2 {
         return false;
     }
     running.has_huge = {
-        let modes = sys::read(c"/sys/kernel/mm/transparent_hugepage/enabled", &mut text);
+        let modes = sys::read(c"/sys/kernel/mm/transparent_hugepage/enabled", text);
         !modes.is_empty() && !modes.windows(7).any(|word| word == b"[never]")
     };
-    running.costs = running.costs.with(kept(&mut text));
+    running.costs = running.costs.with(kept(path, text));
     if is(c"SPM_RULE", b"published") {
         // The dissertation's; the article has a tenth of the caches.
         running.costs.published = Some(Published { caches: 0.2, reuse: 200.0 });
@@ -141,45 +155,48 @@ fn set_up(running: &mut Running) -> bool {
 }
 
 /// What `colocate calibrate` has kept, its user's first, or the file that `SPM_COSTS` names.
-fn kept(into: &mut [u8]) -> &[u8] {
-    let value = |name: &CStr| sys::variable(name).and_then(|value| value.to_str().ok());
+fn kept<'a>(path: &mut Path, into: &'a mut [u8]) -> &'a [u8] {
     if let Some(file) = sys::variable(c"SPM_COSTS") {
         return sys::read(file, into);
     }
-    let mut path = Path::new();
-    let written = match (value(c"XDG_STATE_HOME"), value(c"HOME")) {
-        (Some(state), _) => write!(path, "{state}/colocate/memory"),
-        (_, Some(home)) => write!(path, "{home}/.local/state/colocate/memory"),
-        _ => Err(core::fmt::Error),
+    let own = match (sys::variable(c"XDG_STATE_HOME"), sys::variable(c"HOME")) {
+        (Some(state), _) => path.of(&[state.to_bytes(), b"/colocate/memory"]),
+        (_, Some(home)) => path.of(&[home.to_bytes(), b"/.local/state/colocate/memory"]),
+        _ => c"",
     };
-    let is_there = written.is_ok() && !sys::read(path.get(), into).is_empty();
-    sys::read(if is_there { path.get() } else { c"/var/lib/colocate/memory" }, into)
+    let is_there = !sys::read(own, into).is_empty();
+    sys::read(if is_there { own } else { c"/var/lib/colocate/memory" }, into)
 }
 
 /// A path that is built without allocating.
-struct Path {
-    bytes: [u8; 512],
-    used: usize,
-}
+struct Path([u8; 512]);
 
 impl Path {
-    const fn new() -> Self {
-        Self { bytes: [0; 512], used: 0 }
-    }
-
-    fn get(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
+    /// Parts of it one after the other; nothing if they are too long.
+    fn of(&mut self, parts: &[&[u8]]) -> &CStr {
+        let mut used = 0;
+        for part in parts {
+            // One byte stays for the 0 at the end.
+            let end = used + part.len();
+            let Some(into) = self.0[..511].get_mut(used..end) else { return c"" };
+            into.copy_from_slice(part);
+            used = end;
+        }
+        self.0[used] = 0;
+        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
     }
 }
 
-impl Write for Path {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        // One byte stays 0.
-        let end = self.used + text.len();
-        let into =
-            self.bytes.get_mut(self.used..end).filter(|_| end < 512).ok_or(core::fmt::Error)?;
-        into.copy_from_slice(text.as_bytes());
-        self.used = end;
-        Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_by_hand() {
+        let mut path = Path([b'x'; 512]);
+        assert_eq!(path.of(&[b"/home/", b"a", b"/memory"]), c"/home/a/memory");
+        assert_eq!(path.of(&[b"/b"]), c"/b");
+        assert_eq!(path.of(&[&[b'a'; 300], &[b'b'; 211]]).to_bytes().len(), 511);
+        assert_eq!(path.of(&[&[b'a'; 300], &[b'b'; 212]]), c"");
     }
 }

@@ -1,4 +1,5 @@
-//! System calls. None allocates, and all may be called from a signal handler.
+//! System calls. None allocates, and all may be called from a signal handler. None is a cancellation point, as the C library's `open`,
+//! `read`, `write` and `close` are: a thread that is cancelled in a call would keep the locks that the program holds around it.
 
 #![allow(unsafe_code)] // this is where they are
 
@@ -19,12 +20,17 @@ pub fn now_ns() -> u64 {
     u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
 }
 
-/// The same in seconds, faster and up to some milliseconds late.
-pub fn second() -> u32 {
+/// The same, faster and up to some milliseconds late.
+pub fn coarse_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it is a timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
-    u32::try_from(now.tv_sec).unwrap_or(0)
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
+}
+
+/// The same in seconds.
+pub fn second() -> u32 {
+    u32::try_from(coarse_ns() / 1_000_000_000).unwrap_or(0)
 }
 
 /// Whether this is the thread that the program began with.
@@ -46,25 +52,48 @@ pub fn variable(name: &CStr) -> Option<&'static CStr> {
     }
 }
 
-/// Up to the length of `into` from the beginning of a file; nothing if there is none.
+/// Up to the length of `into` from the beginning of a regular file; nothing if there is none. Does not wait for another process, as a
+/// FIFO or a lease would make it.
 pub fn read<'a>(path: &CStr, into: &'a mut [u8]) -> &'a [u8] {
-    // SAFETY: the path ends with 0, and the kernel writes at most so many bytes.
-    let read = unsafe {
-        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if file < 0 {
-            return &[];
-        }
-        let read = libc::read(file, into.as_mut_ptr().cast(), into.len());
-        libc::close(file);
-        read
-    };
+    let Some(file) = File::open(path).filter(File::is_regular) else { return &[] };
+    // SAFETY: the kernel writes at most so many bytes.
+    let read = unsafe { libc::syscall(libc::SYS_read, file.0, into.as_mut_ptr(), into.len()) };
     &into[..usize::try_from(read).unwrap_or(0)]
+}
+
+/// An open file, closed when it is dropped.
+struct File(libc::c_int);
+
+impl File {
+    fn open(path: &CStr) -> Option<Self> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        // SAFETY: the path ends with 0.
+        let file =
+            unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
+        libc::c_int::try_from(file).ok().filter(|file| *file >= 0).map(Self)
+    }
+
+    fn is_regular(&self) -> bool {
+        let mut of = core::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the kernel writes a whole one if it says 0, and it is read only then.
+        unsafe {
+            libc::syscall(libc::SYS_fstat, self.0, of.as_mut_ptr()) == 0
+                && of.assume_init().st_mode & libc::S_IFMT == libc::S_IFREG
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: it is ours.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
 }
 
 /// Writes to standard error what there is, if that can be.
 pub fn say(text: &[u8]) {
     // SAFETY: so many bytes are there.
-    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    unsafe { libc::syscall(libc::SYS_write, libc::STDERR_FILENO, text.as_ptr(), text.len()) };
 }
 
 /// Whether a filter may forbid system calls to this process.
@@ -152,27 +181,17 @@ pub fn move_pages(pages: &[u64], nodes: Option<&[i32]>, status: &mut [i32]) -> b
 }
 
 /// What the kernel says of this process's pages.
-pub struct Pagemap(libc::c_int);
+pub struct Pagemap(File);
 
 impl Pagemap {
     /// Opens it; it is closed when it is dropped.
     pub fn open() -> Option<Self> {
-        // SAFETY: the path ends with 0.
-        let file =
-            unsafe { libc::open(c"/proc/self/pagemap".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        (file >= 0).then_some(Self(file))
+        File::open(c"/proc/self/pagemap").map(Self)
     }
 
     /// Whether there is a huge page in a range; `None` if the kernel cannot say (before Linux 6.7).
     pub fn has_huge_page(&self, first: u64, end: u64) -> Option<bool> {
-        has_huge_page(self.0, first, end)
-    }
-}
-
-impl Drop for Pagemap {
-    fn drop(&mut self) {
-        // SAFETY: it is ours.
-        unsafe { libc::close(self.0) };
+        has_huge_page(self.0.0, first, end)
     }
 }
 
@@ -218,7 +237,7 @@ fn has_huge_page(pagemap: libc::c_int, first: u64, end: u64) -> Option<bool> {
         returned: PAGE_IS_HUGE,
     };
     // SAFETY: both are what the kernel expects.
-    let found = unsafe { libc::ioctl(pagemap, PAGEMAP_SCAN, &raw mut scan) };
+    let found = unsafe { libc::syscall(libc::SYS_ioctl, pagemap, PAGEMAP_SCAN, &raw mut scan) };
     usize::try_from(found).ok().map(|found| found > 0)
 }
 
@@ -272,4 +291,38 @@ pub fn keep_pus(holds: impl Fn(usize) -> bool) -> bool {
     }
     // SAFETY: so many bytes are there.
     unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// A FIFO without a writer, a folder and a device in the place of a file: nothing, and at once.
+    #[test]
+    fn only_regular_files_are_read() {
+        let folder = std::env::temp_dir().join(format!("spm-rt-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = |name: &str| CString::new(folder.join(name).as_os_str().as_bytes()).unwrap();
+        let fifo = path("fifo");
+        // SAFETY: the path ends with 0.
+        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+        std::fs::write(folder.join("file"), "cache_bytes 1").unwrap();
+        let (done, read_all) = mpsc::channel();
+        let files = [fifo, path("file"), path(""), path("none"), c"/dev/zero".to_owned()];
+        std::thread::spawn(move || {
+            for file in files {
+                done.send(read(&file, &mut [0; 64]).to_vec()).unwrap();
+            }
+        });
+        for expected in ["", "cache_bytes 1", "", "", ""] {
+            let text =
+                read_all.recv_timeout(Duration::from_secs(20)).expect("nothing is waited for");
+            assert_eq!(text, expected.as_bytes());
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::figures::{Comparison, PolicyFigures, Verdict};
 use crate::stats::{Estimate, Interval, Summary};
-use colocate_machine::printable;
+use colocate_machine::printable::{CELL, cell, printable};
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -154,32 +154,55 @@ pub fn matrix(names: &[String], cell: impl Fn(usize, usize) -> String) -> String
     aligned(&rows)
 }
 
-/// Columns of equal width, two spaces apart, nothing after the last. What is in a cell stays in it.
+/// Columns of equal width, two spaces apart, nothing after the last. What is in a cell stays in it; a long one that others follow is
+/// cut.
 #[must_use]
 pub fn aligned(rows: &[Vec<String>]) -> String {
-    let cells = rows.iter().map(|row| row.iter().map(|cell| printable(cell)));
-    let rows: Vec<Vec<Cow<'_, str>>> = cells.map(Iterator::collect).collect();
+    let rows: Vec<Vec<Cow<'_, str>>> = rows.iter().map(|row| cells(row)).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        cells.map(|cell| cell.chars().count().min(CELL)).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut out = String::new();
     for row in &rows {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
+        let Some((last, before)) = row.split_last() else {
+            out.push('\n');
+            continue;
+        };
+        for (cell, width) in before.iter().zip(&widths) {
             let _ = write!(line, "{cell:<width$}  ");
         }
+        line.push_str(last);
         out.push_str(line.trim_end());
         out.push('\n');
     }
     out
 }
 
+/// The cells of a row as they are shown; the last one, which nothing follows, whole.
+fn cells(row: &[String]) -> Vec<Cow<'_, str>> {
+    let Some((last, before)) = row.split_last() else { return Vec::new() };
+    before.iter().map(|text| cell(text)).chain([printable(last)]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Rust pads to at most 65,535 characters, and panics beyond.
+    #[test]
+    fn long_cells_are_cut() {
+        let long = "é".repeat(70_000);
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["name", "PU"]), row([&long, "1"]), row(["a", &long]), vec![long.clone()]];
+        let text = aligned(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], format!("{}…  1", "é".repeat(239)));
+        assert_eq!(lines[2].chars().count(), 240 + 2 + 70_000, "nothing follows the last one");
+    }
     use crate::figures::tests::place;
     use crate::state::State;
     use crate::state::tests::{finished, settings};

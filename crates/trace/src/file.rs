@@ -145,6 +145,18 @@ mod tests {
         assert_eq!([accesses(0, 2), accesses(1, 0), accesses(3, 0)], [None; 3]);
     }
 
+    /// A file as `truncate` makes it: its header, and then zeros, which would be blocks without a record; 8 bytes each, of none of
+    /// which anything is stored on the disk.
+    #[test]
+    fn empty_blocks_are_refused() {
+        let mut bytes = header().to_vec();
+        bytes.resize(1 << 20, 0);
+        let refused = TraceFile::of(Cursor::new(bytes)).unwrap_err();
+        assert_eq!(refused.to_string(), "expected blocks with records, found an empty one");
+        let later = TraceFile::of(Cursor::new(trace(&[(0, 3), (1, 0), (0, 2)])));
+        assert!(matches!(later, Err(ReadError::Trace(TraceError::Empty))));
+    }
+
     #[test]
     fn what_ends_early_is_refused() {
         let whole = trace(&[(0, 3), (1, 2)]);

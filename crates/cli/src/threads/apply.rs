@@ -1,6 +1,7 @@
 //! A program whose parallel regions get the number of threads that is learnt while it runs.
 
 use super::library::Library;
+use super::places::Places;
 use super::regions;
 use super::report::Report;
 use crate::children::{self, POLL};
@@ -46,13 +47,26 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
     };
     report.took_s = begin.elapsed().as_secs_f64();
     report.status = Some(status);
-    report.regions = regions::of_one(&library.map(|library| library.reports()).unwrap_or_default());
+    let is_stopped = || is_stopped(signals.as_ref(), stop);
+    let reports = library.map(|library| library.reports(&is_stopped)).unwrap_or_default();
+    report.notes.extend(reports.note());
+    let places = Places::of(&reports.regions, &is_stopped);
+    report.notes.extend(places.note());
+    report.regions = regions::of_one(&reports.regions, &places);
     if report.regions.is_empty() {
         report.notes.push(
             "no parallel region was seen: no OpenMP program, linked statically, set-user-ID, or ended by a signal".to_owned(),
         );
     }
     Ok(u8::try_from(status).unwrap_or(crate::exit::OURS))
+}
+
+/// Whether a signal has come since the program has ended.
+fn is_stopped(signals: Option<&OwnedFd>, stop: &AtomicBool) -> bool {
+    if signals.is_some_and(|signals| sys::next_signal(signals.as_fd()).is_some()) {
+        stop.store(true, Ordering::Relaxed);
+    }
+    stop.load(Ordering::Relaxed)
 }
 
 /// Passes on what was sent to us. Keys reach the program by themselves, and may mean something else to it than an end.

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The library, and a folder for what it reports.
@@ -17,11 +18,49 @@ pub struct Library {
     folder: (TempDir, Dir),
 }
 
-/// Most bytes of a report. Chosen: a KiB for each of 16,384 parallel regions.
-const REPORT: MaxSize = MaxSize::mib(16);
+/// Most regions of all reports together. Chosen.
+const REGIONS: usize = 16_384;
+
+/// Most bytes of all reports together: a KiB for each region.
+const BYTES: u64 = 16 << 20;
 
 /// Most reports that are read at a time, one of each process. Chosen.
 const REPORTS: usize = 10_000;
+
+/// Time that reading all of them may take. Chosen.
+const TIME: Duration = Duration::from_secs(5);
+
+/// Reports of processes.
+#[derive(Default)]
+pub struct Reports {
+    /// Regions of all that were read.
+    pub regions: Vec<Reported>,
+    /// Files that were left out.
+    left_out: usize,
+}
+
+impl Reports {
+    /// Adds the regions of a report, all or none.
+    fn add(&mut self, text: &str) {
+        // The first line is no region.
+        let fits = self.regions.len() + text.lines().count() <= REGIONS + 1;
+        match read(text).filter(|_| fits) {
+            Some(regions) => self.regions.extend(regions),
+            None => self.left_out += 1,
+        }
+    }
+
+    /// How many were left out, if any were.
+    pub fn note(&self) -> Option<String> {
+        (self.left_out > 0).then(|| {
+            format!(
+                "reports left out: {}; expected plain files with at most {} MiB and {REGIONS} regions in all",
+                self.left_out,
+                BYTES >> 20
+            )
+        })
+    }
+}
 
 impl Library {
     /// Finds it: where cargo puts it, beside the program, the newest first, then where an installed program has it.
@@ -64,17 +103,73 @@ impl Library {
         command.env(env::APPLY, if apply { "1" } else { "0" });
     }
 
-    /// What processes have reported since it was asked last. A program can put anything there: only plain files are
-    /// read, no link is followed.
-    pub fn reports(&self) -> Vec<Reported> {
+    /// Reads and removes what processes have reported since the last call, until `is_stopped`. A program can put anything there:
+    /// only plain files are read, no link is followed, and limits hold for all of them together.
+    pub fn reports(&self, is_stopped: &dyn Fn() -> bool) -> Reports {
         let dir = &self.folder.1;
         let mut names = dir.names(REPORTS).unwrap_or_default();
         names.sort();
-        let texts = names.iter().filter_map(|name| {
-            let text = dir.read_text(name, REPORT);
+        let (until, mut left) = (Instant::now() + TIME, BYTES);
+        let mut reports = Reports::default();
+        for name in names {
+            let is_late = Instant::now() >= until || is_stopped();
+            let text = (!is_late).then(|| dir.read_text(&name, MaxSize::bytes(left)).ok());
+            match text.flatten() {
+                Some(text) => {
+                    left -= text.len() as u64;
+                    reports.add(&text);
+                }
+                None => reports.left_out += 1,
+            }
             let _ = dir.remove(name);
-            read(&text.ok()?)
+        }
+        reports
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library() -> Library {
+        Library { file: PathBuf::new(), folder: own_folder("threads-").unwrap() }
+    }
+
+    /// A report of so many regions.
+    fn report(regions: usize) -> String {
+        let line = "/bin/a\t16\t\t0\t2\t2\tall\t0\t\t1\t2\t1\t1\t1\t1\t1\t1\t1\t1\t1\t1\t1\t1\n";
+        format!("colocate-omp 2\n{}", line.repeat(regions))
+    }
+
+    /// Links to one report of 9 MiB, as a program makes them at no cost: one is within the limit.
+    #[test]
+    fn limits_hold_for_all_reports_together() {
+        let library = library();
+        let path = library.folder.0.path().to_owned();
+        // A region whose object has a long name.
+        let large = report(1).replace("/bin/a", &"a".repeat(9 << 20));
+        std::fs::write(path.join("1"), large).unwrap();
+        (2..32).for_each(|link| {
+            std::fs::hard_link(path.join("1"), path.join(link.to_string())).unwrap();
         });
-        texts.flatten().collect()
+        let reports = library.reports(&|| false);
+        assert_eq!((reports.regions.len(), reports.left_out), (1, 30));
+        assert!(reports.note().unwrap().starts_with("reports left out: 30; expected"));
+        assert!(library.folder.1.names(1).unwrap().is_empty(), "they are removed");
+    }
+
+    #[test]
+    fn regions_are_limited_in_all() {
+        let library = library();
+        let path = library.folder.0.path().to_owned();
+        for name in ["1", "2", "3"] {
+            std::fs::write(path.join(name), report(REGIONS / 2)).unwrap();
+        }
+        let reports = library.reports(&|| false);
+        assert_eq!((reports.regions.len(), reports.left_out), (REGIONS, 1));
+        std::fs::write(path.join("1"), report(1)).unwrap();
+        let stopped = library.reports(&|| true);
+        assert_eq!((stopped.regions.len(), stopped.left_out), (0, 1), "a signal ends it");
+        assert_eq!(library.reports(&|| false).note(), None);
     }
 }

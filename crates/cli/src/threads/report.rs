@@ -385,6 +385,7 @@ fn learnt(region: &Region) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::threads::places::Places;
     use crate::threads::regions;
     use colocate_omp::learn::{Learnt, Sums};
     use colocate_omp::report::Reported;
@@ -556,7 +557,8 @@ mod tests {
             all: sums,
             one: Sums::default(),
         };
-        report.regions = regions::of_runs(&[reported(all, 2)], &[reported(one, 1)]);
+        report.regions =
+            regions::of_runs(&[reported(all, 2)], &[reported(one, 1)], &Places::default());
         report.reason = report.found_reason();
         let text = report.text();
         assert!(
@@ -586,10 +588,10 @@ mod tests {
             let mut report = report(&[(1, &seconds[0]), (2, &seconds[1])], 2);
             if apply {
                 report.advice = None;
-                report.regions = regions::of_one(&all);
+                report.regions = regions::of_one(&all, &Places::default());
             } else {
                 let one: Vec<Reported> = all.iter().map(|all| Reported { all: all.one, ..all.clone() }).collect();
-                report.regions = regions::of_runs(&all, &one);
+                report.regions = regions::of_runs(&all, &one, &Places::default());
                 report.reason = report.found_reason();
             }
             let text = report.text();

@@ -2,6 +2,7 @@
 
 use super::command::prepared;
 use super::library::Library;
+use super::places::Places;
 use super::regions;
 use super::report::Report;
 use crate::children::{self, End, POLL};
@@ -110,9 +111,10 @@ fn watched(
         library.preload(&mut command, threads, false);
         let left = left - begin.elapsed().as_secs_f64();
         let ended = whole(command, None, left, stop, threads)?;
-        let reports = library.reports();
-        let none = reports.is_empty();
-        seen.push(reports);
+        let reports = library.reports(&|| stop.load(Ordering::Relaxed));
+        report.notes.extend(reports.note());
+        let none = reports.regions.is_empty();
+        seen.push(reports.regions);
         if !matches!(ended, Ended::Done(_)) {
             report.notes.push("regions were not watched to the end: the time was over".to_owned());
         }
@@ -122,7 +124,9 @@ fn watched(
     }
     let mut seen = seen.into_iter();
     let (all, one) = (seen.next().unwrap_or_default(), seen.next().unwrap_or_default());
-    report.regions = regions::of_runs(&all, &one);
+    let places = Places::of(&all, &|| stop.load(Ordering::Relaxed));
+    report.notes.extend(places.note());
+    report.regions = regions::of_runs(&all, &one, &places);
     Ok(())
 }
 

@@ -164,3 +164,82 @@ fn without_a_compiler_one_line_says_so() {
     let said = crate::printed::refusal(&done, 3);
     assert!(said.contains("clang-19") && said.contains("found none"), "{said}");
 }
+
+/// `colocate cc` with these words in a folder; nothing is said.
+fn cc(folder: &TempDir, words: &str) {
+    let words = words.split_whitespace();
+    let done = Command::new(COLOCATE).arg("cc").args(words.clone()).current_dir(folder).output();
+    let done = done.unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && said.is_empty(), "{}: {said}", words.collect::<String>());
+}
+
+/// Programs in parts: objects that are joined, each of which would have a runtime of its own; files after `--`; files from standard
+/// input; assembler alone; and headers that are compiled before.
+#[test]
+fn as_build_systems_call_it() {
+    if !is_built() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    written(&folder, "a.c", SOURCE);
+    let part = |name: &str| {
+        let text = "double NAMEa[1 << 16]; void NAME(void) { for (long i = 0; i < 1 << 16; ++i) NAMEa[i] += i; }\n";
+        written(&folder, &format!("{name}.c"), &text.replace("NAME", name));
+    };
+    part("one");
+    part("two");
+    cc(&folder, "-O2 -Werror -r a.c one.c -o first.o");
+    cc(&folder, "-O2 -Werror -r two.c -o second.o");
+    cc(&folder, "-Werror first.o second.o -o joined");
+    works(&folder.path().join("joined"));
+    written(&folder, "-strange.c", "int strange;\n");
+    cc(&folder, "-O2 -Werror -o separated -- a.c -strange.c");
+    works(&folder.path().join("separated"));
+    written(&folder, "s.s", ".section .note.GNU-stack,\"\",@progbits\n");
+    cc(&folder, "-Werror -c s.s -o s.o");
+    cc(&folder, "-Werror -fsyntax-only a.c");
+    cc(&folder, "-Werror -O2 -S a.c -o a.s");
+    cc(&folder, "-Werror a.s s.o -o assembled");
+    works(&folder.path().join("assembled"));
+    written(&folder, "head.h", "#include <stdio.h>\n");
+    cc(&folder, "-Werror -O2 head.h -o head.h.pch");
+    cc(&folder, "-Werror -O2 -include-pch head.h.pch a.c -o with-header");
+    works(&folder.path().join("with-header"));
+    let mut from_input = Command::new(COLOCATE);
+    from_input.args(["cc", "-O2", "-x", "c", "-", "-o", "input"]).current_dir(&folder);
+    run(from_input.stdin(std::fs::File::open(folder.path().join("a.c")).unwrap()));
+    works(&folder.path().join("input"));
+}
+
+/// A linker's arguments in `-Wl,` end at a comma.
+#[test]
+fn installed_in_a_folder_with_a_comma() {
+    if !is_built() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let (bin, lib) = (folder.path().join("a,b c/bin"), folder.path().join("a,b c/lib/colocate"));
+    std::fs::create_dir_all(&bin).unwrap();
+    std::fs::create_dir_all(&lib).unwrap();
+    let installed = bin.join("colocate");
+    std::fs::copy(COLOCATE, &installed).unwrap();
+    let built = Path::new(COLOCATE).parent().unwrap().join("../spm");
+    for name in ["spm-19.so", "libcolocate_spm_rt.a"] {
+        if std::fs::copy(built.join(name), lib.join(name)).is_err() {
+            println!("skipped: no {name} in {}", built.display());
+            return;
+        }
+    }
+    let source = written(&folder, "a.c", SOURCE);
+    let mut options = vec![&[][..]];
+    if Path::new("/usr/lib/llvm-19/bin/ld.lld").exists() {
+        options.push(&["-flto=thin", "-fuse-ld=lld"]);
+    }
+    for options in options {
+        let program = folder.path().join("a");
+        let mut cc = Command::new(&installed);
+        run(cc.args(["cc", "-O2", "-Werror"]).args(options).arg(&source).arg("-o").arg(&program));
+        works(&program);
+    }
+}

@@ -440,3 +440,20 @@ fn classes_are_named_alike_everywhere() {
     let ours = colocate_model::Class::ALL.map(|class| (class as usize, class.name()));
     assert_eq!(ours, colocate_isa::Class::ALL.map(|class| (class as usize, class.name())));
 }
+
+/// A program's name is a cell of a table; Rust pads to at most 65,535 characters, and panics beyond.
+#[test]
+fn long_names_are_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let short = profile(&dir, "solve", 2, [0.04, 0.38, 0.12, 0.34, 0.14]);
+    let text = std::fs::read_to_string(&short).unwrap().replace("solve", &"é".repeat(70_000));
+    let long = dir.path().join("long.json");
+    std::fs::write(&long, text).unwrap();
+    for machine in ["synthetic:core:2 pu:2", "xeon-e5645"] {
+        let args = ["plan", "--machine", machine, "--profile", long.to_str().unwrap()];
+        let out = colocate(&args).output().unwrap();
+        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert!(text.contains(&format!("{}…", "é".repeat(239))), "cut");
+    }
+}

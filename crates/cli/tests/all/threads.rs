@@ -498,3 +498,55 @@ fn signals_are_passed_on_as_they_came() {
     send("-TERM");
     assert_eq!(child.ended().code(), Some(41));
 }
+
+/// A region of a report, in an object that is there.
+const REGION: &str = "/bin/sh\\t16\\t\\t0\\t2\\t2\\tall\\t0\\t\\t1\\t2\\t1\\t1\\t1\\t1\\t1\\t1\\t1\\t1\\t1\\t1\\t1\\t1\\n";
+
+/// What a program puts into the folder of reports is limited in all, and what is left out is said.
+#[test]
+fn links_to_one_report_count_as_often() {
+    let scratch = Scratch::new();
+    let script = format!(
+        "cd $COLOCATE_OMP_REPORT; {{ printf 'colocate-omp 2\\n'; head -c 9000000 /dev/zero | tr '\\0' a; printf '{REGION}'; }} > 1
+        for link in $(seq 2 32); do ln 1 $link; done"
+    );
+    let (file, options) = (scratch.path("report"), ["--apply", "--json", "-o"]);
+    let options = [&options[..], &[file.to_str().unwrap()]].concat();
+    printed(&advise(&scratch, &options, &["sh", "-c", &script]).output().unwrap());
+    let found: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    conforms(&found, SCHEMA);
+    assert_eq!(found["regions"].as_array().unwrap().len(), 1);
+    let note = found["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("reports left out: 31; expected"), "{note}");
+}
+
+/// `addr2line` may take long for a large program: a signal ends it, and the report has addresses.
+#[test]
+fn a_signal_ends_the_search_for_lines() {
+    let scratch = Scratch::new();
+    let (folder, asked) = (scratch.path("bin"), scratch.path("asked"));
+    std::fs::create_dir(&folder).unwrap();
+    let tool = folder.join("addr2line");
+    let script = format!("#!/bin/sh\necho $# >> {}\nexec sleep 600\n", asked.display());
+    std::fs::write(&tool, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&tool, mode).unwrap();
+    let two = format!("{REGION}{}", REGION.replacen("16", "17", 1));
+    let report = format!("printf 'colocate-omp 2\\n{two}' > $COLOCATE_OMP_REPORT/1; exit 3");
+    let mut command = advise(&scratch, &["--apply"], &["sh", "-c", &report]);
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", folder.display()));
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    await_that("addr2line is started", || asked.exists().then_some(()));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.ended().code(), Some(3), "the program's status");
+    // -e, the object, and both of its regions.
+    assert_eq!(std::fs::read_to_string(asked).unwrap(), "4\n");
+    let mut said = String::new();
+    std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert!(
+        said.contains("/bin/sh+0x10") && said.contains("not every region has its line"),
+        "{said}"
+    );
+}

@@ -184,3 +184,22 @@ fn a_killed_program_leaves_no_whole_trace() {
     let said = String::from_utf8(out.stderr).unwrap();
     assert!(said.contains("is not whole (exit status 137)"), "{said}");
 }
+
+/// A file of 2^50 bytes that takes one block of the disk: its header, and nothing.
+#[test]
+fn a_sparse_trace_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("sparse");
+    std::fs::write(&path, b"COLTRACE\x01\0\0\0").unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    // Some file systems have smaller files.
+    let is_made = [1_u64 << 42, 1 << 36].into_iter().any(|size| file.set_len(size).is_ok());
+    assert!(is_made);
+    for args in [&["trace", "--check"][..], &["replay"]] {
+        let mut command = colocate();
+        command.args(args).arg(&path).timeout(std::time::Duration::from_secs(60));
+        let out = command.assert().failure().code(125).get_output().clone();
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert!(said.contains("expected blocks with records, found an empty one"), "{said}");
+    }
+}

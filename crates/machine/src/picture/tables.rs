@@ -4,7 +4,7 @@ use super::{cache_name, count, list, size_or_unknown};
 use crate::cpulist::PuSet;
 use crate::ids::{NodeIdx, PuIdx};
 use crate::machine::{Machine, Node};
-use crate::printable::printable;
+use crate::printable::{cell, printable};
 use crate::units::Bytes;
 use crate::usable::Usable;
 use std::collections::BTreeMap;
@@ -80,7 +80,8 @@ pub(super) fn kinds(machine: &Machine) -> String {
     if machine.kinds.len() < 2 {
         return String::new();
     }
-    let width = machine.kinds.iter().map(|kind| kind.name.chars().count()).max().unwrap_or(0);
+    let names: Vec<_> = machine.kinds.iter().map(|kind| cell(&kind.name)).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for (index, kind) in machine.kinds.iter().enumerate() {
         let of_kind = || machine.cores.iter().filter(|core| core.kind.idx() == index);
@@ -90,7 +91,7 @@ pub(super) fn kinds(machine: &Machine) -> String {
         let _ = writeln!(
             text,
             "  {:width$}  capacity {capacity:>4}{clock}, {}: PUs {}",
-            printable(&kind.name),
+            names[index],
             count(of_kind().count(), "core"),
             list(machine, &pus)
         );

@@ -69,6 +69,11 @@ impl Rows {
         Self(rows)
     }
 
+    /// Sum of what a task communicates with all others.
+    fn amount(&self, task: usize) -> f64 {
+        self.0[task].iter().map(|(_, amount)| amount).sum()
+    }
+
     /// What all cost that are at places among `paths`.
     fn cost(&self, paths: &[Path], seats: &[usize]) -> f64 {
         let at: Vec<Path> = seats.iter().map(|pu| paths[*pu]).collect();
@@ -148,7 +153,7 @@ fn deal(
         let wanted = if left.len() <= rest.len() { part.len() } else { share };
         let mut taken = grown(rows, &mut left, wanted, start);
         if rows.0.len() <= EXCHANGED {
-            while refine(rows, &mut taken, &mut left) {}
+            refine_all(rows, &mut taken, &mut left);
         }
         deal(rows, paths, taken, (part, level + 1), start, seats);
         rest = &rest[part.len()..];
@@ -191,6 +196,15 @@ fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize, start: Start) -> Vec
     taken
 }
 
+/// Refines two parts until that gains nothing, in at most as many passes as there are tasks.
+fn refine_all(rows: &Rows, taken: &mut [usize], left: &mut [usize]) {
+    for _ in 0..rows.0.len() {
+        if !refine(rows, taken, left) {
+            break;
+        }
+    }
+}
+
 /// Exchanges tasks of two parts, one pair after the other and each once, so that less is communicated between the parts; also pairs
 /// that cost more for a while. Undoes those after the least (Kernighan and Lin, 1970). Whether that is less than before.
 fn refine(rows: &Rows, taken: &mut [usize], left: &mut [usize]) -> bool {
@@ -204,6 +218,7 @@ fn refine(rows: &Rows, taken: &mut [usize], left: &mut [usize]) -> bool {
     let mut gains: Vec<f64> = (0..rows.0.len()).map(gain).collect();
     // By how much less once the other one of a pair is there.
     let mut less = vec![0.0; rows.0.len()];
+    let least = ROUNDING * taken.iter().map(|task| rows.amount(*task)).sum::<f64>();
     let (mut sum, mut best) = (0.0, (0.0, 0));
     let pairs = taken.len().min(left.len());
     for done in 0..pairs {
@@ -225,7 +240,7 @@ fn refine(rows: &Rows, taken: &mut [usize], left: &mut [usize]) -> bool {
                 gains[*other] += 2.0 * side[task] * side[*other] * amount;
             }
         }
-        if sum > best.0 + LEAST {
+        if sum > best.0 + least {
             best = (sum, done + 1);
         }
     }
@@ -313,6 +328,7 @@ fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
     let mut on = vec![0_u32; far.places];
     seats.iter().for_each(|place| on[*place] += 1);
     let mut with = vec![0.0; seats.len()];
+    let rounding: Vec<f64> = (0..seats.len()).map(|task| ROUNDING * rows.amount(task)).collect();
     for _ in 0..seats.len() {
         let mut has_changed = false;
         for a in (0..seats.len()).filter(|a| !rows.0[*a].is_empty()) {
@@ -321,7 +337,7 @@ fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
             let gains = free.map(|place| (own - costs.at(a, place), place));
             if let Some((gain, place)) =
                 gains.max_by(|x, y| x.0.total_cmp(&y.0).then(y.1.cmp(&x.1)))
-                && gain > LEAST * own
+                && gain > LEAST * own + rounding[a]
             {
                 (on[seats[a]], on[place]) = (on[seats[a]] - 1, 1);
                 costs.go(a, place, seats);
@@ -335,7 +351,7 @@ fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
                 let before = costs.at(a, there) + costs.at(b, here);
                 let after =
                     costs.at(a, here) + costs.at(b, there) + 2.0 * with[b] * far.from(here)[there];
-                if before - after > LEAST * before {
+                if before - after > LEAST * before + rounding[a] + rounding[b] {
                     costs.go(a, here, seats);
                     costs.go(b, there, seats);
                     has_changed = true;
@@ -349,8 +365,12 @@ fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
     }
 }
 
-/// A gain must be more than rounding.
+/// Least gain that counts, as a share of the cost. Chosen.
 const LEAST: f64 = 1e-9;
+
+/// Rounding error of sums and differences, as a share of the amounts that are summed up: some thousand additions of 2^-53 each, of
+/// amounts times distances up to ten. A gain that is no larger may be none, and would be made again and again.
+const ROUNDING: f64 = 1e-11;
 
 #[cfg(test)]
 mod tests {
@@ -396,6 +416,39 @@ mod tests {
         assert_eq!(mapped(spec, 2, &matrix([(0, 1, 1.0)])).0, 2.0);
         let many = matrix((0..8).map(|a| (a, a + 8, 1.0)));
         assert_eq!(mapped(spec, 16, &many).0, 0.0);
+    }
+
+    /// Amounts with fractions, from 1e8 on: differences of sums are never exact.
+    #[test]
+    fn large_amounts_end() {
+        for (case, scale) in (0_usize..40).zip([1e8, 1e9, 1e12, 1e15].into_iter().cycle()) {
+            let count = [16, 24, 48, 64][case % 4];
+            let drawn = random(case as u64, count, 0.9);
+            let amounts = drawn.pairs().map(|((a, b), amount)| (a.order, b.order, scale * amount));
+            let matrix = matrix(amounts.collect::<Vec<_>>());
+            let spec = ["pack:2 core:8 pu:2", "core:4 pu:2", "pack:4 core:12"][case % 3];
+            let (done, ended) = std::sync::mpsc::channel();
+            std::thread::spawn(move || done.send(mapped(spec, count, &matrix).0));
+            let cost = ended.recv_timeout(std::time::Duration::from_secs(60));
+            assert!(
+                cost.is_ok_and(f64::is_finite),
+                "{count} tasks on {spec}, amounts up to {scale}"
+            );
+        }
+    }
+
+    /// The same matrix in another unit has the same mapping: no limit is one of amounts.
+    #[test]
+    fn unit_of_amounts_does_not_matter() {
+        for seed in 0..12 {
+            let drawn = random(seed, 16, 0.7);
+            // A power of two, so that all sums are rounded alike.
+            let scaled = |by: f64| {
+                let amounts = drawn.pairs().map(|((a, b), amount)| (a.order, b.order, by * amount));
+                mapped("pack:2 core:4 pu:2", 16, &matrix(amounts.collect::<Vec<_>>())).1
+            };
+            assert_eq!(scaled(1.0), scaled(0.5_f64.powi(40)), "{seed}");
+        }
     }
 
     #[test]

@@ -14,7 +14,10 @@ pub(crate) fn improve(demands: &[UnitDemand], groups: &mut [Vec<usize>]) {
     let mut sums: Vec<UnitDemand> = groups.iter().map(|group| sum_of(group)).collect();
     // Two groups that are as they were in the pass before have nothing to exchange.
     let mut before = vec![true; groups.len()];
-    while before.contains(&true) {
+    for _ in 0..PASSES {
+        if !before.contains(&true) {
+            break;
+        }
         let mut now = vec![false; groups.len()];
         for g in 0..groups.len() {
             for h in g + 1..groups.len() {
@@ -28,7 +31,11 @@ pub(crate) fn improve(demands: &[UnitDemand], groups: &mut [Vec<usize>]) {
     }
 }
 
-/// Least fall of the overlap that counts; below it rounding could exchange back and forth for ever.
+/// Passes at most. Chosen, not measured.
+const PASSES: usize = 100;
+
+/// Least fall of the overlap that counts, as a share of what the groups have with themselves; below it rounding could exchange
+/// back and forth for ever.
 const WORTH: f64 = 1e-12;
 
 /// Whether an exchange between groups `g` and `h` helped.
@@ -41,11 +48,12 @@ fn improve_two(
 ) -> bool {
     let mut helped = false;
     let mut apart = sums[g] - sums[h];
+    let least = WORTH * (sums[g].overlap(&sums[g]) + sums[h].overlap(&sums[h]));
     for i in 0..groups[g].len() {
         for j in 0..groups[h].len() {
             let (a, b) = (demands[groups[g][i]], demands[groups[h][j]]);
             let change = b - a;
-            if change.overlap(&(apart + change)) < -WORTH {
+            if change.overlap(&(apart + change)) < -least {
                 (groups[g][i], groups[h][j]) = (groups[h][j], groups[g][i]);
                 sums[g] += change;
                 sums[h] = sums[h] - change;

@@ -1,0 +1,188 @@
+//! Places of parallel regions in the program's source, by its debug information.
+
+use crate::children::POLL;
+use colocate_act::sys;
+use colocate_omp::report::Reported;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Time that all look-ups together may take. Chosen: debug information of 1 GB takes some seconds.
+const TIME: Duration = Duration::from_secs(10);
+
+/// Most bytes of an answer: of each of the most regions a path of the longest length.
+const ANSWER: u64 = 64 << 20;
+
+/// Places of regions as `FILE:LINE`, by the object that has them and their address there.
+#[derive(Default)]
+pub struct Places {
+    found: HashMap<(String, u64), String>,
+    /// Whether there was no time for all objects.
+    is_cut: bool,
+}
+
+impl Places {
+    /// Looks up the regions that the compiler has not named: once for each object, within [`TIME`], and until `is_stopped`.
+    pub fn of(reported: &[Reported], is_stopped: &dyn Fn() -> bool) -> Self {
+        let until = Instant::now() + TIME;
+        let is_late = || Instant::now() >= until || is_stopped();
+        let mut places = Self::default();
+        for (object, addresses) in addresses(reported) {
+            let addresses: Vec<u64> = addresses.into_iter().collect();
+            let text = addr2line(object, &addresses, &is_late).unwrap_or_default();
+            if is_late() {
+                places.is_cut = true;
+                break;
+            }
+            for (address, line) in addresses.iter().zip(text.lines()) {
+                if let Some(place) = place(line) {
+                    places.found.insert((object.to_owned(), *address), place);
+                }
+            }
+        }
+        places
+    }
+
+    /// A note where not all objects were looked at.
+    pub fn note(&self) -> Option<String> {
+        self.is_cut.then(|| {
+            format!(
+                "not every region has its line: a signal ended addr2line, or all of it took more than {} s",
+                TIME.as_secs()
+            )
+        })
+    }
+
+    /// File and line where they are known, else file and address.
+    pub fn place(&self, reported: &Reported) -> String {
+        let object = reported.object.as_deref().unwrap_or("unknown");
+        let found = || self.found.get(&(object.to_owned(), reported.address)).cloned();
+        said(reported).or_else(found).unwrap_or_else(|| format!("{object}+{:#x}", reported.address))
+    }
+}
+
+/// The place that the compiler has written into the program.
+fn said(reported: &Reported) -> Option<String> {
+    let mut fields = reported.said.as_deref()?.split(';').skip(1);
+    let (file, function, line) = (fields.next()?, fields.next()?, fields.next()?);
+    let line: u32 = line.parse().ok().filter(|line| *line > 0)?;
+    Some(format!("{file}:{line} ({function})"))
+}
+
+/// Addresses to be looked up, by object.
+fn addresses(reported: &[Reported]) -> BTreeMap<&str, BTreeSet<u64>> {
+    let mut all: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    for region in reported.iter().filter(|region| said(region).is_none()) {
+        // The program has written its name: binutils take `@` for a file with arguments.
+        let object = region.object.as_deref().filter(|object| Path::new(object).is_absolute());
+        if let Some(object) = object {
+            all.entry(object).or_default().insert(region.address);
+        }
+    }
+    all.retain(|object, _| Path::new(object).is_file());
+    all
+}
+
+/// A line for each address from `addr2line` of binutils; `None` where it is not there, or `is_late` before it has ended.
+fn addr2line(object: &str, addresses: &[u64], is_late: &dyn Fn() -> bool) -> Option<String> {
+    if is_late() {
+        return None;
+    }
+    let mut command = Command::new("addr2line");
+    command.args(["-e", object]).args(addresses.iter().map(|address| format!("{address:#x}")));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    sys::ends_with_us(&mut command);
+    let mut child = command.spawn().ok()?;
+    let text = answer(&mut child).and_then(|answer| {
+        loop {
+            match answer.recv_timeout(POLL) {
+                Ok(text) => return Some(text),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if is_late() => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    });
+    let _ = child.kill();
+    let _ = child.wait();
+    text
+}
+
+/// What a child writes, once it has ended; read by a thread of its own.
+fn answer(child: &mut Child) -> Option<Receiver<String>> {
+    let stdout = child.stdout.take()?;
+    let (send, answer) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        if stdout.take(ANSWER).read_to_end(&mut text).is_ok() {
+            // Nothing waits any more where it took too long.
+            let _ = send.send(String::from_utf8_lossy(&text).into_owned());
+        }
+    });
+    Some(answer)
+}
+
+/// `FILE:LINE` of a line of `addr2line`, the file without its folder; `None` of question marks. A remark may follow.
+fn place(line: &str) -> Option<String> {
+    let found = line.split_whitespace().next().filter(|found| !found.starts_with('?'))?;
+    let (file, line) = found.rsplit_once(':')?;
+    let line = line.parse::<u32>().ok().filter(|line| *line > 0)?;
+    let file = Path::new(file).file_name()?.to_string_lossy();
+    Some(format!("{file}:{line}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::regions::tests::reported;
+
+    #[test]
+    fn places_as_well_as_they_are_known() {
+        let places = Places::default();
+        assert_eq!(places.place(&reported(Some(";a.c;main;7;3;;"))), "a.c:7 (main)");
+        for unknown in [None, Some(";unknown;unknown;0;0;;"), Some("strange")] {
+            assert_eq!(places.place(&reported(unknown)), "unknown+0x1270");
+        }
+    }
+
+    #[test]
+    fn lines_by_hand() {
+        assert_eq!(place("/a/b.c:12"), Some("b.c:12".to_owned()));
+        assert_eq!(place("/a/b.c:12 (discriminator 3)"), Some("b.c:12".to_owned()));
+        for unknown in ["??:0", "??:?", "/a/b.c:?", ""] {
+            assert_eq!(place(unknown), None, "{unknown}");
+        }
+    }
+
+    fn in_object(object: &Path, address: u64) -> Reported {
+        Reported { object: object.to_str().map(str::to_owned), address, ..reported(None) }
+    }
+
+    /// Places are addresses where a signal has come.
+    #[test]
+    fn a_signal_ends_it() {
+        let own = std::env::current_exe().unwrap();
+        let regions: Vec<Reported> =
+            (0..16_384).map(|address| in_object(&own, 0x1000 + address)).collect();
+        let places = Places::of(&regions, &|| true);
+        assert!(places.note().is_some() && places.found.is_empty());
+        assert!(places.place(&regions[0]).ends_with("+0x1000"));
+    }
+
+    /// One process an object, whatever the number of regions: a thousand of this test's own file take as long as a few.
+    #[test]
+    fn an_object_is_looked_at_once() {
+        let own = std::env::current_exe().unwrap();
+        let regions: Vec<Reported> =
+            (0..1_000).map(|address| in_object(&own, 0x1000 + address)).collect();
+        let twice = [&regions[..], &regions].concat();
+        let all = addresses(&twice);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all.values().map(BTreeSet::len).sum::<usize>(), 1_000);
+        let relative = in_object(Path::new("@arguments"), 1);
+        assert!(addresses(&[relative]).is_empty());
+    }
+}
