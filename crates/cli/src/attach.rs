@@ -11,7 +11,6 @@ use colocate_observe::Pid;
 use colocate_observe::proc::Proc;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -43,17 +42,18 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let proc = Proc::default();
     let mut pids: BTreeSet<Pid> = args.pid.iter().copied().map(Pid).collect();
+    for &pid in &pids {
+        unfit(&proc, pid).map_or(Ok(()), |why| Err(refused(&proc, pid, why)))?;
+    }
     for cgroup in &args.cgroup {
         pids.extend(members(&proc, cgroup)?);
-    }
-    for &pid in &pids {
-        check(&proc, pid)?;
     }
     let firsts: Vec<Pid> =
         pids.iter().copied().filter(|pid| !has_creator_in(&proc, *pid, &pids)).collect();
     let attached =
         firsts.iter().map(|&pid| Attached { name: name(&proc, pid), pid }).collect::<Vec<_>>();
-    let programs = attached.iter().map(|it| Program::of(it.name.clone(), &words(it.pid))).collect();
+    let programs =
+        attached.iter().map(|it| Program::of(it.name.clone(), &words(&proc, it.pid))).collect();
     let setup = Setup {
         settle: Nanos::from_millis(run::SETTLE_MS),
         attached,
@@ -62,7 +62,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     run::follow(&args.options, &setup, programs)
 }
 
-/// The processes in a cgroup and in those in it that have not ended meanwhile; of version 2 or 1.
+/// The programs in a cgroup and in those in it, of version 2 or 1. Those that have ended meanwhile and threads of the kernel
+/// are left out.
 fn members(proc: &Proc, path: &Path) -> anyhow::Result<Vec<Pid>> {
     let cgroup = Dir::open(path).map_err(|why| anyhow::anyhow!(why.line()))?;
     if !cgroup.holds("cgroup.procs") {
@@ -70,11 +71,18 @@ fn members(proc: &Proc, path: &Path) -> anyhow::Result<Vec<Pid>> {
     }
     let mut pids = Vec::new();
     add_members(&cgroup, DEEPEST, &mut pids).with_context(|| path.display().to_string())?;
-    pids.retain(|pid| has_ended(proc, *pid) == Some(false));
-    if pids.is_empty() {
+    let mut fit = Vec::new();
+    for pid in pids {
+        match unfit(proc, pid) {
+            None => fit.push(pid),
+            Some(Unfit::CreatedUs) => return Err(refused(proc, pid, Unfit::CreatedUs)),
+            Some(Unfit::Absent | Unfit::OfKernel) => {}
+        }
+    }
+    if fit.is_empty() {
         anyhow::bail!("{}: expected processes in the cgroup, found none", path.display());
     }
-    Ok(pids)
+    Ok(fit)
 }
 
 fn add_members(cgroup: &Dir, deepest: usize, pids: &mut Vec<Pid>) -> anyhow::Result<()> {
@@ -90,30 +98,46 @@ fn add_members(cgroup: &Dir, deepest: usize, pids: &mut Vec<Pid>) -> anyhow::Res
     Ok(())
 }
 
-/// Refuses what is no program, is not there, or is not to be placed by a process that it has created.
-fn check(proc: &Proc, pid: Pid) -> anyhow::Result<()> {
-    let refused = |found: &str| {
-        let message = format!("expected a process that runs a program, found {found}");
-        Err(Failure { code: exit::OURS, message }.into())
-    };
-    match has_ended(proc, pid) {
-        None => return refused(&format!("none with the number {pid}")),
-        Some(true) => return refused(&format!("that {pid} has ended")),
-        Some(false) => {}
-    }
-    let us = Pid(std::process::id().cast_signed());
-    if pid == us || creators(proc, us).contains(&pid) {
-        return refused(&format!("that {pid} has created colocate itself"));
-    }
-    if proc.name(pid, pid.first_thread()).is_some() && words(pid).is_empty() {
-        return refused(&format!("that {pid} is a thread of the kernel"));
-    }
-    Ok(())
+/// Why a process cannot be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfit {
+    /// It has no living thread.
+    Absent,
+    /// It is a thread of the kernel.
+    OfKernel,
+    /// It has created this process, which would place itself with it.
+    CreatedUs,
 }
 
-/// Whether a process only waits to be reaped; `None` if there is none.
-fn has_ended(proc: &Proc, pid: Pid) -> Option<bool> {
-    Some(matches!(proc.state_and_parent(pid).ok()?.0, 'Z' | 'X'))
+fn unfit(proc: &Proc, pid: Pid) -> Option<Unfit> {
+    let us = Pid(std::process::id().cast_signed());
+    if proc.living_thread(pid).is_none() {
+        Some(Unfit::Absent)
+    } else if pid == us || creators(proc, us).contains(&pid) {
+        Some(Unfit::CreatedUs)
+    } else if proc.is_of_kernel(pid) == Some(true) {
+        Some(Unfit::OfKernel)
+    } else {
+        None
+    }
+}
+
+fn refused(proc: &Proc, pid: Pid, why: Unfit) -> anyhow::Error {
+    let found = match why {
+        Unfit::Absent => absent(proc, pid),
+        Unfit::OfKernel => format!("that {pid} is a thread of the kernel"),
+        Unfit::CreatedUs => format!("that {pid} has created colocate itself"),
+    };
+    let message = format!("expected a process that runs a program, found {found}");
+    Failure { code: exit::OURS, message }.into()
+}
+
+/// What is found in the place of a process that has no living thread.
+pub fn absent(proc: &Proc, pid: Pid) -> String {
+    match proc.state_and_parent(pid) {
+        Ok(_) => format!("that {pid} has ended"),
+        Err(_) => format!("none with the number {pid}"),
+    }
 }
 
 fn creators(proc: &Proc, pid: Pid) -> Vec<Pid> {
@@ -129,9 +153,40 @@ fn name(proc: &Proc, pid: Pid) -> String {
     proc.name(pid, pid.first_thread()).unwrap_or_default()
 }
 
-/// The command line of a process.
-fn words(pid: Pid) -> Vec<OsString> {
-    let line = kernel::read(Path::new(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
-    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    words.map(|word| OsString::from_vec(word.to_vec())).collect()
+/// The command line of a process, without what setproctitle(3) leaves empty.
+fn words(proc: &Proc, pid: Pid) -> Vec<OsString> {
+    proc.command_line(pid).into_iter().filter(|word| !word.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process of a saved `/proc`, by its state and its flags.
+    fn process(root: &Path, pid: i32, state: char, flags: u32) {
+        let task = root.join(format!("{pid}/task/{pid}"));
+        std::fs::create_dir_all(&task).unwrap();
+        let stat = format!("{pid} (a) {state} 1 1 1 0 -1 {flags} 0 0");
+        std::fs::write(root.join(format!("{pid}/stat")), &stat).unwrap();
+        std::fs::write(task.join("stat"), stat).unwrap();
+    }
+
+    /// One process that ends meanwhile, or is the kernel's, does not refuse the cgroup.
+    #[test]
+    fn the_programs_of_a_cgroup() {
+        let (root, cgroup) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        process(root.path(), 7, 'S', 0x0040_0000);
+        process(root.path(), 8, 'Z', 0x0040_0004);
+        process(root.path(), 9, 'S', 0x0020_8040);
+        let proc = Proc::at(root.path());
+        let members = |numbers: &str| {
+            std::fs::write(cgroup.path().join("cgroup.procs"), numbers).unwrap();
+            members(&proc, cgroup.path()).map_err(|why| why.to_string())
+        };
+        assert_eq!(members("7\n8\n9\n10\n").unwrap(), [Pid(7)]);
+        assert!(members("8\n9\n10\n").unwrap_err().ends_with("found none"));
+        let us = std::process::id().cast_signed();
+        process(root.path(), us, 'S', 0);
+        assert!(members(&format!("7\n{us}\n")).unwrap_err().contains("colocate itself"));
+    }
 }

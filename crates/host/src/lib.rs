@@ -42,6 +42,7 @@ use colocate_machine::read::Sysfs;
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
 use colocate_observe::pmu::Counters;
+use colocate_observe::proc::Proc;
 use colocate_observe::sample::Counted;
 use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sources::phases::Phases;
@@ -229,7 +230,7 @@ impl LinuxHost {
             tasks.add_job(command.name(), held.pid(), runs.runtimes.of(&command.path));
         }
         for attached in &setup.attached {
-            let executable = setup.proc.join(format!("{}/exe", attached.pid));
+            let executable = Proc::at(&setup.proc).executable_link(attached.pid);
             tasks.add_job(attached.name.clone(), attached.pid, runs.runtimes.of(&executable));
         }
         runs.is_attached = !setup.attached.is_empty();
