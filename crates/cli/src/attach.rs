@@ -2,13 +2,14 @@
 
 use crate::exit::{self, Failure};
 use crate::report::Program;
-use crate::{launch, run};
+use crate::{args, launch, run};
 use anyhow::Context;
+use colocate_act::affinity::FILTERED;
 use colocate_files::{Dir, MaxSize, kernel};
 use colocate_host::{Attached, Setup};
 use colocate_machine::Nanos;
-use colocate_observe::Pid;
 use colocate_observe::proc::Proc;
+use colocate_observe::{Pid, affinity};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,8 +21,8 @@ const DEEPEST: usize = 64;
 /// Places programs that run already
 ///
 /// Each process is followed with all that it has created and creates. Threads that have a mask of their own are left alone.
-/// When all have ended, or at Ctrl-C or SIGTERM, every thread has its mask again, and the programs continue. For some time only:
-/// timeout 60 colocate attach ... Exit status: 0.
+/// When all have ended, after the time of --for, or at Ctrl-C or SIGTERM, every thread has its mask again, and the programs
+/// continue. Exit status: 0.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["pid", "cgroup"])))]
 pub struct Args {
@@ -33,8 +34,16 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     cgroup: Vec<PathBuf>,
 
+    /// Place them for so many seconds only; the programs run on [range: 0.01-31536000]
+    #[arg(long = "for", value_name = "S", value_parser = place_time)]
+    place_for: Option<Nanos>,
+
     #[command(flatten)]
     options: run::Options,
+}
+
+fn place_time(text: &str) -> Result<Nanos, String> {
+    args::seconds(text, 0.01..=31_536_000.0)
 }
 
 /// Runs `colocate attach`.
@@ -50,16 +59,70 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let firsts: Vec<Pid> =
         pids.iter().copied().filter(|pid| !has_creator_in(&proc, *pid, &pids)).collect();
+    let (denied, placed): (Vec<Pid>, Vec<Pid>) =
+        firsts.into_iter().partition(|pid| is_denied(&proc, *pid));
+    if placed.is_empty() {
+        return Err(all_denied(&proc, &denied));
+    }
     let attached =
-        firsts.iter().map(|&pid| Attached { name: name(&proc, pid), pid }).collect::<Vec<_>>();
+        placed.iter().map(|&pid| Attached { name: name(&proc, pid), pid }).collect::<Vec<_>>();
     let programs =
         attached.iter().map(|it| Program::of(it.name.clone(), &words(&proc, it.pid))).collect();
+    let mut first = vec![begins(args, &named(&proc, &placed))];
+    if !denied.is_empty() {
+        first.push(format!("left out, since {ANOTHER_USER}: {}", named(&proc, &denied)));
+    }
     let setup = Setup {
         settle: Nanos::from_millis(run::SETTLE_MS),
         attached,
+        detach_after: args.place_for,
         ..launch::setup(Vec::new())?
     };
-    run::follow(&args.options, &setup, programs)
+    run::follow(&args.options, &setup, programs, first)
+}
+
+/// What is about to be done, and until when.
+fn begins(args: &Args, named: &str) -> String {
+    let time = args.place_for.map_or(String::new(), |time| format!(", {time} are over"));
+    format!(
+        "attaching to {named}: policy {} places their threads until they end{time} or Ctrl-C or SIGTERM comes; then every \
+         thread has its mask again",
+        args.options.policy
+    )
+}
+
+/// Most processes that are named in a line. Chosen: what a terminal's line has room for.
+const NAMED: usize = 3;
+
+/// Processes by name and number, the first ones of many.
+fn named(proc: &Proc, pids: &[Pid]) -> String {
+    let of = |pid: &Pid| format!("{} ({pid})", name(proc, *pid));
+    let mut named = pids.iter().take(NAMED).map(of).collect::<Vec<_>>().join(", ");
+    if pids.len() > NAMED {
+        named += &format!(" and {} more", pids.len() - NAMED);
+    }
+    named
+}
+
+const ANOTHER_USER: &str = "another user's threads may not be placed (EPERM)";
+
+fn all_denied(proc: &Proc, pids: &[Pid]) -> anyhow::Error {
+    let named = named(proc, pids);
+    let message = if affinity::is_filtered() {
+        format!("no thread of {named} can be placed: {FILTERED}")
+    } else {
+        format!(
+            "expected processes of this user, found {named}: {ANOTHER_USER}; run colocate as that user or with CAP_SYS_NICE"
+        )
+    };
+    Failure { code: exit::OURS, message }.into()
+}
+
+/// Whether the kernel lets this user place neither the process nor any that it has created.
+fn is_denied(proc: &Proc, pid: Pid) -> bool {
+    let thread = proc.living_thread(pid);
+    thread.is_some_and(affinity::is_denied)
+        && proc.children(pid).into_iter().all(|child| is_denied(proc, child))
 }
 
 /// The programs in a cgroup and in those in it, of version 2 or 1. Those that have ended meanwhile and threads of the kernel

@@ -146,7 +146,7 @@ fn headless(scratch: &Scratch, how: &str, living: usize) -> Option<Working> {
 #[test]
 fn a_process_whose_first_thread_has_ended() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = headless(&scratch, "free", 2).filter(|_| two_pus()) else { return };
+    let Some(program) = headless(&scratch, "free", 1).filter(|_| two_pus()) else { return };
     let pid = program.pid().to_string();
     let mut colocate = attach(&scratch, &["-p", &pid]);
     let living = || {
@@ -179,6 +179,26 @@ fn a_process_that_has_cleared_its_command_line() {
     signal("-TERM", colocate.id().cast_signed());
     assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
     assert!(are_free(program.pid()));
+}
+
+/// It says at once what it does, and ends by itself.
+#[test]
+fn for_a_time() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    let pid = program.pid().to_string();
+    let mut colocate = attach(&scratch, &["--for", "3", "-p", &pid]);
+    wait_until("it says what it does", || said(&scratch).ends_with('\n'));
+    let begins = format!("colocate: attaching to busy ({pid}): policy scatter places");
+    assert!(said(&scratch).starts_with(&begins), "{}", said(&scratch));
+    wait_until("it is placed", || are_placed(program.pid()));
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    assert!(
+        said(&scratch).contains("3.00 s are over: every program continues"),
+        "{}",
+        said(&scratch)
+    );
+    assert!(are_free(program.pid()) && scratch.journals().is_empty());
 }
 
 /// What it creates later is followed, and when all have ended so has colocate.

@@ -28,6 +28,7 @@ mod hangup;
 mod help;
 mod hostile_names;
 mod imports;
+mod kernels_scheduler;
 mod misses;
 mod nothing_stays;
 mod output;
