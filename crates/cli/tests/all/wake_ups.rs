@@ -97,6 +97,33 @@ fn threads_that_wait_for_each_other_are_reported() {
     }
 }
 
+/// In a PID namespace of its own, as in a container, threads have other numbers than the kernel's.
+#[test]
+fn threads_of_another_pid_namespace_are_counted() {
+    let scratch = Scratch::new();
+    let space = ["--pid", "--fork", "--mount-proc"];
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(space);
+        command
+    };
+    if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: no PID namespace can be had");
+    }
+    let (outside, _) = report(&["run", "--wake-ups"]);
+    let mut command = unshare();
+    command.arg(env!("CARGO_BIN_EXE_colocate"));
+    scratch.homes(&mut command);
+    let (inside, said) = report_of(&scratch, command, &["run", "--wake-ups"], PIPE);
+    if backend(&outside) != Some("eBPF: sched_waking and sched_switch") {
+        return eprintln!("skipped: no eBPF");
+    }
+    assert_eq!(backend(&inside), backend(&outside), "{said}");
+    let pairs = &inside["wake_ups"];
+    assert!(count(&inside, "seq", "cat") > 3, "{pairs:#?}");
+    assert_eq!(count(&inside, "seq", "tail"), 0, "{pairs:#?}");
+}
+
 /// Without eBPF they are sampled: the same pairs, and nothing that samples do not show.
 #[test]
 fn without_ebpf_they_are_sampled() {
