@@ -149,7 +149,7 @@ fn ctrl_c_leaves_the_last_heat_map() {
     top.args(["top", "--matrix", "-d", "3s", "-p", &ring.0.id().to_string()]);
     top.stdout(std::fs::File::create(scratch.path("printed")).unwrap());
     let mut top = top.stderr(Stdio::null()).spawn().unwrap();
-    let has_ended = |top: &mut std::process::Child| top.try_wait().unwrap().is_some();
+    let has_ended = |top: &mut Child| top.try_wait().unwrap().is_some();
     wait_until("the first picture", || has_ended(&mut top) || pictures() == 1);
     if has_ended(&mut top) {
         return eprintln!("skipped: top cannot report what communicates");
