@@ -20,6 +20,10 @@ use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
 
+/// Why no thread can be put anywhere where a filter refuses sched_setaffinity(2), and the remedy.
+pub const FILTERED: &str =
+    "a seccomp filter answers sched_setaffinity with EPERM (colocate doctor has the remedy)";
+
 /// Why a thread could not be put somewhere.
 #[derive(Debug, Error)]
 pub enum AffinityError {
@@ -35,6 +39,9 @@ pub enum AffinityError {
     /// It is another user's (`EPERM`); `CAP_SYS_NICE` would allow it.
     #[error("the thread belongs to another user; run colocate as that user or with CAP_SYS_NICE")]
     Denied,
+    /// A filter of this process refuses every call, also for its own threads (`EPERM`).
+    #[error("{FILTERED}")]
+    Filtered,
     /// The kernel accepted the mask and then has another one: something else moves the thread.
     #[error("expected {wanted} to be read back, found {found}")]
     Elsewhere {
@@ -53,6 +60,7 @@ impl AffinityError {
         match error.errno() {
             Some(libc::ESRCH) => Self::Gone,
             Some(libc::EINVAL) => Self::NoneAllowed { wanted: wanted.clone() },
+            Some(libc::EPERM) if mask::is_filtered() => Self::Filtered,
             Some(libc::EPERM) => Self::Denied,
             _ => Self::Other(error),
         }

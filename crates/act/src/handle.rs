@@ -136,6 +136,14 @@ impl ProcessHandle {
         entries.filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok()).map(Tid).collect()
     }
 
+    /// One of its threads that has not ended: the first one, or another one where that has ended before the others.
+    /// `None` if all have. A first thread that has ended has no memory.
+    pub fn living_thread(&self) -> Option<Tid> {
+        let lives = |tid: &Tid| self.stat_of(*tid).is_some_and(|stat| !stat.is_dead());
+        let first = self.pid.first_thread();
+        Some(first).filter(lives).or_else(|| self.threads().into_iter().find(lives))
+    }
+
     /// Sends it a signal. Needs the same user, or `CAP_KILL`.
     ///
     /// # Errors

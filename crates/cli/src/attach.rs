@@ -2,17 +2,17 @@
 
 use crate::exit::{self, Failure};
 use crate::report::Program;
-use crate::{launch, run};
+use crate::{args, launch, run};
 use anyhow::Context;
 use colocate_act::ProcessHandle;
+use colocate_act::affinity::FILTERED;
 use colocate_files::{Dir, MaxSize, kernel};
 use colocate_host::{Attached, Setup};
 use colocate_machine::Nanos;
-use colocate_observe::Pid;
 use colocate_observe::proc::Proc;
+use colocate_observe::{Pid, affinity};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ const DEEPEST: usize = 64;
 /// Places programs that run already
 ///
 /// Each process is followed with all that it has created and creates. Threads that have a mask of their own are left alone.
-/// When all have ended, or at Ctrl-C or SIGTERM, every thread has its mask again, and the programs continue. For some time only:
-/// timeout 60 colocate attach ... Exit status: 0.
+/// When all have ended, after the time of --for, or at Ctrl-C or SIGTERM, every thread has its mask again, and the programs
+/// continue. Exit status: 0.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["pid", "cgroup"])))]
 pub struct Args {
@@ -36,8 +36,16 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     cgroup: Vec<PathBuf>,
 
+    /// Place them for so many seconds only; the programs run on [range: 0.01-31536000]
+    #[arg(long = "for", value_name = "S", value_parser = place_time)]
+    place_for: Option<Nanos>,
+
     #[command(flatten)]
     options: run::Options,
+}
+
+fn place_time(text: &str) -> Result<Nanos, String> {
+    args::seconds(text, 0.01..=31_536_000.0)
 }
 
 /// Runs `colocate attach`.
@@ -45,23 +53,33 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let proc = Proc::default();
     let mut pids: BTreeSet<Pid> = args.pid.iter().copied().map(Pid).collect();
+    for &pid in &pids {
+        unfit(&proc, pid).map_or(Ok(()), |why| Err(refused(&proc, pid, why)))?;
+    }
     for cgroup in &args.cgroup {
         pids.extend(members(&proc, cgroup)?);
     }
-    for &pid in &pids {
-        check(&proc, pid)?;
-    }
     let firsts: Vec<Pid> =
         pids.iter().copied().filter(|pid| !has_creator_in(&proc, *pid, &pids)).collect();
-    let attached: Vec<Attached> = firsts.iter().filter_map(|&pid| hold(&proc, pid)).collect();
-    let program = |it: &Attached| Program::of(it.name.clone(), &words(it.process.pid()));
+    let (denied, placed): (Vec<Pid>, Vec<Pid>) =
+        firsts.into_iter().partition(|pid| is_denied(&proc, *pid));
+    if placed.is_empty() {
+        return Err(all_denied(&proc, &denied));
+    }
+    let attached: Vec<Attached> = placed.iter().filter_map(|&pid| hold(&proc, pid)).collect();
+    let program = |it: &Attached| Program::of(it.name.clone(), &words(&proc, it.process.pid()));
     let programs = attached.iter().map(program).collect();
+    let mut first = vec![begins(args, &named(&proc, &placed))];
+    if !denied.is_empty() {
+        first.push(format!("left out, since {ANOTHER_USER}: {}", named(&proc, &denied)));
+    }
     let setup = Setup {
         settle: Nanos::from_millis(run::SETTLE_MS),
         attached,
+        detach_after: args.place_for,
         ..launch::setup(Vec::new())?
     };
-    run::follow(&args.options, &setup, programs)
+    run::follow(&args.options, &setup, programs, first)
 }
 
 /// A process with its name; `None` if it has ended since it was checked.
@@ -71,7 +89,52 @@ fn hold(proc: &Proc, pid: Pid) -> Option<Attached> {
     process.exists().then_some(Attached { name, process })
 }
 
-/// The processes in a cgroup and in those in it that have not ended meanwhile; of version 2 or 1.
+/// What is about to be done, and until when.
+fn begins(args: &Args, named: &str) -> String {
+    let time = args.place_for.map_or(String::new(), |time| format!(", {time} are over"));
+    format!(
+        "attaching to {named}: policy {} places their threads until they end{time} or Ctrl-C or SIGTERM comes; then every \
+         thread has its mask again",
+        args.options.policy
+    )
+}
+
+/// Most processes that are named in a line. Chosen: what a terminal's line has room for.
+const NAMED: usize = 3;
+
+/// Processes by name and number, the first ones of many.
+fn named(proc: &Proc, pids: &[Pid]) -> String {
+    let of = |pid: &Pid| format!("{} ({pid})", name(proc, *pid));
+    let mut named = pids.iter().take(NAMED).map(of).collect::<Vec<_>>().join(", ");
+    if pids.len() > NAMED {
+        named += &format!(" and {} more", pids.len() - NAMED);
+    }
+    named
+}
+
+const ANOTHER_USER: &str = "another user's threads may not be placed (EPERM)";
+
+fn all_denied(proc: &Proc, pids: &[Pid]) -> anyhow::Error {
+    let named = named(proc, pids);
+    let message = if affinity::is_filtered() {
+        format!("no thread of {named} can be placed: {FILTERED}")
+    } else {
+        format!(
+            "expected processes of this user, found {named}: {ANOTHER_USER}; run colocate as that user or with CAP_SYS_NICE"
+        )
+    };
+    Failure { code: exit::OURS, message }.into()
+}
+
+/// Whether the kernel lets this user place neither the process nor any that it has created.
+fn is_denied(proc: &Proc, pid: Pid) -> bool {
+    let thread = proc.living_thread(pid);
+    thread.is_some_and(affinity::is_denied)
+        && proc.children(pid).into_iter().all(|child| is_denied(proc, child))
+}
+
+/// The programs in a cgroup and in those in it, of version 2 or 1. Those that have ended meanwhile and threads of the kernel
+/// are left out.
 fn members(proc: &Proc, path: &Path) -> anyhow::Result<Vec<Pid>> {
     let cgroup = Dir::open(path).map_err(|why| anyhow::anyhow!(why.line()))?;
     if !cgroup.holds("cgroup.procs") {
@@ -79,11 +142,18 @@ fn members(proc: &Proc, path: &Path) -> anyhow::Result<Vec<Pid>> {
     }
     let mut pids = Vec::new();
     add_members(&cgroup, DEEPEST, &mut pids).with_context(|| path.display().to_string())?;
-    pids.retain(|pid| has_ended(proc, *pid) == Some(false));
-    if pids.is_empty() {
+    let mut fit = Vec::new();
+    for pid in pids {
+        match unfit(proc, pid) {
+            None => fit.push(pid),
+            Some(Unfit::CreatedUs) => return Err(refused(proc, pid, Unfit::CreatedUs)),
+            Some(Unfit::Absent | Unfit::OfKernel) => {}
+        }
+    }
+    if fit.is_empty() {
         anyhow::bail!("{}: expected processes in the cgroup, found none", path.display());
     }
-    Ok(pids)
+    Ok(fit)
 }
 
 fn add_members(cgroup: &Dir, deepest: usize, pids: &mut Vec<Pid>) -> anyhow::Result<()> {
@@ -99,30 +169,46 @@ fn add_members(cgroup: &Dir, deepest: usize, pids: &mut Vec<Pid>) -> anyhow::Res
     Ok(())
 }
 
-/// Refuses what is no program, is not there, or is not to be placed by a process that it has created.
-fn check(proc: &Proc, pid: Pid) -> anyhow::Result<()> {
-    let refused = |found: &str| {
-        let message = format!("expected a process that runs a program, found {found}");
-        Err(Failure { code: exit::OURS, message }.into())
-    };
-    match has_ended(proc, pid) {
-        None => return refused(&format!("none with the number {pid}")),
-        Some(true) => return refused(&format!("that {pid} has ended")),
-        Some(false) => {}
-    }
-    let us = Pid(std::process::id().cast_signed());
-    if pid == us || creators(proc, us).contains(&pid) {
-        return refused(&format!("that {pid} has created colocate itself"));
-    }
-    if proc.name(pid, pid.first_thread()).is_some() && words(pid).is_empty() {
-        return refused(&format!("that {pid} is a thread of the kernel"));
-    }
-    Ok(())
+/// Why a process cannot be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfit {
+    /// It has no living thread.
+    Absent,
+    /// It is a thread of the kernel.
+    OfKernel,
+    /// It has created this process, which would place itself with it.
+    CreatedUs,
 }
 
-/// Whether a process only waits to be reaped; `None` if there is none.
-fn has_ended(proc: &Proc, pid: Pid) -> Option<bool> {
-    Some(matches!(proc.state_and_parent(pid).ok()?.0, 'Z' | 'X'))
+fn unfit(proc: &Proc, pid: Pid) -> Option<Unfit> {
+    let us = Pid(std::process::id().cast_signed());
+    if proc.living_thread(pid).is_none() {
+        Some(Unfit::Absent)
+    } else if pid == us || creators(proc, us).contains(&pid) {
+        Some(Unfit::CreatedUs)
+    } else if proc.is_of_kernel(pid) == Some(true) {
+        Some(Unfit::OfKernel)
+    } else {
+        None
+    }
+}
+
+fn refused(proc: &Proc, pid: Pid, why: Unfit) -> anyhow::Error {
+    let found = match why {
+        Unfit::Absent => absent(proc, pid),
+        Unfit::OfKernel => format!("that {pid} is a thread of the kernel"),
+        Unfit::CreatedUs => format!("that {pid} has created colocate itself"),
+    };
+    let message = format!("expected a process that runs a program, found {found}");
+    Failure { code: exit::OURS, message }.into()
+}
+
+/// What is found in the place of a process that has no living thread.
+pub fn absent(proc: &Proc, pid: Pid) -> String {
+    match proc.state_and_parent(pid) {
+        Ok(_) => format!("that {pid} has ended"),
+        Err(_) => format!("none with the number {pid}"),
+    }
 }
 
 fn creators(proc: &Proc, pid: Pid) -> Vec<Pid> {
@@ -138,9 +224,40 @@ fn name(proc: &Proc, pid: Pid) -> String {
     proc.name(pid, pid.first_thread()).unwrap_or_default()
 }
 
-/// The command line of a process.
-fn words(pid: Pid) -> Vec<OsString> {
-    let line = kernel::read(Path::new(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
-    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    words.map(|word| OsString::from_vec(word.to_vec())).collect()
+/// The command line of a process, without what setproctitle(3) leaves empty.
+fn words(proc: &Proc, pid: Pid) -> Vec<OsString> {
+    proc.command_line(pid).into_iter().filter(|word| !word.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process of a saved `/proc`, by its state and its flags.
+    fn process(root: &Path, pid: i32, state: char, flags: u32) {
+        let task = root.join(format!("{pid}/task/{pid}"));
+        std::fs::create_dir_all(&task).unwrap();
+        let stat = format!("{pid} (a) {state} 1 1 1 0 -1 {flags} 0 0");
+        std::fs::write(root.join(format!("{pid}/stat")), &stat).unwrap();
+        std::fs::write(task.join("stat"), stat).unwrap();
+    }
+
+    /// One process that ends meanwhile, or is the kernel's, does not refuse the cgroup.
+    #[test]
+    fn the_programs_of_a_cgroup() {
+        let (root, cgroup) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        process(root.path(), 7, 'S', 0x0040_0000);
+        process(root.path(), 8, 'Z', 0x0040_0004);
+        process(root.path(), 9, 'S', 0x0020_8040);
+        let proc = Proc::at(root.path());
+        let members = |numbers: &str| {
+            std::fs::write(cgroup.path().join("cgroup.procs"), numbers).unwrap();
+            members(&proc, cgroup.path()).map_err(|why| why.to_string())
+        };
+        assert_eq!(members("7\n8\n9\n10\n").unwrap(), [Pid(7)]);
+        assert!(members("8\n9\n10\n").unwrap_err().ends_with("found none"));
+        let us = std::process::id().cast_signed();
+        process(root.path(), us, 'S', 0);
+        assert!(members(&format!("7\n{us}\n")).unwrap_err().contains("colocate itself"));
+    }
 }

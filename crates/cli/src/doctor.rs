@@ -4,12 +4,15 @@ use crate::compare::idle;
 use crate::date;
 use crate::exit;
 use crate::output;
+use crate::run;
 use colocate_act::rundir;
 use colocate_machine::read;
 use colocate_observe::doctor::real::Here;
-use colocate_observe::doctor::{Own, Place, examine};
+use colocate_observe::doctor::{Needs, Own, Place, examine};
 use colocate_observe::emulate::{Places, available};
 use colocate_observe::pmu;
+use colocate_policy::PolicySpec;
+use colocate_policy::table::{self, Knowledge};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -48,8 +51,23 @@ fn own(place: &Place) -> Own {
         journal: journal(place),
         emulator: emulator(),
         stacks: pmu::stacks(),
+        policies: policies(),
         measured: measured(),
     }
+}
+
+/// The policies with the evidence that each needs on this machine.
+fn policies() -> Vec<Needs> {
+    let machine = read::live().ok();
+    let shares_cores = machine.as_ref().is_some_and(|machine| machine.smt_width() > 1);
+    let has_nodes = machine.as_ref().is_some_and(|machine| machine.nodes.len() > 1);
+    let known = Knowledge { shares_cores, has_nodes, ..Knowledge::default() };
+    let needs = |spec: PolicySpec| Needs {
+        name: spec.name(),
+        is_default: spec.name() == run::DEFAULT_POLICY,
+        sources: spec.policy(&known).needs(),
+    };
+    table::all().map(needs).collect()
 }
 
 /// What `colocate calibrate` has kept of this machine.

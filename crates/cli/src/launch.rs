@@ -22,6 +22,7 @@ pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
     Ok(Setup {
         commands,
         attached: Vec::new(),
+        detach_after: None,
         may_pause: false,
         meanwhile: Meanwhile::Stop,
         only_signals: false,

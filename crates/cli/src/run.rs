@@ -33,6 +33,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use stolen::Stolen;
 
+/// The policy where none is named.
+pub const DEFAULT_POLICY: &str = "auto";
+
 /// For how long a process's first thread is left alone by default. Chosen: runtimes count PUs when they start.
 pub const SETTLE_MS: u64 = 200;
 
@@ -75,7 +78,7 @@ pub struct Args {
 #[derive(clap::Args)]
 pub struct Options {
     /// Policy, with its settings as NAME:SETTING=VALUE:...
-    #[arg(long, value_name = "P", default_value = "auto", value_parser = Policies::Once)]
+    #[arg(long, value_name = "P", default_value = DEFAULT_POLICY, value_parser = Policies::Once)]
     pub policy: PolicySpec,
 
     /// Seed of the policy `random` [default: 0]
@@ -302,13 +305,15 @@ fn run(
     decided.report(&args.options, host, name, programs, notes)
 }
 
-/// Has a policy place programs that run already, until they end or a signal comes; reports.
+/// Has a policy place programs that run already, until they end or a signal comes; reports. First it says what it is about to do.
 pub fn follow(
     options: &Options,
     setup: &Setup,
     programs: Vec<Program>,
+    first: Vec<String>,
 ) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(options.quiet, None);
+    notes.say(first);
     let (here, caveats) = read::measured()?;
     notes.say(caveats.iter().map(ToString::to_string));
     let stolen = Stolen::from_now(here.calibration.as_ref());

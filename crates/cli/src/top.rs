@@ -64,9 +64,9 @@ pub struct Args {
     /// takes none [range: 0-10000] (docs/spinning.md)
     #[arg(long, value_name = "HZ", default_value_t = spin::DEFAULT_RATE_HZ, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     spin_rate: u32,
-    /// Shows which threads of the processes of -p communicate, as a heat map: those that wake each other, and those that use the
+    /// Shows which threads of the processes of -p, -u or --name, and of what these have created, communicate, as a heat map: those that wake each other, and those that use the
     /// same memory (docs/sharing.md)
-    #[arg(long, requires = "pid", conflicts_with_all = ["rows", "spin_rate"])]
+    #[arg(long, conflicts_with_all = ["rows", "spin_rate"])]
     matrix: bool,
     /// Prints JSON, a line for each table (docs/schemas/top.json, top-matrix.json)
     #[arg(long)]
@@ -82,7 +82,7 @@ fn interval(text: &str) -> Result<Nanos, String> {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let choice = choice(args)?;
     if args.matrix {
-        return matrix::main(args);
+        return matrix::main(args, choice);
     }
     let stop = stop_flag()?;
     let machine =

@@ -7,6 +7,7 @@ use libbpf_rs::{
 };
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
 
@@ -63,16 +64,19 @@ impl Watch {
     pub fn with_room(follow: Follow, room: u32) -> Result<Self, EbpfError> {
         // Errors are returned; libbpf would print them as well.
         libbpf_rs::set_print(None);
+        let namespace = namespace();
         let mut open = ObjectBuilder::default().open_memory(PROGRAM)?;
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             match name.as_str() {
                 "tasks" => map.set_max_entries(room)?,
+                "numbers" => map.set_max_entries(if namespace > 0 { room } else { 1 })?,
                 "pairs" => map.set_max_entries(if follow.pairs { room } else { 1 })?,
                 // In the order of their declaration.
                 constants if constants.ends_with(".rodata") => {
                     let wanted = [follow.pairs, follow.phases].map(u8::from);
-                    map.set_initial_value(&wanted)?;
+                    let [a, b, c, d] = namespace.to_ne_bytes();
+                    map.set_initial_value(&[a, b, c, d, wanted[0], wanted[1]])?;
                 }
                 _ => {}
             }
@@ -203,6 +207,14 @@ impl Watch {
         let [tasks, wake_ups] = [0, 8].map(|at| u64::from_ne_bytes(bytes(&value, at)));
         Ok(Lost { tasks, wake_ups })
     }
+}
+
+/// The inode number of this process's PID namespace; 0 if it is the first one, or there are none.
+fn namespace() -> u32 {
+    /// Of the first one: `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
+    const FIRST: u32 = 0xEFFF_FFFC;
+    let inode = std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino());
+    u32::try_from(inode).ok().filter(|inode| *inode != FIRST).unwrap_or(0)
 }
 
 /// What is called for each wake-up and each switch.

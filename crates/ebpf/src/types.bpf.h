@@ -30,11 +30,35 @@ struct sched_entity {
     __u64 sum_exec_runtime;
 } OF_KERNEL;
 
+struct ns_common {
+    unsigned int inum;
+} OF_KERNEL;
+
+struct pid_namespace {
+    struct ns_common ns;
+} OF_KERNEL;
+
+/* A number in one namespace. */
+struct upid {
+    int nr;
+    struct pid_namespace *ns;
+};
+
+/* A thread's numbers, from the first namespace to its own one. */
+struct pid {
+    unsigned int level;
+    struct upid numbers[1];
+} OF_KERNEL;
+
 struct task_struct {
     unsigned int __state;
     int pid;
+    struct pid *thread_pid;
     struct sched_entity se;
 } OF_KERNEL;
+
+/* include/linux/pid_namespace.h: so deep they can be nested. */
+enum { MAX_PID_NS_LEVEL = 32 };
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {

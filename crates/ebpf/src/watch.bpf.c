@@ -1,5 +1,6 @@
 /* Which watched thread wakes which and how long each runs and waits, summed up in the kernel; and when the phase of a job ends.
  *
+ * Threads have the numbers of user space's PID namespace, and those without one there are none of its.
  * A thread is watched if user space has put it into `tasks`, or if the thread that created it is watched. What finds no room
  * is counted in `lost`. Between two windows only creations and ends of threads are followed.
  *
@@ -16,6 +17,14 @@ struct {
     __type(key, __u32);
     __type(value, struct task);
 } tasks SEC(".maps");
+
+/* The number of a thread that a watched one has created, by the kernel's own number; only in a namespace that is not the
+ * first one, where the kernel's record of an exec does not have it. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __type(key, __u32);
+    __type(value, __u32);
+} numbers SEC(".maps");
 
 /* User space takes out what has come together since it last did. */
 struct {
@@ -59,13 +68,39 @@ struct {
 
 struct lost lost;
 
-/* What is followed beside the times of threads. Set before it is loaded. */
+/* The inode number of user space's PID namespace; 0 if it is the first one, whose numbers are the kernel's own. Set before it is
+ * loaded, as what follows. */
+const volatile __u32 namespace_inode = 0;
+/* What is followed beside the times of threads. */
 const volatile bool follows_pairs = true;
 const volatile bool follows_phases = true;
 
 static struct task *task_of(__u32 tid)
 {
     return bpf_map_lookup_elem(&tasks, &tid);
+}
+
+/* A thread's number in user space's PID namespace; 0 if it has none there, or has ended. */
+static __u32 tid_of(struct task_struct *task)
+{
+    struct pid *pid;
+    unsigned int level;
+
+    if (!namespace_inode)
+        return task->pid;
+    pid = BPF_CORE_READ(task, thread_pid);
+    if (!pid)
+        return 0;
+    level = BPF_CORE_READ(pid, level);
+    for (unsigned int i = 1; i <= MAX_PID_NS_LEVEL && i <= level; i++) {
+        void *at = (void *)pid + bpf_core_field_offset(struct pid, numbers) + i * sizeof(struct upid);
+        struct upid number = {};
+
+        bpf_probe_read_kernel(&number, sizeof(number), at);
+        if (number.ns && BPF_CORE_READ(number.ns, ns.inum) == namespace_inode)
+            return number.nr;
+    }
+    return 0;
 }
 
 /* The window, unless its end was seen. */
@@ -166,9 +201,10 @@ int on_waking(__u64 *args)
 {
     struct task_struct *woken = (void *)args[0];
     struct window *window = window_of();
-    struct task *wakee = window ? task_of(woken->pid) : NULL;
+    __u32 woken_tid = window ? tid_of(woken) : 0;
+    struct task *wakee = woken_tid ? task_of(woken_tid) : NULL;
     struct task *waker;
-    __u32 tid = (__u32)bpf_get_current_pid_tgid();
+    __u32 tid;
     __u64 now;
 
     if (!wakee)
@@ -178,6 +214,7 @@ int on_waking(__u64 *args)
         return 0;
     if (is_stale(wakee, window))
         wakee->state = SLEEPS;
+    tid = tid_of(bpf_get_current_task_btf());
     waker = task_of(tid);
     if (!waker || is_interrupted()) {
         waker = NULL;
@@ -189,11 +226,11 @@ int on_waking(__u64 *args)
     wakee->waker_cpu = bpf_get_smp_processor_id();
     if (waker) {
         wakee->partner = tid;
-        waker->partner = woken->pid;
+        waker->partner = woken_tid;
     }
     if (wakee->state == SLEEPS) {
         counts(wakee, true, now);
-        changes(wakee, woken->pid);
+        changes(wakee, woken_tid);
     }
     return 0;
 }
@@ -257,25 +294,28 @@ int on_switch(__u64 *args)
     struct task_struct *prev = (void *)args[1], *next = (void *)args[2];
     struct window *window = window_of();
     struct task *task;
+    __u32 tid;
     __u64 now;
 
     if (!window)
         return 0;
-    task = prev->pid ? task_of(prev->pid) : NULL;
+    tid = tid_of(prev);
+    task = tid ? task_of(tid) : NULL;
     if (task) {
         now = bpf_ktime_get_ns();
         if (is_over(window, now))
             return 0;
         task->ran_ns = prev->se.sum_exec_runtime;
-        leaves(task, prev->pid, is_preempted || !prev->__state, window, now);
+        leaves(task, tid, is_preempted || !prev->__state, window, now);
     }
-    task = next->pid ? task_of(next->pid) : NULL;
+    tid = tid_of(next);
+    task = tid ? task_of(tid) : NULL;
     if (task) {
         now = bpf_ktime_get_ns();
         if (is_over(window, now))
             return 0;
         task->ran_ns = next->se.sum_exec_runtime;
-        runs(task, next->pid, window, now);
+        runs(task, tid, window, now);
     }
     return 0;
 }
@@ -285,11 +325,14 @@ int on_creation(__u64 *args)
 {
     struct task_struct *creator = (void *)args[0], *created = (void *)args[1];
     struct task task = { .state = WAITS, .since = bpf_ktime_get_ns() };
-    struct task *from = task_of(creator->pid);
-    __u32 tid = created->pid;
+    struct task *from = task_of(tid_of(creator));
+    __u32 tid, of_kernel = created->pid;
 
     if (!from)
         return 0;
+    tid = tid_of(created);
+    if (namespace_inode)
+        bpf_map_update_elem(&numbers, &of_kernel, &tid, BPF_ANY);
     task.job = from->job;
     counts(&task, true, task.since);
     if (bpf_map_update_elem(&tasks, &tid, &task, BPF_ANY)) {
@@ -304,10 +347,20 @@ SEC("tp_btf/sched_process_exec")
 int on_exec(__u64 *args)
 {
     struct task_struct *executing = (void *)args[0];
-    __u32 before = args[1], tid = executing->pid;
-    struct task *task = task_of(before);
+    __u32 before = args[1], of_kernel = executing->pid, tid = tid_of(executing);
+    struct task *task;
 
-    if (task && before != tid) {
+    if (before == of_kernel)
+        return 0;
+    if (namespace_inode) {
+        __u32 *number = bpf_map_lookup_elem(&numbers, &before), found = number ? *number : 0;
+
+        bpf_map_delete_elem(&numbers, &before);
+        bpf_map_update_elem(&numbers, &of_kernel, &tid, BPF_ANY);
+        before = found;
+    }
+    task = task_of(before);
+    if (task) {
         bpf_map_update_elem(&tasks, &tid, task, BPF_ANY);
         bpf_map_delete_elem(&tasks, &before);
     }
@@ -318,9 +371,11 @@ SEC("tp_btf/sched_process_exit")
 int on_end(__u64 *args)
 {
     struct task_struct *exiting = (void *)args[0];
-    __u32 tid = exiting->pid;
+    __u32 tid = tid_of(exiting), of_kernel = exiting->pid;
     struct task *task = task_of(tid);
 
+    if (namespace_inode)
+        bpf_map_delete_elem(&numbers, &of_kernel);
     if (!task)
         return 0;
     counts(task, false, bpf_ktime_get_ns());

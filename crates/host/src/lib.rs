@@ -17,6 +17,7 @@ mod placing;
 mod polling;
 mod preparing;
 mod runtime;
+mod sched_ext;
 mod sources;
 mod target;
 mod task;
@@ -35,7 +36,7 @@ use colocate_act::journal::Journal;
 use colocate_act::launch::{Command, Held, LaunchError};
 use colocate_act::original::{self, original};
 use colocate_act::restore::{self, Root};
-use colocate_act::signals::{SignalAction, Signals};
+use colocate_act::signals::{self, SignalAction, Signals};
 use colocate_act::sys;
 use colocate_engine::{Host, HostError, Meanwhile, Observation, QuantumEnd, Request};
 use colocate_machine::measured::CoreSpeeds;
@@ -43,6 +44,7 @@ use colocate_machine::read::{Cpusets, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
 use colocate_observe::pmu::Counters;
+use colocate_observe::proc::Proc;
 use colocate_observe::sample::Counted;
 use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sources::phases::Phases;
@@ -76,6 +78,8 @@ pub struct Setup {
     /// Processes that run already, each of which is a job with all that it creates, after those that are launched. They are
     /// only placed: no plan may have them wait, and a signal that ends the scheduling leaves them alone.
     pub attached: Vec<Attached>,
+    /// How long after the launch the processes that ran already are left to the kernel again; `None` for as long as they live.
+    pub detach_after: Option<Nanos>,
     /// Whether plans may leave jobs waiting. If so, CPU times are in nanoseconds.
     pub may_pause: bool,
     /// What waiting jobs do meanwhile.
@@ -242,11 +246,11 @@ impl LinuxHost {
             tasks.add_job(command.name(), held.pid(), runs.runtimes.of(&command.path));
         }
         for attached in &setup.attached {
-            let executable = setup.proc.join(format!("{}/exe", attached.process.pid()));
+            let executable = Proc::at(&setup.proc).executable_link(attached.process.pid());
             let runtime = runs.runtimes.of(&executable);
             tasks.add_attached(attached.name.clone(), attached.process.clone(), runtime);
         }
-        runs.is_attached = !setup.attached.is_empty();
+        (runs.is_attached, runs.detach_after) = (!setup.attached.is_empty(), setup.detach_after);
         // A new thread runs where its creator does until we have run. After all forks, so that no
         // program inherits it; without it we are only slower.
         let nice = sys::nice();
@@ -285,6 +289,8 @@ impl LinuxHost {
             notes: Notes::default(),
         };
         host.notes.extend(notes);
+        host.note_filter();
+        host.watch_sched_ext();
         // Some may have come since the list of them was read.
         host.watch_new_pus(&host.actuators.usable.clone());
         host.give_up_if_unreadable();
@@ -451,7 +457,7 @@ impl LinuxHost {
             let mut asked = SignalAction::from(arrived);
             if self.runs.is_attached {
                 if asked.ends {
-                    self.detach(arrived.signal);
+                    self.detach(&signals::name(arrived.signal));
                 }
                 (asked.ends, asked.pass_on) = (false, false);
             }
@@ -527,8 +533,9 @@ impl LinuxHost {
         let quantum = (!awaits).then_some(quantum);
         let polling = self.polling.next_machine_check.min(self.polling.next_poll);
         let rests = Some(self.quantum.rests_until).filter(|until| at < *until);
-        let due = [quantum, Some(polling), settled, self.next_leave(), rests, self.wake_ups_due()];
-        let due = due.into_iter().flatten().min();
+        let ends = [self.next_leave(), self.next_detach()];
+        let due = [quantum, Some(polling), settled, rests, self.wake_ups_due()];
+        let due = due.into_iter().chain(ends).flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
         if self.runs.has_piled_up {
             timeout = Some(Duration::ZERO);
@@ -641,6 +648,7 @@ impl Host for LinuxHost {
             self.answer_signals();
             self.kill_overdue();
             self.end_attached();
+            self.detach_if_due();
             self.poll_if_due();
             if let Some(end) = self.end_of_quantum(until, is_short) {
                 // What is read and decided after a quantum of no length is part of what precedes the next one.

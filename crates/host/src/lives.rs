@@ -56,6 +56,8 @@ pub(crate) struct Runs {
     commands: Vec<Command>,
     /// Whether the jobs ran already.
     pub is_attached: bool,
+    /// How long after the launch those that ran already are left to the kernel.
+    pub detach_after: Option<Nanos>,
     pub targets: Targets,
     grace: Nanos,
     /// Jobs that have reached their target and are being ended.
@@ -74,6 +76,7 @@ impl Runs {
         Self {
             commands,
             is_attached: false,
+            detach_after: None,
             targets,
             grace,
             leaving: Vec::new(),
@@ -235,10 +238,23 @@ impl LinuxHost {
     }
 
     /// Ends all jobs, which ran already and run on.
-    pub(crate) fn detach(&mut self, signal: libc::c_int) {
-        let name = signals::name(signal);
-        self.notes.push(format!("{name}: every program continues and is left to the kernel"));
+    pub(crate) fn detach(&mut self, cause: &str) {
+        self.notes.push(format!("{cause}: every program continues and is left to the kernel"));
         self.end_jobs(|_, _| true);
+    }
+
+    /// The same once its time is over.
+    pub(crate) fn detach_if_due(&mut self) {
+        if self.next_detach().is_some_and(|due| due <= now())
+            && let Some(time) = self.runs.detach_after.take()
+        {
+            self.detach(&format!("{time} are over"));
+        }
+    }
+
+    /// When that is.
+    pub(crate) fn next_detach(&self) -> Option<Nanos> {
+        Some(self.quantum.launched? + self.runs.detach_after?)
     }
 
     /// Ends every launched job, whatever its target: with SIGTERM, and after [`crate::Setup::grace`] with SIGKILL. The quanta that

@@ -4,6 +4,7 @@
 use crate::LinuxHost;
 use crate::preparing::MOST_A_SECOND;
 use crate::runtime::Runtime;
+use crate::sched_ext::ExtScheduler;
 use crate::task::Task;
 use crate::task_table::Creation;
 use colocate_act::affinity::{self, Pinned};
@@ -12,7 +13,7 @@ use colocate_act::journal::Mark;
 use colocate_act::mask_owner::MaskOwner;
 use colocate_act::stat::Stat;
 use colocate_engine::PlacementStatus;
-use colocate_machine::{Nanos, PuNr};
+use colocate_machine::{Nanos, PuNr, PuSet, Shared};
 use colocate_observe::proc::Proc;
 use colocate_observe::runstate::RunTime;
 use colocate_observe::sys::now;
@@ -28,6 +29,10 @@ use std::sync::Arc;
 const GO_MONITOR: &str = "the Go runtime counts PUs on it";
 /// Why a new thread of a Java program is not placed.
 const JAVA_MAIN: &str = "Java code counts PUs on it";
+/// What is said of the other threads of a Java program.
+const JAVA_WORKERS: &str = "availableProcessors() answers";
+/// The option that sets the number of PUs that a Java program counts.
+const JAVA_COUNT: &str = "-XX:ActiveProcessorCount";
 /// Why a thread that creates processes is not placed on one PU.
 const STARTS_PROGRAMS: &str = "it starts programs, which would count only its PU";
 /// Why a thread that has created a process is not placed on one PU for a while.
@@ -89,11 +94,19 @@ pub(crate) struct Placing {
     pub settling: BinaryHeap<Reverse<(Nanos, TaskId)>>,
     /// When all tasks are compared with the plan next.
     next_follow: Nanos,
+    /// A scheduler in the kernel's stead.
+    pub ext_scheduler: ExtScheduler,
 }
 
 impl Placing {
     pub const fn new(settle: Nanos) -> Self {
-        Self { plan: None, settle, settling: BinaryHeap::new(), next_follow: Nanos::ZERO }
+        Self {
+            plan: None,
+            settle,
+            settling: BinaryHeap::new(),
+            next_follow: Nanos::ZERO,
+            ext_scheduler: ExtScheduler::Absent,
+        }
     }
 
     /// How long a process is left alone after its program has begun.
@@ -131,7 +144,8 @@ impl LinuxHost {
         self.tasks.set_target(id, target);
         let waiting = self.waiting(creation.pid, creation.at, is_first);
         let put = self.start(id, waiting);
-        if put == Some(Pinned::Done) && waiting == Delay::No && target.pu().is_some() {
+        let is_put = target.pu().is_some() && self.mark_at(target).is_put();
+        if put == Some(Pinned::Done) && waiting == Delay::No && is_put {
             self.counts.waited.add(now().saturating_sub(creation.at));
         }
     }
@@ -249,6 +263,9 @@ impl LinuxHost {
         if let Some(process) = self.tasks.process(pid).filter(|_| widened) {
             process.narrow_until = now();
         }
+        if pinned == Pinned::Done && to.is_put() && tid != pid.first_thread() {
+            self.note_java(pid, id.job, to);
+        }
         // What is not on a PU by our doing must not keep others from it.
         if pinned == Pinned::ByProgram || matches!(waiting, Delay::Forever(_)) {
             self.tasks.set_target(id, Place::LeftToKernel);
@@ -258,14 +275,23 @@ impl LinuxHost {
 
     /// What a thread is given at a place. PUs that share something and were not together at the start are the kernel's.
     fn mark_at(&self, place: Place) -> Mark {
-        match place {
-            Place::LeftToKernel | Place::Waiting => Mark::Original,
-            Place::Pu(pu) => Mark::On(pu),
-            Place::Sharing(shared, pu) => {
-                let shared = self.machine.sharing_with(shared, pu);
-                self.actuators.mark_of(&shared.intersection(&self.actuators.original))
+        match (place, self.placing.ext_scheduler) {
+            (Place::LeftToKernel | Place::Waiting, _) | (_, ExtScheduler::Since) => Mark::Original,
+            (Place::Pu(pu), ExtScheduler::Absent) => Mark::On(pu),
+            (Place::Pu(pu), ExtScheduler::Before) => {
+                let parts = Shared::ALL.into_iter().map(|shared| self.sharing_with(shared, pu));
+                let several = parts.into_iter().find(|part| part.len() > 1);
+                several.map_or(Mark::Original, |part| self.actuators.mark_of(&part))
+            }
+            (Place::Sharing(shared, pu), _) => {
+                self.actuators.mark_of(&self.sharing_with(shared, pu))
             }
         }
+    }
+
+    /// The PUs that share a part with one, as far as threads could use them at the start.
+    fn sharing_with(&self, shared: Shared, pu: PuNr) -> PuSet {
+        self.machine.sharing_with(shared, pu).intersection(&self.actuators.original)
     }
 
     /// A thread that creates processes hands its mask down. It is not kept on one PU for a while, and for good if what it has created
@@ -396,6 +422,26 @@ impl LinuxHost {
         }
     }
 
+    /// Says of a job, once, that Java code counts the PUs of placed threads: it counts on any thread, and at any time.
+    fn note_java(&mut self, pid: Pid, job: JobIdx, mark: Mark) {
+        let is_java = self.tasks.process(pid).is_some_and(|it| it.runtime == Runtime::Jvm);
+        if !is_java || !self.notes.is_first(job, JAVA_WORKERS) {
+            return;
+        }
+        let words = Proc::at(&self.actuators.proc).command_line(pid);
+        if words.iter().any(|word| word.to_string_lossy().starts_with(JAVA_COUNT)) {
+            return;
+        }
+        let (few, all) = (self.actuators.mask(mark).len(), self.usable.len());
+        self.note_on(
+            job,
+            &format!(
+                "is a Java program, and its threads in process {pid} are placed: {JAVA_WORKERS} {few} there, not {all}; \
+                 {JAVA_COUNT}={all} has it count {all}"
+            ),
+        );
+    }
+
     /// Places the tasks whose programs have settled.
     pub(crate) fn place_settled(&mut self) {
         while let Some(&Reverse((at, id))) = self.placing.settling.peek() {
@@ -522,6 +568,20 @@ impl LinuxHost {
         tasks.sort_unstable();
         tasks.dedup();
         tasks
+    }
+
+    /// Puts every task where it is aimed at, as what that means has changed.
+    pub(crate) fn follow_all(&mut self) {
+        for id in self.movable_tasks() {
+            self.follow(id);
+        }
+    }
+
+    /// Says once that no mask can be set here.
+    pub(crate) fn note_filter(&mut self) {
+        if colocate_observe::affinity::is_filtered() {
+            self.notes.push(format!("no thread can be placed: {}", affinity::FILTERED));
+        }
     }
 
     /// Leaves every task to the kernel, for good: all masks are restored.

@@ -97,6 +97,7 @@ impl LinuxHost {
         }
         if is_due(self.polling.next_machine_check) {
             self.check_machine();
+            self.watch_sched_ext();
             self.read_wake_ups();
             self.read_sharing();
             self.polling.next_machine_check = now() + CHECK_MACHINE_EVERY;

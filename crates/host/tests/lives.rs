@@ -49,6 +49,7 @@ fn setup(scripts: &[&str], targets: &[Target]) -> Setup {
         commands: scripts.iter().map(command).collect(),
         attached: Vec::new(),
         may_pause: true,
+        detach_after: None,
         meanwhile: Meanwhile::Stop,
         only_signals: false,
         targets: targets.to_vec(),

@@ -36,6 +36,19 @@ pub fn set(tid: Tid, pus: &PuSet) -> Result<(), SysError> {
     if done < 0 { Err(SysError::last("sched_setaffinity")) } else { Ok(()) }
 }
 
+/// Whether the kernel refuses to set the mask of thread `tid`, another user's, for want of a right (`EPERM`). Nothing is changed:
+/// the mask that is tried is empty, which the kernel refuses once it has checked the right (`EINVAL`).
+#[must_use]
+pub fn is_denied(tid: Tid) -> bool {
+    set(tid, &PuSet::new()).is_err_and(|why| why.errno() == Some(libc::EPERM))
+}
+
+/// Whether a seccomp filter or a security module refuses to set any mask: that of the calling thread is one's own.
+#[must_use]
+pub fn is_filtered() -> bool {
+    is_denied(Tid(0))
+}
+
 /// Lets this thread run only on those of its PUs that are in `wanted`.
 ///
 /// False, and nothing is changed, if there is none or the kernel refuses.
@@ -47,6 +60,13 @@ pub(crate) fn move_this_thread(wanted: &PuSet) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rights_are_tried_and_nothing_is_changed() {
+        let before = of(Tid(0)).unwrap();
+        assert!(!is_filtered() && !is_denied(Tid(i32::MAX)));
+        assert_eq!(of(Tid(0)).unwrap(), before);
+    }
 
     #[test]
     fn a_thread_moves_within_its_mask_or_stays() {

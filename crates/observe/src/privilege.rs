@@ -6,8 +6,9 @@
 //! written.
 //! # Approach
 //! Before anything is read, all of it is given up for good but `CAP_PERFMON`, the right to watch programs, which is
-//! what `doctor` advises to give. That one is in force only while an event is opened, since newer kernels (6.14 and
-//! later) show the address maps of other users' programs to its holder. So the kernel's own checks are those for the
+//! what `doctor` advises to give, and `CAP_BPF`, which loads colocate's own eBPF program beside it. These are in force only
+//! while an event is opened or that program is used, since newer kernels (6.14 and later) show the address maps of other
+//! users' programs to the holder of the first. So the kernel's own checks are those for the
 //! plain user, and none of ours can be forgotten. Environment variables by which a library that colocate loads would
 //! load others go as well: their code could take the capability.
 //!
@@ -22,8 +23,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 use thiserror::Error;
 
-/// What is kept: `perf_event_open(2)` for other users' programs.
-const KEPT: Capability = Capability::CAP_PERFMON;
+/// What is kept: `perf_event_open(2)` for other users' programs, and with both bpf(2).
+const KEPT: [Capability; 2] = [Capability::CAP_PERFMON, Capability::CAP_BPF];
 
 /// First parts of the names of variables that colocate's libraries heed: hwloc loads plugins from a folder that one names,
 /// and reads machines from files that others name; libpfm writes to the file that it is given. The C library has removed its own
@@ -41,7 +42,7 @@ pub enum PrivilegeError {
     Capabilities(#[from] CapsError),
 }
 
-/// Gives up for good what the program's file has given, but for `CAP_PERFMON`; nothing if it has given nothing
+/// Gives up for good what the program's file has given, but for `CAP_PERFMON` and `CAP_BPF`; nothing if it has given nothing
 /// (`AT_SECURE`, getauxval(3)).
 ///
 /// Must come first in `main`: capabilities are those of a thread, and a variable may only be removed while there is one
@@ -55,7 +56,7 @@ pub fn give_up() -> Result<(), PrivilegeError> {
     }
     become_caller()?;
     let permitted = caps::read(None, CapSet::Permitted)?;
-    let kept: CapsHashSet = permitted.into_iter().filter(|one| *one == KEPT).collect();
+    let kept: CapsHashSet = permitted.into_iter().filter(|one| KEPT.contains(one)).collect();
     caps::clear(None, CapSet::Effective)?;
     // The kernel takes out of the ambient set what is not inheritable.
     caps::clear(None, CapSet::Inheritable)?;
@@ -69,30 +70,35 @@ pub fn give_up() -> Result<(), PrivilegeError> {
 
 /// Gives up what was kept, in a child that will execute a program: system calls and nothing else.
 pub(crate) fn let_go() {
-    if is_taken() {
+    if !taken().is_empty() {
         // A set can always be made smaller.
         let _ = caps::clear(None, CapSet::Permitted);
     }
 }
 
-/// Whether the capability is there but not in force.
-fn is_taken() -> bool {
-    static IS_TAKEN: OnceLock<bool> = OnceLock::new();
-    let has = |set| caps::has_cap(None, set, KEPT).unwrap_or(false);
-    *IS_TAKEN.get_or_init(|| has(CapSet::Permitted) && !has(CapSet::Effective))
+/// The capabilities that are there but not in force.
+fn taken() -> &'static [Capability] {
+    static TAKEN: OnceLock<Vec<Capability>> = OnceLock::new();
+    let has = |set, one| caps::has_cap(None, set, one).unwrap_or(false);
+    let is_taken = |one: &Capability| has(CapSet::Permitted, *one) && !has(CapSet::Effective, *one);
+    TAKEN.get_or_init(|| KEPT.into_iter().filter(is_taken).collect())
 }
 
-/// Opens an event, with `CAP_PERFMON` in force if this program may take it.
+/// Whether this program has both capabilities, in force or taken where they are needed.
+pub(crate) fn may_load_programs() -> bool {
+    KEPT.into_iter().all(|one| caps::has_cap(None, CapSet::Permitted, one).unwrap_or(false))
+}
+
+/// Opens an event, or uses the eBPF program, with these capabilities in force as far as this program may take them.
 pub(crate) fn watching<R>(open: impl FnOnce() -> R) -> R {
-    let is_taken = is_taken();
-    if is_taken {
-        // Without it the kernel refuses to open the event, and says so.
-        let _ = caps::raise(None, CapSet::Effective, KEPT);
+    for one in taken() {
+        // Without it the kernel refuses, and says so.
+        let _ = caps::raise(None, CapSet::Effective, *one);
     }
     let opened = open();
-    if is_taken {
+    for one in taken() {
         // A set can always be made smaller.
-        let _ = caps::drop(None, CapSet::Effective, KEPT);
+        let _ = caps::drop(None, CapSet::Effective, *one);
     }
     opened
 }

@@ -9,7 +9,7 @@ use super::{Addr, Span};
 use crate::handle::ProcessHandle;
 use colocate_files::kernel;
 use colocate_machine::{Bytes, Nanos, NodeNr};
-use colocate_observe::{Pid, SysError, sys};
+use colocate_observe::{Pid, SysError, Tid, sys};
 use serde::Serialize;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -32,7 +32,9 @@ pub enum PagesError {
     #[error("expected a running process, found none with the number {0}")]
     NoProcess(Pid),
     /// It has no memory of its own.
-    #[error("expected a process with memory, found {0}, which has none: a kernel thread, or ended")]
+    #[error(
+        "expected a process with memory, found {0}, which has none: a thread of the kernel, or ended"
+    )]
     NoMemory(Pid),
     /// Access is denied.
     #[error(
@@ -148,7 +150,20 @@ impl Process {
     /// A process that has ended and waits to be reaped has no memory; one whose first thread alone
     /// has ended still has.
     fn has_no_memory(&self) -> bool {
-        self.handle.read("statm", 256).is_ok_and(|text| text.starts_with("0 "))
+        self.handle.read(&self.of_memory("statm"), 256).is_ok_and(|text| text.starts_with("0 "))
+    }
+
+    /// The path below `/proc/PID` of a file that the kernel makes of the process's memory.
+    fn of_memory(&self, name: &str) -> String {
+        match self.thread() {
+            first if first == self.pid().first_thread() => name.to_owned(),
+            other => format!("task/{other}/{name}"),
+        }
+    }
+
+    /// A thread that has the process's memory: a first thread that has ended has none, whatever the others have.
+    fn thread(&self) -> Tid {
+        self.handle.living_thread().unwrap_or(self.pid().first_thread())
     }
 
     /// The text of one of its files in `/proc`. A name in it need not be UTF-8.
@@ -156,7 +171,8 @@ impl Process {
     /// # Errors
     /// [`PagesError::Denied`], [`PagesError::NoProcess`], [`PagesError::Read`].
     pub fn text(&self, name: &str) -> Result<String, PagesError> {
-        self.handle.read(name, kernel::LIMIT_B).map_err(|error| self.unread(name, error))
+        let path = self.of_memory(name);
+        self.handle.read(&path, kernel::LIMIT_B).map_err(|error| self.unread(&path, error))
     }
 
     fn unread(&self, name: &str, source: io::Error) -> PagesError {
@@ -189,7 +205,7 @@ impl Process {
     /// The runs of pages of `span` that are in memory, as (first page, how many).
     fn present(&self, span: Span) -> Result<Vec<(Addr, u64)>, PagesError> {
         let wrong = |error| self.unread("pagemap", error);
-        let file = self.handle.file("pagemap").map_err(wrong)?;
+        let file = self.handle.file(&self.of_memory("pagemap")).map_err(wrong)?;
         let mut entries = Vec::new();
         let pages = usize::try_from(span.bytes() / self.page_b * ENTRY_B).unwrap_or(usize::MAX);
         entries.resize(pages, 0);
@@ -218,14 +234,13 @@ impl Process {
 
 impl Memory for Process {
     fn query(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
-        let pid = self.pid();
-        self.handle.with(pid.first_thread(), |_| call::query(pid, pages))
+        self.handle.with(self.thread(), |tid| call::query(Pid(tid.0), pages))
     }
 
     fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put {
-        let (pid, mut status) = (self.pid(), Vec::new());
-        let done = self.handle.with(pid.first_thread(), |_| {
-            let put = call::put(pid, pages, node, self.shared);
+        let mut status = Vec::new();
+        let done = self.handle.with(self.thread(), |tid| {
+            let put = call::put(Pid(tid.0), pages, node, self.shared);
             status = put.status;
             put.done
         });

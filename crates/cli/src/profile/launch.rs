@@ -2,6 +2,7 @@
 
 use super::Args;
 use super::demand::FROM_SAMPLES;
+use crate::attach::absent;
 use crate::exit::no_capability;
 use crate::profile::backend::{BackendChoice, Seen, Watching};
 use crate::run::jobs;
@@ -20,6 +21,7 @@ use colocate_observe::pmu::{CounterSet, Start, extras};
 use colocate_observe::proc::Proc;
 use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Pid, Tid, identity};
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
@@ -65,8 +67,10 @@ pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Watched> {
         ));
     }
     let proc = Proc::default();
-    if let Some(gone) = pids.iter().find(|pid| proc.state_and_parent(**pid).is_err()) {
-        anyhow::bail!("expected a running process, found none with the number {gone}");
+    for &pid in pids {
+        if proc.living_thread(pid).is_none() {
+            anyhow::bail!("expected a running process, found {}", absent(&proc, pid));
+        }
     }
     let (program, unread) = running(&proc, pids[0])?;
     let signals = Signals::take()?;
@@ -146,8 +150,8 @@ fn program(command: &Command) -> Program {
 fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(Program, Option<String>)> {
     let args = proc.arguments(pid);
     let link = proc.executable_link(pid);
-    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
-    if kernel::link(&link).is_err_and(refused) {
+    let path = proc.executable(pid);
+    if path.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
         let path = proc.name(pid, Tid(pid.0)).unwrap_or_default();
         let note = format!(
             "/proc/{pid}/exe may not be read (CAP_SYS_PTRACE lifts that): the program has no identity, and \
@@ -155,9 +159,8 @@ fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(Program, Option<String>)> {
         );
         return Ok((Program { path, args, identity: "sha256:".into() }, Some(note)));
     }
-    let path = proc
-        .executable(pid)
-        .with_context(|| format!("expected a program in {}, found none", link.display()))?;
+    let path =
+        path.with_context(|| format!("expected a program in {}, found none", link.display()))?;
     let identity = identity::of_file(&link)
         .with_context(|| format!("cannot read the program of process {pid}"))?;
     Ok((Program { path: path.display().to_string(), args, identity }, None))

@@ -1,9 +1,12 @@
 //! `colocate top --matrix`: which threads of running processes communicate.
 
+use super::forest::{Choice, rows};
+use super::watch::listed;
 use super::{Args, Pace, sleep_until};
 use crate::compare::stop_flag;
+use crate::exit;
 use crate::output::{self, Redraw};
-use anyhow::bail;
+use anyhow::{Context, bail};
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Nanos, printable, read};
 use colocate_model::communication::WakeUpCosts;
@@ -20,8 +23,10 @@ use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::seen;
 use colocate_policy::{JobIdx, Refusal, Sharing, Source, TaskId, WakeUps};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -29,13 +34,20 @@ use std::sync::atomic::Ordering;
 const MOST_THREADS: usize = 32;
 /// Shades of a picture: nothing, and a fifth of the most each.
 const SHADES: [&str; 6] = ["  ", "··", "░░", "▒▒", "▓▓", "██"];
+/// Least time between two listings of all processes. Chosen: less than a picture lasts by default.
+const LIST_EVERY: Nanos = Nanos::from_millis(500);
+/// Listing all processes takes at most one part in this many of a PU. Chosen, to stay below 1 %.
+const LIST_SHARE: u64 = 200;
 /// Version of the JSON's form.
 const VERSION: u32 = 1;
 
 /// What is known of the threads.
 struct Threads {
     proc: Proc,
-    pids: Vec<Pid>,
+    choice: Choice,
+    /// The chosen processes with all that they have created, as they were last listed.
+    pids: BTreeSet<Pid>,
+    next_list: Nanos,
     names: BTreeMap<TaskId, String>,
     sharing: Option<SharedMemory>,
     wake_ups: Option<WakeUpCounts>,
@@ -72,9 +84,13 @@ struct Amount {
 }
 
 /// Shows heat maps until all processes have ended.
-pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let pids: Vec<Pid> = args.pid.iter().copied().map(Pid).collect();
-    let mut threads = Threads::begin(pids)?;
+pub fn main(args: &Args, choice: Choice) -> anyhow::Result<ExitCode> {
+    if choice.is_any() {
+        return Err(exit::usage(
+            "expected -p, -u or --name with --matrix, found none of them".into(),
+        ));
+    }
+    let mut threads = Threads::begin(choice)?;
     let stop = stop_flag()?;
     let mut terminal = if args.json { None } else { Redraw::of_stdout()? };
     let (begun, mut pace, mut last) = (now(), Pace::of(args.interval), Nanos::ZERO);
@@ -87,6 +103,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
                 break;
             }
         }
+        let is_last = stop.load(Ordering::Relaxed) || threads.names.is_empty();
+        if is_last && number > 1 && !args.json {
+            // Little has happened since the last picture, which stays.
+            break;
+        }
         let at = now().saturating_sub(begun);
         let line = threads.line(at, at.saturating_sub(std::mem::replace(&mut last, at)));
         let goes_on = match (&mut terminal, args.json) {
@@ -97,8 +118,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
                 true
             }
         };
-        let over = stop.load(Ordering::Relaxed) || args.count.is_some_and(|count| number >= count);
-        if !goes_on || over || threads.names.is_empty() {
+        let over = is_last || args.count.is_some_and(|count| number >= count);
+        if !goes_on || over {
             break;
         }
     }
@@ -107,10 +128,14 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 impl Threads {
     /// Begins to watch processes. One source is enough.
-    fn begin(pids: Vec<Pid>) -> anyhow::Result<Self> {
+    fn begin(choice: Choice) -> anyhow::Result<Self> {
         let watch = Options::here()?;
+        let pids = chosen(&choice).context("cannot list processes")?;
+        if pids.is_empty() {
+            bail!("expected processes that run, found none with that user, name or number");
+        }
         let mut sharing = SharedMemory::start(DEFAULT_RATE_HZ, &watch);
-        for pid in &pids {
+        for (pid, _) in &pids {
             let also = |mut shared: SharedMemory| {
                 shared.also(*pid, Start::Now).map_err(Refusal::of).map(|()| shared)
             };
@@ -136,7 +161,9 @@ impl Threads {
         let costs = kept.as_ref().map_or_else(WakeUpCosts::default, WakeUpCosts::measured);
         let mut threads = Self {
             proc: watch.proc,
-            pids,
+            choice,
+            pids: pids.into_keys().collect(),
+            next_list: now() + LIST_EVERY,
             names: BTreeMap::new(),
             sharing: sharing.ok(),
             wake_ups: wake_ups.ok(),
@@ -150,8 +177,27 @@ impl Threads {
         Ok(threads)
     }
 
+    /// Takes in which processes there are. What a watched one has created is sampled already.
+    fn list(&mut self) {
+        let begun = now();
+        // Where they cannot be listed, those go on that are known.
+        let Ok(found) = chosen(&self.choice) else { return };
+        for (pid, parent) in &found {
+            if !self.pids.contains(pid) && !self.pids.contains(parent) {
+                // One that has ended meanwhile, or may not be sampled, has no samples.
+                self.sharing.iter_mut().for_each(|it| drop(it.also(*pid, Start::Now)));
+            }
+        }
+        self.pids = found.into_keys().collect();
+        let took = now().saturating_sub(begun);
+        self.next_list = now() + LIST_EVERY.max(Nanos(took.0.saturating_mul(LIST_SHARE)));
+    }
+
     /// Takes in which threads there are, and what they have done.
     fn look(&mut self) {
+        if now() >= self.next_list {
+            self.list();
+        }
         let mut living = BTreeMap::new();
         for pid in &self.pids {
             for tid in self.proc.tasks(*pid).unwrap_or_default() {
@@ -213,6 +259,13 @@ impl Threads {
             pairs: new.pairs().map(amount).collect(),
         }
     }
+}
+
+/// The processes that are chosen and all that they have created, each with its creator.
+fn chosen(choice: &Choice) -> io::Result<BTreeMap<Pid, Pid>> {
+    let listed = listed(Path::new("/proc"))?;
+    let rows = rows(&listed, choice).into_keys();
+    Ok(rows.filter_map(|pid| Some((pid, listed.get(&pid)?.parent))).collect())
 }
 
 /// The name by which backends know a thread: its process and its number.

@@ -354,7 +354,7 @@ fn cpu_time() -> Nanos {
 }
 
 /// All processes that can be read.
-fn listed(proc: &Path) -> io::Result<BTreeMap<Pid, Listed>> {
+pub fn listed(proc: &Path) -> io::Result<BTreeMap<Pid, Listed>> {
     let tree = Proc::at(proc);
     let read = |pid: Pid| {
         let stat = Stat::read(proc, pid, pid.first_thread())?;

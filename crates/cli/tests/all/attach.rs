@@ -127,6 +127,80 @@ fn threads_that_have_hardly_run_are_placed() {
     assert!(are_free(starved.pid()) && scratch.journals().is_empty());
 }
 
+/// A program in which two threads live, or its first thread has ended and one lives.
+fn headless(scratch: &Scratch, how: &str, living: usize) -> Option<Working> {
+    let program = scratch.program("headless", &[])?;
+    let working = Working::start(Command::new(program).arg(how));
+    let first = working.pid();
+    let is_ready = || match how {
+        "bare" => {
+            std::fs::read(format!("/proc/{first}/cmdline")).is_ok_and(|line| !line.contains(&b'b'))
+        }
+        _ => stat(first).is_some_and(|(state, _)| state == 'Z'),
+    };
+    wait_until("it has its threads", || is_ready() && masks(first).len() == living);
+    Some(working)
+}
+
+/// It has no command line, no executable and no memory by its first thread.
+#[test]
+fn a_process_whose_first_thread_has_ended() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(program) = headless(&scratch, "free", 1).filter(|_| two_pus()) else { return };
+    let pid = program.pid().to_string();
+    let mut colocate = attach(&scratch, &["-p", &pid]);
+    let living = || {
+        let folder = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+        let tids = folder.map(|it| it.file_name().to_str().unwrap().parse::<i32>().unwrap());
+        tids.into_iter().find(|tid| *tid != program.pid()).unwrap()
+    };
+    let mask = || allowed(program.pid(), living()).unwrap();
+    wait_until("it is placed", || mask().parse::<u32>().is_ok());
+    signal("-TERM", colocate.id().cast_signed());
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    assert_eq!(mask(), original());
+    let report = report(&scratch);
+    assert!(report["jobs"][0]["command"][0].as_str().unwrap().ends_with("headless"), "{report}");
+    for words in
+        [&["pages", &pid][..], &["profile", "--backend", "sample", "--for", "0.1", "-p", &pid]]
+    {
+        let ran = scratch.colocate().args(words).output().unwrap();
+        assert_ne!(ran.status.code(), Some(125), "{words:?}: {}", text(&ran.stderr));
+    }
+}
+
+/// As by setproctitle(3) with an empty title: it is none of the kernel's threads.
+#[test]
+fn a_process_that_has_cleared_its_command_line() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(program) = headless(&scratch, "bare", 2).filter(|_| two_pus()) else { return };
+    let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
+    wait_until("it is placed", || are_placed(program.pid()));
+    signal("-TERM", colocate.id().cast_signed());
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    assert!(are_free(program.pid()));
+}
+
+/// It says at once what it does, and ends by itself.
+#[test]
+fn for_a_time() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    let pid = program.pid().to_string();
+    let mut colocate = attach(&scratch, &["--for", "3", "-p", &pid]);
+    wait_until("it says what it does", || said(&scratch).ends_with('\n'));
+    let begins = format!("colocate: attaching to busy ({pid}): policy scatter places");
+    assert!(said(&scratch).starts_with(&begins), "{}", said(&scratch));
+    wait_until("it is placed", || are_placed(program.pid()));
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    assert!(
+        said(&scratch).contains("3.00 s are over: every program continues"),
+        "{}",
+        said(&scratch)
+    );
+    assert!(are_free(program.pid()) && scratch.journals().is_empty());
+}
+
 /// What it creates later is followed, and when all have ended so has colocate.
 #[test]
 fn what_is_created_later_is_followed() {

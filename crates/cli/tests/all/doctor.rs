@@ -174,7 +174,12 @@ fn is_root() -> bool {
 
 /// Lets `command` run with a seccomp filter that answers `perf_event_open` with `errno`.
 fn without_perf(command: &mut Command, errno: i32) -> &mut Command {
-    let call = u32::try_from(libc::SYS_perf_event_open).unwrap();
+    without(libc::SYS_perf_event_open, command, errno)
+}
+
+/// Lets `command` run with a seccomp filter that answers a system call with `errno`.
+fn without(call: libc::c_long, command: &mut Command, errno: i32) -> &mut Command {
+    let call = u32::try_from(call).unwrap();
     let answer = libc::SECCOMP_RET_ERRNO | u32::try_from(errno).unwrap();
     let step =
         |code: u32, jt, jf, k| libc::sock_filter { code: u16::try_from(code).unwrap(), jt, jf, k };
@@ -229,6 +234,32 @@ fn filters_are_named_and_distinguished_from_missing_kernels() {
         // What the filter lets through still works.
         assert_eq!(capability(&diagnosis, "affinity")["status"], "yes");
     }
+}
+
+/// As `doctor` finds it: a thread of this user's own belongs to no other one.
+#[test]
+fn run_says_that_a_filter_refuses_to_place() {
+    let cache = empty();
+    let mut command = Command::new(PROGRAM);
+    command.args([
+        "run",
+        "--policy",
+        "round-robin",
+        "--no-guard",
+        "--settle-ms",
+        "0",
+        "--",
+        "sleep",
+        "0.3",
+    ]);
+    command.env("XDG_CACHE_HOME", cache.path()).env("XDG_RUNTIME_DIR", cache.path());
+    let output = without(libc::SYS_sched_setaffinity, &mut command, libc::EPERM).output();
+    let Ok(output) = output else { return println!("skipped: this kernel has no seccomp filters") };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let why = "a seccomp filter answers sched_setaffinity with EPERM";
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.starts_with(&format!("colocate: no thread can be placed: {why}")), "{said}");
+    assert!(!said.contains("another user"), "{said}");
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod hangup;
 mod help;
 mod hostile_names;
 mod imports;
+mod kernels_scheduler;
 mod masks;
 mod misses;
 mod nothing_stays;

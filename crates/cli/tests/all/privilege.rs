@@ -99,6 +99,18 @@ impl Copy {
     }
 }
 
+/// Nothing could be placed: it does not wait for the end of what it can only watch.
+#[test]
+fn another_users_process_is_refused_at_once() {
+    let Some(copy) = Copy::new() else { return };
+    let root = Roots::new();
+    let output = copy.run(&["attach", "-p", &root.pid()]);
+    assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+    let found = format!("found sleep ({}): another user's threads may not be placed", root.pid());
+    assert!(text(&output.stderr).contains(&found), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr).lines().count(), 1, "{}", text(&output.stderr));
+}
+
 /// A process of root that ends with the test.
 struct Roots(Child);
 
@@ -246,6 +258,30 @@ fn only_the_right_to_watch_is_kept() {
         assert!(sets.iter().all(|line| line.ends_with(none)), "{found}");
         assert!(found.contains("Uid:\t65534\t65534\t65534\t65534"), "{found}");
     }
+}
+
+/// With both capabilities of the file colocate counts wake-ups by its eBPF program, and `doctor` says so.
+#[test]
+fn wake_ups_are_counted_by_capabilities_of_the_file() {
+    let Some(copy) = Copy::with("cap_bpf,cap_perfmon+ep") else { return };
+    let doctor = |copy: &Copy| {
+        let output = copy.run(&["doctor", "--json"]);
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let policies = found["policies"].as_array().unwrap();
+        policies.iter().find(|it| it["is_default"] == true).unwrap().clone()
+    };
+    let root = Command::new(env!("CARGO_BIN_EXE_colocate")).args(["doctor", "--json"]).output();
+    if !text(&root.unwrap().stdout).contains("sched_waking and sched_switch: works") {
+        return eprintln!("skipped: no eBPF");
+    }
+    assert_eq!(doctor(&copy)["status"], "yes");
+    let output = copy.run(&["run", "--no-guard", "--json", "--", "sh", "-c", "seq 9 | cat >&2"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("eBPF: sched_waking and sched_switch"), "{said}");
+    assert!(!said.contains("cannot report which threads wake which"), "{said}");
+    let Some(plain) = Copy::new() else { return };
+    let verdict = doctor(&plain);
+    assert_eq!((&verdict["name"], &verdict["status"]), (&"auto".into(), &"no".into()));
 }
 
 /// A library that hwloc would load from a folder of the caller's would have colocate's capabilities.

@@ -1,8 +1,12 @@
 //! `--sharing` of `run`, and `top --matrix`: which threads use the same memory.
 
 use crate::printed::{conforms, refusal};
-use crate::run_support::{Scratch, text, workload};
+use crate::run_support::{Scratch, child_called, text, workload};
+use crate::schedule_support::{signal, wait_until};
+use colocate_testing::Ends;
 use serde_json::Value;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -99,5 +103,58 @@ fn a_matrix_needs_processes() {
     let scratch = Scratch::new();
     let mut top = scratch.colocate();
     let output = top.args(["top", "--matrix"]).output().unwrap();
-    assert!(refusal(&output, 2).contains("--pid"), "{}", text(&output.stderr));
+    assert!(refusal(&output, 2).contains("expected -p"), "{}", text(&output.stderr));
+}
+
+/// A server's first process communicates with none; those that it has created do.
+#[test]
+fn a_heat_map_has_what_a_process_has_created() {
+    let scratch = Scratch::new();
+    let Some(program) = patterns(&scratch) else { return };
+    let script = format!("{} ring 4 1000000 4096 & wait", program.display());
+    let mut parent = Command::new("sh");
+    let parent = parent.args(["-c", &script]).stdout(Stdio::null()).process_group(0);
+    let parent = Program(parent.spawn().unwrap());
+    let created = child_called(&parent.0, "patterns");
+    let (pid, user) = (parent.0.id().to_string(), std::fs::metadata("/proc/self").unwrap().uid());
+    for words in [&["-p", &pid][..], &["-u", &user.to_string(), "--name", "patterns"]] {
+        let mut top = scratch.colocate();
+        top.args(["top", "--matrix", "--json", "-n", "1"]).args(words);
+        let output = top.output().unwrap();
+        if text(&output.stderr).contains("cannot report") {
+            eprintln!("skipped: {}", text(&output.stderr));
+            break;
+        }
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        let line: Value =
+            serde_json::from_str(text(&output.stdout).lines().next().unwrap()).unwrap();
+        let threads = line["threads"].as_array().unwrap();
+        let of_created = |thread: &&Value| thread["task"]["job"] == created;
+        assert!(threads.iter().filter(of_created).count() >= 4, "{words:?}: {line}");
+    }
+    signal("-KILL", created);
+}
+
+/// The last picture of a whole interval is not followed by one of the moment until Ctrl-C.
+#[test]
+fn ctrl_c_leaves_the_last_heat_map() {
+    let scratch = Scratch::new();
+    let Some(program) = patterns(&scratch) else { return };
+    let mut ring = Command::new(program);
+    let ring = ring.args(["ring", "4", "1000000", "4096"]).stdout(Stdio::null()).spawn().unwrap();
+    let ring = Program(ring);
+    let printed = || std::fs::read_to_string(scratch.path("printed")).unwrap_or_default();
+    let pictures = || printed().matches("pairs of threads communicate").count();
+    let mut top = scratch.colocate();
+    top.args(["top", "--matrix", "-d", "3s", "-p", &ring.0.id().to_string()]);
+    top.stdout(std::fs::File::create(scratch.path("printed")).unwrap());
+    let mut top = top.stderr(Stdio::null()).spawn().unwrap();
+    let has_ended = |top: &mut Child| top.try_wait().unwrap().is_some();
+    wait_until("the first picture", || has_ended(&mut top) || pictures() == 1);
+    if has_ended(&mut top) {
+        return eprintln!("skipped: top cannot report what communicates");
+    }
+    signal("-INT", top.id().cast_signed());
+    assert!(top.ended().success());
+    assert_eq!(pictures(), 1, "{}", printed());
 }

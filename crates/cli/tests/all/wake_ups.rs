@@ -158,14 +158,15 @@ fn with_neither_they_are_unknown() {
     assert!(line.contains("and perf events at sched_waking: perf_event_open"), "{line}");
 }
 
-/// In another PID namespace the kernel's numbers are not those of the threads there: neither which wakes which is known, nor when
-/// phases end.
+/// In a PID namespace, as in a container, threads have other numbers than the kernel's. eBPF knows them; samples, and what comes
+/// of them, have the kernel's.
 #[test]
-fn in_another_pid_namespace_they_are_unknown() {
+fn threads_of_another_pid_namespace() {
     let scratch = Scratch::new();
     let unshare = || {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--mount-proc"]);
+        scratch.homes(&mut command);
         command
     };
     if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
@@ -174,17 +175,28 @@ fn in_another_pid_namespace_they_are_unknown() {
     let colocate = || {
         let mut command = unshare();
         command.arg(env!("CARGO_BIN_EXE_colocate"));
-        scratch.homes(&mut command);
         command
     };
-    let (report, said) = report_of(&scratch, colocate(), &["run", "--wake-ups"], PIPE);
-    assert_eq!((backend(&report), &report["wake_ups"]), (None, &Value::Null));
-    assert!(said.contains("PID namespace"), "{said}");
+    let (outside, _) = report(&["run", "--wake-ups"]);
+    if backend(&outside) != Some("eBPF: sched_waking and sched_switch") {
+        return eprintln!("skipped: no eBPF");
+    }
+    let (inside, said) = report_of(&scratch, colocate(), &["run", "--wake-ups"], PIPE);
+    assert_eq!(backend(&inside), backend(&outside), "{said}");
+    let pairs = &inside["wake_ups"];
+    assert!(count(&inside, "seq", "cat") > 3, "{pairs:#?}");
+    assert_eq!(count(&inside, "seq", "tail"), 0, "{pairs:#?}");
     let options = ["schedule", "--policy", "parallelism-aware"];
     let (report, said) = report_of(&scratch, colocate(), &options, PIPE);
     let evidence = report["evidence"].as_array().unwrap();
     let phases = evidence.iter().find(|it| it["source"] == "phases").unwrap();
-    assert!(phases["backend"].is_null() && said.contains("PID namespace"), "{phases} {said}");
+    assert!(phases["refused"].is_null() && phases["backend"].is_string(), "{phases} {said}");
+    let Some(no_ebpf) = scratch.program("nobpf", &[]) else { return };
+    let mut command = unshare();
+    command.arg(no_ebpf).arg(env!("CARGO_BIN_EXE_colocate"));
+    let (report, said) = report_of(&scratch, command, &["run", "--wake-ups"], PIPE);
+    assert_eq!((backend(&report), &report["wake_ups"]), (None, &Value::Null));
+    assert!(said.contains("PID namespace"), "{said}");
 }
 
 #[test]

@@ -1,8 +1,12 @@
 /* headless: a thread that works for ever, in a process whose first thread has ended. All may run on one PU only, by
- * the program's own choice. */
+ * the program's own choice.
+ * headless free: the same without that choice.
+ * headless bare: the first thread waits, and the command line is cleared, as by setproctitle(3) with an empty title. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
+#include <unistd.h>
 
 static void *work(void *unused)
 {
@@ -11,9 +15,8 @@ static void *work(void *unused)
         __asm__ volatile("" ::: "memory");
 }
 
-int main(void)
+static int choose_one_pu(void)
 {
-    pthread_t thread;
     cpu_set_t pus, one;
     int pu = 0;
     if (sched_getaffinity(0, sizeof(pus), &pus))
@@ -22,7 +25,20 @@ int main(void)
         pu++;
     CPU_ZERO(&one);
     CPU_SET(pu, &one);
-    if (sched_setaffinity(0, sizeof(one), &one) || pthread_create(&thread, NULL, work, NULL))
+    return sched_setaffinity(0, sizeof(one), &one);
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+    if (argc < 2 && choose_one_pu())
         return 1;
+    if (pthread_create(&thread, NULL, work, NULL))
+        return 1;
+    if (argc > 1 && !strcmp(argv[1], "bare")) {
+        memset(argv[0], 0, argv[1] + sizeof("bare") - argv[0]);
+        for (;;)
+            pause();
+    }
     pthread_exit(NULL);
 }

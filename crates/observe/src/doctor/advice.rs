@@ -190,10 +190,11 @@ fn written(place: &Place, line: &str, file: &str) -> String {
     format!("echo '{line}' | {tee}")
 }
 
-/// The commands that give `CAP_PERFMON` to those of a group, by colocate's file. The group and the mode come first:
+/// The commands that give capabilities to those of a group, by colocate's file. The group and the mode come first:
 /// the kernel takes the capabilities of a file away when its owner or group changes.
-fn give_perfmon(place: &Place, own: &Own) -> Fix {
-    let commands = ["chgrp GROUP", "chmod 0750", "setcap cap_perfmon+ep"];
+fn give(place: &Place, own: &Own, capabilities: &str) -> Fix {
+    let setcap = format!("setcap {capabilities}+ep");
+    let commands = ["chgrp GROUP", "chmod 0750", &setcap];
     let commands = commands.map(|command| place.as_root(&format!("{command} {}", own.program)));
     Fix::always(commands.join(" && ")).noting(
         "for the users in GROUP; without the first two for everyone who may execute the file",
@@ -210,6 +211,17 @@ pub fn only_root(why: &str, place: &Place, own: &Own) -> Cause {
     }
 }
 
+/// Why no eBPF program can be loaded. The capabilities are in force only while colocate uses its own one.
+pub fn no_ebpf(place: &Place, own: &Own) -> Cause {
+    let cause =
+        only_root("expected CAP_BPF and CAP_PERFMON, found one of them missing", place, own);
+    match place.user {
+        // In a container without its capabilities.
+        Some(0) => cause,
+        _ => cause.with(give(place, own, "cap_bpf,cap_perfmon")),
+    }
+}
+
 /// What the tiers above this one would add, and the command for each.
 pub fn next_tiers(place: &Place, own: &Own) -> Vec<Cause> {
     let mut next = Vec::new();
@@ -221,8 +233,11 @@ pub fn next_tiers(place: &Place, own: &Own) -> Vec<Cause> {
             _ => "",
         };
         next.push(
-            Cause::of(format!("CAP_PERFMON (Linux 5.8) would add: {what}{if_open}"))
-                .with(give_perfmon(place, own)),
+            Cause::of(format!("CAP_PERFMON (Linux 5.8) would add: {what}{if_open}")).with(give(
+                place,
+                own,
+                "cap_perfmon",
+            )),
         );
     }
     if tier < Tier::Root && place.user != Some(0) {

@@ -213,10 +213,10 @@ fn groups(inputs: &Inputs<'_>, needs: Option<&str>) -> Finding {
     if *v2_read_only {
         let why =
             "expected a mount that may be written to, as containers do not have; run needs none";
-        return Finding::no(format!("{found}, read-only"), Cause::of(why));
+        return Finding::no(format!("{found}, mounted read-only"), Cause::of(why));
     }
     let Some(own) = own.filter(|_| inputs.place.user != Some(0)) else {
-        return groups_of_root(inputs, found);
+        return groups_of_root(inputs, found, inputs.place.cgroups.v2_refuses);
     };
     let found = format!("{found}, own group {} is ours", own.folder);
     let Some(needs) = needs.filter(|_| !own.cpuset) else { return Finding::yes(found) };
@@ -226,10 +226,19 @@ fn groups(inputs: &Inputs<'_>, needs: Option<&str>) -> Finding {
     Finding::no(found, Cause::of(why).with(Fix::now(format!("echo +{needs} | {tee}"))))
 }
 
-/// Groups that only root may change, as all of version 1.
-fn groups_of_root(inputs: &Inputs<'_>, found: String) -> Finding {
-    if inputs.place.user == Some(0) {
-        return Finding::yes(found);
+/// Groups that only root may change, as all of version 1, and not everywhere: `refuses` is what the kernel says to a new one.
+fn groups_of_root(inputs: &Inputs<'_>, found: String, refuses: Option<Errno>) -> Finding {
+    match (refuses, inputs.place.user) {
+        (Some(Errno(libc::EROFS)), _) => {
+            let why = "expected a mount that may be written to, as containers do not have; run needs none";
+            return Finding::no(format!("{found}, mounted read-only"), Cause::of(why));
+        }
+        (Some(errno), Some(0)) => {
+            let why = "expected groups that this user may change, found those of another user namespace; run needs none";
+            return Finding::no(format!("{found}, not to be changed ({errno})"), Cause::of(why));
+        }
+        (None, Some(0)) => return Finding::yes(found),
+        _ => {}
     }
     let why = "expected a control group of this user's own; run needs none";
     Finding::no(format!("{found}, for root to change"), inputs.only_root(why))
@@ -239,7 +248,9 @@ fn cpuset(inputs: &Inputs<'_>) -> Finding {
     let there = &inputs.place.cgroups;
     match (&there.v2, &there.v1_cpuset) {
         (Some(_), _) if there.v2_cpuset => groups(inputs, Some("cpuset")),
-        (_, Some(v1)) => groups_of_root(inputs, format!("version 1 at {v1}")),
+        (_, Some(v1)) => {
+            groups_of_root(inputs, format!("version 1 at {v1}"), there.v1_cpuset_refuses)
+        }
         (Some(v2), None) => Finding::no(
             format!("version 2 at {v2} without the controller"),
             Cause::of(format!("expected cpuset in {v2}/cgroup.controllers; run needs none")),
@@ -256,7 +267,9 @@ fn freezer(inputs: &Inputs<'_>) -> Finding {
     match (&there.v1_freezer, &there.v2) {
         // Every group of version 2 has cgroup.freeze since Linux 5.2, without a controller.
         (None, Some(_)) => groups(inputs, None),
-        (Some(v1), _) => groups_of_root(inputs, format!("version 1 at {v1}")),
+        (Some(v1), _) => {
+            groups_of_root(inputs, format!("version 1 at {v1}"), there.v1_freezer_refuses)
+        }
         (None, None) => Finding::no(
             "no control groups are mounted",
             Cause::of("expected a cgroup2 or freezer mount; signals pause single processes"),
@@ -410,7 +423,7 @@ fn switches(inputs: &Inputs<'_>) -> Finding {
 fn ebpf(inputs: &Inputs<'_>) -> Finding {
     inputs.tried(Probe::LoadEbpf, "an eBPF program at sched_waking and sched_switch", |errno| match errno.0 {
         libc::ENOEXEC => Cause::of("expected a build with clang, found one without"),
-        libc::EPERM => inputs.only_root("expected CAP_BPF and CAP_PERFMON, found one of them missing"),
+        libc::EPERM => advice::no_ebpf(inputs.place, inputs.own),
         _ => Cause::of(
             "expected Linux 5.15 or later with its types (/sys/kernel/btf/vmlinux), found a kernel that loads no such program",
         ),
@@ -425,6 +438,10 @@ fn wake_ups(inputs: &Inputs<'_>) -> Finding {
         Ok(()) => {
             cause.why += "; samples do not show where and when woken threads run";
             Finding::partly(found("work"), cause)
+        }
+        Err(Errno(libc::ENXIO)) => {
+            cause.why += "; perf events have the numbers of the first PID namespace, and this is another one";
+            Finding::no(found("ENXIO"), cause)
         }
         Err(errno) => {
             cause.why +=

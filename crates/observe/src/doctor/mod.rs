@@ -8,6 +8,7 @@
 mod advice;
 mod checks;
 mod place;
+mod policies;
 mod probe;
 pub mod real;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod tests;
 mod text;
 
 pub use place::Place;
+pub use policies::{Needs, Verdict};
 pub use probe::{Errno, Probe, Probes};
 
 use serde::Serialize;
@@ -180,6 +182,8 @@ pub struct Own {
     pub emulator: Result<String, String>,
     /// What shows where threads' cycles go, as [`crate::pmu::stacks`] says, or why nothing does.
     pub stacks: Result<String, String>,
+    /// The policies, with the evidence that each needs here.
+    pub policies: Vec<Needs>,
     /// When this machine was measured and where that is kept, or why that is not of use.
     pub measured: Result<String, String>,
 }
@@ -199,6 +203,8 @@ pub struct Diagnosis {
     pub place: Vec<Fact>,
     /// What works.
     pub sections: Vec<Section>,
+    /// Whether each policy has the evidence that it decides by.
+    pub policies: Vec<Verdict>,
 }
 
 /// Tries everything and says what works.
@@ -211,6 +217,7 @@ pub fn examine(place: &Place, probes: &dyn Probes, own: &Own) -> Diagnosis {
     };
     // Thread-creation events have /proc to fall back on, which is there when anything is.
     let watching = ["counters", "mix", "emulate"].into_iter().any(|way| status(way) > Status::No);
+    let policies = policies::verdicts(&own.policies, |source| status(source.name()));
     let works = status("affinity") > Status::No && watching;
     Diagnosis {
         version: VERSION,
@@ -219,6 +226,7 @@ pub fn examine(place: &Place, probes: &dyn Probes, own: &Own) -> Diagnosis {
         next: advice::next_tiers(place, own),
         place: place.facts(),
         sections,
+        policies,
     }
 }
 

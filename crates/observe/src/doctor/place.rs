@@ -1,8 +1,9 @@
 //! What `/proc` and `/sys` say about this place.
 
-use super::{Fact, Tier};
+use super::{Errno, Fact, Tier};
 use caps::Capability;
 use colocate_files::kernel::{self, Mount};
+use rustix::fs::{Access, AtFlags};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,12 @@ pub struct Cgroups {
     pub v1_cpuset: Option<String>,
     /// Mount point of version 1's `freezer`, if any.
     pub v1_freezer: Option<String>,
+    /// What the kernel answers where this user makes a group at these three; `None` if it may.
+    pub v2_refuses: Option<Errno>,
+    /// The same of version 1's `cpuset`.
+    pub v1_cpuset_refuses: Option<Errno>,
+    /// The same of version 1's `freezer`.
+    pub v1_freezer_refuses: Option<Errno>,
 }
 
 /// The control group of version 2 that this process is in.
@@ -93,6 +100,7 @@ impl Place {
         let of_status = |name: &str| kernel::field(&status, name);
         let set =
             |name| of_status(name).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
+        let kept = Capability::CAP_PERFMON.bitmask() | Capability::CAP_BPF.bitmask();
         let mounts = text("proc/self/mountinfo").unwrap_or_default();
         let user = of_status("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok());
         let own_group = text("proc/self/cgroup").unwrap_or_default();
@@ -101,7 +109,7 @@ impl Place {
             distribution: text("etc/os-release").as_deref().and_then(distribution),
             user,
             // What it may take for watching counts: it is in force only while an event is opened.
-            capabilities: set("CapEff") | (set("CapPrm") & Capability::CAP_PERFMON.bitmask()),
+            capabilities: set("CapEff") | (set("CapPrm") & kept),
             seccomp: of_status("Seccomp").and_then(|mode| mode.parse().ok()),
             container: container(root),
             virtual_machine: text("proc/cpuinfo").is_some_and(|text| has_flag(&text, "hypervisor")),
@@ -273,6 +281,10 @@ fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {
             _ => {}
         }
     }
+    let refuses = |point: &Option<String>| refuses_groups(&below(root, point.as_deref()?));
+    found.v2_refuses = refuses(&found.v2);
+    found.v1_cpuset_refuses = refuses(&found.v1_cpuset);
+    found.v1_freezer_refuses = refuses(&found.v1_freezer);
     if let Some(point) = &found.v2 {
         found.v2_cpuset = offers_cpuset(root, point);
         // Version 2 has the number 0 and no controllers in this list.
@@ -288,6 +300,13 @@ fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {
         });
     }
     found
+}
+
+/// Why this user may make no folder in `folder`, which is asked of the kernel, so that nothing stays; `None` if it may.
+fn refuses_groups(folder: &Path) -> Option<Errno> {
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    let answer = rustix::fs::accessat(rustix::fs::CWD, folder, access, AtFlags::EACCESS);
+    answer.err().map(|why| Errno(why.raw_os_error()))
 }
 
 fn below(root: &Path, path: &str) -> PathBuf {

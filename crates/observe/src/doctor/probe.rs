@@ -16,6 +16,8 @@ impl Errno {
             libc::EACCES => "EACCES",
             libc::EBUSY => "EBUSY",
             libc::ENODEV => "ENODEV",
+            libc::ENXIO => "ENXIO",
+            libc::EROFS => "EROFS",
             libc::EINVAL => "EINVAL",
             libc::EMFILE => "EMFILE",
             libc::ENOTTY => "ENOTTY",
@@ -60,7 +62,8 @@ pub enum Probe {
     Samples,
     /// Loading and attaching the eBPF program that counts wake-ups; `ENOEXEC` if this build has none.
     LoadEbpf,
-    /// Samples of the tracepoint `sched:sched_waking` on each PU; `ENOENT` if tracefs is not mounted.
+    /// Samples of the tracepoint `sched:sched_waking` on each PU; `ENOENT` if tracefs is not mounted,
+    /// `ENXIO` if this is not the first PID namespace, whose numbers samples have.
     SampleWakeUps,
     /// Reading some bytes of a child's memory with `process_vm_readv`.
     ReadMemory,

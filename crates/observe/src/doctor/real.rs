@@ -192,7 +192,8 @@ fn ring(attr: &Attr, pages: usize) -> Result<(), Errno> {
 }
 
 fn load_ebpf() -> Result<(), Errno> {
-    Watch::start(Follow { pairs: true, phases: true }).map(drop).map_err(|why| match why {
+    let follow = Follow { pairs: true, phases: true };
+    privilege::watching(|| Watch::start(follow)).map(drop).map_err(|why| match why {
         EbpfError::NotBuilt => Errno(libc::ENOEXEC),
         EbpfError::Denied => Errno(libc::EPERM),
         EbpfError::Refused(_) | EbpfError::Full(_) => Errno(libc::EINVAL),
@@ -204,6 +205,7 @@ fn sample_wake_ups() -> Result<(), Errno> {
     WakingSamples::start(&cpus).map(drop).map_err(|why| match why {
         SampleError::Tracepoint(why) => Errno(why.errno()),
         SampleError::Perf(why) => errno(&why),
+        SampleError::Numbers => Errno(libc::ENXIO),
     })
 }
 

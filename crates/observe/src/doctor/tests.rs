@@ -4,7 +4,8 @@ mod groups;
 
 use super::place::Cgroups;
 use super::probe::{Errno, Probe, Probes};
-use super::{Diagnosis, Own, Place, Status, Tier, examine};
+use super::{Diagnosis, Needs, Own, Place, Status, Tier, examine};
+use colocate_policy::{Source, SourceSet};
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 
@@ -54,6 +55,10 @@ fn user() -> Case {
         journal: Ok("/run/user/1000/colocate".into()),
         emulator: Ok("/home/u/.cache/colocate/qemu/qemu-x86_64".into()),
         stacks: Ok("Arm cycles without dispatch: frontend, backend, dispatching".into()),
+        policies: vec![
+            Needs { name: "auto", is_default: true, sources: SourceSet::of(&[Source::WakeUps]) },
+            Needs { name: "mix", is_default: false, sources: SourceSet::of(&[Source::Mix]) },
+        ],
         measured: Ok("92 figures of 2026-11-25 in /var/lib/colocate/machine-1.json".into()),
     };
     let others = [Probe::AffinityOfOthers, Probe::MovePagesOfOthers];
@@ -113,6 +118,20 @@ fn where_cycles_go() {
     "#]]);
 }
 
+/// Where nothing counts wake-ups the default policy has nothing to decide by, though others have.
+#[test]
+fn a_default_policy_without_evidence() {
+    let case = user().refusing(&[Probe::LoadEbpf, Probe::SampleWakeUps], libc::ENXIO);
+    let text = case.examine().text(true);
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("colocate works here"), "{text}");
+    let warning =
+        "but not by the default policy: auto has no evidence for this user without wake-ups";
+    assert!(lines.next().unwrap().starts_with(warning), "{text}");
+    let verdict = "\npolicies, by their evidence\n    no  auto (the default, without wake-ups)\n";
+    assert!(text.contains(verdict), "{text}");
+}
+
 #[test]
 fn wake_ups_without_ebpf() {
     let without = |errno| user().refusing(&[Probe::LoadEbpf], errno);
@@ -126,6 +145,7 @@ fn wake_ups_without_ebpf() {
             no  wake-ups        which threads wake which: an eBPF program at sched_waking and sched_switch: EPERM; perf events there: EACCES
                 expected CAP_BPF and CAP_PERFMON, found one of them missing; perf events need CAP_PERFMON and a readable tracefs (/sys/kernel/tracing)
                   now:      sudo /usr/bin/colocate ARGUMENTS
+                  for good: sudo chgrp GROUP /usr/bin/colocate && sudo chmod 0750 /usr/bin/colocate && sudo setcap cap_bpf,cap_perfmon+ep /usr/bin/colocate  # for the users in GROUP; without the first two for everyone who may execute the file
         "#]]);
     without(libc::EINVAL)
         .refusing(&[Probe::SampleWakeUps], libc::ENOENT)
@@ -208,6 +228,9 @@ fn a_plain_user_on_a_friendly_server() {
         upkeep
            yes  files           keep counters and run states open: limit 1024, may be raised to 1048576
            yes  journal         put masks back after kill -9: /run/user/1000/colocate is ours
+
+        policies, by their evidence
+           yes  auto (the default), mix
 
         beyond the tier own-process
                 CAP_PERFMON (Linux 5.8) would add: counting what other users' programs do

@@ -1,6 +1,6 @@
 //! The diagnosis as text.
 
-use super::{Capability, Cause, Diagnosis, Scope, Status};
+use super::{Capability, Cause, Diagnosis, Scope, Status, policies};
 use colocate_machine::printable;
 use std::fmt::Write;
 
@@ -11,6 +11,7 @@ const NAME: usize = 16;
 pub fn of(diagnosis: &Diagnosis, quiet: bool) -> String {
     let mut text = String::new();
     put(&mut text, if diagnosis.works { WORKS } else { FAILS });
+    policies::warning(&diagnosis.policies).into_iter().for_each(|line| put(&mut text, &line));
     if !quiet {
         text.push('\n');
         put(&mut text, "this place");
@@ -26,6 +27,12 @@ pub fn of(diagnosis: &Diagnosis, quiet: bool) -> String {
             put(&mut text, section.title);
         }
         shown.for_each(|capability| put_capability(&mut text, capability));
+    }
+    let lines = policies::lines(&diagnosis.policies, quiet);
+    if !lines.is_empty() {
+        text.push('\n');
+        put(&mut text, "policies, by their evidence");
+        lines.iter().for_each(|line| put(&mut text, line));
     }
     if !quiet && !diagnosis.next.is_empty() {
         text.push('\n');

@@ -9,7 +9,9 @@ use crate::sys;
 use crate::task::{Pid, Tid};
 use colocate_files::kernel;
 use colocate_machine::{Nanos, PuNr, PuSet};
-use std::io;
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// A `/proc` file system, or a saved copy.
@@ -123,7 +125,7 @@ impl Proc {
     pub fn state_and_parent(&self, pid: Pid) -> io::Result<(char, Pid)> {
         let bytes = kernel::read(&self.of(pid).join("stat"))?;
         state_and_parent(&String::from_utf8_lossy(&bytes))
-            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+            .ok_or_else(|| io::Error::from(ErrorKind::InvalidData))
     }
 
     /// Whether the thread is about to end: the kernel goes on listing it for a moment after it has reported its end.
@@ -131,10 +133,37 @@ impl Proc {
     #[must_use]
     pub fn is_exiting(&self, pid: Pid, tid: Tid) -> Option<bool> {
         const PF_EXITING: u32 = 4; // include/linux/sched.h
+        Some(self.state_and_flags(pid, tid)?.1 & PF_EXITING != 0)
+    }
+
+    /// Whether the process is a thread of the kernel; `None` if there is no such process. A process that has cleared its
+    /// command line, or whose first thread has ended, is none.
+    #[must_use]
+    pub fn is_of_kernel(&self, pid: Pid) -> Option<bool> {
+        const PF_KTHREAD: u32 = 0x0020_0000; // include/linux/sched.h
+        Some(self.state_and_flags(pid, pid.first_thread())?.1 & PF_KTHREAD != 0)
+    }
+
+    /// A thread of the process that has not ended: the first one, or another one where that has ended (pthread_exit(3) in
+    /// `main`); `None` if all have, or there is no such process. A first thread that has ended has no memory, no
+    /// executable and no command line: those of the process are in the folder of a living thread.
+    #[must_use]
+    pub fn living_thread(&self, pid: Pid) -> Option<Tid> {
+        let first = pid.first_thread();
+        if self.lives(pid, first) {
+            return Some(first);
+        }
+        self.tasks(pid).ok()?.into_iter().find(|tid| self.lives(pid, *tid))
+    }
+
+    fn lives(&self, pid: Pid, tid: Tid) -> bool {
+        self.state_and_flags(pid, tid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+    }
+
+    /// The state letter of a thread and the kernel's flags of it.
+    fn state_and_flags(&self, pid: Pid, tid: Tid) -> Option<(char, u32)> {
         let bytes = kernel::read(&self.of_task(pid, tid).join("stat")).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        let flags: u32 = text.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok()?;
-        Some(flags & PF_EXITING != 0)
+        state_and_flags(&String::from_utf8_lossy(&bytes))
     }
 
     /// The processes that `pid` has created and that live, none if it is gone.
@@ -160,36 +189,64 @@ impl Proc {
             .collect()
     }
 
-    /// The file that the process executes; `None` if it is gone or another user's.
-    #[must_use]
-    pub fn executable(&self, pid: Pid) -> Option<PathBuf> {
-        kernel::link(&self.of(pid).join("exe")).ok()
+    /// The file that the process executes.
+    ///
+    /// # Errors
+    /// `NotFound` if it is gone or a thread of the kernel, `PermissionDenied` if it is another user's.
+    pub fn executable(&self, pid: Pid) -> io::Result<PathBuf> {
+        match kernel::link(&self.of(pid).join("exe")) {
+            Err(why) if why.kind() == ErrorKind::NotFound => {
+                kernel::link(&self.executable_link(pid))
+            }
+            found => found,
+        }
     }
 
     /// The path through which the process's executable can be opened even after it was deleted or
     /// replaced, while the process lives.
     #[must_use]
     pub fn executable_link(&self, pid: Pid) -> PathBuf {
-        self.of(pid).join("exe")
+        self.of_living_thread(pid).join("exe")
+    }
+
+    /// The words of the process's command line; none if it is gone, or has cleared them.
+    #[must_use]
+    pub fn command_line(&self, pid: Pid) -> Vec<OsString> {
+        let bytes = self.read_of_memory(pid, "cmdline");
+        let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+        if text.is_empty() {
+            return Vec::new();
+        }
+        text.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
     }
 
     /// The command's arguments without the program itself; empty if the process is gone.
     #[must_use]
     pub fn arguments(&self, pid: Pid) -> Vec<String> {
-        let bytes = kernel::read(&self.of(pid).join("cmdline")).unwrap_or_default();
-        let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
-        text.split(|byte| *byte == 0)
-            .skip(1)
-            .map(|a| String::from_utf8_lossy(a).into_owned())
-            .collect()
+        let words = self.command_line(pid).into_iter().skip(1);
+        words.map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
     /// The pieces of code that the process has mapped; none if it is gone or another user's, or has mapped more than
     /// [`kernel::LIMIT_B`] of text can show.
     #[must_use]
     pub fn code_maps(&self, pid: Pid) -> Vec<CodeMap> {
-        let text = kernel::read(&self.of(pid).join("maps")).unwrap_or_default();
-        code_maps(&text).collect()
+        code_maps(&self.read_of_memory(pid, "maps")).collect()
+    }
+
+    /// A file that the kernel makes of the process's memory; empty if it has none. A first thread that has ended
+    /// has an empty one, so that of a living thread is read then.
+    fn read_of_memory(&self, pid: Pid, name: &str) -> Vec<u8> {
+        let found = kernel::read(&self.of(pid).join(name)).unwrap_or_default();
+        if found.is_empty() {
+            return kernel::read(&self.of_living_thread(pid).join(name)).unwrap_or_default();
+        }
+        found
+    }
+
+    /// The folder of a living thread of the process; the process's own one if it has none.
+    fn of_living_thread(&self, pid: Pid) -> PathBuf {
+        self.living_thread(pid).map_or_else(|| self.of(pid), |tid| self.of_task(pid, tid))
     }
 
     fn of(&self, pid: Pid) -> PathBuf {
@@ -205,6 +262,13 @@ fn state_and_parent(text: &str) -> Option<(char, Pid)> {
     // The name is in parentheses and may itself hold some, so the last one counts.
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
     Some((fields.next()?.chars().next()?, Pid(fields.next()?.parse().ok()?)))
+}
+
+fn state_and_flags(text: &str) -> Option<(char, u32)> {
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    // The flags are the ninth field, and the state is the third.
+    Some((state, fields.nth(5)?.parse().ok()?))
 }
 
 /// The pieces of code in the text of `/proc/PID/maps`; lines that make no sense are passed over.
@@ -242,7 +306,7 @@ pub fn online_cpus(devices: &Path) -> io::Result<Vec<PuNr>> {
         _ => {
             let found =
                 format!("{}: expected a list like \"0-3,8\", found {text:?}", path.display());
-            Err(io::Error::new(io::ErrorKind::InvalidData, found))
+            Err(io::Error::new(ErrorKind::InvalidData, found))
         }
     }
 }
@@ -305,5 +369,35 @@ mod tests {
         assert_eq!(proc.tasks(Pid(7)).unwrap(), [Tid(7)]);
         assert_eq!(proc.cpu_time(Pid(8), Tid(8)), None);
         assert!(proc.tasks(Pid(8)).is_err());
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_that_of_another() {
+        let root = tempfile::tempdir().unwrap();
+        let stat = |tid: i32, state: char, flags: u32| {
+            let task = root.path().join(format!("7/task/{tid}"));
+            std::fs::create_dir_all(&task).unwrap();
+            let text = format!("{tid} (a) {state} 3 7 7 0 -1 {flags} 0 0");
+            std::fs::write(task.join("stat"), text).unwrap();
+        };
+        let proc = Proc::at(root.path());
+        assert_eq!((proc.living_thread(Pid(7)), proc.is_of_kernel(Pid(7))), (None, None));
+        stat(7, 'Z', 0x0040_0004);
+        stat(9, 'Z', 0x0040_0004);
+        assert_eq!((proc.living_thread(Pid(7)), proc.is_of_kernel(Pid(7))), (None, Some(false)));
+        stat(10, 'S', 0x0040_0040);
+        assert_eq!(proc.living_thread(Pid(7)), Some(Tid(10)));
+        let file = |path: &str, text: &str| std::fs::write(root.path().join(path), text).unwrap();
+        file("7/cmdline", "");
+        file("7/task/10/cmdline", "a\0\0b\0");
+        file("7/maps", "");
+        file("7/task/10/maps", "7f00-8f00 r-xp 0 fe:01 12 /a\n");
+        std::os::unix::fs::symlink("/a", root.path().join("7/task/10/exe")).unwrap();
+        assert_eq!(proc.command_line(Pid(7)), ["a", "", "b"]);
+        assert_eq!(proc.code_maps(Pid(7)).len(), 1);
+        assert_eq!(proc.executable(Pid(7)).unwrap(), Path::new("/a"));
+        stat(7, 'S', 0x0020_8040);
+        assert_eq!(proc.living_thread(Pid(7)), Some(Tid(7)));
+        assert_eq!(proc.is_of_kernel(Pid(7)), Some(true));
     }
 }

@@ -9,7 +9,6 @@
 use super::Proc;
 use crate::lifecycle::TaskEvent;
 use crate::task::{Pid, Tid};
-use colocate_files::kernel;
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -221,9 +220,9 @@ impl Tree {
         // and shows its new executable last. So that is read first: with the new one, no other thread is listed any more.
         // The state is read last: a list with only the new first thread does not meet the state of the old one.
         let before = self.processes.get(&pid).and_then(|process| process.executable.clone());
-        let executable = match kernel::link(&proc.executable_link(pid)) {
+        let executable = match proc.executable(pid) {
             Ok(executable) => Some(executable),
-            // A first thread that is a zombie has none, whatever the others execute.
+            // All its threads may have ended since.
             Err(why) if why.kind() == ErrorKind::NotFound => before.clone(),
             Err(_) => None,
         };

@@ -5,7 +5,8 @@
 use super::budget::Budget;
 use super::flow::{BlockIdx, Graph, LoopIdx, STEPS_AN_INSTRUCTION};
 use super::shares::Shares;
-use crate::task::Pid;
+use crate::proc::Proc;
+use crate::task::{Pid, Tid};
 use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,13 +25,25 @@ pub const MOST_STEPS: u64 = 1_000_000;
 /// Needs what ptrace(2) asks for: the same user or `CAP_SYS_PTRACE`, and under Yama's restricted
 /// mode a child of ours.
 pub fn read(pid: Pid, address: u64, bytes: &mut [u8]) -> usize {
+    match read_by(pid.first_thread(), address, bytes) {
+        // A first thread that has ended has no memory, whatever the others have.
+        0 => {
+            let other = Proc::default().living_thread(pid).filter(|tid| *tid != pid.first_thread());
+            other.map_or(0, |tid| read_by(tid, address, bytes))
+        }
+        got => got,
+    }
+}
+
+/// The same by one of its threads.
+fn read_by(tid: Tid, address: u64, bytes: &mut [u8]) -> usize {
     let Ok(address) = usize::try_from(address) else { return 0 };
     let ours = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let theirs =
         libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: bytes.len() };
     // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`, and checks the addresses of
     // the other process itself.
-    let got = unsafe { libc::process_vm_readv(pid.0, &raw const ours, 1, &raw const theirs, 1, 0) };
+    let got = unsafe { libc::process_vm_readv(tid.0, &raw const ours, 1, &raw const theirs, 1, 0) };
     usize::try_from(got).unwrap_or(0)
 }
 

@@ -13,9 +13,7 @@ pub mod switches;
 pub mod wake_ups;
 
 use crate::task::{Pid, Tid};
-use colocate_files::kernel;
-use colocate_policy::{Refusal, TaskId};
-use std::path::Path;
+use colocate_policy::TaskId;
 
 /// A task, as backends know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +24,4 @@ pub struct TaskRef {
     pub pid: Pid,
     /// Its thread.
     pub tid: Tid,
-}
-
-/// That the numbers of threads are those that the kernel's own code uses: that this is the first PID namespace.
-fn numbered_as_by_the_kernel() -> Result<(), Refusal> {
-    // Its number: PID_NS_INIT_INO of the kernel's linux/nsfs.h. Where it cannot be read there are no namespaces.
-    let namespace = kernel::link(Path::new("/proc/self/ns/pid"));
-    if namespace.map_or(true, |of| of == Path::new("pid:[4026531836]")) {
-        return Ok(());
-    }
-    let why = "the kernel numbers threads otherwise than this PID namespace".to_owned();
-    Err(Refusal { why, remedy: "start colocate outside of the container" })
 }

@@ -3,8 +3,8 @@
 //!
 //! The kernel's own sums of a running thread are up to a tick short, which is 4 ms on many kernels.
 
-use super::numbered_as_by_the_kernel;
 use super::run_states::Times;
+use crate::privilege;
 use crate::sys::now;
 use crate::task::Tid;
 use colocate_ebpf::{EbpfError, Follow, State, TaskTimes, Watch};
@@ -32,8 +32,8 @@ impl Phases {
     /// # Errors
     /// Why the kernel reports nothing, and the remedy.
     pub fn start() -> Result<Self, Refusal> {
-        numbered_as_by_the_kernel()?;
-        let watch = Watch::start(Follow { pairs: false, phases: true }).map_err(Refusal::of)?;
+        let follow = Follow { pairs: false, phases: true };
+        let watch = privilege::watching(|| Watch::start(follow)).map_err(Refusal::of)?;
         let (times, read_at) = (HashMap::new(), Nanos::ZERO);
         Ok(Self { watch, times, read_at, awake: HashSet::new(), active: HashSet::new() })
     }
@@ -54,7 +54,7 @@ impl Phases {
     /// # Errors
     /// If there is no room for it.
     pub fn add(&self, tid: Tid, job: JobIdx) -> Result<(), EbpfError> {
-        self.watch.add(tid.0.cast_unsigned(), job.0)
+        privilege::watching(|| self.watch.add(tid.0.cast_unsigned(), job.0))
     }
 
     /// Becomes readable when a phase ends that has lasted for 20 ms.
@@ -74,6 +74,10 @@ impl Phases {
     /// # Errors
     /// If the kernel does not give them, or there are more threads than there is room for.
     pub fn read(&mut self) -> Result<(), EbpfError> {
+        privilege::watching(|| self.read_now())
+    }
+
+    fn read_now(&mut self) -> Result<(), EbpfError> {
         let lost = self.watch.lost()?.tasks;
         if lost > 0 {
             return Err(EbpfError::Full(lost));

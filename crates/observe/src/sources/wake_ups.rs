@@ -4,9 +4,9 @@ mod ebpf;
 pub(crate) mod sampled;
 mod windows;
 
-use super::{TaskRef, numbered_as_by_the_kernel};
+use super::TaskRef;
+use crate::privilege;
 use crate::task::Tid;
-use caps::{CapSet, Capability};
 use colocate_ebpf::EbpfError;
 use colocate_machine::{Nanos, PuNr};
 use colocate_policy::source::{Backend, Refusal};
@@ -65,7 +65,6 @@ impl WakeUpCounts {
     /// # Errors
     /// Why the kernel counts nothing, and the remedy.
     pub fn start(cpus: &[PuNr]) -> Result<Self, Refusal> {
-        numbered_as_by_the_kernel()?;
         let by = Counted::start(cpus.len()).map(CountedBy::Ebpf).or_else(|ebpf| {
             let refused = |perf| Refusal::of(format!("{ebpf}, and {perf}"));
             WakingSamples::start(cpus).map(CountedBy::Samples).map_err(refused)
@@ -78,10 +77,9 @@ impl WakeUpCounts {
     /// capabilities, and the kernel type information. Takes some microseconds, where [`WakeUpCounts::start`] takes 10 to 20 ms.
     #[must_use]
     pub fn expected() -> Option<Backend> {
-        let has = |one| caps::has_cap(None, CapSet::Effective, one).unwrap_or(false);
-        let may = has(Capability::CAP_BPF) && has(Capability::CAP_PERFMON);
+        let may = privilege::may_load_programs();
         let can = may && colocate_ebpf::IS_BUILT && Path::new(TYPES).exists();
-        (can && numbered_as_by_the_kernel().is_ok()).then(ebpf::backend)
+        can.then(ebpf::backend)
     }
 
     /// What it is and costs.

@@ -1,8 +1,8 @@
 //! What is said of control groups.
 
 use super::{Case, user};
-use crate::doctor::Status;
 use crate::doctor::place::{Cgroups, OwnGroup};
+use crate::doctor::{Errno, Status};
 use expect_test::expect;
 
 /// The plain user in a group of their own, or not.
@@ -44,7 +44,7 @@ fn groups_of_containers_are_read_only() {
     container.check(
         "cpuset",
         &expect![[r#"
-            no  cpuset          place whole groups of processes: version 2 at /sys/fs/cgroup, read-only
+            no  cpuset          place whole groups of processes: version 2 at /sys/fs/cgroup, mounted read-only
                 expected a mount that may be written to, as containers do not have; run needs none
         "#]],
     );
@@ -60,6 +60,15 @@ fn groups_of_version_1_are_roots() {
         })
     };
     assert_eq!(old(0).examine().sections[0].capabilities[4].status, Status::Yes);
+    let refusing = |errno| old(0).at(|place| place.cgroups.v1_cpuset_refuses = Some(Errno(errno)));
+    refusing(libc::EROFS).check("cpuset", &expect![[r#"
+        no  cpuset          place whole groups of processes: version 1 at /sys/fs/cgroup/cpuset, mounted read-only
+            expected a mount that may be written to, as containers do not have; run needs none
+    "#]]);
+    refusing(libc::EACCES).check("cpuset", &expect![[r#"
+        no  cpuset          place whole groups of processes: version 1 at /sys/fs/cgroup/cpuset, not to be changed (EACCES)
+            expected groups that this user may change, found those of another user namespace; run needs none
+    "#]]);
     old(1000).check("cpuset", &expect![[r#"
         no  cpuset          place whole groups of processes: version 1 at /sys/fs/cgroup/cpuset, for root to change
             expected a control group of this user's own; run needs none

@@ -5,6 +5,7 @@
 
 use super::windows::{Count, Windows};
 use super::{Pair, Ran};
+use crate::privilege;
 use crate::sys::now;
 use crate::task::Tid;
 use colocate_ebpf::{EbpfError, Follow, OTHERS, PairCounts, Watch};
@@ -36,7 +37,8 @@ pub(super) struct Counted {
 impl Counted {
     /// Begins to count, on so many PUs.
     pub fn start(pus: usize) -> Result<Self, EbpfError> {
-        let watch = Watch::start(Follow { pairs: true, phases: false })?;
+        let follow = Follow { pairs: true, phases: false };
+        let watch = privilege::watching(|| Watch::start(follow))?;
         let at = now();
         let (windows, last) = (Windows::new(pus, at), Vec::new());
         Ok(Self { watch, windows, last, length: None, taken_at: at })
@@ -44,7 +46,7 @@ impl Counted {
 
     /// Watches a thread, and all that it creates from now on.
     pub fn add(&self, tid: Tid) -> Result<(), EbpfError> {
-        self.watch.add(tid.0.cast_unsigned(), 0)
+        privilege::watching(|| self.watch.add(tid.0.cast_unsigned(), 0))
     }
 
     /// When a window is over, if one is open.
@@ -54,6 +56,10 @@ impl Counted {
 
     /// What came together since this was last called, estimated where it was counted for a part of the time.
     pub fn take(&mut self) -> Result<Vec<Pair>, EbpfError> {
+        privilege::watching(|| self.take_now())
+    }
+
+    fn take_now(&mut self) -> Result<Vec<Pair>, EbpfError> {
         let at = now();
         let passed = at.saturating_sub(std::mem::replace(&mut self.taken_at, at));
         let mut count = 0;
@@ -79,7 +85,7 @@ impl Counted {
 
     /// A line about what found no room so far, if something has not.
     pub fn lost(&self) -> Result<Option<String>, EbpfError> {
-        let lost = self.watch.lost()?;
+        let lost = privilege::watching(|| self.watch.lost())?;
         Ok(((lost.tasks, lost.wake_ups) != (0, 0)).then(|| {
             format!(
                 "wake-ups of more threads than there is room for: of {} threads and {} wake-ups nothing is known so far",

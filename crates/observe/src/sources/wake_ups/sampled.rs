@@ -21,6 +21,7 @@ use super::Pair;
 use crate::perf::{Attr, Rings, Traced, Tracepoint, TracepointError};
 use crate::sys::SysError;
 use crate::task::Tid;
+use colocate_files::kernel;
 use colocate_machine::PuNr;
 use colocate_policy::source::Backend;
 use std::collections::{BTreeMap, HashMap};
@@ -43,6 +44,16 @@ pub(crate) enum SampleError {
     Tracepoint(#[from] TracepointError),
     #[error("perf events at sched_waking: {0}")]
     Perf(#[from] SysError),
+    /// Samples name threads by the numbers of the first PID namespace, and this is another one.
+    #[error("perf events at sched_waking number threads otherwise than this PID namespace")]
+    Numbers,
+}
+
+/// Whether this process is in the first PID namespace, or there are none.
+fn is_first_namespace() -> bool {
+    // Its number: PID_NS_INIT_INO of the kernel's linux/nsfs.h.
+    let namespace = kernel::link(Path::new("/proc/self/ns/pid"));
+    namespace.map_or(true, |of| of == Path::new("pid:[4026531836]"))
 }
 
 /// What it is and costs.
@@ -72,6 +83,9 @@ pub(crate) struct WakingSamples {
 impl WakingSamples {
     /// Begins to sample wake-ups on `cpus`.
     pub fn start(cpus: &[PuNr]) -> Result<Self, SampleError> {
+        if !is_first_namespace() {
+            return Err(SampleError::Numbers);
+        }
         let waking = Tracepoint::find(&TRACEFS.map(Path::new), "sched/sched_waking")?;
         let rings = Rings::map_every(&Attr::tracepoint(waking.id, RATE_HZ), cpus, RING_PAGES)?;
         Ok(Self { waking, rings, so_far: HashMap::new(), lost: 0 })

@@ -1,0 +1,82 @@
+//! A scheduler that is loaded by sched_ext decides in the kernel's stead when and where threads run.
+//!
+//! It has to keep to the masks of threads, and many get worse by masks of one PU or refuse them (scx issues 1202, 1489): a
+//! thread is placed on the PUs of a core or cache then. Where one is loaded after threads were placed on single PUs, which
+//! its user has not counted on, every mask is restored.
+
+use crate::LinuxHost;
+use colocate_files::kernel;
+use std::path::Path;
+
+const FOLDER: &str = "/sys/kernel/sched_ext";
+
+/// Whether there is such a scheduler, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExtScheduler {
+    /// There is none.
+    Absent,
+    /// It was loaded when this run began.
+    Before,
+    /// It was loaded since.
+    Since,
+}
+
+/// The scheduler's name, if one is loaded below `folder`.
+fn loaded(folder: &Path) -> Option<String> {
+    let word = |name: &str| Some(kernel::read_text(&folder.join(name)).ok()?.trim().to_owned());
+    let is_loaded = matches!(&*word("state")?, "enabled" | "enabling");
+    is_loaded.then(|| word("root/ops").unwrap_or_default())
+}
+
+impl LinuxHost {
+    /// Notices that such a scheduler was loaded, or has gone, and changes all placements.
+    pub(crate) fn watch_sched_ext(&mut self) {
+        let is_launched = self.quantum.launched.is_some();
+        let found = loaded(Path::new(FOLDER));
+        let (now, line) = match (self.placing.ext_scheduler, found) {
+            (ExtScheduler::Absent, Some(name)) if is_launched => (
+                ExtScheduler::Since,
+                format!(
+                    "the sched_ext scheduler {name} was loaded: every thread has its own mask again"
+                ),
+            ),
+            (ExtScheduler::Absent, Some(name)) => (
+                ExtScheduler::Before,
+                format!(
+                    "the sched_ext scheduler {name} is loaded: threads are placed on the PUs of a core or cache, not on one \
+                     PU, and where these are all PUs they are left to it"
+                ),
+            ),
+            (ExtScheduler::Before | ExtScheduler::Since, None) => (
+                ExtScheduler::Absent,
+                "the sched_ext scheduler is gone: threads are placed on single PUs".to_owned(),
+            ),
+            _ => return,
+        };
+        self.placing.ext_scheduler = now;
+        self.notes.push(line);
+        if is_launched {
+            self.follow_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheduler_is_loaded_if_its_state_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("root")).unwrap();
+        let state = |text: &str| {
+            std::fs::write(folder.path().join("state"), text).unwrap();
+            loaded(folder.path())
+        };
+        assert_eq!(loaded(folder.path()), None, "a kernel without it");
+        assert_eq!(state("disabled\n"), None);
+        assert_eq!(state("enabled\n").as_deref(), Some(""));
+        std::fs::write(folder.path().join("root/ops"), "lavd\n").unwrap();
+        assert_eq!(state("enabled\n").as_deref(), Some("lavd"));
+    }
+}
