@@ -14,7 +14,7 @@ mod xml;
 
 pub use crate::usable::{CpuQuota, Usable};
 pub use error::ReadError;
-pub use limits::usable;
+pub use limits::{usable, with_quota};
 pub use source::{Seen, load, open, performance, sources, xml_file};
 pub use sysfs::Sysfs;
 pub use xml::{Saved, XmlError, from_xml_str};
