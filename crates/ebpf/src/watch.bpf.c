@@ -24,6 +24,14 @@ struct {
     __type(value, struct wake_ups);
 } pairs SEC(".maps");
 
+/* How often a process with no watched thread has woken watched ones, by process. What finds no room is not counted. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, 256);
+    __type(key, __u32);
+    __type(value, __u64);
+} outside SEC(".maps");
+
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, JOBS);
@@ -161,6 +169,16 @@ static bool is_interrupted(void)
     return BPF_CORE_READ(regs, SYSCALL_NR) < 0;
 }
 
+static void counts_outside(__u32 pid)
+{
+    __u64 one = 1, *count = bpf_map_lookup_elem(&outside, &pid);
+
+    if (count)
+        __sync_fetch_and_add(count, 1);
+    else
+        bpf_map_update_elem(&outside, &pid, &one, BPF_NOEXIST);
+}
+
 SEC("tp_btf/sched_waking")
 int on_waking(__u64 *args)
 {
@@ -168,7 +186,9 @@ int on_waking(__u64 *args)
     struct window *window = window_of();
     struct task *wakee = window ? task_of(woken->pid) : NULL;
     struct task *waker;
-    __u32 tid = (__u32)bpf_get_current_pid_tgid();
+    __u64 current = bpf_get_current_pid_tgid();
+    __u32 tid = (__u32)current;
+    bool interrupted;
     __u64 now;
 
     if (!wakee)
@@ -178,9 +198,11 @@ int on_waking(__u64 *args)
         return 0;
     if (is_stale(wakee, window))
         wakee->state = SLEEPS;
-    waker = task_of(tid);
-    if (!waker || is_interrupted()) {
-        waker = NULL;
+    interrupted = is_interrupted();
+    waker = interrupted ? NULL : task_of(tid);
+    if (!waker) {
+        if (tid && !interrupted)
+            counts_outside(current >> 32);
         tid = OTHERS;
     }
     /* It may not have left its PU yet, and may not do so: it counts when the thread runs after it slept. */

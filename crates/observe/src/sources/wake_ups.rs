@@ -5,7 +5,7 @@ pub(crate) mod sampled;
 mod windows;
 
 use super::{TaskRef, numbered_as_by_the_kernel};
-use crate::task::Tid;
+use crate::task::{Pid, Tid};
 use caps::{CapSet, Capability};
 use colocate_ebpf::EbpfError;
 use colocate_machine::{Nanos, PuNr};
@@ -154,6 +154,15 @@ impl WakeUpCounts {
         let says = !self.has_said && lost.is_some();
         self.has_said |= says;
         Ok(lost.filter(|_| says))
+    }
+
+    /// Processes that are not watched and have woken watched threads, with how often, as far as the backend says which.
+    #[must_use]
+    pub fn outside(&self) -> Vec<(Pid, u64)> {
+        match &self.by {
+            CountedBy::Ebpf(counted) => counted.outside(),
+            CountedBy::Samples(_) => Vec::new(),
+        }
     }
 
     /// Forgets what is known of tasks other than these.
