@@ -93,6 +93,7 @@ impl LinuxHost {
         }
         if is_due(self.polling.next_machine_check) {
             self.check_machine();
+            self.watch_quotas();
             self.read_wake_ups();
             self.read_sharing();
             self.polling.next_machine_check = now() + CHECK_MACHINE_EVERY;
@@ -261,6 +262,7 @@ impl LinuxHost {
         self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         let chose = task.placement.status == PlacementStatus::PinnedByProgram;
         let aimed = task.placement.target != Place::LeftToKernel;
+        self.tasks.note_placed(id, at);
         self.tasks.note_sleep(id);
         if chose && aimed {
             self.tasks.set_target(id, Place::LeftToKernel);
