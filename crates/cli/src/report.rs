@@ -70,6 +70,7 @@ struct Basis {
     /// For how long a thread was placed.
     placed: Nanos,
     has_given_up: bool,
+    is_attached: bool,
     /// Programs that wake the tasks and are not watched, the one that does so most first.
     wakers: Vec<i32>,
 }
@@ -233,6 +234,7 @@ impl Totals {
             basis: Basis {
                 placed: host.placed_time(),
                 has_given_up: host.has_given_up(),
+                is_attached: host.is_attached(),
                 wakers: host.outside_wakers().iter().map(|pid| pid.0).collect(),
             },
         }
@@ -260,8 +262,15 @@ impl Report {
         grants: &[Grant],
         last: &Observation,
     ) -> Self {
+        let records = &totals.records;
+        let tasks = last.tasks.iter().map(|it| Task::new(it, records.get(&it.id)));
+        let tasks: Vec<Task> = tasks.collect();
         let jobs = programs.into_iter().enumerate();
-        let jobs = jobs.map(|(number, program)| Job::new(number, program, &totals, last)).collect();
+        let mut jobs: Vec<Job> =
+            jobs.map(|(number, program)| Job::new(number, program, &totals, last)).collect();
+        for (job, number) in jobs.iter_mut().zip(0..) {
+            job.has_at_least(tasks.iter().filter(|task| task.task.job.0 == number));
+        }
         Self {
             version: VERSION,
             colocate: env!("CARGO_PKG_VERSION"),
@@ -276,7 +285,7 @@ impl Report {
             state: None,
             jobs,
             shared_core: Vec::new(),
-            tasks: last.tasks.iter().map(|it| Task::new(it, totals.records.get(&it.id))).collect(),
+            tasks,
             forgotten_tasks: totals.forgotten,
             most_tasks_at_once: totals.most_living,
             threads_created: totals.threads_created,
@@ -391,6 +400,12 @@ impl Job {
             runs: totals.runs.get(number).copied().unwrap_or(0),
             counts: None,
         }
+    }
+
+    /// It has used the CPU time of its tasks, which may have been sampled beyond what was read.
+    fn has_at_least<'a>(&mut self, tasks: impl Iterator<Item = &'a Task>) {
+        let sum = tasks.filter_map(|task| task.cpu_ns).reduce(|sum, time| sum + time);
+        self.cpu_ns = self.cpu_ns.max(sum);
     }
 }
 
@@ -583,6 +598,19 @@ pub(crate) mod tests {
         report.notes = vec!["cannot stop job 0".into(), "a\x1bc has ended".into()];
         let expected = report.text(false) + "\nnotes\ncannot stop job 0\na\\x1bc has ended\n";
         assert_eq!(report.text_with_notes(false), expected);
+    }
+
+    /// The kernel reports 90 ms of the first job's first process; its two threads were sampled for 70 ms each.
+    #[test]
+    fn no_thread_has_more_than_its_job() {
+        let mut job = report(&mut of_two_quanta()).jobs.remove(0);
+        assert_eq!(job.cpu_ns, Some(Nanos::from_millis(90)));
+        let id = |order| TaskId { job: JobIdx(0), order };
+        let tasks = [0, 1].map(|order| task(id(order), Nanos::from_millis(70)));
+        job.has_at_least(tasks[..1].iter());
+        assert_eq!(job.cpu_ns, Some(Nanos::from_millis(90)));
+        job.has_at_least(tasks.iter());
+        assert_eq!(job.cpu_ns, Some(Nanos::from_millis(140)));
     }
 
     #[test]

@@ -288,12 +288,12 @@ impl LinuxHost {
         Ok(host)
     }
 
-    /// Looks for the CPU quotas of the jobs: what is launched has ours.
-    pub(crate) fn watch_quotas(&mut self) {
+    /// Watches the CPU quotas of the jobs: what is launched has ours.
+    fn watch_quotas(&mut self) {
         let jobs = self.tasks.jobs().iter().filter(|_| self.runs.is_attached);
         let pids: Vec<String> = jobs.map(|job| job.pid.to_string()).collect();
-        let own = ["self"].into_iter().filter(|_| pids.is_empty());
-        self.throttling.watch(pids.iter().map(String::as_str).chain(own));
+        let processes = if pids.is_empty() { vec!["self".to_owned()] } else { pids };
+        self.throttling.watch(&self.actuators.proc, processes);
         self.throttling.read(now());
     }
 
@@ -355,6 +355,11 @@ impl LinuxHost {
     /// The first process of each job.
     pub fn first_processes(&self) -> Vec<Pid> {
         self.tasks.jobs().iter().map(|job| job.pid).collect()
+    }
+
+    /// Whether the jobs ran already.
+    pub fn is_attached(&self) -> bool {
+        self.runs.is_attached
     }
 
     /// Whether every program was left to the kernel for good.

@@ -93,7 +93,7 @@ impl LinuxHost {
         }
         if is_due(self.polling.next_machine_check) {
             self.check_machine();
-            self.watch_quotas();
+            self.throttling.find_quotas();
             self.read_wake_ups();
             self.read_sharing();
             self.polling.next_machine_check = now() + CHECK_MACHINE_EVERY;

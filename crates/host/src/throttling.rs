@@ -13,9 +13,14 @@ use std::path::{Path, PathBuf};
 /// The longest period that the kernel accepts (`max_cfs_quota_period`, Linux 6.18).
 const RECENT: Nanos = Nanos::from_secs(1);
 
+/// Control groups whose quotas are looked for. Chosen: to look for those of one takes some 0.1 ms a second.
+const MOST_GROUPS: usize = 8;
+
 /// The statistics of the control groups of some processes that have a CPU quota.
 #[derive(Debug, Default)]
 pub(crate) struct Throttling {
+    /// A process of each control group, by its name in `/proc`.
+    processes: Vec<String>,
     files: BTreeSet<PathBuf>,
     /// Throttled periods so far, as last read; `None` before.
     count: Option<u64>,
@@ -24,10 +29,21 @@ pub(crate) struct Throttling {
 }
 
 impl Throttling {
-    /// Looks for the quotas of these processes, which are folders of `/proc`.
-    pub fn watch<'a>(&mut self, processes: impl IntoIterator<Item = &'a str>) {
+    /// Watches the control groups of these processes of `proc`, the first [`MOST_GROUPS`] that differ.
+    pub fn watch(&mut self, proc: &Path, processes: impl IntoIterator<Item = String>) {
+        let mut groups = BTreeSet::new();
+        let is_new = |process: &String| {
+            let group = kernel::read_text(&proc.join(process).join("cgroup"));
+            group.is_ok_and(|group| groups.insert(group))
+        };
+        self.processes = processes.into_iter().filter(is_new).take(MOST_GROUPS).collect();
+        self.find_quotas();
+    }
+
+    /// Looks for quotas, which may have been set or lifted.
+    pub fn find_quotas(&mut self) {
         let files = Sysfs::at(Path::new("/"));
-        let dirs = processes.into_iter().flat_map(|process| read::with_quota(&files, process));
+        let dirs = self.processes.iter().flat_map(|process| read::with_quota(&files, process));
         self.files = dirs.map(|dir| Path::new(&dir).join("cpu.stat")).collect();
     }
 

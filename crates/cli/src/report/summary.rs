@@ -76,8 +76,9 @@ pub enum WhyNot {
     NoEvidence { source: Source, why: String, remedy: &'static str },
     /// It ended before anything could be seen, placed or compared.
     TooShort(Nanos),
-    /// Those that wake the programs' threads are not watched: these processes, where they are known.
-    WakersOutside(Vec<i32>),
+    /// The wakers of the programs' threads are not watched: these processes, where they are known. Whether the programs were
+    /// attached to.
+    WakersOutside(Vec<i32>, bool),
     /// All PUs are busy, and threads that wake each other too.
     PusAreBusy(usize),
     /// The kernel has threads that wake each other on one PU.
@@ -107,7 +108,7 @@ impl WhyNot {
             Self::Refused(_) => "refused",
             Self::NoEvidence { .. } => "no-evidence",
             Self::TooShort(_) => "too-short",
-            Self::WakersOutside(_) => "wakers-outside",
+            Self::WakersOutside(..) => "wakers-outside",
             Self::PusAreBusy(_) => "pus-are-busy",
             Self::TogetherAlready => "together-already",
             Self::RunTogether => "run-together",
@@ -133,7 +134,7 @@ impl fmt::Display for WhyNot {
                 write!(f, "cannot report {}, because {why}; {remedy}", source.reports())
             }
             Self::TooShort(time) => write!(f, "the run was too short ({time})"),
-            Self::WakersOutside(pids) => wakers_outside(pids, f),
+            Self::WakersOutside(pids, attached) => wakers_outside(pids, *attached, f),
             Self::PusAreBusy(1) => f.write_str("there is one PU only"),
             Self::PusAreBusy(2) => f.write_str("both PUs are busy"),
             Self::PusAreBusy(pus) => write!(f, "all {pus} PUs are busy"),
@@ -152,15 +153,18 @@ impl fmt::Display for WhyNot {
     }
 }
 
-fn wakers_outside(pids: &[i32], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn wakers_outside(pids: &[i32], is_attached: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(
         "the wakers are outside: wake-ups come from interrupts or processes that are not watched",
     )?;
-    if pids.is_empty() {
-        return Ok(());
+    let named: Vec<String> = pids.iter().take(MOST_NAMED).map(|pid| format!("-p {pid}")).collect();
+    match (named.is_empty(), is_attached) {
+        (true, _) => Ok(()),
+        (false, true) => write!(f, " (add {})", named.join(" ")),
+        (false, false) => {
+            write!(f, " (start them in the same run, or attach to both with {})", named.join(" "))
+        }
     }
-    let named = pids.iter().take(MOST_NAMED).map(|pid| format!(" -p {pid}"));
-    write!(f, " (add{})", named.collect::<String>())
 }
 
 /// What a report says of why nothing was placed.
@@ -300,7 +304,7 @@ impl Facts<'_> {
         } else if inside.count.max(outside.count) < COMMUNICATES * seconds {
             WhyNot::NothingCommunicates
         } else if outside.count > inside.count {
-            WhyNot::WakersOutside(report.basis.wakers.clone())
+            WhyNot::WakersOutside(report.basis.wakers.clone(), report.basis.is_attached)
         } else if inside.same_pu >= TOGETHER * inside.count {
             WhyNot::TogetherAlready
         } else if self.are_busy(pus) {
@@ -475,7 +479,10 @@ mod tests {
 
     #[test]
     fn outside_wakers_are_named() {
-        let why = WhyNot::WakersOutside(vec![4711, 12]);
+        let why = WhyNot::WakersOutside(vec![4711, 12], true);
         assert!(why.to_string().ends_with("not watched (add -p 4711 -p 12)"), "{why}");
+        let why = WhyNot::WakersOutside(vec![4711], false);
+        let remedy = "not watched (start them in the same run, or attach to both with -p 4711)";
+        assert!(why.to_string().ends_with(remedy), "{why}");
     }
 }
