@@ -94,6 +94,18 @@ impl Stat {
     }
 }
 
+/// CPU time of the children that process `pid` has waited for, with theirs, in clock ticks of 10 ms; `None` if it has ended.
+pub fn children_time(proc: &Path, pid: Pid) -> Option<Nanos> {
+    parse_children_time(&text(&proc.join(format!("{pid}/stat"))).ok()?)
+}
+
+fn parse_children_time(text: &str) -> Option<Nanos> {
+    // As in `Stat::parse`; the first field behind the name is the third one, and these are the 16th and the 17th.
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(13);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some(Nanos((ticks()? + ticks()?).saturating_mul(TICK_NS)))
+}
+
 /// A file's text, with one call. A thread's name is any bytes, for one often the first half of a character.
 fn text(path: &Path) -> io::Result<String> {
     let mut bytes = [0; STAT_B];
@@ -118,8 +130,9 @@ mod tests {
 
     #[test]
     fn a_line_with_a_mean_name() {
-        let line = "77 (a) R (b)) S 12 77 77 0 -1 4194304 90 0 0 0 3 4 0 0 20 0 1 0 5555 8192 \
+        let line = "77 (a) R (b)) S 12 77 77 0 -1 4194304 90 0 0 0 3 4 5 6 20 0 1 0 5555 8192 \
                     10 18446744073709551615 1 1 0 0 0 0 0 0 0 1 0 0 17 13 0 0 0 0 0";
+        assert_eq!(parse_children_time(line), Some(Nanos::from_millis(110)));
         let stat = Stat {
             state: 'S',
             parent: Pid(12),

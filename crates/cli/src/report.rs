@@ -1,32 +1,37 @@
-//! The report of `run` and `schedule` (docs/schemas/report.json): where every task was to be, where it really was and why; how
-//! each job ended; and, where quanta were counted, how often, beside which and how fast each ran.
+//! The report of `run`, `attach` and `schedule` (docs/schemas/report.json): what was gained over the kernel alone; where every task
+//! was to be, where it really was and why; how each job ended; and, where quanta were counted, how often, beside which and how fast each ran.
 
 pub mod counts;
+pub mod summary;
 pub mod text;
 
 use crate::timeline::Stretch;
 use colocate_engine::{Host, Observation, Planned, SeenTask};
-use colocate_host::LinuxHost;
+use colocate_host::{LinuxHost, TaskRecord};
 use colocate_machine::printable;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet, Shared};
 use colocate_model::{Backend, Mix};
 use colocate_policy::schedule::phases::JobPhase;
-use colocate_policy::{Grant, Plan, Sharing, Source, TaskId, WakeUps, Why};
+use colocate_policy::{Grant, Plan, Sharing, Source, SourceSet, TaskId, WakeUps, Why};
 use colocate_study::simulate::gantt::{self, Busy, Drawn, PhaseSpan};
 use counts::{Counts, JobCounts};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
+use summary::{Comparing, Facts, Summary};
 
 /// Version of the report's form.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The report. What only one of the commands knows is `None` or empty with the other.
 #[derive(Serialize)]
 pub struct Report {
     version: u32,
     colocate: &'static str,
+    /// `None` until [`Report::summarize`].
+    summary: Option<Summary>,
     machine: MachineReport,
     /// With its settings.
     policy: String,
@@ -55,6 +60,19 @@ pub struct Report {
     evidence: Vec<Evidence>,
     plans: Vec<PlanReport>,
     pub notes: Vec<String>,
+    #[serde(skip)]
+    basis: Basis,
+}
+
+/// What the summary rests on beside the rest of the report.
+#[derive(Default)]
+struct Basis {
+    /// For how long a thread was placed.
+    placed: Nanos,
+    has_given_up: bool,
+    is_attached: bool,
+    /// Programs that wake the tasks and are not watched, the one that does so most first.
+    wakers: Vec<i32>,
 }
 
 #[derive(Clone, Default, Serialize)]
@@ -88,6 +106,8 @@ impl Program {
 struct Job {
     name: String,
     command: Vec<String>,
+    /// Its first process, of its last run.
+    pid: Option<i32>,
     identity: Option<String>,
     /// Where its profile comes from.
     profile: Option<Backend>,
@@ -95,7 +115,8 @@ struct Job {
     status: Option<i32>,
     /// Since the launch; `None` if it did not end.
     ended_ns: Option<Nanos>,
-    /// CPU time of its processes that were waited for; `None` if the kernel does not report it.
+    /// CPU time in this run: of its processes that were waited for, or of its threads as they were last read, whichever is more;
+    /// `None` if neither is known.
     cpu_ns: Option<Nanos>,
     /// Of all its runs, as far as its threads were counted.
     instructions: Option<u64>,
@@ -108,11 +129,18 @@ struct Job {
 #[derive(Serialize)]
 struct Task {
     task: TaskId,
+    pid: Option<i32>,
+    tid: Option<i32>,
     name: String,
     created_ns: Nanos,
     ended_ns: Option<Nanos>,
+    /// In this run.
     cpu_ns: Option<Nanos>,
     mix: Mix,
+    /// The share of the time for which it was placed; `None` if it was followed for no time.
+    placed_share: Option<f64>,
+    /// Where, and for how long.
+    placed: Vec<PlacedOn>,
     planned: Option<PuNr>,
     /// What it shares with that PU, if it may be on others.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,6 +150,12 @@ struct Task {
     detail: Option<String>,
     allowed: Option<PuSet>,
     last_ran: Option<PuNr>,
+}
+
+#[derive(Serialize)]
+struct PlacedOn {
+    pus: PuSet,
+    time_ns: Nanos,
 }
 
 #[derive(Clone, Default, Serialize)]
@@ -166,6 +200,11 @@ pub struct Totals {
     forgotten: u64,
     runs: Vec<u32>,
     instructions: Option<Vec<u64>>,
+    /// By job.
+    first_processes: Vec<i32>,
+    known_cpu_times: Vec<Nanos>,
+    records: BTreeMap<TaskId, TaskRecord>,
+    basis: Basis,
 }
 
 impl Totals {
@@ -189,6 +228,15 @@ impl Totals {
             forgotten: host.forgotten(),
             runs: host.runs(),
             instructions: host.instructions(),
+            first_processes: host.first_processes().iter().map(|pid| pid.0).collect(),
+            known_cpu_times: host.known_cpu_times(),
+            records: host.task_records(),
+            basis: Basis {
+                placed: host.placed_time(),
+                has_given_up: host.has_given_up(),
+                is_attached: host.is_attached(),
+                wakers: host.outside_wakers().iter().map(|pid| pid.0).collect(),
+            },
         }
     }
 }
@@ -214,11 +262,19 @@ impl Report {
         grants: &[Grant],
         last: &Observation,
     ) -> Self {
+        let records = &totals.records;
+        let tasks = last.tasks.iter().map(|it| Task::new(it, records.get(&it.id)));
+        let tasks: Vec<Task> = tasks.collect();
         let jobs = programs.into_iter().enumerate();
-        let jobs = jobs.map(|(number, program)| Job::new(number, program, &totals, last)).collect();
+        let mut jobs: Vec<Job> =
+            jobs.map(|(number, program)| Job::new(number, program, &totals, last)).collect();
+        for (job, number) in jobs.iter_mut().zip(0..) {
+            job.has_at_least(tasks.iter().filter(|task| task.task.job.0 == number));
+        }
         Self {
             version: VERSION,
             colocate: env!("CARGO_PKG_VERSION"),
+            summary: None,
             machine: totals.machine,
             policy,
             turnaround_ns: last.ended.iter().map(|end| end.at).max().unwrap_or(Nanos::ZERO),
@@ -229,7 +285,7 @@ impl Report {
             state: None,
             jobs,
             shared_core: Vec::new(),
-            tasks: last.tasks.iter().map(Task::new).collect(),
+            tasks,
             forgotten_tasks: totals.forgotten,
             most_tasks_at_once: totals.most_living,
             threads_created: totals.threads_created,
@@ -238,7 +294,13 @@ impl Report {
             evidence: grants.iter().map(Evidence::of).collect(),
             plans: Vec::new(),
             notes: Vec::new(),
+            basis: totals.basis,
         }
+    }
+
+    /// Adds what every report begins with, from what else it has; `needs` is the evidence that the policy needs.
+    pub fn summarize(&mut self, comparing: &Comparing, needs: SourceSet) {
+        self.summary = Some(Facts { report: self, comparing, needs }.summary());
     }
 
     /// Adds the plans that were in force, and with them the reason of each task's place.
@@ -326,28 +388,47 @@ impl Job {
         Self {
             name,
             command,
+            pid: totals.first_processes.get(number).copied(),
             identity,
             profile,
             status: end.map(|end| end.status),
             ended_ns: end.map(|end| end.at),
-            cpu_ns: end.and_then(|end| end.cpu_time),
+            cpu_ns: end
+                .and_then(|end| end.cpu_time)
+                .max(totals.known_cpu_times.get(number).copied()),
             instructions: totals.instructions.as_ref().and_then(|all| all.get(number).copied()),
             runs: totals.runs.get(number).copied().unwrap_or(0),
             counts: None,
         }
     }
+
+    /// It has used the CPU time of its tasks, which may have been sampled beyond what was read.
+    fn has_at_least<'a>(&mut self, tasks: impl Iterator<Item = &'a Task>) {
+        let sum = tasks.filter_map(|task| task.cpu_ns).reduce(|sum, time| sum + time);
+        self.cpu_ns = self.cpu_ns.max(sum);
+    }
 }
 
 impl Task {
-    fn new(task: &SeenTask) -> Self {
+    fn new(task: &SeenTask, record: Option<&TaskRecord>) -> Self {
         let (status, detail) = task.status.describe();
+        let before = record.map_or(Nanos::ZERO, |record| record.cpu_before);
+        let placed = record.into_iter().flat_map(|record| &record.placed);
+        let placed: Vec<_> =
+            placed.map(|(pus, time)| PlacedOn { pus: pus.clone(), time_ns: *time }).collect();
+        let placed_for = placed.iter().fold(0.0, |sum, on| sum + on.time_ns.as_secs_f64());
+        let followed = record.map_or(0.0, |record| record.followed.as_secs_f64());
         Self {
             task: task.id,
+            pid: record.map(|record| record.pid.0),
+            tid: record.map(|record| record.tid.0),
             name: task.name.to_string(),
             created_ns: task.created,
             ended_ns: task.ended,
-            cpu_ns: task.cpu_time,
+            cpu_ns: task.cpu_time.map(|time| time.saturating_sub(before)),
             mix: task.known_mix(),
+            placed_share: (followed > 0.0).then(|| (placed_for / followed).min(1.0)),
+            placed,
             planned: task.target.named_pu(),
             sharing: task.target.shared(),
             why: None,
@@ -373,7 +454,7 @@ impl Evidence {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::counts::tests::counts;
     use super::*;
     use crate::timeline::Timeline;
@@ -383,7 +464,7 @@ mod tests {
     use expect_test::expect;
 
     /// Of a job with a thread on PU 1, and of others.
-    fn report(counts: &mut Counts) -> Report {
+    pub(super) fn report(counts: &mut Counts) -> Report {
         let end = |job: u32, status| JobEnd {
             job: JobIdx(job),
             at: Nanos::from_millis(150 + 100 * u64::from(job)),
@@ -406,32 +487,60 @@ mod tests {
             threads_created: Creation { seen_by: "perf", created: 3, ..Creation::default() },
             most_living: 3,
             runs: vec![1, 12, 0],
+            first_processes: vec![71, 72],
+            // A child of the second one's was not waited for.
+            known_cpu_times: vec![Nanos::from_millis(80), Nanos::from_millis(120)],
             ..Totals::default()
         };
         let program = |name: &str| Program::of(name.into(), &[name.into()]);
         let programs = ["a", "b", "c"].map(program).into();
         let mut report = Report::new("fair".into(), totals, programs, &[], &last);
         report.add_counts(Nanos::from_millis(100), counts);
+        report.summarize(&Comparing::NoGuard, SourceSet::of(&[Source::Counters]));
         report
     }
 
-    fn of_two_quanta() -> Counts {
+    pub(super) fn of_two_quanta() -> Counts {
         counts(&[
             (&[(0, 0, 100, Some(1.25)), (1, 1, 100, Some(0.5))], &[]),
             (&[(0, 2, 90, None), (1, 3, 100, Some(0.5))], &[]),
         ])
     }
 
+    /// One that is kernel-scheduled and has used so much CPU time.
+    pub(super) fn task(task: TaskId, cpu_time: Nanos) -> Task {
+        Task {
+            task,
+            pid: Some(71),
+            tid: Some(72),
+            name: "a/a".into(),
+            created_ns: Nanos::ZERO,
+            ended_ns: None,
+            cpu_ns: Some(cpu_time),
+            mix: Mix::default(),
+            placed_share: Some(0.0),
+            placed: Vec::new(),
+            planned: None,
+            sharing: None,
+            why: None,
+            status: colocate_engine::PlacementStatus::LeftToKernel.describe().0,
+            detail: None,
+            allowed: None,
+            last_ran: None,
+        }
+    }
+
     #[test]
     fn the_text() {
         expect![[r#"
-            colocate: policy fair, 2 quanta of 100.0 ms, turnaround 0.25 s, at most 3 threads alive at once on 4 usable PUs (0-3)
+            colocate: not placed: the run was too short (250.0 ms)
+            policy fair, 2 quanta of 100.0 ms, turnaround 0.25 s, at most 3 threads alive at once on 4 usable PUs (0-3)
             at the end: the scheduler's line
             threads created: 3 (seen by perf), 0 pinned at creation
-            job  name  status  runs  ended, s  CPU, s  quanta  waited  filling, s  IPC    memory, t/µs  cycles
-            0    a     3       1     0.15      0.09    2       0       0.00        1.25   12.50         frontend 62 %
-            1    b     0       12    0.25      0.09    2       0       0.00        ~0.50  ~5.00         ~backend 75 %
-            2    c     ?       0     ?         ?       0       2       0.01        ?      ?             ?
+            job  PID  name  status  runs  ended, s  CPU, s  quanta  waited  filling, s  IPC    memory, t/µs  cycles
+            0    71   a     3       1     0.15      0.09    2       0       0.00        1.25   12.50         frontend 62 %
+            1    72   b     0       12    0.25      0.12    2       0       0.00        ~0.50  ~5.00         ~backend 75 %
+            2    ?    c     ?       0     ?         ?       0       2       0.01        ?      ?             ?
             ~: estimated by the contention model, not counted
 
             phases, and the mean number of runnable threads
@@ -458,7 +567,7 @@ mod tests {
     #[test]
     fn time_that_filled_idle_pus() {
         let text = report(&mut of_two_quanta()).text(false);
-        let rows: Vec<&str> = text.lines().skip(3).take(4).collect();
+        let rows: Vec<&str> = text.lines().skip(4).take(4).collect();
         let column = rows[0].find("filling, s").unwrap();
         let cells = rows[1..].iter().map(|row| &row[column..column + 4]);
         assert_eq!(cells.collect::<Vec<_>>(), ["0.00", "0.00", "0.01"]);
@@ -489,6 +598,19 @@ mod tests {
         report.notes = vec!["cannot stop job 0".into(), "a\x1bc has ended".into()];
         let expected = report.text(false) + "\nnotes\ncannot stop job 0\na\\x1bc has ended\n";
         assert_eq!(report.text_with_notes(false), expected);
+    }
+
+    /// The kernel reports 90 ms of the first job's first process; its two threads were sampled for 70 ms each.
+    #[test]
+    fn no_thread_has_more_than_its_job() {
+        let mut job = report(&mut of_two_quanta()).jobs.remove(0);
+        assert_eq!(job.cpu_ns, Some(Nanos::from_millis(90)));
+        let id = |order| TaskId { job: JobIdx(0), order };
+        let tasks = [0, 1].map(|order| task(id(order), Nanos::from_millis(70)));
+        job.has_at_least(tasks[..1].iter());
+        assert_eq!(job.cpu_ns, Some(Nanos::from_millis(90)));
+        job.has_at_least(tasks.iter());
+        assert_eq!(job.cpu_ns, Some(Nanos::from_millis(140)));
     }
 
     #[test]

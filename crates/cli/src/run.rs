@@ -9,11 +9,12 @@ mod stolen;
 
 use crate::launch::{self, Notes};
 use crate::policies::Policies;
+use crate::report::summary::Comparing;
 use crate::report::{Program, Report};
 use crate::{args, input, output};
 use anyhow::Context;
 use cache::Cache;
-use colocate_engine::guard::{self, Guard, Guarding};
+use colocate_engine::guard::{self, Guard, Guarded, Guarding};
 use colocate_engine::{
     Cause, HostError, KnownJob, Observation, Planned, Round, Until, Workload, first_plan,
 };
@@ -143,11 +144,12 @@ impl Options {
     }
 
     /// The policy under a guard, unless that is not wanted.
-    fn guarded(&self, policy: Box<dyn Policy>) -> Box<dyn Policy> {
+    fn guarded(&self, policy: Box<dyn Policy>) -> Guarded {
         if self.no_guard {
-            return policy;
+            return Guarded::Without(policy);
         }
-        Box::new(Guard::standing(policy, self.policy.name(), Guarding::STANDING))
+        let guard = Guard::standing(policy, self.policy.name(), Guarding::STANDING);
+        Guarded::By(Box::new(guard))
     }
 
     fn workload<'a>(
@@ -209,7 +211,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut policy = args.options.guarded(policy);
     let stolen = Stolen::from_now(here.calibration.as_ref());
-    run(args, machine, &stolen, (&mut *policy, &name), jobs, &cache, &mut notes)
+    run(args, machine, &stolen, (&mut policy, &name), jobs, &cache, &mut notes)
 }
 
 /// The policy with its name; the name is empty for a plan from a file, which has its own.
@@ -277,7 +279,7 @@ fn run(
     args: &Args,
     machine: Machine,
     stolen: &Stolen<'_>,
-    (policy, name): (&mut dyn Policy, &str),
+    (policy, name): (&mut Guarded, &str),
     mut jobs: Vec<Job>,
     cache: &Cache,
     notes: &mut Notes,
@@ -323,8 +325,8 @@ pub fn follow(
         |it: &Program| KnownJob { name: it.name.clone(), profile: None, phases: Vec::new() };
     let known: Vec<KnownJob> = programs.iter().map(unknown).collect();
     let mut host = LinuxHost::prepare(here.machine, setup).map_err(|why| jobs::failure(&why))?;
-    let workload = options.workload(&known, &*policy, &name);
-    let decided = Decided::of(&mut host, &mut *policy, &workload, &mut notes);
+    let workload = options.workload(&known, &policy, &name);
+    let decided = Decided::of(&mut host, &mut policy, &workload, &mut notes);
     notes.say(stolen.note());
     decided.report(options, host, &name, programs, &mut notes)
 }
@@ -334,13 +336,15 @@ struct Decided {
     plans: Vec<Planned>,
     grants: Vec<Grant>,
     watch: Option<Nanos>,
+    comparing: Comparing,
+    needs: SourceSet,
     done: Result<Observation, HostError>,
 }
 
 impl Decided {
     fn of(
         host: &mut LinuxHost,
-        policy: &mut dyn Policy,
+        policy: &mut Guarded,
         workload: &Workload<'_>,
         notes: &mut Notes,
     ) -> Self {
@@ -364,7 +368,8 @@ impl Decided {
         notes.say(host.notes());
         notes.say(state);
         let watch = policy.needs().has(Source::Mix).then_some(workload.watch);
-        Self { plans, grants, watch, done }
+        let comparing = policy.trial().map_or(Comparing::NoGuard, Comparing::Guard);
+        Self { plans, grants, watch, comparing, needs: policy.needs(), done }
     }
 
     /// Ends the host, and reports.
@@ -380,6 +385,7 @@ impl Decided {
         let mut report = Report::new(name.to_owned(), totals, programs, &self.grants, &last);
         report.watch_ns = self.watch;
         report.add_plans(self.plans);
+        report.summarize(&self.comparing, self.needs);
         report.notes.clone_from(&notes.all);
         let written = write_report(options, &report);
         launch::exit(&report, written, notes)

@@ -13,12 +13,13 @@ use crate::output::{self, OutputThread};
 use crate::outputs::{self, Form};
 use crate::policies::Policies;
 use crate::report::counts::Counts;
+use crate::report::summary::Comparing;
 use crate::report::{Program, Report};
 use crate::run::jobs;
 use anyhow::bail;
 use colocate_act::sys;
 use colocate_engine::estimate::{ByModel, Estimate};
-use colocate_engine::guard::{Guard, Guarding};
+use colocate_engine::guard::{Guard, Guarded, Guarding};
 use colocate_engine::{
     Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload as Work,
 };
@@ -161,7 +162,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         notes: &mut notes,
     };
     let mut policy = facts.policy(args);
-    let done = quanta(args, workload, &mut host, (&mut *policy, estimate), &mut observer);
+    let done = quanta(args, workload, &mut host, (&mut policy, estimate), &mut observer);
     let grants = observer.grants;
     notes.say(host.notes());
     let (totals, last) = launch::end(host, done, &mut notes)?;
@@ -169,9 +170,19 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let programs = programs.map(|job| Program::of(job.name.clone(), &job.command.argv)).collect();
     let mut report = Report::new(args.policy.to_string(), totals, programs, &grants, &last);
     report.add_counts(quantum(args, workload), &mut counts);
+    report.summarize(&comparing(args, &policy), policy.needs());
     report.notes.clone_from(&notes.all);
     let written = write(args, &outputs, &report, &counts, &mut notes);
     launch::exit(&report, written, &mut notes)
+}
+
+/// What could be compared with the kernel alone.
+fn comparing(args: &Args, policy: &Guarded) -> Comparing {
+    match policy.trial() {
+        Some(trial) => Comparing::Guard(trial),
+        None if args.no_guard => Comparing::NoGuard,
+        None => Comparing::Unguarded,
+    }
 }
 
 /// Evidence that is requested beside what the policy needs, for the report and for the user; and evidence that is not requested
@@ -243,7 +254,7 @@ impl Facts {
         }
     }
 
-    fn policy(&self, args: &Args) -> Box<dyn Policy> {
+    fn policy(&self, args: &Args) -> Guarded {
         let known = Knowledge {
             alone: &self.alone,
             cpi: self.cpi.as_ref(),
@@ -254,9 +265,10 @@ impl Facts {
         let policy = args.policy.policy(&known);
         // Of those that stop no job, controls fall into other phases than what they are held against (docs/guard.md).
         if args.no_guard || !args.policy.waits() {
-            policy
+            Guarded::Without(policy)
         } else {
-            Box::new(Guard::new(policy, args.policy.name(), Guarding::default()))
+            let guard = Guard::new(policy, args.policy.name(), Guarding::default());
+            Guarded::By(Box::new(guard))
         }
     }
 }

@@ -58,6 +58,14 @@ impl Watch {
     ///
     /// # Errors
     /// None.
+    pub fn outside(&self) -> Result<Vec<(u32, u64)>, EbpfError> {
+        match self.0 {}
+    }
+
+    /// Cannot be called.
+    ///
+    /// # Errors
+    /// None.
     pub fn lost(&self) -> Result<Lost, EbpfError> {
         match self.0 {}
     }

@@ -194,6 +194,20 @@ impl Watch {
         Ok(taken)
     }
 
+    /// Processes without a watched thread that have woken watched ones, and how often so far.
+    ///
+    /// # Errors
+    /// If the kernel does not give them.
+    pub fn outside(&self) -> Result<Vec<(u32, u64)>, EbpfError> {
+        let outside = map(&self.object, "outside");
+        let mut found = Vec::new();
+        for pid in outside.keys() {
+            let count = outside.lookup(&pid, MapFlags::ANY)?.unwrap_or_default();
+            found.push((u32::from_ne_bytes(bytes(&pid, 0)), u64::from_ne_bytes(bytes(&count, 0))));
+        }
+        Ok(found)
+    }
+
     /// What found no room so far.
     ///
     /// # Errors

@@ -33,6 +33,14 @@ struct {
     __type(value, struct wake_ups);
 } pairs SEC(".maps");
 
+/* How often a process with no watched thread has woken watched ones, by process. What finds no room is not counted. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, 256);
+    __type(key, __u32);
+    __type(value, __u64);
+} outside SEC(".maps");
+
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, JOBS);
@@ -196,6 +204,16 @@ static bool is_interrupted(void)
     return BPF_CORE_READ(regs, SYSCALL_NR) < 0;
 }
 
+static void counts_outside(__u32 pid)
+{
+    __u64 one = 1, *count = bpf_map_lookup_elem(&outside, &pid);
+
+    if (count)
+        __sync_fetch_and_add(count, 1);
+    else
+        bpf_map_update_elem(&outside, &pid, &one, BPF_NOEXIST);
+}
+
 SEC("tp_btf/sched_waking")
 int on_waking(__u64 *args)
 {
@@ -204,6 +222,8 @@ int on_waking(__u64 *args)
     __u32 woken_tid = window ? tid_of(woken) : 0;
     struct task *wakee = woken_tid ? task_of(woken_tid) : NULL;
     struct task *waker;
+    struct task_struct *current = bpf_get_current_task_btf();
+    bool interrupted;
     __u32 tid;
     __u64 now;
 
@@ -214,10 +234,12 @@ int on_waking(__u64 *args)
         return 0;
     if (is_stale(wakee, window))
         wakee->state = SLEEPS;
-    tid = tid_of(bpf_get_current_task_btf());
-    waker = task_of(tid);
-    if (!waker || is_interrupted()) {
-        waker = NULL;
+    tid = tid_of(current);
+    interrupted = is_interrupted();
+    waker = interrupted ? NULL : task_of(tid);
+    if (!waker) {
+        if (tid && !interrupted)
+            counts_outside(tid_of(current->group_leader));
         tid = OTHERS;
     }
     /* It may not have left its PU yet, and may not do so: it counts when the thread runs after it slept. */

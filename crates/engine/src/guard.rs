@@ -31,14 +31,14 @@
 //! - *Harm*: seconds by which the last job ends later, see [`ledger::Ledger::harm`]. It counts jobs that are left behind,
 //!   too: total progress does not show that one job will be alone in the end.
 //! # Algorithm
-//! Stages: *trying*, *paying*, *paused*.
+//! Stages: *trying*, *keeping*, *paused*. Each has the [`Verdict`] that it rests on, and a message says when that changes.
 //! 1. Trying: a control quantum; then a round of the policy, or several where it seems to gain, and one control quantum or two,
 //!    at random, and so again, as far as the budget goes: `harm + risk ≤ credit + allowed · time`, with `risk` the mean of what
 //!    quanta lost lately. Other quanta are control quanta.
 //! 2. After each comparison, `x = 2(p − c)/(p + c)` with the rates of progress `p` of the policy and `c` of the
 //!    control quanta: two bets, that `x` is on average below and above 0. The one that wins ends the stage.
 //! 3. Before a quantum of the kernel that follows one of the policy, threads are put where they last were under the kernel.
-//! 4. Paying: as trying, with fewer control quanta. A bet that is won for "worse" ends it.
+//! 4. Keeping: as trying, with fewer control quanta. A bet that is won for "worse" ends it.
 //!    Where plans stand, quanta while trying are short ones, a fifth, as long as each comparison shows more than [`bet::MOST`] in the
 //!    same direction.
 //! 5. Paused: control quanta only. For 50 quanta, twice as many each time; also when the budget is so far
@@ -52,6 +52,8 @@
 //! - **No job is left behind** -> test `sees_a_job_that_is_left_behind`
 //! - **Out of step**: nothing that is regular meets one side only. -> test `nothing_regular_meets_one_side_only`
 //! - **At once**: where much is to be gained or lost, that is known in half a second. -> test `much_is_seen_at_once`
+//! - **One word**: state and messages name the same verdict. -> test `the_state_has_the_word_of_the_last_message`
+//! - **Throttled quanta are none**: what a CPU quota takes is not the policy's loss. -> test `what_a_quota_takes_is_no_loss`
 //! - **Restored**: the kernel continues with the places that it had chosen. -> test `puts_threads_back`
 //! - **Blind is said**: without counts it says what it does not see. -> test `says_what_it_cannot_see`
 
@@ -59,6 +61,9 @@ pub mod bet;
 pub mod ledger;
 mod partners;
 pub(crate) mod usage;
+mod verdict;
+
+pub use verdict::{Compared, Guarded, Trial, Verdict};
 
 use bet::Bet;
 use colocate_machine::{Nanos, PuIdx, PuNr};
@@ -152,7 +157,7 @@ const TOGETHER: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Trying,
-    Paying,
+    Keeping,
     /// For so many more quanta.
     Paused(u32),
 }
@@ -182,6 +187,7 @@ pub struct Guard {
     name: String,
     settings: Guarding,
     stage: Stage,
+    verdict: Verdict,
     /// Which of the two has the quantum that runs, and had the one before it; `None` before the first.
     now: Option<Owner>,
     before: Option<Owner>,
@@ -204,6 +210,8 @@ pub struct Guard {
     risk: f64,
     block: Block,
     bets: Bets,
+    /// All comparisons so far.
+    compared: Compared,
     since_control: u32,
     /// After how many quanta the next control comes while the policy pays.
     next_control: u32,
@@ -219,6 +227,8 @@ pub struct Guard {
     is_small: bool,
     quanta: u64,
     controls: u64,
+    /// Quanta in which the programs were throttled.
+    throttled: u64,
     blind: bool,
     messages: VecDeque<String>,
 }
@@ -288,6 +298,7 @@ impl Guard {
             name: name.to_owned(),
             settings,
             stage: Stage::Trying,
+            verdict: Verdict::Undecided,
             now: None,
             before: None,
             set: BTreeMap::new(),
@@ -303,6 +314,7 @@ impl Guard {
             risk: FIRST_RISK,
             block: Block::default(),
             bets: Bets::default(),
+            compared: Compared::default(),
             since_control: 0,
             next_control: settings.control,
             pauses: 0,
@@ -313,6 +325,7 @@ impl Guard {
             is_small: false,
             quanta: 0,
             controls: 0,
+            throttled: 0,
             blind: false,
             messages: VecDeque::new(),
         }
@@ -329,6 +342,11 @@ impl Guard {
     /// Quanta so far, and how many of them were the kernel's.
     pub const fn quanta(&self) -> (u64, u64) {
         (self.quanta, self.controls)
+    }
+
+    /// Verdict and comparisons so far.
+    pub fn trial(&self) -> Trial {
+        Trial { verdict: self.verdict.clone(), compared: self.compared, throttled: self.throttled }
     }
 
     /// What is measured with other jobs is no measure for these.
@@ -359,6 +377,7 @@ impl Guard {
             self.window.clear();
             self.block = Block::default();
             self.bets = Bets::default();
+            self.compared = Compared::default();
             self.shows = true;
             self.ledger.keep(|job| self.partners.first(job) == job);
         }
@@ -386,8 +405,8 @@ impl Guard {
     fn owner(&self) -> Owner {
         let control = match self.stage {
             Stage::Paused(_) => true,
-            Stage::Paying if self.window.is_empty() => self.since_control >= AFTER_CHANGE,
-            Stage::Paying => self.since_control + 1 >= self.next_control || self.overdrawn() > 0.0,
+            Stage::Keeping if self.window.is_empty() => self.since_control >= AFTER_CHANGE,
+            Stage::Keeping => self.since_control + 1 >= self.next_control || self.overdrawn() > 0.0,
             Stage::Trying => {
                 let round_is_over = self.block.quanta >= self.quanta_compared();
                 let is_kernels = self.window.is_empty() || round_is_over || self.another;
@@ -430,12 +449,14 @@ impl Guard {
         self.ledger.harm(&self.set, slack)
     }
 
+    /// Seconds lost so far; 0 where more was gained than lost.
+    fn lost(&self) -> f64 {
+        self.harm().max(0.0)
+    }
+
     fn note_kernel_quantum(&mut self, sample: Sample, passed: u32) {
         self.controls += u64::from(passed);
-        if let Stage::Paused(left) = self.stage {
-            let left = left.saturating_sub(passed);
-            self.stage = if left > 0 { Stage::Paused(left) } else { Stage::Trying };
-        }
+        self.shorten_pause(passed);
         if self.before != Some(Owner::Kernel) {
             // What it takes the kernel to put things right is the policy's fault.
             self.charge(&sample);
@@ -457,6 +478,17 @@ impl Guard {
         self.window.push_back(sample);
         if self.window.len() > WINDOW {
             self.window.pop_front();
+        }
+    }
+
+    /// So many quanta of a pause have passed. After the last one the policy is tried again.
+    fn shorten_pause(&mut self, passed: u32) {
+        let Stage::Paused(left) = self.stage else { return };
+        let left = left.saturating_sub(passed);
+        if left > 0 {
+            self.stage = Stage::Paused(left);
+        } else {
+            (self.stage, self.verdict) = (Stage::Trying, Verdict::Undecided);
         }
     }
 
@@ -501,29 +533,39 @@ impl Guard {
             harmed = self.compare_each(&policy, &controls);
         } else {
             let (p, c) = (policy.rate(&self.speeds), controls.rate(&self.speeds));
-            self.bets.all.take(difference(p, c), 0.0);
+            self.take(difference(p, c));
         }
         let all = self.bets.all;
         if let Some((job, compared)) = harmed {
-            let verdict = format!("slows {} down", self.partners.named(job));
-            self.report(&verdict, &compared);
-            self.pause(0);
+            self.conclude(Verdict::Slows(self.partners.named(job)), &compared);
         } else if all.worse.won(self.settings.error) {
-            self.report("costs more than it gains", &all);
-            self.pause(0);
+            self.conclude(Verdict::CostsMore, &all);
         } else if all.better.won(self.settings.error) {
-            if self.stage == Stage::Trying {
-                self.report("pays", &all);
-            }
-            self.stage = Stage::Paying;
-            self.bets = Bets::default();
+            self.conclude(Verdict::Pays, &all);
+        } else if all.count >= MEMORY && (self.stands.is_some() || self.stage == Stage::Keeping) {
+            self.conclude(Verdict::NoDifference, &all);
         } else if all.count >= MEMORY {
-            if self.stands.is_some() && self.stage == Stage::Trying {
-                self.report("makes no difference that shows", &all);
-                self.stage = Stage::Paying;
-            }
             self.bets = Bets::default();
         }
+    }
+
+    /// Comparisons have led to a verdict: says so if it is another one, and acts on it.
+    fn conclude(&mut self, verdict: Verdict, compared: &Comparison) {
+        if verdict != self.verdict {
+            self.report(&verdict, compared);
+        }
+        if verdict.keeps() {
+            (self.stage, self.verdict) = (Stage::Keeping, verdict);
+            self.bets = Bets::default();
+        } else {
+            self.pause(0, verdict);
+        }
+    }
+
+    /// Takes in by how much more the policy did than the kernel, if it is known.
+    fn take(&mut self, difference: Option<f64>) {
+        self.bets.all.take(difference, 0.0);
+        difference.into_iter().for_each(|x| self.compared.take(x));
     }
 
     /// Compares what each job did, and the mean of them. A job that does less, if there is one.
@@ -538,7 +580,7 @@ impl Guard {
         }
         let sum = all.iter().fold(0.0, |sum, (_, x)| sum + x);
         let mean = (!all.is_empty()).then(|| sum / all.len() as f64);
-        self.bets.all.take(mean, 0.0);
+        self.take(mean);
         self.shows &= mean.is_some_and(|it| it.abs() > bet::MOST && it * self.bets.all.sum > 0.0);
         let error = self.settings.error / self.bets.each.len().max(1) as f64;
         let harmed = self.bets.each.iter().find(|(_, compared)| compared.worse.won(error));
@@ -549,16 +591,19 @@ impl Guard {
     fn check_budget(&mut self) {
         let quanta = self.quanta_overdrawn();
         if quanta >= self.settings.patience {
-            let seconds = self.harm();
+            let verdict = Verdict::OverBudget;
             self.messages.push_back(format!(
-                "guard: {} has cost {seconds:.2} of {:.1} s so far; the kernel chooses for some time",
-                self.name, self.elapsed
+                "guard: {} {verdict}: {:.2} of {:.1} s so far; kernel-scheduled for some time",
+                self.name,
+                self.lost(),
+                self.elapsed
             ));
-            self.pause(quanta);
+            self.pause(quanta, verdict);
         }
     }
 
-    fn pause(&mut self, least: u32) {
+    fn pause(&mut self, least: u32, verdict: Verdict) {
+        self.verdict = verdict;
         let quanta = self.settings.pause.saturating_mul(1 << self.pauses.min(DOUBLINGS));
         self.pauses += 1;
         self.stage = Stage::Paused(quanta.max(least));
@@ -581,7 +626,7 @@ impl Guard {
         sample.seconds < CUT_SHORT * asked
     }
 
-    fn report(&mut self, verdict: &str, compared: &Comparison) {
+    fn report(&mut self, verdict: &Verdict, compared: &Comparison) {
         let Guarding { error, .. } = self.settings;
         self.messages.push_back(format!(
             "guard: {} {verdict}: {:+.1} % progress against the kernel alone, {} comparisons, chance of error at \
@@ -623,10 +668,29 @@ impl Guard {
         self.elapsed += sample.seconds;
         let passed = self.passed(sample.seconds);
         self.quanta += u64::from(passed) - 1;
+        if done.throttled {
+            self.note_throttled(owner, passed);
+            return;
+        }
         self.speeds.note(&sample);
         match owner {
             Owner::Kernel => self.note_kernel_quantum(sample, passed),
             Owner::Policy => self.note_policy_quantum(&sample, passed),
+        }
+    }
+
+    /// What the programs did while a CPU quota throttled them says nothing of the one that has the quantum.
+    fn note_throttled(&mut self, owner: Owner, passed: u32) {
+        self.throttled += u64::from(passed);
+        // The quota may have been used up before that was seen.
+        self.window.clear();
+        self.block = Block::default();
+        match owner {
+            Owner::Kernel => {
+                self.controls += u64::from(passed);
+                self.shorten_pause(passed);
+            }
+            Owner::Policy => self.since_control = self.since_control.saturating_add(passed),
         }
     }
 
@@ -655,7 +719,7 @@ impl Guard {
         let left = match (self.stage, owner) {
             _ if self.stands.is_none() || self.before != Some(owner) => 1,
             (Stage::Paused(left), Owner::Kernel) => left,
-            (Stage::Paying, Owner::Policy) if !self.window.is_empty() => {
+            (Stage::Keeping, Owner::Policy) if !self.window.is_empty() => {
                 self.next_control.saturating_sub(self.since_control + 1)
             }
             (_, Owner::Kernel) if self.block.quanta == 0 => self.quanta_overdrawn(),
@@ -730,16 +794,17 @@ impl Guard {
 
     /// What it does, in one line, behind what the policy says.
     pub fn state(&self) -> String {
-        let stage = match self.stage {
-            Stage::Trying => "trying".to_owned(),
-            Stage::Paying => "it pays".to_owned(),
-            Stage::Paused(left) => format!("paused for {left} quanta"),
+        let pause = match self.stage {
+            Stage::Paused(left) => format!(", paused for {left} quanta"),
+            Stage::Trying | Stage::Keeping => String::new(),
         };
         let guard = format!(
-            "guard: {stage}, {} of {} quanta the kernel's, lost {:.2} s",
+            "guard: {} {}{pause}, {} of {} quanta the kernel's, lost {:.2} s",
+            self.name,
+            self.verdict,
             self.controls,
             self.quanta,
-            self.harm()
+            self.lost()
         );
         self.state.as_ref().map_or(guard.clone(), |inner| format!("{inner}; {guard}"))
     }

@@ -34,6 +34,11 @@ pub trait Host {
     /// # Errors
     /// [`HostError`] if the host can no longer watch or place. The programs go on running.
     fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError>;
+
+    /// Whether a CPU quota has throttled a job in the last quantum, or shortly before.
+    fn is_throttled(&self) -> bool {
+        false
+    }
 }
 
 /// A request for evidence.

@@ -68,6 +68,8 @@ pub(crate) struct Passed<'a> {
     pub pus: usize,
     /// How long it should have been.
     pub asked: Nanos,
+    /// Whether a CPU quota throttled the jobs meanwhile.
+    pub throttled: bool,
     pub before: &'a Observation,
     pub after: &'a Observation,
 }
@@ -104,8 +106,8 @@ impl Passed<'_> {
     /// What the policy sees of it.
     pub fn outcome<'d>(&self, did: &'d [JobUsage]) -> QuantumOutcome<'d> {
         match self.teaches() {
-            true => QuantumOutcome { took: self.took(), did },
-            false => QuantumOutcome { took: Nanos::ZERO, did: &[] },
+            true => QuantumOutcome { took: self.took(), did, throttled: self.throttled },
+            false => QuantumOutcome::default(),
         }
     }
 

@@ -204,6 +204,7 @@ pub fn run(
         let begun = state.begin(host, policy, number);
         let Some(quantum) = state.put_at_initial_places(host, &begun)? else { break };
         let after = host.run_quantum(&state.plan, quantum)?;
+        state.is_throttled = host.is_throttled();
         state.has_watched = state.watch.pass(host, after.at);
         state.end(begun, after, estimate.as_deref_mut(), observer);
     }
@@ -226,6 +227,8 @@ struct Loop<'w> {
     has_plan: bool,
     /// Whether a watch time was over with the last quantum.
     has_watched: bool,
+    /// Whether a CPU quota throttled the jobs in the last quantum.
+    is_throttled: bool,
     /// What came of the last quantum, if the policy planned it.
     last: Option<(Nanos, Vec<JobUsage>)>,
     /// What came of orders to move memory since the last decision.
@@ -264,6 +267,7 @@ impl<'w> Loop<'w> {
             plan: Plan::default(),
             has_plan: false,
             has_watched: false,
+            is_throttled: false,
             last: None,
             moved: Vec::new(),
         };
@@ -287,7 +291,11 @@ impl<'w> Loop<'w> {
             unplaced: if self.needs_mixes { self.watch.unplaced() } else { &[] },
             seen: &self.seen,
             now: Quantum { number, machine: &self.machine, pus, queue },
-            last: last.map(|(took, did)| QuantumOutcome { took: *took, did }),
+            last: last.map(|(took, did)| QuantumOutcome {
+                took: *took,
+                did,
+                throttled: self.is_throttled,
+            }),
             has_event: true,
             moved: &self.moved,
         }
@@ -362,6 +370,7 @@ impl<'w> Loop<'w> {
             machine: &self.machine,
             pus: begun.pus.len(),
             asked: begun.asked,
+            throttled: self.is_throttled,
             before: &self.seen,
             after: &after,
         };

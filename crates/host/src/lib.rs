@@ -6,6 +6,7 @@
 //! signal, or a time at which to poll. So a new thread waits for one wake-up and a few system
 //! calls, and nothing has to be locked.
 
+mod cpu_times;
 mod filling;
 mod latency;
 mod lives;
@@ -13,6 +14,7 @@ mod notes;
 mod page_groups;
 mod paging;
 mod pausing;
+mod placed;
 mod placing;
 mod polling;
 mod preparing;
@@ -22,9 +24,11 @@ mod sources;
 mod target;
 mod task;
 mod task_table;
+mod throttling;
 
 pub use latency::Latencies;
 pub use target::Target;
+pub use task::TaskRecord;
 
 use crate::target::Targets;
 use crate::task_table::{Creation, TaskTable};
@@ -52,7 +56,7 @@ use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{
     LifecycleEvents, Pid, SysError, TaskEvent, Tid, lifecycle, sample, sharing, spin,
 };
-use colocate_policy::{Grant, JobIdx, Plan};
+use colocate_policy::{Grant, JobIdx, Plan, TaskId};
 use filling::Fillers;
 use lives::Runs;
 use notes::Notes;
@@ -66,9 +70,12 @@ use preparing::{
 };
 use sources::Sources;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use task::Task;
+use throttling::Throttling;
 
 /// What a host is to run, and how.
 #[derive(Debug)]
@@ -174,6 +181,7 @@ pub struct LinuxHost {
     lifecycle: LifecycleEvents,
     tasks: TaskTable,
     actuators: Actuators,
+    throttling: Throttling,
     quantum: Quantum,
     counts: CreationCounts,
     /// What is done before this process stops itself.
@@ -277,6 +285,7 @@ impl LinuxHost {
             lifecycle,
             tasks,
             actuators: Actuators { journal, proc, usable: usable_now, original, cpusets },
+            throttling: Throttling::default(),
             quantum: Quantum {
                 launched: None,
                 deciding_since: own_time(),
@@ -295,7 +304,18 @@ impl LinuxHost {
         host.watch_new_pus(&host.actuators.usable.clone());
         host.give_up_if_unreadable();
         host.take_events();
+        host.begin_attached();
+        host.watch_quotas();
         Ok(host)
+    }
+
+    /// Watches the CPU quotas of the jobs: what is launched has ours.
+    fn watch_quotas(&mut self) {
+        let jobs = self.tasks.jobs().iter().filter(|_| self.runs.is_attached);
+        let pids: Vec<String> = jobs.map(|job| job.pid.to_string()).collect();
+        let processes = if pids.is_empty() { vec!["self".to_owned()] } else { pids };
+        self.throttling.watch(&self.actuators.proc, processes);
+        self.throttling.read(now());
     }
 
     /// Takes the kinds of cores that were measured also when PUs go or come: the machine at the start has them already.
@@ -332,6 +352,42 @@ impl LinuxHost {
         self.lifecycle.without_perf().map(ToString::to_string)
     }
 
+    /// Process, thread, places and CPU time of each task that is remembered.
+    pub fn task_records(&self) -> BTreeMap<TaskId, TaskRecord> {
+        let record = |task: &Task| {
+            let at = now();
+            let places = task.placement.times.until(at).into_iter();
+            TaskRecord {
+                pid: task.thread.pid,
+                tid: task.thread.tid,
+                placed: places.map(|(mark, time)| (self.actuators.mask(mark), time)).collect(),
+                followed: task.ended.unwrap_or(at).saturating_sub(task.created),
+                cpu_before: task.usage.cpu_before,
+            }
+        };
+        self.tasks.remembered().map(|task| (task.id, record(task))).collect()
+    }
+
+    /// For how long any task was placed.
+    pub fn placed_time(&self) -> Nanos {
+        self.tasks.placed.until(now())
+    }
+
+    /// The first process of each job.
+    pub fn first_processes(&self) -> Vec<Pid> {
+        self.tasks.jobs().iter().map(|job| job.pid).collect()
+    }
+
+    /// Whether the jobs ran already.
+    pub fn is_attached(&self) -> bool {
+        self.runs.is_attached
+    }
+
+    /// Whether every program was left to the kernel for good.
+    pub fn has_given_up(&self) -> bool {
+        self.pausing.given_up
+    }
+
     /// Most tasks that lived at once.
     pub fn most_living(&self) -> usize {
         self.tasks.most_living
@@ -365,6 +421,7 @@ impl LinuxHost {
         self.placing.plan = None;
         self.continue_all();
         let is_restored = self.restore_all();
+        self.note_detached();
         self.dissolve();
         let is_undone = is_restored && !self.pausing.cgroups_stay;
         preparing::end(&mut self.actuators.journal, self.guardian.take(), is_undone);
@@ -567,6 +624,7 @@ impl LinuxHost {
         if end == QuantumEnd::AllJobsEnded {
             self.sources.mixes.stop();
         }
+        self.throttling.read(now());
         self.notes.extend(self.sources.mixes.trouble());
         let launch = self.quantum.launched.unwrap_or(Nanos::ZERO);
         let watched = |tid, created| self.sources.mixes.of(tid, created);
@@ -625,6 +683,10 @@ impl Host for LinuxHost {
 
     fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
         self.provide(requests)
+    }
+
+    fn is_throttled(&self) -> bool {
+        self.throttling.is_recent(now())
     }
 
     fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {

@@ -58,6 +58,8 @@ pub(crate) struct Runs {
     pub is_attached: bool,
     /// How long after the launch those that ran already are left to the kernel.
     pub detach_after: Option<Nanos>,
+    /// Cause of the end of following such jobs: a signal, or the end of its time.
+    detached_by: Option<String>,
     pub targets: Targets,
     grace: Nanos,
     /// Jobs that have reached their target and are being ended.
@@ -77,6 +79,7 @@ impl Runs {
             commands,
             is_attached: false,
             detach_after: None,
+            detached_by: None,
             targets,
             grace,
             leaving: Vec::new(),
@@ -85,6 +88,20 @@ impl Runs {
             runtimes: Runtimes::default(),
             ended: Vec::new(),
         }
+    }
+}
+
+/// Says how many of some programs continue.
+fn continue_line(continuing: usize, all: usize) -> String {
+    match continuing {
+        0 => "every program has ended".to_owned(),
+        _ if continuing == all => "every program continues and is left to the kernel".to_owned(),
+        1 => format!(
+            "1 of {all} programs continues and is left to the kernel; the others have ended"
+        ),
+        _ => format!(
+            "{continuing} of {all} programs continue and are left to the kernel; the others have ended"
+        ),
     }
 }
 
@@ -230,16 +247,13 @@ impl LinuxHost {
     /// Ends the jobs that ran already and of which no process lives any more.
     pub(crate) fn end_attached(&mut self) {
         if self.runs.is_attached {
-            self.end_jobs(|host, job| {
-                let mut pids = host.tasks.processes_of(job).into_iter();
-                pids.all(|pid| host.tasks.living_in(pid).is_empty())
-            });
+            self.end_jobs(|host, job| !host.is_living(job));
         }
     }
 
     /// Ends all jobs, which ran already and run on.
     pub(crate) fn detach(&mut self, cause: &str) {
-        self.notes.push(format!("{cause}: every program continues and is left to the kernel"));
+        self.runs.detached_by = Some(cause.to_owned());
         self.end_jobs(|_, _| true);
     }
 
@@ -255,6 +269,19 @@ impl LinuxHost {
     /// When that is.
     pub(crate) fn next_detach(&self) -> Option<Nanos> {
         Some(self.quantum.launched? + self.runs.detach_after?)
+    }
+
+    /// Says of the jobs that were left alone which continue. To be called when the events until then are taken in.
+    pub(crate) fn note_detached(&mut self) {
+        let Some(cause) = self.runs.detached_by.take() else { return };
+        let jobs = self.tasks.jobs().len();
+        let continuing = (0..).map(JobIdx).take(jobs).filter(|job| self.is_living(*job)).count();
+        self.notes.push(format!("{cause}: {}", continue_line(continuing, jobs)));
+    }
+
+    fn is_living(&self, job: JobIdx) -> bool {
+        let mut pids = self.tasks.processes_of(job).into_iter();
+        pids.any(|pid| !self.tasks.living_in(pid).is_empty())
     }
 
     /// Ends every launched job, whatever its target: with SIGTERM, and after [`crate::Setup::grace`] with SIGKILL. The quanta that
@@ -375,5 +402,18 @@ impl LinuxHost {
             None => pause::signal(processes, libc::SIGKILL),
         };
         self.report_failure(job, "kill", killed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_ended_does_not_continue() {
+        assert_eq!(continue_line(0, 2), "every program has ended");
+        assert_eq!(continue_line(2, 2), "every program continues and is left to the kernel");
+        let some = "1 of 3 programs continues and is left to the kernel; the others have ended";
+        assert_eq!(continue_line(1, 3), some);
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Pausing {
     /// The signal that has ended the scheduling: no job is stopped or placed any more.
     pub ending: Option<c_int>,
     /// Whether everything is left to the kernel, as too little can be read of threads.
-    given_up: bool,
+    pub given_up: bool,
     /// Whether cgroups could not be removed.
     pub cgroups_stay: bool,
     /// Descriptors to undo everything with when no other is left.
@@ -139,8 +139,8 @@ impl LinuxHost {
         }
         self.dissolve();
         self.notes.push(format!(
-            "{} has ended the scheduling: every program goes on and is left to the kernel, and jobs that have not \
-             reached their targets end with status {}",
+            "{} has ended the scheduling: a program that goes on is left to the kernel, and jobs that have not reached \
+             their targets have status {}",
             signals::name(signal),
             signals::status(signal)
         ));

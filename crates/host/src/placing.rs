@@ -270,6 +270,7 @@ impl LinuxHost {
         if pinned == Pinned::ByProgram || matches!(waiting, Delay::Forever(_)) {
             self.tasks.set_target(id, Place::LeftToKernel);
         }
+        self.tasks.note_placed(id, now());
         Some(pinned)
     }
 

@@ -98,6 +98,7 @@ impl LinuxHost {
         if is_due(self.polling.next_machine_check) {
             self.check_machine();
             self.watch_sched_ext();
+            self.throttling.find_quotas();
             self.read_wake_ups();
             self.read_sharing();
             self.polling.next_machine_check = now() + CHECK_MACHINE_EVERY;
@@ -284,6 +285,7 @@ impl LinuxHost {
         self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         let chose = task.placement.status == PlacementStatus::PinnedByProgram;
         let aimed = task.placement.target != Place::LeftToKernel;
+        self.tasks.note_placed(id, at);
         self.tasks.note_sleep(id);
         if chose && aimed {
             self.tasks.set_target(id, Place::LeftToKernel);

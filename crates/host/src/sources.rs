@@ -21,6 +21,7 @@ use colocate_observe::sources::wake_ups::WakeUpCounts;
 use colocate_observe::sys::now;
 use colocate_policy::source::Backend;
 use colocate_policy::{Grant, JobIdx, Refusal, Sharing, Source, TaskId, WakeUps};
+use std::cmp::Reverse;
 
 /// So long after wake-ups began to be counted, all threads have been reported that were created by then. Chosen: many times what
 /// that takes as a rule.
@@ -310,6 +311,19 @@ impl LinuxHost {
                 self.sources.wake_ups = None;
             }
         }
+    }
+
+    /// Programs that are not watched and have woken watched threads, the one that has done so most first. A thread of the kernel
+    /// is none.
+    pub fn outside_wakers(&self) -> Vec<Pid> {
+        let found = self.sources.wake_ups.as_ref().map(WakeUpCounts::outside).unwrap_or_default();
+        let us = Pid(std::process::id().cast_signed());
+        let file = |pid: Pid| self.actuators.proc.join(format!("{pid}/exe"));
+        let is_program = |pid: Pid| colocate_files::kernel::link(&file(pid)).is_ok();
+        let mut found: Vec<_> =
+            found.into_iter().filter(|(pid, _)| *pid != us && is_program(*pid)).collect();
+        found.sort_by_key(|(pid, count)| (Reverse(*count), *pid));
+        found.into_iter().map(|(pid, _)| pid).collect()
     }
 
     /// Wake-ups until now, of the tasks that are not forgotten; `None` if they are unknown, or not counted yet.

@@ -1,12 +1,13 @@
 //! A task as this host sees it: which one it is, where it is placed, and what it has done.
 
+use crate::placed::PlacedTimes;
 use colocate_act::affinity::Pinned;
 use colocate_act::thread::Thread;
 use colocate_engine::PlacementStatus;
-use colocate_machine::Nanos;
-use colocate_observe::pmu::Metered;
+use colocate_machine::{Nanos, PuSet};
 use colocate_observe::sources::TaskRef;
 use colocate_observe::sources::run_states::Read;
+use colocate_observe::{Pid, Tid, pmu::Metered};
 use colocate_policy::{Place, TaskId};
 use std::sync::Arc;
 
@@ -31,6 +32,21 @@ pub struct Task {
     pub goes_on: bool,
 }
 
+/// Process, thread, places and CPU time of a task, for reports.
+#[derive(Clone, Debug)]
+pub struct TaskRecord {
+    /// Its process.
+    pub pid: Pid,
+    /// Its thread.
+    pub tid: Tid,
+    /// For how long it was on which PUs by our doing.
+    pub placed: Vec<(PuSet, Nanos)>,
+    /// For how long it was followed.
+    pub followed: Nanos,
+    /// CPU time that it had used before it was attached to.
+    pub cpu_before: Nanos,
+}
+
 /// Where a task is meant to be, and whether it is there.
 #[derive(Debug)]
 pub struct Placement {
@@ -44,17 +60,22 @@ pub struct Placement {
     pub forked_until: Nanos,
     /// Whether it was put back once after its program had set the original mask.
     pub was_widened: bool,
+    /// For how long it was placed, and where.
+    pub times: PlacedTimes,
 }
 
 impl Placement {
     /// Of a new task.
-    pub const NONE: Self = Self {
-        target: Place::LeftToKernel,
-        status: PlacementStatus::LeftToKernel,
-        exempt: None,
-        forked_until: Nanos::ZERO,
-        was_widened: false,
-    };
+    pub fn none() -> Self {
+        Self {
+            target: Place::LeftToKernel,
+            status: PlacementStatus::LeftToKernel,
+            exempt: None,
+            forked_until: Nanos::ZERO,
+            was_widened: false,
+            times: PlacedTimes::default(),
+        }
+    }
 
     /// Notes what has become of an action that was to lead to the status `then`.
     pub fn note(&mut self, pinned: &Pinned, then: PlacementStatus) {
@@ -75,6 +96,8 @@ impl Placement {
 pub struct Usage {
     /// CPU time.
     pub cpu_time: Option<Nanos>,
+    /// What of it was before it was attached to.
+    pub cpu_before: Nanos,
     /// Time for which it could run and had no PU.
     pub waited: Option<Nanos>,
     /// How often it has waited of its own accord, or read or written, whichever is more.
@@ -91,6 +114,11 @@ impl Usage {
         self.note_cpu_time(read.times.cpu_time);
         self.waited = self.waited.max(Some(read.times.waited));
         self.sleeps = read.sleeps;
+    }
+
+    /// CPU time since it is followed.
+    pub fn own_cpu_time(&self) -> Option<Nanos> {
+        Some(self.cpu_time?.saturating_sub(self.cpu_before))
     }
 
     /// Takes in its CPU time by another clock, which may be coarser.

@@ -2,6 +2,7 @@
 //!
 //! Bookkeeping only: nothing here makes a system call.
 
+use crate::placed::AnyPlaced;
 use crate::runtime::Runtime;
 use crate::task::{Placement, Task, Usage};
 use colocate_act::fair::Fair;
@@ -46,6 +47,8 @@ pub struct Job {
     cpu_before: Nanos,
     /// CPU time of those tasks of its run that have ended; `None` if it is not known of one.
     cpu_ended: Option<Nanos>,
+    /// CPU time of all its tasks that have ended, as far as it is known.
+    cpu_known: Nanos,
     /// Instructions of its tasks that have ended.
     instructions: u64,
 }
@@ -80,6 +83,8 @@ pub struct Process {
     pub storms: bool,
     /// Whether it, or one that it descends from, had lost its creator before it was seen.
     pub is_orphan: bool,
+    /// CPU time of the children that it had waited for before it was attached to.
+    pub children_before: Nanos,
     living: BTreeSet<TaskId>,
 }
 
@@ -97,6 +102,7 @@ impl Process {
             further: 0,
             storms: false,
             is_orphan: false,
+            children_before: Nanos::ZERO,
             living,
         }
     }
@@ -122,6 +128,8 @@ pub struct TaskTable {
     pub keeps_last: bool,
     /// Levels of caches over the PUs.
     pub levels: DataLevels,
+    /// For how long any task was placed.
+    pub placed: AnyPlaced,
     /// Ended tasks that were forgotten.
     pub forgotten: u64,
     /// Most tasks that lived at once.
@@ -191,6 +199,7 @@ impl TaskTable {
             planned: 0,
             cpu_before: Nanos::ZERO,
             cpu_ended: Some(Nanos::ZERO),
+            cpu_known: Nanos::ZERO,
             instructions: 0,
         });
         self.enter(pid, job, runtime);
@@ -219,9 +228,32 @@ impl TaskTable {
     pub fn cpu_time(&self, job: JobIdx) -> Option<Nanos> {
         let entry = self.jobs.get(job.0 as usize)?;
         let living = self.by_tid.values().filter(|id| id.job == job && id.order >= entry.first);
-        let mut times = living.map(|id| self.tasks.get(id).and_then(|task| task.usage.cpu_time));
+        let mut times = living.map(|id| self.tasks.get(id)?.usage.own_cpu_time());
         let known = entry.cpu_before + entry.cpu_ended?;
         times.try_fold(known, |sum, time| Some(sum + time?))
+    }
+
+    /// CPU time of the tasks of each job, as far as it was read.
+    pub fn known_cpu_times(&self) -> Vec<Nanos> {
+        let mut all: Vec<Nanos> = self.jobs.iter().map(|job| job.cpu_known).collect();
+        for task in self.by_tid.values().filter_map(|id| self.tasks.get(id)) {
+            let sum = &mut all[task.id.job.0 as usize];
+            *sum += task.usage.own_cpu_time().unwrap_or(Nanos::ZERO);
+        }
+        all
+    }
+
+    /// Notes whether and where a task is placed from `at` on, by its status.
+    pub fn note_placed(&mut self, id: TaskId, at: Nanos) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let is_placed = task.ended.is_none() && task.placement.status == PlacementStatus::Placed;
+        let place = Some(task.thread.mark).filter(|mark| is_placed && mark.is_put());
+        self.placed.note(&mut task.placement.times, at, place);
+    }
+
+    /// All tasks that are remembered, in the order of their IDs.
+    pub fn remembered(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values()
     }
 
     /// Instructions that each job has done so far, as far as its tasks were counted.
@@ -301,6 +333,16 @@ impl TaskTable {
     /// A living process.
     pub fn process(&mut self, pid: Pid) -> Option<&mut Process> {
         self.processes.get_mut(&pid)
+    }
+
+    /// All living processes.
+    pub fn processes_mut(&mut self) -> impl Iterator<Item = (Pid, &mut Process)> {
+        self.processes.iter_mut().map(|(pid, process)| (*pid, process))
+    }
+
+    /// CPU time of the children that a living process had waited for before it was attached to.
+    pub fn children_before(&self, pid: Pid) -> Option<Nanos> {
+        Some(self.processes.get(&pid)?.children_before)
     }
 
     /// A living task by its thread.
@@ -391,11 +433,13 @@ impl TaskTable {
     pub fn created(&mut self, creation: Creation) -> Option<TaskId> {
         let Creation { at, pid, tid, parent_pid, parent_tid, .. } = creation;
         let (name, inherited) = self.inherited(creation);
+        let mut usage = Usage::default();
         if self.takes_over(creation)
             && let Some(id) = self.living(parent_tid)
             && let Some(executing) = self.tasks.get_mut(&id)
         {
             executing.goes_on = executing.thread.pid == pid;
+            usage.cpu_before = executing.usage.cpu_before;
         }
         let process = self.processes.get(&pid).or_else(|| self.processes.get(&parent_pid));
         let just_ended = || self.ended_last.filter(|(ended, _)| (pid, parent_pid) == (*ended, pid));
@@ -417,8 +461,8 @@ impl TaskTable {
             name,
             created: at,
             ended: None,
-            placement: Placement::NONE,
-            usage: Usage::default(),
+            placement: Placement::none(),
+            usage,
             goes_on: false,
         };
         self.tasks.insert(id, task);
@@ -519,8 +563,10 @@ impl TaskTable {
         let job = &mut self.jobs[id.job.0 as usize];
         job.instructions += task.usage.instructions().unwrap_or(0);
         if id.order >= job.first {
-            job.cpu_ended = job.cpu_ended.zip(task.usage.cpu_time).map(|(sum, time)| sum + time);
+            let time = task.usage.own_cpu_time();
+            job.cpu_ended = job.cpu_ended.zip(time).map(|(sum, time)| sum + time);
         }
+        job.cpu_known += task.usage.own_cpu_time().unwrap_or(Nanos::ZERO);
         if let Some(process) = self.processes.get_mut(&pid) {
             process.living.remove(&id);
             match process.living.first() {
@@ -533,6 +579,7 @@ impl TaskTable {
                 Some(_) => {}
             }
         }
+        self.note_placed(id, at);
         self.remember(id);
         slot
     }
@@ -584,9 +631,11 @@ impl TaskTable {
         let job = &mut self.jobs[id.job.0 as usize];
         job.instructions = job.instructions.saturating_sub(task.usage.instructions().unwrap_or(0));
         if id.order >= job.first {
-            let less = job.cpu_ended.zip(task.usage.cpu_time);
+            let less = job.cpu_ended.zip(task.usage.own_cpu_time());
             job.cpu_ended = less.map(|(sum, time)| sum.saturating_sub(time));
         }
+        let known = task.usage.own_cpu_time().unwrap_or(Nanos::ZERO);
+        job.cpu_known = job.cpu_known.saturating_sub(known);
         let process = Process::new(id.job, Runtime::Plain);
         self.processes.entry(pid).or_insert(process).living.insert(id);
         self.to_read.insert(id);

@@ -42,6 +42,15 @@ fn v2_takes_the_nearest_cpuset_and_the_least_quota() {
     assert_eq!(line(&usable("v2-nested")), "mask 0-7 cpuset 2-4 quota 1.50 pus 2,3,4");
 }
 
+/// The parent's limit is "max".
+#[test]
+fn groups_with_a_quota_are_listed() {
+    let groups = read::with_quota(&tree("v2-nested"), "self");
+    let slice = "/sys/fs/cgroup/user.slice";
+    assert_eq!(groups, [format!("{slice}/job.scope/step"), slice.to_owned()]);
+    assert!(read::with_quota(&tree("v2-nested"), "4711").is_empty(), "there is no such process");
+}
+
 #[test]
 fn v1_reads_each_controller_in_its_hierarchy() {
     // The mask 1,3,6-7 and the effective cpuset 0-6 leave 1,3,6; the parent's quota is 3 PUs.

@@ -143,6 +143,8 @@ pub struct QuantumOutcome<'a> {
     pub took: Nanos,
     /// Whose jobs' threads did something in it, in the order of the jobs; none if there is nothing to learn from it.
     pub did: &'a [JobUsage],
+    /// Whether a CPU quota throttled some of them meanwhile.
+    pub throttled: bool,
 }
 
 /// What the threads of a job did in a quantum, all together.

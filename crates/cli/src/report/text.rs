@@ -45,6 +45,24 @@ fn mark(estimated: bool) -> &'static str {
     if estimated { "~" } else { "" }
 }
 
+fn number(id: Option<i32>) -> String {
+    id.map_or_else(unknown, |id| id.to_string())
+}
+
+fn share(part: f64) -> String {
+    format!("{:.0} %", 100.0 * part)
+}
+
+/// The PUs where a task was placed for longest, and for which part of that time where there were others.
+fn on(task: &Task) -> String {
+    let all = task.placed.iter().fold(0.0, |sum, on| sum + on.time_ns.as_secs_f64());
+    match task.placed.iter().max_by_key(|on| on.time_ns) {
+        None => "-".to_owned(),
+        Some(most) if task.placed.len() == 1 => most.pus.to_string(),
+        Some(most) => format!("{} ({})", most.pus, share(most.time_ns.as_secs_f64() / all)),
+    }
+}
+
 /// A job with its number and its counts.
 type Row<'a> = (usize, &'a Job, &'a JobCounts);
 
@@ -89,7 +107,11 @@ impl Report {
     }
 
     fn head(&self) -> String {
-        let mut text = format!("colocate: policy {}", printable(&self.policy));
+        let mut text = String::new();
+        if let Some(summary) = &self.summary {
+            let _ = writeln!(text, "colocate: {}", summary.line());
+        }
+        let _ = write!(text, "policy {}", printable(&self.policy));
         // Writing to a string cannot fail.
         if let (Some(quanta), Some(quantum)) = (self.quanta, self.quantum_ns) {
             let _ = write!(text, ", {quanta} quanta of {quantum}");
@@ -130,8 +152,9 @@ impl Report {
         let jobs: Vec<Row<'_>> =
             jobs.map(|(n, job)| (n, job, job.counts.as_ref().unwrap_or(&none))).collect();
         let again = self.jobs.iter().any(|job| job.runs > 1);
-        let columns: [Column<'_, Row<'_>>; 13] = [
+        let columns: [Column<'_, Row<'_>>; 14] = [
             ("job", true, &|(number, ..)| number.to_string()),
+            ("PID", true, &|(_, job, _)| number(job.pid)),
             ("name", true, &|(_, job, _)| job.name.clone()),
             ("status", true, &|(_, job, _)| job.status.map_or_else(unknown, |of| of.to_string())),
             ("runs", again, &|(_, job, _)| job.runs.to_string()),
@@ -158,21 +181,26 @@ impl Report {
     fn task_rows(&self, explain: bool) -> Vec<Vec<String>> {
         let pu = |pu: Option<PuNr>, none: &str| pu.map_or(none.to_owned(), |pu| pu.to_string());
         let status = |task: &Task| {
-            let why =
-                || task.why.as_ref().map_or("by default placement".into(), ToString::to_string);
+            let why = task.why.as_ref().map_or("by default placement".into(), ToString::to_string);
             let detail =
                 task.detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
-            let why = if explain { format!("; {}", why()) } else { String::new() };
+            let says_why = explain && why != task.status;
+            let why = if says_why { format!("; {why}") } else { String::new() };
             format!("{}{detail}{why}", task.status)
         };
         let allowed =
             |task: &Task| task.allowed.as_ref().map_or("unseen".into(), ToString::to_string);
-        let columns: [Column<'_, Task>; 6] = [
+        let columns: [Column<'_, Task>; 11] = [
             ("task", true, &|task| task.task.to_string()),
+            ("PID", true, &|task| number(task.pid)),
+            ("TID", true, &|task| number(task.tid)),
             ("name", true, &|task| task.name.clone()),
-            ("planned", true, &|task| pu(task.planned, "kernel")),
-            ("allowed", true, &allowed),
-            ("last on", true, &|task| pu(task.last_ran, "unseen")),
+            ("CPU, s", true, &|task| seconds(task.cpu_ns)),
+            ("placed", true, &|task| task.placed_share.map_or_else(unknown, share)),
+            ("on", true, &on),
+            ("planned", explain, &|task| pu(task.planned, "kernel")),
+            ("allowed", explain, &allowed),
+            ("last on", explain, &|task| pu(task.last_ran, "unseen")),
             ("status", true, &status),
         ];
         rows(&columns, &self.tasks[..self.tasks.len().min(MOST_TASKS)])

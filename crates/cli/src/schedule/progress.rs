@@ -40,6 +40,10 @@ impl Host for ReportingHost<'_> {
         self.host.request(requests)
     }
 
+    fn is_throttled(&self) -> bool {
+        self.host.is_throttled()
+    }
+
     fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
         let seen = self.host.run_quantum(plan, quantum)?;
         let mut reports = self.reports.borrow_mut();

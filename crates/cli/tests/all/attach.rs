@@ -76,8 +76,121 @@ fn placed_and_restored() {
         assert!(said(&scratch).contains("every program continues"), "{}", said(&scratch));
         let report = report(&scratch);
         assert_eq!(report["jobs"][0]["name"], "busy");
-        assert_eq!(report["tasks"].as_array().unwrap().len(), 4);
+        let tasks = report["tasks"].as_array().unwrap();
+        assert_eq!(tasks.len(), 4);
+        let is_named = |task: &Value| task["pid"] == program.pid() && task["tid"].is_u64();
+        assert!(
+            report["jobs"][0]["pid"] == program.pid() && tasks.iter().all(is_named),
+            "{report}"
+        );
+        let was_placed = |task: &Value| {
+            let time: u64 = task["placed"].as_array().unwrap().iter().map(time_placed).sum();
+            time > 0 && task["placed_share"].as_f64().unwrap() > 0.0
+        };
+        assert!(tasks.iter().all(was_placed), "{report}");
+        assert_eq!(report["threads_created"]["created"], 0, "all were there: {report}");
+        let line = report["summary"]["line"].as_str().unwrap();
+        let unmeasured = "the kernel alone was not measured (--no-guard, so no quantum was the kernel's), placed ";
+        assert!(line.starts_with(unmeasured), "{line}");
     }
+}
+
+fn time_placed(on: &Value) -> u64 {
+    on["time_ns"].as_u64().unwrap()
+}
+
+/// It has used seconds of CPU time before it is attached to.
+#[test]
+fn cpu_time_is_of_this_run() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    wait_until("it has worked", || stat(program.pid()).unwrap().1 >= 300);
+    let begun = std::time::Instant::now();
+    let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
+    wait_until("it is placed", || are_placed(program.pid()));
+    signal("-TERM", colocate.id().cast_signed());
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    let pus = std::thread::available_parallelism().unwrap().get();
+    let most = begun.elapsed().as_secs_f64() * pus as f64;
+    let report = report(&scratch);
+    let seconds = |of: &Value| of["cpu_ns"].as_f64().unwrap() / 1e9;
+    let job = seconds(&report["jobs"][0]);
+    assert!(job > 0.0 && job <= most, "{job} s of at most {most}: {report}");
+    let tasks: f64 = report["tasks"].as_array().unwrap().iter().map(seconds).sum();
+    assert!(tasks <= job + 1e-6, "threads have {tasks} s, their job {job}: {report}");
+}
+
+/// Each of its children is too short to be read, and is waited for.
+#[test]
+fn children_that_it_waits_for_count() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(busy) = scratch.program("busy", &["-pthread"]) else { return };
+    let script = format!("while :; do {} 1 10000; done", busy.display());
+    let program = Working::start(Command::new("sh").args(["-c", &script]));
+    let waited = || {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", program.pid())).unwrap();
+        // The 16th field; the first one behind the name is the third.
+        let mut fields = text.rsplit_once(") ").unwrap().1.split(' ');
+        fields.nth(13).unwrap().parse::<u64>().unwrap()
+    };
+    wait_until("it has waited for some", || waited() >= 50);
+    let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
+    await_that("a guardian", || children(colocate.id()).into_iter().next());
+    let before = waited();
+    wait_until("it has waited for more", || waited() >= before + 100);
+    signal("-TERM", colocate.id().cast_signed());
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    let report = report(&scratch);
+    let job = report["jobs"][0]["cpu_ns"].as_u64().unwrap();
+    assert!(job >= 900_000_000, "at least 1 s less a tick: {report}");
+    let most = 10_000_000 * (waited() + 100);
+    assert!(job < most, "{job} of {most}: {report}");
+}
+
+/// What wakes the process is another one that is not attached to, and it is named.
+#[test]
+fn wakers_outside_are_named() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(turns) = scratch.program("turns", &[]).filter(|_| is_root() && two_pus()) else {
+        return;
+    };
+    let mut program = Command::new(turns).stdin(Stdio::null()).spawn().unwrap();
+    let both = await_that("its two processes", || {
+        Some(children(program.id())).filter(|children| children.len() == 2)
+    });
+    let mut command = scratch.colocate();
+    command.args(["attach", "--json", "-p", &both[0].to_string()]);
+    command.stdin(Stdio::null()).stderr(std::fs::File::create(scratch.path("said")).unwrap());
+    let mut colocate = command.spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    signal("-TERM", colocate.id().cast_signed());
+    colocate.ended();
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let report = report(&scratch);
+    if report["wake_ups"].is_null() {
+        return eprintln!("skipped: wake-ups are not known: {}", report["evidence"]);
+    }
+    let line = report["summary"]["line"].as_str().unwrap();
+    assert!(line.starts_with("not placed: the wakers are outside: "), "{line}");
+    let samples = report["wake_ups"][0]["same_pu"].is_null();
+    assert!(samples || line.contains(&format!("add -p {}", both[1])), "{both:?}: {line}");
+}
+
+/// A signal comes when the only program has ended already.
+#[test]
+fn what_has_ended_does_not_continue() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(mut program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
+    wait_until("it is placed", || are_placed(program.pid()));
+    signal("-STOP", colocate.id().cast_signed());
+    program.0.kill().unwrap();
+    program.0.wait().unwrap();
+    signal("-TERM", colocate.id().cast_signed());
+    signal("-CONT", colocate.id().cast_signed());
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    assert!(!said(&scratch).contains("continue"), "{}", said(&scratch));
 }
 
 #[test]

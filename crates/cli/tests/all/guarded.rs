@@ -52,7 +52,12 @@ fn a_plan_that_does_harm_is_given_up() {
     let notes: Vec<&str> =
         report["notes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(notes.iter().any(|note| is_given_up(note)), "{notes:?}");
-    assert!(notes.last().unwrap().starts_with("guard: paused"), "{notes:?}");
+    let last = notes.last().unwrap();
+    assert!(last.starts_with("guard: ") && last.contains(", paused for "), "{notes:?}");
+    let line = report["summary"]["line"].as_str().unwrap();
+    assert!(line.contains(" over the kernel alone, placed "), "{line}");
+    let share = report["summary"]["placed_share"].as_f64().unwrap();
+    assert!(share > 0.0 && share < 0.9, "{line}");
 }
 
 /// A policy that moves nothing is not compared, and nothing is said of a guard.
@@ -62,4 +67,69 @@ fn nothing_is_said_where_nothing_was_moved() {
     let mut command = scratch.colocate();
     let output = command.args(["run", "--policy", "os", "--", "sleep", "0.5"]).output().unwrap();
     assert!(output.status.success() && !text(&output.stderr).contains("guard"));
+}
+
+/// A control group with a CPU quota of a tenth of a PU; removed when dropped.
+struct TenthPu(std::path::PathBuf);
+
+impl TenthPu {
+    /// `None`, with a line, where there can be none.
+    fn new() -> Option<Self> {
+        let name = format!("colocate-test-{}", std::process::id());
+        let limits = [
+            (
+                "/sys/fs/cgroup/cpu",
+                [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "10000")],
+            ),
+            ("/sys/fs/cgroup", [("cpu.max", "10000 100000"), ("cpu.max", "10000 100000")]),
+        ];
+        for (root, files) in limits {
+            let group = std::path::Path::new(root).join(&name);
+            if std::fs::create_dir(&group).is_err() {
+                continue;
+            }
+            let tenth = Self(group);
+            let write = |(file, text)| std::fs::write(tenth.0.join(file), text).is_ok();
+            if files.into_iter().all(write) {
+                return Some(tenth);
+            }
+        }
+        eprintln!("skipped: no control group with a CPU quota can be made");
+        None
+    }
+}
+
+impl Drop for TenthPu {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// Two threads that compute have a tenth of a PU by a quota. That they stand still most of the time is not what the plan costs.
+#[test]
+fn what_a_quota_takes_is_not_the_plans() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(program) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus()) else {
+        return;
+    };
+    let Some(tenth) = TenthPu::new() else { return };
+    let mut command = Command::new("sh");
+    scratch.homes(&mut command);
+    command.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&tenth.0);
+    command.arg(env!("CARGO_BIN_EXE_colocate")).args(["run", "--policy", "scatter"]);
+    command.args(["--settle-ms", "0", "--json", "--"]).arg(program).args(["2", "1000000000"]);
+    let mut colocate = start(&scratch, &mut command);
+    let pid = await_that("the program", || {
+        children(colocate.id()).into_iter().find(|pid| name(*pid) == "busy")
+    });
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    signal("-TERM", pid);
+    colocate.ended();
+    drop(tenth);
+    let said = std::fs::read_to_string(scratch.path("said")).unwrap();
+    let report: Value = serde_json::from_str(&said[said.find('{').unwrap()..]).unwrap();
+    let notes = report["notes"].to_string();
+    assert!(!notes.contains("cost") && !notes.contains("slows"), "{notes}");
+    assert!(!report["machine"]["quota"].is_null(), "{report}");
+    assert_eq!(report["summary"]["why_not"], "throttled", "{report}");
 }

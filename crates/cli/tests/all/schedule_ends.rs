@@ -75,6 +75,7 @@ fn a_program_that_survives_a_signal_is_left_to_the_kernel() {
         assert_eq!(child.ended().code(), Some(137));
         let said = said(&scratch);
         assert_eq!(said.matches("SIGHUP has ended the scheduling").count(), 1, "{said}");
+        assert!(!said.contains("every program"), "all have ended by now: {said}");
         assert!(!has_cgroups(child.id()) && scratch.journals().is_empty());
     }
 }

@@ -204,7 +204,11 @@ mod tests {
                 switches: None,
             })
             .collect();
-        Sample::of(&QuantumOutcome { took: Nanos::from_secs(took), did: &did }, |job| job).unwrap()
+        Sample::of(
+            &QuantumOutcome { throttled: false, took: Nanos::from_secs(took), did: &did },
+            |job| job,
+        )
+        .unwrap()
     }
 
     /// One PU, two jobs, one ten times as fast as the other. The kernel gives each 2 of 4 s; the scheduler 3 s to
@@ -240,7 +244,11 @@ mod tests {
                 switches: Some(switches),
             };
             let did = [used(0, 500, requests), used(1, cpu, 60), used(2, 1, 1)];
-            Sample::of(&QuantumOutcome { took: Nanos::from_secs(1), did: &did }, |job| job).unwrap()
+            Sample::of(
+                &QuantumOutcome { throttled: false, took: Nanos::from_secs(1), did: &did },
+                |job| job,
+            )
+            .unwrap()
         };
         let (kernel, mut policy) = (sample(6000, 1000), sample(4000, 1100));
         let each: Vec<_> = policy.each(&kernel).collect();
@@ -287,6 +295,12 @@ mod tests {
         assert!((both.rate(&speeds) - 1.5).abs() < 1e-12);
         let unknown =
             [JobUsage { job: JobIdx(0), cpu_time: None, instructions: Some(1), switches: None }];
-        assert!(Sample::of(&QuantumOutcome { took: Nanos(1), did: &unknown }, |job| job).is_none());
+        assert!(
+            Sample::of(
+                &QuantumOutcome { throttled: false, took: Nanos(1), did: &unknown },
+                |job| job
+            )
+            .is_none()
+        );
     }
 }

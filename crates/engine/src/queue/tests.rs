@@ -172,7 +172,8 @@ fn passed<'a>(
     before: &'a Observation,
     after: &'a Observation,
 ) -> Passed<'a> {
-    Passed { placed, machine, pus: machine.pus.len(), asked: Nanos(100), before, after }
+    let (pus, asked) = (machine.pus.len(), Nanos(100));
+    Passed { placed, machine, pus, asked, throttled: false, before, after }
 }
 
 /// Runs the jobs of a host, of which nothing is known, for quanta of 100 ns.

@@ -124,7 +124,8 @@ impl Toy {
         let queue = self.queued();
         let number = self.number;
         let now = Quantum { number, machine: &self.machine, pus: &pus, queue: &queue };
-        let last = self.last.as_ref().map(|did| QuantumOutcome { took: QUANTUM, did });
+        let last =
+            self.last.as_ref().map(|did| QuantumOutcome { throttled: false, took: QUANTUM, did });
         let plan = guard.decide(&Evidence { last, ..Evidence::of_queue(now) });
         let kernels = is_kernels(&plan);
         let jobs: Vec<JobIdx> = running(&plan).map(|decision| decision.task.job).collect();
@@ -184,7 +185,11 @@ fn keeps_what_is_better() {
         );
         assert_eq!(toy.news.len(), 1);
         assert!(toy.news[0].starts_with("guard: heads pays: +"), "{:?}", toy.news);
-        assert!(toy.state.unwrap().starts_with("heads run; guard: it pays, "));
+        let state = toy.state.unwrap();
+        assert!(state.starts_with("heads run; guard: heads pays, "), "{state}");
+        assert!(state.ends_with(", lost 0.00 s"), "a gain is no loss below 0: {state}");
+        let (low, high) = guard.trial().compared.ratios_within(2.0).unwrap();
+        assert!(low > 1.0 && (low..=high).contains(&speed), "{speed}: {low} to {high}");
     }
 }
 
@@ -305,7 +310,11 @@ fn puts_threads_back() {
             job.threads[0].pu = Some(if scheduled { PuIdx(3 - home.0) } else { home });
         }
         let now = Quantum { number, machine: &toy.machine, pus: &pus[..3], queue: &queue };
-        let told = last.as_ref().map(|did: &Vec<JobUsage>| QuantumOutcome { took: QUANTUM, did });
+        let told = last.as_ref().map(|did: &Vec<JobUsage>| QuantumOutcome {
+            throttled: false,
+            took: QUANTUM,
+            did,
+        });
         let plan = guard.decide(&Evidence { last: told, ..Evidence::of_queue(now) });
         let kernels = is_kernels(&plan);
         let mut begin = plan.initial.clone();

@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small counts
 
 use crate::guard::machine;
-use colocate_engine::guard::{Guard, Guarding, QUANTUM};
+use colocate_engine::guard::{Guard, Guarding, QUANTUM, Verdict};
 use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread};
@@ -55,6 +55,9 @@ struct Toy {
     under_policy: [f64; 2],
     /// Whether the other job is the server's client, which waits for each answer, and how often both have woken each other.
     is_client: Option<WakeUps>,
+    /// Whether a CPU quota throttles them whenever the plan is in force.
+    throttles: bool,
+    is_throttled: bool,
     rng: SplitMix64,
     number: u64,
     at: Nanos,
@@ -70,7 +73,19 @@ impl Toy {
     fn new(under_policy: [f64; 2]) -> Self {
         let (done, messages) = ([0.0; 2], Vec::new());
         let (rng, last, at) = (SplitMix64::new(5), None, Nanos::ZERO);
-        Self { under_policy, is_client: None, rng, number: 0, at, done, last, decided: 0, messages }
+        Self {
+            under_policy,
+            is_client: None,
+            throttles: false,
+            is_throttled: false,
+            rng,
+            number: 0,
+            at,
+            done,
+            last,
+            decided: 0,
+            messages,
+        }
     }
 
     /// The other job is the server's client.
@@ -98,7 +113,9 @@ impl Toy {
         };
         let queue: Vec<QueuedJob> = (0..2).map(queued).collect();
         let now = Quantum { number: self.number, machine: &machine, pus: &pus, queue: &queue };
-        let last = self.last.as_ref().map(|(took, did)| QuantumOutcome { took: *took, did });
+        let throttled = self.is_throttled;
+        let last = self.last.as_ref();
+        let last = last.map(|(took, did)| QuantumOutcome { took: *took, did, throttled });
         let at = self.at;
         let count = at.0 / (QUANTUM.0 / 200);
         let wake_ups = self.is_client.map(|both| WakeUps { count, ..both });
@@ -110,6 +127,7 @@ impl Toy {
         assert!(plan.waiting().unwrap().is_empty(), "all run all the time");
         let has_it = plan.decisions.iter().any(|decision| decision.place.pu().is_some());
         let took = plan.lasts.unwrap();
+        self.is_throttled = self.throttles && has_it;
         let mut did = |job: usize| {
             let mut part = |length: Nanos| {
                 let noise = 0.9 + 0.2 * self.rng.unit();
@@ -286,4 +304,40 @@ fn what_moves_nothing_is_not_tried() {
     assert_eq!(toy.minute(&mut guard).0, 0.0);
     assert_eq!(guard.quanta().0, guard.quanta().1, "all are the kernel's");
     assert!(toy.messages.is_empty(), "{:?}", toy.messages);
+}
+
+/// Whatever verdict the guard has said last is what its state says, in the same words, until the policy is tried again.
+#[test]
+fn the_state_has_the_word_of_the_last_message() {
+    let ((mut guard, _), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::new([1.0, 1.0]));
+    for (under_policy, awaited) in [
+        ([1.0, 1.0], "makes no difference that shows"),
+        ([1.5, 1.0], "pays"),
+        ([1.5, 0.5], "slows job 1 down"),
+    ] {
+        toy.under_policy = under_policy;
+        let (from, begun) = (toy.messages.len(), toy.at);
+        let is_said = |toy: &Toy| toy.messages[from..].iter().any(|it| it.1.contains(awaited));
+        while !is_said(&toy) {
+            toy.go(&mut guard, false);
+            assert!(toy.at < begun + Nanos::from_secs(600), "{awaited}: {:?}", toy.messages);
+            let (verdict, state) = (guard.trial().verdict, guard.state());
+            assert!(state.starts_with(&format!("guard: puts {verdict}, ")), "{verdict}: {state}");
+            let said = toy.messages.last().map_or("", |(_, message)| message);
+            let is_tried = verdict == Verdict::Undecided;
+            assert!(is_tried || said.contains(&format!("puts {verdict}: ")), "{verdict}: {said}");
+        }
+    }
+}
+
+/// All do a fifth whenever the plan is in force, but a quota throttles them just then.
+#[test]
+fn what_a_quota_takes_is_no_loss() {
+    let ((mut guard, _), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::new([0.2, 0.2]));
+    toy.throttles = true;
+    toy.minute(&mut guard);
+    assert!(toy.messages.is_empty(), "{:?}", toy.messages);
+    assert!(guard.state().ends_with(", lost 0.00 s"), "{}", guard.state());
+    let trial = guard.trial();
+    assert!(trial.throttled > 0 && trial.compared.count == 0, "{trial:?}");
 }

@@ -12,9 +12,18 @@ use colocate_files::kernel::{self, Mount};
 /// What the calling process may use of `machine`, from the `proc` and `sys` under `files`.
 #[must_use]
 pub fn usable(machine: &Machine, files: &Sysfs) -> Usable {
-    let (mounts, member) = (mounts(files), files.text("/proc/self/cgroup").unwrap_or_default());
+    let (mounts, member) = (mounts(files), membership(files, "self"));
     let groups = Groups::of(files, &mounts, &member);
     Usable::within(machine, affinity(files), groups.cpuset(), groups.quota())
+}
+
+/// The control groups of a process, up to the root, that have a CPU quota, as folders from the root. The process is a
+/// folder of `/proc`: a number, or `self`.
+#[must_use]
+pub fn with_quota(files: &Sysfs, process: &str) -> Vec<String> {
+    let (mounts, member) = (mounts(files), membership(files, process));
+    let groups = Groups::of(files, &mounts, &member);
+    groups.quotas().map(|(dir, _)| dir).collect()
 }
 
 /// The affinity mask of this process.
@@ -27,7 +36,7 @@ fn affinity(files: &Sysfs) -> Option<PuSet> {
 struct Groups<'a> {
     files: &'a Sysfs,
     mounts: &'a [Mount],
-    /// Lines `ID:CONTROLLERS:PATH` of `/proc/PID/cgroup`.
+    /// Lines `ID:CONTROLLERS:PATH` of its `cgroup` file.
     member: Vec<(Vec<String>, String)>,
 }
 
@@ -52,6 +61,11 @@ impl Cpusets {
     pub fn of(&self, membership: &str) -> Option<PuSet> {
         Groups::of(&self.files, &self.mounts, membership).cpuset()
     }
+}
+
+/// Text of the list of control groups of a process, which is a folder of `/proc`.
+fn membership(files: &Sysfs, process: &str) -> String {
+    files.text(&format!("/proc/{process}/cgroup")).unwrap_or_default()
 }
 
 fn mounts(files: &Sysfs) -> Vec<Mount> {
@@ -83,17 +97,24 @@ impl<'a> Groups<'a> {
 
     /// The least quota from the process's group up to the root: each ancestor's limit holds too.
     fn quota(&self) -> Option<CpuQuota> {
+        self.quotas().map(|(_, quota)| quota).min_by(|a, b| a.compare(*b))
+    }
+
+    /// The quotas from the process's group up to the root, with the folders that have them.
+    fn quotas(&self) -> impl Iterator<Item = (String, CpuQuota)> {
         let v1 = self.ancestors(Some("cpu")).into_iter().filter_map(|dir| {
             let time = self.files.value(&format!("{dir}/cpu.cfs_quota_us"))?;
-            CpuQuota::from_micros(time, self.files.value(&format!("{dir}/cpu.cfs_period_us"))?)
+            let period = self.files.value(&format!("{dir}/cpu.cfs_period_us"))?;
+            Some((dir, CpuQuota::from_micros(time, period)?))
         });
         let v2 = self.ancestors(None).into_iter().filter_map(|dir| {
             let text = self.files.text(&format!("{dir}/cpu.max"))?;
             // "max 100000" has no number first, and no limit.
             let (time, period) = text.trim().split_once(' ')?;
-            CpuQuota::from_micros(time.parse().ok()?, period.trim().parse().ok()?)
+            let quota = CpuQuota::from_micros(time.parse().ok()?, period.trim().parse().ok()?)?;
+            Some((dir, quota))
         });
-        v1.chain(v2).min_by(|a, b| a.compare(*b))
+        v1.chain(v2)
     }
 
     /// Directories of the process's group and its ancestors that can be seen, nearest first, in the

@@ -6,7 +6,7 @@ mod windows;
 
 use super::TaskRef;
 use crate::privilege;
-use crate::task::Tid;
+use crate::task::{Pid, Tid};
 use colocate_ebpf::EbpfError;
 use colocate_machine::{Nanos, PuNr};
 use colocate_policy::source::{Backend, Refusal};
@@ -152,6 +152,15 @@ impl WakeUpCounts {
         let says = !self.has_said && lost.is_some();
         self.has_said |= says;
         Ok(lost.filter(|_| says))
+    }
+
+    /// Processes that are not watched and have woken watched threads, with how often, as far as the backend says which.
+    #[must_use]
+    pub fn outside(&self) -> Vec<(Pid, u64)> {
+        match &self.by {
+            CountedBy::Ebpf(counted) => counted.outside(),
+            CountedBy::Samples(_) => Vec::new(),
+        }
     }
 
     /// Forgets what is known of tasks other than these.

@@ -96,7 +96,7 @@ mod tests {
             instructions: Some(100),
             switches: None,
         };
-        oracle.note(&QuantumOutcome { took: Nanos(1), did: &[did(0), did(1)] });
+        oracle.note(&QuantumOutcome { throttled: false, took: Nanos(1), did: &[did(0), did(1)] });
         assert_eq!(chosen(&oracle.choose(&now)), [(0, 0)]);
     }
 

@@ -55,7 +55,7 @@ fn standard_output_is_the_programs_alone() {
     let output = command.output().unwrap();
     assert_eq!(text(&output.stdout), "hello\n");
     assert!(
-        text(&output.stderr).starts_with("colocate: policy auto, "),
+        text(&output.stderr).starts_with("colocate: not placed: the run was too short ("),
         "{}",
         text(&output.stderr)
     );

@@ -130,6 +130,26 @@ fn every_report_fits_the_schema() {
     }
 }
 
+/// A driver is killed before it has waited for its child, which has computed for a second and a half.
+#[test]
+fn children_of_a_killed_driver_count() {
+    let scratch = Scratch::new();
+    let Some(busy) = scratch.program("busy", &[]) else { return };
+    let script = format!(
+        "{} 1 1000000000 & while read -r _ _ _ _ _ _ _ _ _ _ _ _ _ used _ < /proc/$!/stat; [ $used -lt 150 ]; do \
+         sleep 0.1; done; kill -9 $! $$",
+        busy.display()
+    );
+    let output = run(&scratch, &["--policy", "scatter"], &["sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(137), "{}", text(&output.stderr));
+    let report = scratch.report();
+    let cpu = |of: &Value| of["cpu_ns"].as_u64().unwrap_or(0);
+    let job = cpu(&report["jobs"][0]);
+    assert!(job > 400_000_000, "{report}");
+    let tasks: u64 = report["tasks"].as_array().unwrap().iter().map(cpu).sum();
+    assert!(tasks <= job, "threads have {tasks} ns, their job {job}: {report}");
+}
+
 /// Under `os` nothing is ever changed.
 #[test]
 fn the_policy_os_changes_nothing() {

@@ -7,7 +7,7 @@ use super::windows::{Count, Windows};
 use super::{Pair, Ran};
 use crate::privilege;
 use crate::sys::now;
-use crate::task::Tid;
+use crate::task::{Pid, Tid};
 use colocate_ebpf::{EbpfError, Follow, OTHERS, PairCounts, Watch};
 use colocate_machine::Nanos;
 use colocate_policy::source::Backend;
@@ -81,6 +81,12 @@ impl Counted {
             Some(length) => self.last.iter().map(|pair| pair.scaled(passed, length)).collect(),
             None => std::mem::take(&mut self.last),
         })
+    }
+
+    /// Processes that are not watched and have woken watched threads, with how often.
+    pub fn outside(&self) -> Vec<(Pid, u64)> {
+        let found = self.watch.outside().unwrap_or_default().into_iter();
+        found.map(|(pid, count)| (Pid(pid.cast_signed()), count)).collect()
     }
 
     /// A line about what found no room so far, if something has not.

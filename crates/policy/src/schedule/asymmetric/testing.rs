@@ -121,7 +121,11 @@ impl World {
         let now =
             Quantum { number: self.number, machine: &self.machine, pus: &self.pus, queue: &queue };
         // The outcome of the quantum comes with the next call: here always the same.
-        let last = (self.number > 0).then_some(QuantumOutcome { took: self.quantum, did: &[] });
+        let last = (self.number > 0).then_some(QuantumOutcome {
+            throttled: false,
+            took: self.quantum,
+            did: &[],
+        });
         let plan = policy.decide(&Evidence { last, ..Evidence::of_queue(now) });
         let initial: BTreeMap<TaskId, PuNr> = plan.initial.iter().copied().collect();
         self.number += 1;

@@ -21,7 +21,7 @@ fn next(
     took: Option<Nanos>,
 ) -> Vec<Choice> {
     if let Some(took) = took {
-        fair.table.on_quantum_end(&QuantumOutcome { took, did: &[] });
+        fair.table.on_quantum_end(&QuantumOutcome { throttled: false, took, did: &[] });
     }
     let pus: Vec<_> = machine.all_pus().collect();
     fair.choose(&Quantum { number: 0, machine, pus: &pus, queue: jobs })
@@ -161,7 +161,11 @@ fn filling_by_hand() {
             switches: None,
         };
         let took = Nanos::from_millis(200);
-        fair.table.on_quantum_end(&QuantumOutcome { took, did: &[used(0, 150), used(1, ms)] });
+        fair.table.on_quantum_end(&QuantumOutcome {
+            throttled: false,
+            took,
+            did: &[used(0, 150), used(1, ms)],
+        });
         next(&mut fair, &machine, &jobs, None);
         [0, 1].map(|job| done(&fair, job))
     };
@@ -516,14 +520,14 @@ proptest! {
                 let parts = if cut { parts.to_vec() } else { vec![whole] };
                 for took in &parts {
                     ran(&mut jobs[0], false, Some(ipc));
-                    table.on_quantum_end(&QuantumOutcome { took: *took, did: &[] });
+                    table.on_quantum_end(&QuantumOutcome { throttled: false, took: *took, did: &[] });
                     table.note(&jobs);
                 }
                 if let Some(ipc) = estimate.filter(|_| at == quanta.len() / 2) {
                     let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &jobs };
                     table.begin_estimate(&now);
                     ran(&mut jobs[0], true, Some(ipc));
-                    table.on_quantum_end(&QuantumOutcome { took: Nanos::from_secs(1), did: &[] });
+                    table.on_quantum_end(&QuantumOutcome { throttled: false, took: Nanos::from_secs(1), did: &[] });
                     table.note(&jobs);
                 }
             }

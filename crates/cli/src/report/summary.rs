@@ -1,0 +1,488 @@
+//! The first line of every report: what was gained over the kernel alone and for how much of the time programs were placed, or
+//! why not.
+
+use super::Report;
+use colocate_engine::PlacementStatus;
+use colocate_engine::guard::Trial;
+use colocate_machine::{Nanos, printable};
+use colocate_policy::{DefaultPlacement, Plan, Source, SourceSet, WakeUps};
+use colocate_study::stats::t_quantile;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Wake-ups a second from which on tasks communicate. Chosen: those of the guard's partners, about what makes two tasks share a
+/// PU under `auto`.
+const COMMUNICATES: f64 = 300.0;
+/// The part of the PUs' time from which on they are busy. Chosen: a thread that wakes finds a PU in use four times of five.
+const BUSY: f64 = 0.8;
+/// The part of wake-ups that end on the waker's PU from which on both are on one PU. Chosen: that of `auto`.
+const TOGETHER: f64 = 0.9;
+/// The part of the time for which threads that wake each other run both from which on sharing a PU costs more than it gains. Chosen.
+const RUN_TOGETHER: f64 = 0.1;
+/// A run is too short for a comparison, or to see what communicates. Chosen: five times as long as first threads are left alone.
+const SHORT: Nanos = Nanos::from_secs(1);
+/// The confidence of intervals.
+const CONFIDENCE: f64 = 0.95;
+/// Processes that are named at most.
+const MOST_NAMED: usize = 3;
+
+/// Which comparisons there can be.
+#[derive(Clone, Debug)]
+pub enum Comparing {
+    /// What the guard found.
+    Guard(Trial),
+    /// The guard was switched off.
+    NoGuard,
+    /// The policy runs without one.
+    Unguarded,
+}
+
+/// What was gained, and for how much of the time programs were placed; or why not.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// In one line.
+    line: String,
+    /// Progress of the programs while they were placed over their progress under the kernel alone, less 1; `None` if it was not
+    /// measured.
+    gain: Option<f64>,
+    /// Its 95 % confidence interval.
+    gain_low: Option<f64>,
+    gain_high: Option<f64>,
+    /// Quanta of the plan that were compared with quanta of the kernel alone.
+    comparisons: u32,
+    /// The guard's verdict at the end; `None` without one.
+    verdict: Option<&'static str>,
+    /// The share of the time for which a thread was placed.
+    placed_share: Option<f64>,
+    /// Why nothing was placed, or not compared.
+    why_not: Option<&'static str>,
+}
+
+/// Why nothing was placed, or what was placed was not compared with the kernel alone.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WhyNot {
+    /// The policy leaves all threads to the kernel.
+    PlacesNone,
+    /// Nothing could be placed any more.
+    GivenUp,
+    /// All busy threads have masks of their own.
+    PinnedByProgram,
+    /// No busy thread may be put on one PU.
+    Exempt(String),
+    /// The kernel refused.
+    Refused(String),
+    /// Evidence that the policy needs was refused.
+    NoEvidence { source: Source, why: String, remedy: &'static str },
+    /// It ended before anything could be seen, placed or compared.
+    TooShort(Nanos),
+    /// The wakers of the programs' threads are not watched: these processes, where they are known. Whether the programs were
+    /// attached to.
+    WakersOutside(Vec<i32>, bool),
+    /// All PUs are busy, and threads that wake each other too.
+    PusAreBusy(usize),
+    /// The kernel has threads that wake each other on one PU.
+    TogetherAlready,
+    /// Threads that wake each other run at the same time.
+    RunTogether,
+    /// Hardly a thread wakes another one.
+    NothingCommunicates,
+    /// The policy found nothing to gain.
+    NothingToGain,
+    /// No quantum was the kernel's.
+    NoGuard,
+    /// The policy has no guard.
+    Unguarded,
+    /// A CPU quota throttled the programs in all quanta.
+    Throttled,
+}
+
+impl WhyNot {
+    /// Its name in the JSON.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::PlacesNone => "places-none",
+            Self::GivenUp => "given-up",
+            Self::PinnedByProgram => "pinned-by-program",
+            Self::Exempt(_) => "exempt",
+            Self::Refused(_) => "refused",
+            Self::NoEvidence { .. } => "no-evidence",
+            Self::TooShort(_) => "too-short",
+            Self::WakersOutside(..) => "wakers-outside",
+            Self::PusAreBusy(_) => "pus-are-busy",
+            Self::TogetherAlready => "together-already",
+            Self::RunTogether => "run-together",
+            Self::NothingCommunicates => "nothing-communicates",
+            Self::NothingToGain => "nothing-to-gain",
+            Self::NoGuard => "no-guard",
+            Self::Unguarded => "unguarded",
+            Self::Throttled => "throttled",
+        }
+    }
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PlacesNone => f.write_str("the policy leaves every thread to the kernel"),
+            Self::GivenUp => {
+                f.write_str("every program was left to the kernel for good, as a note says")
+            }
+            Self::PinnedByProgram => f.write_str("masks are set by the program or by its owner"),
+            Self::Exempt(why) | Self::Refused(why) => f.write_str(why),
+            Self::NoEvidence { source, why, remedy } => {
+                write!(f, "cannot report {}, because {why}; {remedy}", source.reports())
+            }
+            Self::TooShort(time) => write!(f, "the run was too short ({time})"),
+            Self::WakersOutside(pids, attached) => wakers_outside(pids, *attached, f),
+            Self::PusAreBusy(1) => f.write_str("there is one PU only"),
+            Self::PusAreBusy(2) => f.write_str("both PUs are busy"),
+            Self::PusAreBusy(pus) => write!(f, "all {pus} PUs are busy"),
+            Self::TogetherAlready => {
+                f.write_str("the kernel has the threads that wake each other on one PU already")
+            }
+            Self::RunTogether => f.write_str("threads that wake each other run at the same time"),
+            Self::NothingCommunicates => {
+                f.write_str("nothing communicates: hardly a thread wakes another one")
+            }
+            Self::NothingToGain => f.write_str("the policy found nothing to gain"),
+            Self::NoGuard => f.write_str("--no-guard, so no quantum was the kernel's"),
+            Self::Unguarded => f.write_str("the policy runs without a guard"),
+            Self::Throttled => f.write_str("a CPU quota throttled the programs"),
+        }
+    }
+}
+
+fn wakers_outside(pids: &[i32], is_attached: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str(
+        "the wakers are outside: wake-ups come from interrupts or processes that are not watched",
+    )?;
+    let named: Vec<String> = pids.iter().take(MOST_NAMED).map(|pid| format!("-p {pid}")).collect();
+    match (named.is_empty(), is_attached) {
+        (true, _) => Ok(()),
+        (false, true) => write!(f, " (add {})", named.join(" ")),
+        (false, false) => {
+            write!(f, " (start them in the same run, or attach to both with {})", named.join(" "))
+        }
+    }
+}
+
+/// What a report says of why nothing was placed.
+pub struct Facts<'a> {
+    pub report: &'a Report,
+    pub comparing: &'a Comparing,
+    /// Evidence that the policy needs.
+    pub needs: SourceSet,
+}
+
+impl Facts<'_> {
+    /// The summary.
+    pub fn summary(&self) -> Summary {
+        let share = self.placed_share();
+        let trial = match self.comparing {
+            Comparing::Guard(trial) => Some(trial),
+            Comparing::NoGuard | Comparing::Unguarded => None,
+        };
+        let verdict = trial.map(|trial| trial.verdict.name());
+        let none = Summary {
+            line: String::new(),
+            gain: None,
+            gain_low: None,
+            gain_high: None,
+            comparisons: trial.map_or(0, |trial| trial.compared.count),
+            verdict,
+            placed_share: share,
+            why_not: None,
+        };
+        if self.placed() == Nanos::ZERO {
+            let why = self.why_not_placed();
+            let line = format!("not placed: {}", printable(&why.to_string()));
+            return Summary { line, why_not: Some(why.name()), ..none };
+        }
+        let placed = format!("placed {:.0} % of the time", 100.0 * share.unwrap_or(0.0));
+        let Some((gain, low, high)) = trial.and_then(gain) else {
+            let why = self.why_not_compared();
+            let line = format!("the kernel alone was not measured ({why}), {placed}");
+            return Summary { line, why_not: Some(why.name()), ..none };
+        };
+        let (from, to) = (percent(low), percent(high));
+        let unresolved = if low <= 0.0 && high >= 0.0 { "not resolved: " } else { "" };
+        let line = format!(
+            "{unresolved}{:+.1} % ({from} to {to}) over the kernel alone, {placed}",
+            100.0 * gain
+        );
+        Summary { line, gain: Some(gain), gain_low: Some(low), gain_high: Some(high), ..none }
+    }
+
+    fn placed(&self) -> Nanos {
+        self.report.basis.placed
+    }
+
+    fn placed_share(&self) -> Option<f64> {
+        let all = self.report.turnaround_ns.as_secs_f64();
+        (all > 0.0).then(|| (self.placed().as_secs_f64() / all).min(1.0))
+    }
+
+    fn why_not_compared(&self) -> WhyNot {
+        match self.comparing {
+            Comparing::NoGuard => WhyNot::NoGuard,
+            Comparing::Unguarded => WhyNot::Unguarded,
+            Comparing::Guard(trial) if trial.throttled > 0 => WhyNot::Throttled,
+            Comparing::Guard(_) => WhyNot::TooShort(self.report.turnaround_ns),
+        }
+    }
+
+    fn why_not_placed(&self) -> WhyNot {
+        let report = self.report;
+        if report.basis.has_given_up {
+            return WhyNot::GivenUp;
+        }
+        if let Some(why) = self.common_status() {
+            return why;
+        }
+        let is_refused = |it: &&super::Evidence| self.needs.has(it.source) && it.refused.is_some();
+        if let Some(evidence) = report.evidence.iter().find(is_refused) {
+            let (why, remedy) = (evidence.refused.clone(), evidence.remedy.unwrap_or_default());
+            return WhyNot::NoEvidence {
+                source: evidence.source,
+                why: why.unwrap_or_default(),
+                remedy,
+            };
+        }
+        if matches!(self.comparing, Comparing::Guard(trial) if trial.throttled > 0) {
+            return WhyNot::Throttled;
+        }
+        let plans_a_place = self.plans_a_place();
+        if !plans_a_place && self.needs == SourceSet::NONE {
+            return WhyNot::PlacesNone;
+        }
+        if report.turnaround_ns < SHORT || plans_a_place {
+            return WhyNot::TooShort(report.turnaround_ns);
+        }
+        self.why_nothing_communicates()
+    }
+
+    /// Whether any plan put a task on PUs.
+    fn plans_a_place(&self) -> bool {
+        let names = |plan: &Plan| plan.decisions.iter().any(|it| it.place.named_pu().is_some());
+        let is_placing = |plan: &Plan| plan.default_placement != DefaultPlacement::LeaveToKernel;
+        let mut plans = self.report.plans.iter().map(|planned| &planned.plan);
+        plans.any(|plan| names(plan) || is_placing(plan))
+            || self.report.tasks.iter().any(|task| task.planned.is_some())
+    }
+
+    /// The status of the tasks that used most of the CPU time, if it says why they were not placed.
+    fn common_status(&self) -> Option<WhyNot> {
+        let mut times: BTreeMap<(&str, Option<&str>), Nanos> = BTreeMap::new();
+        for task in &self.report.tasks {
+            let time = times.entry((task.status, task.detail.as_deref())).or_default();
+            *time += task.cpu_ns.unwrap_or(Nanos::ZERO);
+        }
+        let ((status, detail), _) = times.into_iter().max_by_key(|(_, time)| *time)?;
+        let detail = detail.unwrap_or_default().to_owned();
+        let is = |of: &PlacementStatus| of.describe().0 == status;
+        if is(&PlacementStatus::PinnedByProgram) {
+            Some(WhyNot::PinnedByProgram)
+        } else if is(&PlacementStatus::Exempt("")) {
+            Some(WhyNot::Exempt(detail))
+        } else if is(&PlacementStatus::Trouble(String::new())) {
+            Some(WhyNot::Refused(detail))
+        } else {
+            None
+        }
+    }
+
+    /// Why a policy that goes by wake-ups places nothing.
+    fn why_nothing_communicates(&self) -> WhyNot {
+        let report = self.report;
+        let Some(wake_ups) = &report.wake_ups else { return WhyNot::NothingToGain };
+        let (inside, outside) = (Rates::of(wake_ups, true), Rates::of(wake_ups, false));
+        let seconds = report.turnaround_ns.as_secs_f64();
+        let pus = report.machine.usable.len();
+        if pus < 2 {
+            WhyNot::PusAreBusy(pus)
+        } else if inside.count.max(outside.count) < COMMUNICATES * seconds {
+            WhyNot::NothingCommunicates
+        } else if outside.count > inside.count {
+            WhyNot::WakersOutside(report.basis.wakers.clone(), report.basis.is_attached)
+        } else if inside.same_pu >= TOGETHER * inside.count {
+            WhyNot::TogetherAlready
+        } else if self.are_busy(pus) {
+            WhyNot::PusAreBusy(pus)
+        } else if inside.both_ran >= RUN_TOGETHER * seconds {
+            WhyNot::RunTogether
+        } else {
+            WhyNot::NothingToGain
+        }
+    }
+
+    /// Whether so many PUs were busy with the tasks.
+    #[allow(clippy::cast_precision_loss)] // PUs are few
+    fn are_busy(&self, pus: usize) -> bool {
+        let times = self.report.tasks.iter().filter_map(|task| task.cpu_ns);
+        let used: f64 = times.map(Nanos::as_secs_f64).sum();
+        used > BUSY * self.report.turnaround_ns.as_secs_f64() * pus as f64
+    }
+}
+
+/// Sums of wake-ups.
+#[derive(Default)]
+struct Rates {
+    count: f64,
+    /// Of these, on the waker's PU, as far as that is known.
+    same_pu: f64,
+    /// Seconds in which both ran.
+    both_ran: f64,
+}
+
+impl Rates {
+    /// Of wake-ups by other tasks, or by threads of no job and interrupts.
+    #[allow(clippy::cast_precision_loss)] // counts of wake-ups
+    fn of(wake_ups: &[WakeUps], is_inside: bool) -> Self {
+        let mut sums = Self::default();
+        let other = |it: &&WakeUps| it.waker.is_some() == is_inside && it.waker != Some(it.wakee);
+        for it in wake_ups.iter().filter(other) {
+            sums.count += it.count as f64;
+            sums.same_pu += it.same_pu.unwrap_or(0) as f64;
+            sums.both_ran += it.both_ran.map_or(0.0, Nanos::as_secs_f64);
+        }
+        sums
+    }
+}
+
+/// The gain and the ends of its interval; `None` if there were too few comparisons.
+fn gain(trial: &Trial) -> Option<(f64, f64, f64)> {
+    let freedom = f64::from(trial.compared.count.checked_sub(1)?);
+    let t = t_quantile(f64::midpoint(CONFIDENCE, 1.0), freedom)?;
+    let (low, high) = trial.compared.ratios_within(t)?;
+    Some((trial.compared.ratio()? - 1.0, low - 1.0, high - 1.0))
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1}", 100.0 * part)
+}
+
+impl Summary {
+    /// In one line.
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{of_two_quanta, report};
+    use super::*;
+    use colocate_engine::guard::{Compared, Verdict};
+    use colocate_policy::{JobIdx, TaskId};
+
+    const WAKE_UPS: SourceSet = SourceSet::of(&[Source::WakeUps]);
+
+    /// Of a run of 0.25 s with threads placed for half of it.
+    fn placed() -> Report {
+        let mut report = report(&mut of_two_quanta());
+        report.basis.placed = Nanos::from_millis(125);
+        report
+    }
+
+    fn line(mut report: Report, comparing: &Comparing, needs: SourceSet) -> String {
+        report.summarize(comparing, needs);
+        report.text(false).lines().next().unwrap().to_owned()
+    }
+
+    fn trial(differences: &[f64], throttled: u64) -> Comparing {
+        let mut compared = Compared::default();
+        differences.iter().for_each(|x| compared.take(*x));
+        Comparing::Guard(Trial { verdict: Verdict::Pays, compared, throttled })
+    }
+
+    /// Three differences around 0.1 of the mean: 2.1/1.9 is 10.5 % more; the interval of three is wide.
+    #[test]
+    fn a_gain_has_its_interval_and_its_time() {
+        let text = line(placed(), &trial(&[0.09, 0.10, 0.11], 0), WAKE_UPS);
+        let resolved =
+            "colocate: +10.5 % (7.8 to 13.3) over the kernel alone, placed 50 % of the time";
+        assert_eq!(text, resolved);
+        let text = line(placed(), &trial(&[-0.1, 0.1, 0.0], 0), WAKE_UPS);
+        assert!(text.starts_with("colocate: not resolved: +0.0 % (-2"), "{text}");
+        let text = line(placed(), &trial(&[-0.11, -0.10, -0.09], 0), WAKE_UPS);
+        assert!(
+            text.starts_with("colocate: -9.5 % (-11.8 to -7.2) over the kernel alone"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_was_not_compared_says_why() {
+        let said = |comparing: &Comparing| line(placed(), comparing, WAKE_UPS);
+        for (comparing, why) in [
+            (Comparing::NoGuard, "--no-guard, so no quantum was the kernel's"),
+            (Comparing::Unguarded, "the policy runs without a guard"),
+            (trial(&[0.1], 0), "the run was too short (250.0 ms)"),
+            (trial(&[], 7), "a CPU quota throttled the programs"),
+        ] {
+            let expected = format!(
+                "colocate: the kernel alone was not measured ({why}), placed 50 % of the time"
+            );
+            assert_eq!(said(&comparing), expected);
+        }
+    }
+
+    /// Of a run of 10 s under a guard in which nothing was placed, with so many wake-ups by others and by each other, and
+    /// so many seconds of CPU time.
+    fn unplaced(outside: u64, inside: u64, busy_s: u64) -> Report {
+        let mut report = report(&mut of_two_quanta());
+        report.turnaround_ns = Nanos::from_secs(10);
+        let task = |order| TaskId { job: JobIdx(0), order };
+        let of = |waker, count| WakeUps {
+            waker,
+            wakee: task(0),
+            count,
+            same_pu: None,
+            waited: None,
+            both_ran: None,
+        };
+        report.wake_ups = Some(vec![of(None, outside), of(Some(task(1)), inside)]);
+        report.tasks = vec![super::super::tests::task(task(0), Nanos::from_secs(busy_s))];
+        report.machine.usable = "0-1".parse().unwrap();
+        report
+    }
+
+    #[test]
+    fn what_was_not_placed_says_why() {
+        let said = |report| line(report, &trial(&[], 0), WAKE_UPS);
+        let outside = "colocate: not placed: the wakers are outside: wake-ups come from interrupts or processes that are not \
+                       watched";
+        assert_eq!(said(unplaced(137_000, 20, 15)), outside);
+        assert_eq!(said(unplaced(20, 50_000, 19)), "colocate: not placed: both PUs are busy");
+        let of_inside = |same_pu, both_ran_s| {
+            let mut report = unplaced(20, 50_000, 12);
+            let inside = report.wake_ups.as_mut().unwrap().last_mut().unwrap();
+            inside.same_pu = Some(same_pu);
+            inside.both_ran = Some(Nanos::from_secs(both_ran_s));
+            said(report)
+        };
+        let together = "colocate: not placed: threads that wake each other run at the same time";
+        assert_eq!(of_inside(10_000, 5), together);
+        let already = "colocate: not placed: the kernel has the threads that wake each other on one PU already";
+        assert_eq!(of_inside(49_500, 0), already);
+        assert_eq!(of_inside(10_000, 0), "colocate: not placed: the policy found nothing to gain");
+        let none = "colocate: not placed: nothing communicates: hardly a thread wakes another one";
+        assert_eq!(said(unplaced(20, 20, 19)), none);
+        let mut bound = unplaced(137_000, 20, 15);
+        bound.tasks[0].status = PlacementStatus::PinnedByProgram.describe().0;
+        let by_program = "colocate: not placed: masks are set by the program or by its owner";
+        assert_eq!(said(bound), by_program);
+        let os = line(unplaced(0, 0, 0), &trial(&[], 0), SourceSet::NONE);
+        assert_eq!(os, "colocate: not placed: the policy leaves every thread to the kernel");
+    }
+
+    #[test]
+    fn outside_wakers_are_named() {
+        let why = WhyNot::WakersOutside(vec![4711, 12], true);
+        assert!(why.to_string().ends_with("not watched (add -p 4711 -p 12)"), "{why}");
+        let why = WhyNot::WakersOutside(vec![4711], false);
+        let remedy = "not watched (start them in the same run, or attach to both with -p 4711)";
+        assert!(why.to_string().ends_with(remedy), "{why}");
+    }
+}

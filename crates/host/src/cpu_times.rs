@@ -1,0 +1,56 @@
+//! CPU times of jobs in this run, for reports.
+//!
+//! The kernel reports the time of a process with that of its children when it is waited for. A job that was attached to is not
+//! waited for, and a program that is killed has not waited for its children. So a job has what its tasks used as they were last
+//! read, or what its living tasks used and their processes have waited for, whichever is more.
+
+use crate::LinuxHost;
+use crate::task::Task;
+use colocate_act::stat;
+use colocate_machine::Nanos;
+use colocate_observe::runstate::RunTime;
+use colocate_policy::JobIdx;
+
+impl LinuxHost {
+    /// What ran before it was attached to was not created, and has not used its CPU time, in this run.
+    pub(crate) fn begin_attached(&mut self) {
+        if !self.runs.is_attached {
+            return;
+        }
+        self.counts.created = 0;
+        let proc = &self.actuators.proc;
+        for task in self.tasks.living_mut() {
+            let time = RunTime::open(proc, task.thread.pid, task.thread.tid).ok();
+            task.usage.cpu_before = time.and_then(|time| time.read()).unwrap_or(Nanos::ZERO);
+        }
+        for (pid, process) in self.tasks.processes_mut() {
+            process.children_before = stat::children_time(proc, pid).unwrap_or(Nanos::ZERO);
+        }
+    }
+
+    /// CPU time of each job, without what its first process has waited for.
+    pub fn known_cpu_times(&self) -> Vec<Nanos> {
+        let of_tasks = self.tasks.known_cpu_times().into_iter();
+        let jobs = (0..).map(JobIdx).zip(of_tasks);
+        jobs.map(|(job, of_tasks)| of_tasks.max(self.of_living(job))).collect()
+    }
+
+    /// What the living tasks of a job used, and its processes have waited for. A child that was attached to and has ended since is in that
+    /// with all its time.
+    fn of_living(&self, job: JobIdx) -> Nanos {
+        let tasks = || self.tasks.remembered().filter(|task| task.id.job == job);
+        let own = |task: &Task| task.usage.own_cpu_time().unwrap_or(Nanos::ZERO);
+        let living = tasks().filter(|task| task.ended.is_none()).map(own);
+        let before = tasks().filter(|task| task.ended.is_some()).map(|it| it.usage.cpu_before);
+        let pids = self.tasks.processes_of(job).into_iter();
+        let waited = pids.filter_map(|pid| {
+            let time = stat::children_time(&self.actuators.proc, pid)?;
+            Some(time.saturating_sub(self.tasks.children_before(pid)?))
+        });
+        sum(living.chain(waited)).saturating_sub(sum(before))
+    }
+}
+
+fn sum(times: impl Iterator<Item = Nanos>) -> Nanos {
+    times.fold(Nanos::ZERO, |sum, time| sum + time)
+}
