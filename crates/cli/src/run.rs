@@ -5,6 +5,7 @@
 
 mod cache;
 pub mod jobs;
+pub mod server;
 mod stolen;
 
 use crate::launch::{self, Notes};
@@ -27,6 +28,8 @@ use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::table::{Knowledge, Prior};
 use colocate_policy::{DefaultPlacement, Grant, Plan, Policy, PolicySpec, Source, SourceSet};
 use jobs::Job;
+use server::Server;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -59,8 +62,11 @@ pub struct Args {
 
     /// Run programs that were not seen before once more, first, to learn what they do; that run's
     /// standard output is dropped
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["ready", "until"])]
     profile_first: bool,
+
+    #[command(flatten)]
+    server: Server,
 
     /// Print the plan and start nothing
     #[arg(long)]
@@ -181,6 +187,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(args.options.quiet, None);
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let commands = jobs::commands(&args.command)?;
+    args.server.check_words(commands.len())?;
+    if !args.dry_run {
+        args.server.check_start(&commands[0].name())?;
+    }
     let here = read::measured()?;
     let (mut policy, name) = policy(args, &here)?;
     let machine = here.machine;
@@ -281,7 +291,7 @@ fn run(
     let settle = Nanos::from_millis(args.settle_ms);
     let commands = jobs.iter().map(|job| job.command.clone()).collect();
     let sampling = Sampling { all_wake_ups: args.options.wake_ups, ..Sampling::default() };
-    let setup = Setup { settle, sampling, ..launch::setup(commands)? };
+    let setup = args.server.applied(Setup { settle, sampling, ..launch::setup(commands)? });
     let processor = machine.processor.clone();
     let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| jobs::failure(&why))?;
     let known = known(&jobs);
