@@ -26,8 +26,8 @@ const DEEPEST: usize = 64;
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["pid", "cgroup"])))]
 pub struct Args {
-    /// A process; can be given several times
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    /// Processes, separated by commas; can be given several times
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
     pid: Vec<i32>,
 
     /// All processes that are in a cgroup now, and in those in it; can be given several times

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
-use colocate_policy::table::{self, Cadence, Prior, Row, Setting, listed};
+use colocate_policy::table::{self, Cadence, Prior, Row, Setting, did_you_mean, listed};
 use colocate_policy::{PolicySpec, SpecError};
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -40,7 +40,8 @@ impl Policies {
                 spec.name()
             )),
             Err(SpecError::Name { found }) => {
-                Err(format!("expected {}, found policy {found:?}", listed(&names)))
+                let meant = did_you_mean(&found, &names);
+                Err(format!("expected {}, found policy {found:?}{meant}", listed(&names)))
             }
             Err(setting) => Err(setting.to_string()),
         }

@@ -57,7 +57,7 @@ pub struct Args {
     /// Time that a process's first thread is left alone, so that the program counts the PUs that it
     /// may use and not the one it is put on, in ms [range: 0-60000]
     #[arg(long, value_name = "MS", default_value_t = SETTLE_MS,
-        value_parser = clap::value_parser!(u64).range(0..=60_000))]
+        value_parser = settle_time)]
     settle_ms: u64,
 
     /// Run programs that were not seen before once more, first, to learn what they do; that run's
@@ -176,6 +176,10 @@ impl Options {
             without: SourceSet::NONE,
         }
     }
+}
+
+fn settle_time(text: &str) -> Result<u64, String> {
+    args::millis(text, 0..=60_000)
 }
 
 fn watch_time(text: &str) -> Result<Nanos, String> {

@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long, value_name = "P", default_value = "bas", value_parser = Policies::EachQuantum)]
     policy: PolicySpec,
 
-    /// Time between two decisions, such as 200ms; else as the file says, else 200 ms, or 100 ms with a
+    /// Time between two decisions, such as 200ms, or in seconds; else as the file says, else 200 ms, or 100 ms with a
     /// scheduler that stops no job [range: 10ms-60s]
     #[arg(long, value_name = "TIME", value_parser = workload::quantum)]
     quantum: Option<Nanos>,

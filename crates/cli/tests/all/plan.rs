@@ -344,6 +344,10 @@ fn wrong_usage_is_one_line() {
             exit code 2
         "#]],
     );
+    let meant = String::from_utf8(
+        colocate(&["plan", "--profile", &solve, "--policy", "mxi"]).output().unwrap().stderr,
+    );
+    assert!(meant.unwrap().contains("found policy \"mxi\"; did you mean mix?\n"));
     check(
         &["plan", "--profile", &solve, "--seed", "3"],
         expect![[r#"
