@@ -2,7 +2,7 @@
 
 use crate::exit::{self, Failure};
 use crate::report::Program;
-use crate::{launch, run};
+use crate::{launch, policies, run};
 use anyhow::Context;
 use colocate_files::{Dir, MaxSize, kernel};
 use colocate_host::{Attached, Setup};
@@ -24,7 +24,7 @@ const DEEPEST: usize = 64;
 /// When all have ended, or at Ctrl-C or SIGTERM, every thread has its mask again, and the programs continue. For some time only:
 /// timeout 60 colocate attach ... Exit status: 0.
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["pid", "cgroup"])))]
+#[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["pid", "cgroup"])), after_help = policies::WHICH_ONCE)]
 pub struct Args {
     /// Processes, separated by commas; can be given several times
     #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]

@@ -51,7 +51,7 @@ pub struct Args {
     cpus: Option<String>,
 
     /// Policy, with its settings as NAME:SETTING=VALUE:...
-    #[arg(long, value_name = "POLICY", default_value = "mix", value_parser = Policies::Once)]
+    #[arg(long, value_name = "POLICY", default_value = "mix", value_parser = Policies::Planned)]
     policy: PolicySpec,
 
     /// Seed of the policy random, as random:seed=N [default: 0]

@@ -9,7 +9,7 @@ pub mod server;
 mod stolen;
 
 use crate::launch::{self, Notes};
-use crate::policies::Policies;
+use crate::policies::{self, Policies};
 use crate::report::{Program, Report};
 use crate::{args, exit, input, output};
 use anyhow::Context;
@@ -49,6 +49,7 @@ pub const SETTLE_MS: u64 = 200;
 /// Where a program does less that way than under the kernel alone, the kernel has it again.
 /// Exit status: the program's; of several programs, the first one that is not 0.
 #[derive(clap::Args)]
+#[command(after_help = policies::WHICH_ONCE)]
 pub struct Args {
     #[command(flatten)]
     options: Options,
