@@ -6,11 +6,12 @@
 # make lab       what is proved on real kernels in guests; quick is in make test, SIZE=full takes half an hour
 # make bench     speed, as ratios
 # make fuzz      every fuzz target for SECONDS seconds
-# make install   what make has built into PREFIX, with manual pages and completions
-# All but the last one first install what is missing (scripts/install).
+# make install   what make has built into PREFIX, with documents, manual pages and completions; below DESTDIR, if that is set
+# make uninstall what make install has written
+# All but the last two first install what is missing (scripts/install).
 
-PREFIX = /usr/local
-DESTDIR =
+# The environment may set PREFIX and DESTDIR, as packagers do.
+PREFIX ?= /usr/local
 SECONDS = 60
 SIZE = quick
 CARGO = scripts/with-rust cargo
@@ -18,7 +19,7 @@ CARGO = scripts/with-rust cargo
 BUILT = $${CARGO_TARGET_DIR:-target}/release/colocate
 
 .POSIX:
-.PHONY: all demo test tracer compiler lab bench fuzz install
+.PHONY: all demo test tracer compiler lab bench fuzz install uninstall
 
 all:
 	scripts/install build
@@ -57,4 +58,7 @@ fuzz:
 # Copies only: root need not have a Rust of its own, nor build in this folder.
 install:
 	@[ -x "$(BUILT)" ] || { echo "install: expected $(BUILT), found none; run make first" >&2; exit 1; }
-	scripts/install-files "$(BUILT)" "$(DESTDIR)$(PREFIX)"
+	scripts/install-files "$(BUILT)" "$(PREFIX)" "$(DESTDIR)"
+
+uninstall:
+	scripts/install-files --remove "$(PREFIX)" "$(DESTDIR)"

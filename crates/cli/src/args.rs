@@ -12,18 +12,50 @@ pub fn number(text: &str, what: impl Display, range: RangeInclusive<f64>) -> Res
     found.ok_or_else(|| format!("expected {what} from {low} to {high}, found {text}"))
 }
 
-/// So many seconds.
+/// A time of so many seconds, or with a unit as [`time`] reads it.
 pub fn seconds(text: &str, range: RangeInclusive<f64>) -> Result<Nanos, String> {
-    number(text, "seconds", range).map(|seconds| Duration::from_secs_f64(seconds).into())
+    let found = duration(text).filter(|time| range.contains(&time.as_secs_f64()));
+    let (low, high) = (range.start(), range.end());
+    found.ok_or_else(|| format!("expected seconds from {low} to {high}, found {text}"))
 }
 
-/// A time such as `200 ms`, in which the blank may be left out; `expected` is the range in words.
+/// Whole seconds: a number, or a time with a unit.
+pub fn whole_seconds(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+    let range = f64::from(*range.start())..=f64::from(*range.end());
+    seconds(text, range).map(|time| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX))
+}
+
+/// Whole milliseconds: a number, or a time with a unit.
+pub fn millis(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    let has_unit = text.ends_with(char::is_alphabetic);
+    let with_unit = || duration(text).filter(|_| has_unit).map(|time| time.0 / 1_000_000);
+    let found = text.trim().parse().ok().or_else(with_unit).filter(|ms| range.contains(ms));
+    let (low, high) = (range.start(), range.end());
+    found.ok_or_else(|| format!("expected milliseconds from {low} to {high}, found {text}"))
+}
+
+/// A time such as `200ms`, `0.5`, `5 s` or `1min`, without a unit in seconds; `expected` is the range in words.
 pub fn time(text: &str, range: &RangeInclusive<Nanos>, expected: &str) -> Result<Nanos, String> {
-    let unit = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit);
-    let time = format!("{number} {}", unit.trim_start()).parse().ok();
-    let time = time.filter(|time| range.contains(time));
+    let time = duration(text).filter(|time| range.contains(time));
     time.ok_or_else(|| format!("expected {expected}, found {text:?}"))
+}
+
+/// A number with a unit of time, seconds if there is none, as sleep(1) and systemd.time(7) write them.
+fn duration(text: &str) -> Option<Nanos> {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = match unit {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" | "sec" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let seconds = number.trim_end().parse::<f64>().ok()? * unit;
+    Duration::try_from_secs_f64(seconds).ok().map(Nanos::from)
 }
 
 #[cfg(test)]
@@ -44,10 +76,25 @@ mod tests {
     #[test]
     fn times_have_units() {
         let range = Nanos::from_millis(10)..=Nanos::from_secs(60);
-        for text in ["200 ms", "200ms", "200000us"] {
+        for text in ["200 ms", "200ms", "200000us", "0.2", " .2s", "0.2 s"] {
             assert_eq!(time(text, &range, "a time"), Ok(Nanos::from_millis(200)), "{text}");
         }
-        for wrong in ["", "200", "ms", "9 ms", "61 s", "-5 ms", "0.5 s", "99999999999999 s"] {
+        for text in ["60", "60s", "1min", "1m", "60 sec"] {
+            assert_eq!(time(text, &range, "a time"), Ok(Nanos::from_secs(60)), "{text}");
+            assert_eq!(seconds(text, 1.0..=60.0), Ok(Nanos::from_secs(60)), "{text}");
+        }
+        for (text, ms) in [("200", 200), ("200ms", 200), ("1s", 1_000), ("0.05 s", 50)] {
+            assert_eq!(millis(text, 0..=60_000), Ok(ms), "{text}");
+        }
+        for wrong in ["", "0.5", "-1", "61s", "ms"] {
+            assert!(millis(wrong, 0..=60_000).is_err(), "{wrong}");
+        }
+        assert_eq!(whole_seconds("2min", 1..=86_400), Ok(120));
+        assert_eq!(whole_seconds("1.9", 1..=86_400), Ok(1));
+        assert!(whole_seconds("0", 1..=86_400).is_err());
+        let odd =
+            ["", "200", "ms", "9 ms", "61 s", "-5 ms", "5 ks", "1e3", "99999999999999999999 h"];
+        for wrong in odd {
             let expected = format!("expected 10 ms to 60 s, found {wrong:?}");
             assert_eq!(time(wrong, &range, "10 ms to 60 s"), Err(expected));
         }

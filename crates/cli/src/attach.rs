@@ -2,7 +2,7 @@
 
 use crate::exit::{self, Failure};
 use crate::report::Program;
-use crate::{args, launch, run};
+use crate::{args, launch, policies, run};
 use anyhow::Context;
 use colocate_act::ProcessHandle;
 use colocate_act::affinity::FILTERED;
@@ -26,10 +26,10 @@ const DEEPEST: usize = 64;
 /// When all have ended, after the time of --for, or at Ctrl-C or SIGTERM, every thread has its mask again, and the programs
 /// continue. Exit status: 0.
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["pid", "cgroup"])))]
+#[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["pid", "cgroup"])), after_help = policies::WHICH_ONCE)]
 pub struct Args {
-    /// A process; can be given several times
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    /// Processes, separated by commas; can be given several times
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
     pid: Vec<i32>,
 
     /// All processes that are in a cgroup now, and in those in it; can be given several times

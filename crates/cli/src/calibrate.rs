@@ -18,7 +18,7 @@ use anyhow::Context;
 use cells::{Cell, Lengths, ThisMachine};
 use colocate_files::{Dir, Mode, kernel};
 use colocate_machine::calibrated::{
-    Assumed, Calibration, Latency, Pair, Sharing, identity, performance, sharing,
+    Assumed, Calibration, Figure, Latency, Pair, Sharing, What, identity, performance, sharing,
 };
 use colocate_machine::exact::Exact;
 use colocate_machine::read::{self, Sysfs, kept};
@@ -35,15 +35,24 @@ pub use text::text;
 ///
 /// What passing a cache line, a wake-up and a round trip cost between PUs, target idle and busy; latencies and sizes of
 /// caches and memory; what cores do in a cycle; how much of each PU there is. Only threads of its own are placed, and nothing
-/// else changes. It takes less than two minutes, on a machine that does little else. What cannot be measured here is absent.
+/// else changes. It takes less than two minutes, on an idle machine: on another one nothing is kept without --force. What cannot be
+/// measured here is absent.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print what is kept of this machine instead of measuring
     #[arg(long)]
     show: bool,
 
+    /// Remove what is kept of this machine instead of measuring
+    #[arg(long, conflicts_with_all = ["show", "json", "output"])]
+    forget: bool,
+
+    /// Measure and keep also beside other programs, and what is known to a factor of two only
+    #[arg(long, conflicts_with_all = ["show", "forget"])]
+    force: bool,
+
     /// Rounds of measurements [range: 3-100]
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..=100), conflicts_with = "show")]
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..=100), conflicts_with_all = ["show", "forget"])]
     repeat: u32,
 
     /// Print JSON that --machine reads back (docs/schemas/machine.json)
@@ -68,18 +77,29 @@ const fn line_rounds(pairs: usize) -> u32 {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let machine = read::reported()?;
+    if args.forget {
+        return forget(&machine);
+    }
     let (path, exact) = match args.show {
         true => kept::find(&machine)?.context(
             "expected measurements of this machine, found none: colocate calibrate measures it",
         )?,
         false => {
-            let root = rustix::process::geteuid().is_root();
-            let folder = kept::folder(root, |name| std::env::var_os(name));
+            let folder = folder();
             // What cannot be kept is not measured.
             let dir = Dir::open_or_make(&folder, 0o755).context(
                 "cannot keep measurements; XDG_STATE_HOME can name another folder for them",
             )?;
+            if !args.force {
+                refuse_busy()?;
+            }
             let exact = measured(args.repeat, &machine)?;
+            if let Some(wide) = widest_speed(&exact).filter(|_| !args.force) {
+                anyhow::bail!(
+                    "expected speeds that are known to a factor of {WIDE}, found {wide}: nothing is kept; measure again while \
+                     little else runs, or keep it with --force"
+                );
+            }
             let name = kept::file_name(&machine);
             dir.write(&name, exact.to_json().as_bytes(), Mode::ByUmask)?;
             let figures = exact.calibration.iter().flat_map(|found| &found.figures).cloned();
@@ -102,6 +122,57 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The folder that measurements are kept in.
+fn folder() -> PathBuf {
+    kept::folder(rustix::process::geteuid().is_root(), |name| std::env::var_os(name))
+}
+
+/// Removes what is kept of `machine`.
+fn forget(machine: &Machine) -> anyhow::Result<ExitCode> {
+    let (folder, name) = (folder(), kept::file_name(machine));
+    let (path, costs) = (folder.join(&name), folder.join(memory::FILE));
+    let had_some = path.exists();
+    colocate_files::remove_if_exists(&path)?;
+    colocate_files::remove_if_exists(&costs)?;
+    let shown = path.display().to_string();
+    let (shown, done) = (printable(&shown), if had_some { "removed" } else { "there is no" });
+    output::write(None, &format!("{done} {shown}\n"))?;
+    if let Ok(Some((other, _))) = kept::find(machine) {
+        let other = other.display().to_string();
+        output::remark(&format!("{} remains, of another user: it is used", printable(&other)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Time of other programs that figures bear, in PUs. Chosen: daemons of an idle machine take a few hundredths.
+const BUSY: f64 = 0.1;
+
+/// Refuses to measure beside other programs.
+fn refuse_busy() -> anyhow::Result<()> {
+    let busy = idle::busy_pus(Path::new("/proc"), Duration::from_secs(1));
+    match busy.filter(|busy| *busy > BUSY) {
+        None => Ok(()),
+        Some(busy) => anyhow::bail!(
+            "expected an idle machine, found other programs that keep {busy:.2} PUs busy: all commands would use figures \
+             that they disturbed; wait for their end, or measure with --force"
+        ),
+    }
+}
+
+/// Speeds that are known less well are not kept. Chosen: with the seven rounds of the default, rounds that differ by 1.4 times.
+const WIDE: f64 = 2.0;
+
+/// The speed whose interval is widest, if its ends are more than [`WIDE`] times apart.
+fn widest_speed(exact: &Exact) -> Option<String> {
+    let figures = exact.calibration.iter().flat_map(|found| &found.figures);
+    let speeds = figures.filter(|it| matches!(it.what, What::Speed { .. }));
+    let widest = speeds.max_by(|a, b| (a.high * b.low).total_cmp(&(b.high * a.low)))?;
+    let Figure { what, unit, value, low, high, .. } = widest;
+    let text =
+        || format!("{what} {} ({} to {})", unit.text(*value), unit.text(*low), unit.text(*high));
+    (*high > WIDE * *low).then(text)
 }
 
 /// Measures all there is.
@@ -237,7 +308,30 @@ fn siblings(
 mod tests {
     use super::*;
     use crate::bench::testing::Pretend;
-    use colocate_machine::calibrated::What;
+    use colocate_machine::calibrated::Unit;
+
+    /// Speed 0.619 (0.068 to 5.67) was kept for all; one that is known to some percent is.
+    #[test]
+    fn wide_speeds_are_named() {
+        let speed = |pu, value, low, high| Figure {
+            what: What::Speed { pu: PuNr(pu) },
+            unit: Unit::Ratio,
+            value,
+            low,
+            high,
+            unix_s: 0,
+            source: String::new(),
+        };
+        let of = |figures| {
+            let machine = read::open("synthetic:core:2 pu:1").unwrap();
+            let calibration = Calibration { figures, ..Calibration::default() };
+            widest_speed(&Exact { calibration: Some(calibration), ..Exact::new(machine, None) })
+        };
+        assert_eq!(of(vec![speed(0, 1.0, 0.98, 1.02), speed(1, 0.97, 0.7, 1.3)]), None);
+        let wide = of(vec![speed(0, 0.619, 0.068, 5.67), speed(1, 1.0, 0.6, 1.4)]).unwrap();
+        assert_eq!(wide, "speed, PU 0 0.619 (0.068 to 5.67)");
+        assert_eq!(of(vec![]), None);
+    }
 
     #[test]
     fn siblings_are_measured_where_there_are_some() {

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Time between two polls for a signal that is to end us. Nothing is timed by it.
 pub const POLL: Duration = Duration::from_millis(100);
 
+/// Time that a program has after SIGTERM. Chosen: as `docker stop` has it, since a database may have to write.
+pub const GRACE: Duration = Duration::from_secs(10);
+
 /// The end of a child.
 pub struct End {
     /// Its place in the list of children.
@@ -49,30 +52,46 @@ pub fn ends(children: &[Pid]) -> Receiver<anyhow::Result<End>> {
 
 /// Waits until all `children` have ended; their ends in their order, or `None` if a signal is to end us. At the first
 /// signal each that runs gets `ask`, at the next one its process group is killed. Meanwhile `check` is called, at the
-/// start and at every [`POLL`].
+/// start and at every [`POLL`]. Once all of those in `until`, if there are any, have ended, the others are ended: their status
+/// is 0, and they end at that time.
 pub fn wait_all(
     children: &[Pid],
+    until: &[usize],
     stop: &AtomicBool,
     ask: fn(Pid),
     mut check: impl FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<Vec<End>>> {
     let arrivals = ends(children);
     let mut ends: Vec<Option<End>> = children.iter().map(|_| None).collect();
-    let mut asked = false;
+    let (mut asked, mut over) = (false, None);
     check()?;
     while ends.iter().any(Option::is_none) {
         match arrivals.recv_timeout(POLL) {
             Ok(end) => {
-                let end = end?;
+                let mut end = end?;
                 let child = end.child;
+                if let Some(over) = over {
+                    (end.at, end.waited.status) = (over, 0);
+                }
                 ends[child] = Some(end);
             }
             Err(RecvTimeoutError::Timeout) => check()?,
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("cannot wait for a program"),
         }
+        let living = || children.iter().zip(&ends).filter(|(_, end)| end.is_none());
+        let is_decided = !until.is_empty() && until.iter().all(|child| ends[*child].is_some());
+        match over {
+            None if is_decided => {
+                over = Some(Instant::now());
+                living().for_each(|(&pid, _)| terminate_group(pid));
+            }
+            Some(since) if since.elapsed() >= GRACE => {
+                living().for_each(|(&pid, _)| kill_group(pid));
+            }
+            _ => {}
+        }
         if stop.swap(false, Ordering::Relaxed) {
-            let living = children.iter().zip(&ends).filter(|(_, end)| end.is_none());
-            living.for_each(|(&pid, _)| if asked { kill_group(pid) } else { ask(pid) });
+            living().for_each(|(&pid, _)| if asked { kill_group(pid) } else { ask(pid) });
             asked = true;
         }
     }

@@ -9,6 +9,7 @@ mod launch;
 mod session;
 
 use crate::output::{self, Bar};
+use crate::run::server::Server;
 use crate::{children, exit, input};
 use anyhow::Context;
 use colocate_machine::printable;
@@ -85,6 +86,9 @@ pub struct Args {
     /// No progress bar, no warnings
     #[arg(short, long)]
     quiet: bool,
+
+    #[command(flatten)]
+    server: Server,
 
     /// The programs, with `:::` between one and the next
     #[arg(last = true, value_name = "CMD", required_unless_present = "resume")]

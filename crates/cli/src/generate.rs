@@ -1,10 +1,11 @@
 //! `colocate generate`: what belongs to an installation and is made from the arguments' definition.
 
+mod completions;
+mod pages;
+
 use crate::{output, policies};
-use anyhow::Context as _;
 use clap::CommandFactory;
-use clap_complete::Shell;
-use colocate_files::Dir;
+use colocate_files::{Dir, Mode};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,31 +21,24 @@ pub struct Args {
     policies: bool,
 }
 
-/// The shells with the folder that each looks for completions in, below `share`.
-const SHELLS: [(Shell, &str); 3] = [
-    (Shell::Bash, "bash-completion/completions"),
-    (Shell::Zsh, "zsh/site-functions"),
-    (Shell::Fish, "fish/vendor_completions.d"),
-];
-
 /// Runs `colocate generate`.
 pub fn main<C: CommandFactory>(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(to) = &args.folder else {
         output::write(None, &format!("{}\n{}", policies::markdown(), policies::list()))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let pages = made(to, "man/man1")?;
-    clap_mangen::generate_to(C::command(), &pages).with_context(|| pages.display().to_string())?;
-    for (shell, place) in SHELLS {
-        let folder = made(to, place)?;
-        clap_complete::generate_to(shell, &mut C::command(), "colocate", &folder)
-            .with_context(|| folder.display().to_string())?;
+    let pages = pages::all(C::command())?;
+    let pages = pages.into_iter().map(|(name, text)| (format!("man/man1/{name}"), text));
+    for (path, text) in pages.chain(completions::all(C::command)) {
+        write(to, &path, &text)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn made(folder: &Path, below: &str) -> anyhow::Result<PathBuf> {
-    let path = folder.join(below);
-    Dir::open_or_make(&path, 0o777)?;
-    Ok(path)
+/// Writes the file at `path` in `folder`, which is made if missing.
+fn write(folder: &Path, path: &str, text: &str) -> anyhow::Result<()> {
+    let path = folder.join(path);
+    let (folder, name) = (path.parent().unwrap_or(folder), path.file_name().unwrap_or_default());
+    Dir::open_or_make(folder, 0o777)?.write(name, text.as_bytes(), Mode::ByUmask)?;
+    Ok(())
 }

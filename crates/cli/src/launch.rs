@@ -28,6 +28,8 @@ pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
         only_signals: false,
         targets: Vec::new(),
         repeat: false,
+        ready: None,
+        until: Vec::new(),
         grace: GRACE,
         settle: Nanos::ZERO,
         lifecycle: lifecycle::Options::here()?,

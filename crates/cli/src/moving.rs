@@ -1,7 +1,7 @@
 //! `colocate move`: moves memory of a running process to other nodes.
 
 use crate::exit::{Failure, OURS};
-use crate::{children, output, pages};
+use crate::{args, children, output, pages};
 use anyhow::bail;
 use colocate_act::pages::Span;
 use colocate_act::pages::live::{self, Drift, End, HugeMoves, Moved, Order, Process};
@@ -57,12 +57,16 @@ pub struct Args {
     /// Seconds to watch whether kernel.numa_balancing moves pages away again, if it is on; ends
     /// early once it is clear [range: 0-3600]
     #[arg(long, value_name = "S", default_value_t = 5,
-        value_parser = clap::value_parser!(u64).range(0..=3600))]
-    watch: u64,
+        value_parser = watch_time)]
+    watch: u32,
 
     /// Print JSON (docs/schemas/move.json)
     #[arg(long)]
     json: bool,
+}
+
+fn watch_time(text: &str) -> Result<u32, String> {
+    args::whole_seconds(text, 0..=3600)
 }
 
 /// What is printed.
@@ -186,7 +190,7 @@ fn watched(
     let balances = live::balances(Path::new("/proc")) == Some(true);
     let worth_it = balances && args.watch > 0 && moved.end == End::Done && moved.counts.moved > 0;
     (worth_it && !args.dry_run).then(|| {
-        let time = Nanos::from_secs(args.watch);
+        let time = Nanos::from_secs(args.watch.into());
         live::watch(process, &moved.sample, time, &mut || interrupt.came())
     })
 }

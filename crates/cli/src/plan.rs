@@ -14,9 +14,10 @@ use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
 use colocate_model::{Assumptions, Profile, Ranges};
 use colocate_policy::forecast;
 use colocate_policy::plan::Slowdown;
-use colocate_policy::table::Prior;
+use colocate_policy::table::{Prior, listed};
 use colocate_policy::{
-    Decision, DefaultPlacement, JobIdx, Knowledge, Place, Plan, PolicySpec, Task, TaskId,
+    Decision, DefaultPlacement, JobIdx, Knowledge, Place, Plan, PolicySpec, Source, SourceSet,
+    Task, TaskId,
 };
 use colocate_study::table::aligned;
 use std::collections::BTreeMap;
@@ -50,7 +51,7 @@ pub struct Args {
     cpus: Option<String>,
 
     /// Policy, with its settings as NAME:SETTING=VALUE:...
-    #[arg(long, value_name = "POLICY", default_value = "mix", value_parser = Policies::Once)]
+    #[arg(long, value_name = "POLICY", default_value = "mix", value_parser = Policies::Planned)]
     policy: PolicySpec,
 
     /// Seed of the policy random, as random:seed=N [default: 0]
@@ -94,10 +95,27 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let known = Knowledge { performance: speeds, shares_cores, has_nodes, ..Knowledge::default() };
     let mut made = policy.plan(&known, &seen.machine, &usable, &workload.tasks);
     let trust = foresee(&mut made, &seen, args.machine == "live", &workload.tasks);
-    let text =
-        if args.json { made.to_json() } else { table(&made, &seen, &usable, &workload, &trust) };
+    let text = if args.json {
+        made.to_json()
+    } else {
+        let nothing = placed_while_running(&policy, &known);
+        table(&made, &seen, &usable, &workload, (&trust, nothing.as_deref()))
+    };
     output::write(args.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why a policy places no thread before programs run: it decides by what they show then.
+fn placed_while_running(policy: &PolicySpec, known: &Knowledge<'_>) -> Option<String> {
+    let shown = policy.policy(known).needs().without(SourceSet::of(&[Source::Mix]));
+    let names: Vec<&str> =
+        Source::ALL.into_iter().filter(|it| shown.has(*it)).map(Source::name).collect();
+    let name = policy.name();
+    let line = format!(
+        "nothing: {name} decides by {}, known only while programs run; colocate run --policy {name}",
+        listed(&names)
+    );
+    (!names.is_empty()).then_some(line)
 }
 
 /// Sets of assumptions that slowdowns are predicted with, the default one among them. Chosen: a few for each
@@ -286,7 +304,7 @@ impl Workload {
         if together > tasks.len() {
             let _ = write!(
                 note,
-                "; {} busy for less than 1 % left out",
+                "; default placement for {} busy for less than 1 %",
                 threads(together - tasks.len())
             );
         }
@@ -297,7 +315,7 @@ impl Workload {
             note += &demand::rates(tasks.iter().filter_map(|task| task.phase.as_ref()), processor);
         }
         if let Some(wanted) = program.threads {
-            tasks = repeated(job, &tasks, wanted);
+            tasks = repeated(job, &tasks, (all, wanted));
             let _ = write!(note, "; modelled as {}", threads(tasks.len()));
         }
         self.notes.push(note);
@@ -309,9 +327,10 @@ fn threads(count: usize) -> String {
     format!("{count} thread{}", if count == 1 { "" } else { "s" })
 }
 
-/// `wanted` tasks by repeating `tasks`; none if there are none to repeat.
-fn repeated(job: JobIdx, tasks: &[Task], wanted: u32) -> Vec<Task> {
-    let after = tasks.last().map_or(0, |task| task.id.order + 1);
+/// `wanted` tasks by repeating `tasks`, none if there are none to repeat. Those that are added come after the `profiled`
+/// threads, of which some may be placed by default.
+fn repeated(job: JobIdx, tasks: &[Task], (profiled, wanted): (usize, u32)) -> Vec<Task> {
+    let after = u32::try_from(profiled).unwrap_or(u32::MAX);
     let place = |(index, task): (u32, &Task)| {
         let again = (index as usize).checked_sub(tasks.len());
         let again = again.map(|again| u32::try_from(again).expect("fewer than MOST"));
@@ -327,7 +346,7 @@ fn table(
     seen: &read::Seen,
     usable: &[PuIdx],
     workload: &Workload,
-    trust: &str,
+    (trust, unplaced): (&str, Option<&str>),
 ) -> String {
     let machine = &seen.machine;
     let mut text = String::new();
@@ -362,8 +381,11 @@ fn table(
             usable.len()
         );
     }
-    let nothing =
-        if taken.is_empty() { "nothing: no task is placed" } else { "nothing: no mix is known" };
+    let nothing = match unplaced {
+        Some(why) if taken.is_empty() => why,
+        _ if taken.is_empty() => "nothing: no task is placed",
+        _ => "nothing: no mix is known",
+    };
     let predicted = plan.predicted.as_deref().unwrap_or(nothing);
     let _ = writeln!(text, "predicted  {}", printable(predicted));
     let _ = writeln!(text, "slowdown   {}", printable(trust));

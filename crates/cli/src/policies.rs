@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
-use colocate_policy::table::{self, Cadence, Prior, Row, Setting, listed};
+use colocate_policy::table::{self, Cadence, Prior, Row, Setting, did_you_mean, listed};
 use colocate_policy::{PolicySpec, SpecError};
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -10,8 +10,10 @@ use std::fmt::Write;
 /// Reads a policy that can decide as often as a command needs.
 #[derive(Clone, Copy)]
 pub enum Policies {
-    /// Once: `run`, `plan`.
+    /// Once: `run`.
     Once,
+    /// Once, for a described machine, too: `plan`.
+    Planned,
     /// Each quantum: `schedule`.
     EachQuantum,
 }
@@ -19,9 +21,19 @@ pub enum Policies {
 impl Policies {
     fn has(self, row: &Row) -> bool {
         match self {
-            Self::Once => row.cadence.once(),
+            Self::Once | Self::Planned => row.cadence.once(),
             Self::EachQuantum => row.cadence.each_quantum(),
         }
+    }
+
+    /// Whether the command refuses the policy on every real machine, so that help and completions lack it.
+    fn always_refuses(self, row: &Row) -> bool {
+        let unknown: &[Prior] = match self {
+            Self::Once => &[Prior::Speeds, Prior::Courses],
+            Self::Planned => &[],
+            Self::EachQuantum => &[Prior::Courses],
+        };
+        row.prior.iter().any(|prior| unknown.contains(prior))
     }
 
     /// The policy that `text` names.
@@ -29,7 +41,7 @@ impl Policies {
         let names: Vec<&str> =
             table::rows().filter(|row| self.has(row)).map(|row| row.name).collect();
         let (when, other) = match self {
-            Self::Once => ("once", "schedule"),
+            Self::Once | Self::Planned => ("once", "schedule"),
             Self::EachQuantum => ("each quantum", "run"),
         };
         match text.parse::<PolicySpec>() {
@@ -40,7 +52,8 @@ impl Policies {
                 spec.name()
             )),
             Err(SpecError::Name { found }) => {
-                Err(format!("expected {}, found policy {found:?}", listed(&names)))
+                let meant = did_you_mean(&found, &names);
+                Err(format!("expected {}, found policy {found:?}{meant}", listed(&names)))
             }
             Err(setting) => Err(setting.to_string()),
         }
@@ -63,10 +76,28 @@ impl TypedValueParser for Policies {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let what = *self;
-        let rows = table::rows().filter(move |row| what.has(row));
+        let rows = table::rows().filter(move |row| what.has(row) && !what.always_refuses(row));
         Some(Box::new(rows.map(|row| PossibleValue::new(row.name).help(help(row)))))
     }
 }
+
+/// Advice for `run` and `attach`, in five lines.
+pub const WHICH_ONCE: &str = "\
+Which policy:
+  auto           servers, pipelines and their clients; in doubt
+  mix            programs that compute, on cores with several PUs
+  communication  one program whose many threads exchange data
+  kmaf           memory on several nodes; with dino threads move, too
+  os             the kernel alone, for comparison";
+
+/// The same for `schedule`.
+pub const WHICH_EACH_QUANTUM: &str = "\
+Which policy:
+  round-robin        more programs than PUs, where nothing is counted
+  bas                programs with much traffic to memory; needs counters
+  fair               programs that are to come equally far; needs counters
+  symbiotic          cores with several PUs; needs counters, and train cpi-model
+  parallelism-aware  fast and slow cores";
 
 /// The table of policies as Markdown: one row each, with settings.
 pub fn markdown() -> String {
@@ -130,6 +161,35 @@ fn help(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_lacks_what_is_always_refused() {
+        let listed = |what: Policies| -> Vec<String> {
+            what.possible_values().unwrap().map(|value| value.get_name().to_owned()).collect()
+        };
+        let has = |what, name: &str| listed(what).iter().any(|it| it == name);
+        assert!(
+            !has(Policies::Once, "symbiosis-model") && has(Policies::Planned, "symbiosis-model")
+        );
+        assert!(!has(Policies::EachQuantum, "fair-oracle") && has(Policies::EachQuantum, "fair"));
+    }
+
+    /// Five lines each, of policies that the command takes.
+    #[test]
+    fn advice_names_policies_that_are_taken() {
+        for (what, advice) in
+            [(Policies::Once, WHICH_ONCE), (Policies::EachQuantum, WHICH_EACH_QUANTUM)]
+        {
+            assert_eq!(advice.lines().count(), 6);
+            for line in advice.lines().skip(1) {
+                let name = line.split_whitespace().next().unwrap();
+                assert!(
+                    what.read(name).is_ok_and(|spec| !what.always_refuses(spec.row())),
+                    "{name}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn each_command_takes_its_own() {

@@ -5,15 +5,17 @@
 
 mod cache;
 pub mod jobs;
+pub mod server;
 mod stolen;
 
 use crate::launch::{self, Notes};
-use crate::policies::Policies;
+use crate::policies::{self, Policies};
 use crate::report::summary::Comparing;
 use crate::report::{Program, Report};
-use crate::{args, input, output};
+use crate::{args, exit, input, output};
 use anyhow::Context;
 use cache::Cache;
+use colocate_act::launch::Command;
 use colocate_engine::guard::{self, Guard, Guarded, Guarding};
 use colocate_engine::{
     Cause, HostError, KnownJob, Observation, Planned, Round, Until, Workload, first_plan,
@@ -26,8 +28,12 @@ use colocate_model::Profile;
 use colocate_model::communication::WakeUpCosts;
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::table::{Knowledge, Prior};
-use colocate_policy::{DefaultPlacement, Grant, Plan, Policy, PolicySpec, Source, SourceSet};
+use colocate_policy::{
+    Decision, DefaultPlacement, Grant, JobIdx, Plan, Policy, PolicySpec, Source, SourceSet,
+};
 use jobs::Job;
+use server::Server;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -47,24 +53,28 @@ pub const SETTLE_MS: u64 = 200;
 /// Where a program does less that way than under the kernel alone, the kernel has it again.
 /// Exit status: the program's; of several programs, the first one that is not 0.
 #[derive(clap::Args)]
+#[command(after_help = policies::WHICH_ONCE)]
 pub struct Args {
     #[command(flatten)]
     options: Options,
 
     /// Plan to follow instead of a policy, as `colocate plan --json` writes it
-    #[arg(long, value_name = "FILE", conflicts_with = "policy")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "seed"])]
     plan: Option<PathBuf>,
 
     /// Time that a process's first thread is left alone, so that the program counts the PUs that it
     /// may use and not the one it is put on, in ms [range: 0-60000]
     #[arg(long, value_name = "MS", default_value_t = SETTLE_MS,
-        value_parser = clap::value_parser!(u64).range(0..=60_000))]
+        value_parser = settle_time)]
     settle_ms: u64,
 
     /// Run programs that were not seen before once more, first, to learn what they do; that run's
     /// standard output is dropped
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["ready", "until"])]
     profile_first: bool,
+
+    #[command(flatten)]
+    server: Server,
 
     /// Print the plan and start nothing
     #[arg(long)]
@@ -82,7 +92,7 @@ pub struct Options {
     #[arg(long, value_name = "P", default_value = DEFAULT_POLICY, value_parser = Policies::Once)]
     pub policy: PolicySpec,
 
-    /// Seed of the policy `random` [default: 0]
+    /// Seed of a policy that draws, as random:seed=N [default: 0]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
@@ -134,7 +144,8 @@ impl Options {
         }
         let mut policy = self.policy.clone();
         if let Some(seed) = self.seed {
-            let _ = policy.set("seed", &seed.to_string()); // of those that draw
+            let set = policy.set("seed", &seed.to_string());
+            set.map_err(|error| exit::usage(format!("--seed: {error}")))?;
         }
         let wake_ups = here.calibration.as_ref().map(WakeUpCosts::measured);
         let shares_cores = here.machine.smt_width() > 1;
@@ -177,6 +188,10 @@ impl Options {
     }
 }
 
+fn settle_time(text: &str) -> Result<u64, String> {
+    args::millis(text, 0..=60_000)
+}
+
 fn watch_time(text: &str) -> Result<Nanos, String> {
     args::seconds(text, 0.1..=60.0)
 }
@@ -186,9 +201,13 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(args.options.quiet, None);
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let commands = jobs::commands(&args.command)?;
+    args.server.check_words(commands.len())?;
+    if !args.dry_run {
+        args.server.check_start(&commands[0].name())?;
+    }
     let (here, caveats) = read::measured()?;
     notes.say(caveats.iter().map(ToString::to_string));
-    let (mut policy, name) = policy(args, &here)?;
+    let (mut policy, name) = policy(args, &here, &commands, &mut notes)?;
     let machine = here.machine;
     let cache = Cache::open(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
     let mut jobs: Vec<Job> = commands.into_iter().map(Job::new).collect();
@@ -215,7 +234,12 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The policy with its name; the name is empty for a plan from a file, which has its own.
-fn policy(args: &Args, here: &Exact) -> anyhow::Result<(Box<dyn Policy>, String)> {
+fn policy(
+    args: &Args,
+    here: &Exact,
+    commands: &[Command],
+    notes: &mut Notes,
+) -> anyhow::Result<(Box<dyn Policy>, String)> {
     let Some(path) = &args.plan else { return args.options.policy(here) };
     let text = input::text(path, input::PLAN)?;
     let plan = Plan::from_json(&text).with_context(|| path.display().to_string())?;
@@ -227,7 +251,36 @@ fn policy(args: &Args, here: &Exact) -> anyhow::Result<(Box<dyn Policy>, String)
             path.display()
         );
     }
+    notes.say(other_programs(&plan, commands).map(|line| format!("{}: {line}", path.display())));
     Ok((Box::new(FixedPlan(plan)), String::new()))
+}
+
+/// A warning if a plan was made for programs other than `commands`.
+fn other_programs(plan: &Plan, commands: &[Command]) -> Option<String> {
+    // The job's name, and the thread's where one is known.
+    let job_name = |name: &str| name.split_once('/').map_or(name, |(job, _)| job).to_owned();
+    let planned = |it: &Decision| (it.task.job, job_name(&it.name));
+    let planned: BTreeMap<JobIdx, String> = plan.decisions.iter().map(planned).collect();
+    let is_same = |(job, name): (&JobIdx, &String)| {
+        commands.get(job.0 as usize).is_some_and(|command| is_called(command, name))
+    };
+    if planned.iter().all(is_same) {
+        return None;
+    }
+    let planned: Vec<&str> = planned.values().map(String::as_str).collect();
+    let found: Vec<String> = commands.iter().map(Command::name).collect();
+    Some(format!(
+        "expected a plan for {}, found one for {}: its places may not fit; colocate plan makes one",
+        printable(&found.join(" ::: ")),
+        printable(&planned.join(" ::: "))
+    ))
+}
+
+/// Whether a command has this name, or its file has, which a link may call otherwise.
+fn is_called(command: &Command, name: &str) -> bool {
+    let file = command.path.canonicalize().ok();
+    let file = file.as_deref().and_then(Path::file_name).map(|it| it.to_string_lossy());
+    command.name() == name || file.is_some_and(|file| file == name)
 }
 
 fn known(jobs: &[Job]) -> Vec<KnownJob> {
@@ -287,7 +340,7 @@ fn run(
     let settle = Nanos::from_millis(args.settle_ms);
     let commands = jobs.iter().map(|job| job.command.clone()).collect();
     let sampling = Sampling { all_wake_ups: args.options.wake_ups, ..Sampling::default() };
-    let setup = Setup { settle, sampling, ..launch::setup(commands)? };
+    let setup = args.server.applied(Setup { settle, sampling, ..launch::setup(commands)? });
     let processor = machine.processor.clone();
     let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| jobs::failure(&why))?;
     let known = known(&jobs);

@@ -11,7 +11,7 @@ pub mod workload;
 use crate::launch::{self, Notes, PATIENCE};
 use crate::output::{self, OutputThread};
 use crate::outputs::{self, Form};
-use crate::policies::Policies;
+use crate::policies::{self, Policies};
 use crate::report::counts::Counts;
 use crate::report::summary::Comparing;
 use crate::report::{Program, Report};
@@ -28,6 +28,7 @@ use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Machine, Nanos, Performance, printable, read};
 use colocate_model::{Assumptions, CpiModel, Model};
+use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::spin;
 use colocate_policy::table::Prior;
 use colocate_policy::{Grant, Knowledge, Policy, PolicySpec, SoloProfile, Source, SourceSet};
@@ -36,7 +37,7 @@ use progress::{Goal, HostReports, ReportingHost};
 use stacks::Stacks;
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use workload::Workload;
 
@@ -47,16 +48,17 @@ use workload::Workload;
 /// stays stopped or placed. Exit status: 0 if every program's is 0, else the first one in the workload's
 /// order that is not.
 #[derive(clap::Args)]
+#[command(after_help = policies::WHICH_EACH_QUANTUM)]
 pub struct Args {
     /// Workload file (docs/schedule.md)
     #[arg(value_name = "WORKLOAD.toml", required_unless_present = "command")]
     workload: Option<PathBuf>,
 
-    /// Policy, with its settings as NAME:SETTING=VALUE:...
-    #[arg(long, value_name = "P", default_value = "bas", value_parser = Policies::EachQuantum)]
-    policy: PolicySpec,
+    /// Policy, with its settings as NAME:SETTING=VALUE:... [default: bas where traffic to memory is counted, else round-robin]
+    #[arg(long, value_name = "P", value_parser = Policies::EachQuantum)]
+    policy: Option<PolicySpec>,
 
-    /// Time between two decisions, such as 200ms; else as the file says, else 200 ms, or 100 ms with a
+    /// Time between two decisions, such as 200ms, or in seconds; else as the file says, else 200 ms, or 100 ms with a
     /// scheduler that stops no job [range: 10ms-60s]
     #[arg(long, value_name = "TIME", value_parser = workload::quantum)]
     quantum: Option<Nanos>,
@@ -129,7 +131,7 @@ pub struct Args {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, Mode::Private)?;
     let facts = Facts::of(args)?;
-    let Facts { workload, machine, core_speeds, speeds, .. } = &facts;
+    let Facts { workload, policy: spec, machine, core_speeds, speeds, .. } = &facts;
     let model = |speeds| Model::new(machine, speeds, Assumptions::default());
     let model = speeds.as_ref().map(model).transpose()?;
     let phases: Vec<_> = workload.jobs.iter().map(|job| job.phases.clone()).collect();
@@ -142,9 +144,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     thread.iter().for_each(|thread| host.before_stop(thread.hide()));
     let mut notes = Notes::new(args.quiet, thread);
     notes.say(facts.caveats.iter().map(ToString::to_string));
+    notes.say(facts.default_reason.clone());
     notes.say(speeds::note(speeds.as_ref(), workload));
     notes.say(cores::note(args.core_speeds.as_deref(), machine));
-    notes.say(cores::doubt(&args.policy, machine, host.usable()));
+    notes.say(cores::doubt(spec, machine, host.usable()));
     core_speeds.clone().into_iter().for_each(|speeds| host.keep_measured(speeds));
     notes.say(host.notes());
 
@@ -157,19 +160,20 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         counts: &mut counts,
         reports: &RefCell::default(),
         grants: Vec::new(),
+        reported: reported(args, spec),
         live: Live::new(args.quiet, workload.jobs.iter().map(Goal::of).collect()),
         stacks: facts.stacks(args),
         notes: &mut notes,
     };
     let mut policy = facts.policy(args);
-    let done = quanta(args, workload, &mut host, (&mut policy, estimate), &mut observer);
+    let done = quanta(args, &facts, &mut host, (&mut policy, estimate), &mut observer);
     let grants = observer.grants;
     notes.say(host.notes());
     let (totals, last) = launch::end(host, done, &mut notes)?;
     let programs = workload.jobs.iter();
     let programs = programs.map(|job| Program::of(job.name.clone(), &job.command.argv)).collect();
-    let mut report = Report::new(args.policy.to_string(), totals, programs, &grants, &last);
-    report.add_counts(quantum(args, workload), &mut counts);
+    let mut report = Report::new(spec.to_string(), totals, programs, &grants, &last);
+    report.add_counts(quantum(args, &facts), &mut counts);
     report.summarize(&comparing(args, &policy), policy.needs());
     report.notes.clone_from(&notes.all);
     let written = write(args, &outputs, &report, &counts, &mut notes);
@@ -200,9 +204,33 @@ fn evidence(args: &Args, stacks: Stacks<'_>) -> (SourceSet, SourceSet) {
     (SourceSet::of(&also), SourceSet::of(&without))
 }
 
+/// Sources whose absence is reported: those that the policy needs, and those that were asked for.
+fn reported(args: &Args, policy: &PolicySpec) -> SourceSet {
+    let asked = [
+        (Source::Spinning, args.spin_rate.is_some_and(|rate| rate > 0)),
+        (Source::WakeUps, args.wake_ups),
+        (Source::Sharing, args.sharing),
+    ];
+    let asked = asked.iter().filter(|(_, is_asked)| *is_asked).map(|(source, _)| *source);
+    policy.plain().needs().and(SourceSet::of(&asked.collect::<Vec<_>>()))
+}
+
+/// The policy where none is named, with the reason in a line unless it is the usual one.
+fn default_policy(counts_traffic: bool) -> (PolicySpec, Option<String>) {
+    if counts_traffic {
+        return (PolicySpec::named("bas"), None);
+    }
+    let reason = "policy round-robin, as traffic to memory is not counted here: bas, the default where it is, decides by \
+                  that (colocate doctor, row counters)";
+    (PolicySpec::named("round-robin"), Some(reason.to_owned()))
+}
+
 /// What is known before anything is launched.
 struct Facts {
     workload: Workload,
+    policy: PolicySpec,
+    /// Why this policy is the default here, if that needs saying.
+    default_reason: Option<String>,
     alone: Vec<SoloProfile>,
     cpi: Option<CpiModel>,
     machine: Machine,
@@ -217,38 +245,41 @@ impl Facts {
             Some(path) => Workload::read(path)?,
             None => Workload::of_words(&args.command)?,
         };
-        if args.policy.has_prior(Prior::Courses) {
-            bail!(
-                "expected a policy for real programs, found {}: it knows what jobs do alone part after part, as only \
-                 simulated ones' is known (colocate simulate)",
-                args.policy
-            );
-        }
-        let alone = alone(args, &workload)?;
-        let cpi = policy::cpi_model_of(&args.policy)?;
         let (here, caveats) = read::measured()?;
         let (mut machine, mut core_speeds) = (here.machine, None);
-        if let Some(path) = &args.core_speeds {
-            let (measured, speeds) = cores::measured(path, &machine)?;
-            (machine, core_speeds) = (measured, Some(speeds));
-        }
         let speeds = match &args.machine_speeds {
             Some(spec) => Some(speeds::of(spec, &machine)?),
             None => speeds::measured(&machine, &workload),
         };
-        if args.policy.has_prior(Prior::Speeds) && speeds.is_none() {
+        let counts_traffic = || TaskCounters::find(Path::new("/proc"), false).is_ok();
+        let (policy, default_reason) = match &args.policy {
+            Some(named) => (named.clone(), None),
+            None => default_policy(speeds.is_some() || counts_traffic()),
+        };
+        if policy.has_prior(Prior::Courses) {
             bail!(
-                "expected --machine-speeds SPEC with --policy {}, or measured speeds (colocate calibrate), found none",
-                args.policy
+                "expected a policy for real programs, found {policy}: it knows what jobs do alone part after part, as only \
+                 simulated ones' is known (colocate simulate)"
             );
         }
-        Ok(Self { workload, alone, cpi, machine, caveats, core_speeds, speeds })
+        let alone = alone(&policy, &workload)?;
+        let cpi = policy::cpi_model_of(&policy)?;
+        if let Some(path) = &args.core_speeds {
+            let (measured, speeds) = cores::measured(path, &machine)?;
+            (machine, core_speeds) = (measured, Some(speeds));
+        }
+        if policy.has_prior(Prior::Speeds) && speeds.is_none() {
+            bail!(
+                "expected --machine-speeds SPEC with --policy {policy}, or measured speeds (colocate calibrate), found none"
+            );
+        }
+        Ok(Self { workload, policy, default_reason, alone, cpi, machine, caveats, core_speeds, speeds })
     }
 
     fn stacks<'a>(&'a self, args: &'a Args) -> Stacks<'a> {
         Stacks {
             requested: args.stacks,
-            policy: &args.policy,
+            policy: &self.policy,
             model: self.cpi.as_ref(),
             estimated: self.speeds.is_some(),
         }
@@ -262,12 +293,12 @@ impl Facts {
             performance: self.speeds.as_ref(),
             ..Knowledge::default()
         };
-        let policy = args.policy.policy(&known);
+        let policy = self.policy.policy(&known);
         // Of those that stop no job, controls fall into other phases than what they are held against (docs/guard.md).
-        if args.no_guard || !args.policy.waits() {
+        if args.no_guard || !self.policy.waits() {
             Guarded::Without(policy)
         } else {
-            let guard = Guard::new(policy, args.policy.name(), Guarding::default());
+            let guard = Guard::new(policy, self.policy.name(), Guarding::default());
             Guarded::By(Box::new(guard))
         }
     }
@@ -278,6 +309,8 @@ struct Observer<'a> {
     counts: &'a mut Counts,
     reports: &'a RefCell<HostReports>,
     grants: Vec<Grant>,
+    /// Sources whose absence is reported.
+    reported: SourceSet,
     live: Live,
     stacks: Stacks<'a>,
     notes: &'a mut Notes,
@@ -290,7 +323,8 @@ impl Observer<'_> {
         if round.number == 0 {
             // Of stacks is said what the policy makes of them.
             self.grants = round.grants.to_vec();
-            let others = round.grants.iter().filter(|grant| grant.source != Source::Stacks);
+            let reported = self.reported.without(SourceSet::of(&[Source::Stacks]));
+            let others = round.grants.iter().filter(|grant| reported.has(grant.source));
             self.notes.say(others.flat_map(Grant::lines));
             let parts = reports.stack_parts.take();
             self.notes.say(parts.and_then(|parts| self.stacks.trouble(parts)));
@@ -303,19 +337,19 @@ impl Observer<'_> {
 /// Runs the workload to its end, with a table of it on the terminal.
 fn quanta(
     args: &Args,
-    workload: &Workload,
+    facts: &Facts,
     host: &mut LinuxHost,
     (policy, estimate): (&mut dyn Policy, Option<&mut dyn Estimate>),
     observer: &mut Observer<'_>,
 ) -> Result<Observation, HostError> {
-    let name = args.policy.to_string();
+    let (workload, name) = (&facts.workload, facts.policy.to_string());
     let known = |job: &workload::Job| KnownJob {
         name: job.name.clone(),
         profile: None,
         phases: Vec::new(),
     };
     let jobs: Vec<KnownJob> = workload.jobs.iter().map(known).collect();
-    let until = Until::Time(quantum(args, workload));
+    let until = Until::Time(quantum(args, facts));
     let (also, without) = evidence(args, observer.stacks);
     let work = Work { jobs: &jobs, policy: &name, until, watch: Nanos::ZERO, also, without };
     let mut host = ReportingHost { host, reports: observer.reports };
@@ -325,8 +359,8 @@ fn quanta(
     done
 }
 
-fn quantum(args: &Args, workload: &Workload) -> Nanos {
-    args.quantum.unwrap_or_else(|| workload.quantum(&args.policy))
+fn quantum(args: &Args, facts: &Facts) -> Nanos {
+    args.quantum.unwrap_or_else(|| facts.workload.quantum(&facts.policy))
 }
 
 /// Writes the report. Every file is tried; the error is the first one's, and if no other has the figures, standard error
@@ -373,17 +407,16 @@ fn aside(
 }
 
 /// What is known of the jobs alone, if the policy needs it.
-fn alone(args: &Args, workload: &Workload) -> anyhow::Result<Vec<SoloProfile>> {
-    if !args.policy.has_prior(Prior::Solo) {
+fn alone(policy: &PolicySpec, workload: &Workload) -> anyhow::Result<Vec<SoloProfile>> {
+    if !policy.has_prior(Prior::Solo) {
         return Ok(Vec::new());
     }
     let known: Option<Vec<SoloProfile>> = workload.jobs.iter().map(|job| job.alone).collect();
     match known {
         Some(known) => Ok(known),
         None => bail!(
-            "expected for {} what every job does alone (in the workload file, alone = {{ seconds, memory, \
-             first-cache, loss }}), found a job without it",
-            args.policy
+            "expected for {policy} what every job does alone (in the workload file, alone = {{ seconds, memory, \
+             first-cache, loss }}), found a job without it"
         ),
     }
 }

@@ -8,6 +8,7 @@ mod regions;
 mod report;
 mod runs;
 
+use crate::args;
 use crate::compare::stop_flag;
 use crate::output;
 use crate::run::jobs;
@@ -40,7 +41,7 @@ pub struct Args {
 
     /// Time that all runs may take together, in s [range: 1-86400]
     #[arg(long, value_name = "S", default_value_t = 60, conflicts_with = "apply",
-        value_parser = clap::value_parser!(u32).range(1..=86_400))]
+        value_parser = limit_time)]
     limit_s: u32,
 
     /// Most threads [range: 1-4096] [default: what is allowed]
@@ -58,6 +59,10 @@ pub struct Args {
     /// The program
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+fn limit_time(text: &str) -> Result<u32, String> {
+    args::whole_seconds(text, 1..=86_400)
 }
 
 /// Runs `colocate advise-threads`.

@@ -51,7 +51,7 @@ pub struct Args {
     /// Processes to show whose name (comm, at most 15 bytes) contains TEXT
     #[arg(long, value_name = "TEXT", conflicts_with = "pid")]
     name: Option<String>,
-    /// Time between two tables, 10ms to 3600s; in each, processes are looked at at least every 100 ms
+    /// Time between two tables in seconds, or with a unit such as 200ms or 1min, from 10ms to 1h; in each, processes are looked at at least every 100 ms
     #[arg(short = 'd', long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Nanos,
     /// Ends after N tables, from 1 [default: goes on]
@@ -75,7 +75,7 @@ pub struct Args {
 
 /// A time between two tables.
 fn interval(text: &str) -> Result<Nanos, String> {
-    args::time(text, &(INTERVALS[0]..=INTERVALS[1]), "10ms to 3600s")
+    args::time(text, &(INTERVALS[0]..=INTERVALS[1]), "a time from 10ms to 1h, such as 200ms or 1")
 }
 
 /// Runs `colocate top`.

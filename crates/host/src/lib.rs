@@ -18,6 +18,7 @@ mod placed;
 mod placing;
 mod polling;
 mod preparing;
+mod ready;
 mod runtime;
 mod sched_ext;
 mod sources;
@@ -27,6 +28,7 @@ mod task_table;
 mod throttling;
 
 pub use latency::Latencies;
+pub use ready::{Probe, Readiness};
 pub use target::Target;
 pub use task::TaskRecord;
 
@@ -68,6 +70,7 @@ use preparing::{
     Safeguards, attached_pus, begin_safeguards, can_count, hold_all, late_creation, reserve,
     usable, watch_all, with_token,
 };
+use ready::Probing;
 use sources::Sources;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -97,6 +100,10 @@ pub struct Setup {
     pub targets: Vec<Target>,
     /// Whether jobs that have reached their target run on, and anew, until all have reached theirs.
     pub repeat: bool,
+    /// Readiness of the first job, until which the others are held; `None` if all begin together.
+    pub ready: Option<Readiness>,
+    /// Jobs after whose ends all others are ended; none: each job ends by itself.
+    pub until: Vec<JobIdx>,
     /// How long a job that has reached its target may take to end after SIGTERM, before it is killed.
     pub grace: Nanos,
     /// How long the first thread of a process is left alone, so that its program counts the PUs
@@ -250,6 +257,7 @@ impl LinuxHost {
         let mut tasks = TaskTable::default();
         (tasks.keeps_last, tasks.levels) = (setup.may_pause, DataLevels::of(&machine));
         let mut runs = Runs::new(commands, targets, setup.grace);
+        (runs.readiness, runs.until) = (setup.ready.clone(), setup.until.clone());
         for (command, held) in setup.commands.iter().zip(&held) {
             tasks.add_job(command.name(), held.pid(), runs.runtimes.of(&command.path));
         }
@@ -457,6 +465,7 @@ impl LinuxHost {
         self.quantum.launched = Some(now());
         let jobs = 0..self.pausing.held.len();
         jobs.for_each(|job| self.release_held(job));
+        self.begin_probing();
     }
 
     /// Takes in what has happened to tasks, and places the new threads.
@@ -532,6 +541,7 @@ impl LinuxHost {
             }
             if asked.ends {
                 self.continue_self_stopped();
+                self.end_held_for_readiness(signals::status(arrived.signal));
             }
             if arrived.signal == libc::SIGCONT {
                 self.stop_again();
@@ -604,6 +614,7 @@ impl LinuxHost {
         fds.push(self.signals.fd());
         fds.extend(self.sources.mixes.awaited().filter(|_| awaits));
         fds.extend(self.sources.phases.as_ref().map(Phases::fd));
+        fds.extend(self.runs.probing.as_ref().map(Probing::fd));
         wait_readable(&fds, timeout)
     }
 
@@ -711,6 +722,7 @@ impl Host for LinuxHost {
             self.kill_overdue();
             self.end_attached();
             self.detach_if_due();
+            self.release_if_ready();
             self.poll_if_due();
             if let Some(end) = self.end_of_quantum(until, is_short) {
                 // What is read and decided after a quantum of no length is part of what precedes the next one.

@@ -2,6 +2,7 @@
 
 use crate::LinuxHost;
 use crate::pausing::group;
+use crate::ready::{NOT_LAUNCHED, Probing, Readiness};
 use crate::runtime::Runtimes;
 use crate::target::Targets;
 use crate::task_table::Creation;
@@ -18,9 +19,6 @@ use colocate_observe::{Pid, SysError};
 use colocate_policy::JobIdx;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Exit status of a job that could not be launched anew.
-const NOT_LAUNCHED: i32 = 125;
 
 /// How long a killed process is waited for. Chosen: it needs a moment of a PU that may be busy, and one that
 /// is stuck in a driver never comes.
@@ -61,6 +59,12 @@ pub(crate) struct Runs {
     /// Cause of the end of following such jobs: a signal, or the end of its time.
     detached_by: Option<String>,
     pub targets: Targets,
+    /// Readiness that the other jobs are held for, until the first one is released.
+    pub readiness: Option<Readiness>,
+    /// Probes for it, from then on.
+    pub probing: Option<Probing>,
+    /// Jobs after whose ends all others are ended.
+    pub until: Vec<JobIdx>,
     grace: Nanos,
     /// Jobs that have reached their target and are being ended.
     pub leaving: Vec<Leaving>,
@@ -81,6 +85,9 @@ impl Runs {
             detach_after: None,
             detached_by: None,
             targets,
+            readiness: None,
+            probing: None,
+            until: Vec::new(),
             grace,
             leaving: Vec::new(),
             orphans: Vec::new(),
@@ -304,7 +311,7 @@ impl LinuxHost {
     }
 
     /// How the jobs that have not ended would end now.
-    fn ends_now(&self) -> Vec<JobEnd> {
+    pub(crate) fn ends_now(&self) -> Vec<JobEnd> {
         let living = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
         let end = |(_, job)| {
             let (job, at) = (JobIdx(job), self.clock());
@@ -324,6 +331,17 @@ impl LinuxHost {
             self.continue_job(end.job);
             self.runs.ended.push(end);
             self.quantum.pending_end = self.quantum.pending_end.or(Some(QuantumEnd::JobEnded));
+        }
+        self.end_others();
+    }
+
+    /// Ends the other jobs once those have ended that the run is to last for.
+    fn end_others(&mut self) {
+        let has_ended =
+            |job: &JobIdx| self.tasks.jobs().get(job.0 as usize).is_none_or(|it| it.end.is_some());
+        if !self.runs.until.is_empty() && self.runs.until.iter().all(has_ended) {
+            self.runs.until.clear();
+            self.terminate_all();
         }
     }
 

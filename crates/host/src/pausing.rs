@@ -233,7 +233,7 @@ impl LinuxHost {
     /// or a disk, which may take for ever.
     pub(crate) fn release_held(&mut self, place: usize) {
         let Ok(job) = u32::try_from(place).map(JobIdx) else { return };
-        if self.pausing.waiting.contains(&job) {
+        if self.pausing.waiting.contains(&job) || self.is_held_for_readiness(place) {
             return;
         }
         let Some(held) = self.pausing.held.get_mut(place).and_then(Option::take) else { return };

@@ -54,6 +54,8 @@ fn setup(scripts: &[&str], targets: &[Target]) -> Setup {
         only_signals: false,
         targets: targets.to_vec(),
         repeat: false,
+        ready: None,
+        until: Vec::new(),
         grace: Nanos::from_millis(50),
         settle: Nanos::ZERO,
         lifecycle: lifecycle::Options::here().unwrap(),

@@ -186,7 +186,7 @@ impl fmt::Display for PolicySpec {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
     /// None has this name.
-    #[error("expected {}, found policy {found:?}", listed(&names()))]
+    #[error("expected {}, found policy {found:?}{}", listed(&names()), did_you_mean(found, &names()))]
     Name {
         /// What the text says.
         found: String,
@@ -262,6 +262,16 @@ pub fn each_quantum() -> impl Iterator<Item = PolicySpec> {
     all().filter(|spec| spec.row.cadence.each_quantum())
 }
 
+/// `; did you mean mix?`, if one of `names` is like what was found: of three letters at most one is missing, wrong, too many or
+/// in its neighbour's place.
+#[must_use]
+pub fn did_you_mean(found: &str, names: &[&str]) -> String {
+    let distance = |name: &&&str| strsim::osa_distance(name, found);
+    let is_like = |name: &&&str| distance(name) * 3 <= found.chars().count();
+    let nearest = names.iter().filter(is_like).min_by_key(distance);
+    nearest.map_or_else(String::new, |name| format!("; did you mean {name}?"))
+}
+
 fn names() -> Vec<&'static str> {
     rows().map(|row| row.name).collect()
 }
@@ -319,6 +329,11 @@ mod tests {
         let said = refusal("best");
         assert!(said.starts_with("expected os, auto, round-robin, "), "{said}");
         assert!(said.ends_with(" or all-fast-first, found policy \"best\""), "{said}");
+        for (found, meant) in [("mxi", "mix"), ("round_robin", "round-robin"), ("kmfa:x=1", "kmaf")]
+        {
+            let said = refusal(found);
+            assert!(said.ends_with(&format!("\"; did you mean {meant}?")), "{said}");
+        }
         assert_eq!(refusal("os:seed=1"), "expected os with no setting, found \"seed=1\"");
         assert_eq!(refusal("mmas:new"), "expected mmas with published, found \"new\"");
         assert_eq!(

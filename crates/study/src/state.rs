@@ -25,6 +25,26 @@ pub struct Job {
     pub identity: String,
 }
 
+/// A server among the programs, as `colocate run --ready PROBE --ready-s S --until N` has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    /// The probe that shows that the first program is ready.
+    pub ready: Option<String>,
+    /// Time that it may take; `None` for the default.
+    pub within_ns: Option<Nanos>,
+    /// The program whose end ends the others.
+    pub until: Option<u32>,
+}
+
+impl Server {
+    /// Whether every program ends by itself.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What is compared, fixed when the study begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,6 +53,9 @@ pub struct Settings {
     pub name: String,
     /// Programs that run together.
     pub jobs: Vec<Job>,
+    /// How the programs depend on each other.
+    #[serde(default, skip_serializing_if = "Server::is_default")]
+    pub server: Server,
     /// Policies, in the order of the report. No two alike.
     pub policies: Vec<String>,
     /// The policy that the others are compared to; one of `policies`.
@@ -165,6 +188,10 @@ impl Settings {
             let of = |job: &Job| format!("{} as {}", job.command[0], job.identity);
             return different("executable", of(begun), of(changed));
         }
+        if self.server != now.server {
+            let of = |s: &Self| format!("{:?}", s.server);
+            return different("server", of(self), of(now));
+        }
         if (&self.policies, &self.baseline) != (&now.policies, &now.baseline) {
             let of = |s: &Self| format!("{} against {}", s.policies.join(","), s.baseline);
             return different("policies", of(self), of(now));
@@ -284,6 +311,7 @@ pub(crate) mod tests {
         Settings {
             name: "pair".to_owned(),
             jobs: vec![job("a"), job("b")],
+            server: Server::default(),
             policies: policies.iter().map(|&policy| policy.to_owned()).collect(),
             baseline: policies[0].to_owned(),
             repetitions,

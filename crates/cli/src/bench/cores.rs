@@ -54,7 +54,7 @@ pub struct Args {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    args::number(text, "seconds", 0.001..=10.0)
+    args::seconds(text, 0.001..=10.0).map(|time| time.as_secs_f64())
 }
 
 /// Runs `colocate bench cores`.

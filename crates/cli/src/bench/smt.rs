@@ -76,7 +76,7 @@ fn kernels(text: &str) -> Result<Kernels, String> {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    args::number(text, "seconds", 0.001..=60.0)
+    args::seconds(text, 0.001..=60.0).map(|time| time.as_secs_f64())
 }
 
 /// Runs `colocate bench smt`.

@@ -59,6 +59,31 @@ pub fn look(proc: &Path) -> Quiet {
     least
 }
 
+/// PUs that other programs keep busy while this process sleeps for `during`; `None` if the kernel does not say.
+#[allow(clippy::cast_precision_loss)] // ticks of some seconds
+pub fn busy_pus(proc: &Path, during: Duration) -> Option<f64> {
+    let ticks = || parse_stat(&kernel_text(&proc.join("stat")).ok()?);
+    let before = ticks()?;
+    sleep(during);
+    let (busy, all, pus) = ticks()?;
+    let (busy, all) = (busy.checked_sub(before.0)?, all.checked_sub(before.1)?);
+    (all > 0).then(|| busy as f64 / all as f64 * f64::from(pus))
+}
+
+/// Reads `/proc/stat`: ticks of all PUs that were busy, all ticks, and how many PUs there are. Time that a hypervisor took is busy.
+fn parse_stat(text: &str) -> Option<(u64, u64, u32)> {
+    let ticks = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    // User, nice, system, idle, waiting for a disk, interrupts, steal; what guests had is in user and nice.
+    let ticks: Option<Vec<u64>> =
+        ticks.split_whitespace().take(8).map(|it| it.parse().ok()).collect();
+    let ticks = ticks.filter(|ticks| ticks.len() == 8)?;
+    let all: u64 = ticks.iter().sum();
+    let busy = all - ticks[3] - ticks[4];
+    let is_pu = |line: &&str| line.strip_prefix("cpu").is_some_and(|it| !it.starts_with(' '));
+    let pus = text.lines().filter(is_pu).count();
+    Some((busy, all, u32::try_from(pus).ok()?))
+}
+
 /// A line that warns if tasks of others are running.
 pub fn warning(before: Quiet) -> Option<String> {
     let others = before.others_runnable.filter(|&others| others > 0)?;
@@ -93,6 +118,16 @@ mod tests {
     fn loadavg_counts_others_only() {
         let found = parse_loadavg("0.20 0.18 0.12 3/80 11206\n");
         assert_eq!(found, Quiet { others_runnable: Some(2), load_1min: Some(0.2) });
+    }
+
+    #[test]
+    fn ticks_of_all_pus() {
+        let text = "cpu  10 1 4 80 5 2 3 7 9 9\ncpu0 5 1 2 40 2 1 1 3 4 4\ncpu1 5 0 2 40 3 1 2 4 5 5\nintr 1\n";
+        assert_eq!(parse_stat(text), Some((27, 112, 2)));
+        for wrong in ["", "cpu  1 2\n", "cpu  a 1 1 1 1 1 1 1\n"] {
+            assert_eq!(parse_stat(wrong), None, "{wrong}");
+        }
+        assert_eq!(busy_pus(Path::new("/nonexistent"), Duration::ZERO), None);
     }
 
     #[test]

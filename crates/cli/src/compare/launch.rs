@@ -4,7 +4,8 @@ use super::session::{RunFiles, Session};
 use crate::children::{self, End, kill_group};
 use crate::input;
 use crate::report::VERSION;
-use anyhow::Context;
+use crate::run::server::Server;
+use anyhow::{Context, bail};
 use colocate_act::sys;
 use colocate_files::Mode;
 use colocate_machine::Nanos;
@@ -23,6 +24,7 @@ use std::time::Instant;
 pub struct Launcher {
     ourselves: PathBuf,
     commands: Vec<Vec<String>>,
+    server: Server,
     seed: u64,
     stop: Arc<AtomicBool>,
 }
@@ -42,6 +44,7 @@ impl Launcher {
         Ok(Self {
             ourselves: std::env::current_exe().context("cannot find our own executable")?,
             commands: settings.jobs.iter().map(|job| job.command.clone()).collect(),
+            server: Server::of_kept(&settings.server)?,
             seed: settings.seed,
             stop,
         })
@@ -58,6 +61,7 @@ impl Launcher {
     fn bare(&self, log: &Path) -> anyhow::Result<Ended> {
         let output = colocate_files::create(log, Mode::ByUmask)?;
         let (mut children, mut starts) = (Vec::new(), Vec::new());
+        self.server.check_start(&self.commands[0][0])?;
         for argv in &self.commands {
             let mut command = Command::new(&argv[0]);
             command.args(&argv[1..]);
@@ -65,16 +69,20 @@ impl Launcher {
             match start(&mut command, &output) {
                 Ok(child) => children.push(child),
                 Err(error) => {
-                    // The others would run on without being timed.
-                    for &child in &children {
-                        kill_group(child);
-                        let _ = sys::wait(Some(child), true);
-                    }
+                    kill_all(&children);
                     return Err(error).with_context(|| format!("cannot start {}", argv[0]));
                 }
             }
+            if let (1, Some(ready)) = (children.len(), self.server.readiness())
+                && let Err(why) = ready.probe.wait(ready.within)
+            {
+                kill_all(&children);
+                bail!("{} is not ready: {why}", argv[0]);
+            }
         }
-        let Some(ends) = self.wait_for(&children)? else { return Ok(Ended::Stopped) };
+        let Some(ends) = self.wait_for(&children, &self.server.until(children.len()))? else {
+            return Ok(Ended::Stopped);
+        };
         let time = |end: &End| JobTime {
             wall_ns: end.at.duration_since(starts[end.child]).into(),
             status: end.waited.status,
@@ -90,9 +98,9 @@ impl Launcher {
         // A policy that draws shall draw anew in every block, and the same after an interruption.
         let policy = seeded(policy, self.seed.wrapping_add(u64::from(block)));
         command.args(["run", "--policy", &policy, "--quiet", "--json", "-o"]).arg(&files.report);
-        command.arg("--").args(self.commands.join(&":::".to_owned()));
+        command.args(self.server.words()).arg("--").args(self.commands.join(&":::".to_owned()));
         let child = start(&mut command, &output).context("cannot start colocate run")?;
-        let Some(ends) = self.wait_for(&[child])? else { return Ok(Ended::Stopped) };
+        let Some(ends) = self.wait_for(&[child], &[])? else { return Ok(Ended::Stopped) };
         let jobs = read_report(&files.report, self.commands.len()).with_context(|| {
             let status = ends[0].waited.status;
             format!("colocate run ended with status {status}; see {}", files.log.display())
@@ -100,9 +108,18 @@ impl Launcher {
         Ok(Ended::Done(jobs))
     }
 
-    /// The ends of all `children`, in their order; `None` if we were asked to stop.
-    fn wait_for(&self, children: &[Pid]) -> anyhow::Result<Option<Vec<End>>> {
-        children::wait_all(children, &self.stop, ask_to_end, || Ok(()))
+    /// The ends of all `children`, in their order; `None` if we were asked to stop. When those in `until` have ended, if there
+    /// are any, the others are ended.
+    fn wait_for(&self, children: &[Pid], until: &[usize]) -> anyhow::Result<Option<Vec<End>>> {
+        children::wait_all(children, until, &self.stop, ask_to_end, || Ok(()))
+    }
+}
+
+/// Kills children that would run on without being timed.
+fn kill_all(children: &[Pid]) {
+    for &child in children {
+        kill_group(child);
+        let _ = sys::wait(Some(child), true);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Args, POLICIES, REPETITIONS, SEED};
 use crate::policies::Policies;
 use crate::run::jobs;
+use crate::run::server::Server;
 use crate::{input, output};
 use anyhow::{Context, anyhow};
 use colocate_files::Dir;
@@ -117,6 +118,7 @@ fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
         _ => split(&args.command),
     };
     let jobs = commands.into_iter().map(job).collect::<anyhow::Result<Vec<_>>>()?;
+    args.server.check_words(jobs.len())?;
     let policies = if args.policies.is_empty() {
         let default = || POLICIES.split(',').map(str::to_owned).collect();
         begun.map_or_else(default, |begun| begun.policies.clone())
@@ -126,7 +128,12 @@ fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
     policies.iter().try_for_each(|policy| check_policy(policy))?;
     let baseline = args.baseline.clone().or_else(|| begun.map(|begun| begun.baseline.clone()));
     let repetitions = args.repetitions.or_else(|| begun.map(|begun| begun.repetitions));
+    let server = match begun {
+        Some(begun) if args.server.is_default() => Server::of_kept(&begun.server)?,
+        _ => args.server.clone(),
+    };
     let settings = Settings {
+        server: server.kept(),
         name: args.name.clone().unwrap_or_else(|| name_of(&jobs)),
         jobs,
         policies,

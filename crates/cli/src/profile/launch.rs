@@ -23,7 +23,7 @@ use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{Pid, Tid, identity};
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A program that was watched.
@@ -138,10 +138,21 @@ fn until(args: &Args) -> Option<Nanos> {
 
 fn program(command: &Command) -> Program {
     let path = command.path.canonicalize().unwrap_or_else(|_| command.path.clone());
+    let path = as_called(path, &command.name());
     let args = command.argv.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned());
     // A program that may be executed but not read has no identity, and no two runs of it match.
     let identity = identity::of_file(&path).unwrap_or_else(|_| "sha256:".into());
     Program { path: path.display().to_string(), args: args.collect(), identity }
+}
+
+/// The link beside `file` that has the name by which the program was called, if there is one: on Debian redis-server is a link to
+/// redis-check-rdb, and both do different things.
+fn as_called(file: PathBuf, name: &str) -> PathBuf {
+    if name.is_empty() || name.contains('/') {
+        return file;
+    }
+    let link = file.with_file_name(name);
+    if link.canonicalize().is_ok_and(|to| to == file) { link } else { file }
 }
 
 /// The program of a running process, and a note on it for the reader.
@@ -161,6 +172,7 @@ fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(Program, Option<String>)> {
     }
     let path =
         path.with_context(|| format!("expected a program in {}, found none", link.display()))?;
+    let path = as_called(path, &proc.name(pid, pid.first_thread()).unwrap_or_default());
     let identity = identity::of_file(&link)
         .with_context(|| format!("cannot read the program of process {pid}"))?;
     Ok((Program { path: path.display().to_string(), args, identity }, None))

@@ -92,9 +92,9 @@ enum TargetForm {
     Instructions(u64),
 }
 
-/// A quantum as it is written: `200 ms`, the blank may be left out.
+/// A quantum as it is written: `200 ms` or `0.2`, in seconds.
 pub fn quantum(text: &str) -> Result<Nanos, String> {
-    args::time(text, &(QUANTA[0]..=QUANTA[1]), "10 ms to 60 s")
+    args::time(text, &(QUANTA[0]..=QUANTA[1]), "a time from 10ms to 60s, such as 200ms or 0.2")
 }
 
 impl Workload {
@@ -420,7 +420,7 @@ mod tests {
         expect![[r#"
             w.toml:1: expected version 1, found version 2
             w.toml:1: expected 1 to 500 jobs in all, found 0
-            w.toml:2: expected 10 ms to 60 s, found "5 ms"
+            w.toml:2: expected a time from 10ms to 60s, such as 200ms or 0.2, found "5 ms"
             w.toml:2: expected a workload (docs/schedule.md), found unknown field `quantum-ms`, expected one of `version`, `quantum`, `repeat`, `job`
             w.toml:3: expected a program and its arguments, found none
             w.toml:3: no-such-program: command not found

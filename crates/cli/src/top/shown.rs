@@ -8,7 +8,7 @@ use colocate_machine::{Nanos, printable};
 use std::fmt::Write;
 
 /// Columns and their widths; a negative one is of text, which begins at the left.
-const COLUMNS: [(&str, isize); 9] = [
+const COLUMNS: [(&str, isize); 10] = [
     ("time, s", 8),
     ("PID", 8),
     ("threads", 7),
@@ -18,7 +18,14 @@ const COLUMNS: [(&str, isize); 9] = [
     ("CPU, %", 7),
     ("CPU, s", 9),
     ("last 2 s", -20),
+    ("on PU", -9),
 ];
+/// Between two columns.
+const GAP: usize = 2;
+/// Columns that a narrow terminal lacks, the first one first, until a command has [`COMMAND`] characters.
+const LEFT_OUT: [&str; 4] = ["last 2 s", "time, s", "spinning", "CPU, s"];
+/// Characters for a command on a narrow terminal: what `comm` has, and some more.
+const COMMAND: usize = 20;
 /// The picture shows so much time, a character for each poll of the default length.
 const PICTURED: Nanos = Nanos::from_secs(2);
 /// Lines of a terminal beside those of rows: the heading, how many are left out, one that stays free.
@@ -43,12 +50,15 @@ impl Screen {
     /// Shows a table. False if its reader has ended.
     pub fn show(&mut self, table: &Table<'_>) -> anyhow::Result<bool> {
         let Some(terminal) = &mut self.terminal else {
-            let head = if self.is_headed { String::new() } else { head() };
+            let shown = Shown::default();
+            let head = if self.is_headed { String::new() } else { shown.head() };
             self.is_headed = true;
-            return output::print(&(head + &body(table, self.most.unwrap_or(super::ROWS))));
+            return output::print(&(head + &shown.body(table, self.most.unwrap_or(super::ROWS))));
         };
-        let fits = terminal.size().lines.saturating_sub(OTHER_LINES).max(1);
-        terminal.draw(&(head() + &body(table, self.most.unwrap_or(fits).min(fits))))?;
+        let size = terminal.size();
+        let (shown, fits) =
+            (Shown::within(size.columns), size.lines.saturating_sub(OTHER_LINES).max(1));
+        terminal.draw(&(shown.head() + &shown.body(table, self.most.unwrap_or(fits).min(fits))))?;
         Ok(true)
     }
 
@@ -61,28 +71,59 @@ impl Screen {
     }
 }
 
-fn head() -> String {
-    let cells = COLUMNS.map(|(name, _)| name.to_owned());
-    row(&cells, "on PU", "command")
+/// The columns that are shown; the command follows them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Shown {
+    left_out: &'static [&'static str],
 }
 
-fn row(cells: &[String; COLUMNS.len()], places: &str, name: &str) -> String {
-    let mut text = String::new();
-    for (cell, (_, width)) in cells.iter().zip(COLUMNS) {
-        let size = width.unsigned_abs();
-        let _ = if width < 0 {
-            write!(text, "{cell:size$}  ")
-        } else {
-            write!(text, "{cell:>size$}  ")
-        };
+impl Shown {
+    /// Those that a terminal with so many characters a line has room for.
+    fn within(characters: usize) -> Self {
+        let fits = |it: &Self| it.width() + COMMAND <= characters;
+        let mut some = (0..LEFT_OUT.len()).map(|count| Self { left_out: &LEFT_OUT[..count] });
+        some.find(fits).unwrap_or(Self { left_out: &LEFT_OUT })
     }
-    let _ = write!(text, "{places:9}  {name}");
-    text.trim_end().to_owned() + "\n"
-}
 
-/// The lines of a table, and how many are left out.
-fn body(table: &Table<'_>, most: usize) -> String {
-    let line = |line: &Line<'_>| {
+    fn has(&self, name: &str) -> bool {
+        !self.left_out.contains(&name)
+    }
+
+    /// Characters before the command.
+    fn width(&self) -> usize {
+        let shown = COLUMNS.iter().filter(|(name, _)| self.has(name));
+        shown.map(|(_, width)| width.unsigned_abs() + GAP).sum()
+    }
+
+    fn head(&self) -> String {
+        self.row(&COLUMNS.map(|(name, _)| name.to_owned()), "command")
+    }
+
+    fn row(&self, cells: &[String; COLUMNS.len()], command: &str) -> String {
+        let mut text = String::new();
+        for (cell, (name, width)) in cells.iter().zip(COLUMNS) {
+            let size = width.unsigned_abs();
+            let _ = match width < 0 {
+                _ if !self.has(name) => Ok(()),
+                true => write!(text, "{cell:size$}  "),
+                false => write!(text, "{cell:>size$}  "),
+            };
+        }
+        text.push_str(command);
+        text.trim_end().to_owned() + "\n"
+    }
+
+    /// The lines of a table, and how many are left out.
+    fn body(&self, table: &Table<'_>, most: usize) -> String {
+        let mut text: String =
+            table.rows.iter().take(most).map(|line| self.line(table, line)).collect();
+        if table.rows.len() > most {
+            let _ = writeln!(text, "and {} more", table.rows.len() - most);
+        }
+        text
+    }
+
+    fn line(&self, table: &Table<'_>, line: &Line<'_>) -> String {
         let seconds = |time: Nanos| format!("{:.2}", time.as_secs_f64());
         let phase = line.timeline.now.map_or("?", |(phase, _)| phase.name());
         let cells = [
@@ -95,17 +136,13 @@ fn body(table: &Table<'_>, most: usize) -> String {
             format!("{:.1}", percent(line.ran, table.took)),
             seconds(line.cpu_time),
             picture(line.timeline, table.at, PICTURED),
+            on_pus(line),
         ];
         let name = printable(line.name);
         let more = line.processes.saturating_sub(1);
         let name = if more == 0 { name } else { format!("{name} and {more} more").into() };
-        row(&cells, &on_pus(line), &name)
-    };
-    let mut text: String = table.rows.iter().take(most).map(line).collect();
-    if table.rows.len() > most {
-        let _ = writeln!(text, "and {} more", table.rows.len() - most);
+        self.row(&cells, &name)
     }
-    text
 }
 
 /// A number of threads.
@@ -127,4 +164,28 @@ fn on_pus(line: &Line<'_>) -> String {
     let more = (line.pus.len() > MOST_PUS).then(|| "…".to_owned());
     let pus = shown.chain(more).collect::<Vec<_>>().join(" ");
     if kinds.is_empty() { pus } else { format!("{} ({pus})", kinds.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All columns take 8 + 8 + 7 + 8 + 8 + 8 + 7 + 9 + 20 + 9 characters and 2 behind each: 112.
+    #[test]
+    fn a_narrow_terminal_has_the_command() {
+        assert_eq!(Shown::within(132), Shown::default());
+        assert_eq!(Shown::within(132).width(), 112);
+        assert_eq!(Shown::within(131).left_out, ["last 2 s"]);
+        for characters in [80, 100] {
+            let shown = Shown::within(characters);
+            assert!(
+                shown.head().trim_end().ends_with("command") && shown.width() + 20 <= characters
+            );
+        }
+        assert_eq!(
+            Shown::within(80).head(),
+            "     PID  threads  runnable  phase      CPU, %  on PU      command\n"
+        );
+        assert_eq!(Shown::within(1), Shown { left_out: &LEFT_OUT });
+    }
 }

@@ -170,7 +170,7 @@ impl Here<'_> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         let child = children::start(&mut command).context("cannot start a run")?;
         let ask = |pid| drop(sys::kill(pid, libc::SIGTERM));
-        let Some(ends) = children::wait_all(&[child], &self.stop, ask, || Ok(()))? else {
+        let Some(ends) = children::wait_all(&[child], &[], &self.stop, ask, || Ok(()))? else {
             self.is_stopped = true;
             return Err(anyhow!("stopped"));
         };

@@ -433,6 +433,7 @@ fn what_cannot_be_placed_is_refused_in_a_line() {
     let folder = scratch.dir.path().to_str().unwrap();
     for (words, found) in [
         (["-p", "999999999"], "found none with the number 999999999"),
+        (["-p", "999999998,999999999"], "found none with the number 999999998"),
         (["-p", &us], "has created colocate itself"),
         (["--cgroup", folder], "expected a cgroup, found no cgroup.procs"),
         (["--cgroup", "/no/such"], "/no/such"),

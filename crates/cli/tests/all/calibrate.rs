@@ -19,7 +19,7 @@ fn colocate(state: &Path, args: &[&str]) -> Command {
 fn measured_once_and_used() {
     let state = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| colocate(state.path(), args).output().unwrap();
-    let text = printed(&run(&["calibrate", "--repeat", "3", "--json"]));
+    let text = printed(&run(&["calibrate", "--repeat", "3", "--force", "--json"]));
     conforms(&serde_json::from_str::<Value>(&text).unwrap(), SCHEMA);
     let exact = Exact::from_json(&text).unwrap();
     let found = exact.calibration.as_ref().unwrap();
@@ -54,6 +54,11 @@ fn measured_once_and_used() {
     };
     assert!(plan(path.to_str().unwrap())["slowdowns"].is_array());
 
+    assert_eq!(printed(&run(&["calibrate", "--forget"])), format!("removed {}\n", file.display()));
+    assert!(!file.exists());
+    let again = printed(&run(&["calibrate", "--forget"]));
+    assert_eq!(again, format!("there is no {}\n", file.display()));
+
     // What cannot be read is one line, and no reason not to run programs.
     std::fs::write(&file, "{").unwrap();
     let error = refusal(&run(&["topo"]), 125);
@@ -72,6 +77,24 @@ fn nothing_is_kept_before_it_is_measured() {
             "colocate: expected measurements of this machine, found none: colocate calibrate measures it\n"
         );
     }
+}
+
+/// Beside a busy loop.
+#[test]
+fn a_busy_machine_is_not_measured() {
+    let state = tempfile::tempdir().unwrap();
+    let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let done = colocate(state.path(), &["calibrate", "--repeat", "3"]).output();
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    let error = refusal(&done.unwrap(), 125);
+    assert!(
+        error.starts_with("colocate: expected an idle machine, found other programs that keep ")
+            && error.contains("--force")
+            && error.lines().count() == 1,
+        "{error}"
+    );
+    assert_eq!(std::fs::read_dir(state.path().join("colocate")).unwrap().count(), 0);
 }
 
 #[test]

@@ -102,6 +102,30 @@ fn a_comparison_is_whole_and_keeps_to_its_schema() {
     }
 }
 
+/// A server that never ends by itself, and a client that fails before it is ready; without colocate and with it, and resumed.
+#[test]
+fn a_server_and_its_client() {
+    let dir = TempDir::new().unwrap();
+    let server =
+        "trap 'rm ready; exit 0' TERM; sleep 0.3; echo >ready; while :; do sleep 0.05; done";
+    let programs = ["--", "sh", "-c", server, ":::", "test", "-e", "ready"];
+    let args = ["--policies", "bare,os", "-n", "2", "--ready", "file:ready"];
+    let first = done(dir.path(), &[&args[..], &programs].concat());
+    assert_eq!(
+        (count(&first, "runs"), &first["settings"]["server"]["ready"]),
+        (4, &"file:ready".into())
+    );
+    let mut cut = state(dir.path());
+    cut["runs"].as_array_mut().unwrap().truncate(1);
+    fs::write(dir.path().join("out/state.json"), cut.to_string()).unwrap();
+    assert_eq!(count(&done(dir.path(), &["--resume"]), "runs"), 4);
+    fs::write(dir.path().join("ready"), "").unwrap();
+    fs::remove_dir_all(dir.path().join("out")).unwrap();
+    let (code, line) = refused(dir.path(), &[&args[..], &programs].concat());
+    assert_eq!(code, Some(125));
+    assert!(line.contains("expected no file:ready before sh is started, found one"), "{line}");
+}
+
 #[test]
 fn the_table_the_picture_and_the_logs_are_kept() {
     let dir = TempDir::new().unwrap();

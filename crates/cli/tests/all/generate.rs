@@ -20,6 +20,17 @@ fn pages_and_completions() {
         let page = text(&format!("man/man1/colocate-{command}.1"));
         assert!(page.contains(".TH") && page.contains("\\-\\-help"), "{command}: {page}");
     }
+    for page in std::fs::read_dir(folder.join("man/man1")).unwrap() {
+        let path = page.unwrap().path();
+        let page = std::fs::read_to_string(&path).unwrap();
+        for section in ["EXAMPLES", "FILES", "EXIT STATUS"] {
+            assert!(
+                page.contains(&format!(".SH \"{section}\"\n")),
+                "{section} in {}",
+                path.display()
+            );
+        }
+    }
     assert!(text("man/man1/colocate.1").contains("colocate\\-compare(1)"));
     for file in [
         "bash-completion/completions/colocate.bash",
@@ -27,6 +38,9 @@ fn pages_and_completions() {
         "fish/vendor_completions.d/colocate.fish",
     ] {
         let text = text(file);
+        let pids = ["compgen -W \"$(ps -eo pid=)\"", ":_pids", "(__fish_complete_pids)"];
+        assert!(pids.iter().any(|completed| text.contains(completed)), "{file}");
+        assert!(!text.contains("compopt -o plusdirs") && !text.contains("_users"), "{file}");
         assert!(
             text.contains("compare") && text.contains("--policy") | text.contains("l policy"),
             "{file}"
@@ -46,6 +60,60 @@ fn the_docs_have_the_table_of_policies() {
         let text = std::fs::read_to_string(root.join(file)).unwrap();
         assert!(text.contains(piece), "expected in {file}:\n{piece}");
     }
+}
+
+/// The root of the sources.
+fn root() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Files below a folder.
+fn files(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+}
+
+/// Below DESTDIR only, with the documents that README.md names; nothing stays after the removal but what others have there.
+#[test]
+fn installed_and_removed() {
+    let (scratch, binary) = (tempfile::tempdir().unwrap(), env!("CARGO_BIN_EXE_colocate"));
+    let script = |what: &str| {
+        let mut command = Command::new(root().join("scripts/install-files"));
+        let done = command.args([what, "/opt/some prefix"]).arg(scratch.path()).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    script(binary);
+    let prefix = scratch.path().join("opt/some prefix");
+    let doc = prefix.join("share/doc/colocate");
+    let readme = std::fs::read_to_string(doc.join("README.md")).unwrap();
+    let named = readme.split("](").skip(1).filter_map(|it| it.split([')', '#']).next());
+    let pages: Vec<&str> = named.filter(|it| it.ends_with(".md")).collect();
+    assert!(pages.len() > 32 && pages.iter().all(|page| doc.join(page).is_file()), "{pages:?}");
+    assert!(prefix.join("share/man/man1/colocate-run.1").is_file());
+    let [built, installed] = [Path::new(binary), &prefix.join("bin/colocate")]
+        .map(|path| std::fs::metadata(path).unwrap().len());
+    let can_strip = Command::new("strip").arg("--version").output().is_ok();
+    assert!(!can_strip || installed * 2 < built, "{installed} bytes of {built}");
+
+    std::fs::write(prefix.join("bin/another"), "").unwrap();
+    script(binary);
+    script("--remove");
+    assert_eq!(files(scratch.path()), 1, "only what another program has there");
+    assert!(!doc.exists());
+}
+
+/// As packagers write it, in the environment.
+#[test]
+fn destdir_of_the_environment_is_heeded() {
+    let mut make = Command::new("make");
+    make.args(["-n", "install", "BUILT=/bin/true"]).current_dir(root());
+    make.env("DESTDIR", "/nowhere").env_remove("MAKEFLAGS").env_remove("PREFIX");
+    let Ok(done) = make.output() else {
+        eprintln!("skipped: make is not installed");
+        return;
+    };
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(said.contains("\"/usr/local\" \"/nowhere\""), "{said}");
 }
 
 #[test]

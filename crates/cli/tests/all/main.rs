@@ -51,6 +51,7 @@ mod schedule_runs;
 mod schedule_spins;
 mod schedule_support;
 mod schedule_terminal;
+mod scripts;
 mod security;
 mod sharing;
 mod simulate;

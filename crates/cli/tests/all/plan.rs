@@ -65,8 +65,8 @@ fn shows_the_place_of_each_task_and_why() {
         expect![[r#"
             machine  core:3 pu:2: 6 of 6 PUs on 3 cores
             policy   mix
-            program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
-            program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
+            program  0 solve: 2 threads; default placement for 1 thread busy for less than 1 %
+            program  1 sort: 2 threads; default placement for 1 thread busy for less than 1 %
 
             core  PU  task  name      busy  most of       why
             0     0   0.1   solve/w1  90 %  float 38.0 %  least overlap, 0.0653 beside 1.1
@@ -85,8 +85,8 @@ fn shows_the_place_of_each_task_and_why() {
         expect![[r#"
             machine  core:3 pu:2: 6 of 6 PUs on 3 cores
             policy   instruction:key=int
-            program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
-            program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
+            program  0 solve: 2 threads; default placement for 1 thread busy for less than 1 %
+            program  1 sort: 2 threads; default placement for 1 thread busy for less than 1 %
 
             core  PU  task  name      busy  most of       why
             0     0   1.2   sort/w2   90 %  int 42.0 %    rank 3 by int, no task on a sibling PU
@@ -105,8 +105,8 @@ fn shows_the_place_of_each_task_and_why() {
         expect![[r#"
             machine  core:3 pu:2: 6 of 6 PUs on 3 cores
             policy   os
-            program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
-            program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
+            program  0 solve: 2 threads; default placement for 1 thread busy for less than 1 %
+            program  1 sort: 2 threads; default placement for 1 thread busy for less than 1 %
 
             core  PU   task  name      busy  most of       why
             any   any  0.1   solve/w1  90 %  float 38.0 %  left to the kernel
@@ -132,8 +132,8 @@ fn cpus_leave_out_the_rest() {
         expect![[r#"
             machine  core:3 pu:2: 3 of 6 PUs on 2 cores
             policy   scatter
-            program  0 solve: 2 threads; 1 thread busy for less than 1 % left out
-            program  1 sort: 2 threads; 1 thread busy for less than 1 % left out
+            program  0 solve: 2 threads; default placement for 1 thread busy for less than 1 %
+            program  1 sort: 2 threads; default placement for 1 thread busy for less than 1 %
 
             core  PU  task  name      busy  most of       why
             0     0   0.1   solve/w1  90 %  float 38.0 %  takes turns with 1 on its PU, next in order, farthest apart
@@ -244,8 +244,8 @@ fn copies_are_programs_of_their_own() {
         expect![[r#"
             machine  core:4 pu:1: 4 of 4 PUs on 4 cores
             policy   compact
-            program  0 solve: 1 thread; 1 thread busy for less than 1 % left out; modelled as 2 threads
-            program  1 solve: 1 thread; 1 thread busy for less than 1 % left out; modelled as 2 threads
+            program  0 solve: 1 thread; default placement for 1 thread busy for less than 1 %; modelled as 2 threads
+            program  1 solve: 1 thread; default placement for 1 thread busy for less than 1 %; modelled as 2 threads
 
             core  PU  task  name      busy  most of       why
             0     0   0.1   solve/w1  90 %  float 38.0 %  next in order, closest together
@@ -320,7 +320,7 @@ fn no_threads_is_a_plan_too() {
         expect![[r#"
             machine  core:2 pu:1: 2 of 2 PUs on 2 cores
             policy   mix
-            program  0 idle: 0 threads; 1 thread busy for less than 1 % left out
+            program  0 idle: 0 threads; default placement for 1 thread busy for less than 1 %
 
             core  PU  task  name  busy  most of  why
 
@@ -329,6 +329,48 @@ fn no_threads_is_a_plan_too() {
             default    threads created later: the PU with the fewest tasks, earliest in 0, 1
         "#]],
     );
+}
+
+/// They decide by what programs show while they run: that is said, and not the same nothing for all.
+#[test]
+fn policies_that_place_nothing_before_the_start_say_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let [solve, _] = two_programs(&dir, 1);
+    let predicted = |policy: &str| {
+        let args = ["plan", "--machine", "power8-10c", "--profile", &solve, "--policy", policy];
+        let text = String::from_utf8(colocate(&args).output().unwrap().stdout).unwrap();
+        text.lines().find(|line| line.starts_with("predicted")).unwrap().to_owned()
+    };
+    assert_eq!(
+        predicted("kmaf"),
+        "predicted  nothing: kmaf decides by pages, known only while programs run; colocate run --policy kmaf"
+    );
+    assert_eq!(
+        predicted("communication"),
+        "predicted  nothing: communication decides by wake-ups, known only while programs run; colocate run --policy \
+         communication"
+    );
+    assert_eq!(predicted("os"), "predicted  nothing: no task is placed");
+}
+
+/// A main thread that waits and is placed by default, and one that works: the second of two modelled threads is neither.
+#[test]
+fn threads_that_are_modelled_are_not_those_placed_by_default() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = profile(&dir, "late", 2, [0.04, 0.38, 0.12, 0.34, 0.14]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value["threads"][2]["cpu_time_ns"] = 1_000_000.into();
+    std::fs::write(&path, value.to_string()).unwrap();
+    let args = ["plan", "--machine", "epyc-7301", "--policy", "compact", "--profile"];
+    let profile = format!("{path}:threads=2");
+    let output = colocate(&[&args[..], &[&profile]].concat()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("1 thread; default placement for 2 threads busy for less than 1 %;"),
+        "{text}"
+    );
+    assert!(text.contains("  0.1   ") && text.contains("  0.3   "), "{text}");
 }
 
 #[test]
@@ -344,6 +386,10 @@ fn wrong_usage_is_one_line() {
             exit code 2
         "#]],
     );
+    let meant = String::from_utf8(
+        colocate(&["plan", "--profile", &solve, "--policy", "mxi"]).output().unwrap().stderr,
+    );
+    assert!(meant.unwrap().contains("found policy \"mxi\"; did you mean mix?\n"));
     check(
         &["plan", "--profile", &solve, "--seed", "3"],
         expect![[r#"

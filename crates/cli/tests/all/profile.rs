@@ -199,6 +199,26 @@ fn a_running_process_with_its_threads() {
     assert!(profile.program.path.ends_with("/spin"));
 }
 
+/// As redis-server is a link to redis-check-rdb: by the name of the link, started here or running already.
+#[test]
+fn a_program_has_the_name_that_it_was_called_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let code = "int main(void) { for (volatile int i = 0; i < 1000000000; i++); }";
+    compile(&folder, "check-rdb", code, &[]);
+    let link = folder.path().join("the-server");
+    std::os::unix::fs::symlink("check-rdb", &link).unwrap();
+    let mut runs = Command::new(&link).spawn().unwrap();
+    let profiles = [
+        sampled(&["--for", "0.1", "--pid", &runs.id().to_string()]),
+        sampled(&["--for", "0.1", "--", link.to_str().unwrap()]),
+    ];
+    runs.kill().unwrap();
+    runs.ended();
+    for profile in profiles.into_iter().flatten() {
+        assert!(profile.program.path.ends_with("/the-server"), "{}", profile.program.path);
+    }
+}
+
 /// Of a thread that was there before only what it does while it is watched counts.
 #[test]
 fn what_was_before_does_not_count() {

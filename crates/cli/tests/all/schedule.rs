@@ -121,6 +121,24 @@ fn no_reader() {
     }
 }
 
+/// By traffic where it is counted; else one that needs no evidence, in a line, and nothing is said of evidence that is missing.
+#[test]
+fn a_default_that_needs_no_counters() {
+    let scratch = Scratch::new();
+    let mut command = scratch.colocate();
+    let output = command.args(["schedule", "--no-guard", "--json", "--", "true"]).output().unwrap();
+    let said = text(&output.stderr);
+    let (lines, json) = said.split_at(said.find("{\n").unwrap());
+    let report: Value = serde_json::from_str(json).unwrap();
+    let evidence = report["evidence"].as_array().unwrap();
+    let counts = evidence.iter().any(|it| it["source"] == "counters" && it["refused"].is_null());
+    assert_eq!(report["policy"], if counts { "bas" } else { "round-robin" });
+    assert_eq!(lines.lines().count(), usize::from(!counts), "{lines}");
+    assert!(
+        counts || lines.contains("policy round-robin, as traffic to memory is not counted here")
+    );
+}
+
 #[test]
 fn programs_on_the_command_line() {
     let scratch = Scratch::new();

@@ -269,7 +269,12 @@ fn refusals() {
     };
     assert!(refused(&["-p", "2147483647"], 125).contains("no process 2147483647"));
     assert!(refused(&["-u", "no such user"], 125).contains("no user"));
-    assert!(refused(&["-d", "5ms"], 2).contains("10ms to 3600s"));
+    assert!(refused(&["-d", "5ms"], 2).contains("a time from 10ms to 1h, such as 200ms or 1"));
+    for interval in ["0.02", "20ms", ".02s"] {
+        let mut colocate = Command::new(env!("CARGO_BIN_EXE_colocate"));
+        let done = colocate.args(["top", "-n", "1", "-d", interval]).output().unwrap();
+        assert!(done.status.success(), "{interval}");
+    }
     for wrong in [["-p", "0"], ["-p", "x"], ["-n", "0"], ["--spin-rate", "10001"]] {
         refused(&wrong, 2);
     }

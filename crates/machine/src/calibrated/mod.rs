@@ -341,7 +341,7 @@ pub struct Assumed {
 }
 
 /// What was measured of a machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
     /// [`identity`] of the machine as it is reported.

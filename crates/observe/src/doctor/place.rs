@@ -111,7 +111,7 @@ impl Place {
             // What it may take for watching counts: it is in force only while an event is opened.
             capabilities: set("CapEff") | (set("CapPrm") & kept),
             seccomp: of_status("Seccomp").and_then(|mode| mode.parse().ok()),
-            container: container(root),
+            container: container(root).filter(|_| !is_first_system(root)),
             virtual_machine: text("proc/cpuinfo").is_some_and(|text| has_flag(&text, "hypervisor")),
             paranoid: kernel_setting("perf_event_paranoid").and_then(|v| v.parse().ok()),
             mlock_kb: kernel_setting("perf_event_mlock_kb").and_then(|v| v.parse().ok()),
@@ -242,6 +242,21 @@ fn container(root: &Path) -> Option<&'static str> {
         None
     }
 }
+
+/// Whether this process has the namespaces that the kernel began with, as no container does. An image of a container that is
+/// booted as a virtual machine (Firecracker, Kata) still has its traces.
+fn is_first_system(root: &Path) -> bool {
+    let is_first = |(name, number): (&str, u32)| {
+        let link = fs::read_link(root.join("proc/self/ns").join(name));
+        link.is_ok_and(|link| link.as_os_str() == format!("{name}:[{number}]").as_str())
+    };
+    FIRST_NAMESPACES.into_iter().all(is_first)
+}
+
+/// Numbers of the kernel's first namespaces: `PROC_UTS_INIT_INO`, `PROC_IPC_INIT_INO` and `PROC_PID_INIT_INO` of
+/// include/linux/proc_ns.h.
+const FIRST_NAMESPACES: [(&str, u32); 3] =
+    [("uts", 0xEFFF_FFFE), ("ipc", 0xEFFF_FFFF), ("pid", 0xEFFF_FFFC)];
 
 fn has_flag(cpuinfo: &str, flag: &str) -> bool {
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
@@ -385,6 +400,22 @@ mod tests {
             ..Cgroups::default()
         };
         assert_eq!(place.cgroups, cgroups);
+    }
+
+    /// An image of Docker that Firecracker has booted, and the same where it is a container.
+    #[test]
+    fn a_booted_image_is_no_container() {
+        for (pid, container) in [(0xEFFF_FFFC_u32, None), (4_026_532_281, Some("Docker"))] {
+            let root = root(&[(".dockerenv", ""), ("proc/self/cgroup", "0::/\n")]);
+            let folder = root.path().join("proc/self/ns");
+            fs::create_dir(&folder).unwrap();
+            let numbers = [("uts", 0xEFFF_FFFE), ("ipc", 0xEFFF_FFFF), ("pid", pid)];
+            for (name, number) in numbers {
+                let to = format!("{name}:[{number}]");
+                std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+            }
+            assert_eq!(Place::read(root.path()).container, container);
+        }
     }
 
     #[test]

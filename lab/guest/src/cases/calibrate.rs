@@ -13,7 +13,7 @@ fn kept(json: &str) -> anyhow::Result<Calibration> {
 
 /// Figures that need two nodes and two PUs on a core are there, and `--show` prints what was kept.
 pub(super) fn measures_nodes_and_siblings() -> anyhow::Result<()> {
-    let measured = kept(&printed(&["calibrate", "--repeat", "3", "--json"])?)?;
+    let measured = kept(&printed(&["calibrate", "--repeat", "3", "--force", "--json"])?)?;
     let (near, far) = (NodeNr(0), NodeNr(1));
     let wanted = [
         What::PageMove { from: near, to: far },

@@ -59,7 +59,7 @@ impl Program {
         let pid = self.start(&stderr)?;
         let kept = self.keeper.mind(Some(pid));
         let check = || self.read_back(pid);
-        let ended = children::wait_all(&[pid], &self.stop, children::terminate_group, check);
+        let ended = children::wait_all(&[pid], &[], &self.stop, children::terminate_group, check);
         // What it has left behind would disturb the next run.
         children::kill_group(pid);
         kept.and_then(|()| self.keeper.mind(None))

@@ -4,6 +4,7 @@ mod exits;
 mod machine;
 mod placing;
 mod reports;
+mod servers;
 mod undo;
 
 use crate::run_support::{Scratch, await_that};

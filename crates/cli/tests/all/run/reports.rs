@@ -34,6 +34,21 @@ fn a_plan_is_followed() {
     let report = scratch.report();
     assert_eq!(report["policy"], "compact");
     assert_eq!(stands(&report), ["placed"]);
+    assert_eq!(text(&output.stderr), "");
+
+    // It is not silently another program's.
+    let output = run(&scratch, &["--plan", file], &["true", ":::", "sleep", "0"]);
+    let expected = format!(
+        "colocate: {file}: expected a plan for true ::: sleep, found one for sleep: its places may not fit; colocate plan \
+         makes one\n"
+    );
+    assert!(text(&output.stderr).starts_with(&expected), "{}", text(&output.stderr));
+    let output = run(&scratch, &["--policy", "compact", "--seed", "3"], &["true"]);
+    let refused = "colocate: --seed: expected compact with no setting, found \"seed=3\"\n";
+    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(2), refused));
+    let output = run(&scratch, &["--policy", "random", "--seed", "3"], &["true"]);
+    assert!(output.status.success());
+    assert_eq!(scratch.report()["policy"], "random:seed=3");
 
     let text_of_plan = std::fs::read_to_string(&plan).unwrap();
     let orders = r#""pages": [{"job": 0, "to": 0, "budget": 1, "why": "a test"}], "policy""#;

@@ -1,0 +1,77 @@
+//! Completions of the shells: process numbers where an option takes one, files only where it may take one.
+
+use clap::{Arg, Command, ValueHint};
+use clap_complete::Shell;
+use std::any::TypeId;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// A shell, where it looks for completions below `share`, and how it completes process numbers: the hint that stands for them
+/// while completions are generated, the text that this gives, and the text in its place.
+struct Kind {
+    shell: Shell,
+    file: &'static str,
+    hint: ValueHint,
+    hinted: &'static str,
+    pids: &'static str,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        shell: Shell::Bash,
+        file: "bash-completion/completions/colocate.bash",
+        hint: ValueHint::DirPath,
+        hinted: "COMPREPLY=()\n                    if [[ \"${BASH_VERSINFO[0]}\" -ge 4 ]]; then\n                        compopt -o plusdirs\n                    fi",
+        pids: "COMPREPLY=($(compgen -W \"$(ps -eo pid=)\" -- \"${cur}\"))",
+    },
+    Kind {
+        shell: Shell::Zsh,
+        file: "zsh/site-functions/_colocate",
+        hint: ValueHint::Username,
+        hinted: ":_users",
+        pids: ":_pids",
+    },
+    Kind {
+        shell: Shell::Fish,
+        file: "fish/vendor_completions.d/colocate.fish",
+        hint: ValueHint::Username,
+        hinted: "(__fish_complete_users)",
+        pids: "(__fish_complete_pids)",
+    },
+];
+
+/// The files with completions, below `share`: path and text.
+pub fn all(command: fn() -> Command) -> Vec<(String, String)> {
+    let text = |kind: &Kind| {
+        let mut command = with_hints(command(), kind.hint);
+        let mut text = Vec::new();
+        clap_complete::generate(kind.shell, &mut command, "colocate", &mut text);
+        String::from_utf8_lossy(&text).replace(kind.hinted, kind.pids)
+    };
+    KINDS.iter().map(|kind| (kind.file.to_owned(), text(kind))).collect()
+}
+
+/// The command whose options that take process numbers have `hint`, and those that take no file have none.
+fn with_hints(command: Command, hint: ValueHint) -> Command {
+    let command = command.mut_args(move |arg| {
+        if is_pid(&arg) {
+            arg.value_hint(hint)
+        } else if takes_file(&arg) {
+            arg
+        } else {
+            arg.value_hint(ValueHint::Other)
+        }
+    });
+    command.mut_subcommands(move |command| with_hints(command, hint))
+}
+
+fn is_pid(arg: &Arg) -> bool {
+    arg.get_value_names().is_some_and(|names| names.iter().any(|name| name.as_str() == "PID"))
+}
+
+/// Whether an argument may be the name of a file: text is, a number or a time is not. Flags take nothing.
+fn takes_file(arg: &Arg) -> bool {
+    let of = arg.get_value_parser().type_id();
+    let texts = [TypeId::of::<PathBuf>(), TypeId::of::<OsString>(), TypeId::of::<String>()];
+    !arg.get_action().takes_values() || texts.into_iter().any(|text| of == text)
+}

@@ -1,0 +1,264 @@
+//! Readiness: the first job is a server, and the others are held until it is ready.
+//!
+//! A probe may have to look a name up or wait for a connection, so a thread of its own makes it.
+
+use crate::LinuxHost;
+use colocate_engine::JobEnd;
+use colocate_machine::{Nanos, printable};
+use colocate_observe::sys::now;
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::Duration;
+
+/// Exit status of a job that could not be launched, or launched anew.
+pub(crate) const NOT_LAUNCHED: i32 = 125;
+
+/// Time between two probes. Chosen: short beside the start of a server.
+const EVERY: Duration = Duration::from_millis(20);
+
+/// Time that a connection may take. Chosen: one to another machine takes less.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
+
+/// A probe for readiness, written `tcp:PORT`, `tcp:HOST:PORT`, `unix:PATH` or `file:PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// A TCP port that accepts connections; without a host, of this machine's own addresses 127.0.0.1 and `::1`.
+    Tcp {
+        /// Name or address of the host.
+        host: Option<String>,
+        /// Port.
+        port: u16,
+    },
+    /// A Unix socket that accepts connections.
+    Unix(PathBuf),
+    /// A file that exists.
+    File(PathBuf),
+}
+
+impl Probe {
+    /// Makes the probe once; may wait for a second.
+    ///
+    /// # Errors
+    /// Why there is no readiness, as the kernel or the name services say.
+    pub fn check(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp { host: Some(host), port } => {
+                connect(&(host.as_str(), *port).to_socket_addrs()?.collect::<Vec<_>>())
+            }
+            Self::Tcp { host: None, port } => connect(&[
+                SocketAddr::from((Ipv4Addr::LOCALHOST, *port)),
+                SocketAddr::from((Ipv6Addr::LOCALHOST, *port)),
+            ]),
+            Self::Unix(path) => UnixStream::connect(path).map(drop),
+            Self::File(path) => path.metadata().map(drop),
+        }
+    }
+
+    /// Checks until it succeeds, for `within` at most.
+    ///
+    /// # Errors
+    /// The last reason in a line.
+    pub fn wait(&self, within: Nanos) -> Result<(), String> {
+        let end = now() + within;
+        loop {
+            let Err(why) = self.check() else { return Ok(()) };
+            if now() >= end {
+                return Err(format!("found no {self} within {within} ({why})"));
+            }
+            std::thread::sleep(EVERY);
+        }
+    }
+}
+
+/// Connects to the first address that accepts; the error is the first one's.
+fn connect(addresses: &[SocketAddr]) -> io::Result<()> {
+    let mut failed = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(address, CONNECTS_WITHIN) {
+            Ok(_) => return Ok(()),
+            Err(why) => failed = failed.or(Some(why)),
+        }
+    }
+    Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host: Some(host), port } => write!(f, "tcp:{}:{port}", printable(host)),
+            Self::Tcp { host: None, port } => write!(f, "tcp:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", printable(&path.to_string_lossy())),
+            Self::File(path) => write!(f, "file:{}", printable(&path.to_string_lossy())),
+        }
+    }
+}
+
+impl FromStr for Probe {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = || match text.split_once(':')? {
+            ("tcp", at) => {
+                let (host, port) =
+                    at.rsplit_once(':').map_or((None, at), |(host, port)| (Some(host), port));
+                // An address of IPv6 is written in brackets, as in URLs.
+                let host = host.map(|it| it.trim_matches(['[', ']']).to_owned());
+                let port = port.parse().ok().filter(|port| *port > 0)?;
+                (host.as_deref() != Some("")).then_some(Self::Tcp { host, port })
+            }
+            (_, "") => None,
+            ("unix", path) => Some(Self::Unix(path.into())),
+            ("file", path) => Some(Self::File(path.into())),
+            _ => None,
+        };
+        read().ok_or_else(|| {
+            format!("expected tcp:PORT, tcp:HOST:PORT, unix:PATH or file:PATH, found {text:?}")
+        })
+    }
+}
+
+/// Readiness of the first job, for which the others are held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// What shows it.
+    pub probe: Probe,
+    /// Time that it may take.
+    pub within: Nanos,
+}
+
+/// Probes under way.
+#[derive(Debug)]
+pub(crate) struct Probing {
+    outcome: Receiver<Result<(), String>>,
+    /// Closed by the thread when there is an outcome.
+    over: io::PipeReader,
+}
+
+impl Probing {
+    fn start(readiness: Readiness) -> io::Result<Self> {
+        let (over, open) = io::pipe()?;
+        let (sender, outcome) = channel();
+        std::thread::Builder::new().name("colocate-ready".into()).spawn(move || {
+            let _ = sender.send(readiness.probe.wait(readiness.within));
+            drop(open);
+        })?;
+        Ok(Self { outcome, over })
+    }
+
+    /// Becomes readable when there is an outcome.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.over.as_fd()
+    }
+
+    fn outcome(&self) -> Option<Result<(), String>> {
+        match self.outcome.try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err("the probe has ended".into())),
+        }
+    }
+}
+
+impl LinuxHost {
+    /// Begins the probes, if there are any, right after the first job's release.
+    pub(crate) fn begin_probing(&mut self) {
+        let Some(readiness) = self.runs.readiness.take() else { return };
+        match Probing::start(readiness) {
+            Ok(probing) => self.runs.probing = Some(probing),
+            Err(why) => self.end_unready(&format!("cannot probe for readiness ({why})")),
+        }
+    }
+
+    /// Whether a job is held until the first one is ready.
+    pub(crate) fn is_held_for_readiness(&self, place: usize) -> bool {
+        place > 0 && (self.runs.readiness.is_some() || self.runs.probing.is_some())
+    }
+
+    /// Releases the other jobs once the first one is ready. Ends all where it failed, or was not ready in time.
+    pub(crate) fn release_if_ready(&mut self) {
+        let Some(probing) = &self.runs.probing else { return };
+        let failed = self.tasks.jobs().first().and_then(|job| job.end).filter(|it| it.status != 0);
+        match (probing.outcome(), failed) {
+            (Some(Ok(())), _) => {
+                self.runs.probing = None;
+                (0..self.pausing.held.len()).for_each(|place| self.release_held(place));
+            }
+            (Some(Err(why)), _) => self.end_unready(&why),
+            (None, Some(end)) => self.end_unready(&format!("ended with status {}", end.status)),
+            (None, None) => {}
+        }
+    }
+
+    /// Ends every job, as the first one is not ready.
+    fn end_unready(&mut self, why: &str) {
+        let name = self.tasks.jobs().first().map_or("", |job| job.name.as_str());
+        self.notes.push(format!(
+            "{} is not ready: {why}; the other programs were not started",
+            printable(name)
+        ));
+        self.end_held(NOT_LAUNCHED);
+        self.terminate_all();
+    }
+
+    /// Ends the jobs that are held for readiness, if there are any, as a signal has come by which programs are ended.
+    pub(crate) fn end_held_for_readiness(&mut self, status: i32) {
+        if self.runs.probing.is_some() {
+            // The first one got the signal, too, and ends as it does.
+            self.runs.until.clear();
+            self.end_held(status);
+        }
+    }
+
+    /// Ends the jobs that have not begun with this status.
+    fn end_held(&mut self, status: i32) {
+        self.runs.probing = None;
+        for end in self.ends_now() {
+            if self.pausing.held[end.job.0 as usize].is_some() {
+                self.runs.targets.reach(JobEnd { status, ..end });
+            }
+        }
+        self.end_finished_jobs();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn probes_are_read_back() {
+        for text in ["tcp:6379", "tcp:db.local:5432", "unix:/run/s", "file:ready"] {
+            assert_eq!(text.parse::<Probe>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "tcp:[::1]:80".parse(),
+            Ok(Probe::Tcp { host: Some("::1".to_owned()), port: 80 })
+        );
+        for wrong in ["", "6379", "tcp:", "tcp:0", "tcp:65536", "tcp::80", "unix:", "http://a"] {
+            let expected = format!(
+                "expected tcp:PORT, tcp:HOST:PORT, unix:PATH or file:PATH, found {wrong:?}"
+            );
+            assert_eq!(wrong.parse::<Probe>(), Err(expected));
+        }
+    }
+
+    #[test]
+    fn ready_once_there_is_something() {
+        let said = Probe::File("/none".into()).wait(Nanos::from_millis(1)).unwrap_err();
+        assert!(said.starts_with("found no file:/none within 1.0 ms (No such file"), "{said}");
+        assert_eq!(Probe::File("/proc/self/stat".into()).wait(Nanos::ZERO), Ok(()));
+
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = server.local_addr().unwrap().port();
+        assert!(Probe::Tcp { host: None, port }.check().is_ok());
+        drop(server);
+        assert!(Probe::Tcp { host: None, port }.check().is_err());
+    }
+}
