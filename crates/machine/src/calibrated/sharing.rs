@@ -357,7 +357,8 @@ fn rebuilt(
             values: distances.rows.iter().flatten().map(|&it| it.into()).collect(),
         }),
     };
-    parts.assemble().ok()
+    let homeless = |it: &Machine| it.cores.iter().filter(|core| core.node.is_none()).count();
+    parts.assemble().ok().filter(|found| homeless(found) <= homeless(machine))
 }
 
 /// All PUs in logical order: package by package, cache by cache, core by core.
