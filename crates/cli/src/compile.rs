@@ -66,7 +66,7 @@ fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
         command.arg(joined(PLUGIN, &found.plugin));
     }
     match jobs.iter().find(|job| job.links_a_program()) {
-        Some(job) => command.args(without_separator(args)).args(link_args(&found, job)),
+        Some(job) => command.args(open_ended(&found, args, &jobs)).args(link_args(&found, job)),
         None => command.args(args),
     };
     let why = command.exec();
@@ -153,9 +153,19 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// The same arguments without `--`, after which all are files: options can follow then.
-fn without_separator(args: &[OsString]) -> Vec<OsString> {
-    let Some(at) = args.iter().position(|arg| arg == "--") else { return args.to_vec() };
+/// The same arguments, so that options can follow: without a `--`, after which all would be files. It stays where it is the value of
+/// another option, as in `-o --`: without it the compiler has other jobs.
+fn open_ended(found: &Found, args: &[OsString], jobs: &[Job]) -> Vec<OsString> {
+    let words = |jobs: &[Job]| jobs.iter().map(|job| job.0.len()).collect::<Vec<_>>();
+    let without = without_separator(args);
+    without
+        .filter(|without| words(&self::jobs(found, without)) == words(jobs))
+        .unwrap_or_else(|| args.to_vec())
+}
+
+/// The same arguments without the first `--`; `None` if there is none.
+fn without_separator(args: &[OsString]) -> Option<Vec<OsString>> {
+    let at = args.iter().position(|arg| arg == "--")?;
     let as_file = |arg: &OsString| {
         if arg.as_encoded_bytes().starts_with(b"-") {
             joined("./", Path::new(arg))
@@ -163,7 +173,7 @@ fn without_separator(args: &[OsString]) -> Vec<OsString> {
             arg.clone()
         }
     };
-    args[..at].iter().cloned().chain(args[at + 1..].iter().map(as_file)).collect()
+    Some(args[..at].iter().cloned().chain(args[at + 1..].iter().map(as_file)).collect())
 }
 
 /// What a linker gets beside the program's own. With thin link-time optimisation it is the linker that runs the pass.
@@ -274,9 +284,9 @@ mod tests {
     fn files_after_a_separator() {
         let of = |args: &[&str]| {
             let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-            without_separator(&args).join(OsStr::new(" ")).into_string().unwrap()
+            without_separator(&args).map(|args| args.join(OsStr::new(" ")).into_string().unwrap())
         };
-        assert_eq!(of(&["-O2", "--", "a.c", "-b.c"]), "-O2 a.c ./-b.c");
-        assert_eq!(of(&["-O2", "a.c"]), "-O2 a.c");
+        assert_eq!(of(&["-O2", "--", "a.c", "-b.c"]).as_deref(), Some("-O2 a.c ./-b.c"));
+        assert_eq!(of(&["-O2", "a.c"]), None);
     }
 }

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn paths_by_hand() {
         let mut path = Path([b'x'; 512]);
-        assert_eq!(path.of(&[b"/home/", b"a", b"/memory"]), c"/home/a/memory");
+        assert_eq!(path.of(&[b"/state/", b"a", b"/memory"]), c"/state/a/memory");
         assert_eq!(path.of(&[b"/b"]), c"/b");
         assert_eq!(path.of(&[&[b'a'; 300], &[b'b'; 211]]).to_bytes().len(), 511);
         assert_eq!(path.of(&[&[b'a'; 300], &[b'b'; 212]]), c"");

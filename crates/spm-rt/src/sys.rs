@@ -55,16 +55,16 @@ pub fn variable(name: &CStr) -> Option<&'static CStr> {
 /// Up to the length of `into` from the beginning of a regular file; nothing if there is none. Does not wait for another process, as a
 /// FIFO or a lease would make it.
 pub fn read<'a>(path: &CStr, into: &'a mut [u8]) -> &'a [u8] {
-    let Some(file) = File::open(path).filter(File::is_regular) else { return &[] };
+    let Some(file) = Descriptor::open(path).filter(Descriptor::is_regular) else { return &[] };
     // SAFETY: the kernel writes at most so many bytes.
     let read = unsafe { libc::syscall(libc::SYS_read, file.0, into.as_mut_ptr(), into.len()) };
     &into[..usize::try_from(read).unwrap_or(0)]
 }
 
 /// An open file, closed when it is dropped.
-struct File(libc::c_int);
+struct Descriptor(libc::c_int);
 
-impl File {
+impl Descriptor {
     fn open(path: &CStr) -> Option<Self> {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         // SAFETY: the path ends with 0.
@@ -83,7 +83,7 @@ impl File {
     }
 }
 
-impl Drop for File {
+impl Drop for Descriptor {
     fn drop(&mut self) {
         // SAFETY: it is ours.
         unsafe { libc::syscall(libc::SYS_close, self.0) };
@@ -181,12 +181,12 @@ pub fn move_pages(pages: &[u64], nodes: Option<&[i32]>, status: &mut [i32]) -> b
 }
 
 /// What the kernel says of this process's pages.
-pub struct Pagemap(File);
+pub struct Pagemap(Descriptor);
 
 impl Pagemap {
     /// Opens it; it is closed when it is dropped.
     pub fn open() -> Option<Self> {
-        File::open(c"/proc/self/pagemap").map(Self)
+        Descriptor::open(c"/proc/self/pagemap").map(Self)
     }
 
     /// Whether there is a huge page in a range; `None` if the kernel cannot say (before Linux 6.7).

@@ -196,6 +196,9 @@ fn as_build_systems_call_it() {
     written(&folder, "-strange.c", "int strange;\n");
     cc(&folder, "-O2 -Werror -o separated -- a.c -strange.c");
     works(&folder.path().join("separated"));
+    // Here it is a name, and not what comes after it.
+    cc(&folder, "-O2 -Werror -o -- a.c");
+    works(&folder.path().join("--"));
     written(&folder, "s.s", ".section .note.GNU-stack,\"\",@progbits\n");
     cc(&folder, "-Werror -c s.s -o s.o");
     cc(&folder, "-Werror -fsyntax-only a.c");

@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn large_amounts_end() {
         for (case, scale) in (0_usize..40).zip([1e8, 1e9, 1e12, 1e15].into_iter().cycle()) {
-            let count = [16, 24, 48, 64][case % 4];
+            let count = [16, 24, 48, 64][case / 4 % 4];
             let drawn = random(case as u64, count, 0.9);
             let amounts = drawn.pairs().map(|((a, b), amount)| (a.order, b.order, scale * amount));
             let matrix = matrix(amounts.collect::<Vec<_>>());
