@@ -32,9 +32,7 @@ pub enum PagesError {
     #[error("expected a running process, found none with the number {0}")]
     NoProcess(Pid),
     /// It has no memory of its own.
-    #[error(
-        "expected a process with memory, found {0}, which has none: a thread of the kernel, or ended"
-    )]
+    #[error("expected a process with memory, found {0}, which has none: a kernel thread, or ended")]
     NoMemory(Pid),
     /// Access is denied.
     #[error(

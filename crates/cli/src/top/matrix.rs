@@ -135,7 +135,7 @@ impl Threads {
             bail!("expected processes that run, found none with that user, name or number");
         }
         let mut sharing = SharedMemory::start(DEFAULT_RATE_HZ, &watch);
-        for (pid, _) in &pids {
+        for pid in pids.keys() {
             let also = |mut shared: SharedMemory| {
                 shared.also(*pid, Start::Now).map_err(Refusal::of).map(|()| shared)
             };
