@@ -102,7 +102,11 @@ fn decide(
 ) -> (f64, Plan) {
     let pus: Vec<PuIdx> = machine.all_pus().collect();
     let now = Quantum { number, machine, pus: &pus, queue };
-    let last = (number > 0).then_some(QuantumOutcome { took: Nanos::from_millis(200), did: &[] });
+    let last = (number > 0).then_some(QuantumOutcome {
+        took: Nanos::from_millis(200),
+        did: &[],
+        throttled: false,
+    });
     let (ms, plan) = cpu_ms(1, || policy.decide(&Evidence { last, ..Evidence::of_queue(now) }));
     (ms * 1000.0, plan)
 }

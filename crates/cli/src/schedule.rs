@@ -273,7 +273,17 @@ impl Facts {
                 "expected --machine-speeds SPEC with --policy {policy}, or measured speeds (colocate calibrate), found none"
             );
         }
-        Ok(Self { workload, policy, default_reason, alone, cpi, machine, caveats, core_speeds, speeds })
+        Ok(Self {
+            workload,
+            policy,
+            default_reason,
+            alone,
+            cpi,
+            machine,
+            caveats,
+            core_speeds,
+            speeds,
+        })
     }
 
     fn stacks<'a>(&'a self, args: &'a Args) -> Stacks<'a> {

@@ -53,6 +53,7 @@ struct pid {
 struct task_struct {
     unsigned int __state;
     int pid;
+    struct task_struct *group_leader;
     struct pid *thread_pid;
     struct sched_entity se;
 } OF_KERNEL;
