@@ -23,7 +23,7 @@ const COLUMNS: [(&str, isize); 10] = [
 /// Between two columns.
 const GAP: usize = 2;
 /// Columns that a narrow terminal lacks, the first one first, until a command has [`COMMAND`] characters.
-const LEFT_OUT: [&str; 4] = ["last 2 s", "time, s", "spinning", "CPU, s"];
+const LEFT_OUT: [&str; 4] = ["last 2 s", "spinning", "CPU, s", "runnable"];
 /// Characters for a command on a narrow terminal: what `comm` has, and some more.
 const COMMAND: usize = 20;
 /// The picture shows so much time, a character for each poll of the default length.
@@ -184,7 +184,7 @@ mod tests {
         }
         assert_eq!(
             Shown::within(80).head(),
-            "     PID  threads  runnable  phase      CPU, %  on PU      command\n"
+            " time, s       PID  threads  phase      CPU, %  on PU      command\n"
         );
         assert_eq!(Shown::within(1), Shown { left_out: &LEFT_OUT });
     }
