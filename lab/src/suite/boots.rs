@@ -36,8 +36,6 @@ const EIGHT_NODES: &str = "synthetic:numa:8 core:1 pu:2";
 const ODD_NODES: &str = "crates/machine/tests/corpus/cpuless-node.xml";
 /// Two nodes far from each other, the second without memory.
 const FAR_NODES: &str = "crates/machine/tests/corpus/memoryless-node.xml";
-/// Two packages with PUs of both nodes each, of which hwloc's tools say that each node has all PUs.
-const CROSSING_NODES: &str = "crates/machine/tests/corpus/crossing-nodes.json";
 /// 2 packages with two nodes each and SMT, for aarch64.
 const SMT_NODES: &str = "synthetic:pack:2 numa:2 l2:2 core:1 pu:2";
 
@@ -66,8 +64,6 @@ const RUN_TOOLS: &[&str] = &["setpriv", "taskset", "threads-static"];
 
 /// What holds on every machine.
 const TOPO: &[&str] = &["topo-is-described", "topo-is-the-kernels", "topo-is-hwlocs"];
-/// The same without hwloc's tools.
-const TOPO_OF_THE_KERNEL: &[&str] = &["topo-is-described", "topo-is-the-kernels"];
 /// By eBPF, on each kernel.
 const WAKE_UPS: &[&str] = &["wake-ups-are-counted"];
 const COMMUNICATION: Cases = &[&[
@@ -238,7 +234,6 @@ pub const BOOTS: &[Boot] = &[
     boot("topo-far-6.1", Full, FAR_NODES, X86Linux6_1, TOPO_TOOLS, SMALL),
     boot("topo-odd-6.1", Full, ODD_NODES, X86Linux6_1, TOPO_TOOLS, SMALL),
     boot("topo-odd-7", Full, ODD_NODES, X86Linux7, TOPO_TOOLS, NEWEST),
-    boot("topo-crossing", Full, CROSSING_NODES, X86Linux6_12, &[], &[TOPO_OF_THE_KERNEL]),
     boot("topo-eight", Full, EIGHT_NODES, X86Linux6_12, TOPO_TOOLS, SMALL),
     boot("topo-smt-arm64", Full, SMT_NODES, Arm64, TOPO_TOOLS, SMALL),
     boot("topo-odd-arm64", Full, ODD_NODES, Arm64, TOPO_TOOLS, SMALL),
