@@ -9,11 +9,14 @@ use colocate_host::{Attached, Setup};
 use colocate_machine::Nanos;
 use colocate_observe::Pid;
 use colocate_observe::proc::Proc;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Most creators of a process that are followed. Chosen: no shell calls that deep.
+const MOST_CREATORS: usize = 1_000;
 
 /// Most cgroups that are nested. Chosen: nothing nests that deep.
 const DEEPEST: usize = 64;
@@ -30,7 +33,7 @@ pub struct Args {
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Vec<i32>,
 
-    /// All processes that are in a cgroup now, and in those in it; can be given several times
+    /// All processes in a cgroup and in those in it, as one job; can be given several times
     #[arg(long, value_name = "PATH")]
     cgroup: Vec<PathBuf>,
 
@@ -42,17 +45,16 @@ pub struct Args {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let proc = Proc::default();
-    let mut pids: BTreeSet<Pid> = args.pid.iter().copied().map(Pid).collect();
-    for cgroup in &args.cgroup {
-        pids.extend(members(&proc, cgroup)?);
+    let mut given: Vec<Given> =
+        args.pid.iter().map(|pid| Given::process(&proc, Pid(*pid))).collect();
+    for path in &args.cgroup {
+        given.push(Given { name: cgroup_name(path), pids: members(&proc, path)? });
     }
+    let pids: BTreeSet<Pid> = given.iter().flat_map(|it| &it.pids).copied().collect();
     for &pid in &pids {
         check(&proc, pid)?;
     }
-    let firsts: Vec<Pid> =
-        pids.iter().copied().filter(|pid| !has_creator_in(&proc, *pid, &pids)).collect();
-    let attached =
-        firsts.iter().map(|&pid| Attached { name: name(&proc, pid), pid }).collect::<Vec<_>>();
+    let attached = jobs(given, &descendants(&proc, &pids));
     let programs = attached.iter().map(|it| Program::of(it.name.clone(), &words(it.pid))).collect();
     let setup = Setup {
         settle: Nanos::from_millis(run::SETTLE_MS),
@@ -60,6 +62,54 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         ..launch::setup(Vec::new())?
     };
     run::follow(&args.options, &setup, programs)
+}
+
+/// What is to be one job.
+struct Given {
+    name: String,
+    pids: Vec<Pid>,
+}
+
+impl Given {
+    fn process(proc: &Proc, pid: Pid) -> Self {
+        Self { name: name(proc, pid), pids: vec![pid] }
+    }
+}
+
+/// The last part of its path, as it was given where that has none.
+fn cgroup_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The jobs, without `descendants`, which belong to the jobs of their creators. A process that is given twice is of the first job.
+fn jobs(given: Vec<Given>, descendants: &BTreeSet<Pid>) -> Vec<Attached> {
+    let mut is_taken = descendants.clone();
+    let mut jobs = Vec::new();
+    for Given { name, mut pids } in given {
+        pids.retain(|pid| is_taken.insert(*pid));
+        let Some((&pid, further)) = pids.split_first() else { continue };
+        jobs.push(Attached { name, pid, further: further.to_vec() });
+    }
+    jobs
+}
+
+/// Those of `pids` that descend from another one of them. The parent of each process is read once.
+fn descendants(proc: &Proc, pids: &BTreeSet<Pid>) -> BTreeSet<Pid> {
+    let mut parents: HashMap<Pid, Option<Pid>> = HashMap::new();
+    let mut parent_of =
+        |pid: Pid| *parents.entry(pid).or_insert_with(|| Some(proc.state_and_parent(pid).ok()?.1));
+    let mut has_creator = |pid: Pid| {
+        let mut creator = parent_of(pid);
+        for _ in 0..MOST_CREATORS {
+            match creator {
+                Some(pid) if pids.contains(&pid) => return true,
+                Some(pid) if pid.0 > 0 => creator = parent_of(pid),
+                _ => return false,
+            }
+        }
+        false
+    };
+    pids.iter().copied().filter(|pid| has_creator(*pid)).collect()
 }
 
 /// The processes in a cgroup and in those in it that have not ended meanwhile; of version 2 or 1.
@@ -119,10 +169,6 @@ fn has_ended(proc: &Proc, pid: Pid) -> Option<bool> {
 fn creators(proc: &Proc, pid: Pid) -> Vec<Pid> {
     let parent = |pid: &Pid| Some(proc.state_and_parent(*pid).ok()?.1).filter(|pid| pid.0 > 0);
     std::iter::successors(parent(&pid), parent).collect()
-}
-
-fn has_creator_in(proc: &Proc, pid: Pid, pids: &BTreeSet<Pid>) -> bool {
-    creators(proc, pid).iter().any(|creator| pids.contains(creator))
 }
 
 fn name(proc: &Proc, pid: Pid) -> String {

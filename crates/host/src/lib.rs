@@ -71,7 +71,7 @@ use std::time::Duration;
 pub struct Setup {
     /// The programs.
     pub commands: Vec<Command>,
-    /// Processes that run already, each of which is a job with all that it creates, after those that are launched. They are
+    /// Jobs that run already, each with all that its processes create, after those that are launched. They are
     /// only placed: no plan may have them wait, and a signal that ends the scheduling leaves them alone.
     pub attached: Vec<Attached>,
     /// Whether plans may leave jobs waiting. If so, CPU times are in nanoseconds.
@@ -99,13 +99,22 @@ pub struct Setup {
     pub proc: PathBuf,
 }
 
-/// A process that runs already.
+/// A process that runs already, or several that are one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// Its name, for messages.
     pub name: String,
     /// Its number.
     pub pid: Pid,
+    /// Further processes of the job that none of it has created.
+    pub further: Vec<Pid>,
+}
+
+impl Attached {
+    /// All its processes.
+    fn pids(&self) -> impl Iterator<Item = Pid> + '_ {
+        std::iter::once(self.pid).chain(self.further.iter().copied())
+    }
 }
 
 /// How evidence is gathered.
@@ -231,6 +240,10 @@ impl LinuxHost {
         for attached in &setup.attached {
             let executable = setup.proc.join(format!("{}/exe", attached.pid));
             tasks.add_job(attached.name.clone(), attached.pid, runs.runtimes.of(&executable));
+            for &pid in &attached.further {
+                let executable = setup.proc.join(format!("{pid}/exe"));
+                tasks.add_process(pid, runs.runtimes.of(&executable));
+            }
         }
         runs.is_attached = !setup.attached.is_empty();
         // A new thread runs where its creator does until we have run. After all forks, so that no
@@ -238,8 +251,9 @@ impl LinuxHost {
         let nice = sys::nice();
         let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE)
             .or_else(|_| sys::set_slice_and_nice(SHORT_SLICE, nice));
-        let firsts = held.iter().map(Held::pid).chain(setup.attached.iter().map(|it| it.pid));
-        let lifecycle = watch_all(firsts, &setup.lifecycle);
+        let attached = setup.attached.iter().flat_map(Attached::pids);
+        let firsts: Vec<Pid> = held.iter().map(Held::pid).chain(attached).collect();
+        let lifecycle = watch_all(&firsts, &setup.lifecycle);
         notes.extend(lifecycle.without_perf().map(late_creation));
         let usable = usable(&machine, &usable_now);
         let proc = setup.proc.clone();
@@ -493,14 +507,13 @@ impl LinuxHost {
     }
 
     /// A quantum, or a longer one: with very many threads the CPU time that passes between two quanta, to read each thread
-    /// and to decide, is at most a share of a PU, unless that took more than [`MOST_STRETCHED`] quanta.
+    /// and to decide, is at most a share of a PU, unless that took more than [`LONGEST_QUANTUM`].
     fn affordable(&self, quantum: Nanos) -> Nanos {
         if self.tasks.kept_tasks() < MANY {
             return quantum;
         }
         let decided = own_time().saturating_sub(self.quantum.deciding_since);
-        let most = Nanos(quantum.0.saturating_mul(MOST_STRETCHED));
-        quantum.max(Nanos(decided.0.saturating_mul(TIMES_DECIDING)).min(most))
+        quantum.max(Nanos(decided.0.saturating_mul(TIMES_DECIDING)).min(LONGEST_QUANTUM))
     }
 
     /// Sleeps until something happens or is due.
@@ -584,13 +597,15 @@ fn own_time() -> Nanos {
     Nanos(of(time.tv_sec) * 1_000_000_000 + of(time.tv_nsec))
 }
 
-/// Threads from which on quanta may be stretched. Chosen: 1,000 cost half a percent of a PU (`scripts/bounded-cost`).
-const MANY: usize = 2_000;
+/// Threads from which on quanta may be stretched. Chosen: so many cost half a percent of a PU in the shortest quanta of a front end,
+/// 50 ms.
+const MANY: usize = 250;
 /// A quantum lasts at least so many times as long as deciding took: that is 1 % of a PU. Chosen: half of what 20,000 threads may
 /// cost in all.
 const TIMES_DECIDING: u64 = 100;
-/// Quanta that one may last, at most.
-const MOST_STRETCHED: u64 = 10;
+/// No quantum is stretched to more. Chosen: the ends of jobs and changes of the machine end it, and what threads do is rarely new
+/// sooner where there are tens of thousands.
+const LONGEST_QUANTUM: Nanos = Nanos::from_secs(10);
 
 impl Host for LinuxHost {
     fn machine(&self) -> &Machine {

@@ -143,8 +143,7 @@ impl LinuxHost {
         let is_ours = |parent: Pid| {
             parent == us || self.tasks.handle(parent).is_some_and(|parent| parent.exists())
         };
-        let is_attached =
-            self.runs.is_attached && self.tasks.jobs().iter().any(|job| job.pid == pid);
+        let is_attached = self.runs.is_attached && self.tasks.is_given(pid);
         let is_known = is_attached || process.parent().is_some_and(is_ours);
         Ok(Some(process).filter(|_| is_known))
     }

@@ -21,6 +21,10 @@ use std::io;
 /// a twentieth of a PU; programs that create threads as fast as they can create 10,000 and more.
 pub(crate) const MOST_A_SECOND: u32 = 1_000;
 
+/// Processes that are watched from one scan of `/proc` on. Chosen: a scan takes some ten milliseconds, and signals are answered in
+/// between.
+const WATCHED_AT_ONCE: usize = 512;
+
 /// Checks whether the counters are there that targets need.
 ///
 /// # Errors
@@ -139,14 +143,17 @@ pub(crate) fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<He
     held.map(|(command, input)| launch::hold(command, input, signals.inherited())).collect()
 }
 
-pub(crate) fn watch_all(
-    mut pids: impl Iterator<Item = Pid>,
-    options: &lifecycle::Options,
-) -> LifecycleEvents {
-    let first = pids.next().unwrap_or(Pid(0));
+/// Watches all of these processes, or, if a signal comes by which everything ends, some of them.
+pub(crate) fn watch_all(pids: &[Pid], options: &lifecycle::Options) -> LifecycleEvents {
     let options = lifecycle::Options { most_a_second: Some(MOST_A_SECOND), ..options.clone() };
+    let (first, others) = pids.split_first().map_or((Pid(0), pids), |(first, all)| (*first, all));
     let mut lifecycle = LifecycleEvents::watch(first, &options);
-    pids.for_each(|pid| lifecycle.add(pid));
+    for pids in others.chunks(WATCHED_AT_ONCE) {
+        if Signals::is_end_pending() {
+            break;
+        }
+        lifecycle.add_all(pids);
+    }
     lifecycle
 }
 

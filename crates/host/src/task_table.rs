@@ -32,6 +32,10 @@ pub struct Job {
     pub name: String,
     /// Its first process.
     pub pid: Pid,
+    /// Further processes that it was given with.
+    further: Vec<Pid>,
+    /// How many of its tasks live.
+    living: usize,
     /// How it ended; `None` while it runs.
     pub end: Option<JobEnd>,
     /// Tasks created, over all its runs.
@@ -49,6 +53,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// The processes that it was given with.
+    fn pids(&self) -> impl Iterator<Item = Pid> + '_ {
+        std::iter::once(self.pid).chain(self.further.iter().copied())
+    }
+
     /// The name of one of its tasks, for messages.
     fn name_of(&self, task: &str) -> Arc<str> {
         format!("{}/{task}", self.name).into()
@@ -76,6 +85,8 @@ pub struct Process {
     pub further: u32,
     /// Whether its program creates threads faster than they can be followed.
     pub storms: bool,
+    /// Whether its job was given with it.
+    is_given: bool,
     living: BTreeSet<TaskId>,
 }
 
@@ -92,6 +103,7 @@ impl Process {
             narrow_until: Nanos::ZERO,
             further: 0,
             storms: false,
+            is_given: false,
             living,
         }
     }
@@ -107,8 +119,12 @@ pub struct TaskTable {
     tasks: BTreeMap<TaskId, Task>,
     by_tid: HashMap<Tid, TaskId>,
     load: HashMap<PuNr, u32>,
+    /// Jobs of which no task lived at a moment since they were last taken.
+    emptied: Vec<JobIdx>,
     /// Living tasks that had not gone to sleep when they were last read.
     to_read: BTreeSet<TaskId>,
+    /// Living tasks that had, and are alone in their processes.
+    sleeping_alone: BTreeSet<TaskId>,
     /// What any thread of a process may have handed down before the events that are being taken in.
     of_any: HashMap<Pid, OfAny>,
     /// Ended tasks that are remembered, the first to end first.
@@ -158,6 +174,8 @@ impl TaskTable {
         self.jobs.push(Job {
             name,
             pid,
+            further: Vec::new(),
+            living: 0,
             end: None,
             created: 0,
             first: 0,
@@ -167,10 +185,41 @@ impl TaskTable {
             instructions: 0,
         });
         self.enter(pid, job, runtime);
+        self.emptied.push(job);
+    }
+
+    /// Enters a further process of the job that was entered last.
+    pub fn add_process(&mut self, pid: Pid, runtime: Runtime) {
+        let Some(job) = self.jobs.last_mut() else { return };
+        job.further.push(pid);
+        let job = job_idx(self.jobs.len() - 1);
+        self.enter(pid, job, runtime);
+    }
+
+    /// The processes that jobs were given with, each with the place of its job.
+    pub fn given(&self) -> impl Iterator<Item = (usize, Pid)> + '_ {
+        self.jobs
+            .iter()
+            .enumerate()
+            .flat_map(|(place, job)| job.pids().map(move |pid| (place, pid)))
+    }
+
+    /// Whether a job was given with this process.
+    pub fn is_given(&self, pid: Pid) -> bool {
+        self.processes.get(&pid).is_some_and(|process| process.is_given)
+    }
+
+    /// The jobs that have not ended and of which no task lives, where that may have changed since this was last called.
+    pub fn take_emptied(&mut self) -> Vec<JobIdx> {
+        let mut emptied = std::mem::take(&mut self.emptied);
+        emptied.retain(|job| {
+            self.jobs.get(job.0 as usize).is_some_and(|job| job.living == 0 && job.end.is_none())
+        });
+        emptied
     }
 
     fn enter(&mut self, pid: Pid, job: JobIdx, runtime: Runtime) {
-        self.processes.insert(pid, Process::new(job, runtime));
+        self.processes.insert(pid, Process { is_given: true, ..Process::new(job, runtime) });
     }
 
     /// Notes that a job runs anew, with the first process `pid`, after runs that took so much CPU time.
@@ -191,8 +240,9 @@ impl TaskTable {
     /// CPU time of a job so far, of all its runs; `None` if that of one of its tasks is not known.
     pub fn cpu_time(&self, job: JobIdx) -> Option<Nanos> {
         let entry = self.jobs.get(job.0 as usize)?;
-        let living = self.by_tid.values().filter(|id| id.job == job && id.order >= entry.first);
-        let mut times = living.map(|id| self.tasks.get(id).and_then(|task| task.usage.cpu_time));
+        let of_run = TaskId { job, order: entry.first }..=TaskId { job, order: u32::MAX };
+        let living = self.tasks.range(of_run).filter(|(_, task)| task.ended.is_none());
+        let mut times = living.map(|(_, task)| task.usage.cpu_time);
         let known = entry.cpu_before + entry.cpu_ended?;
         times.try_fold(known, |sum, time| Some(sum + time?))
     }
@@ -329,8 +379,13 @@ impl TaskTable {
         all
     }
 
-    /// The living tasks that had not gone to sleep when they were last read, and those that are alone in their processes,
-    /// in the order of their IDs.
+    /// The living tasks that had gone to sleep when they were last read and are alone in their processes, in the order of their
+    /// IDs.
+    pub fn sleeping_alone(&self) -> Vec<TaskId> {
+        self.sleeping_alone.iter().copied().collect()
+    }
+
+    /// The living tasks that had not gone to sleep when they were last read, in the order of their IDs.
     pub fn to_read(&self) -> impl Iterator<Item = TaskId> + '_ {
         self.to_read.iter().copied()
     }
@@ -344,11 +399,12 @@ impl TaskTable {
     /// Notes whether a task has gone to sleep, by what was last read of it.
     pub fn note_sleep(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.ended.is_none()) else { return };
-        let process = self.processes.get(&task.thread.pid);
-        if task.usage.sleeps && process.is_some_and(|process| process.living.len() > 1) {
-            self.to_read.remove(&id);
-        } else {
+        let living = self.processes.get(&task.thread.pid).map_or(0, |process| process.living.len());
+        if !task.usage.sleeps {
+            self.sleeping_alone.remove(&id);
             self.to_read.insert(id);
+        } else if self.to_read.remove(&id) && living <= 1 {
+            self.sleeping_alone.insert(id);
         }
     }
 
@@ -381,6 +437,7 @@ impl TaskTable {
         let entry = &mut self.jobs[job.0 as usize];
         let id = TaskId { job, order: entry.created };
         entry.created += 1;
+        entry.living += 1;
         process.living.insert(id);
         // A job begins with the name of its program.
         let name = name.unwrap_or_else(|| entry.name_of(&entry.name));
@@ -477,6 +534,7 @@ impl TaskTable {
     pub fn ended(&mut self, tid: Tid, at: Nanos) -> Option<Slot> {
         let id = self.by_tid.remove(&tid)?;
         self.to_read.remove(&id);
+        self.sleeping_alone.remove(&id);
         self.set_load(id, None);
         let task = self.tasks.get_mut(&id)?;
         task.ended = Some(at);
@@ -490,6 +548,10 @@ impl TaskTable {
         }
         let (slot, pid) = (task.thread.slot.take(), task.thread.pid);
         let job = &mut self.jobs[id.job.0 as usize];
+        job.living = job.living.saturating_sub(1);
+        if job.living == 0 {
+            self.emptied.push(id.job);
+        }
         job.instructions += task.usage.instructions().unwrap_or(0);
         if id.order >= job.first {
             job.cpu_ended = job.cpu_ended.zip(task.usage.cpu_time).map(|(sum, time)| sum + time);
@@ -555,6 +617,7 @@ impl TaskTable {
         let target = std::mem::take(&mut task.placement.target);
         // It is counted among the living again.
         let job = &mut self.jobs[id.job.0 as usize];
+        job.living += 1;
         job.instructions = job.instructions.saturating_sub(task.usage.instructions().unwrap_or(0));
         if id.order >= job.first {
             let less = job.cpu_ended.zip(task.usage.cpu_time);
