@@ -155,7 +155,8 @@ fn check(proc: &Proc, pid: Pid) -> anyhow::Result<()> {
     if pid == us || creators(proc, us).contains(&pid) {
         return refused(&format!("that {pid} has created colocate itself"));
     }
-    if proc.name(pid, pid.first_thread()).is_some() && words(pid).is_empty() {
+    let has_memory = proc.executable(pid).is_some() || !words(pid).is_empty();
+    if proc.name(pid, pid.first_thread()).is_some() && !has_memory {
         return refused(&format!("that {pid} is a thread of the kernel"));
     }
     Ok(())
@@ -177,7 +178,7 @@ fn name(proc: &Proc, pid: Pid) -> String {
 
 /// The command line of a process.
 fn words(pid: Pid) -> Vec<OsString> {
-    let line = kernel::read(Path::new(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+    let line = Proc::default().of_memory(pid, "cmdline");
     let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     words.map(|word| OsString::from_vec(word.to_vec())).collect()
 }

@@ -47,7 +47,7 @@ use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sources::phases::Phases;
 use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{
-    LifecycleEvents, Pid, SysError, TaskEvent, Tid, lifecycle, sample, sharing, spin,
+    LifecycleEvents, Pid, SysError, TaskEvent, Tid, foreign, lifecycle, sample, sharing, spin,
 };
 use colocate_policy::{Grant, JobIdx, Plan};
 use filling::Fillers;
@@ -355,6 +355,8 @@ impl LinuxHost {
     pub fn finish(mut self) -> Vec<String> {
         // Nothing is placed, moved or stopped any more.
         self.stop_pages();
+        // No child of ours is to be taken for a program's process.
+        foreign::end();
         self.placing.plan = None;
         self.continue_all();
         let is_restored = self.restore_all();

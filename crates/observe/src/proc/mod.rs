@@ -5,6 +5,7 @@ mod tree;
 
 pub(crate) use tree::Tree;
 
+use crate::foreign;
 use crate::sys;
 use crate::task::{Pid, Tid};
 use colocate_files::kernel;
@@ -176,7 +177,7 @@ impl Proc {
     /// The command's arguments without the program itself; empty if the process is gone.
     #[must_use]
     pub fn arguments(&self, pid: Pid) -> Vec<String> {
-        let bytes = kernel::read(&self.of(pid).join("cmdline")).unwrap_or_default();
+        let bytes = self.of_memory(pid, "cmdline");
         let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
         text.split(|byte| *byte == 0)
             .skip(1)
@@ -188,8 +189,14 @@ impl Proc {
     /// [`kernel::LIMIT_B`] of text can show.
     #[must_use]
     pub fn code_maps(&self, pid: Pid) -> Vec<CodeMap> {
-        let text = kernel::read(&self.of(pid).join("maps")).unwrap_or_default();
-        code_maps(&text).collect()
+        code_maps(&self.of_memory(pid, "maps")).collect()
+    }
+
+    /// The content of a file that the kernel makes of the process's memory, which may never be there; empty then, and if it is gone.
+    #[must_use]
+    pub fn of_memory(&self, pid: Pid, name: &str) -> Vec<u8> {
+        let most = usize::try_from(kernel::LIMIT_B).unwrap_or(usize::MAX);
+        foreign::file(pid, None, &self.of(pid).join(name), most).unwrap_or_default()
     }
 
     fn of(&self, pid: Pid) -> PathBuf {

@@ -1,10 +1,9 @@
 //! Code that lies in a process's memory only: what a JIT compiler has made.
 
-#![allow(unsafe_code)] // process_vm_readv
-
 use super::budget::Budget;
 use super::flow::{BlockIdx, Graph, LoopIdx, STEPS_AN_INSTRUCTION};
 use super::shares::Shares;
+use crate::foreign;
 use crate::task::Pid;
 use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,35 +18,20 @@ pub const BEHIND_B: usize = 2048;
 /// looked at and of one loop in it takes if every instruction has one byte; many jumps that lead nowhere cost more.
 pub const MOST_STEPS: u64 = 1_000_000;
 
-/// Up to `bytes.len()` bytes of the memory of `pid` from `address` on; how many could be read.
-///
-/// Needs what ptrace(2) asks for: the same user or `CAP_SYS_PTRACE`, and under Yama's restricted
-/// mode a child of ours.
-pub fn read(pid: Pid, address: u64, bytes: &mut [u8]) -> usize {
-    let Ok(address) = usize::try_from(address) else { return 0 };
-    let ours = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let theirs =
-        libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: bytes.len() };
-    // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`, and checks the addresses of
-    // the other process itself.
-    let got = unsafe { libc::process_vm_readv(pid.0, &raw const ours, 1, &raw const theirs, 1, 0) };
-    usize::try_from(got).unwrap_or(0)
-}
-
 /// The memory around `ip` of `pid`, from [`BEHIND_B`] bytes before it to [`AHEAD_B`] after it where
 /// that much is mapped: its first address and its bytes.
 #[must_use]
 pub fn around(pid: Pid, ip: u64) -> Option<(u64, Vec<u8>)> {
     // A read that begins in a hole fails as a whole, so the part before is a read of its own.
     let mut ahead = vec![0; AHEAD_B];
-    let got = read(pid, ip, &mut ahead);
+    let got = foreign::memory(pid, ip, &mut ahead).unwrap_or(0);
     ahead.truncate(got);
     if ahead.is_empty() {
         return None;
     }
     let start = ip.saturating_sub(BEHIND_B as u64);
     let mut bytes = vec![0; usize::try_from(ip - start).unwrap_or(0)];
-    if read(pid, start, &mut bytes) < bytes.len() {
+    if foreign::memory(pid, start, &mut bytes).unwrap_or(0) < bytes.len() {
         return Some((ip, ahead));
     }
     bytes.extend(ahead);
@@ -247,8 +231,8 @@ mod tests {
         let here = Pid(std::process::id().cast_signed());
         let known = [7_u8; 64];
         let mut copy = [0; 64];
-        assert_eq!(read(here, known.as_ptr().addr() as u64, &mut copy), 64);
+        assert_eq!(foreign::memory(here, known.as_ptr().addr() as u64, &mut copy).unwrap(), 64);
         assert_eq!(copy, known);
-        assert_eq!(read(here, 0, &mut copy), 0);
+        assert!(foreign::memory(here, 0, &mut copy).is_err());
     }
 }
