@@ -584,8 +584,8 @@ impl LinuxHost {
 /// after the other took 15 % longer with it, and 25 % when each woke us (virtual machine with 2 PUs).
 const RESTS: Nanos = Nanos::from_millis(10);
 
-/// Shorter quanta are many: after one only those tasks are read that ran, and samples are not waited for. Chosen: as often as
-/// all are polled.
+/// Shorter quanta are many, also where they are stretched: after one only those tasks are read that ran, and samples are not waited
+/// for. Chosen: as often as all are polled.
 const WHOLE: Nanos = Nanos::from_secs(1);
 
 /// When a phase has ended the next quantum is no longer. Chosen: many times what it costs, and half of what a user wants a new phase to be
@@ -622,8 +622,8 @@ impl Host for LinuxHost {
         self.provide(requests)
     }
 
-    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
-        let mut quantum = self.affordable(quantum);
+    fn run_quantum(&mut self, plan: &Plan, asked: Nanos) -> Result<Observation, HostError> {
+        let mut quantum = self.affordable(asked);
         if quantum > Nanos::ZERO && std::mem::take(&mut self.quantum.looks) {
             quantum = quantum.min(LOOK);
         }
@@ -635,7 +635,7 @@ impl Host for LinuxHost {
         self.continue_chosen();
         self.order_pages(&plan.pages);
         let until = self.clock() + quantum;
-        let is_short = self.pausing.pauser.is_none() && quantum < WHOLE;
+        let is_short = self.pausing.pauser.is_none() && asked < WHOLE;
         loop {
             self.take_events();
             self.place_settled();

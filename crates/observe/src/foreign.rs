@@ -40,8 +40,8 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// places has waited for more than a second by then.
 const MOST_STUCK: usize = 4;
 
-/// A reading that takes longer is slow. Chosen: many times what one takes.
-const SLOW: Duration = Duration::from_millis(10);
+/// A reading that takes longer is slow, and the helper is looked at once in this time. Chosen: many times what one takes.
+const STEP: Duration = Duration::from_millis(20);
 /// Slow readings take at most one part in this many of the time since the first one, beside [`LONGEST`]. Chosen: what waits for them still
 /// places threads and answers signals nearly all the time.
 const SLOW_SHARE: u32 = 20;
@@ -246,9 +246,7 @@ impl Reader {
         if is_slow || self.stuck >= MOST_STUCK || self.refused.contains(&pid) {
             return Err(ErrorKind::TimedOut.into());
         }
-        let answered = self.try_ask(request, dir);
-        self.slow += Some(begun.elapsed()).filter(|took| *took > SLOW).unwrap_or_default();
-        answered
+        self.try_ask(request, dir)
     }
 
     fn try_ask(
@@ -262,7 +260,7 @@ impl Reader {
                 Some(helper) => helper,
                 None => Helper::start()?,
             };
-            let answered = helper.ask(request, dir);
+            let answered = helper.ask(request, dir, &mut self.slow);
             match &answered {
                 Err(why) if why.kind() == ErrorKind::TimedOut => {
                     helper.give_up();
@@ -319,6 +317,7 @@ impl Helper {
         &self,
         request: &Request,
         dir: Option<BorrowedFd<'_>>,
+        slow: &mut Duration,
     ) -> io::Result<(Box<Reply>, Option<OwnedFd>)> {
         let socket = self.socket.as_raw_fd();
         let mut bytes = request.as_bytes().to_vec();
@@ -326,7 +325,7 @@ impl Helper {
         if message(socket, &mut bytes, dir.map(|dir| dir.as_raw_fd()), Way::Send).0 < 0 {
             return Err(broken());
         }
-        self.wait_for_reply()?;
+        self.wait_for_reply(slow)?;
         let mut reply = Box::new(Reply::NONE);
         // SAFETY: the structure is plain, any bytes are valid for it, and it lives as long as the slice.
         let room =
@@ -337,17 +336,19 @@ impl Helper {
         if got <= 0 { Err(broken()) } else { Ok((reply, fd)) }
     }
 
-    fn wait_for_reply(&self) -> io::Result<()> {
-        let begun = Instant::now();
-        loop {
-            if is_ready(&self.socket, DEADLINE.saturating_sub(begun.elapsed()).max(LEAST_WAIT)) {
-                return Ok(());
+    /// Waits for a reply, and adds to `slow` for how long that was not there although the helper had a PU or needed none.
+    fn wait_for_reply(&self, slow: &mut Duration) -> io::Result<()> {
+        let (begun, mut slept) = (Instant::now(), Duration::ZERO);
+        while !is_ready(&self.socket, STEP) {
+            if !self.wants_pu() {
+                slept += STEP;
+                *slow += STEP;
             }
-            let waited = begun.elapsed();
-            if waited >= LONGEST || waited >= DEADLINE && !self.wants_pu() {
+            if slept >= DEADLINE || begun.elapsed() >= LONGEST {
                 return Err(ErrorKind::TimedOut.into());
             }
         }
+        Ok(())
     }
 
     /// Whether it waits for a PU: then it is late by no fault of what it reads.
@@ -378,9 +379,6 @@ impl Helper {
 impl Reply {
     const NONE: Self = Self { result: 0, bytes: [0; AT_ONCE_B] };
 }
-
-/// Least time for which a reply is waited for at a time.
-const LEAST_WAIT: Duration = Duration::from_millis(20);
 
 fn is_ready(fd: &OwnedFd, within: Duration) -> bool {
     let timeout = Timespec {
