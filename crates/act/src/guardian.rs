@@ -15,17 +15,25 @@ use crate::pause::{How, freezer};
 use crate::restore;
 use crate::sys::{self, Fork};
 use anchor::Anchor;
+use colocate_files::kernel;
 use colocate_machine::Nanos;
 use colocate_observe::sys::{is_readable, now, wait_readable};
-use colocate_observe::{Pid, SysError};
+use colocate_observe::{Pid, SysError, foreign};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+/// In so many polls in a row colocate must be about to end before it counts as dead. Chosen: a process that is killed ends in a moment,
+/// unless one of its threads sleeps in the kernel where nothing ends it; then that may take for ever.
+const KILLED_POLLS: u32 = 3;
+
 /// Time between two polls whether colocate is stopped. Chosen: too short to be noticed, and 15 µs of a PU each.
 const POLL: Nanos = Nanos::from_secs(1);
+
+/// The kernel's text on a process is shorter, with all the groups that it can have. Chosen.
+const LONGEST_STATUS_B: u64 = 1 << 20;
 
 /// The guardian, as colocate sees it. If it is dropped, the guardian believes that colocate died.
 #[derive(Debug)]
@@ -117,6 +125,7 @@ fn guard(
     keep.extend(place.map(|place| place.dir.as_fd().as_raw_fd()));
     keep.sort_unstable();
     sys::close_all_but(&keep);
+    foreign::forget();
     if wait_for_the_end_of(colocate, reader, memory) == End::Dismissed {
         return;
     }
@@ -138,13 +147,13 @@ fn guard(
 /// How a guardian's wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Colocate is dead, or has closed the pipe.
+    /// Colocate is dead, has been killed, or has closed the pipe.
     Undo,
     /// Nothing is left to undo.
     Dismissed,
 }
 
-/// Returns when colocate is dead, has closed the pipe, or has written a byte into it.
+/// Returns when colocate is dead, has closed the pipe, or has written a byte into it; also when it was killed and cannot end.
 ///
 /// The pipe alone is not enough: a program that was stopped before it began has a copy of the other end. While colocate
 /// itself is stopped, jobs whose cgroups it has frozen continue; it freezes them again when it does.
@@ -156,7 +165,14 @@ fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File)
             let _ = wait_readable(&[reader.as_fd(), life.as_fd()], Some(POLL.into()));
             now() < begun + POLL
         };
+        let mut killed_polls = 0;
         while !ends() {
+            let status = process.as_ref().and_then(|it| it.read("status", LONGEST_STATUS_B).ok());
+            killed_polls =
+                if status.is_some_and(|it| is_killed(&it)) { killed_polls + 1 } else { 0 };
+            if killed_polls >= KILLED_POLLS {
+                return End::Undo;
+            }
             let stat = process.as_ref().and_then(ProcessHandle::stat);
             if stat.is_some_and(|stat| stat.is_stopped())
                 && let Some(How::Freezer(folder)) = read(memory).and_then(|it| it.pauses)
@@ -172,9 +188,39 @@ fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File)
     if reader.read(&mut [0]).is_ok_and(|read| read > 0) { End::Dismissed } else { End::Undo }
 }
 
+/// Whether the first thread of a process has been killed, by its `/proc/PID/status`: it has ended, or is to end. While another thread
+/// cannot end the process has not.
+fn is_killed(status: &str) -> bool {
+    const KILL: u64 = 1 << (libc::SIGKILL - 1);
+    let is_pending = |name| {
+        let set = kernel::field(status, name).and_then(|set| u64::from_str_radix(set, 16).ok());
+        set.is_some_and(|set| set & KILL != 0)
+    };
+    let has_ended = kernel::field(status, "State").is_some_and(|state| state.starts_with('Z'));
+    has_ended || is_pending("SigPnd") || is_pending("ShdPnd")
+}
+
 fn read(memory: &File) -> Option<Journal> {
     let length = usize::try_from(memory.metadata().ok()?.len()).ok()?;
     let mut bytes = vec![0; length];
     memory.read_exact_at(&mut bytes, 0).ok()?;
     Journal::parse(&String::from_utf8_lossy(&bytes)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs; has SIGKILL pending for its first thread or for all; SIGTERM; its first thread has ended.
+    #[test]
+    fn what_is_killed_and_has_not_ended() {
+        let status = |state: &str, own: u64, all: u64| {
+            is_killed(&format!(
+                "Name:\tx\nState:\t{state}\nSigPnd:\t{own:016x}\nShdPnd:\t{all:016x}\n"
+            ))
+        };
+        assert!(!status("D (disk sleep)", 0, 0) && !status("D (disk sleep)", 0x4000, 0x4000));
+        assert!(status("D (disk sleep)", 0x100, 0) && status("D (disk sleep)", 0, 0x4100));
+        assert!(status("Z (zombie)", 0, 0) && !is_killed(""));
+    }
 }

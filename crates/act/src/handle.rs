@@ -17,7 +17,7 @@ use crate::stat::Stat;
 use crate::sys;
 use colocate_machine::Nanos;
 use colocate_observe::sys::{now, since_boot};
-use colocate_observe::{Pid, SysError, Tid};
+use colocate_observe::{Pid, SysError, Tid, foreign};
 use rustix::fs::{self, Access, AtFlags, Mode, OFlags};
 use std::ffi::c_int;
 use std::fs::File;
@@ -122,6 +122,16 @@ impl ProcessHandle {
         // Reading into a buffer that grows takes several calls.
         let mut bytes = Vec::with_capacity(usize::try_from(most_b.min(4096)).unwrap_or(0));
         self.file(name)?.take(most_b).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The same of a file that the kernel makes of the process's memory, which may never be there: then that is an error.
+    ///
+    /// # Errors
+    /// As [`foreign::file`].
+    pub fn read_of_memory(&self, name: &str, most_b: u64) -> io::Result<String> {
+        let most = usize::try_from(most_b).unwrap_or(usize::MAX);
+        let bytes = foreign::file(self.pid, Some(self.dir.as_fd()), Path::new(name), most)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

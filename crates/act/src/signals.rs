@@ -91,6 +91,11 @@ impl Signals {
         self.fd.as_fd()
     }
 
+    /// Whether a signal waits by which programs are ended.
+    pub fn is_end_pending() -> bool {
+        sys::is_pending(&ENDS.map(|(signal, _)| signal))
+    }
+
     /// The next signal that waits; `None` if there is none.
     pub fn next(&self) -> Option<Arrived> {
         sys::next_signal(self.fd())

@@ -4,7 +4,7 @@
 
 use colocate_machine::Nanos;
 pub use colocate_observe::signal::{
-    Arrived, SignalMask, block, block_all, next_signal, set_mask, signalfd,
+    Arrived, SignalMask, block, block_all, is_pending, next_signal, set_mask, signalfd,
 };
 use colocate_observe::{Pid, SysError, Tid};
 use rustix::{fs, process};

@@ -11,11 +11,14 @@ use colocate_host::{Attached, Setup};
 use colocate_machine::Nanos;
 use colocate_observe::proc::Proc;
 use colocate_observe::{Pid, affinity};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+
+/// Most creators of a process that are followed. Chosen: no shell calls that deep.
+const MOST_CREATORS: usize = 1_000;
 
 /// Most cgroups that are nested. Chosen: nothing nests that deep.
 const DEEPEST: usize = 64;
@@ -32,7 +35,7 @@ pub struct Args {
     #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
     pid: Vec<i32>,
 
-    /// All processes that are in a cgroup now, and in those in it; can be given several times
+    /// All processes in a cgroup and in those in it, as one job; can be given several times
     #[arg(long, value_name = "PATH")]
     cgroup: Vec<PathBuf>,
 
@@ -52,23 +55,28 @@ fn place_time(text: &str) -> Result<Nanos, String> {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let proc = Proc::default();
-    let mut pids: BTreeSet<Pid> = args.pid.iter().copied().map(Pid).collect();
-    for &pid in &pids {
-        unfit(&proc, pid).map_or(Ok(()), |why| Err(refused(&proc, pid, why)))?;
+    for &pid in &args.pid {
+        unfit(&proc, Pid(pid)).map_or(Ok(()), |why| Err(refused(&proc, Pid(pid), why)))?;
     }
-    for cgroup in &args.cgroup {
-        pids.extend(members(&proc, cgroup)?);
+    let mut given: Vec<Given> =
+        args.pid.iter().map(|pid| Given::process(&proc, Pid(*pid))).collect();
+    for path in &args.cgroup {
+        given.push(Given { name: cgroup_name(path), pids: members(&proc, path)? });
     }
-    let firsts: Vec<Pid> =
-        pids.iter().copied().filter(|pid| !has_creator_in(&proc, *pid, &pids)).collect();
-    let (denied, placed): (Vec<Pid>, Vec<Pid>) =
-        firsts.into_iter().partition(|pid| is_denied(&proc, *pid));
-    if placed.is_empty() {
+    let pids: BTreeSet<Pid> = given.iter().flat_map(|it| &it.pids).copied().collect();
+    let mut is_taken = descendants(&proc, &pids);
+    let denied: Vec<Pid> =
+        pids.difference(&is_taken).copied().filter(|pid| is_denied(&proc, *pid)).collect();
+    is_taken.extend(&denied);
+    let attached = jobs(given, is_taken);
+    if attached.is_empty() {
         return Err(all_denied(&proc, &denied));
     }
-    let attached: Vec<Attached> = placed.iter().filter_map(|&pid| hold(&proc, pid)).collect();
-    let program = |it: &Attached| Program::of(it.name.clone(), &words(&proc, it.process.pid()));
+    let program =
+        |it: &Attached| Program::of(it.name.clone(), &words(&proc, it.processes[0].pid()));
     let programs = attached.iter().map(program).collect();
+    let placed: Vec<Pid> =
+        attached.iter().flat_map(|it| &it.processes).map(|it| it.pid()).collect();
     let mut first = vec![begins(args, &named(&proc, &placed))];
     if !denied.is_empty() {
         first.push(format!("left out, since {ANOTHER_USER}: {}", named(&proc, &denied)));
@@ -82,11 +90,55 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     run::follow(&args.options, &setup, programs, first)
 }
 
-/// A process with its name; `None` if it has ended since it was checked.
-fn hold(proc: &Proc, pid: Pid) -> Option<Attached> {
-    let process = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).ok()?);
-    let name = name(proc, pid);
-    process.exists().then_some(Attached { name, process })
+/// What is to be one job.
+struct Given {
+    name: String,
+    pids: Vec<Pid>,
+}
+
+impl Given {
+    fn process(proc: &Proc, pid: Pid) -> Self {
+        Self { name: name(proc, pid), pids: vec![pid] }
+    }
+}
+
+/// The last part of its path, as it was given where that has none.
+fn cgroup_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The jobs, without those that are taken: descendants, which belong to the jobs of their creators, and what may not be placed. A process
+/// that is given twice is of the first job; one that has ended meanwhile is of none.
+fn jobs(given: Vec<Given>, mut is_taken: BTreeSet<Pid>) -> Vec<Attached> {
+    let mut jobs = Vec::new();
+    for Given { name, mut pids } in given {
+        pids.retain(|pid| is_taken.insert(*pid));
+        let opened = pids.iter().map(|pid| ProcessHandle::open(Path::new("/proc"), *pid));
+        let processes: Vec<_> = opened.flatten().map(Arc::new).collect();
+        if !processes.is_empty() {
+            jobs.push(Attached { name, processes });
+        }
+    }
+    jobs
+}
+
+/// Those of `pids` that descend from another one of them. The parent of each process is read once.
+fn descendants(proc: &Proc, pids: &BTreeSet<Pid>) -> BTreeSet<Pid> {
+    let mut parents: HashMap<Pid, Option<Pid>> = HashMap::new();
+    let mut parent_of =
+        |pid: Pid| *parents.entry(pid).or_insert_with(|| Some(proc.state_and_parent(pid).ok()?.1));
+    let mut has_creator = |pid: Pid| {
+        let mut creator = parent_of(pid);
+        for _ in 0..MOST_CREATORS {
+            match creator {
+                Some(pid) if pids.contains(&pid) => return true,
+                Some(pid) if pid.0 > 0 => creator = parent_of(pid),
+                _ => return false,
+            }
+        }
+        false
+    };
+    pids.iter().copied().filter(|pid| has_creator(*pid)).collect()
 }
 
 /// What is about to be done, and until when.
@@ -116,7 +168,9 @@ const ANOTHER_USER: &str = "another user's threads may not be placed (EPERM)";
 
 fn all_denied(proc: &Proc, pids: &[Pid]) -> anyhow::Error {
     let named = named(proc, pids);
-    let message = if affinity::is_filtered() {
+    let message = if pids.is_empty() {
+        "expected processes that live, found that all have ended".to_owned()
+    } else if affinity::is_filtered() {
         format!("no thread of {named} can be placed: {FILTERED}")
     } else {
         format!(
@@ -214,10 +268,6 @@ pub fn absent(proc: &Proc, pid: Pid) -> String {
 fn creators(proc: &Proc, pid: Pid) -> Vec<Pid> {
     let parent = |pid: &Pid| Some(proc.state_and_parent(*pid).ok()?.1).filter(|pid| pid.0 > 0);
     std::iter::successors(parent(&pid), parent).collect()
-}
-
-fn has_creator_in(proc: &Proc, pid: Pid, pids: &BTreeSet<Pid>) -> bool {
-    creators(proc, pid).iter().any(|creator| pids.contains(creator))
 }
 
 fn name(proc: &Proc, pid: Pid) -> String {

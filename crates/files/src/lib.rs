@@ -32,7 +32,7 @@ mod write;
 
 pub use dir::{Dir, remove_if_exists};
 pub use error::{Action, FileError, Reason};
-pub use read::{Accept, Code, open, open_code, read, read_text};
+pub use read::{Accept, Code, open, open_code, open_seen_code, read, read_text};
 pub use size::MaxSize;
 pub use write::{FIFO_LIMIT, Mode, append, create, has_place, try_write, write};
 

@@ -113,9 +113,16 @@ pub struct Code {
 /// # Errors
 /// If it is missing or not a plain file, or cannot be opened; also without /proc.
 pub fn open_code(path: &Path) -> io::Result<Code> {
-    use std::os::fd::AsRawFd;
     let look = OFlags::PATH | OFlags::CLOEXEC;
-    let seen = File::from(rustix::fs::openat(CWD, path, look, Mode::empty())?);
+    open_seen_code(&File::from(rustix::fs::openat(CWD, path, look, Mode::empty())?))
+}
+
+/// The same of a file that was opened with `O_PATH`.
+///
+/// # Errors
+/// As [`open_code`].
+pub fn open_seen_code(seen: &File) -> io::Result<Code> {
+    use std::os::fd::AsRawFd;
     let metadata = seen.metadata()?;
     if !metadata.is_file() {
         let what = format!("expected a plain file, found {:?}", metadata.file_type());

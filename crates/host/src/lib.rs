@@ -56,7 +56,7 @@ use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sources::phases::Phases;
 use colocate_observe::sys::{now, wait_readable};
 use colocate_observe::{
-    LifecycleEvents, Pid, SysError, TaskEvent, Tid, lifecycle, sample, sharing, spin,
+    LifecycleEvents, Pid, SysError, TaskEvent, Tid, foreign, lifecycle, sample, sharing, spin,
 };
 use colocate_policy::{Grant, JobIdx, Plan, TaskId};
 use filling::Fillers;
@@ -85,7 +85,7 @@ use throttling::Throttling;
 pub struct Setup {
     /// The programs.
     pub commands: Vec<Command>,
-    /// Processes that run already, each of which is a job with all that it creates, after those that are launched. They are
+    /// Jobs that run already, each with all that its processes create, after those that are launched. They are
     /// only placed: no plan may have them wait, and a signal that ends the scheduling leaves them alone.
     pub attached: Vec<Attached>,
     /// How long after the launch the processes that ran already are left to the kernel again; `None` for as long as they live.
@@ -119,13 +119,13 @@ pub struct Setup {
     pub proc: PathBuf,
 }
 
-/// A process that runs already.
+/// Processes that run already and are one job.
 #[derive(Clone, Debug)]
 pub struct Attached {
     /// Its name, for messages.
     pub name: String,
-    /// The process, and never a later one with the same number.
-    pub process: Arc<ProcessHandle>,
+    /// Its processes that none of it has created, one at least, and never later ones with the same numbers.
+    pub processes: Vec<Arc<ProcessHandle>>,
 }
 
 /// How evidence is gathered.
@@ -229,7 +229,7 @@ impl LinuxHost {
         let reserve = reserve();
         let files = Sysfs::at(Path::new("/"));
         let cpusets = Cpusets::new(files.clone());
-        let attached = setup.attached.iter().map(|it| &it.process);
+        let attached = setup.attached.iter().flat_map(|it| &it.processes);
         let usable_now = match attached_pus(&cpusets, attached) {
             Some(pus) => pus,
             None => colocate_observe::affinity::of(Tid(0))?,
@@ -262,9 +262,15 @@ impl LinuxHost {
             tasks.add_job(command.name(), held.pid(), runs.runtimes.of(&command.path));
         }
         for attached in &setup.attached {
-            let executable = Proc::at(&setup.proc).executable_link(attached.process.pid());
-            let runtime = runs.runtimes.of(&executable);
-            tasks.add_attached(attached.name.clone(), attached.process.clone(), runtime);
+            for (place, process) in attached.processes.iter().enumerate() {
+                let executable = Proc::at(&setup.proc).executable_link(process.pid());
+                let runtime = runs.runtimes.of(&executable);
+                match place {
+                    0 => tasks.add_job(attached.name.clone(), process.pid(), runtime),
+                    _ => tasks.add_process(process.pid(), runtime),
+                }
+                tasks.hold_given(process);
+            }
         }
         (runs.is_attached, runs.detach_after) = (!setup.attached.is_empty(), setup.detach_after);
         // A new thread runs where its creator does until we have run. After all forks, so that no
@@ -272,9 +278,9 @@ impl LinuxHost {
         let nice = sys::nice();
         let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE)
             .or_else(|_| sys::set_slice_and_nice(SHORT_SLICE, nice));
-        let firsts =
-            held.iter().map(Held::pid).chain(setup.attached.iter().map(|it| it.process.pid()));
-        let lifecycle = watch_all(firsts, &setup.lifecycle);
+        let attached = setup.attached.iter().flat_map(|it| &it.processes).map(|it| it.pid());
+        let firsts: Vec<Pid> = held.iter().map(Held::pid).chain(attached).collect();
+        let lifecycle = watch_all(&firsts, &setup.lifecycle);
         notes.extend(lifecycle.without_perf().map(late_creation));
         let usable = usable(&machine, &usable_now);
         let proc = setup.proc.clone();
@@ -426,6 +432,8 @@ impl LinuxHost {
     pub fn finish(mut self) -> Vec<String> {
         // Nothing is placed, moved or stopped any more.
         self.stop_pages();
+        // No child of ours is to be taken for a program's process.
+        foreign::end();
         self.placing.plan = None;
         self.continue_all();
         let is_restored = self.restore_all();
@@ -581,14 +589,13 @@ impl LinuxHost {
     }
 
     /// A quantum, or a longer one: with very many threads the CPU time that passes between two quanta, to read each thread
-    /// and to decide, is at most a share of a PU, unless that took more than [`MOST_STRETCHED`] quanta.
+    /// and to decide, is at most a share of a PU, unless that took more than [`LONGEST_QUANTUM`].
     fn affordable(&self, quantum: Nanos) -> Nanos {
         if self.tasks.kept_tasks() < MANY {
             return quantum;
         }
         let decided = own_time().saturating_sub(self.quantum.deciding_since);
-        let most = Nanos(quantum.0.saturating_mul(MOST_STRETCHED));
-        quantum.max(Nanos(decided.0.saturating_mul(TIMES_DECIDING)).min(most))
+        quantum.max(Nanos(decided.0.saturating_mul(TIMES_DECIDING)).min(LONGEST_QUANTUM))
     }
 
     /// Sleeps until something happens or is due.
@@ -660,8 +667,8 @@ impl LinuxHost {
 /// after the other took 15 % longer with it, and 25 % when each woke us (virtual machine with 2 PUs).
 const RESTS: Nanos = Nanos::from_millis(10);
 
-/// Shorter quanta are many: after one only those tasks are read that ran, and samples are not waited for. Chosen: as often as
-/// all are polled.
+/// Shorter quanta are many, also where they are stretched: after one only those tasks are read that ran, and samples are not waited
+/// for. Chosen: as often as all are polled.
 const WHOLE: Nanos = Nanos::from_secs(1);
 
 /// When a phase has ended the next quantum is no longer. Chosen: many times what it costs, and half of what a user wants a new phase to be
@@ -675,13 +682,15 @@ fn own_time() -> Nanos {
     Nanos(of(time.tv_sec) * 1_000_000_000 + of(time.tv_nsec))
 }
 
-/// Threads from which on quanta may be stretched. Chosen: 1,000 cost half a percent of a PU (`scripts/bounded-cost`).
-const MANY: usize = 2_000;
+/// Threads from which on quanta may be stretched. Chosen: so many cost half a percent of a PU in the shortest quanta of a front end,
+/// 50 ms.
+const MANY: usize = 250;
 /// A quantum lasts at least so many times as long as deciding took: that is 1 % of a PU. Chosen: half of what 20,000 threads may
 /// cost in all.
 const TIMES_DECIDING: u64 = 100;
-/// Quanta that one may last, at most.
-const MOST_STRETCHED: u64 = 10;
+/// No quantum is stretched to more. Chosen: the ends of jobs and changes of the machine end it, and what threads do is rarely new
+/// sooner where there are tens of thousands.
+const LONGEST_QUANTUM: Nanos = Nanos::from_secs(10);
 
 impl Host for LinuxHost {
     fn machine(&self) -> &Machine {
@@ -700,8 +709,8 @@ impl Host for LinuxHost {
         self.throttling.is_recent(now())
     }
 
-    fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
-        let mut quantum = self.affordable(quantum);
+    fn run_quantum(&mut self, plan: &Plan, asked: Nanos) -> Result<Observation, HostError> {
+        let mut quantum = self.affordable(asked);
         if quantum > Nanos::ZERO && std::mem::take(&mut self.quantum.looks) {
             quantum = quantum.min(LOOK);
         }
@@ -713,7 +722,7 @@ impl Host for LinuxHost {
         self.continue_chosen();
         self.order_pages(&plan.pages);
         let until = self.clock() + quantum;
-        let is_short = self.pausing.pauser.is_none() && quantum < WHOLE;
+        let is_short = self.pausing.pauser.is_none() && asked < WHOLE;
         loop {
             self.take_events();
             self.place_settled();

@@ -254,14 +254,18 @@ impl LinuxHost {
     /// Ends the jobs that ran already and of which no process lives any more.
     pub(crate) fn end_attached(&mut self) {
         if self.runs.is_attached {
-            self.end_jobs(|host, job| !host.is_living(job));
+            let emptied = self.tasks.take_emptied();
+            if !emptied.is_empty() {
+                self.end_jobs(&emptied);
+            }
         }
     }
 
     /// Ends all jobs, which ran already and run on.
     pub(crate) fn detach(&mut self, cause: &str) {
         self.runs.detached_by = Some(cause.to_owned());
-        self.end_jobs(|_, _| true);
+        let all: Vec<JobIdx> = self.running_jobs().collect();
+        self.end_jobs(&all);
     }
 
     /// The same once its time is over.
@@ -294,30 +298,29 @@ impl LinuxHost {
     /// Ends every launched job, whatever its target: with SIGTERM, and after [`crate::Setup::grace`] with SIGKILL. The quanta that
     /// follow see the ends; after the last one nothing of them is left.
     pub fn terminate_all(&mut self) {
-        for end in self.ends_now() {
-            self.runs.targets.reach(end);
+        for job in self.running_jobs().collect::<Vec<_>>() {
+            self.runs.targets.reach(self.end_now(job));
         }
         self.end_finished_jobs();
     }
 
-    /// Ends those of the attached jobs that `are_over`. Their exit status is not ours to know.
-    fn end_jobs(&mut self, are_over: impl Fn(&Self, JobIdx) -> bool) {
-        for end in self.ends_now() {
-            if are_over(self, end.job) {
-                self.runs.targets.give_up(end);
-            }
+    /// Ends these attached jobs. Their exit status is not ours to know.
+    fn end_jobs(&mut self, jobs: &[JobIdx]) {
+        for job in jobs {
+            self.runs.targets.give_up(self.end_now(*job));
         }
         self.end_finished_jobs();
     }
 
-    /// How the jobs that have not ended would end now.
-    pub(crate) fn ends_now(&self) -> Vec<JobEnd> {
-        let living = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
-        let end = |(_, job)| {
-            let (job, at) = (JobIdx(job), self.clock());
-            JobEnd { job, at, status: 0, cpu_time: self.tasks.cpu_time(job) }
-        };
-        living.map(end).collect()
+    /// The jobs that have not ended.
+    pub(crate) fn running_jobs(&self) -> impl Iterator<Item = JobIdx> + '_ {
+        let running = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
+        running.map(|(_, job)| JobIdx(job))
+    }
+
+    /// How a job that has not ended would end now.
+    pub(crate) fn end_now(&self, job: JobIdx) -> JobEnd {
+        JobEnd { job, at: self.clock(), status: 0, cpu_time: self.tasks.cpu_time(job) }
     }
 
     /// Ends the jobs that have done their work, and reports those that are over.

@@ -350,8 +350,8 @@ impl LinuxHost {
 
     /// Reads those tasks that may have run, and where, and whether they still can, only if they have.
     ///
-    /// Those that sleep are read only if the clocks of their processes say that one of them has run, and seldom
-    /// where they are many.
+    /// Those that sleep are read only if the clocks of their processes say that one of them has run, or if they are alone in
+    /// their processes, and seldom where they are many.
     pub(crate) fn read_runnable_tasks(&mut self) {
         self.read_times();
         let at = now();
@@ -372,11 +372,16 @@ impl LinuxHost {
         if active.is_some() || at < self.polling.next_search {
             return;
         }
+        let begun = own_time();
+        for id in self.tasks.sleeping_alone() {
+            if !orphans.contains(&id.job) {
+                self.read_if_run(id, at);
+            }
+        }
         // The kernel says with one call how long all threads of a process have run.
         let several = self.tasks.with_threads().map(|(pid, _)| pid);
         let have_run: Vec<Pid> =
             several.filter(|pid| self.sources.run_states.has_new_cpu_time(*pid)).collect();
-        let begun = own_time();
         for pid in have_run {
             let stopped_polls = self.tasks.sleeping_of(pid);
             if stopped_polls.first().is_none_or(|id| orphans.contains(&id.job)) {

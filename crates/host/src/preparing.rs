@@ -26,6 +26,10 @@ use std::sync::Arc;
 /// a twentieth of a PU; programs that create threads as fast as they can create 10,000 and more.
 pub(crate) const MOST_A_SECOND: u32 = 1_000;
 
+/// Processes that are watched from one scan of `/proc` on. Chosen: a scan takes some ten milliseconds, and signals are answered in
+/// between.
+const WATCHED_AT_ONCE: usize = 512;
+
 /// Checks whether the counters are there that targets need.
 ///
 /// # Errors
@@ -63,7 +67,7 @@ impl Safeguards {
         let dir = rundir::open(&setup.run_dirs, sys::effective_user());
         let how = pauser.as_ref().map(Pauser::how);
         let journal = Writer::begin(dir, owner, journal::boot(&setup.proc), original, how.as_ref());
-        let processes = setup.attached.iter().map(|it| &*it.process);
+        let processes = setup.attached.iter().flat_map(|it| &it.processes).map(|it| &**it);
         let attached = (!setup.attached.is_empty()).then(|| Attached::of(&setup.proc, processes));
         let journal = journal.with_sets(sets.iter().cloned());
         let journal = journal.with_origin(journal::namespaces(&setup.proc), attached);
@@ -147,14 +151,17 @@ pub(crate) fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<He
     held.map(|(command, input)| launch::hold(command, input, signals.inherited())).collect()
 }
 
-pub(crate) fn watch_all(
-    mut pids: impl Iterator<Item = Pid>,
-    options: &lifecycle::Options,
-) -> LifecycleEvents {
-    let first = pids.next().unwrap_or(Pid(0));
+/// Watches all of these processes, or, if a signal comes by which everything ends, some of them.
+pub(crate) fn watch_all(pids: &[Pid], options: &lifecycle::Options) -> LifecycleEvents {
     let options = lifecycle::Options { most_a_second: Some(MOST_A_SECOND), ..options.clone() };
+    let (first, others) = pids.split_first().map_or((Pid(0), pids), |(first, all)| (*first, all));
     let mut lifecycle = LifecycleEvents::watch(first, &options);
-    pids.for_each(|pid| lifecycle.add(pid));
+    for pids in others.chunks(WATCHED_AT_ONCE) {
+        if Signals::is_end_pending() {
+            break;
+        }
+        lifecycle.add_all(pids);
+    }
     lifecycle
 }
 

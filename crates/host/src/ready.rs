@@ -218,8 +218,9 @@ impl LinuxHost {
     /// Ends the jobs that have not begun with this status.
     fn end_held(&mut self, status: i32) {
         self.runs.probing = None;
-        for end in self.ends_now() {
-            if self.pausing.held[end.job.0 as usize].is_some() {
+        for job in self.running_jobs().collect::<Vec<_>>() {
+            if self.pausing.held[job.0 as usize].is_some() {
+                let end = self.end_now(job);
                 self.runs.targets.reach(JobEnd { status, ..end });
             }
         }

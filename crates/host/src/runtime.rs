@@ -7,6 +7,7 @@
 //! Two runtimes count elsewhere.
 
 use colocate_observe::bounded::BoundedFile;
+use colocate_observe::foreign;
 use object::read::Object;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -43,7 +44,7 @@ impl Runtimes {
     /// How the program in the file `executable` counts PUs; [`Runtime::Plain`] if it cannot be
     /// read.
     pub fn of(&mut self, executable: &Path) -> Runtime {
-        let Ok(code) = colocate_files::open_code(executable) else { return Runtime::Plain };
+        let Ok(code) = foreign::code(executable) else { return Runtime::Plain };
         *self.known.entry(key(&code.metadata)).or_insert_with(|| inspect(code.file))
     }
 }

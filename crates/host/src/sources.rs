@@ -171,11 +171,9 @@ impl LinuxHost {
     }
 
     fn sample_mixes(&mut self, jobs: &[JobIdx]) -> Result<Backend, Refusal> {
-        let pid = |job: &JobIdx| {
-            let place = job.0 as usize;
-            Some((*job, self.tasks.jobs().get(place)?.pid))
-        };
-        let jobs: Vec<_> = jobs.iter().filter_map(pid).collect();
+        let job = |(place, pid): (usize, Pid)| Some((JobIdx(u32::try_from(place).ok()?), pid));
+        let given = self.tasks.given().filter_map(job);
+        let jobs: Vec<_> = given.filter(|(job, _)| jobs.contains(job)).collect();
         let begin = self.sources.begin();
         self.sources.mixes.start(&jobs, &self.sources.options, begin).map_err(Refusal::of)
     }
@@ -207,8 +205,8 @@ impl LinuxHost {
             let begin = self.sources.begin();
             let watch = &self.sources.options.watch;
             let mut spinning = Spinning::new(rate_hz, watch, begin).map_err(Refusal::of)?;
-            for (place, job) in self.tasks.jobs().iter().enumerate() {
-                spinning.also(job.pid, self.sampled_from(place)).map_err(Refusal::of)?;
+            for (place, pid) in self.tasks.given() {
+                spinning.also(pid, self.sampled_from(place)).map_err(Refusal::of)?;
             }
             self.sources.spinning = Some(spinning);
         }
@@ -220,8 +218,8 @@ impl LinuxHost {
         if self.sources.sharing.is_none() {
             let watch = &self.sources.options.watch;
             let mut sharing = SharedMemory::start(self.sources.access_rate_hz, watch)?;
-            for (place, job) in self.tasks.jobs().iter().enumerate() {
-                sharing.also(job.pid, self.sampled_from(place)).map_err(Refusal::of)?;
+            for (place, pid) in self.tasks.given() {
+                sharing.also(pid, self.sampled_from(place)).map_err(Refusal::of)?;
             }
             let living: Vec<TaskId> = self.tasks.all_living().map(|(_, id)| id).collect();
             for id in living {

@@ -35,6 +35,10 @@ pub struct Job {
     pub pid: Pid,
     /// The same, if it ran already.
     pub attached: Option<Arc<ProcessHandle>>,
+    /// Further processes that it was given with.
+    further: Vec<Pid>,
+    /// How many of its tasks live.
+    living: usize,
     /// How it ended; `None` while it runs.
     pub end: Option<JobEnd>,
     /// Tasks created, over all its runs.
@@ -54,6 +58,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// The processes that it was given with.
+    fn pids(&self) -> impl Iterator<Item = Pid> + '_ {
+        std::iter::once(self.pid).chain(self.further.iter().copied())
+    }
+
     /// The name of one of its tasks, for messages.
     fn name_of(&self, task: &str) -> Arc<str> {
         format!("{}/{task}", self.name).into()
@@ -118,8 +127,12 @@ pub struct TaskTable {
     tasks: BTreeMap<TaskId, Task>,
     by_tid: HashMap<Tid, TaskId>,
     load: HashMap<PuNr, u32>,
+    /// Jobs of which no task lived at a moment since they were last taken.
+    emptied: Vec<JobIdx>,
     /// Living tasks that had not gone to sleep when they were last read.
     to_read: BTreeSet<TaskId>,
+    /// Living tasks that had, and are alone in their processes.
+    sleeping_alone: BTreeSet<TaskId>,
     /// What any thread of a process may have handed down before the events that are being taken in.
     of_any: HashMap<Pid, OfAny>,
     /// Ended tasks that are remembered, the first to end first.
@@ -165,15 +178,14 @@ struct OfAny {
 }
 
 impl TaskTable {
-    /// Enters a job that runs already, with its first process.
-    pub fn add_attached(&mut self, name: String, process: Arc<ProcessHandle>, runtime: Runtime) {
+    /// Has all that is done to a process that ran already go through its handle; of a job's first process it is kept for good.
+    pub fn hold_given(&mut self, process: &Arc<ProcessHandle>) {
         let pid = process.pid();
-        self.add_job(name, pid, runtime);
-        if let Some(entry) = self.processes.get_mut(&pid) {
-            entry.handle = Some(process.clone());
-        }
-        if let Some(job) = self.jobs.last_mut() {
-            job.attached = Some(process);
+        let Some(entry) = self.processes.get_mut(&pid) else { return };
+        entry.handle = Some(process.clone());
+        let job = self.jobs.get_mut(entry.job.0 as usize).filter(|job| job.pid == pid);
+        if let Some(job) = job {
+            job.attached = Some(process.clone());
         }
     }
 
@@ -193,6 +205,8 @@ impl TaskTable {
             name,
             pid,
             attached: None,
+            further: Vec::new(),
+            living: 0,
             end: None,
             created: 0,
             first: 0,
@@ -203,6 +217,32 @@ impl TaskTable {
             instructions: 0,
         });
         self.enter(pid, job, runtime);
+        self.emptied.push(job);
+    }
+
+    /// Enters a further process of the job that was entered last.
+    pub fn add_process(&mut self, pid: Pid, runtime: Runtime) {
+        let Some(job) = self.jobs.last_mut() else { return };
+        job.further.push(pid);
+        let job = job_idx(self.jobs.len() - 1);
+        self.enter(pid, job, runtime);
+    }
+
+    /// The processes that jobs were given with, each with the place of its job.
+    pub fn given(&self) -> impl Iterator<Item = (usize, Pid)> + '_ {
+        self.jobs
+            .iter()
+            .enumerate()
+            .flat_map(|(place, job)| job.pids().map(move |pid| (place, pid)))
+    }
+
+    /// The jobs that have not ended and of which no task lives, where that may have changed since this was last called.
+    pub fn take_emptied(&mut self) -> Vec<JobIdx> {
+        let mut emptied = std::mem::take(&mut self.emptied);
+        emptied.retain(|job| {
+            self.jobs.get(job.0 as usize).is_some_and(|job| job.living == 0 && job.end.is_none())
+        });
+        emptied
     }
 
     fn enter(&mut self, pid: Pid, job: JobIdx, runtime: Runtime) {
@@ -227,8 +267,9 @@ impl TaskTable {
     /// CPU time of a job so far, of all its runs; `None` if that of one of its tasks is not known.
     pub fn cpu_time(&self, job: JobIdx) -> Option<Nanos> {
         let entry = self.jobs.get(job.0 as usize)?;
-        let living = self.by_tid.values().filter(|id| id.job == job && id.order >= entry.first);
-        let mut times = living.map(|id| self.tasks.get(id)?.usage.own_cpu_time());
+        let of_run = TaskId { job, order: entry.first }..=TaskId { job, order: u32::MAX };
+        let living = self.tasks.range(of_run).filter(|(_, task)| task.ended.is_none());
+        let mut times = living.map(|(_, task)| task.usage.own_cpu_time());
         let known = entry.cpu_before + entry.cpu_ended?;
         times.try_fold(known, |sum, time| Some(sum + time?))
     }
@@ -398,8 +439,13 @@ impl TaskTable {
         all
     }
 
-    /// The living tasks that had not gone to sleep when they were last read, and those that are alone in their processes,
-    /// in the order of their IDs.
+    /// The living tasks that had gone to sleep when they were last read and are alone in their processes, in the order of their
+    /// IDs.
+    pub fn sleeping_alone(&self) -> Vec<TaskId> {
+        self.sleeping_alone.iter().copied().collect()
+    }
+
+    /// The living tasks that had not gone to sleep when they were last read, in the order of their IDs.
     pub fn to_read(&self) -> impl Iterator<Item = TaskId> + '_ {
         self.to_read.iter().copied()
     }
@@ -413,11 +459,12 @@ impl TaskTable {
     /// Notes whether a task has gone to sleep, by what was last read of it.
     pub fn note_sleep(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.ended.is_none()) else { return };
-        let process = self.processes.get(&task.thread.pid);
-        if task.usage.sleeps && process.is_some_and(|process| process.living.len() > 1) {
-            self.to_read.remove(&id);
-        } else {
+        let living = self.processes.get(&task.thread.pid).map_or(0, |process| process.living.len());
+        if !task.usage.sleeps {
+            self.sleeping_alone.remove(&id);
             self.to_read.insert(id);
+        } else if self.to_read.remove(&id) && living <= 1 {
+            self.sleeping_alone.insert(id);
         }
     }
 
@@ -452,6 +499,7 @@ impl TaskTable {
         let entry = &mut self.jobs[job.0 as usize];
         let id = TaskId { job, order: entry.created };
         entry.created += 1;
+        entry.living += 1;
         process.living.insert(id);
         // A job begins with the name of its program.
         let name = name.unwrap_or_else(|| entry.name_of(&entry.name));
@@ -548,6 +596,7 @@ impl TaskTable {
     pub fn ended(&mut self, tid: Tid, at: Nanos) -> Option<Slot> {
         let id = self.by_tid.remove(&tid)?;
         self.to_read.remove(&id);
+        self.sleeping_alone.remove(&id);
         self.set_load(id, None);
         let task = self.tasks.get_mut(&id)?;
         task.ended = Some(at);
@@ -561,6 +610,10 @@ impl TaskTable {
         }
         let (slot, pid) = (task.thread.slot.take(), task.thread.pid);
         let job = &mut self.jobs[id.job.0 as usize];
+        job.living = job.living.saturating_sub(1);
+        if job.living == 0 {
+            self.emptied.push(id.job);
+        }
         job.instructions += task.usage.instructions().unwrap_or(0);
         if id.order >= job.first {
             let time = task.usage.own_cpu_time();
@@ -629,6 +682,7 @@ impl TaskTable {
         let target = std::mem::take(&mut task.placement.target);
         // It is counted among the living again.
         let job = &mut self.jobs[id.job.0 as usize];
+        job.living += 1;
         job.instructions = job.instructions.saturating_sub(task.usage.instructions().unwrap_or(0));
         if id.order >= job.first {
             let less = job.cpu_ended.zip(task.usage.own_cpu_time());

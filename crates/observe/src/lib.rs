@@ -9,6 +9,7 @@ pub mod bounded;
 pub mod code;
 pub mod doctor;
 pub mod emulate;
+pub mod foreign;
 pub mod identity;
 pub mod lifecycle;
 pub mod limits;

@@ -274,15 +274,20 @@ impl LifecycleEvents {
 
     /// Watches process `pid` and all it creates, too.
     pub fn add(&mut self, pid: Pid) {
+        self.add_all(&[pid]);
+    }
+
+    /// Watches these processes and all that they create, too. One scan of `/proc` finds the tasks of all of them.
+    pub fn add_all(&mut self, pids: &[Pid]) {
         // Processes watched before have their events, and so has all that they create.
         let before: BTreeSet<Pid> = self.tree.processes().collect();
-        self.tree.add(pid);
-        self.scan_below(pid);
+        pids.iter().for_each(|pid| self.tree.add(*pid));
+        self.scan_below(pids);
         if !self.reports_every_task() {
             let new = self.tree.processes().filter(|process| !before.contains(process)).collect();
             self.open_on(new);
             // Some threads may have been created before their creator was watched.
-            self.scan_below(pid);
+            self.scan_below(pids);
         }
     }
 
@@ -324,15 +329,22 @@ impl LifecycleEvents {
         }
     }
 
-    /// Scans `/proc` for tasks of process `pid` and below. Its first thread is reported whether or not `/proc` shows it:
-    /// a caller must not wait for the creation of a process that it has launched itself.
-    fn scan_below(&mut self, pid: Pid) {
-        let (at, tid) = (now(), pid.first_thread());
+    /// Scans `/proc` for tasks of these processes and below. Their first threads are reported whether or not `/proc` shows
+    /// them: a caller must not wait for the creation of a process that it has launched itself.
+    fn scan_below(&mut self, pids: &[Pid]) {
+        let at = now();
         if self.without_proc.is_none() {
-            self.tree.scan_below(&self.proc, pid, at, &mut self.first);
+            self.tree.scan_below(&self.proc, pids, at, &mut self.first);
         }
-        let is_unread = self.without_proc.is_some() || self.tree.has_unread();
-        if is_unread && !self.tree.has(tid) && exists(pid, tid) {
+        if self.without_proc.is_some() || self.tree.has_unread() {
+            pids.iter().for_each(|pid| self.add_unread(*pid, at));
+        }
+    }
+
+    /// Reports the first thread of a process that could not be read, if it lives.
+    fn add_unread(&mut self, pid: Pid, at: Nanos) {
+        let tid = pid.first_thread();
+        if !self.tree.has(tid) && exists(pid, tid) {
             let (parent_pid, parent_tid) = (pid, tid);
             let created = TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: true };
             self.tree.learn(&created);

@@ -49,6 +49,15 @@ pub fn set_mask(mask: &SignalMask) {
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, std::ptr::null_mut()) };
 }
 
+/// Whether one of `signals`, which must be blocked, waits for this thread or process.
+pub fn is_pending(signals: &[c_int]) -> bool {
+    let mut pending = sigset(&[]);
+    // SAFETY: the set is valid for the call.
+    unsafe { libc::sigpending(&raw mut pending) };
+    // SAFETY: the set is valid; a bad signal number is reported as an error, which is no membership.
+    signals.iter().any(|signal| unsafe { libc::sigismember(&raw const pending, *signal) } == 1)
+}
+
 /// A descriptor that becomes readable when one of `signals`, which must be blocked, arrives.
 ///
 /// # Errors
@@ -91,4 +100,21 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
 fn leads_session() -> bool {
     // SAFETY: both take and return numbers; 0 means this process.
     unsafe { libc::getsid(0) == libc::getpid() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SIGURG, which is ignored unless it is blocked.
+    #[test]
+    fn a_signal_that_waits() {
+        let mask = block(&[libc::SIGURG]).unwrap();
+        assert!(!is_pending(&[libc::SIGURG]));
+        // SAFETY: takes a number; the signal is blocked in this thread.
+        unsafe { libc::raise(libc::SIGURG) };
+        assert!(is_pending(&[libc::SIGUSR1, libc::SIGURG]) && !is_pending(&[libc::SIGUSR1]));
+        set_mask(&mask);
+        assert!(!is_pending(&[libc::SIGURG]));
+    }
 }

@@ -146,7 +146,8 @@ impl<'a> Workload<'a> {
                 continue;
             }
             let Ok(handle) = ProcessHandle::open(self.proc, pid) else { continue };
-            let environment = handle.read("environ", MOST_ENVIRONMENT_B).unwrap_or_default();
+            let environment =
+                handle.read_of_memory("environ", MOST_ENVIRONMENT_B).unwrap_or_default();
             if environment.split('\0').any(|it| it == entry) {
                 holders.push(pid);
             } else if !environment.is_empty() {

@@ -7,7 +7,9 @@ use crate::run_support::{
 use crate::schedule_support::{signal, stat, wait_until};
 use colocate_testing::Ends;
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// A program that works until it is dropped.
 struct Working(Child);
@@ -162,7 +164,7 @@ fn wakers_outside_are_named() {
     command.args(["attach", "--json", "-p", &both[0].to_string()]);
     command.stdin(Stdio::null()).stderr(std::fs::File::create(scratch.path("said")).unwrap());
     let mut colocate = command.spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(3));
     signal("-TERM", colocate.id().cast_signed());
     colocate.ended();
     program.kill().unwrap();
@@ -395,6 +397,109 @@ fn the_processes_of_a_cgroup() {
     wait_until("the cgroup is removed", || {
         std::fs::remove_dir(&inner).is_ok() && std::fs::remove_dir(&folder).is_ok()
     });
+}
+
+/// Processes that sleep until this is dropped.
+struct Sleepers {
+    creator: Working,
+    pids: Vec<i32>,
+}
+
+impl Sleepers {
+    fn start(scratch: &Scratch, count: u32) -> Option<Self> {
+        let program = scratch.program("sleepers", &[])?;
+        let mut command = Command::new(program);
+        let mut creator = command.arg(count.to_string()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(creator.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let pids = lines.take_while(|line| !line.is_empty()).map(|line| line.parse().unwrap());
+        let pids = pids.collect();
+        Some(Self { creator: Working(creator), pids })
+    }
+
+    fn words(&self) -> Vec<String> {
+        let words = self.pids.iter().flat_map(|pid| ["-p".to_owned(), pid.to_string()]);
+        words.collect()
+    }
+}
+
+/// CPU time of a process's first thread in milliseconds, and how often it has read a file.
+fn cost(pid: u32) -> (u64, u64) {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let reads = text.lines().find_map(|line| line.strip_prefix("syscr: ")?.parse().ok());
+    let times = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+    let ran = times.split(' ').next().and_then(|ran| ran.parse::<u64>().ok());
+    (ran.unwrap_or(0) / 1_000_000, reads.unwrap_or(0))
+}
+
+/// What attaching to sleeping processes costs, in CPU time until it ends, and then in readings a second.
+fn cost_of_sleepers(scratch: &Scratch, count: u32) -> Option<(u64, u64)> {
+    let sleepers = Sleepers::start(scratch, count)?;
+    assert_eq!(sleepers.pids.len(), count as usize);
+    let words = sleepers.words();
+    let mut command = scratch.colocate();
+    command.args(["attach", "--quiet"]).args(&words).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut colocate = command.spawn().unwrap();
+    let pid = colocate.id();
+    // Each is read once at the start.
+    wait_until("it has attached to them", || cost(pid).1 > u64::from(count));
+    let reads = (0..5).map(|_| {
+        let (_, before) = cost(pid);
+        std::thread::sleep(Duration::from_secs(1));
+        cost(pid).1 - before
+    });
+    let reads = reads.min().unwrap();
+    let (ran_ms, _) = cost(pid);
+    signal("-TERM", pid.cast_signed());
+    assert_eq!(colocate.ended().code(), Some(0));
+    drop(sleepers.creator);
+    Some((ran_ms, reads))
+}
+
+/// Four times as many processes cost some four times as much, not sixteen times, and those that sleep are read about once a second,
+/// not in each quantum.
+#[test]
+fn very_many_processes_that_sleep() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some((few, _)) = cost_of_sleepers(&scratch, 500) else { return };
+    let Some((many, reads)) = cost_of_sleepers(&scratch, 2_000) else { return };
+    println!("{few} ms for 500 processes, {many} for 2,000, which are read {reads} times a second");
+    assert!(many < 9 * few, "{few} ms for 500 processes, {many} for 2,000");
+    assert!(reads < 5 * 2_000, "{reads} readings a second for 2,000 processes that sleep");
+}
+
+/// Of a cgroup all processes are one job, also those that none of them has created.
+#[test]
+fn a_cgroup_is_one_job() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(std::path::Path::new);
+    let Some(root) = roots.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
+        return;
+    };
+    let Some(sleepers) = Sleepers::start(&scratch, 3).filter(|_| is_root()) else { return };
+    let folder = root.join(format!("colocate-one-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for pid in &sleepers.pids {
+        std::fs::write(folder.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+    let mut colocate = attach(&scratch, &["--cgroup", folder.to_str().unwrap()]);
+    wait_until("they are placed", || {
+        sleepers.pids.iter().all(|pid| are_placed(*pid)) || !two_pus()
+    });
+    signal("-KILL", sleepers.pids[0]);
+    wait_until("the first one has ended", || masks(sleepers.pids[0]).is_empty());
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(
+        colocate.try_wait().unwrap().is_none(),
+        "two of its processes live: {}",
+        said(&scratch)
+    );
+    drop(sleepers.creator);
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    let report = report(&scratch);
+    assert_eq!(report["jobs"].as_array().unwrap().len(), 1, "{report}");
+    assert_eq!(report["jobs"][0]["name"], folder.file_name().unwrap().to_str().unwrap());
+    assert_eq!(report["tasks"].as_array().unwrap().len(), 3, "{report}");
+    wait_until("the cgroup is removed", || std::fs::remove_dir(&folder).is_ok());
 }
 
 /// The default policy watches what runs already, and wake-ups of it can be requested.

@@ -63,4 +63,5 @@ mod top_terminal;
 mod topo;
 mod trace;
 mod train;
+mod unanswered;
 mod wake_ups;

@@ -30,6 +30,47 @@ fn children_count_on_in_their_job() {
     assert_eq!(table.most_living, 4);
 }
 
+/// 10 and 20 were given as one job. It has no task before they are found, one of 20 after 10 has ended, and then none.
+#[test]
+fn a_job_of_several_processes() {
+    let mut table = TaskTable::default();
+    table.add_job("job".into(), Pid(10), Runtime::Plain);
+    table.add_process(Pid(20), Runtime::Plain);
+    assert_eq!(table.take_emptied(), [JobIdx(0)]);
+    assert_eq!(table.created(creation(10, 10, (1, 1))).unwrap().to_string(), "0.0");
+    assert_eq!(table.created(creation(20, 20, (1, 1))).unwrap().to_string(), "0.1");
+    assert_eq!(table.given().collect::<Vec<_>>(), [(0, Pid(10)), (0, Pid(20))]);
+    table.ended(Tid(10), Nanos(2));
+    assert_eq!(table.take_emptied(), []);
+    table.ended(Tid(20), Nanos(3));
+    assert_eq!((table.take_emptied(), table.take_emptied()), (vec![JobIdx(0)], vec![]));
+}
+
+/// A thread that is alone in its process and sleeps is not among those that are read in each quantum; one that is not alone sleeps
+/// with its process's clock.
+#[test]
+fn threads_that_sleep_alone() {
+    let mut table = table();
+    let first = table.living(Tid(10)).unwrap();
+    let sleeps = |table: &mut TaskTable, id, sleeps| {
+        table.task(id).unwrap().usage.sleeps = sleeps;
+        table.note_sleep(id);
+        (table.to_read().collect::<Vec<_>>(), table.sleeping_alone())
+    };
+    assert_eq!(sleeps(&mut table, first, true), (vec![], vec![first]));
+    assert_eq!(sleeps(&mut table, first, false), (vec![first], vec![]));
+    let second = table.created(creation(10, 11, (10, 10))).unwrap();
+    assert_eq!(sleeps(&mut table, first, true), (vec![second], vec![]));
+    table.ended(Tid(11), Nanos(2));
+    assert_eq!(
+        (table.to_read().collect::<Vec<_>>(), table.sleeping_alone()),
+        (vec![first], vec![])
+    );
+    assert_eq!(sleeps(&mut table, first, true), (vec![], vec![first]));
+    table.ended(Tid(10), Nanos(3));
+    assert_eq!((table.to_read().count(), table.sleeping_alone()), (0, vec![]));
+}
+
 /// cpu0 and cpu1 in turn; when the task of cpu0 ends, the next new thread goes there.
 #[test]
 fn new_threads_fill_in_order() {

@@ -4,13 +4,13 @@
 
 use super::probe::{Errno, Probe, Probes};
 use crate::affinity::{self, Mask};
+use crate::foreign;
 use crate::lifecycle::Options;
 use crate::perf::{Attr, Event, Ring};
 use crate::pmu::open::Spec;
 use crate::pmu::pfm::Pfm;
 use crate::pmu::{self, specs};
 use crate::privilege;
-use crate::sample::live;
 use crate::sources::wake_ups::sampled::{SampleError, WakingSamples};
 use crate::sys::SysError;
 use crate::task::{Pid, Tid};
@@ -213,9 +213,8 @@ fn read_memory() -> Result<(), Errno> {
     static KNOWN: [u8; 8] = *b"colocate";
     let child = Child::new()?;
     let mut copy = [0_u8; 8];
-    if live::read(Pid(child.0), KNOWN.as_ptr().addr() as u64, &mut copy) == 0 {
-        return Err(last());
-    }
+    foreign::memory(Pid(child.0), KNOWN.as_ptr().addr() as u64, &mut copy)
+        .map_err(|why| Errno(why.raw_os_error().unwrap_or(libc::EIO)))?;
     if copy == KNOWN { Ok(()) } else { Err(Errno(libc::EIO)) }
 }
 

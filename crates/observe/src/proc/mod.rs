@@ -5,6 +5,7 @@ mod tree;
 
 pub(crate) use tree::Tree;
 
+use crate::foreign;
 use crate::sys;
 use crate::task::{Pid, Tid};
 use colocate_files::kernel;
@@ -212,7 +213,7 @@ impl Proc {
     /// The words of the process's command line; none if it is gone, or has cleared them.
     #[must_use]
     pub fn command_line(&self, pid: Pid) -> Vec<OsString> {
-        let bytes = self.read_of_memory(pid, "cmdline");
+        let bytes = self.of_memory(pid, "cmdline");
         let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
         if text.is_empty() {
             return Vec::new();
@@ -231,17 +232,20 @@ impl Proc {
     /// [`kernel::LIMIT_B`] of text can show.
     #[must_use]
     pub fn code_maps(&self, pid: Pid) -> Vec<CodeMap> {
-        code_maps(&self.read_of_memory(pid, "maps")).collect()
+        code_maps(&self.of_memory(pid, "maps")).collect()
     }
 
-    /// A file that the kernel makes of the process's memory; empty if it has none. A first thread that has ended
-    /// has an empty one, so that of a living thread is read then.
-    fn read_of_memory(&self, pid: Pid, name: &str) -> Vec<u8> {
-        let found = kernel::read(&self.of(pid).join(name)).unwrap_or_default();
-        if found.is_empty() {
-            return kernel::read(&self.of_living_thread(pid).join(name)).unwrap_or_default();
+    /// The content of a file that the kernel makes of the process's memory, which may never be there; empty then, and if it is gone. A
+    /// first thread that has ended has an empty one, so that of a living thread is read then.
+    #[must_use]
+    pub fn of_memory(&self, pid: Pid, name: &str) -> Vec<u8> {
+        let most = usize::try_from(kernel::LIMIT_B).unwrap_or(usize::MAX);
+        let read = |folder: PathBuf| foreign::file(pid, None, &folder.join(name), most);
+        match read(self.of(pid)) {
+            Ok(found) if !found.is_empty() => found,
+            Err(why) if why.kind() == ErrorKind::TimedOut => Vec::new(),
+            _ => read(self.of_living_thread(pid)).unwrap_or_default(),
         }
-        found
     }
 
     /// The folder of a living thread of the process; the process's own one if it has none.

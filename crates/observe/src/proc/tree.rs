@@ -51,6 +51,9 @@ struct KnownTask {
     hidden: Option<Tid>,
 }
 
+/// With fewer threads their children are read, and the processes of the machine are not counted. Chosen.
+const FEW_THREADS: usize = 32;
+
 /// So often the name of a thread is read: it has its creator's at first, and its own soon after. Chosen.
 const NAMES_READ: u8 = 3;
 
@@ -155,9 +158,16 @@ impl Tree {
         self.processes.get(&pid)?.lost_thread
     }
 
-    /// Scans for creations and new names in process `pid` and its children alone, which costs less.
-    pub fn scan_below(&mut self, proc: &Proc, pid: Pid, at: Nanos, events: &mut Vec<TaskEvent>) {
-        self.scan_from(vec![pid], proc, at, events);
+    /// Scans for creations and new names in these processes and their children alone, which costs less.
+    pub fn scan_below(
+        &mut self,
+        proc: &Proc,
+        pids: &[Pid],
+        at: Nanos,
+        events: &mut Vec<TaskEvent>,
+    ) {
+        // The last one is scanned first.
+        self.scan_from(pids.iter().rev().copied().collect(), proc, at, events);
     }
 
     /// Scans these processes and their children, and returns which tasks live.
@@ -171,7 +181,7 @@ impl Tree {
         let mut alive = BTreeSet::new();
         self.unread = false;
         let mut seen: BTreeSet<Pid> = rest.iter().copied().collect();
-        let families = self.families(proc);
+        let families = self.families(proc, rest.len());
         while let Some(pid) = rest.pop() {
             let children = match &families {
                 Some(families) => families.get(&pid).cloned().unwrap_or_default(),
@@ -195,9 +205,13 @@ impl Tree {
     }
 
     /// The children of every process, where reading the parents of all processes costs less than reading the children of
-    /// all known threads.
-    fn families(&self, proc: &Proc) -> Option<BTreeMap<Pid, Vec<Pid>>> {
-        let all = proc.processes().ok().filter(|all| all.len() < self.tasks.len())?;
+    /// all known threads, or of the first threads of the `scanned` processes.
+    fn families(&self, proc: &Proc, scanned: usize) -> Option<BTreeMap<Pid, Vec<Pid>>> {
+        let threads = self.tasks.len().max(scanned);
+        if threads < FEW_THREADS {
+            return None;
+        }
+        let all = proc.processes().ok().filter(|all| all.len() < threads)?;
         let mut families: BTreeMap<Pid, Vec<Pid>> = BTreeMap::new();
         for pid in all {
             if let Ok((_, parent)) = proc.state_and_parent(pid) {

@@ -1,7 +1,8 @@
 //! Which file it is that code was mapped from: a name alone says it only until the file is replaced.
 
+use crate::foreign;
 use crate::proc::CodeMap;
-use colocate_files::{Code, open_code};
+use colocate_files::Code;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -67,7 +68,7 @@ impl CodeFile {
     /// Files are held to be the same by their inodes, and not by devices: see [`FileId::device`].
     #[must_use]
     pub fn open(&self) -> Option<File> {
-        let Code { file, metadata } = open_code(&self.path).ok()?;
+        let Code { file, metadata } = foreign::code(&self.path).ok()?;
         // Files of /proc have no length, and reading some of them changes something.
         let is_it = self.id.is_none_or(|id| id.inode == metadata.ino()) && metadata.len() > 0;
         is_it.then_some(file)

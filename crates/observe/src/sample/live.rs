@@ -1,12 +1,11 @@
 //! Code that lies in a process's memory only: what a JIT compiler has made.
 
-#![allow(unsafe_code)] // process_vm_readv
-
 use super::budget::Budget;
 use super::flow::{BlockIdx, Graph, LoopIdx, STEPS_AN_INSTRUCTION};
 use super::shares::Shares;
+use crate::foreign;
 use crate::proc::Proc;
-use crate::task::{Pid, Tid};
+use crate::task::Pid;
 use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,30 +20,15 @@ pub const BEHIND_B: usize = 2048;
 pub const MOST_STEPS: u64 = 1_000_000;
 
 /// Up to `bytes.len()` bytes of the memory of `pid` from `address` on; how many could be read.
-///
-/// Needs what ptrace(2) asks for: the same user or `CAP_SYS_PTRACE`, and under Yama's restricted
-/// mode a child of ours.
-pub fn read(pid: Pid, address: u64, bytes: &mut [u8]) -> usize {
-    match read_by(pid.first_thread(), address, bytes) {
+fn read(pid: Pid, address: u64, bytes: &mut [u8]) -> usize {
+    match foreign::memory(pid, address, bytes) {
         // A first thread that has ended has no memory, whatever the others have.
-        0 => {
+        Err(why) if why.raw_os_error() == Some(libc::ESRCH) => {
             let other = Proc::default().living_thread(pid).filter(|tid| *tid != pid.first_thread());
-            other.map_or(0, |tid| read_by(tid, address, bytes))
+            other.map_or(0, |tid| foreign::memory(Pid(tid.0), address, bytes).unwrap_or(0))
         }
-        got => got,
+        got => got.unwrap_or(0),
     }
-}
-
-/// The same by one of its threads.
-fn read_by(tid: Tid, address: u64, bytes: &mut [u8]) -> usize {
-    let Ok(address) = usize::try_from(address) else { return 0 };
-    let ours = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let theirs =
-        libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: bytes.len() };
-    // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`, and checks the addresses of
-    // the other process itself.
-    let got = unsafe { libc::process_vm_readv(tid.0, &raw const ours, 1, &raw const theirs, 1, 0) };
-    usize::try_from(got).unwrap_or(0)
 }
 
 /// The memory around `ip` of `pid`, from [`BEHIND_B`] bytes before it to [`AHEAD_B`] after it where
@@ -260,8 +244,8 @@ mod tests {
         let here = Pid(std::process::id().cast_signed());
         let known = [7_u8; 64];
         let mut copy = [0; 64];
-        assert_eq!(read(here, known.as_ptr().addr() as u64, &mut copy), 64);
+        assert_eq!(foreign::memory(here, known.as_ptr().addr() as u64, &mut copy).unwrap(), 64);
         assert_eq!(copy, known);
-        assert_eq!(read(here, 0, &mut copy), 0);
+        assert!(foreign::memory(here, 0, &mut copy).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! What the instruction that a thread was found at accesses next.
 
-use crate::sample::live;
+use crate::foreign;
 use crate::task::Pid;
 use colocate_isa::operand::{Operand, next_access};
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ impl Code {
         if self.0.len() >= MOST {
             self.0.clear();
         }
-        let read = |at: u64, to: &mut [u8]| live::read(pid, at, to);
+        let read = |at: u64, to: &mut [u8]| foreign::memory(pid, at, to).unwrap_or(0);
         *self.0.entry((pid, ip)).or_insert_with(|| next_access(ip, read))
     }
 

@@ -1,0 +1,641 @@
+//! Memory and files of other processes, read by a helper process with a deadline.
+//!
+//! # Problem
+//! The memory of a process may lie in a file on a FUSE file system, and so may its executable; its arguments and its
+//! environment are memory, too. A thread that reads there sleeps until the server of that file system answers, which is a
+//! user's program and may never do so, and nothing ends such a sleep, not even SIGKILL. A process with such a thread cannot
+//! be ended.
+//! # Approach
+//! A child process reads. It makes only system calls, so it may be forked while there are threads. A reading that takes
+//! longer than [`DEADLINE`] has failed: the helper is killed, and left alone if that does not end it. The next reading has a new one.
+//! The process whose memory it was is not read any more, and after [`MOST_STUCK`] such helpers no process is. Answers that are late
+//! take a share of the time at most ([`SLOW_SHARE`]). So no caller waits for longer than some seconds.
+//! # Properties
+//! - **A reading ends**: also where the memory is never there. -> tests `a_helper_that_does_not_answer`,
+//!   `memory_that_never_comes` of the command line
+//! - **Nothing is held open by it**: a helper has closed all but its socket, and ends with the process that has forked it. -> test
+//!   `a_helper_ends_with_its_socket`
+
+#![allow(unsafe_code)] // fork, and system calls of the child
+
+use crate::task::Pid;
+use colocate_files::{Code, open_seen_code};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::BTreeSet;
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A reading that takes longer has failed. Chosen: a disk that is asleep takes longer, and nothing else that works.
+const DEADLINE: Duration = Duration::from_millis(300);
+/// While the helper has no PU, it is given up only after this. Chosen: a machine with a load of a hundred gives it one by then.
+const LONGEST: Duration = Duration::from_secs(2);
+/// After so many helpers that did not answer nothing is read any more. Chosen: each of them may stay for ever, and the thread that
+/// places has waited for more than a second by then.
+const MOST_STUCK: usize = 4;
+
+/// A reading that takes longer is slow, and the helper is looked at once in this time. Chosen: many times what one takes.
+const STEP: Duration = Duration::from_millis(20);
+/// Slow readings take at most one part in this many of the time since the first one, beside [`LONGEST`]. Chosen: what waits for them still
+/// places threads and answers signals nearly all the time.
+const SLOW_SHARE: u32 = 20;
+
+/// Bytes that are read at a time.
+const AT_ONCE_B: usize = 1 << 16;
+/// Bytes of a path, at most (limits.h).
+const PATH_B: usize = 4096;
+
+/// The file systems that a program serves (linux/magic.h).
+const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+
+/// What is to be read.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Request {
+    kind: Kind,
+    pid: i32,
+    /// An address, or a place in a file.
+    from: u64,
+    length: usize,
+    /// Of a file; the last byte is 0.
+    path: [u8; PATH_B],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+enum Kind {
+    /// The memory of a process.
+    Memory,
+    /// A file, whose folder may be passed as a descriptor.
+    File,
+    /// A descriptor of the file, opened with `O_PATH`, and its kind of file system.
+    Opened,
+}
+
+/// What came of it: bytes, or a kind of file system, or an error of the kernel's as a negative number.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Reply {
+    result: i64,
+    bytes: [u8; AT_ONCE_B],
+}
+
+/// A child process that reads.
+#[derive(Debug)]
+struct Helper {
+    pid: Pid,
+    /// By which it is killed, so that nothing else is.
+    handle: OwnedFd,
+    socket: OwnedFd,
+}
+
+/// The helper, and those that did not answer.
+#[derive(Debug, Default)]
+struct Reader {
+    helper: Option<Helper>,
+    stuck: usize,
+    /// Processes whose memory was not there in time.
+    refused: BTreeSet<Pid>,
+    /// How long slow readings took together, and when the first reading was.
+    slow: Duration,
+    first: Option<Instant>,
+}
+
+static READER: Mutex<Reader> = Mutex::new(Reader {
+    helper: None,
+    stuck: 0,
+    refused: BTreeSet::new(),
+    slow: Duration::ZERO,
+    first: None,
+});
+
+fn reader() -> MutexGuard<'static, Reader> {
+    READER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Up to `bytes.len()` bytes of the memory of `pid` from `address` on; how many could be read.
+///
+/// Needs what ptrace(2) asks for: the same user or `CAP_SYS_PTRACE`, and under Yama's restricted
+/// mode a child of ours. What is a child of ours is none of the helper's, so that is read here: only by a user without that
+/// capability, who has no programs of others.
+///
+/// # Errors
+/// As process_vm_readv(2), and `TimedOut` if the memory is not there in time.
+pub fn memory(pid: Pid, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    let length = bytes.len().min(AT_ONCE_B);
+    let request = Request::new(Kind::Memory, pid, address, length);
+    match reader().read(&request, None, bytes) {
+        Err(why) if why.raw_os_error() == Some(libc::EPERM) => {
+            let read = memory_of(pid.0, address, bytes);
+            usize::try_from(read).map_err(|_| errno(read))
+        }
+        read => read,
+    }
+}
+
+/// The content of a file of `/proc/PID` that the kernel makes of the memory of a process, or in the folder `dir`; at most `most` bytes.
+///
+/// # Errors
+/// As open(2) and read(2), and `TimedOut` if the memory is not there in time.
+pub fn file(
+    pid: Pid,
+    dir: Option<BorrowedFd<'_>>,
+    path: &Path,
+    most: usize,
+) -> io::Result<Vec<u8>> {
+    let (mut all, begun, mut reader) = (Vec::new(), Instant::now(), reader());
+    while all.len() < most {
+        if begun.elapsed() > LONGEST {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let length = (most - all.len()).min(AT_ONCE_B);
+        let request = Request::new(Kind::File, pid, all.len() as u64, length).at(path)?;
+        let begin = all.len();
+        all.resize(begin + length, 0);
+        let read = reader.read(&request, dir, &mut all[begin..])?;
+        all.truncate(begin + read);
+        if read == 0 {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// Opens a plain file of code as [`colocate_files::open_code`] does, unless it is on a file system that a program serves: to read there
+/// may take for ever.
+///
+/// # Errors
+/// As that, `TimedOut` if it is not found in time, and `Unsupported` on such a file system.
+pub fn code(path: &Path) -> io::Result<Code> {
+    let request = Request::new(Kind::Opened, Pid(0), 0, 0).at(path)?;
+    let (seen, kind) = reader().open(&request)?;
+    if kind == FUSE_SUPER_MAGIC {
+        let what = "expected code on a file system of the kernel's, found FUSE";
+        return Err(io::Error::new(ErrorKind::Unsupported, what));
+    }
+    open_seen_code(&File::from(seen))
+}
+
+/// Forgets the helper, in a process that was forked and has closed its descriptors: it answers to the other one.
+pub fn forget() {
+    std::mem::forget(reader().helper.take());
+}
+
+/// Ends the helper, if there is one, and waits a moment for that. A later reading has a new one.
+pub fn end() {
+    if let Some(helper) = reader().helper.take() {
+        helper.end();
+    }
+}
+
+impl Request {
+    const fn new(kind: Kind, pid: Pid, from: u64, length: usize) -> Self {
+        Self { kind, pid: pid.0, from, length, path: [0; PATH_B] }
+    }
+
+    fn at(mut self, path: &Path) -> io::Result<Self> {
+        let bytes = path.as_os_str().as_bytes();
+        let too_long = || io::Error::from_raw_os_error(libc::ENAMETOOLONG);
+        let place = self.path[..PATH_B - 1].get_mut(..bytes.len()).ok_or_else(too_long)?;
+        place.copy_from_slice(bytes);
+        Ok(self)
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        // SAFETY: the structure is plain, and lives as long as the slice; its padding is of zeros or unread.
+        unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Self>()) }
+    }
+}
+
+impl Reader {
+    fn read(
+        &mut self,
+        request: &Request,
+        dir: Option<BorrowedFd<'_>>,
+        into: &mut [u8],
+    ) -> io::Result<usize> {
+        let (reply, _) = self.ask(request, dir)?;
+        let read = usize::try_from(reply.result).map_err(|_| errno(reply.result))?;
+        let bytes = reply.bytes.get(..read.min(into.len())).unwrap_or_default();
+        into[..bytes.len()].copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn open(&mut self, request: &Request) -> io::Result<(OwnedFd, i64)> {
+        let (reply, fd) = self.ask(request, None)?;
+        let none =
+            || if reply.result < 0 { errno(reply.result) } else { ErrorKind::NotFound.into() };
+        Ok((fd.ok_or_else(none)?, reply.result))
+    }
+
+    /// Sends a request to the helper and waits for its reply. One that has died since the last request is replaced.
+    fn ask(
+        &mut self,
+        request: &Request,
+        dir: Option<BorrowedFd<'_>>,
+    ) -> io::Result<(Box<Reply>, Option<OwnedFd>)> {
+        let (pid, begun) = (Pid(request.pid), Instant::now());
+        let since = *self.first.get_or_insert(begun);
+        let is_slow = self.slow > LONGEST + (begun - since) / SLOW_SHARE;
+        if is_slow || self.stuck >= MOST_STUCK || self.refused.contains(&pid) {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.try_ask(request, dir)
+    }
+
+    fn try_ask(
+        &mut self,
+        request: &Request,
+        dir: Option<BorrowedFd<'_>>,
+    ) -> io::Result<(Box<Reply>, Option<OwnedFd>)> {
+        let pid = Pid(request.pid);
+        for _ in 0..2 {
+            let helper = match self.helper.take() {
+                Some(helper) => helper,
+                None => Helper::start()?,
+            };
+            let answered = helper.ask(request, dir, &mut self.slow);
+            match &answered {
+                Err(why) if why.kind() == ErrorKind::TimedOut => {
+                    helper.give_up();
+                    self.stuck += 1;
+                    if pid.0 > 0 {
+                        self.refused.insert(pid);
+                    }
+                    return answered;
+                }
+                Err(why) if why.kind() == ErrorKind::BrokenPipe => helper.end(),
+                _ => {
+                    self.helper = Some(helper);
+                    return answered;
+                }
+            }
+        }
+        Err(ErrorKind::BrokenPipe.into())
+    }
+}
+
+fn errno(result: i64) -> io::Error {
+    io::Error::from_raw_os_error(c_int::try_from(-result).unwrap_or(libc::EIO))
+}
+
+impl Helper {
+    fn start() -> io::Result<Self> {
+        let mut ends = [0; 2];
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        // SAFETY: there is room for the two descriptors.
+        if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just opened both for us alone.
+        let [ours, its] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let (room, reply) =
+            (Box::new(Request::new(Kind::File, Pid(0), 0, 0)), Box::new(Reply::NONE));
+        // Without a signal at its end it is no child that is waited for with others.
+        const NO_SIGNAL: libc::c_long = 0;
+        // SAFETY: as fork(2); the child makes only system calls, with memory that is there already, and never returns.
+        match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
+            0 => serve(its.as_raw_fd(), room, reply),
+            number => {
+                let failed = io::Error::last_os_error();
+                let pid = i32::try_from(number).ok().filter(|pid| *pid > 0).ok_or(failed)?;
+                let none = || io::Error::from_raw_os_error(libc::ESRCH);
+                let handle = rustix::process::Pid::from_raw(pid).ok_or_else(none)?;
+                let handle = pidfd_open(handle, PidfdFlags::empty())?;
+                Ok(Self { pid: Pid(pid), handle, socket: ours })
+            }
+        }
+    }
+
+    fn ask(
+        &self,
+        request: &Request,
+        dir: Option<BorrowedFd<'_>>,
+        slow: &mut Duration,
+    ) -> io::Result<(Box<Reply>, Option<OwnedFd>)> {
+        let socket = self.socket.as_raw_fd();
+        let mut bytes = request.as_bytes().to_vec();
+        let broken = || io::Error::from(ErrorKind::BrokenPipe);
+        if message(socket, &mut bytes, dir.map(|dir| dir.as_raw_fd()), Way::Send).0 < 0 {
+            return Err(broken());
+        }
+        self.wait_for_reply(slow)?;
+        let mut reply = Box::new(Reply::NONE);
+        // SAFETY: the structure is plain, any bytes are valid for it, and it lives as long as the slice.
+        let room =
+            unsafe { std::slice::from_raw_parts_mut((&raw mut *reply).cast(), size_of::<Reply>()) };
+        let (got, fd) = message(socket, room, None, Way::Receive);
+        // SAFETY: the kernel has just opened it for us alone.
+        let fd = fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        if got <= 0 { Err(broken()) } else { Ok((reply, fd)) }
+    }
+
+    /// Waits for a reply, and adds to `slow` for how long that was not there although the helper had a PU or needed none.
+    fn wait_for_reply(&self, slow: &mut Duration) -> io::Result<()> {
+        let (begun, mut slept) = (Instant::now(), Duration::ZERO);
+        while !is_ready(&self.socket, STEP) {
+            if !self.wants_pu() {
+                slept += STEP;
+                *slow += STEP;
+            }
+            if slept >= DEADLINE || begun.elapsed() >= LONGEST {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it waits for a PU: then it is late by no fault of what it reads.
+    fn wants_pu(&self) -> bool {
+        let state = crate::proc::Proc::default().state_and_parent(self.pid);
+        state.is_ok_and(|(state, _)| state == 'R')
+    }
+
+    /// Kills it, and does not wait: where it sleeps, nothing ends it.
+    fn give_up(self) {
+        let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+        self.reap();
+    }
+
+    fn end(self) {
+        let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+        is_ready(&self.handle, DEADLINE);
+        self.reap();
+    }
+
+    /// Takes its exit status, if it has ended.
+    fn reap(&self) {
+        // SAFETY: asks for no status; the number is that of a child of ours that is not reaped yet.
+        unsafe { libc::waitpid(self.pid.0, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL) };
+    }
+}
+
+impl Reply {
+    const NONE: Self = Self { result: 0, bytes: [0; AT_ONCE_B] };
+}
+
+fn is_ready(fd: &OwnedFd, within: Duration) -> bool {
+    let timeout = Timespec {
+        tv_sec: i64::try_from(within.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: within.subsec_nanos().into(),
+    };
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Send,
+    Receive,
+}
+
+/// Sends or receives a packet with at most one descriptor. Only system calls. How many bytes went, or -1, and the descriptor that came.
+fn message(socket: RawFd, bytes: &mut [u8], fd: Option<RawFd>, way: Way) -> (isize, Option<RawFd>) {
+    #[allow(clippy::cast_possible_truncation)] // four bytes
+    const FD_B: libc::c_uint = size_of::<RawFd>() as libc::c_uint;
+    // Aligned as the kernel's headers of such messages are.
+    let mut control = [0_usize; 8];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: all-zero is a valid `msghdr`.
+    let mut packet: libc::msghdr = unsafe { std::mem::zeroed() };
+    (packet.msg_iov, packet.msg_iovlen) = (&raw mut part, 1);
+    if fd.is_some() || way == Way::Receive {
+        packet.msg_control = control.as_mut_ptr().cast();
+        // SAFETY: takes and returns numbers.
+        packet.msg_controllen = unsafe { libc::CMSG_SPACE(FD_B) } as usize;
+    }
+    // SAFETY: `packet` names memory that lives until the end of this function; the headers are within `control`.
+    unsafe {
+        let head = libc::CMSG_FIRSTHDR(&raw const packet);
+        if let (Some(fd), false) = (fd, head.is_null()) {
+            (*head).cmsg_level = libc::SOL_SOCKET;
+            (*head).cmsg_type = libc::SCM_RIGHTS;
+            (*head).cmsg_len = libc::CMSG_LEN(FD_B) as usize;
+            libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(fd);
+        }
+        let done = match way {
+            Way::Send => libc::sendmsg(socket, &raw const packet, libc::MSG_NOSIGNAL),
+            Way::Receive => libc::recvmsg(socket, &raw mut packet, libc::MSG_CMSG_CLOEXEC),
+        };
+        let head = libc::CMSG_FIRSTHDR(&raw const packet);
+        let has_fd = way == Way::Receive
+            && done > 0
+            && !head.is_null()
+            && (*head).cmsg_type == libc::SCM_RIGHTS;
+        (done, has_fd.then(|| libc::CMSG_DATA(head).cast::<RawFd>().read_unaligned()))
+    }
+}
+
+/// What the child does: answers requests until the other end of its socket is closed. Makes only system calls: what other threads held
+/// when it was forked is never released here.
+fn serve(socket: RawFd, mut request: Box<Request>, mut reply: Box<Reply>) -> ! {
+    close_all_but(socket);
+    crate::signal::block_all();
+    let mut file = ReadFile { fd: -1, at: 0 };
+    // SAFETY: the name is a valid string; the kernel copies at most 16 bytes of it.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"colocate-reader".as_ptr()) };
+    loop {
+        // SAFETY: the structure is plain; what came from the process that has forked this one is a valid one, or it is too short.
+        let room = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut *request).cast(), size_of::<Request>())
+        };
+        let (got, dir) = message(socket, room, None, Way::Receive);
+        if got != size_of::<Request>().cast_signed() {
+            // SAFETY: ends this process at once.
+            unsafe { libc::_exit(0) }
+        }
+        let (result, fd) = done(&request, dir, &mut file, &mut reply.bytes);
+        reply.result = result;
+        let length =
+            if request.kind == Kind::Opened { 0 } else { usize::try_from(result).unwrap_or(0) };
+        // SAFETY: the structure is plain, and the slice ends with what was read, at its end at the latest.
+        let bytes = unsafe {
+            let length = (size_of::<i64>() + length).min(size_of::<Reply>());
+            std::slice::from_raw_parts_mut((&raw mut *reply).cast(), length)
+        };
+        message(socket, bytes, fd, Way::Send);
+        for fd in [dir, fd].into_iter().flatten() {
+            // SAFETY: takes a number; it is this process's own.
+            unsafe { libc::close(fd) };
+        }
+    }
+}
+
+fn close_all_but(fd: RawFd) {
+    let fd = fd.cast_unsigned();
+    // SAFETY: takes numbers; nothing else is used by this process.
+    unsafe {
+        if fd > 0 {
+            libc::syscall(libc::SYS_close_range, 0_u32, fd - 1, 0_u32);
+        }
+        libc::syscall(libc::SYS_close_range, fd + 1, u32::MAX, 0_u32);
+    }
+}
+
+/// Does what a request asks for. The descriptor that is to be sent, if there is one.
+fn done(
+    request: &Request,
+    dir: Option<RawFd>,
+    file: &mut ReadFile,
+    bytes: &mut [u8],
+) -> (i64, Option<RawFd>) {
+    let length = request.length.min(bytes.len());
+    match request.kind {
+        Kind::Memory => (memory_of(request.pid, request.from, &mut bytes[..length]), None),
+        Kind::File => (file.part(request, dir, &mut bytes[..length]), None),
+        Kind::Opened => opened(request),
+    }
+}
+
+fn memory_of(pid: i32, address: u64, bytes: &mut [u8]) -> i64 {
+    let Ok(address) = usize::try_from(address) else { return -i64::from(libc::EFAULT) };
+    let ours = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let theirs =
+        libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: bytes.len() };
+    // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`, and checks the addresses of
+    // the other process itself.
+    result(unsafe { libc::process_vm_readv(pid, &raw const ours, 1, &raw const theirs, 1, 0) })
+}
+
+/// A file that is read piece by piece: the kernel makes some anew from their beginning each time they are opened.
+struct ReadFile {
+    /// -1 if none is open.
+    fd: RawFd,
+    at: u64,
+}
+
+impl ReadFile {
+    /// The next piece of the file, or its first one.
+    fn part(&mut self, request: &Request, dir: Option<RawFd>, bytes: &mut [u8]) -> i64 {
+        if request.from == 0 || request.from != self.at {
+            self.at = 0;
+            let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
+            let dir = dir.unwrap_or(libc::AT_FDCWD);
+            // SAFETY: the path ends with a zero byte; the descriptor is this process's own, or none.
+            unsafe {
+                libc::close(self.fd);
+                self.fd = libc::openat(dir, request.path.as_ptr().cast(), flags);
+            }
+        }
+        if self.fd < 0 {
+            return result(-1);
+        }
+        if request.from != self.at {
+            return -i64::from(libc::ESPIPE);
+        }
+        let mut done = 0;
+        while done < bytes.len() {
+            let rest = &mut bytes[done..];
+            // SAFETY: at most `rest.len()` bytes are written to `rest`.
+            let read =
+                unsafe { libc::read(self.fd, rest.as_mut_ptr().cast::<c_void>(), rest.len()) };
+            let Ok(read) = usize::try_from(read) else { return result(-1) };
+            if read == 0 {
+                break;
+            }
+            (done, self.at) = (done + read, self.at + read as u64);
+        }
+        i64::try_from(done).unwrap_or(i64::MAX)
+    }
+}
+
+fn opened(request: &Request) -> (i64, Option<RawFd>) {
+    // SAFETY: the path ends with a zero byte; all-zero is a valid `statfs` to be written over.
+    unsafe {
+        let path = request.path.as_ptr().cast();
+        let file = libc::openat(libc::AT_FDCWD, path, libc::O_PATH | libc::O_CLOEXEC);
+        if file < 0 {
+            return (result(-1), None);
+        }
+        let mut found: libc::statfs = std::mem::zeroed();
+        if libc::fstatfs(file, &raw mut found) < 0 {
+            let failed = result(-1);
+            libc::close(file);
+            return (failed, None);
+        }
+        // The numbers have 32 bits.
+        (found.f_type & 0xffff_ffff, Some(file))
+    }
+}
+
+/// What a system call returned, or its error as a negative number.
+fn result(returned: isize) -> i64 {
+    if returned < 0 {
+        // SAFETY: it is this thread's own.
+        return -i64::from(unsafe { *libc::__errno_location() });
+    }
+    i64::try_from(returned).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_testing::wait_until;
+    use std::os::fd::AsFd;
+
+    fn own() -> Pid {
+        Pid(std::process::id().cast_signed())
+    }
+
+    #[test]
+    fn memory_files_and_code() {
+        let mut bytes = [0; 3];
+        let text = *b"abc";
+        assert_eq!(memory(own(), text.as_ptr().addr() as u64, &mut bytes).unwrap(), 3);
+        assert_eq!(bytes, text);
+        assert_eq!(memory(own(), 0, &mut bytes).unwrap_err().raw_os_error(), Some(libc::EFAULT));
+        let maps = file(own(), None, Path::new("/proc/self/cmdline"), 1 << 20).unwrap();
+        assert_eq!(
+            maps,
+            std::fs::read("/proc/self/cmdline").unwrap(),
+            "it is a copy of this process"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let long: Vec<u8> = (0..200_000_u32).map(|place| place.to_le_bytes()[0]).collect();
+        std::fs::write(folder.path().join("long"), &long).unwrap();
+        let dir = File::open(folder.path()).unwrap();
+        let named = |name: &str, most| file(own(), Some(dir.as_fd()), Path::new(name), most);
+        assert!(named("long", 1 << 20).unwrap() == long);
+        assert!(named("long", 100_000).unwrap() == long[..100_000]);
+        assert_eq!(named("none", 1).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(code(&folder.path().join("long")).is_ok());
+        assert!(code(folder.path()).is_err() && code(Path::new("/dev/zero")).is_err());
+    }
+
+    /// A reader of its own: one that is stopped does not answer, and counts as stuck. Then nothing of that process is read, and after
+    /// some of them nothing at all.
+    #[test]
+    fn a_helper_that_does_not_answer() {
+        let mut reader = Reader::default();
+        let mut bytes = [0; 3];
+        for number in 0..MOST_STUCK {
+            let helper = Helper::start().unwrap();
+            pidfd_send_signal(&helper.handle, Signal::STOP).unwrap();
+            reader.helper = Some(helper);
+            let request = Request::new(Kind::Memory, Pid(i32::try_from(number).unwrap() + 1), 0, 3);
+            for _ in 0..2 {
+                let failed = reader.read(&request, None, &mut bytes).unwrap_err();
+                assert_eq!(failed.kind(), ErrorKind::TimedOut);
+            }
+            assert_eq!(reader.stuck, number + 1);
+        }
+        let address = b"abc".as_ptr().addr() as u64;
+        let request = Request::new(Kind::Memory, own(), address, 3);
+        let failed = reader.read(&request, None, &mut bytes).unwrap_err();
+        assert_eq!((failed.kind(), reader.stuck), (ErrorKind::TimedOut, MOST_STUCK));
+    }
+
+    #[test]
+    fn a_helper_ends_with_its_socket() {
+        let Helper { handle, socket, pid } = Helper::start().unwrap();
+        drop(socket);
+        wait_until("its end", || is_ready(&handle, Duration::ZERO));
+        Helper { pid, socket: handle.try_clone().unwrap(), handle }.reap();
+    }
+}
