@@ -283,10 +283,10 @@ impl Actuators {
     /// Origin of the mask of a thread as last read, which is read again where that is not sure.
     pub fn mask_owner(&self, thread: &mut Thread) -> MaskOwner {
         let own = thread.set.filter(|mark| mark.is_put()).map(|mark| self.mask(mark));
-        if own.as_ref() == Some(&thread.allowed) {
+        let inherited = self.inherited(thread);
+        if own.iter().chain(&inherited).any(|mask| *mask == thread.allowed) {
             return MaskOwner::Ours;
         }
-        let inherited = self.inherited(thread);
         let facts = |shown: &PuSet, cpuset: &PuSet| {
             let (original, own) = (&self.original, own.as_ref());
             MaskOwner::of(&MaskFacts { shown, cpuset, original, own, inherited: &inherited })
@@ -295,12 +295,25 @@ impl Actuators {
             return MaskOwner::Original;
         }
         let found = self.read_owner(thread, facts);
+        if found == MaskOwner::Program && self.is_of_gone(thread) {
+            return MaskOwner::Ours;
+        }
         if found == MaskOwner::Program && thread.mark.is_put() {
             // Where a cpuset has just changed, the masks of its threads follow one by one.
             std::thread::sleep(MASKS_FOLLOW);
             return self.read_owner(thread, facts);
         }
         found
+    }
+
+    /// Whether a first thread has the mask of another one of its process that is gone: that one may have executed a program and be the first
+    /// one since.
+    fn is_of_gone(&self, thread: &Thread) -> bool {
+        let process = thread.process.as_ref().filter(|_| thread.is_first());
+        process.is_some_and(|process| {
+            let lives = |tid| tid == thread.tid || process.stat_of(tid).is_some();
+            self.journal.journal().was_of_gone(thread.pid, &thread.allowed, lives)
+        })
     }
 
     /// Reads mask and cpuset of a thread. Where its cpuset cannot be read it is taken for ours.
@@ -327,20 +340,12 @@ impl Actuators {
         owner(&thread.allowed, &cpuset.unwrap_or_else(ours))
     }
 
-    /// Masks that a thread may have beside the one that was set on it: those of its creator, its own before, and, of a first thread,
-    /// those of threads of its process that are gone: one of them may have executed a program, and is the first one since.
+    /// Masks that a thread may have beside the one that was set on it: those of its creator, and its own before.
     fn inherited(&self, thread: &Thread) -> Vec<PuSet> {
-        let mut marks: Vec<Mark> = match thread.set {
-            Some(Mark::Original) => Vec::new(),
-            Some(_) => thread.recent.marks().collect(),
-            None => thread.recent.marks().chain([thread.mark]).collect(),
-        };
-        if let Some(process) = thread.process.as_ref().filter(|_| thread.is_first()) {
-            let lives = |tid| tid == thread.tid || process.stat_of(tid).is_some();
-            marks.extend(self.journal.journal().places_of_gone(thread.pid, lives));
-        }
-        marks.retain(|mark| mark.is_put());
-        marks.into_iter().map(|mark| self.mask(mark)).collect()
+        let own = (thread.set.is_none()).then_some(thread.mark);
+        let marks = thread.recent.marks().chain(own).filter(|mark| mark.is_put());
+        let is_restored = thread.set == Some(Mark::Original);
+        marks.filter(|_| !is_restored).map(|mark| self.mask(mark)).collect()
     }
 
     /// Takes in that another thread of the process of `first`, its first thread, is gone. That one may live on as the first,
@@ -577,8 +582,8 @@ mod tests {
             let mut actuators = actuators(&own().unwrap());
             actuators.may_live_on_as(&mut first, &Inherited { mark, ..Inherited::default() });
             let recent: Vec<_> = first.recent.marks().collect();
-            let in_journal = actuators.journal.journal().places_of_gone(pid, |_| false);
-            assert_eq!(in_journal, recent);
+            let in_journal = actuators.journal.journal().was_of_gone(pid, &only(pu), |_| false);
+            assert_eq!(in_journal, recent == [Mark::On(pu)]);
             recent
         };
         assert_eq!(noted(Mark::On(pu)), [Mark::On(pu)]);
@@ -604,8 +609,7 @@ mod tests {
         from.recent.note(Mark::On(pu), now());
         let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), from);
         assert_eq!(actuators.pin(&mut thread, Mark::Original), Pinned::Done);
-        let in_journal = actuators.journal.journal().places_of_gone(pid, |_| false);
-        assert_eq!(in_journal, [Mark::On(pu)]);
+        assert!(actuators.journal.journal().was_of_gone(pid, &only(pu), |_| false));
         child.kill().unwrap();
         child.wait().unwrap();
     }

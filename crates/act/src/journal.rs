@@ -31,10 +31,11 @@
 //! It is kept twice: in memory for the guardian, and in a file for `colocate restore`. Neither the
 //! one nor the other can stop a program: what cannot be written is done without.
 
+use crate::attached::Attached;
+use crate::check_sum::check_sum;
 use crate::fair::Fair;
 use crate::owner::Owner;
 use crate::pause::How;
-use crate::restore::Attached;
 use crate::sys;
 use colocate_files::{Dir, MaxSize, Mode};
 use colocate_machine::{PuNr, PuSet};
@@ -179,12 +180,16 @@ impl JournalError {
 }
 
 impl Journal {
-    /// Places of threads of a process that are gone, as far as the program has not chosen their PUs. A thread that executes a program
-    /// becomes the first one, with the mask that it had, and all others are gone.
-    pub fn places_of_gone(&self, pid: Pid, lives: impl Fn(Tid) -> bool) -> Vec<Mark> {
-        let threads = self.entries.iter().filter(|entry| entry.pid == pid);
-        let ours = threads.filter(|entry| entry.mark != Mark::Programs && !lives(entry.tid));
-        ours.flat_map(|entry| [entry.mark, entry.was]).filter(|mark| mark.is_put()).collect()
+    /// Whether a thread of a process that is gone was given this mask, and the program has not chosen its PUs since. A thread that executes a
+    /// program becomes the first one, with the mask that it had, and all others are gone.
+    pub fn was_of_gone(&self, pid: Pid, mask: &PuSet, lives: impl Fn(Tid) -> bool) -> bool {
+        let was_given = |entry: &&Entry| {
+            let put = [entry.mark, entry.was].into_iter().filter(|mark| mark.is_put());
+            put.filter_map(|mark| self.mask(mark)).any(|given| given == *mask)
+        };
+        let of_process =
+            self.entries.iter().filter(|it| it.pid == pid && it.mark != Mark::Programs);
+        of_process.filter(was_given).any(|entry| !lives(entry.tid))
     }
 
     /// The PUs that a mark stands for; `None` if the program chose its own.
@@ -328,11 +333,6 @@ fn line(entry: &Entry) -> String {
     let body = format!("{pid} {tid} {start_ticks} {mark} {was} {lowered}");
     let sum = check_sum(&body);
     format!("{:width$}\n", format!("{body} {sum:08x}"), width = LINE_B - 1)
-}
-
-/// FNV-1a (Fowler, Noll, Vo): enough to detect a torn line, or another list of control groups.
-pub(crate) fn check_sum(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// A journal's file, by the descriptor of its folder: it is removed from the folder that it was made in.
@@ -652,7 +652,10 @@ mod tests {
         ];
         let text = format!("{HEAD}\nowner 7 99\noriginal 0-3\n\n");
         let journal = Journal { entries, ..Journal::parse(&text).unwrap() };
-        assert_eq!(journal.places_of_gone(Pid(10), |tid| tid == Tid(11)), [on(2)]);
+        let was_given = |pu: u32| {
+            journal.was_of_gone(Pid(10), &[PuNr(pu)].into_iter().collect(), |tid| tid == Tid(11))
+        };
+        assert_eq!([0, 1, 2, 3].map(was_given), [false, false, true, false]);
     }
 
     #[test]

@@ -14,7 +14,9 @@
 
 pub mod actuators;
 pub mod affinity;
+pub mod attached;
 pub mod boost;
+mod check_sum;
 pub mod fair;
 pub mod guardian;
 pub mod handle;

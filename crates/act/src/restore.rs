@@ -14,7 +14,6 @@
 //! # Terms
 //! - *Creating*: what a thread may be doing that had something restored and has hardly run since.
 
-mod orphans;
 mod workload;
 
 use crate::affinity;
@@ -44,7 +43,6 @@ use std::time::Duration;
 use thiserror::Error;
 use workload::Workload;
 
-pub use orphans::Attached;
 pub use workload::Root;
 
 /// Time limit of all rounds after colocate's death. Chosen: where hundreds of processes create others on a machine with a
@@ -282,11 +280,13 @@ impl<'a> Undoing<'a> {
         if entry.is_some_and(|entry| entry.mark == Mark::Programs) {
             return None;
         }
-        let original = &self.journal.original;
-        let mut given = given(self.journal, process, tid, entry);
-        // With one PU in the original mask nothing has changed.
-        given.retain(|mask| mask != original);
-        if given.is_empty() {
+        let (original, given) = (&self.journal.original, given(self.journal, entry));
+        let shown = affinity::allowed(process, tid).ok()?;
+        // Most show a mask that says it all: to read the cpuset as well takes longer than some take to create others.
+        if given.contains(&shown) || self.is_of_gone(process, tid, &shown) {
+            return Some(Put(shown));
+        }
+        if given.iter().all(|mask| mask.is_subset(&shown)) {
             return None;
         }
         let (shown, cpuset) = affinity::mask_and_cpuset(&self.cpusets, process, tid)?;
@@ -294,6 +294,16 @@ impl<'a> Undoing<'a> {
         let facts =
             MaskFacts { shown: &shown, cpuset: &cpuset, original, own: None, inherited: &given };
         MaskOwner::of(&facts).is_to_undo().then_some(Put(shown))
+    }
+
+    /// Whether a first thread has a mask that another thread of its process was given, which is gone: that one may have executed a program
+    /// and be the first one since.
+    fn is_of_gone(&self, process: &ProcessHandle, tid: Tid, shown: &PuSet) -> bool {
+        let pid = process.pid();
+        let lives = |tid| process.stat_of(tid).is_some();
+        tid == pid.first_thread()
+            && *shown != self.journal.original
+            && self.journal.was_of_gone(pid, shown, lives)
     }
 
     /// Does `act` once, unless dry, to restore something of a thread that has not ended.
@@ -355,25 +365,13 @@ impl Creating {
     }
 }
 
-/// Masks that the journal says a thread may have been given.
-fn given(
-    journal: &Journal,
-    process: &ProcessHandle,
-    tid: Tid,
-    entry: Option<&Entry>,
-) -> Vec<PuSet> {
-    let mut marks = match entry {
-        Some(entry) => vec![entry.mark, entry.was],
-        None => journal.entries.iter().flat_map(|entry| [entry.mark, entry.was]).collect(),
-    };
-    if entry.is_some() && tid == process.pid().first_thread() {
-        let lives = |tid| process.stat_of(tid).is_some();
-        marks.extend(journal.places_of_gone(process.pid(), lives));
-    }
-    marks.retain(|mark| mark.is_put());
-    marks.sort_unstable();
-    marks.dedup();
-    marks.into_iter().filter_map(|mark| journal.mask(mark)).collect()
+/// Masks that the journal says a thread may have been given: where nothing is known of it, all.
+fn given(journal: &Journal, entry: Option<&Entry>) -> Vec<PuSet> {
+    let Some(entry) = entry else { return journal.given() };
+    let marks = [entry.mark, entry.was].into_iter().filter(|mark| mark.is_put());
+    let masks = marks.filter_map(|mark| journal.mask(mark));
+    // With one PU in the original mask nothing has changed.
+    masks.filter(|mask| *mask != journal.original).collect()
 }
 
 /// PUs that are online.

@@ -8,7 +8,7 @@
 //! - is in the journal, or in a cgroup that was made for a job,
 //! - descends from such a process, or from colocate itself as long as that lives: it adopts orphans, or
 //! - has the journal's token in its environment, or
-//! - is an orphan of what was attached to (`orphans`).
+//! - is an orphan of what was attached to ([`crate::attached`]).
 //!
 //! What has none of these, since it has another environment and all its creators ended before the first scan, is not
 //! found; docs/run.md has how often that was measured. Each process that is found is opened and checked once more, so that
@@ -112,8 +112,8 @@ impl<'a> Workload<'a> {
             add_descendants(&mut pids, &all);
         }
         if let Some(attached) = &self.journal.attached {
-            let orphans =
-                attached.orphans(self.journal, self.proc, &all, |pid| pids.contains(&pid));
+            let of = (self.journal.owner.start_ticks, &self.journal.given()[..]);
+            let orphans = attached.orphans(self.proc, &all, of, |pid| pids.contains(&pid));
             pids.extend(orphans);
             add_descendants(&mut pids, &all);
         }

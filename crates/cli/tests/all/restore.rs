@@ -109,7 +109,7 @@ fn journals_of_others_are_left() {
     let scratch = Scratch::new();
     let dir = scratch.path("runtime/colocate");
     std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
-    std::fs::write(dir.join("run-4194305-2.journal"), "colocate-journal 6\nunheard of\n").unwrap();
+    std::fs::write(dir.join("run-4194305-2.journal"), "colocate-journal 7\nunheard of\n").unwrap();
     let output = restore(&scratch, &[]);
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stdout).contains("left alone: expected"), "{}", text(&output.stdout));

@@ -5,8 +5,8 @@
 //! and a mask that was given. A process of another program has the same only if it was started after colocate in the same
 //! control group, has lost its creator, and was bound by its user to a place that colocate gave to a thread.
 
+use crate::check_sum::check_sum;
 use crate::handle::ProcessHandle;
-use crate::journal::{Journal, check_sum};
 use crate::stat::Stat;
 use colocate_machine::PuSet;
 use colocate_observe::{Pid, Tid, affinity};
@@ -53,22 +53,20 @@ impl Attached {
         })
     }
 
-    /// Orphans of the journal's workload among `all` processes: those that `is_known` are not looked at.
-    pub(super) fn orphans(
+    /// Orphans among `all` processes that were started since `begun`, in clock ticks since boot, and have a mask that was `given`. Those that
+    /// are known are not looked at.
+    pub fn orphans(
         &self,
-        journal: &Journal,
         proc: &Path,
         all: &HashMap<Pid, Stat>,
+        (begun, given): (u64, &[PuSet]),
         is_known: impl Fn(Pid) -> bool,
     ) -> Vec<Pid> {
-        let given = journal.given();
         let may_be = |(pid, stat): &(&Pid, &Stat)| {
-            stat.start_ticks >= journal.owner.start_ticks
-                && self.reapers.contains(&stat.parent)
-                && !is_known(**pid)
+            stat.start_ticks >= begun && self.reapers.contains(&stat.parent) && !is_known(**pid)
         };
         let found = all.iter().filter(may_be).map(|(pid, _)| *pid);
-        found.filter(|pid| self.is_orphan(proc, *pid, &given)).collect()
+        found.filter(|pid| self.is_orphan(proc, *pid, given)).collect()
     }
 
     /// Whether a process has the control groups of what was attached to, and a thread of it a mask that was given.
