@@ -171,9 +171,8 @@ const RUN: &[&str] = &[
 ];
 const UNDO: &[&str] =
     &["undo-after-the-end", "undo-after-the-programs-are-killed", "undo-after-sigterm"];
-const UNDO_FEW: Cases =
-    &[UNDO, &["undo-after-2-kills", "undo-restored-2-times", "masks-after-4-histories"]];
-const HISTORIES: Cases = &[&["masks-after-500-histories"]];
+const UNDO_FEW: Cases = &[UNDO, &["undo-after-2-kills", "undo-restored-2-times"]];
+const HISTORIES: Cases = &[&["masks-after-4-histories", "masks-after-500-histories"]];
 const UNDO_FOLLOWS: &[&str] = &["undo-follows-a-cpuset-that-grows", "undo-follows-a-pu-that-comes"];
 const UNDO_OFTEN: Cases =
     &[UNDO, &["undo-after-200-kills", "undo-restored-50-times"], UNDO_FOLLOWS];
@@ -220,8 +219,8 @@ pub const BOOTS: &[Boot] = &[
     Boot { limit: hours(1), ..boot("schedule-often", Full, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, SCHEDULE_OFTEN) },
     boot("spm", Full, EIGHT_NODES, X86Linux6_12, SPM_TOOLS, SPM),
     boot("spm-6.1", Full, EIGHT_NODES, X86Linux6_1, SPM_TOOLS, SPM),
-    Boot { limit: hours(3), ..boot("histories", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, HISTORIES) },
-    Boot { limit: hours(3), ..boot("histories-6.1", Full, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, HISTORIES) },
+    Boot { limit: hours(10), ..boot("histories", Soak, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, HISTORIES) },
+    Boot { limit: hours(10), ..boot("histories-6.1", Soak, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, HISTORIES) },
     boot("undo", Quick, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, UNDO_FEW),
     boot("undo-follows", Full, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, &[UNDO_FOLLOWS]),
     Boot { limit: hours(1), ..boot("undo-often", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, UNDO_OFTEN) },
