@@ -40,7 +40,6 @@ use colocate_act::guardian::Guardian;
 use colocate_act::handle::ProcessHandle;
 use colocate_act::journal::Journal;
 use colocate_act::launch::{Command, Held, LaunchError};
-use colocate_act::original::{self, original};
 use colocate_act::restore::{self, Root};
 use colocate_act::signals::{self, SignalAction, Signals};
 use colocate_act::sys;
@@ -50,7 +49,6 @@ use colocate_machine::read::{Cpusets, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
 use colocate_observe::pmu::Counters;
-use colocate_observe::proc::Proc;
 use colocate_observe::sample::Counted;
 use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sources::phases::Phases;
@@ -67,7 +65,7 @@ use pausing::Pausing;
 use placing::Placing;
 use polling::Polling;
 use preparing::{
-    Safeguards, attached_pus, begin_safeguards, can_count, hold_all, late_creation, reserve,
+    Safeguards, begin_safeguards, can_count, hold_all, jobs_of, late_creation, masks, reserve,
     usable, watch_all, with_token,
 };
 use ready::Probing;
@@ -227,19 +225,8 @@ impl LinuxHost {
         can_count(setup, &targets)?;
         let signals = Signals::take()?;
         let reserve = reserve();
-        let files = Sysfs::at(Path::new("/"));
-        let cpusets = Cpusets::new(files.clone());
-        let attached = setup.attached.iter().flat_map(|it| &it.processes);
-        let usable_now = match attached_pus(&cpusets, attached) {
-            Some(pus) => pus,
-            None => colocate_observe::affinity::of(Tid(0))?,
-        };
-        // Our own mask says nothing of programs that run already.
-        let original = if setup.attached.is_empty() {
-            original(&setup.proc, &files)?
-        } else {
-            original::everything(&files)
-        };
+        let cpusets = Cpusets::new(Sysfs::at(Path::new("/")));
+        let (usable_now, original) = masks(setup, &cpusets)?;
         let sets = machine.shared_parts(&original);
         let safeguards = begin_safeguards(setup, &original, &sets, &mut notes);
         let may_fill = safeguards.pauser.is_some();
@@ -254,24 +241,10 @@ impl LinuxHost {
             }
         };
         let Safeguards { pauser, journal, guardian, .. } = safeguards;
-        let mut tasks = TaskTable::default();
-        (tasks.keeps_last, tasks.levels) = (setup.may_pause, DataLevels::of(&machine));
         let mut runs = Runs::new(commands, targets, setup.grace);
         (runs.readiness, runs.until) = (setup.ready.clone(), setup.until.clone());
-        for (command, held) in setup.commands.iter().zip(&held) {
-            tasks.add_job(command.name(), held.pid(), runs.runtimes.of(&command.path));
-        }
-        for attached in &setup.attached {
-            for (place, process) in attached.processes.iter().enumerate() {
-                let executable = Proc::at(&setup.proc).executable_link(process.pid());
-                let runtime = runs.runtimes.of(&executable);
-                match place {
-                    0 => tasks.add_job(attached.name.clone(), process.pid(), runtime),
-                    _ => tasks.add_process(process.pid(), runtime),
-                }
-                tasks.hold_given(process);
-            }
-        }
+        let mut tasks = jobs_of(setup, &held, &mut runs.runtimes);
+        (tasks.keeps_last, tasks.levels) = (setup.may_pause, DataLevels::of(&machine));
         (runs.is_attached, runs.detach_after) = (!setup.attached.is_empty(), setup.detach_after);
         // A new thread runs where its creator does until we have run. After all forks, so that no
         // program inherits it; without it we are only slower.

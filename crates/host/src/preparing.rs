@@ -2,24 +2,30 @@
 
 use crate::Setup;
 use crate::pausing::IN_USE;
+use crate::runtime::Runtimes;
 use crate::target::Targets;
+use crate::task_table::TaskTable;
 use colocate_act::affinity;
 use colocate_act::attached::Attached;
 use colocate_act::guardian::Guardian;
 use colocate_act::handle::ProcessHandle;
 use colocate_act::journal::{self, TOKEN_VARIABLE, Writer};
 use colocate_act::launch::{self, Command, Held, Input, LaunchError};
+use colocate_act::original::{self, original};
 use colocate_act::owner::Owner;
 use colocate_act::pause::Pauser;
 use colocate_act::rundir;
 use colocate_act::signals::Signals;
 use colocate_act::sys;
-use colocate_machine::read::Cpusets;
+use colocate_machine::read::{Cpusets, Sysfs};
 use colocate_machine::{Machine, PuNr, PuSet};
+use colocate_observe::affinity::of as affinity_of;
+use colocate_observe::proc::Proc;
 use colocate_observe::sources::counters::TaskCounters;
-use colocate_observe::{LifecycleEvents, Pid, SysError, lifecycle};
+use colocate_observe::{LifecycleEvents, Pid, SysError, Tid, lifecycle};
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 /// So many new threads a second of each job are followed one by one. Chosen: to follow one takes some 50 µs, so this is
@@ -168,6 +174,40 @@ pub(crate) fn watch_all(pids: &[Pid], options: &lifecycle::Options) -> Lifecycle
 /// Descriptors that are kept for undoing everything, as many as there are.
 pub(crate) fn reserve() -> Vec<File> {
     (0..IN_USE).filter_map(|_| colocate_files::kernel::open("/dev/null".as_ref()).ok()).collect()
+}
+
+/// PUs that threads of the jobs may use now, and the mask that they would have without colocate.
+///
+/// # Errors
+/// If our own mask cannot be read.
+pub(crate) fn masks(setup: &Setup, cpusets: &Cpusets) -> Result<(PuSet, PuSet), SysError> {
+    let files = Sysfs::at(Path::new("/"));
+    if setup.attached.is_empty() {
+        return Ok((affinity_of(Tid(0))?, original(&setup.proc, &files)?));
+    }
+    // Our own mask says nothing of programs that run already.
+    let processes = setup.attached.iter().flat_map(|it| &it.processes);
+    let usable = attached_pus(cpusets, processes).map_or_else(|| affinity_of(Tid(0)), Ok)?;
+    Ok((usable, original::everything(&files)))
+}
+
+/// The jobs: those that are launched, whose programs wait to begin, and those that run already.
+pub(crate) fn jobs_of(setup: &Setup, held: &[Held], runtimes: &mut Runtimes) -> TaskTable {
+    let (mut tasks, proc) = (TaskTable::default(), Proc::at(&setup.proc));
+    for (command, held) in setup.commands.iter().zip(held) {
+        tasks.add_job(command.name(), held.pid(), runtimes.of(&command.path));
+    }
+    for attached in &setup.attached {
+        for (place, process) in attached.processes.iter().enumerate() {
+            let runtime = runtimes.of(&proc.executable_link(process.pid()));
+            match place {
+                0 => tasks.add_job(attached.name.clone(), process.pid(), runtime),
+                _ => tasks.add_process(process.pid(), runtime),
+            }
+            tasks.hold_given(process);
+        }
+    }
+    tasks
 }
 
 /// Most processes whose cpusets are read. Chosen: programs that are placed together have few.

@@ -109,6 +109,6 @@ fn a_java_program_whose_threads_are_placed_is_named() {
     let line = "availableProcessors() answers 1 there";
     let plain = ran(&[]);
     assert_eq!(plain.matches(line).count(), 1, "{plain}");
-    let told = ran(&["-XX:ActiveProcessorCount=2"]);
-    assert!(!told.contains(line), "{told}");
+    let noted = ran(&["-XX:ActiveProcessorCount=2"]);
+    assert!(!noted.contains(line), "{noted}");
 }

@@ -4,8 +4,8 @@
 //! and PUs go and come. Colocate ends by a signal, or is killed, with its guardian or without. Then everything is moved back, and
 //! each thread's mask is compared with what the thread itself has set.
 //!
-//! What the kernel does not show nobody can respect: a mask that a program sets while its cpuset has none of its PUs, or before a kernel older
-//! than 6.2 forgets it. So where processes were moved, a thread that has set a mask may have all PUs instead.
+//! The kernel does not show a mask that a program has set while its cpuset has none of its PUs, and before 6.2 it forgets that mask. So where
+//! processes were moved, a thread that has set a mask may have all PUs instead.
 
 use crate::evidence::{colocate, eventually, text};
 use crate::groups::{Group, Offline};

@@ -1,4 +1,4 @@
-//! `history SEED FOLDER [MASK]`: threads that at random create threads and processes, execute this program anew, bind themselves to two PUs,
+//! `history SEED FOLDER [MASK GENERATION]`: threads that at random create threads and processes, execute this program anew, bind themselves to two PUs,
 //! free themselves and end. When `FOLDER/check` is there, each thread that lives writes the mask that it has set, or was created
 //! with, to a file of its number in `FOLDER`: `-` if none was ever set.
 
@@ -42,9 +42,9 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let seed = arguments.first().and_then(|word| word.parse().ok()).context("expected a seed")?;
     let folder = arguments.get(1).context("expected a folder")?.into();
     let bound = arguments.get(2).filter(|mask| *mask != "-").map(|mask| list(mask)).transpose()?;
+    let generation = arguments.get(3).map_or(Ok(1), |word| word.parse())?;
     let threads = Arc::new(AtomicUsize::new(1));
-    Member { random: Random::new(seed), folder, bound, generation: 1, threads, is_first: true }
-        .acts()
+    Member { random: Random::new(seed), folder, bound, generation, threads, is_first: true }.acts()
 }
 
 impl Member {
@@ -112,7 +112,7 @@ impl Member {
         let why = Command::new("lab-guest")
             .args(["--program", "history", &seed])
             .arg(&self.folder)
-            .arg(bound)
+            .args([bound, self.generation.to_string()])
             .exec();
         Err(why).context("exec")
     }
