@@ -1,6 +1,6 @@
 //! Reading machines from outside: the live one, hwloc's files and strings, described ones.
 //!
-//! [`open`] takes what a user writes after `--machine`; [`live`] is this machine; [`kept`] is what was measured of it;
+//! [`open`] takes what a user writes after `--machine`; [`live()`] is this machine; [`kept`] is what was measured of it;
 //! [`Usable`] is what this process may use of it.
 
 mod child;
