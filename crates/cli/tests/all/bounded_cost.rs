@@ -107,5 +107,8 @@ fn threads_that_sleep_are_hardly_read() {
     let (few, _) = readings_for_sleepers(&scratch, &program, 2_000);
     let (many, asleep) = readings_for_sleepers(&scratch, &program, 8_000);
     println!("{few} readings for 2,000, {many} for 8,000, then {asleep} a second");
-    assert!(many < 10 * few, "{few} readings for 2,000 threads, {many} for 8,000");
+    // A quiet second may come before all of the few are known. Each takes ten readings at least (10 to 18 were measured on a virtual
+    // machine with two PUs).
+    let most = 10 * few.max(10 * 2_000);
+    assert!(many < most, "{few} readings for 2,000 threads, {many} for 8,000, {most} at most");
 }
