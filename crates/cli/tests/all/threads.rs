@@ -227,11 +227,24 @@ fn threads_are_set_inside_of_one_loop() {
         for (words, threads, cause) in &cases {
             let alone = Command::new(&program).args(*words).env("OMP_NUM_THREADS", "1").output();
             let alone = printed(&alone.unwrap());
-            // On a noisy machine times may not tell: then all threads stay.
-            let attempts = (0..ATTEMPTS).map(|_| Loop::new(&scratch, &program, words));
-            let Some(found) =
-                attempts.into_iter().find(|found| found.region["threads"] == *threads)
-            else {
+            let is_cause = |region: &Value| match *cause {
+                _ if *threads > 1 => true,
+                "" => region["cause"] != "critical-sections",
+                cause => region["cause"] == cause,
+            };
+            // On a noisy machine times may not tell: then all threads stay, or one that waits for its lock and for a PU counts as idle.
+            let mut resolved = None;
+            for _ in 0..ATTEMPTS {
+                let found = Loop::new(&scratch, &program, words);
+                if found.region["threads"] == *threads {
+                    let is_whole = is_cause(&found.region);
+                    resolved = Some(found);
+                    if is_whole {
+                        break;
+                    }
+                }
+            }
+            let Some(found) = resolved else {
                 eprintln!("skipped: not resolved in {ATTEMPTS} runs of {words:?}");
                 continue;
             };
@@ -241,11 +254,7 @@ fn threads_are_set_inside_of_one_loop() {
             assert!(printed.contains("of 2,"), "the team stays: {words:?}: {printed}");
             if *threads == 1 {
                 assert_eq!(region["windows"], true, "{words:?}: {region:#}");
-                let is_cause = match *cause {
-                    "" => region["cause"] != "critical-sections",
-                    cause => region["cause"] == cause,
-                };
-                assert!(is_cause, "{words:?}: {region:#}");
+                assert!(is_cause(region), "{words:?}: {region:#}");
                 assert!(region["settled_ns"].as_u64() < region["total_ns"].as_u64());
             }
         }
