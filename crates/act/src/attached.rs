@@ -30,7 +30,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// What these processes hand down. `proc` is `/proc`.
+    /// Control groups and reapers of these processes. `proc` is `/proc`.
     pub fn of<'a>(proc: &Path, processes: impl Iterator<Item = &'a ProcessHandle>) -> Self {
         let mut attached = Self::default();
         for process in processes {

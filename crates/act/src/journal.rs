@@ -157,7 +157,7 @@ pub struct Journal {
     pub pauses: Option<How>,
     /// Process and time namespaces that it was written in; `None` where that is not known.
     pub namespaces: Option<String>,
-    /// What was attached to; `None` if everything was launched.
+    /// Processes that were attached to; `None` if everything was launched.
     pub attached: Option<Attached>,
     /// Tasks that were changed, some of them long gone.
     pub entries: Vec<Entry>,

@@ -123,7 +123,7 @@ fn reader() -> MutexGuard<'static, Reader> {
 ///
 /// Needs what ptrace(2) asks for: the same user or `CAP_SYS_PTRACE`, and under Yama's restricted
 /// mode a child of ours. What is a child of ours is none of the helper's, so that is read here: only by a user without that
-/// capability, who has no programs of others.
+/// capability, whose programs are all its own.
 ///
 /// # Errors
 /// As process_vm_readv(2), and `TimedOut` if the memory is not there in time.
