@@ -9,6 +9,11 @@
 //! found nothing and no thread can be in the middle of creating another one any more. Cgroups are removed last: as long as
 //! they are there, what is created in them is found.
 //!
+//! Where the cpuset hides masks, a new thread with a mask of its creator's looks like any other one, and a program may bind its new
+//! threads to a PU that colocate has given as well. Such programs leave something to find for ever. After some rounds that
+//! found something, only this counts: each process had a moment at which all of its threads had been restored, and creations
+//! that were under way at the round before are over.
+//!
 //! A thread is given its original mask if it has a mask that it was given, also where its cpuset hides that ([`crate::mask_owner`]), and its
 //! policy if it is under SCHED_IDLE.
 //! # Terms
@@ -54,6 +59,12 @@ const LIMIT_AT_END: Nanos = Nanos::from_secs(5);
 /// So many rounds in a row must find nothing, with [`PAUSE`] between them. Chosen: together 50 ms, some slices of the
 /// scheduler; with 20 ms, on two PUs with a load of 11, one ending of seven missed threads.
 const QUIET: usize = 10;
+/// So many rounds that find something start anew the count of quiet ones. Chosen: without masks that look alike, two or three find
+/// something.
+const RESTARTS: usize = 10;
+/// Most passes over the threads of a process in one round. Chosen: a pass takes some microseconds a thread, so a process that creates
+/// thousands of threads a second has a pass without a new one.
+const PASSES: usize = 50;
 /// Time between two rounds, if the first has found nothing.
 const PAUSE: Duration = Duration::from_millis(5);
 /// CPU time after which the creation of a thread is over. Chosen: twenty times what it takes (50 µs in a virtual machine).
@@ -154,6 +165,14 @@ pub fn undo_at_end(journal: &Journal, proc: &Path, root: Root) -> (Vec<String>, 
     (undoing.restored.into_iter().filter_map(line).collect(), searched)
 }
 
+/// One scan of all processes.
+struct Scanned {
+    /// Whether there is a process.
+    something_lives: bool,
+    /// Whether each process had a moment at which all of its threads had been restored.
+    is_settled: bool,
+}
+
 /// Restores masks and policies of threads.
 struct Undoing<'a> {
     journal: &'a Journal,
@@ -161,8 +180,8 @@ struct Undoing<'a> {
     dry: bool,
     workload: Workload<'a>,
     cpusets: Cpusets,
-    /// Threads, with the PUs that they were to leave, if any: what cannot be restored is not tried for ever.
-    tried: HashSet<(Pid, Tid, Option<Put>)>,
+    /// Threads with their start times, and the PUs that they were to leave, if any: what cannot be restored is not tried for ever.
+    tried: HashSet<(Pid, Tid, u64, Option<Put>)>,
     creating: Creating,
     restored: Vec<Restored>,
 }
@@ -210,17 +229,24 @@ impl<'a> Undoing<'a> {
 
     /// False if that takes longer, or processes cannot be listed.
     fn scan_until_quiet(&mut self, limit: Nanos) -> bool {
-        let (begun, mut quiet) = (now(), 0);
+        let begun = now();
+        let mut quiet = 0;
+        let mut restarts = 0;
         while now() < begun + limit {
             let before = self.tried.len();
-            match self.scan() {
-                Ok(something_lives) if self.dry || !something_lives => return true,
-                Ok(_) if self.tried.len() > before => {
-                    quiet = 0;
-                    continue;
-                }
-                Ok(_) if !self.creating.are_left(self.proc) => quiet += 1,
-                _ => quiet = 0,
+            let scanned = self.scan().ok();
+            let has_found = self.tried.len() > before;
+            if scanned.as_ref().is_some_and(|it| self.dry || !it.something_lives) {
+                return true;
+            }
+            if has_found && restarts < RESTARTS {
+                restarts += 1;
+                quiet = 0;
+                continue;
+            }
+            if scanned.is_some_and(|it| it.is_settled) && !self.creating.earlier_are_left(self.proc)
+            {
+                quiet += 1;
             }
             if quiet == QUIET {
                 return true;
@@ -230,24 +256,37 @@ impl<'a> Undoing<'a> {
         false
     }
 
-    /// Scans every process once. False if there is none.
-    fn scan(&mut self) -> io::Result<bool> {
+    /// Scans every process once.
+    fn scan(&mut self) -> io::Result<Scanned> {
         // Those in cgroups first, which takes some microseconds: while all of /proc is read, many may create others and
         // end.
-        self.workload.members().iter().for_each(|process| self.scan_process(process));
+        for process in self.workload.members() {
+            self.scan_process(&process);
+        }
         let all = self.workload.processes()?;
-        all.iter().for_each(|process| self.scan_process(process));
-        Ok(!all.is_empty())
+        let mut is_settled = true;
+        for process in &all {
+            is_settled &= self.scan_process(process);
+        }
+        Ok(Scanned { something_lives: !all.is_empty(), is_settled })
     }
 
-    fn scan_process(&mut self, process: &ProcessHandle) {
+    /// Whether there was a moment at which all of its threads had been restored.
+    fn scan_process(&mut self, process: &ProcessHandle) -> bool {
         let fills = self.workload.fills();
-        for tid in process.threads() {
-            if fills {
-                self.raise(process, tid);
+        for _ in 0..PASSES {
+            let before = self.tried.len();
+            for tid in process.threads() {
+                if fills {
+                    self.raise(process, tid);
+                }
+                self.free(process, tid);
             }
-            self.free(process, tid);
+            if self.tried.len() == before {
+                return true;
+            }
         }
+        false
     }
 
     /// Takes a thread out of SCHED_IDLE that was put there, or has inherited it.
@@ -319,7 +358,8 @@ impl<'a> Undoing<'a> {
             What::Mask(put) => Some(put.clone()),
             What::Policy(_) => None,
         };
-        if is_dead(process, tid) || !self.tried.insert((pid, tid, left)) {
+        let Some(stat) = process.stat_of(tid).filter(|stat| !stat.is_dead()) else { return };
+        if !self.tried.insert((pid, tid, stat.start_ticks, left)) {
             return;
         }
         let trouble = (!self.dry).then(act).and_then(Result::err);
@@ -336,32 +376,49 @@ fn continue_process(process: &ProcessHandle) -> io::Result<()> {
     }
 }
 
-/// What only waits to be reaped runs nowhere any more.
-fn is_dead(process: &ProcessHandle, tid: Tid) -> bool {
-    process.stat_of(tid).is_none_or(|stat| stat.is_dead())
+/// Threads that may be in the middle of creating another one since something was restored.
+#[derive(Default)]
+struct Creating {
+    threads: HashMap<(Pid, Tid), Restoring>,
+    generation: usize,
 }
 
-/// Threads that may be in the middle of creating another one since something was restored, with the CPU time that they
-/// had used then; `None` if the kernel does not say.
-#[derive(Default)]
-struct Creating(HashMap<(Pid, Tid), Option<(Nanos, RunTime)>>);
+/// A thread at the time when something of it was restored.
+struct Restoring {
+    generation: usize,
+    /// CPU time that it had used then; `None` if the kernel does not say.
+    used: Option<(Nanos, RunTime)>,
+}
+
+impl Restoring {
+    /// Whether it has used as much CPU time since as a creation takes.
+    fn has_run(&self) -> bool {
+        self.used.as_ref().is_none_or(|(then, time)| {
+            time.read().is_none_or(|now| now.saturating_sub(*then) >= CREATION)
+        })
+    }
+}
 
 impl Creating {
     fn add(&mut self, proc: &Path, pid: Pid, tid: Tid) {
         let time = RunTime::open(proc, pid, tid).ok();
-        self.0.insert((pid, tid), time.and_then(|time| Some((time.read()?, time))));
+        let used = time.and_then(|time| Some((time.read()?, time)));
+        self.threads.insert((pid, tid), Restoring { generation: self.generation, used });
     }
 
-    /// Forgets those that cannot be any more: they have used as much CPU time as a creation takes, or sleep. False if none
-    /// is left.
-    fn are_left(&mut self, proc: &Path) -> bool {
-        self.0.retain(|(pid, tid), time| {
-            let has_run = time.as_ref().is_none_or(|(then, time)| {
-                time.read().is_none_or(|now| now.saturating_sub(*then) >= CREATION)
-            });
-            !has_run && Stat::read(proc, *pid, *tid).is_some_and(|stat| stat.could_run())
+    /// Forgets threads that have run or sleep, which are in the middle of no creation any more. False if none is left of those that
+    /// were added before the last time that this was false.
+    fn earlier_are_left(&mut self, proc: &Path) -> bool {
+        self.threads.retain(|(pid, tid), thread| {
+            let may_run = || Stat::read(proc, *pid, *tid).is_some_and(|stat| stat.could_run());
+            !thread.has_run() && may_run()
         });
-        !self.0.is_empty()
+        let is_earlier = |thread: &Restoring| thread.generation < self.generation;
+        let are_left = self.threads.values().any(is_earlier);
+        if !are_left {
+            self.generation += 1;
+        }
+        are_left
     }
 }
 
@@ -455,6 +512,7 @@ mod tests {
     use super::*;
     use colocate_machine::PuNr;
     use colocate_testing::{wait_until, within};
+    use std::os::unix::process::CommandExt as _;
     use std::process::{Child, Command, Stdio};
 
     const PROC: &str = "/proc";
@@ -822,6 +880,31 @@ mod tests {
             Undone { continued: Ok(Vec::new()), raised, freed, searched }.is_complete()
         };
         assert!(undone(true) && !undone(false));
+    }
+
+    /// It binds each of its processes to a PU that colocate has given to another one.
+    #[test]
+    fn a_program_with_masks_like_ours_is_no_endless_search() {
+        let first = Sleeper::start();
+        let original = first.mask();
+        let Some(pu) = a_pu(&original) else { return };
+        place(first.pid, pu);
+        let entry = first.entry(Mark::On(pu), Mark::Original);
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "while :; do taskset -c $0 sleep 0.5 & sleep 0.002; done"])
+            .arg(affinity::only(pu).to_string());
+        let mut child = command.process_group(0).spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let stat = Stat::read(Path::new(PROC), pid, pid.first_thread()).unwrap();
+        let start_ticks = stat.start_ticks;
+        let second =
+            Entry { pid, tid: pid.first_thread(), start_ticks, mark: Mark::Original, ..entry };
+        let undone = undo(&journal(&original, vec![entry, second]), Path::new(PROC), false);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(undone.searched, "{} found", undone.freed.len());
+        assert_eq!(first.mask(), original);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::Report;
 use colocate_engine::PlacementStatus;
-use colocate_engine::guard::Trial;
+use colocate_engine::guard::{Trial, Verdict};
 use colocate_machine::{Nanos, printable};
 use colocate_policy::{DefaultPlacement, Plan, Source, SourceSet, WakeUps};
 use colocate_study::stats::t_quantile;
@@ -97,6 +97,8 @@ pub enum WhyNot {
     Unguarded,
     /// A CPU quota throttled the programs in all quanta.
     Throttled,
+    /// The guard gave the policy up for what its quanta cost, after so many comparisons.
+    OverBudget(u32),
 }
 
 impl WhyNot {
@@ -119,6 +121,7 @@ impl WhyNot {
             Self::NoGuard => "no-guard",
             Self::Unguarded => "unguarded",
             Self::Throttled => "throttled",
+            Self::OverBudget(_) => "over-budget",
         }
     }
 }
@@ -151,6 +154,10 @@ impl fmt::Display for WhyNot {
             Self::NoGuard => f.write_str("--no-guard, so no quantum was the kernel's"),
             Self::Unguarded => f.write_str("the policy runs without a guard"),
             Self::Throttled => f.write_str("a CPU quota throttled the programs"),
+            Self::OverBudget(count) => {
+                let plural = if *count == 1 { "" } else { "s" };
+                write!(f, "the guard's budget was spent after {count} comparison{plural}")
+            }
         }
     }
 }
@@ -231,6 +238,9 @@ impl Facts<'_> {
             Comparing::NoGuard => WhyNot::NoGuard,
             Comparing::Unguarded => WhyNot::Unguarded,
             Comparing::Guard(trial) if trial.throttled > 0 => WhyNot::Throttled,
+            Comparing::Guard(trial) if trial.verdict == Verdict::OverBudget => {
+                WhyNot::OverBudget(trial.compared.count)
+            }
             Comparing::Guard(_) => WhyNot::TooShort(self.report.turnaround_ns),
         }
     }
@@ -416,6 +426,12 @@ mod tests {
         assert!(text.starts_with("colocate: not resolved: +10.5 % (7.8 to 13.3)"), "{text}");
     }
 
+    /// Of a guard that gave the policy up over what it cost.
+    fn gave_up(differences: &[f64]) -> Comparing {
+        let Comparing::Guard(tried) = trial(differences, 0) else { unreachable!() };
+        Comparing::Guard(Trial { verdict: Verdict::OverBudget, ..tried })
+    }
+
     #[test]
     fn what_was_not_compared_says_why() {
         let said = |comparing: &Comparing| line(placed(), comparing, WAKE_UPS);
@@ -424,6 +440,8 @@ mod tests {
             (Comparing::Unguarded, "the policy runs without a guard"),
             (trial(&[0.1], 0), "the run was too short (250.0 ms)"),
             (trial(&[], 7), "a CPU quota throttled the programs"),
+            (gave_up(&[]), "the guard's budget was spent after 0 comparisons"),
+            (gave_up(&[-0.5]), "the guard's budget was spent after 1 comparison"),
         ] {
             let expected = format!(
                 "colocate: the kernel alone was not measured ({why}), placed 50 % of the time"

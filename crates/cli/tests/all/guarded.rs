@@ -42,7 +42,8 @@ fn a_plan_that_does_harm_is_given_up() {
     });
     let said = || std::fs::read_to_string(scratch.path("said")).unwrap();
     wait_until("it is tried", || masks(pid).iter().all(|mask| mask.parse::<u32>().is_ok()));
-    let is_given_up = |line: &str| line.contains("slows job 0 down") || line.contains("has cost");
+    let verdicts = ["slows job 0 down", "has cost", "costs more"];
+    let is_given_up = |line: &str| verdicts.iter().any(|verdict| line.contains(verdict));
     wait_until("it is given up", || said().lines().any(is_given_up));
     wait_until("threads are free", || masks(pid).iter().all(|mask| *mask == original()));
     signal("-TERM", pid);
@@ -55,7 +56,9 @@ fn a_plan_that_does_harm_is_given_up() {
     let last = notes.last().unwrap();
     assert!(last.starts_with("guard: ") && last.contains(", paused for "), "{notes:?}");
     let line = report["summary"]["line"].as_str().unwrap();
-    assert!(line.contains(" over the kernel alone, placed "), "{line}");
+    // A loss that is large enough spends the budget before there are two comparisons.
+    let compared = [" over the kernel alone, placed ", "the guard's budget was spent after "];
+    assert!(compared.iter().any(|words| line.contains(words)), "{line}");
     let share = report["summary"]["placed_share"].as_f64().unwrap();
     assert!(share > 0.0 && share < 0.9, "{line}");
 }

@@ -5,10 +5,12 @@
 //! each thread's mask is compared with what the thread itself has set.
 //!
 //! The kernel does not show a mask that a program has set while its cpuset has none of its PUs, and before 6.2 it forgets that mask. So where
-//! processes were moved, a thread that has set a mask may have all PUs instead.
+//! processes were moved, a thread that has set a mask may have all PUs instead. It also leaves out PUs that are offline when a mask is set,
+//! so where a PU has been offline, a thread may have all others instead of all.
 
 use crate::evidence::{colocate, eventually, text};
 use crate::groups::{Group, Offline};
+use crate::programs::history::mask_set_without;
 use crate::random::Random;
 use crate::session::{picture, send};
 use crate::tasks::{Task, marked};
@@ -17,6 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+/// PU that goes offline and comes back.
+const GOES: u32 = 5;
 const ROOT: &str = "/sys/fs/cgroup";
 /// Cpusets that processes are moved to.
 const CPUSETS: [&str; 4] = ["0-3", "4-7", "2-13", "8-15"];
@@ -115,8 +119,8 @@ impl History {
         Ok(how)
     }
 
-    /// Every thread has the mask that it has set itself, or all PUs. Returns how many there are.
-    fn check(&self, all: &str, was_moved: bool) -> anyhow::Result<usize> {
+    /// Every thread has the mask that it has set itself, or one that stands for all PUs. Returns how many there are.
+    fn check(&self, all: &[&str], was_moved: bool) -> anyhow::Result<usize> {
         std::fs::write(self.folder.join("check"), "")?;
         let bound_of =
             |task: &Task| std::fs::read_to_string(self.folder.join(task.tid.to_string())).ok();
@@ -129,8 +133,8 @@ impl History {
         for task in &tasks {
             let bound = bound_of(task).unwrap_or_default();
             let is_right = match &bound[..] {
-                "-" => task.bonds.cpus == all,
-                bound => task.bonds.cpus == bound || was_moved && task.bonds.cpus == all,
+                "-" => all.contains(&&*task.bonds.cpus),
+                bound => task.bonds.cpus == bound || was_moved && all.contains(&&*task.bonds.cpus),
             };
             let said = || std::fs::read_to_string(self.folder.join("said")).unwrap_or_default();
             ensure!(
@@ -160,9 +164,19 @@ impl Drop for History {
     }
 }
 
-fn history(random: &mut Random, round: u32, group: &Group, all: &str) -> anyhow::Result<usize> {
+/// Masks that stand for all PUs.
+struct All {
+    /// All PUs.
+    possible: String,
+    /// Shown where all were set while [`GOES`] was offline.
+    set_without: String,
+}
+
+fn history(random: &mut Random, round: u32, group: &Group, all: &All) -> anyhow::Result<usize> {
     let mut history = History::start(random, round)?;
-    let (mut was_moved, mut offline) = (false, None);
+    let mut was_moved = false;
+    let mut was_offline = false;
+    let mut offline = None;
     std::thread::sleep(Duration::from_millis(random.below(1_000)));
     for _ in 0..random.below(4) {
         match random.below(5) {
@@ -172,7 +186,10 @@ fn history(random: &mut Random, round: u32, group: &Group, all: &str) -> anyhow:
             }
             2 => history.move_to(Path::new(ROOT)),
             3 => group.set("cpuset.cpus", random.pick(&CPUSETS))?,
-            _ if offline.is_none() => offline = Some(Offline::take(5)?),
+            _ if offline.is_none() => {
+                was_offline = true;
+                offline = Some(Offline::take(GOES)?);
+            }
             _ => offline = None,
         }
         std::thread::sleep(Duration::from_millis(random.below(1_500)));
@@ -180,12 +197,19 @@ fn history(random: &mut Random, round: u32, group: &Group, all: &str) -> anyhow:
     let how = history.end(random)?;
     history.move_to(Path::new(ROOT));
     was_moved |= offline.take().is_some();
-    history.check(all, was_moved).with_context(|| format!("ended by {how}, moved: {was_moved}"))
+    let mut masks = vec![&*all.possible];
+    if was_offline {
+        masks.push(&all.set_without);
+    }
+    history.check(&masks, was_moved).with_context(|| {
+        format!("ended by {how}, moved: {was_moved}, PU {GOES} was offline: {was_offline}")
+    })
 }
 
 fn histories(rounds: u32, seed: u64) -> anyhow::Result<()> {
     let mut random = Random::new(seed);
-    let all = text("/sys/devices/system/cpu/possible")?;
+    let possible = text("/sys/devices/system/cpu/possible")?;
+    let all = All { possible, set_without: mask_set_without(GOES)? };
     let group = Group::new("history", &[("cpuset.cpus", CPUSETS[0])])?;
     let mut threads = 0;
     for round in 0..rounds {

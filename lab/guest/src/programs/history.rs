@@ -6,6 +6,7 @@
 
 use super::{lives, own_tid};
 use crate::evidence::list;
+use crate::groups::Offline;
 use crate::random::Random;
 use anyhow::Context as _;
 use std::os::unix::process::CommandExt as _;
@@ -133,6 +134,23 @@ impl Member {
             self.bound = None;
         }
     }
+}
+
+/// Mask of a thread that sets all PUs while one of them is offline, once that one is online again.
+///
+/// # Errors
+/// If the PU cannot be taken offline, or the mask not be set or read.
+pub fn mask_set_without(pu: u32) -> anyhow::Result<String> {
+    let thread = std::thread::spawn(move || {
+        let offline = Offline::take(pu)?;
+        let all = pus(Path::new("/sys/devices/system/cpu/possible"))?;
+        anyhow::ensure!(set(&all), "a mask of all PUs was refused");
+        drop(offline);
+        let status = crate::evidence::text("/proc/thread-self/status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        Ok(line.context("the kernel reports no mask")?.trim().to_owned())
+    });
+    thread.join().map_err(|_| anyhow::anyhow!("the thread has panicked"))?
 }
 
 fn pus(path: &Path) -> anyhow::Result<Vec<u32>> {

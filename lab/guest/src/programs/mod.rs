@@ -4,7 +4,7 @@
 mod event;
 mod family;
 mod filtered;
-mod history;
+pub mod history;
 mod loops;
 mod memory;
 mod pair;
