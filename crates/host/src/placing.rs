@@ -46,6 +46,8 @@ const STORMS: &str = "its process creates threads faster than they are followed"
 /// Why a thread of a process is not placed whose creator had ended before it was seen, so that nothing but the record of its
 /// creation says that it belongs to what is attached to.
 const ORPHANED: &str = "its creator had ended before it was seen";
+/// A scheduler in the kernel's stead gets no masks of one PU, and no smaller part of the machine has several.
+const EXT_SCHEDULER: &str = "a sched_ext scheduler is loaded, so threads go to a core or cache, and here each of these has all PUs or one";
 /// Why a thread is not placed that has set its mask itself.
 pub(crate) const WIDENED: &str = "its program has set all PUs again";
 
@@ -234,6 +236,8 @@ impl LinuxHost {
     pub(crate) fn start(&mut self, id: TaskId, waiting: Delay) -> Option<Pinned> {
         let target = self.tasks.task(id).map(|task| task.placement.target)?;
         let mark = self.mark_at(target);
+        let has_place = target.named_pu().is_some();
+        let is_left_to_ext = self.placing.ext_scheduler != ExtScheduler::Absent;
         let task = self.tasks.task(id)?;
         if let Delay::Forever(why) = waiting {
             task.placement.exempt = Some(why);
@@ -244,6 +248,9 @@ impl LinuxHost {
             None => waiting,
         };
         let (to, then) = match (waiting, mark) {
+            (_, Mark::Original) if has_place && is_left_to_ext => {
+                (Mark::Original, PlacementStatus::Exempt(EXT_SCHEDULER))
+            }
             (_, Mark::Original) => (Mark::Original, PlacementStatus::LeftToKernel),
             (Delay::Forever(why), _) => (Mark::Original, PlacementStatus::Exempt(why)),
             (Delay::Until(at), _) => {
@@ -635,7 +642,7 @@ impl LinuxHost {
 /// Whether a task is living and may be put elsewhere.
 fn is_movable(task: &Task) -> bool {
     let stays = match task.placement.status {
-        PlacementStatus::Exempt(why) => !may_share(why),
+        PlacementStatus::Exempt(why) => !may_share(why) && why != EXT_SCHEDULER,
         PlacementStatus::PinnedByProgram | PlacementStatus::Missed => true,
         _ => false,
     };
