@@ -284,18 +284,28 @@ impl Actuators {
     pub fn mask_owner(&self, thread: &mut Thread) -> MaskOwner {
         let own = thread.set.filter(|mark| mark.is_put()).map(|mark| self.mask(mark));
         let inherited = self.inherited(thread);
-        if own.iter().chain(&inherited).any(|mask| *mask == thread.allowed) {
+        let programs = thread.programs.clone();
+        if programs.is_none() && own.iter().chain(&inherited).any(|mask| *mask == thread.allowed) {
             return MaskOwner::Ours;
         }
         let facts = |shown: &PuSet, cpuset: &PuSet| {
-            let (original, own) = (&self.original, own.as_ref());
-            MaskOwner::of(&MaskFacts { shown, cpuset, original, own, inherited: &inherited })
+            MaskOwner::of(&MaskFacts {
+                shown,
+                cpuset,
+                original: &self.original,
+                own: own.as_ref(),
+                inherited: &inherited,
+                programs: programs.as_ref(),
+            })
         };
-        if own.is_none() && facts(&thread.allowed, &self.usable) == MaskOwner::Original {
+        if own.is_none()
+            && programs.is_none()
+            && facts(&thread.allowed, &self.usable) == MaskOwner::Original
+        {
             return MaskOwner::Original;
         }
         let found = self.read_owner(thread, facts);
-        if found == MaskOwner::Program && self.is_of_gone(thread) {
+        if found == MaskOwner::Program && programs.is_none() && self.is_of_gone(thread) {
             return MaskOwner::Ours;
         }
         if found == MaskOwner::Program && thread.mark.is_put() {
@@ -370,7 +380,9 @@ impl Actuators {
         // What is not in the journal might have its mask from one that we have placed.
         let _ = self.write(thread, Mark::Programs);
         thread.recent.clear();
-        (thread.mark, thread.set) = (Mark::Programs, None);
+        thread.mark = Mark::Programs;
+        thread.set = None;
+        thread.programs = Some(thread.allowed.clone());
     }
 
     /// Notes before the end that a thread without a line in the journal has a mask of its program's: undoing would take it for one that

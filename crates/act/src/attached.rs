@@ -1,20 +1,28 @@
 //! Processes of programs that were attached to and that nothing else names: their creators have ended, and colocate has not seen them.
 //!
 //! What is launched by colocate and loses its creator becomes a child of colocate, or has the journal's token. What is attached to has
-//! neither: a daemon that it makes becomes a child of init. It is known by what it has inherited: the control groups of its creator
-//! and a mask that was given. A process of another program has the same only if it was started after colocate in the same
-//! control group, has lost its creator, and was bound by its user to a place that colocate gave to a thread.
+//! neither: a daemon that it makes becomes a child of init. A colocate that lives knows it by the kernel's record. Where colocate was
+//! killed, it is known by what it has inherited: the control groups of its creator, its program with all of its environment, and a mask that
+//! was given. Another process has the same only if it is the same program with the same environment, was started after colocate in the
+//! same control group by a process of another session that has created what was attached to as well, and was bound by its user to a
+//! place that colocate gave to a thread.
+//!
+//! A daemon that has executed another program, or is in the session of the process that has adopted it, is not known.
 
 use crate::check_sum::check_sum;
 use crate::handle::ProcessHandle;
 use crate::stat::Stat;
+use colocate_files::kernel;
 use colocate_machine::PuSet;
+use colocate_observe::proc::Proc;
 use colocate_observe::{Pid, Tid, affinity};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 /// Most bytes of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes (`PATH_MAX`).
 const MOST_CGROUPS_B: u64 = 64 << 10;
+/// Most bytes of an environment that are read.
+const MOST_ENVIRONMENT_B: u64 = 256 << 10;
 /// Most control groups that are noted. Chosen: a journal's head stays below 64 KiB.
 const MOST_GROUPS: usize = 1_000;
 /// Generations of creators that are gone through. Chosen: nothing nests that deep.
@@ -25,7 +33,9 @@ const GENERATIONS: usize = 1_000;
 pub struct Attached {
     /// Check sums of their lists of control groups.
     pub groups: BTreeSet<u32>,
-    /// Processes that adopt what they have created: their creators of other sessions, and init.
+    /// Check sums of their programs and environments.
+    pub programs: BTreeSet<u32>,
+    /// Processes that may adopt what they have created: those that they descend from, and init.
     pub reapers: BTreeSet<Pid>,
 }
 
@@ -36,6 +46,7 @@ impl Attached {
         for process in processes {
             if attached.groups.len() < MOST_GROUPS {
                 attached.groups.extend(groups_of(process));
+                attached.programs.extend(program_of(proc, process));
             }
             attached.reapers.extend(reapers_of(proc, process));
         }
@@ -44,13 +55,11 @@ impl Attached {
 
     /// Reads what `Display` has written.
     pub fn parse(text: &str) -> Option<Self> {
-        let (groups, reapers) = text.split_once(' ')?;
-        let groups = groups.split(',').map(|sum| u32::from_str_radix(sum, 16).ok());
-        let reapers = reapers.split(',').map(|pid| pid.parse().ok().map(Pid));
-        Some(Self {
-            groups: groups.collect::<Option<_>>()?,
-            reapers: reapers.collect::<Option<_>>()?,
-        })
+        let mut words = text.split(' ');
+        let groups = sums(words.next()?)?;
+        let programs = sums(words.next()?)?;
+        let reapers = words.next()?.split(',').map(|pid| pid.parse().ok().map(Pid));
+        Some(Self { groups, programs, reapers: reapers.collect::<Option<_>>()? })
     }
 
     /// Orphans among `all` processes that were started since `begun`, in clock ticks since boot, and have a mask that was `given`. Those that
@@ -62,28 +71,42 @@ impl Attached {
         (begun, given): (u64, &[PuSet]),
         is_known: impl Fn(Pid) -> bool,
     ) -> Vec<Pid> {
+        // What a shell has created itself is in its session.
+        let is_adopted = |stat: &Stat| {
+            let is_of_other_session = |parent: &Stat| parent.session != stat.session;
+            self.reapers.contains(&stat.parent)
+                && (stat.parent == INIT || all.get(&stat.parent).is_some_and(is_of_other_session))
+        };
         let may_be = |(pid, stat): &(&Pid, &Stat)| {
-            stat.start_ticks >= begun && self.reapers.contains(&stat.parent) && !is_known(**pid)
+            stat.start_ticks >= begun && is_adopted(stat) && !is_known(**pid)
         };
         let found = all.iter().filter(may_be).map(|(pid, _)| *pid);
         found.filter(|pid| self.is_orphan(proc, *pid, given)).collect()
     }
 
-    /// Whether a process has the control groups of what was attached to, and a thread of it a mask that was given.
+    /// Whether a process has control groups and program of what was attached to, and a thread of it a mask that was given.
     fn is_orphan(&self, proc: &Path, pid: Pid, given: &[PuSet]) -> bool {
         let Ok(process) = ProcessHandle::open(proc, pid) else { return false };
         let is_given = |tid: &Tid| affinity::of(*tid).is_ok_and(|mask| given.contains(&mask));
         groups_of(&process).is_some_and(|groups| self.groups.contains(&groups))
+            && program_of(proc, &process).is_some_and(|program| self.programs.contains(&program))
             && process.threads().iter().any(is_given)
     }
 }
 
 impl std::fmt::Display for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let groups: Vec<String> = self.groups.iter().map(|sum| format!("{sum:x}")).collect();
+        let list = |sums: &BTreeSet<u32>| {
+            sums.iter().map(|sum| format!("{sum:x}")).collect::<Vec<_>>().join(",")
+        };
         let reapers: Vec<String> = self.reapers.iter().map(ToString::to_string).collect();
-        write!(f, "{} {}", groups.join(","), reapers.join(","))
+        write!(f, "{} {} {}", list(&self.groups), list(&self.programs), reapers.join(","))
     }
+}
+
+fn sums(list: &str) -> Option<BTreeSet<u32>> {
+    let sums = list.split(',').filter(|sum| !sum.is_empty());
+    sums.map(|sum| u32::from_str_radix(sum, 16).ok()).collect()
 }
 
 /// Check sum of a process's list of control groups; `None` if it has ended.
@@ -91,14 +114,19 @@ fn groups_of(process: &ProcessHandle) -> Option<u32> {
     process.read("cgroup", MOST_CGROUPS_B).ok().map(|text| check_sum(&text))
 }
 
-/// Creators of a process that may adopt what it creates: a shell, which shares its session, does not.
+/// Check sum of a process's program and environment; `None` if it has ended, or if they cannot be read.
+fn program_of(proc: &Path, process: &ProcessHandle) -> Option<u32> {
+    let program = kernel::link(&Proc::at(proc).executable_link(process.pid())).ok()?;
+    let environment = process.read_of_memory("environ", MOST_ENVIRONMENT_B).ok()?;
+    Some(check_sum(&format!("{} {environment}", program.display())))
+}
+
+/// The processes that a process descends from, and init.
 fn reapers_of(proc: &Path, process: &ProcessHandle) -> Vec<Pid> {
     let Some(stat) = process.stat() else { return Vec::new() };
-    let stat_of = |pid: Pid| Some((pid, Stat::read(proc, pid, pid.first_thread())?));
-    let creators = std::iter::successors(stat_of(stat.parent), |(_, stat)| stat_of(stat.parent));
-    let adopts = |(pid, creator): &(Pid, Stat)| *pid == INIT || creator.session != stat.session;
-    let adopting = creators.take(GENERATIONS).filter(adopts);
-    adopting.map(|(pid, _)| pid).chain([INIT]).collect()
+    let parent_of = |pid: &Pid| Some(Stat::read(proc, *pid, pid.first_thread())?.parent);
+    let creators = std::iter::successors(Some(stat.parent), parent_of).take(GENERATIONS);
+    creators.filter(|pid| pid.0 > 0).chain([INIT]).collect()
 }
 
 const INIT: Pid = Pid(1);
@@ -111,21 +139,23 @@ mod tests {
     fn what_is_written_is_read() {
         let attached = Attached {
             groups: [0xdead_beef, 7].into_iter().collect(),
+            programs: [0x2a].into_iter().collect(),
             reapers: [Pid(1), Pid(4242)].into_iter().collect(),
         };
-        assert_eq!(attached.to_string(), "7,deadbeef 1,4242");
-        assert_eq!(Attached::parse("7,deadbeef 1,4242"), Some(attached));
-        assert_eq!(Attached::parse("7,x 1"), None);
-        assert_eq!(Attached::parse("7"), None);
+        assert_eq!(attached.to_string(), "7,deadbeef 2a 1,4242");
+        assert_eq!(Attached::parse("7,deadbeef 2a 1,4242"), Some(attached));
+        assert_eq!(Attached::parse("7,x 2a 1"), None);
+        assert_eq!(Attached::parse("7 1"), None);
     }
 
-    /// This process: init adopts what it creates, and its own session's processes do not.
     #[test]
-    fn init_adopts() {
+    fn this_process() {
         let us = Pid(std::process::id().cast_signed());
         let process = ProcessHandle::open(Path::new("/proc"), us).unwrap();
         let attached = Attached::of(Path::new("/proc"), [&process].into_iter());
-        assert!(attached.reapers.contains(&INIT) && !attached.reapers.contains(&us));
-        assert_eq!(attached.groups.len(), 1);
+        let parent = process.stat().unwrap().parent;
+        assert!(attached.reapers.contains(&INIT) && attached.reapers.contains(&parent));
+        assert!(!attached.reapers.contains(&us));
+        assert_eq!((attached.groups.len(), attached.programs.len()), (1, 1));
     }
 }

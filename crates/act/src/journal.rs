@@ -9,7 +9,7 @@
 //! one that was only half written is passed over.
 //!
 //! ```text
-//! colocate-journal 6
+//! colocate-journal 7
 //! owner 4242 1234567
 //! boot 6b1c5b6e-2f0e-4a5c-9e0f-0d4f5f0a7c11
 //! namespaces 4026531836 4026531834
@@ -49,7 +49,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// First line of a journal; the number is the format's version.
-const HEAD: &str = "colocate-journal 6";
+const HEAD: &str = "colocate-journal 7";
 /// What the first line of every version begins with.
 const KIND: &str = "colocate-journal ";
 
@@ -661,13 +661,13 @@ mod tests {
     #[test]
     fn of_other_namespaces() {
         let text =
-            format!("{HEAD}\nowner 7 99\nnamespaces 12 34\noriginal 0-3\nattached 7f 1,9\n\n");
+            format!("{HEAD}\nowner 7 99\nnamespaces 12 34\noriginal 0-3\nattached 7f 2a 1,9\n\n");
         let journal = Journal::parse(&text).unwrap();
         let other = |ours| journal.is_of_other_namespaces(ours);
         assert!(other(Some("12 35")) && !other(Some("12 34")) && !other(None));
         let ours = namespaces(Path::new("/proc"));
         assert!(ours.is_some_and(|both| both.split(' ').all(|it| it.parse::<u64>().is_ok())));
-        assert_eq!(journal.attached, Attached::parse("7f 1,9"));
+        assert_eq!(journal.attached, Attached::parse("7f 2a 1,9"));
         assert_eq!(head(&journal), text);
     }
 
@@ -695,14 +695,14 @@ mod tests {
     #[test]
     fn another_file_is_no_journal() {
         let refusal = |text: &str| Journal::parse(text).unwrap_err().to_string();
-        assert_eq!(refusal(""), "expected colocate-journal 6, found \"\"");
+        assert_eq!(refusal(""), "expected colocate-journal 7, found \"\"");
         assert_eq!(
-            refusal("colocate-journal 7\n"),
-            "expected colocate-journal 6, found \"colocate-journal 7\""
+            refusal("colocate-journal 8\n"),
+            "expected colocate-journal 7, found \"colocate-journal 8\""
         );
         let other = |text: &str| Journal::parse(text).unwrap_err().is_other_version();
         assert!(other("colocate-journal 12\nwhatever") && !other("colocate-journal "));
-        let text = format!("{HEAD}\nowner colocate-journal 7");
+        let text = format!("{HEAD}\nowner colocate-journal 8");
         assert!(!other(&text) && !other(&format!("{HEAD} ")) && !other(""));
         let text = format!("{HEAD}\nowner 7 99\noriginal \n\n");
         assert_eq!(refusal(&text), "expected original CPU-LIST, found \"original \"");

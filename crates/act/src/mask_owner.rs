@@ -7,7 +7,8 @@
 //! cpuset leaves can look alike, and look different a moment later.
 //! # Approach
 //! The mask that is shown is compared with what the kernel would show, in the thread's own cpuset, of each mask that the thread
-//! may have: the one that was set on it, those that it may have inherited, and the original one.
+//! may have: the one that the program was seen to have set, the one that was set on it, those that it may have inherited, and the
+//! original one.
 //! # Terms
 //! - *Shown*: as sched_getaffinity(2) returns it.
 //! - *Original*: what the thread would have without colocate.
@@ -17,6 +18,8 @@
 //!   `every_combination_on_four_pus`
 //! - **What was set is undone**: as long as the kernel remembers a given mask, undoing sets the original one, whatever is shown.
 //!   -> test `every_combination_on_four_pus`
+//! - **A program's mask stays its own**: also while its cpuset hides it, or has nothing else. -> test
+//!   `a_programs_mask_stays_its_own_in_every_cpuset`
 //! - **Nothing else is touched**: undoing sets no mask where nothing was given. -> test `every_combination_on_four_pus`
 
 use colocate_machine::PuSet;
@@ -34,6 +37,8 @@ pub struct MaskFacts<'a> {
     pub own: Option<&'a PuSet>,
     /// Masks that the thread may have instead: from its creator, or from its own past.
     pub inherited: &'a [PuSet],
+    /// Mask that the program was seen to have set, which it may still have.
+    pub programs: Option<&'a PuSet>,
 }
 
 /// Origin of the mask that a thread has.
@@ -56,7 +61,9 @@ impl MaskOwner {
     /// Origin of the mask that is shown.
     pub fn of(facts: &MaskFacts<'_>) -> Self {
         let given = || facts.own.into_iter().chain(facts.inherited);
-        if given().any(|mask| facts.shows(mask) && !facts.hides(mask)) {
+        if facts.programs.is_some_and(|mask| facts.shows(mask)) {
+            Self::Program
+        } else if given().any(|mask| facts.shows(mask) && !facts.hides(mask)) {
             Self::Ours
         } else if !facts.shows(facts.original) {
             Self::Program
@@ -111,6 +118,7 @@ mod tests {
             original: &set("0-7"),
             own: own.as_ref(),
             inherited: &inherited,
+            programs: None,
         })
     }
 
@@ -162,12 +170,15 @@ mod tests {
                 original: &original,
                 own: None,
                 inherited: &[],
+                programs: None,
             });
             assert_eq!(alone, MaskOwner::Original, "nothing was given in {cpuset}");
             for ours in sets().filter(|set| !set.is_empty()) {
                 let of = |shown: &PuSet, own, inherited: &[PuSet]| {
                     let original = &original;
-                    MaskOwner::of(&MaskFacts { shown, cpuset: &cpuset, original, own, inherited })
+                    let cpuset = &cpuset;
+                    let programs = None;
+                    MaskOwner::of(&MaskFacts { shown, cpuset, original, own, inherited, programs })
                 };
                 let remembered = shown(&ours, &cpuset);
                 let own = of(&remembered, Some(&ours), &[]);
@@ -180,6 +191,36 @@ mod tests {
                     let is_alike = set_in == remembered || set_in == cpuset;
                     let is_programs = of(&set_in, Some(&ours), &[]) == MaskOwner::Program;
                     assert_eq!(is_programs, !is_alike, "{programs} over {ours} in {cpuset}");
+                }
+            }
+        }
+    }
+
+    /// A thread is moved to any cpuset after its program has set any mask. Where the kernel forgets what the cpuset has nothing of,
+    /// and the thread is then moved on, it has the original mask like any other.
+    #[test]
+    fn a_programs_mask_stays_its_own_in_every_cpuset() {
+        let original = set("0-3");
+        for programs in sets().filter(|set| !set.is_empty()) {
+            let owner = |shown: &PuSet, cpuset: &PuSet| {
+                MaskOwner::of(&MaskFacts {
+                    shown,
+                    cpuset,
+                    original: &original,
+                    own: None,
+                    inherited: &[],
+                    programs: Some(&programs),
+                })
+            };
+            for cpuset in sets().filter(|set| !set.is_empty()) {
+                assert_eq!(owner(&shown(&programs, &cpuset), &cpuset), MaskOwner::Program);
+                let has_some = !programs.intersection(&cpuset).is_empty();
+                if has_some && !cpuset.is_subset(&programs) {
+                    assert_eq!(
+                        owner(&cpuset, &cpuset),
+                        MaskOwner::Original,
+                        "set anew, or forgotten"
+                    );
                 }
             }
         }

@@ -319,7 +319,11 @@ impl<'a> Undoing<'a> {
         if entry.is_some_and(|entry| entry.mark == Mark::Programs) {
             return None;
         }
-        let (original, given) = (&self.journal.original, given(self.journal, entry));
+        if entry.is_none() && self.workload.has_only_masks_of_its_own(process.pid()) {
+            return None;
+        }
+        let original = &self.journal.original;
+        let given = given(self.journal, entry);
         let shown = affinity::allowed(process, tid).ok()?;
         // Most show a mask that says it all: to read the cpuset as well takes longer than some take to create others.
         if given.contains(&shown) || self.is_of_gone(process, tid, &shown) {
@@ -330,8 +334,14 @@ impl<'a> Undoing<'a> {
         }
         let (shown, cpuset) = affinity::mask_and_cpuset(&self.cpusets, process, tid)?;
         let cpuset = cpuset.or_else(online).unwrap_or_else(|| original.clone());
-        let facts =
-            MaskFacts { shown: &shown, cpuset: &cpuset, original, own: None, inherited: &given };
+        let facts = MaskFacts {
+            shown: &shown,
+            cpuset: &cpuset,
+            original,
+            own: None,
+            inherited: &given,
+            programs: None,
+        };
         MaskOwner::of(&facts).is_to_undo().then_some(Put(shown))
     }
 
@@ -920,7 +930,7 @@ mod tests {
     fn a_corrupt_journal_says_so_and_stops_no_other() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.journal"), b"\xff\x00 nonsense").unwrap();
-        let text = "colocate-journal 6\nowner 7 9\noriginal 0-1\n\n";
+        let text = "colocate-journal 7\nowner 7 9\noriginal 0-1\n\n";
         std::fs::write(dir.path().join("b.journal"), text).unwrap();
         std::fs::write(dir.path().join("c.other"), "").unwrap();
         std::fs::File::create(dir.path().join("d.journal")).unwrap().set_len(10 << 30).unwrap();

@@ -26,6 +26,8 @@ pub struct Thread {
     pub set: Option<Mark>,
     /// Where it, or its creator, was put before that.
     pub recent: Recent,
+    /// Mask that its program was seen to have set on it or its creator, and that is left to it.
+    pub programs: Option<PuSet>,
     /// Where it may run, as last read back.
     pub allowed: PuSet,
     /// Where it was last seen to run.
@@ -43,13 +45,15 @@ pub struct Inherited {
     pub mark: Mark,
     /// Where the creator was put.
     pub recent: Recent,
+    /// Mask that the program was seen to have set on the creator.
+    pub programs: Option<PuSet>,
     /// The policy that the creator had before it was put under SCHED_IDLE.
     pub lowered: Option<Fair>,
 }
 
 impl Default for Inherited {
     fn default() -> Self {
-        Self { mark: Mark::Original, recent: Recent::default(), lowered: None }
+        Self { mark: Mark::Original, recent: Recent::default(), programs: None, lowered: None }
     }
 }
 
@@ -65,6 +69,7 @@ impl Thread {
             mark: from.mark,
             set: None,
             recent: from.recent,
+            programs: from.programs,
             allowed: PuSet::new(),
             last_ran: None,
             lowered: None,
@@ -74,7 +79,12 @@ impl Thread {
 
     /// What a thread has that it creates now.
     pub fn hands_down(&self) -> Inherited {
-        Inherited { mark: self.mark, recent: self.recent.clone(), lowered: self.last_lowered }
+        Inherited {
+            mark: self.mark,
+            recent: self.recent.clone(),
+            programs: self.programs.clone(),
+            lowered: self.last_lowered,
+        }
     }
 
     /// Whether it is the first thread of its process.

@@ -136,7 +136,7 @@ impl LinuxHost {
         self.inherit_class(id);
         self.count_new(id);
         let Some(plan) = &self.placing.plan else {
-            if self.is_over() {
+            if self.is_over() || self.quantum.launched.is_some() {
                 // Its creator's mask may have been restored in the middle of this creation.
                 self.start(id, Delay::No);
             }
@@ -283,6 +283,10 @@ impl LinuxHost {
 
     /// What a thread is given at a place. PUs that share something and were not together at the start are the kernel's.
     fn mark_at(&self, place: Place) -> Mark {
+        // On one PU nothing is gained, and the kernel does not show there whether a mask was set.
+        if self.usable.len() < 2 {
+            return Mark::Original;
+        }
         match (place, self.placing.ext_scheduler) {
             (Place::LeftToKernel | Place::Waiting, _) | (_, ExtScheduler::Since) => Mark::Original,
             (Place::Pu(pu), ExtScheduler::Absent) => Mark::On(pu),

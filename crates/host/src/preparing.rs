@@ -20,6 +20,7 @@ use colocate_act::sys;
 use colocate_machine::read::{Cpusets, Sysfs};
 use colocate_machine::{Machine, PuNr, PuSet};
 use colocate_observe::affinity::of as affinity_of;
+use colocate_observe::foreign;
 use colocate_observe::proc::Proc;
 use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::{LifecycleEvents, Pid, SysError, Tid, lifecycle};
@@ -75,6 +76,8 @@ impl Safeguards {
         let journal = Writer::begin(dir, owner, journal::boot(&setup.proc), original, how.as_ref());
         let processes = setup.attached.iter().flat_map(|it| &it.processes).map(|it| &**it);
         let attached = (!setup.attached.is_empty()).then(|| Attached::of(&setup.proc, processes));
+        // The guardian is not to hold what reads their environments.
+        foreign::end();
         let journal = journal.with_sets(sets.iter().cloned());
         let journal = journal.with_origin(journal::namespaces(&setup.proc), attached);
         let guardian = Guardian::start(&journal);
@@ -219,8 +222,8 @@ pub(crate) fn attached_pus<'a>(
     processes: impl Iterator<Item = &'a Arc<ProcessHandle>>,
 ) -> Option<PuSet> {
     let of = |process: &Arc<ProcessHandle>| {
-        let tid = process.threads().into_iter().next()?;
-        affinity::cpuset_of(cpusets, process, tid)
+        // To list the threads of a process with 20,000 takes 20 ms.
+        affinity::cpuset_of(cpusets, process, process.living_thread()?)
     };
     let pus: PuSet = processes
         .take(MOST_CPUSETS)

@@ -18,7 +18,7 @@
 
 use crate::fair::Fair;
 use crate::handle::ProcessHandle;
-use crate::journal::{Entry, Journal, TOKEN_VARIABLE};
+use crate::journal::{Entry, Journal, Mark, TOKEN_VARIABLE};
 use crate::pause::{How, freezer};
 use crate::stat::{Stat, processes};
 use crate::sys;
@@ -37,19 +37,45 @@ const MOST_ENVIRONMENT_B: u64 = 256 << 10;
 const MOST_CGROUPS_B: u64 = 64 << 10;
 
 /// A living colocate, whose descendants are the workload.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Root {
     /// Its process.
     pub pid: Pid,
     /// Its guardian, which is not of the workload.
     pub guardian: Option<Pid>,
+    /// Children that it had at its beginning, with their start times: a shell that executes colocate leaves it its own.
+    earlier: Vec<(Pid, u64)>,
 }
 
 impl Root {
+    /// This process, before it has created any other. `proc` is `/proc`.
+    pub fn of_this(proc: &Path) -> Self {
+        let pid = Pid(std::process::id().cast_signed());
+        let start = |pid: Pid| Some((pid, Stat::read(proc, pid, pid.first_thread())?.start_ticks));
+        let earlier = Proc::at(proc).children(pid).into_iter().filter_map(start).collect();
+        Self { pid, guardian: None, earlier }
+    }
+
+    /// The same with its guardian.
+    #[must_use]
+    pub fn with_guardian(&self, guardian: Option<Pid>) -> Self {
+        Self { guardian, ..self.clone() }
+    }
+
+    fn had_before(&self, pid: Pid, start_ticks: u64) -> bool {
+        self.earlier.contains(&(pid, start_ticks))
+    }
+
     /// Whether no process lives that it has created, or adopted, but the guardian, which was created first: what follows that in
     /// the kernel's list of children is complete, as only what ends meanwhile can hide others (proc_pid_task(5)).
     pub fn is_alone(&self, proc: &Path) -> bool {
-        self.guardian.is_some_and(|guardian| Proc::at(proc).children(self.pid) == [guardian])
+        let created = |pid: &Pid| {
+            let stat = Stat::read(proc, *pid, pid.first_thread());
+            stat.is_none_or(|stat| !self.had_before(*pid, stat.start_ticks))
+        };
+        let mut children = Proc::at(proc).children(self.pid);
+        children.retain(created);
+        self.guardian.is_some_and(|guardian| children == [guardian])
     }
 }
 
@@ -111,7 +137,8 @@ impl<'a> Workload<'a> {
             pids.extend(with_token);
             add_descendants(&mut pids, &all);
         }
-        if let Some(attached) = &self.journal.attached {
+        // A colocate that lives has the kernel's records of what was created.
+        if let Some(attached) = self.journal.attached.as_ref().filter(|_| self.root.is_none()) {
             let of = (self.journal.owner.start_ticks, &self.journal.given()[..]);
             let orphans = attached.orphans(self.proc, &all, of, |pid| pids.contains(&pid));
             pids.extend(orphans);
@@ -127,9 +154,13 @@ impl<'a> Workload<'a> {
 
     /// The children of a colocate that lives.
     fn of_root(&self, all: &HashMap<Pid, Stat>) -> Vec<Pid> {
-        let Some(root) = self.root else { return Vec::new() };
-        let children = all.iter().filter(|(_, stat)| stat.parent == root.pid);
-        children.map(|(pid, _)| *pid).filter(|pid| root.guardian != Some(*pid)).collect()
+        let Some(root) = &self.root else { return Vec::new() };
+        let is_created = |(pid, stat): &(&Pid, &Stat)| {
+            stat.parent == root.pid
+                && root.guardian != Some(**pid)
+                && !root.had_before(**pid, stat.start_ticks)
+        };
+        all.iter().filter(is_created).map(|(pid, _)| *pid).collect()
     }
 
     /// The processes, of those that are not found yet, that have the token in their environment.
@@ -156,6 +187,16 @@ impl<'a> Workload<'a> {
             }
         }
         holders
+    }
+
+    /// Whether every thread that is known of a process, or else of the nearest known one that it descends from, has a mask of its program's:
+    /// what they create has it from them.
+    pub fn has_only_masks_of_its_own(&self, pid: Pid) -> bool {
+        let of = |pid: Pid| self.journal.entries.iter().filter(move |entry| entry.pid == pid);
+        let is_known = |pid| of(pid).next().is_some();
+        let parent = |pid: Pid| Some(Stat::read(self.proc, pid, pid.first_thread())?.parent);
+        let is_programs = |entry: &Entry| entry.mark == Mark::Programs && !entry.was.is_put();
+        nearest(pid, is_known, parent).is_some_and(|known| of(known).all(is_programs))
     }
 
     /// Whether some of its threads are under SCHED_IDLE by our doing.
@@ -228,7 +269,7 @@ mod tests {
     #[test]
     fn alone_with_the_guardian() {
         let proc = tempfile::tempdir().unwrap();
-        let root = Root { pid: Pid(9), guardian: Some(Pid(20)) };
+        let root = Root { pid: Pid(9), guardian: Some(Pid(20)), earlier: Vec::new() };
         for (of_9, of_10, is_alone) in
             [("20 ", "", true), ("20 30 ", "", false), ("20 ", "30 ", false), ("", "", false)]
         {
@@ -238,7 +279,7 @@ mod tests {
                 std::fs::write(task.join("children"), children).unwrap();
             }
             assert_eq!(root.is_alone(proc.path()), is_alone, "{of_9:?} {of_10:?}");
-            assert!(!Root { guardian: None, ..root }.is_alone(proc.path()));
+            assert!(!root.with_guardian(None).is_alone(proc.path()));
         }
     }
 

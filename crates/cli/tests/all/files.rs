@@ -272,7 +272,7 @@ fn root_undoes_nothing_in_a_folder_that_a_user_can_change() {
     symlink(&victim, cgroup.join("job-0/cgroup.freeze")).unwrap();
     let journal = folder.join("run-1-1.journal");
     let text = format!(
-        "colocate-journal 6\nowner 999999 1\noriginal 0\npauses cgroup {}\n\n",
+        "colocate-journal 7\nowner 999999 1\noriginal 0\npauses cgroup {}\n\n",
         cgroup.display()
     );
     std::fs::write(&journal, text).unwrap();

@@ -317,3 +317,125 @@ fn a_run_ends_where_kill_is_denied() {
         assert!(scratch.journals().is_empty());
     }
 }
+
+/// The mask of a thread that its user has bound looks like any other's while a cpuset has nothing else: it is bound again afterwards.
+#[test]
+fn a_bound_program_stays_bound_after_a_cpuset_of_one_pu() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some((busy, cpuset)) = scratch.program("busy", &["-pthread"]).zip(Cpuset::new()) else {
+        return;
+    };
+    cpuset.set_to("0");
+    for policy in ["auto", "scatter"] {
+        let mut bound = Command::new("taskset");
+        bound.args(["-c", "0"]).arg(&busy);
+        let program = Working::start(bound);
+        let mut command = scratch.colocate();
+        command.args(["attach", "--policy", policy, "-p", &program.pid().to_string()]);
+        let mut colocate = quiet(&scratch, command);
+        std::thread::sleep(Duration::from_secs(1));
+        cpuset.take(program.pid());
+        std::thread::sleep(Duration::from_millis(2500));
+        cpuset.give_back(program.pid());
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(program.masks(), only("0"), "{policy} while attached, {}", said(&scratch));
+        signal("-TERM", colocate.id().cast_signed());
+        colocate.ended();
+        assert_eq!(program.masks(), only("0"), "{policy}, {}", said(&scratch));
+    }
+}
+
+fn quiet(scratch: &Scratch, mut command: Command) -> Child {
+    let said = std::fs::File::create(scratch.path("said")).unwrap();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn().unwrap()
+}
+
+/// It creates threads all the time, also while masks are restored: they have its mask, and another program's threads had that one
+/// from colocate.
+#[test]
+fn new_threads_of_a_bound_program_keep_its_mask() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let programs = scratch.program("busy", &["-pthread"]);
+    let creators = scratch.program("live_threads", &["-pthread"]).filter(|_| two_pus());
+    let Some((busy, creates)) = programs.zip(creators) else { return };
+    for end in ["-TERM", "-KILL"] {
+        let placed = Working::start(Command::new(&busy));
+        let mut bound = Command::new("taskset");
+        bound.args(["-c", "1"]).arg(&creates).arg("100");
+        let mut bound = bound.spawn().unwrap();
+        let pid = bound.id().cast_signed();
+        let mut command = scratch.colocate();
+        command.args(["attach", "--policy", "scatter", "--no-guard"]);
+        command.args(["-p", &placed.pid().to_string(), "-p", &pid.to_string()]);
+        let mut colocate = quiet(&scratch, command);
+        wait_until("it is placed", || placed.masks() == both());
+        std::thread::sleep(Duration::from_secs(1));
+        signal(end, colocate.id().cast_signed());
+        colocate.ended();
+        wait_until("it is restored", || placed.masks() == only(&original()));
+        assert!(scratch.colocate().arg("restore").output().unwrap().status.success());
+        let found: BTreeSet<String> = masks(pid).into_iter().collect();
+        bound.kill().unwrap();
+        bound.wait().unwrap();
+        assert_eq!(found, only("1"), "{end}");
+    }
+}
+
+/// A user starts another program in the same control group while colocate is attached, and binds it to a PU that colocate has given: once
+/// from a shell that ends, and once from the process that has started the attached program.
+#[test]
+fn a_stranger_that_its_user_has_bound_is_left() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(busy) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus()) else { return };
+    for end in ["-TERM", "-KILL"] {
+        let mut placed = Command::new("setsid");
+        placed.arg(&busy);
+        let program = Working::start(placed);
+        let mut colocate = attach(&scratch, scratch.colocate(), program.pid());
+        wait_until("it is placed", || program.masks() == both());
+        // In clock ticks it is younger than colocate.
+        std::thread::sleep(Duration::from_millis(100));
+        let path = scratch.path("stranger");
+        let script = format!("taskset -c 1 sleep 100 & echo $! > {}", path.display());
+        Command::new("setsid").args(["sh", "-c", &script]).stdin(Stdio::null()).status().unwrap();
+        let orphan: i32 = std::fs::read_to_string(path).unwrap().trim().parse().unwrap();
+        let mut sibling = Command::new("setsid");
+        let mut sibling = sibling.args(["taskset", "-c", "1", "sleep", "100"]).spawn().unwrap();
+        let strangers = [orphan, sibling.id().cast_signed()];
+        let of_strangers = || strangers.map(|pid| allowed(pid, pid));
+        let bound = [Some("1".to_owned()), Some("1".to_owned())];
+        wait_until("they are bound", || of_strangers() == bound);
+        signal(end, colocate.id().cast_signed());
+        colocate.ended();
+        wait_until("it is restored", || program.masks() == only(&original()));
+        assert!(scratch.colocate().arg("restore").output().unwrap().status.success());
+        let found = of_strangers();
+        signal("-KILL", orphan);
+        sibling.kill().unwrap();
+        sibling.wait().unwrap();
+        assert_eq!(found, bound, "{end}");
+    }
+}
+
+/// A wrapper starts a server, binds it, and replaces itself by colocate, whose child the server is then.
+#[test]
+fn children_of_what_has_executed_colocate_are_left() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    if !two_pus() {
+        return;
+    }
+    let path = scratch.path("server");
+    let script = format!(
+        "taskset -c 1 sleep 100 & echo $! > {}; exec {} run --policy scatter --no-guard -- sleep 1",
+        path.display(),
+        env!("CARGO_BIN_EXE_colocate")
+    );
+    let mut shell = Command::new("sh");
+    scratch.homes(&mut shell);
+    let status = shell.args(["-c", &script]).stdin(Stdio::null()).status().unwrap();
+    let server: i32 = std::fs::read_to_string(path).unwrap().trim().parse().unwrap();
+    let found = allowed(server, server);
+    signal("-KILL", server);
+    assert!(status.success());
+    assert_eq!(found.as_deref(), Some("1"));
+}

@@ -92,9 +92,9 @@ fn a_spoilt_journal_is_removed() {
     assert_eq!(text(&output.stderr), "", "it is nobody's business but restore's");
 
     let output = restore(&scratch, &["--dry-run"]);
-    assert!(text(&output.stdout).contains("not a journal: expected colocate-journal 6"));
+    assert!(text(&output.stdout).contains("not a journal: expected colocate-journal 7"));
     let spoilt = json(&restore(&scratch, &["--dry-run", "--json"]));
-    assert!(spoilt.to_string().contains("expected colocate-journal 6"), "{spoilt}");
+    assert!(spoilt.to_string().contains("expected colocate-journal 7"), "{spoilt}");
     assert_eq!(scratch.journals().len(), 1);
     let output = restore(&scratch, &[]);
     assert!(output.status.success());
@@ -109,7 +109,7 @@ fn journals_of_others_are_left() {
     let scratch = Scratch::new();
     let dir = scratch.path("runtime/colocate");
     std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
-    std::fs::write(dir.join("run-4194305-2.journal"), "colocate-journal 7\nunheard of\n").unwrap();
+    std::fs::write(dir.join("run-4194305-2.journal"), "colocate-journal 8\nunheard of\n").unwrap();
     let output = restore(&scratch, &[]);
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stdout).contains("left alone: expected"), "{}", text(&output.stdout));
