@@ -28,6 +28,7 @@ use crate::journal::{self, Entry, Journal, JournalError, Mark};
 use crate::mask_owner::{MaskFacts, MaskOwner};
 use crate::owner::Owner;
 use crate::pause::{How, freezer};
+use crate::rundir;
 use crate::sched_class;
 use crate::stat::Stat;
 use crate::sys;
@@ -38,7 +39,7 @@ use colocate_observe::runstate::RunTime;
 use colocate_observe::sys::now;
 use colocate_observe::{Pid, Tid};
 use serde::{Serialize, Serializer};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Display};
 use std::io;
@@ -483,6 +484,24 @@ pub enum FoundError {
     /// It is of no use.
     #[error("{0}")]
     Spoilt(JournalError),
+}
+
+/// The journals of all colocates of this user, and of root's if that is it: those in folders that no other user can change.
+pub fn journals_of_user() -> Vec<Found> {
+    let user = sys::effective_user();
+    let dirs = rundir::candidates(std::env::var_os("XDG_RUNTIME_DIR").as_deref(), user);
+    let private = dirs.iter().filter_map(|dir| Dir::open_private(dir, user).ok());
+    private.flat_map(journals).collect()
+}
+
+/// A colocate that works and places threads of one of these processes: that process, and colocate's own.
+pub fn placed_by_another(pids: &BTreeSet<Pid>, proc: &Path) -> Option<(Pid, Pid)> {
+    let works = |found: &Found| found.owner.is_some_and(|owner| is_alive(owner, proc));
+    let working = journals_of_user().into_iter().filter(works);
+    working.filter_map(|found| found.journal.ok()).find_map(|journal| {
+        let is_placed = |entry: &&Entry| entry.mark.is_put() && pids.contains(&entry.pid);
+        Some((journal.entries.iter().find(is_placed)?.pid, journal.owner.pid))
+    })
 }
 
 /// The journals in the folder `dir`, in the order of their names; none if it cannot be read.

@@ -6,6 +6,7 @@ use crate::{args, launch, policies, run};
 use anyhow::Context;
 use colocate_act::ProcessHandle;
 use colocate_act::affinity::FILTERED;
+use colocate_act::restore;
 use colocate_files::{Dir, MaxSize, kernel};
 use colocate_host::{Attached, Setup};
 use colocate_machine::Nanos;
@@ -77,6 +78,15 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let programs = attached.iter().map(program).collect();
     let placed: Vec<Pid> =
         attached.iter().flat_map(|it| &it.processes).map(|it| it.pid()).collect();
+    let another = restore::placed_by_another(&placed.iter().copied().collect(), Path::new("/proc"));
+    if let Some((pid, colocate)) = another {
+        let message = format!(
+            "expected processes that no other colocate places, found that {} is placed by process {colocate}; end that first \
+             (kill {colocate})",
+            named(&proc, &[pid])
+        );
+        return Err(Failure { code: exit::OURS, message }.into());
+    }
     let mut first = vec![begins(args, &named(&proc, &placed))];
     if !denied.is_empty() {
         first.push(format!("left out, since {ANOTHER_USER}: {}", named(&proc, &denied)));

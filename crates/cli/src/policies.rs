@@ -38,8 +38,9 @@ impl Policies {
 
     /// The policy that `text` names.
     pub fn read(self, text: &str) -> Result<PolicySpec, String> {
+        let is_offered = |row: &&&Row| self.has(row) && !self.always_refuses(row);
         let names: Vec<&str> =
-            table::rows().filter(|row| self.has(row)).map(|row| row.name).collect();
+            table::rows().filter(|row| is_offered(&row)).map(|row| row.name).collect();
         let (when, other) = match self {
             Self::Once | Self::Planned => ("once", "schedule"),
             Self::EachQuantum => ("each quantum", "run"),

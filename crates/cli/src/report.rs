@@ -211,9 +211,11 @@ impl Totals {
     /// To be read before the host ends.
     pub fn of(host: &LinuxHost) -> Self {
         let (machine, created) = (host.machine(), host.creations());
+        let own = read::usable(machine, &Sysfs::at(Path::new("/"))).quota;
+        let own_quota = own.filter(|_| !host.is_attached());
         Self {
             machine: MachineReport {
-                quota: read::usable(machine, &Sysfs::at(Path::new("/"))).quota,
+                quota: host.quota().or(own_quota),
                 ..MachineReport::of(machine, host.usable())
             },
             threads_created: Creation {

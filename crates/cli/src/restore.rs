@@ -4,8 +4,6 @@
 
 use crate::output;
 use colocate_act::restore::{self, Found, FoundError, Restored, What};
-use colocate_act::{rundir, sys};
-use colocate_files::Dir;
 use colocate_machine::printable::{self, printable};
 use colocate_observe::Pid;
 use serde::Serialize;
@@ -54,12 +52,8 @@ struct Done {
 
 /// Runs `colocate restore`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let xdg = std::env::var_os("XDG_RUNTIME_DIR");
-    let user = sys::effective_user();
-    let dirs = rundir::candidates(xdg.as_deref(), user);
-    // In a folder that others can write to, any user could have written it.
-    let trusted = dirs.iter().filter_map(|dir| Dir::open_private(dir, user).ok());
-    let found = trusted.flat_map(restore::journals);
+    // In a folder that others can write to, any user could have written one.
+    let found = restore::journals_of_user().into_iter();
     let done: Vec<Done> = found.map(|found| undo(found, args.dry_run)).collect();
     let failed = done.iter().any(|done| !done.alive && done.is_left());
     let text = if args.json { printable::json(&done) } else { text(&done, args.dry_run) };

@@ -155,11 +155,12 @@ impl Options {
     }
 
     /// The policy under a guard, unless that is not wanted.
-    fn guarded(&self, policy: Box<dyn Policy>) -> Guarded {
+    fn guarded(&self, policy: Box<dyn Policy>, name: &str) -> Guarded {
         if self.no_guard {
             return Guarded::Without(policy);
         }
-        let guard = Guard::standing(policy, self.policy.name(), Guarding::STANDING);
+        let name = name.split(':').next().filter(|name| !name.is_empty());
+        let guard = Guard::standing(policy, name.unwrap_or("the plan"), Guarding::STANDING);
         Guarded::By(Box::new(guard))
     }
 
@@ -228,7 +229,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if args.dry_run {
         return dry_run(args, &machine, (&mut *policy, &name), &jobs);
     }
-    let mut policy = args.options.guarded(policy);
+    let mut policy = args.options.guarded(policy, &name);
     let stolen = Stolen::from_now(here.calibration.as_ref());
     run(args, machine, &stolen, (&mut policy, &name), jobs, &cache, &mut notes)
 }
@@ -373,7 +374,7 @@ pub fn follow(
     notes.say(caveats.iter().map(ToString::to_string));
     let stolen = Stolen::from_now(here.calibration.as_ref());
     let (policy, name) = options.policy(&here)?;
-    let mut policy = options.guarded(policy);
+    let mut policy = options.guarded(policy, &name);
     let unknown =
         |it: &Program| KnownJob { name: it.name.clone(), profile: None, phases: Vec::new() };
     let known: Vec<KnownJob> = programs.iter().map(unknown).collect();
@@ -458,7 +459,13 @@ fn is_new(round: &Round<'_>, plans: &[Planned]) -> bool {
 }
 
 fn write_report(options: &Options, report: &Report) -> anyhow::Result<()> {
-    let text = if options.json { printable::json(report) } else { report.text(options.explain) };
+    let text = if options.json {
+        printable::json(report)
+    } else if options.output.is_some() {
+        report.text_with_notes(options.explain)
+    } else {
+        report.text(options.explain)
+    };
     if options.quiet && options.output.is_none() {
         return Ok(());
     }

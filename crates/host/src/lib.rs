@@ -46,7 +46,7 @@ use colocate_act::sys;
 use colocate_engine::{Host, HostError, Meanwhile, Observation, QuantumEnd, Request};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::{Cpusets, Sysfs};
-use colocate_machine::{Machine, Nanos, PuNr};
+use colocate_machine::{CpuQuota, Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
 use colocate_observe::pmu::Counters;
 use colocate_observe::sample::Counted;
@@ -245,7 +245,9 @@ impl LinuxHost {
         };
         let Safeguards { pauser, journal, guardian, .. } = safeguards;
         let mut runs = Runs::new(commands, targets, setup.grace);
-        (runs.readiness, runs.until) = (setup.ready.clone(), setup.until.clone());
+        runs.serves = setup.ready.is_some();
+        runs.readiness = setup.ready.clone();
+        runs.until = setup.until.clone();
         let mut tasks = jobs_of(setup, &held, &mut runs.runtimes);
         (tasks.keeps_last, tasks.levels) = (setup.may_pause, DataLevels::of(&machine));
         (runs.is_attached, runs.detach_after) = (!setup.attached.is_empty(), setup.detach_after);
@@ -300,13 +302,16 @@ impl LinuxHost {
         Ok(host)
     }
 
-    /// Watches the CPU quotas of the jobs: what is launched has ours.
+    /// Watches the CPU quotas of the jobs.
     fn watch_quotas(&mut self) {
-        let jobs = self.tasks.jobs().iter().filter(|_| self.runs.is_attached);
-        let pids: Vec<String> = jobs.map(|job| job.pid.to_string()).collect();
-        let processes = if pids.is_empty() { vec!["self".to_owned()] } else { pids };
-        self.throttling.watch(&self.actuators.proc, processes);
+        let jobs = self.tasks.jobs().iter();
+        self.throttling.watch(jobs.map(|job| job.pid.to_string()));
         self.throttling.read(now());
+    }
+
+    /// The least CPU quota that was found of the jobs' control groups.
+    pub fn quota(&self) -> Option<CpuQuota> {
+        self.throttling.quota
     }
 
     /// Takes the kinds of cores that were measured also when PUs go or come: the machine at the start has them already.

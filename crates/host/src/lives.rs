@@ -65,6 +65,8 @@ pub(crate) struct Runs {
     pub probing: Option<Probing>,
     /// Jobs after whose ends all others are ended.
     pub until: Vec<JobIdx>,
+    /// Whether the first job is a server for the others, which is ended with all that it has left behind.
+    pub serves: bool,
     grace: Nanos,
     /// Jobs that have reached their target and are being ended.
     pub leaving: Vec<Leaving>,
@@ -88,6 +90,7 @@ impl Runs {
             readiness: None,
             probing: None,
             until: Vec::new(),
+            serves: false,
             grace,
             leaving: Vec::new(),
             orphans: Vec::new(),
@@ -345,7 +348,22 @@ impl LinuxHost {
         if !self.runs.until.is_empty() && self.runs.until.iter().all(has_ended) {
             self.runs.until.clear();
             self.terminate_all();
+            self.terminate_daemons();
         }
+    }
+
+    /// Ends a server of which only daemons live: its first process has ended when they began.
+    fn terminate_daemons(&mut self) {
+        let server = JobIdx(0);
+        let has_ended = self.tasks.jobs().first().is_some_and(|job| job.end.is_some());
+        let daemons = self.tasks.handles_of(server);
+        if !self.runs.serves || !has_ended || daemons.is_empty() {
+            return;
+        }
+        let due = now() + self.runs.grace;
+        self.runs.leaving.push(Leaving { job: server, pid: None, due, killed: None });
+        let asked = pause::signal(&daemons, libc::SIGTERM);
+        self.report_failure(server, "end", asked);
     }
 
     /// Sends SIGTERM to a job, with all that it has created.

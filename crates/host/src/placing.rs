@@ -13,6 +13,7 @@ use colocate_act::journal::Mark;
 use colocate_act::mask_owner::MaskOwner;
 use colocate_act::stat::Stat;
 use colocate_engine::PlacementStatus;
+use colocate_files::kernel;
 use colocate_machine::{Nanos, PuNr, PuSet, Shared};
 use colocate_observe::proc::Proc;
 use colocate_observe::runstate::RunTime;
@@ -238,6 +239,7 @@ impl LinuxHost {
         let mark = self.mark_at(target);
         let has_place = target.named_pu().is_some();
         let is_left_to_ext = self.placing.ext_scheduler != ExtScheduler::Absent;
+        let is_planned = self.has_planned_place(id);
         let task = self.tasks.task(id)?;
         if let Delay::Forever(why) = waiting {
             task.placement.exempt = Some(why);
@@ -250,6 +252,9 @@ impl LinuxHost {
         let (to, then) = match (waiting, mark) {
             (_, Mark::Original) if has_place && is_left_to_ext => {
                 (Mark::Original, PlacementStatus::Exempt(EXT_SCHEDULER))
+            }
+            (Delay::Forever(why), Mark::Original) if is_planned => {
+                (Mark::Original, PlacementStatus::Exempt(why))
             }
             (_, Mark::Original) => (Mark::Original, PlacementStatus::LeftToKernel),
             (Delay::Forever(why), _) => (Mark::Original, PlacementStatus::Exempt(why)),
@@ -273,12 +278,19 @@ impl LinuxHost {
         if pinned == Pinned::Done && to.is_put() && tid != pid.first_thread() {
             self.note_java(pid, id.job, to);
         }
-        // What is not on a PU by our doing must not keep others from it.
-        if pinned == Pinned::ByProgram || matches!(waiting, Delay::Forever(_)) {
+        // What is not on a PU by our doing must not keep others from it, unless it comes back soon.
+        let is_away = matches!(waiting, Delay::Forever(why) if why != CREATES_PROCESSES);
+        if pinned == Pinned::ByProgram || is_away {
             self.tasks.set_target(id, Place::LeftToKernel);
         }
         self.tasks.note_placed(id, now());
         Some(pinned)
+    }
+
+    /// Whether the plan has PUs for a task.
+    fn has_planned_place(&self, id: TaskId) -> bool {
+        let plan = self.placing.plan.as_ref();
+        plan.is_some_and(|plan| self.tasks.target_of(plan, id).named_pu().is_some())
     }
 
     /// What a thread is given at a place. PUs that share something and were not together at the start are the kernel's.
@@ -310,7 +322,7 @@ impl LinuxHost {
     /// executes a program, which counts PUs by that mask. What was found late may have done so already.
     fn creates_process(&mut self, creation: Creation) {
         let creator = creation.parent_tid;
-        if creation.lost {
+        if creation.lost && !self.is_of_same_program(creation) {
             return self.starts_programs(creator);
         }
         if let Some(process) = self.tasks.process(creation.pid) {
@@ -328,6 +340,13 @@ impl LinuxHost {
         }
     }
 
+    /// Whether a process executes what its creator does.
+    fn is_of_same_program(&self, creation: Creation) -> bool {
+        let proc = Proc::at(&self.actuators.proc);
+        let program = |pid| kernel::link(&proc.executable_link(pid)).ok();
+        program(creation.pid).is_some_and(|its| program(creation.parent_pid) == Some(its))
+    }
+
     /// What a thread has created executes a program.
     fn starts_programs(&mut self, tid: Tid) {
         let Some(id) = self.tasks.living(tid) else { return };
@@ -338,6 +357,7 @@ impl LinuxHost {
             if placement.status == PlacementStatus::Exempt(CREATES_PROCESSES) {
                 placement.status = PlacementStatus::Exempt(STARTS_PROGRAMS);
             }
+            self.tasks.set_target(id, Place::LeftToKernel);
         } else if placement.exempt.is_none() && placement.status != PlacementStatus::PinnedByProgram
         {
             self.start(id, Delay::Forever(STARTS_PROGRAMS));
@@ -564,7 +584,8 @@ impl LinuxHost {
     /// Where a plan puts a task, or by default placement if that is `None`. One that must not be on one PU is on none by a plan.
     fn place_of(&mut self, id: TaskId, plan: &Plan) -> Option<Place> {
         let place = plan.place_of(id);
-        let is_exempt = self.tasks.task(id).is_some_and(|task| task.placement.exempt.is_some());
+        let exempt = self.tasks.task(id).and_then(|task| task.placement.exempt);
+        let is_exempt = exempt.is_some_and(|why| why != CREATES_PROCESSES);
         let is_wide = matches!(place, Some(Place::Sharing(..) | Place::Waiting));
         if is_exempt && !is_wide { Some(Place::LeftToKernel) } else { place }
     }
@@ -621,8 +642,13 @@ impl LinuxHost {
             (task.thread.pid, task.thread.is_first(), task.placement.status.clone());
         let there = task.thread.mark == wanted && status == PlacementStatus::Placed;
         let untouched = wanted == Mark::Original && task.thread.mark == wanted;
+        let says_why = match status {
+            PlacementStatus::LeftToKernel => task.placement.exempt.is_none(),
+            PlacementStatus::Exempt(_) => true,
+            _ => false,
+        };
         if untouched
-            && matches!(status, PlacementStatus::LeftToKernel | PlacementStatus::Exempt(_))
+            && says_why
             && self.actuators.mask_owner(&mut task.thread) == MaskOwner::Original
         {
             return;

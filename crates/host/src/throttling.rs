@@ -5,22 +5,24 @@
 //! quantum may lie in it as a whole: so all are taken for throttled until none was for [`RECENT`].
 
 use colocate_files::kernel;
-use colocate_machine::Nanos;
 use colocate_machine::read::{self, Sysfs};
+use colocate_machine::{CpuQuota, Nanos};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The longest period that the kernel accepts (`max_cfs_quota_period`, Linux 6.18).
 const RECENT: Nanos = Nanos::from_secs(1);
 
-/// Control groups whose quotas are looked for. Chosen: to look for those of one takes some 0.1 ms a second.
-const MOST_GROUPS: usize = 8;
+/// Processes whose quotas are looked for. Chosen: to look for those of one takes some 0.1 ms a second.
+const MOST_PROCESSES: usize = 8;
 
 /// The statistics of the control groups of some processes that have a CPU quota.
 #[derive(Debug, Default)]
 pub(crate) struct Throttling {
-    /// A process of each control group, by its name in `/proc`.
+    /// First processes of jobs, by their names in `/proc`: a program may move itself to another control group.
     processes: Vec<String>,
+    /// The least quota that was found.
+    pub quota: Option<CpuQuota>,
     files: BTreeSet<PathBuf>,
     /// Throttled periods so far, as last read; `None` before.
     count: Option<u64>,
@@ -29,22 +31,20 @@ pub(crate) struct Throttling {
 }
 
 impl Throttling {
-    /// Watches the control groups of these processes of `proc`, the first [`MOST_GROUPS`] that differ.
-    pub fn watch(&mut self, proc: &Path, processes: impl IntoIterator<Item = String>) {
-        let mut groups = BTreeSet::new();
-        let is_new = |process: &String| {
-            let group = kernel::read_text(&proc.join(process).join("cgroup"));
-            group.is_ok_and(|group| groups.insert(group))
-        };
-        self.processes = processes.into_iter().filter(is_new).take(MOST_GROUPS).collect();
+    /// Watches the control groups of these processes, at most [`MOST_PROCESSES`].
+    pub fn watch(&mut self, processes: impl IntoIterator<Item = String>) {
+        self.processes = processes.into_iter().take(MOST_PROCESSES).collect();
         self.find_quotas();
     }
 
     /// Looks for quotas, which may have been set or lifted.
     pub fn find_quotas(&mut self) {
         let files = Sysfs::at(Path::new("/"));
-        let dirs = self.processes.iter().flat_map(|process| read::with_quota(&files, process));
-        self.files = dirs.map(|dir| Path::new(&dir).join("cpu.stat")).collect();
+        let found = self.processes.iter().flat_map(|process| read::quotas(&files, process));
+        let found: Vec<(String, CpuQuota)> = found.collect();
+        self.files = found.iter().map(|(dir, _)| Path::new(dir).join("cpu.stat")).collect();
+        let quotas = found.iter().map(|(_, quota)| *quota).chain(self.quota);
+        self.quota = quotas.min_by(|a, b| a.compare(*b));
     }
 
     /// Reads at `at` how many periods were throttled. A control group that is gone throttles nothing.

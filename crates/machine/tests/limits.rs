@@ -45,10 +45,11 @@ fn v2_takes_the_nearest_cpuset_and_the_least_quota() {
 /// The parent's limit is "max".
 #[test]
 fn groups_with_a_quota_are_listed() {
-    let groups = read::with_quota(&tree("v2-nested"), "self");
+    let groups: Vec<String> =
+        read::quotas(&tree("v2-nested"), "self").into_iter().map(|(dir, _)| dir).collect();
     let slice = "/sys/fs/cgroup/user.slice";
     assert_eq!(groups, [format!("{slice}/job.scope/step"), slice.to_owned()]);
-    assert!(read::with_quota(&tree("v2-nested"), "4711").is_empty(), "there is no such process");
+    assert!(read::quotas(&tree("v2-nested"), "4711").is_empty(), "there is no such process");
 }
 
 #[test]

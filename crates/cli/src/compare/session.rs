@@ -1,6 +1,7 @@
 //! The directory of a comparison: what was begun, what has run, where the outputs go.
 
 use super::{Args, POLICIES, REPETITIONS, SEED};
+use crate::exit::usage;
 use crate::policies::Policies;
 use crate::run::jobs;
 use crate::run::server::Server;
@@ -151,11 +152,11 @@ fn check_policy(policy: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     match Policies::Once.read(policy) {
-        Ok(spec) if spec.has_prior(Prior::Speeds) => Err(anyhow!(
+        Ok(spec) if spec.has_prior(Prior::Speeds) => Err(usage(format!(
             "expected a policy that needs no figures of how fast this machine is, found {policy}"
-        )),
+        ))),
         Ok(_) => Ok(()),
-        Err(error) => Err(anyhow!("{error}; `bare` is allowed here too")),
+        Err(error) => Err(usage(format!("{error}; `bare` is allowed here too"))),
     }
 }
 

@@ -65,7 +65,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             (
                 "A database for a minute",
-                "timeout 60 colocate attach --cgroup /sys/fs/cgroup/system.slice/postgresql.service",
+                "colocate attach --for 60 --cgroup /sys/fs/cgroup/system.slice/postgresql.service",
             ),
             ("Two processes, until Ctrl-C", "colocate attach -p 4711,4712"),
         ],
@@ -213,9 +213,25 @@ fn add(command: &Command, pages: &mut Vec<(String, String)>) -> io::Result<()> {
     let mut page = Vec::new();
     man.render(&mut page)?;
     let name = man.get_filename();
-    let text = String::from_utf8_lossy(&page).into_owned() + &sections(&name);
+    let page = String::from_utf8_lossy(&page);
+    let text = with_usage(&page, &mut command.clone()) + &sections(&name);
     pages.push((name, text));
     Ok(())
+}
+
+/// The page with the usage line of `--help` as its synopsis: clap_mangen's lists every option and leaves out values and `--`.
+fn with_usage(page: &str, command: &mut Command) -> String {
+    let Some((before, rest)) = page.split_once(".SH SYNOPSIS\n") else { return page.to_owned() };
+    let after = rest.find("\n.SH ").map_or("", |at| &rest[at + 1..]);
+    let usage = command.render_usage().to_string();
+    let lines: Vec<String> = usage
+        .trim_start_matches("Usage:")
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .map(escaped)
+        .collect();
+    format!("{before}.SH SYNOPSIS\n{}\n{after}", lines.join("\n.br\n"))
 }
 
 /// The sections that are not made of arguments.

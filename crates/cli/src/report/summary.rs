@@ -211,7 +211,7 @@ impl Facts<'_> {
         let placed = format!("placed {:.0} % of the time", 100.0 * share.unwrap_or(0.0));
         let Some((gain, low, high)) = trial.and_then(gain) else {
             let why = self.why_not_compared();
-            let line = format!("the kernel alone was not measured ({why}), {placed}");
+            let line = format!("not compared with the kernel alone ({why}), {placed}");
             return Summary { line, why_not: Some(why.name()), ..none };
         };
         let (from, to) = (percent(low), percent(high));
@@ -444,7 +444,7 @@ mod tests {
             (gave_up(&[-0.5]), "the guard's budget was spent after 1 comparison"),
         ] {
             let expected = format!(
-                "colocate: the kernel alone was not measured ({why}), placed 50 % of the time"
+                "colocate: not compared with the kernel alone ({why}), placed 50 % of the time"
             );
             assert_eq!(said(&comparing), expected);
         }

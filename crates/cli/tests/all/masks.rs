@@ -439,3 +439,58 @@ fn children_of_what_has_executed_colocate_are_left() {
     assert!(status.success());
     assert_eq!(found.as_deref(), Some("1"));
 }
+
+/// Another colocate would take masks for the program's that the first one has set, and measure what that one does.
+#[test]
+fn a_program_that_another_colocate_places_is_refused() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(busy) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus()) else { return };
+    let program = Working::start(Command::new(busy));
+    let mut first = attach(&scratch, scratch.colocate(), program.pid());
+    wait_until("it is placed", || program.masks() == both());
+    let mut second = scratch.colocate();
+    let pid = program.pid().to_string();
+    let second = second.args(["attach", "--for", "1", "-p", &pid]).output().unwrap();
+    assert_eq!(second.status.code(), Some(125));
+    let line = text(&second.stderr);
+    let owner = format!("is placed by process {}; end that first", first.id());
+    assert!(line.contains(&owner) && line.lines().count() == 1, "{line}");
+    assert_eq!(program.masks(), both());
+    signal("-TERM", first.id().cast_signed());
+    first.ended();
+    assert_eq!(program.masks(), only(&original()));
+}
+
+/// A process that has forked is placed after some time. Its PU is kept for it meanwhile, and its child has the other one.
+#[test]
+fn a_program_that_forks_has_a_pu_for_each_process() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    let Some(forks) = scratch.program("forks", &[]).filter(|_| two_pus()) else { return };
+    let have_both = |pids: &[i32]| {
+        let found: BTreeSet<String> = pids.iter().flat_map(|pid| masks(*pid)).collect();
+        pids.len() == 2 && found == both()
+    };
+    let with_child = |pid: i32| {
+        let children = crate::run_support::children(pid.cast_unsigned());
+        [pid].into_iter().chain(children).collect::<Vec<_>>()
+    };
+
+    let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "0"]);
+    let mut colocate = command.arg(&forks).arg("1000").stdin(Stdio::null()).spawn().unwrap();
+    let pid = child_called(&colocate, "forks");
+    wait_until("both are placed by run", || have_both(&with_child(pid)));
+    with_child(pid).into_iter().for_each(|pid| signal("-KILL", pid));
+    colocate.ended();
+
+    let mut program = Command::new(&forks).arg("1000").stdin(Stdio::null()).spawn().unwrap();
+    let pid = program.id().cast_signed();
+    wait_until("it has forked", || with_child(pid).len() == 2);
+    let mut command = scratch.colocate();
+    command.args(["attach", "--policy", "scatter", "--no-guard", "-p", &pid.to_string()]);
+    let mut colocate = quiet(&scratch, command);
+    wait_until("both are placed by attach", || have_both(&with_child(pid)));
+    signal("-TERM", colocate.id().cast_signed());
+    colocate.ended();
+    with_child(pid).into_iter().for_each(|pid| signal("-KILL", pid));
+    program.ended();
+}

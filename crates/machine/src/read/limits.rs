@@ -20,10 +20,10 @@ pub fn usable(machine: &Machine, files: &Sysfs) -> Usable {
 /// The control groups of a process, up to the root, that have a CPU quota, as folders from the root. The process is a
 /// folder of `/proc`: a number, or `self`.
 #[must_use]
-pub fn with_quota(files: &Sysfs, process: &str) -> Vec<String> {
+pub fn quotas(files: &Sysfs, process: &str) -> Vec<(String, CpuQuota)> {
     let (mounts, member) = (mounts(files), membership(files, process));
     let groups = Groups::of(files, &mounts, &member);
-    groups.quotas().map(|(dir, _)| dir).collect()
+    groups.quotas().collect()
 }
 
 /// The affinity mask of this process.

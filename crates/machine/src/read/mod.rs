@@ -20,7 +20,7 @@ mod xml;
 pub use crate::usable::{CpuQuota, Usable};
 pub use child::Unanswered;
 pub use error::ReadError;
-pub use limits::{Cpusets, usable, with_quota};
+pub use limits::{Cpusets, quotas, usable};
 pub use live::Caveat;
 pub use source::{Seen, load, open, performance, sources, xml_file};
 pub use sysfs::Sysfs;

@@ -127,7 +127,7 @@ impl Inputs<'_> {
         advice::with_setting(Cause::of(why), self.place, name, value)
     }
 
-    /// Tries a call on process 1, which needs a capability where that is another user's; `may` says whether it is there.
+    /// Tries a call on another process, which needs a capability where that is another user's; `may` says whether it is there.
     /// `refused` says why the call failed, if not for want of it.
     fn of_others(
         &self,
@@ -135,7 +135,7 @@ impl Inputs<'_> {
         (capability, may): (&str, bool),
         refused: impl FnOnce(Errno) -> Option<Cause>,
     ) -> Finding {
-        let found = |outcome: &str| format!("{call} of process 1: {outcome}");
+        let found = |outcome: &str| format!("{call}: {outcome}");
         let missing = || {
             self.only_root(&format!(
                 "expected {capability}, found it missing; this user's own programs do not need it"
@@ -164,7 +164,7 @@ fn affinity(inputs: &Inputs<'_>) -> Finding {
 }
 
 fn other_tasks(inputs: &Inputs<'_>) -> Finding {
-    let probe = (Probe::AffinityOfOthers, "sched_setaffinity");
+    let probe = (Probe::AffinityOfOthers, "sched_setaffinity of process 1");
     inputs.of_others(probe, ("CAP_SYS_NICE", inputs.place.may_place_all()), |_| None)
 }
 
@@ -481,7 +481,7 @@ fn numa_calls(inputs: &Inputs<'_>) -> Finding {
 
 fn other_memory(inputs: &Inputs<'_>) -> Finding {
     let may = inputs.place.may_read_all_memory();
-    let probe = (Probe::MovePagesOfOthers, "move_pages");
+    let probe = (Probe::MovePagesOfOthers, "move_pages of another process");
     inputs.of_others(probe, ("CAP_SYS_PTRACE", may), |errno| {
         let is_for_want = errno.0 == libc::EPERM && !may && !inputs.place.filtered();
         (!is_for_want).then(|| inputs.refused("move_pages", errno))

@@ -69,8 +69,8 @@ pub enum Probe {
     ReadMemory,
     /// Asking with `move_pages` where a page of ours is.
     MovePages,
-    /// Asking with `move_pages` about no page of process 1, which the kernel permits to those who may
-    /// read its memory map and move its pages.
+    /// Asking with `move_pages` about no page of another process, of another user's where there is one, which the kernel permits to
+    /// those who may read its memory map and move its pages.
     MovePagesOfOthers,
     /// `mbind` of no page.
     BindMemory,

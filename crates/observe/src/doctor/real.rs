@@ -160,7 +160,7 @@ fn system_call(probe: Probe) -> Result<(), Errno> {
         }
         // Without nodes the call only asks.
         Probe::MovePages => (libc::SYS_move_pages, [0, 1, page, 0, number], false),
-        Probe::MovePagesOfOthers => (libc::SYS_move_pages, [1, 0, 0, 0, 0], false),
+        Probe::MovePagesOfOthers => (libc::SYS_move_pages, [another_process(), 0, 0, 0, 0], false),
         Probe::SetPolicy => (libc::SYS_set_mempolicy, [NONSENSE, 0, 0, 0, 0], true),
         Probe::MigratePages => (libc::SYS_migrate_pages, [0, NONSENSE, mask, mask, 0], true),
         Probe::MemoryPolicy => (libc::SYS_get_mempolicy, [number, 0, 0, 0, 0], false),
@@ -255,6 +255,29 @@ fn pagemap_scan() -> Result<(), Errno> {
     let mut arg = ScanArg { size: size_of::<ScanArg>() as u64, ..ScanArg::default() };
     // SAFETY: `arg` has its size filled in and lives through the call.
     ok(unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) }.into())
+}
+
+/// Number of a process with memory: another user's where there is one, else one that is neither this one nor process 1, whose capabilities
+/// or security label may be like no other's. 1 if there is no such process.
+fn another_process() -> usize {
+    let us = (std::process::id(), rustix::process::getuid().as_raw());
+    let mut of_this_user = None;
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let number = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        let Some(pid) = number.filter(|pid| *pid != 1 && *pid != us.0) else { continue };
+        let status = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        let has_memory = status.lines().any(|line| line.starts_with("VmSize:"));
+        let uid =
+            status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
+        let Some(uid) = uid.and_then(|uid| uid.parse::<u32>().ok()).filter(|_| has_memory) else {
+            continue;
+        };
+        if uid != us.1 {
+            return pid as usize;
+        }
+        of_this_user = Some(pid as usize);
+    }
+    of_this_user.unwrap_or(1)
 }
 
 #[cfg(test)]

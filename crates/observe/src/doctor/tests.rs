@@ -218,7 +218,7 @@ fn a_plain_user_on_a_friendly_server() {
 
         memory
            yes  numa-calls      ask where pages are, and move them: move_pages, get_mempolicy, set_mempolicy, mbind, migrate_pages: work
-            no  other-memory    read other users' code for samples, and move their pages: move_pages of process 1: EPERM
+            no  other-memory    read other users' code for samples, and move their pages: move_pages of another process: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
                   now:      sudo /usr/bin/colocate ARGUMENTS
            yes  pages-stay      pages stay where they are put: kernel.numa_balancing is 0
@@ -258,7 +258,7 @@ fn quiet_says_only_what_does_not_work() {
                   now:      sudo /usr/bin/colocate ARGUMENTS
 
         memory
-            no  other-memory    read other users' code for samples, and move their pages: move_pages of process 1: EPERM
+            no  other-memory    read other users' code for samples, and move their pages: move_pages of another process: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
                   now:      sudo /usr/bin/colocate ARGUMENTS
     "#]]
@@ -625,7 +625,7 @@ fn hidden_processes_a_foreign_scheduler_and_no_journal() {
                   for good: make tracer  # in the folder of colocate's source
 
         memory
-            no  other-memory    read other users' code for samples, and move their pages: move_pages of process 1: EPERM
+            no  other-memory    read other users' code for samples, and move their pages: move_pages of another process: EPERM
                 expected CAP_SYS_PTRACE, found it missing; this user's own programs do not need it
                   now:      sudo /usr/bin/colocate ARGUMENTS
 

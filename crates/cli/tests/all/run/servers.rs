@@ -132,3 +132,34 @@ fn the_others_end_with_the_program_that_decides() {
         assert_eq!(run(&scratch, &options, words).status.code(), Some(2), "{options:?}");
     }
 }
+
+/// It goes to the background at once, and is not ready by then.
+const DAEMON: &str = "
+import os, signal, socket, sys, time
+if os.fork():
+    sys.exit(0)
+os.setsid()
+def end(*_):
+    open(sys.argv[2], 'w').write('ended')
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+time.sleep(0.3)
+server = socket.create_server(('127.0.0.1', int(sys.argv[1])))
+while True:
+    with server.accept()[0] as client:
+        client.sendall(b'hello')
+";
+
+#[test]
+fn a_server_that_goes_to_the_background_ends_with_its_clients() {
+    if !have("python3") {
+        return;
+    }
+    let (scratch, port) = (Scratch::new(), free_port());
+    let file = scratch.path("ended").display().to_string();
+    let words = ["python3", "-c", DAEMON, &port, &file, ":::", "python3", "-c", CLIENT, &port];
+    let output = run(&scratch, &["--ready", &format!("tcp:{port}")], &words);
+    assert_eq!(text(&output.stdout), "hello\n", "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "ended");
+}
