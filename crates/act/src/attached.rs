@@ -33,7 +33,7 @@ const GENERATIONS: usize = 1_000;
 pub struct Attached {
     /// Check sums of their lists of control groups.
     pub groups: BTreeSet<u32>,
-    /// Check sums of their programs and environments.
+    /// Check sums of their programs and environments; those that they execute later are added.
     pub programs: BTreeSet<u32>,
     /// Processes that may adopt what they have created: those that they descend from, and init.
     pub reapers: BTreeSet<Pid>,
@@ -51,6 +51,11 @@ impl Attached {
             attached.reapers.extend(reapers_of(proc, process));
         }
         attached
+    }
+
+    /// Adds what a process executes now.
+    pub fn add_program(&mut self, proc: &Path, process: &ProcessHandle) {
+        self.programs.extend(program_of(proc, process));
     }
 
     /// Reads what `Display` has written.

@@ -437,25 +437,20 @@ impl LinuxHost {
         if !self.runs.is_attached && root.is_alone(&self.actuators.proc) {
             return true;
         }
-        // What the kernel has recorded meanwhile is restored as it is taken in.
-        for _ in 0..MOST_UNDOINGS {
-            let (notes, searched) = self.undo(root.clone());
-            self.notes.extend(notes);
-            let before = self.counts.created;
-            self.take_events();
-            if self.counts.created == before || !searched {
-                return searched;
-            }
-        }
-        true
-    }
-
-    /// Restores masks and policies of all threads that the journal, or the kernel's tree of processes, has.
-    fn undo(&self, root: Root) -> (Vec<String>, bool) {
         // What can be used may have grown since the journal was begun.
         let original = self.actuators.original.clone();
         let journal = Journal { original, ..self.actuators.journal.journal().clone() };
-        restore::undo_at_end(&journal, &self.actuators.proc, root)
+        let (notes, searched) = restore::undo_at_end(&journal, &self.actuators.proc, root);
+        self.notes.extend(notes);
+        // What the kernel has recorded meanwhile is restored as it is taken in.
+        for _ in 0..LAST_EVENTS {
+            let before = self.counts.created;
+            self.take_events();
+            if self.counts.created == before {
+                break;
+            }
+        }
+        searched
     }
 
     fn clock(&self) -> Nanos {
@@ -657,9 +652,9 @@ impl LinuxHost {
     }
 }
 
-/// Rounds of restoring at the end, with what the kernel has recorded in between, at most. Chosen: each takes a twentieth of a second, in which
-/// few processes are created by those that are left.
-const MOST_UNDOINGS: usize = 20;
+/// How often the kernel's records are taken in after all has been restored, at most. Chosen: what was created meanwhile with a mask of ours
+/// has created hardly anything itself by then.
+const LAST_EVENTS: usize = 5;
 
 /// While new threads are left to the kernel they are taken in together, once in this time. Chosen: a shell that ran 500 programs one
 /// after the other took 15 % longer with it, and 25 % when each woke us (virtual machine with 2 PUs).

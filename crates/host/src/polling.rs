@@ -331,6 +331,12 @@ impl LinuxHost {
         if task.placement.status != PlacementStatus::Placed {
             return;
         }
+        let place = self.actuators.mask(task.thread.mark);
+        if self.usable_now().is_some_and(|usable| place.intersection(&usable).is_empty()) {
+            // The kernel has widened the mask, as the PU is gone: that is planned for when the machine is next polled.
+            return;
+        }
+        let Some(task) = self.tasks.task(id) else { return };
         let is_new = at < task.created + BEGINS_WITHIN;
         if is_new && !std::mem::replace(&mut task.placement.was_widened, true) {
             self.start(id, Delay::No);

@@ -9,7 +9,7 @@ use std::fmt;
 pub enum Selected {
     /// There is room for all.
     Room,
-    /// It has waited longest.
+    /// It is at the head of the queue: the job that has run least recently.
     HeadOfQueue,
     /// Its memory traffic comes nearest to what each context that is left should have.
     Traffic {
@@ -85,7 +85,7 @@ impl fmt::Display for Selected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Room => f.write_str("there is room for all"),
-            Self::HeadOfQueue => f.write_str("has waited longest"),
+            Self::HeadOfQueue => f.write_str("is at the head of the queue"),
             Self::Traffic { wanted, has } => {
                 write!(f, "memory traffic {has:.1} t/µs where {wanted:.1} are wanted")
             }

@@ -36,6 +36,8 @@ const EIGHT_NODES: &str = "synthetic:numa:8 core:1 pu:2";
 const ODD_NODES: &str = "crates/machine/tests/corpus/cpuless-node.xml";
 /// Two nodes far from each other, the second without memory.
 const FAR_NODES: &str = "crates/machine/tests/corpus/memoryless-node.xml";
+/// Two packages with PUs of both nodes each, of which hwloc's tools say that each node has all PUs.
+const CROSSING_NODES: &str = "crates/machine/tests/corpus/crossing-nodes.json";
 /// 2 packages with two nodes each and SMT, for aarch64.
 const SMT_NODES: &str = "synthetic:pack:2 numa:2 l2:2 core:1 pu:2";
 
@@ -64,6 +66,8 @@ const RUN_TOOLS: &[&str] = &["setpriv", "taskset", "threads-static"];
 
 /// What holds on every machine.
 const TOPO: &[&str] = &["topo-is-described", "topo-is-the-kernels", "topo-is-hwlocs"];
+/// The same without hwloc's tools.
+const TOPO_OF_THE_KERNEL: &[&str] = &["topo-is-described", "topo-is-the-kernels"];
 /// By eBPF, on each kernel.
 const WAKE_UPS: &[&str] = &["wake-ups-are-counted"];
 const COMMUNICATION: Cases = &[&[
@@ -171,8 +175,9 @@ const RUN: &[&str] = &[
 ];
 const UNDO: &[&str] =
     &["undo-after-the-end", "undo-after-the-programs-are-killed", "undo-after-sigterm"];
-const UNDO_FEW: Cases = &[UNDO, &["undo-after-2-kills", "undo-restored-2-times"]];
-const HISTORIES: Cases = &[&["masks-after-4-histories", "masks-after-500-histories"]];
+const UNDO_FEW: Cases = &[UNDO, &["undo-after-2-kills", "undo-restored-2-times"], FEW_HISTORIES];
+const FEW_HISTORIES: &[&str] = &["masks-after-4-histories"];
+const HISTORIES: Cases = &[&["masks-after-500-histories"]];
 const UNDO_FOLLOWS: &[&str] = &["undo-follows-a-cpuset-that-grows", "undo-follows-a-pu-that-comes"];
 const UNDO_OFTEN: Cases =
     &[UNDO, &["undo-after-200-kills", "undo-restored-50-times"], UNDO_FOLLOWS];
@@ -219,6 +224,7 @@ pub const BOOTS: &[Boot] = &[
     Boot { limit: hours(1), ..boot("schedule-often", Full, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, SCHEDULE_OFTEN) },
     boot("spm", Full, EIGHT_NODES, X86Linux6_12, SPM_TOOLS, SPM),
     boot("spm-6.1", Full, EIGHT_NODES, X86Linux6_1, SPM_TOOLS, SPM),
+    boot("few-histories", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[FEW_HISTORIES]),
     Boot { limit: hours(10), ..boot("histories", Soak, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, HISTORIES) },
     Boot { limit: hours(10), ..boot("histories-6.1", Soak, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, HISTORIES) },
     boot("undo", Quick, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, UNDO_FEW),
@@ -226,6 +232,7 @@ pub const BOOTS: &[Boot] = &[
     Boot { limit: hours(1), ..boot("undo-often", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, UNDO_OFTEN) },
     Boot { limit: hours(10), ..boot("undo-for-hours", Soak, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[&["undo-after-5000-kills"]]) },
     boot("topo-6.1", Quick, "xeon-e5405", X86Linux6_1, TOPO_TOOLS, SMALL_WAKE_UPS),
+    boot("topo-crossing", Full, CROSSING_NODES, X86Linux6_12, &[], &[TOPO_OF_THE_KERNEL]),
     boot("topo-odd", Full, ODD_NODES, X86Linux6_12, TOPO_TOOLS, SMALL),
     boot("topo-amp", Quick, "amp-4x12", Arm64, TOPO_TOOLS, TOPO_BIG_LITTLE),
     boot("topo-7", Quick, "xeon-x3320", X86Linux7, TOPO_TOOLS, NEWEST_WAKE_UPS),

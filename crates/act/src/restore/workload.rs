@@ -16,6 +16,7 @@
 //! # Terms
 //! - *Known*: in the journal, and alive.
 
+use crate::attached::Attached;
 use crate::fair::Fair;
 use crate::handle::ProcessHandle;
 use crate::journal::{Entry, Journal, Mark, TOKEN_VARIABLE};
@@ -90,13 +91,19 @@ pub(super) struct Workload<'a> {
     met: HashMap<Pid, u64>,
     /// The same of processes whose environment has not the token.
     others: HashMap<Pid, u64>,
+    /// Processes that were attached to, with what processes of the workload execute; `None` if everything was launched, or if colocate
+    /// lives, which has the kernel's records of what was created.
+    attached: Option<Attached>,
+    /// Processes whose program was read for that, with the times of their start.
+    read: HashMap<Pid, u64>,
 }
 
 impl<'a> Workload<'a> {
     /// That of a journal. `proc` is `/proc`.
     pub fn of(journal: &'a Journal, proc: &'a Path, root: Option<Root>) -> Self {
+        let attached = journal.attached.clone().filter(|_| root.is_none());
         let (known, met, others) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { journal, proc, root, known, met, others }
+        Self { journal, proc, root, known, met, others, attached, read: HashMap::new() }
     }
 
     /// What the journal says of a thread, if it is known.
@@ -137,8 +144,14 @@ impl<'a> Workload<'a> {
             pids.extend(with_token);
             add_descendants(&mut pids, &all);
         }
-        // A colocate that lives has the kernel's records of what was created.
-        if let Some(attached) = self.journal.attached.as_ref().filter(|_| self.root.is_none()) {
+        if let Some(attached) = &mut self.attached {
+            for (pid, stat) in pids.iter().filter_map(|pid| Some((*pid, all.get(pid)?))) {
+                if self.read.insert(pid, stat.start_ticks) != Some(stat.start_ticks)
+                    && let Ok(process) = ProcessHandle::open(self.proc, pid)
+                {
+                    attached.add_program(self.proc, &process);
+                }
+            }
             let of = (self.journal.owner.start_ticks, &self.journal.given()[..]);
             let orphans = attached.orphans(self.proc, &all, of, |pid| pids.contains(&pid));
             pids.extend(orphans);

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The cpuset shrinks to one PU while the program runs: planned again, and nothing outside is used.
+/// The cpuset shrinks to one PU while the program runs: planned again, and nothing is placed.
 #[test]
 fn a_cpuset_that_shrinks() {
     let Some(cpuset) = Cpuset::new() else { return };
@@ -28,9 +28,9 @@ fn a_cpuset_that_shrinks() {
     let pid = child_called(&child, "threads");
     let first = original().split([',', '-']).next().unwrap().to_owned();
     cpuset.set_to(&first);
-    // The journal says when we have put all of them on the PU that is left.
-    await_that("placed again", || {
-        (scratch.marks().iter().filter(|(_, _, mark)| *mark == first).count() == 4).then_some(())
+    // The journal says when none is put anywhere any more: there is one PU.
+    await_that("planned again", || {
+        scratch.marks().iter().all(|(_, _, mark)| mark == "-").then_some(())
     });
     await_that("all on the PU that is left", || {
         masks(pid).iter().all(|mask| *mask == first).then_some(())
@@ -110,7 +110,10 @@ fn a_pu_that_goes_offline() {
     assert!(used());
     switch.set(false);
     await_that("the lost PU is left", || (!used()).then_some(()));
-    scratch.await_placed(pus);
+    // On one PU nothing is placed.
+    if pus > 2 {
+        scratch.await_placed(pus);
+    }
     switch.set(true);
     await_that("the PU that is back is used", || used().then_some(()));
     scratch.await_placed(pus);
