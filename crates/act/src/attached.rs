@@ -1,8 +1,8 @@
 //! Processes of programs that were attached to and that nothing else names: their creators have ended, and colocate has not seen them.
 //!
 //! What is launched by colocate and loses its creator becomes a child of colocate, or has the journal's token. What is attached to has
-//! neither: a daemon that it makes becomes a child of init. A colocate that lives knows it by the kernel's record. Where colocate was
-//! killed, it is known by what it has inherited: the control groups of its creator, its program with all of its environment, and a mask that
+//! neither: a daemon that it makes becomes a child of init. A colocate that lives knows it by the kernel's record. Without one, or where
+//! colocate was killed, it is known by what it has inherited: the control groups of its creator, its program with all of its environment, and a mask that
 //! was given. Another process has the same only if it is the same program with the same environment, was started after colocate in the
 //! same control group by a process of another session that has created what was attached to as well, and was bound by its user to a
 //! place that colocate gave to a thread.

@@ -433,7 +433,11 @@ impl LinuxHost {
         let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE);
         self.take_events();
         self.tasks.living_mut().for_each(|task| self.actuators.note_bound(&mut task.thread));
-        let root = self.root.with_guardian(self.guardian.as_ref().map(Guardian::pid));
+        let root = Root {
+            guardian: self.guardian.as_ref().map(Guardian::pid),
+            has_records: self.lifecycle.without_perf().is_none() && self.counts.lost == 0,
+            ..self.root.clone()
+        };
         if !self.runs.is_attached && root.is_alone(&self.actuators.proc) {
             return true;
         }

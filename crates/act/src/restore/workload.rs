@@ -44,8 +44,10 @@ pub struct Root {
     pub pid: Pid,
     /// Its guardian, which is not of the workload.
     pub guardian: Option<Pid>,
+    /// Whether it has the kernel's records of all that was created.
+    pub has_records: bool,
     /// Children that it had at its beginning, with their start times: a shell that executes colocate leaves it its own.
-    earlier: Vec<(Pid, u64)>,
+    pub earlier: Vec<(Pid, u64)>,
 }
 
 impl Root {
@@ -54,13 +56,7 @@ impl Root {
         let pid = Pid(std::process::id().cast_signed());
         let start = |pid: Pid| Some((pid, Stat::read(proc, pid, pid.first_thread())?.start_ticks));
         let earlier = Proc::at(proc).children(pid).into_iter().filter_map(start).collect();
-        Self { pid, guardian: None, earlier }
-    }
-
-    /// The same with its guardian.
-    #[must_use]
-    pub fn with_guardian(&self, guardian: Option<Pid>) -> Self {
-        Self { guardian, ..self.clone() }
+        Self { pid, guardian: None, has_records: false, earlier }
     }
 
     fn had_before(&self, pid: Pid, start_ticks: u64) -> bool {
@@ -91,8 +87,8 @@ pub(super) struct Workload<'a> {
     met: HashMap<Pid, u64>,
     /// The same of processes whose environment has not the token.
     others: HashMap<Pid, u64>,
-    /// Processes that were attached to, with what processes of the workload execute; `None` if everything was launched, or if colocate
-    /// lives, which has the kernel's records of what was created.
+    /// Processes that were attached to, with what processes of the workload execute; `None` if everything was launched, or if a colocate
+    /// lives that has the kernel's records.
     attached: Option<Attached>,
     /// Processes whose program was read for that, with the times of their start.
     read: HashMap<Pid, u64>,
@@ -101,7 +97,8 @@ pub(super) struct Workload<'a> {
 impl<'a> Workload<'a> {
     /// That of a journal. `proc` is `/proc`.
     pub fn of(journal: &'a Journal, proc: &'a Path, root: Option<Root>) -> Self {
-        let attached = journal.attached.clone().filter(|_| root.is_none());
+        let has_records = root.as_ref().is_some_and(|root| root.has_records);
+        let attached = journal.attached.clone().filter(|_| !has_records);
         let (known, met, others) = (HashMap::new(), HashMap::new(), HashMap::new());
         Self { journal, proc, root, known, met, others, attached, read: HashMap::new() }
     }
@@ -282,7 +279,8 @@ mod tests {
     #[test]
     fn alone_with_the_guardian() {
         let proc = tempfile::tempdir().unwrap();
-        let root = Root { pid: Pid(9), guardian: Some(Pid(20)), earlier: Vec::new() };
+        let earlier = Vec::new();
+        let root = Root { pid: Pid(9), guardian: Some(Pid(20)), has_records: true, earlier };
         for (of_9, of_10, is_alone) in
             [("20 ", "", true), ("20 30 ", "", false), ("20 ", "30 ", false), ("", "", false)]
         {
@@ -292,7 +290,7 @@ mod tests {
                 std::fs::write(task.join("children"), children).unwrap();
             }
             assert_eq!(root.is_alone(proc.path()), is_alone, "{of_9:?} {of_10:?}");
-            assert!(!root.with_guardian(None).is_alone(proc.path()));
+            assert!(!Root { guardian: None, ..root.clone() }.is_alone(proc.path()));
         }
     }
 

@@ -1,8 +1,8 @@
 //! Whole runs with jobs that create processes and threads as fast as they can, in PID namespaces of their own: colocate
 //! and its guardian are killed at many instants, and process numbers are reused within milliseconds.
 //!
-//! `COLOCATE_KILLS` and `COLOCATE_STRANGERS` say how many kills and strangers there are, `COLOCATE_BINARY` which program is
-//! tested; docs/run.md has the figures of a long run. Needs root, unshare(1) and a C compiler, for strangers Linux 6.14 as
+//! `COLOCATE_KILLS` and `COLOCATE_STRANGERS` say how many kills and strangers there are, `COLOCATE_WAYS` which ways (those whose name
+//! begins so), `COLOCATE_BINARY` which program is tested; docs/run.md has the figures of a long run. Needs root, unshare(1) and a C compiler, for strangers Linux 6.14 as
 //! well.
 
 use crate::run_support::{
@@ -78,6 +78,14 @@ enum Killed {
     Guardian,
     /// Both; `colocate restore` restores.
     Both,
+}
+
+/// The ways that are tested.
+fn ways() -> Vec<(&'static str, bool, &'static [&'static str])> {
+    let begin = std::env::var("COLOCATE_WAYS").unwrap_or_default();
+    let ways: Vec<_> = WAYS.into_iter().filter(|(name, ..)| name.starts_with(&begin)).collect();
+    assert!(!ways.is_empty(), "expected the beginning of a way's name, found {begin:?}");
+    ways
 }
 
 /// The program that is tested.
@@ -160,8 +168,9 @@ fn cgroup_of(colocate: i32) -> Option<PathBuf> {
 
 /// One kill; what stays, by kind and number.
 fn kill_once(scratch: &Scratch, round: usize) -> (String, BTreeMap<&'static str, usize>) {
-    let way = WAYS[round % WAYS.len()];
-    let killed = [Killed::Colocate, Killed::Guardian, Killed::Both][round / WAYS.len() % 3];
+    let ways = ways();
+    let way = ways[round % ways.len()];
+    let killed = [Killed::Colocate, Killed::Guardian, Killed::Both][round / ways.len() % 3];
     let script = "\"$@\" >&2 & echo begun; read kill; \
                   \"$COLOCATE\" restore; echo restored; read end";
     let mut shell = namespace(scratch, script, way);
@@ -274,7 +283,8 @@ fn other_processes_are_not_touched() {
     if programs(&scratch).is_none() {
         return;
     }
-    let strangers = number("COLOCATE_STRANGERS", 10_000) / WAYS.len();
+    let ways = ways();
+    let strangers = number("COLOCATE_STRANGERS", 10_000) / ways.len();
     // Before Linux 6.14 the limit is the whole machine's.
     let script = format!(
         "here=$(cat /proc/sys/kernel/pid_max); [ $here -gt 4000 ] || exit 77; \
@@ -282,7 +292,7 @@ fn other_processes_are_not_touched() {
          \"$@\" >&2 & sleep 0.1; \"$DIR/strangers\" {strangers}; kill -TERM $!; wait $!; echo ended"
     );
     let before = std::fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
-    for way in WAYS {
+    for way in ways {
         let mut shell = namespace(&scratch, &script, way);
         let mut answers = BufReader::new(shell.stdout.take().unwrap()).lines();
         let limited = answers.next().is_some_and(|line| line.unwrap() == "limited");

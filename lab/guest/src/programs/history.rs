@@ -20,8 +20,8 @@ use std::time::Duration;
 const MOST_THREADS: usize = 5;
 /// Generations of processes.
 const GENERATIONS: u32 = 2;
-/// Time between two actions of a thread, at most.
-const LONGEST: Duration = Duration::from_millis(60);
+/// Time between two actions of a thread, at most. Chosen: with forty threads an emulated machine of 16 PUs has some time left.
+const LONGEST: Duration = Duration::from_millis(200);
 
 /// A thread, and what it hands down.
 #[derive(Clone)]
