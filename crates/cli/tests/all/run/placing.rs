@@ -2,7 +2,8 @@
 
 use super::{ANSWERS, answering, catch_up, run, send};
 use crate::run_support::{
-    Scratch, allowed, await_that, child_called, have, masks, original, stands, text, two_pus,
+    Scratch, allowed, await_that, child_called, exclusive, have, masks, original, stands, text,
+    two_pus,
 };
 use crate::schedule_support::wait_until;
 use colocate_testing::Ends;
@@ -154,7 +155,7 @@ fn a_starved_program_counts_all_pus() {
     if !have("chrt") || !two_pus() {
         return;
     }
-    let scratch = Scratch::new();
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
     let busy = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let mut busy: Vec<_> = (0..4).map(busy).collect();
     let idle = ["chrt", "-i", "0", "nproc"];
