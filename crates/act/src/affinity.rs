@@ -203,6 +203,8 @@ impl Actuators {
             self.respect(thread);
             return Pinned::ByProgram;
         }
+        // Its program has set all PUs since, if it had set others.
+        thread.programs = None;
         let has = |mark: &Mark| self.mask(*mark) == thread.allowed;
         let from_creator = thread.recent.marks().find(has).filter(|_| thread.slot.is_none());
         if let Some(from_creator) = from_creator {
@@ -637,5 +639,30 @@ mod tests {
         let mut new = Thread::new(Pid(10), Tid(11), None, creator.hands_down());
         let ours = [0, 1, 2].map(|pu| is_ours_on(&actuators, &mut new, pu));
         assert_eq!(ours, [true, true, false]);
+    }
+
+    /// A program binds its thread to the PU that colocate gives it later, after it has set all PUs again: then the mask is ours.
+    #[test]
+    fn what_is_given_after_a_programs_mask_is_ours() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let original = own().unwrap();
+        let Some(pu) = original.iter().next().filter(|_| single(&original).is_none()) else {
+            return;
+        };
+        let set = |mask: &PuSet| mask::set(pid.first_thread(), mask).unwrap();
+        let handle = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).unwrap());
+        let mut actuators = actuators(&original);
+        let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), Inherited::default());
+        set(&only(pu));
+        assert_eq!(actuators.pin(&mut thread, Mark::On(pu)), Pinned::ByProgram);
+        assert_eq!(actuators.mask_owner(&mut thread), MaskOwner::Program);
+        set(&original);
+        assert_eq!(actuators.pin(&mut thread, Mark::On(pu)), Pinned::Done);
+        assert_eq!(actuators.mask_owner(&mut thread), MaskOwner::Ours);
+        assert_eq!(actuators.pin(&mut thread, Mark::Original), Pinned::Done);
+        assert_eq!(allowed(thread.process.as_ref().unwrap(), thread.tid).unwrap(), original);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
