@@ -644,12 +644,12 @@ mod tests {
     /// A program binds its thread to the PU that colocate gives it later, after it has set all PUs again: then the mask is ours.
     #[test]
     fn what_is_given_after_a_programs_mask_is_ours() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = Pid(child.id().cast_signed());
         let original = own().unwrap();
         let Some(pu) = original.iter().next().filter(|_| single(&original).is_none()) else {
             return;
         };
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
         let set = |mask: &PuSet| mask::set(pid.first_thread(), mask).unwrap();
         let handle = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).unwrap());
         let mut actuators = actuators(&original);
