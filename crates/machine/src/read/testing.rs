@@ -2,14 +2,19 @@
 
 use super::Sysfs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A folder with `proc` and `sys` inside, removed at the end.
 pub(crate) struct Tree(PathBuf);
 
 impl Tree {
-    /// Files of this content; `name` is the test's.
+    /// Files of this content, in a folder of their own.
     pub fn of(name: &str, files: &[(&str, &str)]) -> Self {
-        let root = std::env::temp_dir().join(format!("colocate-{name}-{}", std::process::id()));
+        // Two tests may make the same machine at the same time.
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("colocate-{name}-{}-{number}", std::process::id());
+        let root = std::env::temp_dir().join(folder);
         let tree = Self(root);
         files.iter().for_each(|(path, text)| tree.write(path, text));
         tree
