@@ -175,7 +175,7 @@ const RUN: &[&str] = &[
 ];
 const UNDO: &[&str] =
     &["undo-after-the-end", "undo-after-the-programs-are-killed", "undo-after-sigterm"];
-const UNDO_FEW: Cases = &[UNDO, &["undo-after-2-kills", "undo-restored-2-times"], FEW_HISTORIES];
+const UNDO_FEW: Cases = &[UNDO, &["undo-after-2-kills", "undo-restored-2-times"]];
 const FEW_HISTORIES: &[&str] = &["masks-after-4-histories"];
 const HISTORIES: Cases = &[&["masks-after-500-histories"]];
 const UNDO_FOLLOWS: &[&str] = &["undo-follows-a-cpuset-that-grows", "undo-follows-a-pu-that-comes"];
@@ -225,6 +225,7 @@ pub const BOOTS: &[Boot] = &[
     boot("spm", Full, EIGHT_NODES, X86Linux6_12, SPM_TOOLS, SPM),
     boot("spm-6.1", Full, EIGHT_NODES, X86Linux6_1, SPM_TOOLS, SPM),
     boot("few-histories", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[FEW_HISTORIES]),
+    boot("few-histories-6.1", Full, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, &[FEW_HISTORIES]),
     Boot { limit: hours(10), ..boot("histories", Soak, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, HISTORIES) },
     Boot { limit: hours(10), ..boot("histories-6.1", Soak, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, HISTORIES) },
     boot("undo", Quick, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, UNDO_FEW),
