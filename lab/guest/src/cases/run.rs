@@ -253,7 +253,7 @@ pub fn places_forks_and_execs() -> anyhow::Result<()> {
     let (mut session, mut meant) = family("scatter")?;
     let first = *meant.places.keys().next().context("no first thread")?;
     meant.created(session.request("thread")?.parse()?);
-    meant.exempt(first);
+    // Its PU is kept for it, as long as it has only forked.
     for _ in 0..2 {
         let answer = session.request("fork")?;
         let (pid, tid) = answer.split_once(' ').with_context(|| answer.clone())?;
@@ -261,13 +261,14 @@ pub fn places_forks_and_execs() -> anyhow::Result<()> {
         meant.created(tid.parse()?);
     }
     meant.created(session.request("exec")?.parse()?);
+    meant.exempt(first);
     // busybox, which is a static program.
     let shell: i32 = session.request("shell")?.parse()?;
     let child = |tasks: &[Task]| tasks.iter().map(|task| task.tid).find(|tid| *tid > shell);
     let tasks = session.await_tasks("the shell's child", |tasks| child(tasks).is_some())?;
     meant.created(shell);
-    meant.exempt(shell);
     meant.created(child(&tasks).context("it has ended")?);
+    meant.exempt(shell);
     let what = format!("places {:?}", meant.places);
     session.await_tasks(&what, |tasks| meant.is_so(tasks, &cpus))?;
     session.end()?;
