@@ -76,7 +76,7 @@ impl Attached {
         (begun, given): (u64, &[PuSet]),
         is_known: impl Fn(Pid) -> bool,
     ) -> Vec<Pid> {
-        // What a shell has created itself is in its session.
+        // Processes that a shell has created itself are in its session.
         let is_adopted = |stat: &Stat| {
             let is_of_other_session = |parent: &Stat| parent.session != stat.session;
             self.reapers.contains(&stat.parent)

@@ -320,9 +320,13 @@ impl<'a> Undoing<'a> {
         if entry.is_some_and(|entry| entry.mark == Mark::Programs) {
             return None;
         }
-        if entry.is_none() && self.workload.has_only_masks_of_its_own(process.pid()) {
-            return None;
-        }
+        // Asked last: that takes longer than to read a mask.
+        let is_own = || entry.is_none() && self.workload.has_only_masks_of_its_own(process.pid());
+        self.given_mask(process, tid, entry).filter(|_| !is_own())
+    }
+
+    /// Mask that a thread shows of one that it may have been given, whatever is known of its process.
+    fn given_mask(&self, process: &ProcessHandle, tid: Tid, entry: Option<&Entry>) -> Option<Put> {
         let original = &self.journal.original;
         let given = given(self.journal, entry);
         let shown = affinity::allowed(process, tid).ok()?;
@@ -402,7 +406,7 @@ struct Restoring {
 }
 
 impl Restoring {
-    /// Whether it has used as much CPU time since as a creation takes.
+    /// Whether the thread has used as much CPU time since as a creation takes.
     fn has_run(&self) -> bool {
         self.used.as_ref().is_none_or(|(then, time)| {
             time.read().is_none_or(|now| now.saturating_sub(*then) >= CREATION)
@@ -911,7 +915,7 @@ mod tests {
         assert!(undone(true) && !undone(false));
     }
 
-    /// It binds each of its processes to a PU that colocate has given to another one.
+    /// A shell binds each of its processes to a PU that colocate has given to another process.
     #[test]
     fn a_program_with_masks_like_ours_is_no_endless_search() {
         let first = Sleeper::start();

@@ -175,7 +175,7 @@ pub struct LinuxHost {
     usable: Vec<PuNr>,
     signals: Signals,
     guardian: Option<Guardian>,
-    /// This process, whose children programs are, with those that it had before.
+    /// Process of colocate, whose children programs are, with the children that it had before.
     root: Root,
     runs: Runs,
     pausing: Pausing,
@@ -244,13 +244,9 @@ impl LinuxHost {
             }
         };
         let Safeguards { pauser, journal, guardian, .. } = safeguards;
-        let mut runs = Runs::new(commands, targets, setup.grace);
-        runs.serves = setup.ready.is_some();
-        runs.readiness = setup.ready.clone();
-        runs.until = setup.until.clone();
+        let mut runs = Runs::new(commands, targets, setup);
         let mut tasks = jobs_of(setup, &held, &mut runs.runtimes);
         (tasks.keeps_last, tasks.levels) = (setup.may_pause, DataLevels::of(&machine));
-        (runs.is_attached, runs.detach_after) = (!setup.attached.is_empty(), setup.detach_after);
         // A new thread runs where its creator does until we have run. After all forks, so that no
         // program inherits it; without it we are only slower.
         let nice = sys::nice();

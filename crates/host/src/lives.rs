@@ -1,11 +1,11 @@
 //! Runs of jobs: how they end, when a job begins anew, and how one is ended that has done its work.
 
-use crate::LinuxHost;
 use crate::pausing::group;
 use crate::ready::{NOT_LAUNCHED, Probing, Readiness};
 use crate::runtime::Runtimes;
 use crate::target::Targets;
 use crate::task_table::Creation;
+use crate::{LinuxHost, Setup};
 use colocate_act::boost::{HIGHEST_NICE, SHORT_SLICE};
 use colocate_act::handle::ProcessHandle;
 use colocate_act::launch::{self, Command};
@@ -80,18 +80,18 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    pub fn new(commands: Vec<Command>, targets: Targets, grace: Nanos) -> Self {
+    pub fn new(commands: Vec<Command>, targets: Targets, setup: &Setup) -> Self {
         Self {
             commands,
-            is_attached: false,
-            detach_after: None,
+            is_attached: !setup.attached.is_empty(),
+            detach_after: setup.detach_after,
             detached_by: None,
             targets,
-            readiness: None,
+            readiness: setup.ready.clone(),
             probing: None,
-            until: Vec::new(),
-            serves: false,
-            grace,
+            until: setup.until.clone(),
+            serves: setup.ready.is_some(),
+            grace: setup.grace,
             leaving: Vec::new(),
             orphans: Vec::new(),
             has_piled_up: false,

@@ -9,7 +9,7 @@ use std::fmt;
 pub enum Selected {
     /// There is room for all.
     Room,
-    /// It is at the head of the queue: the job that has run least recently.
+    /// Head of the queue: the job that has run least recently.
     HeadOfQueue,
     /// Its memory traffic comes nearest to what each context that is left should have.
     Traffic {

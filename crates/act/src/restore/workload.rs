@@ -44,7 +44,7 @@ pub struct Root {
     pub pid: Pid,
     /// Its guardian, which is not of the workload.
     pub guardian: Option<Pid>,
-    /// Whether it has the kernel's records of all that was created.
+    /// Whether the kernel has recorded for colocate all threads and processes that were created.
     pub has_records: bool,
     /// Children that it had at its beginning, with their start times: a shell that executes colocate leaves it its own.
     pub earlier: Vec<(Pid, u64)>,
@@ -199,11 +199,11 @@ impl<'a> Workload<'a> {
         holders
     }
 
-    /// Whether every thread that is known of a process, or else of the nearest known one that it descends from, has a mask of its program's:
-    /// what they create has it from them.
+    /// Whether every thread in the journal of a process, or else of the nearest process that is known and that it descends from, has a mask of
+    /// its program's: new threads have theirs from these.
     pub fn has_only_masks_of_its_own(&self, pid: Pid) -> bool {
         let of = |pid: Pid| self.journal.entries.iter().filter(move |entry| entry.pid == pid);
-        let is_known = |pid| of(pid).next().is_some();
+        let is_known = |pid| self.known.values().any(|entry| entry.pid == pid);
         let parent = |pid: Pid| Some(Stat::read(self.proc, pid, pid.first_thread())?.parent);
         let is_programs = |entry: &Entry| entry.mark == Mark::Programs && !entry.was.is_put();
         nearest(pid, is_known, parent).is_some_and(|known| of(known).all(is_programs))

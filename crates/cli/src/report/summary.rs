@@ -426,7 +426,7 @@ mod tests {
         assert!(text.starts_with("colocate: not resolved: +10.5 % (7.8 to 13.3)"), "{text}");
     }
 
-    /// Of a guard that gave the policy up over what it cost.
+    /// Comparisons of a guard that gave the policy up over its budget.
     fn gave_up(differences: &[f64]) -> Comparing {
         let Comparing::Guard(tried) = trial(differences, 0) else { unreachable!() };
         Comparing::Guard(Trial { verdict: Verdict::OverBudget, ..tried })

@@ -350,7 +350,7 @@ fn quiet(scratch: &Scratch, mut command: Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn().unwrap()
 }
 
-/// It creates threads all the time, also while masks are restored: they have its mask, and another program's threads had that one
+/// A bound program creates threads all the time, also while masks are restored: they have its mask, and another program's threads had that one
 /// from colocate.
 #[test]
 fn new_threads_of_a_bound_program_keep_its_mask() {
@@ -440,7 +440,7 @@ fn children_of_what_has_executed_colocate_are_left() {
     assert_eq!(found.as_deref(), Some("1"));
 }
 
-/// Another colocate would take masks for the program's that the first one has set, and measure what that one does.
+/// A second colocate would take masks for the program's that the first one has set, and measure what that one does.
 #[test]
 fn a_program_that_another_colocate_places_is_refused() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());

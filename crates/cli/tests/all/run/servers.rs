@@ -133,7 +133,7 @@ fn the_others_end_with_the_program_that_decides() {
     }
 }
 
-/// It goes to the background at once, and is not ready by then.
+/// A server that goes to the background at once, and is not ready by then.
 const DAEMON: &str = "
 import os, signal, socket, sys, time
 if os.fork():
