@@ -1,4 +1,5 @@
 # make           build colocate
+# make study     build colocate-study, the laboratory: simulations, published studies, training, traces
 # make demo      build, then profile, plan and run two real programs (scripts/demo)
 # make test      every check there is (scripts/test)
 # make tracer    the QEMU and its plugin that `colocate profile --backend emulate` needs
@@ -19,15 +20,19 @@ CARGO = scripts/with-rust cargo
 BUILT = $${CARGO_TARGET_DIR:-target}/release/colocate
 
 .POSIX:
-.PHONY: all demo test tracer compiler lab bench fuzz install uninstall
+.PHONY: all study demo test tracer compiler lab bench fuzz install uninstall
 
 all:
 	scripts/install build
 	$(CARGO) build --release --locked -p colocate
 
+study:
+	scripts/install build
+	$(CARGO) build --release --locked -p colocate-study-cli
+
 demo:
 	scripts/install demo
-	$(CARGO) build --release --locked -p colocate
+	$(CARGO) build --release --locked -p colocate -p colocate-study-cli
 	scripts/demo "$(BUILT)"
 
 test:

@@ -10,10 +10,10 @@ use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuIdx, PuNr};
 use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
-use colocate_policy::{Decision, DefaultPlacement, JobIdx, Plan, TaskId, Why};
+use colocate_policy::{Decision, DefaultPlacement, JobIdx, Plan, TaskId, TaskSpan, Why};
 use colocate_sim::{
     JobSpec, Kernel, Method, Outcome, Pages, PhaseIdx, PhaseSpec, Platform, Scenario, SimHost,
-    Span, Stretch, ThreadSpec, Work,
+    Stretch, ThreadSpec, Work,
 };
 use std::collections::BTreeSet;
 
@@ -439,10 +439,11 @@ fn lives(doing: &Doing, outcome: &Outcome) -> Vec<Life> {
     let mut lives = vec![Life::default(); doing.threads];
     for (life, task) in lives.iter_mut().zip(&outcome.tasks) {
         life.end = if task.ended < outcome.lasted { task.ended } else { Nanos(u64::MAX) };
-        let mut spans: Vec<&Span> = outcome.spans.iter().filter(|s| s.task == task.id).collect();
+        let mut spans: Vec<&TaskSpan> =
+            outcome.spans.iter().filter(|s| s.task == task.id).collect();
         spans.sort_by_key(|span| span.from);
         let ran = |until: Nanos| {
-            let span = |span: &&Span| span.to.min(until).saturating_sub(span.from);
+            let span = |span: &&TaskSpan| span.to.min(until).saturating_sub(span.from);
             spans.iter().map(span).fold(Nanos::ZERO, |sum, time| sum + time)
         };
         let mut sum = Nanos::ZERO;

@@ -1,8 +1,8 @@
 //! States of comparisons: what is read can be evaluated, drawn and written.
 #![no_main]
 
-use colocate_study::figures::{Comparison, Place};
-use colocate_study::state::State;
+use colocate_figures::comparison::{Comparison, Place};
+use colocate_figures::state::State;
 use colocate_study::{plot, table};
 use libfuzzer_sys::fuzz_target;
 

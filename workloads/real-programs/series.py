@@ -12,7 +12,7 @@ RATES = KEPT / "rates.json"
 DEMANDS = KEPT / "demand"
 # All that `colocate schedule` has. What cannot work here is refused by colocate, and that line is kept.
 POLICIES = ["os", "round-robin", "random", "mmas", "mhas", "idas", "l1-static", "l1-dynamic", "bas", "fair",
-            "perf-fair", "oracle", "symbiotic", "symbiotic-numa"]
+            "perf-fair", "symbiotic", "symbiotic-numa"]
 # Exit status of `colocate` where it could not begin.
 REFUSED = 125
 # No run takes so long. Chosen: ten times what is normal.
@@ -130,7 +130,7 @@ def trained(args, policy, folder):
     if not policy.startswith("symbiotic") or "model=" in policy or args.machine_speeds == "none":
         return policy, None
     file = Path(folder) / "cpi-model.json"
-    words = [args.colocate, "train", "cpi-model", "--machine", args.machine_speeds, "-o", str(file)]
+    words = [args.colocate + "-study", "train", "cpi-model", "--machine", args.machine_speeds, "-o", str(file)]
     done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=HERE)
     return f"{policy}:model={file}", done.stderr.strip() if done.returncode else None
 

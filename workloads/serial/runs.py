@@ -135,7 +135,7 @@ def speeds(args, folder):
     if args.core_speeds != "measure":
         return Path(args.core_speeds).resolve(), None
     path = Path(folder) / "cores.json"
-    words = [args.colocate, "bench", "cores", "--json", "-o", str(path)]
+    words = [args.colocate + "-study", "bench", "cores", "--json", "-o", str(path)]
     done = subprocess.run(words, stderr=subprocess.PIPE, text=True, preexec_fn=nice(args))
     if done.returncode:
         raise SystemExit(f"asymmetric: cannot measure the cores: {done.stderr.strip()}")

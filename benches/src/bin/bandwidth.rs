@@ -1,11 +1,11 @@
 //! Curves of many programs in one table and one picture: `bandwidth FILE TABLE.md PICTURE.svg`.
 //!
 //! FILE is what `scripts/bandwidth-curves measure` wrote: a line of JSON on the machine, then one for each
-//! program with the report of `colocate bench bandwidth --json`. Nothing is measured here.
+//! program with the report of `colocate-study bench bandwidth --json`. Nothing is measured here.
 
 use anyhow::{Context, bail};
+use colocate_figures::stats::Estimate;
 use colocate_study::curve::{Curves, svg};
-use colocate_study::stats::Estimate;
 use colocate_study::traffic::{self, Condition, Point, line};
 use serde::Deserialize;
 use std::fmt::Write;

@@ -9,13 +9,14 @@ mod figures;
 mod memory;
 mod text;
 
-use crate::bench::beside::{Bench, Here};
-use crate::bench::harness::{self, by_cell, rounds};
-use crate::bench::scenarios;
-use crate::compare::idle;
+use crate::idle;
+use crate::measure::beside::{Bench, Here};
+use crate::measure::harness::{self, by_cell, rounds};
+use crate::measure::scenarios;
 use crate::{exit, input, output};
 use anyhow::Context;
 use cells::{Cell, Lengths, ThisMachine};
+use colocate_figures::stats::Random;
 use colocate_files::{Dir, Mode, kernel};
 use colocate_machine::calibrated::{
     Assumed, Calibration, Figure, Latency, Pair, Sharing, What, identity, performance, sharing,
@@ -23,7 +24,6 @@ use colocate_machine::calibrated::{
 use colocate_machine::exact::Exact;
 use colocate_machine::read::{self, Sysfs, kept};
 use colocate_machine::{Bytes, Machine, PuNr, PuSet, printable};
-use colocate_study::stats::Random;
 use smt_bench::{Kernel, Workload};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 pub use text::text;
 
-/// Measures this machine once, and keeps the result for topo, plan and the policies
+/// Measures this machine once, for plans and policies
 ///
 /// What passing a cache line, a wake-up and a round trip cost between PUs, target idle and busy; latencies and sizes of
 /// caches and memory; what cores do in a cycle; how much of each PU there is. Only threads of its own are placed, and nothing
@@ -307,7 +307,7 @@ fn siblings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::testing::Pretend;
+    use crate::measure::testing::Pretend;
     use colocate_machine::calibrated::Unit;
 
     /// Speed 0.619 (0.068 to 5.67) was kept for all; one that is known to some percent is.

@@ -4,26 +4,22 @@
 //! programs to the kernel, so that all of them pay the same for being watched. The policy `bare`
 //! starts the programs without it and shows what that costs.
 
-pub mod idle;
 mod launch;
 mod session;
 
 use crate::output::{self, Bar};
 use crate::run::server::Server;
-use crate::{children, exit, input};
-use anyhow::Context;
+use crate::stop::stop_flag;
+use crate::{exit, idle, input};
+use colocate_figures::comparison::{Comparison, Place};
+use colocate_figures::state::{MOST_REPETITIONS, Quiet, Run};
+use colocate_figures::{order, plot, table};
 use colocate_machine::printable;
-use colocate_study::figures::{Comparison, Place};
-use colocate_study::state::{MOST_REPETITIONS, Quiet, Run};
-use colocate_study::{order, plot, table};
 use launch::{Ended, Launcher};
 use session::Session;
-use signal_hook::flag;
-use std::ffi::c_int;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Policies that are compared unless others are named: leaving alone, the order of the machine's
 /// numbering, one task a core, and the one that looks at what the programs do.
@@ -36,7 +32,7 @@ const SEED: u64 = 1;
 /// Where everything is kept unless a directory is named.
 const DIRECTORY: &str = "colocate-compare";
 
-/// Runs one workload under several policies and compares them
+/// Compares policies on one workload, with intervals
 ///
 /// Each policy runs the workload N times. A block holds one run under every policy, in random
 /// order. Reported are the slowest program's time, its mean, median and 95 % interval, and the
@@ -108,32 +104,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     study.bar.clear();
     outcome?;
     report(&study.session, args.json)
-}
-
-/// Set by a signal that is to end us, until it was seen. The programs get SIGTERM, and are killed
-/// at the second one; the run is not counted.
-/// What was inherited as ignored, as `nohup` does with SIGHUP, stays ignored.
-pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    caught(|_, _| Ok(()))
-}
-
-/// The same for work of our own, which looks at the flag only between pieces that may take minutes: a second signal ends
-/// the process as if it had not been caught.
-pub fn stop_flag_once() -> anyhow::Result<Arc<AtomicBool>> {
-    caught(|signal, stop| flag::register_conditional_default(signal, stop).map(drop))
-}
-
-/// The flag, where `first` is done for each signal before that sets it.
-fn caught(
-    first: impl Fn(c_int, Arc<AtomicBool>) -> std::io::Result<()>,
-) -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in children::asking_signals() {
-        first(signal, Arc::clone(&stop))
-            .and_then(|()| flag::register(signal, Arc::clone(&stop)))
-            .context("cannot catch signals")?;
-    }
-    Ok(stop)
 }
 
 /// A comparison that is being made.

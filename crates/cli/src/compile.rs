@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Compiles C as clang does; the program moves its pages to where it uses them
+/// Compiles C; the program moves its pages to its threads
 ///
 /// Runs clang with its arguments as they are, the compiler pass, and the runtime. Programs get calls before loops, with what these
 /// loops access; on machines with several NUMA nodes the runtime moves pages to the node of the thread that is about to use them, if
@@ -19,7 +19,7 @@ pub struct CArgs {
     args: Vec<OsString>,
 }
 
-/// Compiles C++ as clang++ does; the program moves its pages to where it uses them
+/// Compiles C++; the program moves its pages to its threads
 ///
 /// As colocate cc.
 #[derive(clap::Args)]
@@ -29,7 +29,7 @@ pub struct CxxArgs {
     args: Vec<OsString>,
 }
 
-/// Compiles Fortran as flang does; the program moves its pages to where it uses them
+/// Compiles Fortran; the program moves its pages to its threads
 ///
 /// As colocate cc.
 #[derive(clap::Args)]

@@ -1,8 +1,8 @@
 //! `colocate doctor`.
 
-use crate::compare::idle;
 use crate::date;
 use crate::exit;
+use crate::idle;
 use crate::output;
 use crate::run;
 use colocate_act::rundir;
@@ -16,7 +16,7 @@ use colocate_policy::table::{self, Knowledge};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Says what works here, why not, and the remedy
+/// Checks what works here, and prints remedies
 ///
 /// Exits with 0 if tasks can be placed and programs can be watched in at least one way, with 3 if
 /// not. Things are tried for real; nothing is changed.

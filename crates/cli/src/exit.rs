@@ -10,7 +10,7 @@
 //! | 127 | the program was not found |
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use colocate_machine::printable;
 use std::ffi::OsString;
 use std::fmt;
@@ -57,9 +57,14 @@ pub fn stopped(message: String) -> anyhow::Error {
     Failure { code: 130, message }.into()
 }
 
-/// What the command line says.
-pub fn parsed<C: Parser>() -> Result<C, ExitCode> {
+/// The arguments of this process, or the exit code after help or an error was printed. `moved` has commands of earlier
+/// versions and their present names.
+pub fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
     C::try_parse().map_err(|error| {
+        if let Some(line) = new_place(&error, moved) {
+            crate::output::remark(&line);
+            return ExitCode::from(USAGE);
+        }
         if !error.use_stderr() {
             // Help and version, in colour where that is wanted; they quote nothing.
             let _ = error.print();
@@ -75,6 +80,15 @@ pub fn parsed<C: Parser>() -> Result<C, ExitCode> {
         crate::output::aside(&text);
         ExitCode::from(USAGE)
     })
+}
+
+/// The line for a command that has another name now.
+fn new_place(error: &clap::Error, moved: &[(&str, &str)]) -> Option<String> {
+    let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let (_, now) = moved.iter().find(|(name, _)| name == found)?;
+    Some(format!("`colocate {found}` is `{now}` now"))
 }
 
 /// The exit code of `done`, after printing its error, if any, as one line on standard error.

@@ -1,4 +1,4 @@
-//! `colocate generate`: what belongs to an installation and is made from the arguments' definition.
+//! `generate`: what belongs to an installation and is made from the arguments' definition.
 
 mod completions;
 mod pages;
@@ -8,6 +8,8 @@ use clap::CommandFactory;
 use colocate_files::{Dir, Mode};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+pub use pages::Examples;
 
 /// Writes the manual pages and the shells' completions, for packagers
 #[derive(clap::Args)]
@@ -21,13 +23,13 @@ pub struct Args {
     policies: bool,
 }
 
-/// Runs `colocate generate`.
-pub fn main<C: CommandFactory>(args: &Args) -> anyhow::Result<ExitCode> {
+/// Runs `generate` of the program whose command line is `C`; pages have `examples` by their names.
+pub fn main<C: CommandFactory>(args: &Args, examples: &Examples) -> anyhow::Result<ExitCode> {
     let Some(to) = &args.folder else {
         output::write(None, &format!("{}\n{}", policies::markdown(), policies::list()))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let pages = pages::all(C::command())?;
+    let pages = pages::all(C::command(), examples)?;
     let pages = pages.into_iter().map(|(name, text)| (format!("man/man1/{name}"), text));
     for (path, text) in pages.chain(completions::all(C::command)) {
         write(to, &path, &text)?;

@@ -94,14 +94,17 @@ pub struct Notes {
     quiet: bool,
     /// Writes while programs run, so that a reader that does not read holds up nothing.
     thread: Option<OutputThread>,
+    /// All lines so far.
     pub all: Vec<String>,
 }
 
 impl Notes {
+    /// No lines yet; `thread` writes while programs run.
     pub fn new(quiet: bool, thread: Option<OutputThread>) -> Self {
         Self { quiet, thread, all: Vec::new() }
     }
 
+    /// Says lines, each on standard error unless `quiet`.
     pub fn say(&mut self, lines: impl IntoIterator<Item = String>) {
         for line in lines {
             match &self.thread {
@@ -113,6 +116,7 @@ impl Notes {
         }
     }
 
+    /// Shows a frame where there is a thread that draws.
     pub fn show(&self, frame: Option<Frame>) {
         if let Some((thread, frame)) = self.thread.as_ref().zip(frame) {
             thread.show(frame);

@@ -1,88 +1,101 @@
 //! `colocate`: watches programs, decides which threads share a core, and makes it so.
 //!
-//! A library, so that a program with policies of its own is colocate with a few rows more: [`main_with`].
+//! A library: a program with policies of its own is colocate with a few rows more ([`main_with`]), and the laboratory,
+//! `colocate-study`, reads arguments, starts programs and writes results as colocate does.
 
-mod args;
+#![allow(clippy::missing_errors_doc)] // an error is a line for the user: found, expected, what to do
+
+pub mod args;
 mod attach;
-mod bench;
 mod calibrate;
-mod children;
+pub mod children;
 mod columns;
 mod compare;
 mod compile;
-mod date;
+pub mod date;
+pub mod demand;
 mod doctor;
-mod exit;
-mod generate;
-mod input;
-mod launch;
-mod map;
-mod moving;
-mod output;
-mod outputs;
+mod examples;
+pub mod exit;
+pub mod generate;
+pub mod help;
+pub mod idle;
+pub mod input;
+pub mod launch;
+pub mod measure;
+pub mod output;
+pub mod outputs;
 mod pages;
 mod plan;
 mod policies;
 mod profile;
-mod replay;
 mod report;
 mod restore;
-mod run;
-mod schedule;
-mod simulate;
-mod study;
+pub mod run;
+pub mod schedule;
+pub mod stop;
 mod threads;
 mod timeline;
 mod top;
 mod topo;
-mod trace;
-mod train;
-mod workers;
 
 use clap::{Parser, Subcommand};
 use colocate_observe::privilege;
 use colocate_policy::table::{self, Row};
+use examples::EXAMPLES;
 use std::process::ExitCode;
 
 /// Decides which threads share a core, a cache and a memory node, and makes it so.
 #[derive(Parser)]
 // Not the name that we were called by, which our caller chooses.
-#[command(bin_name = "colocate", version, about, max_term_width = 100)]
+#[command(bin_name = "colocate", version, about, max_term_width = 100, help_template = help::grouped::<Command>(&GROUPS))]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
+/// The commands by purpose, as help lists them.
+const GROUPS: [help::Section; 4] = [
+    ("Look", &["topo", "doctor", "top", "profile", "pages"]),
+    ("Place", &["run", "attach", "schedule", "plan", "compare"]),
+    ("Tune", &["calibrate", "advise-threads", "cc", "c++", "fc"]),
+    ("Undo", &["restore"]),
+];
+
 #[derive(Subcommand)]
 enum Command {
     Topo(topo::Args),
-    Profile(profile::Args),
-    Trace(trace::Args),
     Doctor(doctor::Args),
-    Plan(plan::Args),
+    Top(top::Args),
+    Profile(profile::Args),
+    Pages(pages::Args),
     Run(run::Args),
     Attach(attach::Args),
     Schedule(schedule::Args),
-    Top(top::Args),
-    Restore(restore::Args),
-    Pages(pages::Args),
-    Move(moving::Args),
-    Bench(bench::Args),
-    Calibrate(calibrate::Args),
+    Plan(plan::Args),
     Compare(compare::Args),
-    Simulate(simulate::Args),
-    Replay(replay::Args),
-    Map(map::Args),
+    Calibrate(calibrate::Args),
+    AdviseThreads(threads::Args),
     Cc(compile::CArgs),
     #[command(name = "c++")]
     Cxx(compile::CxxArgs),
     Fc(compile::FortranArgs),
-    Study(study::Args),
-    Train(train::Args),
-    AdviseThreads(threads::Args),
+    Restore(restore::Args),
     #[command(hide = true)]
     Generate(generate::Args),
 }
+
+/// Commands that are elsewhere since the laboratory has a program of its own.
+const MOVED: [(&str, &str); 8] = [
+    ("move", "colocate pages move"),
+    ("simulate", "colocate-study simulate"),
+    ("study", "colocate-study study"),
+    ("train", "colocate-study train"),
+    ("trace", "colocate-study trace"),
+    ("replay", "colocate-study replay"),
+    ("map", "colocate-study map"),
+    ("bench", "colocate-study bench"),
+];
 
 /// Runs the command line of this process, with the policies `more` beside colocate's own.
 ///
@@ -94,14 +107,13 @@ pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
         return exit::code_of(Err(why.into()));
     }
     table::add(more);
-    let command = match exit::parsed::<Cli>() {
+    let command = match exit::parsed::<Cli>(&MOVED) {
         Ok(cli) => cli.command,
         Err(code) => return code,
     };
     let done = match command {
         Command::Topo(args) => topo::main(&args),
         Command::Profile(args) => profile::main(&args),
-        Command::Trace(args) => trace::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(&args),
@@ -110,20 +122,13 @@ pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
         Command::Top(args) => top::main(&args),
         Command::Restore(args) => restore::main(&args),
         Command::Pages(args) => pages::main(&args),
-        Command::Move(args) => moving::main(&args),
-        Command::Bench(args) => bench::main(&args),
         Command::Calibrate(args) => calibrate::main(&args),
         Command::Compare(args) => compare::main(&args),
-        Command::Simulate(args) => simulate::main(&args),
-        Command::Replay(args) => replay::main(&args),
-        Command::Map(args) => map::main(&args),
         Command::Cc(args) => compile::c(&args),
         Command::Cxx(args) => compile::cxx(&args),
         Command::Fc(args) => compile::fortran(&args),
-        Command::Study(args) => study::main(&args),
-        Command::Train(args) => train::main(&args),
         Command::AdviseThreads(args) => threads::main(&args),
-        Command::Generate(args) => generate::main::<Cli>(&args),
+        Command::Generate(args) => generate::main::<Cli>(&args, EXAMPLES),
     };
     exit::code_of(done)
 }

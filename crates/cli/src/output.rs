@@ -22,6 +22,7 @@ use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::OnceLock;
 
 pub use progress::Bar;
 pub use redraw::Redraw;
@@ -110,6 +111,14 @@ pub fn keep_aside(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     written
 }
 
+/// The program's name, where it is not `colocate`.
+static NAME: OnceLock<&str> = OnceLock::new();
+
+/// Sets the name that begins remarks; the first one stays.
+pub fn set_name(name: &'static str) {
+    let _ = NAME.set(name);
+}
+
 /// Says a line on standard error, after our name. It stays one line.
 pub fn remark(line: &str) {
     aside(&remarked(line));
@@ -117,7 +126,7 @@ pub fn remark(line: &str) {
 
 /// A line as it is said.
 pub fn remarked(line: &str) -> String {
-    format!("colocate: {}\n", printable(line))
+    format!("{}: {}\n", NAME.get().unwrap_or(&"colocate"), printable(line))
 }
 
 /// Writes to standard error. Programs run on and results are kept although it is not read: a reader that has

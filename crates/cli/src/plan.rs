@@ -5,9 +5,10 @@ mod demand;
 use crate::exit::usage;
 use crate::input;
 use crate::output;
-use crate::policies::Policies;
+use crate::policies::{self, Policies};
 use anyhow::Context;
 use colocate_engine::known::{KnownJob, is_worth_a_place, tasks_to_plan};
+use colocate_figures::table::aligned;
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::printable;
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
@@ -19,13 +20,12 @@ use colocate_policy::{
     Decision, DefaultPlacement, JobIdx, Knowledge, Place, Plan, PolicySpec, Source, SourceSet,
     Task, TaskId,
 };
-use colocate_study::table::aligned;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Says where each task of the profiled programs should run, and why
+/// Plans where each thread of profiled programs should run
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile of a program that runs, repeatable: a file that `colocate profile -o` wrote.
@@ -51,7 +51,8 @@ pub struct Args {
     cpus: Option<String>,
 
     /// Policy, with its settings as NAME:SETTING=VALUE:...
-    #[arg(long, value_name = "POLICY", default_value = "mix", value_parser = Policies::Planned)]
+    #[arg(long, value_name = "POLICY", default_value = "mix", value_parser = Policies::Planned, hide_possible_values = true,
+        long_help = policies::by_purpose(Policies::Planned, ""))]
     policy: PolicySpec,
 
     /// Seed of the policy random, as random:seed=N [default: 0]

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
-use colocate_policy::table::{self, Cadence, Prior, Row, Setting, did_you_mean, listed};
+use colocate_policy::table::{self, Cadence, Prior, Purpose, Row, Setting, did_you_mean, listed};
 use colocate_policy::{PolicySpec, SpecError};
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -20,20 +20,16 @@ pub enum Policies {
 
 impl Policies {
     fn has(self, row: &Row) -> bool {
-        match self {
+        let decides = match self {
             Self::Once | Self::Planned => row.cadence.once(),
             Self::EachQuantum => row.cadence.each_quantum(),
-        }
+        };
+        decides && row.purpose != Purpose::Simulated
     }
 
     /// Whether the command refuses the policy on every real machine, so that help and completions lack it.
     fn always_refuses(self, row: &Row) -> bool {
-        let unknown: &[Prior] = match self {
-            Self::Once => &[Prior::Speeds, Prior::Courses],
-            Self::Planned => &[],
-            Self::EachQuantum => &[Prior::Courses],
-        };
-        row.prior.iter().any(|prior| unknown.contains(prior))
+        matches!(self, Self::Once) && row.prior.contains(&Prior::Speeds)
     }
 
     /// The policy that `text` names.
@@ -47,6 +43,11 @@ impl Policies {
         };
         match text.parse::<PolicySpec>() {
             Ok(spec) if self.has(spec.row()) => Ok(spec),
+            Ok(spec) if spec.row().purpose == Purpose::Simulated => Err(format!(
+                "expected a policy for real machines, {}, found {}, which is for `colocate-study simulate`",
+                listed(&names),
+                spec.name()
+            )),
             Ok(spec) => Err(format!(
                 "expected a policy that decides {when}, {}, found {}, which is for `colocate {other}`",
                 listed(&names),
@@ -82,6 +83,19 @@ impl TypedValueParser for Policies {
     }
 }
 
+/// The help of `--policy`: the policies by purpose. `default` is added to the first line.
+pub fn by_purpose(of: Policies, default: &str) -> String {
+    let mut text = format!("Policy, with its settings as NAME:SETTING=VALUE:...{default}");
+    for purpose in Purpose::REAL {
+        let _ = write!(text, "\n\n{}:", purpose.heading());
+        let rows = table::rows().filter(|row| row.purpose == purpose);
+        for row in rows.filter(|row| of.has(row) && !of.always_refuses(row)) {
+            let _ = write!(text, "\n  {:<20}  {}", row.name, row.summary);
+        }
+    }
+    text
+}
+
 /// Advice for `run` and `attach`, in five lines.
 pub const WHICH_ONCE: &str = "\
 Which policy:
@@ -102,7 +116,7 @@ Which policy:
 
 /// The table of policies as Markdown: one row each, with settings.
 pub fn markdown() -> String {
-    let mut text = "| policy | what it does | decides | has to know | settings | source |\n|---|---|---|---|---|---|\n".to_owned();
+    let mut text = "| policy | what it does | for | decides | has to know | settings | source |\n|---|---|---|---|---|---|---|\n".to_owned();
     for row in table::rows() {
         let settings: Vec<String> = row.settings.iter().map(setting).collect();
         let settings = or_none(settings, "; ");
@@ -113,9 +127,10 @@ pub fn markdown() -> String {
         };
         let _ = writeln!(
             text,
-            "| `{}` | {} | {when} | {} | {settings} | {} |",
+            "| `{}` | {} | {} | {when} | {} | {settings} | {} |",
             row.name,
             row.summary,
+            row.purpose.heading().to_lowercase(),
             or_none(row.prior.iter().map(|prior| name_of(*prior).to_owned()).collect(), ", "),
             row.source
         );
@@ -144,10 +159,17 @@ fn setting(setting: &Setting) -> String {
     format!("`{}`: {}{default}", setting.range(), setting.meaning)
 }
 
-/// The policies in a sentence each, as Markdown.
+/// The policies for real machines in a sentence each, by purpose, as Markdown.
 pub fn list() -> String {
-    let line = |row: &Row| format!("- `{}` {}\n", row.name, row.summary);
-    table::rows().map(line).collect()
+    let mut text = String::new();
+    for purpose in Purpose::REAL {
+        let gap = if text.is_empty() { "" } else { "\n" };
+        let _ = writeln!(text, "{gap}{}:\n", purpose.heading());
+        for row in table::rows().filter(|row| row.purpose == purpose) {
+            let _ = writeln!(text, "- `{}` {}", row.name, row.summary);
+        }
+    }
+    text
 }
 
 /// What a policy does, and what can be set.

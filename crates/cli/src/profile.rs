@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Says what each thread of a program does
+/// Measures what each thread of a program executes
 ///
 /// Runs the program unmodified and watches its threads and its children's: the share of branch,
 /// floating-point, integer, load and store instructions, CPU time, and more where there are

@@ -7,6 +7,7 @@ pub mod text;
 
 use crate::timeline::Stretch;
 use colocate_engine::{Host, Observation, Planned, SeenTask};
+use colocate_figures::gantt::{self, Busy, Drawn, PhaseSpan};
 use colocate_host::{LinuxHost, TaskRecord};
 use colocate_machine::printable;
 use colocate_machine::read::{self, Sysfs};
@@ -14,7 +15,6 @@ use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet, Shared};
 use colocate_model::{Backend, Mix};
 use colocate_policy::schedule::phases::JobPhase;
 use colocate_policy::{Grant, Plan, Sharing, Source, SourceSet, TaskId, WakeUps, Why};
-use colocate_study::simulate::gantt::{self, Busy, Drawn, PhaseSpan};
 use counts::{Counts, JobCounts};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Undoes what a killed colocate left behind
+/// Undoes what a killed colocate has left
 ///
 /// Continues everything that a dead colocate had stopped, restores the original mask of every thread that it had
 /// pinned, and the policy of those that it had put under SCHED_IDLE. Exit status: 0 if nothing is left to undo,

@@ -46,7 +46,7 @@ pub const DEFAULT_POLICY: &str = "auto";
 /// For how long a process's first thread is left alone by default. Chosen: runtimes count PUs when they start.
 pub const SETTLE_MS: u64 = 200;
 
-/// Runs programs placed
+/// Runs programs, with each thread placed while that pays
 ///
 /// Every thread is put on its PU when it is created. A program that was seen before is placed by what
 /// it did then; a new one is left to the kernel while it is watched, and placed after that.
@@ -89,7 +89,8 @@ pub struct Args {
 #[derive(clap::Args)]
 pub struct Options {
     /// Policy, with its settings as NAME:SETTING=VALUE:...
-    #[arg(long, value_name = "P", default_value = DEFAULT_POLICY, value_parser = Policies::Once)]
+    #[arg(long, value_name = "P", default_value = DEFAULT_POLICY, value_parser = Policies::Once, hide_possible_values = true,
+        long_help = policies::by_purpose(Policies::Once, ""))]
     pub policy: PolicySpec,
 
     /// Seed of a policy that draws, as random:seed=N [default: 0]
@@ -248,7 +249,7 @@ fn policy(
     if !plan.pages.is_empty() {
         anyhow::bail!(
             "{}: expected a plan of places only, found one that moves memory: programs have none when it comes into \
-             force; use colocate move later",
+             force; use colocate pages move later",
             path.display()
         );
     }

@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use workload::Workload;
 
-/// Runs more programs than hardware threads, chosen quantum by quantum
+/// Runs more programs than PUs, chosen each quantum
 ///
 /// Every quantum the scheduler chooses programs and a PU for each of their threads; the others fill
 /// idle PUs or are stopped. A terminal shows meanwhile which jobs run. When colocate ends, however it does, nothing
@@ -55,7 +55,8 @@ pub struct Args {
     workload: Option<PathBuf>,
 
     /// Policy, with its settings as NAME:SETTING=VALUE:... [default: bas where traffic to memory is counted, else round-robin]
-    #[arg(long, value_name = "P", value_parser = Policies::EachQuantum)]
+    #[arg(long, value_name = "P", value_parser = Policies::EachQuantum, hide_possible_values = true,
+        long_help = policies::by_purpose(Policies::EachQuantum, " [default: bas where traffic to memory is counted, else round-robin]"))]
     policy: Option<PolicySpec>,
 
     /// Time between two decisions, such as 200ms, or in seconds; else as the file says, else 200 ms, or 100 ms with a
@@ -69,7 +70,7 @@ pub struct Args {
     #[arg(long, value_name = "SPEC")]
     machine_speeds: Option<String>,
 
-    /// How fast each core is, as `colocate bench cores --json` measured it here, instead of what is reported
+    /// How fast each core is, as `colocate-study bench cores --json` measured it here, instead of what is reported
     /// (docs/cores.md)
     #[arg(long, value_name = "FILE")]
     core_speeds: Option<PathBuf>,
@@ -256,12 +257,6 @@ impl Facts {
             Some(named) => (named.clone(), None),
             None => default_policy(speeds.is_some() || counts_traffic()),
         };
-        if policy.has_prior(Prior::Courses) {
-            bail!(
-                "expected a policy for real programs, found {policy}: it knows what jobs do alone part after part, as only \
-                 simulated ones' is known (colocate simulate)"
-            );
-        }
         let alone = alone(&policy, &workload)?;
         let cpi = policy::cpi_model_of(&policy)?;
         if let Some(path) = &args.core_speeds {

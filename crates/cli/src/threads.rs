@@ -1,5 +1,6 @@
 //! `colocate advise-threads`: how many threads a program should have, and why no more.
 
+mod advice;
 mod apply;
 mod command;
 mod library;
@@ -9,20 +10,20 @@ mod report;
 mod runs;
 
 use crate::args;
-use crate::compare::stop_flag;
 use crate::output;
 use crate::run::jobs;
+use crate::stop::stop_flag;
+use advice::Most;
 use anyhow::Context;
 use colocate_files::Mode;
 use colocate_machine::printable;
 use colocate_machine::read::{self, Sysfs};
-use colocate_study::threads::Most;
 use report::{Allowed, Report};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Says how many threads a program should have, and why no more
+/// Finds the number of threads that a program should have
 ///
 /// Runs CMD again and again with several numbers of threads, in `OMP_NUM_THREADS` and wherever CMD has `{threads}`, and
 /// compares whole runs until it is decided which number takes least time. Runs that are far slower are ended. CMD

@@ -4,9 +4,9 @@
 //! policies that use phases.
 
 use crate::columns::seconds;
+use colocate_figures::table::aligned;
 use colocate_machine::Nanos;
 use colocate_policy::schedule::phases::{Hysteresis, JobPhase};
-use colocate_study::table::aligned;
 use serde::{Serialize, Serializer};
 use std::collections::VecDeque;
 

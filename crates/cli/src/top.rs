@@ -10,8 +10,8 @@ mod shown;
 mod watch;
 
 use crate::args;
-use crate::compare::stop_flag;
 use crate::output;
+use crate::stop::stop_flag;
 use crate::timeline;
 use anyhow::{Context, ensure};
 use colocate_machine::{Nanos, printable, read};
@@ -35,7 +35,7 @@ const INTERVALS: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_secs(3600)];
 /// Rows of a table that does not go to a terminal. Chosen: a screen.
 const ROWS: usize = 20;
 
-/// Shows which programs that run are serial, parallel or asleep
+/// Shows which running programs are serial, parallel or asleep
 ///
 /// A row is a process with all that it has created, but for processes that have rows of their own. Without -p, -u or
 /// --name these are the processes that use most CPU time. Nothing is changed in any process, and no privilege is

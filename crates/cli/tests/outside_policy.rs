@@ -1,54 +1,14 @@
-//! A policy that is no part of colocate: this file and its row, under `run`, `schedule`, `plan` and `simulate`.
+//! A policy that is no part of colocate: a file and its row, under `run`, `schedule` and `plan`.
 //!
 //! Called with arguments this program is colocate with one policy more; without, it tests that.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-use colocate_policy::plan::{Decision, Place, Plan, Why};
-use colocate_policy::table::{Cadence, Kind, Preset, Row, Setting};
-use colocate_policy::{Evidence, Policy, SourceSet, Task};
+#[path = "outside_policy/last_pu.rs"]
+mod last_pu;
+
+use last_pu::{ROW, ROWS};
 use std::process::{Command, ExitCode, Output};
-
-static ROW: Row = Row {
-    name: "last-pu",
-    summary: "puts every task on the last usable PU",
-    source: "a test",
-    settings: &[Setting {
-        name: "from-end",
-        kind: Kind::Count(0),
-        default: Preset::Count(0),
-        meaning: "PUs that are left out at the end",
-    }],
-    prior: &[],
-    cadence: Cadence::Either,
-    waits: false,
-    make: |values, _| Box::new(LastPu { from_end: values.count("from-end") as usize }),
-};
-
-static ROWS: [&Row; 1] = [&ROW];
-
-#[derive(Debug)]
-struct LastPu {
-    from_end: usize,
-}
-
-impl Policy for LastPu {
-    fn needs(&self) -> SourceSet {
-        SourceSet::NONE
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        let empty = evidence.empty_plan();
-        let pu = empty.pus.iter().rev().nth(self.from_end).copied();
-        let decide = |task: Task| Decision {
-            task: task.id,
-            name: task.name.into(),
-            place: Place::from(pu),
-            why: Why::NextInOrder { order: "from the end".to_owned() },
-        };
-        Plan { decisions: evidence.tasks().into_iter().map(decide).collect(), ..empty }
-    }
-}
 
 #[allow(clippy::print_stdout)] // as tests do
 fn main() -> ExitCode {
@@ -64,14 +24,13 @@ fn main() -> ExitCode {
 
 /// Whether the arguments are those of a test run: options and names of tests, not a command of colocate's.
 fn is_asked_by_cargo() -> bool {
-    let commands = ["run", "schedule", "plan", "simulate", "--help"];
+    let commands = ["run", "schedule", "plan", "--help"];
     !std::env::args().skip(1).any(|argument| commands.contains(&argument.as_str()))
 }
 
-const TESTS: [(&str, fn()); 5] = [
+const TESTS: [(&str, fn()); 4] = [
     ("run_places_by_it", run_places_by_it),
     ("schedule_decides_by_it", schedule_decides_by_it),
-    ("simulations_compare_it", simulations_compare_it),
     ("help_and_refusals_name_it", help_and_refusals_name_it),
     ("colocate_itself_does_not_have_it", colocate_itself_does_not_have_it),
 ];
@@ -110,19 +69,6 @@ fn may_use_the_last_pu(arguments: &[&str]) {
     assert!(done.status.success(), "{}", text(&done.stderr));
     let allowed = text(&done.stdout);
     assert_eq!(allowed.split_whitespace().last(), Some(last_pu().as_str()), "{allowed}");
-}
-
-/// Once and each quantum: two jobs on one PU take as long together as one after the other.
-fn simulations_compare_it() {
-    let scenario =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/adds-beside-multiplications.toml");
-    let policies = "os,last-pu,schedule:last-pu,last-pu:from-end=1";
-    let done = ours(&["simulate", scenario, "--policy", policies, "--seeds", "2", "--draws", "1"]);
-    assert!(done.status.success(), "{}", text(&done.stderr));
-    let told = text(&done.stdout);
-    for name in policies.split(',') {
-        assert!(told.contains(name), "{name}: {told}");
-    }
 }
 
 fn help_and_refusals_name_it() {

@@ -1,7 +1,7 @@
 //! Moves memory of jobs as plans order it, on a thread of its own: a batch of pages takes up to 20 ms, and new threads
 //! are placed meanwhile.
 //!
-//! `colocate move` has the same pages moved by [`colocate_act::pages`]. Nothing of it is journalled: a page is on one node or on
+//! `colocate pages move` has the same pages moved by [`colocate_act::pages`]. Nothing of it is journalled: a page is on one node or on
 //! another, memory policies stay as they are, and whatever ends this thread, `kill -9` too, ends it between two pages.
 
 use crate::LinuxHost;

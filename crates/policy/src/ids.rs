@@ -1,5 +1,6 @@
 //! Which job, and which task.
 
+use colocate_machine::{Nanos, PuIdx};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -23,4 +24,17 @@ impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.job.0, self.order)
     }
+}
+
+/// A time for which a task was on one PU without a break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskSpan {
+    /// The task.
+    pub task: TaskId,
+    /// The PU.
+    pub pu: PuIdx,
+    /// The beginning.
+    pub from: Nanos,
+    /// The end.
+    pub to: Nanos,
 }

@@ -36,6 +36,7 @@ pub mod why;
 
 pub use colocate_model::rng;
 pub use evidence::Evidence;
+pub use ids::TaskSpan;
 pub use pages::{AddressRange, PageGroup, PageMove, PageUse, PagesMoved};
 pub use plan::{
     Decision, DefaultPlacement, JobIdx, Per, Place, Plan, PlanError, Task, TaskId, Why,

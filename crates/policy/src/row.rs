@@ -15,6 +15,8 @@ pub struct Row {
     pub name: &'static str,
     /// What it does, in about ten words.
     pub summary: &'static str,
+    /// For whom it is.
+    pub purpose: Purpose,
     /// Where it was published, or that it is a baseline or ours.
     pub source: &'static str,
     /// What can be set.
@@ -34,6 +36,7 @@ impl Row {
     pub const ONCE: Self = Self {
         name: "",
         summary: "",
+        purpose: Purpose::Published,
         source: "",
         settings: &[],
         prior: &[],
@@ -45,6 +48,35 @@ impl Row {
     /// What most policies that decide each quantum have; it makes none.
     pub const EACH_QUANTUM: Self =
         Self { cadence: Cadence::EachQuantum, waits: true, ..Self::ONCE };
+}
+
+/// For whom a policy is, as lists are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Programs that matter.
+    Recommended,
+    /// Comparison with what was published.
+    Published,
+    /// Comparison with what takes no evidence.
+    Baseline,
+    /// Comparison in simulations: it knows what no real machine tells.
+    Simulated,
+}
+
+impl Purpose {
+    /// The groups of policies for real machines, in the order of lists.
+    pub const REAL: [Self; 3] = [Self::Recommended, Self::Published, Self::Baseline];
+
+    /// Its heading in lists.
+    #[must_use]
+    pub const fn heading(self) -> &'static str {
+        match self {
+            Self::Recommended => "Recommended",
+            Self::Published => "Published, for comparison",
+            Self::Baseline => "Baselines",
+            Self::Simulated => "In simulations only",
+        }
+    }
 }
 
 /// When a policy decides.

@@ -16,8 +16,8 @@ use std::sync::OnceLock;
 use thiserror::Error;
 
 pub use crate::row::{
-    Cadence, Course, CoursePart, Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile, Values,
-    listed,
+    Cadence, Course, CoursePart, Kind, Knowledge, Preset, Prior, Purpose, Row, Setting,
+    SoloProfile, Values, listed,
 };
 
 /// A policy with its settings, written `NAME` or `NAME:SETTING=VALUE:…`.

@@ -55,7 +55,7 @@ pub use error::ScenarioError;
 pub use host::SimHost;
 pub use kernel::{Fork, Kernel, NumaBalancing, PeriodicBalance, Wake};
 pub use outcome::{
-    JobOutcome, LevelUse, Moves, Outcome, PortGroupUse, Span, TaskOutcome, Together, Used,
+    JobOutcome, LevelUse, Moves, Outcome, PortGroupUse, TaskOutcome, Together, Used,
 };
 pub use platform::Platform;
 pub use run::{Options, demands_of, simulate, simulate_with};

@@ -1,8 +1,8 @@
 //! What came of a simulation.
 
-use colocate_machine::{Nanos, PuIdx};
+use colocate_machine::Nanos;
 use colocate_model::Assumptions;
-use colocate_policy::TaskId;
+use colocate_policy::{TaskId, TaskSpan};
 
 /// What came of a simulation. All of it is simulated; nothing was measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Outcome {
     /// How much of the machine was used.
     pub used: Used,
     /// Which task ran where and when, in the order of their ends; empty if it was not recorded.
-    pub spans: Vec<Span>,
+    pub spans: Vec<TaskSpan>,
 }
 
 /// What came of a job.
@@ -181,19 +181,6 @@ pub struct PortGroupUse {
     pub used: f64,
     /// Part of the cycles of the fullest of them, with work spread as evenly as it can be.
     pub fullest: f64,
-}
-
-/// A task on a PU, without a break.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The task.
-    pub task: TaskId,
-    /// Where.
-    pub pu: PuIdx,
-    /// From when.
-    pub from: Nanos,
-    /// Until when.
-    pub to: Nanos,
 }
 
 impl JobOutcome {

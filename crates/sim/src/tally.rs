@@ -1,13 +1,14 @@
 //! What is counted while the simulation goes on, and the outcome made of it.
 
 use crate::on_pu::OnPu;
-use crate::outcome::{LevelUse, Moves, PortGroupUse, Span, Together, Used};
+use crate::outcome::{LevelUse, Moves, PortGroupUse, Together, Used};
 use crate::platform::{Demands, Platform};
 use crate::scenario::Scenario;
 use crate::task::Task;
 use colocate_machine::performance::CachePerformance;
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx};
 use colocate_model::{Prediction, ports};
+use colocate_policy::TaskSpan;
 
 /// Counts of a simulation so far.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(crate) struct Tally {
     kind_of: Vec<usize>,
     /// The most spans that are kept; more are forgotten.
     pub most_spans: usize,
-    pub spans: Vec<Span>,
+    pub spans: Vec<TaskSpan>,
     /// By PU: where the last span of it is in `spans`.
     open: Vec<Option<usize>>,
 }
@@ -83,7 +84,7 @@ impl Tally {
             last.to = to;
         } else if self.spans.len() < self.most_spans {
             self.open[here.pu.idx()] = Some(self.spans.len());
-            self.spans.push(Span { task, pu: here.pu, from, to });
+            self.spans.push(TaskSpan { task, pu: here.pu, from, to });
         }
     }
 

@@ -319,5 +319,5 @@ pub fn text(report: &Report) -> String {
         report.accesses,
         first.runs
     );
-    head + &crate::table::aligned(&rows)
+    head + &colocate_figures::table::aligned(&rows)
 }

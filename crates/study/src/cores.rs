@@ -4,7 +4,7 @@
 //! of them; a core's rate is the geometric mean of those of its PUs. Values are geometric means over the rounds, with
 //! Student's t on their logarithms for the ranges.
 
-use crate::stats::{geometric_interval, geometric_mean};
+use colocate_figures::stats::{geometric_interval, geometric_mean};
 use colocate_machine::measured::{CONFIDENCE, MeasuredKind, Speed, kinds_of};
 use colocate_machine::{PuNr, PuSet};
 
@@ -88,7 +88,7 @@ fn kinds(sets: &[PuSet], speeds: &[Speed]) -> Option<Vec<MeasuredKind>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Random;
+    use colocate_figures::stats::Random;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Curves with intervals as an SVG picture: how one figure follows another, a line for each series.
 
-use crate::plot::{Area, ends, padded};
-use crate::stats::Estimate;
+use colocate_figures::plot::{Area, ends, padded};
+use colocate_figures::stats::Estimate;
 use colocate_machine::printable;
 use plotters::prelude::*;
 use std::error::Error;
@@ -132,7 +132,7 @@ fn bars(at: f64, found: Estimate, reach: f64) -> Vec<[(f64, f64); 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Interval;
+    use colocate_figures::stats::Interval;
 
     fn found(value: f64, reach: Option<f64>) -> Estimate {
         let interval = reach.map(|reach| Interval { low: value - reach, high: value + reach });

@@ -1,6 +1,6 @@
 //! Which threads communicate, as heat maps.
 
-use crate::plot::Area;
+use colocate_figures::plot::Area;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::error::Error;

@@ -1,6 +1,6 @@
 //! Figures of merit of a simulated run.
 
-use crate::stats;
+use colocate_figures::stats;
 use colocate_machine::Nanos;
 use colocate_sim::{Moves, Outcome, TaskOutcome, metrics};
 use serde::{Deserialize, Serialize};

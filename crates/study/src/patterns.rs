@@ -3,8 +3,8 @@
 use crate::coherence::{CoherenceError, Figures, Point, Report, Settings, report};
 use crate::curve::{self, Curves, Series};
 use crate::heat::{self, Map};
-use crate::stats::Estimate;
-use crate::table::aligned;
+use colocate_figures::stats::Estimate;
+use colocate_figures::table::aligned;
 use colocate_machine::{Machine, Performance};
 use colocate_policy::communication::matrix::Matrix;
 use colocate_sim::coherent::patterns::{Pattern, Synthetic};

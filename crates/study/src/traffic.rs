@@ -13,7 +13,7 @@
 //! - **Unknown is none**: no reached traffic, no loss.         -> test `what_cannot_be_said_is_not`
 
 use crate::curve::{Curves, Series};
-use crate::stats::{self, Estimate};
+use colocate_figures::stats::{self, Estimate};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use crate::speed::Measured;
 use anyhow::Context as _;
-use colocate_study::stats::Estimate;
+use colocate_figures::stats::Estimate;
 use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub fn interval(found: Estimate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_study::stats::geometric_estimate;
+    use colocate_figures::stats::geometric_estimate;
 
     fn report() -> Report {
         let mean = geometric_estimate(&[1.99, 2.01, 2.0]).unwrap();

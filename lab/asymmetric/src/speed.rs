@@ -5,7 +5,7 @@
 
 use crate::sys;
 use anyhow::Context as _;
-use colocate_study::stats::{self, Estimate};
+use colocate_figures::stats::{self, Estimate};
 use serde::Serialize;
 use smt_bench::thread;
 use std::hint::black_box;

@@ -59,6 +59,14 @@ pub fn colocate(words: &[&str]) -> anyhow::Result<Output> {
     Command::new("colocate").args(words).output().context("cannot start colocate")
 }
 
+/// Runs `colocate-study` with these words to its end.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn study(words: &[&str]) -> anyhow::Result<Output> {
+    Command::new("colocate-study").args(words).output().context("cannot start colocate-study")
+}
+
 /// What `colocate` prints on standard output with these words.
 ///
 /// # Errors

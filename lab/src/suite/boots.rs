@@ -93,6 +93,9 @@ const TOPO_BIG_LITTLE: Cases = &[
     &["asymmetric-kinds-are-the-device-trees", "asymmetric-phases-are-found"],
 ];
 
+/// The laboratory's program, which few cases call.
+const LABORATORY: &str = "colocate-study";
+
 const ASYMMETRIC: &[&str] = &[
     "asymmetric-kinds-are-measured",
     "asymmetric-undone-after-a-kill",
@@ -201,7 +204,7 @@ const SPM: Cases = &[&[
 /// All boots.
 #[rustfmt::skip] // a row each
 pub const BOOTS: &[Boot] = &[
-    Boot { icount: true, ..boot("counters", Quick, "synthetic:pu:1", Arm64, &["perf"], &[COUNTERS]) },
+    Boot { icount: true, ..boot("counters", Quick, "synthetic:pu:1", Arm64, &["perf", LABORATORY], &[COUNTERS]) },
     Boot { icount: true, ..boot("counters-2", Quick, "synthetic:pu:2", Arm64, &[], &[&["counters-outlive-their-pu"]]) },
     boot("doctor", Quick, TWO_NODES, X86Linux6_12, DOCTOR_TOOLS, &[DOCTOR]),
     boot("doctor-remedies", Full, TWO_NODES, X86Linux6_12, DOCTOR_TOOLS, DOCTOR_REMEDIES),
@@ -252,6 +255,6 @@ pub const BOOTS: &[Boot] = &[
     boot("topo-epyc", Full, "epyc-7301", X86Linux6_12, TOPO_TOOLS, &[TOPO]),
     boot("topo-epyc-6.1", Full, "epyc-7301", X86Linux6_1, TOPO_TOOLS, &[TOPO]),
     boot("topo-opteron", Full, "opteron-6282se", X86Linux6_12, TOPO_TOOLS, &[TOPO]),
-    boot("asymmetric", Full, "amp-4x12", Arm64, &[], &[ASYMMETRIC]),
-    boot("asymmetric-x86", Full, TWO_SOCKETS, X86Linux6_12, &[], &[MEASURED_KINDS, ASYMMETRIC]),
+    boot("asymmetric", Full, "amp-4x12", Arm64, &[LABORATORY], &[ASYMMETRIC]),
+    boot("asymmetric-x86", Full, TWO_SOCKETS, X86Linux6_12, &[LABORATORY], &[MEASURED_KINDS, ASYMMETRIC]),
 ];

@@ -24,7 +24,7 @@ pub(super) fn all(boots: &[&Boot]) -> anyhow::Result<bool> {
     Ok(built)
 }
 
-/// Builds `colocate` and `lab-guest` for one kind of guest; false as for [`all`].
+/// Builds `colocate`, `colocate-study` and `lab-guest` for one kind of guest; false as for [`all`].
 ///
 /// # Errors
 /// If the build fails.
@@ -42,15 +42,14 @@ pub fn ours(arm64: bool) -> anyhow::Result<bool> {
 }
 
 /// The guests' programs by themselves.
-const ALONE: &str = "--package colocate --package colocate-lab-guest";
+const ALONE: &str = "--package colocate --package colocate-study-cli --package colocate-lab-guest";
 
 /// Without eBPF, which would need more of Debian's libraries for aarch64.
-const CROSS: &str = "--package colocate --package colocate-lab-guest --no-default-features";
+const CROSS: &str = "--package colocate --package colocate-study-cli --package colocate-lab-guest --no-default-features";
 
 /// The same with the features that dependencies have in `cargo test --workspace`, which has built them then: by themselves
 /// nearly all would be built once more, two minutes of two CPUs. A test has the features of the dependencies for tests.
-const AS_TESTED: &str =
-    "--workspace --bin colocate --bin lab-guest --bin colocate-mover --test outside_policy";
+const AS_TESTED: &str = "--workspace --bin colocate --bin colocate-study --bin lab-guest --bin colocate-mover --test outside_policy";
 
 fn build(cargo: OsString, which: &str) -> anyhow::Result<ExitStatus> {
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };

@@ -5,7 +5,7 @@
 //!
 //! Every loop is one block of assembly, so the compiler can neither remove nor merge an operation,
 //! and the instructions of an iteration are known: see [`by_construction`]. Nothing here draws
-//! conclusions; `colocate bench smt` does.
+//! conclusions; `colocate-study bench smt` does.
 
 // The kernels are assembly, and pinning a thread and reading its clock are system calls.
 #![allow(unsafe_code)]

@@ -1,13 +1,13 @@
 //! What is measured on this machine, cell by cell.
 
-use crate::bench::harness::Measurement;
+use crate::measure::harness::Measurement;
 use anyhow::Context;
 use colocate_act::pages::{Addr, call};
+use colocate_figures::stats::{Random, median};
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Bytes, CacheKind, Machine, Nanos, NodeIdx, NodeNr, PuNr};
 use colocate_observe::Pid;
 use colocate_observe::proc::Proc;
-use colocate_study::stats::{Random, median};
 use smt_bench::chase::{Begin, Chase};
 use smt_bench::pair::{self, WakeUps};
 use smt_bench::speed::{self, Length, Portion};

@@ -1,12 +1,12 @@
 //! From samples to figures with intervals.
 
 use super::cells::{Cell, cache_sizes};
-use crate::bench::scenarios::Report;
+use crate::measure::scenarios::Report;
+use colocate_figures::stats::{Estimate, geometric_estimate, mean_estimate, without_outliers};
 use colocate_machine::calibrated::{Calibration, Figure, Latency, Pair, What, levels};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, PuNr};
 use colocate_model::memory::capacity;
-use colocate_study::stats::{Estimate, geometric_estimate, mean_estimate, without_outliers};
 use std::collections::BTreeMap;
 
 /// The samples of a cell: one in every round, with a value for each of [`names`].
@@ -200,7 +200,7 @@ pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], uni
 
 /// What kernels take beside each other on two siblings.
 pub fn beside(report: &Report, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
-    let cell = |cell: &crate::bench::scenarios::Cell| {
+    let cell = |cell: &crate::measure::scenarios::Cell| {
         let Estimate { value, interval } = cell.time?;
         let interval = interval?;
         let what =

@@ -1,9 +1,9 @@
 //! What was measured as text.
 
 use crate::date;
+use colocate_figures::table::aligned;
 use colocate_machine::calibrated::{Calibration, Figure, What};
 use colocate_machine::{PuNr, PuSet, printable};
-use colocate_study::table::aligned;
 use std::fmt::Write;
 
 /// Up to so many PUs each has rows of its own.

@@ -7,10 +7,10 @@ use crate::run::jobs;
 use crate::run::server::Server;
 use crate::{input, output};
 use anyhow::{Context, anyhow};
+use colocate_figures::state::{BARE, Job, Run, Settings, State};
 use colocate_files::Dir;
 use colocate_observe::identity;
 use colocate_policy::table::Prior;
-use colocate_study::state::{BARE, Job, Run, Settings, State};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// while completions are generated, the text that this gives, and the text in its place.
 struct Kind {
     shell: Shell,
-    file: &'static str,
+    file: fn(&str) -> String,
     hint: ValueHint,
     hinted: &'static str,
     pids: &'static str,
@@ -19,21 +19,21 @@ struct Kind {
 const KINDS: [Kind; 3] = [
     Kind {
         shell: Shell::Bash,
-        file: "bash-completion/completions/colocate.bash",
+        file: |name| format!("bash-completion/completions/{name}.bash"),
         hint: ValueHint::DirPath,
         hinted: "COMPREPLY=()\n                    if [[ \"${BASH_VERSINFO[0]}\" -ge 4 ]]; then\n                        compopt -o plusdirs\n                    fi",
         pids: "COMPREPLY=($(compgen -W \"$(ps -eo pid=)\" -- \"${cur}\"))",
     },
     Kind {
         shell: Shell::Zsh,
-        file: "zsh/site-functions/_colocate",
+        file: |name| format!("zsh/site-functions/_{name}"),
         hint: ValueHint::Username,
         hinted: ":_users",
         pids: ":_pids",
     },
     Kind {
         shell: Shell::Fish,
-        file: "fish/vendor_completions.d/colocate.fish",
+        file: |name| format!("fish/vendor_completions.d/{name}.fish"),
         hint: ValueHint::Username,
         hinted: "(__fish_complete_users)",
         pids: "(__fish_complete_pids)",
@@ -42,13 +42,14 @@ const KINDS: [Kind; 3] = [
 
 /// The files with completions, below `share`: path and text.
 pub fn all(command: fn() -> Command) -> Vec<(String, String)> {
+    let name = command().get_name().to_owned();
     let text = |kind: &Kind| {
         let mut command = with_hints(command(), kind.hint);
         let mut text = Vec::new();
-        clap_complete::generate(kind.shell, &mut command, "colocate", &mut text);
+        clap_complete::generate(kind.shell, &mut command, &name, &mut text);
         String::from_utf8_lossy(&text).replace(kind.hinted, kind.pids)
     };
-    KINDS.iter().map(|kind| (kind.file.to_owned(), text(kind))).collect()
+    KINDS.iter().map(|kind| ((kind.file)(&name), text(kind))).collect()
 }
 
 /// The command whose options that take process numbers have `hint`, and those that take no file have none.

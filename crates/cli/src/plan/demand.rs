@@ -1,8 +1,8 @@
 //! Demand vectors of the planned programs: from files (`--demand`), and what their profiles report.
 
 use super::Program;
+use crate::demand::phases_or_reason;
 use crate::exit::usage;
-use crate::simulate::load;
 use anyhow::{Context, anyhow};
 use colocate_machine::Performance;
 use colocate_model::Phase;
@@ -82,7 +82,7 @@ fn parse(option: &str) -> (Option<&str>, &Path) {
 }
 
 fn read(path: &Path, speeds: Option<&Performance>) -> anyhow::Result<Vec<Phase>> {
-    let phases = load::phases_or_reason(path)?;
+    let phases = phases_or_reason(path)?;
     for (place, phase) in (1..).zip(&phases) {
         for kind in speeds.iter().flat_map(|speeds| &speeds.kinds) {
             let on = phase.on(kind, &Guesses::default());

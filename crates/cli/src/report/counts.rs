@@ -6,8 +6,7 @@ use colocate_engine::rates::{Estimated, ThreadRates};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::{MOST_PARTS, Parts};
 use colocate_policy::schedule::{Allocated, LEVELS, Selected};
-use colocate_policy::{JobIdx, Why};
-use colocate_study::simulate::gantt::Span;
+use colocate_policy::{JobIdx, TaskSpan, Why};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +28,7 @@ pub struct Counts {
     /// Quanta in which threads of two jobs were on one core; the smaller job first, or one job twice.
     pub shared: BTreeMap<(usize, usize), u64>,
     /// Which job ran where, if that is kept.
-    spans: Option<Vec<Span>>,
+    spans: Option<Vec<TaskSpan>>,
 }
 
 /// Counts of a job, and what a report has of them.
@@ -227,7 +226,7 @@ impl Counts {
     }
 
     /// Which job ran where and when; empty if that was not kept.
-    pub fn spans(&self) -> &[Span] {
+    pub fn spans(&self) -> &[TaskSpan] {
         self.spans.as_deref().unwrap_or_default()
     }
 
@@ -333,7 +332,7 @@ impl Counts {
             let to = did.time.map_or(until, |time| (from + time).min(until));
             taken.insert(pu, to);
             if spans.len() < MOST_SPANS && to > from {
-                spans.push(Span { task: did.id, pu, from, to });
+                spans.push(TaskSpan { task: did.id, pu, from, to });
             }
         }
     }

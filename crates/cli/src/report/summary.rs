@@ -4,9 +4,9 @@
 use super::Report;
 use colocate_engine::PlacementStatus;
 use colocate_engine::guard::{Trial, Verdict};
+use colocate_figures::stats::t_quantile;
 use colocate_machine::{Nanos, printable};
 use colocate_policy::{DefaultPlacement, Plan, Source, SourceSet, WakeUps};
-use colocate_study::stats::t_quantile;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Kinds of cores that were measured (`colocate bench cores`), in place of those that are reported.
+//! Kinds of cores that were measured (`colocate-study bench cores`), in place of those that are reported.
 
 use crate::input;
 use anyhow::{Context, ensure};
@@ -67,7 +67,7 @@ pub fn doubt(policy: &PolicySpec, machine: &Machine, usable: &[PuNr]) -> Option<
     };
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name.as_str()).collect();
     Some(format!(
-        "cores are of different kinds ({}), {what}; `colocate bench cores --json -o FILE` measures them, and \
+        "cores are of different kinds ({}), {what}; `colocate-study bench cores --json -o FILE` measures them, and \
          --core-speeds FILE takes that",
         names.join(", ")
     ))
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn unreported_speeds_are_doubted() {
         let all_fast = "all-fast-first";
-        let end = "`colocate bench cores --json -o FILE` measures them, and --core-speeds FILE takes that";
+        let end = "`colocate-study bench cores --json -o FILE` measures them, and --core-speeds FILE takes that";
         let told = |name, what: &str| {
             let told = doubted(name, all_fast, 0..20).unwrap();
             assert_eq!(

@@ -5,9 +5,9 @@ use crate::columns::{Column, rows, seconds};
 use crate::output::{self, Frame, Size, Stream, room};
 use crate::report::counts::{Counts, JobCounts, State};
 use crate::report::text::{ipc, memory, mostly};
+use colocate_figures::table::aligned;
 use colocate_machine::Nanos;
 use colocate_machine::printable;
-use colocate_study::table::aligned;
 use console::truncate_str;
 use std::fmt::Write;
 

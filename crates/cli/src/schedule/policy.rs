@@ -16,7 +16,7 @@ pub fn cpi_model_of(policy: &PolicySpec) -> anyhow::Result<Option<CpiModel>> {
     match policy.file() {
         Some(path) => cpi_model(path).map(Some),
         None if policy.has_prior(Prior::CpiModel) => bail!(
-            "expected {0}:model=FILE with a file of `colocate train cpi-model`, found {0}",
+            "expected {0}:model=FILE with a file of `colocate-study train cpi-model`, found {0}",
             policy.name()
         ),
         None => Ok(None),
@@ -40,7 +40,7 @@ mod tests {
         let missing = cpi_model_of(&PolicySpec::named("symbiotic")).unwrap_err().to_string();
         assert_eq!(
             missing,
-            "expected symbiotic:model=FILE with a file of `colocate train cpi-model`, found symbiotic"
+            "expected symbiotic:model=FILE with a file of `colocate-study train cpi-model`, found symbiotic"
         );
         let gone = cpi_model_of(&PolicySpec::named("symbiotic:model=/none")).unwrap_err();
         assert_eq!(gone.to_string(), "cannot read /none");

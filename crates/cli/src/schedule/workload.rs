@@ -2,8 +2,7 @@
 
 use crate::exit::Failure;
 use crate::run::jobs;
-use crate::simulate::load;
-use crate::{args, input};
+use crate::{args, demand, input};
 use anyhow::anyhow;
 use colocate_act::launch::Command;
 use colocate_files::MaxSize;
@@ -285,7 +284,7 @@ impl Reader<'_> {
 
     fn demand(&self, file: &Spanned<PathBuf>) -> anyhow::Result<Vec<Phase>> {
         let path = self.beside(file.get_ref());
-        let found = load::phases(&path);
+        let found = demand::phases(&path);
         found.map_err(|why| anyhow!("{}: {why}", self.place(file.span().start)))
     }
 

@@ -1,13 +1,13 @@
 //! What `colocate advise-threads` reports, as text and as JSON (docs/schemas/threads.json).
 
+use super::advice::{Advice, Cap, Limit, Most, Row, Standing};
 use super::command::has_place;
 use crate::columns::{Column, rows};
+use colocate_figures::stats::{Estimate, Interval};
+use colocate_figures::table::aligned;
 use colocate_machine::printable;
 use colocate_model::threads::lost::{Cause, SUBSTANTIAL};
 use colocate_model::threads::sections::GROWTH;
-use colocate_study::stats::{Estimate, Interval};
-use colocate_study::table::aligned;
-use colocate_study::threads::{Advice, Cap, Limit, Most, Row, Standing};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -385,11 +385,11 @@ fn learnt(region: &Region) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::threads::advice::{Tried, advise};
     use crate::threads::places::Places;
     use crate::threads::regions;
     use colocate_omp::learn::{Learnt, Sums};
     use colocate_omp::report::Reported;
-    use colocate_study::threads::{Tried, advise};
     use proptest::prelude::*;
 
     fn report(tried: &[(u32, &[f64])], most: u32) -> Report {

@@ -1,5 +1,6 @@
 //! Whole runs of a program with several numbers of threads.
 
+use super::advice::{Tried, advise, cut_after, next};
 use super::command::prepared;
 use super::library::Library;
 use super::places::Places;
@@ -10,7 +11,6 @@ use crate::exit;
 use crate::output;
 use anyhow::Context;
 use colocate_observe::Pid;
-use colocate_study::threads::{Tried, advise, cut_after, next};
 use std::ffi::OsString;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,9 +3,9 @@
 use super::forest::{Choice, rows};
 use super::watch::listed;
 use super::{Args, Pace, sleep_until};
-use crate::compare::stop_flag;
 use crate::exit;
 use crate::output::{self, Redraw};
+use crate::stop::stop_flag;
 use anyhow::{Context, bail};
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Nanos, printable, read};

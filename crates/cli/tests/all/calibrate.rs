@@ -1,7 +1,7 @@
 //! A whole run of `colocate calibrate`, with the fewest rounds: what is printed and kept is checked, not what was measured.
 
-use crate::printed::{conforms, printed, refusal};
 use colocate_machine::exact::Exact;
+use colocate_testing::printed::{conforms, printed, refusal};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;

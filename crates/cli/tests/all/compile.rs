@@ -161,7 +161,7 @@ fn without_a_compiler_one_line_says_so() {
         return;
     }
     let done = Command::new(COLOCATE).args(["cc", "a.c"]).env("PATH", "/nowhere").output().unwrap();
-    let said = crate::printed::refusal(&done, 3);
+    let said = colocate_testing::printed::refusal(&done, 3);
     assert!(said.contains("clang-19") && said.contains("found none"), "{said}");
 }
 

@@ -53,7 +53,7 @@ fn fifo(path: &Path) {
 }
 
 /// Every option that names a file to be read; `{}` is the file, without its ending.
-const INPUTS: [&str; 14] = [
+const INPUTS: [&str; 12] = [
     "run --plan {} -- true",
     "profile --show {}",
     "plan --machine epyc-7301 --profile {}",
@@ -65,8 +65,6 @@ const INPUTS: [&str; 14] = [
     "schedule --policy symbiotic:model={} -- true",
     "schedule --core-speeds {} -- true",
     "schedule {}",
-    "simulate {}",
-    "study fedorova --keep {}",
     "compare --resume -o {}.folder",
 ];
 

@@ -14,8 +14,7 @@ fn pages_and_completions() {
     let folder = scratch.path().join("share");
     assert!(generate(&folder).status.success());
     let text = |path: &str| std::fs::read_to_string(folder.join(path)).expect(path);
-    for command in
-        ["topo", "profile", "doctor", "plan", "run", "restore", "bench-smt", "compare", "simulate"]
+    for command in ["topo", "profile", "doctor", "plan", "run", "restore", "pages-move", "compare"]
     {
         let page = text(&format!("man/man1/colocate-{command}.1"));
         assert!(page.contains(".TH") && page.contains("\\-\\-help"), "{command}: {page}");

@@ -1,96 +1,49 @@
 //! Every character of the help. `UPDATE_EXPECT=1` accepts what changed; read the difference.
 
+use colocate_testing::help;
 use expect_test::expect_file;
-use std::process::Command;
+use std::path::Path;
 
-/// Every subcommand; `every_command_is_here` holds the list to what the binary says.
-const COMMANDS: [&[&str]; 29] = [
-    &[],
-    &["topo"],
-    &["profile"],
-    &["trace"],
-    &["doctor"],
-    &["plan"],
-    &["run"],
-    &["attach"],
-    &["schedule"],
-    &["top"],
-    &["restore"],
-    &["pages"],
-    &["move"],
-    &["bench"],
-    &["bench", "smt"],
-    &["bench", "bandwidth"],
-    &["bench", "cores"],
-    &["calibrate"],
-    &["compare"],
-    &["simulate"],
-    &["replay"],
-    &["map"],
-    &["cc"],
-    &["c++"],
-    &["fc"],
-    &["study"],
-    &["train"],
-    &["train", "cpi-model"],
-    &["advise-threads"],
-];
-
-fn help(command: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_colocate"))
-        .args(command)
-        .arg("--help")
-        // The width of whoever runs the tests.
-        .env_remove("COLUMNS")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{command:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
+const PROGRAM: &str = env!("CARGO_BIN_EXE_colocate");
+const HEADINGS: &[&str] = &["Commands:", "Look:", "Place:", "Tune:", "Undo:"];
 
 #[test]
 fn help_is_as_it_was_read() {
-    for command in COMMANDS {
-        let name = [&["colocate"], command].concat().join("-");
-        expect_file![format!("../help/{name}.txt")].assert_eq(&help(command));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
+    let mut names = Vec::new();
+    for (words, text) in help::all(PROGRAM, HEADINGS) {
+        let name = format!("{}.txt", [&["colocate".to_owned()], &words[..]].concat().join("-"));
+        expect_file![folder.join(&name)].assert_eq(&text);
+        names.push(name);
     }
-}
-
-/// The commands that a help text lists.
-fn listed(text: &str) -> Vec<String> {
-    let list = text.split("Commands:\n").nth(1).unwrap_or_default();
-    let lines = list.lines().take_while(|line| !line.is_empty());
-    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    let names = names.filter_map(|line| line.split_whitespace().next().map(str::to_owned));
-    names.filter(|name| name != "help").collect()
-}
-
-#[test]
-fn every_command_is_here() {
-    let mut found: Vec<Vec<String>> = vec![vec![]];
-    let mut next = 0;
-    while next < found.len() {
-        let parent = found[next].clone();
-        let words: Vec<&str> = parent.iter().map(String::as_str).collect();
-        found.extend(listed(&help(&words)).into_iter().map(|name| [&parent[..], &[name]].concat()));
-        next += 1;
-    }
-    let mut expected: Vec<Vec<String>> =
-        COMMANDS.iter().map(|words| words.iter().map(|&word| word.to_owned()).collect()).collect();
-    found.sort();
-    expected.sort();
-    assert_eq!(found, expected);
+    names.sort();
+    assert_eq!(help::files(&folder), names);
 }
 
 /// Units and ranges belong into the help of whatever takes a number.
 #[test]
 fn every_option_has_a_text() {
-    for command in COMMANDS {
-        let text = help(command);
-        let lines: Vec<&str> = text.lines().collect();
-        for pair in lines.windows(2).filter(|pair| pair[0].trim_start().starts_with("--")) {
-            let described = pair[0].trim().contains("  ") || !pair[1].trim().is_empty();
-            assert!(described, "{command:?}: {}", pair[0]);
-        }
+    for (words, text) in help::all(PROGRAM, HEADINGS) {
+        assert_eq!(help::undescribed(&text), [""; 0], "{words:?}");
+    }
+}
+
+/// A screen has 24 lines of 80 columns at least; one of 40 is common.
+#[test]
+fn help_fits_one_screen() {
+    let (_, text) = help::all(PROGRAM, &[]).remove(0);
+    assert!(text.lines().count() <= 40, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn earlier_names_say_the_new_one() {
+    for (earlier, now) in [("simulate", "colocate-study simulate"), ("move", "colocate pages move")]
+    {
+        let output =
+            std::process::Command::new(PROGRAM).args([earlier, "--help"]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert_eq!(said, format!("colocate: `colocate {earlier}` is `{now}` now\n"));
     }
 }

@@ -3,6 +3,7 @@
 use crate::run_support::{Scratch, await_that, copy_program, script};
 use crate::terminal_support::Pty;
 use colocate_testing::Ends;
+use colocate_testing::hostile::{HOSTILE, check, file_name, quoted};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,44 +11,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-
-/// Clears the screen, forges a line of ours, and begins sequences in eight bits and in Unicode's C1; turns the direction
-/// of the text. Short enough to be whole in a thread's name of 15 bytes up to the forged line.
-const HOSTILE: &str = "e\x1b[2J\nFORGED\r\u{9b}2J\u{7f}\u{202e}\u{2066}\u{2028}x\t\u{7}";
-
-/// The same as the name of a file, which need not be UTF-8: CSI in one byte.
-fn file_name() -> OsString {
-    OsString::from_vec([HOSTILE.as_bytes(), b"\x9b2J\x9f"].concat())
-}
-
-/// As the value of a TOML key or a JSON one.
-fn quoted() -> String {
-    serde_json::to_string(HOSTILE).unwrap().replace('\u{7f}', "\\u007f")
-}
-
-/// What must not be in anything that is written: the rule of Unicode and ECMA-48, written down a second time.
-fn is_wrong(c: char) -> bool {
-    let code = u32::from(c);
-    let control = code < 0x20 && c != '\n' || (0x7f..0xa0).contains(&code);
-    let layout = [0x61c, 0x200e, 0x200f].contains(&code)
-        || (0x2028..=0x202e).contains(&code)
-        || (0x2066..=0x2069).contains(&code);
-    control || layout
-}
-
-/// Fails if a text would act on a terminal, or if a name has made a line of its own.
-fn check(what: &str, bytes: &[u8]) {
-    let text = std::str::from_utf8(bytes);
-    let text = text.unwrap_or_else(|why| panic!("{what}: {why}: {bytes:?}"));
-    let found: Vec<char> = text.chars().filter(|&c| is_wrong(c)).collect();
-    assert!(found.is_empty(), "{what}: {found:?} in {text:?}");
-    if what.ends_with(".toml\"") {
-        // TOML writes the end of a line in a string as it is.
-        return;
-    }
-    let forged = text.lines().find(|line| line.starts_with("FORGED"));
-    assert!(forged.is_none(), "{what}: {text:?}");
-}
 
 /// A folder with programs and files that have hostile names.
 struct Place(Scratch);
@@ -155,9 +118,10 @@ fn pages_and_move_show_names_and_paths() {
     let json = place.ends(0, &["pages", "--json", &pid]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(json["name"].as_str().unwrap().starts_with("e\x1b[2J\nFORGED"));
-    let shown = text(&place.ends(0, &["move", "--all", "--to", "0", "--dry-run", &pid]).stdout);
+    let shown =
+        text(&place.ends(0, &["pages", "move", "--all", "--to", "0", "--dry-run", &pid]).stdout);
     assert!(shown.contains("e\\x1b[2J\\x0aFORGED"), "{shown}");
-    place.ends(0, &["move", "--all", "--to", "0", "--dry-run", "--json", &pid]);
+    place.ends(0, &["pages", "move", "--all", "--to", "0", "--dry-run", "--json", &pid]);
 }
 
 #[test]
@@ -422,7 +386,7 @@ fn refusals_quote_escaped() {
         format!("version = 1\n[[job]]\ncommand = [{0}]\nname = {0}\n", quoted()),
         format!("<topology><object type={json}/></topology>"),
     ];
-    let commands: [&[&str]; 13] = [
+    let commands: [&[&str]; 8] = [
         &["topo", "--machine"],
         &["plan", "--machine"],
         &["plan", "--profile"],
@@ -431,11 +395,6 @@ fn refusals_quote_escaped() {
         &["run", "--plan"],
         &["schedule"],
         &["schedule", "--policy", "symbiotic", "--cpi-model"],
-        &["simulate"],
-        &["simulate", "--check"],
-        &["train", "cpi-model", "-o", "model.json", "--machine", "power8-10c"],
-        &["bench", "cores", "--cpus"],
-        &["study", "serpa", "--machine"],
     ];
     for (number, content) in wrong.iter().enumerate() {
         for ending in ["json", "toml", "xml"] {
@@ -452,7 +411,7 @@ fn refusals_quote_escaped() {
 #[test]
 fn wrong_arguments_are_quoted_escaped() {
     let place = Place::new();
-    let commands: [&[&str]; 16] = [
+    let commands: [&[&str]; 15] = [
         &[],
         &["run"],
         &["run", "--policy"],
@@ -461,12 +420,11 @@ fn wrong_arguments_are_quoted_escaped() {
         &["top", "--interval"],
         &["top", "--pid"],
         &["pages"],
-        &["move", "--all", "1", "--to"],
-        &["move", "1", "--to", "0", "--range"],
+        &["pages", "move", "--all", "1", "--to"],
+        &["pages", "move", "1", "--to", "0", "--range"],
         &["plan", "--policy"],
         &["plan", "--cpus"],
         &["schedule", "--policy"],
-        &["simulate", "--policy"],
         &["topo"],
         &["doctor"],
     ];
@@ -510,47 +468,6 @@ fn schedule_reports_its_jobs() {
         check(&format!("{out:?}"), &fs::read(out).unwrap());
     }
     place.ends(0, &words(&schedule, &[workload.as_os_str()]));
-}
-
-#[test]
-fn simulate_keeps_files() {
-    let place = Place::new();
-    let scenario = "version = 1\nname = \"pair\"\nmachine = \"box.toml\"\npolicies = [\"os\", \"compact\"]\nseeds = 2\n\
-        draws = 2\nnote = NAME\n[[phase]]\nname = \"adds\"\n\
-        demand = { work = { value = { kinds = { float-add = 1.0 } }, source = NAME } }\n\
-        [[job]]\nname = \"adder\"\n[[job.thread]]\ncopies = 2\nphase = \"adds\"\nalone-for = \"5 ms\"\n";
-    let machine = include_str!("../../../../machines/xeon-x3320.toml");
-    let name = machine.lines().find(|line| line.starts_with("name")).unwrap();
-    let hostile = machine.replace(name, &format!("name = {}", quoted()));
-    fs::write(place.0.path("box.toml"), hostile).unwrap();
-    let notes = [scenario.replace("note = NAME\n", ""), scenario.to_owned()];
-    for (number, scenario) in notes.iter().enumerate() {
-        let path = place.file(&format!(".{number}.toml"), &scenario.replace("NAME", &quoted()));
-        let kept = place.0.path(&format!("kept{number}"));
-        let output = place.run(&words(&["simulate", "-o"], &[kept.as_os_str(), path.as_os_str()]));
-        if output.status.success() {
-            for entry in fs::read_dir(&kept).unwrap() {
-                let path = entry.unwrap().path();
-                check(&format!("{path:?}"), &fs::read(&path).unwrap());
-            }
-        }
-        place.run(&words(&["simulate"], &[path.as_os_str()]));
-        place.run(&words(&["simulate", "--json"], &[path.as_os_str()]));
-        let figures = kept.join(path.with_extension("json").file_name().unwrap());
-        let Ok(figures_text) = fs::read(&figures) else { continue };
-        // Figures of an earlier run, which somebody else has changed.
-        let mut found: serde_json::Value = serde_json::from_slice(&figures_text).unwrap();
-        for policy in found["policies"].as_array_mut().unwrap() {
-            policy["policy"] = HOSTILE.into();
-        }
-        found["notes"] = serde_json::json!([HOSTILE]);
-        found["settings"]["baseline"] = HOSTILE.into();
-        found["settings"]["jobs"][0] = HOSTILE.into();
-        found["settings"]["scenario"] = HOSTILE.into();
-        fs::write(&figures, found.to_string()).unwrap();
-        let resume = ["simulate", "--resume", "-o"];
-        place.ends(0, &words(&resume, &[kept.as_os_str(), path.as_os_str()]));
-    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whole runs of `colocate pages` and `colocate move` on this kernel. Moving between nodes is shown in
+//! Whole runs of `colocate pages` and `colocate pages move` on this kernel. Moving between nodes is shown in
 //! the lab's guests, which have several.
 #![allow(unsafe_code)] // a child that installs a seccomp filter before it executes colocate
 
@@ -121,7 +121,8 @@ fn what_is_there_stays_there() {
     }
     let waiting = Waiting::new();
     let first = nodes().split(['-', ',']).next().unwrap().to_owned();
-    let words = ["move", &waiting.pid(), "--range", &waiting.stack(), "--to", &first, "--json"];
+    let words =
+        ["pages", "move", &waiting.pid(), "--range", &waiting.stack(), "--to", &first, "--json"];
     let report = checked(&colocate(&words), "move.json");
     let pages = report["pages"].as_object().unwrap();
     let count = |name: &str| pages[name].as_u64().unwrap();
@@ -137,7 +138,7 @@ fn what_is_there_stays_there() {
         assert_eq!(count("moved"), 0);
     }
 
-    let words = ["move", &waiting.pid(), "--all", "--to", &first, "--dry-run", "--json"];
+    let words = ["pages", "move", &waiting.pid(), "--all", "--to", &first, "--dry-run", "--json"];
     let report = checked(&colocate(&words), "move.json");
     assert_eq!((report["dry_run"].as_bool(), report["end"].as_str()), (Some(true), Some("done")));
     // The kernel's own pages, [vdso] for one.
@@ -156,9 +157,9 @@ fn what_cannot_be_is_said_in_a_line() {
     let nobody = i32::MAX.to_string();
     let none = format!("expected a running process, found none with the number {nobody}");
     refused(&["pages", &nobody], &none);
-    refused(&["move", &nobody, "--all", "--to", "0"], &none);
+    refused(&["pages", "move", &nobody, "--all", "--to", "0"], &none);
     refused(
-        &["move", &pid, "--range", "1000-2000", "--to", "0"],
+        &["pages", "move", &pid, "--range", "1000-2000", "--to", "0"],
         &format!(
             "expected a range with memory of process {pid} in it, found nothing mapped in 1000-2000"
         ),
@@ -167,11 +168,11 @@ fn what_cannot_be_is_said_in_a_line() {
         && std::fs::read_to_string("/sys/devices/system/node/online").unwrap() == "0\n"
     {
         refused(
-            &["move", &pid, "--all", "--to", "1"],
+            &["pages", "move", &pid, "--all", "--to", "1"],
             "node 1 is not online: this machine has only node 0",
         );
         refused(
-            &["move", &pid, "--all", "--to", "interleave"],
+            &["pages", "move", &pid, "--all", "--to", "interleave"],
             "expected two nodes with memory that the process may use, found only 0",
         );
     }
@@ -188,7 +189,7 @@ fn a_process_that_has_ended_has_no_memory() {
     let stat = format!("/proc/{}/stat", waiting.pid());
     let dead = || std::fs::read_to_string(&stat).unwrap().contains(") Z ");
     wait_until("the end of the killed process", dead);
-    let output = colocate(&["move", &waiting.pid(), "--all", "--to", "0"]);
+    let output = colocate(&["pages", "move", &waiting.pid(), "--all", "--to", "0"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(
         said(&output).contains("which has none: a kernel thread, or ended"),
@@ -200,13 +201,13 @@ fn a_process_that_has_ended_has_no_memory() {
 #[test]
 fn wrong_usage_is_refused() {
     for words in [
-        &["move", "1", "--to", "0"][..],
-        &["move", "1", "--all"],
-        &["move", "1", "--all", "--range", "1-2", "--to", "0"],
-        &["move", "1", "--range", "2-1", "--to", "0"],
-        &["move", "1", "--all", "--to", "node0"],
-        &["move", "1", "--all", "--to", "-1"],
-        &["move", "0", "--all", "--to", "0"],
+        &["pages", "move", "1", "--to", "0"][..],
+        &["pages", "move", "1", "--all"],
+        &["pages", "move", "1", "--all", "--range", "1-2", "--to", "0"],
+        &["pages", "move", "1", "--range", "2-1", "--to", "0"],
+        &["pages", "move", "1", "--all", "--to", "node0"],
+        &["pages", "move", "1", "--all", "--to", "-1"],
+        &["pages", "move", "0", "--all", "--to", "0"],
         &["pages", "-1"],
         &["pages"],
     ] {
@@ -222,7 +223,7 @@ fn another_users_process_is_left_alone() {
         return;
     }
     let waiting = Waiting::new();
-    for words in [&["pages"][..], &["move", "--all", "--to", "0"]] {
+    for words in [&["pages"][..], &["pages", "move", "--all", "--to", "0"]] {
         let mut command = Command::new(PROGRAM);
         // The number of the user nobody on Debian; it needs no name.
         command.args(words).arg(waiting.pid()).uid(65_534).gid(65_534);
@@ -262,7 +263,7 @@ fn the_capability_that_is_named_lifts_it() {
         println!("skipped: user 65534 cannot execute {PROGRAM}: {}", said(&without));
         return;
     }
-    for words in [&["pages"][..], &["move", "--all", "--to", "0"]] {
+    for words in [&["pages"][..], &["pages", "move", "--all", "--to", "0"]] {
         let output = with("+sys_ptrace", words).unwrap();
         assert!(output.status.success(), "{words:?}: {}", said(&output));
     }
@@ -300,7 +301,7 @@ fn a_filter_is_named() {
     let waiting = Waiting::new();
     for errno in [libc::EPERM, libc::ENOSYS] {
         let mut command = Command::new(PROGRAM);
-        command.args(["move", &waiting.pid(), "--all", "--to", "0"]);
+        command.args(["pages", "move", &waiting.pid(), "--all", "--to", "0"]);
         let output = match without_move_pages(&mut command, errno).output() {
             Ok(output) => output,
             Err(error) => {

@@ -180,8 +180,8 @@ fn memory_of_others_is_neither_shown_nor_moved() {
         for args in [
             &["pages", &pid][..],
             &["pages", "--json", &pid],
-            &["move", "--all", "--to", "0", &pid],
-            &["move", "--all", "--shared", "--to", "0", &pid],
+            &["pages", "move", "--all", "--to", "0", &pid],
+            &["pages", "move", "--all", "--shared", "--to", "0", &pid],
         ] {
             let output = copy.run(args);
             assert_eq!(output.status.code(), Some(125), "{args:?}: {output:?}");
@@ -198,7 +198,7 @@ fn files_of_others_are_neither_read_nor_written() {
         fs::write(&secret, "the secret\n").unwrap();
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
         let path = secret.to_str().unwrap();
-        for args in [&["topo", "--machine", path][..], &["schedule", path], &["simulate", path]] {
+        for args in [&["topo", "--machine", path][..], &["schedule", path]] {
             let output = copy.run(args);
             let said = text(&output.stdout) + &text(&output.stderr);
             assert!(!output.status.success() && said.contains("Permission denied"), "{said}");

@@ -1,7 +1,7 @@
 //! Whole runs of `colocate schedule`.
 
-use crate::printed::conforms;
 use crate::run_support::{Scratch, text};
+use colocate_testing::printed::conforms;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -351,4 +351,44 @@ fn what_is_not_counted_is_estimated() {
     let said = text(&wrong.stderr);
     let of_here = with["machine"]["pus"] == 64;
     assert!(of_here || said.contains("they are not of this machine"), "{said}");
+}
+
+/// Coefficients that `colocate-study train cpi-model` has written.
+#[test]
+fn coefficients_are_read() {
+    let scratch = Scratch::new();
+    let trained = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/simulated");
+    for policy in ["symbiotic:model=", "symbiotic-numa:cost=antt:model="] {
+        let policy = format!("{policy}{}", trained.join("cpi-model-power8-10c.json").display());
+        let mut command = scratch.colocate();
+        command.args(["schedule", "--quiet", "--policy", &policy, "--", "true", ":::", "true"]);
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    }
+}
+
+#[test]
+fn coefficients_that_cannot_be_read_are_refused_with_a_line() {
+    let scratch = Scratch::new();
+    std::fs::write(scratch.path("odd.json"), "{\"version\": 9}").unwrap();
+    for (policy, wanted) in [
+        (
+            "symbiotic",
+            "expected symbiotic:model=FILE with a file of `colocate-study train cpi-model`",
+        ),
+        ("symbiotic:model=none.json", "cannot read none.json: "),
+        (
+            "symbiotic:model=odd.json",
+            "odd.json: expected a CPI model of version 1, found version 9",
+        ),
+    ] {
+        let mut command = scratch.colocate();
+        command
+            .args(["schedule", "--policy", policy, "--", "true"])
+            .current_dir(scratch.dir.path());
+        let done = command.output().unwrap();
+        let said = text(&done.stderr);
+        assert!(!done.status.success() && said.lines().count() == 1, "{said}");
+        assert!(said.starts_with(&format!("colocate: {wanted}")), "{said}");
+    }
 }

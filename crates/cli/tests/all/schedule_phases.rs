@@ -1,9 +1,9 @@
 //! Whole runs of `colocate schedule` with programs whose phases are known.
 
-use crate::printed::conforms;
 use crate::run_support::{Scratch, child_called, exclusive, have, original};
 use crate::schedule_support::{called, signal, stat, unique, until, wait_until, workload};
 use colocate_testing::Ends;
+use colocate_testing::printed::conforms;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

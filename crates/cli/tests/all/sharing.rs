@@ -1,9 +1,9 @@
 //! `--sharing` of `run`, and `top --matrix`: which threads use the same memory.
 
-use crate::printed::{conforms, refusal};
 use crate::run_support::{Scratch, child_called, text, workload};
 use crate::schedule_support::{signal, wait_until};
 use colocate_testing::Ends;
+use colocate_testing::printed::{conforms, refusal};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;

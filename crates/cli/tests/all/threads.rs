@@ -1,9 +1,9 @@
 //! Whole runs of `colocate advise-threads`, on programs that sleep: what they take depends on the number of threads, and
 //! hardly on who else uses the PUs.
 
-use crate::printed::{conforms, printed, refusal};
 use crate::run_support::{Scratch, await_that, have};
 use colocate_testing::Ends;
+use colocate_testing::printed::{conforms, printed, refusal};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! Whole runs of `colocate top` beside programs whose phases are known.
 
-use crate::printed::{conforms, printed, refusal};
 use crate::run_support::{Scratch, await_that, children, exclusive, masks, workload};
 use colocate_observe::lifecycle::Options;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, SpinSampler};
+use colocate_testing::printed::{conforms, printed, refusal};
 use colocate_testing::{Ends, within};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};

@@ -1,7 +1,7 @@
 //! `--wake-ups` of `run` and `schedule`.
 
-use crate::printed::conforms;
 use crate::run_support::{Scratch, text};
+use colocate_testing::printed::conforms;
 use serde_json::Value;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};

@@ -13,7 +13,7 @@ use thiserror::Error;
 pub enum NotThisMachine {
     /// Another processor.
     #[error(
-        "expected speeds measured on {expected}, found {found}; measure here with colocate bench cores"
+        "expected speeds measured on {expected}, found {found}; measure here with colocate-study bench cores"
     )]
     Processor {
         /// The machine's.
@@ -22,7 +22,9 @@ pub enum NotThisMachine {
         found: String,
     },
     /// Other cores, or others of them online.
-    #[error("expected speeds of {expected}, found {found}; measure here with colocate bench cores")]
+    #[error(
+        "expected speeds of {expected}, found {found}; measure here with colocate-study bench cores"
+    )]
     Cores {
         /// The machine's.
         expected: String,
@@ -235,18 +237,18 @@ mod tests {
         here.processor = Some("This 1000".into());
         assert_eq!(
             other.of_machine(&here).unwrap_err().to_string(),
-            "expected speeds measured on This 1000, found Other 9000; measure here with colocate bench cores"
+            "expected speeds measured on This 1000, found Other 9000; measure here with colocate-study bench cores"
         );
         let fewer = CoreSpeeds { cores: found.cores[..4].to_vec(), ..found.clone() };
         assert_eq!(
             refused(&fewer),
-            "expected speeds of 16 cores, PUs 0-15, found 4 cores, PUs 0-3; measure here with colocate bench cores"
+            "expected speeds of 16 cores, PUs 0-15, found 4 cores, PUs 0-3; measure here with colocate-study bench cores"
         );
         let mut swapped = found;
         swapped.cores.swap(0, 1);
         assert_eq!(
             refused(&swapped),
-            "expected speeds of a core of PUs 0, found a core of PUs 1; measure here with colocate bench cores"
+            "expected speeds of a core of PUs 0, found a core of PUs 1; measure here with colocate-study bench cores"
         );
         // A machine that does not say which processor it has can have any.
         let unknown = CoreSpeeds { processor: None, ..measured(&[&[0], &[1]], &[1.0, 1.0]) };

@@ -26,7 +26,7 @@ pub enum CoreSpeedsError {
         found: u64,
     },
     /// No measurement says this.
-    #[error("expected {expected}, found {found}; measure again with colocate bench cores")]
+    #[error("expected {expected}, found {found}; measure again with colocate-study bench cores")]
     Impossible {
         /// What should hold.
         expected: &'static str,
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_in_a_line() {
-        let again = "; measure again with colocate bench cores";
+        let again = "; measure again with colocate-study bench cores";
         let cases: [(Change, String); 11] = [
             (
                 |v| v["version"] = 2.into(),

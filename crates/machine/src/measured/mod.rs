@@ -1,4 +1,4 @@
-//! How fast cores are by measurement: the file that `colocate bench cores` writes, and what becomes of a machine
+//! How fast cores are by measurement: the file that `colocate-study bench cores` writes, and what becomes of a machine
 //! with it.
 //!
 //! What firmware and kernel say of kinds of cores is wrong where a hypervisor hides them, where a core is slowed
@@ -88,7 +88,7 @@ pub struct MeasuredKind {
     pub pus: PuSet,
 }
 
-/// What `colocate bench cores` found: `docs/schemas/core-speeds.json`.
+/// What `colocate-study bench cores` found: `docs/schemas/core-speeds.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreSpeeds {

@@ -143,7 +143,10 @@ mod tests {
     fn hostile_files_are_refused_in_a_line() {
         let refused = |text: &str, what: &str| {
             let error = CoreSpeeds::from_json(text).unwrap_err().to_string();
-            assert_eq!(error, format!("expected {what}; measure again with colocate bench cores"));
+            assert_eq!(
+                error,
+                format!("expected {what}; measure again with colocate-study bench cores")
+            );
         };
         let in_two = "every PU in one core, found PU 65535 in two";
         refused(&full_of("cores", &"65535".into()), in_two);

@@ -1,4 +1,4 @@
-//! Coefficients with where they come from: what `colocate train cpi-model` writes and `symbiotic` reads.
+//! Coefficients with where they come from: what `colocate-study train cpi-model` writes and `symbiotic` reads.
 
 use super::{Coefficients, Conditioning, Mode, Quality, normalised};
 use crate::system::CpiStack;
@@ -162,7 +162,7 @@ pub fn added_up(parts: &[String], components: &[Component], stack: &[f64]) -> Op
 
 impl CpiModel {
     /// That of the described POWER8 with ten cores, for simulations without one of their own:
-    /// `colocate train cpi-model --machine power8-10c`.
+    /// `colocate-study train cpi-model --machine power8-10c`.
     #[must_use]
     pub fn built_in() -> Self {
         Self::from_json(BUILT_IN).expect("what is built in can be read")

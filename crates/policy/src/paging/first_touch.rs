@@ -12,11 +12,12 @@
 //! - **Hands off**: no page is moved, and no task. -> test `hands_off`
 
 use super::{Move, Paging, Rule, Seen};
-use crate::row::Row;
+use crate::row::{Purpose, Row};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "first-touch",
+    purpose: Purpose::Baseline,
     summary: "leaves pages where they were touched first, threads to the kernel",
     source: "Linux's default",
     make: |_, _| Paging::by(FirstTouch),

@@ -14,11 +14,12 @@
 //! - **Once**: a group that is there stays. -> test `in_turn`
 
 use super::{Move, Paging, Rule, Seen, with_memory};
-use crate::row::Row;
+use crate::row::{Purpose, Row};
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "interleave",
+    purpose: Purpose::Baseline,
     summary: "deals page groups to all nodes in turn",
     source: "as numactl --interleave, by groups",
     make: |_, _| Paging::by(Interleave),

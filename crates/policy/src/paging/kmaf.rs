@@ -15,12 +15,13 @@
 //! - **One sample is none**: -> test `one_sample_moves_nothing`
 
 use super::{Key, Move, Paging, Rule, Seen, most};
-use crate::row::Row;
+use crate::row::{Purpose, Row};
 use std::collections::BTreeMap;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "kmaf",
+    purpose: Purpose::Recommended,
     summary: "moves page groups to the node that uses them most",
     source: "Diener et al., PACT 2014, by samples",
     make: |_, _| Paging::by(Kmaf::default()),

@@ -41,7 +41,7 @@ use crate::places::Places;
 use crate::plan::{MAX_PARTNERS, Plan, Task, TaskId, Why};
 use crate::policies::MIX;
 use crate::policy::Policy;
-use crate::row::Row;
+use crate::row::{Purpose, Row};
 use crate::source::{Source, SourceSet};
 use colocate_machine::{Nanos, PuIdx, Shared};
 use colocate_model::communication::WakeUpCosts;
@@ -52,6 +52,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "auto",
+    purpose: Purpose::Recommended,
     summary: "has communicating tasks share a PU, a cache or a node; pairs busy ones",
     source: "ours",
     make: |_, known| {

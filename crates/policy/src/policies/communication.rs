@@ -29,7 +29,7 @@ use crate::evidence::Evidence;
 use crate::places::Places;
 use crate::plan::{Plan, TaskId, Why};
 use crate::policy::Policy;
-use crate::row::{Kind, Knowledge, Preset, Row, Setting, Values};
+use crate::row::{Kind, Knowledge, Preset, Purpose, Row, Setting, Values};
 use crate::source::{Source, SourceSet};
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Nanos, PuIdx};
@@ -37,6 +37,7 @@ use colocate_machine::{Nanos, PuIdx};
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "communication",
+    purpose: Purpose::Recommended,
     summary: "puts tasks that communicate much near each other",
     source: "Cruz et al., JPDC 2014",
     settings: &[SOURCE, HETEROGENEITY],

@@ -37,7 +37,7 @@ use super::{Choice, MIX, Placement, own_cores, planned, spread_default};
 use crate::places::Places;
 use crate::plan::{MAX_PARTNERS, Task, TaskId, Why};
 use crate::policy::by_rule;
-use crate::row::{Kind, Preset, Row, Setting};
+use crate::row::{Kind, Preset, Purpose, Row, Setting};
 use crate::schedule::select::float;
 use colocate_machine::PuIdx;
 use colocate_model::Class;
@@ -46,6 +46,7 @@ use colocate_model::overlap::scarcity;
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "instruction",
+    purpose: Purpose::Published,
     summary: "pairs tasks that do most with least of one class",
     source: "Serpa et al., Algorithm 1",
     settings: &[

@@ -49,7 +49,7 @@ use crate::places::Places;
 use crate::plan::{Task, Why};
 use crate::policy::by_rule;
 use crate::predict::{demands, taking_turns, unit, within};
-use crate::row::Row;
+use crate::row::{Purpose, Row};
 use colocate_machine::PuIdx;
 use colocate_model::UnitDemand;
 use std::cmp::Reverse;
@@ -57,6 +57,7 @@ use std::cmp::Reverse;
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "mix",
+    purpose: Purpose::Recommended,
     summary: "pairs tasks whose instruction mixes overlap least",
     source: "ours, after Serpa et al.",
     make: |_, _| by_rule(MIX, |evidence| planned(evidence, place)),

@@ -15,12 +15,13 @@ use super::{Choice, Placement, planned};
 use crate::evidence::Evidence;
 use crate::plan::{DefaultPlacement, Plan, Why};
 use crate::policy::by_rule;
-use crate::row::{Cadence, Row};
+use crate::row::{Cadence, Purpose, Row};
 use crate::source::SourceSet;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "os",
+    purpose: Purpose::Baseline,
     summary: "leaves every thread unpinned, kernel-scheduled",
     source: "a baseline",
     cadence: Cadence::Either,

@@ -19,7 +19,7 @@ use crate::places::Places;
 use crate::plan::{DefaultPlacement, Why};
 use crate::policy::by_rule;
 use crate::rng::SplitMix64;
-use crate::row::{Cadence, Kind, Preset, Row, Setting};
+use crate::row::{Cadence, Kind, Preset, Purpose, Row, Setting};
 use crate::schedule::allocate::seated;
 use crate::schedule::{self, Allocated, Quantum, Selected, select};
 use crate::source::SourceSet;
@@ -27,6 +27,7 @@ use crate::source::SourceSet;
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "random",
+    purpose: Purpose::Baseline,
     summary: "draws PUs, and where jobs wait also jobs",
     source: "a baseline",
     settings: &[Setting {

@@ -22,7 +22,7 @@ use super::in_order;
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::policy::by_rule;
-use crate::row::{Cadence, Row};
+use crate::row::{Cadence, Purpose, Row};
 use crate::schedule::allocate::spread;
 use crate::schedule::select;
 use crate::source::SourceSet;
@@ -30,6 +30,7 @@ use crate::source::SourceSet;
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "round-robin",
+    purpose: Purpose::Baseline,
     summary: "fills PUs in logical order; where jobs wait, in turn",
     source: "Serpa et al., baseline; where jobs wait, a baseline of ours",
     cadence: Cadence::Either,

@@ -21,12 +21,13 @@
 
 use super::in_order;
 use crate::policy::by_rule;
-use crate::row::Row;
+use crate::row::{Purpose, Row};
 use crate::source::SourceSet;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "scatter",
+    purpose: Purpose::Baseline,
     summary: "puts tasks as far apart as possible",
     source: "a baseline",
     make: |_, _| {

@@ -19,12 +19,13 @@ use super::asymmetric::{Messages, Seat, choices, cores_of, free_places_of, threa
 use super::{Allocated, Choice, Quantum, Scheduler, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::row::Row;
+use crate::row::{Purpose, Row};
 use crate::source::SourceSet;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "all-fast-first",
+    purpose: Purpose::Baseline,
     summary: "fills fast cores before slow ones",
     source: "a baseline",
     waits: false,

@@ -14,7 +14,7 @@
 //!   together seem to have little traffic, and are together again (simulated on a Xeon X3320).
 //! - `Pen(p) = κ · max(0, g(p) − mean g) · mean AvgTR`, at most the largest `AvgTR`: bandwidth that is reserved for a job that
 //!   loses more than others. `g(p)` is the share of its speed that `p` loses for each t/µs of others' traffic, measured
-//!   beside the micro-benchmark of `colocate bench bandwidth`. Ours: how it was computed was not published with what we have.
+//!   beside the micro-benchmark of `colocate-study bench bandwidth`. Ours: how it was computed was not published with what we have.
 //! - `SIABW`: `IABW` with `AvgTR(p) + Pen(p)` for `AvgTR(p)`.
 //! - `OATR`: contexts × the mean of the last rates of the jobs that wait (`oatr=waiting`), or the mean of what was delivered in
 //!   each quantum so far (`oatr=delivered`), which falls when contention throttles traffic. The formula of the paper was not
@@ -53,7 +53,7 @@ use super::asymmetric::Messages;
 use super::{Allocated, COUNTERS, Choice, Quantum, QueuedJob, Selected, Thread, select};
 use crate::plan::{JobIdx, Plan};
 use crate::policy::{Policy, by_rule};
-use crate::row::{Kind, Knowledge, Preset, Prior, Row, Setting, SoloProfile, Values};
+use crate::row::{Kind, Knowledge, Preset, Prior, Purpose, Row, Setting, SoloProfile, Values};
 use std::collections::BTreeMap;
 
 /// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one
@@ -104,6 +104,7 @@ pub static IDAS: Row = Row {
 /// Its row in the table of policies.
 pub static BAS: Row = Row {
     name: "bas",
+    purpose: Purpose::Recommended,
     summary: "balances traffic to memory, then to first caches, by the last quantum",
     source: "Feliu et al., IEEE TC 2016, Algorithm 4",
     settings: &[Setting {

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::row::{Kind, Preset, Row, Setting, Values};
+use crate::row::{Kind, Preset, Purpose, Row, Setting, Values};
 use colocate_machine::PuIdx;
 
 /// How much of the contexts goes by progress.
@@ -53,6 +53,7 @@ impl Mixing {
 /// Its row in the table of policies.
 pub static FAIR: Row = Row {
     name: "fair",
+    purpose: Purpose::Recommended,
     summary: "runs the jobs that have come least far",
     source: "Feliu et al., IPDPS 2015",
     settings: &[VALID, DOUBT, APART],
@@ -63,6 +64,7 @@ pub static FAIR: Row = Row {
 /// Its row in the table of policies.
 pub static PERF_FAIR: Row = Row {
     name: "perf-fair",
+    purpose: Purpose::Published,
     summary: "fills some contexts by progress, the others by traffic",
     source: "Feliu et al., IEEE TC 2017",
     settings: &[

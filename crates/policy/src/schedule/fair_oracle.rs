@@ -18,12 +18,13 @@ use super::bandwidth::pair_by_last_quantum;
 use super::progress::ordered;
 use super::{Choice, Quantum, QuantumOutcome, Scheduler, Selected, select};
 use crate::plan::JobIdx;
-use crate::row::{Course, Prior, Row};
+use crate::row::{Course, Prior, Purpose, Row};
 use std::collections::BTreeMap;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "fair-oracle",
+    purpose: Purpose::Simulated,
     summary: "as fair, by true progress, for comparison in simulations",
     source: "a baseline of ours",
     prior: &[Prior::Courses],

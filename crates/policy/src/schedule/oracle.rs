@@ -37,7 +37,7 @@ use crate::judge::Judge;
 use crate::matching;
 use crate::places::Places;
 use crate::plan::{Plan, Task, TaskId};
-use crate::row::{Prior, Row};
+use crate::row::{Prior, Purpose, Row};
 use crate::source::SourceSet;
 use colocate_machine::{CoreIdx, Machine, Performance, PuIdx, PuNr};
 use colocate_model::phase::Demand;
@@ -48,6 +48,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "oracle",
+    purpose: Purpose::Simulated,
     summary: "tries all placements with the contention model, for comparison",
     source: "a baseline of ours",
     prior: &[Prior::Speeds, Prior::Demands],

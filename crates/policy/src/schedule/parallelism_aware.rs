@@ -56,7 +56,7 @@ use super::{
 };
 use crate::evidence::Evidence;
 use crate::plan::{JobIdx, Plan, TaskId};
-use crate::row::{Kind, Preset, Row, Setting};
+use crate::row::{Kind, Preset, Purpose, Row, Setting};
 use crate::source::SourceSet;
 use colocate_machine::{Nanos, PuIdx};
 use sharing::{Sharer, Sharing};
@@ -83,6 +83,7 @@ impl Settings {
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "parallelism-aware",
+    purpose: Purpose::Recommended,
     summary: "gives fast cores to serial phases",
     source: "Fedorova et al., parallelism awareness (PA)",
     settings: &[

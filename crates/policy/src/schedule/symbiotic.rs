@@ -7,7 +7,7 @@
 //! # Approach
 //! From the stacks that threads show beside their siblings, compute those that they would show alone ([`inverse`]); from
 //! these, how slow every possible group would be ([`Mode::slowdown`]); and take the groups that cost least by matching. The
-//! coefficients are trained once for a machine (`colocate train cpi-model`).
+//! coefficients are trained once for a machine (`colocate-study train cpi-model`).
 //! # Terms
 //! - *Stack*: shares of a thread's cycles by cause; *alone*: without siblings.
 //! - *Cost* of a thread with the slowdown `S ≥ 1`: `1 − 1/S`, what it takes from STP (the default), or `S − 1`, what it adds
@@ -52,7 +52,7 @@ use crate::evidence::Evidence;
 use crate::matching::{self, Predicted};
 use crate::places::Places;
 use crate::plan::Plan;
-use crate::row::{Kind, Knowledge, Preset, Prior, Row, Setting, Values};
+use crate::row::{Kind, Knowledge, Preset, Prior, Purpose, Row, Setting, Values};
 use crate::source::{Source, SourceSet};
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
@@ -107,6 +107,7 @@ const STACKS: SourceSet = SourceSet::of(&[Source::Counters, Source::Stacks]);
 /// Its row in the table of policies.
 pub static ROW: Row = Row {
     name: "symbiotic",
+    purpose: Purpose::Recommended,
     summary: "groups threads that slow each other down least, by CPI stacks",
     source: "Feliu, Eyerman, Sahuquillo and Petit, HPCA 2016",
     settings: &[COST, WEIGHT_OF_NEW, LEAST_GAIN, MODEL],
@@ -162,7 +163,7 @@ const MODEL: Setting = Setting {
     name: "model",
     kind: Kind::File,
     default: Preset::Unset,
-    meaning: "coefficients that `colocate train cpi-model` wrote",
+    meaning: "coefficients that `colocate-study train cpi-model` wrote",
 };
 
 fn settings(values: &Values<'_>) -> Settings {

@@ -45,7 +45,7 @@ fn known() -> Backend {
 fn sharing() -> Result<Backend, Refusal> {
     Err(Refusal {
         why: "programs that are described by what they demand have no addresses".to_owned(),
-        remedy: "`colocate replay` simulates recorded accesses",
+        remedy: "`colocate-study replay` simulates recorded accesses",
     })
 }
 

@@ -19,7 +19,7 @@ pub mod table;
 
 use crate::replication::drawn::Program;
 use crate::replication::{StudyError, demand};
-use crate::stats::{Estimate, Interval, median};
+use colocate_figures::stats::{Estimate, Interval, median};
 use colocate_machine::{CacheKind, Machine, Performance, PuIdx};
 use colocate_model::phase::Demand;
 use colocate_model::{Assumptions, Model, Seat};

@@ -2,8 +2,8 @@
 
 use super::{Curve, Pairs, Point, Report};
 use crate::curve::{Curves, Series, svg as svg_of};
-use crate::stats::Estimate;
-use crate::table::aligned;
+use colocate_figures::stats::Estimate;
+use colocate_figures::table::aligned;
 use colocate_machine::printable;
 
 /// As tables.
@@ -73,7 +73,7 @@ fn spread(of: Estimate, times: f64, digits: usize) -> String {
 pub fn svg(report: &Report) -> Result<String, String> {
     let percent = |of: Estimate| Estimate {
         value: of.value * 100.0,
-        interval: of.interval.map(|range| crate::stats::Interval {
+        interval: of.interval.map(|range| colocate_figures::stats::Interval {
             low: range.low * 100.0,
             high: range.high * 100.0,
         }),

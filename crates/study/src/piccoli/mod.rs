@@ -16,7 +16,7 @@ pub mod kernels;
 pub mod modes;
 pub mod table;
 
-use crate::stats::{Estimate, Interval};
+use colocate_figures::stats::{Estimate, Interval};
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::Assumptions;
 use colocate_sim::{Platform, SimError};

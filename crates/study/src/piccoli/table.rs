@@ -3,7 +3,7 @@
 use super::modes::Mode;
 use super::{Benchmark, Report, Row, Speedup};
 use crate::curve::{Curves, Series, svg_of_all};
-use crate::table::aligned;
+use colocate_figures::table::aligned;
 use colocate_machine::printable;
 
 /// What was published, on the real machine, median of ten runs without huge pages; by benchmark.

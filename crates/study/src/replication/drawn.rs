@@ -23,7 +23,7 @@
 //! - **The same for the same seed** -> test `the_same_for_the_same_seed`
 
 use super::{StudyError, demand};
-use crate::stats::Random;
+use colocate_figures::stats::Random;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance};
 use colocate_model::phase::{Demand, Guessed, Known, Work as PortWork};

@@ -18,7 +18,7 @@ use super::{
 use crate::metric::Metric;
 use crate::published;
 use crate::simulate::figures::{Column, RESOLUTION, Spread};
-use crate::stats;
+use colocate_figures::stats;
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 

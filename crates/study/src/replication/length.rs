@@ -20,7 +20,7 @@ use super::definition::{Cells, Definition, Part};
 use super::{Done, Study, Work};
 use crate::metric::Metric;
 use crate::simulate::figures::{RESOLUTION, Spread};
-use crate::stats;
+use colocate_figures::stats;
 use colocate_machine::{Machine, Nanos, printable};
 use colocate_sim::Kernel;
 use std::fmt::Write;

@@ -26,7 +26,7 @@ pub mod report;
 pub mod siblings;
 pub mod table;
 
-use crate::stats;
+use colocate_figures::stats;
 use colocate_machine::performance::CorePerformance;
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::phase::{Demand, PhaseError};

@@ -3,7 +3,7 @@
 use super::report::{CellFigures, PartFigures, Report};
 use crate::curve::{self, Curves, Series};
 use crate::simulate::figures::Spread;
-use crate::stats::Estimate;
+use colocate_figures::stats::Estimate;
 use colocate_machine::printable;
 
 /// The tables that have an axis, one below the other, as an SVG document.

@@ -5,7 +5,7 @@ use super::report::Fact;
 use super::{Study, StudyError, demand};
 use crate::published;
 use crate::simulate::figures::Spread;
-use crate::stats;
+use colocate_figures::stats;
 use colocate_machine::{Machine, PuIdx};
 use colocate_model::phase::Demand;
 use colocate_model::{Assumptions, Model, Phase, Seat};

@@ -7,8 +7,8 @@ use super::report::{
 };
 use crate::metric::Metric;
 use crate::simulate::figures::Spread;
-use crate::stats;
-use crate::table::{aligned, row};
+use colocate_figures::stats;
+use colocate_figures::table::{aligned, row};
 use colocate_machine::printable;
 use std::fmt::Write;
 

@@ -3,8 +3,8 @@
 use super::figures::{PolicyFigures, Simulated, Verdict};
 use super::table;
 use crate::metric::Metric;
-use crate::plot::{Area, FASTER, MEAN, OPEN, Row, SLOWER, draw_ratios, label};
-use crate::stats::Estimate;
+use colocate_figures::plot::{Area, FASTER, MEAN, OPEN, Row, SLOWER, draw_ratios, label};
+use colocate_figures::stats::Estimate;
 use colocate_machine::printable;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;

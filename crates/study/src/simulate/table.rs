@@ -5,8 +5,8 @@ use super::figures::{
     Verdict,
 };
 use crate::metric::Metric;
-use crate::stats::Estimate;
-use crate::table::{aligned, matrix, range, row, seconds, three_decimals, unknown};
+use colocate_figures::stats::Estimate;
+use colocate_figures::table::{aligned, matrix, range, row, seconds, three_decimals, unknown};
 use colocate_machine::printable;
 use colocate_sim::Method;
 use std::fmt::Write;

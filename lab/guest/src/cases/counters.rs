@@ -3,7 +3,7 @@
 //! In these guests an instruction takes a nanosecond, so cycles are instructions, and what a loop of
 //! known length executes is known for every thread.
 
-use crate::evidence::{colocate, eventually, text};
+use crate::evidence::{colocate, eventually, study, text};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::fs;
@@ -494,12 +494,12 @@ fn needs_stacks() -> anyhow::Result<()> {
     ensure!(output.status.success(), "colocate schedule: {said}");
     let expected = format!("symbiotic gets no CPI stacks, so groups stay as they are: {DEAD}");
     ensure!(said.matches(&expected).count() == 1, "expected {expected:?} once, found {said}");
-    let trained = colocate(&["train", "cpi-model", "--here", WORKLOAD_FILE, "-o", FILE])?;
+    let trained = study(&["train", "cpi-model", "--here", WORKLOAD_FILE, "-o", FILE])?;
     says(
         &String::from_utf8_lossy(&trained.stderr),
         &format!("expected counters that show where cycles go, found none: {DEAD}"),
     )?;
-    ensure!(trained.status.code() == Some(3), "colocate train: {}", trained.status);
+    ensure!(trained.status.code() == Some(3), "colocate-study train: {}", trained.status);
     ensure!(text(FILE)? == MODEL, "what could not be trained was written");
     Ok(())
 }

@@ -7,6 +7,10 @@
 //! The kernel does not show a mask that a program has set while its cpuset has none of its PUs, and before 6.2 it forgets that mask. So where
 //! processes were moved, a thread that has set a mask may have all PUs instead. It also leaves out PUs that are offline when a mask is set,
 //! so where a PU has been offline, a thread may have all others instead of all.
+//!
+//! Histories begin and end in a cpuset with all PUs and not in the root: a thread that is created while its process moves to the root keeps
+//! the mask of the cpuset that it came from (`cpuset_fork` in kernel/cgroup/cpuset.c returns early there; measured without colocate on
+//! Linux 6.18: 5 of 138,884 threads, none of 140,942 with another cpuset).
 
 use crate::evidence::{colocate, eventually, text};
 use crate::groups::{Group, Offline};
@@ -83,7 +87,6 @@ impl History {
         for _ in 0..20 {
             let group =
                 format!("0::{}", folder.to_string_lossy().strip_prefix(ROOT).unwrap_or_default());
-            let group = if group == "0::" { "0::/".into() } else { group };
             let is_elsewhere =
                 |pid: &i32| text(format!("/proc/{pid}/cgroup")).is_ok_and(|it| it != group);
             let mut pids: Vec<i32> = self.tasks().iter().map(|task| task.pid).collect();
@@ -179,7 +182,12 @@ struct All {
     set_without: String,
 }
 
-fn history(random: &mut Random, round: u32, group: &Group, all: &All) -> anyhow::Result<usize> {
+fn history(
+    random: &mut Random,
+    round: u32,
+    [home, group]: [&Group; 2],
+    all: &All,
+) -> anyhow::Result<usize> {
     let mut history = History::start(random, round)?;
     let mut was_moved = false;
     let mut was_offline = false;
@@ -191,7 +199,7 @@ fn history(random: &mut Random, round: u32, group: &Group, all: &All) -> anyhow:
                 was_moved = true;
                 history.move_to(group.folder());
             }
-            2 => history.move_to(Path::new(ROOT)),
+            2 => history.move_to(home.folder()),
             3 => group.set("cpuset.cpus", random.pick(&CPUSETS))?,
             _ if offline.is_none() => {
                 was_offline = true;
@@ -202,7 +210,7 @@ fn history(random: &mut Random, round: u32, group: &Group, all: &All) -> anyhow:
         std::thread::sleep(Duration::from_millis(random.below(1_500)));
     }
     let how = history.end(random)?;
-    history.move_to(Path::new(ROOT));
+    history.move_to(home.folder());
     was_moved |= offline.take().is_some();
     let mut masks = vec![&*all.possible];
     if was_offline {
@@ -216,13 +224,16 @@ fn history(random: &mut Random, round: u32, group: &Group, all: &All) -> anyhow:
 fn histories(rounds: u32, seed: u64) -> anyhow::Result<()> {
     let mut random = Random::new(seed);
     let possible = text("/sys/devices/system/cpu/possible")?;
+    let home = Group::new("home", &[("cpuset.cpus", &possible)])?;
+    std::fs::write(home.folder().join("cgroup.procs"), "0")?;
     let all = All { possible, set_without: mask_set_without(GOES)? };
     let group = Group::new("history", &[("cpuset.cpus", CPUSETS[0])])?;
     let mut threads = 0;
     for round in 0..rounds {
-        threads +=
-            history(&mut random, round, &group, &all).with_context(|| format!("round {round}"))?;
+        threads += history(&mut random, round, [&home, &group], &all)
+            .with_context(|| format!("round {round}"))?;
     }
+    std::fs::write(Path::new(ROOT).join("cgroup.procs"), "0")?;
     ensure!(
         threads > rounds as usize,
         "expected some threads to live, found {threads} in {rounds} histories"

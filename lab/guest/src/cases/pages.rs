@@ -1,4 +1,4 @@
-//! `colocate move` and `colocate pages`: pages are where it says, huge ones whole, and nothing else
+//! `colocate pages move` and `colocate pages`: pages are where it says, huge ones whole, and nothing else
 //! has changed. The evidence is the kernel's: what move_pages answers to the program whose memory it
 //! is, numa_maps, smaps and vmstat.
 //!
@@ -63,11 +63,12 @@ impl Memory {
         self.child.id().to_string()
     }
 
-    /// `colocate move` of its first region, to `to`.
+    /// `colocate pages move` of its first region, to `to`.
     fn move_to(&self, to: &str, options: &[&str]) -> anyhow::Result<Output> {
         let pid = self.pid();
         colocate(
-            &[&["move", &pid, "--range", &self.regions[0], "--to", to, "--json"], options].concat(),
+            &[&["pages", "move", &pid, "--range", &self.regions[0], "--to", to, "--json"], options]
+                .concat(),
         )
     }
 
@@ -78,10 +79,19 @@ impl Memory {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// A `colocate move` of its first region to node 1 that has moved some pages.
+    /// A `colocate pages move` of its first region to node 1 that has moved some pages.
     fn on_the_move(&self) -> anyhow::Result<Child> {
         let mut colocate = Command::new("colocate");
-        colocate.args(["move", &self.pid(), "--range", &self.regions[0], "--to", "1", "--json"]);
+        colocate.args([
+            "pages",
+            "move",
+            &self.pid(),
+            "--range",
+            &self.regions[0],
+            "--to",
+            "1",
+            "--json",
+        ]);
         let child = colocate.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         eventually("the first pages to be moved", || Ok(self.numa_maps(0)?.contains(" N1=")))?;
         Ok(child)
@@ -360,7 +370,7 @@ pub fn obey_their_owner() -> anyhow::Result<()> {
     let mut memory = Memory::on_node_0(&["small:1"])?;
     let (pid, range) = (memory.pid(), memory.regions[0].clone());
     let mut command = Command::new("colocate");
-    command.args(["move", &pid, "--range", &range, "--to", "1"]).uid(1000).gid(1000);
+    command.args(["pages", "move", &pid, "--range", &range, "--to", "1"]).uid(1000).gid(1000);
     let output = command.output()?;
     let expected = format!(
         "colocate: process {pid} may not be looked at: it is another user's, or protected; run \
@@ -371,7 +381,10 @@ pub fn obey_their_owner() -> anyhow::Result<()> {
     let mut theirs = Memory::of_user(&["shared:1"], 1000)?;
     let (pid, range) = (theirs.pid(), theirs.regions[0].clone());
     let mut command = Command::new("colocate");
-    command.args(["move", &pid, "--range", &range, "--to", "1", "--shared"]).uid(1000).gid(1000);
+    command
+        .args(["pages", "move", &pid, "--range", &range, "--to", "1", "--shared"])
+        .uid(1000)
+        .gid(1000);
     let output = command.output()?;
     ensure!(said(&output).contains("only with CAP_SYS_NICE (EPERM)"), "{}", said(&output));
     ensure_counts(&theirs.moved_to("1", &["--shared"])?, &[("moved", 256)])?;
@@ -382,7 +395,7 @@ pub fn obey_their_owner() -> anyhow::Result<()> {
 pub fn refuse_what_cannot_be() -> anyhow::Result<()> {
     let memory = Memory::on_node_0(&["small:1"])?;
     let pid = memory.pid();
-    let to = |node| ["move", &pid, "--all", "--to", node];
+    let to = |node| ["pages", "move", &pid, "--all", "--to", node];
     refused(&to("9"), 125, "expected a node that is online, 0-3, found 9")?;
     refused(
         &["pages", "2"],
@@ -436,7 +449,7 @@ pub fn leave_policies_alone() -> anyhow::Result<()> {
     let mut memory = Memory::on_node_0(&["bound:4", "small:4"])?;
     let before = memory.policies()?;
     ensure!(memory.numa_maps(0)?.contains(" bind:0 "), "{}", memory.numa_maps(0)?);
-    printed(&["move", &memory.pid(), "--all", "--to", "1"])?;
+    printed(&["pages", "move", &memory.pid(), "--all", "--to", "1"])?;
     memory.ensure_on(0, "1:1024")?;
     memory.ensure_on(1, "1:1024")?;
     ensure!(memory.policies()? == before, "expected {before:?}, found {:?}", memory.policies()?);

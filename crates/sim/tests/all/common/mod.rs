@@ -9,7 +9,8 @@ use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::{
-    Decision, DefaultPlacement, JobIdx, Knowledge, Place, Plan, Policy, PolicySpec, TaskId, Why,
+    Decision, DefaultPlacement, JobIdx, Knowledge, Place, Plan, Policy, PolicySpec, TaskId,
+    TaskSpan, Why,
 };
 use colocate_sim::{
     JobSpec, Kernel, Method, Options, Outcome, Pages, PhaseIdx, PhaseSpec, Platform, Scenario,
@@ -225,11 +226,9 @@ pub fn picture(outcome: &Outcome, pus: u32, step: Nanos) -> String {
         text.push_str(&format!("{pu} "));
         for column in 0..columns {
             let at = Nanos(column * step.0 + step.0 / 2);
-            let here =
-                |span: &&colocate_sim::Span| span.pu.0 == pu && span.from <= at && at < span.to;
-            let letter = |span: &colocate_sim::Span| {
-                char::from(b'A' + u8::try_from(span.task.job.0).unwrap())
-            };
+            let here = |span: &&TaskSpan| span.pu.0 == pu && span.from <= at && at < span.to;
+            let letter =
+                |span: &TaskSpan| char::from(b'A' + u8::try_from(span.task.job.0).unwrap());
             text.push(outcome.spans.iter().find(here).map_or('_', letter));
         }
         text.push('\n');

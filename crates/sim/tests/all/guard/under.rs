@@ -5,7 +5,7 @@ use colocate_policy::schedule::{Allocated, Choice, QueuedJob, Selected};
 use colocate_policy::{Evidence, Knowledge, Plan, Policy, PolicySpec, SourceSet, table};
 use colocate_sim::{JobSpec, Platform, Scenario, alone_of};
 
-/// Coefficients for `symbiotic`: `colocate train cpi-model --machine FILE`, the file being `common::SMALL`. Machines
+/// Coefficients for `symbiotic`: `colocate-study train cpi-model --machine FILE`, the file being `common::SMALL`. Machines
 /// here differ from it in their caches and their memory, not in their cores.
 const CPI_MODEL: &str = include_str!("cpi-model.json");
 

@@ -4,7 +4,7 @@ use super::{
     JobFigures, MetricFigures, PolicyFigures, RESOLUTION, Run, Spread, Unresolved, Usage, Verdict,
 };
 use crate::metric::Metric;
-use crate::stats;
+use colocate_figures::stats;
 
 /// All runs of one policy: draw by draw, seed by seed.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! What is kept of a simulated run: a few numbers, however long it was.
 
 use crate::metric::Metric;
-use crate::stats;
+use colocate_figures::stats;
 use colocate_sim::Outcome;
 use serde::{Deserialize, Serialize};
 

@@ -31,7 +31,7 @@ pub(crate) use kept::together;
 pub use kept::{CacheUsage, PortUsage, Run, Usage};
 
 use crate::metric::Metric;
-use crate::stats::{Estimate, Interval};
+use colocate_figures::stats::{Estimate, Interval};
 use colocate_sim::Method;
 pub(crate) use grid::Column;
 use grid::Grid;

@@ -2,7 +2,7 @@
 
 use super::{PA, Programs};
 use crate::cases::undo::Before;
-use crate::evidence::{colocate, list, printed, text};
+use crate::evidence::{colocate, list, printed, study, text};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,7 +98,7 @@ fn joined<'a>(pus: impl IntoIterator<Item = &'a u32>) -> String {
     pus.into_iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// What `colocate bench cores` would have written if slow cores did half as much (docs/schemas/core-speeds.json).
+/// What `colocate-study bench cores` would have written if slow cores did half as much (docs/schemas/core-speeds.json).
 fn made_up(fast: &[Vec<u32>], slow: &[Vec<u32>]) -> Value {
     let speed = |value: f64| json!({ "value": value, "low": value * 0.99, "high": value * 1.01 });
     let reported = json!({
@@ -193,13 +193,13 @@ pub fn are_not_reported() -> anyhow::Result<()> {
     before.is_back(&programs.session)
 }
 
-/// What `colocate bench cores` writes in the guest is as the kernel says it of PUs, cores and capacities, and
+/// What `colocate-study bench cores` writes in the guest is as the kernel says it of PUs, cores and capacities, and
 /// `colocate schedule` takes it. How fast cores are means nothing here.
 pub fn are_measured() -> anyhow::Result<()> {
     let before = Before::now()?;
     let file = "/tmp/measured.json";
     let words = ["bench", "cores", "--json", "--seconds", "0.002", "--repeat", "3", "-o", file];
-    let done = colocate(&words)?;
+    let done = study(&words)?;
     ensure!(done.status.success(), "bench cores: {}", String::from_utf8_lossy(&done.stderr));
     let found: Value = serde_json::from_str(&text(file)?)?;
     let reported: BTreeMap<u32, Option<u32>> = found["pus"]

@@ -1,0 +1,141 @@
+//! Alone on the machine: one comparison at a time, and what else runs meanwhile.
+
+use colocate_figures::state::Quiet;
+use colocate_files::kernel::read_text as kernel_text;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// The name that a comparison holds while it runs. It is in no file system, is the same for all
+/// users of a network namespace, and goes with its process however that ends.
+const NAME: &[u8] = b"colocate-compare";
+
+/// How often and how far apart the load is read. Chosen: long enough for the tail of our own
+/// last run to end, short beside any run worth measuring.
+const LOOKS: u32 = 4;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
+
+/// Held by the one comparison that runs on this machine.
+pub struct Alone(#[allow(dead_code)] UnixListener); // held, never read
+
+impl Alone {
+    /// Takes the machine's one place.
+    pub fn take() -> anyhow::Result<Self> {
+        let bound = SocketAddr::from_abstract_name(NAME)
+            .and_then(|address| UnixListener::bind_addr(&address));
+        let message = match bound {
+            Ok(listener) => return Ok(Self(listener)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                "another `colocate compare` is running on this machine, and both would disturb \
+                 each other: wait until it has ended, or say --not-alone"
+                    .to_owned()
+            }
+            Err(error) => format!("cannot make sure that no other comparison is running: {error}"),
+        };
+        Err(anyhow::Error::msg(message))
+    }
+}
+
+/// What else the machine is doing: the least of several looks.
+pub fn look(proc: &Path) -> Quiet {
+    let mut least = Quiet::default();
+    for _ in 0..LOOKS {
+        let text = kernel_text(&proc.join("loadavg")).unwrap_or_default();
+        let now = parse_loadavg(&text);
+        least = Quiet {
+            others_runnable: least
+                .others_runnable
+                .map_or(now.others_runnable, |least| now.others_runnable.map(|now| now.min(least))),
+            load_1min: now.load_1min,
+        };
+        if least.others_runnable == Some(0) {
+            break;
+        }
+        sleep(BETWEEN_LOOKS);
+    }
+    least
+}
+
+/// PUs that other programs keep busy while this process sleeps for `during`; `None` if the kernel does not say.
+#[allow(clippy::cast_precision_loss)] // ticks of some seconds
+pub fn busy_pus(proc: &Path, during: Duration) -> Option<f64> {
+    let ticks = || parse_stat(&kernel_text(&proc.join("stat")).ok()?);
+    let before = ticks()?;
+    sleep(during);
+    let (busy, all, pus) = ticks()?;
+    let (busy, all) = (busy.checked_sub(before.0)?, all.checked_sub(before.1)?);
+    (all > 0).then(|| busy as f64 / all as f64 * f64::from(pus))
+}
+
+/// Reads `/proc/stat`: ticks of all PUs that were busy, all ticks, and how many PUs there are. Time that a hypervisor took is busy.
+fn parse_stat(text: &str) -> Option<(u64, u64, u32)> {
+    let ticks = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    // User, nice, system, idle, waiting for a disk, interrupts, steal; what guests had is in user and nice.
+    let ticks: Option<Vec<u64>> =
+        ticks.split_whitespace().take(8).map(|it| it.parse().ok()).collect();
+    let ticks = ticks.filter(|ticks| ticks.len() == 8)?;
+    let all: u64 = ticks.iter().sum();
+    let busy = all - ticks[3] - ticks[4];
+    let is_pu = |line: &&str| line.strip_prefix("cpu").is_some_and(|it| !it.starts_with(' '));
+    let pus = text.lines().filter(is_pu).count();
+    Some((busy, all, u32::try_from(pus).ok()?))
+}
+
+/// A line that warns if tasks of others are running.
+pub fn warning(before: Quiet) -> Option<String> {
+    let others = before.others_runnable.filter(|&others| others > 0)?;
+    Some(format!(
+        "{others} other tasks are running: the machine is not idle, and the figures will say so"
+    ))
+}
+
+/// Reads `/proc/loadavg`, e.g. `0.20 0.18 0.12 3/80 11206`: one-minute load first, and before the
+/// stroke how many tasks are running or waiting for a PU, the reader among them.
+fn parse_loadavg(text: &str) -> Quiet {
+    let mut fields = text.split_whitespace();
+    let load = fields.next().and_then(|load| load.parse().ok());
+    let runnable = fields.nth(2).and_then(|field| field.split_once('/')?.0.parse::<u32>().ok());
+    Quiet {
+        others_runnable: runnable.map(|all| all.saturating_sub(1)),
+        load_1min: load.filter(|load: &f64| load.is_finite()),
+    }
+}
+
+/// The kernel's name and release, or `None` if `/proc` does not say.
+pub fn kernel(proc: &Path) -> Option<String> {
+    let field = |name| kernel_text(&proc.join("sys/kernel").join(name)).ok();
+    Some(format!("{} {}", field("ostype")?.trim(), field("osrelease")?.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loadavg_counts_others_only() {
+        let found = parse_loadavg("0.20 0.18 0.12 3/80 11206\n");
+        assert_eq!(found, Quiet { others_runnable: Some(2), load_1min: Some(0.2) });
+    }
+
+    #[test]
+    fn ticks_of_all_pus() {
+        let text = "cpu  10 1 4 80 5 2 3 7 9 9\ncpu0 5 1 2 40 2 1 1 3 4 4\ncpu1 5 0 2 40 3 1 2 4 5 5\nintr 1\n";
+        assert_eq!(parse_stat(text), Some((27, 112, 2)));
+        for wrong in ["", "cpu  1 2\n", "cpu  a 1 1 1 1 1 1 1\n"] {
+            assert_eq!(parse_stat(wrong), None, "{wrong}");
+        }
+        assert_eq!(busy_pus(Path::new("/nonexistent"), Duration::ZERO), None);
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_say_is_unknown() {
+        for text in ["", "x", "nan 1 1 1 1", "0.2 0.1 0.1 /80"] {
+            assert_eq!(parse_loadavg(text).others_runnable, None, "{text}");
+        }
+        let nowhere = Path::new("/nonexistent");
+        assert_eq!((look(nowhere), kernel(nowhere)), (Quiet::default(), None));
+    }
+}

@@ -1,0 +1,234 @@
+//! What all measurements of `colocate-study bench` and `calibrate` share: which PUs they use, in which order cells are measured, and what
+//! happens at a signal.
+//!
+//! # Properties
+//! - **Complete**: every round measures each cell once.     -> test `every_round_measures_every_cell_once`
+//! - **Repeatable**: the same seed, the same order.          -> test `every_round_measures_every_cell_once`
+//! - **Warm**: what is measured for warming up is not kept. -> test `the_warm_up_is_not_kept`
+
+use crate::exit;
+use crate::output::{self, Bar};
+use anyhow::Context;
+use colocate_figures::order;
+use colocate_figures::stats::Random;
+use colocate_machine::{Machine, PuNr, PuSet, read};
+use smt_bench::thread;
+
+/// Below this share of its PU, a thread did not have it for itself. Chosen, with room for what the
+/// kernel does on every PU.
+pub const SHARED_WITH_OTHERS: f64 = 0.95;
+
+/// Something that is measured: on this machine, or on a simulated one in tests.
+pub trait Measurement {
+    /// One condition, e.g. a PU, or jobs on PUs.
+    type Cell;
+    /// What measuring a cell once gives.
+    type Sample;
+    /// What samples are called, in the plural.
+    const UNIT: &'static str;
+
+    /// Measures `cell` once; `None` if a signal is to end us.
+    fn measure(&mut self, cell: &Self::Cell) -> anyhow::Result<Option<Self::Sample>>;
+
+    /// The cell that is measured once before the first round and is not kept; `None` if nothing has to warm up.
+    fn warm_up(&self) -> Option<Self::Cell> {
+        None
+    }
+}
+
+/// A sample, and of which cell and in which round it was taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Taken<S> {
+    /// The round, from 0.
+    pub round: u32,
+    /// The place in the list of cells.
+    pub cell: usize,
+    /// What was measured.
+    pub sample: S,
+}
+
+/// Measures `cells` in `repeat` rounds, each in a random order of its own, so that drift affects all cells alike. The
+/// samples are in the order in which they were taken.
+pub fn rounds<M: Measurement>(
+    measurement: &mut M,
+    cells: &[M::Cell],
+    repeat: u32,
+    random: &mut Random,
+    quiet: bool,
+) -> anyhow::Result<Vec<Taken<M::Sample>>> {
+    let warm_up = measurement.warm_up();
+    let total = cells.len() as u64 * u64::from(repeat) + u64::from(warm_up.is_some());
+    let template = format!("{{bar:40}} {{pos}}/{{len}} {}, {{eta}} left", M::UNIT);
+    let bar = Bar::new(total, &template, quiet);
+    if let Some(cell) = warm_up {
+        once(measurement, &cell, &bar)?;
+    }
+    let mut taken = Vec::new();
+    for round in 0..repeat {
+        for cell in order::block(cells.len(), random) {
+            let sample = once(measurement, &cells[cell], &bar)?;
+            taken.push(Taken { round, cell, sample });
+        }
+    }
+    bar.clear();
+    Ok(taken)
+}
+
+/// One sample of `cell`. The bar goes away before an error is shown.
+fn once<M: Measurement>(
+    measurement: &mut M,
+    cell: &M::Cell,
+    bar: &Bar,
+) -> anyhow::Result<M::Sample> {
+    let sample = measurement.measure(cell).and_then(|sample| {
+        sample.ok_or_else(|| exit::stopped("stopped; nothing is kept".to_owned()))
+    });
+    match &sample {
+        Ok(_) => bar.advance(1),
+        Err(_) => bar.clear(),
+    }
+    sample
+}
+
+/// The samples of each of `cells` cells, round by round.
+pub fn by_cell<S>(taken: Vec<Taken<S>>, cells: usize) -> Vec<Vec<S>> {
+    let mut samples: Vec<Vec<S>> = (0..cells).map(|_| Vec::new()).collect();
+    taken.into_iter().for_each(|taken| samples[taken.cell].push(taken.sample));
+    samples
+}
+
+/// The PUs that this process may use, in ascending order.
+pub fn usable() -> anyhow::Result<Vec<u32>> {
+    thread::usable().context("cannot read which PUs may be used")
+}
+
+/// The PUs that `--cpus` names, in its order, or all `usable` ones.
+pub fn asked(named: Option<Vec<u32>>, usable: &[u32]) -> anyhow::Result<Vec<u32>> {
+    let Some(named) = named else { return Ok(usable.to_vec()) };
+    let lost: Vec<u32> = named.iter().copied().filter(|pu| !usable.contains(pu)).collect();
+    if lost.is_empty() {
+        return Ok(named);
+    }
+    Err(exit::usage(format!(
+        "--cpus: {} cannot be used: expected PUs that are online and in the inherited affinity mask and cpuset, \
+         which are {}",
+        list(&lost),
+        list(usable)
+    )))
+}
+
+/// PUs as the kernel lists them.
+pub fn list(pus: &[u32]) -> String {
+    pus.iter().map(|&pu| PuNr(pu)).collect::<PuSet>().to_string()
+}
+
+/// The PUs of a set, in ascending order.
+pub fn numbers(pus: &PuSet) -> Vec<u32> {
+    pus.iter().map(|pu| pu.0).collect()
+}
+
+/// This machine as it is reported, or `None`, with a remark unless `quiet`, if its topology cannot be read.
+pub fn machine(quiet: bool) -> Option<Machine> {
+    let machine = read::reported();
+    if let (Err(why), false) = (&machine, quiet) {
+        output::remark(&format!("the topology is unknown: {why}"));
+    }
+    machine.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Failure;
+
+    /// Notes what is measured, asks to stop at the sample with number `stop`, and fails at cell 9.
+    struct Noting {
+        noted: Vec<u32>,
+        stop: usize,
+        warm_up: Option<u32>,
+    }
+
+    impl Measurement for Noting {
+        type Cell = u32;
+        type Sample = usize;
+        const UNIT: &'static str = "samples";
+
+        fn measure(&mut self, cell: &u32) -> anyhow::Result<Option<usize>> {
+            anyhow::ensure!(*cell != 9, "no PU 9");
+            self.noted.push(*cell);
+            Ok((self.noted.len() <= self.stop).then_some(self.noted.len()))
+        }
+
+        fn warm_up(&self) -> Option<u32> {
+            self.warm_up
+        }
+    }
+
+    fn measured(
+        cells: &[u32],
+        stop: usize,
+        warm_up: Option<u32>,
+        seed: u64,
+    ) -> (anyhow::Result<Vec<Taken<usize>>>, Vec<u32>) {
+        let mut noting = Noting { noted: Vec::new(), stop, warm_up };
+        let taken = rounds(&mut noting, cells, 4, &mut Random::new(seed), true);
+        (taken, noting.noted)
+    }
+
+    #[test]
+    fn every_round_measures_every_cell_once() {
+        let (taken, noted) = measured(&[0, 2, 5], 100, None, 7);
+        let taken = taken.unwrap();
+        assert!(taken.iter().enumerate().all(|(at, taken)| taken.sample == at + 1));
+        assert!(
+            taken
+                .iter()
+                .enumerate()
+                .all(|(at, taken)| taken.round == u32::try_from(at / 3).unwrap())
+        );
+        for round in noted.chunks(3) {
+            let mut round = round.to_vec();
+            round.sort_unstable();
+            assert_eq!(round, [0, 2, 5]);
+        }
+        for (cell, samples) in by_cell(taken, 3).into_iter().enumerate() {
+            let of_cell: Vec<u32> = samples.iter().map(|sample| noted[sample - 1]).collect();
+            assert_eq!(of_cell, [[0, 2, 5][cell]; 4]);
+        }
+        let order = |seed| measured(&[0, 2, 5], 100, None, seed).1;
+        assert!(order(1) == order(1) && order(1) != order(2));
+        assert_eq!(measured(&[9], 100, None, 1).0.unwrap_err().to_string(), "no PU 9");
+    }
+
+    #[test]
+    fn the_warm_up_is_not_kept() {
+        let (taken, noted) = measured(&[1, 2], 100, Some(3), 1);
+        assert!(noted[0] == 3 && noted.len() == 9);
+        assert_eq!(taken.unwrap().iter().map(|taken| taken.sample).min(), Some(2));
+    }
+
+    #[test]
+    fn a_signal_ends_all_rounds() {
+        for stop in [0, 1, 8] {
+            let (taken, noted) = measured(&[1, 2], stop, Some(1), 1);
+            assert_eq!(noted.len(), stop + 1);
+            let error = taken.unwrap_err();
+            assert_eq!(error.downcast_ref::<Failure>().unwrap().code, 130);
+        }
+    }
+
+    #[test]
+    fn usable_pus_are_the_default() {
+        assert_eq!(asked(None, &[0, 3]).unwrap(), [0, 3]);
+        assert_eq!(asked(Some(vec![3, 0]), &[0, 1, 3]).unwrap(), [3, 0]);
+    }
+
+    #[test]
+    fn unusable_pus_are_named() {
+        assert_eq!(
+            asked(Some(vec![0, 5, 6]), &[0, 1, 2, 3]).unwrap_err().to_string(),
+            "--cpus: 5-6 cannot be used: expected PUs that are online and in the inherited affinity mask and cpuset, \
+             which are 0-3"
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! SMT-Bench's scenarios: a kernel alone, beside itself, and beside every other one.
+//!
+//! Every repetition measures each kernel alone on either PU and each ordered pair of kernels once,
+//! in random order. A kernel's time beside another is taken relative to its time alone on the same
+//! PU in the same repetition; both arrangements of a pair count. A repetition thus gives one matrix
+//! and one geometric mean for each scenario, and intervals are over repetitions.
+
+use super::beside::{Bench, Quality, Sample};
+use super::harness::{by_cell, rounds};
+use colocate_figures::rounds::{Series, estimate, over_cases};
+use colocate_figures::stats::{Estimate, Interval, Random, geometric_mean};
+use serde::{Serialize, Serializer};
+use smt_bench::Workload;
+use smt_bench::measure::Job;
+
+/// What is asked of all kernels.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// Kernel numbers of the two PUs.
+    pub pus: [u32; 2],
+    /// Whether they share a core; `None` if unknown.
+    pub share_core: Option<bool>,
+    /// Seconds of each measurement.
+    pub seconds: f64,
+    /// Rounds.
+    pub repeat: u32,
+    /// Seed of the order.
+    pub seed: u64,
+}
+
+/// A kernel alone on a PU.
+#[derive(Clone, Debug, Serialize)]
+pub struct Alone {
+    /// The kernel.
+    #[serde(serialize_with = "name")]
+    pub kernel: Workload,
+    /// Kernel number of the PU.
+    pub pu: u32,
+    /// Nanoseconds of an iteration; `None` if nothing could be measured.
+    pub iteration_ns: Option<Estimate>,
+}
+
+/// A kernel's time beside another, relative to its time alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// The kernel that is timed.
+    #[serde(serialize_with = "name")]
+    pub kernel: Workload,
+    /// The kernel beside it.
+    #[serde(serialize_with = "name")]
+    pub beside: Workload,
+    /// Time relative to alone; `None` if nothing could be measured.
+    pub time: Option<Estimate>,
+}
+
+/// Geometric means over kernels. `None` where nothing could be measured or no case exists.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Scenarios {
+    /// A: alone. 1 by definition; the interval says how well times repeat.
+    pub alone: Option<Estimate>,
+    /// B: beside itself.
+    pub same: Option<Estimate>,
+    /// C: beside each other kernel.
+    pub different: Option<Estimate>,
+}
+
+/// What was measured (docs/schemas/bench-smt.json).
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Version of the format.
+    pub version: u32,
+    /// The measurement.
+    #[serde(flatten)]
+    pub settings: Settings,
+    /// Geometric means over kernels.
+    pub scenarios: Scenarios,
+    /// Each kernel alone on each PU.
+    pub alone: Vec<Alone>,
+    /// Each kernel beside each.
+    pub matrix: Vec<Cell>,
+    /// Signs of disturbance.
+    pub quality: Quality,
+}
+
+fn name<S: Serializer>(workload: &Workload, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(workload)
+}
+
+impl Report {
+    /// The cell of `kernel` beside `beside`.
+    pub fn cell(&self, kernel: Workload, beside: Workload) -> Option<&Cell> {
+        self.matrix.iter().find(|cell| cell.kernel == kernel && cell.beside == beside)
+    }
+
+    /// The kernels, in the order asked.
+    pub fn kernels(&self) -> Vec<Workload> {
+        self.alone.iter().step_by(2).map(|alone| alone.kernel).collect()
+    }
+}
+
+/// Measures all scenarios of `kernels`, each named once, on `bench`.
+pub fn measure(
+    bench: &mut impl Bench,
+    settings: Settings,
+    kernels: &[Workload],
+) -> anyhow::Result<Report> {
+    let cells = cells(settings.pus, kernels);
+    let random = &mut Random::new(settings.seed);
+    let taken = rounds(bench, &cells, settings.repeat, random, false)?;
+    let mut quality = Quality::default();
+    taken.iter().for_each(|taken| quality.note(&taken.sample));
+    let times = Times { samples: by_cell(taken, cells.len()), kernels: kernels.len() };
+    Ok(reported(settings, kernels, &times, quality))
+}
+
+/// For each kernel: alone on either PU, and on the first PU beside each kernel on the second.
+fn cells(pus: [u32; 2], kernels: &[Workload]) -> Vec<Vec<Job>> {
+    let job = |workload: &Workload, pu: usize| Job { workload: *workload, cpu: pus[pu] };
+    let mut cells = Vec::new();
+    for first in kernels {
+        cells.extend([vec![job(first, 0)], vec![job(first, 1)]]);
+        cells.extend(kernels.iter().map(|second| vec![job(first, 0), job(second, 1)]));
+    }
+    cells
+}
+
+/// The samples of [`cells`], by cell and round. Kernels and PUs are places in their lists.
+struct Times {
+    samples: Vec<Vec<Sample>>,
+    kernels: usize,
+}
+
+impl Times {
+    /// What an iteration of job `job` took in a cell, in each round.
+    fn of(&self, kernel: usize, column: usize, job: usize) -> Series {
+        let samples = &self.samples[kernel * (self.kernels + 2) + column];
+        samples.iter().map(|sample| Some(sample.iteration_ns.as_ref()?[job])).collect()
+    }
+
+    /// What an iteration of `kernel` took alone on `pu`, in each round.
+    fn alone(&self, kernel: usize, pu: usize) -> Series {
+        self.of(kernel, pu, 0)
+    }
+
+    /// Time of `kernel` beside `other` relative to alone, in each round: the geometric mean of both
+    /// PUs, or the one that could be measured.
+    fn ratio(&self, kernel: usize, other: usize) -> Series {
+        let beside = [self.of(kernel, 2 + other, 0), self.of(other, 2 + kernel, 1)];
+        let alone = [self.alone(kernel, 0), self.alone(kernel, 1)];
+        let on = |pu: usize, round: usize| Some(beside[pu][round]? / alone[pu][round]?);
+        let both = |round| (0..2).filter_map(|pu| on(pu, round)).collect::<Vec<f64>>();
+        (0..alone[0].len()).map(|round| geometric_mean(&both(round))).collect()
+    }
+}
+
+fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Quality) -> Report {
+    let count = kernels.len();
+    let mut alone = Vec::new();
+    let mut matrix = Vec::new();
+    let (mut repeats, mut same, mut different) = (Vec::new(), Vec::new(), Vec::new());
+    for kernel in 0..count {
+        for (place, &pu) in settings.pus.iter().enumerate() {
+            let series = times.alone(kernel, place);
+            let iteration_ns = estimate(&series);
+            let mean = iteration_ns.map(|found| found.value);
+            repeats.push(series.iter().map(|time| Some((*time)? / mean?)).collect());
+            alone.push(Alone { kernel: kernels[kernel], pu, iteration_ns });
+        }
+        for other in 0..count {
+            let series = times.ratio(kernel, other);
+            let time = estimate(&series);
+            matrix.push(Cell { kernel: kernels[kernel], beside: kernels[other], time });
+            if kernel == other { same.push(series) } else { different.push(series) }
+        }
+    }
+    let scenarios = Scenarios {
+        alone: over_cases(&repeats).map(relative),
+        same: over_cases(&same),
+        different: over_cases(&different),
+    };
+    Report { version: 1, settings, scenarios, alone, matrix, quality }
+}
+
+/// As a share of its own value, which is 1 then.
+fn relative(found: Estimate) -> Estimate {
+    let share = |of: f64| of / found.value;
+    let interval = found.interval.map(|it| Interval { low: share(it.low), high: share(it.high) });
+    Estimate { value: 1.0, interval }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Pretend;
+    use smt_bench::Kernel;
+
+    const SETTINGS: Settings =
+        Settings { pus: [0, 1], share_core: Some(true), repeat: 5, seconds: 0.1, seed: 1 };
+
+    fn measured(mut machine: Pretend, kernels: &[Workload]) -> Report {
+        measure(&mut machine, SETTINGS, kernels).unwrap()
+    }
+
+    fn paper() -> Vec<Workload> {
+        Kernel::PAPER.map(Workload::from).to_vec()
+    }
+
+    fn value(estimate: Option<Estimate>) -> f64 {
+        estimate.unwrap().value
+    }
+
+    /// The pretended core makes a kernel 1.95 times slower beside itself, except load-dep (1.03),
+    /// and 1.03 times beside others: B is (1.95⁷ · 1.03)^(1/8) = 1.8005, C is 1.03.
+    #[test]
+    fn scenarios_of_two_siblings_traced_by_hand() {
+        let kernels = paper();
+        let mut machine = Pretend::quiet(vec![vec![0, 1]]);
+        let report = measure(&mut machine, SETTINGS, &kernels).unwrap();
+        assert!((value(report.scenarios.alone) - 1.0).abs() < 1e-12);
+        assert!((value(report.scenarios.same) - 1.800_5).abs() < 0.01);
+        assert!((value(report.scenarios.different) - 1.03).abs() < 0.01);
+        let interval = report.scenarios.same.unwrap().interval.unwrap();
+        assert!(
+            interval.low < interval.high && interval.high - interval.low < 0.02,
+            "{interval:?}"
+        );
+        let worst = report.cell(Kernel::FpDiv.into(), Kernel::FpDiv.into()).unwrap();
+        assert!((value(worst.time) - 1.95).abs() < 0.02);
+    }
+
+    #[test]
+    fn without_smt_nothing_slows() {
+        let kernels = paper();
+        let report = measured(Pretend::quiet(vec![]), &kernels);
+        for cell in &report.matrix {
+            assert!((value(cell.time) - 1.0).abs() < 0.02, "{cell:?}");
+        }
+    }
+
+    #[test]
+    fn every_pair_is_measured_once_a_repetition() {
+        let kernels = paper();
+        let mut machine = Pretend::quiet(vec![]);
+        let report = measure(&mut machine, SETTINGS, &kernels).unwrap();
+        // 16 alone and 64 ordered pairs, five times.
+        assert_eq!(report.quality.measured, 400);
+        assert_eq!(machine.jobs, 5 * (16 + 2 * 64));
+        assert_eq!((report.alone.len(), report.matrix.len()), (16, 64));
+        assert_eq!(report.kernels(), kernels);
+    }
+
+    #[test]
+    fn lost_measurements_leave_gaps_not_zeros() {
+        let kernels = paper();
+        let mut machine = Pretend { lost_one_in: 1, ..Pretend::quiet(vec![]) };
+        let report = measure(&mut machine, SETTINGS, &kernels).unwrap();
+        assert!(report.matrix.iter().all(|cell| cell.time.is_none()));
+        assert!(report.scenarios.alone.is_none() && report.scenarios.same.is_none());
+        let mut machine = Pretend { lost_one_in: 3, ..Pretend::quiet(vec![vec![0, 1]]) };
+        let report = measure(&mut machine, SETTINGS, &kernels).unwrap();
+        // Most cells are known; no repetition is complete, so the means have no interval.
+        assert!((value(report.scenarios.same) - 1.8).abs() < 0.1);
+        assert_eq!(report.scenarios.same.unwrap().interval, None);
+    }
+
+    #[test]
+    fn one_kernel_has_no_other() {
+        let kernels = [Kernel::IntMul.into()];
+        let report = measured(Pretend::quiet(vec![]), &kernels);
+        assert!(report.scenarios.different.is_none() && report.scenarios.same.is_some());
+    }
+
+    #[test]
+    fn one_repetition_has_no_interval() {
+        let kernels = paper();
+        let once = Settings { repeat: 1, ..SETTINGS };
+        let report = measure(&mut Pretend::quiet(vec![]), once, &kernels).unwrap();
+        assert!(report.matrix.iter().all(|cell| cell.time.unwrap().interval.is_none()));
+        assert_eq!(report.scenarios.same.unwrap().interval, None);
+    }
+
+    #[test]
+    fn same_seed_same_report() {
+        let kernels = paper();
+        let told = || {
+            let report = measured(Pretend::quiet(vec![]), &kernels);
+            serde_json::to_string(&report).unwrap()
+        };
+        assert_eq!(told(), told());
+    }
+}

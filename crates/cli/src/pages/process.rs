@@ -1,0 +1,42 @@
+//! A process whose pages are shown or moved, and the machine's nodes.
+
+use crate::exit::no_capability;
+use colocate_act::pages::live::{self, PagesError, Process};
+use colocate_act::pages::nodes::Nodes;
+use colocate_files::kernel;
+use colocate_observe::Pid;
+use std::path::Path;
+
+/// The process and the machine's nodes, once it is known that pages can be asked for at all.
+pub fn find(pid: i32, shared: bool) -> anyhow::Result<(Process, Nodes)> {
+    let (proc, sys) = (Path::new("/proc"), Path::new("/sys"));
+    live::available(proc).map_err(failure)?;
+    let process = Process::find(proc, sys, Pid(pid), shared).map_err(failure)?;
+    let nodes = Nodes::read(sys).ok_or_else(|| {
+        no_capability(
+            "expected /sys/devices/system/node/online and has_memory, found neither: this kernel has no \
+             NUMA, or /sys is not mounted"
+                .to_owned(),
+        )
+    })?;
+    Ok((process, nodes))
+}
+
+/// An error with its exit code.
+pub fn failure(error: PagesError) -> anyhow::Error {
+    match error {
+        PagesError::NoCall { .. } => no_capability(error.to_string()),
+        _ => error.into(),
+    }
+}
+
+/// The name of a process; empty if it has ended.
+pub fn name(pid: Pid) -> String {
+    let comm = kernel::read(Path::new(&format!("/proc/{pid}/comm"))).unwrap_or_default();
+    String::from_utf8_lossy(&comm).trim_end().to_owned()
+}
+
+/// `node 1`, `nodes 0-2`.
+pub fn nodes_named(list: &str) -> String {
+    if list.contains(['-', ',']) { format!("nodes {list}") } else { format!("node {list}") }
+}

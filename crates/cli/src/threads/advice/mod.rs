@@ -1,0 +1,415 @@
+//! How many threads a program should have, from whole runs of it with several numbers of threads.
+//!
+//! # Problem
+//! The number that takes least time is between one and what the machine allows, runs scatter, and every run costs time.
+//! # Approach
+//! Powers of two and the most that is allowed are run one after the other, up and down, so that drift hits all alike; then
+//! numbers between the best one and its neighbours. Numbers that are not resolved from the best are run again. Whole runs are
+//! compared and nothing else: instructions and CPU time say little of threads that spin. A number whose first run takes [`CUT`]
+//! times as long as the best number ever did is worse, so that run may be ended; its length stays unknown.
+//! # Terms
+//! - *Ratio*: geometric mean of the times with one number over that with another, with Welch's interval
+//!   ([`ratio_interval`]). It is read after every run, up to eight times, and each reading may be wrong. So each
+//!   is with `CONFIDENCE`, which makes 95 % for all of them.
+//! # Algorithm
+//! The number with the least mean is the best measured one. Advised is the smallest number that is shown to be at most
+//! [`TOLERANCE`] slower, if it or the best is shown to be better than, or as good as, the most that is allowed. Otherwise nothing is
+//! shown, and the most stays.
+//! # Properties
+//! - **Found** where runs do not scatter. -> test `least_of_many`
+//! - **Noise moves nothing**: where all numbers are alike but for noise that hides it, the most stays. -> test `noise_is_not_resolved`
+//! - **Bounded**: there is an end, whatever the runs say. -> test `there_is_an_end`
+
+pub mod fit;
+
+use colocate_figures::stats::{
+    Estimate, Interval, geometric_estimate, geometric_mean, ratio_interval,
+};
+use fit::Fit;
+use serde::Serialize;
+
+/// How much slower counts as equal, so that fewer threads are taken. Chosen: below it, what the threads leave to others
+/// is worth more.
+pub const TOLERANCE: f64 = 0.02;
+/// How many times as long as the slowest run with the best number a run may take before it may be ended. Chosen: noise of
+/// whole runs is far smaller.
+pub const CUT: f64 = 2.0;
+/// The same where the best number has not been run `LEAST_RUNS` times, so that it is unknown how runs scatter. Chosen.
+pub const FIRST_CUT: f64 = 4.0;
+/// Confidence of each reading of an interval. Pocock's levels for readings that shall be right together in 95 of 100 are 0.0158
+/// for five and 0.0106 for ten of them (remembered); 0.01 is on the careful side.
+const CONFIDENCE: f64 = 0.99;
+/// Runs with every number at least. Chosen: the fewest that have a spread worth the name.
+const LEAST_RUNS: usize = 3;
+/// Runs with one number at most. Chosen: an interval of ten runs is half as wide as one of three or less.
+const MOST_RUNS: usize = 10;
+/// Numbers with less than this ratio have none tried between them. Chosen: near its least a time changes by far less
+/// than the number does.
+const NEAR: f64 = 1.25;
+/// Numbers at most that are tried. Chosen: those of a ladder up to 256 threads, and four between.
+const MOST_NUMBERS: usize = 13;
+
+/// What keeps the number of threads down before any is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cap {
+    /// There are so many PUs in the inherited mask and cpuset.
+    Mask,
+    /// The CPU quota keeps no more PUs busy.
+    Quota,
+    /// `OMP_THREAD_LIMIT`.
+    ThreadLimit,
+    /// The user allows no more.
+    Asked,
+}
+
+/// The most threads that are allowed, and what sets that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Most {
+    /// How many; at least 1.
+    pub threads: u32,
+    /// What allows no more.
+    pub by: Cap,
+}
+
+impl Most {
+    /// Of so many PUs, a quota in PUs (rounded down, but not below 1), and limits.
+    #[must_use]
+    pub fn of(pus: u32, quota: Option<f64>, limit: Option<u32>, asked: Option<u32>) -> Self {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+        let quota = quota.map(|pus| pus as u32);
+        let caps = [
+            (Some(pus), Cap::Mask),
+            (quota, Cap::Quota),
+            (limit, Cap::ThreadLimit),
+            (asked, Cap::Asked),
+        ];
+        let known = caps
+            .into_iter()
+            .filter_map(|(threads, by)| Some(Self { threads: threads?.max(1), by }));
+        known.min_by_key(|most| most.threads).unwrap_or(Self { threads: 1, by: Cap::Mask })
+    }
+}
+
+/// What was run with one number of threads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// The number.
+    pub threads: u32,
+    /// Seconds of each whole run.
+    pub seconds: Vec<f64>,
+    /// Seconds after which a run was ended since it was too slow already.
+    pub cut_s: Option<f64>,
+}
+
+/// A number of threads beside the best measured one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// Least mean time.
+    Best,
+    /// At most [`TOLERANCE`] slower.
+    AsGood,
+    /// Slower.
+    Worse,
+    /// Its first run was ended after [`CUT`] times the slowest run of the best, or [`FIRST_CUT`] times.
+    Cut,
+    /// Noise is larger than the difference.
+    NotResolved,
+}
+
+/// One number of threads in the result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The number.
+    pub threads: u32,
+    /// Whole runs.
+    pub runs: usize,
+    /// Seconds of a run; `None` if none came to its end.
+    pub seconds: Option<Estimate>,
+    /// Seconds after which a run was ended.
+    pub cut_s: Option<f64>,
+    /// Time over that of the best, with `CONFIDENCE`.
+    pub over_best: Option<Interval>,
+    /// Beside the best one.
+    pub standing: Standing,
+}
+
+/// What keeps more threads from doing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// Nothing but what allows no more.
+    Allowed,
+    /// Time grows again: what every thread adds, as critical sections do.
+    Grows,
+    /// Time stays: a serial part, or something shared that is used up, as the bandwidth.
+    Stays,
+    /// Noise is larger than the differences.
+    NotResolved,
+}
+
+/// How many threads, and why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// How many; the most that is allowed if nothing was shown.
+    pub threads: u32,
+    /// What keeps more from doing more.
+    pub limit: Limit,
+    /// Every number that was tried, fewest first.
+    pub rows: Vec<Row>,
+    /// The parts of the time; `None` if too few numbers were tried.
+    pub fit: Option<Fit>,
+}
+
+/// With how many threads to run next; `None` if more runs would add nothing that counts.
+#[must_use]
+pub fn next(tried: &[Tried], most: u32) -> Option<u32> {
+    let first = fewest(ladder(most).iter().copied(), tried, LEAST_RUNS);
+    first.or_else(|| {
+        let advice = advise(tried, most)?;
+        let between = if tried.len() < MOST_NUMBERS { between(&advice, tried) } else { None };
+        between.or_else(|| {
+            let open = advice.rows.iter().filter(|row| row.standing == Standing::NotResolved);
+            let open: Vec<u32> = open.map(|row| row.threads).collect();
+            let best = advice.rows.iter().find(|row| row.standing == Standing::Best)?;
+            let all = open.iter().copied().chain([best.threads]);
+            if open.is_empty() { None } else { fewest(all, tried, MOST_RUNS) }
+        })
+    })
+}
+
+/// Seconds after which a run with so many threads is slower than the best number whatever comes; `None` before the first
+/// whole run, and for a number that has had one: what is slow then is noise.
+#[must_use]
+pub fn cut_after(tried: &[Tried], threads: u32) -> Option<f64> {
+    if runs(tried, threads).is_some_and(|tried| !tried.seconds.is_empty()) {
+        return None;
+    }
+    let means = tried.iter().filter_map(|tried| Some((tried, geometric_mean(&tried.seconds)?)));
+    let best = means.min_by(|a, b| a.1.total_cmp(&b.1))?.0;
+    let slowest = best.seconds.iter().copied().fold(0.0, f64::max);
+    Some(slowest * if best.seconds.len() >= LEAST_RUNS { CUT } else { FIRST_CUT })
+}
+
+/// Powers of two below `most`, and `most`.
+fn ladder(most: u32) -> Vec<u32> {
+    let powers = (0..32).map(|power| 1_u32 << power).take_while(|&power| power < most);
+    powers.chain([most.max(1)]).collect()
+}
+
+fn runs(tried: &[Tried], threads: u32) -> Option<&Tried> {
+    tried.iter().find(|tried| tried.threads == threads)
+}
+
+/// The number with the fewest runs of those with fewer than `enough` that were not cut; the largest first and every other
+/// time the smallest.
+fn fewest(numbers: impl Iterator<Item = u32>, tried: &[Tried], enough: usize) -> Option<u32> {
+    let waiting = numbers.filter_map(|threads| match runs(tried, threads) {
+        None => Some((0, threads)),
+        Some(found) if found.cut_s.is_some() => None,
+        Some(found) => Some((found.seconds.len(), threads)),
+    });
+    let waiting = waiting.filter(|(runs, _)| *runs < enough);
+    let down = |&(runs, threads): &(usize, u32)| {
+        (runs, if runs % 2 == 0 { u32::MAX - threads } else { threads })
+    };
+    waiting.min_by_key(down).map(|(_, threads)| threads)
+}
+
+/// A number beside the best one that has not been run often enough: half-way to the neighbour that is further by its ratio.
+fn between(advice: &Advice, tried: &[Tried]) -> Option<u32> {
+    let started = advice.rows.iter().map(|row| row.threads);
+    if let Some(again) = fewest(started, tried, LEAST_RUNS) {
+        return Some(again);
+    }
+    let at = advice.rows.iter().position(|row| row.standing == Standing::Best)?;
+    let best = advice.rows[at].threads;
+    let below = at.checked_sub(1).map(|at| advice.rows[at].threads);
+    let above = advice.rows.get(at + 1).map(|row| row.threads);
+    let halves = [below, above].into_iter().flatten().map(|other| {
+        let half = other.midpoint(best);
+        (half, f64::from(other.max(best)) / f64::from(other.min(best)))
+    });
+    let new = halves.filter(|&(half, ratio)| ratio >= NEAR && runs(tried, half).is_none());
+    new.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(half, _)| half)
+}
+
+/// What the runs say; `None` before the first whole one.
+#[must_use]
+pub fn advise(tried: &[Tried], most: u32) -> Option<Advice> {
+    let means = tried.iter().filter_map(|tried| Some((tried, geometric_mean(&tried.seconds)?)));
+    let best = means.clone().min_by(|a, b| a.1.total_cmp(&b.1))?.0;
+    let mut rows: Vec<Row> = tried.iter().map(|tried| row(tried, best)).collect();
+    rows.sort_by_key(|row| row.threads);
+    let times: Vec<(u32, f64)> = means.map(|(tried, mean)| (tried.threads, mean)).collect();
+    let good = rows.iter().find(|row| matches!(row.standing, Standing::Best | Standing::AsGood));
+    let candidate = good.map_or(most, |row| row.threads);
+    let shown = candidate == most || is_shown(tried, best, candidate, most);
+    let threads = if shown { candidate } else { most };
+    let limit = match () {
+        () if !shown => Limit::NotResolved,
+        () if threads == most => Limit::Allowed,
+        () if rows.iter().rfind(|row| row.threads > threads).is_some_and(is_worse) => Limit::Grows,
+        () => Limit::Stays,
+    };
+    Some(Advice { threads, limit, rows, fit: Fit::of(&times) })
+}
+
+fn is_worse(row: &Row) -> bool {
+    matches!(row.standing, Standing::Worse | Standing::Cut)
+}
+
+/// Whether `candidate` is shown to be no worse than `most`: by itself, or since the best that it is as good as is better.
+fn is_shown(tried: &[Tried], best: &Tried, candidate: u32, most: u32) -> bool {
+    let Some(all) = runs(tried, most) else { return false };
+    if all.cut_s.is_some() {
+        return true;
+    }
+    let high = |of: &Tried| Some(ratio_interval(&of.seconds, &all.seconds, CONFIDENCE)?.high);
+    let candidate = runs(tried, candidate).and_then(high);
+    let better = best.threads != most && high(best).is_some_and(|high| high < 1.0);
+    better || candidate.is_some_and(|high| high <= 1.0 + TOLERANCE)
+}
+
+fn row(tried: &Tried, best: &Tried) -> Row {
+    let interval = ratio_interval(&tried.seconds, &best.seconds, CONFIDENCE);
+    let standing = match interval {
+        _ if tried.threads == best.threads => Standing::Best,
+        _ if tried.cut_s.is_some() => Standing::Cut,
+        Some(interval) if interval.high <= 1.0 + TOLERANCE => Standing::AsGood,
+        Some(interval) if interval.low > 1.0 => Standing::Worse,
+        _ => Standing::NotResolved,
+    };
+    Row {
+        threads: tried.threads,
+        runs: tried.seconds.len(),
+        seconds: geometric_estimate(&tried.seconds),
+        cut_s: tried.cut_s,
+        over_best: interval,
+        standing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_figures::stats::Random;
+    use proptest::prelude::*;
+
+    /// Runs as [`next`] says until it has had enough, with times by `time`, and cut as a caller would.
+    fn study(most: u32, mut time: impl FnMut(u32) -> f64) -> (Vec<Tried>, Advice) {
+        let mut tried: Vec<Tried> = Vec::new();
+        let mut count = 0;
+        while let Some(threads) = next(&tried, most) {
+            count += 1;
+            assert!(count <= MOST_NUMBERS * MOST_RUNS, "no end");
+            let cut = cut_after(&tried, threads).unwrap_or(f64::INFINITY);
+            if !tried.iter().any(|tried| tried.threads == threads) {
+                tried.push(Tried { threads, seconds: Vec::new(), cut_s: None });
+            }
+            let place = tried.iter_mut().find(|tried| tried.threads == threads).unwrap();
+            match time(threads) {
+                seconds if seconds > cut => place.cut_s = Some(cut),
+                seconds => place.seconds.push(seconds),
+            }
+        }
+        let advice = advise(&tried, most).unwrap();
+        (tried, advice)
+    }
+
+    /// A machine that is noisy by `noise`, the same on every run of the test.
+    fn noisy(noise: f64, truth: impl Fn(f64) -> f64) -> impl FnMut(u32) -> f64 {
+        let mut random = Random::new(7);
+        move |threads| {
+            #[allow(clippy::cast_precision_loss)] // below a million
+            let draw = random.below(1_000_001) as f64 / 1e6 - 0.5;
+            truth(f64::from(threads)) * (1.0 + noise * draw)
+        }
+    }
+
+    /// 25 s parallel and 1 s a thread: five threads take 10 s. They are found between 4 and 6.
+    #[test]
+    fn critical_sections_are_found() {
+        let (tried, advice) = study(16, noisy(0.01, |p| 25.0 / p + p));
+        assert_eq!((advice.threads, advice.limit), (5, Limit::Grows));
+        let numbers: Vec<u32> = advice.rows.iter().map(|row| row.threads).collect();
+        assert_eq!(numbers, [1, 2, 4, 5, 6, 8, 16]);
+        assert!(
+            tried.iter().all(|tried| tried.cut_s.is_none()),
+            "one thread takes 26 s, not four times 10"
+        );
+        assert!((advice.fit.unwrap().each_s - 1.0).abs() < 0.1, "{:?}", advice.fit);
+    }
+
+    /// A memory that four threads use up: more do no harm and no good, so four it is.
+    #[test]
+    fn bandwidth_stays() {
+        let (_, advice) = study(16, noisy(0.005, |p| (8.0 / p).max(2.0)));
+        assert_eq!((advice.threads, advice.limit), (4, Limit::Stays));
+    }
+
+    /// 0.5 s with all threads: four times that are less than one and two threads take, and no run is waited for any longer.
+    #[test]
+    fn all_threads_where_they_help() {
+        let (tried, advice) = study(16, noisy(0.02, |p| 8.0 / p));
+        let cut = |threads| runs(&tried, threads).unwrap().cut_s.is_some();
+        assert_eq!([cut(1), cut(2), cut(8), cut(16)], [true, true, false, false]);
+        assert_eq!((advice.threads, advice.limit), (16, Limit::Allowed));
+        let (_, advice) = study(2, noisy(0.02, |p| 8.0 / p));
+        assert_eq!((advice.threads, advice.limit), (2, Limit::Allowed));
+        let (_, advice) = study(2, noisy(0.02, |p| 1.0 + 0.5 * p));
+        assert_eq!((advice.threads, advice.limit), (1, Limit::Grows));
+    }
+
+    /// Twofold noise and a difference of a tenth. The draws are those of one seed: with another one in twenty may differ.
+    #[test]
+    fn noise_is_not_resolved() {
+        let (_, advice) = study(2, noisy(0.9, |p| 1.0 + 0.05 * p));
+        assert_eq!((advice.threads, advice.limit), (2, Limit::NotResolved));
+        assert!(advice.rows.iter().any(|row| row.standing == Standing::NotResolved));
+    }
+
+    #[test]
+    fn the_limit_that_binds() {
+        let of = |quota, limit, asked| {
+            let Most { threads, by } = Most::of(8, quota, limit, asked);
+            (threads, by)
+        };
+        assert_eq!(of(None, None, None), (8, Cap::Mask));
+        assert_eq!(of(Some(2.5), None, None), (2, Cap::Quota));
+        assert_eq!(of(Some(0.5), Some(4), None), (1, Cap::Quota));
+        assert_eq!(of(None, Some(4), Some(6)), (4, Cap::ThreadLimit));
+        assert_eq!(of(None, None, Some(0)), (1, Cap::Asked));
+        assert_eq!(ladder(1), [1]);
+        assert_eq!(ladder(12), [1, 2, 4, 8, 12]);
+    }
+
+    #[test]
+    fn nothing_run_nothing_said() {
+        assert_eq!(advise(&[], 4), None);
+        assert_eq!(next(&[], 4), Some(4));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Without noise, and with one minimum: what is advised is at most as much slower as counts as equal, and as much again
+        /// since not every number is tried.
+        #[test]
+        fn least_of_many(parallel in 1.0..100.0_f64, serial in 0.0..10.0_f64, each in 0.0..1.0_f64, most in 1..130_u32) {
+            let time = |p: u32| serial + parallel / f64::from(p) + each * f64::from(p);
+            let (_, advice) = study(most, time);
+            let best = (1..=most).map(time).fold(f64::INFINITY, f64::min);
+            prop_assert!(time(advice.threads) <= best * (1.0 + 2.0 * TOLERANCE), "{advice:?}");
+        }
+
+        #[test]
+        fn there_is_an_end(seed in 0_u64..1_000_000, most in 1..300_u32) {
+            let mut random = Random::new(seed);
+            #[allow(clippy::cast_precision_loss)] // below a thousand
+            let (_, advice) = study(most, |_| 1.0 + random.below(1_000) as f64 / 100.0);
+            prop_assert!((1..=most).contains(&advice.threads));
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! A policy that is no part of colocate, and its row.
+
+use colocate_policy::plan::{Decision, Place, Plan, Why};
+use colocate_policy::table::{Cadence, Kind, Preset, Purpose, Row, Setting};
+use colocate_policy::{Evidence, Policy, SourceSet, Task};
+
+pub static ROW: Row = Row {
+    name: "last-pu",
+    summary: "puts every task on the last usable PU",
+    purpose: Purpose::Baseline,
+    source: "a test",
+    settings: &[Setting {
+        name: "from-end",
+        kind: Kind::Count(0),
+        default: Preset::Count(0),
+        meaning: "PUs that are left out at the end",
+    }],
+    prior: &[],
+    cadence: Cadence::Either,
+    waits: false,
+    make: |values, _| Box::new(LastPu { from_end: values.count("from-end") as usize }),
+};
+
+pub static ROWS: [&Row; 1] = [&ROW];
+
+#[derive(Debug)]
+struct LastPu {
+    from_end: usize,
+}
+
+impl Policy for LastPu {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let empty = evidence.empty_plan();
+        let pu = empty.pus.iter().rev().nth(self.from_end).copied();
+        let decide = |task: Task| Decision {
+            task: task.id,
+            name: task.name.into(),
+            place: Place::from(pu),
+            why: Why::NextInOrder { order: "from the end".to_owned() },
+        };
+        Plan { decisions: evidence.tasks().into_iter().map(decide).collect(), ..empty }
+    }
+}

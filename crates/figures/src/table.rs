@@ -1,0 +1,283 @@
+//! A comparison as text for a terminal.
+
+use crate::comparison::{Comparison, PolicyFigures, Verdict};
+use crate::stats::{Estimate, Interval, Summary};
+use colocate_machine::printable::{CELL, cell, printable};
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// The comparison as a table, its legend and its notes; ends in a newline.
+#[must_use]
+pub fn text(found: &Comparison) -> String {
+    let settings = &found.settings;
+    let mut out = String::new();
+    let jobs = settings.jobs.len();
+    let _ = writeln!(
+        out,
+        "workload {}: {jobs} program{} together, up to {} runs a policy, blocks in random order, \
+         seed {}",
+        printable(&settings.name),
+        plural(jobs),
+        settings.repetitions,
+        settings.seed,
+    );
+    let _ = writeln!(out, "\nslowest program's time, seconds");
+    out.push_str(&aligned(&slowest_rows(found)));
+    if jobs > 1 {
+        let _ = writeln!(out, "\neach program's time, mean seconds (95 % interval)");
+        out.push_str(&aligned(&job_rows(found)));
+    }
+    let base = printable(&settings.baseline);
+    let _ = writeln!(
+        out,
+        "\nratio: geometric mean over the blocks of the time divided by {base}'s in the same block; \
+         interval: 95 %,\nStudent t on the ratios' logarithms. `not resolved`: the interval holds 1, \
+         or there is none."
+    );
+    for note in &found.notes {
+        let _ = writeln!(out, "note: {}", printable(note));
+    }
+    out
+}
+
+/// What may be said of a policy, in words.
+#[must_use]
+pub fn verdict(figures: &PolicyFigures) -> String {
+    let percent = figures.ratio.map_or(0.0, |ratio| (ratio.value - 1.0).abs() * 100.0);
+    match figures.verdict {
+        Verdict::Baseline => "baseline".to_owned(),
+        Verdict::Faster => format!("{percent:.1} % less time"),
+        Verdict::Slower => format!("{percent:.1} % more time"),
+        Verdict::NotResolved => "not resolved".to_owned(),
+    }
+}
+
+/// Seconds with four significant digits, or all whole ones.
+#[must_use]
+pub fn seconds(value: f64) -> String {
+    // 0.001234 has its first digit in the third decimal: three more make four.
+    let decimals = match value.abs() {
+        v if v >= 1_000.0 || v == 0.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        v if v >= 1.0 => 3,
+        v if v >= 0.1 => 4,
+        v if v >= 0.01 => 5,
+        _ => 6,
+    };
+    format!("{value:.decimals$}")
+}
+
+fn slowest_rows(found: &Comparison) -> Vec<Vec<String>> {
+    let ratio_head = format!("ratio to {}", found.settings.baseline);
+    let head =
+        ["policy", "runs", "mean", "95 % interval", "median", &ratio_head, "95 % interval", ""];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for figures in &found.policies {
+        let slowest = figures.slowest_seconds;
+        rows.push(vec![
+            figures.policy.clone(),
+            slowest.map_or(0, |s| s.count).to_string(),
+            slowest.map_or_else(unknown, |s| seconds(s.mean.value)),
+            range(slowest.and_then(|s| s.mean.interval), seconds),
+            slowest.map_or_else(unknown, |s| seconds(s.median)),
+            ratio(figures),
+            range(figures.ratio.and_then(|ratio| ratio.interval), three_decimals),
+            verdict(figures),
+        ]);
+    }
+    rows
+}
+
+fn job_rows(found: &Comparison) -> Vec<Vec<String>> {
+    let mut rows = vec![row("program", found.policies.iter().map(|it| it.policy.clone()))];
+    for (place, job) in found.settings.jobs.iter().enumerate() {
+        let cells = found.policies.iter().map(|figures| job_cell(figures.jobs[place].seconds));
+        rows.push(row(&shortened(&job.command.join(" ")), cells));
+    }
+    rows
+}
+
+fn job_cell(summary: Option<Summary>) -> String {
+    let Some(summary) = summary else { return unknown() };
+    let Estimate { value, interval } = summary.mean;
+    match interval {
+        Some(_) => format!("{} ({})", seconds(value), range(interval, seconds)),
+        None => seconds(value),
+    }
+}
+
+fn ratio(figures: &PolicyFigures) -> String {
+    match figures.verdict {
+        Verdict::Baseline => "1".to_owned(),
+        _ => figures.ratio.map_or_else(unknown, |ratio| three_decimals(ratio.value)),
+    }
+}
+
+/// An interval as `LOW to HIGH`, each end in `form`.
+#[must_use]
+pub fn range(interval: Option<Interval>, form: impl Fn(f64) -> String) -> String {
+    interval.map_or_else(unknown, |i| format!("{} .. {}", form(i.low), form(i.high)))
+}
+
+/// A number with three decimals.
+#[must_use]
+pub fn three_decimals(value: f64) -> String {
+    format!("{value:.3}")
+}
+
+/// The cell of an unknown value.
+#[must_use]
+pub fn unknown() -> String {
+    "-".to_owned()
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// A command of at most 40 characters; the end of a longer one is left out.
+fn shortened(command: &str) -> String {
+    let command = printable(command);
+    if command.chars().count() <= 40 {
+        return command.into_owned();
+    }
+    command.chars().take(39).chain(['…']).collect()
+}
+
+/// A row with its label.
+pub fn row(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
+    [label.to_owned()].into_iter().chain(cells).collect()
+}
+
+/// What each has with each, by their places among `names`.
+#[must_use]
+pub fn matrix(names: &[String], cell: impl Fn(usize, usize) -> String) -> String {
+    let mut rows = vec![row("", names.iter().cloned())];
+    for (a, name) in names.iter().enumerate() {
+        rows.push(row(name, (0..names.len()).map(|b| cell(a, b))));
+    }
+    aligned(&rows)
+}
+
+/// Columns of equal width, two spaces apart, nothing after the last. What is in a cell stays in it; a long one that others follow is
+/// cut.
+#[must_use]
+pub fn aligned(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<Cow<'_, str>>> = rows.iter().map(|row| cells(row)).collect();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count().min(CELL)).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        let Some((last, before)) = row.split_last() else {
+            out.push('\n');
+            continue;
+        };
+        for (cell, width) in before.iter().zip(&widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        line.push_str(last);
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// The cells of a row as they are shown; the last one, which nothing follows, whole.
+fn cells(row: &[String]) -> Vec<Cow<'_, str>> {
+    let Some((last, before)) = row.split_last() else { return Vec::new() };
+    before.iter().map(|text| cell(text)).chain([printable(last)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rust pads to at most 65,535 characters, and panics beyond.
+    #[test]
+    fn long_cells_are_cut() {
+        let long = "é".repeat(70_000);
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["name", "PU"]), row([&long, "1"]), row(["a", &long]), vec![long.clone()]];
+        let text = aligned(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], format!("{}…  1", "é".repeat(239)));
+        assert_eq!(lines[2].chars().count(), 240 + 2 + 70_000, "nothing follows the last one");
+    }
+    use crate::comparison::tests::place;
+    use crate::state::State;
+    use crate::state::tests::{finished, settings};
+    use expect_test::expect;
+
+    #[test]
+    fn three_policies() {
+        let state = finished(settings(&["os", "mix", "scatter"], 4), |policy, block| {
+            let drift = u64::from(block) * 10;
+            match policy {
+                "os" => 4_000 + drift,
+                "mix" => 3_000 + drift * (u64::from(block) % 2 + 1),
+                _ => 3_900 + u64::from(block) * 120,
+            }
+        });
+        expect![[r#"
+            workload pair: 2 programs together, up to 4 runs a policy, blocks in random order, seed 3
+
+            slowest program's time, seconds
+            policy   runs  mean   95 % interval   median  ratio to os  95 % interval
+            os       4     4.015  3.994 .. 4.036  4.015   1            -               baseline
+            mix      4     3.025  2.985 .. 3.065  3.020   0.753        0.747 .. 0.760  24.7 % less time
+            scatter  4     4.080  3.833 .. 4.327  4.080   1.016        0.961 .. 1.073  not resolved
+
+            each program's time, mean seconds (95 % interval)
+            program   os                      mix                     scatter
+            a --fast  4.015 (3.994 .. 4.036)  3.025 (2.985 .. 3.065)  4.080 (3.833 .. 4.327)
+            b --fast  2.007 (1.997 .. 2.018)  1.512 (1.492 .. 1.533)  2.040 (1.917 .. 2.163)
+
+            ratio: geometric mean over the blocks of the time divided by os's in the same block; interval: 95 %,
+            Student t on the ratios' logarithms. `not resolved`: the interval holds 1, or there is none.
+        "#]]
+        .assert_eq(&text(&Comparison::of(&state, place())));
+    }
+
+    #[test]
+    fn nothing_finished_shows_no_number() {
+        let state = State::new(settings(&["os", "mix"], 2));
+        expect![[r"
+            workload pair: 2 programs together, up to 2 runs a policy, blocks in random order, seed 3
+
+            slowest program's time, seconds
+            policy  runs  mean  95 % interval  median  ratio to os  95 % interval
+            os      0     -     -              -       1            -              baseline
+            mix     0     -     -              -       -            -              not resolved
+
+            each program's time, mean seconds (95 % interval)
+            program   os  mix
+            a --fast  -   -
+            b --fast  -   -
+
+            ratio: geometric mean over the blocks of the time divided by os's in the same block; interval: 95 %,
+            Student t on the ratios' logarithms. `not resolved`: the interval holds 1, or there is none.
+            note: only 0 of 4 runs are finished
+        "]]
+        .assert_eq(&text(&Comparison::of(&state, place())));
+    }
+
+    #[test]
+    fn seconds_keep_four_digits() {
+        let shown = [12_345.6, 123.45, 12.345, 1.234_5, 0.123_45, 0.012_345, 0.0012, 0.0];
+        let shown = shown.map(seconds).join(" ");
+        expect!["12346 123.5 12.35 1.234 0.1235 0.01235 0.001200 0"].assert_eq(&shown);
+    }
+
+    #[test]
+    fn long_commands_are_cut_between_characters() {
+        assert_eq!(shortened("äß"), "äß");
+        assert_eq!(shortened("sh -c a\nb"), r"sh -c a\x0ab");
+        assert_eq!(shortened(&"ä".repeat(41)), format!("{}…", "ä".repeat(39)));
+    }
+}

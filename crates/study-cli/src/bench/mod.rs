@@ -1,0 +1,33 @@
+//! `colocate-study bench`: measurements with micro-benchmarks.
+
+mod bandwidth;
+mod cores;
+mod scenario_text;
+mod sibling_text;
+mod siblings;
+mod smt;
+
+use std::process::ExitCode;
+
+/// Measures this machine with micro-benchmarks
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Smt(smt::Args),
+    Bandwidth(bandwidth::Args),
+    Cores(cores::Args),
+}
+
+/// Runs `colocate-study bench`.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.what {
+        What::Smt(args) => smt::main(args),
+        What::Bandwidth(args) => bandwidth::main(args),
+        What::Cores(args) => cores::main(args),
+    }
+}

@@ -1,0 +1,76 @@
+//! `colocate-study`: the laboratory. Simulated programs on machines that are not here, published studies, training of
+//! coefficients, traces, and micro-benchmarks.
+//!
+//! It runs and measures programs as `colocate` does, with that program's library; `colocate` links nothing of this one.
+
+mod bench;
+mod examples;
+mod map;
+mod replay;
+mod simulate;
+mod study;
+mod trace;
+mod train;
+mod workers;
+
+use clap::{Parser, Subcommand};
+use colocate_cli::{exit, generate, output};
+use colocate_observe::privilege;
+use colocate_policy::table::{self, Row};
+use examples::EXAMPLES;
+use std::process::ExitCode;
+
+/// The laboratory of colocate: simulates, makes published studies again, trains, and reads traces
+#[derive(Parser)]
+#[command(
+    bin_name = "colocate-study",
+    name = "colocate-study",
+    version,
+    about,
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Simulate(simulate::Args),
+    Study(study::Args),
+    Train(train::Args),
+    Trace(trace::Args),
+    Replay(replay::Args),
+    Map(map::Args),
+    Bench(bench::Args),
+    #[command(hide = true)]
+    Generate(generate::Args),
+}
+
+/// Runs the command line of this process, with the policies `more` beside colocate's own.
+///
+/// Whatever the program's file gives, capabilities or set-user-ID, is given up first, but for watching.
+#[must_use]
+pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
+    output::set_name("colocate-study");
+    // Before anything is read that a caller could have prepared.
+    if let Err(why) = privilege::give_up() {
+        return exit::code_of(Err(why.into()));
+    }
+    table::add(more);
+    let command = match exit::parsed::<Cli>(&[]) {
+        Ok(cli) => cli.command,
+        Err(code) => return code,
+    };
+    let done = match command {
+        Command::Simulate(args) => simulate::main(&args),
+        Command::Study(args) => study::main(&args),
+        Command::Train(args) => train::main(&args),
+        Command::Trace(args) => trace::main(&args),
+        Command::Replay(args) => replay::main(&args),
+        Command::Map(args) => map::main(&args),
+        Command::Bench(args) => bench::main(&args),
+        Command::Generate(args) => generate::main::<Cli>(&args, EXAMPLES),
+    };
+    exit::code_of(done)
+}

@@ -1,0 +1,429 @@
+//! `colocate-study study`: published studies again, simulated.
+
+mod keep;
+mod runner;
+
+use crate::simulate::load;
+use anyhow::Context;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::value_parser;
+use colocate_cli::demand;
+use colocate_cli::exit::usage;
+use colocate_cli::output;
+use colocate_cli::outputs::{self, Form};
+use colocate_files::{Dir, Mode};
+use colocate_machine::Nanos;
+use colocate_machine::printable::json;
+use colocate_model::{Assumptions, Phase};
+use colocate_policy::communication::filter::Uneven;
+use colocate_sim::coherent::{DetectAt, Protocol};
+use colocate_study::coherence::Settings;
+use colocate_study::replication::definition::{BUILT_IN, Definition};
+use colocate_study::replication::drawn;
+use colocate_study::replication::length::{self, FIRST, Figures, LAST};
+use colocate_study::replication::recorded::{self, Recorded};
+use colocate_study::replication::{Study, Work, picture, table};
+use colocate_study::{contention, patterns, piccoli};
+use runner::{Course, Runner};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Makes a published study again in the simulator and prints it beside what was published
+///
+/// All of it is simulated: nothing is measured, and nothing is fitted to the published figures. What is simulated, and the
+/// defaults of the options, are in studies/NAME.toml; docs/serpa.md, docs/feliu.md, docs/fedorova.md,
+/// docs/piccoli.md and docs/contention.md have the results.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Study
+    #[arg(value_parser = PossibleValuesParser::new(names()))]
+    name: String,
+
+    /// Machine to simulate instead of the published one: a described one by name, or a file that says how
+    /// fast it is
+    #[arg(long, value_name = "SPEC")]
+    machine: Option<String>,
+
+    /// Sets of assumptions, the default one among them [default: 5, serpa: 17] [range: 1-10000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
+    draws: Option<u32>,
+
+    /// piccoli: how many of the ten sizes of each benchmark, the largest ones [default: 10] [range: 1-10]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10))]
+    sizes: Option<u32>,
+
+    /// Seeds for each set: what the kernel leaves to chance, and the order in which programs begin
+    /// [default: 2, fedorova: 8, communication: 20 random mappings] [range: 1-10000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
+    seeds: Option<u32>,
+
+    /// First seed; also draws the assumptions, and programs and mixes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+
+    /// How long a program takes alone, fedorova: on slow cores, in milliseconds [default: serpa: 32000,
+    /// feliu-1 to 3: 30000, feliu-4: 10000, fedorova: 2000] [range: 1-600000]
+    #[arg(long, value_name = "MS", value_parser = value_parser!(u64).range(1..=600_000))]
+    length_ms: Option<u64>,
+
+    /// Time between two decisions, in milliseconds [default: feliu-1 to 3: 200, feliu-4: 100,
+    /// fedorova: 1] [range: 1-60000]
+    #[arg(long, value_name = "MS", value_parser = value_parser!(u64).range(1..=60_000))]
+    quantum_ms: Option<u64>,
+
+    /// The same in microseconds [range: 100-10000000]
+    #[arg(long, value_name = "US", conflicts_with = "quantum_ms",
+        value_parser = value_parser!(u64).range(100..=10_000_000))]
+    quantum_us: Option<u64>,
+
+    /// fedorova: how long a serial and a parallel phase take together on slow cores where their length is
+    /// not what is varied, in milliseconds [default: 125] [range: 1-600000]
+    #[arg(long, value_name = "MS", value_parser = value_parser!(u64).range(1..=600_000))]
+    round_ms: Option<u64>,
+
+    /// feliu-1 to 4: mixes of each table; docs/feliu.md says which numbers are published, and which chosen
+    /// [default: 10, feliu-2: 15 and 5, feliu-4: 10 and 5] [range: 1-1000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1_000))]
+    mixes: Option<u16>,
+
+    /// feliu-1 to 4: memory traffic of the mixes, in transactions per microsecond, all contexts together
+    /// [default: as published, feliu-1: 20-40, feliu-3: 50-130, others: any]
+    #[arg(long, value_name = "LEAST-MOST", value_parser = range)]
+    traffic: Option<Traffic>,
+
+    /// feliu-1 to 4, contention: programs: drawn ones, or a folder with the files of recorded ones (colocate profile --phases)
+    #[arg(long, value_name = "drawn|FOLDER", default_value = DRAWN)]
+    programs: PathBuf,
+
+    /// serpa: demand vectors instead of SMT-Bench's, .toml or .json (docs/schemas/demand.json)
+    #[arg(long, value_name = "FILE")]
+    kernels: Option<PathBuf>,
+
+    /// serpa: demand vectors instead of the NAS benchmarks', two or more
+    #[arg(long, value_name = "FILE")]
+    applications: Option<PathBuf>,
+
+    /// serpa: only find out how long the applications have to be: double the length until the figures of
+    /// the simulated kernel stay as they are
+    #[arg(long, conflicts_with_all = ["length_ms", "keep", "json"])]
+    find_length: bool,
+
+    #[command(flatten)]
+    course: Course,
+
+    /// Print the figures as JSON (docs/schemas/study.json, study-communication.json, study-contention.json, study-piccoli.json)
+    #[arg(long)]
+    json: bool,
+
+    /// File to write instead of standard output, repeatable: .txt, .json, or, of all but serpa and feliu-1 to 4, .svg
+    #[arg(short, long, value_name = "FILE")]
+    output: Vec<PathBuf>,
+}
+
+fn names() -> impl Iterator<Item = PossibleValue> {
+    let communication =
+        "Communication from cache coherence (Cruz et al.): known patterns under mappings";
+    let defined = BUILT_IN.iter().map(|(name, title, _)| PossibleValue::new(*name).help(*title));
+    let piccoli =
+        "Selective page migration (Piccoli): modes of placing pages on 4x Opteron 6282 SE";
+    let contention =
+        "Losses by others' traffic, and unfairness of pairs (Feliu): what a scheduler can win";
+    let others = [(COMMUNICATION, communication), (CONTENTION, contention), (PICCOLI, piccoli)];
+    defined.chain(others.map(|(name, title)| PossibleValue::new(name).help(title)))
+}
+
+/// The study that has no file: its programs are accesses to memory.
+const COMMUNICATION: &str = "communication";
+/// The machine that it was published for.
+const E5405: &str = "xeon-e5405";
+/// The study whose programs use memory that one thread has set up.
+const PICCOLI: &str = "piccoli";
+/// The machine that it was published for.
+const OPTERON: &str = "opteron-6282se";
+/// The study of losses by others' traffic.
+const CONTENTION: &str = "contention";
+/// The machine that most of it was published for.
+const E5645: &str = "xeon-e5645";
+/// Programs that are drawn for it: as many as SPEC CPU2006 has.
+const PROGRAMS: usize = 29;
+/// How long each is alone.
+const LENGTH: Nanos = Nanos(30_000_000_000);
+/// What stands for programs that are drawn.
+const DRAWN: &str = "drawn";
+/// Sets of assumptions of it.
+const DRAWS: u32 = 5;
+/// Sizes of each of its benchmarks.
+const SIZES: u32 = 10;
+/// Random mappings of the study of communication, whose mean others are compared with. Chosen.
+const RANDOM: u32 = 20;
+
+/// Least and most.
+#[derive(Clone, Copy, Debug)]
+struct Traffic([f64; 2]);
+
+fn range(text: &str) -> Result<Traffic, String> {
+    let ends = text.split_once('-').and_then(|(least, most)| {
+        let number = |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite() && *n >= 0.0);
+        number(least).zip(number(most)).filter(|(least, most)| least < most)
+    });
+    let ends = ends.ok_or_else(|| format!("expected two numbers like 20-40, found {text:?}"))?;
+    Ok(Traffic([ends.0, ends.1]))
+}
+
+/// Runs `colocate-study study`.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let outputs = outputs::of(&args.output, args.json, Mode::ByUmask)?;
+    if args.name == COMMUNICATION {
+        return communication(args, &outputs);
+    }
+    if args.name == PICCOLI {
+        return piccoli(args, &outputs);
+    }
+    if args.name == CONTENTION {
+        return contention(args, &outputs);
+    }
+    let definition = args.definition()?;
+    let spec = args.machine.as_ref().unwrap_or(&definition.machine);
+    let (machine, performance) = load::machine(spec)?;
+    let draws = Assumptions::sample(definition.draws as usize, args.seed);
+    let study = Study {
+        definition: &definition,
+        machine: &machine,
+        performance: &performance,
+        draws: &draws,
+        seed: args.seed,
+    };
+    let runner = Runner::new(&args.course)?;
+    if args.find_length {
+        let text = find_length(&runner, study)?;
+        return write(args, &outputs, |_| Ok(text.clone()));
+    }
+    let report = runner.study(&args.name, &Work::new(study)?)?;
+    write(args, &outputs, |form| {
+        Ok(match form {
+            Form::Text => table::text(&report),
+            Form::Json => json(&report),
+            Form::Picture => picture::svg(&report).map_err(anyhow::Error::msg)?,
+        })
+    })
+}
+
+/// Makes the study of known patterns.
+fn communication(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitCode> {
+    args.refuse(&[("--draws", args.draws.is_some()), ("--sizes", args.sizes.is_some())])?;
+    let (machine, performance) = load::machine(args.machine.as_deref().unwrap_or(E5405))?;
+    let settings = Settings {
+        random: args.seeds.unwrap_or(RANDOM),
+        seed: args.seed,
+        every: Nanos::from_millis(1_000),
+        protocol: Protocol::Mesi,
+        detect: DetectAt::PrivateCache,
+        uneven: Uneven::ScaleFree,
+    };
+    let found = patterns::study(&machine, &performance, &settings, patterns::PHASE)?;
+    write(args, outputs, |form| {
+        Ok(match form {
+            Form::Text => patterns::text(&found),
+            Form::Json => json(&found),
+            Form::Picture => patterns::svg(&found).map_err(anyhow::Error::msg)?,
+        })
+    })
+}
+
+/// Makes the study of selective page migration.
+fn piccoli(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitCode> {
+    args.refuse(&[("--seeds", args.seeds.is_some()), ("--keep", args.course.keeps())])?;
+    let (machine, performance) = load::machine(args.machine.as_deref().unwrap_or(OPTERON))?;
+    let draws = Assumptions::sample(args.draws.unwrap_or(DRAWS) as usize, args.seed);
+    let study = piccoli::Study {
+        machine: &machine,
+        performance: &performance,
+        draws: &draws,
+        seed: args.seed,
+        sizes: args.sizes.unwrap_or(SIZES) as usize,
+    };
+    study.check()?;
+    let runner = Runner::new(&args.course)?;
+    let done = runner.all("", study.count(), |piece| Ok(study.piece(piece)?))?;
+    let report = study.report(&done);
+    write(args, outputs, |form| {
+        Ok(match form {
+            Form::Text => piccoli::table::text(&report),
+            Form::Json => json(&report),
+            Form::Picture => piccoli::table::svg(&report).map_err(anyhow::Error::msg)?,
+        })
+    })
+}
+
+/// Makes the study of losses by others' traffic.
+fn contention(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitCode> {
+    args.refuse_all_but_programs(&[
+        ("--seeds", args.seeds.is_some()),
+        ("--sizes", args.sizes.is_some()),
+        ("--keep", args.course.keeps()),
+    ])?;
+    let (machine, performance) = load::machine(args.machine.as_deref().unwrap_or(E5645))?;
+    let programs = if args.are_recorded() {
+        recorded::programs(&machine, &performance, &recorded(&args.programs)?, LENGTH)?
+    } else {
+        drawn::draw(&machine, &performance, PROGRAMS, args.seed)?
+    };
+    let draws = Assumptions::sample(args.draws.unwrap_or(DRAWS) as usize, args.seed);
+    let study = contention::Study {
+        machine: &machine,
+        performance: &performance,
+        programs: &programs,
+        draws: &draws,
+    };
+    let report = study.report()?;
+    write(args, outputs, |form| {
+        Ok(match form {
+            Form::Text => contention::table::text(&report),
+            Form::Json => json(&report),
+            Form::Picture => contention::table::svg(&report).map_err(anyhow::Error::msg)?,
+        })
+    })
+}
+
+fn write(
+    args: &Args,
+    outputs: &[outputs::Output<'_>],
+    text: impl Fn(Form) -> anyhow::Result<String>,
+) -> anyhow::Result<ExitCode> {
+    let written: Vec<anyhow::Result<()>> =
+        outputs.iter().map(|output| output.write(&text)).collect();
+    // A long simulation is not lost where no file can be written.
+    if written.iter().all(Result::is_err) {
+        output::write(None, &text(if args.json { Form::Json } else { Form::Text })?)?;
+    }
+    written.into_iter().collect::<anyhow::Result<()>>()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn are_recorded(&self) -> bool {
+        self.programs.as_os_str() != DRAWN
+    }
+
+    /// Refuses options that a study without a file has no use for: these, and those of studies with one.
+    fn refuse(&self, more: &[(&str, bool)]) -> anyhow::Result<()> {
+        let programs = ("--programs", self.are_recorded());
+        self.refuse_all_but_programs(&[&[programs], more].concat())
+    }
+
+    /// The same, where programs can be other ones.
+    fn refuse_all_but_programs(&self, more: &[(&str, bool)]) -> anyhow::Result<()> {
+        let of_files = [
+            ("--length-ms", self.length_ms.is_some()),
+            ("--quantum-ms and no --quantum-us", self.quantum_ms.or(self.quantum_us).is_some()),
+            ("--round-ms", self.round_ms.is_some()),
+            ("--mixes", self.mixes.is_some()),
+            ("--traffic", self.traffic.is_some()),
+            ("--kernels", self.kernels.is_some()),
+            ("--applications", self.applications.is_some()),
+            ("--find-length", self.find_length),
+        ];
+        match more.iter().chain(&of_files).find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(usage(format!("{} has no {option}", self.name))),
+            None => Ok(()),
+        }
+    }
+
+    /// The study with the given options in place of its own values.
+    fn definition(&self) -> anyhow::Result<Definition> {
+        let mut study = Definition::built_in(&self.name).map_err(anyhow::Error::msg)?;
+        let (pairs, mixes) = (study.has_pairs(), study.mixes().next().is_some());
+        let quantum = self.quantum_ms.map(Nanos::from_millis);
+        let quantum = quantum.or(self.quantum_us.map(|us| Nanos(us * 1_000)));
+        for (option, is_given, applies) in [
+            ("--quantum-ms and no --quantum-us", quantum.is_some(), !pairs),
+            ("--round-ms", self.round_ms.is_some(), study.round.is_some()),
+            ("--sizes", self.sizes.is_some(), false),
+            ("--mixes", self.mixes.is_some(), mixes),
+            ("--traffic", self.traffic.is_some(), mixes),
+            ("--programs", self.are_recorded(), mixes),
+            ("--kernels", self.kernels.is_some(), pairs),
+            ("--applications", self.applications.is_some(), pairs),
+            ("--find-length", self.find_length, pairs),
+        ] {
+            if is_given && !applies {
+                return Err(usage(format!("{} has no {option}", self.name)));
+            }
+        }
+        study.draws = self.draws.unwrap_or(study.draws);
+        study.seeds = self.seeds.unwrap_or(study.seeds);
+        study.length = self.length_ms.map_or(study.length, Nanos::from_millis);
+        study.quantum = quantum.unwrap_or(study.quantum);
+        study.round = self.round_ms.map(Nanos::from_millis).or(study.round);
+        for each in study.mixes() {
+            each.count = self.mixes.map_or(each.count, usize::from);
+            each.traffic = self.traffic.map(|traffic| traffic.0).or(each.traffic);
+        }
+        if self.are_recorded() {
+            study.use_recorded(recorded(&self.programs)?);
+        }
+        if let Some(path) = &self.kernels {
+            study.kernels = phases(path)?;
+        }
+        if let Some(path) = &self.applications {
+            study.applications = phases(path)?;
+        }
+        Ok(study)
+    }
+}
+
+/// The programs in a folder, by the names of their files: two or more.
+pub fn recorded(folder: &Path) -> anyhow::Result<Vec<Recorded>> {
+    /// Most files in the folder. Chosen.
+    const MOST: usize = 10_000;
+    let names = Dir::open(folder).and_then(|dir| dir.names(MOST));
+    let mut names = names.map_err(|why| anyhow::anyhow!(why.line()))?;
+    names.sort();
+    let mut found = Vec::new();
+    for path in names.iter().map(|name| folder.join(name)) {
+        if path.extension().is_none_or(|end| end != "json" && end != "toml") {
+            continue;
+        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let of_file = demand::phase_file(&path).with_context(|| path.display().to_string())?;
+        found.push(Recorded::new(name, of_file).with_context(|| {
+            format!("{}: expected the course of the phases, found none", path.display())
+        })?);
+    }
+    if found.len() < 2 {
+        let found = found.len();
+        anyhow::bail!("{}: expected files of 2 programs or more, found {found}", folder.display());
+    }
+    Ok(found)
+}
+
+/// At least two demand vectors.
+fn phases(path: &Path) -> anyhow::Result<Vec<Phase>> {
+    let phases = demand::phases(path).map_err(anyhow::Error::msg)?;
+    if phases.len() < 2 {
+        let found = phases.len();
+        anyhow::bail!("{}: expected at least 2 phases, found {found}", path.display());
+    }
+    Ok(phases)
+}
+
+/// Doubles the length until the figures of `os` stay as they are; shows every step.
+fn find_length(runner: &Runner, study: Study<'_>) -> anyhow::Result<String> {
+    let start = length::start_of(study.machine);
+    let mut definition = length::of_os(study.definition);
+    definition.length = FIRST;
+    let mut steps: Vec<Figures> = Vec::new();
+    loop {
+        let study = Study { definition: &definition, ..study };
+        let what = format!("{} s each", definition.length.as_secs_f64());
+        let work = Work::new(study)?;
+        let done = runner.all(&what, work.count(), |piece| Ok(work.piece(piece)?))?;
+        let figures = Figures::of(&work, &done);
+        let settled = length::settled(steps.last(), &figures, start);
+        steps.push(figures);
+        if settled || definition.length >= LAST {
+            return Ok(length::text(&study, &steps));
+        }
+        definition.length = Nanos(definition.length.0 * 2);
+    }
+}

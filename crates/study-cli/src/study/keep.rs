@@ -1,0 +1,194 @@
+//! What is done of a study, in a file, so that nothing of it is lost.
+//!
+//! A line a piece, written at once: its number and its figures, `-` where there is none, in the order of
+//! policy, seed and metric. Rust writes numbers with as many digits as bring them back as they were. A last
+//! line that was cut short, as by `kill -9`, does not count.
+//!
+//! Lines are appended whole, so that two commands with the same file lose nothing of each other.
+
+use anyhow::{Context, bail};
+use colocate_cli::input;
+use colocate_files::{Accept, Mode};
+use colocate_study::replication::Done;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// A file that keeps pieces.
+pub(super) struct Kept {
+    path: PathBuf,
+    file: Mutex<File>,
+    done: HashMap<usize, Done>,
+}
+
+impl Kept {
+    /// The file at `path` for work with the `head`, the name of a study, a digest of what is simulated and what
+    /// the program is known by; made if it is missing. `shape` says how many policies, seeds and metrics a piece has,
+    /// if there is such a piece.
+    pub fn open(
+        path: &Path,
+        head: &str,
+        shape: impl Fn(usize) -> Option<[usize; 3]>,
+    ) -> anyhow::Result<Self> {
+        let text = match colocate_files::read_text(path, Accept::File, input::PIECES) {
+            Err(error) if error.is_missing() => String::new(),
+            read => read?,
+        };
+        let head = format!("colocate-study-{head}\n");
+        // What follows the last end of a line was cut short.
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        let mut done = HashMap::new();
+        if let Some(lines) = whole.strip_prefix(&head) {
+            // Two commands that started at the same time have both written it.
+            let again = |line: &str| line == head.trim_end();
+            for (line, number) in lines.lines().zip(2..).filter(|(line, _)| !again(line)) {
+                let piece = parse(line, &shape);
+                let (piece, runs) = piece.with_context(|| {
+                    format!(
+                        "{}: line {number}: expected a piece of the study, found {line:?}",
+                        path.display()
+                    )
+                })?;
+                done.insert(piece, runs);
+            }
+        } else if !text.is_empty() && !head.starts_with(&text) {
+            bail!(
+                "{} is of another study, machine, setting or build of colocate-study: remove it, or name another file \
+                 with --keep",
+                path.display()
+            );
+        }
+        let cannot = || format!("cannot write {}", path.display());
+        let mut file = colocate_files::append(path, Mode::ByUmask)?;
+        if whole.len() < text.len() {
+            file.set_len(whole.len() as u64).with_context(cannot)?;
+        }
+        if whole.is_empty() {
+            file.write_all(head.as_bytes()).with_context(cannot)?;
+        }
+        Ok(Self { path: path.to_owned(), file: Mutex::new(file), done })
+    }
+
+    /// What came of a piece in an earlier run of the command.
+    pub fn get(&self, piece: usize) -> Option<&Done> {
+        self.done.get(&piece)
+    }
+
+    /// Keeps what came of a piece.
+    pub fn put(&self, piece: usize, done: &Done) -> anyhow::Result<()> {
+        let line = line(piece, done);
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(line.as_bytes())
+            .with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// Number, policies, seeds, then the figures.
+fn line(piece: usize, done: &Done) -> String {
+    let seeds = done.first().map_or(0, Vec::len);
+    let mut line = format!("{piece} {} {seeds}", done.len());
+    for figure in done.iter().flatten().flatten() {
+        let _ = match figure {
+            Some(figure) => write!(line, " {figure}"),
+            None => write!(line, " -"),
+        };
+    }
+    line.push('\n');
+    line
+}
+
+/// A piece of the form of `line`, if it has as many figures as `shape` says.
+fn parse(line: &str, shape: impl Fn(usize) -> Option<[usize; 3]>) -> Option<(usize, Done)> {
+    let mut words = line.split(' ');
+    let mut number = || words.next()?.parse::<usize>().ok();
+    let (piece, counts) = (number()?, [number()?, number()?]);
+    let [policies, seeds, metrics] = shape(piece)?;
+    let figure = |word: &str| match word {
+        "-" => Some(None),
+        word => word.parse::<f64>().ok().filter(|figure| figure.is_finite()).map(Some),
+    };
+    let figures = words.map(figure).collect::<Option<Vec<Option<f64>>>>()?;
+    if counts != [policies, seeds] || figures.len() != policies * seeds * metrics {
+        return None;
+    }
+    let runs: Vec<Vec<Option<f64>>> = figures.chunks(metrics).map(<[_]>::to_vec).collect();
+    Some((piece, runs.chunks(seeds).map(<[_]>::to_vec).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done() -> Done {
+        let run = |figure: f64| vec![Some(figure), Some(0.1 + 0.2), None, Some(1e-300), Some(1.0)];
+        vec![vec![run(1.0 / 3.0), run(2.5)], vec![run(3.0), run(f64::MAX)]]
+    }
+
+    /// Three pieces of two policies, two seeds and five metrics.
+    fn two(piece: usize) -> Option<[usize; 3]> {
+        (piece < 3).then_some([2, 2, 5])
+    }
+
+    #[test]
+    fn figures_come_back_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        let kept = Kept::open(&path, "ab", two).unwrap();
+        kept.put(2, &done()).unwrap();
+        kept.put(0, &done()).unwrap();
+        // Cut short: does not count, and is written over.
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("1 2 2 0.5");
+        std::fs::write(&path, text).unwrap();
+        let again = Kept::open(&path, "ab", two).unwrap();
+        assert_eq!(
+            (again.get(2), again.get(0), again.get(1)),
+            (Some(&done()), Some(&done()), None)
+        );
+        again.put(1, &done()).unwrap();
+        assert_eq!(Kept::open(&path, "ab", two).unwrap().get(1), Some(&done()));
+    }
+
+    /// Both started at the same time: both found nothing, and both wrote the head.
+    #[test]
+    fn two_with_one_file_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        let [one, other] = [(), ()].map(|()| Kept::open(&path, "ab", two).unwrap());
+        one.put(0, &done()).unwrap();
+        other.put(1, &done()).unwrap();
+        one.put(2, &done()).unwrap();
+        let head = "colocate-study-ab\n";
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replacen(head, &head.repeat(2), 1)).unwrap();
+        let again = Kept::open(&path, "ab", two).unwrap();
+        assert!((0..3).all(|piece| again.get(piece) == Some(&done())));
+    }
+
+    #[test]
+    fn what_is_not_of_this_study_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        Kept::open(&path, "ab", two).unwrap();
+        let error = Kept::open(&path, "cd", two).err().unwrap().to_string();
+        assert!(error.ends_with("name another file with --keep"), "{error}");
+        let lines = [
+            format!("3 2 2{}", " 1".repeat(20)),
+            format!("0 2 2{}", " 1".repeat(19)),
+            format!("0 1 2{}", " 1".repeat(10)),
+            format!("0 2 2{} NaN", " 1".repeat(19)),
+            "0 0 0".to_owned(),
+        ];
+        for line in lines {
+            std::fs::write(&path, format!("colocate-study-ab\n{line}\n")).unwrap();
+            let error = Kept::open(&path, "ab", two).err().unwrap().to_string();
+            assert!(error.contains("line 2: expected a piece of the study"), "{error}");
+        }
+        let before = std::fs::read_to_string(&path).unwrap();
+        assert!(Kept::open(&path, "cd", two).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    }
+}

@@ -1,0 +1,98 @@
+//! Simulates the pieces of a study on several threads, and shows the progress.
+
+use super::keep::Kept;
+use crate::simulate::load;
+use crate::workers::{self, Workers};
+use anyhow::Context;
+use colocate_cli::exit;
+use colocate_observe::identity;
+use colocate_study::replication::Work;
+use colocate_study::replication::report::Report;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+// No doc comment: clap would show it as that of the study.
+#[derive(clap::Args)]
+pub(super) struct Course {
+    /// File that keeps what is done: the same command of the same build goes on where it was stopped
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+
+    /// Threads to simulate on [default: as many as there are PUs]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    /// No progress bar
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Course {
+    /// Whether what is done is to be kept.
+    pub const fn keeps(&self) -> bool {
+        self.keep.is_some()
+    }
+}
+
+/// Threads, a progress bar, and a file that keeps pieces.
+pub(super) struct Runner {
+    keep: Option<PathBuf>,
+    workers: Workers,
+    quiet: bool,
+}
+
+impl Runner {
+    /// By the options.
+    pub fn new(course: &Course) -> anyhow::Result<Self> {
+        let (keep, workers) = (course.keep.clone(), Workers::new(course.threads)?);
+        Ok(Self { keep, workers, quiet: course.quiet })
+    }
+
+    /// The report of a study; pieces that are kept are not simulated again, and those that are simulated are kept.
+    pub fn study(&self, name: &str, study: &Work<'_>) -> anyhow::Result<Report> {
+        let inputs = load::hex(&format!("{}{}", env!("CARGO_PKG_VERSION"), study.inputs()));
+        let open = |path: &PathBuf| {
+            let head = of_this_build(&format!("{name} {inputs}"))?;
+            Kept::open(path, &head, |piece| study.shape(piece))
+        };
+        let kept = self.keep.as_ref().map(open).transpose()?;
+        let done = self.all("", study.count(), |piece| {
+            if let Some(done) = kept.as_ref().and_then(|kept| kept.get(piece)) {
+                return Ok(done.clone());
+            }
+            let done = study.piece(piece)?;
+            kept.as_ref().map_or(Ok(()), |kept| kept.put(piece, &done))?;
+            Ok(done)
+        })?;
+        Ok(study.report(&done, &inputs)?)
+    }
+
+    /// All pieces.
+    pub fn all<T: Send>(
+        &self,
+        what: &str,
+        count: usize,
+        work: impl Fn(usize) -> anyhow::Result<T> + Sync,
+    ) -> anyhow::Result<Vec<T>> {
+        let bar = workers::bar(self.quiet, count as u64);
+        bar.say(what);
+        let done = self.workers.all(count, Some(&bar), work);
+        bar.clear();
+        done?.ok_or_else(|| {
+            let hint = match &self.keep {
+                Some(path) => format!("the same command goes on with {}", path.display()),
+                None => "nothing is kept without --keep FILE".to_owned(),
+            };
+            exit::stopped(format!("stopped after {} of {count} pieces; {hint}", bar.position()))
+        })
+    }
+}
+
+/// `head`, and what this program is known by: figures of two builds are not to be mixed, and two that differ may
+/// have the same version.
+fn of_this_build(head: &str) -> anyhow::Result<String> {
+    // The file that is running, also if another one has its name by now.
+    let own = "/proc/self/exe";
+    let build = identity::of_file(Path::new(own)).with_context(|| format!("cannot read {own}"))?;
+    Ok(format!("{head} {build}"))
+}

@@ -1,0 +1,141 @@
+//! `colocate-study trace`: records the memory accesses of a program's threads.
+
+use anyhow::Context;
+use colocate_act::sys;
+use colocate_cli::exit::{self, no_capability, usage};
+use colocate_cli::output;
+use colocate_cli::run::jobs;
+use colocate_figures::table::aligned;
+use colocate_files::{Accept, MaxSize, Mode};
+use colocate_observe::emulate;
+use colocate_trace::{Check, Summary, TraceFile, drmemtrace, form};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Records the memory accesses of a program's threads
+///
+/// Runs the program unmodified under QEMU and writes what each of its threads reads and writes, and where threads wait for each other,
+/// to a file (docs/traces.md). Takes some ten to sixty times as long as the program alone, and two bytes and more
+/// for each access. Then checks the trace and says what is in it. Only the first process is recorded. Exit status: the
+/// program's.
+#[derive(clap::Args)]
+pub struct Args {
+    /// File for the trace
+    #[arg(short, long, value_name = "FILE", required_unless_present = "check")]
+    output: Option<PathBuf>,
+
+    /// Check a trace, and print what is in it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "command"])]
+    check: Option<PathBuf>,
+
+    /// Traces of DynamoRIO's drmemtrace to write as one, instead of a program to run: a file for each thread, uncompressed;
+    /// repeatable
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "command"])]
+    drmemtrace: Vec<PathBuf>,
+
+    /// No table on standard error
+    #[arg(short, long, conflicts_with = "check")]
+    quiet: bool,
+
+    /// The program with its arguments
+    #[arg(last = true, value_name = "CMD", required_unless_present_any = ["check", "drmemtrace"])]
+    command: Vec<OsString>,
+}
+
+/// Runs `colocate-study trace`.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.check {
+        output::write(None, &table(&checked(path)?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = args.output.as_deref().filter(|path| path.as_os_str() != "-");
+    let path = path.ok_or_else(|| usage("expected -o FILE for the trace, found -".to_owned()))?;
+    let status = if args.drmemtrace.is_empty() {
+        record(path, &args.command)?
+    } else {
+        convert(path, args)?
+    };
+    let summary = checked(path).with_context(|| format!("exit status {status}"))?;
+    if !args.quiet {
+        output::aside(&table(&summary));
+    }
+    Ok(ExitCode::from(u8::try_from(status & 0xff).unwrap_or(exit::OURS)))
+}
+
+/// Runs the program, and returns its exit status.
+pub fn record(path: &Path, argv: &[OsString]) -> anyhow::Result<i32> {
+    let command = jobs::find(argv.to_vec())?;
+    let places = emulate::Places::from_env(|name| std::env::var_os(name));
+    let emulator = emulate::available(&places).map_err(|why| no_capability(why.to_string()))?;
+    colocate_files::has_place(path)?;
+    let header = form::header();
+    let mut file = colocate_files::create(path, Mode::ByUmask)?;
+    file.write_all(&header).with_context(|| format!("cannot write {}", path.display()))?;
+    let asked = emulate::Command {
+        path: &command.path,
+        argv: &command.argv,
+        scratch: &std::env::temp_dir(),
+        ignores_pipe: sys::pipe_was_ignored(),
+        stretches: false,
+        misses: false,
+        phases: None,
+        trace: Some(path),
+    };
+    let ran = emulate::profile(&emulator, asked)?;
+    let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);
+    ran.profile.with_context(|| {
+        format!("the trace in {} is not whole (exit status {status})", path.display())
+    })?;
+    Ok(status)
+}
+
+/// Writes what another tracer has recorded.
+fn convert(path: &Path, args: &Args) -> anyhow::Result<i32> {
+    let open = |from: &PathBuf| {
+        let file = colocate_files::open(from, Accept::FileOrPipe, MaxSize::bytes(u64::MAX))?;
+        Ok(BufReader::new(file))
+    };
+    let files: Vec<BufReader<File>> =
+        args.drmemtrace.iter().map(open).collect::<anyhow::Result<_>>()?;
+    let mut out = BufWriter::new(colocate_files::create(path, Mode::ByUmask)?);
+    let written = out
+        .write_all(&form::header())
+        .map_err(drmemtrace::DrmemtraceError::from)
+        .and_then(|()| drmemtrace::convert(files, &mut out));
+    written.context("cannot convert it")?;
+    out.flush().with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(0)
+}
+
+/// The trace in a file.
+pub fn open(path: &Path) -> anyhow::Result<TraceFile<File>> {
+    // Its size is that of the program's run.
+    let file = colocate_files::open(path, Accept::File, MaxSize::bytes(u64::MAX))?;
+    TraceFile::of(file).with_context(|| path.display().to_string())
+}
+
+fn checked(path: &Path) -> anyhow::Result<Summary> {
+    let mut trace = open(path)?;
+    let (mut check, mut bytes) = (Check::default(), Vec::new());
+    let what = || path.display().to_string();
+    for (thread, block) in trace.in_order() {
+        trace.read(thread, block, &mut bytes).with_context(what)?;
+        check.block(thread, &bytes).with_context(what)?;
+    }
+    check.end().with_context(what)
+}
+
+fn table(summary: &Summary) -> String {
+    let heading = ["thread", "TID", "instructions", "reads", "writes", "waits"].map(str::to_owned);
+    let rows = summary.threads.iter().enumerate().map(|(number, of)| {
+        [number as u64, of.tid, of.instructions, of.reads, of.writes, of.waits]
+            .map(|figure| figure.to_string())
+            .to_vec()
+    });
+    let rows: Vec<Vec<String>> = std::iter::once(heading.to_vec()).chain(rows).collect();
+    aligned(&rows)
+}

@@ -1,0 +1,112 @@
+//! `colocate-study train group`, which `colocate-study train cpi-model --here` runs for each group: some jobs of a workload on the siblings of a
+//! core.
+
+use anyhow::{Context, anyhow, bail, ensure};
+use colocate_cli::launch;
+use colocate_cli::output;
+use colocate_cli::run::jobs;
+use colocate_cli::schedule::workload::{Job, Workload};
+use colocate_engine::{Host, HostError, QuantumEnd, Request};
+use colocate_files::Mode;
+use colocate_host::{LinuxHost, Sampling, Setup};
+use colocate_machine::{Machine, Nanos, PuIdx, read};
+use colocate_model::symbiosis::file::counted_components;
+use colocate_observe::pmu::Counters;
+use colocate_policy::{JobIdx, Plan, Source};
+use colocate_study::train::{Watch, Watched};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs jobs of a workload side by side, and writes what each did
+#[derive(clap::Args)]
+pub struct Args {
+    /// Workload file
+    workload: PathBuf,
+
+    /// Place of a job in it, from 0, repeatable
+    #[arg(long)]
+    job: Vec<usize>,
+
+    /// PU of each job
+    #[arg(long)]
+    pu: Vec<u32>,
+
+    /// Nanoseconds between two samples
+    #[arg(long)]
+    step_ns: u64,
+
+    /// How many samples are taken
+    #[arg(long)]
+    samples: u32,
+
+    /// Count without a processor's counters
+    #[arg(long)]
+    pretend: bool,
+
+    /// File for what they did
+    #[arg(short, long)]
+    output: PathBuf,
+}
+
+/// How long the ends of the programs are waited for at a time.
+const ENDING: Nanos = Nanos::from_millis(100);
+
+/// Runs `colocate-study train group`.
+pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let workload = Workload::read(&args.workload)?;
+    let jobs = args.job.iter().map(|&place| workload.jobs.get(place));
+    let jobs: Vec<&Job> = jobs.collect::<Option<_>>().context("expected jobs of the workload")?;
+    let machine = read::live()?;
+    let siblings = siblings(&machine, &args.pu)?;
+    let counters = args.pretend.then(Counters::pretended);
+    let setup = Setup {
+        sampling: Sampling { counters, ..Sampling::default() },
+        ..launch::setup(jobs.iter().map(|job| job.command.clone()).collect())?
+    };
+    let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| jobs::failure(&why))?;
+    let watched = watch(args, &mut host, &siblings);
+    host.terminate_all();
+    let ended = until_ended(&mut host);
+    host.finish();
+    let watched = watched?;
+    ended?;
+    if let Some(failed) = watched.ended.iter().find(|end| end.status != 0) {
+        let name = jobs.get(failed.job.0 as usize).map_or("", |job| &job.name);
+        bail!("expected programs that end with status 0, found {} of {name}", failed.status);
+    }
+    output::keep(Some(&args.output), &serde_json::to_string(&watched.tracks)?, Mode::Private)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn siblings(machine: &Machine, pus: &[u32]) -> anyhow::Result<Vec<PuIdx>> {
+    let idx = |wanted: &u32| {
+        let found = (0..).zip(&machine.pus).find(|(_, pu)| pu.os.0 == *wanted);
+        found
+            .map(|(place, _)| PuIdx(place))
+            .with_context(|| format!("expected PU {wanted}, found none"))
+    };
+    pus.iter().map(idx).collect()
+}
+
+fn watch(args: &Args, host: &mut LinuxHost, siblings: &[PuIdx]) -> anyhow::Result<Watched> {
+    let jobs: Vec<JobIdx> = (0..).take(siblings.len()).map(JobIdx).collect();
+    let sources = [Source::Counters, Source::Stacks];
+    host.request(&sources.map(|source| Request { source, jobs: &jobs }));
+    let parts = host.stack_parts();
+    let parts = parts.map_err(|why| anyhow!("expected CPI stacks, found none: {why}"))?;
+    for pu in &args.pu {
+        let is_usable = host.usable().iter().any(|usable| usable.0 == *pu);
+        ensure!(is_usable, "expected PU {pu} to be usable, found that it is not");
+    }
+    let (components, step, samples) =
+        (counted_components(parts), Nanos(args.step_ns), args.samples);
+    let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+    let watch = Watch { siblings, parts: &parts, components: &components, step, samples };
+    Ok(watch.tracks(host, siblings.len())?)
+}
+
+/// Waits until nothing of the programs is left.
+fn until_ended(host: &mut LinuxHost) -> Result<(), HostError> {
+    while host.run_quantum(&Plan::default(), ENDING)?.end != QuantumEnd::AllJobsEnded {}
+    Ok(())
+}

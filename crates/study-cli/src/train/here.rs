@@ -1,0 +1,186 @@
+//! A training set on this machine: each group is run by a process of its own.
+//!
+//! A host forks, and takes signals and priorities over for good, so one process serves one group.
+
+use super::CpiModelArgs;
+use anyhow::{Context, anyhow, ensure};
+use colocate_act::sys;
+use colocate_cli::children;
+use colocate_cli::exit::{no_capability, stopped};
+use colocate_cli::input;
+use colocate_cli::launch::own_folder;
+use colocate_cli::output::{self, Bar};
+use colocate_cli::schedule::workload::Workload;
+use colocate_cli::stop::stop_flag;
+use colocate_files::{MaxSize, Mode};
+use colocate_machine::read::{self, Sysfs};
+use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
+use colocate_model::CpiModel;
+use colocate_model::stack::Parts;
+use colocate_model::symbiosis::file::counted_components;
+use colocate_observe::pmu::{CounterSet, Counters};
+use colocate_study::replication::StudyError;
+use colocate_study::train::{Bench, Settings, Stamp, Subject, Track, runs, train_on};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use tempfile::TempDir;
+
+/// How it is trained here unless something else is requested. Chosen: intervals of half a quantum, so that what reading counters costs is
+/// small, and two seconds of each program.
+pub const SETTINGS: Settings =
+    Settings { interval: Nanos::from_millis(100), intervals: 20, groups: 300, seed: 0 };
+
+/// Most bytes of what a group has done. Chosen: 1,000 intervals of eight programs are a tenth of it.
+const LIMIT: MaxSize = MaxSize::mib(16);
+
+/// Trains with the jobs of a workload file on the siblings of a core of this machine.
+pub fn trained(args: &CpiModelArgs, path: &Path, date: &str) -> anyhow::Result<CpiModel> {
+    let workload = Workload::read(path)?;
+    let machine = read::live()?;
+    let parts = parts(args.pretend)?;
+    let siblings = siblings(&machine, args.pretend)?;
+    let subject = Subject {
+        machine: &machine,
+        simulated: false,
+        siblings: siblings.len(),
+        parts: parts.iter().map(|part| (*part).to_owned()).collect(),
+        components: counted_components(parts),
+        programs: workload.jobs.iter().map(|job| job.name.clone()).collect(),
+    };
+    let settings = args.settings();
+    let pus: Vec<String> = siblings.iter().map(|pu| pu.0.to_string()).collect();
+    let data = format!(
+        "{} programs of {}, {}, on PUs {}",
+        subject.programs.len(),
+        path.display(),
+        args.intervals(),
+        pus.join(" and ")
+    );
+    let runs = runs(&subject, &settings)?;
+    output::remark(&expected_time(runs, &settings));
+    let (folder, _) = own_folder("colocate-train-")?;
+    let mut bench = Here {
+        ourselves: std::env::current_exe().context("cannot find our own executable")?,
+        workload: path,
+        pus,
+        pretend: args.pretend,
+        programs: &subject.programs,
+        folder,
+        stop: stop_flag()?,
+        is_stopped: false,
+        bar: Bar::new(runs as u64, "{bar:30} {pos}/{len} {wide_msg}", false),
+    };
+    let stamp = Stamp { colocate: env!("CARGO_PKG_VERSION"), date, data: &data };
+    let trained = train_on(&mut bench, &subject, &settings, &stamp);
+    bench.bar.clear();
+    if bench.is_stopped {
+        return Err(stopped("stopped: nothing is trained".to_owned()));
+    }
+    trained.with_context(|| format!("cannot train with {}", path.display()))
+}
+
+/// For how long the user has to wait.
+fn expected_time(runs: usize, settings: &Settings) -> String {
+    let each = settings.interval.as_secs_f64() * f64::from(settings.intervals + 1);
+    #[allow(clippy::cast_precision_loss)] // some thousands
+    let all = runs as f64 * each;
+    let all = if all < 120.0 { format!("{all:.0} s") } else { format!("{:.0} min", all / 60.0) };
+    format!("{runs} runs of {each:.1} s each take {all} or more")
+}
+
+/// The PUs of the first core that has most of them for us.
+fn siblings(machine: &Machine, pretend: bool) -> anyhow::Result<Vec<PuNr>> {
+    let usable = read::usable(machine, &Sysfs::at(Path::new("/"))).pus;
+    let cores = machine.cores.iter().map(|core| -> Vec<PuIdx> {
+        core.pus.iter().copied().filter(|pu| usable.contains(pu)).collect()
+    });
+    // Of several the last would be taken.
+    let most = cores.rev().max_by_key(Vec::len).unwrap_or_default();
+    let found = if pretend { usable.into_iter().take(2).collect() } else { most };
+    ensure!(
+        found.len() > 1,
+        "expected a core with two PUs that may be used, found none on {}: it has no SMT, or it is switched off",
+        machine.name
+    );
+    Ok(found.iter().map(|pu| machine.pus[pu.idx()].os).collect())
+}
+
+/// The parts of the stacks that this machine's counters report.
+fn parts(pretend: bool) -> anyhow::Result<Parts> {
+    let refused = |why: String| {
+        no_capability(format!(
+            "expected counters that show where cycles go, found none: {why}; `colocate doctor` names the remedy"
+        ))
+    };
+    let counters = if pretend {
+        Counters::pretended()
+    } else {
+        let found = Counters::find(Path::new("/proc"), Path::new("/sys"), CounterSet::Stacks);
+        found.map_err(|why| refused(why.to_string()))?
+    };
+    counters.stack_parts().ok_or_else(|| refused(counters.no_stacks.unwrap_or_default()))
+}
+
+/// A core of this machine.
+struct Here<'a> {
+    ourselves: PathBuf,
+    workload: &'a Path,
+    pus: Vec<String>,
+    pretend: bool,
+    programs: &'a [String],
+    folder: TempDir,
+    stop: Arc<AtomicBool>,
+    is_stopped: bool,
+    bar: Bar,
+}
+
+impl Bench for Here<'_> {
+    /// A program has what idle siblings leave of the core, however many threads it is split among when they are not.
+    fn run(
+        &mut self,
+        group: &[usize],
+        _: usize,
+        step: Nanos,
+        samples: u32,
+    ) -> Result<Vec<Track>, StudyError> {
+        let names: Vec<&str> = group.iter().map(|&job| &*self.programs[job]).collect();
+        let names = names.join(" beside ");
+        self.bar.say(&names);
+        let tracks = self.tracks(group, step, samples);
+        self.bar.advance(1);
+        tracks.map_err(|why| StudyError::Run(format!("{names}: {why:#}")))
+    }
+}
+
+impl Here<'_> {
+    /// Runs a group in a process of its own.
+    fn tracks(&mut self, group: &[usize], step: Nanos, samples: u32) -> anyhow::Result<Vec<Track>> {
+        let [result, log] = ["tracks", "log"].map(|name| self.folder.path().join(name));
+        colocate_files::remove_if_exists(&result)?;
+        let said = colocate_files::create(&log, Mode::Private)?;
+        let mut command = Command::new(&self.ourselves);
+        command.args(["train", "group"]).arg(self.workload).arg("-o").arg(&result);
+        command.args(["--step-ns", &step.0.to_string(), "--samples", &samples.to_string()]);
+        for (job, pu) in group.iter().zip(&self.pus) {
+            command.args(["--job", &job.to_string(), "--pu", pu]);
+        }
+        command.args(self.pretend.then_some("--pretend"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        let child = children::start(&mut command).context("cannot start a run")?;
+        let ask = |pid| drop(sys::kill(pid, libc::SIGTERM));
+        let Some(ends) = children::wait_all(&[child], &[], &self.stop, ask, || Ok(()))? else {
+            self.is_stopped = true;
+            return Err(anyhow!("stopped"));
+        };
+        if ends.iter().any(|end| end.waited.status != 0) {
+            // Should it have been killed, its programs run on in its process group.
+            children::kill_group(child);
+            let said = input::text(&log, input::REPORT)?;
+            let mut own = said.lines().rev().filter_map(|line| line.strip_prefix("colocate: "));
+            return Err(anyhow!("{}", own.next().unwrap_or("the run was killed")));
+        }
+        serde_json::from_str(&input::text(&result, LIMIT)?).context("expected what a group did")
+    }
+}

@@ -1,0 +1,110 @@
+//! Pieces of work that do not depend on each other, on several threads.
+
+use colocate_cli::output::Bar;
+use colocate_cli::stop::stop_flag_once;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Threads that simulate.
+pub struct Workers {
+    threads: NonZeroUsize,
+    /// Ends everything after the pieces that are under way.
+    stop: Arc<AtomicBool>,
+}
+
+impl Workers {
+    /// So many, or as many as there are PUs, until a signal that is to end us.
+    pub fn new(threads: Option<NonZeroUsize>) -> anyhow::Result<Self> {
+        let here = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        Ok(Self { threads: threads.unwrap_or_else(here), stop: stop_flag_once()? })
+    }
+
+    /// What `work` gives for each of `count` pieces, in their order, whichever was first; `None` if it was stopped before the
+    /// end. The bar shows how many are done.
+    pub fn all<T: Send, E: Send>(
+        &self,
+        count: usize,
+        bar: Option<&Bar>,
+        work: impl Fn(usize) -> Result<T, E> + Sync,
+    ) -> Result<Option<Vec<T>>, E> {
+        let mut places: Vec<Option<T>> = Vec::new();
+        places.resize_with(count, || None);
+        let done = Mutex::new(places);
+        let failed: Mutex<Option<(usize, E)>> = Mutex::new(None);
+        let next = AtomicUsize::new(0);
+        let worker = || {
+            while !self.stop.load(Ordering::Relaxed) && locked(&failed).is_none() {
+                let piece = next.fetch_add(1, Ordering::Relaxed);
+                if piece >= count {
+                    return;
+                }
+                match work(piece) {
+                    Ok(made) => locked(&done)[piece] = Some(made),
+                    Err(error) => {
+                        let mut failed = locked(&failed);
+                        if failed.as_ref().is_none_or(|(first, _)| piece < *first) {
+                            *failed = Some((piece, error));
+                        }
+                    }
+                }
+                bar.iter().for_each(|bar| bar.advance(1));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads.get().min(count) {
+                scope.spawn(worker);
+            }
+            worker();
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, error)) => Err(error),
+            None => {
+                Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect())
+            }
+        }
+    }
+}
+
+/// A bar on standard error, drawn only where that is a terminal.
+pub fn bar(quiet: bool, pieces: u64) -> Bar {
+    Bar::new(pieces, "simulating {bar:30} {pos}/{len} {eta} {wide_msg}", quiet)
+}
+
+/// A thread that panicked ends the scope, so what it held is never looked at.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(
+        threads: usize,
+        stop: bool,
+        work: impl Fn(usize) -> Result<usize, usize> + Sync,
+    ) -> (Result<Option<Vec<usize>>, usize>, u64) {
+        let (threads, stop) = (NonZeroUsize::new(threads).unwrap(), Arc::new(stop.into()));
+        let bar = bar(true, 100);
+        let done = Workers { threads, stop }.all(100, Some(&bar), work);
+        (done, bar.position())
+    }
+
+    #[test]
+    fn results_are_in_order() {
+        for threads in [1, 3, 500] {
+            let (done, seen) = run(threads, false, |piece| Ok(piece * piece));
+            assert_eq!(done, Ok(Some((0..100).map(|piece| piece * piece).collect())));
+            assert_eq!(seen, 100);
+        }
+    }
+
+    #[test]
+    fn a_failure_and_a_stop() {
+        let (done, seen) = run(1, false, |piece| if piece < 7 { Ok(0) } else { Err(piece) });
+        assert_eq!((done, seen), (Err(7), 8));
+        assert!(run(4, false, |piece| if piece == 50 { Err(50) } else { Ok(0) }).0.is_err());
+        assert_eq!(run(4, true, Ok), (Ok(None), 0));
+    }
+}
