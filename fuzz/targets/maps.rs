@@ -1,8 +1,8 @@
 //! Texts of `/proc/PID/maps`: none makes the reader panic or hang, and what was mapped last is what is there.
 #![no_main]
 
-use colocate_observe::Pid;
-use colocate_observe::proc::code_maps;
+use colocate_linux::Pid;
+use colocate_linux::proc::code_maps;
 use colocate_observe::sample::maps::{Origin, Spaces};
 use libfuzzer_sys::fuzz_target;
 

@@ -119,8 +119,8 @@ fn timed(pu: u32, repeat: u32, command: &[&str]) -> anyhow::Result<Timed> {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let child = running.spawn()?;
-        let pid = colocate_observe::Pid(i32::try_from(child.id())?);
-        let waited = colocate_act::sys::wait(Some(pid), true)?.context("expected an end")?;
+        let pid = colocate_linux::Pid(i32::try_from(child.id())?);
+        let waited = colocate_linux::sys::wait(Some(pid), true)?.context("expected an end")?;
         ensure!(waited.status == 0, "ended with {}", waited.status);
         let seconds = waited.user_time.as_secs_f64();
         timed.least = timed.least.min(seconds);

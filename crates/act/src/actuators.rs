@@ -1,8 +1,8 @@
 //! What the actuators for threads share: the journal, and which masks are ours.
 
-use crate::handle::is_gone;
 use crate::journal::{Entry, Mark, Writer};
 use crate::thread::Thread;
+use colocate_linux::handle::is_gone;
 use colocate_machine::PuSet;
 use colocate_machine::read::Cpusets;
 use std::io;
@@ -60,8 +60,8 @@ impl Actuators {
 pub(crate) mod tests {
     use super::*;
     use crate::owner::Owner;
+    use colocate_linux::Pid;
     use colocate_machine::read::Sysfs;
-    use colocate_observe::Pid;
     use std::path::Path;
 
     /// The same with sets of PUs.

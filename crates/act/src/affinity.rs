@@ -7,15 +7,15 @@
 //! is respected. [`crate::mask_owner`] says which it is.
 
 use crate::actuators::Actuators;
-use crate::handle::ProcessHandle;
 use crate::journal::Mark;
 use crate::mask_owner::{MaskFacts, MaskOwner};
-use crate::stat::Stat;
 use crate::thread::{Inherited, Thread};
+use colocate_linux::clock::now;
+use colocate_linux::handle::ProcessHandle;
+use colocate_linux::proc::stat::Stat;
+use colocate_linux::{Pid, SysError, Tid, affinity as mask};
 use colocate_machine::read::Cpusets;
 use colocate_machine::{PuNr, PuSet};
-use colocate_observe::sys::now;
-use colocate_observe::{Pid, SysError, Tid, affinity as mask};
 use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
@@ -407,8 +407,8 @@ mod tests {
     use super::*;
     use crate::actuators::tests::{actuators, with_sets};
     use crate::journal::Entry;
+    use colocate_linux::Pid;
     use colocate_machine::Nanos;
-    use colocate_observe::Pid;
     use std::sync::Arc;
 
     fn set(list: &str) -> PuSet {

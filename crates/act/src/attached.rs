@@ -10,12 +10,12 @@
 //! A daemon that has executed another program, or is in the session of the process that has adopted it, is not known.
 
 use crate::check_sum::check_sum;
-use crate::handle::ProcessHandle;
-use crate::stat::Stat;
 use colocate_files::kernel;
+use colocate_linux::handle::ProcessHandle;
+use colocate_linux::proc::Proc;
+use colocate_linux::proc::stat::Stat;
+use colocate_linux::{Pid, Tid, affinity};
 use colocate_machine::PuSet;
-use colocate_observe::proc::Proc;
-use colocate_observe::{Pid, Tid, affinity};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 

@@ -17,9 +17,9 @@
 //! - **Modest**: there is no boost without a long wait, nor where few threads are runnable. -> test `modest`
 //! - **Answered once**: an answer is given only when it differs from the one before. -> test `answered_once`
 
+use colocate_linux::run_time::RunTime;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
-use colocate_observe::runstate::RunTime;
-use colocate_observe::{Pid, Tid};
 use std::path::Path;
 
 /// The shortest slice that the kernel grants (kernel/sched/syscalls.c). With it, 8 to 20 times as

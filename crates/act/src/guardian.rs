@@ -9,16 +9,17 @@
 mod anchor;
 
 use crate::boost::{LOWEST_NICE, SHORT_SLICE};
-use crate::handle::ProcessHandle;
 use crate::journal::{Journal, Place, Writer};
 use crate::pause::{How, freezer};
 use crate::restore;
-use crate::sys::{self, Fork};
 use anchor::Anchor;
 use colocate_files::kernel;
+use colocate_linux::clock::now;
+use colocate_linux::handle::ProcessHandle;
+use colocate_linux::poll::{is_readable, wait_readable};
+use colocate_linux::sys::{self, Fork};
+use colocate_linux::{Pid, SysError, foreign};
 use colocate_machine::Nanos;
-use colocate_observe::sys::{is_readable, now, wait_readable};
-use colocate_observe::{Pid, SysError, foreign};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

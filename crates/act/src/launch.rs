@@ -1,10 +1,10 @@
 //! Starting programs: found first, held before their exec, then released together.
 
 use crate::signals::InitialState;
-use crate::sys::{self, Exec, Fork};
 use colocate_files::kernel;
-use colocate_observe::limits::Descriptors;
-use colocate_observe::{Pid, SysError};
+use colocate_linux::limits::Descriptors;
+use colocate_linux::sys::{self, Exec, Fork};
+use colocate_linux::{Pid, SysError};
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;

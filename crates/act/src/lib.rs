@@ -19,7 +19,6 @@ pub mod boost;
 mod check_sum;
 pub mod fair;
 pub mod guardian;
-pub mod handle;
 pub mod journal;
 pub mod launch;
 pub mod mask_owner;
@@ -31,8 +30,4 @@ pub mod restore;
 pub mod rundir;
 pub mod sched_class;
 pub mod signals;
-pub mod stat;
-pub mod sys;
 pub mod thread;
-
-pub use handle::ProcessHandle;

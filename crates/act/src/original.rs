@@ -10,11 +10,11 @@
 //! all of it, it was not narrowed, and everything is restored to a task. If not, it was
 //! narrowed, as by `taskset`, and our own mask is restored to a task, offline PUs included.
 
-use crate::sys::{self, Fork};
 use colocate_files::kernel;
+use colocate_linux::sys::{self, Fork};
+use colocate_linux::{SysError, Tid, affinity};
 use colocate_machine::read::Sysfs;
 use colocate_machine::{PuNr, PuSet};
-use colocate_observe::{SysError, Tid, affinity};
 use std::io::{self, Read, Write};
 use std::path::Path;
 

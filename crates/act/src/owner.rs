@@ -1,7 +1,7 @@
 //! Which run of colocate something belongs to.
 
-use crate::stat::Stat;
-use colocate_observe::Pid;
+use colocate_linux::Pid;
+use colocate_linux::proc::stat::Stat;
 use std::path::Path;
 
 /// A process, so named that a later one with the same number is not mistaken for it.

@@ -34,7 +34,7 @@ pub fn open(candidates: &[PathBuf], user: u32) -> Result<Dir, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::effective_user;
+    use colocate_linux::sys::effective_user;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]

@@ -20,10 +20,10 @@
 
 use crate::actuators::Actuators;
 use crate::fair::Fair;
-use crate::handle::ProcessHandle;
-use crate::sys::{self, Fork, Schedule};
 use crate::thread::Thread;
-use colocate_observe::{Pid, SysError, Tid};
+use colocate_linux::handle::ProcessHandle;
+use colocate_linux::sys::{self, Fork, Schedule};
+use colocate_linux::{Pid, SysError, Tid};
 use std::ffi::c_int;
 use std::path::Path;
 use thiserror::Error;

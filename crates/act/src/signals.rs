@@ -5,9 +5,9 @@
 //! doing, so it is not passed on a second time. A signal that was sent to colocate itself, as by
 //! `kill`, is passed on to every job that runs.
 
-use crate::sys::{self, Arrived, SignalMask};
-use colocate_observe::SysError;
-use colocate_observe::limits::Descriptors;
+use colocate_linux::SysError;
+use colocate_linux::limits::Descriptors;
+use colocate_linux::sys::{self, Arrived, SignalMask};
 use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

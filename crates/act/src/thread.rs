@@ -1,10 +1,10 @@
 //! A thread as the actuators see it: which one it is, what was done to it, and what it may have handed down.
 
 use crate::fair::Fair;
-use crate::handle::ProcessHandle;
 use crate::journal::{Mark, Slot};
+use colocate_linux::handle::ProcessHandle;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr, PuSet};
-use colocate_observe::{Pid, Tid};
 use std::sync::Arc;
 
 /// A thread of a program.

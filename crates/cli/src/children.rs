@@ -2,8 +2,8 @@
 //! end us does to them.
 
 use anyhow::Context;
-use colocate_act::sys::{self, Waited};
-use colocate_observe::{Pid, SysError};
+use colocate_linux::sys::{self, Waited};
+use colocate_linux::{Pid, SysError};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;

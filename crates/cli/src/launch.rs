@@ -3,10 +3,11 @@
 use crate::output::{self, Frame, OutputThread};
 use crate::report::{Report, Totals};
 use colocate_act::launch::Command;
-use colocate_act::{rundir, sys};
+use colocate_act::rundir;
 use colocate_engine::{HostError, Meanwhile, Observation};
 use colocate_files::Dir;
 use colocate_host::{GRACE, LinuxHost, Sampling, Setup};
+use colocate_linux::sys;
 use colocate_machine::Nanos;
 use colocate_observe::lifecycle;
 use std::path::PathBuf;

@@ -40,7 +40,7 @@ mod top;
 mod topo;
 
 use clap::{Parser, Subcommand};
-use colocate_observe::privilege;
+use colocate_linux::privilege;
 use colocate_policy::table::{self, Row};
 use examples::EXAMPLES;
 use std::process::ExitCode;

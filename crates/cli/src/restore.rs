@@ -4,8 +4,8 @@
 
 use crate::output;
 use colocate_act::restore::{self, Found, FoundError, Restored, What};
+use colocate_linux::Pid;
 use colocate_machine::printable::{self, printable};
-use colocate_observe::Pid;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,6 @@ use crate::report::summary::Comparing;
 use crate::report::{Program, Report};
 use crate::run::jobs;
 use anyhow::bail;
-use colocate_act::sys;
 use colocate_engine::estimate::{ByModel, Estimate};
 use colocate_engine::guard::{Guard, Guarded, Guarding};
 use colocate_engine::{
@@ -25,6 +24,7 @@ use colocate_engine::{
 };
 use colocate_files::Mode;
 use colocate_host::{LinuxHost, Sampling, Setup};
+use colocate_linux::sys;
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Machine, Nanos, Performance, printable, read};
 use colocate_model::{Assumptions, CpiModel, Model};

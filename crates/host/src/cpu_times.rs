@@ -6,9 +6,9 @@
 
 use crate::LinuxHost;
 use crate::task::Task;
-use colocate_act::stat;
+use colocate_linux::proc::stat;
+use colocate_linux::run_time::RunTime;
 use colocate_machine::Nanos;
-use colocate_observe::runstate::RunTime;
 use colocate_policy::JobIdx;
 
 impl LinuxHost {

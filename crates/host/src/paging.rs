@@ -5,11 +5,11 @@
 //! another, memory policies stay as they are, and whatever ends this thread, `kill -9` too, ends it between two pages.
 
 use crate::LinuxHost;
-use colocate_act::handle::ProcessHandle;
 use colocate_act::pages::live::{self, Order, PagesError, Process};
 use colocate_act::pages::work::Target;
 use colocate_act::pages::{Addr, Span};
-use colocate_act::sys;
+use colocate_linux::handle::ProcessHandle;
+use colocate_linux::sys;
 use colocate_machine::{Bytes, Nanos};
 use colocate_policy::{AddressRange, PageMove, PagesMoved};
 use std::io;

@@ -1,14 +1,14 @@
 //! Which jobs are stopped, as a plan says.
 
 use crate::LinuxHost;
-use colocate_act::handle::ProcessHandle;
 use colocate_act::launch::{ExecPending, Held};
 use colocate_act::pause::{self, Group, Pauser};
 use colocate_act::signals;
 use colocate_engine::HostError;
 use colocate_files::kernel;
-use colocate_observe::Pid;
-use colocate_observe::limits::Descriptors;
+use colocate_linux::Pid;
+use colocate_linux::handle::ProcessHandle;
+use colocate_linux::limits::Descriptors;
 use colocate_policy::{JobIdx, Plan, TaskId};
 use std::collections::BTreeSet;
 use std::ffi::c_int;

@@ -8,17 +8,17 @@ use crate::sched_ext::ExtScheduler;
 use crate::task::Task;
 use crate::task_table::Creation;
 use colocate_act::affinity::{self, Pinned};
-use colocate_act::handle::ProcessHandle;
 use colocate_act::journal::Mark;
 use colocate_act::mask_owner::MaskOwner;
-use colocate_act::stat::Stat;
 use colocate_engine::PlacementStatus;
 use colocate_files::kernel;
+use colocate_linux::clock::now;
+use colocate_linux::handle::ProcessHandle;
+use colocate_linux::proc::Proc;
+use colocate_linux::proc::stat::Stat;
+use colocate_linux::run_time::RunTime;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr, PuSet, Shared};
-use colocate_observe::proc::Proc;
-use colocate_observe::runstate::RunTime;
-use colocate_observe::sys::now;
-use colocate_observe::{Pid, Tid};
 use colocate_policy::{Decision, DefaultPlacement, JobIdx, Place, Plan, TaskId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -266,7 +266,7 @@ impl LinuxHost {
         };
         let (pid, tid) = (task.thread.pid, task.thread.tid);
         let asks = to == Mark::Original && task.thread.is_first();
-        let before = asks.then(|| colocate_observe::affinity::of(tid).ok()).flatten();
+        let before = asks.then(|| colocate_linux::affinity::of(tid).ok()).flatten();
         let pinned = self.actuators.pin(&mut task.thread, to);
         task.placement.note(&pinned, then);
         let widened = before.is_some_and(|before| {
@@ -612,7 +612,7 @@ impl LinuxHost {
 
     /// Says once that no mask can be set here.
     pub(crate) fn note_filter(&mut self) {
-        if colocate_observe::affinity::is_filtered() {
+        if colocate_linux::affinity::is_filtered() {
             self.notes.push(format!("no thread can be placed: {}", affinity::FILTERED));
         }
     }

@@ -4,8 +4,8 @@
 
 use crate::LinuxHost;
 use colocate_engine::JobEnd;
+use colocate_linux::clock::now;
 use colocate_machine::{Nanos, printable};
-use colocate_observe::sys::now;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};

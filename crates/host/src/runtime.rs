@@ -6,8 +6,8 @@
 //! standard libraries), so the first thread of every process is left alone until it has *settled*.
 //! Two runtimes count elsewhere.
 
+use colocate_linux::foreign;
 use colocate_observe::bounded::BoundedFile;
-use colocate_observe::foreign;
 use object::read::Object;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};

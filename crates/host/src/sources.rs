@@ -2,11 +2,12 @@
 
 use crate::page_groups::PageGroups;
 use crate::{LinuxHost, Sampling};
-use colocate_act::sys;
 use colocate_engine::{JobEnd, Request, SeenTask};
+use colocate_linux::Pid;
+use colocate_linux::clock::now;
+use colocate_linux::sys;
 use colocate_machine::{Nanos, PuSet};
 use colocate_model::stack::Parts;
-use colocate_observe::Pid;
 use colocate_observe::pmu::{Counters, Start};
 use colocate_observe::sample::SampleOptions;
 use colocate_observe::sharing::groups::Count;
@@ -18,7 +19,6 @@ use colocate_observe::sources::sharing::SharedMemory;
 use colocate_observe::sources::spinning::Spinning;
 use colocate_observe::sources::switches::Switches;
 use colocate_observe::sources::wake_ups::WakeUpCounts;
-use colocate_observe::sys::now;
 use colocate_policy::source::Backend;
 use colocate_policy::{Grant, JobIdx, Refusal, Sharing, Source, TaskId, WakeUps};
 use std::cmp::Reverse;

@@ -8,10 +8,10 @@
 use colocate_act::launch::Command;
 use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload};
 use colocate_host::{LinuxHost, Sampling, Setup, Target};
+use colocate_linux::Tid;
 use colocate_machine::{Bytes, Nanos, NodeNr, read};
 use colocate_model::symbiosis::Component;
 use colocate_model::{Class, CpiModel};
-use colocate_observe::Tid;
 use colocate_observe::lifecycle;
 use colocate_observe::pmu::Extra;
 use colocate_observe::pmu::Role;
@@ -112,7 +112,7 @@ fn run(setup: &Setup) -> (Observation, Vec<u32>) {
 /// No process of a workload lives. The kernel reports the end of one that was adopted a moment before it can be reaped.
 fn nothing_is_left() {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while let Ok(reaped) = colocate_act::sys::wait(None, false) {
+    while let Ok(reaped) = colocate_linux::sys::wait(None, false) {
         assert!(std::time::Instant::now() < until, "a process of the workload still lives");
         if reaped.is_none() {
             std::thread::sleep(std::time::Duration::from_millis(1));

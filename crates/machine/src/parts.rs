@@ -103,6 +103,7 @@ impl Parts {
     }
 
     /// The same without some PUs, which become offline ones.
+    #[cfg(feature = "read")]
     pub(crate) fn without(mut self, pus: &PuSet) -> Self {
         let leave = |set: &mut Vec<PuNr>| set.retain(|pu| !pus.contains(*pu));
         leave(&mut self.pus);

@@ -9,10 +9,10 @@
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss)] // it prints a measurement
 
-use colocate_observe::proc::Proc;
-use colocate_observe::runstate::RunTime;
-use colocate_observe::sys::process_time;
-use colocate_observe::{Pid, Tid};
+use colocate_linux::clock::process_time;
+use colocate_linux::proc::Proc;
+use colocate_linux::run_time::RunTime;
+use colocate_linux::{Pid, Tid};
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};

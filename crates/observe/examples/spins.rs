@@ -6,7 +6,7 @@
 
 #![allow(clippy::print_stdout)] // it prints a measurement
 
-use colocate_observe::Pid;
+use colocate_linux::Pid;
 use colocate_observe::lifecycle::Options;
 use colocate_observe::pmu::Start;
 use colocate_observe::spin::judge::{Judge, Source};

@@ -12,15 +12,16 @@
 //! Where no new thread has to be placed, [`LifecycleEvents::set_prompt`] lets events wait: to be woken at each is what costs most.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), colocate_observe::SysError> {
-//! # let child = colocate_observe::Pid(1);
-//! use colocate_observe::{LifecycleEvents, Options, sys};
+//! # fn main() -> Result<(), colocate_linux::SysError> {
+//! # let child = colocate_linux::Pid(1);
+//! use colocate_linux::poll::wait_readable;
+//! use colocate_observe::{LifecycleEvents, Options};
 //! // `child` waits before its exec.
 //! let mut lifecycle = LifecycleEvents::watch(child, &Options::here()?);
 //! // … let it go on …
 //! let mut events = Vec::new();
 //! while !lifecycle.all_ended() {
-//!     sys::wait_readable(&lifecycle.fds(), lifecycle.poll_timeout())?;
+//!     wait_readable(&lifecycle.fds(), lifecycle.poll_timeout())?;
 //!     lifecycle.drain(&mut events);
 //!     for event in events.drain(..) { /* pin it, count it, forget it */ }
 //! }
@@ -32,11 +33,14 @@ mod storm;
 
 pub use storm::BURST;
 
-use crate::affinity;
 use crate::perf::{Record, Stamp, parse};
-use crate::proc::{Proc, Tree, online_cpus};
-use crate::sys::{SysError, exists, now};
-use crate::task::{Pid, Tid};
+use crate::tree::Tree;
+use colocate_linux::SysError;
+use colocate_linux::affinity;
+use colocate_linux::clock::now;
+use colocate_linux::proc::{Proc, online_cpus};
+use colocate_linux::sys::exists;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
 use reports::Reports;
 pub(crate) use reports::attach_all;

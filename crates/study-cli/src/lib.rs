@@ -15,7 +15,7 @@ mod workers;
 
 use clap::{Parser, Subcommand};
 use colocate_cli::{exit, generate, output};
-use colocate_observe::privilege;
+use colocate_linux::privilege;
 use colocate_policy::table::{self, Row};
 use examples::EXAMPLES;
 use std::process::ExitCode;

@@ -1,12 +1,12 @@
 //! `colocate-study trace`: records the memory accesses of a program's threads.
 
 use anyhow::Context;
-use colocate_act::sys;
 use colocate_cli::exit::{self, no_capability, usage};
 use colocate_cli::output;
 use colocate_cli::run::jobs;
 use colocate_figures::table::aligned;
 use colocate_files::{Accept, MaxSize, Mode};
+use colocate_linux::sys;
 use colocate_observe::emulate;
 use colocate_trace::{Check, Summary, TraceFile, drmemtrace, form};
 use std::ffi::OsString;

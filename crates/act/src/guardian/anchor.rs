@@ -14,10 +14,10 @@
 //! A group that is orphaned already, or is not in the session of its creators, stays so: SIGTSTP and reading from a
 //! terminal in the background stop no process there, and none would continue it.
 
-use crate::stat::Stat;
-use crate::sys::{self, Fork};
-use colocate_observe::Pid;
-use colocate_observe::sys::wait_readable;
+use colocate_linux::Pid;
+use colocate_linux::poll::wait_readable;
+use colocate_linux::proc::stat::Stat;
+use colocate_linux::sys::{self, Fork};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;

@@ -4,8 +4,8 @@
 
 use super::Addr;
 use super::status::NO_STATUS;
+use colocate_linux::{Pid, SysError};
 use colocate_machine::NodeNr;
-use colocate_observe::{Pid, SysError};
 
 /// Moves pages that other processes have mapped as well (linux/mempolicy.h).
 const MOVE_ALL: i32 = 1 << 2;

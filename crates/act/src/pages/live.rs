@@ -6,10 +6,11 @@ use super::nodes::numbers;
 use super::status::{NO_STATUS, PageCounts, Sample, Seen, Stay, seen};
 use super::work::{Batched, Memory, Target, Work, pieces};
 use super::{Addr, Span};
-use crate::handle::ProcessHandle;
 use colocate_files::kernel;
+use colocate_linux::clock::now;
+use colocate_linux::handle::ProcessHandle;
+use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::{Bytes, Nanos, NodeNr};
-use colocate_observe::{Pid, SysError, Tid, sys};
 use serde::Serialize;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -247,7 +248,7 @@ impl Memory for Process {
     }
 
     fn now(&self) -> Nanos {
-        sys::now()
+        now()
     }
 
     fn pause(&mut self) {

@@ -2,9 +2,9 @@
 
 use super::nodes::Nodes;
 use crate::affinity;
-use crate::handle::ProcessHandle;
+use colocate_linux::Tid;
+use colocate_linux::handle::ProcessHandle;
 use colocate_machine::{NodeNr, PuNr};
-use colocate_observe::Tid;
 use serde::Serialize;
 
 /// A thread, as far as memory is concerned.
@@ -49,7 +49,7 @@ pub fn askers(process: &ProcessHandle, nodes: &Nodes) -> Vec<Asker> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_observe::Pid;
+    use colocate_linux::Pid;
     use std::path::Path;
 
     #[test]

@@ -6,8 +6,8 @@ use super::Addr;
 use super::call::Put;
 use super::status::NO_STATUS;
 use super::work::{Memory, Piece, pieces};
+use colocate_linux::SysError;
 use colocate_machine::{Nanos, NodeNr};
-use colocate_observe::SysError;
 use std::collections::BTreeMap;
 use std::io;
 

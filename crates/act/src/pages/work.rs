@@ -38,8 +38,8 @@ use super::Addr;
 use super::call::Put;
 use super::pace::Pace;
 use super::status::{NO_STATUS, PageCounts, Sample, Seen, Stay, seen};
+use colocate_linux::SysError;
 use colocate_machine::{Nanos, NodeNr};
-use colocate_observe::SysError;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 

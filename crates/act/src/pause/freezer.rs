@@ -6,7 +6,7 @@
 use super::Group;
 use crate::owner::Owner;
 use colocate_files::{Dir, FileError, MaxSize, kernel};
-use colocate_observe::Pid;
+use colocate_linux::Pid;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
@@ -375,7 +375,7 @@ mod tests {
         };
         wait_until("its memory", || number(of(holder(), "statm"), 1) * 4096 > 290_000_000);
         let pid = holder();
-        crate::sys::kill(pid, libc::SIGKILL).unwrap();
+        colocate_linux::sys::kill(pid, libc::SIGKILL).unwrap();
         let ends = || of(pid, "stat").is_err() || number(of(pid, "stat"), 8) & 4 != 0;
         wait_until("the beginning of its end", ends);
         dissolve(freezer.folder()).unwrap();
@@ -407,7 +407,7 @@ mod tests {
         let moved = dissolve(freezer.folder()).unwrap();
         assert!(moved.contains(&pid) && !freezer.folder().exists());
         for pid in &moved {
-            let _ = crate::sys::kill(*pid, libc::SIGKILL);
+            let _ = colocate_linux::sys::kill(*pid, libc::SIGKILL);
         }
         within("the end of a killed shell", || child.wait()).unwrap();
     }

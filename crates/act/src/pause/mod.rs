@@ -12,11 +12,11 @@
 
 pub(crate) mod freezer;
 
-use crate::handle::ProcessHandle;
 use crate::owner::Owner;
+use colocate_linux::Pid;
+use colocate_linux::clock::now;
+use colocate_linux::handle::ProcessHandle;
 use colocate_machine::Nanos;
-use colocate_observe::Pid;
-use colocate_observe::sys::now;
 use freezer::Freezer;
 use std::fmt;
 use std::path::{Path, PathBuf};

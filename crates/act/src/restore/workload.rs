@@ -18,13 +18,13 @@
 
 use crate::attached::Attached;
 use crate::fair::Fair;
-use crate::handle::ProcessHandle;
 use crate::journal::{Entry, Journal, Mark, TOKEN_VARIABLE};
 use crate::pause::{How, freezer};
-use crate::stat::{Stat, processes};
-use crate::sys;
-use colocate_observe::proc::Proc;
-use colocate_observe::{Pid, Tid};
+use colocate_linux::handle::ProcessHandle;
+use colocate_linux::proc::Proc;
+use colocate_linux::proc::stat::{Stat, processes};
+use colocate_linux::sys;
+use colocate_linux::{Pid, Tid};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::Path;

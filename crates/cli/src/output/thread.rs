@@ -3,7 +3,7 @@
 
 use super::scroll_region::{Frame, ScrollRegion};
 use super::{OwnStderr, aside, remarked};
-use colocate_act::sys;
+use colocate_linux::sys;
 use colocate_machine::Nanos;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};

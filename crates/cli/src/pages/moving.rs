@@ -10,7 +10,7 @@ use colocate_act::pages::nodes::{TargetWord, list, target};
 use colocate_act::pages::pace;
 use colocate_act::pages::status::PageCounts;
 use colocate_act::pages::work::{Batched, Target};
-use colocate_act::sys;
+use colocate_linux::sys;
 use colocate_machine::printable;
 use colocate_machine::{Bytes, Nanos, NodeNr};
 use serde::Serialize;

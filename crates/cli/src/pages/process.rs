@@ -4,7 +4,7 @@ use crate::exit::no_capability;
 use colocate_act::pages::live::{self, PagesError, Process};
 use colocate_act::pages::nodes::Nodes;
 use colocate_files::kernel;
-use colocate_observe::Pid;
+use colocate_linux::Pid;
 use std::path::Path;
 
 /// The process and the machine's nodes, once it is known that pages can be asked for at all.

@@ -1,13 +1,14 @@
 //! Which backend watches, and its common shape.
 
 use crate::exit::no_capability;
+use colocate_linux::{Pid, SysError};
 use colocate_machine::Nanos;
 use colocate_model::Backend;
+use colocate_observe::Options;
 use colocate_observe::code::Stretch;
 use colocate_observe::pmu::extras::{Events, Extras};
 use colocate_observe::pmu::{Counted, CounterSet, Counters, Start, Watch};
 use colocate_observe::sample::{SampleOptions, Sampler};
-use colocate_observe::{Options, Pid, SysError};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;

@@ -2,9 +2,9 @@
 //!
 //! Reading it costs nothing while programs run: the kernel counts it anyway.
 
+use colocate_linux::proc::Proc;
 use colocate_machine::calibrated::{Calibration, What};
 use colocate_machine::{Nanos, PuNr};
-use colocate_observe::proc::Proc;
 use std::collections::BTreeMap;
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! Places of parallel regions in the program's source, by its debug information.
 
 use crate::children::POLL;
-use colocate_act::sys;
+use colocate_linux::sys;
 use colocate_omp::report::Reported;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;

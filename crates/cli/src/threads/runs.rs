@@ -10,7 +10,7 @@ use crate::children::{self, End, POLL};
 use crate::exit;
 use crate::output;
 use anyhow::Context;
-use colocate_observe::Pid;
+use colocate_linux::Pid;
 use std::ffi::OsString;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! Which processes get a row, and which belong to which other. Values in, values out.
 
-use colocate_observe::Pid;
+use colocate_linux::Pid;
 use std::collections::BTreeMap;
 
 /// A process as it was listed.

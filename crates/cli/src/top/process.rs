@@ -2,16 +2,16 @@
 //!
 //! Times come from the backends that policies use ([`RunStates`] and `colocate_observe::sources::spinning`). Threads that sleep
 //! are not read, as long as the process as a whole has not run for longer than those that are
-//! ([`colocate_observe::accounting`]): a poll of a process that sleeps is one system call, however many threads it has.
+//! ([`colocate_linux::accounting`]): a poll of a process that sleeps is one system call, however many threads it has.
 
 use super::samples::Samples;
-use colocate_act::stat::Stat;
+use colocate_linux::proc::Proc;
+use colocate_linux::proc::stat::Stat;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
-use colocate_observe::proc::Proc;
 use colocate_observe::sources::TaskRef;
 use colocate_observe::sources::run_states::{RunStates, Times, WANT_OF_ROOM};
 use colocate_observe::spin::spun;
-use colocate_observe::{Pid, Tid};
 use colocate_policy::{JobIdx, TaskId};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -280,7 +280,7 @@ fn share(did: Nanos, took: Nanos) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_observe::sys::now;
+    use colocate_linux::clock::now;
     use colocate_testing::{LIMIT, Limit};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,12 +3,12 @@
 //! A process is sampled from the first poll on at which it has run for a good part of the time: one that sleeps costs
 //! nothing, and there may be thousands.
 
+use colocate_linux::limits::Descriptors;
+use colocate_linux::proc::Proc;
+use colocate_linux::{Pid, SysError};
 use colocate_machine::Nanos;
 use colocate_observe::lifecycle::Options;
-use colocate_observe::limits::Descriptors;
-use colocate_observe::proc::Proc;
 use colocate_observe::sources::spinning::Spinning;
-use colocate_observe::{Pid, SysError};
 use std::collections::BTreeSet;
 
 /// A process is sampled that has run for this part of the time between two polls. Chosen: half of what makes a phase

@@ -3,18 +3,18 @@
 #![allow(unsafe_code)] // system calls that have no safe form in the standard library
 
 use super::probe::{Errno, Probe, Probes};
-use crate::affinity::{self, Mask};
-use crate::foreign;
 use crate::lifecycle::Options;
 use crate::perf::{Attr, Event, Ring};
 use crate::pmu::open::Spec;
 use crate::pmu::pfm::Pfm;
 use crate::pmu::{self, specs};
-use crate::privilege;
 use crate::sources::wake_ups::sampled::{SampleError, WakingSamples};
-use crate::sys::SysError;
-use crate::task::{Pid, Tid};
 use colocate_ebpf::{EbpfError, Follow, Watch};
+use colocate_linux::SysError;
+use colocate_linux::affinity::{self, Mask};
+use colocate_linux::foreign;
+use colocate_linux::privilege;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::PuNr;
 use perf_event_open_sys::bindings as c;
 use std::os::fd::AsRawFd;

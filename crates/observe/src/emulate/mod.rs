@@ -147,7 +147,7 @@ pub enum EmulateError {
 pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, EmulateError> {
     let loadable = program::inspect(command.path, command.argv)?;
     let folder = run::scratch(command.scratch)?;
-    let began = crate::sys::now();
+    let began = colocate_linux::clock::now();
     let started = SystemTime::now();
     let status = run::run(emulator, &loadable, command, folder.path())?;
     let traces = read_folder(folder.path());
@@ -170,7 +170,7 @@ pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, Emulate
                 std::env::consts::ARCH
             )),
             started_unix_s,
-            watched_ns: crate::sys::now() - began,
+            watched_ns: colocate_linux::clock::now() - began,
             complete: true,
             notes: notes_of(&traces),
             threads: threads_of(&traces, began),

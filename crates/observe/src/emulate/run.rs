@@ -3,8 +3,9 @@
 #![allow(unsafe_code)] // signal, kill
 
 use super::{Command, Emulator, Loadable, trace::hex};
-use crate::signal;
-use crate::sys::{SysError, wait_readable};
+use colocate_linux::SysError;
+use colocate_linux::poll::wait_readable;
+use colocate_linux::signal;
 use rustix::process::{self, PidfdFlags, Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -154,7 +155,7 @@ fn wait(child: &mut Child, signals: BorrowedFd<'_>) -> Result<ExitStatus, SysErr
 
 /// Whether process `pid` is there and has not ended.
 pub fn is_alive(pid: u32) -> bool {
-    let proc = crate::proc::Proc::default();
-    let pid = crate::task::Pid(i32::try_from(pid).unwrap_or(i32::MAX));
+    let proc = colocate_linux::proc::Proc::default();
+    let pid = colocate_linux::Pid(i32::try_from(pid).unwrap_or(i32::MAX));
     proc.state_and_parent(pid).is_ok_and(|(state, _)| !matches!(state, 'Z' | 'X'))
 }

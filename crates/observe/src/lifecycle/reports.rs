@@ -1,11 +1,11 @@
 //! What the kernel reports of tasks: of every one there is, or of those that are watched.
 
 use super::Options;
-use crate::limits::Descriptors;
 use crate::perf::{Attr, Record, Rings, parse};
-use crate::proc::Proc;
-use crate::sys::SysError;
-use crate::task::{Pid, Tid};
+use colocate_linux::SysError;
+use colocate_linux::limits::Descriptors;
+use colocate_linux::proc::Proc;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::PuNr;
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;

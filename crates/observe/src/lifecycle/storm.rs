@@ -14,7 +14,7 @@
 //! - **Bounded**: above the rate nothing is reported. -> test `a_storm_is_not_reported`
 //! - **Complete**: what lives on is reported, and a storm that is over leaves no trace. -> test `what_lives_on_comes_later`
 
-use crate::task::{Pid, Tid};
+use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,7 +1,7 @@
 //! The records in a ring buffer, as `perf_event_open(2)` lays them out.
 
 use super::event::STAMP;
-use crate::task::{Pid, Tid};
+use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use perf_event_open_sys::bindings as c;
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // mmap, and reading memory that the kernel writes
 
 use super::Event;
-use crate::sys::SysError;
+use colocate_linux::SysError;
 use perf_event_open_sys::bindings::perf_event_mmap_page as ControlPage;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;

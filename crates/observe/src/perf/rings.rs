@@ -6,8 +6,8 @@
 //! that report of every task.
 
 use super::{Attr, Event, Ring};
-use crate::sys::SysError;
-use crate::task::{Pid, Tid};
+use colocate_linux::SysError;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::PuNr;
 use std::os::fd::{AsFd, BorrowedFd};
 

@@ -1,8 +1,8 @@
 //! A tracepoint of the kernel, as tracefs describes it, and samples of it.
 
 use super::record::{Fields, bodies};
-use crate::task::Tid;
 use colocate_files::kernel;
+use colocate_linux::Tid;
 use colocate_machine::PuNr;
 use perf_event_open_sys::bindings as c;
 use std::io;

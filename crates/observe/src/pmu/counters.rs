@@ -12,8 +12,8 @@ use super::sysfs::{CorePmu, core_pmus};
 use super::trial::{Tried, try_out};
 
 pub use super::trial::CounterSet;
-use crate::sys::SysError;
-use crate::task::Tid;
+use colocate_linux::SysError;
+use colocate_linux::Tid;
 use colocate_model::Class;
 use colocate_model::stack::Parts;
 use perf_event_open_sys::bindings as c;
@@ -241,7 +241,7 @@ fn on_its_cores(pmu: &CorePmu, alone: bool, work: impl FnOnce() -> Tried + Send)
     };
     std::thread::scope(|scope| {
         let work = || {
-            let moved = crate::affinity::move_this_thread(cpus);
+            let moved = colocate_linux::affinity::move_this_thread(cpus);
             // Cores that we may not use cannot be tried out. What a program does there is not counted.
             if moved { work() } else { Tried::default() }
         };

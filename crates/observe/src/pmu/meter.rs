@@ -29,8 +29,8 @@ use super::open::{OpenGroup, Start};
 use super::plan::{Group, ROLES, Role};
 use super::scale::{ENOUGH, counted, due, is_enough};
 use super::stack::{StackPlan, of_readings};
-use crate::sys::SysError;
-use crate::task::Tid;
+use colocate_linux::SysError;
+use colocate_linux::Tid;
 use colocate_machine::Nanos;
 use colocate_model::Stack;
 

@@ -7,8 +7,8 @@
 
 use super::events::Reading;
 use crate::perf::{Attr, Event};
-use crate::sys::SysError;
-use crate::task::Tid;
+use colocate_linux::SysError;
+use colocate_linux::Tid;
 
 /// An event as perf takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use super::events::{Event, Source};
 use super::open::{OpenGroup, Spec, Start};
 use super::pfm::Pfm;
 use super::sysfs::CorePmu;
-use crate::sys::SysError;
-use crate::task::Tid;
+use colocate_linux::SysError;
+use colocate_linux::Tid;
 use perf_event_open_sys::bindings as c;
 use std::time::{Duration, Instant};
 

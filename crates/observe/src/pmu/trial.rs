@@ -7,7 +7,7 @@ use super::scale::ENOUGH;
 use super::specs::{counts, specs};
 use super::stack::{self, MOST_EVENTS, StackPlan};
 use super::sysfs::CorePmu;
-use crate::task::Tid;
+use colocate_linux::Tid;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

@@ -6,9 +6,9 @@ use super::maps::Spaces;
 use crate::lifecycle::{Options, attach_all};
 use crate::perf::{Attr, Record, Rings, split};
 use crate::pmu::Start;
-use crate::proc::Proc;
-use crate::sys::SysError;
-use crate::task::Pid;
+use colocate_linux::Pid;
+use colocate_linux::SysError;
+use colocate_linux::proc::Proc;
 use colocate_machine::Nanos;
 use std::collections::BTreeSet;
 

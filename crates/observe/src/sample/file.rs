@@ -1,8 +1,8 @@
 //! Which file it is that code was mapped from: a name alone says it only until the file is replaced.
 
-use crate::foreign;
-use crate::proc::CodeMap;
 use colocate_files::Code;
+use colocate_linux::foreign;
+use colocate_linux::proc::CodeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -3,9 +3,10 @@
 use super::clock::{Clock, SETTLED};
 use crate::perf::{Record, Stamp, split};
 use crate::pmu::Start;
-use crate::proc::Tree;
-use crate::sys::{SysError, now};
-use crate::task::{Pid, Tid};
+use crate::tree::Tree;
+use colocate_linux::SysError;
+use colocate_linux::clock::now;
+use colocate_linux::{Pid, Tid};
 use std::collections::BTreeMap;
 
 /// Samples of processes that come and go.

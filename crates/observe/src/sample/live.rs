@@ -3,10 +3,10 @@
 use super::budget::Budget;
 use super::flow::{BlockIdx, Graph, LoopIdx, STEPS_AN_INSTRUCTION};
 use super::shares::Shares;
-use crate::foreign;
-use crate::proc::Proc;
-use crate::task::Pid;
 use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
+use colocate_linux::Pid;
+use colocate_linux::foreign;
+use colocate_linux::proc::Proc;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many bytes after a sampled instruction are read. Chosen: a loop that is longer is

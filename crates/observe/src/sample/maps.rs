@@ -2,8 +2,8 @@
 
 use super::file::{CodeFile, FileId};
 use crate::perf::Mapping;
-use crate::proc::{CodeMap, Proc};
-use crate::task::Pid;
+use colocate_linux::Pid;
+use colocate_linux::proc::{CodeMap, Proc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

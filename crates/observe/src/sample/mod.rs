@@ -17,8 +17,8 @@
 //! finds loops, [`live`] reads memory, and [`budget`] says what all of that may cost.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), colocate_observe::SysError> {
-//! # let child = colocate_observe::Pid(1);
+//! # fn main() -> Result<(), colocate_linux::SysError> {
+//! # let child = colocate_linux::Pid(1);
 //! use colocate_observe::sample::{Sampler, SampleOptions, Start};
 //! // `child` waits before its exec.
 //! let mut sampler = Sampler::start(child, Start::AtExec, SampleOptions::here()?)?;
@@ -49,12 +49,13 @@ pub use threads::ThreadSamples;
 
 use crate::code::Stretch;
 use crate::perf::{Attr, Record, Stamp, split};
-use crate::proc::Tree;
-use crate::sys::{SysError, now};
-use crate::task::{Pid, Tid};
+use crate::tree::Tree;
 use budget::Budget;
 use clock::{Clock, SETTLED};
 use colocate_isa::Isa;
+use colocate_linux::SysError;
+use colocate_linux::clock::now;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use maps::Origin;
 use shares::Shares;
@@ -381,9 +382,9 @@ fn live_shares(pid: Pid, ip: u64) -> Option<Shares> {
 mod tests {
     use super::file::tests::Opened;
     use super::*;
-    use crate::proc::Proc;
     use crate::spin::SpinSampler;
     use crate::spin::judge::Judge;
+    use colocate_linux::proc::Proc;
     use std::path::Path;
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};

@@ -404,7 +404,7 @@ mod tests {
     use super::super::maps::Origin;
     use super::*;
     use crate::perf::Mapping;
-    use crate::task::Pid;
+    use colocate_linux::Pid;
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! What the instruction that a thread was found at accesses next.
 
-use crate::foreign;
-use crate::task::Pid;
 use colocate_isa::operand::{Operand, next_access};
+use colocate_linux::Pid;
+use colocate_linux::foreign;
 use std::collections::HashMap;
 
 /// Places that are remembered, at most: some 1 MiB. Chosen.

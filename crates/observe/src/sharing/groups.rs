@@ -1,7 +1,7 @@
 //! How often threads were sampled at each part of memory.
 
 use crate::perf::Accessed;
-use crate::task::{Pid, Tid};
+use colocate_linux::{Pid, Tid};
 use std::collections::BTreeMap;
 
 /// A part has so many bytes: a huge page of x86-64, which moves as one.

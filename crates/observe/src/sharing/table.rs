@@ -3,7 +3,7 @@
 //! Of a limited number of pages, the last few threads that used each. A page whose place another one needs is forgotten.
 
 use crate::perf::{Accessed, Stamp};
-use crate::task::Tid;
+use colocate_linux::Tid;
 use colocate_machine::Nanos;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -103,7 +103,7 @@ fn place((pid, page): (i32, u64)) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::Pid;
+    use colocate_linux::Pid;
 
     /// Accesses in the order of time: thread, page, whether it writes, at ms. What each pair has in periods of 12 ns.
     fn sums(accesses: &[(i32, u64, bool, u64)]) -> Vec<(i32, i32, u64)> {

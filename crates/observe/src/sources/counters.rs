@@ -1,10 +1,10 @@
 //! What the processor counts of each task: instructions, cycles, requests to caches and memory, CPI stacks.
 
 use super::TaskRef;
-use crate::limits::Descriptors;
 use crate::pmu::{CounterSet, Counters, Meter, Metered, PmuError, Start};
-use crate::sys::SysError;
-use crate::task::Tid;
+use colocate_linux::SysError;
+use colocate_linux::Tid;
+use colocate_linux::limits::Descriptors;
 use colocate_machine::{CacheKind, Machine, PuNr};
 use colocate_model::stack::Parts;
 use colocate_policy::TaskId;

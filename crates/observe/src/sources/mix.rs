@@ -4,8 +4,9 @@
 //! placed meanwhile.
 
 use crate::sample::{Counted, SampleOptions, Sampler, Start, ThreadSamples};
-use crate::sys::{SysError, is_readable, wait_readable};
-use crate::task::{Pid, Tid};
+use colocate_linux::SysError;
+use colocate_linux::poll::{is_readable, wait_readable};
+use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use colocate_model::Mix;
 use colocate_policy::JobIdx;

@@ -12,7 +12,7 @@ pub mod spinning;
 pub mod switches;
 pub mod wake_ups;
 
-use crate::task::{Pid, Tid};
+use colocate_linux::{Pid, Tid};
 use colocate_policy::TaskId;
 
 /// A task, as backends know it.

@@ -4,10 +4,10 @@
 //! The kernel's own sums of a running thread are up to a tick short, which is 4 ms on many kernels.
 
 use super::run_states::Times;
-use crate::privilege;
-use crate::sys::now;
-use crate::task::Tid;
 use colocate_ebpf::{EbpfError, Follow, State, TaskTimes, Watch};
+use colocate_linux::Tid;
+use colocate_linux::clock::now;
+use colocate_linux::privilege;
 use colocate_machine::Nanos;
 use colocate_policy::JobIdx;
 use colocate_policy::source::{Backend, Refusal};

@@ -1,14 +1,14 @@
 //! How long each task has had a PU or waited for one: the kernel's sums in `/proc/PID/task/TID/schedstat`.
 //!
 //! Adding a wait for a PU that goes on costs nothing but remembering the state of tasks whose
-//! PU is read anyway, and a task that sleeps is not read at all ([`crate::accounting`]).
+//! PU is read anyway, and a task that sleeps is not read at all ([`colocate_linux::accounting`]).
 
 use super::TaskRef;
-use crate::accounting::{ProcessClock, RunqueueWait};
-use crate::limits::Descriptors;
-use crate::runstate::RunTime;
-use crate::sys::process_time;
-use crate::task::Pid;
+use colocate_linux::Pid;
+use colocate_linux::accounting::{ProcessClock, RunqueueWait};
+use colocate_linux::clock::process_time;
+use colocate_linux::limits::Descriptors;
+use colocate_linux::run_time::RunTime;
 use colocate_machine::Nanos;
 use colocate_policy::TaskId;
 use colocate_policy::source::Backend;
@@ -250,7 +250,7 @@ impl OfTask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::Tid;
+    use colocate_linux::Tid;
     use colocate_policy::JobIdx;
 
     /// A pretended `/proc` with one thread. It runs, sleeps, and its file cannot be had after a stop.

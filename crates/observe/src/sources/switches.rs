@@ -6,8 +6,8 @@
 //! of what it reads, so the larger of the two is taken.
 
 use super::TaskRef;
-use crate::limits::Descriptors;
 use colocate_files::kernel;
+use colocate_linux::limits::Descriptors;
 use colocate_policy::TaskId;
 use colocate_policy::source::Backend;
 use std::collections::HashMap;
@@ -104,7 +104,7 @@ fn sum(text: &str, names: &[&str]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::{Pid, Tid};
+    use colocate_linux::{Pid, Tid};
     use colocate_policy::JobIdx;
 
     /// A pretended thread, whose `io` may not be read at first.

@@ -5,9 +5,9 @@ pub(crate) mod sampled;
 mod windows;
 
 use super::TaskRef;
-use crate::privilege;
-use crate::task::{Pid, Tid};
 use colocate_ebpf::EbpfError;
+use colocate_linux::privilege;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
 use colocate_policy::source::{Backend, Refusal};
 use colocate_policy::{TaskId, WakeUps};

@@ -2,7 +2,7 @@
 
 use super::loops::Verdict;
 use super::{Place, Share, Site};
-use crate::task::Tid;
+use colocate_linux::Tid;
 use std::collections::{BTreeMap, HashMap};
 
 /// What is known of a site.
@@ -84,7 +84,7 @@ impl Sites {
 mod tests {
     use super::super::Seen;
     use super::*;
-    use crate::task::Pid;
+    use colocate_linux::Pid;
 
     const WAITS: Option<Verdict> = Some(Verdict::Hints);
 

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // tests panic, and say why they are skipped
 #![allow(clippy::zombie_processes)] // a skipped test ends at once
 
-use colocate_observe::{LifecycleEvents, Options, Pid, TaskEvent, Tid, sys};
+use colocate_linux::poll::wait_readable;
+use colocate_linux::{Pid, Tid};
+use colocate_observe::{LifecycleEvents, Options, TaskEvent};
 use colocate_testing::{LIMIT, Limit, within};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -27,7 +29,7 @@ fn watch_to_the_end(mut lifecycle: LifecycleEvents, mut child: Child) -> Vec<Tas
     while !lifecycle.all_ended() {
         assert!(begun.elapsed() < Duration::from_secs(60), "ends went unseen: {events:?}");
         let wait = lifecycle.poll_timeout().or(Some(Duration::from_millis(100)));
-        sys::wait_readable(&lifecycle.fds(), wait).unwrap();
+        wait_readable(&lifecycle.fds(), wait).unwrap();
         lifecycle.drain(&mut events);
         child.try_wait().unwrap();
     }
@@ -173,7 +175,7 @@ fn ends_that_found_no_room_are_noticed() {
     while !lifecycle.all_ended() {
         let timeout = lifecycle.poll_timeout();
         assert!(timeout.is_some(), "nothing will wake us");
-        sys::wait_readable(&lifecycle.fds(), timeout).unwrap();
+        wait_readable(&lifecycle.fds(), timeout).unwrap();
         lifecycle.drain(&mut events);
     }
     check_order(&events);
@@ -225,7 +227,7 @@ fn without_kernel_events_proc_is_used() {
     let mut events = Vec::new();
     let _limit = Limit::start(LIMIT, "two executions of sleep, then their ends");
     while named(&events, "sleep").len() < 2 {
-        sys::wait_readable(&lifecycle.fds(), lifecycle.poll_timeout()).unwrap();
+        wait_readable(&lifecycle.fds(), lifecycle.poll_timeout()).unwrap();
         lifecycle.drain(&mut events);
     }
     assert!(named(&events, "sleep").contains(&(pid.first_thread(), true)), "{events:?}");
@@ -235,7 +237,7 @@ fn without_kernel_events_proc_is_used() {
     child.kill().unwrap();
     child.wait().unwrap();
     while !lifecycle.all_ended() {
-        sys::wait_readable(&lifecycle.fds(), lifecycle.poll_timeout()).unwrap();
+        wait_readable(&lifecycle.fds(), lifecycle.poll_timeout()).unwrap();
         lifecycle.drain(&mut events);
     }
     check_order(&events);

@@ -10,7 +10,7 @@ mod smt_oracle;
 mod spins;
 mod stepped;
 
-use colocate_observe::Tid;
+use colocate_linux::Tid;
 use colocate_observe::perf::{Attr, Event};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,10 +1,13 @@
 //! Samples of real programs, and when sampling ends.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // tests panic, and say why they are skipped
 
+use colocate_linux::clock::now;
+use colocate_linux::poll::wait_readable;
+use colocate_linux::{Pid, SysError};
 use colocate_machine::Nanos;
 use colocate_model::Share;
 use colocate_observe::sample::{LEAST_SAMPLES, SampleOptions, Sampler, Start, ThreadSamples};
-use colocate_observe::{LifecycleEvents, Options, Pid, SysError, TaskEvent, sys};
+use colocate_observe::{LifecycleEvents, Options, TaskEvent};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -68,7 +71,7 @@ fn drain_until(sampler: &mut Sampler, what: &str, mut done: impl FnMut(&mut Samp
     while !done(sampler) {
         let alive = sampler.living();
         assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}; alive: {alive:?}");
-        sys::wait_readable(&sampler.fds(), Some(Duration::from_millis(20))).unwrap();
+        wait_readable(&sampler.fds(), Some(Duration::from_millis(20))).unwrap();
         sampler.drain();
     }
 }
@@ -112,7 +115,7 @@ fn create_twenty_after(time: Nanos, lifecycle: &mut LifecycleEvents) {
     while events.iter().filter(later).count() < 20 {
         assert!(Instant::now() < deadline, "no 20 creations within {PATIENCE:?}: {events:?}");
         let wait = lifecycle.poll_timeout().unwrap_or(Duration::MAX).min(Duration::from_millis(20));
-        sys::wait_readable(&lifecycle.fds(), Some(wait)).unwrap();
+        wait_readable(&lifecycle.fds(), Some(wait)).unwrap();
         lifecycle.drain(&mut events);
     }
 }
@@ -126,10 +129,10 @@ fn after_stop_creations_are_reported_without_samples() {
     drain_until(&mut sampler, "a sample", |sampler| count(&sampler.snapshot()) > 0);
     sampler.stop();
     // What another CPU was writing meanwhile may still come, but bears an earlier time.
-    create_twenty_after(sys::now() + Nanos::from_millis(100), &mut lifecycle);
+    create_twenty_after(now() + Nanos::from_millis(100), &mut lifecycle);
     sampler.drain();
     let before = sampler.snapshot();
-    create_twenty_after(sys::now(), &mut lifecycle);
+    create_twenty_after(now(), &mut lifecycle);
     sampler.drain();
     let after = sampler.snapshot();
     assert_eq!(count(&after), count(&before));

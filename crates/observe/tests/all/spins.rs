@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // a test that cannot go on has failed
 
-use colocate_observe::Pid;
+use colocate_linux::Pid;
 use colocate_observe::lifecycle::Options;
 use colocate_observe::pmu::Start;
 use colocate_observe::spin::judge::Judge;

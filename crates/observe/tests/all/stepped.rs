@@ -8,13 +8,13 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used, clippy::print_stderr, unsafe_code)] // a test that cannot go on has failed; ptrace
 
+use colocate_linux::proc::Proc;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
-use colocate_observe::proc::Proc;
 use colocate_observe::sample::file::CodeFile;
 use colocate_observe::spin::judge::{Judge, Source};
 use colocate_observe::spin::loops::Verdict;
 use colocate_observe::spin::{Place, Question, Seen, Site};
-use colocate_observe::{Pid, Tid};
 use colocate_testing::wait_for;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -4,7 +4,7 @@ use crate::common;
 
 use colocate_machine::{Bytes, NodeIdx, NodeNr, PuNr};
 use colocate_model::Assumptions;
-use colocate_policy::table::{Cadence, Row};
+use colocate_policy::table::{Cadence, Purpose, Row};
 use colocate_policy::{
     AddressRange, Evidence, JobIdx, PageMove, PagesMoved, Place, Plan, Policy, PolicySpec,
     SourceSet,
@@ -38,6 +38,7 @@ impl Policy for Brings {
 static ROW: Row = Row {
     name: "brings-memory",
     summary: "keeps a job on PU 0 and brings its memory to node 0",
+    purpose: Purpose::Baseline,
     source: "a test",
     settings: &[],
     prior: &[],

@@ -4,7 +4,6 @@
 
 use super::CpiModelArgs;
 use anyhow::{Context, anyhow, ensure};
-use colocate_act::sys;
 use colocate_cli::children;
 use colocate_cli::exit::{no_capability, stopped};
 use colocate_cli::input;
@@ -13,6 +12,7 @@ use colocate_cli::output::{self, Bar};
 use colocate_cli::schedule::workload::Workload;
 use colocate_cli::stop::stop_flag;
 use colocate_files::{MaxSize, Mode};
+use colocate_linux::sys;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::CpiModel;

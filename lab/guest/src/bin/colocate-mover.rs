@@ -3,7 +3,7 @@
 
 use colocate_machine::{Bytes, NodeNr, PuIdx};
 use colocate_policy::evidence::Choice;
-use colocate_policy::table::{Cadence, Kind, Preset, Row, Setting};
+use colocate_policy::table::{Cadence, Kind, Preset, Purpose, Row, Setting};
 use colocate_policy::why::{Allocated, Selected};
 use colocate_policy::{Evidence, JobIdx, PageMove, Plan, Policy, SourceSet};
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use std::process::ExitCode;
 static ROW: Row = Row {
     name: "to-node",
     summary: "keeps all threads on the first PU and moves memory to a node",
+    purpose: Purpose::Baseline,
     source: "a test",
     settings: &[
         Setting {

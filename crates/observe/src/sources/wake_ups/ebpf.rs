@@ -5,10 +5,10 @@
 
 use super::windows::{Count, Windows};
 use super::{Pair, Ran};
-use crate::privilege;
-use crate::sys::now;
-use crate::task::{Pid, Tid};
 use colocate_ebpf::{EbpfError, Follow, OTHERS, PairCounts, Watch};
+use colocate_linux::clock::now;
+use colocate_linux::privilege;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use colocate_policy::source::Backend;
 

@@ -19,9 +19,9 @@
 
 use super::Pair;
 use crate::perf::{Attr, Rings, Traced, Tracepoint, TracepointError};
-use crate::sys::SysError;
-use crate::task::Tid;
 use colocate_files::kernel;
+use colocate_linux::SysError;
+use colocate_linux::Tid;
 use colocate_machine::PuNr;
 use colocate_policy::source::Backend;
 use std::collections::{BTreeMap, HashMap};

@@ -4,9 +4,9 @@
 //! they would run on there. Only the first process gets a signal then (PR_SET_PDEATHSIG), so the keeper, to which
 //! the end of a pipe is closed, ends the group.
 
-use colocate_act::sys::{self, Fork};
 use colocate_cli::children;
-use colocate_observe::{Pid, SysError};
+use colocate_linux::sys::{self, Fork};
+use colocate_linux::{Pid, SysError};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::panic::AssertUnwindSafe;

@@ -2,12 +2,13 @@
 
 use super::keeper::Keeper;
 use anyhow::Context;
+use colocate_act::affinity;
 use colocate_act::launch::Command as Found;
-use colocate_act::{ProcessHandle, affinity, sys};
 use colocate_cli::children::{self, End};
 use colocate_cli::exit::{CANNOT_EXECUTE, Failure};
+use colocate_linux::Pid;
+use colocate_linux::{ProcessHandle, sys};
 use colocate_machine::{Nanos, PuNr, PuSet};
-use colocate_observe::Pid;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;

@@ -18,7 +18,7 @@
 
 #![allow(unsafe_code)] // fork, and system calls of the child
 
-use crate::task::Pid;
+use crate::Pid;
 use colocate_files::{Code, open_seen_code};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};

@@ -1,13 +1,11 @@
 //! What `/proc` and `/sys` say about tasks.
 
+pub mod stat;
 mod steal;
-mod tree;
-
-pub(crate) use tree::Tree;
 
 use crate::foreign;
 use crate::sys;
-use crate::task::{Pid, Tid};
+use crate::{Pid, Tid};
 use colocate_files::kernel;
 use colocate_machine::{Nanos, PuNr, PuSet};
 use std::ffi::OsString;
@@ -125,7 +123,7 @@ impl Proc {
     /// If it cannot be read; [`Proc::has_ended`] says whether that is because the process is gone.
     pub fn state_and_parent(&self, pid: Pid) -> io::Result<(char, Pid)> {
         let bytes = kernel::read(&self.of(pid).join("stat"))?;
-        state_and_parent(&String::from_utf8_lossy(&bytes))
+        stat::state_and_parent(&String::from_utf8_lossy(&bytes))
             .ok_or_else(|| io::Error::from(ErrorKind::InvalidData))
     }
 
@@ -164,7 +162,7 @@ impl Proc {
     /// The state letter of a thread and the kernel's flags of it.
     fn state_and_flags(&self, pid: Pid, tid: Tid) -> Option<(char, u32)> {
         let bytes = kernel::read(&self.of_task(pid, tid).join("stat")).ok()?;
-        state_and_flags(&String::from_utf8_lossy(&bytes))
+        stat::state_and_flags(&String::from_utf8_lossy(&bytes))
     }
 
     /// The processes that `pid` has created and that live, none if it is gone.
@@ -260,19 +258,6 @@ impl Proc {
     fn of_task(&self, pid: Pid, tid: Tid) -> PathBuf {
         self.of(pid).join("task").join(tid.to_string())
     }
-}
-
-fn state_and_parent(text: &str) -> Option<(char, Pid)> {
-    // The name is in parentheses and may itself hold some, so the last one counts.
-    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    Some((fields.next()?.chars().next()?, Pid(fields.next()?.parse().ok()?)))
-}
-
-fn state_and_flags(text: &str) -> Option<(char, u32)> {
-    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    // The flags are the ninth field, and the state is the third.
-    Some((state, fields.nth(5)?.parse().ok()?))
 }
 
 /// The pieces of code in the text of `/proc/PID/maps`; lines that make no sense are passed over.

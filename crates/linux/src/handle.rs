@@ -13,11 +13,11 @@
 //!   `what_took_over_a_number_is_not_reached`
 //! - **Threads belong to it**: those of other processes are refused. -> test `threads_of_others_are_refused`
 
-use crate::stat::Stat;
+use crate::clock::{now, since_boot};
+use crate::proc::stat::Stat;
 use crate::sys;
+use crate::{Pid, SysError, Tid, foreign};
 use colocate_machine::Nanos;
-use colocate_observe::sys::{now, since_boot};
-use colocate_observe::{Pid, SysError, Tid, foreign};
 use rustix::fs::{self, Access, AtFlags, Mode, OFlags};
 use std::ffi::c_int;
 use std::fs::File;
@@ -71,7 +71,7 @@ impl ProcessHandle {
     /// Whether it was created by `at` on the clock of [`now`]. False where the clocks of this time namespace differ from the kernel's
     /// by more than suspended time.
     ///
-    /// [`now`]: colocate_observe::sys::now
+    /// [`now`]: crate::clock::now
     pub fn started_by(&self, at: Nanos) -> bool {
         let suspended = since_boot().saturating_sub(now());
         self.start_ticks <= Stat::ticks(at + suspended)
@@ -212,7 +212,7 @@ mod tests {
         let (mut child, handle) = sleeper();
         let tid = handle.pid().first_thread();
         assert!(handle.exists() && handle.threads() == [tid]);
-        assert!(handle.with(tid, colocate_observe::affinity::of).is_ok());
+        assert!(handle.with(tid, crate::affinity::of).is_ok());
         handle.signal(libc::SIGKILL).unwrap();
         wait_until("the end of a killed process", || handle.stat().unwrap().state == 'Z');
         assert!(handle.exists(), "its number is kept until it is reaped");

@@ -16,7 +16,7 @@
 
 #![allow(unsafe_code)] // what the kernel says of this program, and the user that it runs as
 
-use crate::sys::SysError;
+use crate::SysError;
 use caps::{CapSet, Capability, CapsHashSet, errors::CapsError};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -69,7 +69,7 @@ pub fn give_up() -> Result<(), PrivilegeError> {
 }
 
 /// Gives up what was kept, in a child that will execute a program: system calls and nothing else.
-pub(crate) fn let_go() {
+pub fn let_go() {
     if !taken().is_empty() {
         // A set can always be made smaller.
         let _ = caps::clear(None, CapSet::Permitted);
@@ -85,12 +85,12 @@ fn taken() -> &'static [Capability] {
 }
 
 /// Whether this program has both capabilities, in force or taken where they are needed.
-pub(crate) fn may_load_programs() -> bool {
+pub fn may_load_programs() -> bool {
     KEPT.into_iter().all(|one| caps::has_cap(None, CapSet::Permitted, one).unwrap_or(false))
 }
 
 /// Opens an event, or uses the eBPF program, with these capabilities in force as far as this program may take them.
-pub(crate) fn watching<R>(open: impl FnOnce() -> R) -> R {
+pub fn watching<R>(open: impl FnOnce() -> R) -> R {
     for one in taken() {
         // Without it the kernel refuses, and says so.
         let _ = caps::raise(None, CapSet::Effective, *one);

@@ -1,12 +1,12 @@
-//! The system calls of this crate, one function each.
+//! System calls, one function each.
 
 #![allow(unsafe_code)] // every function here is one system call
 
-use colocate_machine::Nanos;
-pub use colocate_observe::signal::{
+pub use crate::signal::{
     Arrived, SignalMask, block, block_all, is_pending, next_signal, set_mask, signalfd,
 };
-use colocate_observe::{Pid, SysError, Tid};
+use crate::{Pid, SysError, Tid};
+use colocate_machine::Nanos;
 use rustix::{fs, process};
 use std::ffi::{CStr, CString, c_int};
 use std::io;
@@ -19,6 +19,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The result of a call that rustix makes, with the call's name.
 fn named<T>(call: &'static str, result: rustix::io::Result<T>) -> Result<T, SysError> {
     result.map_err(|errno| SysError { call, source: errno.into() })
+}
+
+/// Whether there is thread `tid` of process `pid`, be it one that has ended and was not reaped.
+#[must_use]
+pub fn exists(pid: Pid, tid: Tid) -> bool {
+    const NO_SIGNAL: c_int = 0;
+    // SAFETY: takes no pointer, and signal 0 only checks whether a signal could be sent.
+    let done = unsafe { libc::syscall(libc::SYS_tgkill, pid.0, tid.0, NO_SIGNAL) };
+    // Another user's may not be sent one, and is there.
+    done == 0 || SysError::last("tgkill").errno() != Some(libc::ESRCH)
 }
 
 /// Which side of a fork this is.
@@ -158,7 +168,10 @@ pub fn kill(pid: Pid, signal: c_int) -> Result<(), SysError> {
 }
 
 /// Sends signal `signal` to the process that `pidfd` stands for: never to a later one with the same number.
-pub(crate) fn kill_by(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), SysError> {
+///
+/// # Errors
+/// `ESRCH` if it has ended, `EPERM` if it is another user's.
+pub fn kill_by(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), SysError> {
     let (fd, none) = (pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
     // SAFETY: the optional details of the signal are not given.
     let ret = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, 0) };
@@ -173,21 +186,24 @@ pub fn adopt_orphans() {
 }
 
 /// A number that others cannot guess; `None` before the kernel has any.
-pub(crate) fn random() -> Option<u64> {
+pub fn random() -> Option<u64> {
     let mut bytes = [0; 8];
     let given = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
     (given == bytes.len()).then(|| u64::from_ne_bytes(bytes))
 }
 
 /// A descriptor that is readable once process `pid` has ended (Linux 5.3).
-pub(crate) fn pidfd(pid: Pid) -> Result<OwnedFd, SysError> {
+///
+/// # Errors
+/// `ESRCH` if there is none, `EMFILE` without a free descriptor.
+pub fn pidfd(pid: Pid) -> Result<OwnedFd, SysError> {
     let none = SysError { call: "pidfd_open", source: io::Error::from_raw_os_error(libc::ESRCH) };
     let pid = process::Pid::from_raw(pid.0).ok_or(none)?;
     named("pidfd_open", process::pidfd_open(pid, process::PidfdFlags::empty()))
 }
 
 /// The process that created this one, or the one that has taken its place.
-pub(crate) fn parent() -> Pid {
+pub fn parent() -> Pid {
     Pid(parent_id().cast_signed())
 }
 
@@ -201,7 +217,7 @@ pub fn is_ignored(signal: c_int) -> bool {
 }
 
 /// Ignores `signal`, or gives it its default effect.
-pub(crate) fn ignore(signal: c_int, ignored: bool) {
+pub fn ignore(signal: c_int, ignored: bool) {
     // SAFETY: neither disposition runs code of ours.
     unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
 }
@@ -215,7 +231,10 @@ pub fn memfd(name: &CStr) -> Result<OwnedFd, SysError> {
 }
 
 /// Makes descriptor `to` a copy of `from`; it stays open across an exec.
-pub(crate) fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<(), SysError> {
+///
+/// # Errors
+/// `EMFILE` where `to` is above the limit.
+pub fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<(), SysError> {
     // SAFETY: takes no pointer; what was open as `to` is closed, which callers intend.
     if unsafe { libc::dup2(from.as_raw_fd(), to) } < 0 {
         return Err(SysError::last("dup2"));
@@ -244,7 +263,10 @@ pub fn leave_session() {
 
 /// The process group of process `pid`; process 0 is the caller. It has the number 0 in another PID namespace, which
 /// rustix does not expect.
-pub(crate) fn group_of(pid: Pid) -> Result<Pid, SysError> {
+///
+/// # Errors
+/// `ESRCH` if there is none.
+pub fn group_of(pid: Pid) -> Result<Pid, SysError> {
     // SAFETY: takes no pointer.
     match unsafe { libc::getpgid(pid.0) } {
         -1 => Err(SysError::last("getpgid")),
@@ -254,21 +276,24 @@ pub(crate) fn group_of(pid: Pid) -> Result<Pid, SysError> {
 
 /// Puts process `pid`, which is the caller or a child that executes no other program, into a process group of its
 /// session: one that is there, or with the number `pid` a new one.
-pub(crate) fn set_group(pid: Pid, group: Pid) -> Result<(), SysError> {
+///
+/// # Errors
+/// `EACCES` once it has executed a program, `EPERM` across sessions.
+pub fn set_group(pid: Pid, group: Pid) -> Result<(), SysError> {
     let [pid, group] = [pid, group].map(|it| process::Pid::from_raw(it.0));
     named("setpgid", process::setpgid(pid, group))
 }
 
 /// Lets this process get SIGKILL when its parent ends, by whatever means. False if that cannot be had, or if `parent`
 /// is its parent no more.
-pub(crate) fn is_killed_with(parent: Pid) -> bool {
+pub fn is_killed_with(parent: Pid) -> bool {
     let set = process::set_parent_process_death_signal(Some(process::Signal::KILL));
     // It may have ended before we asked.
     set.is_ok() && self::parent() == parent
 }
 
 /// Does nothing until a signal ends this process.
-pub(crate) fn sleep_for_ever() -> ! {
+pub fn sleep_for_ever() -> ! {
     loop {
         // SAFETY: takes no pointer.
         unsafe { libc::pause() };
@@ -326,14 +351,14 @@ pub fn set_slice_and_nice(slice: Nanos, nice: i32) -> Result<(), SysError> {
 }
 
 /// The scheduling policy of this thread (sched(7)).
-pub(crate) fn policy() -> c_int {
+pub fn policy() -> c_int {
     // SAFETY: takes no pointer.
     unsafe { libc::sched_getscheduler(0) }
 }
 
 /// Restores what this thread had before [`set_slice_and_nice`]. A policy with fixed priorities, which only
 /// takes a privilege, is not restored.
-pub(crate) fn restore_own_schedule(policy: c_int, nice: i32) {
+pub fn restore_own_schedule(policy: c_int, nice: i32) {
     let policy = match policy {
         libc::SCHED_BATCH | libc::SCHED_IDLE => policy,
         _ => libc::SCHED_OTHER,
@@ -364,7 +389,10 @@ impl Schedule {
 }
 
 /// How thread `tid` is scheduled; thread 0 is the caller.
-pub(crate) fn schedule_of(tid: Tid) -> Result<Schedule, SysError> {
+///
+/// # Errors
+/// `ESRCH` if it has ended.
+pub fn schedule_of(tid: Tid) -> Result<Schedule, SysError> {
     let mut attr = SchedAttr::default();
     let size = size_of::<SchedAttr>();
     // SAFETY: the kernel writes at most `size` bytes to `attr`, and every bit pattern is valid for it.
@@ -377,7 +405,10 @@ pub(crate) fn schedule_of(tid: Tid) -> Result<Schedule, SysError> {
 }
 
 /// Schedules thread `tid` so; thread 0 is the caller.
-pub(crate) fn set_schedule(tid: Tid, wanted: &Schedule) -> Result<(), SysError> {
+///
+/// # Errors
+/// `EPERM` without the right, `ESRCH` if it has ended.
+pub fn set_schedule(tid: Tid, wanted: &Schedule) -> Result<(), SysError> {
     let attr = SchedAttr {
         size_b: 48, // SCHED_ATTR_SIZE_VER0
         policy: wanted.policy.cast_unsigned(),
@@ -393,7 +424,10 @@ pub(crate) fn set_schedule(tid: Tid, wanted: &Schedule) -> Result<(), SysError> 
 
 /// Soft and hard limit of process `pid` for nice values (RLIMIT_NICE: 20 less the lowest one); process 0 is the
 /// caller.
-pub(crate) fn limit_of_nice(pid: Pid) -> Result<(u64, u64), SysError> {
+///
+/// # Errors
+/// `ESRCH` if there is none, `EPERM` if it is another user's.
+pub fn limit_of_nice(pid: Pid) -> Result<(u64, u64), SysError> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: no new limit is given; the old one is written to a valid place.
     let ret = unsafe { libc::prlimit(pid.0, libc::RLIMIT_NICE, std::ptr::null(), &raw mut limit) };
@@ -401,7 +435,10 @@ pub(crate) fn limit_of_nice(pid: Pid) -> Result<(u64, u64), SysError> {
 }
 
 /// Sets the limits of this process for nice values.
-pub(crate) fn set_limit_of_nice(soft: u64, hard: u64) -> Result<(), SysError> {
+///
+/// # Errors
+/// `EPERM` above the hard limit without CAP_SYS_RESOURCE.
+pub fn set_limit_of_nice(soft: u64, hard: u64) -> Result<(), SysError> {
     let limit = process::Rlimit { current: Some(soft), maximum: Some(hard) };
     named("setrlimit", process::setrlimit(process::Resource::Nice, limit))
 }
@@ -419,7 +456,7 @@ pub fn session_of(pid: Pid) -> Result<Pid, SysError> {
 }
 
 /// Lets this process have so many descriptors open, as far as it may.
-pub(crate) fn limit_files(soft: u64, hard: u64) {
+pub fn limit_files(soft: u64, hard: u64) {
     let limit = process::Rlimit { current: Some(soft), maximum: Some(hard) };
     let _ = process::setrlimit(process::Resource::Nofile, limit);
 }
@@ -430,7 +467,7 @@ pub fn effective_user() -> u32 {
 }
 
 /// Whether this process may execute the file at `path`, as the kernel says.
-pub(crate) fn may_execute(path: &Path) -> bool {
+pub fn may_execute(path: &Path) -> bool {
     fs::accessat(fs::CWD, path, fs::Access::EXEC_OK, fs::AtFlags::EACCESS).is_ok()
 }
 

@@ -9,7 +9,7 @@
 //! [`RunqueueWait`](crate::accounting::RunqueueWait).
 
 use crate::limits::Descriptors;
-use crate::task::{Pid, Tid};
+use crate::{Pid, Tid};
 use colocate_files::kernel;
 use colocate_machine::Nanos;
 use std::fs::File;

@@ -1,13 +1,13 @@
 //! Which PUs threads may run on, as the kernel has it.
 #![allow(unsafe_code)] // sched_getaffinity, sched_setaffinity
 
-use crate::sys::SysError;
-use crate::task::Tid;
+use crate::SysError;
+use crate::Tid;
 use colocate_machine::PuSet;
 
 /// The largest mask that can be handed to the kernel: 8,192 PUs, as many as Linux on x86-64 can be built for (`NR_CPUS`
 /// in its Kconfig).
-pub(crate) type Mask = [u64; 128];
+pub type Mask = [u64; 128];
 
 /// PUs that such a mask can name.
 pub const MOST_PUS: usize = size_of::<Mask>() * 8;
@@ -52,7 +52,7 @@ pub fn is_filtered() -> bool {
 /// Lets this thread run only on those of its PUs that are in `wanted`.
 ///
 /// False, and nothing is changed, if there is none or the kernel refuses.
-pub(crate) fn move_this_thread(wanted: &PuSet) -> bool {
+pub fn move_this_thread(wanted: &PuSet) -> bool {
     // The kernel answers an empty mask with EINVAL.
     of(Tid(0)).is_ok_and(|own| set(Tid(0), &own.intersection(wanted)).is_ok())
 }

@@ -1,8 +1,8 @@
 //! What `/proc/PID/task/TID/stat` says of one thread, and which processes there are.
 
+use crate::{Pid, Tid};
 use colocate_files::kernel;
 use colocate_machine::{Nanos, PuNr};
-use colocate_observe::{Pid, Tid};
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::Path;
@@ -47,7 +47,7 @@ impl Stat {
     /// # Errors
     /// If it cannot be read; [`Proc::has_ended`] says whether that is because it has ended.
     ///
-    /// [`Proc::has_ended`]: colocate_observe::proc::Proc::has_ended
+    /// [`Proc::has_ended`]: crate::proc::Proc::has_ended
     pub fn try_read(proc: &Path, pid: Pid, tid: Tid) -> io::Result<Self> {
         let text = text(&proc.join(format!("{pid}/task/{tid}/stat")))?;
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -55,9 +55,7 @@ impl Stat {
 
     /// Reads the text of such a file (proc(5)).
     pub fn parse(text: &str) -> Option<Self> {
-        // The name is in parentheses and may itself hold some, so the last one counts.
-        let mut fields = (3..).zip(text.rsplit_once(')')?.1.split_ascii_whitespace());
-        let mut field = |place: usize| fields.find(|(at, _)| *at == place).map(|(_, field)| field);
+        let mut field = fields(text)?;
         let state = field(3)?.chars().next()?;
         let parent = Pid(field(4)?.parse().ok()?);
         let session = Pid(field(6)?.parse().ok()?);
@@ -100,10 +98,28 @@ pub fn children_time(proc: &Path, pid: Pid) -> Option<Nanos> {
 }
 
 fn parse_children_time(text: &str) -> Option<Nanos> {
-    // As in `Stat::parse`; the first field behind the name is the third one, and these are the 16th and the 17th.
-    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(13);
-    let mut ticks = || fields.next()?.parse::<u64>().ok();
-    Some(Nanos((ticks()? + ticks()?).saturating_mul(TICK_NS)))
+    let mut field = fields(text)?;
+    let mut ticks = |place| field(place)?.parse::<u64>().ok();
+    Some(Nanos((ticks(16)? + ticks(17)?).saturating_mul(TICK_NS)))
+}
+
+/// State letter and parent in the text of such a file, which need not have more.
+pub(super) fn state_and_parent(text: &str) -> Option<(char, Pid)> {
+    let mut field = fields(text)?;
+    Some((field(3)?.chars().next()?, Pid(field(4)?.parse().ok()?)))
+}
+
+/// State letter and the kernel's flags in the text of such a file, which need not have more.
+pub(super) fn state_and_flags(text: &str) -> Option<(char, u32)> {
+    let mut field = fields(text)?;
+    Some((field(3)?.chars().next()?, field(9)?.parse().ok()?))
+}
+
+/// The fields behind the name by their numbers in proc(5), the third one on; to be called with rising numbers.
+fn fields<'a>(text: &'a str) -> Option<impl FnMut(usize) -> Option<&'a str>> {
+    // The name is in parentheses and may itself hold some, so the last one counts.
+    let mut fields = (3..).zip(text.rsplit_once(')')?.1.split_ascii_whitespace());
+    Some(move |place| fields.find(|(at, _)| *at == place).map(|(_, field)| field))
 }
 
 /// A file's text, with one call. A thread's name is any bytes, for one often the first half of a character.

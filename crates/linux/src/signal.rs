@@ -1,7 +1,7 @@
 //! Signals that are held back, and read from a descriptor.
 #![allow(unsafe_code)] // signal masks, signalfd
 
-use crate::sys::SysError;
+use crate::SysError;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 

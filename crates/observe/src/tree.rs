@@ -6,9 +6,9 @@
 //! A task has ended only if the kernel says that there is none with its number. Of what cannot be read for
 //! another reason, as where no descriptor is left, nothing is concluded.
 
-use super::Proc;
 use crate::lifecycle::TaskEvent;
-use crate::task::{Pid, Tid};
+use colocate_linux::proc::Proc;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};

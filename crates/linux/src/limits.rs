@@ -1,6 +1,6 @@
 //! How many files this process may have open.
 
-use crate::sys::SysError;
+use crate::SysError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The limits on open descriptors.

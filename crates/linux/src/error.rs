@@ -1,0 +1,34 @@
+//! A system call that failed, with its name.
+
+use std::io;
+use thiserror::Error;
+
+/// A system call that failed.
+#[derive(Debug, Error)]
+#[error("{call}: {source}")]
+pub struct SysError {
+    /// The call, with what it was applied to where that helps.
+    pub call: &'static str,
+    /// The kernel's error.
+    pub source: io::Error,
+}
+
+impl SysError {
+    /// The error that `call` has just left in `errno`.
+    #[must_use]
+    pub fn last(call: &'static str) -> Self {
+        Self { call, source: io::Error::last_os_error() }
+    }
+
+    /// As if `call` had failed with this error of the kernel's.
+    #[must_use]
+    pub fn of(call: &'static str, errno: i32) -> Self {
+        Self { call, source: io::Error::from_raw_os_error(errno) }
+    }
+
+    /// The kernel's error number, e.g. `libc::EPERM`; `None` if the error is not the kernel's.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        self.source.raw_os_error()
+    }
+}
