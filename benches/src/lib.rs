@@ -1,11 +1,12 @@
 //! Speed as ratios in one run: what the benchmarks share.
 
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{CoreIdx, Machine, described};
 use colocate_model::{Class, Mix, Share, UnitDemand};
 use colocate_observe::emulate::{self, Emulator, Places, Ran};
 use colocate_policy::matching::{Costs, blossom};
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{JobIdx, Plan, Task, TaskId};
+use colocate_policy::{Plan, Task};
 use rustworkx_core::max_weight_matching::max_weight_matching;
 use rustworkx_core::petgraph::graph::UnGraph;
 use std::collections::BTreeMap;

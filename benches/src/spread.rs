@@ -6,11 +6,12 @@
 //! - *late*: the second half of a scenario, when what had to be balanced is balanced.
 
 use anyhow::{Context, bail, ensure};
+use colocate_evidence::{JobIdx, TaskId, TaskSpan};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuIdx, PuNr};
 use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
-use colocate_policy::{Decision, DefaultPlacement, JobIdx, Plan, TaskId, TaskSpan, Why};
+use colocate_policy::{Decision, DefaultPlacement, Plan, Why};
 use colocate_sim::{
     JobSpec, Kernel, Method, Outcome, Pages, PhaseIdx, PhaseSpec, Platform, Scenario, SimHost,
     Stretch, ThreadSpec, Work,

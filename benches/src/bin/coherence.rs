@@ -9,9 +9,9 @@
 #![allow(clippy::cast_precision_loss)] // counts and picoseconds of a short run
 
 use anyhow::Context;
+use colocate_evidence::TaskId;
 use colocate_machine::{Machine, PuIdx, described};
 use colocate_model::rng::SplitMix64;
-use colocate_policy::TaskId;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
 use colocate_policy::places::Places;

@@ -9,6 +9,7 @@
 
 use anyhow::Context;
 use colocate_benches::{ALIKE, cpu_ms, machine, yardstick};
+use colocate_evidence::{JobIdx, TaskId, WakeUps};
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::communication::WakeUpCosts;
 use colocate_model::rng::SplitMix64;
@@ -18,7 +19,7 @@ use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::seen;
 use colocate_policy::places::Places;
 use colocate_policy::schedule::{Quantum, QueuedJob, Thread};
-use colocate_policy::{Evidence, JobIdx, Knowledge, PolicySpec, TaskId, WakeUps};
+use colocate_policy::{Evidence, Knowledge, PolicySpec};
 use std::collections::BTreeMap;
 
 /// Runs of the sequence, of which the fastest counts for each situation.

@@ -12,14 +12,13 @@
 
 use anyhow::Context;
 use colocate_benches::{ALIKE, cpu_ms, yardstick};
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{CoreIdx, Machine, Nanos, PuIdx};
 use colocate_model::rng::SplitMix64;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_policy::schedule::{Quantum, QuantumOutcome, QueuedJob, Rates, Thread, Traffic};
 use colocate_policy::table::{self, Cadence};
-use colocate_policy::{
-    Evidence, JobIdx, Knowledge, Place, Plan, Policy, PolicySpec, SoloProfile, TaskId,
-};
+use colocate_policy::{Evidence, Knowledge, Place, Plan, Policy, PolicySpec, SoloProfile};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs of the sequence, of which the fastest counts for each situation.

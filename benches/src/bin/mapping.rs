@@ -14,12 +14,12 @@
 
 use anyhow::{Context, ensure};
 use colocate_benches::machine;
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{Machine, PuIdx, described};
 use colocate_model::rng::SplitMix64;
 use colocate_policy::communication::mapping::{cost, mapping};
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::places::Places;
-use colocate_policy::{JobIdx, TaskId};
 use colocate_study::matrices::Square;
 use std::collections::BTreeSet;
 use std::fmt::Write;

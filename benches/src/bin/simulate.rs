@@ -8,11 +8,12 @@
 
 use colocate_benches::{cpu_ms, yardstick};
 use colocate_engine::QuantumEnd;
+use colocate_evidence::TaskId;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Nanos, PuIdx, described};
 use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
-use colocate_policy::{Knowledge, PolicySpec, Task, TaskId};
+use colocate_policy::{Knowledge, PolicySpec, Task};
 use colocate_sim::{
     JobSpec, Kernel, Method, Pages, PhaseIdx, PhaseSpec, Platform, Scenario, SimHost, Stretch,
     ThreadSpec, Work,
@@ -102,7 +103,7 @@ fn main() {
         let scenario = scenario(jobs, phase_ms, hour, QUANTUM);
         let usable: Vec<PuIdx> = machine.all_pus().collect();
         let task = |job: u32, order: u32| Task {
-            id: TaskId { job: colocate_policy::JobIdx(job), order },
+            id: TaskId { job: colocate_evidence::JobIdx(job), order },
             name: String::new(),
             mix: colocate_model::Mix::default(),
             busy: None,

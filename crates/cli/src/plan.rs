@@ -8,6 +8,7 @@ use crate::output;
 use crate::policies::{self, Policies};
 use anyhow::Context;
 use colocate_engine::known::{KnownJob, is_worth_a_place, tasks_to_plan};
+use colocate_evidence::{JobIdx, Source, SourceSet, TaskId};
 use colocate_figures::table::aligned;
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::printable;
@@ -16,10 +17,7 @@ use colocate_model::{Assumptions, Profile, Ranges};
 use colocate_policy::forecast;
 use colocate_policy::plan::Slowdown;
 use colocate_policy::table::{Prior, listed};
-use colocate_policy::{
-    Decision, DefaultPlacement, JobIdx, Knowledge, Place, Plan, PolicySpec, Source, SourceSet,
-    Task, TaskId,
-};
+use colocate_policy::{Decision, DefaultPlacement, Knowledge, Place, Plan, PolicySpec, Task};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

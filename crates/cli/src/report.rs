@@ -7,6 +7,7 @@ pub mod text;
 
 use crate::timeline::Stretch;
 use colocate_engine::{Host, Observation, Planned, SeenTask};
+use colocate_evidence::{Grant, Sharing, Source, SourceSet, TaskId, WakeUps};
 use colocate_figures::gantt::{self, Busy, Drawn, PhaseSpan};
 use colocate_host::{LinuxHost, TaskRecord};
 use colocate_machine::printable;
@@ -14,7 +15,7 @@ use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet, Shared};
 use colocate_model::{Backend, Mix};
 use colocate_policy::schedule::phases::JobPhase;
-use colocate_policy::{Grant, Plan, Sharing, Source, SourceSet, TaskId, WakeUps, Why};
+use colocate_policy::{Plan, Why};
 use counts::{Counts, JobCounts};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -462,7 +463,7 @@ pub(crate) mod tests {
     use crate::timeline::Timeline;
     use colocate_engine::rates::Estimated;
     use colocate_engine::{JobEnd, QuantumEnd};
-    use colocate_policy::JobIdx;
+    use colocate_evidence::JobIdx;
     use expect_test::expect;
 
     /// Of a job with a thread on PU 1, and of others.

@@ -20,6 +20,7 @@ use colocate_engine::guard::{self, Guard, Guarded, Guarding};
 use colocate_engine::{
     Cause, HostError, KnownJob, Observation, Planned, Round, Until, Workload, first_plan,
 };
+use colocate_evidence::{Grant, JobIdx, Source, SourceSet};
 use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_machine::exact::Exact;
 use colocate_machine::read::{self, Sysfs};
@@ -28,9 +29,7 @@ use colocate_model::Profile;
 use colocate_model::communication::WakeUpCosts;
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::table::{Knowledge, Prior};
-use colocate_policy::{
-    Decision, DefaultPlacement, Grant, JobIdx, Plan, Policy, PolicySpec, Source, SourceSet,
-};
+use colocate_policy::{Decision, DefaultPlacement, Plan, Policy, PolicySpec};
 use jobs::Job;
 use server::Server;
 use std::collections::BTreeMap;

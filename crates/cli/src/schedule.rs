@@ -22,6 +22,7 @@ use colocate_engine::guard::{Guard, Guarded, Guarding};
 use colocate_engine::{
     Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload as Work,
 };
+use colocate_evidence::{Grant, Source, SourceSet};
 use colocate_files::Mode;
 use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_linux::sys;
@@ -31,7 +32,7 @@ use colocate_model::{Assumptions, CpiModel, Model};
 use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::spin;
 use colocate_policy::table::Prior;
-use colocate_policy::{Grant, Knowledge, Policy, PolicySpec, SoloProfile, Source, SourceSet};
+use colocate_policy::{Knowledge, Policy, PolicySpec, SoloProfile};
 use live::Live;
 use progress::{Goal, HostReports, ReportingHost};
 use stacks::Stacks;

@@ -22,6 +22,7 @@
 //! Where memory's pages are: all count as near. Neighbours that were there earlier in the quantum.
 
 use crate::rates::{Estimated, ThreadRates, by_level, data_levels};
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::{Demand, Guesses, PhaseError, Work};
@@ -29,7 +30,6 @@ use colocate_model::stack::Parts;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_model::{Model, Phase, Search, Seat, Stack, TaskRate};
 use colocate_policy::schedule::{Rates, Traffic};
-use colocate_policy::{JobIdx, TaskId};
 use std::collections::BTreeMap;
 use thiserror::Error;
 

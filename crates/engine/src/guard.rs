@@ -66,12 +66,11 @@ mod verdict;
 pub use verdict::{Compared, Guarded, Trial, Verdict};
 
 use bet::Bet;
+use colocate_evidence::{JobIdx, Source, SourceSet, TaskId};
 use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{Quantum, QuantumOutcome, QueuedJob};
-use colocate_policy::{
-    DefaultPlacement, Evidence, JobIdx, Plan, Policy, Source, SourceSet, TaskId,
-};
+use colocate_policy::{DefaultPlacement, Evidence, Plan, Policy};
 use ledger::{Ledger, Sample, Speeds};
 use partners::Partners;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,10 +1,9 @@
 //! The interface to a machine with programs on it.
 
+use colocate_evidence::{Grant, JobIdx, PageGroup, PagesMoved, Sharing, Source, TaskId, WakeUps};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::{Mix, Stack};
-use colocate_policy::{
-    Grant, JobIdx, PageGroup, PagesMoved, Place, Plan, Sharing, Source, TaskId, WakeUps,
-};
+use colocate_policy::{Place, Plan};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thiserror::Error;

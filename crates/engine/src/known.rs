@@ -6,9 +6,10 @@
 
 use crate::host::SeenTask;
 use crate::lookup::by_job;
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::Nanos;
 use colocate_model::{Class, Mix, Phase, Profile, Share, ThreadProfile};
-use colocate_policy::{JobIdx, Task, TaskId};
+use colocate_policy::Task;
 use std::collections::BTreeSet;
 
 /// What is known of one job when the engine starts.

@@ -1,7 +1,7 @@
 //! One pass through an observation for many threads: a search for each would cost more than all that is done with it.
 
 use crate::host::SeenTask;
-use colocate_policy::{JobIdx, TaskId};
+use colocate_evidence::{JobIdx, TaskId};
 
 /// An observation's tasks, looked up in the order of their IDs.
 pub(crate) struct TaskLookup<'a>(&'a [SeenTask]);
@@ -44,8 +44,9 @@ pub(crate) fn by_job(tasks: &[SeenTask]) -> impl Iterator<Item = (JobIdx, &[Seen
 mod tests {
     use super::*;
     use crate::host::PlacementStatus;
+    use colocate_evidence::JobIdx;
     use colocate_machine::Nanos;
-    use colocate_policy::{JobIdx, Place};
+    use colocate_policy::Place;
 
     fn task((job, order): (u32, u32)) -> SeenTask {
         SeenTask {

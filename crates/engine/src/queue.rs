@@ -19,11 +19,12 @@ mod threads;
 use crate::host::{Observation, PlacementStatus, SeenTask};
 use crate::lookup::{TaskLookup, by_job, of_job};
 use crate::rates::{self, ThreadRates};
-use colocate_machine::{Machine, Nanos, PuIdx};
+use colocate_evidence::JobIdx;
 #[cfg(test)]
-use colocate_policy::TaskId;
+use colocate_evidence::TaskId;
+use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::schedule::{JobUsage, QuantumOutcome, QueuedJob, Rates, Thread};
-use colocate_policy::{JobIdx, Place, Plan};
+use colocate_policy::{Place, Plan};
 use own_cores::own_cores;
 use std::cell::LazyCell;
 use std::collections::btree_map::Entry;

@@ -4,9 +4,9 @@
 //! thread that was not there then, or had not run, is all that was counted since.
 
 use crate::host::SeenTask;
+use colocate_evidence::TaskId;
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Stack;
-use colocate_policy::TaskId;
 use colocate_policy::schedule::{Rates, Traffic};
 
 /// Which rates of a thread, or of several, are estimated.

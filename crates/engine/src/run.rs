@@ -32,14 +32,12 @@ use crate::known::{KnownJob, is_worth_a_place, tasks_to_plan};
 use crate::lookup;
 use crate::queue::{Passed, Queue, placed};
 use crate::rates::ThreadRates;
+use colocate_evidence::{Grant, JobIdx, PagesMoved, Source, SourceSet, TaskId};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Mix;
 use colocate_policy::evidence::Roster;
 use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob};
-use colocate_policy::{
-    DefaultPlacement, Evidence, Grant, JobIdx, PagesMoved, Plan, Policy, Source, SourceSet, Task,
-    TaskId,
-};
+use colocate_policy::{DefaultPlacement, Evidence, Plan, Policy, Task};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

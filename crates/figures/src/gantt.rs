@@ -4,9 +4,9 @@
 //! most of its time, and the picture stays small however long the run was.
 
 use crate::plot::{Area, label};
+use colocate_evidence::{JobIdx, TaskId, TaskSpan};
 use colocate_machine::printable;
 use colocate_machine::{Machine, Nanos, PuIdx};
-use colocate_policy::{JobIdx, TaskId, TaskSpan};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::error::Error;

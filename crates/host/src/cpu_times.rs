@@ -6,10 +6,10 @@
 
 use crate::LinuxHost;
 use crate::task::Task;
+use colocate_evidence::JobIdx;
 use colocate_linux::proc::stat;
 use colocate_linux::run_time::RunTime;
 use colocate_machine::Nanos;
-use colocate_policy::JobIdx;
 
 impl LinuxHost {
     /// What ran before it was attached to was not created, and has not used its CPU time, in this run.

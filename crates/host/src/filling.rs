@@ -6,9 +6,9 @@
 use crate::LinuxHost;
 use colocate_act::sched_class::{Permission, permission, sessions_are_groups};
 use colocate_engine::Meanwhile;
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_linux::Pid;
 use colocate_linux::sys;
-use colocate_policy::{JobIdx, TaskId};
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -11,12 +11,12 @@ use colocate_act::launch::{self, Command};
 use colocate_act::pause;
 use colocate_act::signals;
 use colocate_engine::{JobEnd, QuantumEnd};
+use colocate_evidence::JobIdx;
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::sys::{self, Waited};
 use colocate_linux::{Pid, SysError};
 use colocate_machine::Nanos;
-use colocate_policy::JobIdx;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

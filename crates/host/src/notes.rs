@@ -1,6 +1,6 @@
 //! Lines for the user.
 
-use colocate_policy::JobIdx;
+use colocate_evidence::JobIdx;
 use std::collections::BTreeSet;
 
 /// Lines that have come up, and what was said of which job, so that it is said once.

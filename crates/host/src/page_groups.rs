@@ -7,12 +7,12 @@ use crate::LinuxHost;
 use colocate_act::pages::Addr;
 use colocate_act::pages::call::{page_bytes, query};
 use colocate_act::pages::status::{Seen, seen};
+use colocate_evidence::Backend;
+use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, Refusal, TaskId};
 use colocate_linux::Pid;
 use colocate_linux::clock::now;
 use colocate_machine::{Machine, Nanos, NodeIdx, PuNr};
 use colocate_observe::sharing::groups::{Count, GROUP_B};
-use colocate_policy::source::Backend;
-use colocate_policy::{AddressRange, JobIdx, PageGroup, PageUse, Refusal, TaskId};
 use std::collections::BTreeMap;
 
 /// Pages of a group whose places are queried. Chosen: threads touch memory in long stretches.

@@ -12,6 +12,7 @@ use colocate_act::boost::{LOWEST_NICE, PriorityBoost, SHORT_SLICE};
 use colocate_act::mask_owner::MaskOwner;
 use colocate_act::pause::StopState;
 use colocate_engine::{PlacementStatus, QuantumEnd};
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::sys;
@@ -20,7 +21,7 @@ use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Nanos, PuSet, read};
 use colocate_observe::sources::counters::DataLevels;
 use colocate_observe::sources::phases::Phases;
-use colocate_policy::{JobIdx, Place, TaskId};
+use colocate_policy::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -3,6 +3,8 @@
 use crate::page_groups::PageGroups;
 use crate::{LinuxHost, Sampling};
 use colocate_engine::{JobEnd, Request, SeenTask};
+use colocate_evidence::Backend;
+use colocate_evidence::{Grant, JobIdx, Refusal, Sharing, Source, TaskId, WakeUps};
 use colocate_linux::Pid;
 use colocate_linux::clock::now;
 use colocate_linux::sys;
@@ -19,8 +21,6 @@ use colocate_observe::sources::sharing::SharedMemory;
 use colocate_observe::sources::spinning::Spinning;
 use colocate_observe::sources::switches::Switches;
 use colocate_observe::sources::wake_ups::WakeUpCounts;
-use colocate_policy::source::Backend;
-use colocate_policy::{Grant, JobIdx, Refusal, Sharing, Source, TaskId, WakeUps};
 use std::cmp::Reverse;
 
 /// So long after wake-ups began to be counted, all threads have been reported that were created by then. Chosen: many times what

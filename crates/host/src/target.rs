@@ -12,7 +12,7 @@
 //! `a_failed_run_is_the_last`
 
 use colocate_engine::JobEnd;
-use colocate_policy::JobIdx;
+use colocate_evidence::JobIdx;
 
 /// What a job has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,13 @@ use crate::placed::PlacedTimes;
 use colocate_act::affinity::Pinned;
 use colocate_act::thread::Thread;
 use colocate_engine::PlacementStatus;
+use colocate_evidence::TaskId;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuSet};
 use colocate_observe::pmu::Metered;
 use colocate_observe::sources::TaskRef;
 use colocate_observe::sources::run_states::Read;
-use colocate_policy::{Place, TaskId};
+use colocate_policy::Place;
 use std::sync::Arc;
 
 /// A task, living or remembered.

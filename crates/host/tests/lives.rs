@@ -7,6 +7,7 @@
 
 use colocate_act::launch::Command;
 use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload};
+use colocate_evidence::{JobIdx, Source, SourceSet};
 use colocate_host::{LinuxHost, Sampling, Setup, Target};
 use colocate_linux::Tid;
 use colocate_machine::{Bytes, Nanos, NodeNr, read};
@@ -18,9 +19,7 @@ use colocate_observe::pmu::Role;
 use colocate_observe::pmu::stack::{self, StackPlan};
 use colocate_observe::pmu::{Counters, Start};
 use colocate_observe::sources::counters::TaskCounters;
-use colocate_policy::{
-    Evidence, JobIdx, Knowledge, PageMove, Plan, Policy, PolicySpec, Source, SourceSet,
-};
+use colocate_policy::{Evidence, Knowledge, PageMove, Plan, Policy, PolicySpec};
 use colocate_testing::wait_for;
 use std::path::PathBuf;
 

@@ -1,9 +1,10 @@
 //! Evidence: what a policy decides by.
 
-use crate::pages::{PageGroup, PagesMoved};
-use crate::plan::{Decision, DefaultPlacement, JobIdx, Place, Plan, Task, TaskId, Why};
-use crate::source::{Sharing, WakeUps};
+use crate::plan::{Decision, DefaultPlacement, Place, Plan, Task, Why};
 use crate::why::{Allocated, Selected};
+use colocate_evidence::{JobIdx, TaskId};
+use colocate_evidence::{PageGroup, PagesMoved};
+use colocate_evidence::{Sharing, WakeUps};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, Shared};
 use colocate_model::stack::Parts;
 use std::fmt;

@@ -5,7 +5,8 @@
 //! processor, only guesses that give that rate count ([`Model::demand`]), so the range is narrower.
 
 use crate::judge::{distinct, unnamed};
-use crate::plan::{Decision, Plan, Slowdown, Task, TaskId};
+use crate::plan::{Decision, Plan, Slowdown, Task};
+use colocate_evidence::TaskId;
 use colocate_machine::{KindIdx, Machine, Performance, PuIdx};
 use colocate_model::phase::{Demand, PhaseError};
 use colocate_model::system::{Model, ModelError, Seat};
@@ -206,7 +207,7 @@ mod tests {
                 phase.cycles = Known::new(measured, "counted");
             }
             let mut task = random_tasks(&mut SplitMix64::new(3), 1).remove(0);
-            task.id = TaskId { job: crate::JobIdx(job), order: 0 };
+            task.id = TaskId { job: colocate_evidence::JobIdx(job), order: 0 };
             (task.mix, task.phase) = (self.mix, Some(phase));
             task
         }

@@ -16,7 +16,6 @@ extern crate self as colocate_policy; // so that `testing` reads the same here a
 pub mod communication;
 pub mod evidence;
 pub mod forecast;
-mod ids;
 mod judge;
 pub mod matching;
 pub mod pages;
@@ -28,7 +27,6 @@ pub mod policy;
 mod predict;
 mod row;
 pub mod schedule;
-pub mod source;
 pub mod table;
 #[cfg(test)]
 mod testing;
@@ -36,11 +34,7 @@ pub mod why;
 
 pub use colocate_model::rng;
 pub use evidence::Evidence;
-pub use ids::TaskSpan;
-pub use pages::{AddressRange, PageGroup, PageMove, PageUse, PagesMoved};
-pub use plan::{
-    Decision, DefaultPlacement, JobIdx, Per, Place, Plan, PlanError, Task, TaskId, Why,
-};
+pub use pages::PageMove;
+pub use plan::{Decision, DefaultPlacement, Per, Place, Plan, PlanError, Task, Why};
 pub use policy::Policy;
-pub use source::{Grant, Refusal, Sharing, Source, SourceSet, WakeUps};
 pub use table::{Knowledge, PolicySpec, SoloProfile, SpecError};

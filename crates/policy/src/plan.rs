@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
 
-pub use crate::ids::{JobIdx, TaskId};
+pub use colocate_evidence::{JobIdx, TaskId};
 
 /// Version of the plan format that this build reads and writes.
 pub const VERSION: u32 = 2;

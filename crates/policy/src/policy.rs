@@ -2,7 +2,7 @@
 
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::source::SourceSet;
+use colocate_evidence::SourceSet;
 use colocate_machine::Nanos;
 
 /// Decides where tasks run. Pure: the same evidence in the same order gives the same plans, and it never learns which host

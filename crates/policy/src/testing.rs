@@ -1,12 +1,13 @@
 //! Machines and workloads as short texts, plans as pictures: for tests only.
 
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{
     Bytes, Cache, CacheKind, Core, CoreIdx, CoreKind, KindIdx, Machine, Node, NodeIdx, NodeNr,
     Package, PackageIdx, Pu, PuIdx, PuNr,
 };
 use colocate_model::{Class, Mix, Share};
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{JobIdx, Knowledge, Plan, PolicySpec, Task, TaskId};
+use colocate_policy::{Knowledge, Plan, PolicySpec, Task};
 use expect_test::Expect;
 use std::fmt::Write;
 

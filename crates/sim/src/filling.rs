@@ -19,7 +19,8 @@
 use crate::task::{State, TaskNo};
 use crate::world::World;
 use colocate_engine::Meanwhile;
-use colocate_policy::{JobIdx, Plan};
+use colocate_evidence::JobIdx;
+use colocate_policy::Plan;
 
 impl World<'_> {
     /// Of the jobs that a plan has wait, those that fill idle PUs; the others are stopped.

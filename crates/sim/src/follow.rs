@@ -4,8 +4,9 @@ use crate::targets::Target;
 use crate::task::{State, Task, TaskNo};
 use crate::world::World;
 use colocate_engine::PlacementStatus;
+use colocate_evidence::JobIdx;
 use colocate_machine::{NodeIdx, PuIdx, PuNr};
-use colocate_policy::{DefaultPlacement, JobIdx, Place, Plan, PlanError};
+use colocate_policy::{DefaultPlacement, Place, Plan, PlanError};
 use std::sync::Arc;
 
 impl World<'_> {

@@ -8,8 +8,9 @@ use crate::sources;
 use crate::task::{State, Task};
 use crate::world::World;
 use colocate_engine::{Host, HostError, Meanwhile, Observation, QuantumEnd, Request, SeenTask};
+use colocate_evidence::{Grant, Source};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
-use colocate_policy::{Grant, Plan, Source};
+use colocate_policy::Plan;
 
 /// A machine that is not here, with a scenario's jobs on it.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use crate::platform::{Demands, Platform};
 use crate::region::{Region, Use};
 use crate::scenario::{Fetch, Scenario};
 use crate::task::{Counted, Course, State, Task, TaskNo, Totals};
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::Nanos;
-use colocate_policy::{JobIdx, TaskId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -4,8 +4,8 @@ use crate::scenario::Method;
 use crate::task::{State, Task, TaskNo};
 use crate::world::World;
 use colocate_engine::JobEnd;
+use colocate_evidence::JobIdx;
 use colocate_machine::Nanos;
-use colocate_policy::JobIdx;
 use std::cmp::Reverse;
 
 impl World<'_> {

@@ -7,8 +7,8 @@ use crate::region::{PAGE, Region, SPACE_BITS, Use};
 use crate::scenario::{Fetch, Pages};
 use crate::task::{Task, TaskNo};
 use crate::world::World;
+use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse};
 use colocate_machine::{NodeIdx, PuIdx};
-use colocate_policy::{AddressRange, JobIdx, PageGroup, PageUse};
 use std::ops::Range;
 
 /// Samples a second of CPU time that are reported, as a real host takes them by default.

@@ -1,8 +1,8 @@
 //! What came of a simulation.
 
+use colocate_evidence::{TaskId, TaskSpan};
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
-use colocate_policy::{TaskId, TaskSpan};
 
 /// What came of a simulation. All of it is simulated; nothing was measured.
 #[derive(Clone, Debug, PartialEq)]

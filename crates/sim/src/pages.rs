@@ -4,8 +4,9 @@
 
 use crate::region::Region;
 use crate::world::World;
+use colocate_evidence::PagesMoved;
 use colocate_machine::Bytes;
-use colocate_policy::{PageMove, PagesMoved};
+use colocate_policy::PageMove;
 use std::ops::Range;
 
 impl World<'_> {

@@ -1,8 +1,8 @@
 //! A region of memory: where its groups are.
 
 use crate::scenario::{Fetch, Pages};
+use colocate_evidence::AddressRange;
 use colocate_machine::Bytes;
-use colocate_policy::AddressRange;
 use std::ops::Range;
 
 /// Bytes of a small page.

@@ -9,10 +9,11 @@ use crate::scenario::{JobSpec, Method, PhaseIdx, Scenario, ThreadSpec};
 use crate::sources::mix::mean_mix;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::{KnownJob, Meanwhile, Round, Until, Workload};
+use colocate_evidence::SourceSet;
 use colocate_machine::Nanos;
 use colocate_model::{Backend, CpiModel, Mix, Phase, Profile, Program, ThreadProfile};
 use colocate_policy::table::Prior;
-use colocate_policy::{Knowledge, Policy, PolicySpec, SoloProfile, SourceSet};
+use colocate_policy::{Knowledge, Policy, PolicySpec, SoloProfile};
 
 /// How a scenario is run.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,7 +11,7 @@
 
 use crate::task::{State, TaskNo};
 use crate::world::World;
-use colocate_policy::JobIdx;
+use colocate_evidence::JobIdx;
 use std::cmp::Reverse;
 
 impl World<'_> {

@@ -5,10 +5,10 @@ use crate::outcome::{LevelUse, Moves, PortGroupUse, Together, Used};
 use crate::platform::{Demands, Platform};
 use crate::scenario::Scenario;
 use crate::task::Task;
+use colocate_evidence::TaskSpan;
 use colocate_machine::performance::CachePerformance;
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx};
 use colocate_model::{Prediction, ports};
-use colocate_policy::TaskSpan;
 
 /// Counts of a simulation so far.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use crate::outcome::Moves;
 use crate::region::Use;
 use crate::scenario::{PhaseIdx, Serial, Stretch};
 use crate::woken::Woken;
+use colocate_evidence::TaskId;
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::CpiStack;
-use colocate_policy::TaskId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -14,9 +14,9 @@ use crate::scenario::BarrierWait;
 use crate::task::{State, TaskNo};
 use crate::woken::{Sums, Woken};
 use crate::world::World;
+use colocate_evidence::WakeUps;
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Nanos, PuIdx};
-use colocate_policy::WakeUps;
 
 impl World<'_> {
     /// How many turns there are at a time in a job; `None` if they do not take turns.

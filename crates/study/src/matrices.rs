@@ -3,8 +3,8 @@
 //! A row for each thread, amounts separated by commas. EagerMap's and numalize's files begin with the last thread's row; for them
 //! rows are read and written in reverse. JSON: an object whose `matrix` is an array of such rows, as the report of `replay`.
 
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_policy::communication::matrix::Matrix;
-use colocate_policy::{JobIdx, TaskId};
 use serde::Deserialize;
 use thiserror::Error;
 

@@ -3,10 +3,11 @@
 use crate::timeline::{Mean, Timeline};
 use colocate_engine::Round;
 use colocate_engine::rates::{Estimated, ThreadRates};
+use colocate_evidence::{JobIdx, TaskSpan};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::stack::{MOST_PARTS, Parts};
+use colocate_policy::Why;
 use colocate_policy::schedule::{Allocated, LEVELS, Selected};
-use colocate_policy::{JobIdx, TaskSpan, Why};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -374,9 +375,10 @@ impl JobCounts {
 pub mod tests {
     use super::*;
     use colocate_engine::{JobEnd, Observation, QuantumEnd};
+    use colocate_evidence::TaskId;
     use colocate_machine::read;
     use colocate_policy::schedule::{JobUsage, Rates, Traffic};
-    use colocate_policy::{Decision, Place, Plan, TaskId};
+    use colocate_policy::{Decision, Place, Plan};
 
     const PARTS: &[&str] = &["frontend", "backend"];
     const NONE: Estimated = Estimated { ipc: false, traffic: false, stack: false };

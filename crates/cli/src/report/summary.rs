@@ -4,9 +4,10 @@
 use super::Report;
 use colocate_engine::PlacementStatus;
 use colocate_engine::guard::{Trial, Verdict};
+use colocate_evidence::{Source, SourceSet, WakeUps};
 use colocate_figures::stats::t_quantile;
 use colocate_machine::{Nanos, printable};
-use colocate_policy::{DefaultPlacement, Plan, Source, SourceSet, WakeUps};
+use colocate_policy::{DefaultPlacement, Plan};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -387,7 +388,7 @@ mod tests {
     use super::super::tests::{of_two_quanta, report};
     use super::*;
     use colocate_engine::guard::{Compared, Verdict};
-    use colocate_policy::{JobIdx, TaskId};
+    use colocate_evidence::{JobIdx, TaskId};
 
     const WAKE_UPS: SourceSet = SourceSet::of(&[Source::WakeUps]);
 

@@ -2,10 +2,10 @@
 
 use crate::children::GRACE;
 use crate::{args, exit};
+use colocate_evidence::JobIdx;
 use colocate_figures::state;
 use colocate_host::{Probe, Readiness, Setup};
 use colocate_machine::Nanos;
-use colocate_policy::JobIdx;
 use std::ffi::OsString;
 
 /// Options for a server, of `run` and `compare`.

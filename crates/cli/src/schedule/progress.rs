@@ -2,10 +2,11 @@
 
 use super::workload::Job;
 use colocate_engine::{Host, HostError, Observation, Request};
+use colocate_evidence::Grant;
 use colocate_host::{LinuxHost, Target};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
-use colocate_policy::{Grant, Plan};
+use colocate_policy::Plan;
 use std::cell::RefCell;
 
 /// What a host reports after a quantum beside its observation.

@@ -5,6 +5,7 @@
 //! ([`colocate_linux::accounting`]): a poll of a process that sleeps is one system call, however many threads it has.
 
 use super::samples::Samples;
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_linux::proc::Proc;
 use colocate_linux::proc::stat::Stat;
 use colocate_linux::{Pid, Tid};
@@ -12,7 +13,6 @@ use colocate_machine::{Nanos, PuNr};
 use colocate_observe::sources::TaskRef;
 use colocate_observe::sources::run_states::{RunStates, Times, WANT_OF_ROOM};
 use colocate_observe::spin::spun;
-use colocate_policy::{JobIdx, TaskId};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;

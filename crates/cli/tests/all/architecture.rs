@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Crates that are values in, values out.
-const PURE: [&str; 9] =
-    ["isa", "trace", "machine", "model", "policy", "engine", "figures", "sim", "study"];
+const PURE: [&str; 10] =
+    ["isa", "trace", "machine", "evidence", "model", "policy", "engine", "figures", "sim", "study"];
 
 /// What a pure crate may not use, with the reason that a reader of a failure needs.
 const OUTSIDE: [(&str, &str); 10] = [
@@ -193,14 +193,27 @@ fn the_tool_links_nothing_of_the_laboratory() {
     assert!(study.lines().any(|line| line.starts_with("colocate-sim ")), "{study}");
 }
 
-/// Actuators know processes and threads, by kernel primitives of their own crate; which of them belong to which job, and what becomes of them, the host says.
+/// Evidence is below those who watch and those who decide; these know nothing of each other, and neither does who acts.
 #[test]
-fn actuators_depend_on_no_policy_and_no_loop() {
-    let manifest = fs::read_to_string(root().join("crates/act/Cargo.toml")).unwrap();
-    let named = |name: &&str| manifest.contains(&format!("colocate-{name}"));
-    let wrong: Vec<&str> =
-        ["engine", "policy", "model", "host", "observe"].into_iter().filter(named).collect();
-    assert!(wrong.is_empty(), "act depends on {wrong:?}");
+fn dependencies_go_down_the_flow() {
+    let above: [(&str, &[&str]); 6] = [
+        ("linux", &["evidence", "observe", "model", "policy", "act", "engine", "host"]),
+        ("evidence", &["linux", "observe", "model", "policy", "act", "engine", "host"]),
+        ("observe", &["policy", "act", "engine", "host"]),
+        ("policy", &["observe", "act", "engine", "host"]),
+        ("act", &["observe", "model", "policy", "engine", "host"]),
+        ("engine", &["observe", "act", "host"]),
+    ];
+    let mut wrong = Vec::new();
+    for (name, above) in above {
+        let package = format!("colocate-{name}");
+        let tree = cargo(&["tree", "-p", &package, "-e", "normal", "--prefix", "none"]);
+        let linked: Vec<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+        let above = above.iter().map(|above| format!("colocate-{above}"));
+        let found = above.filter(|above| linked.contains(&above.as_str()));
+        wrong.extend(found.map(|above| format!("{package} depends on {above}")));
+    }
+    assert_none(&wrong);
 }
 
 #[test]

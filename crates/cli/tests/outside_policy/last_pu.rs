@@ -1,8 +1,9 @@
 //! A policy that is no part of colocate, and its row.
 
+use colocate_evidence::SourceSet;
 use colocate_policy::plan::{Decision, Place, Plan, Why};
 use colocate_policy::table::{Cadence, Kind, Preset, Purpose, Row, Setting};
-use colocate_policy::{Evidence, Policy, SourceSet, Task};
+use colocate_policy::{Evidence, Policy, Task};
 
 pub static ROW: Row = Row {
     name: "last-pu",

@@ -1,6 +1,6 @@
 //! What quanta got done, in the same measure whoever ran, and what it cost that they were not the kernel's.
 
-use colocate_policy::JobIdx;
+use colocate_evidence::JobIdx;
 use colocate_policy::schedule::QuantumOutcome;
 use std::collections::BTreeMap;
 

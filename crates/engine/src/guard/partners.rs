@@ -4,8 +4,8 @@
 //! preempted by the client that it answers, and hardly waits of its own accord any more, while the client waits for each answer.
 //! So what both do together is what their placement is judged by.
 
+use colocate_evidence::{JobIdx, WakeUps};
 use colocate_machine::Nanos;
-use colocate_policy::{JobIdx, WakeUps};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Wake-ups a second from which on two jobs are partners. Chosen: about what makes tasks share a PU under `auto`, where a wake-up takes
@@ -101,7 +101,7 @@ fn firsts(pairs: &BTreeSet<Two>) -> BTreeMap<JobIdx, JobIdx> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_policy::TaskId;
+    use colocate_evidence::TaskId;
 
     fn wakes(waker: u32, wakee: u32, count: u64) -> WakeUps {
         let task = |job| TaskId { job: JobIdx(job), order: 0 };

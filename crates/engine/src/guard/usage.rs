@@ -2,8 +2,8 @@
 
 use crate::host::{Observation, SeenTask};
 use crate::lookup::{TaskLookup, by_job};
+use colocate_evidence::JobIdx;
 use colocate_machine::Nanos;
-use colocate_policy::JobIdx;
 use colocate_policy::schedule::JobUsage;
 use std::collections::BTreeMap;
 

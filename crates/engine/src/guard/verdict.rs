@@ -1,6 +1,7 @@
 //! Verdicts of a guard on its policy, and the comparisons that they rest on.
 
-use colocate_policy::{Plan, Policy, SourceSet};
+use colocate_evidence::SourceSet;
+use colocate_policy::{Plan, Policy};
 use std::fmt;
 
 use super::Guard;

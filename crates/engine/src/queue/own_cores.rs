@@ -1,8 +1,8 @@
 //! Which jobs had cores of their own in a quantum.
 
 use super::Placed;
+use colocate_evidence::JobIdx;
 use colocate_machine::{CoreIdx, Machine, PuIdx};
-use colocate_policy::JobIdx;
 use std::collections::BTreeMap;
 
 /// By chosen job, whether no other one has a thread on a core of it. A job of which a thread is left to the kernel

@@ -7,10 +7,11 @@ use super::*;
 use crate::host::{Host, HostError, QuantumEnd, Request};
 use crate::host::{JobEnd, PlacementStatus};
 use crate::{KnownJob, Round, Until, Workload};
+use colocate_evidence::{Grant, SourceSet};
 use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
 use colocate_model::{CpiStack, Stack};
 use colocate_policy::schedule::{Allocated, Choice, Selected};
-use colocate_policy::{Decision, Evidence, Grant, Policy, PolicySpec, SourceSet};
+use colocate_policy::{Decision, Evidence, Policy, PolicySpec};
 
 /// Two cores of two PUs.
 pub(super) fn machine() -> Machine {

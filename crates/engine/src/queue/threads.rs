@@ -1,6 +1,6 @@
 //! What is remembered of each thread of a job.
 
-use colocate_policy::TaskId;
+use colocate_evidence::TaskId;
 use std::cell::Cell;
 
 /// Something for each thread. Threads are mostly looked up in the order of their IDs, all of them, every quantum: the
@@ -64,7 +64,7 @@ impl<T: Default> Threads<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_policy::JobIdx;
+    use colocate_evidence::JobIdx;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 

@@ -3,6 +3,7 @@
 #![allow(clippy::cast_precision_loss)] // small counts
 
 use colocate_engine::guard::{Guard, Guarding};
+use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{
     Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu, PuIdx, PuNr,
 };
@@ -10,7 +11,7 @@ use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{
     Allocated, Choice, JobUsage, Quantum, QuantumOutcome, QueuedJob, Selected, Thread,
 };
-use colocate_policy::{Decision, Evidence, JobIdx, Place, Plan, Policy, SourceSet, TaskId};
+use colocate_policy::{Decision, Evidence, Place, Plan, Policy};
 use std::sync::{Arc, Mutex};
 
 const PUS: usize = 4;

@@ -4,15 +4,13 @@ use colocate_engine::{
     Host, HostError, JobEnd, KnownJob, Observation, PlacementStatus, Planned, QuantumEnd, Request,
     Round, SeenTask, Until, Workload, run,
 };
+use colocate_evidence::{Grant, JobIdx, Source, SourceSet, TaskId};
 use colocate_machine::{Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu};
 use colocate_machine::{PuIdx, PuNr};
 use colocate_model::{Backend, Mix, Profile, Program, Share, ThreadProfile};
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::schedule::Quantum;
-use colocate_policy::{
-    Decision, DefaultPlacement, Evidence, Grant, JobIdx, Place, Plan, Policy, Source, SourceSet,
-    Task, TaskId, Why,
-};
+use colocate_policy::{Decision, DefaultPlacement, Evidence, Place, Plan, Policy, Task, Why};
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 

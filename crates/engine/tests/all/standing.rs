@@ -4,13 +4,11 @@
 
 use crate::guard::machine;
 use colocate_engine::guard::{Guard, Guarding, QUANTUM, Verdict};
+use colocate_evidence::{JobIdx, SourceSet, TaskId, WakeUps};
 use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread};
-use colocate_policy::{
-    Decision, DefaultPlacement, Evidence, JobIdx, Place, Plan, Policy, SourceSet, TaskId, WakeUps,
-    Why,
-};
+use colocate_policy::{Decision, DefaultPlacement, Evidence, Place, Plan, Policy, Why};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

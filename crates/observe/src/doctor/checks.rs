@@ -3,7 +3,7 @@
 use super::place::Cgroups;
 use super::probe::{Errno, Probe, Probes};
 use super::{Capability, Cause, Fix, Own, Place, Section, Status, advice};
-use colocate_policy::Source;
+use colocate_evidence::Source;
 
 /// The inputs of all checks.
 struct Inputs<'a> {

@@ -1,7 +1,7 @@
 //! Whether each policy has the evidence that it decides by, for this user.
 
 use super::Status;
-use colocate_policy::{Source, SourceSet};
+use colocate_evidence::{Source, SourceSet};
 use serde::Serialize;
 
 /// A policy, and the evidence that it needs on this machine.

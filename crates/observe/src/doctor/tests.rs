@@ -5,7 +5,7 @@ mod groups;
 use super::place::Cgroups;
 use super::probe::{Errno, Probe, Probes};
 use super::{Diagnosis, Needs, Own, Place, Status, Tier, examine};
-use colocate_policy::{Source, SourceSet};
+use colocate_evidence::{Source, SourceSet};
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 

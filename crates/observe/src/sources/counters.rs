@@ -2,13 +2,13 @@
 
 use super::TaskRef;
 use crate::pmu::{CounterSet, Counters, Meter, Metered, PmuError, Start};
+use colocate_evidence::TaskId;
+use colocate_evidence::{Backend, Refusal};
 use colocate_linux::SysError;
 use colocate_linux::Tid;
 use colocate_linux::limits::Descriptors;
 use colocate_machine::{CacheKind, Machine, PuNr};
 use colocate_model::stack::Parts;
-use colocate_policy::TaskId;
-use colocate_policy::source::{Backend, Refusal};
 use std::collections::HashMap;
 use std::path::Path;
 

@@ -4,13 +4,13 @@
 //! placed meanwhile.
 
 use crate::sample::{Counted, SampleOptions, Sampler, Start, ThreadSamples};
+use colocate_evidence::Backend;
+use colocate_evidence::JobIdx;
 use colocate_linux::SysError;
 use colocate_linux::poll::{is_readable, wait_readable};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use colocate_model::Mix;
-use colocate_policy::JobIdx;
-use colocate_policy::source::Backend;
 use std::collections::HashMap;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

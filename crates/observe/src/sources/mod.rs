@@ -12,8 +12,8 @@ pub mod spinning;
 pub mod switches;
 pub mod wake_ups;
 
+use colocate_evidence::TaskId;
 use colocate_linux::{Pid, Tid};
-use colocate_policy::TaskId;
 
 /// A task, as backends know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

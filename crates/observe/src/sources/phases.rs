@@ -5,12 +5,12 @@
 
 use super::run_states::Times;
 use colocate_ebpf::{EbpfError, Follow, State, TaskTimes, Watch};
+use colocate_evidence::JobIdx;
+use colocate_evidence::{Backend, Refusal};
 use colocate_linux::Tid;
 use colocate_linux::clock::now;
 use colocate_linux::privilege;
 use colocate_machine::Nanos;
-use colocate_policy::JobIdx;
-use colocate_policy::source::{Backend, Refusal};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 

@@ -4,14 +4,14 @@
 //! PU is read anyway, and a task that sleeps is not read at all ([`colocate_linux::accounting`]).
 
 use super::TaskRef;
+use colocate_evidence::Backend;
+use colocate_evidence::TaskId;
 use colocate_linux::Pid;
 use colocate_linux::accounting::{ProcessClock, RunqueueWait};
 use colocate_linux::clock::process_time;
 use colocate_linux::limits::Descriptors;
 use colocate_linux::run_time::RunTime;
 use colocate_machine::Nanos;
-use colocate_policy::TaskId;
-use colocate_policy::source::Backend;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -250,8 +250,8 @@ impl OfTask {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_evidence::JobIdx;
     use colocate_linux::Tid;
-    use colocate_policy::JobIdx;
 
     /// A pretended `/proc` with one thread. It runs, sleeps, and its file cannot be had after a stop.
     #[test]

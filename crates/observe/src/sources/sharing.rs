@@ -6,11 +6,11 @@ use crate::pmu::Start;
 use crate::sharing::AccessSampler;
 use crate::sharing::groups::Count;
 use crate::sharing::table::Shared;
+use colocate_evidence::{Backend, Refusal};
+use colocate_evidence::{Sharing, TaskId};
 use colocate_linux::SysError;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
-use colocate_policy::source::{Backend, Refusal};
-use colocate_policy::{Sharing, TaskId};
 use std::collections::{BTreeMap, HashMap};
 
 /// Samples of what tasks access, and what came of them.

@@ -9,12 +9,12 @@ use crate::spin::judge::Judge;
 use crate::spin::loops::Verdict;
 use crate::spin::spun::{self, Spun};
 use crate::spin::{Question, Share, Site, SpinSampler};
+use colocate_evidence::Backend;
+use colocate_evidence::TaskId;
 use colocate_linux::SysError;
 use colocate_linux::clock::now;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
-use colocate_policy::TaskId;
-use colocate_policy::source::Backend;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 

@@ -6,10 +6,10 @@
 //! of what it reads, so the larger of the two is taken.
 
 use super::TaskRef;
+use colocate_evidence::Backend;
+use colocate_evidence::TaskId;
 use colocate_files::kernel;
 use colocate_linux::limits::Descriptors;
-use colocate_policy::TaskId;
-use colocate_policy::source::Backend;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -104,8 +104,8 @@ fn sum(text: &str, names: &[&str]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_evidence::JobIdx;
     use colocate_linux::{Pid, Tid};
-    use colocate_policy::JobIdx;
 
     /// A pretended thread, whose `io` may not be read at first.
     #[test]

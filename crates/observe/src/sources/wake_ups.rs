@@ -6,11 +6,11 @@ mod windows;
 
 use super::TaskRef;
 use colocate_ebpf::EbpfError;
+use colocate_evidence::{Backend, Refusal};
+use colocate_evidence::{TaskId, WakeUps};
 use colocate_linux::privilege;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
-use colocate_policy::source::{Backend, Refusal};
-use colocate_policy::{TaskId, WakeUps};
 use ebpf::Counted;
 use sampled::WakingSamples;
 use std::collections::{BTreeMap, HashMap};

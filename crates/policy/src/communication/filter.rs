@@ -108,7 +108,7 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{JobIdx, TaskId};
+    use colocate_evidence::{JobIdx, TaskId};
 
     fn pairs(of: &[(u32, u32)]) -> Matrix {
         let task = |order| TaskId { job: JobIdx(0), order };

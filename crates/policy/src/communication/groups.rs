@@ -16,8 +16,8 @@
 
 use super::ByTask;
 use super::traffic::{Traffic, Two};
-use crate::TaskId;
 use crate::places::Places;
+use colocate_evidence::TaskId;
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{CacheIdx, Machine, PuIdx};
 use colocate_model::communication::WakeUpCosts;
@@ -280,8 +280,8 @@ fn rates_between(groups: &[Group], traffic: &Traffic) -> Vec<Vec<(usize, f64)>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobIdx;
     use crate::testing::machine;
+    use colocate_evidence::JobIdx;
     use colocate_model::communication::Exchange;
 
     fn task(order: u32) -> TaskId {

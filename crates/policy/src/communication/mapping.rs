@@ -16,8 +16,8 @@
 //! - **Patterns are found**: pairs share a core, a ring lies along the tree. -> test `known_patterns`
 
 use super::matrix::Matrix;
-use crate::TaskId;
 use crate::places::Places;
+use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -375,8 +375,8 @@ const ROUNDING: f64 = 1e-11;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobIdx;
     use crate::testing::machine;
+    use colocate_evidence::JobIdx;
     use colocate_model::rng::SplitMix64;
     use proptest::prelude::*;
 

@@ -4,7 +4,7 @@
 //! applications by exploiting cache coherence protocols", JPDC 2014, sections 4.1, 4.2 and 5.1.
 
 use super::traffic::Two;
-use crate::TaskId;
+use colocate_evidence::TaskId;
 use std::collections::BTreeMap;
 
 /// Symmetric and sparse; a task does not communicate with itself. In the order of the pairs.
@@ -127,7 +127,7 @@ impl Matrix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobIdx;
+    use colocate_evidence::JobIdx;
     use proptest::prelude::*;
 
     fn task(order: u32) -> TaskId {

@@ -9,7 +9,7 @@ pub mod seen;
 pub mod teams;
 pub mod traffic;
 
-use crate::TaskId;
+use colocate_evidence::TaskId;
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, HashSet};
 

@@ -3,8 +3,8 @@
 use super::filter::{Filter, Uneven};
 use super::mapping::{are_symmetric, mapping};
 use super::matrix::Matrix;
-use crate::TaskId;
 use crate::places::Places;
+use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! What tasks were seen to communicate, in one unit.
 
 use super::matrix::Matrix;
-use crate::source::{Sharing, WakeUps};
+use colocate_evidence::{Sharing, WakeUps};
 
 /// What tasks have communicated since they were created, in seconds that it may cost: each wake-up `wake_up` seconds, and the CPU time
 /// at memory that both use.

@@ -18,8 +18,8 @@
 use super::ByTask;
 use super::groups::LEAST_GAIN;
 use super::traffic::Traffic;
-use crate::TaskId;
 use crate::places::Places;
+use colocate_evidence::TaskId;
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{PuIdx, Shared};
 use colocate_model::communication::WakeUpCosts;
@@ -252,8 +252,8 @@ fn calls(team: &Team, traffic: &Traffic, seats: &BTreeMap<TaskId, PuIdx>) -> BTr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobIdx;
     use crate::testing::machine;
+    use colocate_evidence::JobIdx;
     use colocate_model::communication::Exchange;
 
     /// Two packages, each a node with two caches over two cores of two PUs.

@@ -10,8 +10,9 @@
 //! was before: there it also waits for the one that has woken it.
 
 use super::ByTask;
-use crate::source::WakeUps;
-use crate::{TaskId, evidence::QueuedJob};
+use crate::evidence::QueuedJob;
+use colocate_evidence::TaskId;
+use colocate_evidence::WakeUps;
 use colocate_machine::Nanos;
 use colocate_machine::calibrated::Pair as Lie;
 use colocate_model::communication::{Exchange, WakeUpCosts};
@@ -219,7 +220,7 @@ fn take(pair: &mut Exchange, passed: Sums, weight: f64, apart: f64, costs: &Wake
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobIdx;
+    use colocate_evidence::JobIdx;
 
     fn task(order: u32) -> TaskId {
         TaskId { job: JobIdx(0), order }

@@ -24,7 +24,7 @@
 use super::{Group, Move, Paging, Rule, Seen, with_memory};
 use crate::rng::SplitMix64;
 use crate::row::{Kind, Preset, Row, Setting};
-use crate::source::{Source, SourceSet};
+use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{Machine, NodeIdx};
 
 /// Its row in the table of policies.
@@ -161,11 +161,11 @@ impl Served {
 mod tests {
     use super::*;
     use crate::evidence::{Evidence, Quantum, QueuedJob, Rates, Thread, Traffic};
-    use crate::pages::{AddressRange, PageGroup, PageUse};
     use crate::paging::testing::orders;
     use crate::table::PolicySpec;
     use crate::testing::machine;
-    use crate::{JobIdx, TaskId};
+    use colocate_evidence::{AddressRange, PageGroup, PageUse};
+    use colocate_evidence::{JobIdx, TaskId};
     use colocate_machine::Nanos;
 
     #[test]

@@ -20,10 +20,11 @@
 
 use super::{Key, Move, Paging, Rule, Seen, with_memory};
 use crate::evidence::{Evidence, Thread};
-use crate::plan::{Place, TaskId, Why};
+use crate::plan::{Place, Why};
 use crate::row::{Kind, Preset, Row, Setting};
 use crate::schedule::allocate::rates;
-use crate::source::{Source, SourceSet};
+use colocate_evidence::TaskId;
+use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{NodeIdx, PuIdx, Shared};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,12 +146,13 @@ impl Dino {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Plan;
     use crate::evidence::{Quantum, QueuedJob, Rates, Traffic};
-    use crate::pages::{AddressRange, PageGroup, PageUse};
     use crate::paging::testing::{SIZE, places_of};
     use crate::table::PolicySpec;
     use crate::testing::machine;
-    use crate::{JobIdx, Plan};
+    use colocate_evidence::JobIdx;
+    use colocate_evidence::{AddressRange, PageGroup, PageUse};
     use colocate_machine::{Machine, Nanos, Node, NodeNr, PuNr};
 
     fn task(order: u32) -> TaskId {

@@ -20,12 +20,14 @@ mod next_touch;
 pub(crate) mod testing;
 
 use crate::evidence::Evidence;
-use crate::ids::JobIdx;
-use crate::pages::{PageGroup, PageMove, PageUse, PagesMoved};
-use crate::plan::{Place, Plan, TaskId, Why};
+use crate::pages::PageMove;
+use crate::plan::{Place, Plan, Why};
 use crate::policy::Policy;
 use crate::row::Row;
-use crate::source::{Source, SourceSet};
+use colocate_evidence::JobIdx;
+use colocate_evidence::TaskId;
+use colocate_evidence::{PageGroup, PageUse, PagesMoved};
+use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, NodeNr};
 use std::collections::BTreeMap;
 
@@ -259,7 +261,7 @@ mod tests {
     fn orders_are_given_one_after_the_other() {
         let group = |start| PageGroup {
             job: JobIdx(0),
-            range: crate::pages::AddressRange { start, end: start + 10 },
+            range: colocate_evidence::AddressRange { start, end: start + 10 },
             on: Vec::new(),
             uses: Vec::new(),
         };

@@ -1,10 +1,11 @@
 //! Page groups whose use is known, under a policy: for tests only.
 
 use crate::evidence::{Evidence, Quantum};
-use crate::ids::{JobIdx, TaskId};
-use crate::pages::{AddressRange, PageGroup, PageMove, PageUse, PagesMoved};
+use crate::pages::PageMove;
 use crate::table::PolicySpec;
 use crate::testing::machine;
+use colocate_evidence::{AddressRange, PageGroup, PageUse, PagesMoved};
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{Bytes, Nanos, NodeIdx};
 
 /// Use of a group: (task, its node, samples, writes).

@@ -38,11 +38,12 @@ use crate::communication::teams::{Now, Part, parts, teams};
 use crate::communication::traffic::Traffic;
 use crate::evidence::Evidence;
 use crate::places::Places;
-use crate::plan::{MAX_PARTNERS, Plan, Task, TaskId, Why};
+use crate::plan::{MAX_PARTNERS, Plan, Task, Why};
 use crate::policies::MIX;
 use crate::policy::Policy;
 use crate::row::{Purpose, Row};
-use crate::source::{Source, SourceSet};
+use colocate_evidence::TaskId;
+use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{Nanos, PuIdx, Shared};
 use colocate_model::communication::WakeUpCosts;
 use pages::Pages;
@@ -229,7 +230,8 @@ mod tests {
     use super::*;
     use crate::evidence::{Quantum, QueuedJob, Thread};
     use crate::testing::{letters, machine};
-    use crate::{Decision, JobIdx, Place, WakeUps};
+    use crate::{Decision, Place};
+    use colocate_evidence::{JobIdx, WakeUps};
     use colocate_machine::PuNr;
 
     fn task(job: u32) -> TaskId {

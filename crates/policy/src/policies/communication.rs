@@ -27,10 +27,11 @@ use crate::communication::pipeline::Pipeline;
 use crate::communication::seen;
 use crate::evidence::Evidence;
 use crate::places::Places;
-use crate::plan::{Plan, TaskId, Why};
+use crate::plan::{Plan, Why};
 use crate::policy::Policy;
 use crate::row::{Kind, Knowledge, Preset, Purpose, Row, Setting, Values};
-use crate::source::{Source, SourceSet};
+use colocate_evidence::TaskId;
+use colocate_evidence::{Source, SourceSet};
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Nanos, PuIdx};
 
@@ -194,10 +195,10 @@ impl Communication {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobIdx;
     use crate::evidence::Quantum;
-    use crate::source::{Sharing, WakeUps};
     use crate::testing::machine;
+    use colocate_evidence::JobIdx;
+    use colocate_evidence::{Sharing, WakeUps};
 
     fn task(order: u32) -> TaskId {
         TaskId { job: JobIdx(0), order }

@@ -20,7 +20,7 @@
 use super::in_order;
 use crate::policy::by_rule;
 use crate::row::{Purpose, Row};
-use crate::source::SourceSet;
+use colocate_evidence::SourceSet;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

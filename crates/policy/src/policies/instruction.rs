@@ -35,10 +35,11 @@
 
 use super::{Choice, MIX, Placement, own_cores, planned, spread_default};
 use crate::places::Places;
-use crate::plan::{MAX_PARTNERS, Task, TaskId, Why};
+use crate::plan::{MAX_PARTNERS, Task, Why};
 use crate::policy::by_rule;
 use crate::row::{Kind, Preset, Purpose, Row, Setting};
 use crate::schedule::select::float;
+use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 use colocate_model::Class;
 use colocate_model::overlap::scarcity;

@@ -17,7 +17,7 @@ use crate::places::Places;
 use crate::plan::{Decision, DefaultPlacement, Plan, Task, Why};
 use crate::predict;
 use crate::row::Row;
-use crate::source::{Source, SourceSet};
+use colocate_evidence::{Source, SourceSet};
 use colocate_machine::PuIdx;
 
 /// Where one task goes, and why, before time-sharing is noted.

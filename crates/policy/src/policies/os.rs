@@ -16,7 +16,7 @@ use crate::evidence::Evidence;
 use crate::plan::{DefaultPlacement, Plan, Why};
 use crate::policy::by_rule;
 use crate::row::{Cadence, Purpose, Row};
-use crate::source::SourceSet;
+use colocate_evidence::SourceSet;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

@@ -22,7 +22,7 @@ use crate::rng::SplitMix64;
 use crate::row::{Cadence, Kind, Preset, Purpose, Row, Setting};
 use crate::schedule::allocate::seated;
 use crate::schedule::{self, Allocated, Quantum, Selected, select};
-use crate::source::SourceSet;
+use colocate_evidence::SourceSet;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

@@ -25,7 +25,7 @@ use crate::policy::by_rule;
 use crate::row::{Cadence, Purpose, Row};
 use crate::schedule::allocate::spread;
 use crate::schedule::select;
-use crate::source::SourceSet;
+use colocate_evidence::SourceSet;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

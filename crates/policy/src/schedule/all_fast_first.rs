@@ -20,7 +20,7 @@ use super::{Allocated, Choice, Quantum, Scheduler, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::row::{Purpose, Row};
-use crate::source::SourceSet;
+use colocate_evidence::SourceSet;
 
 /// Its row in the table of policies.
 pub static ROW: Row = Row {

@@ -7,7 +7,7 @@ pub mod rotation;
 
 use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
 use crate::row::Knowledge;
-use crate::source::{Source, SourceSet};
+use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{Performance, PuIdx};
 use colocate_model::Phase;
 use cores::Cores;

@@ -51,9 +51,10 @@
 use super::allocate::{self, Rate, seated, spread};
 use super::asymmetric::Messages;
 use super::{Allocated, COUNTERS, Choice, Quantum, QueuedJob, Selected, Thread, select};
-use crate::plan::{JobIdx, Plan};
+use crate::plan::Plan;
 use crate::policy::{Policy, by_rule};
 use crate::row::{Kind, Knowledge, Preset, Prior, Purpose, Row, Setting, SoloProfile, Values};
+use colocate_evidence::JobIdx;
 use std::collections::BTreeMap;
 
 /// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one
@@ -363,8 +364,9 @@ mod tests {
     use super::super::testing::{chosen, queue, traffic};
     use super::*;
     use crate::evidence::{Evidence, Rates};
-    use crate::plan::{Place, TaskId, Why};
+    use crate::plan::{Place, Why};
     use crate::testing::machine;
+    use colocate_evidence::TaskId;
     use proptest::prelude::*;
 
     /// Jobs of this memory traffic and these seconds, without penalties.

@@ -33,9 +33,10 @@ use super::asymmetric::{
 use super::phases::ASLEEP;
 use super::{Allocated, Choice, Quantum, QueuedJob, Scheduler, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
-use crate::plan::{Plan, TaskId};
+use crate::plan::Plan;
 use crate::row::{Kind, Preset, Row, Setting};
-use crate::source::SourceSet;
+use colocate_evidence::SourceSet;
+use colocate_evidence::TaskId;
 use colocate_machine::Performance;
 use colocate_model::Phase;
 use std::collections::BTreeSet;

@@ -17,8 +17,8 @@
 use super::bandwidth::pair_by_last_quantum;
 use super::progress::ordered;
 use super::{Choice, Quantum, QuantumOutcome, Scheduler, Selected, select};
-use crate::plan::JobIdx;
 use crate::row::{Course, Prior, Purpose, Row};
+use colocate_evidence::JobIdx;
 use std::collections::BTreeMap;
 
 /// Its row in the table of policies.

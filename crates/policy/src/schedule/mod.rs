@@ -34,7 +34,7 @@ use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::row::Row;
-use crate::source::{Source, SourceSet};
+use colocate_evidence::{Source, SourceSet};
 
 pub use crate::evidence::{
     Choice, JobUsage, LEVELS, Quantum, QuantumOutcome, QueuedJob, Rates, Thread, Traffic,

@@ -55,9 +55,10 @@ use super::{
     Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, Thread, leave_to_kernel,
 };
 use crate::evidence::Evidence;
-use crate::plan::{JobIdx, Plan, TaskId};
+use crate::plan::Plan;
 use crate::row::{Kind, Preset, Purpose, Row, Setting};
-use crate::source::SourceSet;
+use colocate_evidence::SourceSet;
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{Nanos, PuIdx};
 use sharing::{Sharer, Sharing};
 use std::collections::BTreeSet;

@@ -34,8 +34,8 @@
 
 use super::sorted::Sorted;
 use super::{QueuedJob, Thread};
-use crate::plan::{JobIdx, TaskId};
 use crate::row::{Kind, Preset, Setting, Values};
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
 

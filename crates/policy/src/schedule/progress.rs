@@ -50,7 +50,7 @@
 mod samples;
 
 use super::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread, select};
-use crate::plan::JobIdx;
+use colocate_evidence::JobIdx;
 use colocate_machine::{Nanos, PuIdx};
 use samples::{Samples, Signature, signature};
 use std::collections::BTreeMap;

@@ -53,7 +53,7 @@ use crate::matching::{self, Predicted};
 use crate::places::Places;
 use crate::plan::Plan;
 use crate::row::{Kind, Knowledge, Preset, Prior, Purpose, Row, Setting, Values};
-use crate::source::{Source, SourceSet};
+use colocate_evidence::{Source, SourceSet};
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::Mode;

@@ -30,7 +30,7 @@ use super::symbiotic::groups::{Groups, exchanged};
 use super::symbiotic::live::LiveThread;
 use crate::matching;
 use crate::places::Places;
-use crate::plan::TaskId;
+use colocate_evidence::TaskId;
 use colocate_machine::{CoreIdx, Machine, NodeIdx, PuIdx};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Queues as short texts: for tests only.
 
 use super::{QueuedJob, Rates, Thread, Traffic};
-use crate::plan::{JobIdx, TaskId};
+use colocate_evidence::{JobIdx, TaskId};
 
 /// One job of one thread each, with that much memory traffic, in t/µs.
 pub fn queue(memory: &[f64]) -> Vec<QueuedJob> {

@@ -2,8 +2,9 @@
 
 use crate::testing;
 
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{PuNr, Shared};
-use colocate_policy::{JobIdx, Per, Place, Plan, TaskId, Why};
+use colocate_policy::{Per, Place, Plan, Why};
 
 /// One decision of each kind of reason.
 const GOLDEN: &str = include_str!("../golden/plan.json");

@@ -3,12 +3,11 @@
 
 use crate::testing;
 
+use colocate_evidence::{Source, TaskId};
 use colocate_machine::{Machine, PuIdx, PuNr};
 use colocate_policy::plan::MAX_PARTNERS;
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{
-    DefaultPlacement, Place, Plan, PolicySpec, Source, Task, TaskId, Why, table,
-};
+use colocate_policy::{DefaultPlacement, Place, Plan, PolicySpec, Task, Why, table};
 use expect_test::expect;
 use proptest::prelude::*;
 use testing::{check, check_on, machine, plan, random_tasks};

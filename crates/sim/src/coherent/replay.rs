@@ -14,11 +14,11 @@
 //!   `traced::tests::threads_share_a_pu`
 
 use super::protocol::Coherent;
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::PuIdx;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
 use colocate_policy::places::Places;
-use colocate_policy::{JobIdx, TaskId};
 use std::collections::BTreeMap;
 
 /// By so much a thread goes ahead of the others at once, in picoseconds. Chosen: as long as a few misses.

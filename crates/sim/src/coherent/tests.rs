@@ -3,9 +3,9 @@
 use super::patterns::{Pattern, Synthetic};
 use super::replay::{Fixed, Followed, Mapping, Replayed, Timing, replay, task};
 use super::*;
+use colocate_evidence::TaskId;
 use colocate_machine::performance::{Inclusion, Replacement};
 use colocate_machine::{Machine, described};
-use colocate_policy::TaskId;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
 use colocate_policy::places::Places;

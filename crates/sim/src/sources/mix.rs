@@ -4,8 +4,8 @@ use crate::scenario::Scenario;
 use crate::task::TaskNo;
 use crate::world::World;
 use colocate_engine::SeenTask;
+use colocate_evidence::JobIdx;
 use colocate_model::Mix;
-use colocate_policy::JobIdx;
 
 /// Watches these jobs, and no others.
 pub(crate) fn watch(world: &mut World<'_>, jobs: &[JobIdx]) {

@@ -12,8 +12,8 @@ mod wake_ups;
 use crate::task::TaskNo;
 use crate::world::World;
 use colocate_engine::{Request, SeenTask};
-use colocate_policy::source::Backend;
-use colocate_policy::{Refusal, Source};
+use colocate_evidence::Backend;
+use colocate_evidence::{Refusal, Source};
 
 /// Begins what was requested, and says how it is provided.
 pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Backend, Refusal> {

@@ -3,8 +3,8 @@
 use crate::task::TaskNo;
 use crate::world::World;
 use colocate_engine::SeenTask;
-use colocate_policy::Refusal;
-use colocate_policy::source::Backend;
+use colocate_evidence::Backend;
+use colocate_evidence::Refusal;
 
 pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
     seen.cpu_time = Some(world.tasks[task].total.ran);

@@ -4,8 +4,8 @@ use super::known;
 use crate::task::TaskNo;
 use crate::world::World;
 use colocate_engine::SeenTask;
-use colocate_policy::Refusal;
-use colocate_policy::source::Backend;
+use colocate_evidence::Backend;
+use colocate_evidence::Refusal;
 
 pub(super) fn answer(world: &World<'_>) -> Result<Backend, Refusal> {
     let hidden =

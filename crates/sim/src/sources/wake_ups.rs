@@ -2,8 +2,8 @@
 
 use super::known;
 use crate::world::World;
-use colocate_policy::Refusal;
-use colocate_policy::source::Backend;
+use colocate_evidence::Backend;
+use colocate_evidence::Refusal;
 
 pub(super) fn answer(world: &World<'_>) -> Result<Backend, Refusal> {
     let why = || Refusal {

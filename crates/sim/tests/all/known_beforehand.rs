@@ -3,9 +3,10 @@
 use crate::common;
 
 use colocate_engine::{Host, Request, SeenTask};
+use colocate_evidence::{JobIdx, Source};
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
-use colocate_policy::{JobIdx, Place, Source};
+use colocate_policy::Place;
 use colocate_sim::run::knowns;
 use colocate_sim::{JobSpec, Platform, Scenario, SimHost, Stretch, ThreadSpec, Work};
 use common::{INT, STREAM, job, machine, ms, placed, scenario, stretch, thread};

@@ -2,13 +2,11 @@
 
 use crate::common;
 
+use colocate_evidence::{AddressRange, JobIdx, PagesMoved, SourceSet};
 use colocate_machine::{Bytes, NodeIdx, NodeNr, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::table::{Cadence, Purpose, Row};
-use colocate_policy::{
-    AddressRange, Evidence, JobIdx, PageMove, PagesMoved, Place, Plan, Policy, PolicySpec,
-    SourceSet,
-};
+use colocate_policy::{Evidence, PageMove, Place, Plan, Policy, PolicySpec};
 use colocate_sim::{Kernel, Options, Outcome, Pages, Platform, simulate_with};
 use common::{SMALL, STREAM, job, machine, ms, placed, scenario, together};
 use std::cell::RefCell;

@@ -4,10 +4,11 @@
 use crate::common;
 
 use colocate_engine::{Host, KnownJob, QuantumEnd, Until, Workload, first_plan};
+use colocate_evidence::SourceSet;
 use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr, Shared};
 use colocate_model::Assumptions;
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{Place, Plan, PolicySpec, SourceSet};
+use colocate_policy::{Place, Plan, PolicySpec};
 use colocate_sim::run::knowns;
 use colocate_sim::{
     Barrier, BarrierWait, Fetch, Fork, JobSpec, Kernel, MemorySpec, MemoryUse, Method,

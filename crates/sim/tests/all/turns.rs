@@ -1,9 +1,10 @@
 //! Threads that take turns, and policies that place them by that.
 
 use crate::common::{INT, LOAD, job, ms, pinned, run, scenario, stretch, thread};
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{Nanos, PuNr};
 use colocate_policy::policies::fixed::FixedPlan;
-use colocate_policy::{Decision, JobIdx, Place, Plan, TaskId, Why};
+use colocate_policy::{Decision, Place, Plan, Why};
 use colocate_sim::{Barrier, BarrierWait, JobSpec, Outcome, Scenario, Stretch, ThreadSpec, Work};
 
 /// A thread with turns of so many microseconds each.

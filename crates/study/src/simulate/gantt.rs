@@ -26,9 +26,9 @@ pub fn svg(machine: &Machine, policy: &str, outcome: &Outcome) -> Result<String,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_evidence::{JobIdx, TaskId, TaskSpan};
     use colocate_machine::{Nanos, PuIdx};
     use colocate_model::Assumptions;
-    use colocate_policy::{JobIdx, TaskId, TaskSpan};
     use colocate_sim::{JobOutcome, Together, Used};
 
     fn span(job: u32, pu: usize, to: u64) -> TaskSpan {

@@ -1,10 +1,11 @@
 //! What programs do alone and together, instruction by instruction.
 
 use colocate_engine::{Host, HostError, JobEnd, Observation, QuantumEnd, SeenTask};
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_model::symbiosis::Sample;
 use colocate_model::symbiosis::file::{Component, added_up};
-use colocate_policy::{Decision, DefaultPlacement, JobIdx, Place, Plan, TaskId, Why};
+use colocate_policy::{Decision, DefaultPlacement, Place, Plan, Why};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -2,10 +2,11 @@
 
 use crate::kept::Kept;
 use crate::machine;
+use colocate_evidence::SourceSet;
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
 use colocate_model::Assumptions;
 use colocate_policy::schedule::{Allocated, Choice, Selected};
-use colocate_policy::{Evidence, Plan, Policy, PolicySpec, SourceSet};
+use colocate_policy::{Evidence, Plan, Policy, PolicySpec};
 use colocate_sim::{Moves, Platform};
 use colocate_study::replication::Study;
 use colocate_study::replication::definition::{Definition, Layout, SerialBy, Waiting};

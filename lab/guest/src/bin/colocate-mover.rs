@@ -1,11 +1,12 @@
 //! colocate with one policy more: `to-node` keeps every thread on the first PU and moves the memory of the first job to a
 //! node.
 
+use colocate_evidence::{JobIdx, SourceSet};
 use colocate_machine::{Bytes, NodeNr, PuIdx};
 use colocate_policy::evidence::Choice;
 use colocate_policy::table::{Cadence, Kind, Preset, Purpose, Row, Setting};
 use colocate_policy::why::{Allocated, Selected};
-use colocate_policy::{Evidence, JobIdx, PageMove, Plan, Policy, SourceSet};
+use colocate_policy::{Evidence, PageMove, Plan, Policy};
 use std::process::ExitCode;
 
 static ROW: Row = Row {

@@ -6,11 +6,11 @@
 use super::windows::{Count, Windows};
 use super::{Pair, Ran};
 use colocate_ebpf::{EbpfError, Follow, OTHERS, PairCounts, Watch};
+use colocate_evidence::Backend;
 use colocate_linux::clock::now;
 use colocate_linux::privilege;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
-use colocate_policy::source::Backend;
 
 /// What it is and costs.
 pub(super) fn backend() -> Backend {

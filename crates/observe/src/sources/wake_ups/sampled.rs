@@ -19,11 +19,11 @@
 
 use super::Pair;
 use crate::perf::{Attr, Rings, Traced, Tracepoint, TracepointError};
+use colocate_evidence::Backend;
 use colocate_files::kernel;
 use colocate_linux::SysError;
 use colocate_linux::Tid;
 use colocate_machine::PuNr;
-use colocate_policy::source::Backend;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use thiserror::Error;

@@ -2,6 +2,7 @@
 //! of the oracle's cores.
 
 use super::together::Loop;
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::performance::{
     CachePerformance, CorePerformance, Inclusion, MemoryPerformance, Performance, Replacement,
 };
@@ -11,7 +12,7 @@ use colocate_machine::{
 };
 use colocate_model::phase::{Known, Work};
 use colocate_model::{Class, MissCurve, Mix, Phase, Share};
-use colocate_policy::{JobIdx, Knowledge, PolicySpec, Task, TaskId};
+use colocate_policy::{Knowledge, PolicySpec, Task};
 
 /// Groups of loops, by place, one a core, that `policy` makes for cores of `siblings` PUs each; with
 /// `rates` the tasks' instructions per cycle are known.

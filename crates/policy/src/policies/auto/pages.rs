@@ -24,11 +24,12 @@
 //! - **The few go to the many**: one task with much memory on another node goes there. -> test `a_task_goes_to_its_memory`
 //! - **Not to and fro**: two nodes that use a group in turns move it fewer and fewer times. -> test `moves_get_dearer`
 
-use crate::TaskId;
 use crate::evidence::{Evidence, Thread};
-use crate::pages::{PageGroup, PageMove, PageUse};
+use crate::pages::PageMove;
 use crate::paging::{Key, Orders, since, with_memory};
 use crate::places::Places;
+use colocate_evidence::TaskId;
+use colocate_evidence::{PageGroup, PageUse};
 use colocate_machine::{Machine, Nanos, NodeIdx, NodeNr};
 use std::collections::BTreeMap;
 
@@ -302,12 +303,12 @@ fn least(nodes: impl Iterator<Item = NodeIdx>, served: &[f64]) -> Option<NodeIdx
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobIdx;
     use crate::evidence::{Quantum, QueuedJob};
-    use crate::pages::AddressRange;
-    use crate::pages::PagesMoved;
     use crate::paging::testing::{SIZE, carried_out, places_of};
     use crate::testing::machine;
+    use colocate_evidence::AddressRange;
+    use colocate_evidence::JobIdx;
+    use colocate_evidence::PagesMoved;
     use colocate_machine::PuIdx;
 
     fn task(order: u32) -> TaskId {

@@ -4,9 +4,10 @@
 //! the cores of others are worth as much as before.
 
 use crate::places::Places;
-use crate::plan::{Task, TaskId, Why};
+use crate::plan::{Task, Why};
 use crate::policies::mix;
 use crate::predict;
+use colocate_evidence::TaskId;
 use colocate_machine::{CoreIdx, KindIdx, PuIdx};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

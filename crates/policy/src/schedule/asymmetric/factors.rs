@@ -19,7 +19,7 @@
 use super::super::sorted::Sorted;
 use super::super::{Choice, QueuedJob};
 use super::cores::{Cores, clock};
-use crate::plan::TaskId;
+use colocate_evidence::TaskId;
 use colocate_machine::{Machine, Performance, PuIdx};
 use colocate_model::system::{Model, Seat};
 use colocate_model::{Assumptions, Phase};
@@ -179,7 +179,7 @@ mod tests {
     use super::super::super::{Allocated, Selected};
     use super::super::testing::{World, halves, parallel};
     use super::*;
-    use crate::plan::JobIdx;
+    use colocate_evidence::JobIdx;
     use colocate_machine::performance::WorkKind;
     use colocate_machine::{Bytes, Hertz, described};
     use colocate_model::MissCurve;

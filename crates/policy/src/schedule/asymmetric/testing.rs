@@ -2,9 +2,10 @@
 
 use super::super::{Allocated, Quantum, QuantumOutcome, QueuedJob, Rates, Thread};
 use crate::evidence::Evidence;
-use crate::plan::{JobIdx, Place, TaskId, Why};
+use crate::plan::{Place, Why};
 use crate::policy::Policy;
 use crate::testing::machine;
+use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{CoreKind, KindIdx, Machine, Nanos, PuIdx, PuNr, described};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! What holds of all schedulers for fast and slow cores, by drawn machines and programs.
 
 use super::testing::{Placed, World, amp_4x12, machines, parallel, serial};
-use crate::plan::TaskId;
 use crate::{Policy, PolicySpec};
+use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

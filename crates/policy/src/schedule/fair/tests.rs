@@ -3,9 +3,9 @@
 use super::super::testing::{queue, run};
 use super::super::{JobUsage, QuantumOutcome};
 use super::*;
-use crate::plan::JobIdx;
 use crate::schedule::progress::Progress;
 use crate::testing::machine;
+use colocate_evidence::JobIdx;
 use colocate_machine::{Machine, Nanos};
 use proptest::prelude::*;
 

@@ -36,7 +36,7 @@ use super::super::Thread;
 use super::super::asymmetric::cores::{Cores, Move};
 use super::super::select::float;
 use super::super::sorted::Sorted;
-use crate::plan::TaskId;
+use colocate_evidence::TaskId;
 use colocate_machine::{Nanos, PuIdx};
 
 /// A thread of a parallel phase.

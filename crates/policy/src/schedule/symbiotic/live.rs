@@ -1,7 +1,7 @@
 //! The threads that there are, to be looked up.
 
-use crate::plan::TaskId;
 use crate::schedule::{QueuedJob, Thread};
+use colocate_evidence::TaskId;
 
 /// A thread of the queue.
 #[derive(Clone, Copy)]

@@ -24,8 +24,8 @@
 
 use super::stacks::StackTable;
 use crate::places::Places;
-use crate::plan::TaskId;
 use crate::schedule::{Quantum, Selected, Thread, select};
+use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 
 /// The share of the contexts that may be left empty for samples, over time. Chosen: more would cost more than the

@@ -1,10 +1,10 @@
 //! What is known of threads' stacks alone.
 
 use super::live::{self, LiveThread};
-use crate::plan::TaskId;
 use crate::schedule::progress::slept;
 use crate::schedule::sorted::Sorted;
 use crate::schedule::{Thread, select};
+use colocate_evidence::TaskId;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::{Mode, inverse, normalised};
 

@@ -360,7 +360,7 @@ fn solo_shows_what_stacks_together_do_not() {
     let (scheduler, choices) = quanta(&strongly_coupled(), &truth, 80);
     assert_eq!(scheduler.table.known(), 8);
     for (job, truth) in (0..8).zip(&truth) {
-        let id = crate::plan::TaskId { job: crate::plan::JobIdx(job), order: 0 };
+        let id = colocate_evidence::TaskId { job: colocate_evidence::JobIdx(job), order: 0 };
         let thread = Thread { id, ran: None, pu: None, runnable: None, bound: false };
         let found = scheduler.table.stacks(&[], &[&thread])[0].to_vec();
         assert!(found.iter().zip(truth).all(|(found, truth)| (found - truth).abs() < 1e-12));

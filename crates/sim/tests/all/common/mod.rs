@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // every test uses some of it
 
+use colocate_evidence::{JobIdx, TaskId, TaskSpan};
 use colocate_machine::described;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuNr};
@@ -9,8 +10,7 @@ use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::{
-    Decision, DefaultPlacement, JobIdx, Knowledge, Place, Plan, Policy, PolicySpec, TaskId,
-    TaskSpan, Why,
+    Decision, DefaultPlacement, Knowledge, Place, Plan, Policy, PolicySpec, Why,
 };
 use colocate_sim::{
     JobSpec, Kernel, Method, Options, Outcome, Pages, PhaseIdx, PhaseSpec, Platform, Scenario,

@@ -15,8 +15,8 @@ use super::study::OTHER_LUCK;
 use super::under::Under;
 use colocate_engine::Round;
 use colocate_engine::guard::{Guard, Guarding};
+use colocate_evidence::JobIdx;
 use colocate_machine::Nanos;
-use colocate_policy::JobIdx;
 use colocate_policy::{Policy, PolicySpec};
 use colocate_sim::{Options, Scenario, simulate_with};
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ fn run(case: &Case, scenario: &Scenario, scheduler: &mut dyn Policy) -> Run {
     let platform = case.platform();
     let pus = case.machine.pus.len() as f64;
     let mut run = Run::default();
-    let mut before: BTreeMap<colocate_policy::TaskId, (Nanos, u64)> = BTreeMap::new();
+    let mut before: BTreeMap<colocate_evidence::TaskId, (Nanos, u64)> = BTreeMap::new();
     let (mut at, mut after_schedulers) = (Nanos::ZERO, false);
     let mut look = |turn: &Round<'_>| {
         let kernels = turn.plan.decisions.iter().all(|decision| decision.place.pu().is_none());

@@ -1,8 +1,9 @@
 //! What is guarded.
 
+use colocate_evidence::SourceSet;
 use colocate_model::{CpiModel, Phase};
 use colocate_policy::schedule::{Allocated, Choice, QueuedJob, Selected};
-use colocate_policy::{Evidence, Knowledge, Plan, Policy, PolicySpec, SourceSet, table};
+use colocate_policy::{Evidence, Knowledge, Plan, Policy, PolicySpec, table};
 use colocate_sim::{JobSpec, Platform, Scenario, alone_of};
 
 /// Coefficients for `symbiotic`: `colocate-study train cpi-model --machine FILE`, the file being `common::SMALL`. Machines

@@ -1,7 +1,5 @@
 //! Kinds of evidence, and what a host answers to a request.
 
-use crate::TaskId;
-use colocate_machine::Nanos;
 use serde::Serialize;
 
 /// One kind of evidence. That tasks are created and end is always known.
@@ -189,40 +187,6 @@ impl Grant {
             }
         }
     }
-}
-
-/// Wake-ups of one task by another since both were created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct WakeUps {
-    /// The task that wakes; `None` for interrupts and for threads of no job.
-    pub waker: Option<TaskId>,
-    /// The task that is woken.
-    pub wakee: TaskId,
-    /// How often, where the woken task had a PU afterwards; estimated where wake-ups are sampled.
-    pub count: u64,
-    /// Of these, how often it had the PU where its waker was; `None` if that is unknown.
-    pub same_pu: Option<u64>,
-    /// For how long it waited for a PU after them, in all; `None` if that is unknown.
-    #[serde(rename = "waited_ns")]
-    pub waited: Option<Nanos>,
-    /// For how long both had a PU at the same time, as far as neither woke others meanwhile. What is counted when the woken
-    /// task leaves its PU first: the rest is with the same two the other way round. `None` if that is unknown.
-    #[serde(rename = "both_ran_ns")]
-    pub both_ran: Option<Nanos>,
-}
-
-/// For how long a task has used memory that another one had used within a second, and that was written, since both were created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Sharing {
-    /// The task whose time it is.
-    pub task: TaskId,
-    /// The task that had used the memory.
-    pub with: TaskId,
-    /// CPU time in which the task's next access was to that memory, estimated. Where several tasks had used it, their part of it.
-    #[serde(rename = "time_ns")]
-    pub time: Nanos,
-    /// From how many samples that is estimated.
-    pub samples: u64,
 }
 
 #[cfg(test)]
