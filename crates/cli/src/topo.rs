@@ -8,7 +8,7 @@ use colocate_machine::{picture, read, speeds};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Shows packages, nodes, caches, cores, PUs, and which are usable
+/// Shows nodes, caches, cores, PUs, and which of them are usable
 #[derive(clap::Args)]
 pub struct Args {
     /// Machine to show: live, a described one by name, or a .toml, .json or .xml file

@@ -7,6 +7,7 @@ pub mod bounded;
 pub mod code;
 pub mod doctor;
 pub mod emulate;
+mod event;
 pub mod identity;
 pub mod lifecycle;
 pub mod mca;
@@ -18,4 +19,5 @@ pub mod sources;
 pub mod spin;
 mod tree;
 
-pub use lifecycle::{LifecycleEvents, Options, TaskEvent};
+pub use event::TaskEvent;
+pub use lifecycle::{LifecycleEvents, Options};

@@ -6,7 +6,7 @@
 //! A task has ended only if the kernel says that there is none with its number. Of what cannot be read for
 //! another reason, as where no descriptor is left, nothing is concluded.
 
-use crate::lifecycle::TaskEvent;
+use crate::event::TaskEvent;
 use colocate_linux::proc::Proc;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;

@@ -143,7 +143,7 @@ fn what_is_there_stays_there() {
     assert_eq!((report["dry_run"].as_bool(), report["end"].as_str()), (Some(true), Some("done")));
     // The kernel's own pages, [vdso] for one.
     assert!(report["pages"]["unmovable"].as_u64().unwrap() > 0, "{report}");
-    let text = String::from_utf8(colocate(&words[..6]).stdout).unwrap();
+    let text = String::from_utf8(colocate(&words[..7]).stdout).unwrap();
     assert!(text.contains("would move "), "{text}");
 }
 

@@ -3,7 +3,8 @@
 use super::counters::{Counters, OpenCounters};
 use super::extras::{Events, Extras};
 use super::open::Start;
-use crate::lifecycle::{LifecycleEvents, Options, TaskEvent};
+use crate::event::TaskEvent;
+use crate::lifecycle::{LifecycleEvents, Options};
 use colocate_linux::SysError;
 use colocate_linux::clock::now;
 use colocate_linux::limits::Descriptors;

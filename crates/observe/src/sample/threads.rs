@@ -3,7 +3,7 @@
 use super::LEAST_SAMPLES;
 use super::shares::Shares;
 use super::weigh::{SiteIdx, Weigher};
-use crate::lifecycle::TaskEvent;
+use crate::event::TaskEvent;
 use colocate_linux::proc::Proc;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
