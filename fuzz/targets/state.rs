@@ -3,7 +3,7 @@
 
 use colocate_figures::comparison::{Comparison, Place};
 use colocate_figures::state::State;
-use colocate_study::{plot, table};
+use colocate_figures::{plot, table};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
