@@ -90,7 +90,7 @@ pub fn by_purpose(of: Policies, default: &str) -> String {
         let _ = write!(text, "\n\n{}:", purpose.heading());
         let rows = table::rows().filter(|row| row.purpose == purpose);
         for row in rows.filter(|row| of.has(row) && !of.always_refuses(row)) {
-            let _ = write!(text, "\n  {:<20}  {}", row.name, row.summary);
+            let _ = write!(text, "\n  {:<20}  {}", row.name, help(row));
         }
     }
     text
