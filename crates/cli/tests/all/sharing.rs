@@ -94,8 +94,9 @@ fn a_heat_map_of_a_running_program() {
         return eprintln!("skipped: {}", text(&output.stderr));
     }
     assert!(!last["sharing"].as_array().unwrap().is_empty(), "{last}");
-    let shown = text(&top(&[]).stdout);
-    assert!(shown.contains("pairs of threads communicate") && shown.contains("██"), "{shown}");
+    let output = top(&[]);
+    let shown = text(&output.stdout);
+    assert!(shown.contains("pairs of threads communicate") && shown.contains("██"), "{output:?}");
 }
 
 #[test]
