@@ -178,7 +178,8 @@ impl Here<'_> {
             // Should it have been killed, its programs run on in its process group.
             children::kill_group(child);
             let said = input::text(&log, input::REPORT)?;
-            let mut own = said.lines().rev().filter_map(|line| line.strip_prefix("colocate: "));
+            let mut own =
+                said.lines().rev().filter_map(|line| line.strip_prefix("colocate-study: "));
             return Err(anyhow!("{}", own.next().unwrap_or("the run was killed")));
         }
         serde_json::from_str(&input::text(&result, LIMIT)?).context("expected what a group did")

@@ -11,6 +11,7 @@ mod generate;
 mod help;
 mod hostile;
 mod inputs;
+mod interfering;
 mod outputs;
 mod simulate;
 mod study;

@@ -1,18 +1,10 @@
 //! `colocate-study train cpi-model`.
 
-use assert_cmd::Command;
-use colocate_cli::schedule::policy::cpi_model;
+use crate::interfering::{colocate, interfering, train_here};
 use colocate_model::CpiModel;
 use colocate_testing::wait_for;
 use rustix::process::{Pid, Signal};
-use std::fmt::Write;
 use std::path::Path;
-
-fn colocate(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_colocate-study"));
-    command.current_dir(dir);
-    command
-}
 
 const SHORT: [&str; 14] = [
     "train",
@@ -128,75 +120,6 @@ fn simulations_read_it() {
     assert_ne!(inputs(&[]), inputs(&["--cpi-model", "model.json"]));
 }
 
-/// What `workloads/interference` does beside others: the coefficients of its part that is no page fault.
-const KNOWN: [f64; 4] = [0.02, 1.05, 0.1, 0.5];
-
-/// A workload of programs whose interference is known, of which these are the shares of page faults.
-fn interfering(dir: &Path, shares: &[f64]) {
-    let source =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/interference/interference.c");
-    let built = std::process::Command::new("cc")
-        .args(["-O2", "-o", "interference", source])
-        .current_dir(dir)
-        .status();
-    assert!(built.unwrap().success());
-    let mut text = "version = 1\n".to_owned();
-    for share in shares {
-        let _ = writeln!(
-            text,
-            "[[job]]\nname = \"share {share}\"\ncommand = [\"./interference\", \"slots\", \"{share}\"]"
-        );
-    }
-    std::fs::write(dir.join("workload.toml"), text).unwrap();
-}
-
-fn train_here(dir: &Path) -> Command {
-    let mut command = colocate(dir);
-    command.args(["train", "cpi-model", "--here", "workload.toml", "--pretend"]);
-    command.args(["--interval-ms", "40", "--intervals", "6", "-o", "model.json"]);
-    command
-}
-
-/// Real programs on real PUs, of which counters of the kernel's say where their cycles go: found are the coefficients by which they
-/// slow each other down, and what they make of programs that were held out. Neither runs on.
-#[test]
-fn interference_that_is_known_is_found_here() {
-    let dir = tempfile::tempdir().unwrap();
-    interfering(dir.path(), &[0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]);
-    let done = train_here(dir.path()).assert();
-    let output = done.get_output();
-    let said = String::from_utf8(output.stderr.clone()).unwrap();
-    if said.contains("expected a core with two PUs") {
-        return println!("skipped: {said}");
-    }
-    assert!(output.status.success(), "{said}");
-    assert!(
-        said.starts_with("colocate-study: 44 runs of 0.3 s each take 12 s or more\n"),
-        "{said}"
-    );
-    let printed = String::from_utf8(output.stdout.clone()).unwrap();
-    assert!(printed.starts_with("measured: ") && printed.contains(" on PUs "), "{printed}");
-    let text = std::fs::read_to_string(dir.path().join("model.json")).unwrap();
-    let model = CpiModel::from_json(&text).unwrap();
-    assert!(!model.simulated && model.parts == ["faults", "others"]);
-    let mode = &model.modes[0];
-    assert!(mode.threads == 2 && mode.samples > 150, "{mode:?}");
-    let of = |at: usize| {
-        let found = &mode.coefficients[at];
-        [found.alpha, found.beta, found.gamma, found.delta]
-    };
-    for (found, known) in
-        of(0).into_iter().zip([0.0, 1.0, 0.0, 0.0]).chain(of(1).into_iter().zip(KNOWN))
-    {
-        assert!((found - known).abs() < 0.05, "{found} for {known}: {printed}");
-    }
-    let held_out = mode.held_out.as_ref().unwrap();
-    assert_eq!(held_out.programs, ["share 0.5", "share 0.9"]);
-    assert!(held_out.slowdown.r2.unwrap() > 0.9, "{printed}");
-    assert!(mode.conditioning.is_good(), "{printed}");
-    assert_eq!(cpi_model(&dir.path().join("model.json")).unwrap().to_json(), text);
-}
-
 #[test]
 fn programs_that_cannot_be_trained_with_are_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -204,7 +127,7 @@ fn programs_that_cannot_be_trained_with_are_named() {
         let job = |command: &&str| format!("[[job]]\ncommand = [\"sh\", \"-c\", \"{command}\"]\n");
         let text: String = jobs.iter().map(job).collect();
         std::fs::write(dir.path().join("workload.toml"), format!("version = 1\n{text}")).unwrap();
-        let done = train_here(dir.path()).assert().failure();
+        let done = train_here(dir.path(), 6).assert().failure();
         let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
         let last = said.lines().last().unwrap();
         assert!(
