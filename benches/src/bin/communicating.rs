@@ -9,7 +9,7 @@
 
 use anyhow::Context;
 use colocate_benches::{ALIKE, cpu_ms, machine, yardstick};
-use colocate_evidence::{JobIdx, TaskId, WakeUps};
+use colocate_evidence::{JobIdx, Reports, TaskId, WakeUps};
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::communication::WakeUpCosts;
 use colocate_model::rng::SplitMix64;
@@ -122,8 +122,8 @@ fn times(policy: &str, machine: &Machine, tasks: u32, situations: usize) -> (f64
             let (queue, wake_ups) = (traffic.queue(machine), traffic.goes_on());
             let now = Quantum { number, machine, pus: &pus, queue: &queue };
             let at = Nanos(PERIOD.0 * (number + 1));
-            let wake_ups = Some(&wake_ups[..]);
-            let evidence = Evidence { at, wake_ups, ..Evidence::of_queue(now) };
+            let reports = Reports { wake_ups: Some(wake_ups), ..Reports::NONE };
+            let evidence = Evidence { at, reports: &reports, ..Evidence::of_queue(now) };
             let (ms, _) = cpu_ms(1, || policy.decide(&evidence));
             *least = least.min(ms * 1000.0);
         }

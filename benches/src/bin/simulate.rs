@@ -7,8 +7,7 @@
 //! `cargo run --release -p colocate-benches --bin simulate [-- SECONDS]`
 
 use colocate_benches::{cpu_ms, yardstick};
-use colocate_engine::QuantumEnd;
-use colocate_evidence::TaskId;
+use colocate_evidence::{QuantumEnd, TaskId};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Nanos, PuIdx, described};
 use colocate_model::phase::{Known, Work as PortWork};

@@ -1,6 +1,6 @@
 //! Actuators: what is done to programs, read back, journalled and undone.
 //!
-//! An edge crate: it makes system calls, those of `colocate_linux::sys` and [`pages::call`]. It observes no programs and decides
+//! An edge crate: it makes system calls, those of `colocate_linux`. It observes no programs and decides
 //! nothing. Each kind of action is an actuator in a file of its own:
 //!
 //! | actuator | apply | read back | journal | undo |

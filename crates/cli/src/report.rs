@@ -6,8 +6,10 @@ pub mod summary;
 pub mod text;
 
 use crate::timeline::Stretch;
-use colocate_engine::{Host, Observation, Planned, SeenTask};
-use colocate_evidence::{Grant, Sharing, Source, SourceSet, TaskId, WakeUps};
+use colocate_engine::{Host, Planned};
+use colocate_evidence::{
+    Grant, Observation, SeenTask, Sharing, Source, SourceSet, TaskId, WakeUps,
+};
 use colocate_figures::gantt::{self, Busy, Drawn, PhaseSpan};
 use colocate_host::{LinuxHost, TaskRecord};
 use colocate_machine::printable;
@@ -292,8 +294,8 @@ impl Report {
             forgotten_tasks: totals.forgotten,
             most_tasks_at_once: totals.most_living,
             threads_created: totals.threads_created,
-            wake_ups: last.wake_ups.clone(),
-            sharing: last.sharing.clone(),
+            wake_ups: last.reports.wake_ups.clone(),
+            sharing: last.reports.sharing.clone(),
             evidence: grants.iter().map(Evidence::of).collect(),
             plans: Vec::new(),
             notes: Vec::new(),
@@ -462,8 +464,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::timeline::Timeline;
     use colocate_engine::rates::Estimated;
-    use colocate_engine::{JobEnd, QuantumEnd};
-    use colocate_evidence::JobIdx;
+    use colocate_evidence::{JobEnd, JobIdx, QuantumEnd};
     use expect_test::expect;
 
     /// Of a job with a thread on PU 1, and of others.
@@ -480,9 +481,7 @@ pub(crate) mod tests {
             tasks: Vec::new(),
             ended: vec![end(1, 0), end(0, 3)],
             moved: vec![],
-            wake_ups: None,
-            sharing: None,
-            pages: None,
+            reports: colocate_evidence::Reports::NONE,
         };
         let usable: Vec<PuNr> = (0..4).map(PuNr).collect();
         let totals = Totals {
@@ -526,7 +525,7 @@ pub(crate) mod tests {
             planned: None,
             sharing: None,
             why: None,
-            status: colocate_engine::PlacementStatus::LeftToKernel.describe().0,
+            status: colocate_evidence::PlacementStatus::LeftToKernel.describe().0,
             detail: None,
             allowed: None,
             last_ran: None,

@@ -17,10 +17,8 @@ use anyhow::Context;
 use cache::Cache;
 use colocate_act::launch::Command;
 use colocate_engine::guard::{self, Guard, Guarded, Guarding};
-use colocate_engine::{
-    Cause, HostError, KnownJob, Observation, Planned, Round, Until, Workload, first_plan,
-};
-use colocate_evidence::{Grant, JobIdx, Source, SourceSet};
+use colocate_engine::{Cause, HostError, KnownJob, Planned, Round, Until, Workload, first_plan};
+use colocate_evidence::{Grant, JobIdx, Observation, Source, SourceSet};
 use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_machine::exact::Exact;
 use colocate_machine::read::{self, Sysfs};

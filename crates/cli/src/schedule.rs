@@ -19,10 +19,8 @@ use crate::run::jobs;
 use anyhow::bail;
 use colocate_engine::estimate::{ByModel, Estimate};
 use colocate_engine::guard::{Guard, Guarded, Guarding};
-use colocate_engine::{
-    Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload as Work,
-};
-use colocate_evidence::{Grant, Source, SourceSet};
+use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Round, Until, Workload as Work};
+use colocate_evidence::{Grant, Observation, Source, SourceSet};
 use colocate_files::Mode;
 use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_linux::sys;

@@ -370,7 +370,10 @@ impl Guard {
 
     /// What was measured of one job alone is no measure for it and its partners.
     fn note_partners(&mut self, evidence: &Evidence<'_>) {
-        let Some(wake_ups) = evidence.wake_ups.filter(|_| self.stands.is_some()) else { return };
+        let Some(wake_ups) = evidence.reports.wake_ups.as_deref().filter(|_| self.stands.is_some())
+        else {
+            return;
+        };
         let is_there = |job| self.set.contains_key(&job);
         if self.partners.note(evidence.at, wake_ups, is_there) {
             self.window.clear();

@@ -4,8 +4,8 @@
 //! would pile most of a machine's PUs with tasks that are long gone, so a plan is made for those
 //! threads that live together when the program is busiest; the others get the default placement.
 
-use crate::host::SeenTask;
 use crate::lookup::by_job;
+use colocate_evidence::SeenTask;
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::Nanos;
 use colocate_model::{Class, Mix, Phase, Profile, Share, ThreadProfile};
@@ -283,23 +283,11 @@ mod tests {
         let ipc = |threads: &Vec<ThreadProfile>, seen: &[SeenTask]| {
             tasks_to_plan(&[known(threads.clone())], seen, Nanos::from_secs(1))[0].ipc
         };
+        let id = TaskId { job: JobIdx(0), order: 0 };
         let seen = |instructions, cycles| SeenTask {
-            id: TaskId { job: JobIdx(0), order: 0 },
-            name: "t".into(),
-            created: Nanos::ZERO,
-            ended: None,
-            cpu_time: None,
-            waited: None,
-            spun: None,
-            switches: None,
             instructions,
             cycles,
-            counts: None,
-            mix: None,
-            target: colocate_policy::Place::LeftToKernel,
-            status: crate::PlacementStatus::LeftToKernel,
-            allowed: [].into(),
-            last_ran: None,
+            ..SeenTask::new(id, "t".into(), Nanos::ZERO)
         };
         assert_eq!(ipc(&threads, &[]), None);
         assert_eq!(ipc(&threads, &[seen(Some(300), Some(200))]), Some(1.5));

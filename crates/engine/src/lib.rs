@@ -12,9 +12,7 @@ mod queue;
 pub mod rates;
 pub mod run;
 
-pub use host::{
-    Counts, Host, HostError, JobEnd, Observation, PlacementStatus, QuantumEnd, Request, SeenTask,
-};
+pub use host::{Host, HostError, Request};
 pub use known::KnownJob;
 pub use meanwhile::Meanwhile;
 pub use queue::ACTIVE;

@@ -1,7 +1,6 @@
 //! One pass through an observation for many threads: a search for each would cost more than all that is done with it.
 
-use crate::host::SeenTask;
-use colocate_evidence::{JobIdx, TaskId};
+use colocate_evidence::{JobIdx, SeenTask, TaskId};
 
 /// An observation's tasks, looked up in the order of their IDs.
 pub(crate) struct TaskLookup<'a>(&'a [SeenTask]);
@@ -43,30 +42,11 @@ pub(crate) fn by_job(tasks: &[SeenTask]) -> impl Iterator<Item = (JobIdx, &[Seen
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::PlacementStatus;
     use colocate_evidence::JobIdx;
     use colocate_machine::Nanos;
-    use colocate_policy::Place;
 
     fn task((job, order): (u32, u32)) -> SeenTask {
-        SeenTask {
-            id: TaskId { job: JobIdx(job), order },
-            name: "".into(),
-            created: Nanos::ZERO,
-            ended: None,
-            cpu_time: None,
-            waited: None,
-            spun: None,
-            switches: None,
-            instructions: None,
-            cycles: None,
-            counts: None,
-            mix: None,
-            target: Place::LeftToKernel,
-            status: PlacementStatus::LeftToKernel,
-            allowed: [].into(),
-            last_ran: None,
-        }
+        SeenTask::new(TaskId { job: JobIdx(job), order }, "".into(), Nanos::ZERO)
     }
 
     /// All IDs up to some, each once or twice: found are those that are there.

@@ -16,12 +16,12 @@
 mod own_cores;
 mod threads;
 
-use crate::host::{Observation, PlacementStatus, SeenTask};
 use crate::lookup::{TaskLookup, by_job, of_job};
 use crate::rates::{self, ThreadRates};
 use colocate_evidence::JobIdx;
 #[cfg(test)]
 use colocate_evidence::TaskId;
+use colocate_evidence::{Observation, PlacementStatus, SeenTask};
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::schedule::{JobUsage, QuantumOutcome, QueuedJob, Rates, Thread};
 use colocate_policy::{Place, Plan};

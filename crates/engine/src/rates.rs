@@ -3,8 +3,7 @@
 //! A figure that was not known in the last observation has no difference: what it says now is of an unknown time. Only of a
 //! thread that was not there then, or had not run, is all that was counted since.
 
-use crate::host::SeenTask;
-use colocate_evidence::TaskId;
+use colocate_evidence::{SeenTask, TaskId};
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Stack;
 use colocate_policy::schedule::{Rates, Traffic};

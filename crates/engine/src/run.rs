@@ -27,12 +27,13 @@
 
 use crate::estimate::{self, Estimate};
 use crate::guard;
-use crate::host::{Host, HostError, Observation, QuantumEnd, Request};
+use crate::host::{Host, HostError, Request};
 use crate::known::{KnownJob, is_worth_a_place, tasks_to_plan};
 use crate::lookup;
 use crate::queue::{Passed, Queue, placed};
 use crate::rates::ThreadRates;
 use colocate_evidence::{Grant, JobIdx, PagesMoved, Source, SourceSet, TaskId};
+use colocate_evidence::{Observation, QuantumEnd};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Mix;
 use colocate_policy::evidence::Roster;
@@ -164,7 +165,7 @@ pub fn first_plan(
     policy: &mut dyn Policy,
     workload: &Workload<'_>,
 ) -> Plan {
-    let seen = Observation::before_the_launch();
+    let seen = Observation::empty();
     let needs_mixes = policy.needs().has(Source::Mix);
     let unplaced = unknown_jobs(needs_mixes, workload.jobs);
     let pus = indices(machine, usable);
@@ -261,7 +262,7 @@ impl<'w> Loop<'w> {
             watch,
             queue: Queue::default(),
             machine: host.machine().clone(),
-            seen: Observation::before_the_launch(),
+            seen: Observation::empty(),
             plan: Plan::default(),
             has_plan: false,
             has_watched: false,
@@ -466,9 +467,7 @@ impl Situation<'_> {
             is_control: false,
             has_event: self.has_event,
             moved: self.moved,
-            wake_ups: self.seen.wake_ups.as_deref(),
-            sharing: self.seen.sharing.as_deref(),
-            pages: self.seen.pages.as_deref(),
+            reports: &self.seen.reports,
             roster: Roster { jobs: &jobs.collect::<Vec<_>>(), name: Some(&|task| self.name(task)) },
             expected: &|| self.tasks(),
         })
@@ -582,8 +581,8 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::JobEnd;
     use crate::queue::tests::Scripted;
+    use colocate_evidence::JobEnd;
     use colocate_policy::Place;
 
     fn workload(jobs: &[KnownJob]) -> Workload<'_> {

@@ -4,13 +4,19 @@
 //! plan is often made before a task exists. Values in, values out: nothing here watches anything.
 
 mod ids;
+mod observation;
 mod pages;
+mod place;
 mod sharing;
 mod source;
 mod wake_ups;
 
 pub use ids::{JobIdx, TaskId, TaskSpan};
+pub use observation::{
+    Counts, JobEnd, Observation, PlacementStatus, QuantumEnd, Reports, SeenTask,
+};
 pub use pages::{AddressRange, PageGroup, PageUse, PagesMoved};
+pub use place::Place;
 pub use sharing::Sharing;
-pub use source::{Backend, Grant, Refusal, Source, SourceSet};
+pub use source::{Provider, Grant, Refusal, Source, SourceSet};
 pub use wake_ups::WakeUps;

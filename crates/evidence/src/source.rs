@@ -144,12 +144,12 @@ pub struct Grant {
     /// Which source.
     pub source: Source,
     /// What provides it, or why nothing does.
-    pub answer: Result<Backend, Refusal>,
+    pub answer: Result<Provider, Refusal>,
 }
 
 /// What provides a source on a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Backend {
+pub struct Provider {
     /// What it is, e.g. "perf events: instruction pointers".
     pub name: &'static str,
     /// What it costs the programs or the machine, for messages.
@@ -218,7 +218,7 @@ mod tests {
             ]
         );
         let limits = vec!["misses of level 2 are unknown".to_owned()];
-        let backend = Backend { name: "perf events", cost: "none".into(), limits: limits.clone() };
+        let backend = Provider { name: "perf events", cost: "none".into(), limits: limits.clone() };
         assert_eq!(Grant { source: Source::Counters, answer: Ok(backend) }.lines(), limits);
     }
 }

@@ -41,8 +41,8 @@ use colocate_act::journal::Journal;
 use colocate_act::launch::{Command, Held, LaunchError};
 use colocate_act::restore::{self, Root};
 use colocate_act::signals::{self, SignalAction, Signals};
-use colocate_engine::{Host, HostError, Meanwhile, Observation, QuantumEnd, Request};
-use colocate_evidence::{Grant, JobIdx, TaskId};
+use colocate_engine::{Host, HostError, Meanwhile, Request};
+use colocate_evidence::{Grant, JobIdx, Observation, QuantumEnd, Reports, TaskId};
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::poll::wait_readable;
@@ -638,18 +638,11 @@ impl LinuxHost {
         let watched = |tid, created| self.sources.mixes.of(tid, created);
         let mut tasks = self.tasks.seen(launch, &self.pausing.waiting, watched);
         self.add_spinning(&mut tasks);
-        let (moved, wake_ups, sharing) = (self.pages_moved(), self.wake_ups(), self.sharing());
-        let pages = self.page_groups();
-        Observation {
-            at: self.clock(),
-            end,
-            tasks,
-            ended: self.runs.ended.clone(),
-            moved,
-            wake_ups,
-            sharing,
-            pages,
-        }
+        let moved = self.pages_moved();
+        let wake_ups = self.wake_ups();
+        let sharing = self.sharing();
+        let reports = Reports { wake_ups, sharing, pages: self.page_groups() };
+        Observation { at: self.clock(), end, tasks, ended: self.runs.ended.clone(), moved, reports }
     }
 }
 

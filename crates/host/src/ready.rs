@@ -3,7 +3,7 @@
 //! A probe may have to look a name up or wait for a connection, so a thread of its own makes it.
 
 use crate::LinuxHost;
-use colocate_engine::JobEnd;
+use colocate_evidence::JobEnd;
 use colocate_linux::clock::now;
 use colocate_machine::{Nanos, printable};
 use std::fmt;

@@ -2,9 +2,10 @@
 
 use crate::page_groups::PageGroups;
 use crate::{LinuxHost, Sampling};
-use colocate_engine::{JobEnd, Request, SeenTask};
-use colocate_evidence::Backend;
-use colocate_evidence::{Grant, JobIdx, Refusal, Sharing, Source, TaskId, WakeUps};
+use colocate_engine::Request;
+use colocate_evidence::{
+    Provider, Grant, JobEnd, JobIdx, Refusal, SeenTask, Sharing, Source, TaskId, WakeUps,
+};
 use colocate_linux::Pid;
 use colocate_linux::clock::now;
 use colocate_linux::sys;
@@ -152,7 +153,7 @@ impl LinuxHost {
                 Source::Counters => self.count(is_requested(Source::Stacks)),
                 Source::Stacks => self.count(true).and_then(|backend| {
                     self.sources.stack_parts()?;
-                    Ok(Backend { limits: Vec::new(), ..backend })
+                    Ok(Provider { limits: Vec::new(), ..backend })
                 }),
                 Source::RunStates => Ok(self.sources.run_states.start()),
                 Source::Phases => self.watch_phases(),
@@ -170,7 +171,7 @@ impl LinuxHost {
         grants
     }
 
-    fn sample_mixes(&mut self, jobs: &[JobIdx]) -> Result<Backend, Refusal> {
+    fn sample_mixes(&mut self, jobs: &[JobIdx]) -> Result<Provider, Refusal> {
         let job = |(place, pid): (usize, Pid)| Some((JobIdx(u32::try_from(place).ok()?), pid));
         let given = self.tasks.given().filter_map(job);
         let jobs: Vec<_> = given.filter(|(job, _)| jobs.contains(job)).collect();
@@ -185,7 +186,7 @@ impl LinuxHost {
     }
 
     /// Counts every living task, and each that is created.
-    fn count(&mut self, stacks: bool) -> Result<Backend, Refusal> {
+    fn count(&mut self, stacks: bool) -> Result<Provider, Refusal> {
         if self.sources.counters.is_none() {
             let found = match self.sources.instead.clone() {
                 Some(counters) => TaskCounters::new(counters),
@@ -199,7 +200,7 @@ impl LinuxHost {
         self.sources.counters.as_ref().map(TaskCounters::backend).ok_or_else(nothing)
     }
 
-    fn sample_spinning(&mut self) -> Result<Backend, Refusal> {
+    fn sample_spinning(&mut self) -> Result<Provider, Refusal> {
         let rate_hz = self.sources.spin_rate_hz;
         if self.sources.spinning.is_none() {
             let begin = self.sources.begin();
@@ -214,7 +215,7 @@ impl LinuxHost {
         self.sources.spinning.as_ref().map(Spinning::backend).ok_or_else(nothing)
     }
 
-    pub(crate) fn sample_accesses(&mut self) -> Result<Backend, Refusal> {
+    pub(crate) fn sample_accesses(&mut self) -> Result<Provider, Refusal> {
         if self.sources.sharing.is_none() {
             let watch = &self.sources.options.watch;
             let mut sharing = SharedMemory::start(self.sources.access_rate_hz, watch)?;
@@ -232,7 +233,7 @@ impl LinuxHost {
         self.sources.sharing.as_ref().map(SharedMemory::backend).ok_or_else(nothing)
     }
 
-    fn watch_phases(&mut self) -> Result<Backend, Refusal> {
+    fn watch_phases(&mut self) -> Result<Provider, Refusal> {
         if self.sources.phases.is_none() {
             let phases = Phases::start()?;
             let living: Vec<TaskId> = self.tasks.all_living().map(|(_, id)| id).collect();
@@ -256,7 +257,7 @@ impl LinuxHost {
     }
 
     /// Counts wake-ups, now or once the programs have settled.
-    fn count_wake_ups(&mut self) -> Result<Backend, Refusal> {
+    fn count_wake_ups(&mut self) -> Result<Provider, Refusal> {
         let may_wait = !self.sources.all_wake_ups && !self.runs.is_attached;
         let later = may_wait && self.sources.wake_ups.is_none();
         match WakeUpCounts::expected().filter(|_| later) {
@@ -279,7 +280,7 @@ impl LinuxHost {
         self.notes.extend(Grant { source: Source::WakeUps, answer }.lines());
     }
 
-    fn begin_wake_ups(&mut self) -> Result<Backend, Refusal> {
+    fn begin_wake_ups(&mut self) -> Result<Provider, Refusal> {
         if self.sources.wake_ups.is_none() {
             let mut counts = WakeUpCounts::start(&self.sources.options.watch.cpus)?;
             let living: Vec<TaskId> = self.tasks.all_living().map(|(_, id)| id).collect();

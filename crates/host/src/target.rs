@@ -11,8 +11,7 @@
 //! program that cannot work ends its job, and a job that was killed from outside stays dead. -> test
 //! `a_failed_run_is_the_last`
 
-use colocate_engine::JobEnd;
-use colocate_evidence::JobIdx;
+use colocate_evidence::{JobEnd, JobIdx};
 
 /// What a job has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 use crate::placed::PlacedTimes;
 use colocate_act::affinity::Pinned;
 use colocate_act::thread::Thread;
-use colocate_engine::PlacementStatus;
-use colocate_evidence::TaskId;
+use colocate_evidence::{PlacementStatus, TaskId};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuSet};
 use colocate_observe::pmu::Metered;

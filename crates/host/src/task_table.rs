@@ -8,8 +8,7 @@ use crate::task::{Placement, Task, Usage};
 use colocate_act::fair::Fair;
 use colocate_act::journal::Slot;
 use colocate_act::thread::{Inherited, Recent, Thread};
-use colocate_engine::{Counts, JobEnd, PlacementStatus, SeenTask};
-use colocate_evidence::{JobIdx, TaskId};
+use colocate_evidence::{Counts, JobEnd, JobIdx, PlacementStatus, SeenTask, TaskId};
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr, PuSet};
@@ -755,13 +754,9 @@ impl TaskTable {
             let waits = task.ended.is_none() && waiting.contains(&task.id.job);
             let status = &task.placement.status;
             SeenTask {
-                id: task.id,
-                name: task.name.clone(),
-                created: task.created.saturating_sub(launch),
                 ended: task.ended.map(|end| end.saturating_sub(launch)),
                 cpu_time: cpu_time.flatten().max(task.usage.cpu_time),
                 waited: task.usage.waited,
-                spun: None,
                 switches: task.usage.switches,
                 instructions: task.usage.instructions(),
                 cycles: task.usage.counted.as_ref().and_then(|counted| counted.cycles),
@@ -771,6 +766,7 @@ impl TaskTable {
                 status: if waits { PlacementStatus::Waiting } else { status.clone() },
                 allowed: listed.clone(),
                 last_ran: task.thread.last_ran,
+                ..SeenTask::new(task.id, task.name.clone(), task.created.saturating_sub(launch))
             }
         });
         seen.collect()

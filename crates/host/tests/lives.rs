@@ -6,8 +6,8 @@
 #![allow(clippy::print_stdout)] // it has no harness that would speak for it
 
 use colocate_act::launch::Command;
-use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Observation, Round, Until, Workload};
-use colocate_evidence::{JobIdx, Source, SourceSet};
+use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Round, Until, Workload};
+use colocate_evidence::{JobIdx, Observation, Source, SourceSet};
 use colocate_host::{LinuxHost, Sampling, Setup, Target};
 use colocate_linux::Tid;
 use colocate_machine::{Bytes, Nanos, NodeNr, read};
@@ -136,7 +136,7 @@ fn instructions_add_up(only_signals: bool) {
     }
     assert_eq!(runs[2], 0, "{runs:?}");
     assert!(runs.iter().enumerate().all(|(job, runs)| job == 2 || *runs >= 2), "{runs:?}");
-    let counted = |task: &&colocate_engine::SeenTask| task.instructions.is_some_and(|n| n > 0);
+    let counted = |task: &&colocate_evidence::SeenTask| task.instructions.is_some_and(|n| n > 0);
     assert!(last.tasks.iter().filter(counted).count() >= 6);
     nothing_is_left();
 }
@@ -162,7 +162,7 @@ fn the_load_stays() {
     assert_eq!(last.ended.len(), 2);
     assert!(last.ended[0].job.0 == 0 && at[0] < at[1], "{:?}", last.ended);
     // It did more than it had to.
-    let done = |task: &&colocate_engine::SeenTask| task.id.job.0 == 0;
+    let done = |task: &&colocate_evidence::SeenTask| task.id.job.0 == 0;
     let done: u64 = last.tasks.iter().filter(done).filter_map(|task| task.instructions).sum();
     assert!(done >= 25_000_000, "{done}");
     nothing_is_left();
@@ -233,7 +233,7 @@ fn where_cycles_went() {
     let known = Knowledge { cpi: Some(&model), ..Knowledge::default() };
     let mut policy = PolicySpec::named("symbiotic").policy(&known);
     let has_stack =
-        |task: &colocate_engine::SeenTask| task.stack().is_some_and(|stack| stack.total() > 0.0);
+        |task: &colocate_evidence::SeenTask| task.stack().is_some_and(|stack| stack.total() > 0.0);
     let (mut reported, mut learnt) = (0, false);
     let last = schedule(&mut host, &mut *policy, 2, &mut |turn| {
         let state = turn.plan.state.as_deref();

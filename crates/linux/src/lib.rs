@@ -10,6 +10,7 @@ mod error;
 pub mod foreign;
 pub mod handle;
 pub mod limits;
+pub mod move_pages;
 pub mod poll;
 pub mod privilege;
 pub mod proc;

@@ -2,9 +2,7 @@
 
 use crate::plan::{Decision, DefaultPlacement, Place, Plan, Task, Why};
 use crate::why::{Allocated, Selected};
-use colocate_evidence::{JobIdx, TaskId};
-use colocate_evidence::{PageGroup, PagesMoved};
-use colocate_evidence::{Sharing, WakeUps};
+use colocate_evidence::{JobIdx, PagesMoved, Reports, TaskId};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, Shared};
 use colocate_model::stack::Parts;
 use std::fmt;
@@ -199,12 +197,8 @@ pub struct Evidence<'a> {
     pub has_event: bool,
     /// What came of orders to move memory that have been carried out since the evidence before.
     pub moved: &'a [PagesMoved],
-    /// Wake-ups until now; `None` if they are unknown.
-    pub wake_ups: Option<&'a [WakeUps]>,
-    /// Use of the same memory until now; `None` if it is unknown.
-    pub sharing: Option<&'a [Sharing]>,
-    /// Page groups that tasks have used, in the order of jobs and addresses, with where they are now; `None` if they are unknown.
-    pub pages: Option<&'a [PageGroup]>,
+    /// Reports of sources on wake-ups, sharing and pages.
+    pub reports: &'a Reports,
     /// Jobs, and the names of their tasks.
     pub roster: Roster<'a>,
     /// See [`Self::tasks`].
@@ -229,9 +223,7 @@ impl<'a> Evidence<'a> {
             is_control: false,
             has_event: true,
             moved: &[],
-            wake_ups: None,
-            sharing: None,
-            pages: None,
+            reports: &Reports::NONE,
             roster: Roster::default(),
             expected: &Vec::new,
         }

@@ -3,8 +3,7 @@
 use crate::targets::Target;
 use crate::task::{State, Task, TaskNo};
 use crate::world::World;
-use colocate_engine::PlacementStatus;
-use colocate_evidence::JobIdx;
+use colocate_evidence::{JobIdx, PlacementStatus};
 use colocate_machine::{NodeIdx, PuIdx, PuNr};
 use colocate_policy::{DefaultPlacement, Place, Plan, PlanError};
 use std::sync::Arc;

@@ -7,8 +7,8 @@ use crate::scenario::Scenario;
 use crate::sources;
 use crate::task::{State, Task};
 use crate::world::World;
-use colocate_engine::{Host, HostError, Meanwhile, Observation, QuantumEnd, Request, SeenTask};
-use colocate_evidence::{Grant, Source};
+use colocate_engine::{Host, HostError, Meanwhile, Request};
+use colocate_evidence::{Grant, Observation, QuantumEnd, SeenTask, Source};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_policy::Plan;
 
@@ -97,22 +97,12 @@ impl<'a> SimHost<'a> {
             (None, None) => self.usable.as_slice().into(),
         };
         let mut seen = SeenTask {
-            id: task.id,
-            name: task.name.as_str().into(),
-            created,
             ended: task.ended.filter(|_| task.state == State::Ended),
-            cpu_time: None,
-            waited: None,
-            spun: None,
-            switches: None,
-            instructions: None,
-            cycles: None,
-            counts: None,
-            mix: None,
             target,
             status,
             allowed,
             last_ran: task.pu.map(os),
+            ..SeenTask::new(task.id, task.name.as_str().into(), created)
         };
         sources::report(&self.world, no, &mut seen);
         seen
@@ -159,9 +149,7 @@ impl Host for SimHost<'_> {
             tasks: tasks.collect(),
             ended: self.world.ended.clone(),
             moved: std::mem::take(&mut self.world.moved),
-            sharing: None,
-            pages: self.world.reports_pages.then(|| self.world.page_groups()),
-            wake_ups: self.world.takes_turns().then(|| self.world.reported_wake_ups()),
+            reports: sources::reports(&self.world),
         })
     }
 }

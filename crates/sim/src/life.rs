@@ -3,8 +3,7 @@
 use crate::scenario::Method;
 use crate::task::{State, Task, TaskNo};
 use crate::world::World;
-use colocate_engine::JobEnd;
-use colocate_evidence::JobIdx;
+use colocate_evidence::{JobEnd, JobIdx};
 use colocate_machine::Nanos;
 use std::cmp::Reverse;
 

@@ -1,14 +1,14 @@
 //! A process of this machine, and moving its pages.
 
-use super::call::{self, Put};
 use super::maps::{ENTRY_B, Mapping, present_runs};
 use super::nodes::numbers;
-use super::status::{NO_STATUS, PageCounts, Sample, Seen, Stay, seen};
+use super::status::{PageCounts, Sample};
 use super::work::{Batched, Memory, Target, Work, pieces};
 use super::{Addr, Span};
 use colocate_files::kernel;
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
+use colocate_linux::move_pages::{self, NO_STATUS, Put, Seen, Stay, seen};
 use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::{Bytes, Nanos, NodeNr};
 use serde::Serialize;
@@ -94,8 +94,8 @@ fn because(filtered: bool) -> &'static str {
 pub fn available(proc: &Path) -> Result<(), PagesError> {
     let own = [0_u8];
     let page =
-        std::hint::black_box(&raw const own) as u64 / call::page_bytes() * call::page_bytes();
-    match call::query(Pid(0), &[Addr(page)]) {
+        std::hint::black_box(&raw const own) as u64 / move_pages::page_bytes() * move_pages::page_bytes();
+    match move_pages::query(Pid(0), &[Addr(page)]) {
         Err(SysError { source, .. }) => {
             let status = kernel::read_text(&proc.join("self/status")).unwrap_or_default();
             let filtered = kernel::field(&status, "Seccomp") == Some("2");
@@ -132,7 +132,7 @@ impl Process {
     pub fn of(handle: Arc<ProcessHandle>, sys: &Path, shared: bool) -> Self {
         let size = sys.join("kernel/mm/transparent_hugepage/hpage_pmd_size");
         let block_b = kernel::read_text(&size).ok().and_then(|text| text.trim().parse().ok());
-        let page_b = call::page_bytes();
+        let page_b = move_pages::page_bytes();
         Self { handle, page_b, block_b, shared }
     }
 
@@ -233,13 +233,13 @@ impl Process {
 
 impl Memory for Process {
     fn query(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
-        self.handle.with(self.thread(), |tid| call::query(Pid(tid.0), pages))
+        self.handle.with(self.thread(), |tid| move_pages::query(Pid(tid.0), pages))
     }
 
     fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put {
         let mut status = Vec::new();
         let done = self.handle.with(self.thread(), |tid| {
-            let put = call::put(Pid(tid.0), pages, node, self.shared);
+            let put = move_pages::put(Pid(tid.0), pages, node, self.shared);
             status = put.status;
             put.done
         });

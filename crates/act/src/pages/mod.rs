@@ -1,14 +1,13 @@
 //! Where a process's pages are, and moving them to another node.
 //!
 //! [`work`] says which pages are moved in which batches and what becomes of each, [`pace`] how large
-//! a batch may be, [`status`] what the kernel's answers mean; these are values in, values out.
-//! [`call`] holds the system calls, [`live`] the process of this machine that they are made for, and
+//! a batch may be, [`status`] what became of pages; these are values in, values out.
+//! [`colocate_linux::move_pages`] holds the system calls, [`live`] the process of this machine that they are made for, and
 //! [`maps`], [`nodes`] and [`tasks`] read `/proc` and `/sys`.
 //!
 //! Pages are moved with move_pages(2), which leaves memory policies alone and moves a huge page as
 //! one. What it answers is not believed: where each page is, is read back.
 
-pub mod call;
 pub mod live;
 pub mod maps;
 pub mod nodes;
@@ -20,20 +19,11 @@ pub mod work;
 #[cfg(test)]
 mod testing;
 
+pub use colocate_linux::move_pages::Addr;
+
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
-
-/// An address in a process's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(transparent)] // arrays of it are handed to the kernel
-pub struct Addr(pub u64);
-
-impl fmt::Display for Addr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}", self.0)
-    }
-}
 
 /// Addresses from `start` to before `end`, written as `/proc/PID/maps` does: `7f00000000-7f00200000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,52 +1,9 @@
-//! What the kernel's answers about a page mean, and how many pages met which fate.
+//! Outcomes of moving pages, counted.
 
 use super::Addr;
+use colocate_linux::move_pages::Stay;
 use colocate_machine::NodeNr;
 use serde::Serialize;
-
-/// A status before the kernel has written one; no node and no error number.
-pub const NO_STATUS: i32 = i32::MIN;
-
-/// Why a page is not where it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stay {
-    /// It is not in memory: never touched, or in swap.
-    NotPresent,
-    /// Something holds it: a transfer, a pin, a lock.
-    Busy,
-    /// Other processes have it mapped, too; moving it needs `CAP_SYS_NICE`.
-    Shared,
-    /// The node has no memory for it.
-    NoMemory,
-    /// It cannot be moved at all: a device's memory, the page of zeros.
-    Unmovable,
-}
-
-/// Where a page is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// On that node.
-    On(NodeNr),
-    /// On none that is known.
-    Not(Stay),
-}
-
-/// Reads an answer of move_pages(2); `None` if the kernel gave none.
-pub fn seen(status: i32) -> Option<Seen> {
-    if let Ok(node) = u32::try_from(status) {
-        return Some(Seen::On(NodeNr(node)));
-    }
-    if status == NO_STATUS {
-        return None;
-    }
-    Some(Seen::Not(match -status {
-        libc::ENOENT => Stay::NotPresent,
-        libc::EBUSY | libc::EAGAIN => Stay::Busy,
-        libc::EACCES => Stay::Shared,
-        libc::ENOMEM => Stay::NoMemory,
-        _ => Stay::Unmovable,
-    }))
-}
 
 /// How many pages met which fate. Pages are the machine's small ones also where they make up huge
 /// ones.
@@ -133,22 +90,6 @@ impl Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn answers_of_the_manual() {
-        assert_eq!(seen(3), Some(Seen::On(NodeNr(3))));
-        assert_eq!(seen(NO_STATUS), None);
-        for (errno, why) in [
-            (libc::ENOENT, Stay::NotPresent),
-            (libc::EBUSY, Stay::Busy),
-            (libc::EACCES, Stay::Shared),
-            (libc::ENOMEM, Stay::NoMemory),
-            (libc::EFAULT, Stay::Unmovable),
-            (libc::EIO, Stay::Unmovable),
-        ] {
-            assert_eq!(seen(-errno), Some(Seen::Not(why)), "{errno}");
-        }
-    }
 
     /// 10,000 pages: thinned twice (at 4,096 and at 8,192), so every fourth is kept: 2,500.
     #[test]

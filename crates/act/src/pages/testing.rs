@@ -3,10 +3,9 @@
 //! pages that move whole, and a second address of a huge page that is called busy.
 
 use super::Addr;
-use super::call::Put;
-use super::status::NO_STATUS;
 use super::work::{Memory, Piece, pieces};
 use colocate_linux::SysError;
+use colocate_linux::move_pages::{NO_STATUS, Put};
 use colocate_machine::{Nanos, NodeNr};
 use std::collections::BTreeMap;
 use std::io;

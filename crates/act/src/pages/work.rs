@@ -35,9 +35,9 @@
 //! - **Ends** -> every test
 
 use super::Addr;
-use super::call::Put;
 use super::pace::Pace;
-use super::status::{NO_STATUS, PageCounts, Sample, Seen, Stay, seen};
+use super::status::{PageCounts, Sample};
+use colocate_linux::move_pages::{NO_STATUS, Put, Seen, Stay, seen};
 use colocate_linux::SysError;
 use colocate_machine::{Nanos, NodeNr};
 use serde::Serialize;
@@ -107,12 +107,12 @@ pub fn pieces(start: Addr, pages: u64, page_b: u64, block_b: Option<u64>) -> Vec
 
 /// Memory whose pages can be asked for and moved: a process's, or a pretended one.
 pub trait Memory {
-    /// The kernel's answer for each page; see [`super::call::query`].
+    /// The kernel's answer for each page; see [`colocate_linux::move_pages::query`].
     ///
     /// # Errors
     /// If the process has ended or access is denied.
     fn query(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError>;
-    /// Moves pages; see [`super::call::put`].
+    /// Moves pages; see [`colocate_linux::move_pages::put`].
     fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put;
     /// The time.
     fn now(&self) -> Nanos;

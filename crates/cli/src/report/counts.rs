@@ -374,8 +374,7 @@ impl JobCounts {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use colocate_engine::{JobEnd, Observation, QuantumEnd};
-    use colocate_evidence::TaskId;
+    use colocate_evidence::{JobEnd, Observation, QuantumEnd, TaskId};
     use colocate_machine::read;
     use colocate_policy::schedule::{JobUsage, Rates, Traffic};
     use colocate_policy::{Decision, Place, Plan};
@@ -427,9 +426,7 @@ pub mod tests {
                 tasks: Vec::new(),
                 ended: over.iter().map(end).collect(),
                 moved: vec![],
-                wake_ups: None,
-                sharing: None,
-                pages: None,
+                reports: colocate_evidence::Reports::NONE,
             };
             let decision = |ran: &Ran1| Decision {
                 task: TaskId { job: JobIdx(ran.0), order: 0 },

@@ -2,8 +2,8 @@
 //! why not.
 
 use super::Report;
-use colocate_engine::PlacementStatus;
 use colocate_engine::guard::{Trial, Verdict};
+use colocate_evidence::PlacementStatus;
 use colocate_evidence::{Source, SourceSet, WakeUps};
 use colocate_figures::stats::t_quantile;
 use colocate_machine::{Nanos, printable};

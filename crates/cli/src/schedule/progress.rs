@@ -1,8 +1,8 @@
 //! How far jobs are while they run, and what their host reports meanwhile.
 
 use super::workload::Job;
-use colocate_engine::{Host, HostError, Observation, Request};
-use colocate_evidence::Grant;
+use colocate_engine::{Host, HostError, Request};
+use colocate_evidence::{Grant, Observation};
 use colocate_host::{LinuxHost, Target};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;

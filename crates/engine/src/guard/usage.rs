@@ -1,8 +1,8 @@
 //! What jobs did between two observations, for the guard.
 
-use crate::host::{Observation, SeenTask};
 use crate::lookup::{TaskLookup, by_job};
 use colocate_evidence::JobIdx;
+use colocate_evidence::{Observation, SeenTask};
 use colocate_machine::Nanos;
 use colocate_policy::schedule::JobUsage;
 use std::collections::BTreeMap;

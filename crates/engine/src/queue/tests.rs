@@ -4,10 +4,10 @@ mod hotplug;
 mod pause;
 
 use super::*;
-use crate::host::{Host, HostError, QuantumEnd, Request};
-use crate::host::{JobEnd, PlacementStatus};
+use crate::host::{Host, HostError, Request};
 use crate::{KnownJob, Round, Until, Workload};
 use colocate_evidence::{Grant, SourceSet};
+use colocate_evidence::{JobEnd, PlacementStatus, QuantumEnd, Reports};
 use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
 use colocate_model::{CpiStack, Stack};
 use colocate_policy::schedule::{Allocated, Choice, Selected};
@@ -70,9 +70,7 @@ impl Scripted {
             tasks,
             ended: vec![],
             moved: vec![],
-            wake_ups: None,
-            sharing: None,
-            pages: None,
+            reports: Reports::NONE,
         }
     }
 
@@ -130,9 +128,7 @@ impl Host for Scripted {
                 tasks,
                 ended: vec![],
                 moved: vec![],
-                wake_ups: None,
-                sharing: None,
-                pages: None,
+                reports: Reports::NONE,
             });
         }
         let runs = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
@@ -153,16 +149,7 @@ impl Host for Scripted {
             0 => QuantumEnd::Elapsed,
             _ => QuantumEnd::JobEnded,
         };
-        Ok(Observation {
-            at: self.at,
-            end,
-            tasks,
-            ended,
-            moved: vec![],
-            wake_ups: None,
-            sharing: None,
-            pages: None,
-        })
+        Ok(Observation { at: self.at, end, tasks, ended, moved: vec![], reports: Reports::NONE })
     }
 }
 
@@ -228,9 +215,7 @@ fn ended_threads_are_forgotten() {
         tasks: vec![],
         ended: vec![],
         moved: vec![],
-        wake_ups: None,
-        sharing: None,
-        pages: None,
+        reports: Reports::NONE,
     };
     for number in 0..50_u32 {
         let mut now = Observation { at: Nanos(100 * u64::from(number + 1)), ..before.clone() };
@@ -334,9 +319,7 @@ fn rates_of_the_last_quantum() {
             tasks,
             ended: vec![],
             moved: vec![],
-            wake_ups: None,
-            sharing: None,
-            pages: None,
+            reports: Reports::NONE,
         }
     };
     let mut queue = Queue::default();
@@ -432,9 +415,7 @@ fn threads(used: &[(u64, Option<u64>)]) -> (Observation, Observation) {
         tasks: (0..).zip(used).map(thread).collect(),
         ended: vec![],
         moved: vec![],
-        wake_ups: None,
-        sharing: None,
-        pages: None,
+        reports: Reports::NONE,
     };
     let nothing: Vec<_> = used.iter().map(|(_, waited)| (0, waited.map(|_| 0))).collect();
     (at(0, &nothing), at(100, used))
@@ -507,9 +488,7 @@ fn sleepers_need_no_context() {
         tasks: tasks.to_vec(),
         ended: vec![],
         moved: vec![],
-        wake_ups: None,
-        sharing: None,
-        pages: None,
+        reports: Reports::NONE,
     };
     let choices = left_to_kernel(3);
     let mut tasks: Vec<SeenTask> = Vec::new();

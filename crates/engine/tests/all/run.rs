@@ -1,10 +1,10 @@
 //! The loop over a host that follows a script: each test is a picture of what it was asked to do.
 
-use colocate_engine::{
-    Host, HostError, JobEnd, KnownJob, Observation, PlacementStatus, Planned, QuantumEnd, Request,
-    Round, SeenTask, Until, Workload, run,
+use colocate_engine::{Host, HostError, KnownJob, Planned, Request, Round, Until, Workload, run};
+use colocate_evidence::{
+    Grant, JobEnd, JobIdx, Observation, PlacementStatus, QuantumEnd, Reports, SeenTask, Source,
+    SourceSet, TaskId,
 };
-use colocate_evidence::{Grant, JobIdx, Source, SourceSet, TaskId};
 use colocate_machine::{Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu};
 use colocate_machine::{PuIdx, PuNr};
 use colocate_model::{Backend, Mix, Profile, Program, Share, ThreadProfile};
@@ -96,9 +96,7 @@ impl Host for Script {
             tasks: step.alive.iter().map(|&id| seen(id)).collect(),
             ended: step.ended_jobs.iter().map(|&job| ended(job)).collect(),
             moved: vec![],
-            wake_ups: None,
-            sharing: None,
-            pages: None,
+            reports: Reports::NONE,
         })
     }
 }

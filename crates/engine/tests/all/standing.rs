@@ -4,7 +4,7 @@
 
 use crate::guard::machine;
 use colocate_engine::guard::{Guard, Guarding, QUANTUM, Verdict};
-use colocate_evidence::{JobIdx, SourceSet, TaskId, WakeUps};
+use colocate_evidence::{JobIdx, Reports, SourceSet, TaskId, WakeUps};
 use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread};
@@ -117,9 +117,10 @@ impl Toy {
         let at = self.at;
         let count = at.0 / (QUANTUM.0 / 200);
         let wake_ups = self.is_client.map(|both| WakeUps { count, ..both });
-        let wake_ups = wake_ups.as_ref().map(std::slice::from_ref);
+        let reports = Reports { wake_ups: wake_ups.map(|known| vec![known]), ..Reports::NONE };
+        let reports = &reports;
         let evidence =
-            Evidence { at, last, wake_ups, has_event, may_wait: false, ..Evidence::of_queue(now) };
+            Evidence { at, last, reports, has_event, may_wait: false, ..Evidence::of_queue(now) };
         let plan = guard.decide(&evidence);
         assert_eq!(plan.default_placement, DefaultPlacement::LeaveToKernel);
         assert!(plan.waiting().unwrap().is_empty(), "all run all the time");

@@ -1,13 +1,12 @@
 //! What the processor counts of each task: instructions, cycles, requests to caches and memory, CPI stacks.
 
-use super::TaskRef;
+use super::{Backend, NewTask, TaskRef, TaskUsage};
 use crate::pmu::{CounterSet, Counters, Meter, Metered, PmuError, Start};
-use colocate_evidence::TaskId;
-use colocate_evidence::{Backend, Refusal};
+use colocate_evidence::{Provider, Refusal, TaskId};
 use colocate_linux::SysError;
 use colocate_linux::Tid;
 use colocate_linux::limits::Descriptors;
-use colocate_machine::{CacheKind, Machine, PuNr};
+use colocate_machine::{CacheKind, Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
 use std::collections::HashMap;
 use std::path::Path;
@@ -43,15 +42,6 @@ impl TaskCounters {
         Self { counters, of: HashMap::new(), most_open, why: None, reported: false }
     }
 
-    /// What they are and cost.
-    #[must_use]
-    pub fn backend(&self) -> Backend {
-        let each = self.counters.descriptors();
-        let cost =
-            format!("{each} descriptors for each task, and the time to save them at each switch");
-        Backend { name: "perf events: counters", cost, limits: self.counters.notes.clone() }
-    }
-
     /// The parts of the stacks that are counted.
     ///
     /// # Errors
@@ -61,40 +51,49 @@ impl TaskCounters {
         self.counters.stack_parts().ok_or_else(|| Refusal::of(why()))
     }
 
-    /// Opens the counters of a new task; if it waits to become a program, from then on.
-    pub fn created(&mut self, task: TaskRef, waits: bool) {
-        let start = if waits { Start::AtExec } else { Start::Now };
-        match self.meter(task.tid, start) {
-            Ok(meter) => drop(self.of.insert(task.id, meter)),
-            // It has ended already.
-            Err(error) if error.errno() == Some(libc::ESRCH) => {}
-            Err(error) => self.why = Some(error),
-        }
-    }
-
     fn meter(&self, tid: Tid, start: Start) -> Result<Meter, SysError> {
         if (self.of.len() + 1) * self.counters.descriptors() > self.most_open {
             return Err(SysError::of("perf_event_open", libc::EMFILE));
         }
         self.counters.meter(tid, start)
     }
+}
 
-    /// What a task has done so far; `None` if it is not counted, or not any more, as the kernel takes the counters from
-    /// tasks that gain privileges.
-    pub fn read(&mut self, id: TaskId) -> Option<Metered> {
-        self.of.get_mut(&id)?.read(&self.counters, false).ok()
+impl Backend for TaskCounters {
+    fn provider(&self) -> Provider {
+        let each = self.counters.descriptors();
+        let cost =
+            format!("{each} descriptors for each task, and the time to save them at each switch");
+        Provider { name: "perf events: counters", cost, limits: self.counters.notes.clone() }
     }
 
-    /// Asks what a task has done that has ended, and closes its counters.
-    pub fn ended(&mut self, id: TaskId) -> Option<Metered> {
-        self.of.remove(&id)?.read(&self.counters, true).ok()
+    /// Opens the counters of a task. Where that fails, [`Backend::messages`] has the reason, once.
+    fn created(&mut self, new: &NewTask) -> Result<(), Refusal> {
+        match self.meter(new.task.tid, new.start) {
+            Ok(meter) => drop(self.of.insert(new.task.id, meter)),
+            // It has ended already.
+            Err(error) if error.errno() == Some(libc::ESRCH) => {}
+            Err(error) => self.why = Some(error),
+        }
+        Ok(())
     }
 
-    /// A line that tasks cannot be counted, once.
-    pub fn trouble(&mut self) -> Option<String> {
-        let why = self.why.take().filter(|_| !self.reported)?;
-        self.reported = true;
-        Some(format!("some threads are not counted ({why}); their instructions are unknown"))
+    /// Counts that fail to be read have ended, as the kernel takes counters from tasks that gain privileges.
+    fn read(&mut self, task: TaskRef, _at: Nanos, usage: &mut TaskUsage) {
+        let meter = self.of.get_mut(&task.id);
+        usage.note_counted(meter.and_then(|meter| meter.read(&self.counters, false).ok()));
+    }
+
+    fn ended(&mut self, task: TaskRef, usage: &mut TaskUsage) {
+        let meter = self.of.remove(&task.id);
+        usage.note_counted(meter.and_then(|mut meter| meter.read(&self.counters, true).ok()));
+    }
+
+    fn messages(&mut self) -> Vec<String> {
+        let why = self.why.take().filter(|_| !self.reported);
+        self.reported |= why.is_some();
+        let line = |why| format!("some threads are not counted ({why}); their instructions are unknown");
+        why.map(line).into_iter().collect()
     }
 }
 

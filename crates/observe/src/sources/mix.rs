@@ -3,9 +3,9 @@
 //! A thread of its own takes the samples in and decodes files, which can take long; new tasks are
 //! placed meanwhile.
 
+use super::{Backend, QuantumTasks};
 use crate::sample::{Counted, SampleOptions, Sampler, Start, ThreadSamples};
-use colocate_evidence::Backend;
-use colocate_evidence::JobIdx;
+use colocate_evidence::{Provider, JobIdx};
 use colocate_linux::SysError;
 use colocate_linux::poll::{is_readable, wait_readable};
 use colocate_linux::{Pid, Tid};
@@ -75,6 +75,7 @@ struct Worker {
 #[derive(Debug, Default)]
 pub struct Mixes {
     worker: Option<Worker>,
+    rate_hz: u32,
     done: Vec<(JobIdx, Counted)>,
     trouble: Vec<String>,
     seen: HashMap<Tid, Vec<Seen>>,
@@ -94,12 +95,10 @@ impl Mixes {
         jobs: &[(JobIdx, Pid)],
         cpus: &SampleOptions,
         begin: impl FnOnce() + Send + 'static,
-    ) -> Result<Backend, SysError> {
-        let cost = format!("{} samples for each second of CPU time", cpus.rate_hz);
-        let backend =
-            Backend { name: "perf events: instruction pointers", cost, limits: Vec::new() };
+    ) -> Result<Provider, SysError> {
+        self.rate_hz = cpus.rate_hz;
         if jobs.is_empty() {
-            return Ok(backend);
+            return Ok(self.provider());
         }
         let share = (PAGES / jobs.len()).clamp(LEAST_PAGES, cpus.watch.ring_pages.max(LEAST_PAGES));
         let mut options = cpus.clone();
@@ -110,7 +109,7 @@ impl Mixes {
         let samplers = samplers.collect::<Result<Vec<_>, SysError>>()?;
         let worker = Worker::start(samplers, begin);
         self.worker = Some(worker.map_err(|source| SysError { call: "pipe", source })?);
-        Ok(backend)
+        Ok(self.provider())
     }
 
     /// Ends all watching and keeps what was found out. Waits for it.
@@ -167,11 +166,6 @@ impl Mixes {
         self.trouble.extend(reply.trouble);
     }
 
-    /// Lines about jobs that are not sampled after all, since this was last called.
-    pub fn trouble(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.trouble)
-    }
-
     /// Mix and CPU time of the thread `tid` that was created at `created`, if it was watched.
     #[must_use]
     pub fn of(&self, tid: Tid, created: Nanos) -> Option<(Mix, Option<Nanos>)> {
@@ -183,6 +177,26 @@ impl Mixes {
     /// What was counted of each job whose watching has ended.
     pub fn take(&mut self) -> Vec<(JobIdx, Counted)> {
         std::mem::take(&mut self.done)
+    }
+}
+
+impl Backend for Mixes {
+    fn provider(&self) -> Provider {
+        let cost = format!("{} samples for each second of CPU time", self.rate_hz);
+        Provider { name: "perf events: instruction pointers", cost, limits: Vec::new() }
+    }
+
+    fn report(&mut self, quantum: &mut QuantumTasks<'_>) {
+        for ((thread, created), task) in quantum.threads.iter().zip(quantum.tasks.iter_mut()) {
+            let Some((mix, cpu_time)) = self.of(thread.tid, *created) else { continue };
+            task.mix = Some(Box::new(mix));
+            task.cpu_time = cpu_time.max(task.cpu_time);
+        }
+    }
+
+    /// Lines about jobs that are not sampled after all.
+    fn messages(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.trouble)
     }
 }
 

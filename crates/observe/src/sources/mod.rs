@@ -1,27 +1,206 @@
-//! Sources of evidence about the tasks of jobs: one backend a file, with a state of its own.
+//! Sources of evidence about the tasks of jobs: one backend a file, each with a state of its own, behind [`Backend`].
 //!
-//! The follower of tasks passes them to a backend and reads values from it: `colocate_host::LinuxHost` does so in every
-//! quantum. A backend never sees what others know of a task, and none changes a task.
+//! A follower of tasks passes tasks to a backend and takes reports from it: `colocate_host::LinuxHost` does so in every
+//! quantum. A backend does not see the state of others and changes no task.
 
+pub mod accesses;
 pub mod counters;
 pub mod mix;
-pub mod phases;
+mod page_groups;
+mod phases;
 pub mod run_states;
-pub mod sharing;
 pub mod spinning;
 pub mod switches;
+pub mod times;
 pub mod wake_ups;
 
-use colocate_evidence::TaskId;
+use crate::pmu::{Metered, Start};
+use colocate_evidence::{JobIdx, Provider, Refusal, Reports, SeenTask, TaskId};
 use colocate_linux::{Pid, Tid};
+use colocate_machine::{Machine, Nanos};
+use run_states::Read;
+use std::fmt;
 
 /// A task, as backends know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskRef {
-    /// Which one.
+    /// Its place in the workload.
     pub id: TaskId,
     /// Its process.
     pub pid: Pid,
     /// Its thread.
     pub tid: Tid,
+}
+
+/// A task that a backend has not seen before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewTask {
+    /// The task.
+    pub task: TaskRef,
+    /// Its creation, on the kernel's clock.
+    pub created: Nanos,
+    /// [`Start::AtExec`] for the first thread of a program that is not released yet.
+    pub start: Start,
+}
+
+/// The jobs and tasks that are followed when a backend is started.
+#[derive(Clone, Debug, Default)]
+pub struct Followed {
+    /// Each job that has not ended, with its first process and the moment from which that is to be watched.
+    pub jobs: Vec<(JobIdx, Pid, Start)>,
+    /// The living tasks.
+    pub tasks: Vec<NewTask>,
+}
+
+/// A started source of evidence: receives every watched task, and reports on all of them when a quantum is over.
+///
+/// Each method but [`Backend::provider`] does nothing by default.
+pub trait Backend: fmt::Debug {
+    /// The name of the mechanism, its cost, and the limits of what it reports here.
+    fn provider(&self) -> Provider;
+
+    /// Watches a job's process with all threads and processes that it creates.
+    ///
+    /// # Errors
+    /// The kernel's refusal to watch it.
+    fn watch(&mut self, _pid: Pid, _start: Start) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Watches process `pid` of a job instead of `before`, which has ended.
+    ///
+    /// # Errors
+    /// The kernel's refusal to watch it: its tasks are unknown from now on.
+    fn watch_instead(&mut self, _job: JobIdx, _before: Pid, _pid: Pid) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Takes in a task that was created, or that lived when the backend was started.
+    ///
+    /// # Errors
+    /// The lack of room for it: it is unknown.
+    fn created(&mut self, _new: &NewTask) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Reads an ended task a last time into `usage`, and forgets it.
+    fn ended(&mut self, _task: TaskRef, _usage: &mut TaskUsage) {}
+
+    /// Prepares for the reading of tasks at the end of a quantum.
+    fn begin(&mut self) {}
+
+    /// Reads the usage of one living task until `at`, on the kernel's clock.
+    fn read(&mut self, _task: TaskRef, _at: Nanos, _usage: &mut TaskUsage) {}
+
+    /// The time at which [`Backend::drain`] is to be called at the latest, on the kernel's clock.
+    fn due(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Takes in the kernel's records: the room for unread ones is limited.
+    ///
+    /// # Errors
+    /// A line for the user: the backend has failed and is to be dropped.
+    fn drain(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Adds reports on the tasks at the end of a quantum, after the usage of each was read. Forgets tasks that are not among
+    /// them.
+    fn report(&mut self, _quantum: &mut QuantumTasks<'_>) {}
+
+    /// Takes the lines for the user that have come up.
+    fn messages(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The remembered tasks at the end of a quantum, in the order of their IDs, with room for reports on them.
+#[derive(Debug)]
+pub struct QuantumTasks<'a> {
+    /// The end of the quantum, on the kernel's clock.
+    pub at: Nanos,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Processes and threads of `tasks` in the same order, with their creation on the kernel's clock.
+    pub threads: &'a [(TaskRef, Nanos)],
+    /// The tasks, with their usage.
+    pub tasks: &'a mut [SeenTask],
+    /// Reports on relations of tasks and on pages.
+    pub reports: &'a mut Reports,
+}
+
+/// Passes `backend` the jobs and tasks that are followed already.
+///
+/// # Errors
+/// The first refusal: the backend is of no use.
+pub fn catch_up(backend: &mut dyn Backend, followed: &Followed) -> Result<(), Refusal> {
+    for (_, pid, start) in &followed.jobs {
+        backend.watch(*pid, *start)?;
+    }
+    followed.tasks.iter().try_for_each(|new| backend.created(new))
+}
+
+impl QuantumTasks<'_> {
+    /// The task with this ID, if it is remembered.
+    #[must_use]
+    pub fn find(&self, id: TaskId) -> Option<&SeenTask> {
+        let at = self.tasks.binary_search_by_key(&id, |task| task.id).ok()?;
+        self.tasks.get(at)
+    }
+}
+
+/// Usage of a task since its creation, as last read.
+#[derive(Clone, Debug, Default)]
+pub struct TaskUsage {
+    /// CPU time.
+    pub cpu_time: Option<Nanos>,
+    /// CPU time before it was attached to.
+    pub cpu_before: Nanos,
+    /// Time for which it could run and had no PU.
+    pub waited: Option<Nanos>,
+    /// Voluntary waits, or calls that read or write, whichever is more.
+    pub switches: Option<u64>,
+    /// Counts of the processor; `None` where nothing is counted.
+    pub counted: Option<Box<Metered>>,
+    /// Whether it had not run between the last two readings, and did not wait for a PU.
+    pub sleeps: bool,
+}
+
+impl TaskUsage {
+    /// Takes in its times.
+    pub fn note_times(&mut self, read: Read) {
+        self.note_cpu_time(read.times.cpu_time);
+        self.waited = self.waited.max(Some(read.times.waited));
+        self.sleeps = read.sleeps;
+    }
+
+    /// CPU time since it is followed.
+    #[must_use]
+    pub fn own_cpu_time(&self) -> Option<Nanos> {
+        Some(self.cpu_time?.saturating_sub(self.cpu_before))
+    }
+
+    /// Takes in its CPU time by another clock, which may be coarser.
+    pub fn note_cpu_time(&mut self, time: Nanos) {
+        self.cpu_time = self.cpu_time.max(Some(time));
+    }
+
+    /// Takes in its counts. Where they have ended, its instructions until then stay known and its other counts do not.
+    pub fn note_counted(&mut self, counted: Option<Metered>) {
+        let Some(counted) = counted else {
+            if let Some(counted) = &mut self.counted {
+                **counted = Metered { instructions: counted.instructions, ..Metered::default() };
+            }
+            return;
+        };
+        self.note_cpu_time(counted.on_cpu);
+        **self.counted.get_or_insert_default() = counted;
+    }
+
+    /// Instructions that were counted of it.
+    #[must_use]
+    pub fn instructions(&self) -> Option<u64> {
+        self.counted.as_ref()?.instructions
+    }
 }

@@ -5,8 +5,7 @@
 
 use super::run_states::Times;
 use colocate_ebpf::{EbpfError, Follow, State, TaskTimes, Watch};
-use colocate_evidence::JobIdx;
-use colocate_evidence::{Backend, Refusal};
+use colocate_evidence::{Provider, JobIdx, Refusal};
 use colocate_linux::Tid;
 use colocate_linux::clock::now;
 use colocate_linux::privilege;
@@ -40,8 +39,8 @@ impl Phases {
 
     /// What it is and costs.
     #[must_use]
-    pub fn backend(&self) -> Backend {
-        Backend {
+    pub fn provider(&self) -> Provider {
+        Provider {
             name: "eBPF: sched_waking and sched_switch",
             cost: "a fraction of a microsecond for each wake-up and each switch to another thread"
                 .to_owned(),

@@ -4,8 +4,7 @@
 //! PU is read anyway, and a task that sleeps is not read at all ([`colocate_linux::accounting`]).
 
 use super::TaskRef;
-use colocate_evidence::Backend;
-use colocate_evidence::TaskId;
+use colocate_evidence::{Provider, TaskId};
 use colocate_linux::Pid;
 use colocate_linux::accounting::{ProcessClock, RunqueueWait};
 use colocate_linux::clock::process_time;
@@ -74,12 +73,18 @@ pub struct Read {
 
 impl RunStates {
     /// Begins to ask for times.
-    pub fn start(&mut self) -> Backend {
+    pub fn start(&mut self) -> Provider {
         // A quarter of what we may have: programs are launched and read, and counters opened, from the rest.
         let hard = Descriptors::now().hard;
         (self.on, self.most_open) = (true, usize::try_from(hard / 4).unwrap_or(usize::MAX));
+        Self::provider()
+    }
+
+    /// The mechanism and its cost.
+    #[must_use]
+    pub fn provider() -> Provider {
         let cost = "two system calls for each task that runs, in each quantum".to_owned();
-        Backend { name: "/proc: schedstat", cost, limits: Vec::new() }
+        Provider { name: "/proc: schedstat", cost, limits: Vec::new() }
     }
 
     /// Closes the files of all tasks, and opens none any more: from now on times are unknown.

@@ -9,8 +9,8 @@ use crate::spin::judge::Judge;
 use crate::spin::loops::Verdict;
 use crate::spin::spun::{self, Spun};
 use crate::spin::{Question, Share, Site, SpinSampler};
-use colocate_evidence::Backend;
-use colocate_evidence::TaskId;
+use super::{Backend, QuantumTasks};
+use colocate_evidence::{JobIdx, Provider, Refusal, TaskId};
 use colocate_linux::SysError;
 use colocate_linux::clock::now;
 use colocate_linux::{Pid, Tid};
@@ -58,25 +58,6 @@ impl Spinning {
         Ok(Self { sampler, questions, answers, rate_hz, of: HashMap::new() })
     }
 
-    /// What they are and cost.
-    #[must_use]
-    pub fn backend(&self) -> Backend {
-        let cost = format!("{} samples for each second of CPU time", self.rate_hz);
-        Backend {
-            name: "perf events: instruction pointers and the code there",
-            cost,
-            limits: Vec::new(),
-        }
-    }
-
-    /// Samples process `pid`, and all that it creates.
-    ///
-    /// # Errors
-    /// As [`SpinSampler::also`].
-    pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
-        self.sampler.also(pid, start)
-    }
-
     /// Samples process `pid`, which runs already, without what it creates.
     ///
     /// # Errors
@@ -100,15 +81,6 @@ impl Spinning {
     /// Samples process `pid` no more.
     pub fn forget(&mut self, pid: Pid) {
         self.sampler.forget(pid);
-    }
-
-    /// The same, instead of process `before`, which has ended.
-    ///
-    /// # Errors
-    /// As [`SpinSampler::also`].
-    pub fn instead(&mut self, before: Pid, pid: Pid) -> Result<(), SysError> {
-        self.sampler.forget(before);
-        self.also(pid, Start::AtExec)
     }
 
     /// Takes in what has been sampled. `tasks` are the living ones that may have run, with their times until now.
@@ -154,5 +126,36 @@ impl Spinning {
             let kept: HashSet<TaskId> = tasks.collect();
             self.of.retain(|id, _| kept.contains(id));
         }
+    }
+}
+
+impl Backend for Spinning {
+    fn provider(&self) -> Provider {
+        Provider {
+            name: "perf events: instruction pointers and the code there",
+            cost: format!("{} samples for each second of CPU time", self.rate_hz),
+            limits: Vec::new(),
+        }
+    }
+
+    fn watch(&mut self, pid: Pid, start: Start) -> Result<(), Refusal> {
+        self.sampler.also(pid, start).map_err(Refusal::of)
+    }
+
+    fn watch_instead(&mut self, _job: JobIdx, before: Pid, pid: Pid) -> Result<(), Refusal> {
+        self.sampler.forget(before);
+        self.watch(pid, Start::AtExec)
+    }
+
+    fn report(&mut self, quantum: &mut QuantumTasks<'_>) {
+        let pairs = quantum.threads.iter().zip(&*quantum.tasks);
+        let living = pairs.filter(|(_, task)| task.ended.is_none());
+        self.poll(living.filter_map(|((thread, _), task)| {
+            Some((thread.tid, task.id, (task.cpu_time?, task.waited.unwrap_or_default())))
+        }));
+        for task in quantum.tasks.iter_mut() {
+            task.spun = self.spun(task.id);
+        }
+        self.keep(quantum.tasks.iter().map(|task| task.id));
     }
 }

@@ -5,15 +5,15 @@
 //! and writes an answer. One that is never idle does not wait, and one that uses sockets by recv(2) and send(2) has no count
 //! of what it reads, so the larger of the two is taken.
 
-use super::TaskRef;
-use colocate_evidence::Backend;
-use colocate_evidence::TaskId;
+use super::{Backend, TaskRef, TaskUsage};
+use colocate_evidence::{Provider, TaskId};
 use colocate_files::kernel;
 use colocate_linux::limits::Descriptors;
+use colocate_machine::Nanos;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Threads that are read in a quantum, at most. Chosen: some 2 ms (measured on a virtual machine of 2 PUs, 8 µs each).
 const MOST: usize = 256;
@@ -21,13 +21,14 @@ const MOST: usize = 256;
 const LONGEST: usize = 16 << 10;
 
 /// The open files of living tasks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Switches {
-    on: bool,
+    /// Where `/proc` is mounted.
+    proc: PathBuf,
     of: HashMap<TaskId, OfTask>,
     /// How many may be open.
     most_open: usize,
-    /// How many were read since a quantum began.
+    /// Readings since a quantum began.
     reads: usize,
 }
 
@@ -40,38 +41,49 @@ struct OfTask {
 }
 
 impl Switches {
-    /// Begins to ask for them.
-    pub fn start(&mut self) -> Backend {
-        // Two for each task, and an eighth of what we may have.
-        let hard = Descriptors::now().hard;
-        (self.on, self.most_open) = (true, usize::try_from(hard / 16).unwrap_or(usize::MAX));
-        Backend {
+    /// No task yet, of those listed under `proc`.
+    #[must_use]
+    pub fn new(proc: &Path) -> Self {
+        // Two for each task, and an eighth of the limit.
+        let most_open = usize::try_from(Descriptors::now().hard / 16).unwrap_or(usize::MAX);
+        Self { proc: proc.to_owned(), of: HashMap::new(), most_open, reads: 0 }
+    }
+
+    /// The switches of a living task since its creation; `None` if they are unknown, or too many tasks run.
+    fn of(&mut self, task: TaskRef) -> Option<u64> {
+        if self.reads == MOST {
+            return None;
+        }
+        self.reads += 1;
+        if !self.of.contains_key(&task.id) && self.of.len() < self.most_open {
+            self.of.insert(task.id, OfTask::open(task, &self.proc)?);
+        }
+        self.of.get(&task.id)?.read()
+    }
+}
+
+impl Backend for Switches {
+    fn provider(&self) -> Provider {
+        Provider {
             name: "/proc: status and io",
             cost: "two system calls for each task that runs, in each quantum".to_owned(),
             limits: Vec::new(),
         }
     }
 
-    /// A quantum is over, and its tasks are about to be read.
-    pub fn begin(&mut self) {
+    fn begin(&mut self) {
         self.reads = 0;
     }
 
-    /// Asks for those of a living task since it was created; `None` if they are unknown, or too many tasks run.
-    pub fn read(&mut self, task: TaskRef, proc: &Path) -> Option<u64> {
-        if !self.on || self.reads == MOST {
-            return None;
+    fn read(&mut self, task: TaskRef, _at: Nanos, usage: &mut TaskUsage) {
+        // A task that has not run has not waited anew, nor read.
+        if !usage.sleeps {
+            usage.switches = self.of(task);
         }
-        self.reads += 1;
-        if !self.of.contains_key(&task.id) && self.of.len() < self.most_open {
-            self.of.insert(task.id, OfTask::open(task, proc)?);
-        }
-        self.of.get(&task.id)?.read()
     }
 
-    /// Forgets a task that has ended.
-    pub fn ended(&mut self, id: TaskId) {
-        self.of.remove(&id);
+    fn ended(&mut self, task: TaskRef, _usage: &mut TaskUsage) {
+        self.of.remove(&task.id);
     }
 }
 
@@ -120,19 +132,17 @@ mod tests {
         );
         let task =
             |order| TaskRef { id: TaskId { job: JobIdx(0), order }, pid: Pid(7), tid: Tid(8) };
-        let mut switches = Switches::default();
-        assert_eq!(switches.read(task(0), proc.path()), None, "they were not asked for");
-        switches.start();
-        assert_eq!(switches.read(task(0), proc.path()), Some(40));
-        switches.ended(task(0).id);
+        let mut switches = Switches::new(proc.path());
+        assert_eq!(switches.of(task(0)), Some(40));
+        switches.ended(task(0), &mut TaskUsage::default());
         write("io", "rchar: 9\nwchar: 9\nsyscr: 30\nsyscw: 31\nread_bytes: 0\n");
-        assert_eq!(switches.read(task(0), proc.path()), Some(61));
+        assert_eq!(switches.of(task(0)), Some(61));
         for order in (2..).take(MOST - 2) {
-            assert_eq!(switches.read(task(order), proc.path()), Some(61));
+            assert_eq!(switches.of(task(order)), Some(61));
         }
-        assert_eq!(switches.read(task(0), proc.path()), None, "more than are read in a quantum");
+        assert_eq!(switches.of(task(0)), None, "more than are read in a quantum");
         switches.begin();
         write("status", "Name:\tx\n");
-        assert_eq!(switches.read(task(0), proc.path()), None);
+        assert_eq!(switches.of(task(0)), None);
     }
 }

@@ -4,10 +4,10 @@ mod ebpf;
 pub(crate) mod sampled;
 mod windows;
 
-use super::TaskRef;
+use super::{Backend, NewTask, QuantumTasks, TaskRef, TaskUsage};
 use colocate_ebpf::EbpfError;
-use colocate_evidence::{Backend, Refusal};
-use colocate_evidence::{TaskId, WakeUps};
+use colocate_evidence::{JobIdx, Provider, Refusal, TaskId, WakeUps};
+use colocate_linux::clock::now;
 use colocate_linux::privilege;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
@@ -16,6 +16,9 @@ use sampled::WakingSamples;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Add;
 use std::path::Path;
+
+/// After so long all threads have been reported that were created before counting began. Chosen: many times the usual delay.
+const SEEN_AFTER: Nanos = Nanos::from_millis(100);
 
 /// The kernel's type information.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
@@ -29,7 +32,10 @@ pub struct WakeUpCounts {
     ended: Vec<Tid>,
     /// By wakee and waker.
     counts: BTreeMap<(TaskId, Option<TaskId>), WakeUps>,
-    /// Whether it was said that something found no room.
+    /// A thread that was created before, on the kernel's clock, may have a creator that was not watched yet.
+    all_watched_from: Nanos,
+    /// A line on records that found no room, and whether there was one before.
+    message: Option<String>,
     has_said: bool,
 }
 
@@ -69,71 +75,47 @@ impl WakeUpCounts {
             let refused = |perf| Refusal::of(format!("{ebpf}, and {perf}"));
             WakingSamples::start(cpus).map(CountedBy::Samples).map_err(refused)
         })?;
-        let (of, counts) = (HashMap::new(), BTreeMap::new());
-        Ok(Self { by, of, ended: Vec::new(), counts, has_said: false })
+        Ok(Self {
+            by,
+            of: HashMap::new(),
+            ended: Vec::new(),
+            counts: BTreeMap::new(),
+            all_watched_from: now() + SEEN_AFTER,
+            message: None,
+            has_said: false,
+        })
     }
 
     /// What it is and costs to count by eBPF, where nothing speaks against that: this build has the program, this user the
     /// capabilities, and the kernel type information. Takes some microseconds, where [`WakeUpCounts::start`] takes 10 to 20 ms.
     #[must_use]
-    pub fn expected() -> Option<Backend> {
+    pub fn expected() -> Option<Provider> {
         let may = privilege::may_load_programs();
         let can = may && colocate_ebpf::IS_BUILT && Path::new(TYPES).exists();
-        can.then(ebpf::backend)
+        can.then(ebpf::provider)
     }
 
-    /// What it is and costs.
-    #[must_use]
-    pub fn backend(&self) -> Backend {
-        match &self.by {
-            CountedBy::Ebpf(_) => ebpf::backend(),
-            CountedBy::Samples(_) => sampled::backend(),
-        }
-    }
-
-    /// Watches a process that has one thread, and all that it creates from now on.
+    /// Watches a thread, and all that it creates from now on.
     ///
     /// # Errors
     /// If there is no room for it.
     pub fn add(&self, first: Tid) -> Result<(), EbpfError> {
         match &self.by {
             CountedBy::Ebpf(counted) => counted.add(first),
-            // Of every thread.
+            // Every thread is watched.
             CountedBy::Samples(_) => Ok(()),
         }
     }
 
-    /// A task was created.
-    pub fn created(&mut self, task: TaskRef) {
-        self.of.insert(task.tid, task.id);
-    }
-
-    /// A task has ended. What it did before is still read.
-    pub fn ended(&mut self, tid: Tid) {
-        self.ended.push(tid);
-    }
-
-    /// When [`WakeUpCounts::read`] is to be called at the latest, as counting costs more than it may until then.
-    #[must_use]
-    pub fn due(&self) -> Option<Nanos> {
-        match &self.by {
-            CountedBy::Ebpf(counted) => counted.window_ends(),
-            CountedBy::Samples(_) => None,
-        }
-    }
-
-    /// Adds what was counted since this was last called. Where something found no room, a line about that, once.
-    ///
-    /// # Errors
-    /// If the kernel does not say what was counted.
-    pub fn read(&mut self) -> Result<Option<String>, EbpfError> {
+    /// Adds the wake-ups since the call before. A line if records found no room.
+    fn take(&mut self) -> Result<Option<String>, EbpfError> {
         let (pairs, lost) = match &mut self.by {
             CountedBy::Ebpf(counted) => (counted.take()?, counted.lost()?),
             CountedBy::Samples(samples) => (samples.take(), samples.lost()),
         };
         let task = |tid: Tid| self.of.get(&tid).copied();
         for Pair { waker, wakee, count, ran } in pairs {
-            // One that was never followed, as in a storm of threads.
+            // A thread that was never followed, as in a storm of threads.
             let Some(wakee) = task(wakee) else { continue };
             let waker = waker.and_then(task);
             let new = WakeUps {
@@ -149,9 +131,7 @@ impl WakeUpCounts {
         for tid in self.ended.drain(..) {
             self.of.remove(&tid);
         }
-        let says = !self.has_said && lost.is_some();
-        self.has_said |= says;
-        Ok(lost.filter(|_| says))
+        Ok(lost)
     }
 
     /// Processes that are not watched and have woken watched threads, with how often, as far as the backend says which.
@@ -162,16 +142,58 @@ impl WakeUpCounts {
             CountedBy::Samples(_) => Vec::new(),
         }
     }
+}
 
-    /// Forgets what is known of tasks other than these.
-    pub fn keep(&mut self, mut is_kept: impl FnMut(TaskId) -> bool) {
-        self.counts.retain(|(wakee, waker), _| is_kept(*wakee) && waker.is_none_or(&mut is_kept));
+impl Backend for WakeUpCounts {
+    fn provider(&self) -> Provider {
+        match &self.by {
+            CountedBy::Ebpf(_) => ebpf::provider(),
+            CountedBy::Samples(_) => sampled::provider(),
+        }
     }
 
-    /// What was counted until [`WakeUpCounts::read`] was last called, in the order of wakees and wakers.
-    #[must_use]
-    pub fn counts(&self) -> Vec<WakeUps> {
-        self.counts.values().copied().collect()
+    fn watch_instead(&mut self, _job: JobIdx, _before: Pid, pid: Pid) -> Result<(), Refusal> {
+        self.add(pid.first_thread()).map_err(Refusal::of)
+    }
+
+    fn created(&mut self, new: &NewTask) -> Result<(), Refusal> {
+        self.of.insert(new.task.tid, new.task.id);
+        if new.created < self.all_watched_from {
+            self.add(new.task.tid).map_err(Refusal::of)?;
+        }
+        Ok(())
+    }
+
+    /// Its wake-ups until then are still read.
+    fn ended(&mut self, task: TaskRef, _usage: &mut TaskUsage) {
+        self.ended.push(task.tid);
+    }
+
+    fn due(&self) -> Option<Nanos> {
+        match &self.by {
+            CountedBy::Ebpf(counted) => counted.window_ends(),
+            CountedBy::Samples(_) => None,
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        let lost = self.take();
+        let lost = lost.map_err(|why| format!("wake-ups are not counted any more: {why}"))?;
+        if lost.is_some() && !self.has_said {
+            self.has_said = true;
+            self.message = lost;
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, quantum: &mut QuantumTasks<'_>) {
+        let is_kept = |id: TaskId| quantum.find(id).is_some();
+        self.counts.retain(|(wakee, waker), _| is_kept(*wakee) && waker.is_none_or(is_kept));
+        quantum.reports.wake_ups = Some(self.counts.values().copied().collect());
+    }
+
+    fn messages(&mut self) -> Vec<String> {
+        self.message.take().into_iter().collect()
     }
 }
 

@@ -11,8 +11,7 @@
 
 use super::ByTask;
 use crate::evidence::QueuedJob;
-use colocate_evidence::TaskId;
-use colocate_evidence::WakeUps;
+use colocate_evidence::{TaskId, WakeUps};
 use colocate_machine::Nanos;
 use colocate_machine::calibrated::Pair as Lie;
 use colocate_model::communication::{Exchange, WakeUpCosts};

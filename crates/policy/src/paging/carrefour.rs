@@ -164,8 +164,7 @@ mod tests {
     use crate::paging::testing::orders;
     use crate::table::PolicySpec;
     use crate::testing::machine;
-    use colocate_evidence::{AddressRange, PageGroup, PageUse};
-    use colocate_evidence::{JobIdx, TaskId};
+    use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, Reports, TaskId};
     use colocate_machine::Nanos;
 
     #[test]
@@ -225,7 +224,10 @@ mod tests {
             }];
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
             let groups = std::slice::from_ref(&group);
-            let evidence = Evidence { pages: Some(groups), ..Evidence::of_queue(now) };
+            let evidence = Evidence {
+                reports: &Reports { pages: Some(groups.to_vec()), ..Reports::NONE },
+                ..Evidence::of_queue(now)
+            };
             PolicySpec::named("carrefour").plain().decide(&evidence).pages.len()
         };
         assert_eq!((moved(49.0), moved(51.0)), (0, 1));

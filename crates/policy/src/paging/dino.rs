@@ -23,8 +23,7 @@ use crate::evidence::{Evidence, Thread};
 use crate::plan::{Place, Why};
 use crate::row::{Kind, Preset, Row, Setting};
 use crate::schedule::allocate::rates;
-use colocate_evidence::TaskId;
-use colocate_evidence::{Source, SourceSet};
+use colocate_evidence::{Source, SourceSet, TaskId};
 use colocate_machine::{NodeIdx, PuIdx, Shared};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -151,8 +150,7 @@ mod tests {
     use crate::paging::testing::{SIZE, places_of};
     use crate::table::PolicySpec;
     use crate::testing::machine;
-    use colocate_evidence::JobIdx;
-    use colocate_evidence::{AddressRange, PageGroup, PageUse};
+    use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, Reports};
     use colocate_machine::{Machine, Nanos, Node, NodeNr, PuNr};
 
     fn task(order: u32) -> TaskId {
@@ -192,8 +190,11 @@ mod tests {
         };
         let groups: Vec<_> = users.iter().zip(0..).map(group).collect();
         let now = Quantum { number: 0, machine, pus: &pus, queue: &queue };
-        let evidence =
-            Evidence { may_wait: false, pages: Some(&groups), ..Evidence::of_queue(now) };
+        let evidence = Evidence {
+            may_wait: false,
+            reports: &Reports { pages: Some(groups.clone()), ..Reports::NONE },
+            ..Evidence::of_queue(now)
+        };
         PolicySpec::named("dino:k=2048").plain().decide(&evidence)
     }
 

@@ -24,10 +24,7 @@ use crate::pages::PageMove;
 use crate::plan::{Place, Plan, Why};
 use crate::policy::Policy;
 use crate::row::Row;
-use colocate_evidence::JobIdx;
-use colocate_evidence::TaskId;
-use colocate_evidence::{PageGroup, PageUse, PagesMoved};
-use colocate_evidence::{Source, SourceSet};
+use colocate_evidence::{JobIdx, PageGroup, PageUse, PagesMoved, Source, SourceSet, TaskId};
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, NodeNr};
 use std::collections::BTreeMap;
 
@@ -132,7 +129,7 @@ impl<R: Rule + 'static> Paging<R> {
     }
 
     fn orders(&mut self, evidence: &Evidence<'_>) -> Vec<PageMove> {
-        let all = evidence.pages.unwrap_or_default();
+        let all = evidence.reports.pages.as_deref().unwrap_or_default();
         let new = |group: &PageGroup| {
             let before = self.before.get(&(group.job, group.range.start));
             since(&group.uses, before.map_or(&[], Vec::as_slice))

@@ -4,8 +4,7 @@ use crate::evidence::{Evidence, Quantum};
 use crate::pages::PageMove;
 use crate::table::PolicySpec;
 use crate::testing::machine;
-use colocate_evidence::{AddressRange, PageGroup, PageUse, PagesMoved};
-use colocate_evidence::{JobIdx, TaskId};
+use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, PagesMoved, Reports, TaskId};
 use colocate_machine::{Bytes, Nanos, NodeIdx};
 
 /// Use of a group: (task, its node, samples, writes).
@@ -40,8 +39,12 @@ pub fn orders(policy: &str, periods: &[Period]) -> Vec<Vec<(usize, u32)>> {
         }
         let now = Quantum { number: at, machine: &machine, pus: &pus, queue: &[] };
         let at = Nanos::from_secs(at);
-        let evidence =
-            Evidence { at, pages: Some(&groups), moved: &moved, ..Evidence::of_queue(now) };
+        let evidence = Evidence {
+            at,
+            reports: &Reports { pages: Some(groups.clone()), ..Reports::NONE },
+            moved: &moved,
+            ..Evidence::of_queue(now)
+        };
         let plan = made.decide(&evidence);
         moved = plan.pages.iter().map(carried_out).collect();
         let mut places: Vec<(usize, u32)> = plan.pages.iter().flat_map(places_of).collect();

@@ -42,8 +42,7 @@ use crate::plan::{MAX_PARTNERS, Plan, Task, Why};
 use crate::policies::MIX;
 use crate::policy::Policy;
 use crate::row::{Purpose, Row};
-use colocate_evidence::TaskId;
-use colocate_evidence::{Source, SourceSet};
+use colocate_evidence::{Source, SourceSet, TaskId};
 use colocate_machine::{Nanos, PuIdx, Shared};
 use colocate_model::communication::WakeUpCosts;
 use pages::Pages;
@@ -111,7 +110,9 @@ impl Policy for Auto {
         let shares = |task| self.seats.contains_key(&task);
         let (at, queue) = (evidence.at, evidence.now.queue);
         let is_news = evidence
+            .reports
             .wake_ups
+            .as_deref()
             .is_some_and(|known| self.traffic.note(at, known, queue, shares, &self.costs));
         let is_gone = |pu: &PuIdx| !places.pus.contains(pu);
         if is_news || self.seats.values().any(is_gone) {
@@ -231,7 +232,7 @@ mod tests {
     use crate::evidence::{Quantum, QueuedJob, Thread};
     use crate::testing::{letters, machine};
     use crate::{Decision, Place};
-    use colocate_evidence::{JobIdx, WakeUps};
+    use colocate_evidence::{JobIdx, Reports, WakeUps};
     use colocate_machine::PuNr;
 
     fn task(job: u32) -> TaskId {
@@ -290,7 +291,7 @@ mod tests {
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
             let evidence = Evidence {
                 at: Nanos::from_millis(self.ms),
-                wake_ups: woken.as_deref(),
+                reports: &Reports { wake_ups: woken, ..Reports::NONE },
                 expected: &|| letters.clone(),
                 ..Evidence::of_queue(now)
             };

@@ -30,8 +30,7 @@ use crate::places::Places;
 use crate::plan::{Plan, Why};
 use crate::policy::Policy;
 use crate::row::{Kind, Knowledge, Preset, Purpose, Row, Setting, Values};
-use colocate_evidence::TaskId;
-use colocate_evidence::{Source, SourceSet};
+use colocate_evidence::{Source, SourceSet, TaskId};
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Nanos, PuIdx};
 
@@ -157,8 +156,8 @@ impl Communication {
     /// What tasks have communicated since they were created, in seconds.
     fn amounts(&self, evidence: &Evidence<'_>) -> Matrix {
         let is_used = |source| self.sources.has(source);
-        let wake_ups = evidence.wake_ups.filter(|_| is_used(Source::WakeUps));
-        let sharing = evidence.sharing.filter(|_| is_used(Source::Sharing));
+        let wake_ups = evidence.reports.wake_ups.as_deref().filter(|_| is_used(Source::WakeUps));
+        let sharing = evidence.reports.sharing.as_deref().filter(|_| is_used(Source::Sharing));
         seen::seconds(wake_ups.unwrap_or_default(), self.wake_up, sharing.unwrap_or_default())
     }
 
@@ -166,8 +165,18 @@ impl Communication {
     #[allow(clippy::cast_precision_loss)] // wake-ups and samples
     fn piece(&self, evidence: &Evidence<'_>) -> f64 {
         let is_used = |source| self.sources.has(source);
-        let wake_ups = evidence.wake_ups.filter(|_| is_used(Source::WakeUps)).unwrap_or_default();
-        let sharing = evidence.sharing.filter(|_| is_used(Source::Sharing)).unwrap_or_default();
+        let wake_ups = evidence
+            .reports
+            .wake_ups
+            .as_deref()
+            .filter(|_| is_used(Source::WakeUps))
+            .unwrap_or_default();
+        let sharing = evidence
+            .reports
+            .sharing
+            .as_deref()
+            .filter(|_| is_used(Source::Sharing))
+            .unwrap_or_default();
         let counts = wake_ups.iter().filter(|one| one.waker.is_some()).map(|one| one.count);
         let observations: u64 = counts.chain(sharing.iter().map(|one| one.samples)).sum();
         let all: f64 = self.sums.pairs().map(|(_, amount)| amount).sum();
@@ -197,8 +206,7 @@ mod tests {
     use super::*;
     use crate::evidence::Quantum;
     use crate::testing::machine;
-    use colocate_evidence::JobIdx;
-    use colocate_evidence::{Sharing, WakeUps};
+    use colocate_evidence::{JobIdx, Reports, Sharing, WakeUps};
 
     fn task(order: u32) -> TaskId {
         TaskId { job: JobIdx(0), order }
@@ -237,8 +245,11 @@ mod tests {
         let machine = machine("pack:2 l3:2 core:2");
         let pus: Vec<PuIdx> = machine.all_pus().collect();
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &[] };
-        let evidence =
-            Evidence { at: Nanos::from_secs(s), wake_ups: Some(sums), ..Evidence::of_queue(now) };
+        let evidence = Evidence {
+            at: Nanos::from_secs(s),
+            reports: &Reports { wake_ups: Some(sums.to_vec()), ..Reports::NONE },
+            ..Evidence::of_queue(now)
+        };
         let plan = policy.decide(&evidence);
         plan.decisions.iter().filter_map(|decision| Some(decision.place.pu()?.0)).collect()
     }
@@ -283,21 +294,20 @@ mod tests {
         let machine = machine("core:2");
         let pus: Vec<PuIdx> = machine.all_pus().collect();
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &[] };
-        let known = (&[woken][..], &[shared((0, 1), 1), shared((1, 0), 1)][..]);
-        let evidence = |(wake_ups, sharing)| Evidence {
-            wake_ups: Some(wake_ups),
-            sharing: Some(sharing),
-            ..Evidence::of_queue(now)
+        let reports = |amounts: [u64; 2]| {
+            let sharing = vec![shared((0, 1), amounts[0]), shared((1, 0), amounts[1])];
+            Reports { wake_ups: Some(vec![woken]), sharing: Some(sharing), pages: None }
         };
+        let known = Evidence { reports: &reports([1, 1]), ..Evidence::of_queue(now) };
+        let later = Evidence { reports: &reports([1, 4]), ..Evidence::of_queue(now) };
         let between = |matrix: &Matrix| (1e3 * matrix.between(task(0), task(1))).round();
-        let amounts = |sources: &[Source]| between(&by(sources, None).amounts(&evidence(known)));
+        let amounts = |sources: &[Source]| between(&by(sources, None).amounts(&known));
         let (woken, shared_both) = (Source::WakeUps, Source::Sharing);
         assert_eq!(amounts(&[woken]), 10.0);
         assert_eq!(amounts(&[shared_both]), 2_000.0);
         let mut policy = by(&[woken, shared_both], None);
-        assert_eq!(between(&policy.since(&evidence(known))), 2_010.0);
-        let later = (known.0, &[shared((0, 1), 1), shared((1, 0), 4)][..]);
-        assert_eq!(between(&policy.since(&evidence(later))), 3_000.0);
+        assert_eq!(between(&policy.since(&known)), 2_010.0);
+        assert_eq!(between(&policy.since(&later)), 3_000.0);
     }
 
     #[test]

@@ -35,8 +35,7 @@ use super::{Allocated, Choice, Quantum, QueuedJob, Scheduler, Thread, leave_to_k
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::row::{Kind, Preset, Row, Setting};
-use colocate_evidence::SourceSet;
-use colocate_evidence::TaskId;
+use colocate_evidence::{SourceSet, TaskId};
 use colocate_machine::Performance;
 use colocate_model::Phase;
 use std::collections::BTreeSet;

@@ -57,8 +57,7 @@ use super::{
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::row::{Kind, Preset, Purpose, Row, Setting};
-use colocate_evidence::SourceSet;
-use colocate_evidence::{JobIdx, TaskId};
+use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{Nanos, PuIdx};
 use sharing::{Sharer, Sharing};
 use std::collections::BTreeSet;

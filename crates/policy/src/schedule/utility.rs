@@ -44,8 +44,7 @@ use super::{Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, le
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::row::Row;
-use colocate_evidence::SourceSet;
-use colocate_evidence::{JobIdx, TaskId};
+use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{Nanos, Performance};
 use colocate_model::Phase;
 use std::cmp::Reverse;

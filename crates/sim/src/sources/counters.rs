@@ -2,7 +2,7 @@
 
 use crate::task::TaskNo;
 use crate::world::World;
-use colocate_engine::{Counts, SeenTask};
+use colocate_evidence::{Counts, SeenTask};
 use colocate_model::Stack;
 
 pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {

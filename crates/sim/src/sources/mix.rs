@@ -3,8 +3,7 @@
 use crate::scenario::Scenario;
 use crate::task::TaskNo;
 use crate::world::World;
-use colocate_engine::SeenTask;
-use colocate_evidence::JobIdx;
+use colocate_evidence::{JobIdx, SeenTask};
 use colocate_model::Mix;
 
 /// Watches these jobs, and no others.

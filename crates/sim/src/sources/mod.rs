@@ -11,12 +11,11 @@ mod wake_ups;
 
 use crate::task::TaskNo;
 use crate::world::World;
-use colocate_engine::{Request, SeenTask};
-use colocate_evidence::Backend;
-use colocate_evidence::{Refusal, Source};
+use colocate_engine::Request;
+use colocate_evidence::{Provider, Refusal, Reports, SeenTask, Source};
 
 /// Begins what was requested, and says how it is provided.
-pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Backend, Refusal> {
+pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Provider, Refusal> {
     match request.source {
         Source::Mix => mix::watch(world, request.jobs),
         Source::Spinning => return spinning::answer(world),
@@ -38,18 +37,27 @@ pub(crate) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
     spinning::report(world, task, seen);
 }
 
-fn known() -> Backend {
-    Backend { name: "simulation", cost: "none".to_owned(), limits: Vec::new() }
+/// Reports on relations of tasks and on pages.
+pub(crate) fn reports(world: &World<'_>) -> Reports {
+    Reports {
+        wake_ups: world.takes_turns().then(|| world.reported_wake_ups()),
+        sharing: None,
+        pages: world.reports_pages.then(|| world.page_groups()),
+    }
 }
 
-fn sharing() -> Result<Backend, Refusal> {
+fn known() -> Provider {
+    Provider { name: "simulation", cost: "none".to_owned(), limits: Vec::new() }
+}
+
+fn sharing() -> Result<Provider, Refusal> {
     Err(Refusal {
         why: "programs that are described by what they demand have no addresses".to_owned(),
         remedy: "`colocate-study replay` simulates recorded accesses",
     })
 }
 
-fn switches() -> Result<Backend, Refusal> {
+fn switches() -> Result<Provider, Refusal> {
     Err(Refusal {
         why: "voluntary switches are not simulated".to_owned(),
         remedy: "instructions are known",

@@ -2,16 +2,14 @@
 
 use crate::task::TaskNo;
 use crate::world::World;
-use colocate_engine::SeenTask;
-use colocate_evidence::Backend;
-use colocate_evidence::Refusal;
+use colocate_evidence::{Provider, Refusal, SeenTask};
 
 pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
     seen.cpu_time = Some(world.tasks[task].total.ran);
     seen.waited = Some(world.waited(task));
 }
 
-pub(super) fn at_once() -> Result<Backend, Refusal> {
+pub(super) fn at_once() -> Result<Provider, Refusal> {
     Err(Refusal {
         why: "simulated quanta are as long as requested".to_owned(),
         remedy: "shorter quanta show it sooner",

@@ -3,11 +3,9 @@
 use super::known;
 use crate::task::TaskNo;
 use crate::world::World;
-use colocate_engine::SeenTask;
-use colocate_evidence::Backend;
-use colocate_evidence::Refusal;
+use colocate_evidence::{Provider, Refusal, SeenTask};
 
-pub(super) fn answer(world: &World<'_>) -> Result<Backend, Refusal> {
+pub(super) fn answer(world: &World<'_>) -> Result<Provider, Refusal> {
     let hidden =
         Refusal { why: "the scenario hides it".to_owned(), remedy: "let the scenario show it" };
     if world.hides_spinning { Err(hidden) } else { Ok(known()) }

@@ -2,10 +2,9 @@
 
 use super::known;
 use crate::world::World;
-use colocate_evidence::Backend;
-use colocate_evidence::Refusal;
+use colocate_evidence::{Provider, Refusal};
 
-pub(super) fn answer(world: &World<'_>) -> Result<Backend, Refusal> {
+pub(super) fn answer(world: &World<'_>) -> Result<Provider, Refusal> {
     let why = || Refusal {
         why: "threads of this scenario do not wake each other".to_owned(),
         remedy: "let threads take turns",

@@ -2,7 +2,8 @@
 
 use crate::common;
 
-use colocate_engine::{Host, SeenTask};
+use colocate_engine::Host;
+use colocate_evidence::SeenTask;
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::Place;

@@ -2,7 +2,8 @@
 
 use crate::common;
 
-use colocate_engine::{Host, Meanwhile, PlacementStatus};
+use colocate_engine::{Host, Meanwhile};
+use colocate_evidence::PlacementStatus;
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::schedule::{Allocated, Selected};

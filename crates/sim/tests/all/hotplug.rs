@@ -2,7 +2,8 @@
 
 use crate::common;
 
-use colocate_engine::{Host, PlacementStatus, QuantumEnd};
+use colocate_engine::Host;
+use colocate_evidence::{PlacementStatus, QuantumEnd};
 use colocate_machine::{Nanos, PuNr, Shared};
 use colocate_model::Assumptions;
 use colocate_policy::Place;

@@ -2,8 +2,8 @@
 
 use crate::common;
 
-use colocate_engine::{Host, Request, SeenTask};
-use colocate_evidence::{JobIdx, Source};
+use colocate_engine::{Host, Request};
+use colocate_evidence::{JobIdx, SeenTask, Source};
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::Place;

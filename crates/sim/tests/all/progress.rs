@@ -7,10 +7,10 @@
 
 use crate::common;
 
-use colocate_engine::{Host, HostError, Observation, Request};
+use colocate_engine::{Host, HostError, Request};
 use colocate_engine::{Until, Workload};
-use colocate_evidence::Grant;
-use colocate_evidence::SourceSet;
+use colocate_evidence::Observation;
+use colocate_evidence::{Grant, SourceSet};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, PuNr, described};
 use colocate_model::phase::{Known, Work as PortWork};

@@ -3,8 +3,8 @@
 
 use crate::common;
 
-use colocate_engine::{Host, KnownJob, QuantumEnd, Until, Workload, first_plan};
-use colocate_evidence::SourceSet;
+use colocate_engine::{Host, KnownJob, Until, Workload, first_plan};
+use colocate_evidence::{QuantumEnd, SourceSet};
 use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr, Shared};
 use colocate_model::Assumptions;
 use colocate_policy::rng::SplitMix64;

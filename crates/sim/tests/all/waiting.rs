@@ -2,7 +2,8 @@
 
 use crate::common;
 
-use colocate_engine::{Host, PlacementStatus};
+use colocate_engine::Host;
+use colocate_evidence::PlacementStatus;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Nanos, PuNr};
 use colocate_model::phase::Known;

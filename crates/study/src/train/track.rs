@@ -1,7 +1,7 @@
 //! What programs do alone and together, instruction by instruction.
 
-use colocate_engine::{Host, HostError, JobEnd, Observation, QuantumEnd, SeenTask};
-use colocate_evidence::{JobIdx, TaskId};
+use colocate_engine::{Host, HostError};
+use colocate_evidence::{JobEnd, JobIdx, Observation, QuantumEnd, SeenTask, TaskId};
 use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_model::symbiosis::Sample;
 use colocate_model::symbiosis::file::{Component, added_up};

@@ -85,9 +85,7 @@ fn a_late_loop_still_learns() {
             tasks: vec![task],
             ended: vec![],
             moved: vec![],
-            wake_ups: None,
-            sharing: None,
-            pages: None,
+            reports: Reports::NONE,
         }
     };
     let choices = left_to_kernel(1);
@@ -114,9 +112,7 @@ fn a_pause_counts_as_a_turn() {
             tasks,
             ended: vec![],
             moved: vec![],
-            wake_ups: None,
-            sharing: None,
-            pages: None,
+            reports: Reports::NONE,
         }
     };
     let (before, after) =

@@ -6,15 +6,15 @@
 use super::windows::{Count, Windows};
 use super::{Pair, Ran};
 use colocate_ebpf::{EbpfError, Follow, OTHERS, PairCounts, Watch};
-use colocate_evidence::Backend;
+use colocate_evidence::Provider;
 use colocate_linux::clock::now;
 use colocate_linux::privilege;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 
 /// What it is and costs.
-pub(super) fn backend() -> Backend {
-    Backend {
+pub(super) fn provider() -> Provider {
+    Provider {
         name: "eBPF: sched_waking and sched_switch",
         cost: "0.4 µs for each wake-up that is counted, in all up to 0.5 % of the PUs' time"
             .to_owned(),

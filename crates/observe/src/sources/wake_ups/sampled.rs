@@ -19,7 +19,7 @@
 
 use super::Pair;
 use crate::perf::{Attr, Rings, Traced, Tracepoint, TracepointError};
-use colocate_evidence::Backend;
+use colocate_evidence::Provider;
 use colocate_files::kernel;
 use colocate_linux::SysError;
 use colocate_linux::Tid;
@@ -57,8 +57,8 @@ fn is_first_namespace() -> bool {
 }
 
 /// What it is and costs.
-pub(super) fn backend() -> Backend {
-    Backend {
+pub(super) fn provider() -> Provider {
+    Provider {
         name: "perf events: sched_waking, sampled",
         cost: format!("up to {RATE_HZ} samples a second on each PU"),
         limits: vec![

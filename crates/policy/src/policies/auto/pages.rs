@@ -28,8 +28,7 @@ use crate::evidence::{Evidence, Thread};
 use crate::pages::PageMove;
 use crate::paging::{Key, Orders, since, with_memory};
 use crate::places::Places;
-use colocate_evidence::TaskId;
-use colocate_evidence::{PageGroup, PageUse};
+use colocate_evidence::{PageGroup, PageUse, TaskId};
 use colocate_machine::{Machine, Nanos, NodeIdx, NodeNr};
 use std::collections::BTreeMap;
 
@@ -73,7 +72,9 @@ struct Known {
 impl Pages {
     /// Which groups move now; which tasks are held is known then.
     pub fn decide(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) -> Vec<PageMove> {
-        let Some(seen) = evidence.pages.filter(|_| places.machine.nodes.len() > 1) else {
+        let Some(seen) =
+            evidence.reports.pages.as_deref().filter(|_| places.machine.nodes.len() > 1)
+        else {
             return Vec::new();
         };
         let may_order = self.orders.note(evidence.at, evidence.moved);
@@ -306,9 +307,7 @@ mod tests {
     use crate::evidence::{Quantum, QueuedJob};
     use crate::paging::testing::{SIZE, carried_out, places_of};
     use crate::testing::machine;
-    use colocate_evidence::AddressRange;
-    use colocate_evidence::JobIdx;
-    use colocate_evidence::PagesMoved;
+    use colocate_evidence::{AddressRange, JobIdx, PagesMoved, Reports};
     use colocate_machine::PuIdx;
 
     fn task(order: u32) -> TaskId {
@@ -381,7 +380,7 @@ mod tests {
             let moved = std::mem::take(&mut self.moved);
             let evidence = Evidence {
                 at: self.at,
-                pages: Some(&groups),
+                reports: &Reports { pages: Some(groups.clone()), ..Reports::NONE },
                 moved: &moved,
                 ..Evidence::of_queue(now)
             };

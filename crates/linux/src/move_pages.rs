@@ -1,16 +1,70 @@
-//! The system calls that pages are asked for and moved with, one function each.
+//! Pages of processes, queried and moved with move_pages(2).
 
-#![allow(unsafe_code)] // every function here is one system call
+#![allow(unsafe_code)] // system calls
 
-use super::Addr;
-use super::status::NO_STATUS;
-use colocate_linux::{Pid, SysError};
+use crate::{Pid, SysError};
 use colocate_machine::NodeNr;
+use std::fmt;
 
 /// Moves pages that other processes have mapped as well (linux/mempolicy.h).
 const MOVE_ALL: i32 = 1 << 2;
 /// Moves pages that only this process has mapped (linux/mempolicy.h).
 const MOVE: i32 = 1 << 1;
+
+/// An address in a process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)] // arrays of it are handed to the kernel
+pub struct Addr(pub u64);
+
+impl fmt::Display for Addr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+/// A status before the kernel has written one; no node and no error number.
+pub const NO_STATUS: i32 = i32::MIN;
+
+/// Why a page is not where it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stay {
+    /// It is not in memory: never touched, or in swap.
+    NotPresent,
+    /// Something holds it: a transfer, a pin, a lock.
+    Busy,
+    /// Other processes have it mapped, too; moving it needs `CAP_SYS_NICE`.
+    Shared,
+    /// The node has no memory for it.
+    NoMemory,
+    /// It cannot be moved at all: a device's memory, the page of zeros.
+    Unmovable,
+}
+
+/// Where a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// On that node.
+    On(NodeNr),
+    /// On none that is known.
+    Not(Stay),
+}
+
+/// Reads an answer of move_pages(2); `None` if the kernel gave none.
+pub fn seen(status: i32) -> Option<Seen> {
+    if let Ok(node) = u32::try_from(status) {
+        return Some(Seen::On(NodeNr(node)));
+    }
+    if status == NO_STATUS {
+        return None;
+    }
+    Some(Seen::Not(match -status {
+        libc::ENOENT => Stay::NotPresent,
+        libc::EBUSY | libc::EAGAIN => Stay::Busy,
+        libc::EACCES => Stay::Shared,
+        libc::ENOMEM => Stay::NoMemory,
+        _ => Stay::Unmovable,
+    }))
+}
 
 /// Bytes in a page of this machine.
 pub fn page_bytes() -> u64 {
@@ -20,7 +74,7 @@ pub fn page_bytes() -> u64 {
 }
 
 /// On which node each of `pages` of process `pid` is: the kernel's answers, one a page, which
-/// [`super::status`] reads.
+/// [`seen`] reads.
 ///
 /// # Errors
 /// `ESRCH` if the process has ended, `EINVAL` if it has no memory any more or is a kernel thread,
@@ -77,7 +131,22 @@ pub fn put(pid: Pid, pages: &[Addr], node: NodeNr, shared: bool) -> Put {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pages::status::{Seen, Stay, seen};
+
+    #[test]
+    fn answers_of_the_manual() {
+        assert_eq!(seen(3), Some(Seen::On(NodeNr(3))));
+        assert_eq!(seen(NO_STATUS), None);
+        for (errno, why) in [
+            (libc::ENOENT, Stay::NotPresent),
+            (libc::EBUSY, Stay::Busy),
+            (libc::EACCES, Stay::Shared),
+            (libc::ENOMEM, Stay::NoMemory),
+            (libc::EFAULT, Stay::Unmovable),
+            (libc::EIO, Stay::Unmovable),
+        ] {
+            assert_eq!(seen(-errno), Some(Seen::Not(why)), "{errno}");
+        }
+    }
 
     /// A page of this test is on a node, and one at an address that nothing can have is on none.
     #[test]

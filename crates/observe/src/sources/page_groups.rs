@@ -3,16 +3,12 @@
 //! Groups are parts of 2 MiB, by address. Processes of one job that have other memory at the same address count as one, as in orders to move
 //! memory.
 
-use crate::LinuxHost;
-use colocate_act::pages::Addr;
-use colocate_act::pages::call::{page_bytes, query};
-use colocate_act::pages::status::{Seen, seen};
-use colocate_evidence::Backend;
-use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, Refusal, TaskId};
+use super::QuantumTasks;
+use crate::sharing::groups::{Count, GROUP_B};
+use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, TaskId};
 use colocate_linux::Pid;
-use colocate_linux::clock::now;
+use colocate_linux::move_pages::{Addr, Seen, page_bytes, query, seen};
 use colocate_machine::{Machine, Nanos, NodeIdx, PuNr};
-use colocate_observe::sharing::groups::{Count, GROUP_B};
 use std::collections::BTreeMap;
 
 /// Pages of a group whose places are queried. Chosen: threads touch memory in long stretches.
@@ -40,49 +36,27 @@ struct Group {
     uses: BTreeMap<(TaskId, NodeIdx), Count>,
 }
 
-impl LinuxHost {
-    /// Samples which pages tasks use.
-    pub(crate) fn sample_pages(&mut self) -> Result<Backend, Refusal> {
-        if self.machine.nodes.len() < 2 {
-            return Err(Refusal {
-                why: "expected several NUMA nodes, found one".to_owned(),
-                remedy: "there is nothing to move on this machine",
-            });
-        }
-        let backend = self.sample_accesses()?;
-        if !self.sources.keeps_samples_of_all() {
-            return Err(Refusal {
-                why: "samples of each thread cost programs that wait often too much".to_owned(),
-                remedy: "run colocate as root, which samples on each PU",
-            });
-        }
-        self.sources.pages.get_or_insert_default();
-        Ok(backend)
-    }
-
-    /// Page groups that living tasks have used, with where they are; `None` if that is not sampled.
-    pub(crate) fn page_groups(&mut self) -> Option<Vec<PageGroup>> {
-        self.sources.pages.as_ref()?;
-        self.read_sharing();
-        let at = now();
-        let period = self.sources.access_period();
-        let sampled = self.sources.take_groups();
-        let pages = self.sources.pages.as_mut()?;
-        let table = &mut self.tasks;
-        let memory = self.machine.memory_nodes();
+impl PageGroups {
+    /// Adds samples, each of a group (its process and first address) by a task, and reports the groups that remembered tasks
+    /// have used, with their nodes now. `period` is the time between two samples of a thread.
+    pub fn report(
+        &mut self,
+        quantum: &QuantumTasks<'_>,
+        sampled: impl Iterator<Item = ((Pid, u64), TaskId, Count)>,
+        period: Nanos,
+    ) -> Vec<PageGroup> {
+        let memory = quantum.machine.memory_nodes();
         for ((pid, start), task, count) in sampled {
-            let pu = table.task(task).and_then(|task| task.thread.last_ran);
-            if let Some(node) = pu.and_then(|pu| node_of(pu, &self.machine, &memory)) {
-                pages.add((task.job, start), pid, at, (task, node), count);
+            let pu = quantum.find(task).and_then(|task| task.last_ran);
+            if let Some(node) = pu.and_then(|pu| node_of(pu, quantum.machine, &memory)) {
+                self.add((task.job, start), pid, quantum.at, (task, node), count);
             }
         }
-        pages.keep(|task| table.task(task).is_some());
-        pages.query(at, &self.machine);
-        Some(pages.all(period))
+        self.keep(|task| quantum.find(task).is_some());
+        self.query(quantum.at, quantum.machine);
+        self.all(period)
     }
-}
 
-impl PageGroups {
     fn add(
         &mut self,
         key: (JobIdx, u64),

@@ -1,0 +1,166 @@
+//! Samples of the memory accesses of tasks: the time for which tasks use the same memory, and the pages that each uses.
+
+use super::page_groups::PageGroups;
+use super::{Backend, NewTask, QuantumTasks, TaskRef, TaskUsage};
+use crate::lifecycle::Options;
+use crate::pmu::Start;
+use crate::sharing::AccessSampler;
+use crate::sharing::groups::Count;
+use crate::sharing::table::Shared;
+use colocate_evidence::{JobIdx, Provider, Refusal, Sharing, TaskId};
+use colocate_linux::{Pid, Tid};
+use colocate_machine::Nanos;
+use std::collections::{BTreeMap, HashMap};
+
+/// Samples of accesses, and the sums of both reports.
+#[derive(Debug)]
+pub struct Accesses {
+    sampler: AccessSampler,
+    rate_hz: u32,
+    /// Tasks by thread. Those that have ended stay until the next reading.
+    of: HashMap<Tid, TaskId>,
+    ended: Vec<Tid>,
+    sums: BTreeMap<(TaskId, TaskId), Shared>,
+    /// Whether use of the same memory is to be reported.
+    has_sharing: bool,
+    groups: BTreeMap<Sampled, Count>,
+    /// `None` if pages are not to be reported.
+    pages: Option<PageGroups>,
+}
+
+/// A part of a process's memory, by its first address, and a task that was sampled there.
+type Sampled = ((Pid, u64), TaskId);
+
+impl Accesses {
+    /// Samples nothing yet, so often a second of each thread's CPU time.
+    ///
+    /// # Errors
+    /// As [`AccessSampler::new`].
+    pub fn start(rate_hz: u32, watch: &Options) -> Result<Self, Refusal> {
+        let sampler = AccessSampler::new(rate_hz, watch).map_err(|error| match error.errno() {
+            Some(libc::EOPNOTSUPP) => Refusal {
+                why: "this processor does not sample accesses, and what instructions access is worked out for x86-64 only"
+                    .to_owned(),
+                remedy: "use the source wake-ups",
+            },
+            _ => Refusal::of(error),
+        })?;
+        Ok(Self {
+            sampler,
+            rate_hz,
+            of: HashMap::new(),
+            ended: Vec::new(),
+            sums: BTreeMap::new(),
+            has_sharing: false,
+            groups: BTreeMap::new(),
+            pages: None,
+        })
+    }
+
+    /// Reports the use of the same memory from now on.
+    pub fn report_sharing(&mut self) {
+        self.has_sharing = true;
+    }
+
+    /// Whether use of the same memory is reported.
+    #[must_use]
+    pub const fn has_sharing(&self) -> bool {
+        self.has_sharing
+    }
+
+    /// Reports pages and their users from now on.
+    ///
+    /// # Errors
+    /// The cost, where samples cannot be taken on each PU.
+    pub fn report_pages(&mut self) -> Result<(), Refusal> {
+        if !self.sampler.is_of_all() {
+            return Err(Refusal {
+                why: "samples of each thread cost programs that wait often too much".to_owned(),
+                remedy: "run colocate as root, which samples on each PU",
+            });
+        }
+        self.pages.get_or_insert_default();
+        Ok(())
+    }
+
+    /// Adds the samples since the call before.
+    fn take(&mut self) {
+        let of = &self.of;
+        self.sampler.drain(|tid| of.contains_key(&tid));
+        for ((tid, with), of) in self.sampler.take() {
+            // One that was never followed, as in a storm of threads.
+            let (Some(task), Some(with)) = (self.of.get(&tid), self.of.get(&with)) else {
+                continue;
+            };
+            *self.sums.entry((*task, *with)).or_default() += of;
+        }
+        for (group, counts) in self.sampler.take_groups() {
+            for (tid, count) in counts {
+                let Some(task) = self.of.get(&tid) else { continue };
+                let sum = self.groups.entry((group, *task)).or_default();
+                sum.samples += count.samples;
+                sum.writes += count.writes;
+            }
+        }
+        for tid in self.ended.drain(..) {
+            self.of.remove(&tid);
+        }
+    }
+
+    fn sharing(&mut self, quantum: &QuantumTasks<'_>) -> Vec<Sharing> {
+        let is_kept = |id: TaskId| quantum.find(id).is_some();
+        self.sums.retain(|(task, with), _| is_kept(*task) && is_kept(*with));
+        let sharing = |(&(task, with), of): (&(TaskId, TaskId), &Shared)| Sharing {
+            task,
+            with,
+            time: of.time,
+            samples: of.samples,
+        };
+        self.sums.iter().map(sharing).collect()
+    }
+}
+
+impl Backend for Accesses {
+    fn provider(&self) -> Provider {
+        Provider {
+            name: self.sampler.name(),
+            cost: format!("{} samples for each second of CPU time", self.rate_hz),
+            limits: Vec::new(),
+        }
+    }
+
+    fn watch(&mut self, pid: Pid, start: Start) -> Result<(), Refusal> {
+        self.sampler.also(pid, start).map_err(Refusal::of)
+    }
+
+    fn watch_instead(&mut self, _job: JobIdx, before: Pid, pid: Pid) -> Result<(), Refusal> {
+        self.sampler.forget(before);
+        self.watch(pid, Start::AtExec)
+    }
+
+    fn created(&mut self, new: &NewTask) -> Result<(), Refusal> {
+        self.of.insert(new.task.tid, new.task.id);
+        Ok(())
+    }
+
+    /// Its samples until then are still read.
+    fn ended(&mut self, task: TaskRef, _usage: &mut TaskUsage) {
+        self.ended.push(task.tid);
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        self.take();
+        Ok(())
+    }
+
+    fn report(&mut self, quantum: &mut QuantumTasks<'_>) {
+        if self.has_sharing {
+            quantum.reports.sharing = Some(self.sharing(quantum));
+        }
+        let groups = std::mem::take(&mut self.groups);
+        if let Some(pages) = &mut self.pages {
+            let sampled = groups.into_iter().map(|((group, task), count)| (group, task, count));
+            quantum.reports.pages = Some(pages.report(quantum, sampled, self.sampler.period()));
+        }
+    }
+}
