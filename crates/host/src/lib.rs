@@ -11,7 +11,6 @@ mod filling;
 mod latency;
 mod lives;
 mod notes;
-mod page_groups;
 mod paging;
 mod pausing;
 mod placed;
@@ -42,7 +41,7 @@ use colocate_act::launch::{Command, Held, LaunchError};
 use colocate_act::restore::{self, Root};
 use colocate_act::signals::{self, SignalAction, Signals};
 use colocate_engine::{Host, HostError, Meanwhile, Request};
-use colocate_evidence::{Grant, JobIdx, Observation, QuantumEnd, Reports, TaskId};
+use colocate_evidence::{Grant, JobIdx, Observation, QuantumEnd, TaskId};
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::poll::wait_readable;
@@ -55,7 +54,6 @@ use colocate_model::stack::Parts;
 use colocate_observe::pmu::Counters;
 use colocate_observe::sample::Counted;
 use colocate_observe::sources::counters::DataLevels;
-use colocate_observe::sources::phases::Phases;
 use colocate_observe::{LifecycleEvents, TaskEvent, lifecycle, sample, sharing, spin};
 use colocate_policy::Plan;
 use filling::Fillers;
@@ -270,7 +268,7 @@ impl LinuxHost {
             fillers,
             placing: Placing::new(setup.settle),
             polling: Polling::new(nice),
-            sources: Sources::new(&setup.sampling, &setup.lifecycle, nice),
+            sources: Sources::new(&setup.sampling, &setup.lifecycle, &setup.proc, nice),
             pager: None,
             lifecycle,
             tasks,
@@ -324,7 +322,14 @@ impl LinuxHost {
 
     /// Lines for the user that have come up since the last call.
     pub fn notes(&mut self) -> Vec<String> {
+        self.notes.extend(self.sources.messages());
         self.notes.take()
+    }
+
+    /// Programs that are not watched and have woken watched threads, the most frequent first. Threads of the kernel are left
+    /// out.
+    pub fn outside_wakers(&self) -> Vec<Pid> {
+        self.sources.outside_wakers()
     }
 
     /// The parts of the stacks that are counted, after they were requested.
@@ -500,8 +505,9 @@ impl LinuxHost {
     /// before the line is used again.
     fn ended(&mut self, at: Nanos, tid: Tid) {
         let Some(id) = self.tasks.living(tid) else { return };
-        self.count_ended(id);
-        let Some(thread) = self.tasks.task(id).map(|task| &task.thread) else { return };
+        let Some(task) = self.tasks.task(id) else { return };
+        self.sources.ended(task.named(), &mut task.usage);
+        let thread = &task.thread;
         let (pid, is_first, gone) = (thread.pid, thread.is_first(), thread.hands_down());
         let Some(slot) = self.tasks.ended(tid, at) else { return };
         let first = self.tasks.living(pid.first_thread()).filter(|_| !is_first);
@@ -562,7 +568,7 @@ impl LinuxHost {
             self.take_events();
             return Some(QuantumEnd::AllJobsEnded);
         }
-        if self.sources.phases.as_ref().is_some_and(Phases::take_ends) {
+        if self.sources.times.take_phase_ends() {
             self.quantum.looks = true;
             self.quantum.pending_end = self.quantum.pending_end.or(Some(QuantumEnd::Elapsed));
         }
@@ -589,7 +595,7 @@ impl LinuxHost {
     }
 
     /// Sleeps until something happens or is due.
-    fn sleep(&self, until: Nanos, is_short: bool) -> Result<(), SysError> {
+    fn sleep(&mut self, until: Nanos, is_short: bool) -> Result<(), SysError> {
         let at = now();
         let quantum = self.quantum.launched.unwrap_or(at) + until;
         let settled = self.placing.settling.peek().map(|Reverse((at, _))| *at);
@@ -598,7 +604,7 @@ impl LinuxHost {
         let polling = self.polling.next_machine_check.min(self.polling.next_poll);
         let rests = Some(self.quantum.rests_until).filter(|until| at < *until);
         let ends = [self.next_leave(), self.next_detach()];
-        let due = [quantum, Some(polling), settled, rests, self.wake_ups_due()];
+        let due = [quantum, Some(polling), settled, rests, self.sources.due()];
         let due = due.into_iter().chain(ends).flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
         if self.runs.has_piled_up {
@@ -610,13 +616,13 @@ impl LinuxHost {
         let mut fds = if rests.is_none() { self.lifecycle.fds() } else { Vec::new() };
         fds.push(self.signals.fd());
         fds.extend(self.sources.mixes.awaited().filter(|_| awaits));
-        fds.extend(self.sources.phases.as_ref().map(Phases::fd));
+        fds.extend(self.sources.times.phase_fd());
         fds.extend(self.runs.probing.as_ref().map(Probing::fd));
         wait_readable(&fds, timeout)
     }
 
     fn observation(&mut self, mut end: QuantumEnd, is_short: bool) -> Observation {
-        self.sources.switches.begin();
+        self.sources.begin();
         let is_last = end == QuantumEnd::AllJobsEnded;
         if self.pausing.pauser.is_some() || is_short && !is_last {
             self.read_runnable_tasks();
@@ -633,15 +639,10 @@ impl LinuxHost {
             self.sources.mixes.stop();
         }
         self.throttling.read(now());
-        self.notes.extend(self.sources.mixes.trouble());
         let launch = self.quantum.launched.unwrap_or(Nanos::ZERO);
-        let watched = |tid, created| self.sources.mixes.of(tid, created);
-        let mut tasks = self.tasks.seen(launch, &self.pausing.waiting, watched);
-        self.add_spinning(&mut tasks);
+        let mut tasks = self.tasks.seen(launch, &self.pausing.waiting);
+        let reports = self.sources.report(&self.machine, &self.tasks.threads(), &mut tasks);
         let moved = self.pages_moved();
-        let wake_ups = self.wake_ups();
-        let sharing = self.sharing();
-        let reports = Reports { wake_ups, sharing, pages: self.page_groups() };
         Observation { at: self.clock(), end, tasks, ended: self.runs.ended.clone(), moved, reports }
     }
 }

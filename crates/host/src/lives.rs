@@ -203,6 +203,18 @@ impl LinuxHost {
         self.runs.targets.give_up(JobEnd { status, ..end });
     }
 
+    /// Notes the jobs that have reached their targets, by the counts that were last read.
+    pub(crate) fn note_reached(&mut self) {
+        if self.runs.targets.instructions().is_none() {
+            return;
+        }
+        let at = self.clock();
+        for (job, instructions) in (0..).map(JobIdx).zip(self.tasks.instructions()) {
+            let end = || JobEnd { job, at, status: 0, cpu_time: self.tasks.cpu_time(job) };
+            self.runs.targets.counted(job, instructions, end);
+        }
+    }
+
     /// Launches a job once more, in its cgroup; what is left of the run before is killed.
     fn run_anew(&mut self, end: JobEnd, before: Pid) -> Result<(), launch::LaunchError> {
         let job = end.job;
@@ -215,7 +227,7 @@ impl LinuxHost {
         // Should its number have been another first process's, both events are closed with this run's.
         self.runs.orphans.retain(|orphan| orphan.first != held.pid());
         self.lifecycle.add(held.pid());
-        self.sample_anew(job, before, held.pid());
+        self.sources.watch_instead(job, before, held.pid());
         self.pausing.held[place] = Some(held);
         self.take_events();
         self.release_held(place);

@@ -179,7 +179,7 @@ impl LinuxHost {
         }
         self.pausing.given_up = true;
         self.pausing.reserve.clear();
-        self.sources.run_states.stop();
+        self.sources.times.stop();
         self.stop_pages();
         self.leave_to_kernel();
         if self.quantum.launched.is_some() {

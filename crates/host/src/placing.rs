@@ -135,7 +135,9 @@ impl LinuxHost {
             self.stop_new(id, creation.pid);
         }
         self.inherit_class(id);
-        self.count_new(id);
+        if let Some(new) = self.new_task(id) {
+            self.sources.created(&new);
+        }
         let Some(plan) = &self.placing.plan else {
             if self.is_over() || self.quantum.launched.is_some() {
                 // Its creator's mask may have been restored in the middle of this creation.

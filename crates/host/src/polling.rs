@@ -18,8 +18,8 @@ use colocate_linux::sys;
 use colocate_linux::{Pid, Tid, affinity};
 use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Nanos, PuSet, read};
+use colocate_observe::sources::Backend as _;
 use colocate_observe::sources::counters::DataLevels;
-use colocate_observe::sources::phases::Phases;
 use colocate_policy::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -91,16 +91,12 @@ impl LinuxHost {
     /// where he should be. Reading it anew after a change is rare, and not counted either.
     pub(crate) fn poll_if_due(&mut self) {
         self.check_own_waits();
-        let is_due = |due: Nanos| now() >= due;
-        if self.wake_ups_due().is_some_and(is_due) {
-            self.read_wake_ups();
-        }
-        if is_due(self.polling.next_machine_check) {
+        self.sources.drain_due();
+        if now() >= self.polling.next_machine_check {
             self.check_machine();
             self.watch_sched_ext();
             self.throttling.find_quotas();
-            self.read_wake_ups();
-            self.read_sharing();
+            self.sources.drain();
             self.polling.next_machine_check = now() + CHECK_MACHINE_EVERY;
         }
         if now() < self.polling.next_poll {
@@ -195,20 +191,13 @@ impl LinuxHost {
     /// Takes in on which PUs tasks may run now: what the kernel does not report there is scanned for.
     pub(crate) fn watch_new_pus(&mut self, usable: &PuSet) {
         let unheard = !self.lifecycle.set_allowed_cpus(usable.iter()).is_empty();
-        let known = &mut self.sources.options.watch.cpus;
-        let new: PuSet = usable.iter().filter(|pu| !known.contains(pu)).collect();
-        if new.is_empty() {
-            return;
-        }
-        // What is watched from now on is sampled there, too.
-        known.extend(new.iter());
-        if unheard {
+        let new = self.sources.watch_pus(usable);
+        if unheard && !new.is_empty() {
             self.notes.push(format!(
                 "thread creation on PU {new}, not online at the start, is detected by scanning /proc: threads that live for \
                  less than some milliseconds are not placed"
             ));
         }
-        self.notes.extend(self.sources.not_sampled(&new));
     }
 
     /// Finds first threads of jobs that live although their end was reported: when a program
@@ -251,7 +240,7 @@ impl LinuxHost {
     pub(crate) fn read_all_tasks(&mut self) {
         self.read_times();
         let at = now();
-        self.sources.run_states.begin(self.tasks.with_threads(), at);
+        self.sources.times.states().begin(self.tasks.with_threads(), at);
         self.polling.found_stopped.clear();
         let orphans = self.stopped_jobs();
         for id in self.tasks.living_after(None, usize::MAX) {
@@ -261,7 +250,20 @@ impl LinuxHost {
         }
         self.polling.last_read = None;
         self.end_of_poll();
-        self.tasks.with_threads().for_each(|(pid, _)| self.sources.run_states.all_read(pid));
+        self.tasks.with_threads().for_each(|(pid, _)| self.sources.times.states().all_read(pid));
+    }
+
+    /// Reads the times of all threads, where they are known better than by the kernel's own sums.
+    fn read_times(&mut self) {
+        // Where that fails the kernel's sums remain, and a message says so.
+        let _ = self.sources.times.drain();
+    }
+
+    /// Reads the usage of a living task until `at`, on the kernel's clock.
+    fn read_usage(&mut self, id: TaskId, at: Nanos) {
+        if let Some(task) = self.tasks.task(id) {
+            self.sources.read(task.named(), at, &mut task.usage);
+        }
     }
 
     fn read_task(&mut self, id: TaskId, at: Nanos) {
@@ -282,7 +284,7 @@ impl LinuxHost {
             self.check_bound(id);
         }
         let Some(task) = self.tasks.task(id) else { return };
-        self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
+        self.sources.times.states().could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         let chose = task.placement.status == PlacementStatus::PinnedByProgram;
         let aimed = task.placement.target != Place::LeftToKernel;
         self.tasks.note_placed(id, at);
@@ -361,13 +363,13 @@ impl LinuxHost {
     pub(crate) fn read_runnable_tasks(&mut self) {
         self.read_times();
         let at = now();
-        if self.sources.phases.is_none() {
-            self.sources.run_states.begin(self.tasks.with_threads(), at);
+        if !self.sources.times.has_phases() {
+            self.sources.times.states().begin(self.tasks.with_threads(), at);
         }
         let orphans = self.stopped_jobs();
         // A task that was never read is read once, also while its job waits: then its first quantum has a beginning.
         let mut awake: BTreeSet<TaskId> = self.tasks.to_read().collect();
-        let active = self.sources.phases.as_mut().map(Phases::take_active);
+        let active = self.sources.times.take_active();
         awake.extend(active.iter().flatten().filter_map(|tid| self.tasks.living(*tid)));
         for id in awake {
             let is_new = self.tasks.task(id).is_some_and(|task| task.usage.cpu_time.is_none());
@@ -387,14 +389,14 @@ impl LinuxHost {
         // The kernel says with one call how long all threads of a process have run.
         let several = self.tasks.with_threads().map(|(pid, _)| pid);
         let have_run: Vec<Pid> =
-            several.filter(|pid| self.sources.run_states.has_new_cpu_time(*pid)).collect();
+            several.filter(|pid| self.sources.times.states().has_new_cpu_time(*pid)).collect();
         for pid in have_run {
             let stopped_polls = self.tasks.sleeping_of(pid);
             if stopped_polls.first().is_none_or(|id| orphans.contains(&id.job)) {
                 continue;
             }
             stopped_polls.into_iter().for_each(|id| self.read_if_run(id, at));
-            self.sources.run_states.all_read(pid);
+            self.sources.times.states().all_read(pid);
         }
         let took = own_time().saturating_sub(begun);
         self.polling.next_search =
@@ -411,7 +413,11 @@ impl LinuxHost {
         if now > before || now.is_none() || task.thread.last_ran.is_none() {
             let stat = Actuators::read_last_pu(&mut task.thread);
             stat.iter().for_each(|stat| task.usage.note_cpu_time(stat.cpu_time));
-            self.sources.run_states.could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
+            self.sources.times.states().could_run(
+                id,
+                stat.is_some_and(|stat| stat.could_run()),
+                at,
+            );
         }
         self.tasks.note_sleep(id);
     }

@@ -6,9 +6,7 @@ use colocate_act::thread::Thread;
 use colocate_evidence::{PlacementStatus, TaskId};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuSet};
-use colocate_observe::pmu::Metered;
-use colocate_observe::sources::TaskRef;
-use colocate_observe::sources::run_states::Read;
+use colocate_observe::sources::{TaskRef, TaskUsage};
 use colocate_policy::Place;
 use std::sync::Arc;
 
@@ -28,7 +26,7 @@ pub struct Task {
     /// Where it is meant to be.
     pub placement: Placement,
     /// What it has done, as last read.
-    pub usage: Usage,
+    pub usage: TaskUsage,
     /// Whether it continues as another task, with its times: see [`crate::task_table::TaskTable::created`].
     pub goes_on: bool,
 }
@@ -89,60 +87,6 @@ impl Placement {
             Pinned::Ended if self.status == PlacementStatus::Placed => PlacementStatus::Placed,
             Pinned::Ended => PlacementStatus::Missed,
         };
-    }
-}
-
-/// What a task has done since it was created, as last read.
-#[derive(Clone, Debug, Default)]
-pub struct Usage {
-    /// CPU time.
-    pub cpu_time: Option<Nanos>,
-    /// What of it was before it was attached to.
-    pub cpu_before: Nanos,
-    /// Time for which it could run and had no PU.
-    pub waited: Option<Nanos>,
-    /// How often it has waited of its own accord, or read or written, whichever is more.
-    pub switches: Option<u64>,
-    /// What was counted of it; `None` where nothing is.
-    pub counted: Option<Box<Metered>>,
-    /// Whether it had not run when it was last read, and did not wait for a PU.
-    pub sleeps: bool,
-}
-
-impl Usage {
-    /// Takes in its times.
-    pub fn note_times(&mut self, read: Read) {
-        self.note_cpu_time(read.times.cpu_time);
-        self.waited = self.waited.max(Some(read.times.waited));
-        self.sleeps = read.sleeps;
-    }
-
-    /// CPU time since it is followed.
-    pub fn own_cpu_time(&self) -> Option<Nanos> {
-        Some(self.cpu_time?.saturating_sub(self.cpu_before))
-    }
-
-    /// Takes in its CPU time by another clock, which may be coarser.
-    pub fn note_cpu_time(&mut self, time: Nanos) {
-        self.cpu_time = self.cpu_time.max(Some(time));
-    }
-
-    /// Takes in what was counted. What is not counted any more did what was counted before, but what it does now is
-    /// unknown.
-    pub fn note_counted(&mut self, counted: Option<Metered>) {
-        let Some(counted) = counted else {
-            if let Some(counted) = &mut self.counted {
-                **counted = Metered { instructions: counted.instructions, ..Metered::default() };
-            }
-            return;
-        };
-        self.note_cpu_time(counted.on_cpu);
-        **self.counted.get_or_insert_default() = counted;
-    }
-
-    /// Instructions that were counted of it.
-    pub fn instructions(&self) -> Option<u64> {
-        self.counted.as_ref()?.instructions
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::placed::AnyPlaced;
 use crate::runtime::Runtime;
-use crate::task::{Placement, Task, Usage};
+use crate::task::{Placement, Task};
 use colocate_act::fair::Fair;
 use colocate_act::journal::Slot;
 use colocate_act::thread::{Inherited, Recent, Thread};
@@ -12,8 +12,8 @@ use colocate_evidence::{Counts, JobEnd, JobIdx, PlacementStatus, SeenTask, TaskI
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr, PuSet};
-use colocate_model::Mix;
 use colocate_observe::sources::counters::DataLevels;
+use colocate_observe::sources::{TaskRef, TaskUsage};
 use colocate_policy::{DefaultPlacement, Place, Plan};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
@@ -480,7 +480,7 @@ impl TaskTable {
     pub fn created(&mut self, creation: Creation) -> Option<TaskId> {
         let Creation { at, pid, tid, parent_pid, parent_tid, .. } = creation;
         let (name, inherited) = self.inherited(creation);
-        let mut usage = Usage::default();
+        let mut usage = TaskUsage::default();
         if self.takes_over(creation)
             && let Some(id) = self.living(parent_tid)
             && let Some(executing) = self.tasks.get_mut(&id)
@@ -736,32 +736,24 @@ impl TaskTable {
 
     /// All tasks that are remembered, in the order of their IDs, with times since `launch`.
     ///
-    /// Jobs that are `waiting` have tasks that wait. `watched` gives mix and CPU time of a thread by its number and creation,
-    /// if it was watched.
-    pub fn seen(
-        &self,
-        launch: Nanos,
-        waiting: &BTreeSet<JobIdx>,
-        watched: impl Fn(Tid, Nanos) -> Option<(Mix, Option<Nanos>)>,
-    ) -> Vec<SeenTask> {
+    /// Jobs that are `waiting` have tasks that wait.
+    pub fn seen(&self, launch: Nanos, waiting: &BTreeSet<JobIdx>) -> Vec<SeenTask> {
         // Most tasks may run on the same PUs, and to list these takes longer than all the rest.
         let (mut pus, mut listed) = (&PuSet::new(), Arc::default());
         let seen = self.tasks.values().map(|task| {
             if task.thread.allowed != *pus {
                 (pus, listed) = (&task.thread.allowed, task.thread.allowed.iter().collect());
             }
-            let (mix, cpu_time) = watched(task.thread.tid, task.created).unzip();
             let waits = task.ended.is_none() && waiting.contains(&task.id.job);
             let status = &task.placement.status;
             SeenTask {
                 ended: task.ended.map(|end| end.saturating_sub(launch)),
-                cpu_time: cpu_time.flatten().max(task.usage.cpu_time),
+                cpu_time: task.usage.cpu_time,
                 waited: task.usage.waited,
                 switches: task.usage.switches,
                 instructions: task.usage.instructions(),
                 cycles: task.usage.counted.as_ref().and_then(|counted| counted.cycles),
                 counts: self.counts(task).map(Box::new),
-                mix: mix.map(Box::new),
                 target: task.placement.target,
                 status: if waits { PlacementStatus::Waiting } else { status.clone() },
                 allowed: listed.clone(),
@@ -770,6 +762,11 @@ impl TaskTable {
             }
         });
         seen.collect()
+    }
+
+    /// Processes and threads of the tasks of [`TaskTable::seen`], in the same order, with their creation.
+    pub fn threads(&self) -> Vec<(TaskRef, Nanos)> {
+        self.tasks.values().map(|task| (task.named(), task.created)).collect()
     }
 
     fn counts(&self, task: &Task) -> Option<Counts> {

@@ -93,8 +93,8 @@ fn because(filtered: bool) -> &'static str {
 /// [`PagesError::NoCall`] if not.
 pub fn available(proc: &Path) -> Result<(), PagesError> {
     let own = [0_u8];
-    let page =
-        std::hint::black_box(&raw const own) as u64 / move_pages::page_bytes() * move_pages::page_bytes();
+    let page = std::hint::black_box(&raw const own) as u64 / move_pages::page_bytes()
+        * move_pages::page_bytes();
     match move_pages::query(Pid(0), &[Addr(page)]) {
         Err(SysError { source, .. }) => {
             let status = kernel::read_text(&proc.join("self/status")).unwrap_or_default();

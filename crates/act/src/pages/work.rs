@@ -37,8 +37,8 @@
 use super::Addr;
 use super::pace::Pace;
 use super::status::{PageCounts, Sample};
-use colocate_linux::move_pages::{NO_STATUS, Put, Seen, Stay, seen};
 use colocate_linux::SysError;
+use colocate_linux::move_pages::{NO_STATUS, Put, Seen, Stay, seen};
 use colocate_machine::{Nanos, NodeNr};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};

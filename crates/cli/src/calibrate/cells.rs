@@ -2,9 +2,9 @@
 
 use crate::measure::harness::Measurement;
 use anyhow::Context;
-use colocate_act::pages::{Addr, call};
 use colocate_figures::stats::{Random, median};
 use colocate_linux::Pid;
+use colocate_linux::move_pages::{self, Addr};
 use colocate_linux::proc::Proc;
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Bytes, CacheKind, Machine, Nanos, NodeIdx, NodeNr, PuNr};
@@ -238,13 +238,13 @@ fn beside(pus: &[u32], bytes: usize, rows: u32) -> Result<Vec<Option<f64>>, Thre
 #[allow(clippy::cast_precision_loss)] // few pages
 fn moved(to: NodeNr, pu: u32) -> Result<Option<f64>, ThreadError> {
     let work = |_, ()| {
-        let size = usize::try_from(call::page_bytes()).unwrap_or(4096);
+        let size = usize::try_from(move_pages::page_bytes()).unwrap_or(4096);
         let memory = vec![1_u8; PAGES * size];
         let first = memory.as_ptr().addr().next_multiple_of(size);
         let pages: Vec<Addr> =
             (0..PAGES - 1).map(|page| Addr((first + page * size) as u64)).collect();
         let begin = wall_ns();
-        let put = call::put(Pid(std::process::id().cast_signed()), &pages, to, false);
+        let put = move_pages::put(Pid(std::process::id().cast_signed()), &pages, to, false);
         let took = wall_ns() - begin;
         let arrived =
             put.status.iter().filter(|&&status| u32::try_from(status) == Ok(to.0)).count();

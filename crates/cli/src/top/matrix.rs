@@ -7,19 +7,19 @@ use crate::exit;
 use crate::output::{self, Redraw};
 use crate::stop::stop_flag;
 use anyhow::{Context, bail};
-use colocate_evidence::{JobIdx, Refusal, Sharing, Source, TaskId, WakeUps};
+use colocate_evidence::{JobIdx, Reports, SeenTask, Sharing, Source, TaskId, WakeUps};
 use colocate_linux::clock::now;
 use colocate_linux::proc::Proc;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::calibrated::Pair;
-use colocate_machine::{Nanos, printable, read};
+use colocate_machine::{Machine, Nanos, printable, read};
 use colocate_model::communication::WakeUpCosts;
 use colocate_observe::lifecycle::Options;
 use colocate_observe::pmu::Start;
 use colocate_observe::sharing::DEFAULT_RATE_HZ;
-use colocate_observe::sources::TaskRef;
-use colocate_observe::sources::sharing::SharedMemory;
+use colocate_observe::sources::accesses::Accesses;
 use colocate_observe::sources::wake_ups::WakeUpCounts;
+use colocate_observe::sources::{Backend, NewTask, QuantumTasks, TaskRef, TaskUsage};
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::seen;
 use serde::Serialize;
@@ -48,12 +48,30 @@ struct Threads {
     /// The chosen processes with all that they have created, as they were last listed.
     pids: BTreeSet<Pid>,
     next_list: Nanos,
-    names: BTreeMap<TaskId, String>,
-    sharing: Option<SharedMemory>,
+    /// The living threads by process and number, and their names.
+    living: BTreeMap<(Pid, Tid), (TaskRef, String)>,
+    numbers: Numbers,
+    machine: Machine,
+    sharing: Option<Accesses>,
     wake_ups: Option<WakeUpCounts>,
     /// Seconds that a wake-up costs between caches.
     wake_up: f64,
     before: Matrix,
+}
+
+/// Numbers for threads: a job is a process, in the order in which processes were found.
+#[derive(Default)]
+struct Numbers(BTreeMap<Pid, TaskId>);
+
+impl Numbers {
+    /// The next number in a process.
+    fn next(&mut self, pid: Pid) -> TaskId {
+        let job = JobIdx(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
+        let next = self.0.entry(pid).or_insert(TaskId { job, order: 0 });
+        let number = *next;
+        next.order += 1;
+        number
+    }
 }
 
 /// A line of JSON (docs/schemas/top-matrix.json).
@@ -73,6 +91,8 @@ struct Line {
 #[derive(Serialize)]
 struct Thread {
     task: TaskId,
+    pid: Pid,
+    tid: Tid,
     name: String,
 }
 
@@ -99,11 +119,11 @@ pub fn main(args: &Args, choice: Choice) -> anyhow::Result<ExitCode> {
             sleep_until(begun + pace.due(), &stop)?;
             threads.look();
             let at = now().saturating_sub(begun);
-            if pace.made(at) || stop.load(Ordering::Relaxed) || threads.names.is_empty() {
+            if pace.made(at) || stop.load(Ordering::Relaxed) || threads.living.is_empty() {
                 break;
             }
         }
-        let is_last = stop.load(Ordering::Relaxed) || threads.names.is_empty();
+        let is_last = stop.load(Ordering::Relaxed) || threads.living.is_empty();
         if is_last && number > 1 && !args.json {
             // Little has happened since the last picture, which stays.
             break;
@@ -134,12 +154,13 @@ impl Threads {
         if pids.is_empty() {
             bail!("expected processes that run, found none with that user, name or number");
         }
-        let mut sharing = SharedMemory::start(DEFAULT_RATE_HZ, &watch);
+        let mut sharing = Accesses::start(DEFAULT_RATE_HZ, &watch);
         for pid in pids.keys() {
-            let also = |mut shared: SharedMemory| {
-                shared.also(*pid, Start::Now).map_err(Refusal::of).map(|()| shared)
-            };
-            sharing = sharing.and_then(also);
+            sharing = sharing.and_then(|mut shared| {
+                shared.watch(*pid, Start::Now)?;
+                shared.report_sharing();
+                Ok(shared)
+            });
         }
         let wake_ups = WakeUpCounts::start(&watch.cpus);
         if let (Err(one), Err(other)) = (&sharing, &wake_ups) {
@@ -157,21 +178,24 @@ impl Threads {
                 output::remark(&format!("cannot report {}, because {}", source.reports(), why.why));
             }
         }
-        let kept = read::load("live").ok().and_then(|seen| seen.calibration);
-        let costs = kept.as_ref().map_or_else(WakeUpCosts::default, WakeUpCosts::measured);
+        let here = read::load("live").context("cannot read this machine")?;
+        let costs =
+            here.calibration.as_ref().map_or_else(WakeUpCosts::default, WakeUpCosts::measured);
         let mut threads = Self {
             proc: watch.proc,
             choice,
             pids: pids.into_keys().collect(),
             next_list: now() + LIST_EVERY,
-            names: BTreeMap::new(),
+            living: BTreeMap::new(),
+            numbers: Numbers::default(),
+            machine: here.machine,
             sharing: sharing.ok(),
             wake_ups: wake_ups.ok(),
             wake_up: costs.of(Pair::OtherCache),
             before: Matrix::default(),
         };
         threads.look();
-        if threads.names.is_empty() {
+        if threads.living.is_empty() {
             bail!("none of the processes runs any more");
         }
         Ok(threads)
@@ -185,12 +209,18 @@ impl Threads {
         for (pid, parent) in &found {
             if !self.pids.contains(pid) && !self.pids.contains(parent) {
                 // One that has ended meanwhile, or may not be sampled, has no samples.
-                self.sharing.iter_mut().for_each(|it| drop(it.also(*pid, Start::Now)));
+                self.sharing.iter_mut().for_each(|it| drop(it.watch(*pid, Start::Now)));
             }
         }
         self.pids = found.into_keys().collect();
         let took = now().saturating_sub(begun);
         self.next_list = now() + LIST_EVERY.max(Nanos(took.0.saturating_mul(LIST_SHARE)));
+    }
+
+    /// The started backends.
+    fn backends(&mut self) -> impl Iterator<Item = &mut dyn Backend> {
+        let sharing = self.sharing.as_mut().map(|it| it as &mut dyn Backend);
+        sharing.into_iter().chain(self.wake_ups.as_mut().map(|it| it as &mut dyn Backend))
     }
 
     /// Takes in which threads there are, and what they have done.
@@ -199,44 +229,60 @@ impl Threads {
             self.list();
         }
         let mut living = BTreeMap::new();
-        for pid in &self.pids {
-            for tid in self.proc.tasks(*pid).unwrap_or_default() {
-                living.extend(self.proc.name(*pid, tid).map(|name| (id(*pid, tid), name)));
+        for pid in self.pids.clone() {
+            for tid in self.proc.tasks(pid).unwrap_or_default() {
+                let Some(name) = self.proc.name(pid, tid) else { continue };
+                let known = self.living.remove(&(pid, tid)).map(|(task, _)| task);
+                let task = known.unwrap_or_else(|| self.begin_task(pid, tid));
+                living.insert((pid, tid), (task, name));
             }
         }
-        for task in living.keys().filter(|task| !self.names.contains_key(task)) {
-            let named = named(*task);
-            self.sharing.iter_mut().for_each(|sharing| sharing.created(named));
-            if let Some(counts) = &mut self.wake_ups {
-                // Where there is no room for it nothing is known of it.
-                let _ = counts.add(named.tid);
-                counts.created(named);
-            }
+        for (task, _) in std::mem::replace(&mut self.living, living).into_values() {
+            self.backends().for_each(|backend| backend.ended(task, &mut TaskUsage::default()));
         }
-        for task in self.names.keys().filter(|task| !living.contains_key(task)) {
-            let tid = named(*task).tid;
-            self.sharing.iter_mut().for_each(|sharing| sharing.ended(tid));
-            self.wake_ups.iter_mut().for_each(|counts| counts.ended(tid));
+        self.sharing.iter_mut().for_each(|sharing| drop(sharing.drain()));
+        if let Some(Err(why)) = self.wake_ups.as_mut().map(Backend::drain) {
+            output::remark(&why);
+            self.wake_ups = None;
         }
-        self.names = living;
-        self.sharing.iter_mut().for_each(SharedMemory::read);
-        match self.wake_ups.as_mut().map(WakeUpCounts::read) {
-            Some(Ok(Some(said))) => output::remark(&said),
-            Some(Err(why)) => {
-                output::remark(&format!("wake-ups are not counted any more: {why}"));
-                self.wake_ups = None;
-            }
-            Some(Ok(None)) | None => {}
+        let lines: Vec<String> = self.backends().flat_map(|it| it.messages()).collect();
+        lines.iter().for_each(|line| output::remark(line));
+    }
+
+    /// Passes a thread that is new to the backends.
+    fn begin_task(&mut self, pid: Pid, tid: Tid) -> TaskRef {
+        let task = TaskRef { id: self.numbers.next(pid), pid, tid };
+        // Its creator may not have been watched.
+        let new = NewTask { task, created: Nanos::ZERO, start: Start::Now };
+        for backend in self.backends() {
+            // Where there is no room for it nothing is known of it.
+            let _ = backend.created(&new);
         }
+        task
+    }
+
+    /// The reports of the backends on the living threads.
+    fn reports(&mut self) -> Reports {
+        let mut of: Vec<_> = self.living.values().map(|(task, _)| (*task, Nanos::ZERO)).collect();
+        of.sort_unstable_by_key(|(task, _)| task.id);
+        let seen = |(task, at): &(TaskRef, Nanos)| SeenTask::new(task.id, "".into(), *at);
+        let mut tasks: Vec<SeenTask> = of.iter().map(seen).collect();
+        let mut reports = Reports::NONE;
+        let machine = self.machine.clone();
+        let mut quantum = QuantumTasks {
+            at: now(),
+            machine: &machine,
+            threads: &of,
+            tasks: &mut tasks,
+            reports: &mut reports,
+        };
+        self.backends().for_each(|backend| backend.report(&mut quantum));
+        reports
     }
 
     /// What is to be shown now.
     fn line(&mut self, at_ns: Nanos, took_ns: Nanos) -> Line {
-        let is_living = |task: TaskId| self.names.contains_key(&task);
-        self.sharing.iter_mut().for_each(|sharing| sharing.keep(is_living));
-        self.wake_ups.iter_mut().for_each(|counts| counts.keep(is_living));
-        let sharing = self.sharing.as_ref().map(SharedMemory::sums);
-        let wake_ups = self.wake_ups.as_ref().map(WakeUpCounts::counts);
+        let Reports { wake_ups, sharing, .. } = self.reports();
         let now = seen::seconds(
             wake_ups.as_deref().unwrap_or_default(),
             self.wake_up,
@@ -248,12 +294,15 @@ impl Threads {
             tasks: [a, b],
             seconds: sum / took_ns.as_secs_f64(),
         };
-        let thread = |(task, name): (&TaskId, &String)| Thread { task: *task, name: name.clone() };
+        let thread = |(task, name): &(TaskRef, String)| {
+            let TaskRef { id, pid, tid } = *task;
+            Thread { task: id, pid, tid, name: name.clone() }
+        };
         Line {
             version: VERSION,
             at_ns,
             took_ns,
-            threads: self.names.iter().map(thread).collect(),
+            threads: self.living.values().map(thread).collect(),
             wake_ups,
             sharing,
             pairs: new.pairs().map(amount).collect(),
@@ -266,16 +315,6 @@ fn chosen(choice: &Choice) -> io::Result<BTreeMap<Pid, Pid>> {
     let listed = listed(Path::new("/proc"))?;
     let rows = rows(&listed, choice).into_keys();
     Ok(rows.filter_map(|pid| Some((pid, listed.get(&pid)?.parent))).collect())
-}
-
-/// The name by which backends know a thread: its process and its number.
-fn id(pid: Pid, tid: Tid) -> TaskId {
-    TaskId { job: JobIdx(pid.0.cast_unsigned()), order: tid.0.cast_unsigned() }
-}
-
-fn named(task: TaskId) -> TaskRef {
-    let (pid, tid) = (Pid(task.job.0.cast_signed()), Tid(task.order.cast_signed()));
-    TaskRef { id: task, pid, tid }
 }
 
 /// A heat map of the threads that communicate most.
@@ -303,13 +342,13 @@ fn picture(line: &Line) -> String {
         line.pairs.len(),
         line.threads.len() * line.threads.len().saturating_sub(1) / 2,
     );
-    let name = |task: &TaskId| {
+    let label = |task: &TaskId| {
         let at = line.threads.iter().find(|thread| thread.task == *task);
-        at.map_or_else(String::new, |thread| printable(&thread.name).into_owned())
+        at.map(|thread| format!("{:>8} {:15}", thread.tid.0, printable(&thread.name)))
     };
     for a in &shown {
         let cells = shown.iter().map(|b| shade(matrix.between(*a, *b), most)).collect::<String>();
-        let _ = writeln!(text, "{:>8} {:15} |{cells}|", a.order, name(a));
+        let _ = writeln!(text, "{} |{cells}|", label(a).unwrap_or_default());
     }
     if more > 0 {
         let _ = writeln!(text, "and {more} more threads");
@@ -331,11 +370,17 @@ mod tests {
     #[test]
     fn a_heat_map_by_hand() {
         let task = |order| TaskId { job: JobIdx(1), order };
+        let thread = |order: u32| Thread {
+            task: task(order),
+            pid: Pid(7),
+            tid: Tid(order.cast_signed()),
+            name: "x".into(),
+        };
         let line = Line {
             version: VERSION,
             at_ns: Nanos::from_millis(1_500),
             took_ns: Nanos::from_secs(1),
-            threads: (1..=4).map(|order| Thread { task: task(order), name: "x".into() }).collect(),
+            threads: (1..=4).map(thread).collect(),
             wake_ups: None,
             sharing: None,
             pairs: vec![

@@ -5,12 +5,10 @@
 //! ([`colocate_linux::accounting`]): a poll of a process that sleeps is one system call, however many threads it has.
 
 use super::samples::Samples;
-use colocate_evidence::{JobIdx, TaskId};
 use colocate_linux::proc::Proc;
 use colocate_linux::proc::stat::Stat;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
-use colocate_observe::sources::TaskRef;
 use colocate_observe::sources::run_states::{RunStates, Times, WANT_OF_ROOM};
 use colocate_observe::spin::spun;
 use std::collections::BTreeMap;
@@ -57,7 +55,7 @@ pub struct Poll<'a> {
     /// Time since the poll before.
     pub took: Nanos,
     /// Times of threads.
-    pub states: &'a mut RunStates,
+    pub states: &'a mut RunStates<Tid>,
 }
 
 /// What a process did between two polls.
@@ -90,11 +88,6 @@ impl Activity {
             *self.places.entry(pu).or_default() += ran;
         }
     }
-}
-
-/// The name by which backends know a thread.
-fn id(pid: Pid, tid: Tid) -> TaskId {
-    TaskId { job: JobIdx(pid.0.cast_unsigned()), order: tid.0.cast_unsigned() }
 }
 
 impl Process {
@@ -160,7 +153,7 @@ impl Process {
         self.threads.retain(|tid, _| {
             let lives = tids.binary_search(tid).is_ok();
             if !lives {
-                poll.states.ended(id(self.pid, *tid));
+                poll.states.ended(*tid);
             }
             lives
         });
@@ -181,13 +174,12 @@ impl Process {
     /// Takes in what a thread did since the poll before. Where nothing can be opened for want of descriptors or memory, it is
     /// not known.
     fn read_thread(&mut self, poll: &mut Poll<'_>, tid: Tid) {
-        let (pid, task) = (self.pid, id(self.pid, tid));
+        let pid = self.pid;
         let Some(thread) = self.threads.get_mut(&tid) else { return };
-        let Some(read) = poll.states.read(TaskRef { id: task, pid, tid }, None, poll.proc, poll.at)
-        else {
+        let Some(read) = poll.states.read(tid, (pid, tid), None, poll.proc, poll.at) else {
             // One that has ended is forgotten when all are read.
             thread.is_awake = false;
-            match poll.states.failure(task) {
+            match poll.states.failure(tid) {
                 Some(libc::EACCES | libc::EPERM) => self.is_denied = true,
                 Some(errno) if WANT_OF_ROOM.contains(&errno) => {
                     self.is_known = false;
@@ -205,7 +197,7 @@ impl Process {
         if ran > Nanos::ZERO || poll.took == Nanos::ZERO {
             let stat = Stat::read(poll.proc, pid, tid);
             let could = stat.is_some_and(|stat| stat.could_run());
-            poll.states.could_run(task, could, poll.at);
+            poll.states.could_run(tid, could, poll.at);
             thread.is_awake |= could;
             if let Some(stat) = stat {
                 *self.places.entry(stat.last_ran).or_default() += ran;
@@ -214,13 +206,12 @@ impl Process {
     }
 
     /// Its threads that were runnable since the poll before, with their times since it is sampled.
-    pub fn sampled(&mut self) -> impl Iterator<Item = (Tid, TaskId, spun::Times)> {
-        let pid = self.pid;
+    pub fn sampled(&mut self) -> impl Iterator<Item = (Tid, Tid, spun::Times)> {
         let busy =
             self.threads.iter_mut().filter(|(_, thread)| thread.did.0 + thread.did.1 > Nanos::ZERO);
-        busy.map(move |(tid, Thread { did, sampled, .. })| {
+        busy.map(|(tid, Thread { did, sampled, .. })| {
             *sampled = (sampled.0 + did.0, sampled.1 + did.1);
-            (*tid, id(pid, *tid), *sampled)
+            (*tid, *tid, *sampled)
         })
     }
 
@@ -236,9 +227,7 @@ impl Process {
             if ran == Nanos::ZERO {
                 continue;
             }
-            let spun = samples
-                .as_ref()
-                .map_or(Some(Nanos::ZERO), |of| of.backend.spun(id(self.pid, *tid)));
+            let spun = samples.as_ref().map_or(Some(Nanos::ZERO), |of| of.backend.spun(*tid));
             let looped =
                 spun.map(|spun| spun.saturating_sub(std::mem::replace(&mut thread.spun, spun)));
             let works = ran.saturating_sub(looped.unwrap_or(Nanos::ZERO));
@@ -260,14 +249,14 @@ impl Process {
     }
 
     /// It has ended, or is watched no more.
-    pub fn forget(&self, states: &mut RunStates, samples: Option<&mut Samples>) {
-        self.threads.keys().for_each(|tid| states.ended(id(self.pid, *tid)));
+    pub fn forget(&self, states: &mut RunStates<Tid>, samples: Option<&mut Samples>) {
+        self.threads.keys().for_each(|tid| states.ended(*tid));
         samples.into_iter().for_each(|samples| samples.forget(self.pid));
     }
 
-    /// The names by which backends know its threads.
-    pub fn ids(&self) -> impl Iterator<Item = TaskId> {
-        self.threads.keys().map(|tid| id(self.pid, *tid))
+    /// The numbers of its threads.
+    pub fn tids(&self) -> impl Iterator<Item = Tid> {
+        self.threads.keys().copied()
     }
 }
 
@@ -316,7 +305,7 @@ mod tests {
 
     /// The backend, and when it was last asked.
     struct Host {
-        states: RunStates,
+        states: RunStates<Tid>,
         at: Nanos,
     }
 

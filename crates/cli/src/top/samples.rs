@@ -5,7 +5,7 @@
 
 use colocate_linux::limits::Descriptors;
 use colocate_linux::proc::Proc;
-use colocate_linux::{Pid, SysError};
+use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::Nanos;
 use colocate_observe::lifecycle::Options;
 use colocate_observe::sources::spinning::Spinning;
@@ -26,7 +26,7 @@ fn most_events(files: u64) -> usize {
 
 /// Samples of processes that run.
 pub struct Samples {
-    pub backend: Spinning,
+    pub backend: Spinning<Tid>,
     proc: Proc,
     /// How many CPUs each thread has events for.
     cpus: usize,

@@ -5,10 +5,10 @@ use super::kinds::{KindShare, Kinds};
 use super::process::{Activity, Poll, Process};
 use super::samples::Samples;
 use crate::timeline::{Mean, Timeline};
-use colocate_linux::Pid;
 use colocate_linux::clock::{now, process_time};
 use colocate_linux::proc::Proc;
 use colocate_linux::proc::stat::Stat;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::sources::run_states::RunStates;
 use serde::{Serialize, Serializer};
@@ -33,7 +33,7 @@ const MOST_ENDED: usize = 1_000;
 pub struct Watch {
     proc: PathBuf,
     choice: Choice,
-    states: RunStates,
+    states: RunStates<Tid>,
     /// Samples of running threads, if there are any.
     samples: Option<Samples>,
     /// Processes as they were last listed.
@@ -274,8 +274,8 @@ impl Watch {
             stays
         });
         if let Some(samples) = samples {
-            let ids: Vec<_> = processes.values().flat_map(Process::ids).collect();
-            samples.backend.keep(ids.into_iter());
+            let tids: Vec<_> = processes.values().flat_map(Process::tids).collect();
+            samples.backend.keep(tids.into_iter());
         }
         let threads: u32 = self.row_of.keys().map(|pid| self.listed[pid].threads).sum();
         let reads = !self.choice.is_any() || threads <= READ_AT_ONCE;

@@ -96,7 +96,7 @@ fn a_million_ended_tasks_are_not_remembered() {
         table.created(creation(10, tid, (10, 10))).unwrap();
         table.ended(Tid(tid), Nanos(2));
     }
-    assert_eq!(table.seen(Nanos(0), &BTreeSet::new(), |_, _| None).len(), REMEMBERED + 1);
+    assert_eq!(table.seen(Nanos(0), &BTreeSet::new()).len(), REMEMBERED + 1);
     assert_eq!(table.forgotten, 20_000);
     assert_eq!(table.all_living().count(), 1);
 }
@@ -164,7 +164,7 @@ fn the_last_to_end_are_remembered() {
         table.created(creation(10, tid, (10, 10))).unwrap();
         table.ended(Tid(tid), Nanos(2));
     }
-    assert_eq!(table.seen(Nanos(0), &BTreeSet::new(), |_, _| None).len(), REMEMBERED_LAST + 1);
+    assert_eq!(table.seen(Nanos(0), &BTreeSet::new()).len(), REMEMBERED_LAST + 1);
     let last = TaskId { job: JobIdx(0), order: u32::try_from(ends.len()).unwrap() };
     assert!(table.task(last).is_some());
 }
@@ -185,10 +185,10 @@ fn a_task_that_ends_while_it_settles_was_missed() {
     table.task(first).unwrap().placement.status = PlacementStatus::Settling;
     table.ended(Tid(10), Nanos(5));
     assert_eq!(
-        table.seen(Nanos(1), &BTreeSet::new(), |_, _| None)[0].status,
+        table.seen(Nanos(1), &BTreeSet::new())[0].status,
         PlacementStatus::Missed
     );
-    assert_eq!(table.seen(Nanos(1), &BTreeSet::new(), |_, _| None)[0].ended, Some(Nanos(4)));
+    assert_eq!(table.seen(Nanos(1), &BTreeSet::new())[0].ended, Some(Nanos(4)));
 }
 
 /// Threads 11 and 12 of process 10 were on PUs 1 and 2; the record of the creation of 14 was lost, so either may have
@@ -275,7 +275,7 @@ fn a_thread_that_executes_a_program_is_counted_once() {
     assert_eq!(table.cpu_time(JobIdx(0)), None, "it was not read yet");
     table.task(id).unwrap().usage.cpu_time = Some(Nanos::from_millis(6));
     assert_eq!(table.cpu_time(JobIdx(0)), Some(Nanos::from_millis(9)));
-    let executing = &table.seen(Nanos(0), &BTreeSet::new(), |_, _| None)[1];
+    let executing = &table.seen(Nanos(0), &BTreeSet::new())[1];
     assert_eq!((executing.cpu_time, executing.waited), (Some(Nanos::ZERO), Some(Nanos::ZERO)));
 }
 

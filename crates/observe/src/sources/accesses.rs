@@ -9,7 +9,6 @@ use crate::sharing::groups::Count;
 use crate::sharing::table::Shared;
 use colocate_evidence::{JobIdx, Provider, Refusal, Sharing, TaskId};
 use colocate_linux::{Pid, Tid};
-use colocate_machine::Nanos;
 use std::collections::{BTreeMap, HashMap};
 
 /// Samples of accesses, and the sums of both reports.

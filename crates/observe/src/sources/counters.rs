@@ -92,7 +92,8 @@ impl Backend for TaskCounters {
     fn messages(&mut self) -> Vec<String> {
         let why = self.why.take().filter(|_| !self.reported);
         self.reported |= why.is_some();
-        let line = |why| format!("some threads are not counted ({why}); their instructions are unknown");
+        let line =
+            |why| format!("some threads are not counted ({why}); their instructions are unknown");
         why.map(line).into_iter().collect()
     }
 }

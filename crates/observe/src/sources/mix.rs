@@ -5,7 +5,7 @@
 
 use super::{Backend, QuantumTasks};
 use crate::sample::{Counted, SampleOptions, Sampler, Start, ThreadSamples};
-use colocate_evidence::{Provider, JobIdx};
+use colocate_evidence::{JobIdx, Provider};
 use colocate_linux::SysError;
 use colocate_linux::poll::{is_readable, wait_readable};
 use colocate_linux::{Pid, Tid};

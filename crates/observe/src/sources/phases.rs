@@ -5,7 +5,7 @@
 
 use super::run_states::Times;
 use colocate_ebpf::{EbpfError, Follow, State, TaskTimes, Watch};
-use colocate_evidence::{Provider, JobIdx, Refusal};
+use colocate_evidence::{JobIdx, Provider, Refusal};
 use colocate_linux::Tid;
 use colocate_linux::clock::now;
 use colocate_linux::privilege;

@@ -3,15 +3,15 @@
 //! Adding a wait for a PU that goes on costs nothing but remembering the state of tasks whose
 //! PU is read anyway, and a task that sleeps is not read at all ([`colocate_linux::accounting`]).
 
-use super::TaskRef;
-use colocate_evidence::{Provider, TaskId};
-use colocate_linux::Pid;
+use colocate_evidence::Provider;
 use colocate_linux::accounting::{ProcessClock, RunqueueWait};
 use colocate_linux::clock::process_time;
 use colocate_linux::limits::Descriptors;
 use colocate_linux::run_time::RunTime;
+use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::path::Path;
 
 /// For so long for each of its threads a process's clock is not asked again. Chosen: the kernel takes 0.17 µs for each of
@@ -21,12 +21,12 @@ const CLOCK_RESTS: Nanos = Nanos(40_000);
 /// Errors for want of descriptors or memory: they say nothing of the task.
 pub const WANT_OF_ROOM: [i32; 3] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
 
-/// The open files of living tasks, and the clocks of their processes.
-#[derive(Debug, Default)]
-pub struct RunStates {
+/// The open files of living tasks, which are told apart by keys of type `K`, and the clocks of their processes.
+#[derive(Debug)]
+pub struct RunStates<K> {
     /// Whether times are asked for.
     on: bool,
-    of: HashMap<TaskId, OfTask>,
+    of: HashMap<K, OfTask>,
     /// Processes with several threads, and the number of the poll at which they were last there.
     clocks: HashMap<Pid, (ProcessClock, u64)>,
     polls: u64,
@@ -71,20 +71,26 @@ pub struct Read {
     pub sleeps: bool,
 }
 
-impl RunStates {
+impl<K> Default for RunStates<K> {
+    fn default() -> Self {
+        Self {
+            on: false,
+            of: HashMap::new(),
+            clocks: HashMap::new(),
+            polls: 0,
+            open: 0,
+            most_open: 0,
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash> RunStates<K> {
     /// Begins to ask for times.
     pub fn start(&mut self) -> Provider {
         // A quarter of what we may have: programs are launched and read, and counters opened, from the rest.
         let hard = Descriptors::now().hard;
         (self.on, self.most_open) = (true, usize::try_from(hard / 4).unwrap_or(usize::MAX));
-        Self::provider()
-    }
-
-    /// The mechanism and its cost.
-    #[must_use]
-    pub fn provider() -> Provider {
-        let cost = "two system calls for each task that runs, in each quantum".to_owned();
-        Provider { name: "/proc: schedstat", cost, limits: Vec::new() }
+        provider()
     }
 
     /// Closes the files of all tasks, and opens none any more: from now on times are unknown.
@@ -138,8 +144,8 @@ impl RunStates {
 
     /// Why the times of a task could not be read, if they could not (errno).
     #[must_use]
-    pub fn failure(&self, id: TaskId) -> Option<i32> {
-        self.of.get(&id)?.failure
+    pub fn failure(&self, task: K) -> Option<i32> {
+        self.of.get(&task)?.failure
     }
 
     /// Whether threads of a process have run since all were read that were not read since, as far as that is
@@ -160,7 +166,8 @@ impl RunStates {
     /// another source has.
     pub fn read(
         &mut self,
-        task: TaskRef,
+        task: K,
+        (pid, tid): (Pid, Tid),
         exact: Option<Times>,
         proc: &Path,
         at: Nanos,
@@ -168,12 +175,12 @@ impl RunStates {
         if !self.on {
             return None;
         }
-        let of = self.of.entry(task.id).or_default();
+        let of = self.of.entry(task).or_default();
         let (was_open, before) = (of.times.file.is_some(), of.times.last());
         let read = match exact {
             Some(exact) => Some(of.times.take(exact)),
             None => {
-                of.open(task, proc);
+                of.open((pid, tid), proc);
                 of.times.read(at)
             }
         };
@@ -181,7 +188,7 @@ impl RunStates {
         of.times.file.take_if(|_| !was_open && self.open >= self.most_open);
         self.open += usize::from(!was_open && of.times.file.is_some());
         let read = read?;
-        if let Some(clock) = self.clocks.get_mut(&task.pid) {
+        if let Some(clock) = self.clocks.get_mut(&pid) {
             clock.0.add(read.times.cpu_time.saturating_sub(before.cpu_time));
         }
         Some(read)
@@ -189,17 +196,24 @@ impl RunStates {
 
     /// Notes whether a living task could run when it was asked for its state, at `at` or later, and after
     /// [`RunStates::read`].
-    pub fn could_run(&mut self, id: TaskId, could: bool, at: Nanos) {
-        if let Some(of) = self.of.get_mut(&id) {
+    pub fn could_run(&mut self, task: K, could: bool, at: Nanos) {
+        if let Some(of) = self.of.get_mut(&task) {
             of.times.could_run(could, at);
         }
     }
 
     /// Forgets a task that has ended.
-    pub fn ended(&mut self, id: TaskId) {
-        let of = self.of.remove(&id);
+    pub fn ended(&mut self, task: K) {
+        let of = self.of.remove(&task);
         self.open -= usize::from(of.is_some_and(|of| of.times.file.is_some()));
     }
+}
+
+/// The mechanism of [`RunStates`] and its cost.
+#[must_use]
+pub fn provider() -> Provider {
+    let cost = "two system calls for each task that runs, in each quantum".to_owned();
+    Provider { name: "/proc: schedstat", cost, limits: Vec::new() }
 }
 
 impl TaskTimes {
@@ -240,12 +254,12 @@ impl TaskTimes {
 
 impl OfTask {
     /// Opens its file, unless it is open or was refused.
-    fn open(&mut self, task: TaskRef, proc: &Path) {
+    fn open(&mut self, (pid, tid): (Pid, Tid), proc: &Path) {
         let is_final = self.failure.is_some_and(|errno| !WANT_OF_ROOM.contains(&errno));
         if self.times.file.is_some() || is_final {
             return;
         }
-        match RunTime::open(proc, task.pid, task.tid) {
+        match RunTime::open(proc, pid, tid) {
             Ok(file) => (self.times.file, self.failure) = (Some(file), None),
             Err(why) => self.failure = Some(why.raw_os_error().unwrap_or(0)),
         }
@@ -255,43 +269,45 @@ impl OfTask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_evidence::JobIdx;
-    use colocate_linux::Tid;
 
     /// A pretended `/proc` with one thread. It runs, sleeps, and its file cannot be had after a stop.
     #[test]
     fn times_and_sleep() {
         let proc = tempfile::tempdir().unwrap();
-        let task = TaskRef { id: TaskId { job: JobIdx(0), order: 0 }, pid: Pid(7), tid: Tid(8) };
+        let (task, thread) = ((), (Pid(7), Tid(8)));
         let folder = proc.path().join("7/task/8");
         std::fs::create_dir_all(&folder).unwrap();
         let sums = |text: &str| std::fs::write(folder.join("schedstat"), text).unwrap();
         sums("5000 300 2\n");
         let mut states = RunStates::default();
-        assert_eq!(states.read(task, None, proc.path(), Nanos(1)), None, "they were not asked for");
+        assert_eq!(
+            states.read(task, thread, None, proc.path(), Nanos(1)),
+            None,
+            "they were not asked for"
+        );
         states.start();
         let times = |cpu, waited| Times { cpu_time: Nanos(cpu), waited: Nanos(waited) };
-        let mut read = |at| states.read(task, None, proc.path(), Nanos(at));
+        let mut read = |at| states.read(task, thread, None, proc.path(), Nanos(at));
         assert_eq!(read(10), Some(Read { times: times(5000, 300), sleeps: false }));
         assert_eq!(read(20), Some(Read { times: times(5000, 300), sleeps: true }));
         sums("5400 300 3\n");
         assert_eq!(read(30), Some(Read { times: times(5400, 300), sleeps: false }));
-        states.could_run(task.id, true, Nanos(30));
+        states.could_run(task, true, Nanos(30));
         assert_eq!(
-            states.read(task, None, proc.path(), Nanos(70)),
+            states.read(task, thread, None, proc.path(), Nanos(70)),
             Some(Read { times: times(5400, 340), sleeps: false }),
             "it waits"
         );
         let exact = Some(times(5500, 7));
         assert_eq!(
-            states.read(task, exact, proc.path(), Nanos(71)),
+            states.read(task, thread, exact, proc.path(), Nanos(71)),
             Some(Read { times: times(5500, 347), sleeps: false }),
             "another source knows it better"
         );
         assert_eq!(states.open, 1);
-        states.ended(task.id);
+        states.ended(task);
         assert_eq!(states.open, 0);
         states.stop();
-        assert_eq!(states.read(task, None, proc.path(), Nanos(80)), None);
+        assert_eq!(states.read(task, thread, None, proc.path(), Nanos(80)), None);
     }
 }

@@ -3,33 +3,34 @@
 //! Taking a sample in takes a microsecond. What the code at a new address does is judged by a thread of its own, which reads
 //! files. Until its verdict comes, as a rule by the next poll, samples there are kept.
 
+use super::{Backend, QuantumTasks};
 use crate::lifecycle::Options;
 use crate::pmu::Start;
 use crate::spin::judge::Judge;
 use crate::spin::loops::Verdict;
 use crate::spin::spun::{self, Spun};
 use crate::spin::{Question, Share, Site, SpinSampler};
-use super::{Backend, QuantumTasks};
 use colocate_evidence::{JobIdx, Provider, Refusal, TaskId};
 use colocate_linux::SysError;
 use colocate_linux::clock::now;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Samples of running threads, and what came of them.
+/// Samples of running threads, and their times in loops. Tasks are told apart by keys of type `K`.
 #[derive(Debug)]
-pub struct Spinning {
+pub struct Spinning<K = TaskId> {
     sampler: SpinSampler,
     questions: Sender<Question>,
     answers: Receiver<(Site, Option<Verdict>)>,
     rate_hz: u32,
     /// What is known of each task, and its times until the last poll.
-    of: HashMap<TaskId, (Spun, spun::Times)>,
+    of: HashMap<K, (Spun, spun::Times)>,
 }
 
-impl Spinning {
+impl<K: Copy + Eq + Hash> Spinning<K> {
     /// Samples nothing yet, so often a second of each thread's CPU time. Creates a thread, which calls `begin` first.
     ///
     /// # Errors
@@ -84,7 +85,7 @@ impl Spinning {
     }
 
     /// Takes in what has been sampled. `tasks` are the living ones that may have run, with their times until now.
-    pub fn poll(&mut self, tasks: impl Iterator<Item = (Tid, TaskId, spun::Times)>) {
+    pub fn poll(&mut self, tasks: impl Iterator<Item = (Tid, K, spun::Times)>) {
         let shares = self.take();
         // Where samples are not taken in the kernel, they do not share all of the time.
         let most = (!self.sampler.with_kernel()).then(|| self.sampler.period());
@@ -116,14 +117,14 @@ impl Spinning {
     /// For how long a task has waited in loops; `None` if no sample of it says anything, as its code cannot be
     /// read. A task never found running has not waited.
     #[must_use]
-    pub fn spun(&self, id: TaskId) -> Option<Nanos> {
+    pub fn spun(&self, id: K) -> Option<Nanos> {
         self.of.get(&id).map_or(Some(Nanos::ZERO), |(spun, _)| spun.waited())
     }
 
     /// Forgets tasks that are not among `tasks`, if there are many.
-    pub fn keep(&mut self, tasks: impl ExactSizeIterator<Item = TaskId>) {
+    pub fn keep(&mut self, tasks: impl ExactSizeIterator<Item = K>) {
         if self.of.len() > 2 * tasks.len() {
-            let kept: HashSet<TaskId> = tasks.collect();
+            let kept: HashSet<K> = tasks.collect();
             self.of.retain(|id, _| kept.contains(id));
         }
     }

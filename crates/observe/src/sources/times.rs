@@ -1,9 +1,9 @@
 //! Times of threads: the kernel's sums, and exact ones where phases are watched.
 
 use super::phases::Phases;
-use super::run_states::RunStates;
+use super::run_states::{self, RunStates};
 use super::{Backend, Followed, TaskRef, TaskUsage};
-use colocate_evidence::{JobIdx, Provider, Refusal};
+use colocate_evidence::{JobIdx, Provider, Refusal, TaskId};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct ThreadTimes {
     /// Where `/proc` is mounted.
     proc: PathBuf,
-    states: RunStates,
+    states: RunStates<TaskId>,
     phases: Option<Phases>,
     messages: Vec<String>,
 }
@@ -53,6 +53,12 @@ impl ThreadTimes {
         Ok(self.phases.insert(phases).provider())
     }
 
+    /// Whether phases are watched.
+    #[must_use]
+    pub const fn has_phases(&self) -> bool {
+        self.phases.is_some()
+    }
+
     /// Readable when a phase ends; `None` if phases are not watched.
     #[must_use]
     pub fn phase_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -71,14 +77,14 @@ impl ThreadTimes {
     }
 
     /// The kernel's sums of whole processes.
-    pub const fn states(&mut self) -> &mut RunStates {
+    pub const fn states(&mut self) -> &mut RunStates<TaskId> {
         &mut self.states
     }
 }
 
 impl Backend for ThreadTimes {
     fn provider(&self) -> Provider {
-        RunStates::provider()
+        run_states::provider()
     }
 
     fn watch_instead(&mut self, job: JobIdx, _before: Pid, pid: Pid) -> Result<(), Refusal> {
@@ -88,7 +94,7 @@ impl Backend for ThreadTimes {
 
     fn read(&mut self, task: TaskRef, at: Nanos, usage: &mut TaskUsage) {
         let exact = self.phases.as_ref().and_then(|phases| phases.times(task.tid));
-        let read = self.states.read(task, exact, &self.proc, at);
+        let read = self.states.read(task.id, (task.pid, task.tid), exact, &self.proc, at);
         usage.sleeps = false;
         read.into_iter().for_each(|read| usage.note_times(read));
     }
