@@ -40,7 +40,7 @@ enum What {
 /// What sharing a core makes of CPI stacks, for the scheduler symbiotic
 ///
 /// Runs a training set alone and together on one core, of a described machine by simulation or of this one, and fits what
-/// its CPI stacks become (docs/symbiotic.md). Every fourth program is held out to say how well that holds for
+/// its CPI stacks become (docs/results/symbiotic.md). Every fourth program is held out to say how well that holds for
 /// others.
 #[derive(clap::Args)]
 struct CpiModelArgs {

@@ -26,7 +26,7 @@ const LIMIT: MaxSize = MaxSize::mib(16);
 /// Feliu's quantum.
 const QUANTUM: Nanos = Nanos::from_millis(200);
 /// The quantum where no job is stopped: how often it is looked in which phase jobs are. Chosen: a change
-/// is acted on within 0.2 s, and looking at 1,000 threads takes some 1 % of a PU (docs/benchmarks.md).
+/// is acted on within 0.2 s, and looking at 1,000 threads takes some 1 % of a PU (docs/results/benchmarks.md).
 const LOOKED: Nanos = Nanos::from_millis(100);
 /// Shortest and longest quantum. Chosen: below, launching and stopping take more than running; above, a job of
 /// a full queue waits for hours.

@@ -182,7 +182,7 @@ impl Task {
     /// A line if misses are no curve: an error of ours.
     pub fn phase(&self) -> Result<Phase, String> {
         let (_, each, work) = self.inner();
-        let loops = "derived: the kernel's innermost loop (docs/piccoli.md)";
+        let loops = "derived: the kernel's innermost loop (docs/results/piccoli.md)";
         let known = |value| Known::new(value, loops);
         let instructions = self.instructions();
         let sizes = (0..=68).map(|step| 0.5 * KIB * (f64::from(step) / 4.0).exp2());
