@@ -49,7 +49,7 @@ struct CpiModelArgs {
     machine: Option<String>,
 
     /// Measure this machine instead, by its counters, with the jobs of a workload file as the training set
-    /// (docs/schedule.md): programs of one thread that run alike each time. Nothing else should run meanwhile
+    /// (docs/reference/schedule.md): programs of one thread that run alike each time. Nothing else should run meanwhile
     #[arg(long, value_name = "WORKLOAD.toml", conflicts_with_all = ["machine", "scenarios", "recorded", "programs"])]
     here: Option<PathBuf>,
 

@@ -101,7 +101,7 @@ impl Task {
             }
             // The search is left at the first character; it counts as if all were compared.
             Kernel::Search => one("text", n, self.queries * PATTERN * n, 1.0),
-            // `data[least]` may be any: the range is announced up to twice as long (docs/spm.md).
+            // `data[least]` may be any: the range is announced up to twice as long (docs/reference/spm.md).
             Kernel::Bucket => one("bucket", 4.0 * n, 4.0 * n * n, 2.0),
         }
     }
