@@ -3,7 +3,7 @@
 # make demo      build, then profile, plan and run two real programs (scripts/demo)
 # make test      every check there is (scripts/test)
 # make tracer    the QEMU and its plugin that `colocate profile --backend emulate` needs
-# make compiler  the compiler pass and runtime that `colocate cc` needs (docs/spm.md)
+# make compiler  the compiler pass and runtime that `colocate cc` needs (docs/guide/compile.md)
 # make lab       what is proved on real kernels in guests; quick is in make test, SIZE=full takes half an hour
 # make bench     speed, as ratios
 # make fuzz      every fuzz target for SECONDS seconds

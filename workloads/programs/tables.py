@@ -108,7 +108,7 @@ def row(name, kind, does, recorded):
 def write(here, kept, manifest, programs):
     """The table and the applications, from what is kept."""
     recorded = {name: json.loads(kept.joinpath(f"{name}.json").read_text()) for name in programs if name in manifest}
-    page = here / "docs/programs.md"
+    page = here / "docs/results/programs.md"
     text = page.read_text()
     begin, end = "<!-- table -->\n", "<!-- end of the table -->\n"
     head, tail = text.split(begin)[0], text.split(end)[1]

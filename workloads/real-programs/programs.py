@@ -5,7 +5,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 JOBS = HERE / "jobs"
 STENCIL = HERE.parent / "accuracy/stencil.c"
-# What they are started with. Chosen so that each takes some 4 s of CPU time alone on the machine of docs/real-programs.md;
+# What they are started with. Chosen so that each takes some 4 s of CPU time alone on the machine of docs/results/real-programs.md;
 # --scale multiplies all of it.
 SIZES = {
     "7-zip": {"SHORT": 4_000_000},

@@ -6,7 +6,7 @@ from programs import JOBS, NAMES, Wrong
 
 HERE = JOBS.parent.parent.parent
 KEPT = HERE / "data/measured/real-programs"
-# How fast the machine of docs/real-programs.md is, as seen from HERE: lines that are kept name no folder of a user's.
+# How fast the machine of docs/results/real-programs.md is, as seen from HERE: lines that are kept name no folder of a user's.
 SPEEDS = "data/measured/sapphire-rapids.toml"
 RATES = KEPT / "rates.json"
 DEMANDS = KEPT / "demand"

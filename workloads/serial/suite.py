@@ -8,7 +8,7 @@ OURS = [f"serial-{share}" for share in SHARES]
 # Two that everybody has who builds programs.
 REAL = ["sort", "make"]
 NAMES = OURS + REAL
-# Chosen so that each takes some 4 s on the machine of docs/asymmetric.md while all its PUs are alike; --length-ms is for
+# Chosen so that each takes some 4 s on the machine of docs/results/asymmetric.md while all its PUs are alike; --length-ms is for
 # all of them.
 USUAL_MS = 4000
 LINES = 4_400_000

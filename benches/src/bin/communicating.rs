@@ -1,6 +1,6 @@
 //! How long a policy takes to place tasks by which wakes which.
 //!
-//! `cargo run --release -p colocate-benches --bin communicating [SITUATIONS]` prints a table for docs/benchmarks.md: 64 tasks on 32 PUs and
+//! `cargo run --release -p colocate-benches --bin communicating [SITUATIONS]` prints a table for docs/results/benchmarks.md: 64 tasks on 32 PUs and
 //! 1,000 on 256 for `auto`, 8 on 8, 64 on 32 and 256 on 256 for `communication`, of which each wakes three others, drawn at random. A tenth of the tasks have other partners in each situation. Each
 //! situation counts by the least time of several runs of the whole sequence, which are all the same. A second table has the stages of
 //! `communication`.

@@ -1,7 +1,7 @@
 //! How long a scheduler takes to decide which jobs run in the next quantum, and where.
 //!
 //! `cargo run --release -p colocate-benches --bin deciding [SITUATIONS [SCHEDULER…]]` prints a table for
-//! docs/benchmarks.md: every scheduler, or those that are named, 64 jobs on 32 PUs and 500 on 256; `symbiotic`
+//! docs/results/benchmarks.md: every scheduler, or those that are named, 64 jobs on 32 PUs and 500 on 256; `symbiotic`
 //! also with `gain=0`, where a proof that nothing better is worth it never spares the search. A situation follows from the one
 //! before: jobs that were selected ran there, go to the tail of the queue and have new rates, which are drawn. Each
 //! situation counts by the least time of several runs of the whole sequence, which are all the same;

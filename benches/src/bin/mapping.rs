@@ -1,6 +1,6 @@
 //! How near tasks that communicate come to each other: our mapping beside those of EagerMap, TreeMatch and Scotch.
 //!
-//! `cargo run --release -p colocate-benches --bin mapping` prints a table for docs/communication.md: the cost of each mapping over that of
+//! `cargo run --release -p colocate-benches --bin mapping` prints a table for docs/results/communication.md: the cost of each mapping over that of
 //! ours, for patterns of communication whose tasks are numbered at random, one task a PU. EagerMap (Cruz et al., PDP 2015) and
 //! TreeMatch (Jeannot and Mercier, 2010, where all groups can be listed) are written here after their descriptions; Scotch is
 //! `scotch_gmap` of Debian's package scotch, left out where it is missing. In brackets: in how many of a hundred matrices that mapping

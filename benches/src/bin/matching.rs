@@ -1,6 +1,6 @@
 //! Matching beside rustworkx-core, LEMON and NetworkX on the same weights, and whole plans, in one run.
 //!
-//! `cargo run --release -p colocate-benches --bin matching` prints tables for docs/benchmarks.md;
+//! `cargo run --release -p colocate-benches --bin matching` prints tables for docs/results/benchmarks.md;
 //! with the argument `plans` only the last one, with `ours` only our own times, which both take seconds
 //! instead of minutes; with `networkx` NetworkX gets 512 and 1,024 vertices, too, which takes
 //! longest. Times are the least of several runs, of processor time, so that other programs disturb little.

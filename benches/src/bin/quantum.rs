@@ -1,7 +1,7 @@
 //! How long the model needs for one decision: rates of 64 tasks of 16 jobs on two EPYC 7301, 64 PUs.
 //!
 //! `cargo run --release -p colocate-benches --bin quantum [SITUATIONS]` prints a table for
-//! docs/benchmarks.md. Each situation has jobs with demands drawn at random, placed at random. `cold`:
+//! docs/results/benchmarks.md. Each situation has jobs with demands drawn at random, placed at random. `cold`:
 //! nothing is known, and other tasks were there before. `job`: a job's phase has changed since, and two tasks
 //! have changed places. `task`: one task's phase has changed. `same`: nothing has changed. Before every run
 //! that is measured, what was there before is predicted again, so that none finds its own end. Times are the

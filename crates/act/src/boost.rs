@@ -4,7 +4,7 @@
 //! The thread that places new threads must run soon after it wakes. The lowest nice value makes sure of that, and does harm: the kernel
 //! balances load by nice values, and at -20 a thread that runs for 1.5 % of the time weighs as much as six that compute
 //! (`se.avg.load_avg` in `/proc/PID/sched`). So programs' threads are moved away from where it is, and wait for each other
-//! on the PUs that are left: `sort` and `make` waited for a fifth of their time more (docs/asymmetric.md).
+//! on the PUs that are left: `sort` and `make` waited for a fifth of their time more (docs/results/asymmetric.md).
 //! # Approach
 //! A short slice is enough as long as an equal share is: then the nice value stays as it was. An equal share is little where
 //! many threads are runnable. There, and only after a wait that was long, it is the lowest one for a while.

@@ -2,7 +2,7 @@
 //!
 //! What passing a cache line between each two PUs takes says which PUs share what (`machine::calibrated::sharing`). Everything else
 //! is measured in rounds, each in a random order of its own, by the harness of `bench`. Lines are passed before and after, since a
-//! hypervisor may move PUs. At last comes what siblings cost each other. `docs/calibrate.md` says how each figure comes about.
+//! hypervisor may move PUs. At last comes what siblings cost each other. `docs/reference/calibrate.md` says how each figure comes about.
 
 mod cells;
 mod figures;

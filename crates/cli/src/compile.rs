@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 ///
 /// Runs clang with its arguments as they are, the compiler pass, and the runtime. Programs get calls before loops, with what these
 /// loops access; on machines with several NUMA nodes the runtime moves pages to the node of the thread that is about to use them, if
-/// that pays (docs/spm.md). -Rpass=spm says where calls are, -Rpass-missed=spm why not. Exit status: clang's.
+/// that pays (docs/guide/compile.md). -Rpass=spm says where calls are, -Rpass-missed=spm why not. Exit status: clang's.
 #[derive(clap::Args)]
 pub struct CArgs {
     /// What clang gets

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 /// not. Things are tried for real; nothing is changed.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print JSON (docs/doctor.md)
+    /// Print JSON (docs/reference/doctor.md)
     #[arg(long)]
     json: bool,
     /// Print only what does not work, or only partly

@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(value_name = "FOLDER", required_unless_present = "policies")]
     folder: Option<PathBuf>,
 
-    /// Print the table of policies as docs/schedule.md has it, and the list as README.md has it
+    /// Print the table of policies that docs/reference/policies.md has
     #[arg(long, conflicts_with = "folder")]
     policies: bool,
 }
@@ -26,7 +26,7 @@ pub struct Args {
 /// Runs `generate` of the program whose command line is `C`; pages have `examples` by their names.
 pub fn main<C: CommandFactory>(args: &Args, examples: &Examples) -> anyhow::Result<ExitCode> {
     let Some(to) = &args.folder else {
-        output::write(None, &format!("{}\n{}", policies::markdown(), policies::list()))?;
+        output::write(None, &policies::markdown())?;
         return Ok(ExitCode::SUCCESS);
     };
     let pages = pages::all(C::command(), examples)?;

@@ -84,7 +84,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let workload = Workload::of(&programs, processor);
     if policy.has_prior(Prior::Speeds) && speeds.is_none() {
         return Err(usage(format!(
-            "expected a machine of which it is described how fast it is (docs/machines.md) with \
+            "expected a machine of which it is described how fast it is (docs/reference/machines.md) with \
              --policy {policy}, found {}",
             args.machine
         )));

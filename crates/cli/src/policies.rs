@@ -159,19 +159,6 @@ fn setting(setting: &Setting) -> String {
     format!("`{}`: {}{default}", setting.range(), setting.meaning)
 }
 
-/// The policies for real machines in a sentence each, by purpose, as Markdown.
-pub fn list() -> String {
-    let mut text = String::new();
-    for purpose in Purpose::REAL {
-        let gap = if text.is_empty() { "" } else { "\n" };
-        let _ = writeln!(text, "{gap}{}:\n", purpose.heading());
-        for row in table::rows().filter(|row| row.purpose == purpose) {
-            let _ = writeln!(text, "- `{}` {}", row.name, row.summary);
-        }
-    }
-    text
-}
-
 /// What a policy does, and what can be set.
 fn help(row: &Row) -> String {
     let settings: Vec<&str> = row.settings.iter().map(|setting| setting.name).collect();

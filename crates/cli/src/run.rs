@@ -98,15 +98,15 @@ pub struct Options {
     #[arg(long, value_name = "S", default_value = "2", value_parser = watch_time)]
     pub watch_s: Nanos,
 
-    /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/wake-ups.md)
+    /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/reference/wake-ups.md)
     #[arg(long)]
     pub wake_ups: bool,
 
-    /// Sample which threads use the same memory, and report it; costs 250 samples for each second of CPU time (docs/sharing.md)
+    /// Sample which threads use the same memory, and report it; costs 250 samples for each second of CPU time (docs/reference/sharing.md)
     #[arg(long)]
     pub sharing: bool,
 
-    /// Keep to the policy even where programs do less under it than under the kernel alone (docs/guard.md)
+    /// Keep to the policy even where programs do less under it than under the kernel alone (docs/reference/guard.md)
     #[arg(long)]
     pub no_guard: bool,
 

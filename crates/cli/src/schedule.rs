@@ -49,7 +49,7 @@ use workload::Workload;
 #[derive(clap::Args)]
 #[command(after_help = policies::WHICH_EACH_QUANTUM)]
 pub struct Args {
-    /// Workload file (docs/schedule.md)
+    /// Workload file (docs/reference/schedule.md)
     #[arg(value_name = "WORKLOAD.toml", required_unless_present = "command")]
     workload: Option<PathBuf>,
 
@@ -70,7 +70,7 @@ pub struct Args {
     machine_speeds: Option<String>,
 
     /// How fast each core is, as `colocate-study bench cores --json` measured it here, instead of what is reported
-    /// (docs/cores.md)
+    /// (docs/reference/cores.md)
     #[arg(long, value_name = "FILE")]
     core_speeds: Option<PathBuf>,
 
@@ -78,26 +78,26 @@ pub struct Args {
     #[arg(long, value_name = "stop|fill", default_value_t)]
     waiting: Meanwhile,
 
-    /// Count where the programs' cycles go (CPI stacks), before all else, and report it (docs/pmu.md);
+    /// Count where the programs' cycles go (CPI stacks), before all else, and report it (docs/reference/pmu.md);
     /// symbiotic and symbiotic-numa request them by themselves
     #[arg(long)]
     stacks: bool,
 
     /// Samples of each running thread that show whether it only waits for others in a loop, a second of its CPU time; 0
-    /// takes none [range: 0-10000; default: 250 with a scheduler that goes by phases, else 0] (docs/spinning.md)
+    /// takes none [range: 0-10000; default: 250 with a scheduler that goes by phases, else 0] (docs/reference/spinning.md)
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     spin_rate: Option<u32>,
 
-    /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/wake-ups.md)
+    /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/reference/wake-ups.md)
     #[arg(long)]
     wake_ups: bool,
 
-    /// Sample which threads use the same memory, and report it; costs 250 samples for each second of CPU time (docs/sharing.md)
+    /// Sample which threads use the same memory, and report it; costs 250 samples for each second of CPU time (docs/reference/sharing.md)
     #[arg(long)]
     sharing: bool,
 
     /// Keep to the scheduler even where it makes the programs slower than the kernel would; always so with one that stops
-    /// no job (docs/guard.md)
+    /// no job (docs/reference/guard.md)
     #[arg(long)]
     no_guard: bool,
 
@@ -298,7 +298,7 @@ impl Facts {
             ..Knowledge::default()
         };
         let policy = self.policy.policy(&known);
-        // Of those that stop no job, controls fall into other phases than what they are held against (docs/guard.md).
+        // Of those that stop no job, controls fall into other phases than what they are held against (docs/reference/guard.md).
         if args.no_guard || !self.policy.waits() {
             Guarded::Without(policy)
         } else {

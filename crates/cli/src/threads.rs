@@ -31,9 +31,9 @@ use std::process::ExitCode;
 ///
 /// With --apply CMD runs once, as it would, and each parallel region of an OpenMP program (GNU or LLVM) gets the number of threads
 /// that was learnt from its first executions. What the program says itself is left alone. Results of a program that relies on
-/// the same number of threads from region to region may be wrong: docs/threads.md says which.
+/// the same number of threads from region to region may be wrong: docs/reference/threads.md says which.
 ///
-/// Never more threads than the inherited mask, the CPU quota and `OMP_THREAD_LIMIT` allow (docs/threads.md).
+/// Never more threads than the inherited mask, the CPU quota and `OMP_THREAD_LIMIT` allow (docs/reference/threads.md).
 #[derive(clap::Args)]
 pub struct Args {
     /// Run CMD once, and set the number of threads of its OpenMP regions while it runs

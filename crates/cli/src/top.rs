@@ -62,11 +62,11 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with = "json")]
     rows: Option<usize>,
     /// Samples of each running thread that show whether it only waits for others in a loop, a second of its CPU time; 0
-    /// takes none [range: 0-10000] (docs/spinning.md)
+    /// takes none [range: 0-10000] (docs/reference/spinning.md)
     #[arg(long, value_name = "HZ", default_value_t = spin::DEFAULT_RATE_HZ, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     spin_rate: u32,
     /// Shows which threads of the processes of -p, -u or --name, and of what these have created, communicate, as a heat map: those that wake each other, and those that use the
-    /// same memory (docs/sharing.md)
+    /// same memory (docs/reference/sharing.md)
     #[arg(long, conflicts_with_all = ["rows", "spin_rate"])]
     matrix: bool,
     /// Prints JSON, a line for each table (docs/schemas/top.json, top-matrix.json)

@@ -14,10 +14,10 @@
 //!   it is better, it gets all quanta but one in [`Guarding::control`].
 //!
 //! How many control quanta follow each other, and how many quanta lie between them, is drawn at random. What comes at regular
-//! times, as NUMA balancing's scans or a program's timer, would otherwise meet the same side again and again (docs/guard.md).
+//! times, as NUMA balancing's scans or a program's timer, would otherwise meet the same side again and again (docs/results/guard.md).
 //!
 //! When the kernel gets a quantum after the policy's, threads begin where the kernel last had them. In simulations without
-//! that, twice as many workloads lost more than 1 % (docs/guard.md).
+//! that, twice as many workloads lost more than 1 % (docs/results/guard.md).
 //! # Terms
 //! - *Control quantum*: everything runs and the kernel chooses, and the quantum before it was the kernel's, too. The first
 //!   one after the policy's is not representative: threads are not where the kernel would have them. What is lost in it is
@@ -76,7 +76,7 @@ use partners::Partners;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How a policy is guarded. None of it is published: these are our choices, and what they come to is
-/// measured by simulation (`docs/guard.md`).
+/// measured by simulation (`docs/results/guard.md`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Guarding {
     /// The part of the time that may be lost.

@@ -1,5 +1,5 @@
 //! When a task goes to its PU: at its creation, when its program has settled, when a plan changes, or
-//! never. docs/run.md has the rules in a table.
+//! never. docs/reference/run.md has the rules in a table.
 
 use crate::LinuxHost;
 use crate::preparing::MOST_A_SECOND;

@@ -45,7 +45,7 @@ pub struct Assumptions {
 }
 
 /// Equal progress came closest to two simulators that were written by others, and chance was 4 to 5 %
-/// pessimistic beside one of them (the feasibility study; docs/validation.md has what is checked now).
+/// pessimistic beside one of them (the feasibility study; docs/method/validation.md has what is checked now).
 impl Default for Assumptions {
     fn default() -> Self {
         Self {

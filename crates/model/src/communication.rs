@@ -10,7 +10,7 @@ pub struct WakeUpCosts([f64; Pair::ALL.len()]);
 
 impl Default for WakeUpCosts {
     /// Chosen: between what a virtual machine with two PUs takes (4 µs on the same PU, 18 µs to an idle one,
-    /// docs/calibrate.md) and what processors take to leave deep idle states.
+    /// docs/reference/calibrate.md) and what processors take to leave deep idle states.
     fn default() -> Self {
         Self([4e-6, 8e-6, 20e-6, 30e-6, 50e-6])
     }

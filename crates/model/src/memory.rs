@@ -15,7 +15,7 @@
 //! Latency Checker, reads only), of which five are in the tests: mean error of the latency 3 %, 3.6 % and
 //! at most 15 % for those five. The form of an M/M/1 queue, `ρ / (1 − ρ)`, has 6 % with its own best scale:
 //! it waits too little at half load and too much near the end. All are Intel's; others are assumed to be
-//! alike, and so are links and caches, each with its own latency. Table: docs/memory-model.md.
+//! alike, and so are links and caches, each with its own latency. Table: docs/method/memory-model.md.
 
 /// Scale of the wait, as a share of the latency without other traffic. Fitted; see above.
 pub(crate) const WAIT: f64 = 0.3;

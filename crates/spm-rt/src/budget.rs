@@ -23,7 +23,7 @@ pub const FREE: u64 = 32;
 /// One part in so many of a PU's time is its budget: 4 %. Chosen.
 const SHARE: u64 = 25;
 /// Time that a span counts for before it is looked at, in nanoseconds. 6 were measured of one that is in the caches
-/// (docs/benchmarks.md).
+/// (docs/results/benchmarks.md).
 const SPAN_NS: u64 = 10;
 /// The most that it counts for afterwards: some lines of the table from memory. In what is beyond, another thread had the PU.
 const MOST_SPAN_NS: u64 = 500;

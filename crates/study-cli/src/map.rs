@@ -21,7 +21,7 @@ use std::process::ExitCode;
 ///
 /// The matrix has a row for each thread: amounts separated by commas (.csv), or JSON as `colocate-study replay --json` prints it (.json).
 /// Prints a PU for each thread, as the policy communication chooses it, and what that costs beside the PUs in logical order
-/// (docs/communication.md).
+/// (docs/results/communication.md).
 #[derive(clap::Args)]
 pub struct Args {
     /// File with the matrix, .csv or .json
@@ -113,7 +113,7 @@ impl Mapped {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "cost {cost}, {in_order} with PUs in logical order; H {:.2} (docs/communication.md)\n",
+            "cost {cost}, {in_order} with PUs in logical order; H {:.2} (docs/results/communication.md)\n",
             self.heterogeneity
         );
         let row = |(thread, pu): (usize, &PuNr)| vec![thread.to_string(), pu.0.to_string()];

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 /// Simulates a recorded program on the caches of a machine, under several mappings of its threads
 ///
 /// All of it is simulated: each access of the trace passes the caches of the machine, kept coherent, with the detector of Cruz
-/// et al. in them (docs/communication.md). Prints time, misses and invalidations of random mappings (their mean), of `compact`, of
+/// et al. in them (docs/results/communication.md). Prints time, misses and invalidations of random mappings (their mean), of `compact`, of
 /// `communication`, which follows what the detector finds, and of `oracle`, which knows it from the beginning.
 #[derive(clap::Args)]
 pub struct Args {

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 /// Simulates scenarios on machines that are not here, and compares policies
 ///
-/// A scenario (docs/scenario.md) says which programs do what on which described machine. Each policy
+/// A scenario (docs/reference/scenario.md) says which programs do what on which described machine. Each policy
 /// is simulated with several seeds under several sets of assumptions. Reported are turnaround, the
 /// slowest job's time, STP, ANTT, unfairness, each job's slowdown and progress, the use of the machine
 /// and which jobs shared a core; and of a difference to the baseline whether it holds whatever is
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(value_name = "SCENARIO", required = true)]
     scenarios: Vec<PathBuf>,
 
-    /// Policies and schedulers (docs/schedule.md) instead of the scenario's, separated by commas;
+    /// Policies and schedulers (docs/reference/policies.md) instead of the scenario's, separated by commas;
     /// schedule:NAME is the scheduler of a name that a policy has, too, and with SCHEDULER+fill jobs that have to
     /// wait fill idle PUs; SCHEDULER+guard and SCHEDULER+fill+guard are guarded
     #[arg(long = "policy", value_name = "P,P,…", value_delimiter = ',')]

@@ -31,8 +31,8 @@ use std::process::ExitCode;
 /// Makes a published study again in the simulator and prints it beside what was published
 ///
 /// All of it is simulated: nothing is measured, and nothing is fitted to the published figures. What is simulated, and the
-/// defaults of the options, are in studies/NAME.toml; docs/serpa.md, docs/feliu.md, docs/fedorova.md,
-/// docs/piccoli.md and docs/contention.md have the results.
+/// defaults of the options, are in studies/NAME.toml; docs/results/serpa.md, docs/results/feliu.md, docs/results/fedorova.md,
+/// docs/results/piccoli.md and docs/method/contention.md have the results.
 #[derive(clap::Args)]
 pub struct Args {
     /// Study
@@ -81,7 +81,7 @@ pub struct Args {
     #[arg(long, value_name = "MS", value_parser = value_parser!(u64).range(1..=600_000))]
     round_ms: Option<u64>,
 
-    /// feliu-1 to 4: mixes of each table; docs/feliu.md says which numbers are published, and which chosen
+    /// feliu-1 to 4: mixes of each table; docs/results/feliu.md says which numbers are published, and which chosen
     /// [default: 10, feliu-2: 15 and 5, feliu-4: 10 and 5] [range: 1-1000]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1_000))]
     mixes: Option<u16>,

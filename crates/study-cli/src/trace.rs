@@ -19,7 +19,7 @@ use std::process::ExitCode;
 /// Records the memory accesses of a program's threads
 ///
 /// Runs the program unmodified under QEMU and writes what each of its threads reads and writes, and where threads wait for each other,
-/// to a file (docs/traces.md). Takes some ten to sixty times as long as the program alone, and two bytes and more
+/// to a file (docs/reference/traces.md). Takes some ten to sixty times as long as the program alone, and two bytes and more
 /// for each access. Then checks the trace and says what is in it. Only the first process is recorded. Exit status: the
 /// program's.
 #[derive(clap::Args)]

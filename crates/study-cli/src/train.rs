@@ -40,7 +40,7 @@ enum What {
 /// What sharing a core makes of CPI stacks, for the scheduler symbiotic
 ///
 /// Runs a training set alone and together on one core, of a described machine by simulation or of this one, and fits what
-/// its CPI stacks become (docs/symbiotic.md). Every fourth program is held out to say how well that holds for
+/// its CPI stacks become (docs/results/symbiotic.md). Every fourth program is held out to say how well that holds for
 /// others.
 #[derive(clap::Args)]
 struct CpiModelArgs {
@@ -49,7 +49,7 @@ struct CpiModelArgs {
     machine: Option<String>,
 
     /// Measure this machine instead, by its counters, with the jobs of a workload file as the training set
-    /// (docs/schedule.md): programs of one thread that run alike each time. Nothing else should run meanwhile
+    /// (docs/reference/schedule.md): programs of one thread that run alike each time. Nothing else should run meanwhile
     #[arg(long, value_name = "WORKLOAD.toml", conflicts_with_all = ["machine", "scenarios", "recorded", "programs"])]
     here: Option<PathBuf>,
 

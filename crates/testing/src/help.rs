@@ -23,6 +23,21 @@ pub fn all(program: &str, headings: &[&str]) -> Vec<(Vec<String>, String)> {
     found
 }
 
+/// The page of the book with the help of each command of a program: a heading and a block for each of `texts`.
+#[must_use]
+pub fn page(program: &str, texts: &[(Vec<String>, String)]) -> String {
+    let mut page = format!(
+        "# Commands of `{program}`\n\n\
+         A test writes this page from the arguments' definition (`help_is_as_it_was_read`, `UPDATE_EXPECT=1`).\n"
+    );
+    for (words, text) in texts {
+        let name = [&[program.to_owned()], &words[..]].concat().join(" ");
+        let text = text.trim_end();
+        page += &format!("\n## {name}\n```text\n{text}\n```\n");
+    }
+    page
+}
+
 fn help(program: &str, words: &[String]) -> String {
     let mut command = Command::new(program);
     // The width is not that of whoever runs the tests.

@@ -1,4 +1,4 @@
-//! `asymmetric`: makes one PU of this machine slow while a program runs (docs/asymmetric.md).
+//! `asymmetric`: makes one PU of this machine slow while a program runs (docs/results/asymmetric.md).
 //!
 //! A real-time thread takes a share of every period on that PU, so that all others there have less of it.
 //! The share is found by measuring. Nothing outside this process is changed, and the thread ends with it, so
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// threads (kernel.sched_rt_runtime_us) would cut into it.
 const RATIOS: std::ops::RangeInclusive<f64> = 1.0..=8.0;
 
-/// How far from the requested ratio the reached one may be. Chosen: a fifth of the smallest effect that docs/asymmetric.md
+/// How far from the requested ratio the reached one may be. Chosen: a fifth of the smallest effect that docs/results/asymmetric.md
 /// is about.
 const TOLERANCE: f64 = 0.02;
 

@@ -109,7 +109,7 @@ inclusion = {{ value = "neither", source = "assumed" }}
 level = 3
 latency = {{ value = "{last:.3} cycles", source = "measured alone" }}
 inclusion = {{ value = "neither", source = "assumed" }}
-replacement = {{ value = "adaptive", source = "Intel's last caches since Ivy Bridge, see docs/memory-model.md" }}
+replacement = {{ value = "adaptive", source = "Intel's last caches since Ivy Bridge, see docs/method/memory-model.md" }}
 [[performance.memory]]
 latency = {{ value = "{memory:.0} ns", source = "measured alone" }}
 bandwidth = {{ value = "{BANDWIDTH}", source = "see the program" }}

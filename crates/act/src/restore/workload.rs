@@ -11,7 +11,7 @@
 //! - is an orphan of what was attached to ([`crate::attached`]).
 //!
 //! What has none of these, since it has another environment and all its creators ended before the first scan, is not
-//! found; docs/run.md has how often that was measured. Each process that is found is opened and checked once more, so that
+//! found; docs/results/restore.md has how often that was measured. Each process that is found is opened and checked once more, so that
 //! none is taken for it that has its number now.
 //! # Terms
 //! - *Known*: in the journal, and alive.

@@ -53,7 +53,7 @@ fn source(cell: &Cell) -> String {
         Cell::Trip { .. } => "two threads that wake each other by futex in turn".into(),
         Cell::Load { .. } => "pointer chase over growing sizes, huge pages where possible".into(),
         Cell::Memory { bytes, .. } => format!("pointer chase over {} MiB, huge pages where possible", bytes >> 20),
-        Cell::Beside { .. } => "latency beside the traffic of all other PUs, by the model's queue (docs/memory-model.md)".into(),
+        Cell::Beside { .. } => "latency beside the traffic of all other PUs, by the model's queue (docs/method/memory-model.md)".into(),
         Cell::Stream { .. } => "lines read and written back, steps of 576 bytes; at least, where more PUs would reach more".into(),
         Cell::Move { .. } => "move_pages(2) of 255 pages of its own".into(),
         Cell::Visit(_) => "a chain of additions, one PU at a time".into(),

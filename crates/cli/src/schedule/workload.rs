@@ -1,4 +1,4 @@
-//! Workloads: which programs are scheduled, from a file (docs/schedule.md) or from the command line.
+//! Workloads: which programs are scheduled, from a file (docs/reference/schedule.md) or from the command line.
 
 use crate::exit::Failure;
 use crate::run::jobs;
@@ -26,7 +26,7 @@ const LIMIT: MaxSize = MaxSize::mib(16);
 /// Feliu's quantum.
 const QUANTUM: Nanos = Nanos::from_millis(200);
 /// The quantum where no job is stopped: how often it is looked in which phase jobs are. Chosen: a change
-/// is acted on within 0.2 s, and looking at 1,000 threads takes some 1 % of a PU (docs/benchmarks.md).
+/// is acted on within 0.2 s, and looking at 1,000 threads takes some 1 % of a PU (docs/results/benchmarks.md).
 const LOOKED: Nanos = Nanos::from_millis(100);
 /// Shortest and longest quantum. Chosen: below, launching and stopping take more than running; above, a job of
 /// a full queue waits for hours.
@@ -166,7 +166,7 @@ impl Reader<'_> {
         let file: File = toml::from_str(self.text).map_err(|error| {
             let found = error.message().lines().collect::<Vec<_>>().join(", ");
             let at = error.span().map_or(0, |span| span.start);
-            self.wrong(at, "a workload (docs/schedule.md)", &found)
+            self.wrong(at, "a workload (docs/reference/schedule.md)", &found)
         })?;
         if *file.version.get_ref() != VERSION {
             let found = format!("version {}", file.version.get_ref());
@@ -420,19 +420,19 @@ mod tests {
             w.toml:1: expected version 1, found version 2
             w.toml:1: expected 1 to 500 jobs in all, found 0
             w.toml:2: expected a time from 10ms to 60s, such as 200ms or 0.2, found "5 ms"
-            w.toml:2: expected a workload (docs/schedule.md), found unknown field `quantum-ms`, expected one of `version`, `quantum`, `repeat`, `job`
+            w.toml:2: expected a workload (docs/reference/schedule.md), found unknown field `quantum-ms`, expected one of `version`, `quantum`, `repeat`, `job`
             w.toml:3: expected a program and its arguments, found none
             w.toml:3: no-such-program: command not found
-            w.toml:4: expected a workload (docs/schedule.md), found unknown field `copys`, expected one of `name`, `command`, `copies`, `dir`, `env`, `target`, `demand`, `alone`
+            w.toml:4: expected a workload (docs/reference/schedule.md), found unknown field `copys`, expected one of `name`, `command`, `copies`, `dir`, `env`, `target`, `demand`, `alone`
             w.toml:4: expected 1 to 500 jobs in all, found 501
             w.toml:7: expected copies of at least 1, found 0
             w.toml:4: expected a directory, found "nowhere"
             w.toml:4: expected names of environment variables, without =, found "A=B"
             w.toml:4: expected values without null bytes, found "a\0"
             w.toml:3: expected words without null bytes, found "a\0b"
-            w.toml:4: expected a workload (docs/schedule.md), found unknown variant `soon`, expected one of `completion`, `completions`, `instructions`
+            w.toml:4: expected a workload (docs/reference/schedule.md), found unknown variant `soon`, expected one of `completion`, `completions`, `instructions`
             w.toml:4: expected a target of at least 1, found 0
-            w.toml:4: expected a workload (docs/schedule.md), found wanted exactly 1 element, more than 1 element
+            w.toml:4: expected a workload (docs/reference/schedule.md), found wanted exactly 1 element, more than 1 element
             w.toml:4: no-such.toml: No such file or directory (os error 2)
             w.toml:4: expected numbers not below 0, found -1
             w.toml:4: expected a name on one line, found "a\nb"

@@ -122,7 +122,7 @@ fn fortran_compiles_links_and_runs() {
     assert!(code.lines().any(|line| line.contains("call") && line.contains("<spm_access>")));
 }
 
-/// The two lines of docs/spm.md for each.
+/// The two lines of docs/guide/compile.md for each.
 #[test]
 fn recipes_for_make_and_cmake() {
     if !is_built() {

@@ -47,18 +47,24 @@ fn pages_and_completions() {
     }
 }
 
-/// What the docs say of policies is what their table says: `colocate generate --policies` prints both pieces.
+const POLICIES_HEAD: &str = "\
+# Policies
+
+A test writes this page from the table of policies (`the_docs_have_the_table_of_policies`, `UPDATE_EXPECT=1`).
+`run`, `attach` and `plan` take the policies that decide once, `schedule` those that decide each quantum. A setting
+follows the name: `random:seed=7`. [schedule.md](schedule.md) and [pages.md](pages.md) have the rules of some policies,
+the heads of the files in `crates/policy/src` those of all.
+
+";
+
+/// The page of policies is their table, which `colocate generate --policies` prints.
 #[test]
 fn the_docs_have_the_table_of_policies() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_colocate")).args(["generate", "--policies"]).output();
-    let printed = String::from_utf8(output.unwrap().stdout).unwrap();
-    let (table, list) = printed.split_once("\n\n").unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for (file, piece) in [("docs/schedule.md", table), ("README.md", list)] {
-        let text = std::fs::read_to_string(root.join(file)).unwrap();
-        assert!(text.contains(piece), "expected in {file}:\n{piece}");
-    }
+    let table = String::from_utf8(output.unwrap().stdout).unwrap();
+    expect_test::expect_file![root().join("docs/reference/policies.md")]
+        .assert_eq(&format!("{POLICIES_HEAD}{table}"));
 }
 
 /// The root of the sources.
@@ -72,7 +78,7 @@ fn files(folder: &Path) -> usize {
     entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
 }
 
-/// Below DESTDIR only, with the documents that README.md names; nothing stays after the removal but what others have there.
+/// Below DESTDIR only, with the pages that the book lists; nothing stays after the removal but what others have there.
 #[test]
 fn installed_and_removed() {
     let (scratch, binary) = (tempfile::tempdir().unwrap(), env!("CARGO_BIN_EXE_colocate"));
@@ -84,10 +90,11 @@ fn installed_and_removed() {
     script(binary);
     let prefix = scratch.path().join("opt/some prefix");
     let doc = prefix.join("share/doc/colocate");
-    let readme = std::fs::read_to_string(doc.join("README.md")).unwrap();
-    let named = readme.split("](").skip(1).filter_map(|it| it.split([')', '#']).next());
-    let pages: Vec<&str> = named.filter(|it| it.ends_with(".md")).collect();
-    assert!(pages.len() > 32 && pages.iter().all(|page| doc.join(page).is_file()), "{pages:?}");
+    let summary = std::fs::read_to_string(doc.join("docs/SUMMARY.md")).unwrap();
+    let named = summary.split("](").skip(1).filter_map(|it| it.split(')').next());
+    let pages: Vec<&str> = named.collect();
+    let is_copied = |page: &&str| doc.join("docs").join(page).is_file();
+    assert!(pages.len() > 32 && pages.iter().all(is_copied), "{pages:?}");
     assert!(prefix.join("share/man/man1/colocate-run.1").is_file());
     let [built, installed] = [Path::new(binary), &prefix.join("bin/colocate")]
         .map(|path| std::fs::metadata(path).unwrap().len());

@@ -10,8 +10,11 @@ const HEADINGS: &[&str] = &["Commands:", "Look:", "Place:", "Tune:", "Undo:"];
 #[test]
 fn help_is_as_it_was_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
+    let texts = help::all(PROGRAM, HEADINGS);
+    let page = help::page("colocate", &texts);
+    expect_file![folder.join("../../../../docs/reference/commands/colocate.md")].assert_eq(&page);
     let mut names = Vec::new();
-    for (words, text) in help::all(PROGRAM, HEADINGS) {
+    for (words, text) in texts {
         let name = format!("{}.txt", [&["colocate".to_owned()], &words[..]].concat().join("-"));
         expect_file![folder.join(&name)].assert_eq(&text);
         names.push(name);

@@ -8,6 +8,7 @@
 mod architecture;
 mod attach;
 mod auto;
+mod book;
 mod bounded_cost;
 mod calibrate;
 mod compare;

@@ -2,7 +2,7 @@
 //! and its guardian are killed at many instants, and process numbers are reused within milliseconds.
 //!
 //! `COLOCATE_KILLS` and `COLOCATE_STRANGERS` say how many kills and strangers there are, `COLOCATE_WAYS` which ways (those whose name
-//! begins so), `COLOCATE_BINARY` which program is tested; docs/run.md has the figures of a long run. Needs root, unshare(1) and a C compiler, for strangers Linux 6.14 as
+//! begins so), `COLOCATE_BINARY` which program is tested; docs/results/restore.md has the figures of a long run. Needs root, unshare(1) and a C compiler, for strangers Linux 6.14 as
 //! well.
 
 use crate::run_support::{

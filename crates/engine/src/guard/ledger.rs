@@ -5,7 +5,7 @@ use colocate_policy::schedule::QuantumOutcome;
 use std::collections::BTreeMap;
 
 /// Switches a second of CPU time from which on these are a job's progress, where instructions are not counted. Chosen: programs
-/// that compute have some hundred at most, servers some ten thousand (docs/guard.md).
+/// that compute have some hundred at most, servers some ten thousand (docs/results/guard.md).
 const COMMUNICATES: f64 = 2_000.0;
 /// A job that uses less of a PU than this is not compared with itself. Chosen: what it does is mostly chance.
 const IDLE: f64 = 0.01;

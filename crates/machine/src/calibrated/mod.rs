@@ -1,7 +1,7 @@
 //! What `colocate calibrate` measured of a machine: figures with intervals, dates and sources, and the speeds that follow.
 //!
 //! A calibrated machine is a machine in the exact form ([`crate::exact`]) with a [`Calibration`] beside its speeds, so
-//! `--machine FILE` takes it as any other. `docs/calibrate.md` says how figures come about.
+//! `--machine FILE` takes it as any other. `docs/reference/calibrate.md` says how figures come about.
 
 mod caches;
 mod sharing;
@@ -334,7 +334,7 @@ impl Figure {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumed {
-    /// Which one, as in a description (docs/machines.md).
+    /// Which one, as in a description (docs/reference/machines.md).
     pub key: String,
     /// What is assumed, and whether predictions vary it.
     pub source: String,

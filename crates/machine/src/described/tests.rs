@@ -469,7 +469,7 @@ fn lists_that_are_too_long_are_refused_before_they_are_made() {
 /// The page that says how to describe a machine has one that can be read.
 #[test]
 fn the_example_in_the_docs_is_read() {
-    let page = include_str!("../../../../docs/machines.md");
+    let page = include_str!("../../../../docs/reference/machines.md");
     let examples = page.split("```toml\n").skip(1).filter_map(|part| part.split("```").next());
     let whole: Vec<&str> = examples.filter(|text| text.starts_with("version")).collect();
     assert_eq!(whole.len(), 1);

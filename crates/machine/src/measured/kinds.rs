@@ -26,7 +26,7 @@ use super::Speed;
 /// Up to how much apart the ranges of two cores may be and still be called noise, as a share. Chosen: rounds follow
 /// each other, so what holds a PU back for some seconds is in all of them and in no range. Two alike PUs of a virtual
 /// machine, measured above all other programs while those compiled, differed by up to 13 %, and their ranges were
-/// apart by 7 % then (2026-11-21, docs/cores.md). Cores that the firmware favours clock some percent higher than
+/// apart by 7 % then (2026-11-21, docs/reference/cores.md). Cores that the firmware favours clock some percent higher than
 /// others of their kind; the kinds that machines are built of differ by far more.
 pub const NOISE: f64 = 0.1;
 

@@ -3,7 +3,7 @@
 //!
 //! What firmware and kernel say of kinds of cores is wrong where a hypervisor hides them, where a core is slowed
 //! down, or where others hold it. [`kinds_of`] puts measured cores into kinds, [`CoreSpeeds::of_machine`] makes a
-//! machine whose kinds are these, and [`disagreements`] says where reports and measurement differ. `docs/cores.md`
+//! machine whose kinds are these, and [`disagreements`] says where reports and measurement differ. `docs/reference/cores.md`
 //! says how the figures come about.
 
 mod apply;

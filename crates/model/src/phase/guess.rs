@@ -218,10 +218,10 @@ mod tests {
         }
     }
 
-    /// docs/assumptions.md says what is guessed, figure by figure.
+    /// docs/method/assumptions.md says what is guessed, figure by figure.
     #[test]
     fn the_page_says_the_same() {
-        let page = include_str!("../../../../docs/assumptions.md");
+        let page = include_str!("../../../../docs/method/assumptions.md");
         for guessed in Guessed::ALL {
             let Plausible { least, usual, most } = guessed.plausible();
             let most = (most * 1e3).round() / 1e3;

@@ -19,7 +19,7 @@ mod queues;
 mod seat;
 
 /// A share of a change that is not visible in the end, beside what the search ends with. Chosen: half of it makes
-/// no rate more exact, and a search after a small change takes a tenth longer (docs/benchmarks.md).
+/// no rate more exact, and a search after a small change takes a tenth longer (docs/results/benchmarks.md).
 const UNSEEN: f64 = 0.2 * NEAR;
 
 /// What a search works on. Its memory is kept for the next.

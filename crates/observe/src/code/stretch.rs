@@ -6,7 +6,7 @@ use colocate_machine::performance::WorkKind;
 use std::collections::BTreeMap;
 
 /// Instructions of a stretch, or a few more. Chosen: some times what the window of any processor
-/// holds at once would be better, but simulation takes longer in proportion; see docs/solo-cpi.md.
+/// holds at once would be better, but simulation takes longer in proportion; see docs/results/solo-cpi.md.
 pub const LENGTH: usize = 400;
 
 /// How much of a run a stretch represents.

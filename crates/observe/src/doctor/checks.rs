@@ -380,7 +380,7 @@ fn stacks(inputs: &Inputs<'_>) -> Finding {
         Err(why) => Finding::no(
             why,
             Cause::of(
-                "expected counters of stalls (docs/pmu.md); without them symbiotic needs \
+                "expected counters of stalls (docs/reference/pmu.md); without them symbiotic needs \
                  --machine-speeds and demand vectors, and nothing else needs them",
             ),
         ),
@@ -547,7 +547,7 @@ fn calibration(inputs: &Inputs<'_>) -> Finding {
         Ok(found) => Finding::yes(found),
         Err(why) => Finding::partly(
             why,
-            Cause::of("without figures of its own this machine is taken for one of its kind (docs/calibrate.md)").with(
+            Cause::of("without figures of its own this machine is taken for one of its kind (docs/reference/calibrate.md)").with(
                 Fix::now(format!("{} calibrate", inputs.own.program)).noting("less than two minutes, on an idle machine"),
             ),
         ),

@@ -114,7 +114,7 @@ fn where_cycles_go() {
     case.own.stacks = Err("armv8_pmuv3_0: STALL_FRONTEND and STALL_BACKEND stay at 0".into());
     case.check("stacks", &expect![[r#"
         no  stacks          where threads' cycles go: armv8_pmuv3_0: STALL_FRONTEND and STALL_BACKEND stay at 0
-            expected counters of stalls (docs/pmu.md); without them symbiotic needs --machine-speeds and demand vectors, and nothing else needs them
+            expected counters of stalls (docs/reference/pmu.md); without them symbiotic needs --machine-speeds and demand vectors, and nothing else needs them
     "#]]);
 }
 
@@ -162,7 +162,7 @@ fn a_machine_that_was_measured_under_another_kernel() {
     case.own.measured = Err("measured under Linux 6.1.0, and this is Linux 6.12.0".into());
     case.check("calibration", &expect![[r#"
         partly  calibration     predict with this machine's own speeds and costs: measured under Linux 6.1.0, and this is Linux 6.12.0
-            without figures of its own this machine is taken for one of its kind (docs/calibrate.md)
+            without figures of its own this machine is taken for one of its kind (docs/reference/calibrate.md)
               now:      /usr/bin/colocate calibrate  # less than two minutes, on an idle machine
     "#]]);
 }

@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// One line of docs/pmu-events.md.
+    /// One line of docs/reference/pmu-events.md.
     fn line(family: &Family, class: Class) -> String {
         let Some(row) = family.rows.iter().find(|row| row.class == class) else {
             return "unknown".to_owned();
@@ -291,7 +291,7 @@ mod tests {
             let (name, parts, source) = (&table.name, table.parts.join(", "), &table.source);
             text += &format!("| {family} | {name} | {parts} | {} | {source} |\n", codes.join(", "));
         }
-        expect_test::expect_file!["../../../../docs/pmu-events.md"].assert_eq(&text);
+        expect_test::expect_file!["../../../../docs/reference/pmu-events.md"].assert_eq(&text);
     }
 
     const EXTRAS_HEAD: &str = "
@@ -307,7 +307,7 @@ processor, mispredicted branches are perf's generic event.
     const STACKS_HEAD: &str = "
 ## Where cycles go
 
-Counted for schedulers that need CPI stacks, between two readings of a thread; docs/pmu.md says how the parts follow
+Counted for schedulers that need CPI stacks, between two readings of a thread; docs/reference/pmu.md says how the parts follow
 from the events. Families that are not here have no such events.
 
 | family | what it is | parts | events | source |

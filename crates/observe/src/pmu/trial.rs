@@ -230,7 +230,7 @@ mod tests {
         grouping(&all, fits).groups.iter().map(|group| group.events.len()).sum()
     }
 
-    /// The most that docs/pmu.md names.
+    /// The most that docs/reference/pmu.md names.
     #[test]
     fn descriptors_of_a_thread() {
         let most = |set: CounterSet| {

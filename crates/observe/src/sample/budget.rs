@@ -5,7 +5,7 @@
 //! gigabytes of symbols, and a function of jumps alone has more paths than can be followed.
 //! # Approach
 //! Everything that grows with what a file claims is paid for before it is done, in *steps* of about a nanosecond on the
-//! machines of docs/sampling.md. Where the budget ends, code counts as unreadable. Steps are counted and no clock is
+//! machines of docs/reference/sampling.md. Where the budget ends, code counts as unreadable. Steps are counted and no clock is
 //! read, so that the same file gives the same answer on a busy machine.
 
 /// Steps that may still be spent.

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// Steps that the tables of one file may cost. Chosen: eight times what LLVM 22 takes, the largest that was measured
-/// (docs/sampling.md).
+/// (docs/reference/sampling.md).
 pub const MOST_STEPS: u64 = 500_000_000;
 
 /// Bytes of a table of unwinding, at most. Chosen: eight times that of LLVM 22, the largest that was found.

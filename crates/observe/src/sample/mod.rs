@@ -72,11 +72,11 @@ pub const RATES_HZ: std::ops::RangeInclusive<u32> = 1..=10_000;
 
 /// Fewest samples that a thread's mix may rest on. With 20, the share of a class that is 30 % has a
 /// standard error of 10 points if every sample is of another loop, and none if all are of one.
-/// Chosen; see docs/sampling.md.
+/// Chosen; see docs/reference/sampling.md.
 pub const LEAST_SAMPLES: u64 = 20;
 
 /// Steps of [`budget`] that one pass over all sampled code may take, about ten seconds. Chosen: enough for some 6,000
-/// functions of Rust's compiler or LLVM, which are large, and some 40,000 of node (docs/sampling.md).
+/// functions of Rust's compiler or LLVM, which are large, and some 40,000 of node (docs/reference/sampling.md).
 pub const MOST_STEPS: u64 = 10_000_000_000;
 
 /// Bytes that wait before the reader is woken: some 25 samples, 0.1 s of one CPU at the default

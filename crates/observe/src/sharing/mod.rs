@@ -11,7 +11,7 @@
 //! al., IPDPS 2013), whose samples are page faults that it induces; these here change nothing in the program.
 //! # Limits
 //! Without such events of x86-64 programs only. Within one process. Two threads that use different lines of a page count as sharing it. Code
-//! whose next address is computed by the instructions before it gives no sample. See `docs/sharing.md` for what is measured.
+//! whose next address is computed by the instructions before it gives no sample. See `docs/results/sharing.md` for what is measured.
 
 mod code;
 mod events;
@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use table::{Shared, Table};
 
-/// Samples a second of CPU time, unless something else is requested: see docs/sharing.md for what they cost.
+/// Samples a second of CPU time, unless something else is requested: see docs/results/sharing.md for what they cost.
 pub const DEFAULT_RATE_HZ: u32 = 250;
 
 /// Pages of a ring, on each CPU: some 700 samples, 3 s of one CPU at the default rate.

@@ -1,7 +1,7 @@
 //! How often each thread has waited of its own accord, and how often it has read or written: the kernel's counts in
 //! `/proc/PID/task/TID/status` and `io`.
 //!
-//! For a program that answers requests these follow their number (docs/guard.md): it waits for the next one, or reads it,
+//! For a program that answers requests these follow their number (docs/results/guard.md): it waits for the next one, or reads it,
 //! and writes an answer. One that is never idle does not wait, and one that uses sockets by recv(2) and send(2) has no count
 //! of what it reads, so the larger of the two is taken.
 

@@ -11,7 +11,7 @@
 //! # Limits
 //! Samples in the kernel count as work, except in `sched_yield`, which a thread calls when it has nothing to do; so do those in
 //! `[vdso]`, where a loop reads the time until it is consistent.
-//! See `docs/spinning.md` for what is measured.
+//! See `docs/results/spinning.md` for what is measured.
 
 pub mod judge;
 pub mod loops;
@@ -32,7 +32,7 @@ use loops::Verdict;
 use sites::Sites;
 use std::collections::BTreeMap;
 
-/// Samples a second of CPU time, unless something else is requested: see docs/spinning.md for what they cost.
+/// Samples a second of CPU time, unless something else is requested: see docs/results/spinning.md for what they cost.
 pub const DEFAULT_RATE_HZ: u32 = 250;
 
 /// Pages of a ring, on each CPU: some 1,300 samples, 5 s of one CPU at the default rate.

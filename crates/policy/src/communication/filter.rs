@@ -13,7 +13,7 @@ const STEP: f64 = 0.05;
 const AGING: [f64; 3] = [0.1, 0.02, -0.1];
 /// Up to this all pairs communicate alike, and no mapping is better than another. Chosen: eight tasks of which one pair
 /// communicates twice as much as each other pair have 0.03, a ring of eight 2.5. Of recorded programs SP and BT of NPB have 0.2 and
-/// gain 9 and 3 %, CG has 0.01 and gains nothing (docs/communication.md).
+/// gain 9 and 3 %, CG has 0.01 and gains nothing (docs/results/communication.md).
 const HETEROGENEOUS: f64 = 0.1;
 
 /// Tasks that communicate less than this part of what tasks do on average do not count: one that hardly does beside eight that all

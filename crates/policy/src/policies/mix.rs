@@ -12,7 +12,7 @@
 //!   [`colocate_model::overlap`]. A class that a task's mix does not have is the mean of the tasks that have it.
 //! - *Rate*: a task's instructions per cycle, if counted. If the rates of *all* tasks are known, a demand is that of a cycle,
 //!   `rate · d(t)`, and the overlap is in unit clashes per cycle; if one is not, no rate is used. A rate that was counted
-//!   beside others is too low by what they took; nothing corrects that. docs/validation.md has what rates change.
+//!   beside others is too low by what they took; nothing corrects that. docs/method/validation.md has what rates change.
 //! - *Item*: a task; with more tasks than PUs, the tasks that share one PU, whose demand is `Σ d(t) / max(1, Σ b(t))`.
 //! - *Room* of a core: its usable PUs, a count. *Dummy*: an item without demand.
 //! # Algorithm

@@ -19,7 +19,7 @@
 //!    the best. Cores are chosen as in `mix`.
 //!
 //! The prediction is for one core alone on the machine, of the kind that most usable PUs are siblings on. How much better that
-//! is than `mix` and `instruction` where LLVM's scheduler decides: docs/validation.md. `O(n²)` predictions of pairs of tasks
+//! is than `mix` and `instruction` where LLVM's scheduler decides: docs/method/validation.md. `O(n²)` predictions of pairs of tasks
 //! that differ.
 //! # Properties
 //! - **Never worse** than `mix` and `instruction` by its own losses, where each task has a PU.

@@ -46,7 +46,7 @@ impl Mixing {
     /// `fair`.
     pub const FAIR: Self = Self { share: 1.0, limit: 1.0 };
     /// `perf-fair`. Chosen: half, and a slowest job that is a fifth slower than the fastest. Without a limit the half
-    /// that goes by traffic leaves those out whose traffic is far from the mean (docs/feliu.md).
+    /// that goes by traffic leaves those out whose traffic is far from the mean (docs/results/feliu.md).
     pub const PERF_FAIR: Self = Self { share: 0.5, limit: 1.2 };
 }
 

@@ -21,7 +21,7 @@
 //! One job at a time has the machine for itself, for a twentieth of a quantum or [`LEAST_S`]. An estimate that is not a first one
 //! comes `A` quanta after the last at the earliest. The published scheduler renews an estimate after a number of quanta, beside jobs
 //! that hardly use what cores share; its numbers were not found. Ours are rare, so an idle machine costs less than estimates that
-//! are off: see docs/feliu.md.
+//! are off: see docs/results/feliu.md.
 //!
 //! Ours, since the sources say nothing:
 //! - No job is estimated before every job of the queue has run.
@@ -45,7 +45,7 @@
 //! - **No counters, no estimates** -> test `without_counters`
 //! - **Asleep is not slow** -> tests `asleep_on_cores_of_its_own`, `asleep_when_an_estimate_is_renewed`
 //! - **Turns**: threads that share a PU are no faster than one. -> test `more_threads_than_pus`
-//! - **Near the truth** on a simulated machine, see docs/benchmarks.md. -> crates/sim/tests/all/progress.rs
+//! - **Near the truth** on a simulated machine, see docs/results/benchmarks.md. -> crates/sim/tests/all/progress.rs
 
 mod samples;
 
@@ -81,7 +81,7 @@ pub struct Estimating {
 }
 
 impl Estimating {
-    /// Chosen by what was measured, simulated (docs/benchmarks.md).
+    /// Chosen by what was measured, simulated (docs/results/benchmarks.md).
     pub const USUAL: Self = Self { valid: 1000, doubt: 2.0, apart: 3 };
 }
 

@@ -292,7 +292,7 @@ fn show(mixing: Mixing, phases: usize, settings: Estimating) {
 }
 
 #[test]
-#[ignore = "a table for docs/benchmarks.md: a minute of CPU time"]
+#[ignore = "a table for docs/results/benchmarks.md: a minute of CPU time"]
 fn table_of_estimates() {
     for phases in [1, 3] {
         for apart in [2, 3, 5, 10, 20] {
@@ -304,7 +304,7 @@ fn table_of_estimates() {
 }
 
 #[test]
-#[ignore = "a table for docs/benchmarks.md: a minute of CPU time"]
+#[ignore = "a table for docs/results/benchmarks.md: a minute of CPU time"]
 fn table_of_limits() {
     for phases in [1, 3] {
         for limit in [1.1, 1.2, 1.5, f64::INFINITY] {

@@ -101,7 +101,7 @@ impl Task {
             }
             // The search is left at the first character; it counts as if all were compared.
             Kernel::Search => one("text", n, self.queries * PATTERN * n, 1.0),
-            // `data[least]` may be any: the range is announced up to twice as long (docs/spm.md).
+            // `data[least]` may be any: the range is announced up to twice as long (docs/reference/spm.md).
             Kernel::Bucket => one("bucket", 4.0 * n, 4.0 * n * n, 2.0),
         }
     }
@@ -182,7 +182,7 @@ impl Task {
     /// A line if misses are no curve: an error of ours.
     pub fn phase(&self) -> Result<Phase, String> {
         let (_, each, work) = self.inner();
-        let loops = "derived: the kernel's innermost loop (docs/piccoli.md)";
+        let loops = "derived: the kernel's innermost loop (docs/results/piccoli.md)";
         let known = |value| Known::new(value, loops);
         let instructions = self.instructions();
         let sizes = (0..=68).map(|step| 0.5 * KIB * (f64::from(step) / 4.0).exp2());

@@ -5,7 +5,7 @@
 //! What the programs of the studies demand of a core and of the memory was not published with what we have.
 //! # Approach
 //! Every component of a demand vector is drawn from what is plausible for it ([`Guessed::plausible`], which
-//! docs/assumptions.md gives account of). Traffic is drawn first, and the misses are made
+//! docs/method/assumptions.md gives account of). Traffic is drawn first, and the misses are made
 //! to fit, alone on the machine under the default assumptions.
 //! # Terms
 //! - *Traffic*: requests to memory, lines a microsecond (t/µs), alone on the machine.
@@ -237,7 +237,7 @@ impl Draw<'_> {
     }
 }
 
-const SOURCE: &str = "drawn from what is plausible, docs/assumptions.md";
+const SOURCE: &str = "drawn from what is plausible, docs/method/assumptions.md";
 
 fn known(value: f64) -> Known<f64> {
     Known::new(value, SOURCE)

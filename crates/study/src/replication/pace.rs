@@ -45,7 +45,7 @@ pub enum Kind {
     Recorded(usize),
 }
 
-/// The nine programs like those of NAS whose demand vectors were recorded; see docs/serpa.md.
+/// The nine programs like those of NAS whose demand vectors were recorded; see docs/results/serpa.md.
 ///
 /// # Panics
 /// Not with the file that is built in.

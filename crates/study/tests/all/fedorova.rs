@@ -216,7 +216,7 @@ fn seconds(study: &Study<'_>, point: &Point, name: &str) -> (f64, f64, f64) {
 /// The page's table of recorded programs is that which is kept.
 #[test]
 fn the_page_has_the_applications_that_are_kept() {
-    const PAGE: &str = include_str!("../../../../docs/fedorova.md");
+    const PAGE: &str = include_str!("../../../../docs/results/fedorova.md");
     let kept = Kept::of(include_str!("../../../../studies/fedorova.csv"));
     let percent = |part: &str, cell: &str, policy: &str| {
         let ratios = kept.get([part, cell, "time", "os"], policy).unwrap();

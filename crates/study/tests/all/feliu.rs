@@ -1,6 +1,6 @@
 //! Where the studies' differences come from: schedulers with other settings on the mixes of the studies.
 //!
-//! `cargo test -p colocate-study --test all feliu -- --ignored --nocapture` prints the tables of docs/feliu.md that are not
+//! `cargo test -p colocate-study --test all feliu -- --ignored --nocapture` prints the tables of docs/results/feliu.md that are not
 //! of kept tables: the default assumptions, seed 0.
 
 #![allow(clippy::print_stdout)] // the tables are for people
@@ -14,7 +14,7 @@ use colocate_sim::{Platform, alone_of};
 use colocate_study::replication::definition::{Cells, Definition};
 use colocate_study::replication::{Cell, Study, Work, mixes};
 
-const PAGE: &str = include_str!("../../../../docs/feliu.md");
+const PAGE: &str = include_str!("../../../../docs/results/feliu.md");
 /// The tables that those of the four sections are of.
 const KEPT: [&str; 4] = [
     include_str!("../../../../studies/feliu-1.csv"),
@@ -110,7 +110,7 @@ fn fair_is_fairer_than_the_kernel_and_bas_is_not() {
 }
 
 #[test]
-#[ignore = "a table for docs/feliu.md"]
+#[ignore = "a table for docs/results/feliu.md"]
 fn table_of_the_first_study() {
     let all: Vec<usize> = (0..10).collect();
     let kinds = [
@@ -128,7 +128,7 @@ fn table_of_the_first_study() {
 }
 
 #[test]
-#[ignore = "a table for docs/feliu.md"]
+#[ignore = "a table for docs/results/feliu.md"]
 fn table_of_the_third_study() {
     let kinds = [
         "os",

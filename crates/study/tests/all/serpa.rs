@@ -20,7 +20,7 @@ fn with_study<T>(definition: &Definition, make: impl FnOnce(Study<'_>) -> T) -> 
 }
 
 /// A change of the model, the machine's figures or the kernels' shows here if it changes predictions: the kept ones stay as
-/// they are, and docs/serpa.md gets a further column.
+/// they are, and docs/results/serpa.md gets a further column.
 #[test]
 fn what_is_kept_is_still_predicted() {
     let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "expected {b}, found {a}");
@@ -110,7 +110,7 @@ fn the_default_length_is_one_that_the_rule_gives() {
 /// The page's table of instruction mixes is that of the recorded programs.
 #[test]
 fn the_page_has_the_mixes() {
-    const PAGE: &str = include_str!("../../../../docs/serpa.md");
+    const PAGE: &str = include_str!("../../../../docs/results/serpa.md");
     const RECORDED: &str = include_str!("../../../../studies/serpa/recorded.json");
     let recorded: serde_json::Value = serde_json::from_str(RECORDED).unwrap();
     for program in recorded["phase"].as_array().unwrap() {

@@ -10,7 +10,7 @@ use colocate_study::train::{Samples, Settings, TrainingSet, samples};
 /// What a least-squares fit of slowdowns by every component alone, of the others and their products explains: the equation has
 /// no more to go by.
 #[test]
-#[ignore = "figures for docs/symbiotic.md"]
+#[ignore = "figures for docs/results/symbiotic.md"]
 #[allow(clippy::print_stdout)] // they are what it is run for
 fn what_stacks_of_recorded_programs_hold() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/measured/programs");

@@ -2,7 +2,7 @@
 //! which is given two, three or four loops woven into one.
 //!
 //! The small runs are regression tests. `scripts/smt-oracle` makes the whole one and prints what
-//! docs/validation.md holds.
+//! docs/method/validation.md holds.
 
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small counts
 
@@ -220,7 +220,7 @@ fn predicts_groups_of_four() {
     fours(CPU, Code::fours(), 20, 0, 0).check_errors(MOST_ERROR);
 }
 
-/// The whole of it, with the tables of docs/validation.md, one test a processor.
+/// The whole of it, with the tables of docs/method/validation.md, one test a processor.
 mod whole {
     use super::{CPU, Code, Comparison, MOST_ERROR, SEED, fours, pairs, report};
 
@@ -278,7 +278,7 @@ mod whole {
     }
 
     /// A processor with four siblings a core, and registers enough. Shown only: the model is off by more
-    /// than the limit; docs/validation.md.
+    /// than the limit; docs/method/validation.md.
     #[test]
     #[ignore = "minutes; scripts/smt-oracle runs it"]
     fn fours_thunderx2() {

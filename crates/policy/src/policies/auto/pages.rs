@@ -3,7 +3,7 @@
 //! # Problem
 //! Memory that one thread set up is on its node, and all others use it from afar. Either the pages move or the threads.
 //! # Approach
-//! As in `colocate cc` (docs/spm.md), by samples in place of what a compiler knows: what the uses of a page group cost more from
+//! As in `colocate cc` (docs/reference/spm.md), by samples in place of what a compiler knows: what the uses of a page group cost more from
 //! afar is added up and halved each second. What moves is what costs less: a task that uses the memory of one other node goes there if
 //! its pages are many and there is room, else page groups come. A group that several nodes use alike is nearest to none. It moves only off a node
 //! that serves much more than the others: all of a job on one controller is slower than spread.

@@ -5,7 +5,7 @@
 //! being the workloads, from `FROM=0` on, and `MINUTES=600` the time after which no other one is begun; with `KEEP=FILE` it goes on with
 //! what an earlier run has left in the file, and `UNDER=bas,fair` takes only some schedulers; with `WAITING=fill` waiting jobs fill idle PUs. `where_it_is_lost` says of
 //! `CASES=40` workloads from `FROM=0` on where their time goes, from `RUNS=6` runs each under the
-//! schedulers that `UNDER=random,mmas` names. `memory_and_rhythm` is of one workload. docs/guard.md has the figures.
+//! schedulers that `UNDER=random,mmas` names. `memory_and_rhythm` is of one workload. docs/results/guard.md has the figures.
 
 #![allow(clippy::cast_precision_loss)] // small counts
 
@@ -131,7 +131,7 @@ fn where_it_is_lost() {
 
 /// How much memory is far, and what that has to do with the rhythm of quanta, in the workload `FROM=741` under `UNDER=mmas`.
 #[test]
-#[ignore = "for docs/guard.md"]
+#[ignore = "for docs/results/guard.md"]
 #[allow(clippy::print_stdout)] // its table is what it is run for
 fn memory_and_rhythm() {
     let name = std::env::var("UNDER").unwrap_or("mmas".to_owned());

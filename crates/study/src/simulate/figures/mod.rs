@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 pub const VERSION: u32 = 1;
 
 /// Least difference that the model can resolve, as a part of the baseline. Chosen from how far it was
-/// off against LLVM's scheduler: 3 to 5 % on average for two loops on one core (docs/validation.md).
+/// off against LLVM's scheduler: 3 to 5 % on average for two loops on one core (docs/method/validation.md).
 pub const RESOLUTION: f64 = 0.05;
 
 /// What is simulated.
@@ -296,7 +296,7 @@ pub fn compared(
 fn notes(settings: &Settings, policies: &[PolicyFigures]) -> Vec<String> {
     let mut notes = vec![
         "ranges and intervals hold what the model assumes against and what chance does, not what the \
-         model leaves out: docs/validation.md says how far it was off where it could be checked"
+         model leaves out: docs/method/validation.md says how far it was off where it could be checked"
             .to_owned(),
     ];
     if settings.policies.iter().any(|policy| policy.starts_with("symbiosis-model")) {

@@ -20,7 +20,7 @@
 //! alone-for = "2 s"
 //! ```
 //!
-//! `docs/scenario.md` says what every key means. A file is read in two steps, because what it says can
+//! `docs/reference/scenario.md` says what every key means. A file is read in two steps, because what it says can
 //! only be checked against the machine that it names.
 //!
 //! # Properties
