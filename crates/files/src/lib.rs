@@ -22,6 +22,7 @@
 
 #![allow(clippy::missing_errors_doc)] // a `FileError` says what was to be done with which file, and why it was not
 
+pub mod cgroup;
 mod dir;
 mod error;
 pub mod kernel;

@@ -5,6 +5,7 @@
 
 use super::Group;
 use crate::owner::Owner;
+use colocate_files::cgroup::Memberships;
 use colocate_files::{Dir, FileError, MaxSize, kernel};
 use colocate_linux::Pid;
 use std::collections::BTreeSet;
@@ -47,11 +48,9 @@ fn name(job: Group) -> String {
 pub fn own_cgroup(proc: &Path) -> io::Result<PathBuf> {
     let none = || io::Error::new(io::ErrorKind::NotFound, "no cgroup of version 2 is mounted");
     let mounts = kernel::read_text(&proc.join("self/mountinfo"))?;
-    let mount = kernel::mounts(&mounts).find(|mount| mount.kind == "cgroup2").ok_or_else(none)?;
-    let cgroups = kernel::read_text(&proc.join("self/cgroup"))?;
-    let own = cgroups.lines().find_map(|line| line.strip_prefix("0::")).ok_or_else(none)?;
-    let below = Path::new(own).strip_prefix(&mount.root).map_err(|_| none())?;
-    Ok(Path::new(&mount.at).join(below))
+    let mounts: Vec<kernel::Mount> = kernel::mounts(&mounts).collect();
+    let own = Memberships::parse(&kernel::read_text(&proc.join("self/cgroup"))?);
+    own.folder(&mounts, None).map(PathBuf::from).ok_or_else(none)
 }
 
 impl Freezer {

@@ -7,6 +7,7 @@ use crate::cpulist::PuSet;
 use crate::machine::Machine;
 use crate::read::sysfs::Sysfs;
 use crate::usable::{CpuQuota, Usable};
+use colocate_files::cgroup::Memberships;
 use colocate_files::kernel::{self, Mount};
 
 /// What the calling process may use of `machine`, from the `proc` and `sys` under `files`.
@@ -36,8 +37,7 @@ fn affinity(files: &Sysfs) -> Option<PuSet> {
 struct Groups<'a> {
     files: &'a Sysfs,
     mounts: &'a [Mount],
-    /// Lines `ID:CONTROLLERS:PATH` of its `cgroup` file.
-    member: Vec<(Vec<String>, String)>,
+    member: Memberships,
 }
 
 /// Reads the cpusets of processes.
@@ -74,8 +74,7 @@ fn mounts(files: &Sysfs) -> Vec<Mount> {
 
 impl<'a> Groups<'a> {
     fn of(files: &'a Sysfs, mounts: &'a [Mount], membership: &str) -> Self {
-        let member = membership.lines().filter_map(group_line).collect();
-        Self { files, mounts, member }
+        Self { files, mounts, member: Memberships::parse(membership) }
     }
 
     /// The effective cpuset. Version 1 first: a controller is in one hierarchy only, and where both
@@ -120,13 +119,7 @@ impl<'a> Groups<'a> {
     /// Directories of the process's group and its ancestors that can be seen, nearest first, in the
     /// version 1 hierarchy of `controller` or, without one, in version 2. None where no mount shows the group.
     fn ancestors(&self, controller: Option<&str>) -> Vec<String> {
-        let path = self.member.iter().find(|(names, _)| is_of(names, controller));
-        let Some((_, path)) = path else { return Vec::new() };
-        // A later mount may hide an earlier one.
-        let shown = self.mounts.iter().rev().filter(|mount| is_hierarchy(mount, controller));
-        let Some((mount, inside)) =
-            shown.filter_map(|mount| Some((mount, below(path, &mount.root)?))).next()
-        else {
+        let Some((mount, inside)) = self.member.shown(self.mounts, controller) else {
             return Vec::new();
         };
         let mut dirs = vec![format!("{}{inside}", mount.at)];
@@ -135,33 +128,4 @@ impl<'a> Groups<'a> {
         dirs.dedup();
         dirs
     }
-}
-
-/// Whether these controllers are those of the version 1 hierarchy of `controller` or, without one, of version 2.
-fn is_of(names: &[String], controller: Option<&str>) -> bool {
-    controller.map_or(names.is_empty(), |controller| names.iter().any(|name| name == controller))
-}
-
-fn is_hierarchy(mount: &Mount, controller: Option<&str>) -> bool {
-    match &mount.kind[..] {
-        "cgroup" => controller.is_some() && is_of(&mount.of_system, controller),
-        "cgroup2" => controller.is_none(),
-        _ => false,
-    }
-}
-
-/// `path` as seen from `root`, with a leading slash, or empty for the root itself. `None` for a path outside of what is mounted: another
-/// container's, or `/..` of a namespace that the process has left. Limits of the mounted root are not its own.
-fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
-    let inside = path.strip_prefix(root.trim_end_matches('/'))?;
-    let is_inside = inside.is_empty() || inside.starts_with('/');
-    let is_plain = !inside.split('/').any(|part| part == "..");
-    (is_inside && is_plain).then(|| inside.trim_end_matches('/'))
-}
-
-/// `ID:CONTROLLERS:PATH`.
-fn group_line(line: &str) -> Option<(Vec<String>, String)> {
-    let mut fields = line.splitn(3, ':').skip(1);
-    let names = fields.next()?.split(',').filter(|name| !name.is_empty());
-    Some((names.map(Into::into).collect(), fields.next()?.into()))
 }

@@ -2,6 +2,7 @@
 
 use super::{Errno, Fact, Tier};
 use caps::Capability;
+use colocate_files::cgroup::Memberships;
 use colocate_files::kernel::{self, Mount};
 use rustix::fs::{Access, AtFlags};
 use std::fs;
@@ -284,7 +285,8 @@ fn count_nodes(entries: fs::ReadDir) -> usize {
 
 fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {
     let mut found = Cgroups::default();
-    for Mount { at, kind, options, of_system, .. } in kernel::mounts(mounts) {
+    let mounts: Vec<Mount> = kernel::mounts(mounts).collect();
+    for Mount { at, kind, options, of_system, .. } in mounts.clone() {
         let has = |name: &str| of_system.iter().any(|option| option == name);
         match &kind[..] {
             "cgroup2" => {
@@ -302,10 +304,7 @@ fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {
     found.v1_freezer_refuses = refuses(&found.v1_freezer);
     if let Some(point) = &found.v2 {
         found.v2_cpuset = offers_cpuset(root, point);
-        // Version 2 has the number 0 and no controllers in this list.
-        let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
-        found.own = path.map(|path| {
-            let folder = format!("{point}/{path}").trim_end_matches('/').to_owned();
+        found.own = Memberships::parse(own).folder(&mounts, None).map(|folder| {
             let belongs = |name: &str| {
                 let path = below(root, &folder).join(name);
                 fs::metadata(path).is_ok_and(|found| Some(found.uid()) == user)
