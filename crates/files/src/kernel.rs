@@ -1,4 +1,5 @@
 //! Files of /proc and /sys.
+//!
 //! Their paths lead through links that the kernel makes, and no user can create files there. Reads
 //! are bounded nevertheless: a program chooses the number of lines in files such as
 //! `/proc/PID/maps`.

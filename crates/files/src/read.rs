@@ -18,6 +18,7 @@ pub enum Accept {
     File,
     /// A plain file, or an inherited pipe without a name, as of a shell's `<(command)` or standard
     /// input.
+    ///
     /// A pipe is read until its writers close it. A FIFO is refused: any user can put one into a
     /// folder.
     FileOrPipe,
