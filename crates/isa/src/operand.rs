@@ -186,8 +186,9 @@ mod tests {
         assert_eq!(accessed(&relative), Some((0x40_0000 + 7 + 16, false)));
     }
 
-    /// `add rbx, 8; mov rax, [rbx]`: a step away. `mov rbx, rcx` instead: what `rcx` holds; `mov rbx, [rcx]`, `mov ebx, ecx` and
-    /// `imul rbx, rcx`: not known. A call by a register leads elsewhere.
+    /// `add rbx, 8; mov rax, [rbx]`: the address of the next iteration. `mov rbx, rcx` first: the
+    /// address in `rcx`. After `mov rbx, [rcx]`, `mov ebx, ecx` or `imul rbx, rcx` it is unknown,
+    /// as after an indirect call.
     #[test]
     fn what_comes_next_counts_while_its_registers_hold() {
         let load = [0x48, 0x8b, 0x03];
@@ -206,7 +207,8 @@ mod tests {
         assert_eq!(after(&[0x50]), Some((3_000, false)));
     }
 
-    /// `add rax, [rdx]; add rdx, 64; cmp rdx, rcx; jne` back: from each of them on it is the load. A jump ahead is not taken.
+    /// `add rax, [rdx]; add rdx, 64; cmp rdx, rcx; jne` back: from each of these instructions the
+    /// next access is the load. A jump ahead is not taken.
     #[test]
     fn a_loop_goes_round() {
         let head = [0x48, 0x03, 0x02, 0x48, 0x83, 0xc2, 0x40, 0x48, 0x39, 0xca, 0x75, 0xf4];

@@ -33,9 +33,8 @@ pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
 #[must_use]
 pub fn needs_beyond_avx2(bytes: &[u8]) -> bool {
     // Segment and address-size prefixes may come before the encoding's own.
-    let encoding = bytes
-        .iter()
-        .find(|byte| !matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67));
+    let encoding =
+        bytes.iter().find(|byte| !matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67));
     let vex_evex_xop = [0xc4, 0xc5, 0x62, 0x8f];
     if !encoding.is_some_and(|byte| vex_evex_xop.contains(byte)) {
         return false;

@@ -198,7 +198,7 @@ mod tests {
         Record::Access(Access { address: 8, size_log2: 3, writes, instructions: 5 })
     }
 
-    /// Goes through blocks of one record each.
+    /// Checks blocks of one record each.
     fn checked(records: &[(u32, Record)]) -> Result<Summary, Flaw> {
         let mut check = Check::default();
         for (thread, record) in records {
@@ -209,7 +209,7 @@ mod tests {
         check.end()
     }
 
-    /// A thread creates another one, which wakes it and ends.
+    /// A thread creates another thread, which wakes the first and ends.
     fn good() -> Records {
         vec![
             (0, sync(SyncKind::Begins, MAIN)),

@@ -150,8 +150,8 @@ mod tests {
         assert_eq!([accesses(0, 2), accesses(1, 0), accesses(3, 0)], [None; 3]);
     }
 
-    /// A file as `truncate` makes it: its header, and then zeros, which would be blocks without a record; 8 bytes each, of none of
-    /// which anything is stored on the disk.
+    /// A header and then zeros, as written by `truncate`: blocks without records, of 8 bytes each,
+    /// that need no space on disk.
     #[test]
     fn empty_blocks_are_refused() {
         let mut bytes = header().to_vec();
