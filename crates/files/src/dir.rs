@@ -1,4 +1,4 @@
-//! Folders, used by descriptor.
+//! Folders, accessed through a descriptor.
 
 use crate::error::{Action, FileError, Reason};
 use crate::read::{self, Accept};
@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 
 const EXPECTED: &str = "a folder of this user that only this user can write to";
 
-/// A folder. It stays the one that was opened, whatever its path leads to later.
+/// A folder, held open by descriptor: replacing its path later has no effect.
 ///
-/// Names are single ones, without a slash; no call follows a link that has such a name.
+/// Names are single path components, without a slash. Symbolic links with such a name are not
+/// followed.
 #[derive(Debug)]
 pub struct Dir {
     fd: OwnedFd,
@@ -26,96 +27,100 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// Opens the folder at `path`.
-    /// Refuses a path over a link that another user may have made.
+    /// Opens the folder at `path`. A path over a link of another user is refused.
     pub fn open(path: &Path) -> Result<Self, FileError> {
-        let wrong = |why: Reason| why.of(Action::Use, path);
-        let object = walk::walk(path).map_err(wrong)?.object;
-        let object = object.ok_or_else(|| wrong(Errno::NOENT.into()))?;
+        Self::at(path).map_err(|why| why.of(Action::Use, path))
+    }
+
+    fn at(path: &Path) -> Result<Self, Reason> {
+        let object = walk::walk(path)?.object.ok_or(Errno::NOENT)?;
         if object.kind() != FileType::Directory {
-            return Err(wrong(Errno::NOTDIR.into()));
+            return Err(Errno::NOTDIR.into());
         }
         Ok(Self { fd: object.fd, path: path.to_owned() })
     }
 
-    /// Opens the folder at `path`, which is made with those above it where they are missing, with the permission bits
-    /// `mode` less the umask.
+    /// Opens the folder at `path`. Missing folders, also above `path`, are created with the
+    /// permission bits `mode` less the umask.
     pub fn open_or_make(path: &Path, mode: u32) -> Result<Self, FileError> {
         match Self::open(path) {
             Err(why) if why.is_missing() => {
-                let wrong = |why: Errno| Reason::from(why).of(Action::Make, path);
-                let name = path.file_name().ok_or_else(|| wrong(Errno::NOENT))?;
+                let Some(name) = path.file_name() else {
+                    return Err(cannot_make(path, Errno::NOENT));
+                };
                 let above = path.parent().filter(|above| !above.as_os_str().is_empty());
                 let above = Self::open_or_make(above.unwrap_or(Path::new(".")), mode)?;
                 match rustix::fs::mkdirat(&above.fd, name, rustix::fs::Mode::from_raw_mode(mode)) {
+                    // Another process may create the folder meanwhile.
                     Ok(()) | Err(Errno::EXIST) => Self::open(path),
-                    Err(why) => Err(wrong(why)),
+                    Err(why) => Err(cannot_make(path, why)),
                 }
             }
             opened => opened,
         }
     }
 
-    /// Opens the folder at `path` if it belongs to `user`, no other user can write to it, and none can put another
-    /// one in its place: each folder above it belongs to `user` or root, and if others can write to it, it has the
-    /// sticky bit, as `/tmp`.
+    /// Opens the folder at `path` if `user` owns it and no other user can write to or replace it.
+    ///
+    /// Each folder above must belong to `user` or root. If others can write to a folder above, it
+    /// must have the sticky bit, as `/tmp` has.
     pub fn open_private(path: &Path, user: u32) -> Result<Self, FileError> {
-        Self::private(path, user, false)
+        Self::private(path, user, false).map_err(|why| why.of(Action::Use, path))
     }
 
-    /// The same, and makes the folder with mode 0700 if it is missing. The folder above it must be there.
+    /// Opens as [`Self::open_private`]; creates a missing folder with mode 0700. Its parent must
+    /// exist.
     pub fn open_or_make_private(path: &Path, user: u32) -> Result<Self, FileError> {
-        Self::private(path, user, true)
+        Self::private(path, user, true).map_err(|why| why.of(Action::Use, path))
     }
 
-    fn private(path: &Path, user: u32, make: bool) -> Result<Self, FileError> {
-        let wrong = |why: Reason| why.of(Action::Use, path);
-        let name = path.file_name().ok_or_else(|| wrong(Errno::INVAL.into()))?;
+    fn private(path: &Path, user: u32, make: bool) -> Result<Self, Reason> {
+        let name = path.file_name().ok_or(Errno::INVAL)?;
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        let above = walk::walk(above.unwrap_or(Path::new("."))).map_err(wrong)?;
-        let above = above.object.ok_or_else(|| wrong(Errno::NOENT.into()))?;
-        let is_safe = not_replaced_by_others(&above, user).map_err(wrong);
-        // Nothing is made where it would not be used. If it cannot be made, what is there says more.
-        if make && is_safe.is_ok() {
+        let above = walk::walk(above.unwrap_or(Path::new(".")))?.object.ok_or(Errno::NOENT)?;
+        let above_is_safe = not_replaced_by_others(&above, user);
+        // Create only below a safe folder. A failure to create is reported by the lookup that
+        // follows.
+        if make && above_is_safe.is_ok() {
             let mode = rustix::fs::Mode::from_raw_mode(0o700);
             let _ = rustix::fs::mkdirat(&above.fd, name, mode);
         }
         let found = match Object::at(&above.fd, name) {
-            Err(why) => return Err(is_safe.err().unwrap_or_else(|| wrong(why.into()))),
+            Err(why) => return Err(above_is_safe.err().unwrap_or_else(|| why.into())),
             Ok(found) => found,
         };
-        let unfit = |found| Err(wrong(Reason::Unfit { expected: EXPECTED, found }));
-        if found.kind() != FileType::Directory {
-            unfit(walk::called(&found))
+        let found = if found.kind() != FileType::Directory {
+            walk::called(&found)
         } else if found.stat.st_uid != user {
-            unfit(format!("one of user {}", found.stat.st_uid))
+            format!("one of user {}", found.stat.st_uid)
         } else if found.mode() & 0o022 != 0 {
-            unfit(format!("mode {:o}", found.mode()))
+            format!("mode {:o}", found.mode())
         } else {
-            is_safe.map(|()| Self { fd: found.fd, path: path.to_owned() })
-        }
+            return above_is_safe.map(|()| Self { fd: found.fd, path: path.to_owned() });
+        };
+        Err(Reason::Unfit { expected: EXPECTED, found })
     }
 
-    /// The path that it was opened by, for messages.
+    /// Path given at opening, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Sets its permission bits.
+    /// Sets the permission bits of the folder.
     pub fn set_mode(&self, mode: u32) -> Result<(), FileError> {
         let mode = rustix::fs::Mode::from_raw_mode(mode);
         let set = rustix::fs::chmodat(&self.fd, ".", mode, AtFlags::empty());
         set.map_err(|why| Reason::from(why).of(Action::Write, &self.path))
     }
 
-    /// The magic number of the file system that it is on (statfs(2)), or `None` if the kernel does not say.
+    /// Magic number of the folder's file system (statfs(2)), or `None` if the kernel reports none.
     #[must_use]
     pub fn file_system(&self) -> Option<u64> {
         walk::file_system(&self.fd)
     }
 
-    /// The folder `name` in it; no link.
+    /// Opens the folder `name` in this folder. A link is refused.
     pub fn child(&self, name: impl AsRef<OsStr>) -> Result<Self, FileError> {
         let name = name.as_ref();
         let object = self.look(name, Action::Use)?;
@@ -125,67 +130,55 @@ impl Dir {
         Ok(Self { fd: object.fd, path: self.path.join(name) })
     }
 
-    /// Makes the folder `name` in it, with the permission bits `mode` less the umask.
+    /// Creates the folder `name` in this folder, with the permission bits `mode` less the umask.
     pub fn make_child(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<Self, FileError> {
         let mode = rustix::fs::Mode::from_raw_mode(mode);
         self.on(&name, Action::Make, |name| Ok(rustix::fs::mkdirat(&self.fd, name, mode)?))?;
         self.child(name)
     }
 
-    /// Names in it, `most` at most, in no order.
+    /// Names in the folder, at most `most`, in no order, without `.` and `..`.
     pub fn names(&self, most: usize) -> Result<Vec<OsString>, FileError> {
-        let names = || -> Result<Vec<OsString>, Errno> {
-            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let listed = rustix::fs::openat(&self.fd, ".", flags, rustix::fs::Mode::empty())?;
-            let entries = rustix::fs::Dir::new(listed)?;
-            let names = entries.map(|entry| {
-                entry.map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned())
-            });
-            let own = |name: &Result<OsString, Errno>| {
-                name.as_ref().is_ok_and(|name| name == "." || name == "..")
-            };
-            names.filter(|name| !own(name)).take(most).collect()
-        };
-        names().map_err(|why| Reason::from(why).of(Action::Read, &self.path))
+        list(&self.fd, most).map_err(|why| Reason::from(why).of(Action::Read, &self.path))
     }
 
-    /// Whether something has the name `name`, be it a link that leads nowhere.
+    /// Whether the folder has an entry `name` of any type, a dangling link included.
     #[must_use]
     pub fn holds(&self, name: impl AsRef<OsStr>) -> bool {
         self.look(name.as_ref(), Action::Use).is_ok()
     }
 
-    /// Whether `name` is a folder, not a link to one.
+    /// Whether `name` is a folder. A link to a folder is not.
     #[must_use]
     pub fn holds_folder(&self, name: impl AsRef<OsStr>) -> bool {
         let object = self.look(name.as_ref(), Action::Use);
         object.is_ok_and(|object| object.kind() == FileType::Directory)
     }
 
-    /// The content of the plain file `name`; no link.
+    /// Content of the plain file `name`. A link is refused.
     pub fn read(&self, name: impl AsRef<OsStr>, limit: MaxSize) -> Result<Vec<u8>, FileError> {
         let name = name.as_ref();
-        let path = self.path.join(name);
-        let object = self.look(name, Action::Read)?;
-        let file = read::open_object(&object, (&self.fd, name), &path, Accept::File, limit)?;
-        read::content(file, &path, limit)
+        let file = self.on(&name, Action::Read, |name| {
+            read::open_object(&Object::at(&self.fd, name)?, (&self.fd, name), Accept::File, limit)
+        })?;
+        read::content(file, &self.path.join(name), limit)
     }
 
-    /// The text in the plain file `name`.
+    /// Content of the plain file `name`, as UTF-8 text.
     pub fn read_text(&self, name: impl AsRef<OsStr>, limit: MaxSize) -> Result<String, FileError> {
         let name = name.as_ref();
         read::text(self.read(name, limit)?, &self.path.join(name))
     }
 
-    /// Makes the file `name`, which must not be there, for reading and writing.
+    /// Creates the file `name` for reading and writing. An existing `name` is an error.
     pub fn create(&self, name: impl AsRef<OsStr>, mode: Mode) -> Result<File, FileError> {
         self.on(&name, Action::Write, |name| {
             Ok(write::new_file(&self.fd, name, mode.bits(), OFlags::empty())?)
         })
     }
 
-    /// Writes a file of the name `name`: it appears whole or not at all, and has the mode `mode` also if another one
-    /// was there before. A link of that name is replaced.
+    /// Writes the file `name`: it appears whole or not at all.
+    /// An older file or link is replaced, and its mode too: the new file has the mode `mode`.
     pub fn write(
         &self,
         name: impl AsRef<OsStr>,
@@ -197,7 +190,7 @@ impl Dir {
         })
     }
 
-    /// Writes `bytes` in one call to the file `name`, which must be there: for the kernel's files, as of a cgroup.
+    /// Writes `bytes` in one call to the existing file `name`, as the files of a cgroup need.
     pub fn write_in_place(&self, name: impl AsRef<OsStr>, bytes: &[u8]) -> Result<(), FileError> {
         self.on(&name, Action::Write, |name| {
             let object = Object::at(&self.fd, name)?;
@@ -209,7 +202,7 @@ impl Dir {
         })
     }
 
-    /// Removes the file `name`, or the link of that name.
+    /// Removes the file or link `name`.
     pub fn remove(&self, name: impl AsRef<OsStr>) -> Result<(), FileError> {
         self.unlink(&name, AtFlags::empty())
     }
@@ -223,7 +216,7 @@ impl Dir {
         self.on(name, Action::Remove, |name| Ok(rustix::fs::unlinkat(&self.fd, name, flags)?))
     }
 
-    /// Gives the file `from` the name `to`, which another one may have.
+    /// Renames the file `from` to `to`, replacing an existing file.
     pub fn rename(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> Result<(), FileError> {
         let to = to.as_ref();
         self.on(&from, Action::Rename, |from| {
@@ -232,11 +225,12 @@ impl Dir {
         })
     }
 
+    /// Looks up `name` without opening the object; `action` is for the message of an error.
     fn look(&self, name: &OsStr, action: Action) -> Result<Object, FileError> {
         self.on(&name, action, |name| Ok(Object::at(&self.fd, name)?))
     }
 
-    /// Does something with what has the name `name` in this folder.
+    /// Calls `call` with `name` if that is a single component; an error gets `action` and the path.
     fn on<T>(
         &self,
         name: &impl AsRef<OsStr>,
@@ -253,7 +247,7 @@ impl Dir {
     }
 }
 
-/// Refuses what is not the name of something in a folder.
+/// Refuses a name that is empty, `.`, `..` or has a slash.
 fn single(name: &OsStr) -> Result<(), Errno> {
     let is_single = !name.is_empty() && name != "." && name != "..";
     if is_single && !name.as_bytes().contains(&b'/') { Ok(()) } else { Err(Errno::INVAL) }
@@ -265,38 +259,21 @@ impl AsFd for Dir {
     }
 }
 
-/// Whether only `user` and root can put another folder in the place of one in `above`, or of one above that.
+/// Checks that only `user` and root can replace a folder in `above`, or a folder further up.
 fn not_replaced_by_others(above: &Object, user: u32) -> Result<(), Reason> {
-    let is_safe = |stat: &Stat| {
-        let others = stat.st_mode & 0o022 != 0 && stat.st_mode & 0o1000 == 0;
-        let owner = stat.st_uid;
-        !others && (owner == user || walk::is_roots(owner))
-    };
-    let unsafe_at = |fd: BorrowedFd<'_>, stat: &Stat| {
-        let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        let path = std::fs::read_link(link).unwrap_or_else(|_| "..".into());
-        Reason::Unfit {
-            expected: "a folder below folders that no other user can change",
-            found: format!(
-                "{} of user {}, mode {:o}",
-                path.display(),
-                stat.st_uid,
-                stat.st_mode & 0o7777
-            ),
-        }
-    };
-    if !is_safe(&above.stat) {
-        return Err(unsafe_at(above.fd.as_fd(), &above.stat));
+    if !is_changed_only_by(&above.stat, user) {
+        return Err(changed_by_others(above.fd.as_fd(), &above.stat));
     }
     let mut place = (above.stat.st_dev, above.stat.st_ino);
     let mut fd = rustix::fs::openat(&above.fd, ".", PARENT, rustix::fs::Mode::empty())?;
     loop {
         fd = rustix::fs::openat(&fd, "..", PARENT, rustix::fs::Mode::empty())?;
         let stat = rustix::fs::fstat(&fd)?;
-        if !is_safe(&stat) {
-            return Err(unsafe_at(fd.as_fd(), &stat));
+        if !is_changed_only_by(&stat, user) {
+            return Err(changed_by_others(fd.as_fd(), &stat));
         }
         let next = (stat.st_dev, stat.st_ino);
+        // The parent of `/` is `/`: the top is reached.
         if next == place {
             return Ok(());
         }
@@ -304,9 +281,11 @@ fn not_replaced_by_others(above: &Object, user: u32) -> Result<(), Reason> {
     }
 }
 
+/// Flags to open a parent folder: `..` needs no `NOFOLLOW`, since a folder's parent is never a
+/// link.
 const PARENT: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Removes the file at `path`, or the link that has that name; that there is none is no error.
+/// Removes the file or link at `path`. A missing file is no error.
 pub fn remove_if_exists(path: &Path) -> Result<(), FileError> {
     let name =
         path.file_name().ok_or_else(|| Reason::from(Errno::ISDIR).of(Action::Remove, path))?;
@@ -314,6 +293,40 @@ pub fn remove_if_exists(path: &Path) -> Result<(), FileError> {
     match Dir::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.remove(name)) {
         Err(why) if !why.is_missing() => Err(why),
         _ => Ok(()),
+    }
+}
+
+fn cannot_make(path: &Path, why: Errno) -> FileError {
+    Reason::from(why).of(Action::Make, path)
+}
+
+/// Lists at most `most` names of a folder.
+fn list(folder: &OwnedFd, most: usize) -> Result<Vec<OsString>, Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // `folder` is an `O_PATH` descriptor, which cannot be read.
+    let listed = rustix::fs::openat(folder, ".", flags, rustix::fs::Mode::empty())?;
+    let names = rustix::fs::Dir::new(listed)?
+        .map(|entry| Ok(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned()));
+    names
+        .filter(|name| !matches!(name, Ok(name) if name == "." || name == ".."))
+        .take(most)
+        .collect()
+}
+
+/// Whether only `user` and root can replace entries of a folder with this `stat`.
+fn is_changed_only_by(stat: &Stat, user: u32) -> bool {
+    // The sticky bit (0o1000) lets only the owner of an entry rename or remove the entry.
+    let by_others = stat.st_mode & 0o022 != 0 && stat.st_mode & 0o1000 == 0;
+    !by_others && (stat.st_uid == user || walk::is_roots(stat.st_uid))
+}
+
+fn changed_by_others(fd: BorrowedFd<'_>, stat: &Stat) -> Reason {
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let path = std::fs::read_link(link).unwrap_or_else(|_| "..".into());
+    let mode = stat.st_mode & 0o7777;
+    Reason::Unfit {
+        expected: "a folder below folders that no other user can change",
+        found: format!("{} of user {}, mode {mode:o}", path.display(), stat.st_uid),
     }
 }
 
@@ -351,7 +364,7 @@ mod tests {
         assert!(other.ends_with(&format!("found one of user {}", user())), "{other}");
     }
 
-    /// A user that can write to the folder above can put another one in its place.
+    /// A user that can write to the parent folder can replace the folder.
     #[test]
     fn a_folder_above_that_others_can_change_is_refused() {
         let base = tempfile::tempdir().unwrap();
@@ -370,7 +383,7 @@ mod tests {
         open().unwrap();
     }
 
-    /// A folder that was opened is used, not what has its path meanwhile.
+    /// An open folder stays in use after its path leads elsewhere.
     #[test]
     fn a_folder_is_used_by_descriptor() {
         let base = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Why a file was not read or written.
+//! Errors of file access: operation, path and reason.
 
 use crate::MaxSize;
 use rustix::io::Errno;
@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What was to be done.
+/// Operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Read a file.
@@ -37,7 +37,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// Why a file was not read or written.
+/// Error of a file operation: the operation, the path and the reason.
 #[derive(Debug)]
 pub struct FileError {
     action: Action,
@@ -45,24 +45,24 @@ pub struct FileError {
     reason: Reason,
 }
 
-/// What is wrong with a file.
+/// Reason of a failed file operation.
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
-    /// The kernel refused it.
+    /// Error of a system call.
     #[error(transparent)]
     Os(#[from] io::Error),
-    /// It is not what it should be.
+    /// Wrong type, owner or permissions.
     #[error("expected {expected}, found {found}")]
     Unfit {
-        /// What it should be.
+        /// Acceptable object.
         expected: &'static str,
-        /// What it is.
+        /// Object found.
         found: String,
     },
-    /// It is larger than its format allows: the limit, and its size, or that it has none, as a pipe.
+    /// Size above the limit of the format: the limit, and the size found. A pipe has no size.
     #[error("expected at most {0}, found {1}")]
     TooLarge(MaxSize, String),
-    /// It is not UTF-8: the first byte that is wrong, and its offset from the begin.
+    /// Invalid UTF-8: the first invalid byte, and its offset in bytes from the start.
     #[error("expected UTF-8 text, found byte {0:#04x} at offset {1}")]
     NotText(u8, usize),
 }
@@ -70,7 +70,7 @@ pub enum Reason {
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot {} {}", self.action, self.path.display())?;
-        // What the kernel says is the source.
+        // The text of an OS error is printed by `source`, so that no chain of errors repeats it.
         if let Reason::Os(_) = self.reason { Ok(()) } else { write!(f, ": {}", self.reason) }
     }
 }
@@ -82,37 +82,37 @@ impl Error for FileError {
 }
 
 impl FileError {
-    /// The file that it is about.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether there is no such file.
+    /// Whether the file does not exist.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(&self.reason, Reason::Os(source) if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether the kernel denies access to it, or to a folder on the way.
+    /// Whether access to the file, or to a folder on its path, is denied.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         matches!(&self.reason, Reason::Os(source) if source.kind() == io::ErrorKind::PermissionDenied)
     }
 
-    /// What the kernel said, if it was the kernel.
+    /// Error number (errno) of a failed system call; `None` for other reasons.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         if let Reason::Os(source) = &self.reason { source.raw_os_error() } else { None }
     }
 
-    /// Why, without what was to be done and with which file.
+    /// Reason alone, without operation and path.
     #[must_use]
     pub fn reason(&self) -> String {
         self.reason.to_string()
     }
 
-    /// In one line with its cause.
+    /// Message of one line: operation, path and reason.
     #[must_use]
     pub fn line(&self) -> String {
         format!("cannot {} {}: {}", self.action, self.path.display(), self.reason)

@@ -1,18 +1,21 @@
-//! Text that the kernel makes: the files of /proc and /sys.
+//! Files of /proc and /sys.
 //!
-//! Their paths lead through links of the kernel's own, and no user can put anything there. What is read is bounded all
-//! the same: programs choose how many lines `/proc/PID/maps` and the like have.
+//! Their paths lead through links that the kernel makes, and no user can create files there. Reads
+//! are bounded nevertheless: a program chooses the number of lines in files such as
+//! `/proc/PID/maps`.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// Most bytes of one file. Chosen: `cgroup.procs` of all the processes that Linux can have (4,194,304) takes half.
+/// Limit of one file, in bytes. Chosen: `cgroup.procs` with the most processes of Linux (4,194,304)
+/// takes half.
 pub const LIMIT_B: u64 = 64 << 20;
 
-/// The content of a file, of at most [`LIMIT_B`].
+/// Content of a file, at most [`LIMIT_B`] bytes.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
+    // Sizes in /proc are 0 and sizes in /sys 4096: only reading shows the real size.
     std::fs::File::open(path)?.take(LIMIT_B + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LIMIT_B {
         let what = format!("expected at most {LIMIT_B} bytes, found more");
@@ -21,7 +24,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text in a file.
+/// Content of a file, as UTF-8 text.
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|error| {
         let what = format!("expected text, found {}", error.utf8_error());
@@ -29,63 +32,70 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     })
 }
 
-/// The names in a folder, in no order.
+/// Names in a folder, in no order.
 pub fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
-/// Opens a file for reading, as one that is read again and again.
+/// Opens a file for repeated reading.
 pub fn open(path: &Path) -> io::Result<std::fs::File> {
     std::fs::File::open(path)
 }
 
-/// Where a link leads.
+/// Target of a symbolic link.
 pub fn link(path: &Path) -> io::Result<PathBuf> {
     std::fs::read_link(path)
 }
 
-/// The value in the line `NAME: VALUE` of a text, as in `/proc/PID/status`.
+/// Value of the line `NAME: VALUE`, as in `/proc/PID/status`; `None` without such a line.
 #[must_use]
 pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.map(str::trim)
 }
 
-/// A mounted file system.
+/// A mounted file system: a line of `/proc/PID/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Which of its folders is seen: "/" except where one is mounted elsewhere, as in containers.
+    /// Folder of the file system at the mount point: "/", or a subfolder of a bind mount, as in
+    /// containers.
     pub root: String,
-    /// Where.
+    /// Mount point.
     pub at: String,
-    /// The kind of file system.
+    /// Type of the file system, as `cgroup2`.
     pub kind: String,
-    /// Options of the mount.
+    /// Options of this mount.
     pub options: Vec<String>,
-    /// Options of the file system, wherever it is mounted: for cgroups of version 1 their controllers, too.
+    /// Options of the file system, shared by its mounts. For cgroups of version 1: also the
+    /// controllers.
     pub of_system: Vec<String>,
 }
 
-/// What is mounted, by the text of `/proc/PID/mountinfo`; lines that make no sense are left out.
+/// Mounts listed in the text of `/proc/PID/mountinfo`; malformed lines are skipped.
 pub fn mounts(text: &str) -> impl DoubleEndedIterator<Item = Mount> {
     text.lines().filter_map(mount)
 }
 
-/// `36 35 0:30 ROOT AT OPTIONS … - KIND SOURCE OPTIONS` (proc(5)).
+/// Parses `36 35 0:30 ROOT AT OPTIONS … - KIND SOURCE OPTIONS` (proc(5)).
 fn mount(line: &str) -> Option<Mount> {
-    let list = |text: &str| text.split(',').map(str::to_owned).collect();
+    // The number of optional fields before `-` varies.
     let (place, system) = line.split_once(" - ")?;
-    let (mut place, mut system) = (place.split(' ').skip(3), system.split(' '));
+    let mut place = place.split(' ').skip(3);
+    let mut system = system.split(' ');
     Some(Mount {
         root: unescaped(place.next()?),
         at: unescaped(place.next()?),
         kind: system.next()?.to_owned(),
-        options: place.next().map(list).unwrap_or_default(),
-        of_system: system.nth(1).map(list).unwrap_or_default(),
+        options: place.next().map(options).unwrap_or_default(),
+        of_system: system.nth(1).map(options).unwrap_or_default(),
     })
 }
 
-/// A field of mountinfo: blanks and backslashes in it are written as three octal digits.
+fn options(text: &str) -> Vec<String> {
+    text.split(',').map(str::to_owned).collect()
+}
+/// Unescapes a field of mountinfo: blanks and backslashes are written as `\` and three octal
+/// digits.
 fn unescaped(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut text = parts.next().unwrap_or_default().to_owned();

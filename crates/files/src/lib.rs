@@ -1,22 +1,26 @@
-//! Reads and writes files that other users may have prepared.
+//! Reads and writes files in folders that other users can change.
 //!
 //! # Problem
-//! A path is resolved anew at each use. Between a check and a use another user can replace a folder, a file or a
-//! link, and a file can be a device, a FIFO without a writer, or larger than the memory.
+//! A path is resolved anew at each use. Between a check and a use another user can replace a
+//! folder, a file or a link. A file can be a device, a FIFO without a writer, or larger than the
+//! memory.
 //! # Approach
-//! - **A path is resolved once**, name by name, each relative to the descriptor of the folder before it
-//!   (`walk`). All that follows uses the descriptor.
-//! - **A file is looked at before it is opened**: `O_PATH` neither runs a driver nor blocks. Only what has the right
-//!   type is opened for reading or writing, by `/proc/self/fd/N`, which is the same object. Where /proc is not mounted,
-//!   the name is opened without following a link, and refused if it is another object than before.
-//! - **At most a limit is read**, which the caller names for its format ([`MaxSize`]).
-//! - **A symbolic link is followed only if no other user can have made it**: the folder that it is in belongs to
-//!   this user or root, the world cannot write to the folder, and if the group can, the link belongs to this user or
-//!   root. That is stricter than the kernel's `fs.protected_symlinks`, which covers only folders with the sticky bit.
-//!   The owner of `/` counts as root, since in a user namespace root may have another number.
-//! - **A file appears whole or not at all**: [`write()`] makes a new file of an unpredictable name with `O_EXCL`, and
-//!   renames it.
-//! - **A folder is used by descriptor** ([`Dir`]): it stays the folder that was checked, whatever its path leads to later.
+//! - **A path is resolved once**, name by name, relative to the descriptor of the previous folder
+//!   (`walk`). Later steps use the descriptor.
+//! - **A file is checked before it is opened**: `O_PATH` neither runs a driver nor blocks. Only a
+//!   file of the right type is opened for reading or writing, through `/proc/self/fd/N`, the same
+//!   object. Without /proc the name is opened without following a link, and a changed object is
+//!   refused.
+//! - **Reads are limited**: the caller passes the limit of its format ([`MaxSize`]).
+//! - **A symbolic link is followed only if no other user can have made it**: its folder belongs to
+//!   this user or root, and is not world-writable. In a group-writable folder the link itself must
+//!   belong to this user or root. The rule is stricter than the kernel's `fs.protected_symlinks`,
+//!   which covers only folders with the sticky bit. The owner of `/` counts as root: in a user
+//!   namespace root may have another number.
+//! - **A file appears whole or not at all**: [`write()`] creates a file with an unpredictable name
+//!   and `O_EXCL`, then renames it.
+//! - **A folder is used by descriptor** ([`Dir`]): the folder that was checked stays in use when
+//!   its path changes.
 //!
 //! No call blocks on a FIFO for more than [`FIFO_LIMIT`].
 
@@ -39,5 +43,5 @@ pub use write::{FIFO_LIMIT, Mode, append, create, has_place, try_write, write};
 
 use rustix::fs::OFlags;
 
-/// Flags of every open: nothing is inherited by a program, no terminal becomes ours, nothing is waited for.
+/// Flags of each open: closed on exec, no controlling terminal, no blocking.
 const ALWAYS: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY).union(OFlags::NONBLOCK);

@@ -1,4 +1,4 @@
-//! The one reader.
+//! Reads files of a limited size.
 
 use crate::error::{Action, FileError, Reason};
 use crate::size::MaxSize;
@@ -11,36 +11,41 @@ use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// What may be read.
+/// Types of file accepted for reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
     /// A plain file.
     File,
-    /// A plain file, or a pipe without a name that was inherited, as a shell's `<(command)` or standard input: it is
-    /// read until its writers have closed it. A FIFO, which anybody can put into a folder, is not.
+    /// A plain file, or an inherited pipe without a name, as of a shell's `<(command)` or standard
+    /// input.
+    ///
+    /// A pipe is read until its writers close it. A FIFO is refused: any user can put one into a
+    /// folder.
     FileOrPipe,
 }
 
-/// Opens a file for reading, of at most `limit`. A pipe has no size: its reader must count.
+/// Opens a file of at most `limit` for reading. A pipe has no size: its reader must count bytes.
 ///
 /// # Errors
-/// [`Reason::Os`] if it cannot be opened, [`Reason::Unfit`] if it is of another type or a link leads to it that
-/// another user may have made, [`Reason::TooLarge`].
+/// - [`Reason::Os`] if the file cannot be opened.
+/// - [`Reason::Unfit`] for another type of file, or a path over a link of another user.
+/// - [`Reason::TooLarge`] above the limit.
 pub fn open(path: &Path, accept: Accept, limit: MaxSize) -> Result<File, FileError> {
-    let place = walk::walk(path).map_err(|why| why.of(Action::Read, path))?;
-    let Place { folder, name, object, .. } = place;
-    let object = object.ok_or_else(|| Reason::from(Errno::NOENT).of(Action::Read, path))?;
-    open_object(&object, (&folder, &name), path, accept, limit)
+    find_and_open(path, accept, limit).map_err(|why| why.of(Action::Read, path))
 }
 
-/// Opens what was found in `again` under the path `path`.
+fn find_and_open(path: &Path, accept: Accept, limit: MaxSize) -> Result<File, Reason> {
+    let Place { folder, name, object, .. } = walk::walk(path)?;
+    open_object(&object.ok_or(Errno::NOENT)?, (&folder, &name), accept, limit)
+}
+
+/// Opens an object for reading. `again` is its folder and name, for systems without /proc.
 pub(crate) fn open_object(
     object: &Object,
     again: (&OwnedFd, &OsStr),
-    path: &Path,
     accept: Accept,
     limit: MaxSize,
-) -> Result<File, FileError> {
+) -> Result<File, Reason> {
     let is_pipe = accept == Accept::FileOrPipe && object.is_inherited_pipe();
     if object.kind() != FileType::RegularFile && !is_pipe {
         let expected = match accept {
@@ -48,37 +53,38 @@ pub(crate) fn open_object(
             Accept::FileOrPipe => "a plain file or a pipe",
         };
         let found = walk::called(object);
-        return Err(Reason::Unfit { expected, found }.of(Action::Read, path));
+        return Err(Reason::Unfit { expected, found });
     }
+    // The size of a pipe is 0 or unspecified (fstat(2)).
     if !is_pipe && object.size() > limit.get() {
-        let reason = Reason::TooLarge(limit, object.size().to_string());
-        return Err(reason.of(Action::Read, path));
+        return Err(Reason::TooLarge(limit, object.size().to_string()));
     }
-    let wrong = |why: Errno| Reason::from(why).of(Action::Read, path);
-    let file = object.open(OFlags::RDONLY, again).map_err(wrong)?;
+    let file = object.open(OFlags::RDONLY, again)?;
     if is_pipe {
-        // Its writers may take their time; a process that inherits a pipe waits for them.
-        rustix::fs::fcntl_setfl(&file, OFlags::empty()).map_err(wrong)?;
+        // Reads of a pipe shall block until its writers deliver: clear `O_NONBLOCK`.
+        rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
     }
     Ok(file)
 }
 
-/// The content of a file.
+/// Content of a file.
 ///
 /// # Errors
-/// As [`open`], also if more than `limit` comes out of it, as of a pipe or a file of /proc.
+/// As [`open`], and [`Reason::TooLarge`] if reading yields more than `limit`, as from a pipe or a
+/// file of /proc.
 pub fn read(path: &Path, accept: Accept, limit: MaxSize) -> Result<Vec<u8>, FileError> {
     content(open(path, accept, limit)?, path, limit)
 }
 
-/// The text in a file.
+/// Content of a file, as UTF-8 text.
 pub fn read_text(path: &Path, accept: Accept, limit: MaxSize) -> Result<String, FileError> {
     text(read(path, accept, limit)?, path)
 }
 
 pub(crate) fn content(file: File, path: &Path, limit: MaxSize) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
-    // A pipe has no size, and a file may grow while it is read.
+    // One byte more than the limit shows that the file is too large: a pipe has no size, and a file
+    // may grow.
     let mut file = file.take(limit.get().saturating_add(1));
     file.read_to_end(&mut bytes).map_err(|why| Reason::from(why).of(Action::Read, path))?;
     if bytes.len() as u64 > limit.get() {
@@ -95,29 +101,28 @@ pub(crate) fn text(bytes: Vec<u8>, path: &Path) -> Result<String, FileError> {
     })
 }
 
-/// A large plain file that is read piece by piece, as a program's executable.
+/// A large plain file to be read piece by piece, as an executable.
 #[derive(Debug)]
 pub struct Code {
-    /// Opened for reading.
+    /// The file, open for reading.
     pub file: File,
-    /// Of the object that was opened, taken before it was opened.
+    /// Metadata of the same object, read before it was opened.
     pub metadata: Metadata,
 }
 
-/// Opens a plain file of any size without opening anything else: a device node, whatever path leads to it, is only
-/// looked at. Links are followed by the kernel, since paths of programs lead through `/proc/PID`: compare what was
-/// opened with the device and inode that the kernel names.
-///
-/// `path` as a process sees it can lead to another object here; see mount_namespaces(7).
+/// Opens a plain file of any size, and no other type: a device node is only examined.
+/// The kernel follows links, since paths of programs lead through `/proc/PID`. The caller compares
+/// the device and inode of the result with those named by the kernel.
+/// A path from another process's view can lead to another object here; see mount_namespaces(7).
 ///
 /// # Errors
-/// If it is missing or not a plain file, or cannot be opened; also without /proc.
+/// If the file is missing, not a plain file, or cannot be opened, as without /proc.
 pub fn open_code(path: &Path) -> io::Result<Code> {
     let look = OFlags::PATH | OFlags::CLOEXEC;
     open_seen_code(&File::from(rustix::fs::openat(CWD, path, look, Mode::empty())?))
 }
 
-/// The same of a file that was opened with `O_PATH`.
+/// Opens a plain file for reading, from its `O_PATH` descriptor.
 ///
 /// # Errors
 /// As [`open_code`].
@@ -128,6 +133,7 @@ pub fn open_seen_code(seen: &File) -> io::Result<Code> {
         let what = format!("expected a plain file, found {:?}", metadata.file_type());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
+    // Reopen the same object: its path may lead elsewhere by now.
     let link = format!("/proc/self/fd/{}", seen.as_raw_fd());
     let flags = OFlags::RDONLY | crate::ALWAYS;
     let file = File::from(rustix::fs::openat(CWD, link, flags, Mode::empty())?);

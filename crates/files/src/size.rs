@@ -2,30 +2,30 @@
 
 use std::fmt;
 
-/// The largest size that a file of one format may have, in bytes.
+/// Limit of the size of a file of one format, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MaxSize(u64);
 
 impl MaxSize {
-    /// So many bytes.
+    /// Limit of `bytes` bytes.
     #[must_use]
     pub const fn bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// So many KiB.
+    /// Limit of `kib` KiB.
     #[must_use]
     pub const fn kib(kib: u32) -> Self {
         Self((kib as u64) << 10)
     }
 
-    /// So many MiB.
+    /// Limit of `mib` MiB.
     #[must_use]
     pub const fn mib(mib: u32) -> Self {
         Self((mib as u64) << 20)
     }
 
-    /// In bytes.
+    /// Limit in bytes.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0

@@ -1,4 +1,4 @@
-//! Resolves paths, name by name, by descriptor.
+//! Resolves paths component by component, through descriptors.
 
 use crate::ALWAYS;
 use crate::error::Reason;
@@ -10,38 +10,41 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-/// Links that are followed in one path at most; the kernel's own limit (path_resolution(7)).
+/// Most links followed in one path: the kernel's own limit (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
+/// Flags to look up a name without opening the object or following a link.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// What is at a path.
+/// Result of resolving a path.
 pub(crate) struct Place {
-    /// The folder that holds the last name, after all links.
+    /// Folder of the last component, after all links.
     pub folder: OwnedFd,
-    /// The last name.
+    /// Last component.
     pub name: OsString,
-    /// What has that name now; `None` if nothing has.
+    /// Object with this name; `None` if there is none.
     pub object: Option<Object>,
-    /// Whether a link of the kernel led here, as `/proc/self/fd/1`: then `name` is not the object's own.
+    /// Whether the last component is a link of /proc, as `/proc/self/fd/1`: `name` is then not the
+    /// object's own.
     pub by_kernel: bool,
 }
 
-/// A file of any type, looked at and not opened.
+/// A file of any type, examined but not opened (`O_PATH`).
 pub(crate) struct Object {
     pub fd: OwnedFd,
     pub stat: Stat,
 }
 
 impl Object {
-    /// What has the name `name` in `folder`, be it a link.
+    /// Looks up `name` in `folder`. A link is not followed.
     pub fn at(folder: impl AsFd, name: &OsStr) -> Result<Self, Errno> {
         let fd = rustix::fs::openat(folder, name, LOOK, Mode::empty())?;
         let stat = rustix::fs::fstat(&fd)?;
         Ok(Self { fd, stat })
     }
 
-    /// The same; a folder that is mounted when it is used (autofs) is mounted, which `O_PATH` alone does not do.
+    /// Looks up as [`Self::at`], and mounts an automounted folder (autofs), which `O_PATH` alone
+    /// does not.
     fn at_any(folder: &OwnedFd, name: &OsStr) -> Result<Self, Errno> {
         match rustix::fs::openat(folder, name, LOOK | OFlags::DIRECTORY, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) => Self::at(folder, name),
@@ -61,16 +64,17 @@ impl Object {
         self.stat.st_size.cast_unsigned()
     }
 
-    /// The permission bits.
+    /// Permission bits.
     pub fn mode(&self) -> u32 {
         self.stat.st_mode & 0o7777
     }
 
-    /// Opens this very object. `again` is where it was found, for systems without /proc.
+    /// Opens the same object. `again` is its folder and name, for systems without /proc.
     pub fn open(&self, flags: OFlags, again: (&OwnedFd, &OsStr)) -> Result<File, Errno> {
         let flags = flags | ALWAYS;
         let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         let fd = match rustix::fs::openat(CWD, link, flags, Mode::empty()) {
+            // No /proc: open by name, and check that the name still leads to the same object.
             Err(Errno::NOENT) => {
                 let (folder, name) = again;
                 let fd = rustix::fs::openat(folder, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
@@ -85,7 +89,7 @@ impl Object {
         Ok(File::from(fd))
     }
 
-    /// Whether this is a pipe that has no name, so that it can only have been inherited.
+    /// Whether the object is a pipe without a name: such a pipe can only be inherited.
     pub fn is_inherited_pipe(&self) -> bool {
         /// `PIPEFS_MAGIC` of the kernel's include/uapi/linux/magic.h.
         const PIPEFS_MAGIC: u64 = 0x5049_5045;
@@ -93,7 +97,7 @@ impl Object {
     }
 }
 
-/// What a file of this type is called in messages.
+/// Name of the object's type in messages.
 pub(crate) fn called(object: &Object) -> String {
     match object.kind() {
         FileType::RegularFile => "a file",
@@ -108,12 +112,12 @@ pub(crate) fn called(object: &Object) -> String {
     .to_owned()
 }
 
-/// The magic number of the file system that a descriptor is on.
+/// Magic number of a descriptor's file system; `None` if the kernel reports none.
 pub(crate) fn file_system(fd: impl AsFd) -> Option<u64> {
     rustix::fs::fstatfs(fd).ok().and_then(|found| u64::try_from(found.f_type).ok())
 }
 
-/// Resolves `path`; the last name need not be there.
+/// Resolves `path`. The last component may be missing.
 pub(crate) fn walk(path: &Path) -> Result<Place, Reason> {
     if path.as_os_str().is_empty() {
         return Err(Errno::NOENT.into());
@@ -135,6 +139,7 @@ pub(crate) fn walk(path: &Path) -> Result<Place, Reason> {
             if links > MOST_LINKS {
                 return Err(Errno::LOOP.into());
             }
+            // The target of a link in /proc, as "pipe:[7]", need not be a path: the kernel follows it.
             if file_system(&folder) != u64::try_from(PROC_SUPER_MAGIC).ok() {
                 let target = rustix::fs::readlinkat(&object.fd, "", Vec::new())?.into_bytes();
                 let target = PathBuf::from(OsString::from_vec(target));
@@ -144,7 +149,6 @@ pub(crate) fn walk(path: &Path) -> Result<Place, Reason> {
                 rest.extend(names(&target));
                 continue;
             }
-            // The text of such a link need not be a path: the kernel follows it.
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let fd = rustix::fs::openat(&folder, &name, flags, Mode::empty())?;
             let stat = rustix::fs::fstat(&fd)?;
@@ -156,35 +160,39 @@ pub(crate) fn walk(path: &Path) -> Result<Place, Reason> {
         }
         folder = object.fd;
     }
-    // Nothing but `/` and `.`.
+    // The path has only `/` and `.`.
     let object = Some(Object::at(&folder, OsStr::new("."))?);
     Ok(Place { folder, name: ".".into(), object, by_kernel: false })
 }
 
+/// Opens the folder that a path is relative to: `/` or the current folder.
 fn start(path: &Path) -> Result<OwnedFd, Errno> {
     let start = if path.is_absolute() { "/" } else { "." };
     rustix::fs::openat(CWD, start, LOOK | OFlags::DIRECTORY, Mode::empty())
 }
 
-/// The names in a path, the first one last.
+/// Components of a path in reverse order, so that `pop` yields the next.
 fn names(path: &Path) -> Vec<OsString> {
-    let name = |part| match part {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some("..".into()),
-        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-    };
-    let mut names: Vec<OsString> = path.components().filter_map(name).collect();
+    let mut names: Vec<OsString> = path.components().filter_map(component_name).collect();
     if path.as_os_str().as_bytes().ends_with(b"/") && !names.is_empty() {
-        // What precedes it is a folder.
+        // A trailing slash requires a folder.
         names.push(".".into());
     }
     names.reverse();
     names
 }
 
-/// Whether a link may be followed: the crate's head says when.
+fn component_name(part: Component<'_>) -> Option<OsString> {
+    match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    }
+}
+/// Refuses a link that another user can have made; see the rule in the head of the crate.
 fn may_follow(folder: &OwnedFd, link: &Object, name: &OsStr) -> Result<(), Reason> {
     let around = rustix::fs::fstat(folder)?;
+    // 0o002: writable by the world; 0o020: writable by the group.
     let others = around.st_mode & 0o002 != 0
         || around.st_mode & 0o020 != 0 && !is_trusted(link.stat.st_uid)
         || !is_trusted(around.st_uid);
@@ -197,12 +205,13 @@ fn may_follow(folder: &OwnedFd, link: &Object, name: &OsStr) -> Result<(), Reaso
     Ok(())
 }
 
-/// Whether what belongs to `user` was made by us or by root.
+/// Whether `user` is this user or root.
 pub(crate) fn is_trusted(user: u32) -> bool {
     user == rustix::process::geteuid().as_raw() || is_roots(user)
 }
 
-/// Whether `user` is root, or the owner of `/`, as which root appears in a user namespace that does not map it.
+/// Whether `user` is root, or the owner of `/`: a user namespace without a mapping of root shows
+/// root as that user.
 pub(crate) fn is_roots(user: u32) -> bool {
     user == 0
         || rustix::fs::statat(CWD, "/", AtFlags::empty()).is_ok_and(|root| root.st_uid == user)

@@ -1,4 +1,4 @@
-//! The one writer.
+//! Writes files: whole, appended to, or in place.
 
 use crate::error::{Action, FileError, Reason};
 use crate::walk::{self, Object, Place};
@@ -13,23 +13,23 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longest time that is waited for a FIFO's reader to come, or to take what was written. Chosen: a reader that is
-/// started beside us is there sooner.
+/// Longest wait for a FIFO's reader to open the FIFO, or to drain it. Chosen: a reader started at
+/// the same time opens it sooner.
 pub const FIFO_LIMIT: Duration = Duration::from_secs(5);
 
-/// Time between two tries to open a FIFO without a reader.
+/// Pause between two attempts to open a FIFO without a reader.
 const FIFO_PAUSE: Duration = Duration::from_millis(20);
 
-/// Tries to find a name that nothing has, or to open what another process removes and makes; one is enough
-/// unless another process works against us.
+/// Attempts to find an unused name, or to open a file that another process removes and creates. One
+/// is enough without an adversary.
 const TRIES: usize = 16;
 
-/// Which users may read a new file.
+/// Users with read access to a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Those that the umask allows (0666 less the umask).
+    /// Users permitted by the umask (0666 less the umask).
     ByUmask,
-    /// This user alone (0600): it holds command lines, in which there may be passwords.
+    /// Only this user (0600): the file holds command lines, with passwords perhaps.
     Private,
 }
 
@@ -41,14 +41,15 @@ impl Mode {
 
 /// Writes `bytes` to the file at `path`.
 ///
-/// The file appears whole or not at all: a new one is written beside it, synchronised, and renamed. An old one's mode
-/// is kept if the file is ours or root's; `mode` is for one that is new. Where an old one cannot be replaced, since it
-/// is a mount point or its folder is not ours to write to, it is written over. Devices, pipes and what
-/// `/proc/self/fd` leads to are written to as they are; so is a FIFO, within [`FIFO_LIMIT`].
+/// The file appears whole or not at all: a new file is written beside it, synchronised and renamed.
+/// If the old file belongs to this user or root, its mode is kept; `mode` is for a new file. An old
+/// file that cannot be replaced, a mount point or in a folder without write permission, is
+/// overwritten. Devices, pipes and the targets of `/proc/self/fd` are written in place. A FIFO is
+/// too, within [`FIFO_LIMIT`].
 ///
 /// # Errors
-/// If the file cannot be written; a temporary file is removed. [`Reason::Unfit`] if a link leads to it that
-/// another user may have made, or it is a file or FIFO that another user may have put there.
+/// If the file cannot be written; the temporary file is removed. [`Reason::Unfit`] for a path over
+/// a link of another user, or a file or FIFO that another user may have put there.
 pub fn write(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), FileError> {
     write_at(path, bytes, mode).map_err(|why| why.of(Action::Write, path))
 }
@@ -60,12 +61,13 @@ fn write_at(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), Reason> {
     };
     match object.kind() {
         FileType::RegularFile if place.by_kernel => {
-            // As a shell's `>>`: the process that opened it may have written to it before.
+            // As a shell's `>>`: earlier output of the process that opened the file must stay.
             Ok(in_place(&place, object, OFlags::APPEND)?.write_all(bytes)?)
         }
         FileType::RegularFile => {
             let kept = walk::is_trusted(object.stat.st_uid).then(|| object.mode() & 0o777);
             match replace(&place.folder, &place.name, kept, bytes, mode.bits()) {
+                // A rename needs write permission to the folder; writing in place needs none.
                 Err(Reason::Os(why)) if is_held(&why) => {
                     Ok(in_place(&place, object, OFlags::TRUNC)?.write_all(bytes)?)
                 }
@@ -77,7 +79,7 @@ fn write_at(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), Reason> {
     }
 }
 
-/// Opens what is there for writing: a plain file, a device of characters or a pipe. What is written waits until it is taken.
+/// Opens an existing plain file, character device or pipe for writing. Writes block until accepted.
 fn in_place(place: &Place, object: &Object, how: OFlags) -> Result<File, Reason> {
     match object.kind() {
         FileType::RegularFile | FileType::CharacterDevice | FileType::Fifo => {}
@@ -89,18 +91,20 @@ fn in_place(place: &Place, object: &Object, how: OFlags) -> Result<File, Reason>
     }
     not_planted(place, object)?;
     let file = object.open(OFlags::WRONLY | how, (&place.folder, &place.name))?;
+    // Clear `O_NONBLOCK`, which opening has set.
     rustix::fs::fcntl_setfl(&file, how & OFlags::APPEND)?;
     Ok(file)
 }
 
-/// Refuses what another user may have put where it lies, so as to read what we write: as the kernel's
-/// `fs.protected_regular` and `fs.protected_fifos`, which not every system has set.
+/// Refuses a file that another user may have put there to read our output. The rule is that of the
+/// kernel's `fs.protected_regular` and `fs.protected_fifos`, which some systems do not set.
 fn not_planted(place: &Place, object: &Object) -> Result<(), Reason> {
     let is_file = matches!(object.kind(), FileType::RegularFile | FileType::Fifo);
     if !is_file || place.by_kernel || walk::is_trusted(object.stat.st_uid) {
         return Ok(());
     }
     let around = rustix::fs::fstat(&place.folder)?;
+    // The owner of a folder can replace each file in the folder: its own file adds no risk.
     if around.st_mode & 0o022 != 0 && around.st_uid != object.stat.st_uid {
         return Err(Reason::Unfit {
             expected: "no file of another user in a folder that others can write to",
@@ -110,16 +114,13 @@ fn not_planted(place: &Place, object: &Object) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Writes to a FIFO that has, or is about to get, a reader.
+/// Writes to a FIFO. A reader has [`FIFO_LIMIT`] to open it, and again for each write.
 fn fifo(place: &Place, object: &Object, bytes: &[u8]) -> Result<(), Reason> {
-    let no_reader = || Reason::Unfit {
-        expected: "a FIFO that a program reads",
-        found: format!("none that has read for {} s", FIFO_LIMIT.as_secs()),
-    };
     not_planted(place, object)?;
     let begin = Instant::now();
     let mut file = loop {
         match object.open(OFlags::WRONLY, (&place.folder, &place.name)) {
+            // ENXIO: no process has the FIFO open for reading (fifo(7)).
             Err(Errno::NXIO) if begin.elapsed() < FIFO_LIMIT => std::thread::sleep(FIFO_PAUSE),
             Err(Errno::NXIO) => return Err(no_reader()),
             opened => break opened?,
@@ -141,7 +142,13 @@ fn fifo(place: &Place, object: &Object, bytes: &[u8]) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Waits until something can be written; false if nothing could within [`FIFO_LIMIT`].
+fn no_reader() -> Reason {
+    Reason::Unfit {
+        expected: "a FIFO that a program reads",
+        found: format!("none that has read for {} s", FIFO_LIMIT.as_secs()),
+    }
+}
+/// Waits until `file` accepts bytes; false after [`FIFO_LIMIT`].
 fn is_taken(file: std::os::fd::BorrowedFd<'_>) -> Result<bool, Errno> {
     let limit = Timespec::try_from(FIFO_LIMIT).map_err(|_| Errno::INVAL)?;
     match rustix::event::poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::OUT)], Some(&limit)) {
@@ -150,8 +157,8 @@ fn is_taken(file: std::os::fd::BorrowedFd<'_>) -> Result<bool, Errno> {
     }
 }
 
-/// Writes a new file into `folder` and gives it the name `name`. `kept` are the permission bits of the one that it
-/// replaces, `mode` those of one that is new, from which the umask is taken.
+/// Writes a new file in `folder` and renames it to `name`. `kept` has the permission bits of the
+/// file replaced; `None` creates a file with `mode` less the umask.
 pub(crate) fn replace(
     folder: &OwnedFd,
     name: &OsStr,
@@ -162,27 +169,30 @@ pub(crate) fn replace(
     if name == ".." {
         return Err(Errno::ISDIR.into());
     }
-    // A user that could not read the old one shall not read this one either, not even while it is written.
+    // Until its mode is set, the new file must not be readable by users that could not read the
+    // old.
     let first = if kept.is_some() { Mode::Private.bits() } else { mode };
-    let (beside, mut file) = temporary(folder, first)?;
-    let mut fill = || -> Result<(), Reason> {
-        if let Some(kept) = kept {
-            rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(kept))?;
-        }
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        Ok(rustix::fs::renameat(folder, &beside, folder, name)?)
-    };
-    let written = fill();
+    let (beside, file) = temporary(folder, first)?;
+    let written = fill(&file, kept, bytes)
+        .and_then(|()| Ok(rustix::fs::renameat(folder, &beside, folder, name)?));
     if written.is_err() {
         let _ = rustix::fs::unlinkat(folder, &beside, AtFlags::empty());
     }
     written
 }
 
-/// A new file in `folder`, with an unpredictable name.
+fn fill(mut file: &File, kept: Option<u32>, bytes: &[u8]) -> Result<(), Reason> {
+    if let Some(kept) = kept {
+        rustix::fs::fchmod(file, rustix::fs::Mode::from_raw_mode(kept))?;
+    }
+    file.write_all(bytes)?;
+    // Before the rename: after a crash the name must not lead to an empty file.
+    Ok(file.sync_all()?)
+}
+/// Creates a file with an unpredictable name in `folder`.
 fn temporary(folder: &OwnedFd, mode: rustix::fs::Mode) -> Result<(String, File), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // `O_EXCL` fails on any existing name, a link included.
     let mut tries = 0;
     loop {
         let name = format!(".colocate-{}.tmp", unforeseen()?);
@@ -194,26 +204,26 @@ fn temporary(folder: &OwnedFd, mode: rustix::fs::Mode) -> Result<(String, File),
     }
 }
 
-/// An unpredictable part of a name: 128 bits from the kernel.
+/// Random part of a name: 128 bits from the kernel, in hexadecimal.
 fn unforeseen() -> Result<String, Errno> {
     let mut bytes = [0_u8; 16];
     rustix::rand::getrandom(&mut bytes[..], GetRandomFlags::empty())?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
-/// Whether an error says that a name cannot be changed; the file behind it may yet be written to.
+/// Whether an error means that the name cannot be replaced, though its file may be writable.
 fn is_held(error: &std::io::Error) -> bool {
     let held = [Errno::BUSY, Errno::ACCESS, Errno::PERM, Errno::ROFS];
     error.raw_os_error().is_some_and(|code| held.iter().any(|held| held.raw_os_error() == code))
 }
 
-/// Opens the file at `path` for writing from its begin, for what is written as it comes, like a program's output. It
-/// is made if it is missing.
+/// Opens the file at `path` for writing from its start, as for the output of a program. A missing
+/// file is created.
 pub fn create(path: &Path, mode: Mode) -> Result<File, FileError> {
     opened(path, mode, OFlags::TRUNC, false).map_err(|why| why.of(Action::Write, path))
 }
 
-/// Opens the file at `path` for appending and reading. It is made if it is missing.
+/// Opens the file at `path` for appending and reading. A missing file is created.
 pub fn append(path: &Path, mode: Mode) -> Result<File, FileError> {
     opened(path, mode, OFlags::APPEND, true).map_err(|why| why.of(Action::Write, path))
 }
@@ -232,13 +242,14 @@ fn opened(path: &Path, mode: Mode, how: OFlags, only_plain: bool) -> Result<File
             return in_place(&place, object, how);
         }
         match new_file(&place.folder, &place.name, mode.bits(), how & OFlags::APPEND) {
+            // Another process created the file meanwhile: resolve the path again.
             Err(Errno::EXIST) if tries < TRIES => {}
             made => return Ok(made?),
         }
     }
 }
 
-/// Makes a file that was not there, for reading and writing.
+/// Creates a file for reading and writing. An existing name is an error (`EEXIST`).
 pub(crate) fn new_file(
     folder: &OwnedFd,
     name: &OsStr,
@@ -249,28 +260,29 @@ pub(crate) fn new_file(
     rustix::fs::openat(folder, name, flags | how, mode).map(File::from)
 }
 
-/// Tries whether a file can be written to `path`, and leaves everything as it was. A FIFO is not opened: its reader
-/// would take our closing it for the end of what we have to say.
+/// Tests whether a file can be written to `path`; no file stays changed. A FIFO is not opened:
+/// closing it would look like the end of the output to its reader.
 pub fn try_write(path: &Path) -> Result<(), FileError> {
-    let tried = || -> Result<(), Reason> {
-        let place = walk::walk(path)?;
-        match &place.object {
-            Some(object) if object.kind() == FileType::Fifo => not_planted(&place, object),
-            Some(object) => in_place(&place, object, OFlags::APPEND).map(drop),
-            None => {
-                let Place { folder, name, .. } = &place;
-                new_file(folder, name, Mode::Private.bits(), OFlags::empty())?;
-                Ok(rustix::fs::unlinkat(folder, name, AtFlags::empty())?)
-            }
-        }
-    };
-    tried().map_err(|why| why.of(Action::Write, path))
+    check_writable(path).map_err(|why| why.of(Action::Write, path))
 }
 
-/// Whether there is a folder for a file at `path`, to be asked before anything is begun. Nothing is opened or made.
+fn check_writable(path: &Path) -> Result<(), Reason> {
+    let place = walk::walk(path)?;
+    match &place.object {
+        Some(object) if object.kind() == FileType::Fifo => not_planted(&place, object),
+        Some(object) => in_place(&place, object, OFlags::APPEND).map(drop),
+        None => {
+            let Place { folder, name, .. } = &place;
+            new_file(folder, name, Mode::Private.bits(), OFlags::empty())?;
+            Ok(rustix::fs::unlinkat(folder, name, AtFlags::empty())?)
+        }
+    }
+}
+
+/// Checks early that `path` has a folder for a file. No file is opened or created.
 ///
 /// # Errors
-/// If there is none, or the path is itself a folder, or leads over a link that another user may have made.
+/// If the folder is missing, `path` is itself a folder, or it leads over a link of another user.
 pub fn has_place(path: &Path) -> Result<(), FileError> {
     let place = walk::walk(path).and_then(|place| match place.object {
         Some(object) if object.kind() == FileType::Directory => Err(Errno::ISDIR.into()),

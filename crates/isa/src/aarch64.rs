@@ -1,11 +1,11 @@
-//! A64, decoded by yaxpeax-arm.
+//! A64 instructions, decoded by yaxpeax-arm.
 
 use crate::{Class, ClassSet, Decoded, Flow};
 use std::fmt::{self, Write};
 use yaxpeax_arch::{Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand};
 
-/// The first instruction of `bytes`, at address `ip`.
+/// Decodes the first instruction of `bytes`, at address `ip`.
 pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
     let instruction = decode(bytes)?;
     let flow = flow_of(&instruction, ip);
@@ -19,12 +19,12 @@ pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
     Some(Decoded { ip, len: 4, classes, flow })
 }
 
-/// The first instruction of `bytes`, as yaxpeax-arm has it.
+/// First instruction of `bytes`, as decoded by yaxpeax-arm.
 pub fn decode(bytes: &[u8]) -> Option<Instruction> {
     InstDecoder::default().decode(&mut U8Reader::new(bytes.get(..4)?)).ok()
 }
 
-/// The mnemonic of the first instruction of `bytes` in lower case.
+/// Mnemonic of the first instruction of `bytes`, in lower case.
 pub fn mnemonic(bytes: &[u8]) -> Option<String> {
     let instruction = decode(bytes)?;
     instruction.to_string().split(' ').next().map(str::to_owned)
@@ -36,14 +36,13 @@ pub fn assembly(bytes: &[u8], ip: u64) -> Option<String> {
     let text = instruction.to_string();
     let flow = flow_of(&instruction, ip);
     let name = text.split(' ').next().unwrap_or_default();
-    // Where to goes the last operand that says.
-    let without_target = || match text.rsplit_once(", ") {
-        Some((before, _)) => format!("{before}, #0"),
-        None => format!("{name} #0"),
-    };
+    // The target is the last operand.
     Some(match flow {
         Flow::Jump { .. } | Flow::Call { .. } => "b #0".into(),
-        Flow::Conditional { .. } => without_target(),
+        Flow::Conditional { .. } => match text.rsplit_once(", ") {
+            Some((before, _)) => format!("{before}, #0"),
+            None => format!("{name} #0"),
+        },
         Flow::IndirectCall | Flow::IndirectJump | Flow::Return => {
             let register = text.split([' ', ',']).nth(1).filter(|word| word.starts_with('x'));
             format!("br {}", register.unwrap_or("x30"))
@@ -67,6 +66,7 @@ fn flow_of(instruction: &Instruction, ip: u64) -> Flow {
         BLR | BLRAA | BLRAAZ | BLRAB | BLRABZ => Flow::IndirectCall,
         RET | RETAA | RETAB | RETAASPPC | RETAASPPCR | RETABSPPC | RETABSPPCR | ERET | ERETAA
         | ERETAB | DRPS => Flow::Return,
+        // `svc` and the like are system calls, after which the next instruction runs.
         BRK | HLT | UDF => Flow::Trap,
         _ => Flow::Next,
     }
@@ -80,26 +80,28 @@ fn target_of(instruction: &Instruction, ip: u64) -> u64 {
     ip.wrapping_add_signed(offset.unwrap_or(0))
 }
 
-/// Whether this is one of the instructions that assemblers write as `mov`, `sxtb` and the like.
+/// Whether the instruction is an alias of `mov`, `sxtb` or the like.
 fn is_register_move(instruction: &Instruction) -> bool {
     let [_, first, second, third] = instruction.operands;
-    let zero = |operand| matches!(operand, Operand::Immediate(0) | Operand::Imm64(0));
     match instruction.opcode {
         Opcode::ORR => match (first, second) {
             (Operand::Register(_, 31), Operand::RegShift(_, 0, _, _)) => true,
             (Operand::SIMDRegisterElements(..), _) => first == second,
             _ => false,
         },
-        Opcode::ADD => zero(second) && matches!(first, Operand::RegisterOrSP(..)),
+        Opcode::ADD => is_zero(second) && matches!(first, Operand::RegisterOrSP(..)),
         Opcode::SBFM | Opcode::UBFM => {
-            zero(second)
+            is_zero(second)
                 && matches!(third, Operand::Immediate(7 | 15 | 31) | Operand::Imm64(7 | 15 | 31))
         }
         _ => false,
     }
 }
 
-/// An opcode's name, held without allocating.
+fn is_zero(operand: Operand) -> bool {
+    matches!(operand, Operand::Immediate(0) | Operand::Imm64(0))
+}
+/// Name of an opcode, in a buffer on the stack: allocates nothing.
 struct Name {
     bytes: [u8; 16],
     len: usize,
@@ -132,9 +134,9 @@ fn starts(name: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The classes of an instruction that does not transfer control.
+/// Classes of an instruction without transfer of control, by its name.
 ///
-/// Arm's names are regular enough for rules; tests/aarch64.txt lists what they yield.
+/// Arm's names are regular enough for rules; tests/aarch64.txt lists the results.
 fn class_named(name: &str) -> ClassSet {
     let both = ClassSet::NONE.with(Class::Load).with(Class::Store);
     let atomic =
@@ -145,6 +147,7 @@ fn class_named(name: &str) -> ClassSet {
         "hvc", "smc", "dcps", "prf", "csdb", "nop", "yield", "wf", "sev", "bti", "psb", "tsb",
         "esb", "chkfeat", "dgh",
     ];
+    // The order matters: `ldadd` is an atomic, and begins with `ld` too.
     if starts(name, &atomic) {
         both.with(Class::Int)
     } else if name.starts_with("swp") {

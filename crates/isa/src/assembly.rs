@@ -1,20 +1,20 @@
-//! Instructions as text that LLVM's assembler reads, for its model of a processor's pipeline.
+//! Instructions as text for LLVM's assembler and its pipeline model, `llvm-mca`.
 
 use crate::Isa;
 use crate::aarch64;
 use crate::x86;
 
-/// The first instruction of `bytes`, at address `ip`, as LLVM's `llvm-mca` should see it; `None` if the
-/// bytes are no instruction that this crate knows. x86 is in AT&T's syntax.
+/// First instruction of `bytes`, at address `ip`, as assembly for LLVM's `llvm-mca`. `None` if the
+/// bytes are no known instruction. x86 is in AT&T syntax.
 ///
-/// # What is changed
-/// The text asks a core for the same work as the instruction, but three things that `llvm-mca` (14 to
-/// 19) gets wrong are said differently:
-/// - `push`, `pop`, `call` and `ret` are moves to and from the stack, and jumps. Processors keep the
-///   stack pointer in the front end; to `llvm-mca` each of them waits for the one before.
-/// - A call is a jump (and, on x86, the store of where to come back to): `llvm-mca` takes a call for
-///   code that it does not see, of 100 cycles.
-/// - Jumps lead nowhere; only their work counts.
+/// # Differences from the instruction
+/// The text costs a core the same work as the instruction. Three kinds of instruction are
+/// rewritten, since `llvm-mca` (14 to 19) models them wrongly:
+/// - `push`, `pop`, `call` and `ret` become moves to and from the stack, and jumps. Processors
+///   track the stack pointer in the front end; in `llvm-mca` each waits for the previous.
+/// - A call becomes a jump (on x86 with the store of the return address). `llvm-mca` charges 100
+///   cycles for a call, as for unknown code.
+/// - Jumps have no target; only their own work counts.
 #[must_use]
 pub fn assembly(isa: Isa, bytes: &[u8], ip: u64) -> Option<String> {
     match isa {
@@ -23,10 +23,10 @@ pub fn assembly(isa: Isa, bytes: &[u8], ip: u64) -> Option<String> {
     }
 }
 
-/// What kind of arithmetic an instruction does, where units differ.
+/// Kind of arithmetic of an instruction, where execution units differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
-    /// Neither of the others; also none at all.
+    /// Other arithmetic, or none.
     Other,
     /// Multiplication, also fused with an addition.
     Multiply,
@@ -34,22 +34,25 @@ pub enum Arithmetic {
     Divide,
 }
 
-/// The arithmetic of the first instruction of `bytes`, by its mnemonic; `None` if the bytes are no
-/// instruction that this crate knows.
+/// Arithmetic of the first instruction of `bytes`, by its mnemonic. `None` if the bytes are no
+/// known instruction.
 #[must_use]
 pub fn arithmetic(isa: Isa, bytes: &[u8]) -> Option<Arithmetic> {
     let name = match isa {
         Isa::X86_64 => x86::mnemonic(bytes)?,
         Isa::Aarch64 => aarch64::mnemonic(bytes)?,
     };
-    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-    Some(if has(&["div", "sqrt"]) {
+    Some(if contains_any(&name, &["div", "sqrt"]) {
         Arithmetic::Divide
-    } else if has(&["mul", "madd", "msub", "mla", "mls", "mlal", "mlsl", "mneg"]) {
+    } else if contains_any(&name, &["mul", "madd", "msub", "mla", "mls", "mlal", "mlsl", "mneg"]) {
         Arithmetic::Multiply
     } else {
         Arithmetic::Other
     })
+}
+
+fn contains_any(name: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| name.contains(part))
 }
 
 #[cfg(test)]

@@ -3,27 +3,27 @@
 use serde::{Deserialize, Serialize};
 use std::ops::{AddAssign, BitOr};
 
-/// A kind of work, as Serpa et al. and PAPI distinguish them.
+/// Class of work, as Serpa et al. and PAPI distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Any transfer of control: jumps, calls, returns, conditional or not.
+    /// Transfer of control: jump, call or return, conditional or not.
     Branch,
     /// Floating-point arithmetic, scalar or vector, conversions and comparisons included.
     Float,
     /// Integer arithmetic and logic, scalar or vector, address computation by `lea` included.
     /// Plain moves between registers do no arithmetic and are not counted.
     Int,
-    /// Reads memory.
+    /// Read of memory.
     Load,
-    /// Writes memory.
+    /// Write of memory.
     Store,
 }
 
 impl Class {
-    /// All classes in the order used everywhere.
+    /// All classes, in the order of files and tables.
     pub const ALL: [Self; 5] = [Self::Branch, Self::Float, Self::Int, Self::Load, Self::Store];
 
-    /// The class's name in files and tables.
+    /// Name of the class in files and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,10 +36,10 @@ impl Class {
     }
 }
 
-/// The classes of one instruction.
+/// Classes of one instruction.
 ///
-/// An instruction can be of several classes: on x86 `add [mem], reg` loads, computes and stores.
-/// It can also be of none, as `nop` is. So the shares of the classes need not add up to one.
+/// An instruction can have several classes: on x86 `add [mem], reg` loads, computes and stores. It
+/// can also have none, as `nop`. The shares of the classes therefore need not add up to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ClassSet(u8);
 
@@ -53,7 +53,7 @@ impl ClassSet {
         self.0 & (1 << class as u8) != 0
     }
 
-    /// The set with `class` added.
+    /// Set with `class` added.
     #[must_use]
     pub const fn with(self, class: Class) -> Self {
         Self(self.0 | 1 << class as u8)
@@ -73,18 +73,18 @@ impl BitOr for ClassSet {
     }
 }
 
-/// How many instructions ran, and how many of them were of each class.
+/// Number of instructions executed, in total and by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClassCounts {
-    /// All instructions, also those of no class.
+    /// All instructions, including those without a class.
     pub instructions: u64,
     /// Instructions of each class, indexed by `Class as usize`.
     pub of: [u64; 5],
 }
 
 impl ClassCounts {
-    /// Counts one instruction of the classes in `set`.
+    /// Counts one instruction with the classes in `set`.
     pub fn count(&mut self, set: ClassSet) {
         self.instructions += 1;
         for class in Class::ALL {
@@ -92,7 +92,7 @@ impl ClassCounts {
         }
     }
 
-    /// These counts, `times` over; saturates.
+    /// Counts multiplied by `times`; saturates.
     #[must_use]
     pub fn times(&self, times: u64) -> Self {
         Self {

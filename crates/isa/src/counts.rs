@@ -1,40 +1,41 @@
-//! The file of counts that the emulator's plugin leaves for one process, as JSON: written by `tracer`, read by `observe`.
+//! Counts of one process, a JSON file: written by `tracer`, the emulator's plugin, and read by
+//! `observe`.
 //!
-//! Times are in ns of `CLOCK_MONOTONIC`. A file that ends before its JSON does is of a process that was killed.
+//! Times are in ns of `CLOCK_MONOTONIC`. A truncated file comes from a process that was killed.
 
 use crate::ClassCounts;
 use serde::{Deserialize, Serialize};
 
-/// The version of the format.
+/// Version of the format.
 pub const VERSION: u32 = 5;
 
-/// All that is said about a process.
+/// Counts of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Process {
-    /// [`VERSION`].
+    /// Version of the format, [`VERSION`].
     pub version: u32,
-    /// The architecture that was emulated, as QEMU names it.
+    /// Emulated architecture, as named by QEMU.
     pub target: String,
-    /// Its number.
+    /// Process ID.
     pub pid: i32,
-    /// Its parent's number.
+    /// Process ID of the parent.
     pub parent: i32,
-    /// When it began.
+    /// Start of the process, in ns.
     pub start_ns: u64,
-    /// When it ended.
+    /// End of the process, in ns.
     pub end_ns: u64,
-    /// Its threads, in the order of their creation.
+    /// Threads, in the order of creation.
     pub threads: Vec<Thread>,
-    /// Instructions that it ran and that QEMU does not have.
+    /// Instructions executed that QEMU does not implement.
     pub unsupported: Vec<Unsupported>,
-    /// Blocks that stretches have.
+    /// Blocks that stretches refer to.
     pub blocks: Vec<Block>,
-    /// Stretches of instructions, if they were taken.
+    /// Sampled stretches of instructions; empty if not sampled.
     pub stretches: Vec<Stretch>,
-    /// How often a signal handler returned.
+    /// Returns from signal handlers.
     pub handlers: u64,
-    /// How many threads have begun: as many as there are in `threads`, unless the count of one was lost.
+    /// Threads begun. More than the length of `threads` if a thread's counts were lost.
     pub begun: u64,
 }
 
@@ -42,89 +43,90 @@ pub struct Process {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Thread {
-    /// Its number.
+    /// Thread ID.
     pub tid: i32,
-    /// When it was created.
+    /// Creation of the thread, in ns.
     pub start_ns: u64,
-    /// When it ended.
+    /// End of the thread, in ns.
     pub end_ns: u64,
-    /// Its instructions, by class.
+    /// Instructions executed, by class.
     pub counts: ClassCounts,
-    /// How many of them could not be decoded.
+    /// Instructions that could not be decoded.
     pub undecoded: u64,
-    /// Its name when it ended, as bytes without meaning.
+    /// Name of the thread at its end, as raw bytes.
     pub name: Vec<u8>,
-    /// How often caches of any size would have missed, if that was counted.
+    /// Misses of simulated caches, or `None` if not simulated.
     pub misses: Option<Misses>,
-    /// How its branches were predicted, if that was counted.
+    /// Predictions of branches, or `None` if not simulated.
     pub branches: Option<Branches>,
 }
 
-/// What a thread's accesses miss.
+/// Misses of a thread's accesses, by size of the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Misses {
-    /// Bytes of a cache line.
+    /// Size of a cache line, in bytes.
     pub line_b: u64,
-    /// Numbers of lines, rising from 0, and how many accesses miss a cache of so many; the last is what no cache helps.
+    /// Sizes of caches in lines, ascending from 0, and the accesses that miss each. The last entry
+    /// is the number of misses in a cache of unlimited size.
     pub by_lines: Vec<(u64, u64)>,
-    /// Lines that a cache of 4,112 lines evicted.
+    /// Lines evicted by a cache of 4,112 lines.
     pub left: u64,
-    /// Those of them that it had to write back.
+    /// Evicted lines that were dirty, so were written back.
     pub left_written: u64,
 }
 
-/// How a simulated predictor predicted a thread's branches.
+/// Results of a simulated branch predictor for one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Branches {
-    /// Those that had to be predicted: that are taken or not, or lead to where a register says.
+    /// Branches predicted: conditional or indirect.
     pub predicted: u64,
-    /// Those that were predicted wrongly.
+    /// Branches predicted wrongly.
     pub mispredicted: u64,
 }
 
-/// An instruction that QEMU does not have.
+/// An instruction that QEMU does not implement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unsupported {
-    /// Its address in the process.
+    /// Address in the process.
     pub address: u64,
-    /// Its bytes.
+    /// Encoding of the instruction.
     pub bytes: Vec<u8>,
 }
 
-/// Instructions that run one after the other.
+/// Consecutive instructions without a branch between them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Block {
-    /// The address of the first.
+    /// Address of the first instruction.
     pub address: u64,
-    /// The bytes of each.
+    /// Encoding of each instruction.
     pub instructions: Vec<Vec<u8>>,
 }
 
-/// What a thread ran in a row.
+/// A stretch of blocks that a thread executed consecutively.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stretch {
-    /// The thread's number.
+    /// Thread ID.
     pub tid: i32,
-    /// Places in [`Process::blocks`].
+    /// Indices into [`Process::blocks`].
     pub blocks: Vec<usize>,
-    /// What the thread ran since the stretch before it in the file, or since its beginning; `None` where that is not
-    /// known.
+    /// Execution since the previous stretch in the file, or since the thread's start; `None` if
+    /// unknown.
     pub ran: Option<Part>,
 }
 
-/// What a thread did in a part of its run.
+/// Counts of a part of a thread's execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Its instructions, by class.
+    /// Instructions executed, by class.
     pub counts: ClassCounts,
-    /// How often caches of any size would have missed, if that was counted.
+    /// Misses of simulated caches, or `None` if not simulated.
     pub misses: Option<Misses>,
-    /// How its branches were predicted, if that was counted.
+    /// Predictions of branches, or `None` if not simulated.
     pub branches: Option<Branches>,
 }

@@ -1,8 +1,8 @@
-//! One instruction, and a walk through a stretch of code.
+//! Decoding of single instructions and of stretches of code.
 
 use crate::{ClassSet, aarch64, x86};
 
-/// An instruction set that this crate decodes.
+/// Instruction set supported by this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Isa {
     /// x86 in 64-bit mode.
@@ -12,7 +12,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The instruction set that this program was compiled for, if this crate knows it.
+    /// Instruction set that this program was compiled for, or `None` if unsupported.
     #[must_use]
     pub const fn native() -> Option<Self> {
         if cfg!(target_arch = "x86_64") {
@@ -24,7 +24,7 @@ impl Isa {
         }
     }
 
-    /// The most bytes that one instruction can have.
+    /// Size of the longest instruction, in bytes.
     #[must_use]
     pub const fn max_len(self) -> usize {
         match self {
@@ -34,10 +34,10 @@ impl Isa {
     }
 }
 
-/// Where control goes after an instruction.
+/// Transfer of control after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flow {
-    /// To the next instruction. System calls count as this: they come back.
+    /// To the next instruction. System calls are included: control returns from them.
     Next,
     /// To `target` or to the next instruction.
     Conditional {
@@ -51,12 +51,12 @@ pub enum Flow {
     },
     /// To an address in a register or in memory.
     IndirectJump,
-    /// To a function at `target`, which usually comes back.
+    /// To a function at `target`, with a return in most cases.
     Call {
         /// Address called.
         target: u64,
     },
-    /// To a function whose address is in a register or in memory.
+    /// To a function at an address in a register or in memory.
     IndirectCall,
     /// Back to the caller.
     Return,
@@ -65,13 +65,13 @@ pub enum Flow {
 }
 
 impl Flow {
-    /// Whether the instruction transfers control, which is what the class *branch* counts.
+    /// Whether the instruction transfers control, as counted by the class *branch*.
     #[must_use]
     pub const fn is_branch(self) -> bool {
         !matches!(self, Self::Next | Self::Trap)
     }
 
-    /// Whether the next instruction in memory may run after this one or after what it calls.
+    /// Whether the next instruction in memory may run after this instruction or after its callee.
     #[must_use]
     pub const fn falls_through(self) -> bool {
         matches!(
@@ -80,7 +80,7 @@ impl Flow {
         )
     }
 
-    /// The address that a jump inside a function goes to; `None` for calls and unknown addresses.
+    /// Target of a direct jump; `None` for calls and unknown addresses.
     #[must_use]
     pub const fn jump_target(self) -> Option<u64> {
         match self {
@@ -90,43 +90,44 @@ impl Flow {
     }
 }
 
-/// What one instruction is.
+/// Decoded properties of one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Decoded {
-    /// Its address.
+    /// Address of the instruction.
     pub ip: u64,
-    /// Its length in bytes: 1 ..= 15 on x86, 4 on aarch64.
+    /// Length in bytes: 1 ..= 15 on x86, 4 on aarch64.
     pub len: u8,
-    /// The classes it counts for.
+    /// Classes of work.
     pub classes: ClassSet,
-    /// Where control goes next.
+    /// Transfer of control.
     pub flow: Flow,
 }
 
 impl Decoded {
-    /// The address after it.
+    /// Address of the next instruction in memory.
     #[must_use]
     pub const fn next_ip(self) -> u64 {
         self.ip + self.len as u64
     }
 }
 
-/// Decodes the first instruction of `bytes`, which lies at address `ip`.
+/// Decodes the first instruction of `bytes`, at address `ip`.
 ///
-/// `None` if the bytes are no instruction of `isa` that this crate knows, or end within one, or if no address lies
-/// behind it. Allocates only on a thread's first call.
+/// `None` if the bytes are no known instruction of `isa` or end within one, or if the next address
+/// overflows. Allocates only on a thread's first call.
 #[must_use]
 pub fn classify(isa: Isa, bytes: &[u8], ip: u64) -> Option<Decoded> {
     let decoded = match isa {
         Isa::X86_64 => x86::classify(bytes, ip),
         Isa::Aarch64 => aarch64::classify(bytes, ip),
     }?;
+    // `Decoded::next_ip` must not overflow.
     ip.checked_add(u64::from(decoded.len)).map(|_| decoded)
 }
 
-/// Walks through code from one instruction to the next one in memory, whatever the control flow.
+/// Iterator over instructions in the order of memory, regardless of control flow.
 ///
-/// Ends at the first bytes that are no whole instruction.
+/// Ends at bytes without a whole instruction.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     isa: Isa,
@@ -135,13 +136,13 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// A walk from the beginning of `bytes`, which lies at address `ip`.
+    /// Starts at the first byte of `bytes`, at address `ip`.
     #[must_use]
     pub const fn new(isa: Isa, bytes: &'a [u8], ip: u64) -> Self {
         Self { isa, bytes, ip }
     }
 
-    /// The address of the instruction that comes next.
+    /// Address of the next instruction.
     #[must_use]
     pub const fn ip(&self) -> u64 {
         self.ip

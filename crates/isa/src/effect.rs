@@ -1,12 +1,12 @@
-//! What one instruction does to registers and memory: enough to distinguish a loop that waits from one that works.
+//! Effects of an instruction on registers and memory, in enough detail to recognise spin loops.
 //!
-//! [`effect`] says which values go into what an instruction writes, at which addresses it reads and writes
-//! memory, and in what way the new value comes from the old ones ([`Way`]). It does not say the value.
+//! [`effect`] returns the registers and memory that an instruction reads and writes, and the kind
+//! of function from old to new values ([`Way`]), not the values.
 //!
 //! # Limits
-//! A write of a part of a register counts as one of the whole. All flags are one register. Of A64 only the instructions
-//! that loops of waiting are made of are known, all others are [`Way::Unknown`]; so a loop with one of them is never
-//! taken for a loop that waits.
+//! A write of part of a register counts as a write of the whole. All flags are one register. Of A64
+//! only the instructions of spin loops are known; all others are [`Way::Unknown`]. A loop with an
+//! unknown instruction never counts as a spin loop.
 
 mod aarch64;
 mod x86;
@@ -16,35 +16,37 @@ pub(crate) use x86::{is_read, is_write};
 use crate::{Decoded, Isa, classify};
 use std::ops::BitOr;
 
-/// A set of registers. General ones are 0 to 31, vectors 32 to 63, the flags 64, masks 65 to 72, x87 and MMX 73 to 80.
+/// Set of registers: general registers are 0 to 31, vectors 32 to 63, flags 64, masks 65 to 72, x87
+/// and MMX 73 to 80.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Registers(u128);
 
 impl Registers {
-    /// No register.
+    /// Empty set.
     pub const NONE: Self = Self(0);
-    /// The flags.
+    /// Flags.
     pub const FLAGS: Self = Self(1 << 64);
 
-    /// The one with this number, below 128.
+    /// Set of the register with this number, below 128.
     #[must_use]
     pub const fn one(number: u8) -> Self {
+        // The mask prevents a shift overflow.
         Self(1 << (number & 127))
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those that are not in `other`.
+    /// Registers not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Their numbers, lowest first.
+    /// Numbers of the registers, ascending.
     pub fn numbers(self) -> impl Iterator<Item = u8> {
         (0..128).filter(move |number| self.0 & (1 << number) != 0)
     }
@@ -58,76 +60,80 @@ impl BitOr for Registers {
     }
 }
 
-/// Where in memory.
+/// Address of a memory access, as computed by the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// The registers that it is computed from.
+    /// Registers from which the address is computed.
     pub registers: Registers,
-    /// Its place relative to a stack or frame pointer (`rsp`, `rbp`, `sp`, `x29`), by the number of that register and
-    /// the distance in bytes; `None` if it is computed in another way.
+    /// Stack slot: the number of a stack or frame pointer (`rsp`, `rbp`, `sp`, `x29`) and the
+    /// offset in bytes. `None` for an address computed otherwise.
     pub slot: Option<(u8, i64)>,
-    /// The only register that it is computed from and the distance from that in bytes, likewise; `None` if there are others
-    /// or none.
+    /// Number of the only register in the address and the offset in bytes; `None` for no or several
+    /// registers.
     pub near: Option<(u8, i64)>,
 }
 
-/// One access to memory.
+/// A memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Access {
-    /// Where.
+    /// Address.
     pub address: Address,
-    /// Whether it reads.
+    /// Whether the access reads.
     pub reads: bool,
-    /// Whether it writes, perhaps only under a condition.
+    /// Whether the access writes, perhaps only under a condition.
     pub writes: bool,
 }
 
-/// How what an instruction writes comes from what it reads.
+/// Function that maps the values read to the values written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// It is one of the values read.
+    /// One of the values read, unchanged.
     Copy,
-    /// It is the sum of the values read and of constants, or one value shifted by a constant.
+    /// Sum of the values read and of constants, or one value shifted by a constant.
     Sum,
     /// Any other function of the values read.
     Mix,
-    /// Exchanges a register with memory (`xchg`, `swp`), or stores if there was no other write (`stxr`).
+    /// Exchange of a register with memory (`xchg`, `swp`), or a store-exclusive (`stxr`).
     Swap,
-    /// Writes to memory if it holds what is expected (`lock cmpxchg`, `cas`).
+    /// Write to memory if memory holds the expected value (`lock cmpxchg`, `cas`).
     CompareSwap,
-    /// Sets or clears bits in memory: doing it twice is doing it once (`lock bts`, `lock or`).
+    /// Set or clear bits in memory (`lock bts`, `lock or`): repeating the instruction changes
+    /// nothing.
     SetBits,
-    /// Hints to the processor that the program waits: `pause`, `tpause`, `umwait`, `yield`, `wfe`, and `isb`, which is used
-    /// where `yield` does nothing.
+    /// Hint to the processor that the program waits: `pause`, `tpause`, `umwait`, `yield`, `wfe`,
+    /// and `isb`, a substitute where `yield` does nothing.
     Hint,
-    /// Reads a clock: `rdtsc`, `mrs x0, cntvct_el0`.
+    /// Read of a clock: `rdtsc`, `mrs x0, cntvct_el0`.
     Clock,
-    /// A system call.
+    /// System call.
     System,
-    /// Something that is not described here.
+    /// Effect not modelled here.
     Unknown,
 }
 
-/// What one instruction does.
+/// Effect of one instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// The instruction.
+    /// Decoded instruction.
     pub decoded: Decoded,
-    /// How its results come about.
+    /// Function from values read to values written.
     pub way: Way,
-    /// Registers whose values go into its results or decide where it jumps; not those of addresses.
+    /// Registers whose values determine results or the direction of a jump, without address
+    /// registers.
     pub reads: Registers,
-    /// Registers that it writes.
+    /// Registers written.
     pub writes: Registers,
-    /// Of the registers read, those that go to memory, for [`Way::Swap`], [`Way::CompareSwap`] and [`Way::SetBits`].
+    /// Registers read whose values go to memory, for [`Way::Swap`], [`Way::CompareSwap`] and
+    /// [`Way::SetBits`].
     pub stored: Registers,
-    /// Its accesses to memory.
+    /// Memory accesses.
     pub memory: Vec<Access>,
-    /// The slot of the stack whose address is all that it writes (`lea`), as [`Address::slot`].
+    /// Stack slot, as [`Address::slot`], whose address is the only result (`lea`).
     pub points: Option<(u8, i64)>,
 }
 
-/// What the first instruction of `bytes`, at address `ip`, does; `None` where [`classify`] knows none.
+/// Effect of the first instruction of `bytes`, at address `ip`; `None` if [`classify`] returns
+/// `None`.
 #[must_use]
 pub fn effect(isa: Isa, bytes: &[u8], ip: u64) -> Option<Effect> {
     let decoded = classify(isa, bytes, ip)?;

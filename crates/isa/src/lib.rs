@@ -1,18 +1,18 @@
-//! What kind of work one machine instruction is.
+//! Classes of work of a machine instruction.
 //!
-//! Both ways of decoding programs, `sample` and `emulate`, count with the functions of this crate,
-//! so that their figures mean the same. [`classify`] looks at one instruction, [`Decoder`] walks
-//! through a stretch of code.
+//! Both methods of profiling, `sample` and `emulate`, count with the functions of this crate, so
+//! that their figures are comparable. [`classify`] decodes one instruction; [`Decoder`] iterates
+//! over a stretch of code.
 //!
 //! # Rules
-//! - *Load* and *store* are what the instruction does architecturally: `push` stores, `ret` loads,
-//!   `lea`, `nop [mem]` and prefetch hints do neither. A repeated string instruction counts once.
-//! - *Branch* is every jump, call and return. System calls and traps are of no class.
-//! - *Float* and *int* follow the type that the mnemonic names, vectors included: `addsd` and
-//!   `shufps` are float, `paddd` and `pshufd` are int. Conversions to or from floating point are
-//!   float. Comparisons and selections (`cmp`, `cmov`, `csel`, `blendps`) are work.
-//! - A move is no work, also when it widens, inserts, extracts or broadcasts: it only loads or
-//!   stores if it touches memory.
+//! - *Load* and *store* follow the architecture: `push` stores, `ret` loads, `lea`, `nop [mem]` and
+//!   prefetch hints do neither. A repeated string instruction counts once.
+//! - *Branch* is every jump, call and return. System calls and traps have no class.
+//! - *Float* and *int* follow the type in the mnemonic, vectors included: `addsd` and `shufps` are
+//!   float, `paddd` and `pshufd` are int. Conversions to or from floating point are float.
+//!   Comparisons and selections (`cmp`, `cmov`, `csel`, `blendps`) are work.
+//! - A move is no work, even with widening, insertion, extraction or broadcast. Only a move from or
+//!   to memory counts, as load or store.
 
 mod aarch64;
 mod assembly;

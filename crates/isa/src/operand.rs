@@ -1,68 +1,83 @@
-//! Which address in memory an instruction accesses, by what registers hold.
+//! Addresses of memory accesses, computed from register values.
 
 use crate::effect::{Way, effect, is_read, is_write};
 use crate::{Class, Flow, Isa, x86};
 use iced_x86::{InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory};
 
-/// How many instructions are looked at for the next access. Chosen: those of a short loop.
+/// Most instructions decoded in search of the next access. Chosen: the length of a short loop.
 const MOST: usize = 16;
 
-/// Bytes of code that are read at a time. Chosen: some ten instructions.
+/// Size of a read of code, in bytes. Chosen: some ten instructions.
 const WINDOW_B: usize = 64;
 
-/// An access to memory, as an x86-64 instruction names it: base + index · scale + displacement. Registers have their hardware
-/// numbers: `rax` 0, `rcx` 1, `rdx` 2, `rbx` 3, `rsp` 4, `rbp` 5, `rsi` 6, `rdi` 7, `r8` 8 and so on.
+/// Memory operand of an x86-64 instruction: base + index · scale + displacement.
+///
+/// Registers have their hardware numbers: `rax` 0, `rcx` 1, `rdx` 2, `rbx` 3, `rsp` 4, `rbp` 5,
+/// `rsi` 6, `rdi` 7, `r8` 8 and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// The register that the address begins with, if any.
+    /// Base register, if any.
     pub base: Option<u8>,
-    /// The register that is added, if any, and how often.
+    /// Index register and its scale, if any.
     pub index: Option<(u8, u8)>,
-    /// What is added; the whole address where it is relative to the instruction.
+    /// Displacement; the whole address if relative to the instruction pointer.
     pub displacement: u64,
-    /// Whether it writes there, perhaps beside reading.
+    /// Whether the instruction writes to the operand, perhaps besides reading.
     pub writes: bool,
 }
 
 impl Operand {
-    /// The address, where general registers hold these values, by their numbers.
+    /// Address for these values of the general registers, indexed by number.
     #[must_use]
     pub fn address(&self, registers: &[u64; 16]) -> u64 {
-        let value = |register: u8| registers[usize::from(register & 15)];
-        let base = self.base.map_or(0, value);
-        let index = self.index.map_or(0, |(index, scale)| value(index).wrapping_mul(scale.into()));
+        let base = self.base.map_or(0, |base| of(registers, base));
+        let index =
+            self.index.map_or(0, |(index, scale)| of(registers, index).wrapping_mul(scale.into()));
         base.wrapping_add(index).wrapping_add(self.displacement)
     }
 
-    /// The same by the registers that held the values of its own ones at first; `None` if none did.
+    /// Operand in terms of the registers that held the same values at the start; `None` if no
+    /// register did.
     fn at_first(self, holds: &[Option<u8>; 16]) -> Option<Self> {
-        let held = |register: u8| holds[usize::from(register & 15)];
         let base = match self.base {
-            Some(base) => Some(held(base)?),
+            Some(base) => Some(of(holds, base)?),
             None => None,
         };
         let index = match self.index {
-            Some((index, scale)) => Some((held(index)?, scale)),
+            Some((index, scale)) => Some((of(holds, index)?, scale)),
             None => None,
         };
         Some(Self { base, index, ..self })
     }
 }
 
-/// The next access to memory of a thread that is at the x86-64 instruction at `ip`, whose address its registers tell as they are. `read`
-/// copies code from an address on and returns how many bytes.
+/// Entry of a table of the general registers.
+fn of<T: Copy>(table: &[T; 16], register: u8) -> T {
+    table[usize::from(register & 15)]
+}
+/// Next memory access of a thread stopped at the x86-64 instruction at `ip`, with an address that
+/// the thread's current registers determine. `read` copies code from an address into a buffer and
+/// returns the number of bytes.
 ///
-/// Jumps and calls to an address in the code are followed. A conditional jump back is taken, as in a loop, and one ahead is not. Registers that constants are added to on the way count as they
-/// are: of an access in a loop that is a step away. One that another one is copied to holds what that did. Accesses to the stack by its
-/// registers are passed over. None if a register of the address is written otherwise, if a return or a call by a register comes before it, or if it is of the thread's own memory (`fs`, `gs`).
+/// Direct jumps and calls are followed. A conditional jump is taken if it leads back, as in a loop,
+/// and not taken if it leads ahead. Accesses to the stack through its registers are skipped.
+///
+/// Constants added to a register on the way are ignored: in a loop the result is one iteration
+/// away. A register copied from another holds the other's value.
+///
+/// `None` if a register of the address is written otherwise, if a return or an indirect call comes
+/// first, or if the access is thread-local (`fs`, `gs`).
 #[must_use]
 pub fn next_access(mut ip: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -> Option<Operand> {
-    let (mut window, mut length, mut at) = ([0; WINDOW_B], 0, 0);
-    // Of each general register, the one whose value at the start it holds.
+    let mut window = [0; WINDOW_B];
+    let mut length = 0;
+    let mut at = 0;
+    // For each general register: the register that held its current value at the start.
     let mut holds: [Option<u8>; 16] = std::array::from_fn(|number| u8::try_from(number).ok());
     for _ in 0..MOST {
         if length - at < Isa::X86_64.max_len() {
-            (length, at) = (read(ip, &mut window).min(WINDOW_B), 0);
+            length = read(ip, &mut window).min(WINDOW_B);
+            at = 0;
         }
         let bytes = &window[at..length];
         let effect = effect(Isa::X86_64, bytes, ip)?;
@@ -74,24 +89,26 @@ pub fn next_access(mut ip: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
         let next = effect.decoded.next_ip();
         let to = match effect.decoded.flow {
             Flow::Jump { target } | Flow::Call { target } => target,
+            // A jump back is the end of a loop: the next access is in its body.
             Flow::Conditional { target } if target <= ip => target,
             Flow::Next | Flow::Conditional { .. } => next,
             _ => return None,
         };
+        // A step of a loop counter or pointer, as `add rax, 8`.
         let is_step = effect.way == Way::Sum && effect.reads.without(effect.writes).is_empty();
         if !is_step {
             let copied = copied(bytes, ip).and_then(|from| holds[usize::from(from)]);
             let general = effect.writes.numbers().filter(|number| *number < 16);
             general.for_each(|number| holds[usize::from(number)] = copied);
         }
-        // Code that is not in the window is read.
+        // The target of a jump is outside the window: an empty rest forces a read.
         at = if to == next { at + usize::from(effect.decoded.len) } else { length };
         ip = to;
     }
     None
 }
 
-/// The general register that an instruction copies to another one, and does nothing else.
+/// Source of an instruction that only copies a general register to another.
 fn copied(bytes: &[u8], ip: u64) -> Option<u8> {
     let instruction = x86::decode(bytes, ip)?;
     let is_copy = instruction.mnemonic() == Mnemonic::Mov
@@ -100,18 +117,19 @@ fn copied(bytes: &[u8], ip: u64) -> Option<u8> {
     is_copy.then(|| general(instruction.op1_register()))??
 }
 
-/// The access of one instruction; of several, the first that writes, or the first one.
+/// Memory operand of one instruction. Of several, the first written, or else the first.
 fn operand(bytes: &[u8], ip: u64) -> Option<Operand> {
     let instruction = x86::decode(bytes, ip)?;
     let mut factory = InstructionInfoFactory::new();
     let accesses = factory.info(&instruction).used_memory();
-    let of = accesses.iter().filter_map(named);
-    of.min_by_key(|operand| !operand.writes)
+    accesses.iter().filter_map(named).min_by_key(|operand| !operand.writes)
 }
 
 fn named(memory: &UsedMemory) -> Option<Operand> {
+    // Bases of `fs` and `gs` are not among the general registers.
     let is_own = matches!(memory.segment(), Register::FS | Register::GS);
-    let (reads, writes) = (is_read(memory.access()), is_write(memory.access()));
+    let reads = is_read(memory.access());
+    let writes = is_write(memory.access());
     let base = general(memory.base())?;
     let index = general(memory.index())?;
     let scale = u8::try_from(memory.scale()).ok()?;
@@ -123,7 +141,7 @@ fn named(memory: &UsedMemory) -> Option<Operand> {
     })
 }
 
-/// The number of a general register; `Some(None)` for none, `None` for another kind.
+/// Number of a general register; `Some(None)` for no register, `None` for another kind of register.
 fn general(register: Register) -> Option<Option<u8>> {
     match register {
         Register::None | Register::RIP => Some(None),
@@ -168,8 +186,9 @@ mod tests {
         assert_eq!(accessed(&relative), Some((0x40_0000 + 7 + 16, false)));
     }
 
-    /// `add rbx, 8; mov rax, [rbx]`: a step away. `mov rbx, rcx` instead: what `rcx` holds; `mov rbx, [rcx]`, `mov ebx, ecx` and
-    /// `imul rbx, rcx`: not known. A call by a register leads elsewhere.
+    /// `add rbx, 8; mov rax, [rbx]`: the address of the next iteration. `mov rbx, rcx` first: the
+    /// address in `rcx`. After `mov rbx, [rcx]`, `mov ebx, ecx` or `imul rbx, rcx` it is unknown,
+    /// as after an indirect call.
     #[test]
     fn what_comes_next_counts_while_its_registers_hold() {
         let load = [0x48, 0x8b, 0x03];
@@ -188,7 +207,8 @@ mod tests {
         assert_eq!(after(&[0x50]), Some((3_000, false)));
     }
 
-    /// `add rax, [rdx]; add rdx, 64; cmp rdx, rcx; jne` back: from each of them on it is the load. A jump ahead is not taken.
+    /// `add rax, [rdx]; add rdx, 64; cmp rdx, rcx; jne` back: from each of these instructions the
+    /// next access is the load. A jump ahead is not taken.
     #[test]
     fn a_loop_goes_round() {
         let head = [0x48, 0x03, 0x02, 0x48, 0x83, 0xc2, 0x40, 0x48, 0x39, 0xca, 0x75, 0xf4];

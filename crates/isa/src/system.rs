@@ -1,8 +1,9 @@
-//! Which system call a thread is in, from the code before the place where it goes on.
+//! System call of a thread, from the code before its program counter.
 
 use crate::Isa;
 
-/// The number of `sched_yield`: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux.
+/// Number of `sched_yield`: arch/x86/entry/syscalls/syscall_64.tbl and
+/// include/uapi/asm-generic/unistd.h of Linux.
 const fn yields(isa: Isa) -> u32 {
     match isa {
         Isa::X86_64 => 24,
@@ -10,13 +11,14 @@ const fn yields(isa: Isa) -> u32 {
     }
 }
 
-/// The most bytes that [`gives_way`] needs.
+/// Most bytes that [`gives_way`] needs.
 pub const LONGEST_CALL_B: usize = 9;
 
-/// Whether `before`, which ends where a thread goes on, ends with `sched_yield`: its number, as a constant, and the call.
+/// Whether `before`, the code before a thread's program counter, ends in a call of `sched_yield`:
+/// its number, as a constant, and the system call.
 ///
-/// No other instruction may be between these; in the libraries of GNU, musl and Go none is. A number that comes as an
-/// argument, as to the function `syscall`, is not found.
+/// No other instruction may come between the two; in the libraries of GNU, musl and Go none does. A
+/// number passed as an argument, as to the function `syscall`, is not found.
 #[must_use]
 pub fn gives_way(isa: Isa, before: &[u8]) -> bool {
     let number = match isa {
@@ -26,19 +28,23 @@ pub fn gives_way(isa: Isa, before: &[u8]) -> bool {
     number == Some(yields(isa))
 }
 
-/// Of `mov eax, N; syscall`, or the same with `rax`, whose shortest form has its sign extended.
+/// Number in `mov eax, N; syscall`, or in the shortest form for `rax`, which is sign-extended.
 fn x86_number(before: &[u8]) -> Option<u32> {
+    // `0f 05` is `syscall`.
     let before = before.strip_suffix(&[0x0f, 0x05])?;
     let (front, number) = before.split_last_chunk::<4>()?;
+    // `b8` is `mov eax, imm32`, and `48 c7 c0` is `mov rax, imm32`.
     let loads = front.ends_with(&[0xb8]) || front.ends_with(&[0x48, 0xc7, 0xc0]);
     loads.then(|| u32::from_le_bytes(*number))
 }
 
-/// Of `mov x8, N; svc #0`, or the same with `w8`: `movz` without a shift.
+/// Number in `mov x8, N; svc #0`, or the same with `w8`: `movz` without a shift.
 fn aarch64_number(before: &[u8]) -> Option<u32> {
     let (front, call) = before.split_last_chunk::<4>()?;
     let (_, load) = front.split_last_chunk::<4>()?;
-    let (load, call) = (u32::from_le_bytes(*load), u32::from_le_bytes(*call));
+    let load = u32::from_le_bytes(*load);
+    let call = u32::from_le_bytes(*call);
+    // The mask leaves out bit 31 (`x8` or `w8`) and bits 5 to 20 (N).
     let loads = load & 0x7fe0_001f == 0x5280_0008;
     (loads && call == 0xd400_0001).then_some(load >> 5 & 0xffff)
 }

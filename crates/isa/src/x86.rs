@@ -1,4 +1,4 @@
-//! x86 in 64-bit mode, decoded by iced-x86.
+//! x86 instructions in 64-bit mode, decoded by iced-x86.
 
 use crate::{Class, ClassSet, Decoded, Flow};
 use iced_x86::{
@@ -10,11 +10,11 @@ use std::cell::RefCell;
 use std::sync::LazyLock;
 
 thread_local! {
-    /// Kept because it holds vectors that every instruction uses anew.
+    /// Reused, since each new factory allocates vectors.
     static FACTORY: RefCell<InstructionInfoFactory> = RefCell::new(InstructionInfoFactory::new());
 }
 
-/// The first instruction of `bytes`, at address `ip`.
+/// Decodes the first instruction of `bytes`, at address `ip`.
 pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
     let instruction = decode(bytes, ip)?;
     let flow = flow_of(&instruction);
@@ -26,15 +26,15 @@ pub fn classify(bytes: &[u8], ip: u64) -> Option<Decoded> {
     Some(Decoded { ip, len, classes, flow })
 }
 
-/// Whether the first instruction of `bytes` needs a processor with more than AVX2 and FMA: AVX-512,
-/// AMX, AVX-VNNI and its kin, or AMD's XOP and FMA4.
+/// Whether the first instruction of `bytes` needs more than AVX2 and FMA: AVX-512, AMX, AVX-VNNI
+/// and related extensions, or AMD's XOP and FMA4.
 ///
-/// Processors without those raise SIGILL, and the one that QEMU (10.0) emulates is without.
+/// Processors without these extensions raise SIGILL, QEMU's (10.0) emulated processor included.
 #[must_use]
 pub fn needs_beyond_avx2(bytes: &[u8]) -> bool {
     // Segment and address-size prefixes may come before the encoding's own.
-    let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67);
-    let encoding = bytes.iter().find(|byte| !is_prefix(byte));
+    let encoding =
+        bytes.iter().find(|byte| !matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67));
     let vex_evex_xop = [0xc4, 0xc5, 0x62, 0x8f];
     if !encoding.is_some_and(|byte| vex_evex_xop.contains(byte)) {
         return false;
@@ -46,7 +46,7 @@ pub fn needs_beyond_avx2(bytes: &[u8]) -> bool {
     })
 }
 
-/// Extensions with VEX encoding, so that the encoding does not distinguish them.
+/// Whether an extension beyond AVX2 has VEX encoding, as AVX2 itself has.
 fn is_beyond_avx2(feature: &CpuidFeature) -> bool {
     use CpuidFeature as F;
     matches!(
@@ -75,6 +75,7 @@ fn is_beyond_avx2(feature: &CpuidFeature) -> bool {
 /// Whether the first instruction of `bytes` is a string instruction with a repeat prefix.
 #[must_use]
 pub fn is_repeated_string(bytes: &[u8]) -> bool {
+    // At most four legacy prefixes, one of each group, come before an opcode.
     let prefixed = bytes.iter().take(4).any(|byte| matches!(byte, 0xf2 | 0xf3));
     prefixed
         && decode(bytes, 0).is_some_and(|instruction| {
@@ -83,7 +84,7 @@ pub fn is_repeated_string(bytes: &[u8]) -> bool {
         })
 }
 
-/// The mnemonic of the first instruction of `bytes` in lower case, or `None` if it is not one.
+/// Mnemonic of the first instruction of `bytes`, in lower case; `None` for an invalid instruction.
 #[must_use]
 pub fn mnemonic(bytes: &[u8]) -> Option<String> {
     decode(bytes, 0).map(|found| format!("{:?}", found.mnemonic()).to_ascii_lowercase())
@@ -92,23 +93,15 @@ pub fn mnemonic(bytes: &[u8]) -> Option<String> {
 /// See [`crate::assembly()`].
 pub fn assembly(bytes: &[u8], ip: u64) -> Option<String> {
     let instruction = decode(bytes, ip)?;
-    let one = |instruction: &Instruction| {
-        let mut text = String::new();
-        let mut formatter = GasFormatter::new();
-        formatter.options_mut().set_gas_show_mnemonic_size_suffix(true);
-        formatter.options_mut().set_rip_relative_addresses(true);
-        formatter.format(instruction, &mut text);
-        text
-    };
     let operand = |place: u32| {
         let mut text = String::new();
-        // An operand that is there has a text.
+        // An operand that exists has a text.
         let formatted = GasFormatter::new().format_operand(&instruction, &mut text, place);
         formatted.map(|()| text)
     };
     Some(match instruction.flow_control() {
         FlowControl::UnconditionalBranch => "jmp 0".into(),
-        FlowControl::ConditionalBranch => jump(&one(&instruction)),
+        FlowControl::ConditionalBranch => jump(&in_att_syntax(&instruction)),
         FlowControl::Call if instruction.is_call_near() => format!("{RETURN_ADDRESS}\njmp 0"),
         FlowControl::IndirectCall => format!("{RETURN_ADDRESS}\njmp {}", operand(0).ok()?),
         FlowControl::IndirectBranch => format!("jmp {}", operand(0).ok()?),
@@ -119,28 +112,37 @@ pub fn assembly(bytes: &[u8], ip: u64) -> Option<String> {
                 format!("movq (%rsp),{}", operand(0).ok()?)
             }
             Mnemonic::Endbr64 | Mnemonic::Endbr32 => "nop".into(),
+            // LLVM's assembler refuses the size suffix of these.
             Mnemonic::Fnstenv | Mnemonic::Fldenv | Mnemonic::Fnsave | Mnemonic::Frstor => {
-                one(&instruction).replacen("l ", " ", 1)
+                in_att_syntax(&instruction).replacen("l ", " ", 1)
             }
-            _ => one(&instruction),
+            _ => in_att_syntax(&instruction),
         },
     })
 }
 
-/// The store of a call.
+fn in_att_syntax(instruction: &Instruction) -> String {
+    let mut text = String::new();
+    let mut formatter = GasFormatter::new();
+    formatter.options_mut().set_gas_show_mnemonic_size_suffix(true);
+    formatter.options_mut().set_rip_relative_addresses(true);
+    formatter.format(instruction, &mut text);
+    text
+}
+/// Store of the return address in a call.
 const RETURN_ADDRESS: &str = "movq $0,-8(%rsp)";
 
-/// A conditional jump to nowhere; `text` is the whole instruction.
+/// Conditional jump without a target; `text` is the whole instruction.
 fn jump(text: &str) -> String {
     // Prefixes may come first, and a hint may follow after a comma.
     match text.split([' ', ',']).find(|word| word.starts_with('j')) {
         Some(jump) => format!("{jump} 0"),
-        // `loop` and its kin.
+        // `loop` and related instructions.
         None => "decq %rcx\njne 0".into(),
     }
 }
 
-/// `push` without the stack pointer's change.
+/// Store of a `push`, without the update of the stack pointer.
 fn push(instruction: &Instruction, operand: &str) -> String {
     match instruction.op0_kind() {
         OpKind::Register if instruction.op0_register().size() == 8 => {
@@ -152,7 +154,7 @@ fn push(instruction: &Instruction, operand: &str) -> String {
     }
 }
 
-/// The first instruction of `bytes`, at address `ip`, as iced-x86 has it.
+/// First instruction of `bytes`, at address `ip`, as decoded by iced-x86.
 pub fn decode(bytes: &[u8], ip: u64) -> Option<Instruction> {
     let instruction = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
     (!instruction.is_invalid()).then_some(instruction)
@@ -161,6 +163,7 @@ pub fn decode(bytes: &[u8], ip: u64) -> Option<Instruction> {
 fn flow_of(instruction: &Instruction) -> Flow {
     let target = instruction.near_branch_target();
     match instruction.flow_control() {
+        // `xbegin` jumps only when its transaction aborts.
         FlowControl::Next | FlowControl::XbeginXabortXend => Flow::Next,
         FlowControl::UnconditionalBranch => Flow::Jump { target },
         FlowControl::IndirectBranch => Flow::IndirectJump,
@@ -196,27 +199,28 @@ fn access(access: OpAccess) -> ClassSet {
     }
 }
 
-/// Float, int or neither, by mnemonic.
+/// Class float or int, or none, by mnemonic.
 static WORK: LazyLock<Vec<ClassSet>> =
     LazyLock::new(|| Mnemonic::values().map(|m| work_named(&format!("{m:?}"))).collect());
 
-/// Whether an instruction names memory only to say something about it, by mnemonic.
+/// Whether an instruction only hints at a memory operand and does not access it, by mnemonic.
 static HINTS: LazyLock<Vec<bool>> = LazyLock::new(|| {
     let hints = ["cldemote", "clflush", "clwb", "prefetch"];
     Mnemonic::values().map(|m| starts(&format!("{m:?}").to_ascii_lowercase(), &hints)).collect()
 });
 
 fn work_of(instruction: &Instruction) -> ClassSet {
-    // One mnemonic, two instructions: comparing doubles, and comparing strings of doublewords.
+    // `cmpsd` is the mnemonic of two instructions: a comparison of doubles, and of strings of
+    // doublewords.
     if instruction.code() == Code::Cmpsd_m32_m32 {
         return Class::Int.into();
     }
     WORK[instruction.mnemonic() as usize]
 }
 
-/// The kind of arithmetic that a mnemonic names.
+/// Class of work that a mnemonic names.
 ///
-/// Intel's names are regular enough for rules; tests/x86-mnemonics.txt lists what they yield.
+/// Intel's names are regular enough for rules; tests/x86-mnemonics.txt lists the results.
 fn work_named(mnemonic: &str) -> ClassSet {
     let name = mnemonic.to_ascii_lowercase();
     if is_move(&name) {
@@ -238,12 +242,12 @@ fn ends(name: &str, suffixes: &[&str]) -> bool {
     suffixes.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// The name without the `v` of the VEX and EVEX encodings.
+/// Name without the `v` of the VEX and EVEX encodings.
 fn unencoded(name: &str) -> &str {
     name.strip_prefix('v').unwrap_or(name)
 }
 
-/// Instructions that bring values from one place to another unchanged, or widened.
+/// Whether the instruction moves values unchanged, or only widens them.
 fn is_move(name: &str) -> bool {
     let base = unencoded(name);
     if starts(base, &["movmsk", "pmovmsk"]) {
@@ -256,7 +260,8 @@ fn is_move(name: &str) -> bool {
     moves.split(' ').any(|prefix| base.starts_with(prefix)) || is_one(name, x87)
 }
 
-/// Instructions on floating-point values, by the type that ends their name, or x87 by its `f`.
+/// Whether the instruction works on floating-point values: its name ends in the type, or begins
+/// with `f` (x87).
 fn is_float(name: &str) -> bool {
     let base = unencoded(name);
     if starts(base, &["cvt", "bcstne", "fmadd", "fmsub", "fnmadd", "fnmsub"]) {
@@ -273,7 +278,7 @@ fn is_float(name: &str) -> bool {
     typed && !ends_like_a_type(name)
 }
 
-/// Names that end like a floating-point type and mean something else.
+/// Whether a name ends like a floating-point type but means another thing.
 fn ends_like_a_type(name: &str) -> bool {
     let others =
         ["ccs_hash", "clflush", "insd", "lodsd", "lss", "outsd", "scasd", "seamops", "stosd"];
@@ -284,7 +289,7 @@ fn ends_like_a_type(name: &str) -> bool {
     integers || tiles || shadow_stack || others.contains(&name)
 }
 
-/// Instructions in `f...` that set up the x87 unit or save its state.
+/// Whether an instruction in `f...` sets up the x87 unit or saves its state.
 fn is_x87_control(name: &str) -> bool {
     is_one(
         name,
@@ -299,9 +304,9 @@ fn is_int(name: &str) -> bool {
     let scalar = "aaa aad aadd aam aand aas adc adcx add adox and andn aor axor bextr bsf bsr bswap bt btc btr bts bzhi \
                   crc32 daa das dec div idiv imul inc lea lzcnt mul mulx neg not or pdep pext popcnt rcl rcr rol ror \
                   rorx salc sal sar sarx sbb shl shld shlx shr shrd shrx sub test tzcnt tzcnti tzmsk t1mskc xadd xor";
-    // The string comparisons read and compare; the other string instructions only move.
+    // String comparisons read and compare; other string instructions only move.
     let families = ["cmov", "cmp", "scas", "blc", "bls"];
-    // Not the whole family: setssbsy is about the shadow stack. `sets` is its own.
+    // Without `setssbsy`, which concerns the shadow stack. `sets` is listed apart.
     let set_flag = ["seta", "setb", "sete", "setg", "setl", "setn", "seto", "setp"];
     let vector = [
         "aes", "sha", "gf2p8", "mpsadbw", "align", "dbpsadbw", "extrq", "insertq", "sm3", "sm4",
@@ -316,14 +321,15 @@ fn is_int(name: &str) -> bool {
         || is_packed_int(base)
 }
 
-/// Vector instructions on integers: `p...`, less the general instructions in `p...`.
+/// Whether a vector instruction works on integers: `p...`, without the general instructions in
+/// `p...`.
 fn is_packed_int(base: &str) -> bool {
     let general = "pause pbndkb pcommit pconfig pop popa popad popf popfd popfq psmash ptwrite push pusha pushad pushf \
                    pushfd pushfq pvalidate";
     base.starts_with('p') && !is_one(base, general) && !base.starts_with("prefetch")
 }
 
-/// Whether `name` is one of `names`, which are separated by spaces.
+/// Whether the space-separated list `names` contains `name`.
 fn is_one(name: &str, names: &str) -> bool {
     names.split(' ').any(|one| one == name)
 }

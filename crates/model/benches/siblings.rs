@@ -1,4 +1,4 @@
-//! One core with 2, 4 and 8 tasks: how long it takes to set it up, and a round with stalls.
+//! One core with 2, 4 and 8 tasks: time of the set-up, and of a round with stalls.
 
 use colocate_machine::performance::PortSet;
 use colocate_model::phase::{Demand, typical_misses};
@@ -8,8 +8,9 @@ use colocate_model::{Assumptions, Fairness};
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 
-/// The port groups of a Zen core, as LLVM's znver1 has them: four for integers, one of which multiplies, two
-/// of which branch; two for addresses; four for floating point, two of which add and two multiply; dividers.
+/// Port groups of a Zen core as in LLVM's znver1: four for integers, one of them multiplies, two of
+/// them branch; two for addresses; four for floating point, two of them add and two multiply;
+/// dividers.
 const GROUPS: [u32; 9] = [
     0b0000_0000_1111,
     0b0000_0000_0010,

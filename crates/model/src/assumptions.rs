@@ -1,51 +1,50 @@
-//! What the model assumes without measurement: parameters, and the ensemble of them that every
-//! comparison is run over.
+//! Parameters assumed without measurement, and the ensemble of parameter sets for each comparison.
 //!
-//! A result that depends on one of them is none. [`Assumptions::grid`] tries all ends of the model's own
-//! parameters; [`Assumptions::sample`] draws from all of them and from the guesses that replace what is
-//! not known of programs.
+//! A result that depends on a single choice of parameters is no result. [`Assumptions::grid`] tries
+//! all ends of the model's own parameters. [`Assumptions::sample`] draws from all of them and from
+//! the guesses that replace unknown figures of programs.
 
 use crate::phase::{Guessed, Guesses, Plausible};
 use crate::rng::SplitMix64;
 use colocate_machine::calibrated::{Calibration, Figure, What};
 use serde::{Deserialize, Serialize};
 
-/// What siblings get an equal part of while they compete.
+/// Quantity that siblings share equally while they compete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fairness {
-    /// Progress: each gets the same fraction of the rate that it has alone.
+    /// Progress: each sibling gets the same fraction of its solo rate.
     Progress,
     /// Front-end slots.
     Slots,
 }
 
-/// One choice of all of them; by default the middle of each range.
+/// One set of assumptions; by default the middle of each range.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Assumptions {
-    /// What siblings share equally.
+    /// Quantity that siblings share equally.
     pub fairness: Fairness,
-    /// Front-end slots a cycle more (or fewer) than described.
+    /// Front-end slots per cycle added to the described width; may be negative.
     pub width: f64,
-    /// How well siblings use a task's stalls, 0 to 1. 0: by chance, a task is stalled whatever the others
-    /// do. 1: as well as can be, work falls wherever there is room. Out-of-order cores are in between.
+    /// Use of a task's stalls by its siblings, 0 to 1. 0: at random, tasks stall independently of
+    /// each other. 1: ideal, work falls wherever there is room. Out-of-order cores are in between.
     pub overlap: f64,
-    /// Factor on every bandwidth.
+    /// Factor on each bandwidth.
     pub bandwidth: f64,
-    /// Factor on every latency beyond the first cache.
+    /// Factor on each latency beyond the first cache.
     pub latency: f64,
-    /// Factor on every wait at a cache, controller or link.
+    /// Factor on each wait at a cache, controller or link.
     pub wait: f64,
-    /// Which lines a cache gives up whose replacement is adaptive or unknown: 0 as LRU, ½ any, 1 mostly new
-    /// ones.
+    /// Replacement of caches with an adaptive or unknown policy: 0 as LRU, ½ random, 1 mostly
+    /// evicting new lines.
     pub replacement: f64,
-    /// What replaces unknown components of a demand vector.
+    /// Figures for unknown components of a demand vector.
     pub guesses: Guesses,
 }
 
-/// Equal progress came closest to two simulators that were written by others, and chance was 4 to 5 %
-/// pessimistic beside one of them (the feasibility study; docs/method/validation.md has what is checked now).
+/// Equal progress agreed best with two independent simulators; `overlap` 0 was 4 to 5 % pessimistic
+/// against one of the two (the feasibility study; docs/method/validation.md has the current checks).
 impl Default for Assumptions {
     fn default() -> Self {
         Self {
@@ -61,26 +60,28 @@ impl Default for Assumptions {
     }
 }
 
-/// Sources contradict each other by a slot: LLVM's tables say 4 where manuals say 5.
+/// Slots per cycle: sources differ by one slot. LLVM's tables give 4 where manuals give 5.
 const WIDTH: Plausible = Plausible { least: -1.0, usual: 0.0, most: 1.0 };
+/// Use of stalls, as [`Assumptions::overlap`].
 const OVERLAP: Plausible = Plausible { least: 0.0, usual: 0.5, most: 1.0 };
-/// Chosen: figures for memory are often remembered, and differ with the modules that are plugged in.
+/// Factor on figures of memory. Chosen: the figures are often remembered, and vary with the memory
+/// modules.
 const FACTOR: Plausible = Plausible { least: 0.8, usual: 1.0, most: 1.2 };
-/// The curve was fitted on controllers of DDR4 ([`crate::memory`]). Chosen: half and twice of it for others, for buses, links and
-/// caches.
+/// Factor on waits. The curve was fitted to DDR4 controllers ([`crate::memory`]). Chosen: half and
+/// twice for other controllers, buses, links and caches.
 const WAIT: Plausible = Plausible { least: 0.5, usual: 1.0, most: 2.0 };
-/// From what protects nothing from data that passes to what protects as well as it can; see
+/// From no protection against streaming data to the best possible protection; see
 /// [`crate::cache::chance`].
 const REPLACEMENT: Plausible = Plausible { least: 0.0, usual: 0.5, most: 1.0 };
 
-/// The ranges of what is assumed of a machine's figures. Those of a machine that was measured are narrower.
+/// Ranges for the figures of a machine. Measured machines have narrower ranges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranges {
-    /// Of [`Assumptions::width`].
+    /// Range of [`Assumptions::width`], in slots per cycle.
     pub width: Plausible,
-    /// Of [`Assumptions::bandwidth`].
+    /// Range of [`Assumptions::bandwidth`].
     pub bandwidth: Plausible,
-    /// Of [`Assumptions::latency`].
+    /// Range of [`Assumptions::latency`].
     pub latency: Plausible,
 }
 
@@ -91,39 +92,49 @@ impl Default for Ranges {
 }
 
 impl Ranges {
-    /// The ranges that the intervals of measured figures leave. What was not measured keeps its default range.
+    /// Ranges from the intervals of measured figures; unmeasured figures keep the default range.
     #[must_use]
     pub fn measured(by: &Calibration) -> Self {
-        let widest = |of: fn(&What) -> bool, or: Plausible| {
-            let found = by.figures.iter().filter(|figure| of(&figure.what));
-            let reach = found.map(Figure::reach).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-            reach.map_or(or, |(least, most)| Plausible { least, usual: 1.0, most })
-        };
         let slots = by.figures.iter().find(|figure| matches!(figure.what, What::Slots { .. }));
-        let slots = slots.map(|it| Plausible {
+        let width = slots.map(|it| Plausible {
             least: it.low - it.value,
             usual: 0.0,
             most: it.high - it.value,
         });
-        let is_latency =
-            |what: &What| matches!(what, What::CacheLatency { .. } | What::MemoryLatency { .. });
-        let is_capacity = |what: &What| matches!(what, What::MemoryCapacity { .. });
-        let is_bandwidth = |what: &What| matches!(what, What::MemoryBandwidth { .. });
+        // The bandwidth at saturation if measured, or else the bandwidth that some PUs reached.
+        let bandwidth = widest(by, |what| matches!(what, What::MemoryBandwidth { .. }), FACTOR);
         Self {
-            width: slots.unwrap_or(WIDTH),
-            bandwidth: widest(is_capacity, widest(is_bandwidth, FACTOR)),
-            latency: widest(is_latency, FACTOR),
+            width: width.unwrap_or(WIDTH),
+            bandwidth: widest(by, |what| matches!(what, What::MemoryCapacity { .. }), bandwidth),
+            latency: widest(by, is_latency, FACTOR),
         }
     }
 }
 
+fn is_latency(what: &What) -> bool {
+    matches!(what, What::CacheLatency { .. } | What::MemoryLatency { .. })
+}
+
+/// Range that covers the intervals of the figures selected by `of`; `or` if none is selected.
+fn widest(by: &Calibration, of: fn(&What) -> bool, or: Plausible) -> Plausible {
+    let found = by.figures.iter().filter(|figure| of(&figure.what));
+    let reach = found.map(Figure::reach).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    // Factors on the measured figure, so the default is 1.
+    reach.map_or(or, |(least, most)| Plausible { least, usual: 1.0, most })
+}
+
+fn ends(range: Plausible) -> [f64; 3] {
+    [range.usual, range.least, range.most]
+}
+
 impl Assumptions {
-    /// The default ones first, then every combination of the least, the default and the most of the model's
-    /// own parameters but waits and the replacement: 162 in all, in the same order always. Guesses are the default ones.
+    /// All combinations of the default, the least and the most of the model's own parameters,
+    /// without waits and replacement. 162 sets, the default first, always in the same order, with
+    /// default guesses.
     #[must_use]
     pub fn grid() -> Vec<Self> {
-        let ends = |range: Plausible| [range.usual, range.least, range.most];
         let mut all = Vec::new();
+        // The default comes first in each list, so the first set has all defaults.
         for fairness in [Fairness::Progress, Fairness::Slots] {
             for width in ends(WIDTH) {
                 for overlap in ends(OVERLAP) {
@@ -145,21 +156,23 @@ impl Assumptions {
         all
     }
 
-    /// The default ones first, then others drawn from all ranges, guesses included: `count` in all, the same
-    /// for the same seed.
+    /// `count` sets drawn from all ranges, guesses included; the first has the defaults. The same
+    /// seed gives the same sets.
     ///
-    /// Each range is cut into as many parts as there are draws, and every part is drawn from once (a Latin
-    /// hypercube: McKay, Beckman and Conover, Technometrics 1979), so that few draws cover every range.
+    /// Each range is cut into as many parts as there are draws, and each part is drawn from once (a
+    /// Latin hypercube: McKay, Beckman and Conover, Technometrics 1979). Few draws thus cover each
+    /// range.
     #[must_use]
     pub fn sample(count: usize, seed: u64) -> Vec<Self> {
         Self::sample_in(Ranges::default(), count, seed)
     }
 
-    /// As [`Assumptions::sample`], with these ranges of the machine's figures.
+    /// As [`Assumptions::sample`], with `ranges` for the machine's figures.
     #[must_use]
     pub fn sample_in(ranges: Ranges, count: usize, seed: u64) -> Vec<Self> {
         let mut rng = SplitMix64::new(seed);
         let draws = count.saturating_sub(1);
+        // The first set keeps the defaults.
         let mut all = vec![Self::default(); count];
         let mut each = |set: &mut dyn FnMut(&mut Self, f64)| {
             let places = places(draws, &mut rng);
@@ -176,18 +189,19 @@ impl Assumptions {
             let range = guessed.plausible();
             each(&mut |one, place| one.guesses = one.guesses.with(guessed, range.at(place)));
         }
-        // Last, so that all others are drawn as they were before there were these.
+        // Last: a further parameter before others would change their random numbers.
         each(&mut |one, place| one.replacement = REPLACEMENT.at(place));
         each(&mut |one, place| one.wait = WAIT.at(place));
         all
     }
 }
 
-/// One place in each of `count` equal parts of 0 to 1, in random order.
+/// One random position in each of `count` equal parts of 0 to 1, in random order.
 fn places(count: usize, rng: &mut SplitMix64) -> Vec<f64> {
     #[allow(clippy::cast_precision_loss)] // fewer than 2^53 draws
     let mut places: Vec<f64> =
         (0..count).map(|part| (part as f64 + rng.unit()) / count as f64).collect();
+    // In a random order of its own for each parameter: parameters are not correlated.
     rng.shuffle(&mut places);
     places
 }

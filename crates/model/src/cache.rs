@@ -1,45 +1,46 @@
-//! Caches that tasks share: how much each task holds of one, and how often each misses.
+//! Shared caches: occupancy and misses of each task.
 //!
 //! # Problem
-//! Tasks that share a cache push each other's lines out. How much of it each holds follows from how fast
-//! each brings lines in, and that follows from how much each holds.
+//! Tasks that share a cache evict each other's lines. A task's occupancy follows from the rates at
+//! which the tasks fetch lines, and these rates follow from the occupancies.
 //!
 //! # Approach
-//! The footprint of a window of instructions is the data touched in it. While a window grows by an
-//! instruction its footprint grows by the lines that a cache of just that size would miss: so a miss
-//! curve gives the footprint of every window. A cache with LRU replacement holds the footprints of all
-//! its tasks in the longest time for which they fit (Xiang, Ding, Luo and Bao: HOTL, a higher order
-//! theory of locality, ASPLOS 2013). One that gives up lines by chance, and one that lets few new ones in:
-//! [`chance`]. One that does something between is taken as both at once: a part of all accesses is subject to
-//! the one and the rest to the other, and both reach equally far back.
+//! The footprint of a window of instructions is the data touched in the window. When a window grows
+//! by an instruction, its footprint grows by the misses per instruction of a cache of the
+//! footprint's size. A miss curve thus gives the footprint of each window. A cache with LRU
+//! replacement holds the footprints of all its tasks in the longest time for which they fit (Xiang,
+//! Ding, Luo and Bao: HOTL, a higher order theory of locality, ASPLOS 2013). Random replacement,
+//! and a policy that admits few new lines: [`chance`]. A policy between two of these is modelled as
+//! both at once: each governs a part of all accesses, and both reach equally far back.
 //!
 //! # Terms
 //! - `m(c)`: misses per instruction with `c` bytes.
-//! - window: instructions times the size of a line, so that `dc = m(c) · d(window)`, from `c(0) = 0`.
-//! - speed: how fast a task's window grows, instructions per second times the size of a line.
+//! - window: instructions times the size of a line, so that `dc = m(c) · d(window)`, from
+//!   `c(0) = 0`.
+//! - speed: growth of a task's window, instructions per second times the size of a line.
 //!
-//! # What is left out
-//! Associativity, prefetching, and that tasks of one address space may hold
-//! a line together: their footprints are added, as if they touched different data.
+//! # Limits
+//! No associativity and no prefetching. Lines shared by tasks of one address space count for each
+//! task: footprints are added as if the tasks touched different data.
 
 use crate::curve::MissCurve;
 
 pub mod chance;
 
-/// What a window of instructions touches.
+/// Data touched in a window of instructions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Footprint {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: f64,
-    /// Misses per instruction of a cache of that size: how fast the footprint grows.
+    /// Misses per instruction of a cache of that size: the growth of the footprint.
     pub misses: f64,
 }
 
-/// Two numbers that are nearer to each other than this, as a share, count as equal.
-/// Rounding errors of a dozen operations are a thousand times smaller.
+/// Relative difference below which two numbers count as equal. Rounding errors of a dozen
+/// operations are a thousand times smaller.
 const EQUAL: f64 = 1e-12;
 
-/// How long it takes to fill `bytes` more while misses fall from `high` to `low` in a straight line:
+/// Window in which `bytes` more are filled while misses fall linearly from `high` to `low`:
 /// `∫ dc / m(c)`. Infinite if `low` is 0.
 #[must_use]
 pub fn window(bytes: f64, high: f64, low: f64) -> f64 {
@@ -47,27 +48,28 @@ pub fn window(bytes: f64, high: f64, low: f64) -> f64 {
     if fall <= high * EQUAL { bytes / high } else { bytes / fall * (high / low).ln() }
 }
 
-/// How long it takes from nothing to fill each of a curve's points, of size and misses.
+/// Window from an empty cache to each of a curve's `points` of size and misses.
 pub(crate) fn windows(points: &[(f64, f64)]) -> Vec<f64> {
     let mut before = points.first().map_or((0.0, 0.0), |&(_, misses)| (0.0, misses));
     let mut sum = 0.0;
-    let step = |&(bytes, misses): &(f64, f64)| {
+    let windows = points.iter().map(|&(bytes, misses)| {
         // A point of no bytes is filled at once, whatever the misses.
         sum += if bytes > before.0 { window(bytes - before.0, before.1, misses) } else { 0.0 };
         before = (bytes, misses);
         sum
-    };
-    points.iter().map(step).collect()
+    });
+    windows.collect()
 }
 
-/// What is touched in a window.
+/// Footprint of a window.
 ///
 /// Where misses fall by `k` a byte they fall exponentially with the window: `dc = m · dw` and
-/// `dm = −k · dc` give `m = m₀ · exp(−k·w)`, and `c = c₀ + (m₀ − m) / k`. Where they are level,
+/// `dm = −k · dc` give `m = m₀ · exp(−k·w)`, and `c = c₀ + (m₀ − m) / k`. Where misses are level,
 /// `c = c₀ + m₀ · w`.
 #[inline]
 pub(crate) fn footprint(curve: &MissCurve, window: f64) -> Footprint {
-    let (points, windows) = (curve.points(), curve.windows());
+    let points = curve.points();
+    let windows = curve.windows();
     let after = windows.partition_point(|&filled| filled <= window);
     let Some(&(low_at, low)) = points.get(after.min(points.len().wrapping_sub(1))) else {
         return Footprint { bytes: 0.0, misses: 0.0 };
@@ -76,7 +78,7 @@ pub(crate) fn footprint(curve: &MissCurve, window: f64) -> Footprint {
         None => (0.0, points[0].1, 0.0),
         Some(before) => (points[before].0, points[before].1, windows[before]),
     };
-    // Where nothing misses nothing grows, not even in an infinite window.
+    // Without misses the footprint does not grow, not even in an infinite window.
     if high <= 0.0 {
         return Footprint { bytes: from, misses: 0.0 };
     }
@@ -98,52 +100,58 @@ fn gone(x: f64) -> f64 {
     }
 }
 
-/// [`Sharer::chance`] of a cache that gives up any line, by chance.
+/// [`Sharer::chance`] of a cache with random replacement.
 pub(crate) const RANDOM: f64 = 0.5;
 
 /// A task that shares a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharer<'a> {
-    /// Its misses.
+    /// Miss curve of the task.
     pub curve: &'a MissCurve,
-    /// Its speed; at least 0.
+    /// Growth of the task's window; at least 0.
     pub speed: f64,
-    /// Bytes of its footprint that nearer caches hold in place of this one: 0 but for an exclusive one.
+    /// Bytes of the footprint that nearer caches hold in place of this cache; 0 unless this cache
+    /// is exclusive.
     pub elsewhere: f64,
-    /// How little the cache cares for when a line was used: 0 is LRU, ½ random, and with 1 most new lines
-    /// are not even kept; between, it is two of them at once.
+    /// Replacement policy: 0 is LRU, ½ random, and 1 keeps few new lines. Between two of these,
+    /// both apply at once.
     pub chance: f64,
 }
 
-/// What a task has of a cache.
+/// A task's share of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Held {
-    /// Bytes that it holds.
+    /// Occupancy in bytes.
     pub bytes: f64,
-    /// How fast they grow the farther back the content reaches: bytes a second, or a unit of the window.
+    /// Growth of the occupancy as the content reaches farther back: bytes a second, or per unit of
+    /// the window.
     pub growth: f64,
     /// Misses per instruction.
     pub misses: f64,
 }
 
 impl Held {
-    /// `part` of it, and the rest of `other`.
+    /// Weighted mean: `part` of `self` and the rest of `other`.
     fn mixed(self, other: Self, part: f64) -> Self {
-        let mix = |one: f64, two: f64| part * one + (1.0 - part) * two;
         Self {
-            bytes: mix(self.bytes, other.bytes),
-            growth: mix(self.growth, other.growth),
-            misses: mix(self.misses, other.misses),
+            bytes: mix(part, self.bytes, other.bytes),
+            growth: mix(part, self.growth, other.growth),
+            misses: mix(part, self.misses, other.misses),
         }
     }
 }
 
+fn mix(part: f64, one: f64, two: f64) -> f64 {
+    part * one + (1.0 - part) * two
+}
+
 impl Sharer<'_> {
-    /// What it has of a cache whose content is that of the last `time` seconds; where lines go by chance,
-    /// each stays for so long on average.
+    /// Share of a cache that holds the content of the last `time` seconds. With random replacement
+    /// `time` is the mean life of a line.
     #[must_use]
     #[inline]
     pub fn after(&self, time: f64) -> Held {
+        // A task that does not run fetches no lines.
         if self.speed <= 0.0 {
             return Held::default();
         }
@@ -164,10 +172,11 @@ impl Sharer<'_> {
         }
     }
 
-    /// With LRU.
+    /// Share of an LRU cache.
     #[inline]
     fn by_use(&self, window: f64) -> Held {
         let Footprint { bytes, misses } = footprint(self.curve, window);
+        // An exclusive cache holds the footprint beyond the nearer caches.
         let here = bytes - self.elsewhere;
         if here > 0.0 {
             Held { bytes: here, growth: misses * self.speed, misses }
@@ -176,31 +185,35 @@ impl Sharer<'_> {
         }
     }
 
-    /// Bytes that it holds of a cache of `capacity` bytes that it has for itself.
+    /// Occupancy, in bytes, of a private cache of `capacity` bytes.
     #[must_use]
     pub fn alone(&self, capacity: f64) -> f64 {
         (self.curve.touched() - self.elsewhere).clamp(0.0, capacity)
     }
 }
 
-/// How many seconds back the content of a cache of `capacity` bytes reaches: the time in which its
-/// sharers touch as much. Infinite if all that they ever touch fits.
+/// Time, in seconds, that the content of a cache of `capacity` bytes reaches back: in this time its
+/// sharers touch `capacity` bytes. Infinite if all data of the sharers fits.
 ///
-/// `near` is where to begin the search; any number will do. Newton's method, held within bounds: what is
-/// touched grows with the time and ever more slowly, but for jumps where an exclusive cache's part begins.
+/// `near` is the start of the search; any number is valid. The method is Newton's, kept within
+/// bounds: the touched bytes grow with the time and ever more slowly, except for jumps where an
+/// exclusive cache's part begins.
 #[must_use]
 pub fn reach(capacity: f64, sharers: &[Sharer<'_>], near: f64) -> f64 {
-    /// Chosen; on random curves and speeds the search ends after a handful.
+    /// Chosen; on random curves and speeds the search ends after a handful of steps.
     const STEPS: u32 = 200;
+    // A task that does not run never fills its part.
     let active = sharers.iter().filter(|sharer| sharer.speed > 0.0);
     let all: f64 = active.map(|sharer| sharer.alone(f64::INFINITY)).sum();
     if all <= capacity {
         return f64::INFINITY;
     }
-    let (mut low, mut high) = (0.0, f64::INFINITY);
+    let mut low = 0.0;
+    let mut high = f64::INFINITY;
     let mut time = if near > 0.0 && near.is_finite() { near } else { 1e-6 };
     for _ in 0..STEPS {
-        let (mut held, mut growth) = (0.0, 0.0);
+        let mut held = 0.0;
+        let mut growth = 0.0;
         for sharer in sharers {
             let its = sharer.after(time);
             held += its.bytes;
@@ -210,11 +223,14 @@ pub fn reach(capacity: f64, sharers: &[Sharer<'_>], near: f64) -> f64 {
         if missing.abs() <= capacity * EQUAL {
             break;
         }
+        // The occupancy grows with the time: with bytes missing the time is too short.
         *(if missing > 0.0 { &mut low } else { &mut high }) = time;
+        // Infinite or NaN where nothing grows; the bounds below refuse it.
         let newton = time + missing / growth;
         time = match (newton > low && newton < high, high.is_finite()) {
             (true, _) => newton,
             (false, true) => f64::midpoint(low, high),
+            // No upper bound is known yet.
             (false, false) => time * 4.0,
         };
         if high - low <= low * f64::EPSILON || !time.is_finite() {
@@ -224,20 +240,20 @@ pub fn reach(capacity: f64, sharers: &[Sharer<'_>], near: f64) -> f64 {
     time
 }
 
-/// Bytes that each task holds of a cache of `capacity` bytes.
+/// Occupancy of each task, in bytes, in a cache of `capacity` bytes.
 ///
-/// Never more than `capacity` together, but for rounding; less if all that they touch fits.
+/// The sum is at most `capacity`, apart from rounding, and less if all data fits.
 #[must_use]
 pub fn occupancy(capacity: f64, sharers: &[Sharer<'_>]) -> Vec<f64> {
     let time = reach(capacity, sharers, 0.0);
     sharers.iter().map(|sharer| sharer.after(time).bytes).collect()
 }
 
-/// Lines that are missed beyond those of a full cache while `bytes` of a cache that was empty are filled.
+/// Lines missed while `bytes` of an empty cache are filled, beyond the misses of a full cache.
 ///
-/// Filling takes one miss a line. In the same window, `∫ dc / m(c)`, a full cache misses `m(bytes)` an
-/// instruction; so `bytes − window · m(bytes)`, in lines. None for data that streams through, since
-/// `m` is level then; every line for a working set that stays.
+/// Filling takes one miss a line. In the same window, `∫ dc / m(c)`, a full cache misses `m(bytes)`
+/// an instruction. The difference is `bytes − window · m(bytes)`, in lines. It is 0 for streaming
+/// data, since `m` is level then, and all lines for a working set that stays.
 pub(crate) fn cold_misses(curve: &MissCurve, bytes: f64, line: f64) -> f64 {
     let bytes = bytes.min(curve.touched());
     let misses = curve.at(bytes);
@@ -245,9 +261,10 @@ pub(crate) fn cold_misses(curve: &MissCurve, bytes: f64, line: f64) -> f64 {
     ((bytes - usual) / line).max(0.0)
 }
 
-/// The window in which `bytes` are touched: the inverse of [`footprint`].
+/// Window in which `bytes` are touched: the inverse of [`footprint`].
 pub(crate) fn window_of(curve: &MissCurve, bytes: f64) -> f64 {
-    let (points, windows) = (curve.points(), curve.windows());
+    let points = curve.points();
+    let windows = curve.windows();
     if bytes <= 0.0 || points.is_empty() {
         return 0.0;
     }

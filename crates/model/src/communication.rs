@@ -1,64 +1,67 @@
-//! What threads lose that wake each other, by where they are.
+//! Cost of wake-ups between threads, by placement.
 //!
-//! In seconds a second, so that it adds up with what else a placement costs.
+//! The unit is seconds a second, as for the other costs of a placement, so that costs can be added.
 
 use colocate_machine::calibrated::{Calibration, Pair, What};
 
-/// How long it takes from a wake-up until the woken thread runs on an idle PU, in seconds, by how the PUs of both lie.
+/// Wake-up latency in seconds, from the wake-up until the woken thread runs on an idle PU, by the
+/// topological relation of the two PUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WakeUpCosts([f64; Pair::ALL.len()]);
 
 impl Default for WakeUpCosts {
-    /// Chosen: between what a virtual machine with two PUs takes (4 µs on the same PU, 18 µs to an idle one,
-    /// docs/reference/calibrate.md) and what processors take to leave deep idle states.
+    /// Chosen: between a virtual machine with two PUs (4 µs on the same PU, 18 µs to an idle one,
+    /// docs/reference/calibrate.md) and the exit latency of deep idle states.
     fn default() -> Self {
         Self([4e-6, 8e-6, 20e-6, 30e-6, 50e-6])
     }
 }
 
 impl WakeUpCosts {
-    /// Those that were measured; the default ones where none were.
+    /// Measured latencies; defaults where not measured.
     #[must_use]
     pub fn measured(found: &Calibration) -> Self {
         let mut costs = Self::default();
         for (cost, pair) in costs.0.iter_mut().zip(Pair::ALL) {
             if let Some(figure) = found.get(&What::WakeUp { pair, busy: false }) {
+                // Calibrations are in ns.
                 *cost = figure.value * 1e-9;
             }
         }
         costs
     }
 
-    /// Of two PUs that lie like this.
+    /// Latency between two PUs in this relation, in seconds.
     #[must_use]
     pub fn of(&self, pair: Pair) -> f64 {
         Pair::ALL.iter().position(|each| *each == pair).map_or(0.0, |at| self.0[at])
     }
 
-    /// The dearest wake-up that there is.
+    /// Largest latency, in seconds.
     #[must_use]
     pub fn most(&self) -> f64 {
         self.0.iter().copied().fold(0.0, f64::max)
     }
 }
 
-/// What two tasks do to each other while each has a PU of its own.
+/// Interaction of two tasks, each on a PU of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Exchange {
-    /// Wake-ups a second, of either by the other.
+    /// Wake-ups a second, in both directions together.
     pub per_second: f64,
-    /// Seconds from a wake-up until the woken task runs, mean.
+    /// Mean time from a wake-up until the woken task runs, in seconds.
     pub wait: f64,
-    /// The part of the time in which both run.
+    /// Share of the time in which both tasks run, 0 to 1.
     pub both_run: f64,
 }
 
 impl Exchange {
-    /// Seconds a second that both gain by sharing a PU: their wake-ups are cheap there, and they do not run at the same
-    /// time. Below 0 they lose. A wait beyond the dearest wake-up is for a PU that others have, which sharing does not
-    /// change.
+    /// Gain of sharing a PU, in seconds a second; negative for a loss. Wake-ups are cheaper on one
+    /// PU, but the tasks cannot run at the same time. A wait beyond the largest wake-up latency is
+    /// for a busy PU and does not change by sharing.
     #[must_use]
     pub fn gain_together(&self, costs: &WakeUpCosts) -> f64 {
+        // A longer wait is for a busy PU.
         let wait = self.wait.min(costs.most());
         self.per_second * (wait - costs.of(Pair::SamePu)) - self.both_run
     }

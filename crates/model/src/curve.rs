@@ -1,33 +1,34 @@
-//! How often an instruction misses a cache, by the cache's size.
+//! Misses per instruction as a function of the cache's size.
 
 use colocate_machine::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Misses per instruction of a cache that one task has for itself, by the cache's size: a miss-ratio
-/// curve times the accesses per instruction.
+/// Misses per instruction of a private cache, by the cache's size: a miss-ratio curve times the
+/// accesses per instruction.
 ///
-/// Between its points it falls in a straight line over the size; before the first and after the last
-/// it is level. More cache never means more misses.
+/// Linear in the size between its points, and level before the first and after the last. Never
+/// rising: a larger cache has no more misses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(String, f64)>", into = "Vec<(String, f64)>")]
 pub struct MissCurve {
-    /// Size in bytes and misses per instruction; sizes rise, misses do not.
+    /// Size in bytes and misses per instruction; sizes ascend, misses do not.
     points: Vec<(f64, f64)>,
-    /// How long it takes to fill each size; see [`crate::cache::window`].
+    /// Window to fill each size; see [`crate::cache::window`].
     windows: Vec<f64>,
-    /// Bytes from which on there are no misses; infinite if there always are some.
+    /// Size in bytes from which there are no misses; infinite if there always are some.
     touched: f64,
 }
 
-/// More than any instruction misses, and little enough for what is computed from it to stay a number.
+/// Bound on misses per instruction: more than any instruction has, and small enough to keep derived
+/// numbers finite.
 const MOST: f64 = 1e3;
 
 impl MissCurve {
-    /// The curve through `points` of size and misses per instruction.
+    /// Curve through `points` of size and misses per instruction.
     ///
     /// # Errors
-    /// In one line, if there is no point, sizes do not rise, misses rise, or misses are negative or more
-    /// than 1,000 an instruction.
+    /// A message of one line, if there is no point, sizes do not ascend, misses rise, or misses are
+    /// negative or above 1,000 an instruction.
     pub fn new(points: impl IntoIterator<Item = (Bytes, f64)>) -> Result<Self, String> {
         #[allow(clippy::cast_precision_loss)] // sizes of caches are far below 2^53
         let points: Vec<_> =
@@ -35,6 +36,7 @@ impl MissCurve {
         if points.is_empty() {
             return Err("expected points of size and misses, found none".into());
         }
+        // `contains` is false for NaN, so NaN is refused as well.
         if let Some((_, misses)) = points.iter().find(|(_, m)| !(0.0..=MOST).contains(m)) {
             return Err(format!(
                 "expected misses per instruction from 0 to {MOST}, found {misses}"
@@ -54,13 +56,15 @@ impl MissCurve {
                 ));
             }
         }
+        // Computed once: each round of the search for rates uses the windows.
         let windows = crate::cache::windows(&points);
+        // Misses never rise with the size, so the first 0 is the end of the data.
         let touched = points.iter().find(|(_, misses)| *misses <= 0.0);
         let touched = touched.map_or(f64::INFINITY, |&(size, _)| size);
         Ok(Self { points, windows, touched })
     }
 
-    /// Misses per instruction with `size` bytes of cache; 0 for a curve without points.
+    /// Misses per instruction of a cache of `size` bytes; 0 for a curve without points.
     #[must_use]
     pub fn at(&self, size: f64) -> f64 {
         let after = self.points.partition_point(|&(point, _)| point <= size);
@@ -74,7 +78,8 @@ impl MissCurve {
         }
     }
 
-    /// The least size with at most so many misses per instruction; the last point's if there are always more.
+    /// Smallest size, in bytes, with at most `misses` per instruction; the size of the last point
+    /// if there is none.
     pub(crate) fn size_for(&self, misses: f64) -> f64 {
         let after = self.points.partition_point(|&(_, more)| more > misses);
         match (after.checked_sub(1).map(|before| self.points[before]), self.points.get(after)) {
@@ -86,18 +91,18 @@ impl MissCurve {
         }
     }
 
-    /// Its points, of size in bytes and misses per instruction.
+    /// Points of size in bytes and misses per instruction.
     #[must_use]
     pub fn points(&self) -> &[(f64, f64)] {
         &self.points
     }
 
-    /// For each point how long it takes to fill its size: instructions times the size of a line.
+    /// Window to fill the size of each point: instructions times the size of a line.
     pub(crate) fn windows(&self) -> &[f64] {
         &self.windows
     }
 
-    /// Bytes that are ever touched: infinite if misses never end, 0 for a curve without points.
+    /// Bytes touched in all: infinite if misses never end, 0 for a curve without points.
     #[must_use]
     pub const fn touched(&self) -> f64 {
         self.touched
@@ -107,18 +112,18 @@ impl MissCurve {
 impl TryFrom<Vec<(String, f64)>> for MissCurve {
     type Error = String;
     fn try_from(points: Vec<(String, f64)>) -> Result<Self, String> {
-        let read = |(size, misses): (String, f64)| {
+        let points = points.into_iter().map(|(size, misses)| {
             Ok((size.parse::<Bytes>().map_err(|error| error.to_string())?, misses))
-        };
-        Self::new(points.into_iter().map(read).collect::<Result<Vec<_>, String>>()?)
+        });
+        Self::new(points.collect::<Result<Vec<_>, String>>()?)
     }
 }
 
 impl From<MissCurve> for Vec<(String, f64)> {
     fn from(curve: MissCurve) -> Self {
+        let points = curve.points.into_iter();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // made from whole bytes
-        let text = |(size, misses): (f64, f64)| (format!("{} B", size as u64), misses);
-        curve.points.into_iter().map(text).collect()
+        points.map(|(size, misses)| (format!("{} B", size as u64), misses)).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What programs demand of a core, as values with units and a version.
+//! Models of programs' demands on cores, caches and memory, as values with units and a version.
 //!
 //! Pure: reads no file, no clock and no global.
 

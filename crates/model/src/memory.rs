@@ -1,62 +1,64 @@
-//! Memory controllers and links: how long an access waits for others.
+//! Memory controllers and links: waits caused by other traffic.
 //!
 //! # Approach
-//! Each is a queue. An access waits the longer the more of the bandwidth is in use, without bound as all
-//! of it is; and tasks that wait longer request less often. So there is one wait at which requests and the
-//! wait agree, and then less than the whole bandwidth is in use.
+//! Each controller or link is a queue. The wait of an access grows with the used share of the
+//! bandwidth, without bound as the share approaches 1. Tasks that wait longer send fewer requests.
+//! At one wait, requests and wait agree; less than the whole bandwidth is in use then.
 //!
 //! # Terms
-//! - `ρ`: share of the bandwidth that is in use.
+//! - `ρ`: used share of the bandwidth.
 //! - `w`: wait, on top of the latency `L` of an access without other traffic.
 //! - `w = s · ρ / √(1 − ρ)` with the scale `s = 0.3 · L`.
 //!
-//! # Where the curve comes from
-//! Fitted to loaded latencies of eight servers (DDR4, one to four nodes, published output of Intel's Memory
-//! Latency Checker, reads only), of which five are in the tests: mean error of the latency 3 %, 3.6 % and
-//! at most 15 % for those five. The form of an M/M/1 queue, `ρ / (1 − ρ)`, has 6 % with its own best scale:
-//! it waits too little at half load and too much near the end. All are Intel's; others are assumed to be
-//! alike, and so are links and caches, each with its own latency. Table: docs/method/memory-model.md.
+//! # Source of the curve
+//! Fitted to loaded latencies of eight servers (DDR4, one to four nodes, published output of
+//! Intel's Memory Latency Checker, reads only), of which five are in the tests. The mean error of
+//! the latency is 3 %; for the five it is 3.6 % and at most 15 %. An M/M/1 queue, `ρ / (1 − ρ)`,
+//! has 6 % with its own best scale: its wait is too short at half load and too long near full load.
+//! All eight servers are Intel's. Others are assumed to be alike, and so are links and caches, each
+//! with its own latency. Table: docs/method/memory-model.md.
 
-/// Scale of the wait, as a share of the latency without other traffic. Fitted; see above.
+/// Scale of the wait, as a share of the latency without other traffic. Fitted; see the head of the
+/// file.
 pub(crate) const WAIT: f64 = 0.3;
 
-/// What an access waits at a queue of which the share `used` is in use; in the unit of `scale`.
-/// Infinite from 1 on.
+/// Wait at a queue with the share `used` of its bandwidth in use, in the unit of `scale`. Infinite
+/// from 1.
 #[must_use]
 pub fn wait(scale: f64, used: f64) -> f64 {
     if used < 1.0 { scale * used.max(0.0) / (1.0 - used).sqrt() } else { f64::INFINITY }
 }
 
-/// The share that is in use when accesses wait so long: the inverse of [`wait`]. Below 1.
+/// Share of the bandwidth in use when the wait is `wait`: the inverse of [`wait`]. Below 1.
 #[must_use]
 pub fn used(scale: f64, wait: f64) -> f64 {
     if wait <= 0.0 { 0.0 } else { 2.0 / (1.0 + (1.0 + 4.0 * (scale / wait).powi(2)).sqrt()) }
 }
 
-/// The bandwidth of a queue, by latencies without other traffic and beside `traffic`, in one unit: the traffic over the share that
-/// it uses. Infinite where accesses do not wait.
+/// Bandwidth of a queue, in the unit of `traffic`, from the latencies without other traffic and
+/// `beside` the traffic: traffic over used share. Infinite where accesses do not wait.
 #[must_use]
 pub fn capacity(latency: f64, beside: f64, traffic: f64) -> f64 {
     traffic / used(WAIT * latency, beside - latency)
 }
 
-/// The wait at which a queue and its users agree, near a wait `at`, at which they would use the share
-/// `used` of it and `fall` less for each unit of time that they wait longer.
+/// Wait at which a queue and its users agree, near the wait `at`. At `at` the users would use the
+/// share `used`, and `fall` less for each unit of additional wait.
 ///
-/// `1/ρ` is taken to grow with the wait in a straight line, `a + b·w`: it does when all users are
-/// alike, and is concave when they are not. With `z = √(1 − ρ)` the wait is `s · (1 − z²) / z`, and
-/// what is sought is the one zero in 0 ..= 1 of `(a·z + b·s·(1 − z²)) · (1 − z²) − z`, which falls from
-/// `b·s` to −1.
+/// `1/ρ` is assumed linear in the wait, `a + b·w`: it is linear if all users are alike, and concave
+/// otherwise. With `z = √(1 − ρ)` the wait is `s · (1 − z²) / z`, and `z` is the only zero in 0 ..=
+/// 1 of `(a·z + b·s·(1 − z²)) · (1 − z²) − z`, which falls from `b·s` to −1.
 pub(crate) fn agreed_wait(scale: f64, at: f64, used: f64, fall: f64) -> f64 {
     if used <= 0.0 || scale <= 0.0 {
         return 0.0;
     }
     let b = fall / (used * used);
     let a = 1.0 / used - b * at;
-    let (mut low, mut high) = (0.0_f64, 1.0_f64);
+    let mut low = 0.0_f64;
+    let mut high = 1.0_f64;
     let mut z = (1.0 - self::used(scale, at)).sqrt();
-    // Newton's method, held within bounds; ends after a few steps, since it doubles the digits that are
-    // right: seven before the last one are more than ten in the end.
+    // Newton's method, kept within bounds. Each step doubles the correct digits, so seven before
+    // the last step become more than ten.
     for _ in 0..60 {
         let left = 1.0 - z * z;
         let asked = a * z + b * scale * left;
@@ -64,7 +66,8 @@ pub(crate) fn agreed_wait(scale: f64, at: f64, used: f64, fall: f64) -> f64 {
         let slope = (a - 2.0 * b * scale * z) * left - 2.0 * z * asked - 1.0;
         *(if value > 0.0 { &mut low } else { &mut high }) = z;
         let step = value / slope;
-        // Also where rounding puts it on a bound: it is right, the midpoint would not be.
+        // Accepted even if rounding puts the step on a bound: the step is right, the midpoint would
+        // not be.
         if step.abs() <= 1e-7 * z {
             z -= step;
             break;
@@ -89,9 +92,9 @@ mod tests {
         assert_eq!(capacity(80.0, 79.0, 10.0), f64::INFINITY);
     }
 
-    /// Idle latency in ns, most bandwidth in MB/s, and loaded latencies with the bandwidth in use, as
-    /// the Memory Latency Checker printed them. Loads of the same bandwidth are left out, and so are loads
-    /// below an eighth of it.
+    /// Idle latency in ns, largest bandwidth in MB/s, and loaded latencies by used bandwidth, as
+    /// printed by the Memory Latency Checker. Repeated bandwidths, and those below an eighth of the
+    /// largest, are left out.
     type Server = (&'static str, f64, f64, &'static [(f64, f64)]);
     const SERVERS: [Server; 5] = [
         // plantegg.github.io, "CPU and memory", version 3.9 of the tool.
@@ -195,8 +198,8 @@ mod tests {
         assert_eq!(agreed_wait(10.0, 3.0, 0.0, 0.0), 0.0);
     }
 
-    /// Alike users of 1/(0.23 + 0.13 · w) each: the fourth step is right to the last digit but one, and by rounding beyond a
-    /// bound.
+    /// Equal users of 1/(0.23 + 0.13 · w) each: the fourth step is right except for the last digit,
+    /// and beyond a bound by rounding.
     #[test]
     fn steps_that_round_are_right() {
         let (scale, at, idle, depends) = (

@@ -1,25 +1,24 @@
-//! What was counted of a thread's accesses to memory: how many miss a cache, by its size.
+//! Counted misses of a thread's accesses to memory, by the size of the cache.
 
 use crate::curve::MissCurve;
 use colocate_machine::Bytes;
 
-/// How many of a thread's accesses miss a cache that it has for itself and that keeps the lines used last,
-/// by the number of its lines.
+/// Accesses of a thread that miss a private LRU cache, by the number of its lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissCounts {
     line: Bytes,
-    /// Lines of a cache, from 0, rising, and the accesses that miss it, which do not rise.
+    /// Lines of a cache, ascending from 0, and accesses that miss the cache, not rising.
     by_lines: Vec<(u64, u64)>,
     left: u64,
     left_written: u64,
 }
 
 impl MissCounts {
-    /// Of caches with lines of size `line`: numbers of lines with how many accesses miss; and how many
-    /// lines a cache gave up, `left`, of which `left_written` had been written to.
+    /// Counts for caches with lines of size `line`: numbers of lines with the accesses that miss,
+    /// the lines evicted (`left`) and the evicted dirty lines (`left_written`).
     ///
-    /// `None` if the lines have no size, the numbers do not begin with 0 and rise, misses rise, or more
-    /// written lines were given up than lines.
+    /// `None` if the size of a line is 0, the numbers of lines do not ascend from 0, misses rise,
+    /// or `left_written` exceeds `left`.
     #[must_use]
     pub fn new(
         line: Bytes,
@@ -33,13 +32,13 @@ impl MissCounts {
         right.then_some(Self { line, by_lines, left, left_written })
     }
 
-    /// All accesses.
+    /// Number of accesses.
     #[must_use]
     pub fn accesses(&self) -> u64 {
         self.by_lines.first().map_or(0, |(_, misses)| *misses)
     }
 
-    /// How many accesses miss a cache of so many lines: between two counts on a straight line.
+    /// Accesses that miss a cache of `lines` lines: linear between two counts.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
     pub fn at(&self, lines: u64) -> f64 {
@@ -54,18 +53,17 @@ impl MissCounts {
         }
     }
 
-    /// Share of the lines given up that had been written to, 0 to 1; `None` if too few were given up to
-    /// say.
+    /// Share of evicted lines that were dirty, 0 to 1; `None` below 1,000 evictions.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // as above
     pub fn written_back(&self) -> Option<f64> {
-        /// Chosen: a share of so many is known to two digits.
+        /// Chosen: a share of this many is known to two digits.
         const ENOUGH: u64 = 1000;
         (self.left >= ENOUGH).then(|| self.left_written as f64 / self.left as f64)
     }
 
-    /// What several threads missed, each in a cache of its own; `None` for no thread, or for lines of
-    /// different sizes.
+    /// Sum over several threads, each with a cache of its own; `None` for no thread, or for lines
+    /// of different sizes.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // sums of counts
     pub fn together(threads: &[&Self]) -> Option<Self> {
@@ -73,24 +71,26 @@ impl MissCounts {
         if threads.iter().any(|thread| thread.line != line) {
             return None;
         }
-        let every =
+        let lines =
             threads.iter().flat_map(|thread| thread.by_lines.iter().map(|(lines, _)| *lines));
-        let mut sizes: Vec<u64> = every.collect();
+        let mut sizes: Vec<u64> = lines.collect();
         sizes.sort_unstable();
         sizes.dedup();
-        let all = |lines| threads.iter().map(|thread| thread.at(lines)).sum::<f64>().round() as u64;
+        let by_lines = sizes.into_iter().map(|lines| {
+            let misses = threads.iter().map(|thread| thread.at(lines)).sum::<f64>();
+            (lines, misses.round() as u64)
+        });
         Some(Self {
             line,
-            by_lines: sizes.into_iter().map(|lines| (lines, all(lines))).collect(),
+            by_lines: by_lines.collect(),
             left: threads.iter().map(|thread| thread.left).sum(),
             left_written: threads.iter().map(|thread| thread.left_written).sum(),
         })
     }
 
-    /// Misses per instruction by the cache's size, of a thread that ran `instructions`. Points that lie
-    /// on the line between others, to within half a per cent, are left out.
+    /// Misses per instruction by the cache's size, for a thread that ran `instructions`; `None` for 0.
     ///
-    /// `None` if it ran none.
+    /// Points within half a per cent of the line between others are left out.
     #[must_use]
     // Counts of far less than 2^53, and whole lines.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -99,42 +99,54 @@ impl MissCounts {
             return None;
         }
         // A billionth of a miss per instruction is far below what can be measured.
-        let rate = |misses: u64| (misses as f64 / instructions as f64 * 1e9).round() / 1e9;
-        let mut points: Vec<(f64, f64)> =
-            self.by_lines.iter().map(|&(lines, misses)| (lines as f64, rate(misses))).collect();
-        // No cache has no line.
+        let mut points: Vec<(f64, f64)> = self
+            .by_lines
+            .iter()
+            .map(|&(lines, misses)| {
+                // A billionth of a miss per instruction is far below what can be measured.
+                (lines as f64, (misses as f64 / instructions as f64 * 1e9).round() / 1e9)
+            })
+            .collect();
+        // A cache of 0 lines does not exist: the curve begins at one line.
         if points.len() > 1 && points[1].0 <= 1.0 {
             points.remove(0);
         } else {
             points[0].0 = 1.0;
         }
-        let size = |lines: f64| Bytes((lines * self.line.0 as f64) as u64);
-        MissCurve::new(thinned(&points).into_iter().map(|(lines, rate)| (size(lines), rate))).ok()
+        let points = thinned(&points).into_iter();
+        MissCurve::new(
+            points.map(|(lines, rate)| (Bytes((lines * self.line.0 as f64) as u64), rate)),
+        )
+        .ok()
     }
 }
 
-/// Those of `points` that the others do not say anyway.
+/// Removes points that interpolation between the others yields within [`NEAR`].
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    /// Relative to the point left out.
-    const NEAR: f64 = 0.005;
-    let says = |from: usize, to: usize| {
-        let ((x0, y0), (x1, y1)) = (points[from], points[to]);
-        points[from + 1..to].iter().all(|&(x, y)| {
-            let line = y0 + (y1 - y0) * (x - x0) / (x1 - x0);
-            (line - y).abs() <= NEAR * y
-        })
-    };
     let mut kept = vec![points[0]];
     let mut from = 0;
     while from + 1 < points.len() {
         let mut to = from + 1;
-        while to + 1 < points.len() && says(from, to + 1) {
+        while to + 1 < points.len() && is_line(&points[from..=to + 1]) {
             to += 1;
         }
         kept.push(points[to]);
         from = to;
     }
     kept
+}
+
+/// Relative error of interpolation at a point left out. Chosen.
+const NEAR: f64 = 0.005;
+
+/// Whether the line between the first and the last of `points` meets the others within [`NEAR`].
+fn is_line(points: &[(f64, f64)]) -> bool {
+    let (x0, y0) = points[0];
+    let (x1, y1) = points[points.len() - 1];
+    points.iter().all(|&(x, y)| {
+        let line = y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+        (line - y).abs() <= NEAR * y
+    })
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! An instruction mix: the share of each class of work.
+//! Instruction mix: the share of each class of work.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A kind of work, as Serpa et al. and PAPI distinguish them.
+/// Class of work, as Serpa et al. and PAPI distinguish.
 ///
-/// The same five as `colocate-isa` decodes; this crate does not depend on a decoder.
+/// The same five as in `colocate-isa`; this crate does not depend on a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -23,10 +23,10 @@ pub enum Class {
 }
 
 impl Class {
-    /// All classes in the order used everywhere.
+    /// All classes, in the order of files and tables.
     pub const ALL: [Self; 5] = [Self::Branch, Self::Float, Self::Int, Self::Load, Self::Store];
 
-    /// The class's name in files and tables.
+    /// Name of the class in files and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,29 +39,29 @@ impl Class {
     }
 }
 
-/// A share of all instructions, in 0 ..= 1.
+/// Share of all instructions, in 0 ..= 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Share(f64);
 
 impl Share {
-    /// Nothing.
+    /// Share of 0.
     pub const ZERO: Self = Self(0.0);
 
-    /// The share `value`, or `None` if it is not a number in 0 ..= 1.
+    /// The share `value`, or `None` for a number outside 0 ..= 1.
     #[must_use]
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Self(value))
     }
 
-    /// `part` of `whole`, or `None` if `whole` is 0. A `part` above `whole` counts as all of it.
+    /// `part` of `whole`, or `None` if `whole` is 0. A `part` above `whole` counts as `whole`.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
     pub fn of(part: u64, whole: u64) -> Option<Self> {
         (whole > 0).then(|| Self((part as f64 / whole as f64).min(1.0)))
     }
 
-    /// The share as a number in 0 ..= 1.
+    /// Number in 0 ..= 1.
     #[must_use]
     pub fn get(self) -> f64 {
         self.0
@@ -82,16 +82,16 @@ impl From<Share> for f64 {
 }
 
 impl fmt::Display for Share {
-    /// In percent with one decimal.
+    /// Percent with one decimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.1} %", self.0 * 100.0)
     }
 }
 
-/// The share of each class in a thread's instructions.
+/// Share of each class in a thread's instructions.
 ///
-/// A class that the backend cannot see is `None`, never 0. An instruction can be of several
-/// classes or of none, so the shares need not add up to one.
+/// A class that the backend cannot count is `None`, never 0. An instruction can have several
+/// classes or none, so the shares need not add up to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
@@ -108,7 +108,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// The share of `class`, or `None` if unknown.
+    /// Share of `class`, or `None` if unknown.
     #[must_use]
     pub fn get(&self, class: Class) -> Option<Share> {
         match class {
@@ -131,8 +131,8 @@ impl Mix {
         }
     }
 
-    /// The mix of `counts[class]` instructions of each class among `instructions`; all unknown if
-    /// nothing ran.
+    /// Mix of `counts[class]` instructions of each class among `instructions`; all unknown if
+    /// `instructions` is 0.
     #[must_use]
     pub fn from_counts(instructions: u64, counts: [u64; 5]) -> Self {
         let mut mix = Self::default();
@@ -142,17 +142,18 @@ impl Mix {
         mix
     }
 
-    /// Whether no class is known: the thread was never watched.
+    /// Whether no class is known, as for a thread that was never profiled.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The known class with the largest share, the first of [`Class::ALL`] among equals, or `None`
-    /// if none is known.
+    /// Known class with the largest share, the first of [`Class::ALL`] among equals; `None` if no
+    /// class is known.
     #[must_use]
     pub fn dominant(&self) -> Option<(Class, Share)> {
         let known = Class::ALL.into_iter().filter_map(|class| Some((class, self.get(class)?)));
+        // `>`, not `>=`: the first of equal shares stays.
         known.reduce(|best, next| if next.1 > best.1 { next } else { best })
     }
 }
@@ -166,7 +167,7 @@ impl fmt::Display for Class {
 impl FromStr for Class {
     type Err = String;
 
-    /// Reads a class's name.
+    /// Parses a class's name.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL
             .into_iter()

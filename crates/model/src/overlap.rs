@@ -1,4 +1,4 @@
-//! How much two threads need the same execution units: plain arithmetic on mixes.
+//! Competition of two threads for the same execution units, computed from instruction mixes.
 //!
 //! The terms, with their units:
 //!
@@ -9,69 +9,70 @@
 //! - `w(a, b) = Σ_c d(a, c) · d(b, c) = Σ_c b(a) · b(b) · s(a, c) · s(b, c) / u(c)`: overlap, in
 //!   *unit clashes per pair of instructions* ([`UnitDemand::overlap`]).
 //!
-//! What the overlap means: draw one instruction of each thread, when each thread runs for its busy
-//! share of the time, and let each instruction take one of the units of its class at random. Then
-//! `w` is how often, on average, both need the same unit. It orders pairings; it is not a slow-down,
-//! since out-of-order cores hide many clashes, and how many depends on the machine.
+//! Meaning of the overlap: draw one instruction of each thread, with each thread running for its
+//! busy share of the time, and let each instruction use a random unit of its class. Then `w` is the
+//! mean number of times that both need the same unit. The overlap ranks pairings and is no
+//! slowdown: out-of-order cores hide many clashes, how many depends on the machine.
 
 use crate::mix::{Class, Mix};
 use std::ops::{Add, AddAssign, Sub};
 
-/// Execution units that can do work of each class, indexed by `Class as usize`: branch, float, int,
-/// load, store.
+/// Execution units for each class, indexed by `Class as usize`: branch, float, int, load, store.
 ///
-/// AMD family 17h, the processor of Serpa et al.'s machine: four integer units, two of which also
-/// resolve branches; four floating-point pipes, two of which add and two multiply, so two for any
-/// given operation; two address units, which serve two loads, or one load and one store, a cycle.
-/// (Port groups of `znver1` in LLVM and in OSACA, which agree on them.) Chosen as typical of a core,
-/// not fitted to one.
+/// AMD family 17h, the processor of Serpa et al.'s machine. Four integer units, two of which also
+/// resolve branches. Four floating-point pipes, two of which add and two multiply, so two for a
+/// given operation. Two address units, for two loads, or one load and one store, a cycle. (Port
+/// groups of `znver1` in LLVM and in OSACA, which agree.) Chosen as typical of a core, not fitted
+/// to one.
 pub const UNITS: [f64; 5] = [2.0, 2.0, 4.0, 2.0, 1.0];
 
-/// How scarce the units of `class` are: `1 / u(c)`, above 0, at most 1.
+/// Scarcity of the units of `class`: `1 / u(c)`, above 0, at most 1.
 #[must_use]
 pub fn scarcity(class: Class) -> f64 {
     1.0 / UNITS[class as usize]
 }
 
-/// What a thread, or several together, need of the units of a core.
+/// Demand of a thread, or of several together, for the units of a core.
 ///
-/// Demands add up: the demand of threads that run at the same time is the sum of theirs, and the
-/// overlap of two groups is the sum of the overlaps of all pairs between them.
+/// Demands add up: the demand of concurrent threads is the sum of theirs, and the overlap of two
+/// groups is the sum of the overlaps of all pairs between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct UnitDemand([f64; 5]);
 
 impl UnitDemand {
-    /// Needs nothing: no thread.
+    /// No demand: no thread.
     pub const NONE: Self = Self([0.0; 5]);
 
-    /// The demand of a thread of mix `mix` that is busy for `busy` of its life.
+    /// Demand of a thread with the mix `mix`, busy for the share `busy` of its life.
     ///
-    /// A class that `mix` does not have takes its share from `assumed`; one that `assumed` does not
-    /// have either is not needed, so give the same `assumed` to all threads that are to be compared.
-    /// `busy` is cut to 0 ..= 1; what is not a number counts as 1.
+    /// A class unknown in `mix` takes its share from `assumed`, and counts as 0 if unknown there
+    /// too. Threads to be compared need the same `assumed`. `busy` is clamped to 0 ..= 1; NaN
+    /// counts as 1.
     #[must_use]
     pub fn of(mix: &Mix, busy: f64, assumed: &Mix) -> Self {
+        // `clamp` keeps NaN.
         let busy = if busy.is_nan() { 1.0 } else { busy.clamp(0.0, 1.0) };
         Self(Class::ALL.map(|class| {
             let share = mix.get(class).or(assumed.get(class)).map_or(0.0, crate::Share::get);
+            // The root, since the overlap multiplies the demands of two threads.
             busy * share * scarcity(class).sqrt()
         }))
     }
 
-    /// `w(self, other)`, in unit clashes per pair of instructions. Symmetric, and never
-    /// negative for what threads need; a difference of demands can have a negative one.
+    /// Overlap `w(self, other)`, in unit clashes per pair of instructions. Symmetric, and never
+    /// negative for demands of threads; for a difference of demands it may be negative.
     #[must_use]
     pub fn overlap(&self, other: &Self) -> f64 {
         self.0.iter().zip(&other.0).map(|(a, b)| a * b).sum()
     }
 
-    /// The same demand, `factor` times as strong.
+    /// Demand multiplied by `factor`.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         Self(self.0.map(|d| d * factor))
     }
 
-    /// The demand class by class, scaled by `1/√u(c)`; the overlap is the inner product of two.
+    /// Demand by class, scaled by `1/√u(c)`; the overlap is the inner product of two such arrays.
     #[must_use]
     pub fn as_array(&self) -> &[f64; 5] {
         &self.0
@@ -104,9 +105,9 @@ impl Sub for UnitDemand {
     }
 }
 
-/// The mean of `mixes`, class by class: what to assume of a thread that was not watched.
+/// Mean of `mixes`, class by class: an assumption for threads that were not profiled.
 ///
-/// A class that none of them has is unknown in the mean.
+/// A class that no mix has is unknown in the mean.
 #[must_use]
 #[allow(clippy::cast_precision_loss)] // fewer than 2^53 threads
 pub fn mean_mix<'a>(mixes: impl IntoIterator<Item = &'a Mix>) -> Mix {

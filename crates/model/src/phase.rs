@@ -1,8 +1,8 @@
-//! What a task demands while it does one thing: its demand vector, an instruction's worth of it.
+//! Phases: a task's demand vector while its behaviour is uniform, per instruction.
 //!
-//! Every component says where it comes from, and a missing one is unknown, never 0. What a core
-//! makes of it is [`Demand`]: [`Phase::on`] puts in figures for one kind of core, and guesses where there
-//! are none ([`Guesses`]), of which it gives account.
+//! Every component names its source, and a missing component is unknown, never 0. [`Demand`] is a
+//! phase in figures for one kind of core: [`Phase::on`] computes it, puts guesses ([`Guesses`]) in
+//! place of unknown figures, and lists them.
 
 pub mod file;
 mod guess;
@@ -26,30 +26,31 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum Work {
-    /// By kind: how many of each an instruction has on average. The core's table says which ports do
-    /// them.
+    /// By kind: number of each kind per instruction, on average. The core's table names the ports
+    /// for each kind.
     Kinds(#[serde(with = "file::kinds")] Vec<(WorkKind, f64)>),
-    /// By class, where an instruction mix is all that is known: a class holds several kinds, and how many
-    /// of which is guessed.
+    /// By class, if only an instruction mix is known. A class comprises several kinds; their parts
+    /// are guessed.
     Classes(Mix),
-    /// For one processor: names of ports, of which one is taken for so many cycles an instruction.
+    /// For one processor: groups of alternative ports, each with the cycles per instruction for
+    /// which one port of the group is occupied.
     Ports {
-        /// What LLVM calls the processor that it was found out for.
+        /// LLVM's name of the processor that the work was determined for.
         llvm_cpu: String,
-        /// Names of alternative ports, and cycles an instruction.
+        /// Names of alternative ports, and cycles per instruction.
         groups: Vec<(Vec<String>, f64)>,
-        /// Work by kind whose unit LLVM's table may lack, as it does some processors' dividers: how many
-        /// of each an instruction has. A core's unit for it counts where no group names its ports.
+        /// Number per instruction of kinds whose unit LLVM's table may lack, as the dividers of
+        /// some processors. The core's unit for a kind counts if no group names its ports.
         #[serde(default, skip_serializing_if = "Vec::is_empty", with = "file::kinds")]
         kinds: Vec<(WorkKind, f64)>,
     },
 }
 
-/// A demand vector: what each instruction of a phase needs on average.
+/// Demand vector: the mean needs of each instruction of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Phase {
-    /// For the reader.
+    /// Name for the reader.
     #[serde(default)]
     pub name: String,
     /// Front-end slots: micro-operations.
@@ -58,72 +59,72 @@ pub struct Phase {
     /// Work for the ports.
     #[serde(default)]
     pub work: Known<Work>,
-    /// Cycles that dependencies between instructions take at least, with the whole window.
+    /// Least cycles by dependencies between instructions, with the whole window.
     #[serde(default, deserialize_with = "known::amount")]
     pub dependent_cycles: Known<f64>,
-    /// The same with the part of the window that is left when a sibling is active.
+    /// Least cycles by dependencies, with the part of the window left by an active sibling.
     #[serde(default, deserialize_with = "known::amount")]
     pub dependent_cycles_divided: Known<f64>,
-    /// Cycles of stalls that neither ports nor shared caches explain: address translation, forwarding
-    /// of stores, the instruction cache.
+    /// Stall cycles not caused by ports or shared caches: address translation, store forwarding,
+    /// the instruction cache.
     #[serde(default, deserialize_with = "known::amount")]
     pub stall_cycles: Known<f64>,
-    /// Branches that are mispredicted.
+    /// Mispredicted branches.
     #[serde(default, deserialize_with = "known::part")]
     pub branch_misses: Known<f64>,
-    /// Misses of a cache that it has for itself, by the cache's size.
+    /// Misses of a private cache, by the cache's size.
     #[serde(default)]
     pub misses: Known<MissCurve>,
-    /// Misses that are under way at the same time, with the whole window; at least 1.
+    /// Misses outstanding at the same time, with the whole window; at least 1.
     #[serde(default, deserialize_with = "known::at_least_one")]
     pub parallel_misses: Known<f64>,
-    /// Lines written back, for each that is fetched from memory; 0 to 1.
+    /// Lines written back for each line fetched from memory; 0 to 1.
     #[serde(default, deserialize_with = "known::part")]
     pub written_back: Known<f64>,
-    /// Lines that another task of the job has changed since: read from its cache, not from memory.
+    /// Lines modified by another task of the job: read from its cache, not from memory.
     #[serde(default, deserialize_with = "known::amount")]
     pub shared_lines: Known<f64>,
-    /// Cycles that it took on a processor, in all: what the other components there add up to.
+    /// Cycles measured on a processor, the sum of all components there.
     #[serde(default)]
     pub cycles: Known<MeasuredCycles>,
 }
 
-/// Why a phase has no figures on a core.
+/// Error of converting a phase to figures for a core.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PhaseError {
-    /// A figure that cannot be.
+    /// A figure out of range.
     #[error("expected {component} to be {expected}, found {found}")]
     Impossible {
-        /// Of which component.
+        /// Name of the component.
         component: &'static str,
-        /// What it can be.
+        /// Valid range.
         expected: &'static str,
-        /// What it is.
+        /// Figure found.
         found: f64,
     },
-    /// The work is for the ports of a processor that the core is not.
+    /// The work is for the ports of another processor.
     #[error(
         "expected work for the ports of {}, found that of {found}; find out the demand for this machine",
         .expected.as_deref().unwrap_or("a processor without a table of LLVM's")
     )]
     OtherProcessor {
-        /// What LLVM calls the core.
+        /// LLVM's name of the core.
         expected: Option<String>,
-        /// What the work is for.
+        /// LLVM's name of the processor that the work is for.
         found: String,
     },
-    /// The work names a port that the core does not have.
+    /// The work names a port that the core lacks.
     #[error("expected one of the ports {}, found {found}", .expected.join(", "))]
     NoPort {
-        /// Those it has.
+        /// Ports of the core.
         expected: Vec<String>,
-        /// The name.
+        /// Name found.
         found: String,
     },
 }
 
 impl Phase {
-    /// What is known of a thread of which there is an instruction mix and no more: its work, by class.
+    /// Phase with no more than an instruction mix: its work is known by class.
     #[must_use]
     pub fn of_mix(name: impl Into<String>, mix: Mix, source: impl Into<String>) -> Self {
         let work = if mix.is_unknown() {
@@ -134,13 +135,14 @@ impl Phase {
         Self { name: name.into(), work, ..Self::default() }
     }
 
-    /// What is known of a thread of `profile`: its mix, and its cycles where they were counted on a
-    /// processor that has a name.
+    /// Phase of a profiled thread: its mix, and its cycles if counted on a processor with a known
+    /// name.
     #[must_use]
     pub fn of_thread(thread: &ThreadProfile, profile: &Profile) -> Self {
         let by = profile.backend.name();
         let mixed = format!("instruction mix, profiled by {by}");
         let mut phase = Self::of_mix(thread.name.clone(), thread.mix, mixed);
+        // Cycles without the name of their processor are of no use elsewhere.
         if let (Some(ipc), Some(processor)) = (thread.ipc(), &profile.processor)
             && CYCLES.contains(1.0 / ipc)
         {
@@ -151,14 +153,14 @@ impl Phase {
         phase
     }
 
-    /// What it took on `processor`, if that was measured there.
+    /// Cycles per instruction on `processor`, if measured there.
     #[must_use]
     pub fn cycles_on(&self, processor: Option<&str>) -> Option<f64> {
         let measured = self.cycles.get()?;
         (Some(measured.processor.as_str()) == processor).then_some(measured.cycles)
     }
 
-    /// The same, with what is known in `other` in place of what is unknown.
+    /// Phase with the components of `other` where `self` has none.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -179,10 +181,10 @@ impl Phase {
         }
     }
 
-    /// Whether every figure is one that can be.
+    /// Checks the range of every figure.
     ///
     /// # Errors
-    /// [`PhaseError::Impossible`] for the first that cannot.
+    /// [`PhaseError::Impossible`] for the first figure out of range.
     pub fn check(&self) -> Result<(), PhaseError> {
         let plain = [
             ("slots", &self.slots, AMOUNT),
@@ -210,7 +212,7 @@ impl Phase {
 }
 
 impl Work {
-    /// All figures of it; shares are right by their type.
+    /// All figures of the work; shares are in range by their type.
     fn amounts(&self) -> Vec<f64> {
         match self {
             Self::Kinds(kinds) => kinds.iter().map(|(_, count)| *count).collect(),
@@ -223,24 +225,25 @@ impl Work {
     }
 }
 
-/// A phase in figures, for one kind of core; everything for one instruction on average.
+/// Phase in figures for one kind of core; all figures are means per instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     /// Front-end slots.
     pub slots: f64,
-    /// Cycles for which one of the ports is taken; sets rise, are all different, and none is empty.
+    /// Cycles for which one port of a set is occupied. The sets ascend, are distinct, and none is
+    /// empty.
     pub ports: Vec<(PortSet, f64)>,
-    /// Least cycles by dependencies, whole window.
+    /// Least cycles by dependencies, with the whole window.
     pub dependent_cycles: f64,
-    /// The same, divided window; not less.
+    /// Least cycles by dependencies, with a divided window; not below [`Self::dependent_cycles`].
     pub dependent_cycles_divided: f64,
-    /// Stalled cycles that no other task has a part in: `stall_cycles` and mispredicted branches.
+    /// Stall cycles independent of other tasks: `stall_cycles` and mispredicted branches.
     pub stall_cycles: f64,
-    /// Misses by a cache's size.
+    /// Misses by the size of a cache.
     pub misses: MissCurve,
-    /// Misses under way at a time; at least 1.
+    /// Misses outstanding at a time; at least 1.
     pub parallel_misses: f64,
-    /// Lines written back for each that is fetched; 0 to 1.
+    /// Lines written back for each line fetched; 0 to 1.
     pub written_back: f64,
     /// Lines read from another task's cache.
     pub shared_lines: f64,
@@ -249,12 +252,14 @@ pub struct Demand {
 impl Demand {
     /// Least cycles by dependencies with one of `parts` equal parts of the window.
     ///
-    /// Known are the whole and the half; for smaller parts each halving costs the same factor, which is
-    /// how instructions that are ready at a time grow with the window: as a power of it.
+    /// The whole and the half are known. For smaller parts each halving costs the same factor: the
+    /// number of ready instructions grows as a power of the window.
     pub(crate) fn least_cycles(&self, parts: usize) -> f64 {
-        let (whole, half) = (self.dependent_cycles, self.dependent_cycles_divided);
+        let whole = self.dependent_cycles;
+        let half = self.dependent_cycles_divided;
         match parts {
             0 | 1 => whole,
+            // The ratio to a whole of 0 is undefined.
             _ if parts == 2 || whole <= 0.0 => half,
             #[allow(clippy::cast_precision_loss)] // a core has few PUs
             _ => whole * (half / whole).powf((parts as f64).log2()),

@@ -1,31 +1,32 @@
-//! Which ports do work that several of them can do, seen over a long time.
+//! Long-term use of ports by work that several ports can do.
 //!
 //! # Problem
-//! Demands name sets of alternative ports, not ports; the question is how full a port is.
+//! Demands name sets of alternative ports, not ports. The use of each port is required.
 //!
 //! # Approach
-//! Work is spread as evenly as its sets allow, as a scheduler that takes the port with the shortest queue
-//! does in the long run: the fullest ports are as little full as they can be, then the next fullest, and so
-//! on. Those are the ports of the union `S` of sets with the most work within it per port: all of that work
-//! has to be done there (the bound of [`crate::smt`]), and whatever else could be done there goes where there
-//! is more room. They get the mean of that work each; the rest is spread over the rest of the ports likewise.
-//! Fujishige's lexicographically optimal base of a polymatroid (1980) is this.
+//! Work is spread as evenly as its sets allow, as by a scheduler that takes the port with the
+//! shortest queue, in the long run: the use of the fullest ports is minimal, then that of the next
+//! fullest, and so on. The fullest ports are the union `S` of sets with the most work within `S`
+//! per port. All of that work has to be done in `S` (the bound of [`crate::smt`]), and other work
+//! that could be done there goes to ports with more room. Each port of `S` gets the mean of that
+//! work; the rest is spread over the other ports likewise. The result is Fujishige's
+//! lexicographically optimal base of a polymatroid (1980).
 //!
 //! # Terms
 //! - *work*: cycles of any one port of a set, per cycle of the core.
-//! - *use* of a port: the part of its cycles in which it works.
+//! - *use* of a port: the share of its cycles in which it works.
 //!
 //! # Properties
 //! - **Conserves**: uses sum to the work. -> test `conserves`
-//! - **No port is fuller than it must be**: the most is the largest bound of all unions.
+//! - **No port is fuller than it must be**: the largest use is the largest bound of all unions.
 //!   -> test `the_fullest_is_the_tightest_bound`
-//! - **Order**: in which order work is named changes nothing. -> test `order_changes_nothing`
+//! - **Order**: the order of the work changes nothing. -> test `order_changes_nothing`
 
 use colocate_machine::performance::{PortSet, Unit};
 
-/// The use of each of `ports` ports, when `work` is spread as evenly as its sets allow.
+/// Use of each of `ports` ports when `work` is spread as evenly as its sets allow.
 ///
-/// Work for no port at all is left out, as is what is not a number above 0.
+/// Work without a port is ignored, as are NaN and cycles of 0 or less.
 #[must_use]
 pub fn spread(ports: usize, work: &[(PortSet, f64)]) -> Vec<f64> {
     let mut uses = vec![0.0; ports];
@@ -34,9 +35,11 @@ pub fn spread(ports: usize, work: &[(PortSet, f64)]) -> Vec<f64> {
     while let Some((union, each)) = tightest(&left) {
         for (port, used) in uses.iter_mut().enumerate() {
             if union.0 >> port & 1 == 1 {
+                // The ports of the tightest union are equally full.
                 *used = each;
             }
         }
+        // Work outside the union avoids its ports: there is more room elsewhere.
         left.retain(|(set, _)| !set.is_subset(union));
         for (set, _) in &mut left {
             set.0 &= !union.0;
@@ -45,32 +48,32 @@ pub fn spread(ports: usize, work: &[(PortSet, f64)]) -> Vec<f64> {
     uses
 }
 
-/// The union of sets with the most work within it per port, and that work.
+/// Union of sets with the most work within it per port, and that work per port.
 fn tightest(work: &[(PortSet, f64)]) -> Option<(PortSet, f64)> {
     let mut best: Option<(PortSet, f64)> = None;
     for union in unions(work.iter().map(|(set, _)| *set)) {
         let within = work.iter().filter(|(set, _)| set.is_subset(union));
         let each = within.map(|(_, cycles)| cycles).sum::<f64>() / f64::from(union.len());
-        // Of equal ones any would do, since the others come next; but the same in every order.
-        let better = |&(other, most): &(PortSet, f64)| (each, union) > (most, other);
-        if best.as_ref().is_none_or(better) {
+        // Of equal unions any is right, since the others follow. Take the same in every order.
+        if best.is_none_or(|(other, most)| (each, union) > (most, other)) {
             best = Some((union, each));
         }
     }
     best
 }
 
-/// Unions that are searched, as in [`crate::smt`]: cores with hundreds of them are not known.
+/// Limit of the unions searched, as in [`crate::smt`]: no known core has more than hundreds.
 const UNIONS: usize = 1024;
 
-/// Every connected union of `sets`; a union of parts without a common port is as dense as one of its parts
-/// at most.
+/// All connected unions of `sets`. A union of parts without a common port is at most as dense as
+/// the densest part.
 fn unions(sets: impl Iterator<Item = PortSet>) -> Vec<PortSet> {
     let mut sets: Vec<PortSet> = sets.collect();
     sets.sort_unstable();
     sets.dedup();
     let mut unions = sets.clone();
     let mut next = 0;
+    // The list grows while it is read: unions of unions are tried as well.
     while next < unions.len() && unions.len() < UNIONS {
         for set in &sets {
             let with = unions[next].union(*set);
@@ -83,14 +86,15 @@ fn unions(sets: impl Iterator<Item = PortSet>) -> Vec<PortSet> {
     unions
 }
 
-/// Ports that do the same or overlapping work, by the core's own table: each port in one group, groups in
-/// the order of their first ports.
+/// Groups of ports with the same or overlapping work, by the core's table. Each port is in one
+/// group; groups are in the order of their first ports.
 #[must_use]
 pub fn groups(ports: usize, units: &[Unit]) -> Vec<PortSet> {
     let mut groups: Vec<PortSet> = (0..ports.min(32)).map(|port| PortSet(1 << port)).collect();
     for unit in units {
         let joined = groups.iter().filter(|group| group.0 & unit.ports.0 != 0);
         let joined = joined.fold(PortSet::default(), |all, group| all.union(*group));
+        // One group replaces all groups that the unit connects.
         groups.retain(|group| group.0 & unit.ports.0 == 0);
         if !joined.is_empty() {
             groups.push(joined);

@@ -1,4 +1,4 @@
-//! What a program was seen doing, thread by thread: the file `colocate profile -o` writes.
+//! Profile of a program, by thread: the file that `colocate profile -o` writes.
 
 use crate::mix::Mix;
 use colocate_machine::Nanos;
@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Version of the profile format that this build reads and writes.
 pub const VERSION: u32 = 1;
 
-/// How a program was watched.
+/// Method of profiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
@@ -21,7 +21,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The backend's name in files and options.
+    /// Name of the backend in files and options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,65 +32,65 @@ impl Backend {
     }
 }
 
-/// Which program a profile is of.
+/// Profiled program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// The executable's path when it was watched.
+    /// Path of the executable at the time of profiling.
     pub path: String,
-    /// The command's arguments, without the program itself.
+    /// Arguments of the command, without the program itself.
     pub args: Vec<String>,
-    /// What identifies the executable's content: `build-id:HEX` where the linker left one, else
+    /// Identity of the executable's content: `build-id:HEX` if the linker set one, otherwise
     /// `sha256:HEX` of the whole file.
     pub identity: String,
 }
 
-/// What a program was seen doing.
+/// Profile of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Format version, [`VERSION`].
     pub version: u32,
-    /// How it was watched.
+    /// Method of profiling.
     pub backend: Backend,
-    /// Which program it is of.
+    /// Profiled program.
     pub program: Program,
-    /// Processor model of the machine it was watched on, if known.
+    /// Processor model of the machine, if known.
     pub processor: Option<String>,
-    /// Seconds since 1970-01-01 UTC when watching began.
+    /// Start of profiling, in seconds since 1970-01-01 UTC.
     pub started_unix_s: u64,
-    /// How long it was watched.
+    /// Duration of profiling.
     pub watched_ns: Nanos,
-    /// Whether the program had ended when watching stopped.
+    /// Whether the program had ended when profiling stopped.
     pub complete: bool,
-    /// Its threads, in the order they were created; thread `i` has `order` `i`.
+    /// Threads in the order of creation; thread `i` has `order` `i`.
     pub threads: Vec<ThreadProfile>,
-    /// What a reader should know: skipped threads, guessed values, one sentence each.
+    /// Notes for the reader, one sentence each: skipped threads, guessed values.
     pub notes: Vec<String>,
 }
 
-/// What one thread was seen doing.
+/// Profile of one thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadProfile {
-    /// Place in the order of creation over the whole job, from 0 for the first thread of the
-    /// command. Child processes' threads count on.
+    /// Index in the order of creation over the whole job, from 0 for the first thread of the
+    /// command. Threads of child processes continue the count.
     pub order: u32,
-    /// Which process of the job it belongs to, from 0 in the order of creation.
+    /// Index of the thread's process in the job, from 0 in the order of creation.
     pub process: u32,
-    /// The thread's name when it ended or when watching stopped.
+    /// Name of the thread at its end, or when profiling stopped.
     pub name: String,
-    /// When it was first seen, since watching began.
+    /// First observation of the thread, since the start of profiling.
     pub start_ns: Nanos,
-    /// When it ended, since watching began; `None` if it was alive when watching stopped.
+    /// End of the thread, since the start of profiling; `None` if alive when profiling stopped.
     pub end_ns: Option<Nanos>,
-    /// CPU time it used while it was watched; `None` if the backend cannot say.
+    /// CPU time used while profiled; `None` if unknown to the backend.
     pub cpu_time_ns: Option<Nanos>,
-    /// Instructions retired; exact under `emulate`, counted under `pmu`, else unknown.
+    /// Instructions retired: exact under `emulate`, counted under `pmu`, otherwise unknown.
     pub instructions: Option<u64>,
-    /// Core cycles, where there are counters.
+    /// Core cycles; `None` without hardware counters.
     pub cycles: Option<u64>,
-    /// Samples that the mix rests on, for `sample`.
+    /// Number of samples behind the mix, for `sample`.
     pub samples: Option<u64>,
     /// Share of each class of work.
     pub mix: Mix,
@@ -102,21 +102,20 @@ fn at_most(most: usize, unit: &'static str, found: usize) -> Result<(), ProfileE
 
 impl ThreadProfile {
     fn check(&self, place: usize) -> Result<(), ProfileError> {
-        let wrong = |expected, found| Err(ProfileError::Inconsistent { expected, found });
         if self.order as usize != place {
             let found = format!("order {} at place {place}", self.order);
-            return wrong("threads numbered 0, 1, 2, … in order", found);
+            return inconsistent("threads numbered 0, 1, 2, … in order", found);
         }
         match self.end_ns {
             Some(end) if end < self.start_ns => {
                 let found = format!("thread {place} from {} to {end}", self.start_ns);
-                wrong("threads that end after they start", found)
+                inconsistent("threads that end after they start", found)
             }
             _ => Ok(()),
         }
     }
 
-    /// Instructions per cycle, where both are known and cycles are not 0.
+    /// Instructions per cycle, if both are known and cycles are not 0.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // a rate needs 15 digits at most
     pub fn ipc(&self) -> Option<f64> {
@@ -129,67 +128,73 @@ impl ThreadProfile {
     }
 }
 
-/// Why a text is not a profile.
+fn inconsistent(expected: &'static str, found: String) -> Result<(), ProfileError> {
+    Err(ProfileError::Inconsistent { expected, found })
+}
+/// Error of reading a profile.
 #[derive(Debug, Error)]
 pub enum ProfileError {
-    /// The text is not JSON of the profile's shape.
+    /// Not JSON, or not of the profile's schema.
     #[error("expected a profile (docs/schemas/profile.json), found: {}", colocate_machine::printable(&.0.to_string()))]
     Malformed(#[from] serde_json::Error),
-    /// The profile is of another format version.
+    /// Unsupported version of the format.
     #[error("expected a profile of version {VERSION}, found version {found}; profile again")]
     Version {
-        /// The version in the text.
+        /// Version in the text.
         found: u64,
     },
-    /// The text or the list of threads is longer than any that is written.
+    /// The text or the list of threads is above the limit.
     #[error("expected a profile of at most {most} {unit}, found {found}")]
     TooLarge {
-        /// The most that is read.
+        /// Limit.
         most: usize,
-        /// What is counted.
+        /// Unit of `most` and `found`.
         unit: &'static str,
-        /// How many there are.
+        /// Size found.
         found: usize,
     },
-    /// The executable is no longer the one that was watched.
+    /// The executable differs from the profiled executable.
     #[error("profile is of {path} with {profiled}, found {found}; profile again")]
     Changed {
-        /// The executable.
+        /// Path of the executable.
         path: String,
-        /// Its identity when it was watched.
+        /// Identity when profiled.
         profiled: String,
-        /// Its identity now.
+        /// Present identity.
         found: String,
     },
-    /// A field has a value that contradicts the others.
+    /// A field contradicts other fields.
     #[error("expected {expected}, found {found}")]
     Inconsistent {
-        /// What must hold.
+        /// Condition violated.
         expected: &'static str,
-        /// What the text says.
+        /// Content found.
         found: String,
     },
 }
 
 impl Profile {
-    /// The most threads of a profile. Chosen: ten times the 10,000 short threads of the busiest
-    /// program that colocate is tested with; a plan for more would take minutes.
+    /// Most threads of a profile. Chosen: ten times the 10,000 short threads of the busiest program
+    /// in the tests; a plan for more would take minutes.
     pub const MAX_THREADS: usize = 100_000;
 
-    /// The longest text that is read, in bytes: room for [`Self::MAX_THREADS`] threads of about 700
-    /// bytes, the length of one with every number at its longest.
+    /// Limit of a text, in bytes: room for [`Self::MAX_THREADS`] threads of about 700 bytes, the
+    /// length with every number at its longest.
     pub const MAX_BYTES: usize = 72 << 20;
 
     /// Reads a profile from JSON text.
     ///
     /// # Errors
-    /// [`ProfileError::TooLarge`] before anything is read of a text that is too long, or for too many
-    /// threads; [`ProfileError::Version`] for another version, whatever else the text holds;
-    /// [`ProfileError::Malformed`] for another shape, a field that is there twice, or a number out of
-    /// range; [`ProfileError::Inconsistent`] if threads are not numbered 0, 1, 2, … in order, or one
-    /// ends before it starts.
+    /// - [`ProfileError::TooLarge`] for too long a text, before it is parsed, or too many threads.
+    /// - [`ProfileError::Version`] for another version, whatever else the text holds.
+    /// - [`ProfileError::Malformed`] for another schema, a repeated field, or a number out of
+    ///   range.
+    /// - [`ProfileError::Inconsistent`] if threads are not numbered 0, 1, 2, … in order, or one
+    ///   ends before it starts.
     pub fn from_json(text: &str) -> Result<Self, ProfileError> {
+        // Before parsing, which needs a multiple of the text's size in memory.
         at_most(Self::MAX_BYTES, "bytes", text.len())?;
+        // The version first: a text of another version may have other fields.
         #[derive(Deserialize)]
         struct Head {
             version: u64,
@@ -206,7 +211,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Checks that the executable with the identity `found` is the one that was watched.
+    /// Checks that the executable with the identity `found` is the profiled executable.
     ///
     /// # Errors
     /// [`ProfileError::Changed`] if it is not.

@@ -1,21 +1,21 @@
-//! A small generator of our own, so that a seed gives the same plan with every version.
+//! Random number generator of this project: a seed gives the same plan with every version.
 //!
 //! SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
 //! 2014): a counter that grows by the golden ratio's odd fraction, mixed by two multiplications.
-//! Good enough to shuffle with; no use for secrets.
+//! Good enough for shuffling; not for secrets.
 
-/// The generator. Two with the same seed give the same numbers for ever.
+/// Random number generator. Equal seeds give equal numbers, in all versions.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// A generator that starts from `seed`; all seeds are equally good.
+    /// Generator with the seed `seed`; all seeds are equally good.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 random bits.
+    /// Next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -24,13 +24,13 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number in 0 .. `bound`, each equally likely.
+    /// Uniform random number in 0 .. `bound`.
     ///
     /// # Panics
     /// If `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = bound as u64;
-        // The topmost numbers, which would favour small remainders, are drawn again.
+        // Numbers at the top, which would favour small remainders, are drawn again.
         let fair = u64::MAX - u64::MAX % bound;
         loop {
             let drawn = self.next_u64();
@@ -40,13 +40,13 @@ impl SplitMix64 {
         }
     }
 
-    /// A number in 0 .. 1, in steps of 2⁻⁵³.
+    /// Uniform random number in 0 .. 1, in steps of 2⁻⁵³.
     #[allow(clippy::cast_precision_loss)] // 53 bits fit
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Brings `items` into a random order, each equally likely (Fisher and Yates).
+    /// Shuffles `items`, every order with the same probability (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

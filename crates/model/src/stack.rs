@@ -1,20 +1,21 @@
-//! Where cycles went, by the parts that a host distinguishes.
+//! Cycles of a task by cause.
 //!
-//! Every host has parts of its own: a simulated one those of [`CpiStack`], a processor those that its
-//! counters distinguish. So a stack carries the names of its parts, and stacks of different parts are never mixed.
+//! Each host has its own causes (parts): a simulated host those of [`CpiStack`], a processor those
+//! that its counters distinguish. A stack therefore carries the names of its parts, and stacks of
+//! different parts are never mixed.
 //!
 //! # Properties
-//! - **Adds up**: what is added up and taken apart again is as before. -> test `differences_add_up`
-//! - **Unknown stays unknown**: nothing is said of cycles that are not counted, nor of other parts. -> test
-//!   `nothing_is_made_up`
+//! - **Adds up**: a sum less one of its terms is the other term. -> test `differences_add_up`
+//! - **Unknown stays unknown**: cycles not counted, and other parts, yield `None`.
+//!   -> test `nothing_is_made_up`
 
 use crate::symbiosis::file::{SIMULATED_PARTS, simulated_parts};
 use crate::system::CpiStack;
 
-/// Most parts that a host distinguishes.
+/// Most parts of a host's stacks.
 pub const MOST_PARTS: usize = 8;
 
-/// Names of the parts of a host's stacks, in its order.
+/// Names of the parts of a host's stacks, in the host's order.
 pub type Parts = &'static [&'static str];
 
 /// Cycles by part.
@@ -26,11 +27,11 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Of so many `cycles` each; `None` if they are not as many as the parts, more than [`MOST_PARTS`], or one
-    /// of them is below 0 or no number.
+    /// Stack of `cycles` by part. `None` if the numbers of cycles and parts differ, there are more
+    /// than [`MOST_PARTS`], or any cycles are negative or not finite.
     ///
-    /// `off` says by which share of all cycles the parts missed them before they were scaled; 0 if they were
-    /// not.
+    /// `off`: relative difference between the sum of the parts and all cycles, before the parts
+    /// were scaled; 0 if they were not.
     #[must_use]
     pub fn new(parts: Parts, cycles: &[f64], off: f64) -> Option<Self> {
         let fits = parts.len() == cycles.len() && parts.len() <= MOST_PARTS;
@@ -41,56 +42,58 @@ impl Stack {
         (fits && good).then_some(stack)
     }
 
-    /// No cycles yet.
+    /// Stack without cycles.
     #[must_use]
     pub const fn empty(parts: Parts) -> Self {
         Self { parts, cycles: [0.0; MOST_PARTS], off: 0.0 }
     }
 
-    /// The names of its parts.
+    /// Names of the parts.
     #[must_use]
     pub const fn parts(&self) -> Parts {
         self.parts
     }
 
-    /// Cycles of each part, in their order.
+    /// Cycles of each part, in the order of the names.
     #[must_use]
     pub fn cycles(&self) -> &[f64] {
         &self.cycles[..self.parts.len().min(MOST_PARTS)]
     }
 
-    /// By which share of the cycles the parts missed them at worst, before they were scaled to add up to them.
+    /// Largest relative difference between the sum of the parts and all cycles, before scaling.
     #[must_use]
     pub const fn off(&self) -> f64 {
         self.off
     }
 
-    /// All cycles.
+    /// Sum of all cycles.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.cycles().iter().fold(0.0, |sum, each| sum + each)
     }
 
-    /// The cycles since an earlier look; `None` if that had other parts.
+    /// Cycles since the earlier sample; `None` if its parts differ.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut since = *self;
         since.cycles.iter_mut().zip(earlier.cycles).for_each(|(now, then)| {
+            // A scaled part can be less than before.
             *now = (*now - then).max(0.0);
         });
         (self.parts == earlier.parts).then_some(since)
     }
 
-    /// Both together; `None` if they have different parts.
+    /// Sum of both; `None` if the parts differ.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Option<Self> {
         let mut both = *self;
         both.cycles.iter_mut().zip(other.cycles).for_each(|(sum, each)| *sum += each);
+        // The worse of both holds for the sum.
         both.off = self.off.max(other.off);
         (self.parts == other.parts).then_some(both)
     }
 
-    /// The share of each part; `None` if there are no cycles.
+    /// Share of each part; `None` without cycles.
     #[must_use]
     pub fn shares(&self) -> Option<Vec<f64>> {
         let all = self.total();
@@ -101,7 +104,7 @@ impl Stack {
 impl From<&CpiStack> for Stack {
     fn from(stack: &CpiStack) -> Self {
         let mut cycles = [0.0; MOST_PARTS];
-        // Differences of nearly equal figures can be a rounding below 0.
+        // Differences of nearly equal figures can be below 0 by rounding.
         let parts = simulated_parts(stack);
         cycles.iter_mut().zip(parts).for_each(|(to, from)| *to = f64::max(from, 0.0));
         Self { parts: &SIMULATED_PARTS, cycles, off: 0.0 }

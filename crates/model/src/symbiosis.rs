@@ -1,30 +1,32 @@
-//! Threads that share a core: how much slower each gets, predicted from the CPI stacks that they have alone.
+//! Slowdown of threads that share a core, predicted from their CPI stacks alone.
 //!
 //! # Problem
-//! Which threads should share a core can only be chosen if it is known beforehand what sharing costs each of
-//! them, and what can be counted of a thread are its cycles by cause while others are beside it.
+//! The choice of threads to share a core requires the cost of sharing beforehand. Counters show
+//! only a thread's cycles by cause while other threads are beside it.
 //!
 //! # Approach
-//! Feliu, Eyerman, Sahuquillo and Petit ("Symbiotic job scheduling on the IBM POWER8", HPCA 2016): normalised
-//! CPI components are taken for probabilities, and what a component becomes on a shared core is linear in
-//! what it is alone, what the others' are, and their product. The coefficients belong to the component and to
-//! how many threads share the core, not to programs, so they are found once ([`fit`]). The other way round,
-//! from stacks on a shared core to those alone, is [`inverse`].
+//! Feliu, Eyerman, Sahuquillo and Petit ("Symbiotic job scheduling on the IBM POWER8", HPCA 2016).
+//! Normalised CPI components are taken as probabilities. A component on a shared core is linear in
+//! the same component alone, in that of the others, and in their product. The coefficients belong
+//! to the component and to the number of threads on the core, not to programs, so they are
+//! determined once ([`fit`]). The reverse, from stacks on a shared core to stacks alone, is
+//! [`inverse`].
 //!
 //! # Terms
 //! - `C(j)`: a component of thread `j` alone, as a share of its cycles alone; all of them sum to 1.
-//! - `C'(j)`: the same component on the shared core, for the same instructions, in units of the cycles that
-//!   they take alone. `Σ C'(j)` is the thread's slowdown.
-//! - `m(j)`: the same as a share of the thread's cycles on the shared core, which is what counters show:
+//! - `C'(j)`: the same component on the shared core, for the same instructions, in units of the
+//!   cycles alone. `Σ C'(j)` is the thread's slowdown.
+//! - `m(j)`: the same as a share of the thread's cycles on the shared core, as shown by counters:
 //!   `C'(j) = s(j) · m(j)` with the slowdown `s(j)`.
-//! - *Mode*: how many threads share the core.
+//! - *Mode*: the number of threads on the core.
 //!
 //! # Equation
-//! `C'(j) = α + β · C(j) + γ · S + δ · C(j) · S`, with `S = Σ over k ≠ j of C(k)`, for each component.
+//! `C'(j) = α + β · C(j) + γ · S + δ · C(j) · S`, with `S = Σ over k ≠ j of C(k)`, for each
+//! component.
 //!
 //! # Properties
-//! - **Order**: which thread is named first changes nothing. → `order_changes_nothing`
-//! - **Exact**: coefficients that made a training set are found again. → `fit::tests::found_again`
+//! - **Order**: the order of threads changes nothing. → `order_changes_nothing`
+//! - **Exact**: the coefficients behind a training set are found again. → `fit::tests::found_again`
 //! - **Inverted**: stacks alone are found again from those on the shared core, if coupling is weak.
 //!   → `inverse::tests::exact_without_noise`
 
@@ -38,77 +40,79 @@ pub use file::{Component, CpiModel, CpiModelError, TrainedMode};
 pub use fit::{Quality, Sample};
 pub use inverse::Conditioning;
 
-/// The coefficients of one component in one mode.
+/// Coefficients of one component in one mode.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Coefficients {
-    /// What the mode itself costs.
+    /// Cost of the mode itself.
     pub alpha: f64,
-    /// What becomes of the thread's own.
+    /// Factor on the thread's own component.
     pub beta: f64,
-    /// What the others' adds.
+    /// Factor on the component of the others.
     pub gamma: f64,
-    /// What both together add: the chance that both need the same at once.
+    /// Factor on the product: the chance that both need the resource at once.
     pub delta: f64,
 }
 
 impl Coefficients {
-    /// Those of a component that the others do not change.
+    /// Coefficients of a component that the others do not change.
     pub const UNCHANGED: Self = Self { alpha: 0.0, beta: 1.0, gamma: 0.0, delta: 0.0 };
 
-    /// The component on the shared core, in units of the cycles alone.
+    /// Component on the shared core, in units of the cycles alone.
     #[must_use]
     pub fn together(&self, own: f64, others: f64) -> f64 {
         self.alpha + self.beta * own + self.gamma * others + self.delta * own * others
     }
 }
 
-/// What becomes of each component when so many threads share a core.
+/// Coefficients for a number of threads on a core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mode {
-    /// How many; 2 or more.
+    /// Threads on the core; 2 or more.
     pub threads: u32,
-    /// One for each component.
+    /// Coefficients by component.
     pub coefficients: Vec<Coefficients>,
 }
 
 impl Mode {
-    /// How much slower a thread is than alone: `own` are its components, `others` the sums of those of the
-    /// threads beside it. As the equation says, which may be below 1.
+    /// Slowdown of a thread over running alone. `own` are its components, `others` the sums of
+    /// those of the threads beside it. By the equation the slowdown may be below 1.
     #[must_use]
     pub fn slowdown(&self, own: &[f64], others: &[f64]) -> f64 {
         let each = self.coefficients.iter().zip(own.iter().zip(others));
         each.map(|(c, (&own, &others))| c.together(own, others)).fold(0.0, |sum, each| sum + each)
     }
 
-    /// How much slower each of these threads is when they share a core; 1 for one that is alone.
+    /// Slowdown of each of these threads when they share a core; 1 for a thread alone.
     #[must_use]
     pub fn slowdowns(&self, alone: &[&[f64]]) -> Vec<f64> {
         if alone.len() < 2 {
             return vec![1.0; alone.len()];
         }
         let mut others = vec![0.0; self.coefficients.len()];
-        let mut of = |j: usize| {
-            sum_without(alone, j, &mut others);
-            self.slowdown(alone[j], &others)
-        };
-        (0..alone.len()).map(&mut of).collect()
+        (0..alone.len())
+            .map(|j| {
+                sum_without(alone, j, &mut others);
+                self.slowdown(alone[j], &others)
+            })
+            .collect()
     }
 
-    /// Each thread's components on the shared core, in units of its cycles alone.
+    /// Components of each thread on the shared core, in units of its cycles alone.
     #[must_use]
     pub fn together(&self, alone: &[&[f64]]) -> Vec<Vec<f64>> {
         let mut others = vec![0.0; self.coefficients.len()];
-        let mut of = |j: usize| -> Vec<f64> {
-            sum_without(alone, j, &mut others);
-            let each = self.coefficients.iter().zip(alone[j].iter().zip(&others));
-            each.map(|(c, (&own, &others))| c.together(own, others)).collect()
-        };
-        (0..alone.len()).map(&mut of).collect()
+        (0..alone.len())
+            .map(|j| {
+                sum_without(alone, j, &mut others);
+                let each = self.coefficients.iter().zip(alone[j].iter().zip(&others));
+                each.map(|(c, (&own, &others))| c.together(own, others)).collect()
+            })
+            .collect()
     }
 }
 
-/// The sums by component of all stacks but one.
+/// Sums all stacks but `without`, by component.
 fn sum_without(stacks: &[&[f64]], without: usize, sums: &mut [f64]) {
     sums.fill(0.0);
     for (_, stack) in stacks.iter().enumerate().filter(|(k, _)| *k != without) {
@@ -116,14 +120,15 @@ fn sum_without(stacks: &[&[f64]], without: usize, sums: &mut [f64]) {
     }
 }
 
-/// A stack as shares that sum to 1; `None` if there is nothing in it.
+/// Stack as shares that sum to 1; `None` if no part is above 0 or the sum is not finite.
 ///
-/// Multiplexed counters give stacks that sum to more or less than all cycles, and remainders below 0:
-/// what is below 0 is taken as 0, and the rest is scaled.
+/// Multiplexed counters give stacks that sum to more or less than all cycles, and negative
+/// remainders. Negative parts count as 0, and the rest is scaled.
 #[must_use]
 pub fn normalised(stack: &[f64]) -> Option<Vec<f64>> {
     let mut cut: Vec<f64> = stack.iter().map(|part| part.max(0.0)).collect();
     let all = cut.iter().fold(0.0, |sum, each| sum + each);
+    // With a sum of 0 the quotients are NaN; the condition below refuses them.
     cut.iter_mut().for_each(|part| *part /= all);
     (all > 0.0 && all.is_finite()).then_some(cut)
 }
@@ -133,7 +138,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::rng::SplitMix64;
 
-    /// A stack drawn evenly from all with so many components.
+    /// Stack drawn uniformly from all with this number of components.
     pub(crate) fn random_stack(rng: &mut SplitMix64, components: usize) -> Vec<f64> {
         // Exponential parts, scaled to 1, are spread evenly over all stacks.
         let parts: Vec<f64> = (0..components).map(|_| -(1.0 - rng.unit()).ln()).collect();

@@ -1,42 +1,50 @@
-//! A machine and all that runs on it: the rates of tasks while they share it.
+//! Rates of tasks that share a machine.
 //!
 //! # Problem
-//! How fast a task is depends on what it shares with others, and how much it takes of that depends on how fast it is.
+//! The speed of a task depends on resources shared with others, and its use of these resources
+//! depends on its speed.
 //!
 //! # Approach
-//! Rounds, until rates no longer change. In each, the rates divide the caches, so misses are known ([`crate::cache`]); misses
-//! and rates give how long accesses wait at controllers and links ([`crate::memory`]); all these are stalls, with which tasks
-//! share their cores ([`crate::smt`]), and that gives new rates.
+//! Rounds, until rates no longer change. In each round the rates divide the caches, so misses are
+//! known ([`crate::cache`]). Misses and rates yield the waits of accesses at controllers and links
+//! ([`crate::memory`]). All these are stalls, and with these stalls tasks share their cores
+//! ([`crate::smt`]), so new rates are known.
 //!
-//! What a part of the machine (a cache, a queue, a core) does follows from its input. A round leaves out the parts whose input
-//! is as it was when they were last computed; and a [`Search`] keeps all parts for the next situation. So where one task's
-//! phase has changed only its neighbours are computed, and then those that these change.
+//! The state of a part of the machine (a cache, a queue, a core) follows from its input. A round
+//! skips parts whose input is unchanged since they were last computed, and a [`Search`] keeps all
+//! parts for the next situation. After one task's change of phase only its neighbours are computed,
+//! then those affected by them.
 //!
 //! # Terms
-//! - `x`: rate of a task, instructions per cycle of its core; `s`: cycles that it is stalled, per instruction.
+//! - `x`: rate of a task, instructions per cycle of its core; `s`: its stall cycles per
+//!   instruction.
 //! - busy: `1/x − s`, cycles per instruction in which it uses the core or waits for siblings to.
-//! - `M`: misses under way at a time; `m(l)`: misses per instruction of the cache of level `l`, 0 is the nearest.
+//! - `M`: misses outstanding at a time; `m(l)`: misses per instruction of the cache of level `l`, 0
+//!   is the nearest.
 //!
 //! # Equations
 //! - `M = 1 + (M of the whole window − 1) / parts`: see [`parallel`].
 //! - `s = stalls that are the task's own + Σ over l > 0 of (m(l−1) − m(l)) · latency(l) / M`
 //!   `+ m(last) · Σ over nodes of pages · (latency + hop) · clock / M + lines of other tasks + waits`.
-//! - bytes from memory per instruction: `m(last) · line · (1 + written back)`, at the controllers by the page map, and at every
-//!   link that the access crosses. A link's two directions are not distinguished: that is right where traffic is the same in
-//!   both directions, and else too much.
+//! - bytes from memory per instruction: `m(last) · line · (1 + written back)`, at the controllers
+//!   by the page map, and at every link that the access crosses. The two directions of a link are
+//!   not distinguished. This is right for equal traffic in both directions, and otherwise
+//!   overestimates the load.
 //! - clock: cycles of the task's core a second. Caches count in cycles, memory and hops in seconds.
 //!
 //! # Properties
-//! - **Capacity**: no controller, link, front end or port is used more than it is. → `no_resource_above_capacity`
-//! - **Order**: which seat is named first changes nothing. → `order_of_seats_changes_nothing`
-//! - **Alone**: a task that shares nothing has the rate that it has alone. → `alone_equals_solo`
-//! - **Contention**: one more stream at a controller helps no other there. → `more_streams_help_none`
-//! - **Continuity**: a little more demand changes rates a little. → `continuity`
-//! - **Warm**: where a search begins does not change where it ends. → `warm_equals_cold`
+//! - **Capacity**: no controller, link, front end or port is used above its capacity.
+//!   → `no_resource_above_capacity`
+//! - **Order**: the order of seats changes nothing. → `order_of_seats_changes_nothing`
+//! - **Alone**: a task that shares nothing has its solo rate. → `alone_equals_solo`
+//! - **Contention**: one more stream at a controller helps no other there.
+//!   → `more_streams_help_none`
+//! - **Continuity**: a small change of demand changes rates by little. → `continuity`
+//! - **Warm**: the start of a search does not change its result. → `warm_equals_cold`
 //! - **Whole**: the CPI stack adds up. → `stacks_add_up`
 //!
-//! Left out: prefetching, address translation, coherence beyond `shared_lines`, traffic of migrating pages, clock rates that
-//! depend on the load.
+//! Not modelled: prefetching, address translation, coherence beyond `shared_lines`, traffic of
+//! migrating pages, clock rates that depend on the load.
 
 use crate::assumptions::Assumptions;
 use crate::phase::Demand;
@@ -54,44 +62,44 @@ mod work;
 pub use migration::Migration;
 pub use parts::parallel;
 
-/// Why a machine cannot be modelled.
+/// Error of modelling a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// The figures are not of this machine, or of none.
+    /// The figures are not of this machine, or out of range.
     #[error(transparent)]
     Impossible(#[from] Impossible),
 }
 
-/// A task and where it runs.
+/// Task and its PU.
 #[derive(Clone, Copy, Debug)]
 pub struct Seat<'a> {
-    /// Its PU.
+    /// PU of the task.
     pub pu: PuIdx,
-    /// What it demands, in figures for this PU's kind of core.
+    /// Demand, in figures for this PU's kind of core.
     pub demand: &'a Demand,
-    /// Share of its accesses to memory that go to each node, by place in `Machine::nodes`; sums to 1.
-    /// Other sums are scaled to 1; all 0, or empty: all are local.
+    /// Share of the task's memory accesses to each node, by index in `Machine::nodes`. Shares are
+    /// scaled to sum 1; all 0 or empty means local accesses only.
     pub pages: &'a [f64],
-    /// Its address space; tasks of one share lines.
+    /// Address space; tasks of one address space share lines.
     pub space: u32,
 }
 
-/// Where a task's cycles go, per instruction; what it adds up to is `1 / ipc`.
+/// Cycles per instruction of a task, by cause; the sum is `1 / ipc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpiStack {
-    /// On a core of its own.
+    /// Core cycles without siblings.
     pub core: f64,
-    /// More, since siblings take slots, ports and a part of the window.
+    /// Additional core cycles, for slots, ports and window taken by siblings.
     pub siblings: f64,
-    /// Stalls that no other task has a part in.
+    /// Stalls independent of other tasks.
     pub stalls: f64,
-    /// Accesses that hit a cache beyond the first.
+    /// Hits in caches beyond the first.
     pub caches: f64,
-    /// Accesses to memory, as if they waited for no other.
+    /// Accesses to memory, without waits for other accesses.
     pub memory: f64,
-    /// Waits at caches, controllers and links, for others' accesses and for its own.
+    /// Waits at caches, controllers and links, for accesses of this and other tasks.
     pub queues: f64,
-    /// Lines that other tasks of its address space have changed.
+    /// Lines modified by other tasks of the address space.
     pub communication: f64,
 }
 
@@ -102,53 +110,53 @@ impl CpiStack {
         self.core + self.siblings + self.stalled()
     }
 
-    /// Cycles per instruction for which it is stalled.
+    /// Stall cycles per instruction.
     pub(crate) fn stalled(&self) -> f64 {
         self.stalls + self.caches + self.memory + self.queues + self.communication
     }
 }
 
-/// How fast a task goes on.
+/// Rate of a task, and its use of the machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskRate {
     /// Instructions per cycle of its core.
     pub ipc: f64,
     /// Instructions per second.
     pub instructions_per_second: f64,
-    /// Where its cycles go.
+    /// Cycles per instruction, by cause.
     pub cpi: CpiStack,
-    /// Misses per instruction of each data cache over its PU, nearest first.
+    /// Misses per instruction of each data cache above the task's PU, nearest first.
     pub misses: Vec<f64>,
-    /// What it reads from memory and writes back.
+    /// Memory traffic: lines read and written back.
     pub memory: BytesPerSecond,
-    /// Bytes that it holds of each data cache over its PU, nearest first.
+    /// Occupancy in bytes of each data cache above the task's PU, nearest first.
     pub occupancy: Vec<f64>,
 }
 
-/// What is expected of tasks that run at the same time.
+/// Prediction for tasks that run at the same time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prediction {
-    /// One a seat, in their order.
+    /// Rates in the order of the seats.
     pub tasks: Vec<TaskRate>,
     /// Used share of each memory controller's bandwidth, as `Performance::memory`.
     pub controllers: Vec<f64>,
     /// Used share of each link's bandwidth, as `Performance::links`.
     pub links: Vec<f64>,
-    /// Used share of each cache's bandwidth, as `Machine::caches`; 0 where it is not known.
+    /// Used share of each cache's bandwidth, as `Machine::caches`; 0 if unknown.
     pub caches: Vec<f64>,
     /// Used share of each core's front-end slots, as `Machine::cores`.
     pub slots: Vec<f64>,
     /// Used share of all ports of each core, as `Machine::cores`.
     pub ports: Vec<f64>,
-    /// How many rounds the search took.
+    /// Rounds of the search.
     pub rounds: u32,
-    /// By what share a rate changed most in the last round.
+    /// Largest relative change of a rate in the last round.
     pub residual: f64,
-    /// Seconds that an access waits, by queue.
+    /// Wait of an access at each queue, in seconds.
     waits: Vec<f64>,
 }
 
-/// A machine, ready to predict.
+/// Performance model of a machine.
 #[derive(Debug)]
 pub struct Model<'a> {
     machine: &'a Machine,
@@ -157,15 +165,15 @@ pub struct Model<'a> {
     parts: Parts,
 }
 
-/// The search ends when no rate changes by a greater share in a round. Chosen, far below what the model can
-/// resolve, so that differences of two predictions are those of the model.
+/// Relative change of rates that ends the search. Chosen, far below the accuracy of the model, so
+/// that differences between predictions come from the model.
 const NEAR: f64 = 1e-4;
 
-/// Rounds that are tried at most. Chosen; see `benches` for how many there are.
+/// Most rounds. Chosen; `benches` shows the actual number.
 const ROUNDS: u32 = 500;
 
 impl<'a> Model<'a> {
-    /// A model of `machine` with these figures.
+    /// Model of `machine` with the figures `performance`.
     ///
     /// # Errors
     /// [`ModelError::Impossible`] if the figures are not of this machine.
@@ -185,14 +193,14 @@ impl<'a> Model<'a> {
         self.machine
     }
 
-    /// What is assumed.
+    /// Assumptions of the model.
     #[must_use]
     pub const fn assumptions(&self) -> &Assumptions {
         &self.assumptions
     }
 
-    /// Rates of tasks that run at the same time, at most one a PU. Predicting one situation after the other
-    /// is faster with a [`Search`].
+    /// Predicts tasks that run at the same time, at most one a PU. A [`Search`] is faster for a
+    /// sequence of situations.
     ///
     /// # Panics
     /// If a seat's PU is not of the machine.
@@ -201,7 +209,7 @@ impl<'a> Model<'a> {
         Search::new(self).predict(seats)
     }
 
-    /// A task alone on the machine, on that PU.
+    /// Rate of a task alone on the machine, on its PU.
     ///
     /// # Panics
     /// If its PU is not of the machine.
@@ -211,7 +219,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Predicts one situation after the other, in memory that is kept.
+/// Predictor for a sequence of situations; reuses its memory.
 #[derive(Debug)]
 pub struct Search<'a> {
     model: &'a Model<'a>,
@@ -219,13 +227,13 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Nothing is predicted yet.
+    /// Search without a previous result.
     #[must_use]
     pub fn new(model: &'a Model<'a>) -> Self {
         Self { model, work: Work::default() }
     }
 
-    /// As [`Model::predict`]: what it finds does not depend on what was searched before.
+    /// Predicts as [`Model::predict`]: the result does not depend on earlier searches.
     ///
     /// # Panics
     /// If a seat's PU is not of the machine.
@@ -235,7 +243,7 @@ impl<'a> Search<'a> {
         self.find(seats)
     }
 
-    /// The same, beginning where the last search ended: the sooner done the less has changed since.
+    /// Predicts from the result of the last search: the smaller the change, the faster.
     ///
     /// # Panics
     /// If a seat's PU is not of the machine.
@@ -246,9 +254,12 @@ impl<'a> Search<'a> {
     }
 
     fn find(&mut self, seats: &[Seat<'_>]) -> Prediction {
-        let (work, model) = (&mut self.work, self.model);
+        let work = &mut self.work;
+        let model = self.model;
         let mut sharers = Vec::new();
-        let (mut rounds, mut residual) = (0, f64::INFINITY);
+        let mut rounds = 0;
+        let mut residual = f64::INFINITY;
+        // The order matters: misses are input of the waits, and all stalls are input of the rates.
         while rounds < ROUNDS && residual > NEAR {
             work.divide_caches(&model.parts, seats, &mut sharers);
             work.stall(&model.parts);
@@ -282,7 +293,7 @@ impl<'a> Search<'a> {
 }
 
 impl Prediction {
-    /// Seconds that an access waits at a queue.
+    /// Wait of an access at a queue, in seconds.
     fn waited(&self, queue: usize) -> f64 {
         self.waits.get(queue).copied().unwrap_or(0.0)
     }

@@ -1,24 +1,27 @@
-//! How many threads a parallel program should have: the models of feedback-driven threading (Suleman, Qureshi and
-//! Patt, ASPLOS 2008).
+//! Number of threads of a parallel program: the models of feedback-driven threading (Suleman,
+//! Qureshi and Patt, ASPLOS 2008).
 //!
 //! # Problem
-//! More threads do no more work where they queue for a critical section, or where the memory's bandwidth is used up.
+//! More threads do no more work if they queue for a critical section, or if the bandwidth of the
+//! memory is exhausted.
 //! # Approach
-//! The first iterations are run by one thread, which shows how long it is in critical sections, how long outside, and what
-//! share of the bandwidth it uses. Two models say from that how many threads are worth while. The published equations
-//! are below; they are remembered, and were not verified against the paper's text, which was not at hand.
+//! One thread runs the first iterations. They show its time in critical sections, its time outside,
+//! and its share of the bandwidth. Two models derive the useful number of threads. The published
+//! equations are below; they are remembered, and were not verified against the paper's text, which
+//! was not available.
 //! # Terms
 //! - `P`: threads.
-//! - `o`, `i`: time of an iteration outside and inside of critical sections, by one thread (`T_NoCS`, `T_CS`).
+//! - `o`, `i`: time of an iteration outside and inside of critical sections, by one thread
+//!   (`T_NoCS`, `T_CS`).
 //! - `b`: share of the peak bandwidth that one thread uses (`BU_1`).
 //! # Equations
 //! - Critical sections (SAT): `T(P) = o / P + P · i`, least at `P = √(o / i)`.
-//! - Bandwidth (BAT): `P` threads need `P · b`; from `P = 1 / b` on there is no more to be had.
-//! - Both, our way to put them into one: `T(P) = max(o / P, o · b) + P · i`: the parallel part takes as long as
-//!   its traffic does at least. Its minimum is at the smaller of the two bounds, which is what is published.
-//! - Threads are whole: of the two whole numbers around the bound the one of less time, and the smaller one of equals, since
-//!   fewer threads take less power. Where the published text rounds to the nearest, this is the same but for bounds
-//!   between `√(n (n + 1))` and `n + ½`.
+//! - Bandwidth (BAT): `P` threads need `P · b`; from `P = 1 / b` the bandwidth is exhausted.
+//! - Both, combined in our way: `T(P) = max(o / P, o · b) + P · i`: the parallel part takes at
+//!   least as long as its traffic. Its minimum is at the smaller of the two bounds, as published.
+//! - Threads are whole: of the two whole numbers around the bound the one of less time, and the
+//!   smaller of equals, since fewer threads take less power. The published text rounds to the
+//!   nearest, with the same result except for bounds between `√(n (n + 1))` and `n + ½`.
 //!
 //! # Properties
 //! - **Least time** of all numbers of threads, by the equation. -> test `least_of_all`
@@ -27,34 +30,35 @@
 pub mod lost;
 pub mod sections;
 
-/// What one thread has shown of a parallel program. Times are of the same iterations, in any one unit.
+/// Measurements of one thread of a parallel program. Times are of the same iterations, in any one
+/// unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trained {
     /// Time outside of critical sections; above 0.
     pub outside: f64,
-    /// Time inside; 0 if there are none.
+    /// Time inside of critical sections; 0 without any.
     pub inside: f64,
-    /// Share of the peak bandwidth that it uses, 0 to 1; `None` if unknown.
+    /// Used share of the peak bandwidth, 0 to 1; `None` if unknown.
     pub bandwidth: Option<f64>,
 }
 
-/// What keeps more threads from doing more.
+/// Limit of the useful number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// They would wait for each other at critical sections.
+    /// More threads would wait for each other at critical sections.
     CriticalSections,
-    /// They would wait for the memory.
+    /// More threads would wait for the memory.
     Bandwidth,
-    /// There are no more cores.
+    /// No more cores.
     Cores,
 }
 
-/// How many threads are worth while, and why no more.
+/// Useful number of threads, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// How many; at least 1.
+    /// Number of threads; at least 1.
     pub threads: u32,
-    /// What more of them would meet with.
+    /// Limit met by more threads.
     pub limit: Limit,
 }
 
@@ -64,12 +68,12 @@ impl Trained {
         (self.inside > 0.0).then(|| (self.outside / self.inside).sqrt())
     }
 
-    /// `1 / b`; `None` if it uses none, or that is unknown.
+    /// `1 / b`; `None` for a bandwidth of 0 or unknown.
     pub(crate) fn saturation(&self) -> Option<f64> {
         self.bandwidth.filter(|share| *share > 0.0).map(|share| 1.0 / share)
     }
 
-    /// Time of the same iterations with so many threads, by both models.
+    /// Time of the same iterations with `threads` threads, by both models.
     #[must_use]
     pub fn time(&self, threads: u32) -> f64 {
         let threads = f64::from(threads.max(1));
@@ -77,7 +81,7 @@ impl Trained {
         (self.outside / threads).max(traffic) + threads * self.inside
     }
 
-    /// How many threads on so many cores, of which there is at least one.
+    /// Useful number of threads on `cores` cores; 0 cores count as 1.
     #[must_use]
     pub fn advise(&self, cores: u32) -> Advice {
         let cores = cores.max(1);
@@ -86,8 +90,10 @@ impl Trained {
             (self.saturation(), Limit::Bandwidth),
         ];
         let known = bounds.into_iter().filter_map(|(bound, limit)| Some((bound?, limit)));
+        // Of equal bounds `min_by` takes the first.
         let least = known.min_by(|a, b| a.0.total_cmp(&b.0));
         match least.filter(|(bound, _)| *bound < f64::from(cores)) {
+            // No bound below the number of cores.
             None => Advice { threads: cores, limit: Limit::Cores },
             Some((bound, limit)) => Advice { threads: self.whole(bound, cores), limit },
         }
@@ -107,8 +113,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// 25 outside and 1 inside: 5 threads, which take 5 + 5; 4 and 6 take 10.25 and 10.17. An eighth of the bandwidth: 8 threads.
-    /// Both: the smaller.
+    /// 25 outside and 1 inside: 5 threads, which take 5 + 5; 4 and 6 take 10.25 and 10.17. An
+    /// eighth of the bandwidth: 8 threads. With both limits the smaller number.
     #[test]
     fn bounds_by_hand() {
         let trained = Trained { outside: 25.0, inside: 1.0, bandwidth: Some(0.125) };
@@ -126,8 +132,8 @@ mod tests {
         assert_eq!(advice(nothing_known, 16), (16, Limit::Cores));
     }
 
-    /// With 2 outside and 1 inside one thread takes 3, and so do two: one it is. √2 is nearer to 1, too; with 2.2, √2.2 = 1.48 is
-    /// nearer to 1 and 2 is better: 3.2 and 3.1.
+    /// 2 outside and 1 inside: one thread and two threads take 3, so one; √2 is nearer to 1, too.
+    /// 2.2 outside: √2.2 = 1.48 is nearer to 1, but 2 is better: 3.2 and 3.1.
     #[test]
     fn rounded_by_time() {
         let of = |outside| Trained { outside, inside: 1.0, bandwidth: None }.advise(16).threads;

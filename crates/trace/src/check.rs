@@ -1,98 +1,104 @@
-//! What every trace has to be, and what is in one.
+//! Consistency of a trace, and counts of its records.
 //!
-//! Checked as it streams by, in the order of the file:
-//! - a thread's first record is its beginning, its last one its end, and there is one of each;
-//! - all but the first thread have been created by another one, by the end of the trace;
-//! - a thread is waited for after it has ended;
-//! - no thread continues after more wake-ups than there were.
+//! Checked in the order of the file, while the trace is read:
+//! - a thread's first record is its beginning, its last its end, and there is one of each;
+//! - every thread but the first has been created by another thread, by the end of the trace;
+//! - a join follows the end of the joined thread;
+//! - a thread continues after no more wake-ups than were recorded.
 
 use crate::form::{Access, Record, Records, Sync, SyncKind, TraceError};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Why a trace is not one of a program's run.
+/// Inconsistency of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Flaw {
-    /// A block has other bytes than records.
+    /// Malformed record in a block: thread and reason.
     #[error("thread {0}: {1}")]
     Bytes(usize, #[source] TraceError),
-    /// The first record of a thread is not its beginning, or it begins again.
+    /// A thread's first record is not its beginning, or its beginning is repeated.
     #[error("expected that thread {0} begins once and first, found something else")]
     Begins(usize),
-    /// It has no end, as where the program was killed, or there was no room for the file.
+    /// A thread has no end, as after a kill or a full disk.
     #[error(
         "expected that thread {0} ends, found no end: was the program killed, or the disk full?"
     )]
     NoEnd(usize),
-    /// Records after the end.
+    /// Records after the end of a thread.
     #[error("expected nothing after the end of thread {0}, found more")]
     AfterEnd(usize),
-    /// No other thread has created it.
+    /// No other thread has created this thread.
     #[error("expected that another thread creates thread {0}, found none")]
     NotCreated(usize),
-    /// Another one has waited for its end, which was later.
+    /// A thread has joined another before that other's end.
     #[error("expected that thread {0} waits for threads that have ended, found one that has not")]
     JoinsEarly(usize),
-    /// It continues after so many wake-ups, of fewer.
+    /// A thread continues after more wake-ups than were recorded: thread, wake-ups it counted,
+    /// wake-ups recorded.
     #[error("expected at most {2} wake-ups before thread {0} continues, found {1}")]
     NotWoken(usize, u64, u64),
-    /// There is no thread.
+    /// A trace without threads.
     #[error("expected threads, found none")]
     Empty,
 }
 
-/// What a thread did.
+/// Counts of one thread's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSummary {
-    /// Its number in the kernel.
+    /// Thread ID in the kernel (TID).
     pub tid: u64,
-    /// Accesses that read.
+    /// Read accesses.
     pub reads: u64,
-    /// Accesses that write.
+    /// Write accesses.
     pub writes: u64,
-    /// Instructions up to its last access.
+    /// Instructions up to the last access.
     pub instructions: u64,
-    /// Times that it waited for others.
+    /// Futex waits.
     pub waits: u64,
     begun: bool,
     ended: bool,
 }
 
-/// What is in a trace.
+/// Counts of a trace's records, by thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// In the order of creation.
+    /// Threads in the order of creation.
     pub threads: Vec<ThreadSummary>,
 }
 
-/// Goes through a trace.
+/// Checker of a trace, fed block by block.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
     threads: Vec<ThreadSummary>,
-    /// By number in the kernel: how often it was created, has ended and was waited for.
+    /// Times created, by TID.
     created: BTreeMap<u64, u64>,
+    /// Times ended, by TID.
     ended: BTreeMap<u64, u64>,
+    /// Times joined, by TID.
     joined: BTreeMap<u64, u64>,
+    /// Wake-ups so far, by futex address.
     woken: BTreeMap<u64, u64>,
 }
 
 impl Check {
-    /// Takes in a thread's next block, in the order of the file.
+    /// Checks the next block of a thread, in the order of the file.
     ///
     /// # Errors
-    /// If it cannot be there.
+    /// If a record is malformed or contradicts earlier records.
     pub fn block(&mut self, thread: usize, bytes: &[u8]) -> Result<(), Flaw> {
         if self.threads.len() <= thread {
+            // Blocks come in the order of writing: a later thread's may come first.
             self.threads.resize_with(thread + 1, ThreadSummary::default);
         }
         for record in Records::of(bytes) {
             let record = record.map_err(|why| Flaw::Bytes(thread, why))?;
-            let is_first = matches!(record, Record::Sync(Sync { kind: SyncKind::Begins, .. }));
+            let begins = matches!(record, Record::Sync(Sync { kind: SyncKind::Begins, .. }));
             let of = &self.threads[thread];
             if of.ended {
                 return Err(Flaw::AfterEnd(thread));
             }
-            if of.begun == is_first {
+            // The beginning comes first and once: a thread has begun before any other record.
+            if of.begun == begins {
                 return Err(Flaw::Begins(thread));
             }
             match record {
@@ -106,16 +112,18 @@ impl Check {
     fn sync(&mut self, thread: usize, sync: Sync) -> Result<(), Flaw> {
         let Sync { kind, count, object } = sync;
         let of = &mut self.threads[thread];
-        let add = |sums: &mut BTreeMap<u64, u64>| *sums.entry(object).or_default() += 1;
         match kind {
-            SyncKind::Begins => (of.begun, of.tid) = (true, object),
+            SyncKind::Begins => {
+                of.begun = true;
+                of.tid = object;
+            }
             SyncKind::Ends => {
                 of.ended = true;
-                add(&mut self.ended);
+                increment(&mut self.ended, object);
             }
-            SyncKind::Creates => add(&mut self.created),
+            SyncKind::Creates => increment(&mut self.created, object),
             SyncKind::Waits => of.waits += 1,
-            SyncKind::Wakes => add(&mut self.woken),
+            SyncKind::Wakes => increment(&mut self.woken, object),
             SyncKind::Continues => {
                 let woken = self.woken.get(&object).copied().unwrap_or(0);
                 if count > woken {
@@ -123,7 +131,8 @@ impl Check {
                 }
             }
             SyncKind::Joins => {
-                add(&mut self.joined);
+                increment(&mut self.joined, object);
+                // The kernel reuses TIDs, so joins and ends of a TID are counted.
                 if self.joined[&object] > self.ended.get(&object).copied().unwrap_or(0) {
                     return Err(Flaw::JoinsEarly(thread));
                 }
@@ -132,10 +141,10 @@ impl Check {
         Ok(())
     }
 
-    /// The trace is over.
+    /// Ends the trace.
     ///
     /// # Errors
-    /// If something is missing.
+    /// If a thread has no end or no creator, or there is no thread.
     pub fn end(mut self) -> Result<Summary, Flaw> {
         if self.threads.is_empty() {
             return Err(Flaw::Empty);
@@ -145,12 +154,17 @@ impl Check {
                 return Err(Flaw::NoEnd(index));
             }
             let created = self.created.entry(thread.tid).or_default();
+            // The first thread is the program's own: no thread of the trace creates it.
             if index > 0 {
                 *created = created.checked_sub(1).ok_or(Flaw::NotCreated(index))?;
             }
         }
         Ok(Summary { threads: self.threads })
     }
+}
+
+fn increment(counts: &mut BTreeMap<u64, u64>, key: u64) {
+    *counts.entry(key).or_default() += 1;
 }
 
 impl ThreadSummary {
@@ -184,7 +198,7 @@ mod tests {
         Record::Access(Access { address: 8, size_log2: 3, writes, instructions: 5 })
     }
 
-    /// Goes through blocks of one record each.
+    /// Checks blocks of one record each.
     fn checked(records: &[(u32, Record)]) -> Result<Summary, Flaw> {
         let mut check = Check::default();
         for (thread, record) in records {
@@ -195,7 +209,7 @@ mod tests {
         check.end()
     }
 
-    /// A thread creates another one, which wakes it and ends.
+    /// A thread creates another thread, which wakes the first and ends.
     fn good() -> Records {
         vec![
             (0, sync(SyncKind::Begins, MAIN)),

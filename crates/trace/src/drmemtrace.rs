@@ -1,56 +1,59 @@
 //! Traces of DynamoRIO's drmemtrace.
 //!
-//! One file a thread, uncompressed (`gunzip`, `unzip -p`). Records of 12 bytes: type and size, 2 bytes each, and an address, 8
-//! bytes, little-endian (DynamoRIO, `clients/drcachesim/common/trace_entry.h`, 2026-08-07). Taken are reads, writes and how
-//! many instructions were between. Such a trace does not say how threads waited: they begin together.
+//! One uncompressed file a thread (`gunzip`, `unzip -p`). Records have 12 bytes: type and size of 2
+//! bytes each, and an address of 8 bytes, little-endian (DynamoRIO,
+//! `clients/drcachesim/common/trace_entry.h`, 2026-08-07). Converted are reads, writes and the
+//! number of instructions between them. These traces hold no waits of threads: in the result all
+//! threads begin together.
 
 use crate::form::{Access, Block, MOST_THREADS, Record, Sync, SyncKind};
 use std::io::{self, Read, Write};
 use thiserror::Error;
 
-/// Bytes of a record.
+/// Size of a record, in bytes.
 const RECORD: usize = 12;
-/// The longest access that is one record of ours. Longer ones are several.
+/// Size of the largest access in one record of our format, in bytes. A larger access is divided.
 const LONGEST: u64 = 64;
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;
-/// Instructions, but for repetitions of one.
+/// Types of instruction records, without repetitions of a `rep` instruction.
 const INSTRUCTIONS: [u16; 11] = [10, 11, 12, 13, 14, 15, 16, 30, 31, 48, 49];
 const BUNDLE: u16 = 17;
 const THREAD: u16 = 22;
 const HEADER: u16 = 25;
 
-/// Why files are no such trace.
+/// Error of a conversion.
 #[derive(Debug, Error)]
 pub enum DrmemtraceError {
-    /// The first record is another one.
+    /// The first record is not a header: no uncompressed trace of drmemtrace.
     #[error("expected a trace of drmemtrace, uncompressed, found something else")]
     NoTrace,
-    /// It does not say which thread it is of.
+    /// A file has no thread record before its first instruction.
     #[error("expected a trace that begins with its thread's number, found none")]
     NoThread,
-    /// It ends within a record.
+    /// A file ends within a record, after this many bytes.
     #[error("expected whole records of {RECORD} bytes, found {0} bytes at the end")]
     Truncated(usize),
-    /// More threads than fit.
+    /// More threads than the format allows.
     #[error("expected at most {MOST_THREADS} threads, found {0}")]
     Threads(usize),
-    /// A file cannot be read, or the trace not written.
+    /// A file cannot be read, or the result cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Records of one thread.
+/// Reader of one thread's records.
 struct Records<R>(R);
 
 impl<R: Read> Records<R> {
-    /// Type, size and address.
+    /// Type, size and address of the next record; `None` at the end of the file.
     fn next(&mut self) -> Result<Option<(u16, u16, u64)>, DrmemtraceError> {
         let mut bytes = [0; RECORD];
         let mut done = 0;
         while done < RECORD {
             match self.0.read(&mut bytes[done..]) {
+                // The end of a file is valid between records only.
                 Ok(0) if done == 0 => return Ok(None),
                 Ok(0) => return Err(DrmemtraceError::Truncated(done)),
                 Ok(more) => done += more,
@@ -59,11 +62,12 @@ impl<R: Read> Records<R> {
             }
         }
         let [a, b, c, d, address @ ..] = bytes;
-        let (kind, size) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+        let kind = u16::from_le_bytes([a, b]);
+        let size = u16::from_le_bytes([c, d]);
         Ok(Some((kind, size, u64::from_le_bytes(address))))
     }
 
-    /// Its thread's number, which comes before everything that it did.
+    /// Reads up to the thread's TID, a record before the first instruction.
     fn thread(&mut self) -> Result<u64, DrmemtraceError> {
         let first = self.next()?;
         if first.is_none_or(|(kind, ..)| kind != HEADER) {
@@ -72,6 +76,7 @@ impl<R: Read> Records<R> {
         while let Some((kind, _, address)) = self.next()? {
             match kind {
                 THREAD => return Ok(address),
+                // The thread record precedes all accesses and instructions.
                 READ | WRITE => break,
                 _ if INSTRUCTIONS.contains(&kind) => break,
                 _ => {}
@@ -81,7 +86,8 @@ impl<R: Read> Records<R> {
     }
 }
 
-/// Writes threads' files as one trace, without its header. The first one counts as the creator of the others.
+/// Converts the files of a program's threads to one trace, without its header. The first thread
+/// counts as the creator of the others.
 ///
 /// # Errors
 /// See [`DrmemtraceError`].
@@ -99,6 +105,7 @@ pub fn convert<R: Read>(
         let mut writer = Writer { block: Block::new(number), out: &mut *out };
         writer.sync(SyncKind::Begins, *tid)?;
         if number == 0 {
+            // The traces do not name creators, and each thread but the first needs one.
             tids[1..].iter().try_for_each(|other| writer.sync(SyncKind::Creates, *other))?;
         }
         let mut instructions = 0_u32;
@@ -108,6 +115,7 @@ pub fn convert<R: Read>(
                     let instructions = std::mem::take(&mut instructions);
                     writer.access(address, size, kind == WRITE, instructions)?;
                 }
+                // A bundle is one record of several instructions: `size` is their number.
                 BUNDLE => instructions = instructions.saturating_add(u32::from(size)),
                 _ if INSTRUCTIONS.contains(&kind) => instructions = instructions.saturating_add(1),
                 _ => {}
@@ -148,13 +156,17 @@ impl<W: Write> Writer<'_, W> {
         writes: bool,
         mut instructions: u32,
     ) -> io::Result<()> {
+        // An access of size 0 has an unknown size: count one byte.
         let mut left = u64::from(size).max(1);
         let mut address = address;
         while left > 0 {
             let part = left.min(LONGEST);
             let size_log2 = u8::try_from(part.next_power_of_two().trailing_zeros()).unwrap_or(0);
             self.push(Record::Access(Access { address, size_log2, writes, instructions }))?;
-            (address, left, instructions) = (address.wrapping_add(part), left - part, 0);
+            address = address.wrapping_add(part);
+            left -= part;
+            // The instructions precede the whole access: its first part has them.
+            instructions = 0;
         }
         Ok(())
     }

@@ -1,61 +1,66 @@
-//! A trace in a file, read thread by thread.
+//! Random access to a trace in a file, by thread and block.
 
 use crate::form::{BLOCK_HEADER, HEADER, TraceError, block_header, check_header};
 use std::io::{self, Read, Seek, SeekFrom};
 use thiserror::Error;
 
-/// Why a trace cannot be read.
+/// Error of reading a trace.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// It is no trace, or ends early.
+    /// Malformed or truncated trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The file cannot be read.
+    /// Failed read of the file.
     #[error("cannot read it: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Where a block is.
+/// Position of a block's records in the file.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Of its records in the file, in bytes.
+    /// Offset of the first record, in bytes.
     at: u64,
+    /// Size of all records, in bytes.
     bytes: usize,
 }
 
-/// A trace of which all blocks are known. Takes 16 bytes of memory a block, and a block for each thread that is read.
+/// A trace with an index of its blocks. Memory: 16 bytes a block of the file, and one block for
+/// each thread read.
 #[derive(Debug)]
 pub struct TraceFile<R> {
     file: R,
-    /// By thread, in the order of creation.
+    /// Blocks by thread, in the order of creation.
     blocks: Vec<Vec<Place>>,
-    /// In the order of the file.
+    /// Thread of each block, in the order of the file.
     order: Vec<u32>,
 }
 
 impl<R: Read + Seek> TraceFile<R> {
-    /// Finds the blocks.
+    /// Reads the headers of all blocks.
     ///
     /// # Errors
-    /// If it is no trace, or ends within a block.
+    /// If `file` is no trace, or ends within a block.
     pub fn of(mut file: R) -> Result<Self, ReadError> {
         let end = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(0))?;
         let mut header = [0; HEADER];
         fill(&mut file, &mut header)?;
         check_header(header)?;
-        let (mut blocks, mut order): (Vec<Vec<Place>>, Vec<u32>) = (Vec::new(), Vec::new());
+        let mut blocks: Vec<Vec<Place>> = Vec::new();
+        let mut order = Vec::new();
         let mut at = HEADER as u64;
         while at < end {
             let mut header = [0; BLOCK_HEADER];
             fill(&mut file, &mut header)?;
             let (thread, bytes) = block_header(header)?;
             at += BLOCK_HEADER as u64;
+            // Seeking beyond the end of a file succeeds, so a truncated block would go unnoticed.
             if end - at < bytes as u64 {
                 return Err(TraceError::Truncated.into());
             }
             let index = thread as usize;
             if blocks.len() <= index {
+                // Blocks come in the order of writing: a later thread's may come first.
                 blocks.resize_with(index + 1, Vec::new);
             }
             blocks[index].push(Place { at, bytes });
@@ -66,13 +71,13 @@ impl<R: Read + Seek> TraceFile<R> {
         Ok(Self { file, blocks, order })
     }
 
-    /// How many threads there are.
+    /// Number of threads.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.blocks.len()
     }
 
-    /// The thread of each block, in the order of the file, and its place among the blocks of this thread.
+    /// Thread of each block, in the order of the file, and the block's index within the thread.
     pub fn in_order(&self) -> impl Iterator<Item = (usize, usize)> + use<R> {
         let mut next = vec![0; self.blocks.len()];
         let order = self.order.clone();
@@ -83,7 +88,7 @@ impl<R: Read + Seek> TraceFile<R> {
         })
     }
 
-    /// Reads the records of a thread's block into `bytes`; false if it has no such block.
+    /// Reads the records of a thread's block into `bytes`; false if the thread has no such block.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -104,7 +109,7 @@ impl<R: Read + Seek> TraceFile<R> {
     }
 }
 
-/// Reads as much as there is room for.
+/// Fills `bytes`; a file that ends earlier is a truncated trace.
 fn fill(file: &mut impl Read, bytes: &mut [u8]) -> Result<(), ReadError> {
     file.read_exact(bytes).map_err(|why| match why.kind() {
         io::ErrorKind::UnexpectedEof => TraceError::Truncated.into(),
@@ -145,8 +150,8 @@ mod tests {
         assert_eq!([accesses(0, 2), accesses(1, 0), accesses(3, 0)], [None; 3]);
     }
 
-    /// A file as `truncate` makes it: its header, and then zeros, which would be blocks without a record; 8 bytes each, of none of
-    /// which anything is stored on the disk.
+    /// A header and then zeros, as written by `truncate`: blocks without records, of 8 bytes each,
+    /// that need no space on disk.
     #[test]
     fn empty_blocks_are_refused() {
         let mut bytes = header().to_vec();

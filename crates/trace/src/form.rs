@@ -1,15 +1,20 @@
-//! How records are written.
+//! Binary format of a trace.
 //!
 //! # Form
-//! A header, [`HEADER`] bytes: `COLTRACE`, and the version as 4 bytes. Then blocks: the thread's number in the order of creation
-//! and the length of the block, 4 bytes each, and so many bytes of records of this thread. All numbers are little-endian. A block is
-//! complete in itself, so that a program's threads write one after the other, and a reader holds one block at a time.
+//! A header of [`HEADER`] bytes: `COLTRACE` and the version as 4 bytes. Blocks follow. A block has
+//! the thread's number in the order of creation and the block's length, 4 bytes each, then the
+//! records of this thread. All numbers are little-endian. A block is complete in itself: threads of
+//! a program write in turn, and a reader holds one block at a time.
 //!
-//! A record begins with a byte. Its lowest bit says whether the access writes, the next three are the logarithm of its size, and the
-//! highest four how many instructions the thread ran since its last record; where these are 15, so many more follow as a number.
-//! Then comes the difference to the address of the last access of the block. A size of 7 is a synchronisation: the lowest bit is 0, the
-//! highest four its kind, and its count and its object follow. Numbers are of 7 bits a byte, lowest first,
-//! differences with their sign in the lowest bit (as LEB128 and zigzag).
+//! A record begins with a byte:
+//! - bit 0: whether the access writes;
+//! - bits 1 to 3: logarithm (base 2) of the size of the access in bytes; 7 marks a synchronisation;
+//! - bits 4 to 7: instructions of the thread since its last record, or 15 for more.
+//!
+//! If bits 4 to 7 are 15, a number follows: the instructions beyond 15. Then comes the difference
+//! to the address of the last access in the block. In a synchronisation bit 0 is 0, bits 4 to 7 are
+//! the kind, and count and object follow. Numbers have 7 bits a byte, lowest first (LEB128).
+//! Differences have the sign in the lowest bit (zigzag).
 //! # Properties
 //! - **Reads what was written**: any records come back as they were. -> test `reads_what_was_written`
 //! - **Any bytes**: are records, or an error. -> test `any_bytes_are_read_or_refused`
@@ -17,60 +22,62 @@
 
 use thiserror::Error;
 
-/// Bytes of the header.
+/// Size of the header, in bytes.
 pub const HEADER: usize = 12;
-/// Bytes before a block's records.
+/// Size of a block's header, in bytes.
 pub const BLOCK_HEADER: usize = 8;
-/// Bytes of a block's records, at most. Chosen: a few thousand accesses, as much as a nearest cache.
+/// Largest size of a block's records, in bytes. Chosen: a few thousand accesses, the size of an L1
+/// cache.
 pub const BLOCK: usize = 32 * 1024;
-/// Threads of a trace, at most.
+/// Most threads of a trace.
 pub const MOST_THREADS: u32 = 1 << 16;
-/// The version of the format.
+/// Version of the format.
 pub const VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"COLTRACE";
-/// The longest record: its byte and three numbers.
+/// Size of the longest record, in bytes: its first byte and three numbers of up to 10 bytes.
 const LONGEST: usize = 1 + 3 * 10;
-/// The logarithm of the size that marks a synchronisation.
+/// Logarithm of a size, reserved for synchronisation.
 const SYNC: u8 = 7;
-/// From so many instructions on those beyond follow as a number.
+/// Instructions from which the excess follows as a number.
 const MANY: u32 = 15;
 
-/// An access to memory.
+/// A memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Its first byte's address.
+    /// Address of the first byte.
     pub address: u64,
-    /// The logarithm of its size in bytes, 0 to 6.
+    /// Logarithm (base 2) of the size in bytes, 0 to 6.
     pub size_log2: u8,
-    /// Whether it writes.
+    /// Whether the access writes.
     pub writes: bool,
     /// Instructions of the thread since its last record.
     pub instructions: u32,
 }
 
-/// How threads wait for each other.
+/// Kind of synchronisation, as seen at the system calls futex, clone and exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SyncKind {
-    /// The thread begins; the object is its number in the kernel.
+    /// The thread begins; the object is its TID.
     Begins,
-    /// It ends; the object is its number in the kernel.
+    /// The thread ends; the object is its TID.
     Ends,
-    /// It has created another one; the object is that one's number in the kernel.
+    /// The thread has created another; the object is the TID of the new thread.
     Creates,
-    /// It begins to wait at a futex; the object is its address.
+    /// The thread begins to wait at a futex; the object is the address of the futex.
     Waits,
-    /// It has waited there; the count is how often others had woken there before, since the program began.
+    /// The thread has waited at a futex; the object is the address of the futex. The count is the
+    /// number of wake-ups at this futex since the program began.
     Continues,
-    /// It wakes others that wait there.
+    /// The thread wakes waiters of a futex; the object is the address of the futex.
     Wakes,
-    /// It has waited for another one to end; the object is that one's number in the kernel.
+    /// The thread has joined another; the object is the TID of the ended thread.
     Joins,
 }
 
 impl SyncKind {
-    /// All of them, by their numbers.
+    /// All kinds, in the order of their encoding.
     pub const ALL: [Self; 7] = [
         Self::Begins,
         Self::Ends,
@@ -82,53 +89,54 @@ impl SyncKind {
     ];
 }
 
-/// A synchronisation.
+/// A synchronisation between threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
-    /// What happens.
+    /// Kind of event.
     pub kind: SyncKind,
-    /// Of [`SyncKind::Continues`], see there; else 0.
+    /// Wake-ups before a [`SyncKind::Continues`]; 0 for other kinds.
     pub count: u64,
-    /// What it is about.
+    /// TID or futex address, by kind.
     pub object: u64,
 }
 
-/// What a thread did.
+/// An event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// It read or wrote.
+    /// Read or write of memory.
     Access(Access),
-    /// It waited for others, or they for it.
+    /// Synchronisation with other threads.
     Sync(Sync),
 }
 
-/// Why bytes are no trace.
+/// Malformed trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TraceError {
-    /// The header is another one.
+    /// The header is not that of a trace.
     #[error("expected a trace of memory accesses, found something else")]
     NoTrace,
-    /// Of another version.
+    /// Unsupported version.
     #[error("expected a trace of version {VERSION}, found version {0}: record it again")]
     Version(u32),
-    /// A block that is longer than any.
+    /// A block above [`BLOCK`] bytes.
     #[error("expected blocks of at most {BLOCK} bytes, found {0}")]
     Length(u32),
-    /// A block without a record, which no tracer writes: a file of which nothing is written anywhere would have any number of them.
+    /// A block without records. No tracer writes such a block, but an unwritten (sparse) part of a
+    /// file reads as any number of them.
     #[error("expected blocks with records, found an empty one")]
     Empty,
-    /// It ends within a block or a record.
+    /// The trace ends within a block or a record.
     #[error("expected a whole trace, found one that ends early")]
     Truncated,
-    /// A record that there is not.
+    /// Invalid first byte of a record, or a number out of range.
     #[error("expected a record, found byte {0:#04x}")]
     Record(u8),
-    /// More threads than fit.
+    /// A thread number of [`MOST_THREADS`] or more.
     #[error("expected at most {MOST_THREADS} threads, found thread {0}")]
     Threads(u32),
 }
 
-/// The header.
+/// Header of a trace.
 #[must_use]
 pub fn header() -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
@@ -137,10 +145,10 @@ pub fn header() -> [u8; HEADER] {
     bytes
 }
 
-/// Checks a header.
+/// Checks the header of a trace.
 ///
 /// # Errors
-/// If it is none of this version.
+/// If `bytes` are no header of this version.
 pub fn check_header(bytes: [u8; HEADER]) -> Result<(), TraceError> {
     if bytes[..8] != MAGIC {
         return Err(TraceError::NoTrace);
@@ -151,12 +159,13 @@ pub fn check_header(bytes: [u8; HEADER]) -> Result<(), TraceError> {
     }
 }
 
-/// The thread of a block and how many bytes its records have.
+/// Thread of a block, and the size of its records in bytes.
 ///
 /// # Errors
-/// If it is too long, or empty.
+/// If the thread number is too large, or the block is too long or empty.
 pub fn block_header(bytes: [u8; BLOCK_HEADER]) -> Result<(u32, usize), TraceError> {
-    let (thread, length) = (number_at(&bytes, 0), number_at(&bytes, 4));
+    let thread = number_at(&bytes, 0);
+    let length = number_at(&bytes, 4);
     match usize::try_from(length) {
         _ if thread >= MOST_THREADS => Err(TraceError::Threads(thread)),
         Ok(0) => Err(TraceError::Empty),
@@ -171,16 +180,17 @@ fn number_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(number)
 }
 
-/// Records of one thread that are being written.
+/// A block of one thread's records, to be written.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// With room for the block's header.
+    /// Header of the block, then its records. The length in the header is set by [`Self::take`].
     bytes: Vec<u8>,
+    /// Address of the last access in the block; 0 before the first.
     address: u64,
 }
 
 impl Block {
-    /// Without a record.
+    /// Empty block of the thread with this number.
     #[must_use]
     pub fn new(thread: u32) -> Self {
         let mut bytes = Vec::with_capacity(BLOCK_HEADER + BLOCK);
@@ -195,19 +205,20 @@ impl Block {
         self.bytes.len() + LONGEST > BLOCK_HEADER + BLOCK
     }
 
-    /// Whether it has no record.
+    /// Whether the block has no record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.len() == BLOCK_HEADER
     }
 
-    /// Adds a record, for which there has to be room.
+    /// Adds a record. The block must not be full.
     #[inline]
     pub fn push(&mut self, record: Record) {
         debug_assert!(!self.is_full());
         match record {
             Record::Access(access) => self.push_access(access),
             Record::Sync(Sync { kind, count, object }) => {
+                // Bit 0 stays 0: readers refuse a synchronisation with bit 0 set.
                 self.bytes.push((kind as u8) << 4 | SYNC << 1);
                 self.push_number(count);
                 self.push_number(object);
@@ -222,10 +233,12 @@ impl Block {
         debug_assert!(size_log2 < SYNC);
         #[allow(clippy::cast_possible_truncation)] // at most 15
         let few = instructions.min(MANY) as u8;
+        // `&` keeps a size out of range from changing the other fields.
         self.bytes.push(few << 4 | (size_log2 & SYNC) << 1 | u8::from(writes));
         if instructions >= MANY {
             self.push_number(u64::from(instructions - MANY));
         }
+        // Zigzag: small differences of either sign become small numbers.
         let difference = address.wrapping_sub(self.address).cast_signed();
         self.push_number((difference << 1 ^ difference >> 63).cast_unsigned());
         self.address = address;
@@ -235,6 +248,7 @@ impl Block {
     fn push_number(&mut self, mut number: u64) {
         #[allow(clippy::cast_possible_truncation)] // its lowest bits
         while number >= 0x80 {
+            // Bit 7 marks that another byte follows.
             self.bytes.push(number as u8 | 0x80);
             number >>= 7;
         }
@@ -242,10 +256,11 @@ impl Block {
         self.bytes.push(number as u8);
     }
 
-    /// All of it with its header; it has no record afterwards.
+    /// Takes the bytes of the block with its header, and empties the block.
     pub fn take(&mut self) -> impl AsRef<[u8]> + use<> {
         let length = u32::try_from(self.bytes.len() - BLOCK_HEADER).unwrap_or(u32::MAX);
         self.bytes[4..BLOCK_HEADER].copy_from_slice(&length.to_le_bytes());
+        // A copy, so that the allocation of the block is used again.
         let taken = self.bytes.clone();
         self.bytes.truncate(BLOCK_HEADER);
         self.address = 0;
@@ -253,7 +268,7 @@ impl Block {
     }
 }
 
-/// The records of a block.
+/// Iterator over the records of a block.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
@@ -261,25 +276,25 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Those of these bytes, without the block's header.
+    /// Records in `bytes`, the content of a block without its header.
     #[must_use]
     pub const fn of(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, address: 0 }
     }
 
-    /// Those of these bytes, of a block of which records were read up to one of this address.
+    /// Remaining records of a block in `bytes`, after records up to an access at `address`.
     #[must_use]
     pub const fn after(address: u64, bytes: &'a [u8]) -> Self {
         Self { rest: bytes, address }
     }
 
-    /// Bytes of the records that are left.
+    /// Size of the remaining records, in bytes.
     #[must_use]
     pub const fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// The address of the last access.
+    /// Address of the last access.
     #[must_use]
     pub const fn address(&self) -> u64 {
         self.address
@@ -292,12 +307,14 @@ impl<'a> Records<'a> {
         Ok(*first)
     }
 
+    /// Reads a number of 7 bits a byte.
     #[inline]
     fn number(&mut self) -> Result<u64, TraceError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
+            // The tenth byte has room for one bit of 64 only.
             if bits << shift >> shift != bits {
                 return Err(TraceError::Record(byte));
             }
@@ -312,7 +329,9 @@ impl<'a> Records<'a> {
     #[inline]
     fn record(&mut self) -> Result<Record, TraceError> {
         let first = self.byte()?;
-        let (high, size_log2, writes) = (first >> 4, first >> 1 & 7, first & 1 != 0);
+        let high = first >> 4;
+        let size_log2 = first >> 1 & 7;
+        let writes = first & 1 != 0;
         if size_log2 == SYNC {
             let kind = SyncKind::ALL.get(usize::from(high)).filter(|_| !writes);
             let kind = *kind.ok_or(TraceError::Record(first))?;
@@ -324,6 +343,7 @@ impl<'a> Records<'a> {
             instructions = more.ok_or(TraceError::Record(first))?;
         }
         let difference = self.number()?;
+        // Zigzag back: bit 0 is the sign.
         let difference = (difference >> 1) ^ (difference & 1).wrapping_neg();
         self.address = self.address.wrapping_add(difference);
         Ok(Record::Access(Access { address: self.address, size_log2, writes, instructions }))
@@ -333,7 +353,7 @@ impl<'a> Records<'a> {
 impl Iterator for Records<'_> {
     type Item = Result<Record, TraceError>;
 
-    /// The next record; none after an error.
+    /// Next record. An error ends the iteration.
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {

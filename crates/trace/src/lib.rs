@@ -1,14 +1,16 @@
-//! The memory accesses and synchronisation of a program's threads: written under QEMU by `tracer`, read by the simulator.
+//! Memory accesses and synchronisation of a program's threads: recorded under QEMU by `tracer`,
+//! read by the simulator.
 //!
 //! # Problem
-//! Which threads share data shows only in their accesses, and there are some hundred million a second. They are to be recorded once,
-//! and replayed on many machines under many mappings.
+//! Sharing of data between threads shows only in their accesses, some hundred million a second. A
+//! program is to be recorded once and replayed on many machines under many mappings.
 //! # Approach
-//! Each thread appends blocks of its own to the one file of all ([`form`]). A reader goes through the headers of blocks once, and
-//! then reads each thread at its own pace, a block at a time ([`TraceFile`]). What every trace has to be is checked by [`Check`].
+//! Each thread appends blocks of its own to one common file ([`form`]). A reader reads the headers
+//! of all blocks once, and then each thread at its own pace, a block at a time ([`TraceFile`]).
+//! [`Check`] tests the consistency of a trace.
 //! # Limits
-//! Which thread got a lock first is not recorded where no thread had to wait for it: synchronisation is seen at the system calls
-//! futex, clone and exit. Threads of one process; virtual addresses.
+//! The order of threads at a lock is not recorded where no thread had to wait: synchronisation is
+//! seen at the system calls futex, clone and exit. One process only; virtual addresses.
 
 mod check;
 pub mod drmemtrace;

@@ -1,17 +1,19 @@
-//! Effects of those A64 instructions that loops of waiting are made of.
+//! Effects of the A64 instructions found in spin loops.
 
 use super::{Access, Address, Effect, Registers, Way};
 use crate::aarch64::decode;
 use crate::{Decoded, Flow};
-use yaxpeax_arm::armv8::a64::{Instruction, Opcode, Operand};
+use yaxpeax_arm::armv8::a64::{Instruction, Opcode, Operand, SizeCode};
 
-/// The numbers of the stack and the frame pointer.
+/// Number of the stack pointer.
 const STACK: u16 = 31;
+/// Number of the frame pointer.
 const FRAME: u16 = 29;
 
-/// `yield`, `wfe`, `wfi` among the hints; the number is in bits 5 to 11.
+/// Hint numbers (bits 5 to 11) of `yield`, `wfe` and `wfi`.
 const WAITING_HINTS: std::ops::RangeInclusive<u32> = 1..=3;
-/// `mrs Xt, cntvct_el0` and its kin, without the number of the register and the last bits of the clock's name.
+/// Mask and encoding of `mrs Xt, cntvct_el0` and related clocks. The mask leaves out the register
+/// and the last bits of the clock's name.
 const CLOCK: (u32, u32) = (0xffff_ff00, 0xd53b_e000);
 
 pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
@@ -27,7 +29,6 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
         points: None,
     };
     let [first, second, third, _] = instruction.operands;
-    let values = |from: &[Operand]| from.iter().fold(Registers::NONE, |all, one| all | value(*one));
     let name = instruction.opcode.to_string();
     effect.memory.extend(instruction.operands.iter().filter_map(|one| address(*one)));
     match &name[..] {
@@ -35,42 +36,50 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
             effect.way = Way::Mix;
             effect.reads = branch_reads(&instruction);
         }
-        _ if word & CLOCK.0 == CLOCK.1 => (effect.way, effect.writes) = (Way::Clock, value(first)),
+        _ if word & CLOCK.0 == CLOCK.1 => {
+            effect.way = Way::Clock;
+            effect.writes = value(first);
+        }
         "isb" => effect.way = Way::Hint,
         "hint" | "yield" | "wfe" | "wfi" | "nop" | "sevl" | "sev" => {
             let waits = WAITING_HINTS.contains(&(word >> 5 & 0x7f));
             effect.way = if waits { Way::Hint } else { Way::Copy };
         }
+        // Barriers order accesses and change no value.
         "dmb" | "dsb" | "bti" => effect.way = Way::Copy,
         "svc" => effect.way = Way::System,
         _ if is_load(&name) => {
-            (effect.way, effect.writes) = (Way::Copy, value(first));
-            effect.memory.iter_mut().for_each(|access| access.reads = true);
+            effect.way = Way::Copy;
+            effect.writes = value(first);
+            mark(&mut effect.memory, true, false);
         }
         "str" | "strb" | "strh" | "stur" | "sturb" | "sturh" => {
-            (effect.way, effect.reads) = (Way::Copy, value(first));
-            effect.memory.iter_mut().for_each(|access| access.writes = true);
+            effect.way = Way::Copy;
+            effect.reads = value(first);
+            mark(&mut effect.memory, false, true);
         }
         _ if name.starts_with("stxr") || name.starts_with("stlxr") => {
-            (effect.way, effect.writes) = (Way::Swap, value(first));
-            (effect.reads, effect.stored) = (value(second), value(second));
-            effect.memory.iter_mut().for_each(|access| access.writes = true);
+            effect.way = Way::Swap;
+            effect.writes = value(first);
+            effect.reads = value(second);
+            effect.stored = value(second);
+            mark(&mut effect.memory, false, true);
         }
         _ if name.starts_with("swp") || (name.starts_with("cas") && !name.starts_with("casp")) => {
             let swaps = name.starts_with("swp");
             effect.way = if swaps { Way::Swap } else { Way::CompareSwap };
-            // `swp` stores the first and loads the second; `cas` compares the first, loads it and stores the second.
+            // `swp` stores the first and loads the second; `cas` compares and loads the first, and
+            // stores the second.
             let (stored, loaded) = if swaps { (first, second) } else { (second, first) };
-            (effect.writes, effect.stored) = (value(loaded), value(stored));
-            effect.reads = values(&[first, second]);
-            effect
-                .memory
-                .iter_mut()
-                .for_each(|access| (access.reads, access.writes) = (true, true));
+            effect.writes = value(loaded);
+            effect.stored = value(stored);
+            effect.reads = value(first) | value(second);
+            mark(&mut effect.memory, true, true);
         }
         _ => compute(&mut effect, &name, [first, second, third]),
     }
-    if moves_on(&instruction) || is_pair(&name) {
+    // The register written besides is the base or half of a pair: neither is modelled.
+    if has_writeback(&instruction) || is_pair(&name) {
         effect.way = Way::Unknown;
         effect.writes = effect.writes
             | effect.memory.iter().fold(Registers::NONE, |all, one| all | one.address.registers);
@@ -78,7 +87,13 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
     Some(effect)
 }
 
-/// Arithmetic: the first operand comes from the others.
+fn mark(memory: &mut [Access], reads: bool, writes: bool) {
+    for access in memory {
+        access.reads |= reads;
+        access.writes |= writes;
+    }
+}
+/// Sets the effect of arithmetic: the first operand is computed from the others.
 fn compute(effect: &mut Effect, name: &str, [first, second, third]: [Operand; 3]) {
     let vector = [first, second, third].iter().any(|one| is_vector(*one));
     let sum = ["add", "sub", "adds", "subs"].contains(&name);
@@ -94,6 +109,7 @@ fn compute(effect: &mut Effect, name: &str, [first, second, third]: [Operand; 3]
         return;
     }
     effect.way = match name {
+        // `orr` with the zero register is the alias `mov`.
         "csel" | "orr" if value(second).is_empty() || select => Way::Copy,
         _ if set => Way::Copy,
         _ if sum => Way::Sum,
@@ -102,7 +118,8 @@ fn compute(effect: &mut Effect, name: &str, [first, second, third]: [Operand; 3]
     effect.reads = value(second) | value(third);
     effect.writes = value(first);
     if compare {
-        (effect.reads, effect.writes) = (effect.reads | value(first), Registers::NONE);
+        effect.reads = effect.reads | value(first);
+        effect.writes = Registers::NONE;
     }
     if select || compare {
         effect.reads = effect.reads | Registers::FLAGS;
@@ -120,21 +137,22 @@ fn branch_reads(instruction: &Instruction) -> Registers {
     }
 }
 
-/// Loads of one register.
+/// Whether the instruction loads one register.
 fn is_load(name: &str) -> bool {
     let loads = ["ldr", "ldur", "ldar", "ldapr", "ldxr", "ldaxr"];
     let base = name.trim_end_matches(['b', 'h']);
     loads.contains(&base) || ["ldrsw", "ldursw", "ldrsb", "ldrsh", "ldrs"].contains(&base)
 }
 
+/// Whether the instruction loads or stores two registers.
 fn is_pair(name: &str) -> bool {
     ["ldp", "stp", "ldxp", "stxp", "ldaxp", "stlxp", "casp", "ldnp", "stnp"]
         .iter()
         .any(|pair| name.starts_with(pair))
 }
 
-/// Whether the address register is changed.
-fn moves_on(instruction: &Instruction) -> bool {
+/// Whether the instruction changes the register of the address.
+fn has_writeback(instruction: &Instruction) -> bool {
     instruction.operands.iter().any(|operand| {
         matches!(
             operand,
@@ -157,7 +175,8 @@ fn is_vector(operand: Operand) -> bool {
     )
 }
 
-/// The register of an operand; none for the zero register, constants and addresses. Vectors have numbers from 32 on.
+/// Register of an operand; empty for the zero register, constants and addresses. Vectors have
+/// numbers from 32.
 fn value(operand: Operand) -> Registers {
     let number = match operand {
         Operand::Register(_, 31) => return Registers::NONE,
@@ -172,23 +191,27 @@ fn value(operand: Operand) -> Registers {
     u8::try_from(number).map_or(Registers::NONE, Registers::one)
 }
 
-/// The access of an operand, which neither reads nor writes yet.
+/// Memory access of an operand, not yet marked as a read or a write.
 fn address(operand: Operand) -> Option<Access> {
-    let register =
-        |number: u16| value(Operand::RegisterOrSP(yaxpeax_arm::armv8::a64::SizeCode::X, number));
-    let (registers, slot) = match operand {
+    let mut slot = None;
+    let registers = match operand {
         Operand::RegPreIndex(base, offset, _) => {
-            let slot = [STACK, FRAME].contains(&base).then_some((base, offset));
-            (register(base), slot)
+            slot = [STACK, FRAME].contains(&base).then_some((base, offset));
+            address_register(base)
         }
-        Operand::RegPostIndex(base, _) => (register(base), None),
+        Operand::RegPostIndex(base, _) => address_register(base),
         Operand::RegRegOffset(base, index, ..) | Operand::RegPostIndexReg(base, index) => {
-            (register(base) | register(index), None)
+            address_register(base) | address_register(index)
         }
-        // The address of a literal.
-        Operand::PCOffset(_) => (Registers::NONE, None),
+        // The address of a literal: the offset from the program counter is constant.
+        Operand::PCOffset(_) => Registers::NONE,
         _ => return None,
     };
     let slot = slot.and_then(|(base, offset)| Some((u8::try_from(base).ok()?, i64::from(offset))));
     Some(Access { address: Address { registers, slot, near: None }, reads: false, writes: false })
+}
+
+/// Register of an address, where 31 is the stack pointer.
+fn address_register(number: u16) -> Registers {
+    value(Operand::RegisterOrSP(SizeCode::X, number))
 }

@@ -1,4 +1,4 @@
-//! Effects of x86 instructions, from what iced-x86 knows of their operands.
+//! Effects of x86 instructions, from the operand information of iced-x86.
 
 use super::{Access, Address, Effect, Registers, Way};
 use crate::{Decoded, Flow, x86};
@@ -7,9 +7,11 @@ use iced_x86::{
     UsedMemory,
 };
 
-/// Where the numbers of vectors, masks and x87 begin.
+/// Number of the first vector register.
 const VECTORS: usize = 32;
+/// Number of the first mask register.
 const MASKS: usize = 65;
+/// Number of the first x87 register.
 const X87: usize = 73;
 
 pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
@@ -19,20 +21,22 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
     let memory: Vec<Access> = info.used_memory().iter().filter_map(access).collect();
     let in_addresses =
         memory.iter().fold(Registers::NONE, |all, access| all | access.address.registers);
-    let (mut reads, mut writes) = (Registers::NONE, Registers::NONE);
-    let (mut values, mut first) = (Registers::NONE, true);
+    let mut reads = Registers::NONE;
+    let mut writes = Registers::NONE;
+    // Values that can go to memory: register operands but for a destination in a register.
+    let mut values = Registers::NONE;
     for place in 0..instruction.op_count() {
         if instruction.op_kind(place) == OpKind::Register {
             let register = number(instruction.op_register(place));
             if is_read(info.op_access(place)) {
                 reads = reads | register;
             }
-            if !(first && instruction.op0_kind() == OpKind::Register) {
+            if place > 0 {
                 values = values | register;
             }
         }
-        first = false;
     }
+    // The list has implicit registers too, and those of addresses, whose values go into no result.
     for used in info.used_registers() {
         let register = number(used.register());
         if is_read(used.access()) {
@@ -56,6 +60,7 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
         Way::Swap | Way::CompareSwap | Way::SetBits => values,
         _ => Registers::NONE,
     };
+    // `lea` computes an address without accessing memory.
     let points = (instruction.mnemonic() == Mnemonic::Lea)
         .then(|| slot(instruction.memory_base(), instruction.memory_index()))
         .flatten()
@@ -65,13 +70,13 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
 
 fn way(instruction: &Instruction, decoded: Decoded, memory: &[Access]) -> Way {
     use Mnemonic as M;
-    let constant = || instruction.op1_kind() == OpKind::Immediate8;
     let changes_memory = memory.iter().any(|access| access.reads && access.writes);
     match instruction.mnemonic() {
         M::Pause | M::Tpause | M::Umwait | M::Umonitor | M::Monitorx | M::Mwaitx => Way::Hint,
         M::Rdtsc | M::Rdtscp => Way::Clock,
         _ if decoded.flow == Flow::Trap || instruction.is_string_instruction() => Way::Unknown,
         M::Syscall | M::Sysenter | M::Int => Way::System,
+        // `xchg` with memory is atomic even without a lock prefix.
         M::Xchg if changes_memory => Way::Swap,
         M::Cmpxchg if changes_memory => Way::CompareSwap,
         M::Bts | M::Btr | M::Or | M::And if changes_memory && instruction.has_lock_prefix() => {
@@ -81,30 +86,34 @@ fn way(instruction: &Instruction, decoded: Decoded, memory: &[Access]) -> Way {
             Way::Copy
         }
         M::Cdqe | M::Cwde => Way::Copy,
-        // A conditional move: of the others with a condition, jumps and `setcc` have one operand.
+        // A conditional move: other conditional instructions, jumps and `setcc`, have one operand.
         _ if instruction.condition_code() != ConditionCode::None && instruction.op_count() == 2 => {
             Way::Copy
         }
         M::Inc | M::Dec | M::Add | M::Sub | M::Lea => Way::Sum,
-        M::Shl | M::Sal | M::Shr | M::Sar if constant() => Way::Sum,
+        M::Shl | M::Sal | M::Shr | M::Sar if instruction.op1_kind() == OpKind::Immediate8 => {
+            Way::Sum
+        }
         _ => Way::Mix,
     }
 }
 
 fn access(memory: &UsedMemory) -> Option<Access> {
-    let (reads, writes) = (is_read(memory.access()), is_write(memory.access()));
-    let (base, index) = (memory.base(), memory.index());
-    let from = |base: u8| (base, memory.displacement().cast_signed());
+    let reads = is_read(memory.access());
+    let writes = is_write(memory.access());
+    let base = memory.base();
+    let index = memory.index();
+    let displacement = memory.displacement().cast_signed();
     let only = number(base).numbers().next().filter(|_| index == Register::None);
     let address = Address {
         registers: number(base) | number(index),
-        slot: slot(base, index).map(from),
-        near: only.map(from),
+        slot: slot(base, index).map(|base| (base, displacement)),
+        near: only.map(|base| (base, displacement)),
     };
     (reads || writes).then_some(Access { address, reads, writes })
 }
 
-/// The number of a stack or frame pointer that is all that an address is computed from.
+/// Number of a stack or frame pointer, if an address is computed from that register alone.
 fn slot(base: Register, index: Register) -> Option<u8> {
     match base {
         Register::RSP if index == Register::None => Some(4),
@@ -113,7 +122,8 @@ fn slot(base: Register, index: Register) -> Option<u8> {
     }
 }
 
-/// The set of one register; none for those that loops leave alone, such as segments and the instruction pointer.
+/// Set of one register; empty for registers that loops do not change, as segments and the
+/// instruction pointer.
 fn number(register: Register) -> Registers {
     let full = register.full_register();
     let number = if full.is_gpr64() {

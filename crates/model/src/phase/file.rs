@@ -1,4 +1,4 @@
-//! Demand vectors as files, TOML for users and JSON for programs.
+//! Files of demand vectors, TOML for users and JSON for programs.
 //!
 //! ```toml
 //! version = 1
@@ -11,7 +11,7 @@
 //! misses = { value = [["32 KiB", 0.0]], source = "it reads no memory" }
 //! ```
 //!
-//! What is left out is unknown, too. docs/schemas/demand.json says the same of the JSON form.
+//! An omitted component is unknown, too. docs/schemas/demand.json specifies the JSON form.
 
 use super::Phase;
 use serde::{Deserialize, Serialize};
@@ -26,50 +26,50 @@ pub const VERSION: u32 = 1;
 pub struct PhaseFile {
     /// Format version, [`VERSION`].
     pub version: u32,
-    /// Where the phases are of one program: places of phases in the order in which they ran, and how many instructions at a
-    /// time. Empty if that is not known.
+    /// Execution of one program with these phases: indices of phases in the order of execution,
+    /// each with its instructions. Empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub course: Vec<(u32, u64)>,
-    /// The phases, in the order in which they are written.
+    /// Phases, in the order of the file.
     #[serde(rename = "phase")]
     pub phases: Vec<Phase>,
 }
 
-/// Why a text holds no demand vectors.
+/// Error of reading a file of demand vectors.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PhaseFileError {
-    /// It is not of the right form, or a figure is wrong.
+    /// Wrong syntax, or a figure out of range.
     #[error("line {line}: {detail}")]
     Malformed {
-        /// Where, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong, in one line.
+        /// Reason, in one line.
         detail: String,
     },
-    /// It is of another version.
+    /// Unsupported version.
     #[error("expected demand vectors of version {VERSION}, found version {found}")]
     Version {
-        /// That version.
+        /// Version found.
         found: u64,
     },
-    /// Its course has a phase that is not there, or one without an instruction.
+    /// The course refers to a missing phase, or has a phase without instructions.
     #[error(
         "course: expected places of {there} phases, from 0, and 1 instruction or more, found place {phase} with {instructions}"
     )]
     Course {
-        /// The place.
+        /// Index of the phase.
         phase: u32,
-        /// Its instructions.
+        /// Instructions of the phase.
         instructions: u64,
-        /// How many phases there are.
+        /// Number of phases.
         there: usize,
     },
-    /// It is longer than any that is written.
+    /// Text above the limit of size.
     #[error("expected demand vectors of at most {most} bytes, found {found}")]
     TooLarge {
-        /// The most that is read.
+        /// Limit, in bytes.
         most: usize,
-        /// How many there are.
+        /// Size found, in bytes.
         found: usize,
     },
 }
@@ -80,10 +80,10 @@ struct Head {
 }
 
 impl PhaseFile {
-    /// The longest text that is read, in bytes. Chosen: thousands of phases.
+    /// Limit of a text, in bytes. Chosen: room for thousands of phases.
     pub const MAX_BYTES: usize = 16 << 20;
 
-    /// These phases, as a file of this version.
+    /// File of this version with `phases`, without a course.
     #[must_use]
     pub const fn new(phases: Vec<Phase>) -> Self {
         Self { version: VERSION, course: Vec::new(), phases }
@@ -92,20 +92,16 @@ impl PhaseFile {
     /// Reads TOML.
     ///
     /// # Errors
-    /// [`PhaseFileError::TooLarge`]; [`PhaseFileError::Version`] for another version, whatever else the text
-    /// holds; [`PhaseFileError::Course`]; [`PhaseFileError::Malformed`] with the line for a key that is not known or is given twice, a
-    /// figure without a source, or one that cannot be.
+    /// - [`PhaseFileError::TooLarge`].
+    /// - [`PhaseFileError::Version`] for another version, whatever else the text holds.
+    /// - [`PhaseFileError::Course`].
+    /// - [`PhaseFileError::Malformed`] with the line, for an unknown or repeated key, a figure
+    ///   without a source, or a figure out of range.
     pub fn from_toml(text: &str) -> Result<Self, PhaseFileError> {
-        short(text)?;
-        let wrong = |error: toml::de::Error| {
-            let start = error.span().map_or(0, |span| span.start);
-            PhaseFileError::Malformed {
-                line: text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count() + 1,
-                detail: error.message().lines().collect::<Vec<_>>().join(", "),
-            }
-        };
-        same_version(&toml::from_str(text).map_err(wrong)?)?;
-        right_course(toml::from_str(text).map_err(wrong)?)
+        check_size(text)?;
+        // The version first: a text of another version may have unknown keys.
+        check_version(&toml::from_str(text).map_err(|error| malformed_toml(text, &error))?)?;
+        check_course(toml::from_str(text).map_err(|error| malformed_toml(text, &error))?)
     }
 
     /// Reads JSON.
@@ -113,50 +109,59 @@ impl PhaseFile {
     /// # Errors
     /// As [`Self::from_toml`].
     pub fn from_json(text: &str) -> Result<Self, PhaseFileError> {
-        short(text)?;
-        let wrong = |error: serde_json::Error| PhaseFileError::Malformed {
-            line: error.line(),
-            detail: error.to_string(),
-        };
-        same_version(&serde_json::from_str(text).map_err(wrong)?)?;
-        right_course(serde_json::from_str(text).map_err(wrong)?)
+        check_size(text)?;
+        check_version(&serde_json::from_str(text).map_err(malformed_json)?)?;
+        check_course(serde_json::from_str(text).map_err(malformed_json)?)
     }
 
-    /// As JSON, ending in a newline.
+    /// JSON, ending in a newline.
     #[must_use]
     pub fn to_json(&self) -> String {
         colocate_machine::printable::json(self)
     }
 
-    /// As TOML.
+    /// TOML.
     #[must_use]
     pub fn to_toml(&self) -> String {
         colocate_machine::printable::toml(self).expect("every field has a TOML form")
     }
 }
 
-fn right_course(file: PhaseFile) -> Result<PhaseFile, PhaseFileError> {
+fn malformed_toml(text: &str, error: &toml::de::Error) -> PhaseFileError {
+    let start = error.span().map_or(0, |span| span.start);
+    PhaseFileError::Malformed {
+        line: text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count() + 1,
+        // Messages of the TOML parser can have several lines.
+        detail: error.message().lines().collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn malformed_json(error: serde_json::Error) -> PhaseFileError {
+    PhaseFileError::Malformed { line: error.line(), detail: error.to_string() }
+}
+
+fn check_course(file: PhaseFile) -> Result<PhaseFile, PhaseFileError> {
     let there = file.phases.len();
-    let wrong =
-        |&&(phase, instructions): &&(u32, u64)| phase as usize >= there || instructions == 0;
-    match file.course.iter().find(wrong) {
+    let mut course = file.course.iter();
+    match course.find(|(phase, instructions)| *phase as usize >= there || *instructions == 0) {
         None => Ok(file),
         Some(&(phase, instructions)) => Err(PhaseFileError::Course { phase, instructions, there }),
     }
 }
 
-fn short(text: &str) -> Result<(), PhaseFileError> {
-    let (most, found) = (PhaseFile::MAX_BYTES, text.len());
+fn check_size(text: &str) -> Result<(), PhaseFileError> {
+    let most = PhaseFile::MAX_BYTES;
+    let found = text.len();
     if found > most { Err(PhaseFileError::TooLarge { most, found }) } else { Ok(()) }
 }
 
-fn same_version(head: &Head) -> Result<(), PhaseFileError> {
+fn check_version(head: &Head) -> Result<(), PhaseFileError> {
     let found = head.version;
     if found == u64::from(VERSION) { Ok(()) } else { Err(PhaseFileError::Version { found }) }
 }
 
-/// Work by kind as a table, `{ int = 0.5, load = 0.25 }`; in memory a list, in the order of
-/// kinds.
+/// Serialises work by kind as a table, `{ int = 0.5, load = 0.25 }`; in memory a list, in the order
+/// of kinds.
 pub(super) mod kinds {
     use crate::phase::known::AMOUNT;
     use colocate_machine::performance::WorkKind;
@@ -194,11 +199,13 @@ pub(super) mod kinds {
                     let message = format!("{kind}: expected {expected}, found {count}");
                     return Err(A::Error::custom(message));
                 }
+                // A map type would keep the last of two entries silently.
                 if kinds.iter().any(|(known, _)| *known == kind) {
                     return Err(A::Error::custom(format!("expected {kind} once, found it twice")));
                 }
                 kinds.push((kind, count));
             }
+            // In the order of kinds, so that equal tables are equal lists.
             kinds.sort_by_key(|(kind, _)| *kind);
             Ok(kinds)
         }

@@ -1,9 +1,8 @@
-//! What replaces unknown figures: one figure for each thing that can be unknown, with the range
-//! that it may well lie in.
+//! Guesses in place of unknown figures: a default for each component, and its plausible range.
 //!
-//! A prediction that rests on a guess is only worth something together with those of the other guesses
-//! in the range: [`Assumptions::sample`](crate::Assumptions::sample) draws them. Unless a line says otherwise the
-//! ranges are our own judgement of ordinary compiled programs, not measured.
+//! A prediction with a guess is only of use together with predictions for other guesses in the
+//! range: [`Assumptions::sample`](crate::Assumptions::sample) draws them. Unless stated otherwise
+//! the ranges are our own judgement of ordinary compiled programs, not measured.
 
 use crate::curve::MissCurve;
 use crate::mix::Class;
@@ -12,61 +11,61 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Something that is guessed where it is unknown.
+/// Component with a guess where unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guessed {
     /// Front-end slots of an instruction.
     Slots,
-    /// Branches among all instructions.
+    /// Share of branches among all instructions.
     BranchShare,
-    /// Floating-point arithmetic among all instructions.
+    /// Share of floating-point arithmetic among all instructions.
     FloatShare,
-    /// Integer arithmetic among all instructions.
+    /// Share of integer arithmetic among all instructions.
     IntShare,
-    /// Reads of memory among all instructions.
+    /// Share of memory reads among all instructions.
     LoadShare,
-    /// Writes of memory among all instructions.
+    /// Share of memory writes among all instructions.
     StoreShare,
-    /// Multiplications among integer arithmetic.
+    /// Share of multiplications among integer arithmetic.
     IntMulPart,
-    /// Divisions among integer arithmetic.
+    /// Share of divisions among integer arithmetic.
     IntDivPart,
-    /// Multiplications among floating-point arithmetic.
+    /// Share of multiplications among floating-point arithmetic.
     FloatMulPart,
-    /// Divisions and square roots among floating-point arithmetic.
+    /// Share of divisions and square roots among floating-point arithmetic.
     FloatDivPart,
     /// Least cycles by dependencies.
     DependentCycles,
-    /// How many times longer dependencies take with half of the window.
+    /// Factor on the cycles by dependencies with half of the window.
     DividedFactor,
-    /// Stalls that neither ports nor shared caches explain.
+    /// Stall cycles not caused by ports or shared caches.
     StallCycles,
     /// Mispredicted branches among all instructions.
     BranchMisses,
     /// Factor on [`typical_misses`].
     MissFactor,
-    /// Misses under way at the same time.
+    /// Misses outstanding at the same time.
     ParallelMisses,
-    /// Lines written back for each fetched.
+    /// Lines written back for each line fetched.
     WrittenBack,
-    /// Lines that come from another task's cache.
+    /// Lines from another task's cache.
     SharedLines,
 }
 
-/// The default figure, between the least and the most that is plausible.
+/// Plausible range of a figure, and its default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plausible {
-    /// The least.
+    /// Smallest plausible figure.
     pub least: f64,
-    /// What is taken when one figure must do.
+    /// Default figure.
     pub usual: f64,
-    /// The most.
+    /// Largest plausible figure.
     pub most: f64,
 }
 
 impl Plausible {
-    /// The figure at a place from 0, the least, over 0.5, the default, to 1, the most.
+    /// Figure at `place`: 0 is the least, 0.5 the default, 1 the most, linear in between.
     #[must_use]
     pub fn at(self, place: f64) -> f64 {
         if place < 0.5 {
@@ -77,10 +76,13 @@ impl Plausible {
     }
 }
 
-/// What may replace each: its name in files and tables, the least, the default and the most; in the order of [`Guessed`].
-/// Judgement, not measurement, but for two: with half of the window dependencies take up to √2 as long, since the
-/// instructions that are ready at a time grow with the square root of the window (Riseman and Foster, IEEE Trans.
-/// Computers 1972; remembered); the miss factor spans programs around [`typical_misses`].
+/// Name in files and tables, least, default and most of each component, in the order of
+/// [`Guessed`].
+///
+/// Judgement, not measurement, with two exceptions. With half of the window dependencies take up to
+/// √2 as long, since the number of ready instructions grows with the square root of the window
+/// (Riseman and Foster, IEEE Trans. Computers 1972; remembered). The miss factor spans programs
+/// around [`typical_misses`].
 const TABLE: [(Guessed, &str, f64, f64, f64); 18] = [
     (Guessed::Slots, "slots", 1.0, 1.1, 1.3),
     (Guessed::BranchShare, "branch-share", 0.03, 0.13, 0.2),
@@ -103,9 +105,10 @@ const TABLE: [(Guessed, &str, f64, f64, f64); 18] = [
 ];
 
 impl Guessed {
-    /// All of them in order.
+    /// All components, in order.
     pub const ALL: [Self; TABLE.len()] = {
         let mut all = [Self::Slots; TABLE.len()];
+        // Iterators and `for` are not available in constants.
         let mut at = 0;
         while at < TABLE.len() {
             all[at] = TABLE[at].0;
@@ -114,14 +117,15 @@ impl Guessed {
         all
     };
 
-    /// What may replace it.
+    /// Plausible range.
     #[must_use]
     pub const fn plausible(self) -> Plausible {
+        // `TABLE` is in the order of the variants.
         let (_, _, least, usual, most) = TABLE[self as usize];
         Plausible { least, usual, most }
     }
 
-    /// The share of `class`.
+    /// Share of `class` among all instructions.
     #[must_use]
     pub const fn share(class: Class) -> Self {
         match class {
@@ -140,7 +144,7 @@ impl fmt::Display for Guessed {
     }
 }
 
-/// A figure for everything that can be unknown; at first the default ones.
+/// A figure for each component that can be unknown; initially the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "BTreeMap<Guessed, f64>", into = "BTreeMap<Guessed, f64>")]
 pub struct Guesses([f64; Guessed::ALL.len()]);
@@ -152,17 +156,18 @@ impl Default for Guesses {
 }
 
 impl Guesses {
-    /// The figure.
+    /// Figure for a component.
     #[must_use]
     pub const fn get(&self, guessed: Guessed) -> f64 {
         self.0[guessed as usize]
     }
 
-    /// These, with another figure for one thing; cut to its plausible range, and the default one for what
-    /// is not a number.
+    /// Guesses with another figure for one component, clamped to its plausible range; NaN gives the
+    /// default.
     #[must_use]
     pub fn with(mut self, guessed: Guessed, figure: f64) -> Self {
         let Plausible { least, usual, most } = guessed.plausible();
+        // `clamp` keeps NaN.
         self.0[guessed as usize] = if figure.is_nan() { usual } else { figure.clamp(least, most) };
         self
     }
@@ -170,7 +175,7 @@ impl Guesses {
 
 impl TryFrom<BTreeMap<Guessed, f64>> for Guesses {
     type Error = String;
-    /// What is left out has its default.
+    /// Omitted components get their defaults.
     fn try_from(figures: BTreeMap<Guessed, f64>) -> Result<Self, String> {
         figures.into_iter().try_fold(Self::default(), |guesses, (guessed, figure)| {
             let Plausible { least, most, .. } = guessed.plausible();
@@ -190,13 +195,14 @@ impl From<Guesses> for BTreeMap<Guessed, f64> {
 
 /// Misses per instruction of an unknown program, times `factor`.
 ///
-/// They fall with the square root of the cache's size, the rule of thumb that Hartstein et al. ("Cache
-/// miss behavior: is it √2?", Computing Frontiers 2006; remembered) found across programs; 20 in 1,000
-/// instructions with 32 KiB is our judgement.
+/// Misses fall with the square root of the cache's size, the rule of thumb that Hartstein et al.
+/// ("Cache miss behavior: is it √2?", Computing Frontiers 2006; remembered) found across programs.
+/// 20 in 1,000 instructions with 32 KiB is our judgement.
 #[must_use]
 pub fn typical_misses(factor: f64) -> MissCurve {
     const AT_32_KIB: f64 = 0.02;
     let halvings = (0..=6).map(|step| {
+        // Four times the size has half the misses.
         let quadruples = Bytes::kib(32 << (2 * step));
         (quadruples, factor * AT_32_KIB / f64::from(1 << step))
     });

@@ -1,4 +1,4 @@
-//! A figure with its source, and how the components of a demand vector are read.
+//! Figures with a source, and parsing of a demand vector's components.
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
@@ -6,28 +6,28 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A figure with its source, or unknown: in files `{ value = …, source = "…" }`, or `"unknown"`.
+/// Figure with its source, or unknown: in files `{ value = …, source = "…" }`, or `"unknown"`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Known<T> {
-    /// It is known.
+    /// Known figure.
     Known {
-        /// The figure.
+        /// Figure.
         value: T,
-        /// Where it comes from, in a few words: a manual, a tool with its version, "measured on …".
+        /// Source in a few words: a manual, a tool with its version, "measured on …".
         source: String,
     },
-    /// It is not.
+    /// Unknown figure.
     #[default]
     Unknown,
 }
 
 impl<T> Known<T> {
-    /// A figure that is known.
+    /// Known figure with its source.
     pub fn new(value: T, source: impl Into<String>) -> Self {
         Self::Known { value, source: source.into() }
     }
 
-    /// The figure, if it is known.
+    /// Figure, if known.
     pub const fn get(&self) -> Option<&T> {
         match self {
             Self::Known { value, .. } => Some(value),
@@ -35,7 +35,7 @@ impl<T> Known<T> {
         }
     }
 
-    /// This figure, or `other` if it is unknown.
+    /// This figure, or `other` if unknown.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match self {
@@ -44,7 +44,7 @@ impl<T> Known<T> {
         }
     }
 
-    /// Where it comes from, if it is known.
+    /// Source, if known.
     #[must_use]
     pub fn source(&self) -> Option<&str> {
         match self {
@@ -54,7 +54,7 @@ impl<T> Known<T> {
     }
 }
 
-/// The form of a known figure in a file.
+/// Known figure as in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Figure<T> {
@@ -77,11 +77,12 @@ const UNKNOWN: &str = "unknown";
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Known<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // A string or a table decides the form, so only self-describing formats can be read.
         deserializer.deserialize_any(Form(PhantomData))
     }
 }
 
-/// Distinguished by hand, since a derived reader says only that no form fits, not what is wrong.
+/// Visitor for both forms. A derived enum would report only that no form fits, not the error.
 struct Form<T>(PhantomData<T>);
 
 impl<'de, T: DeserializeOwned> Visitor<'de> for Form<T> {
@@ -100,6 +101,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Form<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Known<T>, A::Error> {
         let Figure { value, source } = Figure::deserialize(MapAccessDeserializer::new(map))?;
+        // A figure without a source cannot be judged later.
         if source.trim().is_empty() {
             return Err(A::Error::custom("expected the source of a figure, found none"));
         }
@@ -107,8 +109,8 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Form<T> {
     }
 }
 
-/// What a component can be. A million of something for one instruction is more than any program has, and
-/// little enough for sums and products of it to stay numbers.
+/// Valid range of a component. A million per instruction is above any program, and small enough to
+/// keep sums and products finite.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub least: f64,
@@ -116,13 +118,13 @@ pub(super) struct Range {
     pub text: &'static str,
 }
 
-/// Cycles of an instruction that were measured on a processor.
+/// Cycles per instruction, measured on a processor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredCycles {
-    /// The processor, as `/proc/cpuinfo` names its model: elsewhere the figure says nothing.
+    /// Model name of the processor, as in `/proc/cpuinfo`. The figure is meaningless on others.
     pub processor: String,
-    /// Cycles of its core for an instruction, on average.
+    /// Core cycles per instruction, on average.
     #[serde(deserialize_with = "cycles")]
     pub cycles: f64,
 }
@@ -131,7 +133,7 @@ pub(super) const AMOUNT: Range = Range { least: 0.0, most: 1e6, text: "a number 
 pub(super) const PART: Range = Range { least: 0.0, most: 1.0, text: "a number from 0 to 1" };
 pub(super) const AT_LEAST_ONE: Range =
     Range { least: 1.0, most: 1e6, text: "a number from 1 to 1e6" };
-/// No core completes a hundred instructions in a cycle.
+/// Least: no core completes a hundred instructions in a cycle.
 pub(super) const CYCLES: Range =
     Range { least: 0.01, most: 1e6, text: "a number from 0.01 to 1e6" };
 

@@ -1,30 +1,31 @@
-//! A phase in figures for one kind of core.
+//! Conversion of phases to figures for one kind of core.
 
 use super::{Demand, Guessed, Guesses, Known, Phase, PhaseError, Work, typical_misses};
 use crate::mix::{Class, Mix};
 use colocate_machine::performance::{CorePerformance, PortSet, WorkKind};
 
-/// A phase on one kind of core, and what of it is not known.
+/// Phase on one kind of core, with a list of its unknown components.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnCore {
-    /// The figures.
+    /// Figures.
     pub demand: Demand,
-    /// For what a guess had to be put in, in the order of [`Guessed`]; the figure is that of the
-    /// [`Guesses`].
+    /// Guessed components, in the order of [`Guessed`]; the figures are those of the [`Guesses`].
     pub guessed: Vec<Guessed>,
-    /// Kinds of work that the core's table says no unit for: no port is charged with them.
+    /// Kinds of work without a unit in the core's table: no port is charged for them.
     pub without_unit: Vec<WorkKind>,
 }
 
 impl Phase {
-    /// The phase in figures, on a core of the kind `core`; `guesses` replace what is not known.
+    /// Converts the phase to figures on a core of the kind `core`; `guesses` replace unknown
+    /// figures.
     ///
-    /// A divided window that is said to be faster than the whole one counts as equally fast: tools that
-    /// count both are that inexact.
+    /// A divided window reported faster than the whole window counts as equally fast: tools that
+    /// count both are this inexact.
     ///
     /// # Errors
-    /// [`PhaseError::OtherProcessor`] or [`PhaseError::NoPort`] if the work is that of another
-    /// processor's ports; those of [`Phase::check`].
+    /// - [`PhaseError::OtherProcessor`] or [`PhaseError::NoPort`] for work on another processor's
+    ///   ports.
+    /// - The errors of [`Phase::check`].
     pub fn on(&self, core: &CorePerformance, guesses: &Guesses) -> Result<OnCore, PhaseError> {
         self.check()?;
         let mut asked = Asked { core, guesses, guessed: Vec::new(), without_unit: Vec::new() };
@@ -32,6 +33,7 @@ impl Phase {
         let ports = asked.ports(&self.work)?;
         let dependent_cycles = asked.known(&self.dependent_cycles, Guessed::DependentCycles);
         let divided = match self.dependent_cycles_divided.get() {
+            // A smaller window is never faster.
             Some(&cycles) => cycles.max(dependent_cycles),
             None => dependent_cycles * asked.guess(Guessed::DividedFactor),
         };
@@ -57,7 +59,7 @@ impl Phase {
     }
 }
 
-/// Looks things up and remembers what had to be guessed.
+/// Conversion in progress, with the components guessed so far.
 struct Asked<'a> {
     core: &'a CorePerformance,
     guesses: &'a Guesses,
@@ -94,36 +96,42 @@ impl Asked<'_> {
         llvm_cpu: &str,
         groups: &[(Vec<String>, f64)],
     ) -> Result<Vec<(PortSet, f64)>, PhaseError> {
+        // The names of ports are LLVM's, and belong to one processor's table.
         if self.core.llvm_cpu.as_deref() != Some(llvm_cpu) {
             return Err(PhaseError::OtherProcessor {
                 expected: self.core.llvm_cpu.clone(),
                 found: llvm_cpu.to_owned(),
             });
         }
-        let set = |names: &[String]| -> Result<PortSet, PhaseError> {
-            let one = |set: u32, name| Ok(set | self.port(name)?);
-            names.iter().try_fold(0, one).map(PortSet)
-        };
-        groups.iter().map(|(names, cycles)| Ok((set(names)?, *cycles))).collect()
+        groups.iter().map(|(names, cycles)| Ok((self.port_set(names)?, *cycles))).collect()
     }
 
-    /// Work for units that no group names: LLVM's table has none for it, or it would be in `named`.
+    /// Work on units that no group names. LLVM's table has no such unit, or `named` would contain
+    /// its ports.
     fn unnamed(&self, named: &[(PortSet, f64)], kinds: &[(WorkKind, f64)]) -> Vec<(PortSet, f64)> {
         let all = named.iter().fold(0, |all, (set, _)| all | set.0);
-        let work = |&(kind, count): &(WorkKind, f64)| {
+        let mut found = Vec::new();
+        for &(kind, count) in kinds {
             let units = self.core.units.iter();
-            let units = units.filter(move |unit| unit.kind == kind && unit.ports.0 & all == 0);
-            units.map(move |unit| (unit.ports, count * unit.occupancy.0))
-        };
-        kinds.iter().flat_map(work).collect()
+            let units = units.filter(|unit| unit.kind == kind && unit.ports.0 & all == 0);
+            found.extend(units.map(|unit| (unit.ports, count * unit.occupancy.0)));
+        }
+        found
     }
 
-    /// The port's bit.
-    fn port(&self, name: &String) -> Result<u32, PhaseError> {
-        let place = self.core.ports.iter().take(32).position(|port| port == name);
-        let missing =
-            || PhaseError::NoPort { expected: self.core.ports.clone(), found: name.clone() };
-        place.map(|place| 1 << place).ok_or_else(missing)
+    /// Set of the ports with these names.
+    fn port_set(&self, names: &[String]) -> Result<PortSet, PhaseError> {
+        let mut set = 0;
+        for name in names {
+            // A `PortSet` has 32 bits.
+            let place = self.core.ports.iter().take(32).position(|port| port == name);
+            let place = place.ok_or_else(|| PhaseError::NoPort {
+                expected: self.core.ports.clone(),
+                found: name.clone(),
+            })?;
+            set |= 1 << place;
+        }
+        Ok(PortSet(set))
     }
 
     fn by_kind(&mut self, kinds: &[(WorkKind, f64)]) -> Vec<(PortSet, f64)> {
@@ -139,17 +147,17 @@ impl Asked<'_> {
         found
     }
 
-    /// A mix does not distinguish additions from multiplications and divisions; nor has it every class.
+    /// Work by class. A mix may lack a class, and does not tell additions from multiplications and
+    /// divisions.
     fn by_class(&mut self, mix: &Mix) -> Vec<(PortSet, f64)> {
         let [branch, float, int, load, store] = Class::ALL.map(|class| match mix.get(class) {
             Some(share) => share.get(),
             None => self.guess(Guessed::share(class)),
         });
-        let mut part = |of: f64, guessed| if of > 0.0 { of * self.guess(guessed) } else { 0.0 };
-        let int_mul = part(int, Guessed::IntMulPart);
-        let int_div = part(int, Guessed::IntDivPart);
-        let float_mul = part(float, Guessed::FloatMulPart);
-        let float_div = part(float, Guessed::FloatDivPart);
+        let int_mul = self.guess_part(int, Guessed::IntMulPart);
+        let int_div = self.guess_part(int, Guessed::IntDivPart);
+        let float_mul = self.guess_part(float, Guessed::FloatMulPart);
+        let float_div = self.guess_part(float, Guessed::FloatDivPart);
         self.by_kind(&[
             (WorkKind::Branch, branch),
             (WorkKind::Int, int - int_mul - int_div),
@@ -162,12 +170,18 @@ impl Asked<'_> {
             (WorkKind::Store, store),
         ])
     }
+
+    /// Guessed part `guessed` of the share `of`. Nothing is guessed, nor reported as guessed, of 0.
+    fn guess_part(&mut self, of: f64, guessed: Guessed) -> f64 {
+        if of > 0.0 { of * self.guess(guessed) } else { 0.0 }
+    }
 }
 
-/// One entry for each set, in order; none for no port or no cycles.
+/// Merges entries of the same set and sorts by set; drops empty sets and entries without cycles.
 fn merged(mut found: Vec<(PortSet, f64)>) -> Vec<(PortSet, f64)> {
     found.retain(|(set, cycles)| !set.is_empty() && *cycles > 0.0);
     found.sort_by_key(|(set, _)| *set);
+    // `dedup_by` passes the later element first.
     found.dedup_by(|next, first| {
         let same = next.0 == first.0;
         if same {
@@ -189,7 +203,8 @@ mod tests {
     const ADDS: PortSet = PortSet(0b011);
     const MULS: PortSet = PortSet(0b001);
 
-    /// Two ports that add, one of which multiplies in two cycles; one that loads; no other unit.
+    /// Two ports for additions, the first also for multiplications of two cycles; a port for loads;
+    /// no other unit.
     fn core() -> CorePerformance {
         let unit = |kind, ports, cycles| Unit { kind, ports, occupancy: Cycles(cycles) };
         CorePerformance {
@@ -247,7 +262,7 @@ mod tests {
         assert!((demand.dependent_cycles_divided - 0.5).abs() < 1e-15);
     }
 
-    /// Nothing is known: everything is guessed, and what has no unit here is said.
+    /// An unknown phase: all components are guessed, and kinds without a unit are reported.
     #[test]
     fn nothing_known() {
         let OnCore { demand, guessed, without_unit } = on(&Phase::default());
@@ -260,8 +275,8 @@ mod tests {
         assert_eq!(demand.misses, typical_misses(1.0));
     }
 
-    /// A mix of integer 0.5 and float 0, nothing else known: what integer arithmetic is made of is
-    /// guessed (2 % multiplications, 0.2 % divisions: 0.01 and 0.001), what float is made of is not.
+    /// A mix of integer 0.5 and float 0, with all else unknown. The parts of integer arithmetic are
+    /// guessed (2 % multiplications, 0.2 % divisions: 0.01 and 0.001), the parts of float are not.
     #[test]
     fn from_a_mix() {
         let mix = Mix { int: Share::new(0.5), float: Share::new(0.0), ..Mix::default() };
@@ -298,8 +313,8 @@ mod tests {
         );
     }
 
-    /// The core has a divider `div`, taken for 6 cycles. A table without one names no port of it: 0.1
-    /// divisions take 0.6 cycles of it beside the multiplier's. A table that has it has said so already.
+    /// The core has a divider `div`, occupied for 6 cycles. A table without a divider does not name
+    /// its port: 0.1 divisions add 0.6 cycles. A table with a divider has them in its groups.
     #[test]
     fn units_that_a_table_lacks() {
         let mut core = core();

@@ -45,8 +45,9 @@ fn a_chain_does_not_contend() {
     near(&rates_of(&[chain, chain]), &[1.0 / 3.0, 1.0 / 3.0]);
 }
 
-/// Three tasks. Loads fill their port: each has half of its 1 a cycle; the adds, which do not load, go on
-/// to 2 a cycle, or what slots leave: 4 − 2 · 0.5 = 3. So the one bound holds two tasks and not the third.
+/// Three tasks. Loads fill their port: each of two tasks gets half of its 1 a cycle. The third task
+/// has additions only and reaches 2 a cycle; slots would allow 4 − 2 · 0.5 = 3. The bound on loads
+/// holds two tasks and not the third.
 #[test]
 fn a_task_that_does_not_use_a_full_port_goes_on() {
     let load = Active { slots: 1.0, ports: &[(LOAD, 1.0)], dependent_cycles: 0.0 };
@@ -56,7 +57,7 @@ fn a_task_that_does_not_use_a_full_port_goes_on() {
     near(&rates(2.5, Fairness::Progress, &[load, load, add]), &[0.5, 0.5, 1.5]);
 }
 
-/// A fused pair asks for half a slot an instruction: 8 a cycle. One that asks for nothing has the same.
+/// A fused pair needs half a slot an instruction: 8 a cycle. A task without demands has the same.
 #[test]
 fn no_task_and_one_that_demands_nothing() {
     assert!(rates_of(&[]).is_empty());
@@ -107,8 +108,9 @@ fn with_stalls(core: Shared, overlap: f64, tasks: &[(Demand, f64)]) -> Vec<f64> 
     Siblings::new(core, &demands).with_stalls(overlap, &stalls)
 }
 
-/// Two sets of threads on a core of 4 slots. Alone each has all of it; beside a task that hardly runs at most half of the slots, and
-/// of two ports one, but still all of a single port.
+/// Two sets of threads on a core of 4 slots. Alone each task can use all of it. Beside a task that
+/// hardly runs it has at most half of the slots and one of two ports, but still all of a single
+/// port.
 #[test]
 fn thread_sets_have_a_part_each() {
     let split = Shared { sets: 2.0, ..CORE };
@@ -216,7 +218,7 @@ fn set_anew() {
     assert!(kept.alone.is_empty() && kept.with_stalls(0.0, &[]).is_empty());
 }
 
-/// Work for sets that overlap, nest and are disjoint, some of it none, and very different amounts.
+/// Work of very different amounts, partly 0, for overlapping, nested and disjoint sets.
 fn any_demand() -> impl Strategy<Value = Demand> {
     let amount = prop_oneof![1 => Just(0.0), 4 => 0.01..2.0, 1 => 1e-9..1e-6];
     let sets = Just([0b00_0011, 0b00_0001, 0b00_0110, 0b00_1000, 0b11_1000, 0b11_0000]);
@@ -312,8 +314,8 @@ proptest! {
         prop_assert!(least(&tasks, others) <= least(&tasks[..others], others) * (1.0 + 1e-9));
     }
 
-    /// All ask for the same ports only: a further task helps none, also when they stall. (The window is
-    /// whole: a smaller part slows one down, which helps those that share a port with it.)
+    /// All tasks need the same ports only: a further task helps none, stalled or not. (The window
+    /// is whole: a divided window slows a task down, which helps tasks at the same port.)
     #[test]
     fn a_further_task_at_one_resource(
         cycles in prop::collection::vec((0.1..3.0, 0.0..3.0, 0.0..5.0), 2..5),
@@ -331,8 +333,8 @@ proptest! {
         }
     }
 
-    /// A hundred-thousandth more of everything that a task asks for, also of what it did not ask for, for
-    /// two tasks; of what it asks for, for more.
+    /// A relative increase of 10⁻⁵: for two tasks of all components, 0 included; for more tasks of
+    /// components above 0.
     #[test]
     fn continuity(core in any_core(), overlap in 0.0..=1.0, tasks in any_tasks(4), which in 0_usize..8) {
         const MORE: f64 = 1e-5;

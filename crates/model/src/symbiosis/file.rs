@@ -1,4 +1,5 @@
-//! Coefficients with where they come from: what `colocate-study train cpi-model` writes and `symbiotic` reads.
+//! Files of CPI models: coefficients with their origin, written by `colocate-study train cpi-model`
+//! and read by `symbiotic`.
 
 use super::{Coefficients, Conditioning, Mode, Quality, normalised};
 use crate::system::CpiStack;
@@ -8,60 +9,59 @@ use thiserror::Error;
 /// Version of the format that this build reads and writes (`docs/schemas/cpi-model.json`).
 pub const VERSION: u32 = 1;
 
-/// The parts of a stack of [`crate::CpiStack`], in the order of its fields: those of a simulated host.
+/// Parts of a simulated host's stacks, in the order of the fields of [`crate::CpiStack`].
 pub const SIMULATED_PARTS: [&str; 7] =
     ["core", "siblings", "stalls", "caches", "memory", "queues", "communication"];
 
-/// The parts of a stack in the order of [`SIMULATED_PARTS`].
+/// Cycles of a stack's parts, in the order of [`SIMULATED_PARTS`].
 pub(crate) const fn simulated_parts(stack: &CpiStack) -> [f64; 7] {
     let CpiStack { core, siblings, stalls, caches, memory, queues, communication } = *stack;
     [core, siblings, stalls, caches, memory, queues, communication]
 }
 
-/// A component of the equation: one or more parts of a host's stacks.
+/// Component of the equation: one or more parts of a host's stacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Component {
-    /// Its name.
+    /// Name of the component.
     pub name: String,
-    /// The parts that are added up, by name.
+    /// Names of the parts summed.
     pub parts: Vec<String>,
-    /// Whether it grows with the distance of the memory.
+    /// Whether the component grows with the distance of the memory.
     pub memory: bool,
 }
 
-/// A mode's coefficients, and how well they hold.
+/// Coefficients of a mode, with the quality of their predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TrainedMode {
-    /// How many threads share the core; 2 or more.
+    /// Threads on the core; 2 or more.
     pub threads: u32,
-    /// Samples that they were fitted to.
+    /// Samples of the fit.
     pub samples: u32,
-    /// One for each component.
+    /// Coefficients by component.
     pub coefficients: Vec<Coefficients>,
-    /// How well they predict samples that they were not fitted to, of which there are so many; `None` if nothing
-    /// was held out.
+    /// Quality for samples outside the fit; `None` if no samples were held out.
     pub held_out: Option<HeldOut>,
-    /// Whether stacks alone can be computed from stacks together.
+    /// Uniqueness of stacks alone, given stacks on the shared core.
     pub conditioning: Conditioning,
 }
 
-/// How well coefficients hold for programs that they were not fitted to, with any others beside them.
+/// Quality of coefficients for programs outside the fit, beside any others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HeldOut {
-    /// The programs.
+    /// Programs held out.
     pub programs: Vec<String>,
-    /// Samples of one of them.
+    /// Samples of these programs.
     pub samples: u32,
-    /// One for each component.
+    /// Quality by component.
     pub components: Vec<Quality>,
-    /// The sum of all components.
+    /// Quality for the slowdown, the sum of all components.
     pub slowdown: Quality,
 }
 
-/// What becomes of CPI stacks on a shared core of one machine.
+/// Model of CPI stacks on a shared core of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CpiModel {
@@ -71,97 +71,97 @@ pub struct CpiModel {
     pub simulated: bool,
     /// Version of colocate.
     pub colocate: String,
-    /// The machine.
+    /// Name of the machine.
     pub machine: String,
-    /// Its processor, if known.
+    /// Processor of the machine, if known.
     pub processor: Option<String>,
-    /// When it was trained, as YYYY-MM-DD.
+    /// Date of the training, as YYYY-MM-DD.
     pub date: String,
-    /// What it was trained with, in a line.
+    /// Description of the training set, in a line.
     pub data: String,
-    /// The parts of the host's stacks, in its order.
+    /// Parts of the host's stacks, in the host's order.
     pub parts: Vec<String>,
-    /// What they are added up to.
+    /// Components, each a sum of parts.
     pub components: Vec<Component>,
-    /// One for each number of threads that was trained, rising.
+    /// Coefficients for each number of threads trained, ascending.
     pub modes: Vec<TrainedMode>,
 }
 
-/// Why a text is not such a file.
+/// Error of reading a CPI model.
 #[derive(Debug, Error)]
 pub enum CpiModelError {
-    /// The text is not JSON of its shape.
+    /// Not JSON, or not of the schema.
     #[error("expected a CPI model (docs/schemas/cpi-model.json), found: {}", colocate_machine::printable(&.0.to_string()))]
     Malformed(#[from] serde_json::Error),
-    /// It is of another format version.
+    /// Unsupported version of the format.
     #[error("expected a CPI model of version {VERSION}, found version {found}; train again")]
     Version {
-        /// The version in the text.
+        /// Version in the text.
         found: u64,
     },
-    /// A value contradicts the others.
+    /// A value contradicts others.
     #[error("expected {expected}, found {found}")]
     Inconsistent {
-        /// What must hold.
+        /// Condition violated.
         expected: &'static str,
-        /// What the text says.
+        /// Content found.
         found: String,
     },
 }
 
-/// The model that [`CpiModel::built_in`] reads.
+/// Text of [`CpiModel::built_in`].
 const BUILT_IN: &str = include_str!("../../../../data/simulated/cpi-model-power8-10c.json");
 
-/// What a simulated host's parts are added up to.
+/// Components of a simulated host, each a sum of its parts.
 ///
-/// Counters do not distinguish cycles lost to siblings from those that the thread itself needs, nor those that an
-/// access waits from one that it takes; with them apart, stacks alone would have nothing of either, and the
-/// equation could not say where they come from.
+/// Counters distinguish neither cycles lost to siblings from those that the thread itself needs,
+/// nor waits of an access from its duration. Were they separate components, stacks alone would have
+/// 0 in both, and the equation could not derive them.
 #[must_use]
 pub fn simulated_components() -> Vec<Component> {
-    let component = |name: &str, parts: &[&str], memory| Component {
-        name: name.to_owned(),
-        parts: parts.iter().map(|part| (*part).to_owned()).collect(),
-        memory,
-    };
     vec![
-        component("core", &["core", "siblings"], false),
-        component("stalls", &["stalls"], false),
-        component("caches", &["caches"], false),
-        component("memory", &["memory", "queues"], true),
-        component("communication", &["communication"], false),
+        simulated("core", &["core", "siblings"], false),
+        simulated("stalls", &["stalls"], false),
+        simulated("caches", &["caches"], false),
+        simulated("memory", &["memory", "queues"], true),
+        simulated("communication", &["communication"], false),
     ]
 }
 
-/// What counted parts are added up to: each is a component by itself.
+fn simulated(name: &str, parts: &[&str], memory: bool) -> Component {
+    let parts = parts.iter().map(|part| (*part).to_owned());
+    Component { name: name.to_owned(), parts: parts.collect(), memory }
+}
+/// Components of counted parts: each part is a component by itself.
 ///
-/// Those in which a thread waits for memory are taken to grow with its distance, though other waits are in them, too: leaving a node then
-/// seems to cost rather more than it does.
+/// Parts with waits for memory count as growing with its distance, though they comprise other
+/// waits. The cost of leaving a node is thus overestimated.
 #[must_use]
 pub fn counted_components(parts: &[&str]) -> Vec<Component> {
-    let component = |part: &&str| Component {
+    let components = parts.iter().map(|part| Component {
         name: (*part).to_owned(),
         parts: vec![(*part).to_owned()],
         memory: ["backend", "stall"].contains(part),
-    };
-    parts.iter().map(component).collect()
+    });
+    components.collect()
 }
 
-/// A stack of these parts by component, not scaled; `None` if it has other parts.
+/// Sums a stack's parts by component, without scaling; `None` if the stack has another number of
+/// parts.
 #[must_use]
 pub fn added_up(parts: &[String], components: &[Component], stack: &[f64]) -> Option<Vec<f64>> {
     if stack.len() != parts.len() {
         return None;
     }
-    let of = |component: &Component| {
+    let sums = components.iter().map(|component| {
         let mine = parts.iter().zip(stack).filter(|(part, _)| component.parts.contains(part));
         mine.fold(0.0, |sum, (_, cycles)| sum + cycles)
-    };
-    Some(components.iter().map(of).collect())
+    });
+    Some(sums.collect())
 }
 
 impl CpiModel {
-    /// That of the described POWER8 with ten cores, for simulations without one of their own:
+    /// Model of the described POWER8 with ten cores, for simulations without a model of their own:
     /// `colocate-study train cpi-model --machine power8-10c`.
     #[must_use]
     pub fn built_in() -> Self {
@@ -171,14 +171,16 @@ impl CpiModel {
     /// Reads a model.
     ///
     /// # Errors
-    /// [`CpiModelError::Version`] for another version, whatever else the text holds;
-    /// [`CpiModelError::Malformed`] for another shape; [`CpiModelError::Inconsistent`] if parts, components and
-    /// coefficients do not belong together, or a coefficient cannot be.
+    /// - [`CpiModelError::Version`] for another version, whatever else the text holds.
+    /// - [`CpiModelError::Malformed`] for another schema.
+    /// - [`CpiModelError::Inconsistent`] if parts, components and coefficients do not match, or a
+    ///   coefficient is out of range.
     pub fn from_json(text: &str) -> Result<Self, CpiModelError> {
         #[derive(Deserialize)]
         struct Head {
             version: u64,
         }
+        // The version first: a text of another version may have other fields.
         let head: Head = serde_json::from_str(text)?;
         if head.version != u64::from(VERSION) {
             return Err(CpiModelError::Version { found: head.version });
@@ -195,47 +197,50 @@ impl CpiModel {
     }
 
     fn check(&self) -> Result<(), CpiModelError> {
-        let wrong = |expected, found: String| Err(CpiModelError::Inconsistent { expected, found });
         let mut used: Vec<&String> = self.components.iter().flat_map(|c| &c.parts).collect();
         let mut parts: Vec<&String> = self.parts.iter().collect();
+        // The sorted lists are equal if every part is used exactly once.
         used.sort_unstable();
         parts.sort_unstable();
         if parts.is_empty() || parts.windows(2).any(|two| two[0] == two[1]) || used != parts {
-            return wrong("components that use every part once", format!("{used:?} of {parts:?}"));
+            return inconsistent(
+                "components that use every part once",
+                format!("{used:?} of {parts:?}"),
+            );
         }
         let threads: Vec<u32> = self.modes.iter().map(|mode| mode.threads).collect();
         if threads.first().is_none_or(|first| *first < 2) || !threads.is_sorted_by(|a, b| a < b) {
-            return wrong("modes of 2 or more threads, rising", format!("{threads:?}"));
+            return inconsistent("modes of 2 or more threads, rising", format!("{threads:?}"));
         }
         for mode in &self.modes {
             if mode.coefficients.len() != self.components.len() {
                 let found = mode.coefficients.len().to_string();
-                return wrong("coefficients for every component", found);
+                return inconsistent("coefficients for every component", found);
             }
-            let can_be = |c: &&Coefficients| {
-                [c.alpha, c.beta, c.gamma, c.delta].iter().all(|each| each.abs() <= MOST)
-            };
-            if let Some(found) = mode.coefficients.iter().find(|c| !can_be(c)) {
-                return wrong("coefficients from -1000 to 1000", format!("{found:?}"));
+            if let Some(found) = mode.coefficients.iter().find(|c| !is_in_range(c)) {
+                return inconsistent("coefficients from -1000 to 1000", format!("{found:?}"));
             }
         }
         Ok(())
     }
 
-    /// A stack of the host's parts as shares by component; `None` if it has other parts, or nothing in it.
+    /// Shares by component of a stack of the host's parts; `None` for another number of parts or an
+    /// empty stack.
     #[must_use]
     pub fn stack(&self, host: &[f64]) -> Option<Vec<f64>> {
         normalised(&added_up(&self.parts, &self.components, host)?)
     }
 
-    /// The coefficients for so many threads on a core: of the least mode that has as many, else of the greatest.
+    /// Coefficients for `threads` threads on a core: those of the smallest mode with as many, or
+    /// else of the largest mode.
     #[must_use]
     pub fn mode(&self, threads: usize) -> Mode {
         let mode = self.trained(threads);
         Mode { threads: mode.threads, coefficients: mode.coefficients.clone() }
     }
 
-    /// Whether stacks alone follow well from stacks of so many threads on a core, see [`Self::mode`].
+    /// Whether stacks alone follow well from stacks of `threads` threads on a core, see
+    /// [`Self::mode`].
     #[must_use]
     pub fn is_well_conditioned(&self, threads: usize) -> bool {
         self.trained(threads).conditioning.is_good()
@@ -247,8 +252,16 @@ impl CpiModel {
     }
 }
 
-/// No component can be a thousand times the cycles alone. Chosen.
+/// Bound on coefficients: no component exceeds a thousand times the cycles alone. Chosen.
 const MOST: f64 = 1000.0;
+
+fn is_in_range(c: &Coefficients) -> bool {
+    [c.alpha, c.beta, c.gamma, c.delta].iter().all(|each| each.abs() <= MOST)
+}
+
+fn inconsistent(expected: &'static str, found: String) -> Result<(), CpiModelError> {
+    Err(CpiModelError::Inconsistent { expected, found })
+}
 
 #[cfg(test)]
 mod tests {

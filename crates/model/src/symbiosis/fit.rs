@@ -1,54 +1,60 @@
-//! Coefficients from a training set, by ordinary least squares, and how well they hold elsewhere.
+//! Fit of coefficients to a training set by ordinary least squares, and its quality on other
+//! samples.
 //!
 //! # Approach
-//! For each component `C'(j) − C(j)` is fitted to `[1, C(j), S, C(j) · S]`, which is the fit of `C'(j)` with
-//! β one less: so a column that the training set does not determine can be left out, and the component is then
-//! taken to be what it is alone. Columns are made orthogonal one after the other, each twice (modified Gram
-//! and Schmidt; Giraud et al., "The loss of orthogonality in the Gram–Schmidt process", 2005: twice is enough),
-//! since the normal equations would square how nearly the product depends on the others.
+//! For each component `C'(j) − C(j)` is fitted to `[1, C(j), S, C(j) · S]`, the fit of `C'(j)` with
+//! β less by one. A column not determined by the training set can then be left out; the component
+//! is taken as unchanged. Columns are made orthogonal one after the other, each twice (modified
+//! Gram and Schmidt; Giraud et al., "The loss of orthogonality in the Gram–Schmidt process", 2005:
+//! twice is enough), since the normal equations would square the near dependence of the product on
+//! the other columns.
 //! # Properties
-//! - **Exact**: coefficients that made a training set are found again. → `found_again`
+//! - **Exact**: the coefficients behind a training set are found again. → `found_again`
 //! - **Least**: no other coefficients have less squared error. → `no_other_coefficients_are_better`
 //! - **No evidence, no change**. → `a_component_that_no_thread_has`
 
 use super::{Coefficients, Mode};
 use serde::{Deserialize, Serialize};
 
-/// What a thread did alone and together, over the same instructions.
+/// Components of a thread alone and on a shared core, over the same instructions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Its components alone, as shares of its cycles alone.
+    /// Components alone, as shares of the thread's cycles alone.
     pub own: Vec<f64>,
-    /// The sums of the components alone of the threads beside it, each as shares of that thread's cycles.
+    /// Sums of the components alone of the threads beside it, each as shares of that thread's
+    /// cycles.
     pub others: Vec<f64>,
-    /// Its components together, in units of its cycles alone.
+    /// Components on the shared core, in units of the thread's cycles alone.
     pub together: Vec<f64>,
 }
 
-/// How well coefficients predict a component, in units of the cycles alone; or the slowdown, which is the sum.
+/// Quality of predictions of a component, or of the slowdown (the sum), in units of the cycles
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Quality {
-    /// Share of the variance that is explained; below 0 if the mean would explain more. `None` if nothing varies.
+    /// Share of the variance explained; negative if the mean is a better prediction. `None` without
+    /// variance.
     pub r2: Option<f64>,
-    /// Mean of the absolute errors.
+    /// Mean absolute error.
     pub mean_error: f64,
-    /// The greatest absolute error.
+    /// Largest absolute error.
     pub worst_error: f64,
 }
 
-/// A column that is this small beside what it was, or on average, is taken for nothing. Chosen: far above
-/// rounding, far below what counters resolve.
+/// Norm, relative to the original or the mean, below which a column counts as 0. Chosen: far above
+/// rounding, far below the resolution of counters.
 const DEPENDENT: f64 = 1e-8;
 
-/// The coefficients of all components.
+/// Fits the coefficients of all components.
 ///
-/// `None` if there are fewer samples than coefficients, or samples differ in how many components they have.
+/// `None` for fewer samples than coefficients, or samples with different numbers of components.
 #[must_use]
 pub fn fit(samples: &[Sample]) -> Option<Vec<Coefficients>> {
     let components = samples.first()?.own.len();
     let alike =
         |s: &Sample| [&s.own, &s.others, &s.together].iter().all(|of| of.len() == components);
+    // Four coefficients need at least four samples.
     if samples.len() < 4 || !samples.iter().all(alike) {
         return None;
     }
@@ -56,15 +62,14 @@ pub fn fit(samples: &[Sample]) -> Option<Vec<Coefficients>> {
 }
 
 fn component(samples: &[Sample], at: usize) -> Coefficients {
-    let of = |f: &dyn Fn(&Sample) -> f64| -> Vec<f64> { samples.iter().map(f).collect() };
-    let columns = [
-        of(&|_| 1.0),
-        of(&|s| s.own[at]),
-        of(&|s| s.others[at]),
-        of(&|s| s.own[at] * s.others[at]),
-    ];
-    let more = of(&|s| s.together[at] - s.own[at]);
+    let mut columns = [const { Vec::new() }; 4];
+    for s in samples {
+        let row = [1.0, s.own[at], s.others[at], s.own[at] * s.others[at]];
+        columns.iter_mut().zip(row).for_each(|(column, each)| column.push(each));
+    }
+    let more = samples.iter().map(|s| s.together[at] - s.own[at]).collect();
     let [alpha, beta, gamma, delta] = least_squares(&columns, more);
+    // The fit is of `C'(j) − C(j)`, so β is one less there.
     Coefficients { alpha, beta: 1.0 + beta, gamma, delta }
 }
 
@@ -72,12 +77,13 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + a * b)
 }
 
+/// Subtracts a multiple of a vector.
 fn take(from: &mut [f64], times: f64, what: &[f64]) {
     from.iter_mut().zip(what).for_each(|(from, what)| *from -= times * what);
 }
 
-/// The factors of the columns with which they come nearest to `wanted`; 0 for columns that the ones before
-/// them make up.
+/// Factors of the columns that minimise the squared distance to `wanted`; 0 for columns that depend
+/// on earlier columns.
 fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) -> [f64; N] {
     let mut upright: [Option<Vec<f64>>; N] = [const { None }; N];
     let mut upper = [[0.0; N]; N];
@@ -87,6 +93,7 @@ fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) 
     for k in 0..N {
         let mut column = columns[k].clone();
         let before = dot(&column, &column).sqrt();
+        // Twice is enough; see the head of the file.
         for _ in 0..2 {
             for (i, other) in upright.iter().enumerate().take(k) {
                 let Some(other) = other else { continue };
@@ -96,6 +103,7 @@ fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) 
             }
         }
         let left = dot(&column, &column).sqrt();
+        // The column depends on earlier columns: its factor stays 0.
         if left <= DEPENDENT * before.max(rows.sqrt()) {
             continue;
         }
@@ -106,6 +114,7 @@ fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) 
         upright[k] = Some(column);
     }
     let mut factors = [0.0; N];
+    // Back substitution in the upper triangle.
     for k in (0..N).rev().filter(|&k| upright[k].is_some()) {
         let known = (k + 1..N).fold(0.0, |sum, j| sum + upper[k][j] * factors[j]);
         factors[k] = (along[k] - known) / upper[k][k];
@@ -113,17 +122,23 @@ fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) 
     factors
 }
 
-/// How well a mode's coefficients predict these samples: one for each component, and the slowdown last.
+/// Quality of a mode's predictions of these samples: by component, and of the slowdown last.
 #[must_use]
 pub fn quality(mode: &Mode, samples: &[Sample]) -> Vec<Quality> {
-    let predicted = |s: &Sample, at: usize| mode.coefficients[at].together(s.own[at], s.others[at]);
-    let sum = |stack: &[f64]| stack.iter().fold(0.0, |sum, each| sum + each);
-    let component = |at: usize| of(samples.iter().map(|s| (s.together[at], predicted(s, at))));
-    let slowdown = samples.iter().map(|s| (sum(&s.together), mode.slowdown(&s.own, &s.others)));
-    (0..mode.coefficients.len()).map(component).chain([of(slowdown)]).collect()
+    let mut found = Vec::new();
+    for (at, c) in mode.coefficients.iter().enumerate() {
+        let pairs = samples.iter().map(|s| (s.together[at], c.together(s.own[at], s.others[at])));
+        found.push(of(pairs));
+    }
+    let slowdowns = samples.iter().map(|s| {
+        let measured = s.together.iter().fold(0.0, |sum, each| sum + each);
+        (measured, mode.slowdown(&s.own, &s.others))
+    });
+    found.push(of(slowdowns));
+    found
 }
 
-/// Of pairs of what was and what is predicted.
+/// Fit quality over (measured, predicted) pairs.
 fn of(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Quality {
     #[allow(clippy::cast_precision_loss)] // few samples
     let count = pairs.clone().count().max(1) as f64;

@@ -1,12 +1,13 @@
-//! From stacks on a shared core to those that the threads would have alone.
+//! From stacks on a shared core to the stacks of the threads alone.
 //!
 //! # Problem
-//! Counters show a thread's stack beside its siblings, divided by its own cycles; the equation needs the stacks alone, and how
-//! much slower the thread is was not counted.
+//! Counters show a thread's stack beside its siblings, divided by its own cycles. The equation
+//! needs the stacks alone, and the thread's slowdown is not counted.
 //! # Approach
-//! Solve the equation for the stack alone, thread by thread with the others' last guesses, and choose each thread's slowdown so
-//! that its stack sums to 1; again and again, half a step each time. How the published scheduler inverts its model was not
-//! found; this needs the same coefficients and nothing else.
+//! Solve the equation for the stack alone, thread by thread with the others' last guesses, and
+//! choose each thread's slowdown so that its stack sums to 1. Repeat, with half a step each time.
+//! The published scheduler's method of inversion was not found; this method needs the same
+//! coefficients only.
 //! # Algorithm
 //! ```text
 //! s(j) = 1.5; x(j) = m(j)
@@ -18,37 +19,43 @@
 //! x(j) scaled to sum 1
 //! ```
 //! # Properties
-//! - **Exact** without noise for γ to 0.25 and δ to 0.8, two and four threads. → `exact_without_noise`
-//! - **Robust**: with 5 % noise on what is measured, the slowdown that is predicted from the stacks is off by 2 % at most in 99
-//!   of 100 cases, for the same and for other partners. → `five_percent_noise`
-//! - **Says so** where stacks are not unique. → `strong_coupling_is_said`
+//! - **Exact** without noise for γ to 0.25 and δ to 0.8, two and four threads.
+//!   → `exact_without_noise`
+//! - **Robust**: with 5 % noise on measurements, the slowdown predicted from the stacks is off by 2
+//!   % at most in 99 of 100 cases, for the same and for other partners. → `five_percent_noise`
+//! - **Reported**: stacks that are not unique are reported. → `strong_coupling_is_said`
 
 use super::{Mode, sum_without};
 use crate::rng::SplitMix64;
 use serde::{Deserialize, Serialize};
 
-/// Rounds at most, the damping, and the slowdown to begin with: those that the method was checked with.
+/// Most rounds. This value, the damping and the first slowdown are those of the method's
+/// evaluation.
 const ROUNDS: usize = 200;
+/// Size of a step, relative to a whole step.
 const DAMPING: f64 = 0.5;
+/// Slowdown at the start.
 const FIRST_SLOWDOWN: f64 = 1.5;
-/// A share of a stack is at most 1; more is allowed on the way.
+/// Bound on a share during the search. The result is at most 1; more is allowed on the way.
 const MOST: f64 = 1.5;
-/// What changes less is found: as exact as rounding lets it be.
+/// Change below which the search ends: the limit of rounding.
 const EXACT: f64 = 1e-13;
-/// The same for schedulers, which solve it every quantum. Chosen: a hundredth of what a counter's noise of a percent
-/// makes of a share of a percent.
+/// Change below which the search ends for schedulers, which solve the equation every quantum.
+/// Chosen: a hundredth of the effect of 1 % counter noise on a share of 1 %.
 const NEAR: f64 = 1e-6;
-/// Where the thread's own part counts less than this, it cannot be computed from what is measured. Chosen.
+/// Least factor on the thread's own component: with less, it cannot be computed from measurements.
+/// Chosen.
 const LEAST_OWN: f64 = 0.01;
 
-/// The stacks alone of threads that share a core, from those measured there: shares of each thread's own
-/// cycles, which sum to 1, as what comes back does. One that is alone has the stack that it has.
+/// Stacks alone of threads that share a core, from the stacks measured there. Stacks are shares of
+/// each thread's own cycles and sum to 1. A single thread keeps its stack.
 #[must_use]
 pub fn alone(mode: &Mode, measured: &[&[f64]]) -> Vec<Vec<f64>> {
     solved(mode, measured, EXACT)
 }
 
-/// The same to a millionth, in a fraction of the time; `None` where the rounds do not converge.
+/// Stacks alone to a millionth, in a fraction of the time of [`alone`]; `None` if the rounds do not
+/// converge.
 #[must_use]
 pub fn converged(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
     whole_steps(mode, measured).or_else(|| {
@@ -56,18 +63,19 @@ pub fn converged(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
     })
 }
 
-/// Rounds of whole steps at most, thread after thread with what is known by then. Chosen: coefficients of weak
-/// coupling take five to ten, and what has not settled by then may never.
+/// Most rounds of whole steps, each thread using the latest results. Chosen: coefficients of weak
+/// coupling take five to ten; a search that has not settled by then may never settle.
 const WHOLE_STEPS: usize = 24;
 
-/// As [`rounds`], by whole steps; `None` if they do not settle.
+/// Solves as [`rounds`], by whole steps; `None` if they do not settle.
 fn whole_steps(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
-    let (threads, parts) = (measured.len(), mode.coefficients.len());
+    let threads = measured.len();
+    let parts = mode.coefficients.len();
     if threads < 2 || measured.iter().any(|stack| stack.len() != parts) {
         return None;
     }
     let mut x: Vec<f64> = measured.concat();
-    // By component, what all threads have together; kept up as threads change.
+    // Sums over all threads, by component; updated whenever a thread changes.
     let mut sums = vec![0.0; parts];
     x.chunks_exact(parts).for_each(|stack| add(&mut sums, stack));
     let mut slowdowns = vec![FIRST_SLOWDOWN; threads];
@@ -82,6 +90,7 @@ fn whole_steps(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
             {
                 let others = *sum - *own;
                 let counts = c.beta + c.delta * others;
+                // `rounds` keeps the last share in this case.
                 if counts < LEAST_OWN {
                     return None;
                 }
@@ -112,7 +121,7 @@ fn solved(mode: &Mode, measured: &[&[f64]], near: f64) -> Vec<Vec<f64>> {
     rounds(mode, measured, near).0
 }
 
-/// Goes on until nothing changes by more than `near`; whether it came to that.
+/// Repeats until nothing changes by more than `near`; the flag tells whether the search settled.
 fn rounds(mode: &Mode, measured: &[&[f64]], near: f64) -> (Vec<Vec<f64>>, bool) {
     let mut guess: Vec<Vec<f64>> = measured.iter().map(|stack| stack.to_vec()).collect();
     if measured.len() < 2 {
@@ -133,6 +142,7 @@ fn rounds(mode: &Mode, measured: &[&[f64]], near: f64) -> (Vec<Vec<f64>>, bool) 
             change = change.max((wanted - slowdowns[j]).abs());
             slowdowns[j] += DAMPING * (wanted - slowdowns[j]);
         }
+        // All threads of a round use the guesses of the previous round.
         std::mem::swap(&mut guess, &mut next);
         settled = change < near;
         if settled {
@@ -142,13 +152,14 @@ fn rounds(mode: &Mode, measured: &[&[f64]], near: f64) -> (Vec<Vec<f64>>, bool) 
     (guess.iter().zip(measured).map(|(x, m)| normalised_or(x, m)).collect(), settled)
 }
 
-/// A stack that has come out empty, as coefficients that make no sense can have it, is as measured.
+/// Normalised stack, or the measured stack for an empty result, which unreasonable coefficients can
+/// cause.
 fn normalised_or(found: &[f64], measured: &[f64]) -> Vec<f64> {
     super::normalised(found).unwrap_or_else(|| measured.to_vec())
 }
 
-/// Half a step of one thread's stack from `last` to `next`; returns by how much a component would change in a
-/// whole one.
+/// Half a step of one thread's stack from `last` to `next`; returns the largest change of a
+/// component in a whole step.
 fn step(
     mode: &Mode,
     measured: &[f64],
@@ -172,50 +183,53 @@ fn step(
     change
 }
 
-/// Whether stacks alone follow uniquely from those on a shared core.
+/// Uniqueness of stacks alone, given those on a shared core.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Conditioning {
-    /// The greatest `|γ| / β` of a component; well below 1 where the coupling is weak.
+    /// Largest `|γ| / β` of a component; well below 1 if the coupling is weak.
     pub coupling: f64,
-    /// Stacks went to the shared core by the equation and back by its inverse: by how much a share of a stack
-    /// is off then, at worst.
+    /// Largest error of a share after the equation and its inverse.
     pub stack_error: f64,
-    /// The same for the slowdown that is predicted, as a share of it.
+    /// Largest relative error of the predicted slowdown, likewise.
     pub slowdown_error: f64,
-    /// Whether both are nothing: every group of stacks came back.
+    /// Whether both errors are 0, so that every group of stacks was found again.
     pub unique: bool,
 }
 
-/// The greatest coupling at which stacks alone follow well from measured ones. Chosen: half way between where 5 %
-/// of noise was seen to make 2 % of the slowdown (a third) and where it made 13 % (γ as large as β).
+/// Largest coupling at which stacks alone follow well from measured stacks. Chosen: half way
+/// between a third, where 5 % noise changed the slowdown by 2 %, and γ as large as β, where it
+/// changed by 13 %.
 pub(crate) const COUPLED: f64 = 0.65;
 
 impl Conditioning {
-    /// Whether stacks alone follow from those on a shared core, also if these are a little off.
+    /// Whether stacks alone follow from stacks on a shared core, even if these are a little off.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.unique && self.coupling < COUPLED
     }
 }
 
-/// Groups that are tried. Chosen: the ranges of weak coupling were distinguished from strong ones with a tenth of it.
+/// Groups tested. Chosen: a tenth of this number distinguished the ranges of weak coupling from
+/// strong ones.
 const GROUPS: usize = 500;
-/// What counts as nothing. Chosen, far below what the equation itself is off.
+/// Error that counts as 0. Chosen, far below the error of the equation itself.
 const NOTHING: f64 = 1e-6;
 
-/// Tries the inverse on groups of `stacks`, drawn by `seed`; of all possible stacks if there are fewer than two.
+/// Tests the inverse on random groups of `stacks`, or of all possible stacks if there are fewer
+/// than two; `seed` makes the groups repeatable.
 #[must_use]
 pub fn conditioning(mode: &Mode, stacks: &[&[f64]], seed: u64) -> Conditioning {
     let mut rng = SplitMix64::new(seed);
     let coupling = mode.coefficients.iter().map(|c| c.gamma.abs() / c.beta.max(LEAST_OWN));
-    let (mut of_stacks, mut of_slowdowns) = (0.0_f64, 0.0_f64);
+    let mut of_stacks = 0.0_f64;
+    let mut of_slowdowns = 0.0_f64;
     for _ in 0..GROUPS {
-        let mut draw = |_| match stacks.len() {
+        let group = (0..mode.threads).map(|_| match stacks.len() {
             0 | 1 => even(&mut rng, mode.coefficients.len()),
             n => stacks[rng.below(n)].to_vec(),
-        };
-        let group: Vec<Vec<f64>> = (0..mode.threads).map(&mut draw).collect();
+        });
+        let group: Vec<Vec<f64>> = group.collect();
         let (stack, slowdown) = round_trip(mode, &group);
         of_stacks = of_stacks.max(stack);
         of_slowdowns = of_slowdowns.max(slowdown);
@@ -228,19 +242,20 @@ pub fn conditioning(mode: &Mode, stacks: &[&[f64]], seed: u64) -> Conditioning {
     }
 }
 
-/// A stack drawn evenly from all.
+/// Stack drawn uniformly from all stacks.
 fn even(rng: &mut SplitMix64, components: usize) -> Vec<f64> {
+    // Exponential parts, scaled to sum 1, are uniform over all stacks.
     let parts: Vec<f64> = (0..components).map(|_| -(1.0 - rng.unit()).ln()).collect();
     normalised_or(&parts, &parts)
 }
 
-/// How far off stacks, and the slowdowns that they foretell, are after all went to the shared core and back.
+/// Largest errors of stacks and of the predicted slowdowns after the equation and its inverse.
 fn round_trip(mode: &Mode, group: &[Vec<f64>]) -> (f64, f64) {
     let alone_refs: Vec<&[f64]> = group.iter().map(Vec::as_slice).collect();
     let together = mode.together(&alone_refs);
     let measured: Option<Vec<Vec<f64>>> =
         together.iter().map(|stack| super::normalised(stack)).collect();
-    // Coefficients that leave nothing of a stack give no evidence of it.
+    // Coefficients that reduce a stack to 0 give no evidence of the stack: count the largest error.
     let Some(measured) = measured else { return (1.0, 1.0) };
     let measured: Vec<&[f64]> = measured.iter().map(Vec::as_slice).collect();
     let found = alone(mode, &measured);
@@ -248,8 +263,7 @@ fn round_trip(mode: &Mode, group: &[Vec<f64>]) -> (f64, f64) {
     let parts = group.iter().flatten().zip(found.iter().flatten());
     let stack = parts.map(|(truth, found)| (found - truth).abs()).fold(0.0, f64::max);
     let slowdowns = mode.slowdowns(&alone_refs).into_iter().zip(mode.slowdowns(&found_refs));
-    let off = |(truth, found): (f64, f64)| (found / truth - 1.0).abs();
-    (stack, slowdowns.map(off).fold(0.0, f64::max))
+    (stack, slowdowns.map(|(truth, found)| (found / truth - 1.0).abs()).fold(0.0, f64::max))
 }
 
 #[cfg(test)]
@@ -312,8 +326,8 @@ mod tests {
         }
     }
 
-    /// Two groups are measured; predicted is the slowdown of the first again, and of its first member beside
-    /// those of the second.
+    /// Two groups are measured. Predicted are the slowdown of the first, and that of its first
+    /// member beside the others of the second.
     #[test]
     fn five_percent_noise() {
         for threads in [2, 4] {
@@ -343,7 +357,7 @@ mod tests {
         }
     }
 
-    /// By whole steps as by half ones, and these settle where the coupling is weak.
+    /// Whole steps and half steps agree, and whole steps settle if the coupling is weak.
     #[test]
     fn nearly_is_near() {
         let mut rng = SplitMix64::new(20);
@@ -366,7 +380,8 @@ mod tests {
         }
     }
 
-    /// Every component counts as much for the others as for its own: whose cycles they are cannot be decided.
+    /// The coefficients of own and other components are equal: cycles cannot be attributed to a
+    /// thread.
     #[test]
     fn strong_coupling_is_said() {
         let mut mode = random_mode(&mut SplitMix64::new(7), 2, 0.25, 0.8);

@@ -1,52 +1,51 @@
-//! A demand vector with a measured rate: what is not known is chosen so that the task alone is as fast as
-//! it was.
+//! Demand vector with a measured rate: unknown figures are chosen to reproduce the measured solo
+//! rate.
 //!
 //! # Problem
-//! Where a task's rate is known and the reasons for it are not, any guess of the reasons gives another
-//! rate. But only those guesses that give the measured one can be right.
+//! If a task's rate is known and the reasons are not, arbitrary guesses yield another rate. Only
+//! guesses that yield the measured rate can be right.
 //!
 //! # Approach
-//! Guesses are moved along one path on which the cycles of an instruction never fall, to where they are
-//! those that were measured. What is known is never moved.
+//! Guesses move along one path on which the cycles of an instruction never fall, to the point of
+//! the measured cycles. Known figures never move.
 //!
 //! # Terms
-//! - drawn: a guess as the assumptions have it; what is moved begins or passes there.
-//! - stalls: what is guessed of `misses`, `stall-cycles` and `branch-misses`.
+//! - drawn: a guess of the assumptions; a moved guess begins or passes there.
+//! - stalls: the guessed ones among `misses`, `stall-cycles` and `branch-misses`.
 //! - `d`: `dependent-cycles`, if guessed.
 //!
 //! # The path
-//! - From 0 to 1: stalls rise from none to those drawn; `d` is as drawn, but no more than the ports and
-//!   the front end need, so that it costs nothing.
-//! - From 1 to 2: `d` rises to the most that is plausible. So with stalls as drawn, it is the unknown
-//!   dependencies that explain the rate.
-//! - From 2: whatever is guessed of both rises on. The rest is divided as the place of the drawn `d` in its
-//!   range: what makes a task slower than any guess does, a rate alone does not show.
+//! - From 0 to 1: stalls rise from none to those drawn; `d` is as drawn, but no more than the ports
+//!   and the front end need, so that it costs nothing.
+//! - From 1 to 2: `d` rises to the most that is plausible. With stalls as drawn, the unknown
+//!   dependencies explain the rate.
+//! - From 2: all guessed figures of both rise further. The rest is divided by the position of the
+//!   drawn `d` in its range: a rate alone does not show the cause of cycles beyond all guesses.
 //!
 //! # Properties
-//! - **As fast as measured**: wherever known figures and limits allow, the rate alone is the measured one.
-//!   → `as_fast_as_measured`
-//! - **What is known stays**: → `what_is_known_stays`
+//! - **As fast as measured**: wherever known figures and limits allow, the rate alone is the
+//!   measured one. → `as_fast_as_measured`
+//! - **Known stays**: known figures are unchanged. → `what_is_known_stays`
 
 use super::{CpiStack, Model, Seat};
 use crate::phase::{Demand, Guessed, Guesses, Known, Phase, PhaseError, typical_misses};
 use colocate_machine::PuIdx;
 
-/// How near the rate alone is brought to the measured one, as a share. Chosen: what the search for rates
-/// is exact to is a fifth of it.
+/// Relative tolerance of the solo rate. Chosen: five times the tolerance of the search for rates.
 const NEAR: f64 = 5e-4;
-/// Predictions at most. Chosen: halving as often ends at any number.
+/// Most predictions. Chosen: bisection with as many steps reaches any number.
 const TRIES: u32 = 60;
-/// Where the path ends. Chosen: a hundred times slower than the slowest plausible guess.
+/// End of the path. Chosen: a hundred times slower than the slowest plausible guess.
 const END: f64 = 1e4;
-/// Of what is beyond all plausible guesses, at least this part is dependencies: misses have an end.
+/// Least share of dependencies in the cycles beyond all plausible guesses: misses are limited.
 const LEAST_PART: f64 = 0.1;
-/// Guessed misses are at most so many times the typical ones: one an instruction of 32 KiB.
+/// Limit of guessed misses, as a multiple of the typical: one an instruction with 32 KiB.
 const MOST_MISSES: f64 = 50.0;
 
 impl Model<'_> {
-    /// The phase in figures for a PU; what is unknown is guessed as this model assumes. If it has
-    /// its cycles on this machine's processor, guesses give way to that; not where cores are of several kinds, since
-    /// it is unknown on which of them cycles were counted.
+    /// Figures of the phase for a PU, with this model's guesses for unknown components. If the
+    /// phase has cycles measured on this machine's processor, guesses are adjusted to them. With
+    /// several kinds of cores they are not: the kind on which cycles were counted is unknown.
     ///
     /// # Errors
     /// As [`Phase::on`].
@@ -55,35 +54,37 @@ impl Model<'_> {
     /// If the PU is not of the machine.
     pub fn demand(&self, phase: &Phase, pu: PuIdx) -> Result<Demand, PhaseError> {
         let kind = self.machine.cores[self.machine.core_of(pu).idx()].kind;
-        let (core, guesses) = (&self.performance.kinds[kind.idx()], &self.assumptions.guesses);
+        let core = &self.performance.kinds[kind.idx()];
+        let guesses = &self.assumptions.guesses;
         let drawn = phase.on(core, guesses)?;
         let measured = phase.cycles_on(self.machine.processor.as_deref());
         let counts = self.machine.kinds.len() == 1 && Path::moves(&drawn.guessed);
         let Some(measured) = measured.filter(|_| counts) else {
             return Ok(drawn.demand);
         };
-        let alone = |demand: &Demand| -> CpiStack {
-            self.alone(&Seat { pu, demand, pages: &[], space: 0 }).cpi
-        };
         let mut path = Path { phase, guesses, guessed: &drawn.guessed, unbound: 0.0 };
-        // Without dependencies the core takes what its front end and its ports need.
-        path.unbound = alone(&path.at(0.0).on(core, guesses)?.demand).core;
-        let mut cycles = |x: f64| -> Result<_, PhaseError> {
+        // Without dependencies the core takes the cycles of its front end and its ports.
+        path.unbound = self.solo(&path.at(0.0).on(core, guesses)?.demand, pu).core;
+        meet(measured, &mut |x| {
             let demand = path.at(x).on(core, guesses)?.demand;
-            Ok((alone(&demand).total(), demand))
-        };
-        meet(measured, &mut cycles)
+            Ok((self.solo(&demand, pu).total(), demand))
+        })
+    }
+
+    fn solo(&self, demand: &Demand, pu: PuIdx) -> CpiStack {
+        self.alone(&Seat { pu, demand, pages: &[], space: 0 }).cpi
     }
 }
 
-/// The demand on the path that takes `measured` cycles, or the nearest.
+/// Demand on the path with `measured` cycles, or the nearest.
 fn meet(
     measured: f64,
     cycles: &mut impl FnMut(f64) -> Result<(f64, Demand), PhaseError>,
 ) -> Result<Demand, PhaseError> {
-    // Logarithms, since cycles rise on the path over several powers of ten.
+    // Logarithms, since cycles on the path span several powers of ten.
     let mut at = |x: f64| cycles(x).map(|(cycles, demand)| ((cycles / measured).ln(), demand));
-    let (mut low, mut high) = ((0.0, 0.0), (1.0, 0.0));
+    let mut low = (0.0, 0.0);
+    let mut high = (1.0, 0.0);
     let (off, demand) = at(1.0)?;
     if off.abs() < NEAR {
         return Ok(demand);
@@ -92,7 +93,7 @@ fn meet(
     if off > 0.0 {
         let (off, demand) = at(0.0)?;
         low.1 = off;
-        // Even without any stall it is slower in the model than it was.
+        // Slower in the model than measured, even without stalls.
         if off >= -NEAR {
             return Ok(demand);
         }
@@ -108,8 +109,8 @@ fn meet(
     }
     let mut side = 0;
     for left in (0..TRIES).rev() {
-        // False position with halved weights (the Illinois method, Dowell and Jarratt, BIT 1971), and the
-        // middle where the path is level at one end.
+        // False position with halved weights (the Illinois method, Dowell and Jarratt, BIT 1971),
+        // and bisection every fourth time, where the path is level at one end.
         let share = low.1 / (low.1 - high.1);
         let share = if left % 4 == 0 { 0.5 } else { share.clamp(0.02, 0.98) };
         let middle = low.0 + share * (high.0 - low.0);
@@ -130,29 +131,28 @@ fn meet(
     at(high.0).map(|(_, demand)| demand)
 }
 
-/// Ways to fill in a phase, from fast to slow.
+/// Ways to fill in the unknown figures of a phase, from fast to slow.
 struct Path<'a> {
     phase: &'a Phase,
     guesses: &'a Guesses,
     guessed: &'a [Guessed],
-    /// Cycles that the core takes without dependencies.
+    /// Core cycles per instruction without dependencies.
     unbound: f64,
 }
 
 impl Path<'_> {
     const STALLS: [Guessed; 3] = [Guessed::MissFactor, Guessed::StallCycles, Guessed::BranchMisses];
 
-    /// Whether anything is guessed that can be moved.
+    /// Whether any guess can be moved.
     fn moves(guessed: &[Guessed]) -> bool {
-        let moved = |one: &Guessed| *one == Guessed::DependentCycles || Self::STALLS.contains(one);
-        guessed.iter().any(moved)
+        guessed.iter().any(|one| *one == Guessed::DependentCycles || Self::STALLS.contains(one))
     }
 
     fn is(&self, guessed: Guessed) -> bool {
         self.guessed.contains(&guessed)
     }
 
-    /// Which part of what is beyond all guesses is dependencies.
+    /// Share of dependencies in the cycles beyond all guesses.
     fn part(&self) -> f64 {
         if !self.is(Guessed::DependentCycles) {
             return 0.0;
@@ -165,9 +165,10 @@ impl Path<'_> {
         ((drawn - range.least) / (range.most - range.least)).clamp(LEAST_PART, 1.0)
     }
 
-    /// The phase at a place.
+    /// Phase at position `x` of the path.
     fn at(&self, x: f64) -> Phase {
-        let (part, beyond) = (self.part(), (x - 2.0).max(0.0));
+        let part = self.part();
+        let beyond = (x - 2.0).max(0.0);
         let mut phase = self.phase.clone();
         if self.is(Guessed::DependentCycles) {
             let first = self.guesses.get(Guessed::DependentCycles).min(self.unbound);
@@ -175,7 +176,7 @@ impl Path<'_> {
             let cycles = first + (x - 1.0).clamp(0.0, 1.0) * (most - first) + part * beyond;
             phase.dependent_cycles = chosen(cycles);
         }
-        // Where there are no dependencies to be moved, stalls take their part of the path.
+        // Without movable dependencies, stalls take their section of the path.
         let until = if self.is(Guessed::DependentCycles) { 1.0 } else { 2.0 };
         let factor = x.min(until) + (1.0 - part) * beyond;
         let drawn = |guessed| factor * self.guesses.get(guessed);
@@ -231,7 +232,7 @@ mod tests {
         model.alone(&seat).cpi.total()
     }
 
-    /// From what a core without stalls can do to far beyond all guesses.
+    /// From the rate of a core without stalls to far beyond all guesses.
     #[test]
     fn as_fast_as_measured() {
         let (machine, performance) = epyc();
@@ -272,7 +273,7 @@ mod tests {
         assert!((demand.stall_cycles - 0.1).abs() < 1e-12 && demand.dependent_cycles <= 0.0);
     }
 
-    /// What was measured elsewhere says nothing here.
+    /// Cycles measured on another processor have no effect.
     #[test]
     fn another_processor() {
         let (machine, performance) = epyc();
@@ -287,7 +288,7 @@ mod tests {
         assert!(here.dependent_cycles > there.dependent_cycles);
     }
 
-    /// Cores of two kinds: on which of them it took so long is unknown.
+    /// Cores of two kinds: the kind of the measurement is unknown.
     #[test]
     fn several_kinds_of_cores() {
         let amp = described::MACHINES.iter().find(|(name, _)| *name == "amp-4x12").unwrap();

@@ -1,27 +1,27 @@
-//! What it costs a task to go on on another PU, or after others had its caches: its data is not there.
+//! Cost of a migration, or of a pause in which others used the caches: cold misses.
 
 use super::{Model, Prediction, Seat};
 use crate::cache::cold_misses;
 use colocate_machine::PuIdx;
 use colocate_machine::performance::Inclusion;
 
-/// What a task loses by a move, or by a pause.
+/// Loss of a task by a migration or a pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Migration {
-    /// Lines that it has to fetch on top of those that it always misses.
+    /// Lines fetched in addition to the misses of a warm cache.
     pub lines: f64,
-    /// Seconds that it is stalled by them.
+    /// Stall time for these lines, in seconds.
     pub seconds: f64,
 }
 
 impl Model<'_> {
-    /// What the task of `seat` loses by going on there after it ran on `from`, where it held the bytes
-    /// `occupancy` of each data cache, nearest first (as in [`super::TaskRate`]).
+    /// Loss of the task of `seat` after it ran on `from`, with the occupancy `occupancy`, in bytes,
+    /// of each data cache there, nearest first (as in [`super::TaskRate`]).
     ///
-    /// It finds again what is in caches that both PUs share, and fetches the rest as it needs it: from the
-    /// nearest cache that both share, or from memory if there is none, at the latencies and waits of
-    /// `now`. Data that streams through is not lost. Lines that it has written come from the old cache,
-    /// which is assumed to take as long. What the kernel does to move a task is not counted.
+    /// Data in caches of both PUs is found again. The rest is fetched on demand: from the nearest
+    /// cache of both PUs, or from memory if there is none, at the latencies and waits of `now`.
+    /// Streaming data is not lost. Lines modified by the task come from the old cache, which is
+    /// assumed to take as long. The kernel's work for the migration is not included.
     ///
     /// # Panics
     /// If a PU is not of the machine.
@@ -36,11 +36,12 @@ impl Model<'_> {
         self.refill(seat, from, occupancy, &[], now)
     }
 
-    /// The same after a pause in which others have used the caches over `from`: `left` is the share of what
-    /// it held that is still there, in 0 ..= 1, nearest first; all of it where `left` says nothing.
+    /// Loss as in [`Self::migration`], after a pause in which others used the caches above `from`.
+    /// `left` is the share of the task's data still there, in 0 ..= 1, nearest first; 1 where
+    /// `left` has no entry.
     ///
-    /// What a cache has lost comes from the next one over both PUs as far as it is still there, and from
-    /// memory what no cache has. Which lines are lost is taken to be chance.
+    /// Data lost by a cache comes from the next cache of both PUs if still there, or else from
+    /// memory. The lost lines are assumed random.
     ///
     /// # Panics
     /// If a PU is not of the machine.
@@ -53,12 +54,16 @@ impl Model<'_> {
         left: &[f64],
         now: &Prediction,
     ) -> Migration {
-        let (here, there) = (&self.parts.places[seat.pu.idx()], &self.parts.places[from.idx()]);
+        let here = &self.parts.places[seat.pu.idx()];
+        let there = &self.parts.places[from.idx()];
         let line = self.parts.ways[here.node][here.node].line;
-        // Bytes that it held within the caches so far, that are still somewhere in them, and the share of them
-        // that is found there from its new PU.
-        let (mut held, mut left_of_it, mut found) = (0.0_f64, 0.0_f64, 1.0_f64);
-        let (mut lines, mut seconds) = (0.0, 0.0);
+        // Bytes held in the caches so far, those of them still in a cache, and the share found from
+        // the new PU.
+        let mut held = 0.0_f64;
+        let mut left_of_it = 0.0_f64;
+        let mut found = 1.0_f64;
+        let mut lines = 0.0;
+        let mut seconds = 0.0;
         let mut fetch = |bytes: f64, share: f64, each: f64| {
             if share > 0.0 {
                 let fetched = cold_misses(&seat.demand.misses, bytes, line) * share;
@@ -70,12 +75,18 @@ impl Model<'_> {
             let part = &self.parts.caches[cache];
             let still = left.get(level).copied().unwrap_or(1.0);
             let nearer = held;
-            (held, left_of_it) = match part.inclusion {
-                Inclusion::Exclusive => (held + here_held, left_of_it + still * here_held),
-                Inclusion::Neither | Inclusion::Inclusive => {
-                    (held.max(here_held), left_of_it.max(still * held.max(here_held)))
+            match part.inclusion {
+                Inclusion::Exclusive => {
+                    held += here_held;
+                    left_of_it += still * here_held;
                 }
-            };
+                // This cache may hold the content of nearer caches too: the larger counts.
+                Inclusion::Neither | Inclusion::Inclusive => {
+                    held = held.max(here_held);
+                    left_of_it = left_of_it.max(still * held);
+                }
+            }
+            // Only caches above both PUs still have the data after the migration.
             let both = here.caches.contains(&cache);
             let share = if both && held > 0.0 { left_of_it / held } else { f64::from(both) };
             fetch(nearer, (1.0 - found) * share, part.latency / here.clock);
@@ -85,10 +96,11 @@ impl Model<'_> {
         Migration { lines, seconds: seconds / seat.demand.parallel_misses.max(1.0) }
     }
 
-    /// Seconds of an access to the task's memory, with waits.
+    /// Time of an access to the task's memory, in seconds, with waits.
     fn to_memory(&self, seat: &Seat<'_>, now: &Prediction) -> f64 {
         let ways = &self.parts.ways[self.parts.places[seat.pu.idx()].node];
-        let (mut seconds, mut sum) = (0.0, 0.0);
+        let mut seconds = 0.0;
+        let mut sum = 0.0;
         for (way, &share) in ways.iter().zip(seat.pages).filter(|(_, share)| **share > 0.0) {
             let waits = way.queues.iter().map(|&queue| now.waited(queue));
             seconds += share * (way.latency + waits.sum::<f64>());

@@ -1,48 +1,49 @@
-//! A machine's parts in plain numbers: what the search needs of them, found out once.
+//! Parts of a machine in plain numbers, computed once for the search.
 
 use crate::assumptions::Assumptions;
 use crate::cache::RANDOM;
 use crate::memory::WAIT;
 use crate::smt::Shared;
-use colocate_machine::performance::{CachePerformance, Inclusion, Performance, Replacement};
+use colocate_machine::performance::{Inclusion, Performance, Replacement};
 use colocate_machine::{BytesPerSecond, CacheKind, Machine, PuIdx};
 
-/// The parts.
+/// Parts of a machine.
 #[derive(Debug)]
 pub(super) struct Parts {
-    /// By PU.
+    /// Indexed by PU.
     pub places: Vec<Place>,
-    /// By place in `Machine::cores`.
+    /// Indexed as `Machine::cores`.
     pub cores: Vec<Shared>,
-    /// By place in `Machine::caches`.
+    /// Indexed as `Machine::caches`.
     pub caches: Vec<Cache>,
-    /// What can be waited for: controllers, then links, then caches whose bandwidth is known.
+    /// Queues: controllers, then links, then caches with a known bandwidth.
     pub queues: Vec<Queue>,
-    /// Of the queues, how many are controllers and how many are links.
+    /// Number of controllers among the queues.
     pub controllers: usize,
+    /// Number of links among the queues.
     pub links: usize,
-    /// `ways[from][to]`: how memory of one node is reached from a core of another.
+    /// `ways[from][to]`: route from a core of one node to the memory of another.
     pub ways: Vec<Vec<Way>>,
 }
 
-/// A PU's surroundings.
+/// Position of a PU in the machine.
 #[derive(Debug)]
 pub(super) struct Place {
     pub core: usize,
-    /// Place in `Performance::memory`.
+    /// Index in `Performance::memory`.
     pub node: usize,
-    /// Cycles a second.
+    /// Clock rate, in cycles a second.
     pub clock: f64,
-    /// Data caches over it, nearest first, by place in `Machine::caches`.
+    /// Data caches above the PU, nearest first, by index in `Machine::caches`.
     pub caches: Vec<usize>,
 }
 
-/// A cache.
+/// Figures of a cache.
 #[derive(Debug)]
 pub(super) struct Cache {
-    /// Bytes.
+    /// Size in bytes; 0 for an instruction cache.
     pub capacity: f64,
-    /// Cycles; 0 for one of the first level, whose hits stall nothing.
+    /// Latency in cycles; 0 for the first level, whose hits cause no stall.
     pub latency: f64,
     pub inclusion: Inclusion,
     /// As [`crate::cache::Sharer::chance`].
@@ -50,31 +51,31 @@ pub(super) struct Cache {
     pub queue: Option<usize>,
 }
 
-/// What can be waited for.
+/// Resource with a queue of accesses.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Bytes a second.
+    /// Bandwidth, in bytes a second.
     pub bandwidth: f64,
     /// Scale of the wait, in seconds.
     pub scale: f64,
 }
 
-/// The way from a core to memory.
+/// Route from a core to memory.
 #[derive(Debug)]
 pub(super) struct Way {
-    /// Seconds of an access that waits for no other.
+    /// Latency without waits, in seconds.
     pub latency: f64,
-    /// Bytes of a line.
+    /// Size of a line, in bytes.
     pub line: f64,
-    /// Queues that it passes: links, and the controller last.
+    /// Queues on the route: links, and the controller last.
     pub queues: Vec<usize>,
 }
 
-/// Misses under way at a time when a window is divided into `parts`.
+/// Misses outstanding at a time when a window is divided into `parts`.
 ///
-/// A miss is under way alone or with those that the rest of the window holds; half a window holds half as
-/// many of them. First-order reasoning; published studies of memory-level parallelism agree on its
-/// direction, and we know of no figure for divided windows.
+/// A miss is outstanding alone or with others in the rest of the window; half a window holds half
+/// as many. This is first-order reasoning. Published studies of memory-level parallelism agree on
+/// the direction; no figure for divided windows is known to us.
 #[must_use]
 pub fn parallel(whole: f64, parts: f64) -> f64 {
     1.0 + (whole - 1.0).max(0.0) / parts
@@ -86,15 +87,13 @@ fn float(number: u64) -> f64 {
 }
 
 impl Parts {
-    /// Those of a machine whose figures have been checked.
+    /// Parts of a machine with checked figures.
     pub fn new(machine: &Machine, performance: &Performance, assumed: &Assumptions) -> Self {
-        let place = |pu| place(machine, performance, pu);
-        let core = |core: &colocate_machine::Core| {
-            Shared::new(&performance.kinds[core.kind.idx()], assumed)
-        };
+        let cores = machine.cores.iter();
+        let cores = cores.map(|core| Shared::new(&performance.kinds[core.kind.idx()], assumed));
         let mut parts = Self {
-            places: machine.all_pus().map(place).collect(),
-            cores: machine.cores.iter().map(core).collect(),
+            places: machine.all_pus().map(|pu| place(machine, performance, pu)).collect(),
+            cores: cores.collect(),
             caches: Vec::new(),
             queues: Vec::new(),
             controllers: performance.memory.len(),
@@ -106,11 +105,12 @@ impl Parts {
         parts
     }
 
-    /// Front-end slots a cycle of a PU's core.
+    /// Front-end slots per cycle of a PU's core.
     pub fn width(&self, pu: PuIdx) -> f64 {
         self.cores[self.places[pu.idx()].core].width
     }
 
+    /// Adds a queue with the latency `seconds`; returns its index.
     fn add_queue(
         &mut self,
         bandwidth: BytesPerSecond,
@@ -127,22 +127,25 @@ impl Parts {
             self.add_queue(node.bandwidth, node.latency.as_secs_f64(), assumed);
         }
         let hops = &performance.hops;
-        let way = |from: usize, to: usize| Way {
-            latency: (performance.memory[to].latency + hops[from][to]).as_secs_f64()
-                * assumed.latency,
-            line: float(performance.memory[to].line.0),
-            queues: Vec::new(),
-        };
         let nodes = performance.memory.len();
-        self.ways = (0..nodes).map(|from| (0..nodes).map(|to| way(from, to)).collect()).collect();
+        for hops in hops.iter().take(nodes) {
+            let ways = performance.memory.iter().zip(hops).map(|(memory, hop)| Way {
+                latency: (memory.latency + *hop).as_secs_f64() * assumed.latency,
+                line: float(memory.line.0),
+                queues: Vec::new(),
+            });
+            self.ways.push(ways.collect());
+        }
         for link in &performance.links {
             let ways = link.crossed_by.iter().map(|&(from, to)| (from as usize, to as usize));
+            // The shortest route over the link: longer routes include other links.
             let hop = ways.clone().map(|(from, to)| hops[from][to]).min().unwrap_or_default();
             let queue = self.add_queue(link.bandwidth, hop.as_secs_f64(), assumed);
             for (from, to) in ways {
                 self.ways[from][to].queues.push(queue);
             }
         }
+        // Last, since a controller comes after all links of a route.
         for to in 0..nodes {
             self.ways.iter_mut().for_each(|from| from[to].queues.push(to));
         }
@@ -156,10 +159,12 @@ impl Parts {
             let figures = figures.clone().find(|figures| figures.level == cache.level);
             let first = Some(cache.level) == nearest;
             let beyond = figures.filter(|_| !first);
+            // Latencies of caches are in cycles of the core's clock, waits in seconds.
             let clock = cache.pus.first().map(|pu| self.places[pu.idx()].clock);
-            let seconds = |f: &CachePerformance| f.latency.0 / clock.unwrap_or(f64::INFINITY);
-            let queue = beyond.and_then(|f| Some((f.bandwidth?, seconds(f))));
+            let clock = clock.unwrap_or(f64::INFINITY);
+            let queue = beyond.and_then(|f| Some((f.bandwidth?, f.latency.0 / clock)));
             let part = Cache {
+                // Instruction caches stay in the list: indices are those of `Machine::caches`.
                 capacity: cache.size.filter(|_| data).map_or(0.0, |size| float(size.0)),
                 latency: beyond.map_or(0.0, |f| f.latency.0 * assumed.latency),
                 inclusion: figures.map_or(Inclusion::Neither, |f| f.inclusion),

@@ -7,14 +7,15 @@ use colocate_machine::Bytes;
 use colocate_machine::performance::{Inclusion, PortSet};
 use proptest::prelude::*;
 
-/// Miss curves that fall by at most half while the size grows by `grown`.
+/// Miss curves whose misses fall to a share in `kept` while the size grows by a factor in `grown`.
 fn any_curve(
     grown: std::ops::Range<f64>,
     kept: std::ops::Range<f64>,
 ) -> impl Strategy<Value = MissCurve> {
     let steps = prop::collection::vec((kept, grown), 1..8);
     (0.0_f64..0.1, steps).prop_map(|(first, steps)| {
-        let (mut size, mut misses) = (16_384.0, first);
+        let mut size = 16_384.0;
+        let mut misses = first;
         let mut points = vec![(Bytes(16_384), first)];
         for (kept, grown) in steps {
             size *= grown;
@@ -26,12 +27,12 @@ fn any_curve(
     })
 }
 
-/// Curves without cliffs, as those of most programs.
+/// Curves without cliffs, as of most programs.
 fn smooth() -> BoxedStrategy<MissCurve> {
     any_curve(2.0..4.0, 0.5..1.0).boxed()
 }
 
-/// Curves with cliffs: loops over data that does not fit, until it does.
+/// Curves with cliffs: loops over data larger than a cache.
 fn steep() -> BoxedStrategy<MissCurve> {
     any_curve(1.001..8.0, 0.0..1.0).boxed()
 }
@@ -126,7 +127,7 @@ impl Situation {
     }
 }
 
-/// How exact rates are: somewhat less than where the search ends.
+/// Tolerance of rates: ten times that of the search.
 const EXACT: f64 = 10.0 * NEAR;
 
 proptest! {
@@ -154,7 +155,7 @@ proptest! {
         }
     }
 
-    /// With cliffs there may be several ends; one is found, and it is one.
+    /// With cliffs there may be several solutions; the search ends at one of them.
     #[test]
     fn an_end_is_found_with_cliffs(situation in situation(20, steep())) {
         let found = situation.predict();
@@ -183,14 +184,15 @@ proptest! {
     fn order_of_seats_changes_nothing(situation in any_situation(12)) {
         let mut back = situation.clone();
         back.tasks.reverse();
-        let (forth, mut back) = (situation.predict().tasks, back.predict().tasks);
+        let forth = situation.predict().tasks;
+        let mut back = back.predict().tasks;
         back.reverse();
         for (a, b) in forth.iter().zip(&back) {
             prop_assert!((a.ipc / b.ipc - 1.0).abs() < EXACT, "{} {}", a.ipc, b.ipc);
         }
     }
 
-    /// One task on every second die has nothing in common with the others while all is local.
+    /// One task on every second die shares nothing with the others if all accesses are local.
     #[test]
     fn alone_equals_solo(situation in any_situation(4), with in any_assumptions()) {
         let mut apart = situation;

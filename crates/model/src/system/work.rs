@@ -1,9 +1,9 @@
-//! The search for rates that agree with themselves: what a round works on, and its four steps.
+//! State of the search for consistent rates, and the four steps of a round.
 //!
-//! Everything stays from one search to the next, and a step looks only at what has changed: a cache is divided
-//! anew when its users' speeds are in another proportion, a core is shared anew when its tasks are stalled
-//! for another time, a queue's wait moves when it is used more or less. What each part was last given is kept for
-//! that, so that many small changes do not go unseen.
+//! The state stays from one search to the next, and a step processes changes only. A cache is
+//! divided anew if the ratios of its users' speeds change, a core is shared anew if its tasks'
+//! stalls change, and a queue's wait moves with its use. The last input of each part is kept for
+//! this comparison, so that many small changes are not missed.
 
 use super::parts::Parts;
 use super::{CpiStack, NEAR, TaskRate};
@@ -18,71 +18,73 @@ mod caches;
 mod queues;
 mod seat;
 
-/// A share of a change that is not visible in the end, beside what the search ends with. Chosen: half of it makes
-/// no rate more exact, and a search after a small change takes a tenth longer (docs/results/benchmarks.md).
+/// Relative change that does not affect the result, derived from the search's tolerance. Chosen:
+/// half of it makes no rate more exact, and a search after a small change takes a tenth longer
+/// (docs/results/benchmarks.md).
 const UNSEEN: f64 = 0.2 * NEAR;
 
-/// What a search works on. Its memory is kept for the next.
+/// State of a search; its memory is reused.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {
     seating: Seating,
-    /// By PU.
+    /// Last results, by PU.
     before: Vec<Before>,
-    /// One a seat.
+    /// Tasks in the order of the seats.
     tasks: Vec<Task>,
-    /// For each task, one for each cache over its PU, and one for lines of other tasks.
+    /// For each task: one entry for each cache above its PU, and one for lines of other tasks.
     levels: Vec<Level>,
-    /// As `Machine::cores`.
+    /// Indexed as `Machine::cores`.
     cores: Vec<Core>,
-    /// As `Machine::caches`.
+    /// Indexed as `Machine::caches`.
     caches: Vec<Group>,
-    /// As `Parts::queues`.
+    /// Indexed as `Parts::queues`.
     queues: Vec<Queue>,
-    /// Address space and task, of tasks that read others' lines or are read.
+    /// Address space and index of tasks that read lines of others, or whose lines are read.
     spaces: Vec<(u32, usize)>,
-    /// As `levels`.
+    /// Indexed as `levels`.
     asked: Vec<Asked>,
-    /// One a seat.
+    /// In the order of the seats.
     going: Vec<Going>,
     rates: Vec<f64>,
     stalls: Vec<f64>,
-    /// How fast each task's window grows; see [`crate::cache`].
+    /// Growth of each task's window; see [`crate::cache`].
     speeds: Vec<f64>,
 }
 
-/// A core and its tasks.
+/// Core with its tasks.
 #[derive(Clone, Debug, Default)]
 struct Core {
     tasks: Vec<usize>,
     siblings: Siblings,
-    /// PUs of the tasks that `siblings` are.
+    /// PUs of the tasks in `siblings`.
     set: Vec<usize>,
-    /// For how long the tasks were stalled when it was shared last.
+    /// Stall cycles of the tasks when the core was last shared.
     stalls: Vec<f64>,
-    /// Whether nothing changed then.
+    /// Whether the last sharing changed no rate.
     settled: bool,
 }
 
-/// A number that a round is given and finds anew.
+/// Number in the fixed-point search: the input of a round, and its result.
 #[derive(Clone, Copy, Debug, Default)]
 struct Steps {
     given: f64,
     found: f64,
-    /// The same of the round before.
+    /// Input and result of the previous round.
     before: (f64, f64),
 }
 
 impl Steps {
-    /// Begins with a number.
+    /// Starts with an input.
     fn from(given: f64) -> Self {
+        // The first slope is NaN, so the first round is not extrapolated.
         Self { given, found: given, before: (f64::NAN, f64::NAN) }
     }
 
-    /// Takes what a round has found, and sets what the next one is given: not that, but where it leads to if
-    /// it goes on as in the last two rounds (the secant method, Wegstein 1958). Only where that is a little
-    /// farther in the same direction or between.
+    /// Takes the result of a round and sets the input of the next: the extrapolation of the last
+    /// two rounds (the secant method, Wegstein 1958), if it lies a little farther in the same
+    /// direction or in between.
     fn find(&mut self, found: f64) {
-        /// Chosen: steeper than this the two rounds say little.
+        /// Chosen: beyond this slope the two rounds say little.
         const STEEPEST: f64 = 0.8;
         let slope = (found - self.before.1) / (self.given - self.before.0);
         self.before = (self.given, found);
@@ -93,68 +95,69 @@ impl Steps {
     }
 }
 
-/// A task during the search.
+/// Task during the search.
 #[derive(Clone, Debug, Default)]
 struct Task {
     pu: usize,
     clock: f64,
-    /// Bytes of a line of its caches.
+    /// Size of a line in the task's caches, in bytes.
     line: f64,
-    /// Cycles of an access to memory that waits for no other.
+    /// Cycles of an access to memory without waits.
     latency: f64,
-    /// Bytes of a line from memory.
+    /// Size of a line from memory, in bytes.
     far_line: f64,
     /// Cycles of an access to another task's line.
     apart: f64,
-    /// Where its part of `levels` begins, and how many caches there are.
+    /// Start of the task's part of `levels`, and number of its caches.
     first: usize,
     caches: usize,
     parallel: f64,
     written_back: f64,
     ipc: Steps,
-    /// Cycles per instruction in which it is not stalled.
+    /// Cycles per instruction without stalls.
     busy: Steps,
     cpi: CpiStack,
 }
 
 impl Task {
-    /// Of `levels`: its last cache.
+    /// Index in `levels` of the task's last cache.
     const fn last(&self) -> usize {
         self.first + self.caches.saturating_sub(1)
     }
 
-    /// Of `levels`: lines of other tasks.
+    /// Index in `levels` of the lines of other tasks.
     const fn others(&self) -> usize {
         self.last() + 1
     }
 }
 
-/// A task at a cache.
+/// Task at a cache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
-    /// Bytes that it holds there.
+    /// Occupancy in bytes.
     held: f64,
-    /// Bytes that it holds there and nearer.
+    /// Bytes held in this cache and nearer caches.
     within: f64,
     /// Misses per instruction.
     misses: f64,
 }
 
 impl Work {
-    /// Sets the tasks' stalls, but for waits.
+    /// Computes the tasks' stalls without waits.
     pub fn stall(&mut self, parts: &Parts) {
         for task in &mut self.tasks {
             task.stall(parts, &self.levels);
         }
     }
 
-    /// New rates of all tasks; returns by what share one changed most.
+    /// Computes new rates of all tasks; returns the largest relative change.
     pub(crate) fn share_cores(&mut self, overlap: f64) -> f64 {
         let Self { tasks, cores, rates, stalls, before, .. } = self;
         let mut change = 0.0_f64;
         for core in cores.iter_mut().filter(|core| !core.tasks.is_empty()) {
             stalls.clear();
             stalls.extend(core.tasks.iter().map(|&t| tasks[t].cpi.stalled()));
+            // The same stalls give the same rates.
             if core.settled && is_same(&core.stalls, stalls) {
                 continue;
             }
@@ -165,22 +168,25 @@ impl Work {
             core.settled = moved <= UNSEEN;
             core.stalls.clone_from(stalls);
             for (i, &t) in core.tasks.iter().enumerate() {
-                let (task, busy) = (&mut tasks[t], 1.0 / rates[i] - stalls[i]);
+                let busy = 1.0 / rates[i] - stalls[i];
+                let task = &mut tasks[t];
                 task.ipc.find(rates[i]);
                 task.busy.find(busy);
                 let before = &mut before[task.pu];
                 before.by_chance = core.siblings.by_chance[i];
-                (before.ipc, before.busy) = (rates[i], busy);
+                before.ipc = rates[i];
+                before.busy = busy;
             }
         }
         change
     }
 
-    /// How task `t` goes on.
+    /// Rate of task `t`.
     pub fn rate(&self, t: usize) -> TaskRate {
         let task = &self.tasks[t];
         let levels = &self.levels[task.first..][..task.caches];
         let missed = self.levels[task.last()].misses;
+        // The busy cycles beyond those alone are caused by siblings.
         let cpi = CpiStack { siblings: task.busy.found - task.cpi.core, ..task.cpi };
         let ipc = 1.0 / cpi.total();
         let instructions_per_second = ipc * task.clock;
@@ -195,16 +201,18 @@ impl Work {
         }
     }
 
-    /// Cycles of ports that an instruction of the task on a PU takes.
+    /// Port cycles per instruction of the task on a PU.
     pub(crate) fn port_cycles(&self, pu: usize) -> f64 {
         self.before[pu].port_cycles
     }
 }
 
 impl Task {
+    /// Computes the stalls at caches and memory.
     fn stall(&mut self, parts: &Parts, levels: &[Level]) {
         let over = &parts.places[self.pu].caches;
         let mut cycles = 0.0;
+        // Misses of one level that hit in the next take the latency of the next.
         for (pair, &cache) in
             levels[self.first..][..self.caches].windows(2).zip(over.iter().skip(1))
         {
@@ -215,7 +223,7 @@ impl Task {
     }
 }
 
-/// Whether tasks are stalled as long as before, as far as that is visible in the end.
+/// Whether stalls are the same as before, within [`UNSEEN`].
 fn is_same(before: &[f64], now: &[f64]) -> bool {
     before.iter().zip(now).all(|(before, now)| (now - before).abs() <= UNSEEN * now)
 }

@@ -1,64 +1,69 @@
-//! What the time of all threads of a region goes to, beside the work that one thread would do: why more threads do no more.
+//! Lost time of a region's threads, by cause: the reasons why more threads do no more work.
 //!
 //! # Problem
-//! A cause that is taken from a model may not be in the measured times at all, and a cause that is not in them is wrong.
+//! A cause taken from a model may have no part in the measured times, and is then wrong.
 //! # Approach
-//! The threads' time, from the region's begin to its end on every thread, is split. What one thread needs as well is work; the
-//! other parts are lost. The cause is the largest lost part.
+//! The threads' time, from the region's start to its end on every thread, is divided. The time that
+//! one thread needs as well is work; the other parts are lost. The cause is the largest lost part.
 //! # Terms
-//! - *At critical sections*: time that threads wait for them, and what they are in them for longer than one thread is.
-//! - *At a shared resource*: time outside of critical sections beyond that of one thread. It is supposed to be the memory, and said of
-//!   a growth of a quarter or more only. Busy PUs have the same effect.
-//! - *Idle*: before a thread begins and after it is done.
+//! - *At critical sections*: waits for critical sections, and time inside beyond that of one
+//!   thread.
+//! - *At a shared resource*: time outside of critical sections beyond that of one thread. The
+//!   resource is supposed to be the memory, and reported from a growth of a quarter. Busy PUs have
+//!   the same effect.
+//! - *Idle*: before a thread starts and after its work is done.
 //! # Properties
-//! - **Parts of a whole**: no part is below 0, and together they are at most all time. -> test `parts_of_a_whole`
-//! - **No cause without its part**: what is named takes at least [`SUBSTANTIAL`]. -> test `parts_of_a_whole`
+//! - **Parts of a whole**: no part is below 0, and together they are at most all time.
+//!   -> test `parts_of_a_whole`
+//! - **No cause without its part**: the cause named takes at least [`SUBSTANTIAL`].
+//!   -> test `parts_of_a_whole`
 
 use super::sections::{Executed, GROWTH};
 use serde::Serialize;
 
-/// Share of all threads' time from which a lost part is named as the cause. Chosen: several times what times of
-/// regions scatter.
+/// Share of all threads' time from which a lost part is named as the cause. Chosen: several times
+/// the scatter of regions' times.
 pub const SUBSTANTIAL: f64 = 0.1;
 
-/// Why more threads do no more.
+/// Reason why more threads do no more work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// Threads lose their time at critical sections.
+    /// Waits and longer execution at critical sections.
     CriticalSections,
-    /// They need longer outside of critical sections than one thread does.
+    /// Longer execution outside of critical sections than with one thread.
     SharedResource,
-    /// They have nothing to do: the work is not shared out evenly, or begin and end take long.
+    /// Idle threads: unbalanced work, or a slow start and end of the region.
     Idle,
 }
 
-/// Lost parts of all threads' time, as shares of it.
+/// Lost parts of all threads' time, as shares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lost {
-    /// At critical sections.
+    /// Share lost at critical sections.
     pub sections: f64,
-    /// At a shared resource; `None` where the region was never executed by one thread.
+    /// Share lost at a shared resource; `None` if one thread never executed the region.
     pub resource: Option<f64>,
-    /// Idle.
+    /// Share idle.
     pub idle: f64,
 }
 
 impl Lost {
-    /// Of executions by all threads, each of which takes `wall` and waits `waited` for critical sections, all threads together, and
-    /// by one thread where there were any. `None` if `wall` is not above 0.
+    /// Lost parts of executions by all threads, from an execution's duration `wall`, the time
+    /// `waited` for critical sections summed over threads, and executions by one thread, if any.
+    /// `None` if `wall` is not above 0.
     #[must_use]
     pub fn of(all: Executed, wall: f64, waited: f64, one: Option<Executed>) -> Option<Self> {
-        // Times that were read one after the other may add up to a little more.
+        // The clocks of threads are read one after the other, so their sum may exceed the whole.
         let working = all.outside + all.inside + waited;
         let time = (wall * f64::from(all.threads)).max(working);
         if wall <= 0.0 || time <= 0.0 {
             return None;
         }
-        let longer = |all: f64, one: f64| (all - one).max(0.0);
-        let inside = one.map_or(0.0, |one| longer(all.inside, one.inside));
+        let inside = one.map_or(0.0, |one| (all.inside - one.inside).max(0.0));
         let resource = one.map(|one| {
-            if all.outside < GROWTH * one.outside { 0.0 } else { longer(all.outside, one.outside) }
+            let longer = (all.outside - one.outside).max(0.0);
+            if all.outside < GROWTH * one.outside { 0.0 } else { longer }
         });
         Some(Self {
             sections: (waited + inside) / time,
@@ -67,7 +72,7 @@ impl Lost {
         })
     }
 
-    /// The largest part, if it is [`SUBSTANTIAL`].
+    /// Cause of the largest part, if that is at least [`SUBSTANTIAL`].
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         let parts = [
@@ -75,6 +80,7 @@ impl Lost {
             (self.resource.unwrap_or(0.0), Cause::SharedResource),
             (self.idle, Cause::Idle),
         ];
+        // Of equal parts `max_by` takes the last.
         let largest = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
         largest.filter(|(share, _)| *share >= SUBSTANTIAL).map(|(_, cause)| cause)
     }

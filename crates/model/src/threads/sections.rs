@@ -1,59 +1,63 @@
-//! Critical sections of a parallel region that is executed again and again, found from its executions with one thread and with
-//! all of them.
+//! Critical sections of a repeated parallel region, from its executions with one thread and with
+//! all threads.
 //!
 //! # Problem
-//! One thread does not show whether every further thread adds critical sections, as where each merges its result, or shares
-//! them out, as where each iteration of a loop has one. [`super::Trained`] is about the first.
+//! Executions by one thread do not show whether every further thread adds critical sections, as
+//! when each merges its result, or the threads share them, as when each iteration of a loop has
+//! one. [`super::Trained`] models the first case.
 //! # Terms
-//! - `o`: time outside of critical sections by one thread; `c`: time inside that is shared out; `i`: that every thread adds.
-//! - `b`: share of what a shared resource can give that one thread uses. With `P` threads the time outside is then `P · o · b`
-//!   in all instead of `o`, once it is used up. So it is found without counters: by the growth of the time outside. That it is the
-//!   memory's bandwidth is supposed.
+//! - `o`: time outside of critical sections by one thread; `c`: time inside, shared by the threads;
+//!   `i`: time inside that every thread adds.
+//! - `b`: share of a shared resource that one thread uses. With the resource exhausted, `P` threads
+//!   spend `P · o · b` outside in all instead of `o`. `b` is therefore found without counters, from
+//!   the growth of the time outside. The resource is supposed to be the memory's bandwidth.
 //! # Equations
-//! - `T(P) = max(max(o / P, o · b) + c / P, c) + P · i` (derived): no thread is faster than the critical sections one after the
-//!   other.
+//! - `T(P) = max(max(o / P, o · b) + c / P, c) + P · i` (derived): no thread is faster than the
+//!   critical sections one after the other.
 //! - From `h(1) = c + i` and `h(P) = c + P · i`, time inside in all: `i = (h(P) - h(1)) / (P - 1)`.
 //!
 //! # Properties
-//! - **Inverse**: parts that make times come back from them. -> test `parts_of_executions`
+//! - **Inverse**: times computed from known parts yield these parts. -> test `parts_of_executions`
 //! - **Least time** but for [`TOLERANCE`]. -> test `least_but_for_tolerance`
 
 use super::Trained;
 
-/// How much slower counts as equal where it frees a quarter of the threads. Chosen.
+/// Relative slowdown accepted for a quarter fewer threads. Chosen.
 pub const TOLERANCE: f64 = 0.02;
-/// Growth of the time outside from which a shared resource is said to be used up. Chosen: above what a busy machine
-/// does to threads.
+/// Growth of the time outside from which a shared resource counts as exhausted. Chosen: above the
+/// effect of a busy machine.
 pub const GROWTH: f64 = 1.25;
 
-/// A mean execution of a region. Times are in any one unit, summed over threads.
+/// Mean execution of a region. Times are in any one unit, summed over threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Executed {
-    /// How many threads; at least 1.
+    /// Number of threads; at least 1.
     pub threads: u32,
-    /// Time outside of critical sections and not waiting for them; above 0.
+    /// Time outside of critical sections without waits for them; above 0.
     pub outside: f64,
-    /// Time inside.
+    /// Time inside of critical sections.
     pub inside: f64,
 }
 
-/// What a region's time is made of.
+/// Parts of a region's time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sections {
-    /// What every thread adds, and the time outside.
+    /// Time that every thread adds, and the time outside.
     pub trained: Trained,
-    /// Time inside that threads share out.
+    /// Time inside, shared by the threads.
     pub shared: f64,
 }
 
 impl Sections {
-    /// Of executions with one thread and with more; `None` if `more` has not more than one.
+    /// Parts from executions with one thread and with more; `None` if `more` has fewer than two
+    /// threads.
     #[must_use]
     pub fn of(one: Executed, more: Executed) -> Option<Self> {
         if more.threads < 2 {
             return None;
         }
         let threads = f64::from(more.threads);
+        // Measured times scatter: a part is neither negative nor above the whole.
         let each = ((more.inside - one.inside) / (threads - 1.0)).clamp(0.0, one.inside);
         let growth = more.outside / one.outside;
         let bandwidth = (growth >= GROWTH).then(|| (growth / threads).min(1.0));
@@ -61,29 +65,29 @@ impl Sections {
         Some(Self { trained, shared: one.inside - each })
     }
 
-    /// Time with so many threads.
+    /// Time with `threads` threads.
     #[must_use]
     pub fn time(&self, threads: u32) -> f64 {
         let each = f64::from(threads.max(1)) * self.trained.inside;
+        // `Trained::time` includes the sections that every thread adds.
         let parallel = self.trained.time(threads) - each;
         (parallel + self.shared / f64::from(threads.max(1))).max(self.shared) + each
     }
 
-    /// Share of one thread's time that is in critical sections.
+    /// Share of one thread's time in critical sections.
     #[must_use]
     pub fn share(&self) -> f64 {
         let inside = self.shared + self.trained.inside;
         inside / (inside + self.trained.outside)
     }
 
-    /// How many threads on so many cores. Fewer than take least time where that costs at most [`TOLERANCE`] and frees a
-    /// quarter of them.
+    /// Useful number of threads on `cores` cores. Fewer threads than those of least time, if that
+    /// costs at most [`TOLERANCE`] and frees a quarter of the threads.
     #[must_use]
     pub fn advise(&self, cores: u32) -> u32 {
-        let least = |best: u32, threads: u32| {
+        let best = (1..=cores.max(1)).fold(1, |best, threads| {
             if self.time(threads) < self.time(best) { threads } else { best }
-        };
-        let best = (1..=cores.max(1)).fold(1, least);
+        });
         let enough = self.time(best) * (1.0 + TOLERANCE);
         let fewest = (1..=best).find(|&threads| self.time(threads) <= enough).unwrap_or(best);
         if 4 * fewest <= 3 * best { fewest } else { best }
@@ -95,8 +99,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// 76 outside and 24 inside on one thread. Shared out: with 8 threads still 24, so 24 is the least, and 100 / 24 = 4.2
-    /// threads reach it: five, or four within 4.2 %, which is too much. Added by each: 192 on 8 threads, and √(76 / 24) = 1.8: two.
+    /// 76 outside and 24 inside on one thread. Shared by the threads: still 24 with 8 threads, so
+    /// 24 is the least. 100 / 24 = 4.2 threads reach it: five, since four take 4.2 % longer, which
+    /// is too much. Added by each: 192 on 8 threads, and √(76 / 24) = 1.8: two.
     #[test]
     fn both_kinds_by_hand() {
         let one = Executed { threads: 1, outside: 76.0, inside: 24.0 };
@@ -108,7 +113,8 @@ mod tests {
         assert_eq!(Sections::of(one, one), None);
     }
 
-    /// All parallel: eight. Twice the time outside on eight threads: four use the resource up. Nearly all inside: one.
+    /// All parallel: eight. Twice the time outside on eight threads: four exhaust the resource.
+    /// Nearly all inside: one.
     #[test]
     fn nothing_everything_and_bandwidth() {
         let advised = |inside: [f64; 2], outside: [f64; 2]| {

@@ -1,4 +1,4 @@
-//! The model on every described machine: their figures make sense of it, and it of them.
+//! The model on every described machine: consistency of the machines' figures and of the model.
 
 use colocate_machine::described::{self, MACHINES};
 use colocate_machine::performance::{CorePerformance, Performance, WorkKind};
@@ -15,7 +15,7 @@ fn machines() -> impl Iterator<Item = (&'static str, Machine, Performance)> {
     })
 }
 
-/// One instruction of a kind after the other, independent, without misses.
+/// Independent instructions of one kind, without misses.
 fn work(core: &CorePerformance, kind: WorkKind) -> Demand {
     let units = core.units.iter().filter(|unit| unit.kind == kind);
     let mut ports: Vec<_> = units.map(|unit| (unit.ports, unit.occupancy.0)).collect();
@@ -33,8 +33,8 @@ fn work(core: &CorePerformance, kind: WorkKind) -> Demand {
     }
 }
 
-/// Instructions a cycle of one task alone on the machine's last PU, which is on the fastest kind of core
-/// where there are several.
+/// Instructions per cycle of one task alone on the machine's last PU, on the fastest kind of core
+/// if there are several.
 fn alone(machine: &Machine, performance: &Performance, kind: WorkKind) -> f64 {
     let core = machine.cores.iter().max_by_key(|core| core.kind.0).unwrap();
     let demand = work(&performance.kinds[core.kind.idx()], kind);
@@ -43,7 +43,8 @@ fn alone(machine: &Machine, performance: &Performance, kind: WorkKind) -> f64 {
     model.alone(&seat).ipc
 }
 
-/// As many of a kind of instruction in a cycle as units and slots allow: what manuals say of the cores.
+/// Instructions of a kind per cycle as limited by units and slots, and as stated by the cores'
+/// manuals.
 #[test]
 fn peak_rates() {
     let peaks = [

@@ -1,9 +1,9 @@
 //! Rates of siblings beside a linear programme that assigns every operation to a port.
 //!
-//! The model bounds rates by unions of ports and never says which port does what. Here each port is a
-//! constraint of its own, each task's work for a set is divided among the ports of the set by variables of
-//! their own, and max–min fairness is found as its definition says: raise the least as far as it goes, hold
-//! those that cannot have more, go on with the rest. Solver: microlp, written by others.
+//! The model bounds rates by unions of ports and does not assign work to ports. Here each port is a
+//! constraint, and variables divide each task's work for a set among the ports of the set. Max–min
+//! fairness follows its definition: raise the least rate as far as possible, hold the tasks at
+//! their limit, repeat with the rest. Solver: microlp, an independent one.
 
 use colocate_machine::performance::PortSet;
 use colocate_model::Fairness;
@@ -20,12 +20,12 @@ struct Task {
     dependent_cycles: f64,
 }
 
-/// What a task must have at least.
+/// Lower bound on a task's rate.
 #[derive(Clone, Copy)]
 enum Least {
-    /// So much.
+    /// A constant.
     Fixed(f64),
-    /// So many times the level that is maximised.
+    /// A multiple of the level that is maximised.
     Rising(f64),
 }
 

@@ -1,5 +1,5 @@
-//! Demand vectors as files: what is written reads back in both forms and fits the schema, and what the
-//! reader refuses the schema refuses, too.
+//! Files of demand vectors: both forms round-trip and fit the schema, and the schema refuses all
+//! texts that the reader refuses.
 
 use colocate_machine::Bytes;
 use colocate_machine::performance::WorkKind;

@@ -1,4 +1,4 @@
-//! The profile's file: what is written reads back, and what is odd is refused with one line.
+//! Profile files: profiles round-trip, and malformed texts are refused with a message of one line.
 
 use colocate_machine::Nanos;
 use colocate_model::{Backend, Class, Mix, Profile, Program, Share, ThreadProfile};
@@ -153,7 +153,7 @@ fn refuses_more_threads_than_any_program_has() {
     );
 }
 
-/// What the longest thread that can be written takes of the file.
+/// Size of the longest possible thread in a file.
 #[test]
 fn the_most_threads_fit_the_longest_text() {
     let long = Nanos(u64::MAX);

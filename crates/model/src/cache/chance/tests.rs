@@ -17,9 +17,9 @@ fn near(found: f64, expected: f64) {
     );
 }
 
-/// Any of 1000 bytes at every instruction, which is a curve that falls in a straight line: whatever chance
-/// keeps, half of the bytes hit half of the time. With `k` = 1/1000 and a life of 1000 bytes' worth of
-/// instructions, `M = 1 / (1 + 1)` and `1000 · ½` bytes are held; `d(u / (1 + u/1000))/du = ¼` there.
+/// Accesses to 1000 bytes at random, a linear curve: under any policy half of the bytes hit half of
+/// the time. With `k` = 1/1000 and a life of 1000 bytes' worth of instructions, `M = 1 / (1 + 1)`
+/// and `1000 · ½` bytes are held; `d(u / (1 + u/1000))/du = ¼` there.
 #[test]
 fn any_line_at_any_time() {
     let half = by_chance(&curve(&[(0, 1.0), (1000, 0.0)]), 0.0, 1000.0);
@@ -28,8 +28,8 @@ fn any_line_at_any_time() {
     near(half.growth, 0.25);
 }
 
-/// Round and round over 2 · ln 2 times as much as fits: each line waits 2 · ln 2 lives of half as many misses,
-/// so `1 − exp(−½ · 2 · ln 2) = ½` are gone. With LRU all would be.
+/// A loop over 2 · ln 2 times the capacity: each line waits 2 · ln 2 lives of half as many misses,
+/// so `1 − exp(−½ · 2 · ln 2) = ½` are evicted. With LRU all would be.
 #[test]
 fn round_and_round() {
     let (bytes, fits) = (2.0_f64.ln() * 2e6, 1e6);
@@ -66,8 +66,8 @@ fn few_new_lines() {
     near(found.bytes, 1e6 / 16.0 * found.misses);
 }
 
-/// What never comes back misses always, and holds as much as it brings in: the first of two three times as
-/// much.
+/// Streams always miss, and hold lines in proportion to their rates: the first three times as many
+/// as the second.
 #[test]
 fn streams_divide_by_speed() {
     let stream = curve(&[(1024, 0.1)]);
@@ -78,8 +78,8 @@ fn streams_divide_by_speed() {
     near(sharers[1].after(time).misses, 0.1);
 }
 
-/// An exclusive cache behind one of 1 MB: accesses to 2 MB at random miss that half of the time, and of
-/// those the one behind keeps as many as it holds of the other megabyte.
+/// An exclusive cache behind a cache of 1 MB: random accesses to 2 MB miss the first half of the
+/// time. The second keeps a share of these equal to its share of the other megabyte.
 #[test]
 fn exclusive_keeps_some_of_the_rest() {
     let any = curve(&[(0, 1.0), (2_000_000, 0.0)]);
@@ -223,8 +223,7 @@ fn as_caches_that_are_simulated() {
     }
 }
 
-/// The same where few new lines are kept: what comes round stays as well as it can, and what passes takes next
-/// to nothing.
+/// Few new lines are kept: a loop keeps as many lines as possible, and a stream next to none.
 #[test]
 fn few_new_lines_as_simulated() {
     use Use::{Once, Round};
@@ -241,9 +240,9 @@ fn few_new_lines_as_simulated() {
     }
 }
 
-/// A curve shows how much other data was used since, and how long that takes on average. Lines near the end
-/// of sweeps of random length wait far longer than that, which the curve does not show, and the others less:
-/// too many misses are expected, by some 12 in 100.
+/// A curve shows the amount of other data used since, and the mean time for it. Lines near the end
+/// of sweeps of random length wait far longer and others less, which the curve does not show. The
+/// predicted misses are too many by some 12 in 100.
 #[test]
 fn waits_that_differ_from_the_average() {
     let (expected, missed) = both_ways(&[(Use::Sweeps(500), 1)], RANDOM)[0];

@@ -1,25 +1,25 @@
-//! What is known of each PU from the last search, for the next to begin with.
+//! Results of the last search by PU, the start of the next search.
 
 use crate::phase::Demand;
 use crate::system::Seat;
 use colocate_machine::PuIdx;
 use colocate_machine::performance::PortSet;
 
-/// What ran on a PU when it was last used, and how that ended.
+/// Last task on a PU, and its result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Before {
     pub demand: Copied,
-    /// Cycles of ports that an instruction takes.
+    /// Port cycles per instruction.
     pub port_cycles: f64,
-    /// Instructions per cycle; 0 if nothing is known.
+    /// Instructions per cycle; 0 if unknown.
     pub ipc: f64,
-    /// The rate if siblings' work meets by chance.
+    /// Rate at `overlap` 0.
     pub by_chance: f64,
-    /// Cycles per instruction in which it is not stalled.
+    /// Cycles per instruction without stalls.
     pub busy: f64,
 }
 
-/// A demand, copied into memory that is kept.
+/// Copy of a demand, in reused memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Copied {
     figures: [f64; 7],
@@ -55,10 +55,10 @@ impl Copied {
     }
 }
 
-/// Which task was where: all of the seats but what they demand.
+/// Placement of the tasks: the seats without demands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seating {
-    /// Whether it was set.
+    /// Whether a placement is set.
     known: bool,
     seats: Vec<Seated>,
     pages: Vec<f64>,
@@ -68,9 +68,9 @@ pub(super) struct Seating {
 struct Seated {
     pu: PuIdx,
     space: u32,
-    /// Whether it reads lines that others of its space have changed.
+    /// Whether the task reads lines modified by others of its address space.
     reads: bool,
-    /// How many of `pages` are its.
+    /// Number of the seat's entries in `pages`.
     pages: usize,
 }
 
@@ -88,6 +88,7 @@ impl Seating {
             && self.seats.len() == seats.len()
             && self.seats.iter().zip(seats).all(|(seated, seat)| {
                 *seated == Seated::of(seat) && {
+                    // `pages` has the shares of all seats, one seat after the other.
                     let (its, others) = pages.split_at(seated.pages);
                     pages = others;
                     its == seat.pages
@@ -95,7 +96,7 @@ impl Seating {
             })
     }
 
-    /// Whether the same PUs are taken, in the same order.
+    /// Whether `seats` have the same PUs in the same order.
     pub(crate) fn is_on_pus_of(&self, seats: &[Seat<'_>]) -> bool {
         self.known && self.seats.iter().map(|seated| seated.pu).eq(seats.iter().map(|seat| seat.pu))
     }

@@ -1,4 +1,4 @@
-//! The first step of a round: the rates divide the caches.
+//! First step of a round: the rates divide the caches.
 
 use super::{Level, UNSEEN, Work};
 use crate::cache::{Held, Sharer, reach};
@@ -6,13 +6,13 @@ use crate::system::Seat;
 use crate::system::parts::{Cache, Parts};
 use colocate_machine::performance::Inclusion;
 
-/// The tasks that share a cache.
+/// Tasks that share a cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub users: Vec<User>,
-    /// How far back its content reaches: the windows of all its users, added; 0 if that is not known.
+    /// Reach of the content, as the sum of the windows of all users; 0 if unknown.
     window: f64,
-    /// Whether it was divided, its users demand what they did then, and what is held was exact.
+    /// Whether the last division was exact and the demands are unchanged.
     settled: bool,
 }
 
@@ -22,31 +22,35 @@ impl Group {
         self.settled = false;
     }
 
-    /// One of its users does something else.
+    /// Marks a change of a user's demand.
     pub(crate) fn unsettle(&mut self) {
         self.settled = false;
     }
 
     pub fn forget(&mut self) {
-        (self.window, self.settled) = (0.0, false);
+        self.window = 0.0;
+        self.settled = false;
     }
 }
 
-/// One of them.
+/// Task that uses a cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct User {
     task: usize,
-    /// Of `levels`: its nearest cache, and this one.
+    /// Index in `levels` of the task's nearest cache.
     first: usize,
+    /// Index in `levels` of this cache.
     level: usize,
-    /// Its speed, and its bytes in nearer caches, when the cache was divided last.
+    /// Speed at the last division.
     speed: f64,
+    /// Bytes in nearer caches at the last division.
     nearer: f64,
-    /// What was written down of it then; a farther cache may have taken some of it since.
+    /// `Level::within` set by the last division; a farther inclusive cache may have reduced it
+    /// since.
     within: f64,
     held: Held,
-    /// Bytes of a cache with LRU in which it would miss as often, nearer ones included; only where lines go
-    /// by chance.
+    /// Size in bytes of an LRU cache with as many misses, nearer caches included; for other
+    /// replacement policies only.
     like: f64,
 }
 
@@ -56,7 +60,7 @@ impl User {
         Self { task, first, level, speed: 0.0, nearer: 0.0, within: 0.0, held, like: 0.0 }
     }
 
-    /// Its speed now, and its bytes in nearer caches.
+    /// Present speed, and bytes in nearer caches.
     fn now(&self, speeds: &[f64], levels: &[Level]) -> (f64, f64) {
         let nearer = if self.level > self.first { levels[self.level - 1].within } else { 0.0 };
         (speeds[self.task], nearer)
@@ -64,12 +68,13 @@ impl User {
 }
 
 impl Work {
-    /// Gives a task an equal part of each of its caches where nothing better is known, and finds out what it misses.
+    /// Assigns a task an equal part of each of its caches as a start, and computes its misses.
     pub(crate) fn divide_equally(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
         let Self { tasks, levels, caches, .. } = self;
         let misses = &seat.demand.misses;
         for (place, &cache) in parts.places[tasks[t].pu].caches.iter().enumerate() {
-            let (users, cache) = (caches[cache].users.len(), &parts.caches[cache]);
+            let users = caches[cache].users.len();
+            let cache = &parts.caches[cache];
             #[allow(clippy::cast_precision_loss)] // a cache has few PUs
             let share = cache.capacity / users as f64;
             let levels = &mut levels[tasks[t].first..][..=place];
@@ -78,7 +83,7 @@ impl Work {
         }
     }
 
-    /// Divides the caches by the rates, nearest first, and finds out what each task misses.
+    /// Divides the caches by the rates, nearest first, and computes the misses of each task.
     pub(crate) fn divide_caches<'s>(
         &mut self,
         parts: &Parts,
@@ -116,21 +121,22 @@ impl Work {
                 }
             }
         }
-        // A task without any cache misses always.
+        // A task without a cache misses on each access.
         for (task, seat) in tasks.iter().zip(seats).filter(|(task, _)| task.caches == 0) {
             levels[task.first].misses = seat.demand.misses.at(0.0);
         }
     }
 }
 
-/// Whether a cache would be divided as it was: all are faster or slower by the same factor, no farther cache
-/// has taken anything from it, and if it is inclusive it has nothing to take from nearer ones.
+/// Whether a cache would be divided as before: all users are faster or slower by the same factor,
+/// no farther cache has reduced their parts, and an inclusive cache does not reduce nearer parts.
 fn is_same(users: &[User], cache: &Cache, speeds: &[f64], levels: &[Level]) -> bool {
     let (first, _) = users[0].now(speeds, levels);
     let factor = first / users[0].speed;
     users.iter().all(|user| {
         let (speed, nearer) = user.now(speeds, levels);
         let own = levels[user.level].within;
+        // Less now: a farther inclusive cache has removed lines.
         own >= user.within
             && (cache.inclusion != Inclusion::Inclusive || user.nearer <= own)
             && (speed - user.speed * factor).abs() <= UNSEEN * speed
@@ -138,18 +144,19 @@ fn is_same(users: &[User], cache: &Cache, speeds: &[f64], levels: &[Level]) -> b
     })
 }
 
-/// Divides a cache of `capacity` bytes among `users`; `window` is how far back the content reached in
-/// the last round, and is set to what it is now. Says whether what is held is exact.
+/// Divides a cache of `capacity` bytes among `users`. `window` is the reach of the content in the
+/// last round and is updated. Returns whether the division is exact.
 ///
-/// Near the end a round moves the window by one step of Newton's method only, and what is held in a
-/// straight line.
+/// Near the result a round makes one step of Newton's method only, with a linear change of the
+/// occupancies.
 fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [User]) -> bool {
-    /// Chosen: its square is what a straight line is wrong by at most, and then there is another round.
+    /// Chosen: the error of the linear step is at most its square, and another round follows.
     const NEAR_ENOUGH: f64 = 0.02;
-    /// Its square is a hundredth of what the search ends with.
+    /// Its square is a hundredth of the search's tolerance.
     const EXACT: f64 = 1e-3;
     let all: f64 = sharers.iter().map(|sharer| sharer.alone(f64::INFINITY)).sum();
     let by_use = sharers.iter().all(|sharer| sharer.chance <= 0.0);
+    // No competition: each holds all that it touches, or the whole cache.
     if all <= capacity || by_use && sharers.len() == 1 {
         for (user, sharer) in users.iter_mut().zip(sharers) {
             user.held.bytes = sharer.alone(capacity);
@@ -158,6 +165,7 @@ fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [
         return true;
     }
     let speed: f64 = sharers.iter().map(|sharer| sharer.speed).sum();
+    // The sum of windows, not the time, is kept: it stays when all speeds change alike.
     let mut time = *window / speed;
     if time <= 0.0 {
         time = guess(capacity, sharers);
@@ -167,8 +175,9 @@ fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [
     let step = missing / growth;
     let near = missing.abs() <= NEAR_ENOUGH * capacity && step.is_finite();
     if near && by_use {
-        let straight = |held: Held| (held.bytes + held.growth * step).max(0.0);
-        users.iter_mut().for_each(|user| user.held.bytes = straight(user.held));
+        for user in users {
+            user.held.bytes = (user.held.bytes + user.held.growth * step).max(0.0);
+        }
         time += step;
     } else if near && time + step > 0.0 {
         time += step;
@@ -181,16 +190,16 @@ fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [
     !near || missing.abs() <= EXACT * capacity
 }
 
-/// About how many seconds back the content of a cache reaches, if all hold as much of it: too many rather than
-/// too few, since they miss more while they hold less.
+/// Rough reach of a cache's content in seconds, assuming equal occupancies. Too long rather than
+/// too short: tasks miss more while they hold less.
 fn guess(capacity: f64, sharers: &[Sharer<'_>]) -> f64 {
     #[allow(clippy::cast_precision_loss)] // a cache has few PUs
     let share = capacity / sharers.len() as f64;
-    let growth = |it: &Sharer<'_>| it.curve.at(share + it.elsewhere) * it.speed;
-    capacity / sharers.iter().map(growth).sum::<f64>()
+    let growths = sharers.iter().map(|it| it.curve.at(share + it.elsewhere) * it.speed);
+    capacity / growths.sum::<f64>()
 }
 
-/// Sets what is held of the last `time` seconds; says how many bytes are missing to `capacity`.
+/// Computes the shares for the last `time` seconds; returns the bytes missing to `capacity`.
 fn look_back(capacity: f64, sharers: &[Sharer<'_>], time: f64, users: &mut [User]) -> f64 {
     let mut missing = capacity;
     for (user, sharer) in users.iter_mut().zip(sharers) {
@@ -203,11 +212,11 @@ fn look_back(capacity: f64, sharers: &[Sharer<'_>], time: f64, users: &mut [User
     missing
 }
 
-/// Writes down what a task holds of `cache`, the last in `levels`, and what that means for the nearer ones:
-/// an inclusive cache takes from them what it loses itself. Says from which one on they have changed.
+/// Records a task's occupancy `held` of `cache`, the last in `levels`. An inclusive cache also
+/// removes its evicted lines from nearer caches. Returns the index of the first level changed.
 ///
-/// `like`: bytes of a cache with LRU, nearer ones included, in which it would miss as often, where this one has
-/// something else.
+/// `like`: size in bytes of an LRU cache with as many misses, nearer caches included, for other
+/// replacement policies.
 fn settle(levels: &mut [Level], held: f64, like: Option<f64>, cache: &Cache) -> usize {
     let Some((last, nearer)) = levels.split_last_mut() else { return 0 };
     let before = nearer.last().map_or(0.0, |level| level.within);
@@ -215,6 +224,7 @@ fn settle(levels: &mut [Level], held: f64, like: Option<f64>, cache: &Cache) -> 
     last.within = match (cache.inclusion, like) {
         (Inclusion::Exclusive, None) => before + held,
         (Inclusion::Inclusive, None) => held,
+        // The cache may hold the content of nearer caches as well.
         (Inclusion::Neither, None) => before.max(held),
         (Inclusion::Inclusive, Some(like)) => like,
         (Inclusion::Exclusive | Inclusion::Neither, Some(like)) => before.max(like),

@@ -1,16 +1,16 @@
-//! The third step of a round: waits at controllers, links and caches.
+//! Third step of a round: waits at controllers, links and caches.
 
 use super::{UNSEEN, Work};
 use crate::memory::{self, agreed_wait};
 use crate::system::parts::Parts;
 
-/// What can be waited for, and which tasks pass it.
+/// Queue, and the accesses of tasks that pass it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     pub passing: Vec<Access>,
-    /// Seconds that an access waits.
+    /// Wait of an access, in seconds.
     pub wait: f64,
-    /// The share of it that is in use when accesses wait so long.
+    /// Used share of the bandwidth at this wait.
     used: f64,
 }
 
@@ -18,20 +18,20 @@ pub(super) struct Queue {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     pub task: u32,
-    /// Of `levels`.
+    /// Index in `levels`.
     pub level: u32,
     pub share: f64,
-    /// Share of the queue that is used by a line a second.
+    /// Share of the queue's bandwidth used by a line a second.
     pub load: f64,
 }
 
-/// How a task goes on while waits are found out, in cycles per instruction.
+/// Rate of a task while waits are computed, in cycles per instruction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Going {
-    /// What it does beside waiting.
+    /// Cycles other than waits.
     rest: f64,
     waits: f64,
-    /// 1 / (rest + waits).
+    /// Instructions per cycle: 1 / (rest + waits).
     pub rate: f64,
 }
 
@@ -43,27 +43,30 @@ impl Going {
 
 impl Queue {
     pub fn forget(&mut self) {
-        (self.wait, self.used) = (0.0, 0.0);
+        self.wait = 0.0;
+        self.used = 0.0;
     }
 }
 
-/// What a task requests with its misses of one level.
+/// Requests of a task by its misses of one level.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asked {
-    /// Cycles per instruction for each second that they wait.
+    /// Cycles per instruction for each second of wait.
     cycles: f64,
-    /// Lines that are moved in such a cycle.
+    /// Lines moved in such a cycle.
     lines: f64,
-    /// Seconds that each miss waits: of all queues that it passes, each by the share that passes it.
+    /// Wait of each miss, in seconds: the sum over its queues, weighted by the share that passes
+    /// each.
     waited: f64,
 }
 
 impl Queue {
-    /// Lets the wait and the rates of the waiting tasks agree.
+    /// Finds the wait at which the queue and the rates of the waiting tasks agree.
     ///
-    /// What a task does beside waiting stays the same here, so its rate is `1 / (rest + waits)`.
+    /// All cycles of a task other than waits stay constant, so its rate is `1 / (rest + waits)`.
     fn agree(&mut self, scale: f64, asked: &mut [Asked], going: &mut [Going]) {
-        let (mut used, mut fall) = (0.0, 0.0);
+        let mut used = 0.0;
+        let mut fall = 0.0;
         for access in &self.passing {
             let asked = asked[access.level as usize];
             let cycles = access.share * asked.cycles * going[access.task as usize].rate;
@@ -71,34 +74,35 @@ impl Queue {
             used += load;
             fall += load * cycles;
         }
-        // The wait rises ever more steeply towards the whole bandwidth.
+        // The wait rises ever more steeply towards the full bandwidth, so the tolerance shrinks.
         if (used - self.used).abs() <= UNSEEN * (1.0 - self.used).powi(2) {
             return;
         }
+        // `fall` is the derivative of the used share, negated: longer waits lower the rates.
         let wait = agreed_wait(scale, self.wait, used, fall);
         let longer = wait - self.wait;
         for access in &self.passing {
-            let (going, asked) =
-                (&mut going[access.task as usize], &mut asked[access.level as usize]);
+            let going = &mut going[access.task as usize];
+            let asked = &mut asked[access.level as usize];
             asked.waited += access.share * longer;
             going.waits += access.share * longer * asked.cycles;
             going.update();
         }
-        (self.wait, self.used) = (wait, memory::used(scale, wait));
+        self.wait = wait;
+        self.used = memory::used(scale, wait);
     }
 
-    /// The share of it that is in use by tasks of these rates.
+    /// Used share of the bandwidth for tasks with these rates.
     fn used_by(&self, asked: &[Asked], rate: impl Fn(u32) -> f64) -> f64 {
-        let load = |access: &Access| {
+        self.passing.iter().fold(0.0, |used, access| {
             let asked = asked[access.level as usize];
-            access.share * asked.cycles * rate(access.task) * asked.lines * access.load
-        };
-        self.passing.iter().map(load).fold(0.0, |a, b| a + b)
+            used + access.share * asked.cycles * rate(access.task) * asked.lines * access.load
+        })
     }
 }
 
 impl Work {
-    /// Lets waits and the rates of the waiting tasks agree, one queue after the other.
+    /// Makes waits and the rates of the waiting tasks agree, one queue after the other.
     pub fn wait(&mut self, parts: &Parts) {
         self.ask();
         let Self { tasks, queues, asked, going, .. } = self;
@@ -110,7 +114,7 @@ impl Work {
         }
     }
 
-    /// Computes what the tasks request, and how they go on with the waits of the last round.
+    /// Computes the requests of the tasks, and their rates with the waits of the last round.
     pub fn ask(&mut self) {
         let Self { tasks, levels, asked, going, .. } = self;
         going.clear();
@@ -121,6 +125,7 @@ impl Work {
             let delay = task.clock / task.parallel;
             let last = task.last();
             for at in task.first..=task.others() {
+                // Lines written back go to memory only.
                 let written = if at == last { 1.0 + task.written_back } else { 1.0 };
                 let asked = &mut asked[at];
                 asked.cycles = levels[at].misses * delay;
@@ -131,7 +136,7 @@ impl Work {
         }
     }
 
-    /// How long misses wait at the queues, as far as that is known.
+    /// Adds up the known waits of misses at the queues.
     pub(crate) fn add_waits(&mut self) {
         let Self { levels, queues, asked, .. } = self;
         asked.clear();
@@ -143,19 +148,21 @@ impl Work {
         }
     }
 
-    /// Seconds that an access waits, by queue.
+    /// Wait of an access at each queue, in seconds.
     pub(crate) fn all_waits(&self) -> Vec<f64> {
         self.queues.iter().map(|queue| queue.wait).collect()
     }
 
-    /// Used shares of controllers, links and caches.
+    /// Used shares of the bandwidth of controllers, links and caches.
     pub fn used(&self, parts: &Parts) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
-        let rate = |t: u32| self.tasks[t as usize].ipc.found;
-        let mut used: Vec<f64> =
-            self.queues.iter().map(|queue| queue.used_by(&self.asked, rate)).collect();
+        let used = self.queues.iter();
+        let used =
+            used.map(|queue| queue.used_by(&self.asked, |t| self.tasks[t as usize].ipc.found));
+        let mut used: Vec<f64> = used.collect();
         let caches = parts.caches.iter().map(|cache| cache.queue.map_or(0.0, |q| used[q]));
         let caches = caches.collect();
         let links = used[parts.controllers..][..parts.links].to_vec();
+        // The controllers are the first of the queues.
         used.truncate(parts.controllers);
         (used, links, caches)
     }

@@ -1,4 +1,4 @@
-//! Before the first round: which task is where, and what each passes on the way to its data.
+//! Preparation of the first round: the placement of tasks, and the routes to their data.
 
 use super::before::Before;
 use super::caches::{Group, User};
@@ -8,13 +8,14 @@ use crate::system::Seat;
 use crate::system::parts::{Parts, parallel};
 
 impl Work {
-    /// Takes in which task is where. If `warm`, the search begins where the last one ended, else knowing nothing.
+    /// Sets the placement. If `warm`, the search starts from the last result, otherwise from none.
     pub fn seat(&mut self, parts: &Parts, seats: &[Seat<'_>], warm: bool) {
         self.before.resize_with(parts.places.len(), Before::default);
         if !warm {
             self.forget();
         }
         if !self.seating.is(seats) {
+            // Other pages on the same PUs change the routes only.
             if !self.seating.is_on_pus_of(seats) {
                 self.place(parts, seats);
             }
@@ -35,7 +36,7 @@ impl Work {
         self.levels.fill(Level::default());
     }
 
-    /// Finds out all that follows from which PUs are taken.
+    /// Updates all state that depends on the PUs in use.
     fn place(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
         self.cores.resize_with(parts.cores.len(), Default::default);
         self.caches.resize_with(parts.caches.len(), Default::default);
@@ -48,27 +49,31 @@ impl Work {
         }
     }
 
-    /// Finds out what each task passes on the way to its data.
+    /// Computes the queues that each task passes on the way to its data.
     fn find_ways(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
         self.queues.resize_with(parts.queues.len(), Default::default);
         self.queues.iter_mut().for_each(|queue| queue.passing.clear());
         for (t, seat) in seats.iter().enumerate() {
             let task = &mut self.tasks[t];
-            (task.latency, task.far_line, task.apart) = (0.0, 0.0, 0.0);
+            task.latency = 0.0;
+            task.far_line = 0.0;
+            task.apart = 0.0;
             self.go_to_memory(parts, t, seat);
         }
         self.go_to_others(parts, seats);
     }
 
-    /// Finds out which demands are others than before, and forgets what they were the reason for.
+    /// Finds changed demands, and discards results that depend on them.
     fn see_demands(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
         for (task, seat) in self.tasks.iter_mut().zip(seats) {
             let before = &mut self.before[task.pu];
             if !before.demand.is(seat.demand) {
                 before.demand.set(seat.demand);
                 before.port_cycles = seat.demand.ports.iter().map(|(_, cycles)| cycles).sum();
+                // The last rate is no start for another demand.
                 before.ipc = 0.0;
                 let place = &parts.places[task.pu];
+                // `set_cores` prepares a core with an empty set anew.
                 self.cores[place.core].set.clear();
                 place.caches.iter().for_each(|&cache| self.caches[cache].unsettle());
             }
@@ -78,23 +83,25 @@ impl Work {
         }
     }
 
-    /// Sets up the cores and each task's rate to begin with.
+    /// Prepares the cores, and each task's rate at the start.
     fn set_cores(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
         let mut demands = Vec::new();
         for (shared, core) in parts.cores.iter().zip(&mut self.cores) {
-            let pus = || core.tasks.iter().map(|&t| self.tasks[t].pu);
-            if !pus().eq(core.set.iter().copied()) {
+            // A core is prepared anew only for other PUs; changed demands have cleared `set`.
+            let pus = core.tasks.iter().map(|&t| self.tasks[t].pu);
+            if !pus.clone().eq(core.set.iter().copied()) {
                 demands.clear();
                 demands.extend(core.tasks.iter().map(|&t| seats[t].demand));
                 core.siblings.set(*shared, &demands);
                 core.settled = false;
                 core.set.clear();
-                core.set.extend(core.tasks.iter().map(|&t| self.tasks[t].pu));
+                core.set.extend(pus);
             }
             #[allow(clippy::cast_precision_loss)] // a core has few PUs
             let count = if shared.divided { core.tasks.len() as f64 } else { 1.0 };
             for (i, &t) in core.tasks.iter().enumerate() {
-                let (task, demand) = (&mut self.tasks[t], seats[t].demand);
+                let task = &mut self.tasks[t];
+                let demand = seats[t].demand;
                 task.parallel = parallel(demand.parallel_misses, count);
                 task.cpi.communication = demand.shared_lines * task.apart / task.parallel;
                 let alone = core.siblings.alone[i];
@@ -108,19 +115,20 @@ impl Work {
         }
     }
 
-    /// Begins with the rate of each task that has an equal part of each cache, where nothing better is known.
+    /// Starts tasks without a known rate with the rate for an equal part of each cache.
     fn guess(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
-        let unknown = |task: &Task| task.ipc.given <= 0.0;
-        if !self.tasks.iter().any(unknown) {
+        if !self.tasks.iter().any(is_unknown) {
             return;
         }
-        for t in (0..seats.len()).filter(|&t| unknown(&self.tasks[t])).collect::<Vec<_>>() {
-            self.divide_equally(parts, t, &seats[t]);
-            self.tasks[t].stall(parts, &self.levels);
+        for (t, seat) in seats.iter().enumerate() {
+            if is_unknown(&self.tasks[t]) {
+                self.divide_equally(parts, t, seat);
+                self.tasks[t].stall(parts, &self.levels);
+            }
         }
         self.ask();
         for t in 0..seats.len() {
-            if unknown(&self.tasks[t]) {
+            if is_unknown(&self.tasks[t]) {
                 self.tasks[t].ipc = Steps::from(self.going[t].rate);
             }
         }
@@ -145,13 +153,16 @@ impl Work {
         self.tasks.push(task);
     }
 
-    /// Task `t` passes a queue with a share of its misses of one of `levels`, each of which moves `line` bytes.
+    /// Lets task `t` pass a queue with a share of its misses of one of `levels`; each moves `line`
+    /// bytes.
     fn pass(&mut self, parts: &Parts, t: usize, queue: usize, level: usize, share: f64, line: f64) {
         let load = line / parts.queues[queue].bandwidth;
         #[allow(clippy::cast_possible_truncation)] // a machine has fewer than 2^32 PUs and caches
-        let (task, level) = (t as u32, level as u32);
+        let task = t as u32;
+        #[allow(clippy::cast_possible_truncation)] // as above
+        let level = level as u32;
         match self.queues[queue].passing.last_mut() {
-            // Another way over the same link.
+            // Another route over the same link.
             Some(last) if (last.task, last.level, last.load) == (task, level, load) => {
                 last.share += share;
             }
@@ -161,7 +172,10 @@ impl Work {
 
     fn go_to_memory(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
         let place = &parts.places[seat.pu.idx()];
-        let (first, last, line) = (self.tasks[t].first, self.tasks[t].last(), self.tasks[t].line);
+        let first = self.tasks[t].first;
+        let last = self.tasks[t].last();
+        let line = self.tasks[t].line;
+        // The queue of a cache serves the misses of the level before.
         for (level, &cache) in place.caches.iter().enumerate().skip(1) {
             if let Some(queue) = parts.caches[cache].queue {
                 self.pass(parts, t, queue, first + level - 1, 1.0, line);
@@ -172,6 +186,7 @@ impl Work {
         let sum: f64 = (0..ways.len()).map(pages).sum();
         for (node, way) in ways.iter().enumerate() {
             let local = if node == place.node { 1.0 } else { 0.0 };
+            // Without a page map all accesses are local.
             let share = if sum > 0.0 { pages(node) / sum } else { local };
             if share <= 0.0 {
                 continue;
@@ -184,7 +199,7 @@ impl Work {
         }
     }
 
-    /// Lines that other tasks of the address space have changed.
+    /// Adds the routes to lines modified by other tasks of the address space.
     fn go_to_others(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
         if seats.iter().all(|seat| seat.demand.shared_lines <= 0.0) {
             return;
@@ -193,22 +208,23 @@ impl Work {
         spaces.clear();
         spaces.extend(seats.iter().enumerate().map(|(t, seat)| (seat.space, t)));
         spaces.sort_unstable();
-        for space in spaces.chunk_by(|a, b| a.0 == b.0) {
-            let reads = |t: usize| space.len() > 1 && seats[t].demand.shared_lines > 0.0;
-            for &(_, t) in space.iter().filter(|(_, t)| reads(*t)) {
+        // A task alone in its address space has no other to read from.
+        for space in spaces.chunk_by(|a, b| a.0 == b.0).filter(|space| space.len() > 1) {
+            for &(_, t) in space.iter().filter(|(_, t)| seats[*t].demand.shared_lines > 0.0) {
                 self.read_from(parts, seats, t, space);
             }
         }
         self.spaces = spaces;
     }
 
-    /// Task `t` reads lines of all others of its address space, equally often, and one at a time. Each comes
-    /// from the nearest cache that both share; where there is none it takes as long as from memory of the
-    /// other's node, and passes the same links.
+    /// Adds reads of task `t` from all others of its address space, equally often and one at a
+    /// time. A line comes from the nearest cache above both PUs. Without such a cache, an access
+    /// takes as long as to memory of the other's node, and passes the same links.
     fn read_from(&mut self, parts: &Parts, seats: &[Seat<'_>], t: usize, space: &[(u32, usize)]) {
         let here = &parts.places[seats[t].pu.idx()];
         let level = self.tasks[t].others();
         #[allow(clippy::cast_precision_loss)] // far fewer than 2^53 tasks
+        // Equally often from each of the others.
         let share = 1.0 / (space.len() - 1) as f64;
         let mut cycles = 0.0;
         for &(_, other) in space.iter().filter(|(_, other)| *other != t) {
@@ -219,10 +235,16 @@ impl Work {
             }
             let way = &parts.ways[here.node][there.node];
             cycles += way.latency * here.clock;
+            // No controller: the line comes from a cache of the other node, not from its memory.
             for &queue in way.queues.iter().filter(|&&queue| queue >= parts.controllers) {
                 self.pass(parts, t, queue, level, share, way.line);
             }
         }
         self.tasks[t].apart = cycles * share;
     }
+}
+
+/// Whether the task has no rate from an earlier search.
+fn is_unknown(task: &Task) -> bool {
+    task.ipc.given <= 0.0
 }
