@@ -1,15 +1,15 @@
-//! In place of the program where this build has none.
+//! [`Watch`] of a build without the eBPF program: no value of the type exists.
 
 use crate::{EbpfError, Follow, Lost, PairCounts, TaskTimes};
 use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
 
-/// Never there.
+/// A loaded eBPF program. This build has none, so no value exists.
 #[derive(Debug)]
 pub struct Watch(Infallible);
 
 impl Watch {
-    /// Says that there is none.
+    /// Returns [`EbpfError::NotBuilt`].
     ///
     /// # Errors
     /// Always.
@@ -17,7 +17,7 @@ impl Watch {
         Err(EbpfError::NotBuilt)
     }
 
-    /// The same.
+    /// Returns [`EbpfError::NotBuilt`].
     ///
     /// # Errors
     /// Always.

@@ -1,21 +1,26 @@
-//! Which thread of watched programs wakes which, how long each runs and waits, and when phases end: counted in the kernel by an
-//! eBPF program.
+//! Wake-ups between the threads of watched programs, their run and wait times, and the ends of
+//! phases, counted in the kernel by an eBPF program.
 //!
 //! # Problem
-//! Threads that communicate wake each other, so which wakes which, and how often, says which should be near each other. A busy
-//! server has a million wake-ups a second: too many to report one by one.
+//! Threads that communicate wake each other. Pairs with many wake-ups belong near each other. A
+//! busy server has a million wake-ups a second, too many to report one by one.
 //! # Approach
-//! `watch.bpf.c` runs in the kernel at each wake-up, each switch to another thread, and each creation and end of a thread. It
-//! follows the threads that are created by watched ones, and sums up for each thread and for each pair of them. [`Watch::take`] reads
-//! and clears the sums of pairs. It counts the runnable threads of each job as well, and reports when a job that had more than one
-//! for a while has not any more, or the other way round ([`Watch::phase_ends`]). It is loaded by libbpf, as the tools of sched_ext are: that finds the few fields of the
-//! kernel's that it reads by the type information of the kernel that runs (CO-RE), so it depends on no kernel that it was built
-//! on.
-//! # Limits
-//! A wake-up by an interrupt that comes while a watched thread is in a system call counts as one by that thread: that there is an
-//! interrupt the kernel does not show everywhere. Those that come while threads compute are distinguished. What a
-//! network card's interrupt wakes comes from [`OTHERS`], and so does what a thread wakes that is not watched.
+//! `watch.bpf.c` runs in the kernel at each wake-up, each context switch, and each creation and end
+//! of a thread. The program follows the threads that watched threads create, and keeps sums for
+//! each thread and each pair of threads. [`Watch::take`] reads and clears the sums of pairs.
 //!
+//! The program also counts the runnable threads of each job. It reports the end of a phase of at
+//! least 20 ms: the job had at most one runnable thread and now has more, or the reverse
+//! ([`Watch::phase_ends`]).
+//!
+//! libbpf loads the program, as it does for the tools of sched_ext. The offsets of the kernel's
+//! fields come from the type information of the running kernel (CO-RE), so one build runs on any
+//! kernel.
+//! # Limits
+//! A wake-up by an interrupt during a watched thread's system call counts as a wake-up by the
+//! thread, because not every kernel shows the interrupt. Interrupts of computing threads are told
+//! apart. Wake-ups by a network card's interrupt, and by threads that are not watched, come from
+//! [`OTHERS`].
 //! Privilege: `CAP_BPF` and `CAP_PERFMON`, or root; Linux 5.15, with type information (`CONFIG_DEBUG_INFO_BTF`).
 
 #[cfg(not(has_program))]
@@ -30,54 +35,55 @@ pub use loaded::Watch;
 
 use thiserror::Error;
 
-/// In place of a waker: threads that are not watched, and interrupts.
+/// Waker number of unwatched threads and interrupts.
 pub const OTHERS: u32 = 0;
 
-/// So many threads, and pairs of them, there is room for. Chosen: as many as processes where `kernel.pid_max` is not raised.
+/// Capacity of the kernel's tables, in threads and in pairs of threads. Chosen: the number of
+/// processes where `kernel.pid_max` is not raised.
 pub const ROOM: u32 = 32_768;
 
-/// Whether this build has the program.
+/// True if this build has the eBPF program.
 pub const IS_BUILT: bool = cfg!(has_program);
 
-/// Why there is nothing to watch with.
+/// Reason for a missing or incomplete watch.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EbpfError {
     /// This build has no eBPF program.
     #[error("this colocate was built without clang or libelf, so it has no eBPF program")]
     NotBuilt,
-    /// The user may not load one.
+    /// The user may not load eBPF programs.
     #[error("the kernel loads no eBPF program for this user: CAP_BPF or CAP_PERFMON is missing")]
     Denied,
-    /// The kernel does not take it, for the reason given.
+    /// The kernel rejects the program, for the reason given.
     #[error("the kernel does not take the eBPF program: {0}")]
     Refused(String),
-    /// There were more threads than there is room for, by so many.
+    /// The tables were full: the number of threads that found no room.
     #[error("expected at most {ROOM} threads at a time, found no room for {0}")]
     Full(u64),
 }
 
-/// What is followed beside the times of threads.
+/// Events to follow in addition to the times of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follow {
-    /// Which thread wakes which.
+    /// Wake-ups by pairs of threads.
     pub pairs: bool,
-    /// When phases of jobs end.
+    /// Ends of the phases of jobs.
     pub phases: bool,
 }
 
-/// What a thread does, and since when: `CLOCK_MONOTONIC`, in nanoseconds.
+/// Scheduling state of a thread, with its beginning: `CLOCK_MONOTONIC`, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It sleeps.
+    /// Asleep.
     Sleeps,
-    /// It waits for a PU.
+    /// Runnable, waiting for a PU.
     Waits {
-        /// Since then.
+        /// Beginning of the wait.
         since: u64,
     },
-    /// It has a PU.
+    /// Running on a PU.
     Runs {
-        /// Since then.
+        /// Beginning of the run.
         since: u64,
     },
 }
@@ -85,15 +91,15 @@ pub enum State {
 /// Times of a thread, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskTimes {
-    /// CPU time since it was created, until its state began.
+    /// CPU time from the creation of the thread to the beginning of its state.
     pub ran_ns: u64,
-    /// For how long it could run and waited for a PU since it is watched, without a wait that has not ended.
+    /// Time runnable without a PU since the watch began. A wait that has not ended is left out.
     pub waited_ns: u64,
-    /// What it does now.
+    /// State at the time of the call.
     pub state: State,
 }
 
-/// What came together of one pair of threads since it was last taken. Times are in nanoseconds.
+/// Sums of one pair of threads since the last [`Watch::take`]. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairCounts {
     /// The waking thread, or [`OTHERS`].
@@ -102,19 +108,20 @@ pub struct PairCounts {
     pub wakee: u32,
     /// Wake-ups after which the wakee had a PU.
     pub count: u64,
-    /// Of these, those after which it had the one where its waker was.
+    /// Wake-ups after which the wakee ran on the PU of its waker.
     pub same_pu: u64,
-    /// How long it waited for a PU after wake-ups, in all.
+    /// Total wait of the wakee from a wake-up to a PU.
     pub waited_ns: u64,
-    /// How long both had a PU at the same time. That of (a, b) and that of (b, a) add up to the whole.
+    /// Time during which both threads had a PU. The whole is the sum of pair (a, b) and pair (b,
+    /// a).
     pub both_ran_ns: u64,
 }
 
-/// What found no room since watching began.
+/// Events lost to full tables since the program was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Threads that are not watched.
+    /// Threads not watched.
     pub tasks: u64,
-    /// Wake-ups that are not counted.
+    /// Wake-ups not counted.
     pub wake_ups: u64,
 }

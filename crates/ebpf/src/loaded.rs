@@ -1,4 +1,4 @@
-//! The program, loaded by libbpf.
+//! The eBPF program, loaded by libbpf.
 
 use crate::{EbpfError, Follow, Lost, PairCounts, ROOM, State, TaskTimes};
 use libbpf_rs::{
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
 
-/// Pairs that are read with one system call.
+/// Pairs read by one system call.
 const AT_ONCE: u32 = 1_024;
 
 impl From<libbpf_rs::Error> for EbpfError {
@@ -23,20 +23,22 @@ impl From<libbpf_rs::Error> for EbpfError {
     }
 }
 
-/// The loaded program.
+/// The loaded eBPF program. Dropping the value unloads the program.
 pub struct Watch {
-    /// Reports of phases that have ended, and the map that they are in.
+    /// Reports of phases that have ended.
     ended: RingBuffer<'static>,
+    /// Map of `ended`; its file descriptor becomes readable.
     reports: MapHandle,
-    /// Reports of threads whose times have changed, and what came of them.
+    /// Reports of threads whose times have changed.
     changed: RingBuffer<'static>,
+    /// Thread numbers that `changed` has delivered.
     changes: Receiver<u32>,
-    /// How often times were read.
+    /// Number of calls of [`Watch::changed`]. The kernel reports a thread once a call.
     readings: AtomicU32,
     object: Object,
-    /// They hold it where creations and ends of threads are seen.
+    /// Links to the tracepoints of creation, exec and end of threads.
     _lives: Vec<Link>,
-    /// And where wake-ups and switches are; empty while these are not followed.
+    /// Links to the tracepoints of wake-ups and switches; empty while detached.
     events: Vec<Link>,
 }
 
@@ -46,18 +48,20 @@ impl fmt::Debug for Watch {
     }
 }
 
+/// Compiled object file of `watch.bpf.c`.
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
 
 impl Watch {
-    /// Loads the program to follow this. No thread is watched yet.
+    /// Loads the program and attaches it for `follow`. No thread is watched yet.
     ///
     /// # Errors
-    /// If the kernel does not take it, or this build has none.
+    /// [`EbpfError::Denied`] without the privilege, [`EbpfError::Refused`] if the kernel rejects
+    /// the program.
     pub fn start(follow: Follow) -> Result<Self, EbpfError> {
         Self::with_room(follow, ROOM)
     }
 
-    /// The same with room for so many threads, and as many pairs of them.
+    /// As [`Watch::start`], with tables for `room` threads and `room` pairs.
     ///
     /// # Errors
     /// As [`Watch::start`].
@@ -70,9 +74,10 @@ impl Watch {
             let name = map.name().to_string_lossy().into_owned();
             match name.as_str() {
                 "tasks" => map.set_max_entries(room)?,
+                // An unused map still needs one entry.
                 "numbers" => map.set_max_entries(if namespace > 0 { room } else { 1 })?,
                 "pairs" => map.set_max_entries(if follow.pairs { room } else { 1 })?,
-                // In the order of their declaration.
+                // The constants lie in the order of their declaration in watch.bpf.c.
                 constants if constants.ends_with(".rodata") => {
                     let wanted = [follow.pairs, follow.phases].map(u8::from);
                     let [a, b, c, d] = namespace.to_ne_bytes();
@@ -82,32 +87,40 @@ impl Watch {
             }
         }
         let object = open.load()?;
-        let lives = attach(&object, |name| !EVENTS.contains(&name))?;
+        let _lives = attach(&object, |name| !EVENTS.contains(&name))?;
         let reports = MapHandle::try_from(&map(&object, "ended"))?;
         let mut ended = RingBufferBuilder::new();
+        // Only the existence of a report counts, not its content.
         ended.add(&reports, |_| 0)?;
         let ended = ended.build()?;
         let (sender, changes) = mpsc::channel();
         let mut changed = RingBufferBuilder::new();
         let reported = map(&object, "changed");
         changed.add(&reported, move |tid| {
-            // The receiver lives as long as this.
+            // The receiver lives as long as the ring buffer, so the send cannot fail.
             let _ = sender.send(u32::from_ne_bytes(bytes(tid, 0)));
             0
         })?;
         let changed = changed.build()?;
-        let readings = AtomicU32::new(0);
-        let (_lives, events) = (lives, Vec::new());
-        let mut watch = Self { ended, reports, changed, changes, readings, object, _lives, events };
+        let mut watch = Self {
+            ended,
+            reports,
+            changed,
+            changes,
+            readings: AtomicU32::new(0),
+            object,
+            _lives,
+            events: Vec::new(),
+        };
         watch.follow(0, u64::MAX)?;
         Ok(watch)
     }
 
-    /// From now on follows wake-ups and switches from one time on and until another one, `CLOCK_MONOTONIC`, in nanoseconds. As it
-    /// is loaded it follows all.
+    /// Sets the window in which wake-ups and switches are followed: `CLOCK_MONOTONIC`, in
+    /// nanoseconds. A newly loaded program follows all.
     ///
     /// # Errors
-    /// If the kernel does not take it.
+    /// If the kernel rejects the window.
     pub fn follow(&mut self, from: u64, until: u64) -> Result<(), EbpfError> {
         let window = [from, until].map(u64::to_ne_bytes).concat();
         let windows = map(&self.object, "windows");
@@ -118,15 +131,17 @@ impl Watch {
         Ok(())
     }
 
-    /// Follows neither wake-ups nor switches until [`Watch::follow`] is called: they cost nothing then.
+    /// Detaches from wake-ups and switches, which then cost nothing, until [`Watch::follow`] is
+    /// called.
     pub fn detach(&mut self) {
         self.events.clear();
     }
 
-    /// Watches a thread of a job, and all that it creates from now on. More than 1,024 jobs have no phases.
+    /// Watches thread `tid` of job `job`, and every thread it creates from now on. Jobs from number
+    /// 1,024 on have no phases.
     ///
     /// # Errors
-    /// If there is no room for it.
+    /// If the table of threads is full.
     pub fn add(&self, tid: u32, job: u32) -> Result<(), EbpfError> {
         let tasks = map(&self.object, "tasks");
         let mut task = vec![0; usize::try_from(tasks.value_size()).unwrap_or(0)];
@@ -136,11 +151,11 @@ impl Watch {
         Ok(tasks.update(&tid.to_ne_bytes(), &task, MapFlags::ANY)?)
     }
 
-    /// Threads that have been woken, or have got or left a PU, since this was last called. Where they are very many some are
-    /// left out until they change again.
+    /// Threads that were woken, or got or left a PU, since the last call. If the ring buffer
+    /// overflows, a thread is missing until its next change.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not return the reports.
     pub fn changed(&self) -> Result<Vec<u32>, EbpfError> {
         let reading = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
         let readings = map(&self.object, "readings");
@@ -149,38 +164,41 @@ impl Watch {
         Ok(self.changes.try_iter().collect())
     }
 
-    /// What a watched thread has done so far; `None` if it has ended, or has not changed since it is watched.
+    /// Times of a watched thread; `None` if the thread has ended, or has not changed since the
+    /// watch began.
     ///
     /// # Errors
-    /// If the kernel does not give it.
+    /// If the kernel does not return the times.
     pub fn times(&self, tid: u32) -> Result<Option<TaskTimes>, EbpfError> {
         let tasks = map(&self.object, "tasks");
         let Some(task) = tasks.lookup(&tid.to_ne_bytes(), MapFlags::ANY)? else { return Ok(None) };
+        // Offsets in `struct task` of types.bpf.h.
         let [since, woken, ran_ns, waited_ns] =
             [0, 8, 40, 48].map(|at| u64::from_ne_bytes(bytes(&task, at)));
         let state = match u32::from_ne_bytes(bytes(&task, 16)) {
             2 => State::Runs { since },
             1 => State::Waits { since },
+            // The kernel's state stays SLEEPS from the wake-up until the thread gets a PU.
             _ if woken > since => State::Waits { since: woken },
             _ => State::Sleeps,
         };
         Ok((since > 0).then_some(TaskTimes { ran_ns, waited_ns, state }))
     }
 
-    /// Becomes readable when a phase of a job ends that has lasted for 20 ms.
+    /// File descriptor that becomes readable at the end of a phase of at least 20 ms.
     pub fn phase_ends(&self) -> BorrowedFd<'_> {
         self.reports.as_fd()
     }
 
-    /// Whether one has ended since this was last called.
+    /// True if a phase has ended since the last call.
     pub fn take_phase_ends(&self) -> bool {
         self.ended.consume_raw() > 0
     }
 
-    /// Takes out what came together since this was last called.
+    /// Reads and clears the sums of all pairs.
     ///
     /// # Errors
-    /// If the kernel does not give it.
+    /// If the kernel does not return the sums.
     pub fn take(&self) -> Result<Vec<PairCounts>, EbpfError> {
         let pairs = map(&self.object, "pairs");
         let mut taken = Vec::new();
@@ -194,10 +212,11 @@ impl Watch {
         Ok(taken)
     }
 
-    /// Processes without a watched thread that have woken watched ones, and how often so far.
+    /// Processes without a watched thread that have woken watched threads: process number and
+    /// number of wake-ups so far.
     ///
     /// # Errors
-    /// If the kernel does not give them.
+    /// If the kernel does not return the counts.
     pub fn outside(&self) -> Result<Vec<(u32, u64)>, EbpfError> {
         let outside = map(&self.object, "outside");
         let mut found = Vec::new();
@@ -208,11 +227,12 @@ impl Watch {
         Ok(found)
     }
 
-    /// What found no room so far.
+    /// Events lost to full tables so far.
     ///
     /// # Errors
-    /// If the kernel does not give it.
+    /// If the kernel does not return the counts.
     pub fn lost(&self) -> Result<Lost, EbpfError> {
+        // The global `lost` of watch.bpf.c lies in `.bss`.
         let variables =
             self.object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
         let value =
@@ -223,32 +243,34 @@ impl Watch {
     }
 }
 
-/// The inode number of this process's PID namespace; 0 if it is the first one, or there are none.
+/// Inode number of this process's PID namespace; 0 for the first namespace, or a kernel without PID
+/// namespaces.
 fn namespace() -> u32 {
-    /// Of the first one: `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
+    /// Inode of the first namespace: `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
     const FIRST: u32 = 0xEFFF_FFFC;
     let inode = std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino());
     u32::try_from(inode).ok().filter(|inode| *inode != FIRST).unwrap_or(0)
 }
 
-/// What is called for each wake-up and each switch.
+/// Programs that run at every wake-up and every switch.
 const EVENTS: [&str; 2] = ["on_waking", "on_switch"];
 
-/// Attaches the programs with these names.
+/// Attaches the programs whose names are wanted.
 fn attach(object: &Object, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Link>, EbpfError> {
     let wanted =
         object.progs_mut().filter(|program| program.name().to_str().is_some_and(&is_wanted));
     Ok(wanted.map(|program| program.attach()).collect::<Result<_, _>>()?)
 }
 
-/// Where `struct task` has the job.
+/// Offset of the job in `struct task` of types.bpf.h, in bytes.
 const JOB_AT: usize = 32;
 
+/// The map of the program with this name.
 fn map<'o>(object: &'o Object, name: &str) -> Map<'o> {
     object.maps().find(|map| map.name() == name).expect("the program has it")
 }
 
-/// The bytes of a number; zeros where there are too few.
+/// The `N` bytes from offset `at`; zeros if the slice is too short.
 fn bytes<const N: usize>(of: &[u8], at: usize) -> [u8; N] {
     of.get(at..at + N).and_then(|part| part.try_into().ok()).unwrap_or([0; N])
 }

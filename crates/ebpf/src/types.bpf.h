@@ -1,5 +1,5 @@
-/* What the eBPF program and its reader share, and the few fields of the kernel's that it reads. Where these lie is found when
- * the program is loaded, by the type information of the running kernel.
+/* Types shared by the eBPF program and its reader, and the kernel's fields that the program reads. Their offsets are found at
+ * load time, from the type information of the running kernel.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -38,13 +38,13 @@ struct pid_namespace {
     struct ns_common ns;
 } OF_KERNEL;
 
-/* A number in one namespace. */
+/* Number of a thread in one PID namespace. */
 struct upid {
     int nr;
     struct pid_namespace *ns;
 };
 
-/* A thread's numbers, from the first namespace to its own one. */
+/* Numbers of a thread, from the first PID namespace to its own. */
 struct pid {
     unsigned int level;
     struct upid numbers[1];
@@ -58,7 +58,7 @@ struct task_struct {
     struct sched_entity se;
 } OF_KERNEL;
 
-/* include/linux/pid_namespace.h: so deep they can be nested. */
+/* include/linux/pid_namespace.h: greatest nesting of PID namespaces. */
 enum { MAX_PID_NS_LEVEL = 32 };
 
 #if defined(__TARGET_ARCH_x86)
@@ -73,39 +73,38 @@ struct pt_regs {
 #define SYSCALL_NR syscallno
 #endif
 
-/* The rest is read in loaded.rs. */
+/* loaded.rs reads the following types by offset. */
 
-/* A watched thread that has just been put in sleeps until it is seen to do something else. One that is woken sleeps until it
- * runs. */
+/* State of a watched thread. A newly added thread counts as asleep until its first event, and a woken thread until it runs. */
 enum state { SLEEPS, WAITS, RUNS };
 
-/* No watched thread: thread 0 is the idle one. */
+/* Number of a waker that is not watched: thread 0 is the idle thread. */
 enum { OTHERS = 0 };
 
 struct task {
-    __u64 since;     /* when its state began, CLOCK_MONOTONIC */
-    __u64 woken;     /* when it was last woken; 0 if it never was */
+    __u64 since;     /* beginning of the state, CLOCK_MONOTONIC */
+    __u64 woken;     /* time of the last wake-up; 0 if never woken */
     __u32 state;
-    __u32 waker;     /* that last woke it */
-    __u32 waker_cpu; /* where that was */
-    __u32 partner;   /* the thread that it last woke or that last woke it; 0 if there was none */
+    __u32 waker;     /* last waker */
+    __u32 waker_cpu; /* CPU of the last waker */
+    __u32 partner;   /* last thread woken or last waker; 0 for none */
     __u32 job;
-    __u32 is_counted; /* whether it is one of its job's runnable threads */
-    __u64 ran_ns;     /* the kernel's sum until its state began */
-    __u64 waited_ns;  /* for a PU, since it was watched; without a wait that has not ended */
-    __u32 reported;   /* the reading, from 1, for which it was last reported */
+    __u32 is_counted; /* 1 if counted among the job's runnable threads */
+    __u64 ran_ns;     /* CPU time until the beginning of the state */
+    __u64 waited_ns;  /* wait for a PU since added, without an unfinished wait */
+    __u32 reported;   /* reading of the last report, from 1 */
     __u32 unused;
 };
 
-/* How many jobs there is room for. */
+/* Most jobs with phases. */
 enum { JOBS = 1024 };
 
-/* A phase that has lasted for so long is reported when it ends. Chosen: shorter ones are seen as a whole in the quanta of a policy,
- * and fork-joins of microseconds must not wake it. */
+/* Least length of a phase whose end is reported. Chosen: shorter phases fit into the quanta of a policy, and fork-joins of
+ * microseconds must not wake it. */
 enum { LASTED_NS = 20000000 };
 
 struct job {
-    __u64 since;    /* when it last began or ceased to have more than one runnable thread */
+    __u64 since;    /* beginning of the current phase */
     __s32 runnable; /* threads that have a PU or wait for one */
     __u32 unused;
 };
@@ -116,16 +115,16 @@ struct pair {
 };
 
 struct wake_ups {
-    __u64 count;       /* until the wakee had a PU */
-    __u64 same_pu;     /* of these: where the waker was */
+    __u64 count;       /* wake-ups after which the wakee had a PU */
+    __u64 same_pu;     /* of these, on the waker's PU */
     __u64 waited_ns;   /* from the wake-up until the wakee had a PU */
-    __u64 both_ran_ns; /* at the same time; of (a, b) and (b, a) together */
+    __u64 both_ran_ns; /* time both ran; the sum of (a, b) and (b, a) is the whole */
 };
 
-/* When wake-ups and switches are followed. User space opens it anew, after it has ended. CLOCK_MONOTONIC. */
+/* Time in which wake-ups and switches are followed, CLOCK_MONOTONIC. User space opens the next window after the end. */
 struct window {
     __u64 from;
-    __u64 until; /* 0 after it has ended */
+    __u64 until; /* 0 after the end */
 };
 
 struct lost {

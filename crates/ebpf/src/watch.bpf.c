@@ -1,39 +1,39 @@
-/* Which watched thread wakes which and how long each runs and waits, summed up in the kernel; and when the phase of a job ends.
+/* Wake-ups between watched threads, their run and wait times, and the ends of the phases of jobs, summed in the kernel.
  *
- * Threads have the numbers of user space's PID namespace, and those without one there are none of its.
- * A thread is watched if user space has put it into `tasks`, or if the thread that created it is watched. What finds no room
- * is counted in `lost`. Between two windows only creations and ends of threads are followed.
+ * Thread numbers are those of user space's PID namespace; threads without a number there are not watched.
+ * A thread is watched if user space has added it to `tasks`, or if its creator is watched. Threads and pairs that find no
+ * room are counted in `lost`. Between two windows only creations and ends of threads are followed.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
- * Loaded as "Dual MIT/GPL": some of the kernel's functions are for programs under a licence that goes with the GPL.
+ * Loaded as "Dual MIT/GPL": some of the kernel's functions require a GPL-compatible licence.
  */
 #include "types.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* By thread number. Room is made when it is loaded. */
+/* Watched threads, by thread number. User space sets the size at load time. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __type(key, __u32);
     __type(value, struct task);
 } tasks SEC(".maps");
 
-/* The number of a thread that a watched one has created, by the kernel's own number; only in a namespace that is not the
- * first one, where the kernel's record of an exec does not have it. */
+/* Number of a thread created by a watched thread, by the kernel's own number. Used only outside the first PID namespace, as
+ * the tracepoint of an exec has the kernel's number only. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __type(key, __u32);
     __type(value, __u32);
 } numbers SEC(".maps");
 
-/* User space takes out what has come together since it last did. */
+/* Sums of each pair of threads; user space reads and clears them. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __type(key, struct pair);
     __type(value, struct wake_ups);
 } pairs SEC(".maps");
 
-/* How often a process with no watched thread has woken watched ones, by process. What finds no room is not counted. */
+/* Wake-ups of watched threads by processes without watched threads, by process. Processes beyond the size are not counted. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, 256);
@@ -48,18 +48,19 @@ struct {
     __type(value, struct job);
 } jobs SEC(".maps");
 
-/* The number of a job whose phase has ended. */
+/* Reports of ended phases: number of the job. */
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, 4096);
 } ended SEC(".maps");
 
-/* The threads that have left or got a PU since user space last read times, and how often that has read. */
+/* Threads that have left or got a PU since the last reading of user space. */
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, 256 * 1024);
 } changed SEC(".maps");
 
+/* Number of readings of user space so far. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1);
@@ -76,10 +77,10 @@ struct {
 
 struct lost lost;
 
-/* The inode number of user space's PID namespace; 0 if it is the first one, whose numbers are the kernel's own. Set before it is
- * loaded, as what follows. */
+/* Inode number of user space's PID namespace; 0 for the first namespace, which has the kernel's own numbers. User space sets
+ * the three constants before loading. */
 const volatile __u32 namespace_inode = 0;
-/* What is followed beside the times of threads. */
+/* Events followed in addition to the times of threads. */
 const volatile bool follows_pairs = true;
 const volatile bool follows_phases = true;
 
@@ -88,7 +89,7 @@ static struct task *task_of(__u32 tid)
     return bpf_map_lookup_elem(&tasks, &tid);
 }
 
-/* A thread's number in user space's PID namespace; 0 if it has none there, or has ended. */
+/* Number of a thread in user space's PID namespace; 0 for a thread without a number there, or an ended one. */
 static __u32 tid_of(struct task_struct *task)
 {
     struct pid *pid;
@@ -111,7 +112,7 @@ static __u32 tid_of(struct task_struct *task)
     return 0;
 }
 
-/* The window, unless its end was seen. */
+/* The current window; NULL after its end. */
 static struct window *window_of(void)
 {
     __u32 first = 0;
@@ -120,19 +121,19 @@ static struct window *window_of(void)
     return window && window->until ? window : NULL;
 }
 
-/* Whether the window is over. */
+/* True if the window is over. */
 static bool is_over(struct window *window, __u64 now)
 {
     __u64 until = window->until;
 
     if (now <= until)
         return false;
-    /* User space may have opened the next one. */
+    /* User space may have opened the next window meanwhile. */
     __sync_val_compare_and_swap(&window->until, until, 0);
     return true;
 }
 
-/* Whether nothing of a thread has been seen in a window. What was seen before says nothing of it. */
+/* True if the state of a thread is from before the window, and so may be out of date. */
 static bool is_stale(struct task *task, struct window *window)
 {
     return task->since < window->from && task->woken < window->from;
@@ -156,7 +157,7 @@ static struct wake_ups *wake_ups_of(__u32 waker, __u32 wakee)
     return found;
 }
 
-/* Reports that the times of a thread have changed, unless that was reported and has not been read. */
+/* Reports that the times of a thread have changed, at most once per reading of user space. */
 static void changes(struct task *task, __u32 tid)
 {
     __u32 first = 0, *readings_so_far, next;
@@ -167,12 +168,12 @@ static void changes(struct task *task, __u32 tid)
     if (!readings_so_far)
         return;
     next = *readings_so_far + 1;
-    /* Where there is no room the next change is reported. */
+    /* If the buffer is full, the next change is reported. */
     if (task->reported != next && !bpf_ringbuf_output(&changed, &tid, sizeof(tid), BPF_RB_NO_WAKEUP))
         task->reported = next;
 }
 
-/* Counts a thread among the runnable ones of its job, or not any more. A job is in a serial phase while it has one at most. */
+/* Updates the number of runnable threads of a job. A job is in a serial phase while it has at most one. */
 static void counts(struct task *task, bool is_runnable, __u64 now)
 {
     struct job *job;
@@ -190,17 +191,17 @@ static void counts(struct task *task, bool is_runnable, __u64 now)
         return;
     lasted = now - job->since;
     job->since = now;
-    /* Where there is no room, one is reported already. */
+    /* A full buffer already has a report. */
     if (lasted > LASTED_NS)
         bpf_ringbuf_output(&ended, &task->job, sizeof(task->job), BPF_RB_FORCE_WAKEUP);
 }
 
-/* Whether current was interrupted in user mode, so that it has nothing to do with what happens now. */
+/* True if current was interrupted in user mode, so the event is not current's. */
 static bool is_interrupted(void)
 {
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
-    /* The number of the system call that it is in; negative if it is in none. */
+    /* Number of the current system call; negative outside a system call. */
     return BPF_CORE_READ(regs, SYSCALL_NR) < 0;
 }
 
@@ -242,7 +243,7 @@ int on_waking(__u64 *args)
             counts_outside(tid_of(current->group_leader));
         tid = OTHERS;
     }
-    /* It may not have left its PU yet, and may not do so: it counts when the thread runs after it slept. */
+    /* The thread may still be on its PU, and stay there: the wake-up counts once the thread runs after a sleep. */
     wakee->woken = now;
     wakee->waker = tid;
     wakee->waker_cpu = bpf_get_smp_processor_id();
@@ -257,8 +258,8 @@ int on_waking(__u64 *args)
     return 0;
 }
 
-/* A thread leaves its PU. Adds for how long the thread that it last woke, or that last woke it, ran beside it. Of two that stop
- * one after the other the first one does so, and no time counts twice. */
+/* A thread leaves its PU. Adds the time during which its partner, the thread it last woke or was woken by, ran too. Only the
+ * first of the two to stop adds the time, so no time counts twice. */
 static void leaves(struct task *task, __u32 tid, bool is_runnable, struct window *window, __u64 now)
 {
     struct task *partner = follows_pairs && task->partner ? task_of(task->partner) : NULL;
@@ -364,7 +365,7 @@ int on_creation(__u64 *args)
     return 0;
 }
 
-/* A thread that is not its process's first one takes over the first one's number. */
+/* A thread other than its process's first takes over the number of the first. */
 SEC("tp_btf/sched_process_exec")
 int on_exec(__u64 *args)
 {

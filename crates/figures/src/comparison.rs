@@ -1,15 +1,15 @@
-//! What a study found, policy by policy.
+//! Results of a study, one entry a policy.
 //!
 //! # Terms
-//! - A run's *time* is that of its slowest job, launch to end (the metric of Serpa et al.).
+//! - A run's *time* is the time of its slowest job, launch to end (the metric of Serpa et al.).
 //! - A policy's *ratio* is the geometric mean, over the blocks, of its time divided by the
-//!   baseline's time in the same block. Its interval is Student's t on the logarithms of those
-//!   ratios, n − 1 degrees of freedom for n blocks, taken back: with `d_b = ln(t_b / base_b)`, mean
-//!   `m` and sample deviation `s`, it is `exp(m ± t(0.975, n − 1) · s / √n)`.
-//! - A difference is *resolved* when that interval leaves 1 out. Nothing else is called faster or
-//!   slower. Each policy is compared for itself: of twenty that change nothing, one will
-//!   seem to.
-//!
+//!   baseline's time in the same block. Its interval is Student's t on the logarithms of the
+//! ratios, with n − 1 degrees of freedom for n blocks, transformed back. With `d_b = ln(t_b /
+//! base_b)`, mean `m` and sample deviation `s`, the interval is `exp(m ± t(0.975, n − 1) · s /
+//! √n)`.
+//! - A difference is *resolved* when the interval excludes 1. Only resolved differences are called
+//!   faster or slower. The intervals are not corrected for the number of policies: of twenty
+//!   policies without any effect, one is expected to look resolved.
 //! # Properties
 //! - **No claim without resolution**: a verdict other than `not-resolved` has an interval that
 //!   leaves 1 out. -> test `no_claim_without_resolution`
@@ -24,46 +24,46 @@ use std::collections::BTreeMap;
 /// Version of the report format that this build writes.
 pub const VERSION: u32 = 1;
 
-/// What may be said of a policy.
+/// Comparison of a policy with the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It is what the others are compared to.
+    /// The policy is the baseline.
     Baseline,
     /// The interval of its ratio lies below 1.
     Faster,
     /// The interval of its ratio lies above 1.
     Slower,
-    /// The interval holds 1, or there is none.
+    /// The interval contains 1, or is unknown.
     NotResolved,
 }
 
 /// The times of one job under one policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobFigures {
-    /// Its command.
+    /// Command line, words joined by spaces.
     pub command: String,
-    /// Its times in seconds; `None` if no run has ended.
+    /// Times in seconds; `None` if no run has ended.
     pub seconds: Option<Summary>,
 }
 
-/// What was found of one policy.
+/// Results of one policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyFigures {
-    /// The policy.
+    /// Name of the policy.
     pub policy: String,
     /// Times of the slowest job in seconds; `None` if no run has ended.
     pub slowest_seconds: Option<Summary>,
-    /// Time relative to the baseline, paired by block; `None` for the baseline itself and if no
-    /// block holds both.
+    /// Time relative to the baseline, paired by block. `None` for the baseline itself, and if no
+    /// block contains runs of both policies.
     pub ratio: Option<Estimate>,
-    /// What may be said.
+    /// Comparison with the baseline.
     pub verdict: Verdict,
     /// One entry a job, in the workload's order.
     pub jobs: Vec<JobFigures>,
 }
 
-/// Where a study was made.
+/// Machine and software of a study.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// Version of colocate.
@@ -76,29 +76,29 @@ pub struct Place {
     pub usable_pus: Option<u32>,
 }
 
-/// What a study found (`docs/schemas/comparison.json`).
+/// Results of a study (`docs/schemas/comparison.json`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Format version, [`VERSION`].
     pub version: u32,
-    /// Where it was made.
+    /// Machine and software.
     pub place: Place,
-    /// What was compared.
+    /// Settings of the study.
     pub settings: Settings,
-    /// Whether every run of the settings has ended well.
+    /// True if every run of the settings has ended well.
     pub complete: bool,
     /// One entry a policy, in the settings' order.
     pub policies: Vec<PolicyFigures>,
-    /// Every run in which all programs ended well, in the order made.
+    /// Runs whose programs all ended well, in the order made.
     pub runs: Vec<Run>,
-    /// Runs in which a program failed; in no figure.
+    /// Runs with a failed program; not part of any figure.
     pub failures: Vec<Run>,
-    /// What a reader should know, one sentence each.
+    /// Caveats for the reader, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Comparison {
-    /// The figures of `state`.
+    /// Computes the results of `state`.
     #[must_use]
     pub fn of(state: &State, place: Place) -> Self {
         let settings = &state.settings;
@@ -140,14 +140,17 @@ fn seconds(runs: &[&Run], time: impl Fn(&Run) -> colocate_machine::Nanos) -> Vec
     runs.iter().map(|run| time(run).as_secs_f64()).collect()
 }
 
-/// The policy's time over the baseline's, for each block that holds both.
+/// Slowest job's time in seconds by block, for the runs under `policy`.
+fn slowest_by_block(state: &State, policy: &str) -> BTreeMap<u32, f64> {
+    let runs = state.runs.iter().filter(|run| run.policy == policy);
+    runs.map(|run| (run.block, run.slowest().as_secs_f64())).collect()
+}
+
+/// Ratio of the policy's time to the baseline's, for each block with runs of both.
 fn block_ratios(state: &State, policy: &str) -> Vec<f64> {
-    let of_policy = |name: &str| -> BTreeMap<u32, f64> {
-        let runs = state.runs.iter().filter(|run| run.policy == name);
-        runs.map(|run| (run.block, run.slowest().as_secs_f64())).collect()
-    };
-    let base = of_policy(&state.settings.baseline);
-    let times = of_policy(policy);
+    let base = slowest_by_block(state, &state.settings.baseline);
+    let times = slowest_by_block(state, policy);
+    // A block without both runs has no ratio.
     times.iter().filter_map(|(block, time)| Some(time / base.get(block)?)).collect()
 }
 
@@ -161,7 +164,8 @@ fn verdict(ratio: Option<Estimate>) -> Verdict {
 
 fn notes(state: &State) -> Vec<String> {
     let mut notes = Vec::new();
-    let (done, total) = (state.runs.len(), state.settings.total_runs());
+    let done = state.runs.len();
+    let total = state.settings.total_runs();
     if done < total {
         notes.push(format!("only {done} of {total} runs are finished"));
     }

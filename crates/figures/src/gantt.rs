@@ -1,7 +1,7 @@
-//! Which task ran where and when in one run: a row for each PU, time to the right.
+//! Gantt chart of one run: a row for each PU, time to the right.
 //!
-//! A run has more changes than a picture has pixels, so each pixel of a row shows the task that had
-//! most of its time, and the picture stays small however long the run was.
+//! A run has more changes than a picture has pixels. Each pixel of a row shows the task with most
+//! of the pixel's time, so the size of the picture does not depend on the length of the run.
 
 use crate::plot::{Area, label};
 use colocate_evidence::{JobIdx, TaskId, TaskSpan};
@@ -11,82 +11,90 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::error::Error;
 
-/// Width of the rows in pixels, which is how many parts the run's time has.
+/// Width of the rows in pixels; the run's time has as many parts.
 const COLUMNS: u32 = 1000;
-/// Width of the column with the PUs' numbers, in pixels.
+/// Width of the column of PU numbers, in pixels.
 const NAMES: i32 = 150;
-/// Width of the column with the jobs' names, in pixels, and of the gap before it, in which the axis ends.
+/// Width of the column of job names, in pixels.
 const LEGEND: u32 = 250;
+/// Gap before the column of job names, in pixels, for the last label of the axis.
 const GAP: i32 = 46;
 /// Height of a PU's row in pixels.
 const ROW: i32 = 16;
-/// Height of the lines above all, in pixels.
+/// Height of the two heading lines, in pixels.
 const HEADING: i32 = 56;
 /// Height of the axis below, in pixels.
 const AXIS: i32 = 44;
-/// Least part of a pixel's time that is shown. Chosen.
+/// Least share of a pixel's time for a task to be drawn. Chosen.
 const LEAST: f64 = 0.05;
-/// Most jobs that are named. Chosen: as many as can be distinguished.
+/// Most jobs with a name and phases. Chosen: more colours cannot be told apart.
 const MOST_NAMED: usize = 24;
-/// Most characters of a job's name before its phases. Chosen: what fits before them.
+/// Most characters of a job's name beside its phases. Chosen: the width of the column.
 const NAME: usize = 20;
 
-/// A run to be drawn, simulated or not.
+/// Input of a chart: one run, simulated or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawn<'a> {
-    /// Two lines above it.
+    /// The two heading lines.
     pub heading: [&'a str; 2],
-    /// The machine that it was on.
+    /// Machine of the run.
     pub machine: &'a Machine,
-    /// The jobs' names, by `JobIdx`.
+    /// Names of the jobs, by `JobIdx`.
     pub jobs: &'a [String],
-    /// Threads on PUs over time.
+    /// Intervals of threads on PUs.
     pub spans: &'a [TaskSpan],
-    /// When jobs were serial or parallel, drawn below the PUs; may be empty.
+    /// Serial and parallel phases of jobs, drawn below the PUs; may be empty.
     pub phases: &'a [PhaseSpan],
-    /// How long it took.
+    /// Duration of the run.
     pub lasted: Nanos,
-    /// What the axis below shows.
+    /// Label of the time axis.
     pub axis: &'a str,
 }
 
-/// A time for which a job was serial or parallel.
+/// A serial or parallel phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseSpan {
-    /// Its place among the jobs.
+    /// Index of the job in [`Drawn::jobs`].
     pub job: usize,
-    /// Which of the two.
+    /// Kind of phase.
     pub busy: Busy,
-    /// Its beginning.
+    /// Beginning, since the start of the run.
     pub from: Nanos,
-    /// Its end.
+    /// End, since the start of the run.
     pub to: Nanos,
 }
 
-/// What a job is at that does not sleep.
+/// Kind of phase of a job that is not asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// About one thread of it can run: a thin line.
+    /// About one runnable thread; drawn as a thin line.
     Serial,
-    /// More can: a thick one.
+    /// More runnable threads; drawn as a thick line.
     Parallel,
 }
 
-/// A run as an SVG document.
+/// Draws a run as an SVG document.
 ///
 /// # Errors
-/// Only if the drawing library fails; its line says how.
+/// The message of the drawing library, if drawing fails.
 pub fn of_run(run: &Drawn<'_>) -> Result<String, String> {
     let mut out = String::new();
     draw(run, &mut out).map_err(|error| format!("cannot draw the run: {error}"))?;
     Ok(out)
 }
 
+/// Corner of a rectangle: pixel column `column` of the rows, height `y`.
+fn corner(column: u32, y: i32) -> (i32, i32) {
+    (NAMES + column.cast_signed(), y)
+}
+
 fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
     let machine = run.machine;
     let named = run.jobs.len().min(MOST_NAMED + 1);
-    let courses = courses(run);
-    let below = if courses.is_empty() { 0 } else { courses.len() + 1 };
+    let phases = phase_rows(run);
+    // One more row for the line of text above the phases.
+    let below = if phases.is_empty() { 0 } else { phases.len() + 1 };
+    // The legend may have more rows than the chart.
     let rows = i32::try_from((machine.pus.len() + below).max(named))?;
     let size =
         (NAMES.unsigned_abs() + COLUMNS + LEGEND, (HEADING + rows * ROW + AXIS).unsigned_abs());
@@ -101,12 +109,11 @@ fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
         let text = format!("core {} {}", machine.pus[place].core.idx(), machine.pus[place].os);
         root.draw(&small(&text, (NAMES - 8, top + ROW / 2), HPos::Right))?;
         for stretch in row {
-            let corner = |column: u32, y| (NAMES + column.cast_signed(), y);
             let corners = [corner(stretch.from, top + 1), corner(stretch.to, top + ROW - 1)];
             root.draw(&Rectangle::new(corners, colour(stretch.task).filled()))?;
         }
     }
-    draw_courses(&root, run, &courses)?;
+    draw_phases(&root, run, &phases)?;
     let bottom = HEADING + i32::try_from(machine.pus.len() + below)? * ROW;
     for (x, text) in ticks(run.lasted) {
         let x = NAMES + x;
@@ -125,28 +132,29 @@ fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A row for each job's phases, below a line that says what they are.
-fn draw_courses(
+/// Top of a row below the PUs, in pixels. Row 0 is the line of text.
+fn phase_top(run: &Drawn<'_>, row: usize) -> Result<i32, Box<dyn Error>> {
+    Ok(HEADING + i32::try_from(run.machine.pus.len() + row)? * ROW)
+}
+
+/// Draws a row for each job's phases, below a line of explanation.
+fn draw_phases(
     root: &Area<'_>,
     run: &Drawn<'_>,
-    courses: &[Vec<Stretch>],
+    phases: &[Vec<Stretch>],
 ) -> Result<(), Box<dyn Error>> {
-    if courses.is_empty() {
+    if phases.is_empty() {
         return Ok(());
     }
-    let top = |row: usize| -> Result<i32, Box<dyn Error>> {
-        Ok(HEADING + i32::try_from(run.machine.pus.len() + row)? * ROW)
-    };
-    let what = "phases: thick where the job was parallel, thin where serial, nothing where it slept or waited";
-    root.draw(&small(what, (NAMES, top(0)? + ROW / 2), HPos::Left))?;
-    for (job, row) in courses.iter().enumerate() {
-        let top = top(job + 1)?;
+    let legend = "phases: thick where the job was parallel, thin where serial, nothing where it slept or waited";
+    root.draw(&small(legend, (NAMES, phase_top(run, 0)? + ROW / 2), HPos::Left))?;
+    for (job, row) in phases.iter().enumerate() {
+        let top = phase_top(run, job + 1)?;
         let name: String = printable(&run.jobs[job]).chars().take(NAME).collect();
         root.draw(&small(&name, (NAMES - 8, top + ROW / 2), HPos::Right))?;
         let owner = TaskId { job: JobIdx(u32::try_from(job)?), order: 0 };
         for stretch in row {
             let edge = if stretch.task.order == PARALLEL { 2 } else { ROW / 2 - 1 };
-            let corner = |column: u32, y| (NAMES + column.cast_signed(), y);
             let corners = [corner(stretch.from, top + edge), corner(stretch.to, top + ROW - edge)];
             root.draw(&Rectangle::new(corners, colour(owner).filled()))?;
         }
@@ -154,11 +162,12 @@ fn draw_courses(
     Ok(())
 }
 
-/// In place of a thread's number where phases are drawn as if they were threads, the serial ones as thread 0.
+/// Thread number that stands for a parallel phase, as phases are drawn like threads; 0 stands for a
+/// serial phase.
 const PARALLEL: u32 = 1;
 
-/// For each named job the phases that had most of a pixel's time; none if no phases are known.
-fn courses(run: &Drawn<'_>) -> Vec<Vec<Stretch>> {
+/// For each named job, the phases with most of a pixel's time; empty if no phases are known.
+fn phase_rows(run: &Drawn<'_>) -> Vec<Vec<Stretch>> {
     if run.phases.is_empty() {
         return Vec::new();
     }
@@ -166,50 +175,52 @@ fn courses(run: &Drawn<'_>) -> Vec<Vec<Stretch>> {
     for phase in run.phases.iter().filter(|phase| phase.to > phase.from) {
         let Some(spans) = by_job.get_mut(phase.job) else { continue };
         let order = if phase.busy == Busy::Parallel { PARALLEL } else { 0 };
-        // The same phase on both sides of a change is still one phase, so the job does not matter here.
+        // Each job has a row of its own, so the task needs no job number.
         let task = TaskId { job: JobIdx(0), order };
         spans.push(TaskSpan { task, pu: PuIdx::new(0), from: phase.from, to: phase.to });
     }
     by_job.iter_mut().map(|spans| row(spans, run.lasted)).collect()
 }
 
-/// Where the axis has a mark, in pixels from its beginning, and what is said there: at most ten steps of 1, 2 or 5
-/// times a power of ten nanoseconds.
+/// A mark of the axis at `time`: pixels from the beginning, and its label.
+fn mark(time: Nanos, lasted: Nanos, decimals: usize) -> (i32, String) {
+    let share = time.as_secs_f64() / lasted.as_secs_f64();
+    #[allow(clippy::cast_possible_truncation)] // at most a thousand
+    let x = (f64::from(COLUMNS) * share) as i32;
+    (x, format!("{:.decimals$} s", time.as_secs_f64()))
+}
+
+/// Marks of the axis: at most ten steps of 1, 2 or 5 times a power of ten nanoseconds.
 fn ticks(lasted: Nanos) -> Vec<(i32, String)> {
     let steps =
         (0..19).flat_map(|power| [1, 2, 5].map(|digit| u64::pow(10, power).checked_mul(digit)));
     let step = steps.flatten().find(|step| lasted.0 / step <= 10).unwrap_or(u64::MAX);
     let decimals = usize::try_from(9 - step.ilog10().min(9)).unwrap_or(0);
-    let tick = |number: u64| {
-        let time = Nanos(number * step);
-        let share = time.as_secs_f64() / lasted.as_secs_f64();
-        #[allow(clippy::cast_possible_truncation)] // at most a thousand
-        let x = (f64::from(COLUMNS) * share) as i32;
-        (x, format!("{:.decimals$} s", time.as_secs_f64()))
-    };
     match lasted {
+        // A share of no time would be NaN.
         Nanos::ZERO => vec![(0, "0 s".to_owned())],
-        _ => (0..=lasted.0 / step).map(tick).collect(),
+        _ => (0..=lasted.0 / step).map(|n| mark(Nanos(n * step), lasted, decimals)).collect(),
     }
 }
 
+/// Black text of 12 pixels, vertically centred on `place`.
 fn small(text: &str, place: (i32, i32), side: HPos) -> Text<'static, (i32, i32), String> {
     use plotters::style::text_anchor::{Pos, VPos};
     let style = ("sans-serif", 12).into_font().color(&BLACK).pos(Pos::new(side, VPos::Center));
     Text::new(text.to_owned(), place, style)
 }
 
-/// A job's colour, lighter for its later threads.
+/// Colour of a job, lighter for threads with a higher number.
 #[allow(clippy::cast_precision_loss)] // shades
 fn colour(task: TaskId) -> HSLColor {
-    /// The golden ratio's fraction: colours of neighbours differ most.
+    /// Fraction of the golden ratio: the hues of consecutive jobs are far apart.
     const GOLDEN: f64 = 0.618_033_988_749_895;
     let hue = (0.58 + f64::from(task.job.0) * GOLDEN).fract();
     let shade = f64::from(task.order % 8) / 8.0;
     HSLColor(hue, 0.65, 0.38 + 0.3 * shade)
 }
 
-/// A task for some pixels of a row.
+/// A task over pixel columns `from..to` of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     task: TaskId,
@@ -217,7 +228,7 @@ struct Stretch {
     to: u32,
 }
 
-/// For each PU the tasks that had most of a pixel's time, where one had a twentieth of it.
+/// For each PU, the tasks with most of a pixel's time, at least [`LEAST`] of the pixel.
 fn pixels(pus: usize, run: &Drawn<'_>) -> Vec<Vec<Stretch>> {
     let mut by_pu: Vec<Vec<TaskSpan>> = vec![Vec::new(); pus];
     for span in run.spans.iter().filter(|span| span.to > span.from) {
@@ -226,6 +237,7 @@ fn pixels(pus: usize, run: &Drawn<'_>) -> Vec<Vec<Stretch>> {
     by_pu.iter_mut().map(|spans| row(spans, run.lasted)).collect()
 }
 
+/// The task with most time in each pixel column, with equal neighbours joined.
 fn row(spans: &mut [TaskSpan], lasted: Nanos) -> Vec<Stretch> {
     if lasted == Nanos::ZERO {
         return Vec::new();
@@ -233,13 +245,16 @@ fn row(spans: &mut [TaskSpan], lasted: Nanos) -> Vec<Stretch> {
     spans.sort_by_key(|span| span.from);
     let mut most: Vec<Option<(TaskId, f64)>> = vec![None; COLUMNS as usize];
     let scale = f64::from(COLUMNS) / lasted.as_secs_f64();
+    // Time of each task in the current column.
     let mut open: Vec<(TaskId, f64)> = Vec::new();
     let mut column = 0;
     for span in spans {
-        let (from, to) = (span.from.as_secs_f64() * scale, span.to.as_secs_f64() * scale);
+        let from = span.from.as_secs_f64() * scale;
+        let to = span.to.as_secs_f64() * scale;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // cut to the row
         let columns = (from as usize).min(most.len() - 1)..=(to as usize).min(most.len() - 1);
         for at in columns {
+            // Spans are sorted, so no later span is in an earlier column.
             if at != column {
                 open.clear();
                 column = at;
@@ -261,7 +276,7 @@ fn row(spans: &mut [TaskSpan], lasted: Nanos) -> Vec<Stretch> {
     for (at, task) in (0_u32..).zip(most) {
         let Some((task, part)) = task else { continue };
         match stretches.last_mut() {
-            // What hardly ran is shown as idle rather than as busy.
+            // A column with hardly any run time looks idle rather than busy.
             _ if part < LEAST => {}
             Some(last) if last.task == task && last.to == at => last.to = at + 1,
             _ => stretches.push(Stretch { task, from: at, to: at + 1 }),
@@ -368,7 +383,7 @@ mod tests {
             lasted: Nanos(1_000_000),
             axis: "",
         };
-        let found: Vec<Vec<_>> = courses(&drawn)
+        let found: Vec<Vec<_>> = phase_rows(&drawn)
             .iter()
             .map(|row| row.iter().map(|it| (it.task.order, it.from, it.to)).collect())
             .collect();

@@ -1,8 +1,8 @@
 //! Figures with confidence intervals, and the tables and charts that show them.
 //!
-//! A comparison is a [`state::State`] that grows by one [`state::Run`] at a time in the order that
-//! [`order::blocks`] draws, and a [`comparison::Comparison`] made of it at the end. Nothing here runs
-//! a program or reads a clock; the times are passed in.
+//! A comparison starts as a [`state::State`] and grows by one [`state::Run`] at a time, in the
+//! order drawn by [`order::blocks`]. At the end a [`comparison::Comparison`] is computed from the
+//! state. The crate runs no program and reads no clock; times are arguments.
 
 pub mod comparison;
 pub mod gantt;

@@ -1,13 +1,13 @@
-//! In which order the runs of a study are made.
+//! Order of the runs of a study.
 //!
 //! # Problem
-//! A machine drifts: it warms up, its page cache fills, a neighbour wakes. Ten runs under one
-//! policy followed by ten under the next would call that drift a difference.
+//! A machine drifts: it heats up, its page cache fills, other load starts. Ten runs under one
+//! policy followed by ten under the next would mistake the drift for a difference.
 //!
 //! # Approach
-//! Randomised complete blocks. A block holds one run under every policy, in random order; blocks
-//! follow each other. Whatever is slower than a block hits all its runs alike, so ratios within a
-//! block are free of it.
+//! Randomised complete blocks. A block contains one run under every policy, in random order; blocks
+//! follow each other. Drift slower than a block affects all runs of the block alike, so ratios
+//! within a block are free of drift.
 //!
 //! # Properties
 //! - **Complete**: every policy once in every block. -> test `complete`
@@ -16,26 +16,28 @@
 
 use crate::stats::Random;
 
-/// One place in the order.
+/// A run to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The block, from 0.
+    /// Number of the block, from 0.
     pub block: u32,
-    /// Place in the study's list of policies, from 0.
+    /// Index in the study's list of policies, from 0.
     pub policy: usize,
 }
 
-/// The order of `blocks` blocks over `policies` policies, drawn from `seed`.
+/// Order of `blocks` blocks over `policies` policies, drawn from `seed`.
 #[must_use]
 pub fn blocks(policies: usize, blocks: u32, seed: u64) -> Vec<Slot> {
     let mut random = Random::new(seed);
-    let mut slots = |number| {
-        block(policies, &mut random).into_iter().map(move |policy| Slot { block: number, policy })
-    };
-    (0..blocks).flat_map(&mut slots).collect()
+    let mut slots = Vec::new();
+    for number in 0..blocks {
+        let order = block(policies, &mut random).into_iter();
+        slots.extend(order.map(|policy| Slot { block: number, policy }));
+    }
+    slots
 }
 
-/// The order within the next block: the numbers from 0 to `members` − 1, each once.
+/// Order within the next block: the numbers from 0 to `members` − 1, each once.
 #[must_use]
 pub fn block(members: usize, random: &mut Random) -> Vec<usize> {
     let mut order: Vec<usize> = (0..members).collect();

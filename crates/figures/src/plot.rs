@@ -10,34 +10,36 @@ use std::error::Error;
 
 /// Width of the picture in pixels.
 const WIDTH: u32 = 1000;
-/// Width of the left column with the policies' names, in pixels.
+/// Width of the left column, the policies' names, in pixels.
 const NAMES: i32 = 140;
-/// Width of the right column with what may be said of them, in pixels.
+/// Width of the right column, the verdicts, in pixels.
 const VERDICTS: i32 = 140;
-/// Width of the left chart in pixels; the right one has what is left.
+/// Width of the left chart, the times, in pixels; the right chart fills the rest.
 const TIMES: i32 = 400;
 /// Height of one policy's row in pixels.
 const ROW: u32 = 44;
 /// Height of caption and axis together, in pixels.
 const FRAME: u32 = 90;
 
+/// Colour of a single run.
 const RUN: RGBColor = RGBColor(120, 150, 190);
 /// Colour of a mean.
 pub const MEAN: RGBColor = RGBColor(20, 40, 90);
-/// Colour of a gain.
+/// Colour of a resolved gain.
 pub const FASTER: RGBColor = RGBColor(20, 120, 60);
-/// Colour of a loss.
+/// Colour of a resolved loss.
 pub const SLOWER: RGBColor = RGBColor(170, 50, 30);
-/// Colour of what is not resolved.
+/// Colour of a difference that is not resolved.
 pub const OPEN: RGBColor = RGBColor(110, 110, 110);
 
-/// A part of an SVG picture.
+/// Rectangular area of an SVG picture.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The comparison as an SVG document. Text is text: the viewer picks the font.
+/// Draws the comparison as an SVG document. Text is not converted to outlines: the viewer picks the
+/// font.
 ///
 /// # Errors
-/// Only if the drawing library fails to lay the picture out; its line says how.
+/// The message of the drawing library, if the layout fails.
 pub fn svg(found: &Comparison) -> Result<String, String> {
     let mut out = String::new();
     draw(found, &mut out).map_err(|error| format!("cannot draw the comparison: {error}"))?;
@@ -48,6 +50,7 @@ fn draw(found: &Comparison, out: &mut String) -> Result<(), Box<dyn Error>> {
     let rows = u32::try_from(found.policies.len()).unwrap_or(u32::MAX).min(1_000);
     let root = SVGBackend::with_string(out, (WIDTH, FRAME + rows * ROW)).into_drawing_area();
     root.fill(&WHITE)?;
+    // Three columns: names, two charts, verdicts.
     let (names, rest) = root.split_horizontally(NAMES);
     let (charts, verdicts) = rest.split_horizontally(WIDTH.cast_signed() - NAMES - VERDICTS);
     let (times, ratios) = charts.split_horizontally(TIMES);
@@ -65,7 +68,7 @@ fn draw(found: &Comparison, out: &mut String) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Text at a place, in pixels.
+/// Text of 17 pixels, vertically centred on `place`, in pixels.
 pub fn label(
     text: &str,
     place: (i32, i32),
@@ -76,11 +79,12 @@ pub fn label(
     Text::new(text.to_owned(), place, style)
 }
 
-/// The middle of a policy's row on an axis that counts rows downwards from 0.
+/// Middle of a policy's row, on an axis that counts rows downwards from 0.
 fn middle(row: usize) -> f64 {
     f64::from(u32::try_from(row).unwrap_or(u32::MAX)) + 0.5
 }
 
+/// A chart with two linear axes.
 type Chart<'a, 'b> = ChartContext<
     'a,
     SVGBackend<'b>,
@@ -98,6 +102,7 @@ fn chart<'a, 'b>(
 where
     'b: 'a,
 {
+    // The vertical axis is turned round: row 0 is at the top.
     let bottom = middle(rows) - 0.5;
     let mut chart = ChartBuilder::on(area)
         .caption(caption, ("sans-serif", 17))
@@ -130,8 +135,12 @@ fn draw_times(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
     let mut chart = chart(area, &caption, "seconds; dots: runs", range, found.policies.len())?;
     for (row, figures) in found.policies.iter().enumerate() {
         let runs = found.runs.iter().filter(|run| run.policy == figures.policy);
-        let dot = |time: f64| Circle::new((time, middle(row) + 0.16), 3, RUN.mix(0.7).filled());
-        chart.draw_series(runs.map(|run| dot(run.slowest().as_secs_f64())))?;
+        let dots = runs.map(|run| {
+            // Runs lie below the middle of the row, the mean above.
+            let place = (run.slowest().as_secs_f64(), middle(row) + 0.16);
+            Circle::new(place, 3, RUN.mix(0.7).filled())
+        });
+        chart.draw_series(dots)?;
         if let Some(summary) = figures.slowest_seconds {
             draw_estimate(&mut chart, summary.mean, middle(row) - 0.12, MEAN)?;
         }
@@ -139,22 +148,22 @@ fn draw_times(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A policy beside a baseline.
+/// A row of the chart of ratios.
 pub struct Row<'a> {
-    /// Its name.
+    /// Name of the policy.
     pub policy: &'a str,
-    /// The ratio to the baseline, if one is known.
+    /// Ratio to the baseline; `None` if unknown.
     pub ratio: Option<Estimate>,
-    /// What may be said of it.
+    /// Verdict in words.
     pub verdict: String,
-    /// In which colour.
+    /// Colour of the ratio and the verdict.
     pub colour: RGBColor,
 }
 
-/// Draws names, a chart of the ratios below `caption`, and verdicts: one row a policy.
+/// Draws names, a chart of the ratios below `caption`, and verdicts, one row a policy.
 ///
 /// # Errors
-/// Only if the drawing library fails to lay the picture out.
+/// If the drawing library fails to lay the picture out.
 pub fn draw_ratios(
     policies: &[Row<'_>],
     [names, ratios, verdicts]: [&Area; 3],
@@ -162,6 +171,7 @@ pub fn draw_ratios(
     axis: &str,
 ) -> Result<(), Box<dyn Error>> {
     let known = policies.iter().filter_map(|row| row.ratio).flat_map(ends);
+    // The line of no change is always visible.
     let range = padded(known.chain([1.0]));
     let mut chart = chart(ratios, caption, axis, range, policies.len())?;
     let whole = [(1.0, 0.0), (1.0, middle(policies.len()) - 0.5)];
@@ -171,6 +181,8 @@ pub fn draw_ratios(
         if let Some(ratio) = row.ratio {
             draw_estimate(&mut chart, ratio, middle(place), row.colour)?;
         }
+        // The names' area does not begin at the top of the picture, which backend_coord counts
+        // from.
         let y = chart.backend_coord(&(range.0, middle(place))).1 - names.get_base_pixel().1;
         names.draw(&label(row.policy, (right, y), HPos::Right, BLACK))?;
         verdicts.draw(&label(&row.verdict, (0, y), HPos::Left, row.colour))?;
@@ -178,7 +190,7 @@ pub fn draw_ratios(
     Ok(())
 }
 
-/// A bar over the interval, if there is one, and a square at the value.
+/// Draws a bar over the interval, if known, and a dot at the value.
 fn draw_estimate(
     chart: &mut Chart,
     estimate: Estimate,
@@ -205,13 +217,13 @@ fn colour(figures: &PolicyFigures) -> RGBColor {
     }
 }
 
-/// The ends of the interval, if there is one, and the value.
+/// Ends of the interval, if known, and the value.
 pub fn ends(estimate: Estimate) -> impl Iterator<Item = f64> {
     let interval = estimate.interval.map(|interval| [interval.low, interval.high]);
     interval.into_iter().flatten().chain([estimate.value])
 }
 
-/// The range of `values` with a margin; 0 to 1 without values.
+/// Range of `values` with a margin; 0 to 1 without values.
 pub fn padded(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let finite = values.filter(|value| value.is_finite());
     let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {

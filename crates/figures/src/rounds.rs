@@ -1,29 +1,34 @@
-//! Values of several cases, one a round, of which some could not be measured.
+//! Values of several cases, one value a round; some may be missing.
 
 use crate::stats::{Estimate, geometric_estimate, geometric_mean};
 
-/// A value for each round; `None` where it could not be measured.
+/// Value of each round; `None` for a round without a measurement.
 pub type Series = Vec<Option<f64>>;
 
-/// The geometric mean of the known values, with its 95 % interval; `None` if none is known or one is not above 0.
+/// Geometric mean of the known values, with its 95 % interval. `None` if no value is known or a
+/// value is not above 0.
 #[must_use]
 pub fn estimate(series: &[Option<f64>]) -> Option<Estimate> {
     geometric_estimate(&series.iter().copied().flatten().collect::<Vec<_>>())
 }
 
-/// The geometric mean over the rounds that have a value for every case, with its 95 % interval, if there are two such rounds. If
-/// not, that of the cases' values, as far as they are known, without an interval. All cases have as many rounds.
+/// Geometric mean over the rounds with a value for every case, with its 95 % interval. With fewer
+/// than two such rounds, the mean of the cases' known values, without an interval. All cases have
+/// the same number of rounds.
 #[must_use]
 pub fn over_cases(cases: &[Series]) -> Option<Estimate> {
     let known: Vec<f64> = cases.iter().filter_map(|case| Some(estimate(case)?.value)).collect();
     let value = geometric_mean(&known)?;
     let rounds = cases.iter().map(Vec::len).min()?;
-    let of_round = |round: usize| -> Option<f64> {
-        geometric_mean(&cases.iter().map(|case| case[round]).collect::<Option<Vec<f64>>>()?)
-    };
-    let complete: Vec<f64> = (0..rounds).filter_map(of_round).collect();
+    let means = (0..rounds).filter_map(|round| round_mean(cases, round));
+    let complete: Vec<f64> = means.collect();
     let of_complete = geometric_estimate(&complete).filter(|found| found.interval.is_some());
     Some(of_complete.unwrap_or(Estimate { value, interval: None }))
+}
+
+/// Geometric mean of one round; `None` if a case has no value.
+fn round_mean(cases: &[Series], round: usize) -> Option<f64> {
+    geometric_mean(&cases.iter().map(|case| case[round]).collect::<Option<Vec<f64>>>()?)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a study has measured so far: the file that makes it resumable.
+//! State of a study: its settings and finished runs, in the file that makes the study resumable.
 
 use crate::order;
 use colocate_machine::Nanos;
@@ -8,8 +8,8 @@ use thiserror::Error;
 /// Version of the state format that this build reads and writes.
 pub const VERSION: u32 = 1;
 
-/// The most repetitions a study may have. Chosen: at one second a run it is almost three hours for
-/// every policy, and the interval no longer gets visibly narrower.
+/// Most repetitions of a study. Chosen: with runs of one second they take almost three hours for
+/// each policy, and the interval hardly narrows any more.
 pub const MOST_REPETITIONS: u32 = 10_000;
 
 /// The name of the policy that runs the programs without colocate.
@@ -21,44 +21,44 @@ pub const BARE: &str = "bare";
 pub struct Job {
     /// The command, program first. Never empty.
     pub command: Vec<String>,
-    /// What identifies the executable's content, `build-id:HEX` or `sha256:HEX`.
+    /// Identity of the executable's content, `build-id:HEX` or `sha256:HEX`.
     pub identity: String,
 }
 
-/// A server among the programs, as `colocate run --ready PROBE --ready-s S --until N` has it.
+/// A server among the programs, as set by `colocate run --ready PROBE --ready-s S --until N`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
-    /// The probe that shows that the first program is ready.
+    /// Probe for the readiness of the first program.
     pub ready: Option<String>,
-    /// Time that it may take; `None` for the default.
+    /// Time limit of the probe; `None` for the default.
     pub within_ns: Option<Nanos>,
-    /// The program whose end ends the others.
+    /// Index of the program whose end ends the others; `None` if every program ends by itself.
     pub until: Option<u32>,
 }
 
 impl Server {
-    /// Whether every program ends by itself.
+    /// True if no probe is set and every program ends by itself.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What is compared, fixed when the study begins.
+/// Settings of a study, fixed at its beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The workload's name.
+    /// Name of the workload.
     pub name: String,
     /// Programs that run together.
     pub jobs: Vec<Job>,
-    /// How the programs depend on each other.
+    /// Readiness and end of the programs.
     #[serde(default, skip_serializing_if = "Server::is_default")]
     pub server: Server,
-    /// Policies, in the order of the report. No two alike.
+    /// Policies, in the order of the report, without duplicates.
     pub policies: Vec<String>,
-    /// The policy that the others are compared to; one of `policies`.
+    /// Baseline of the comparison; one of `policies`.
     pub baseline: String,
     /// Runs under each policy, 1 to [`MOST_REPETITIONS`].
     pub repetitions: u32,
@@ -66,23 +66,23 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// What one program did in one run.
+/// Result of one program in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobTime {
-    /// From its launch to its end.
+    /// Time from launch to end.
     pub wall_ns: Nanos,
     /// Exit status as a shell reports it: the exit code, or 128 + the signal's number.
     pub status: i32,
 }
 
-/// What else the machine was doing just before a run.
+/// Other load of the machine just before a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quiet {
-    /// Tasks of others that were running or waiting for a PU; `None` if the kernel does not say.
+    /// Runnable tasks of other programs; `None` if the kernel does not report them.
     pub others_runnable: Option<u32>,
-    /// Load average over one minute, in tasks. Our own earlier runs are in it.
+    /// Load average over one minute, in tasks. Includes earlier runs of this study.
     pub load_1min: Option<f64>,
 }
 
@@ -90,51 +90,57 @@ pub struct Quiet {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Its block, from 0.
+    /// Number of the block, from 0.
     pub block: u32,
-    /// The policy it ran under.
+    /// Policy of the run.
     pub policy: String,
-    /// Seconds since 1970-01-01 UTC when it began.
+    /// Beginning, in seconds since 1970-01-01 UTC.
     pub started_unix_s: u64,
-    /// What else the machine was doing.
+    /// Other load just before the run.
     pub before: Quiet,
     /// One entry a job, in the workload's order.
     pub jobs: Vec<JobTime>,
 }
 
-/// A study so far.
+/// Settings and finished runs of a study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// Format version, [`VERSION`].
     pub version: u32,
-    /// What is compared.
+    /// Settings of the study.
     pub settings: Settings,
-    /// Runs in which every program ended well, in the order that the seed prescribes.
+    /// Runs whose programs all ended well, in the order prescribed by the seed.
     pub runs: Vec<Run>,
-    /// Runs in which a program failed. They are not counted, and are made again on resuming.
+    /// Runs with a failed program. They do not count and are repeated when the study resumes.
     pub failures: Vec<Run>,
 }
 
-/// Why a text is not the state of a study, or not of this one.
+/// Reason to reject a text as the state of this study.
 #[derive(Debug, Error)]
 pub enum StateError {
     /// The text is not JSON of the state's shape.
     #[error("expected the state of a comparison, found: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// The state is of another version or comparison, or its fields contradict each other: what must hold, what is there.
+    /// Wrong version, another comparison, or fields that contradict each other: the requirement,
+    /// and the value found.
     #[error("expected {0}, found {1}")]
     Unfit(String, String),
 }
 
+/// The error for a value other than `expected`.
+fn unfit(expected: &str, found: String) -> Result<(), StateError> {
+    Err(StateError::Unfit(expected.to_owned(), found))
+}
+
 impl Run {
-    /// The time of the job that ended last. Zero without jobs.
+    /// Time of the job that ended last; zero without jobs.
     #[must_use]
     pub fn slowest(&self) -> Nanos {
         self.jobs.iter().map(|job| job.wall_ns).max().unwrap_or(Nanos::ZERO)
     }
 
-    /// The first job that did not end with status 0: its place and status.
+    /// Index and exit status of the first job with a status other than 0.
     #[must_use]
     pub fn failed_job(&self) -> Option<(usize, i32)> {
         let statuses = self.jobs.iter().map(|job| job.status).enumerate();
@@ -143,62 +149,62 @@ impl Run {
 }
 
 impl Settings {
-    /// Checks that the settings make sense.
+    /// Checks that the settings are consistent.
     ///
     /// # Errors
-    /// [`StateError::Unfit`] with the first field that does not.
+    /// [`StateError::Unfit`] with the first inconsistent field.
     pub fn check(&self) -> Result<(), StateError> {
-        let wrong = |expected: &str, found| Err(StateError::Unfit(expected.to_owned(), found));
         if self.jobs.is_empty() || self.jobs.iter().any(|job| job.command.is_empty()) {
-            return wrong("at least one command", format!("{:?}", self.name));
+            return unfit("at least one command", format!("{:?}", self.name));
         }
         let twice =
             (1..self.policies.len()).find(|&i| self.policies[..i].contains(&self.policies[i]));
         if let Some(twice) = twice {
-            return wrong("every policy once", format!("{} twice", self.policies[twice]));
+            return unfit("every policy once", format!("{} twice", self.policies[twice]));
         }
         if !self.policies.contains(&self.baseline) {
             let found = format!("{} and not {}", self.policies.join(","), self.baseline);
-            return wrong("the baseline among the policies", found);
+            return unfit("the baseline among the policies", found);
         }
         if !(1..=MOST_REPETITIONS).contains(&self.repetitions) {
-            return wrong("1 to 10000 repetitions", self.repetitions.to_string());
+            return unfit("1 to 10000 repetitions", self.repetitions.to_string());
         }
         Ok(())
     }
 
-    /// Checks that `now` is the same comparison; the name may differ.
+    /// Command lines of all jobs, in quotes.
+    fn commands(&self) -> String {
+        let all = self.jobs.iter().map(|job| job.command.join(" "));
+        format!("`{}`", all.collect::<Vec<_>>().join(" ::: "))
+    }
+
+    /// Checks that `now` is the same comparison; its name may differ.
     ///
     /// # Errors
     /// [`StateError::Unfit`] with the first difference.
     pub fn check_same(&self, now: &Self) -> Result<(), StateError> {
-        let commands = |settings: &Self| {
-            let all = settings.jobs.iter().map(|job| job.command.join(" "));
-            format!("`{}`", all.collect::<Vec<_>>().join(" ::: "))
-        };
-        let different = |what, begun: String, found| {
-            let expected = format!("the {what} of the comparison begun here, {begun}");
-            Err(StateError::Unfit(expected, found))
-        };
         if !self.jobs.iter().map(|job| &job.command).eq(now.jobs.iter().map(|job| &job.command)) {
-            return different("workload", commands(self), commands(now));
+            return differs("workload", self.commands(), now.commands());
         }
         let changed = self.jobs.iter().zip(&now.jobs).find(|(a, b)| a.identity != b.identity);
         if let Some((begun, changed)) = changed {
-            let of = |job: &Job| format!("{} as {}", job.command[0], job.identity);
-            return different("executable", of(begun), of(changed));
+            let [begun, changed] =
+                [begun, changed].map(|job| format!("{} as {}", job.command[0], job.identity));
+            return differs("executable", begun, changed);
         }
         if self.server != now.server {
-            let of = |s: &Self| format!("{:?}", s.server);
-            return different("server", of(self), of(now));
+            let [begun, changed] = [self, now].map(|s| format!("{:?}", s.server));
+            return differs("server", begun, changed);
         }
         if (&self.policies, &self.baseline) != (&now.policies, &now.baseline) {
-            let of = |s: &Self| format!("{} against {}", s.policies.join(","), s.baseline);
-            return different("policies", of(self), of(now));
+            let [begun, changed] =
+                [self, now].map(|s| format!("{} against {}", s.policies.join(","), s.baseline));
+            return differs("policies", begun, changed);
         }
         if (self.repetitions, self.seed) != (now.repetitions, now.seed) {
-            let of = |s: &Self| format!("{} with seed {}", s.repetitions, s.seed);
-            return different("repetitions", of(self), of(now));
+            let [begun, changed] =
+                [self, now].map(|s| format!("{} with seed {}", s.repetitions, s.seed));
+            return differs("repetitions", begun, changed);
         }
         Ok(())
     }
@@ -209,15 +215,20 @@ impl Settings {
         order::blocks(self.policies.len(), self.repetitions, self.seed)
     }
 
-    /// How many runs the whole study has.
+    /// Number of runs of the whole study.
     #[must_use]
     pub fn total_runs(&self) -> usize {
         self.policies.len().saturating_mul(self.repetitions as usize)
     }
 }
 
+/// The error for a field other than in the comparison begun here.
+fn differs(field: &str, begun: String, found: String) -> Result<(), StateError> {
+    unfit(&format!("the {field} of the comparison begun here, {begun}"), found)
+}
+
 impl State {
-    /// A study of which nothing has run yet.
+    /// A study without any finished run.
     #[must_use]
     pub const fn new(settings: Settings) -> Self {
         Self { version: VERSION, settings, runs: Vec::new(), failures: Vec::new() }
@@ -226,9 +237,11 @@ impl State {
     /// Reads a state from JSON text.
     ///
     /// # Errors
-    /// [`StateError::Unfit`] for another version, whatever else the text holds, and if the settings make no sense or the
-    /// runs are not those that the settings prescribe; [`StateError::Malformed`] for another shape.
+    /// [`StateError::Unfit`] for another version, for inconsistent settings, and for runs in
+    /// another order than the settings prescribe; [`StateError::Malformed`] for another shape. The
+    /// version is checked before the shape.
     pub fn from_json(text: &str) -> Result<Self, StateError> {
+        // Only the version: another version may have other fields.
         #[derive(Deserialize)]
         struct Head {
             version: u64,
@@ -253,46 +266,52 @@ impl State {
         colocate_machine::printable::json(self)
     }
 
-    /// How long the runs that are left will take if they take what the finished ones took under
-    /// the same policy, or under any where there is none; `None` before the first run has ended.
+    /// Mean time in ns of the finished runs under `policy`, or under any policy for `None`. `None`
+    /// without finished runs.
+    fn mean_time(&self, policy: Option<&str>) -> Option<u64> {
+        let runs = self.runs.iter().filter(|run| policy.is_none_or(|p| run.policy == p));
+        let (sum, count) =
+            runs.fold((0, 0), |(sum, count), run| (run.slowest().0.saturating_add(sum), count + 1));
+        (count > 0).then(|| sum / count)
+    }
+
+    /// Predicted time of the remaining runs: the mean of the finished runs under the same policy,
+    /// or under any policy if there are none. `None` before the end of the first run.
     #[must_use]
     pub fn time_left(&self) -> Option<Nanos> {
-        let mean = |policy: Option<&str>| {
-            let runs = self.runs.iter().filter(|run| policy.is_none_or(|p| run.policy == p));
-            let (sum, count) = runs
-                .fold((0, 0), |(sum, count), run| (run.slowest().0.saturating_add(sum), count + 1));
-            (count > 0).then(|| sum / count)
-        };
-        let any = mean(None)?;
+        // For policies without a finished run.
+        let any = self.mean_time(None)?;
+        let policies = self.settings.policies.iter();
         let by_policy: Vec<u64> =
-            self.settings.policies.iter().map(|policy| mean(Some(policy)).unwrap_or(any)).collect();
+            policies.map(|policy| self.mean_time(Some(policy)).unwrap_or(any)).collect();
         let left = self.settings.order().into_iter().skip(self.runs.len());
         Some(Nanos(left.fold(0, |sum, slot| by_policy[slot.policy].saturating_add(sum))))
     }
 
+    /// Checks that the finished runs are those of the settings, in order, and ended well.
     fn check_runs(&self) -> Result<(), StateError> {
-        let wrong = |expected: &str, found| Err(StateError::Unfit(expected.to_owned(), found));
         let order = self.settings.order();
         if self.runs.len() > order.len() {
             let found = format!("{} of {}", self.runs.len(), order.len());
-            return wrong("no more runs than the settings have", found);
+            return unfit("no more runs than the settings have", found);
         }
         for (run, slot) in self.runs.iter().zip(&order) {
             let due = (slot.block, &self.settings.policies[slot.policy]);
             if (run.block, &run.policy) != due {
                 let found = format!("{} in block {}", run.policy, run.block);
-                return wrong("runs in the order of the seed", found);
+                return unfit("runs in the order of the seed", found);
             }
             if let Some((job, status)) = run.failed_job() {
-                return wrong("status 0 of every job", format!("{status} of job {job}"));
+                return unfit("status 0 of every job", format!("{status} of job {job}"));
             }
+            // Ratios divide by times.
             if run.jobs.iter().any(|job| job.wall_ns == Nanos::ZERO) {
-                return wrong("a time above 0", format!("0 in block {}", run.block));
+                return unfit("a time above 0", format!("0 in block {}", run.block));
             }
         }
-        let odd = |run: &&Run| run.jobs.len() != self.settings.jobs.len();
-        match self.runs.iter().chain(&self.failures).find(odd) {
-            Some(run) => wrong("a time for every job", format!("{} times", run.jobs.len())),
+        let mut all = self.runs.iter().chain(&self.failures);
+        match all.find(|run| run.jobs.len() != self.settings.jobs.len()) {
+            Some(run) => unfit("a time for every job", format!("{} times", run.jobs.len())),
             None => Ok(()),
         }
     }

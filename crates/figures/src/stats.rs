@@ -1,11 +1,11 @@
 //! Means, medians and 95 % confidence intervals.
 //!
-//! Nothing here invents a number: every function answers `None` when the values cannot support
-//! what is computed (no value, a value that is not finite, one value where a spread is needed).
+//! Every function returns `None` when the values do not support a result: no value, a value that is
+//! not finite, or one value where a spread is needed.
 
 use serde::{Deserialize, Serialize};
 
-/// A range that holds the true value in 95 of 100 studies like this one.
+/// A 95 % confidence interval: contains the true value in 95 of 100 studies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
@@ -16,7 +16,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether `value` lies in the interval, ends included.
+    /// True if `value` lies in the interval, ends included.
     #[must_use]
     pub fn contains(self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
@@ -31,25 +31,25 @@ impl Interval {
     }
 }
 
-/// A value and how well it is known.
+/// A value with its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
     /// The value.
     pub value: f64,
-    /// Its 95 % confidence interval, or `None` if one measurement is all there is.
+    /// 95 % confidence interval; `None` for a single measurement.
     pub interval: Option<Interval>,
 }
 
-/// What a set of measurements says.
+/// Statistics of a set of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
-    /// How many measurements.
+    /// Number of measurements.
     pub count: usize,
     /// Arithmetic mean with its Student-t interval.
     pub mean: Estimate,
-    /// Middle value; the mean of the two middle ones for an even count.
+    /// Median; the mean of the two middle values for an even count.
     pub median: f64,
     /// Sample standard deviation, or `None` for one measurement.
     pub deviation: Option<f64>,
@@ -60,7 +60,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The summary of `values`, or `None` if there is none or one is not finite.
+    /// Summarises `values`; `None` without values or if a value is not finite.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let mean = mean_estimate(values)?;
@@ -75,15 +75,15 @@ impl Summary {
     }
 }
 
-/// Arithmetic mean, or `None` if there is no value or one is not finite.
+/// Arithmetic mean; `None` without values or if a value is not finite.
 #[must_use]
 pub fn mean(values: &[f64]) -> Option<f64> {
     let usable = !values.is_empty() && values.iter().all(|value| value.is_finite());
     usable.then(|| values.iter().sum::<f64>() / count(values))
 }
 
-/// Middle value, or the mean of the two middle ones; `None` if there is no value or one is not
-/// finite.
+/// Median, the mean of the two middle values for an even count; `None` without values or if a value
+/// is not finite.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     mean(values)?;
@@ -97,40 +97,44 @@ pub fn median(values: &[f64]) -> Option<f64> {
     })
 }
 
-/// The least and the greatest of some values that are not negative; infinity and 0 of none.
+/// Least and greatest of non-negative values; infinity and 0 without values.
 pub fn ends(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
-    let wider = |(least, most): (f64, f64), each: f64| (least.min(each), most.max(each));
-    values.into_iter().fold((f64::INFINITY, 0.0), wider)
+    values
+        .into_iter()
+        .fold((f64::INFINITY, 0.0), |(least, most), each| (least.min(each), most.max(each)))
 }
 
-/// `values` without those that are further from the median than [`OUTLIER`] times the median distance, as ratios (Hampel's identifier
-/// on logarithms): measurements that other load hit. More than half are kept; all, if one is not finite and above 0.
+/// Removes outliers: measurements disturbed by other load (Hampel's identifier on logarithms). An
+/// outlier is further from the median, as a ratio, than [`OUTLIER`] times the median distance. More
+/// than half of the values remain; all remain if a value is not finite or not above 0.
 #[must_use]
 pub fn without_outliers(values: &[f64]) -> Vec<f64> {
-    let kept = || {
-        let logs = logarithms(values)?;
-        let middle = median(&logs)?;
-        let distances: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
-        let most = OUTLIER * median(&distances)?.max(LEAST_DISTANCE);
-        let near = values.iter().zip(distances).filter(|(_, distance)| *distance <= most);
-        Some(near.map(|(value, _)| *value).collect())
-    };
-    kept().unwrap_or_else(|| values.to_vec())
+    near_median(values).unwrap_or_else(|| values.to_vec())
 }
 
-/// Three standard deviations of normal values, whose median distance is 0.6745 of one.
+/// The values that are no outliers; `None` if a value is not finite and above 0.
+fn near_median(values: &[f64]) -> Option<Vec<f64>> {
+    let logs = logarithms(values)?;
+    let middle = median(&logs)?;
+    let distances: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
+    let most = OUTLIER * median(&distances)?.max(LEAST_DISTANCE);
+    let near = values.iter().zip(distances).filter(|(_, distance)| *distance <= most);
+    Some(near.map(|(value, _)| *value).collect())
+}
+/// Three standard deviations of a normal distribution, whose median distance is 0.6745 standard
+/// deviations.
 const OUTLIER: f64 = 3.0 / 0.6745;
-/// The least median distance, as a ratio: values that are nearer to each other are alike. Chosen.
+/// Least median distance, on the logarithm: nearer values count as equal. Chosen.
 const LEAST_DISTANCE: f64 = 0.01;
 
-/// Geometric mean, or `None` if there is no value or one is not finite and above 0.
+/// Geometric mean; `None` without values or if a value is not finite and above 0.
 #[must_use]
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     mean(&logarithms(values)?).map(f64::exp)
 }
 
-/// Sample standard deviation (divisor n − 1), or `None` for fewer than two values or one that is
-/// not finite.
+/// Sample standard deviation (divisor n − 1); `None` for fewer than two values or if a value is not
+/// finite.
 #[must_use]
 pub fn deviation(values: &[f64]) -> Option<f64> {
     let centre = mean(values)?;
@@ -149,7 +153,7 @@ pub fn mean_estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { value, interval })
 }
 
-/// Geometric mean with its 95 % interval: Student-t on the logarithms, taken back.
+/// Geometric mean with its 95 % interval: Student-t on the logarithms, transformed back.
 ///
 /// The interval is not symmetric and never reaches below 0. `None` as [`geometric_mean`].
 #[must_use]
@@ -158,10 +162,11 @@ pub fn geometric_estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { value: logs.value.exp(), interval: logs.interval.map(Interval::exp) })
 }
 
-/// As the interval of [`geometric_estimate`], but with another `confidence` than 0.95.
+/// Interval of the geometric mean as in [`geometric_estimate`], with another `confidence` than
+/// 0.95.
 ///
-/// `None` for fewer than two values, one that is not finite and above 0, or a `confidence` that is
-/// not between 0 and 1.
+/// `None` for fewer than two values, a value that is not finite and above 0, or a `confidence`
+/// outside 0 to 1.
 #[must_use]
 pub fn geometric_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     let logs = logarithms(values)?;
@@ -170,40 +175,47 @@ pub fn geometric_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     Some(Interval::around(mean(&logs)?, t * spread / count(values).sqrt()).exp())
 }
 
-/// The interval of the geometric mean of `values` over that of `base` with this `confidence`, as 0.95: Welch's t on the
-/// logarithms, so the two sets may differ in size and spread. For unpaired measurements.
+/// Interval of the ratio of two geometric means, `values` over `base`, with this `confidence`, such
+/// as 0.95. Welch's t on the logarithms: the two sets may differ in size and spread. For unpaired
+/// measurements.
 ///
-/// `None` if a set has fewer than two values or one that is not finite and above 0, or for a `confidence` that is not
-/// between 0 and 1.
+/// `None` if a set has fewer than two values or a value that is not finite and above 0, or for a
+/// `confidence` outside 0 to 1.
 #[must_use]
 pub fn ratio_interval(values: &[f64], base: &[f64], confidence: f64) -> Option<Interval> {
-    let (over, under) = (logarithms(values)?, logarithms(base)?);
+    let over = logarithms(values)?;
+    let under = logarithms(base)?;
     let reach = welch_reach(&over, &under, confidence)?;
     Some(Interval::around(mean(&over)? - mean(&under)?, reach).exp())
 }
 
+/// Squared standard error of the mean of `values`.
+fn squared_error(values: &[f64]) -> Option<f64> {
+    deviation(values).map(|d| d * d / count(values))
+}
+
 /// Half the width of Welch's interval for the difference of two means.
 fn welch_reach(a: &[f64], b: &[f64], confidence: f64) -> Option<f64> {
-    let part = |values: &[f64]| deviation(values).map(|d| d * d / count(values));
-    let (of_a, of_b) = (part(a)?, part(b)?);
+    let of_a = squared_error(a)?;
+    let of_b = squared_error(b)?;
     let variance = of_a + of_b;
     if variance == 0.0 {
         return Some(0.0);
     }
-    // Welch and Satterthwaite's degrees of freedom; rarely whole.
+    // Degrees of freedom of Welch and Satterthwaite; rarely a whole number.
     let freedom =
         variance.powi(2) / (of_a.powi(2) / (count(a) - 1.0) + of_b.powi(2) / (count(b) - 1.0));
     Some(t_quantile(f64::midpoint(confidence, 1.0), freedom)? * variance.sqrt())
 }
 
-/// A small generator for orders: Steele, Lea and Flood's `SplitMix64`.
+/// Pseudo-random generator `SplitMix64` (Steele, Lea and Flood).
 ///
 /// The same seed gives the same numbers on every machine. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that starts from `seed`; every seed is good.
+    /// A generator with this seed; every seed is good.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -218,19 +230,20 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to `bound` − 1; the bias of at most `bound` / 2⁶⁴ does not matter here.
+    /// A random number from 0 to `bound` − 1, with a negligible bias of at most `bound` / 2⁶⁴.
     ///
     /// # Panics
     /// If `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         assert!(bound > 0, "no number is below 0");
+        // The upper half of the product is uniform below `bound`.
         let wide = u128::from(self.bits()) * bound as u128;
         #[allow(clippy::cast_possible_truncation)] // the upper half is below `bound`
         let number = (wide >> 64) as usize;
         number
     }
 
-    /// Puts `items` into random order: Fisher and Yates' shuffle.
+    /// Shuffles `items` (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
@@ -238,20 +251,22 @@ impl Random {
     }
 }
 
-/// The value below which a Student-t variable stays with probability `p`.
+/// Quantile of Student's t distribution: a t variable is below the result with probability `p`.
 ///
-/// `freedom` is the number of degrees of freedom and need not be whole; above a million, where
-/// only the sixth digit still moves, it counts as a million. `None` unless 0 < `p` < 1 and
-/// `freedom` is above 0.
+/// `freedom` is the number of degrees of freedom, not necessarily whole. Above a million the
+/// quantile changes in the sixth digit only, so larger numbers count as a million. `None` unless 0
+/// < `p` < 1 and `freedom` is above 0.
 #[must_use]
 pub fn t_quantile(p: f64, freedom: f64) -> Option<f64> {
     if !(p > 0.0 && p < 1.0 && freedom > 0.0) {
         return None;
     }
     let freedom = freedom.min(1e6);
+    // The distribution is symmetric around 0.
     if p < 0.5 {
         return t_quantile(1.0 - p, freedom).map(|t| -t);
     }
+    // Doubled until beyond the quantile; the loop below bisects.
     let mut high = 1.0;
     while t_cdf(high, freedom) < p && high < f64::MAX / 2.0 {
         high *= 2.0;
@@ -269,18 +284,19 @@ pub fn t_quantile(p: f64, freedom: f64) -> Option<f64> {
     Some(f64::midpoint(low, high))
 }
 
-/// The probability that a Student-t variable is at most `t`, for `t` ≥ 0.
+/// Distribution function of Student's t: the probability of a value of at most `t`, for `t` ≥ 0.
 fn t_cdf(t: f64, freedom: f64) -> f64 {
     1.0 - 0.5 * incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
 /// The regularised incomplete beta function I_x(a, b).
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
+    // The logarithms below would be infinite.
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
     }
     let front = a * x.ln() + b * (1.0 - x).ln() + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b);
-    // The fraction converges quickly below the mean only; above it the mirror image does.
+    // The fraction converges quickly only below the mean; above the mean, use the symmetry.
     if x < (a + 1.0) / (a + b + 2.0) {
         front.exp() * beta_fraction(x, a, b) / a
     } else {
@@ -288,13 +304,19 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     }
 }
 
-/// The continued fraction of the incomplete beta function (Abramowitz and Stegun, 26.5.8), from
-/// the front by Lentz's method.
+/// Replaces a zero divisor.
+fn nonzero(v: f64) -> f64 {
+    if v == 0.0 { 1e-300 } else { v }
+}
+
+/// The continued fraction of the incomplete beta function (Abramowitz and Stegun, 26.5.8),
+/// evaluated
+/// from the front by Lentz's method.
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
-    // In place of a zero that would be divided by.
-    let nonzero = |v: f64| if v == 0.0 { 1e-300 } else { v };
-    let (mut over, mut under, mut value) = (1.0_f64, 0.0_f64, 1.0_f64);
-    // It needs about sqrt(max(a, b)) steps, 700 for the largest `freedom` we pass on.
+    let mut over = 1.0_f64;
+    let mut under = 0.0_f64;
+    let mut value = 1.0_f64;
+    // Converges in about sqrt(max(a, b)) steps: 700 for the largest `freedom` of t_quantile.
     for step in 1..10_000_u32 {
         let m = f64::from(step / 2);
         let term = if step % 2 == 0 {
@@ -312,10 +334,11 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     1.0 / value
 }
 
-/// The logarithm of the gamma function for `x` > 0: Stirling's series, after moving up to where
-/// its fifth term is below 1e-14.
+/// Logarithm of the gamma function for `x` > 0: Stirling's series, after shifting `x` up until its
+/// fifth term is below 1e-14.
 fn ln_gamma(x: f64) -> f64 {
-    let (mut x, mut shift) = (x, 0.0);
+    let mut x = x;
+    let mut shift = 0.0;
     while x < 16.0 {
         shift += x.ln();
         x += 1.0;
@@ -325,6 +348,7 @@ fn ln_gamma(x: f64) -> f64 {
     (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series / x - shift
 }
 
+/// Natural logarithms; `None` if a value is not finite and above 0.
 fn logarithms(values: &[f64]) -> Option<Vec<f64>> {
     values.iter().map(|&v| (v > 0.0 && v.is_finite()).then(|| v.ln())).collect()
 }

@@ -6,7 +6,7 @@ use colocate_machine::printable::{CELL, cell, printable};
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The comparison as a table, its legend and its notes; ends in a newline.
+/// Formats the comparison: table, legend and notes. Ends in a newline.
 #[must_use]
 pub fn text(found: &Comparison) -> String {
     let settings = &found.settings;
@@ -40,7 +40,7 @@ pub fn text(found: &Comparison) -> String {
     out
 }
 
-/// What may be said of a policy, in words.
+/// Verdict on a policy, in words.
 #[must_use]
 pub fn verdict(figures: &PolicyFigures) -> String {
     let percent = figures.ratio.map_or(0.0, |ratio| (ratio.value - 1.0).abs() * 100.0);
@@ -52,10 +52,10 @@ pub fn verdict(figures: &PolicyFigures) -> String {
     }
 }
 
-/// Seconds with four significant digits, or all whole ones.
+/// Formats seconds with four significant digits, or more from 10,000 s on.
 #[must_use]
 pub fn seconds(value: f64) -> String {
-    // 0.001234 has its first digit in the third decimal: three more make four.
+    // The first digit of 0.001234 is the third decimal: three more make four.
     let decimals = match value.abs() {
         v if v >= 1_000.0 || v == 0.0 => 0,
         v if v >= 100.0 => 1,
@@ -114,19 +114,19 @@ fn ratio(figures: &PolicyFigures) -> String {
     }
 }
 
-/// An interval as `LOW to HIGH`, each end in `form`.
+/// Formats an interval as `LOW .. HIGH`, each end by `form`.
 #[must_use]
 pub fn range(interval: Option<Interval>, form: impl Fn(f64) -> String) -> String {
     interval.map_or_else(unknown, |i| format!("{} .. {}", form(i.low), form(i.high)))
 }
 
-/// A number with three decimals.
+/// Formats a number with three decimals.
 #[must_use]
 pub fn three_decimals(value: f64) -> String {
     format!("{value:.3}")
 }
 
-/// The cell of an unknown value.
+/// Cell of an unknown value.
 #[must_use]
 pub fn unknown() -> String {
     "-".to_owned()
@@ -136,7 +136,7 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// A command of at most 40 characters; the end of a longer one is left out.
+/// Cuts a command to at most 40 characters; a cut command ends in `…`.
 fn shortened(command: &str) -> String {
     let command = printable(command);
     if command.chars().count() <= 40 {
@@ -145,12 +145,12 @@ fn shortened(command: &str) -> String {
     command.chars().take(39).chain(['…']).collect()
 }
 
-/// A row with its label.
+/// A row: a label, then cells.
 pub fn row(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
     [label.to_owned()].into_iter().chain(cells).collect()
 }
 
-/// What each has with each, by their places among `names`.
+/// Formats a square matrix; `cell` gets the indices of its row and column in `names`.
 #[must_use]
 pub fn matrix(names: &[String], cell: impl Fn(usize, usize) -> String) -> String {
     let mut rows = vec![row("", names.iter().cloned())];
@@ -160,24 +160,22 @@ pub fn matrix(names: &[String], cell: impl Fn(usize, usize) -> String) -> String
     aligned(&rows)
 }
 
-/// Columns of equal width, two spaces apart, nothing after the last. What is in a cell stays in it; a long one that others follow is
-/// cut.
+/// Formats rows in columns of equal width, two spaces apart, without trailing spaces. Control
+/// characters are escaped. A long cell is cut, except in the last column.
 #[must_use]
 pub fn aligned(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<Cow<'_, str>>> = rows.iter().map(|row| cells(row)).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count().min(CELL)).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let widths: Vec<usize> = (0..columns).map(|column| width(&rows, column)).collect();
     let mut out = String::new();
     for row in &rows {
         let mut line = String::new();
+        // An empty row is an empty line.
         let Some((last, before)) = row.split_last() else {
             out.push('\n');
             continue;
         };
+        // The last cell is not padded, so that it may be long.
         for (cell, width) in before.iter().zip(&widths) {
             let _ = write!(line, "{cell:<width$}  ");
         }
@@ -188,7 +186,13 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// The cells of a row as they are shown; the last one, which nothing follows, whole.
+/// Width of a column in characters, at most [`CELL`].
+fn width(rows: &[Vec<Cow<'_, str>>], column: usize) -> usize {
+    let cells = rows.iter().filter_map(|row| row.get(column));
+    cells.map(|cell| cell.chars().count().min(CELL)).max().unwrap_or(0)
+}
+
+/// Printable cells of a row, cut to [`CELL`]; the last cell is not cut.
 fn cells(row: &[String]) -> Vec<Cow<'_, str>> {
     let Some((last, before)) = row.split_last() else { return Vec::new() };
     before.iter().map(|text| cell(text)).chain([printable(last)]).collect()

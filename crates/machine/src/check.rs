@@ -1,9 +1,10 @@
-//! What must hold in every machine, wherever it came from.
+//! Invariants of every machine, of any origin.
 
 use crate::cpulist::MAX_PU_NR;
 use crate::ids::{CacheIdx, CoreIdx, PuIdx, PuNr};
 use crate::machine::{Cache, CacheKind, Machine};
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use thiserror::Error;
 
 /// Most PUs of a machine: Linux allows 8,192 (`NR_CPUS`).
@@ -12,70 +13,70 @@ pub(crate) const MAX_PUS: usize = MAX_PU_NR as usize + 1;
 /// Most NUMA nodes of a machine, as in Linux (`MAX_NUMNODES`).
 pub(crate) const MAX_NODES: usize = 1024;
 
-/// What is wrong with a machine.
+/// Violation of an invariant of [`Machine`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Flaw {
-    /// There is nothing to run on.
+    /// No PU is online.
     #[error("expected at least one online CPU, found none")]
     NoPu,
-    /// More than any real machine has.
+    /// More parts than any real machine has.
     #[error("expected at most {limit} {what}")]
     TooMany {
-        /// Of what.
+        /// Kind of part, plural.
         what: &'static str,
-        /// The most there can be.
+        /// Greatest number allowed.
         limit: usize,
     },
-    /// One kernel number is used twice.
+    /// Two PUs have the same kernel number.
     #[error("expected every CPU once, found cpu{} twice", .0.0)]
     TwicePu(PuNr),
-    /// A kernel number is beyond [`MAX_PU_NR`].
+    /// The kernel number of a PU is beyond [`MAX_PU_NR`].
     #[error("expected CPU numbers up to {MAX_PU_NR}, found cpu{}", .0.0)]
     TooLargePu(PuNr),
-    /// One kernel number is used by two nodes.
+    /// Two nodes have the same kernel number.
     #[error("expected every NUMA node once, found node{0} twice")]
     TwiceNode(u32),
     /// An index points outside its vector.
     #[error("{owner}: expected {what} below {limit}, found {found}")]
     OutOfRange {
-        /// Whose index.
+        /// Part that holds the index.
         owner: String,
-        /// Index of what.
+        /// Kind of part indexed.
         what: &'static str,
-        /// How many there are.
+        /// Number of parts of the kind.
         limit: usize,
-        /// The index.
+        /// Index found.
         found: u32,
     },
-    /// Two parts disagree on which contains which, or one belongs to none.
+    /// Two parts contradict each other on containment, or a part is contained in none.
     #[error("{owner}: expected {expected}")]
     Mismatch {
-        /// Whose statement.
+        /// Part at fault.
         owner: String,
-        /// What should hold.
+        /// Condition violated.
         expected: &'static str,
     },
-    /// Two caches share some PUs, but neither lies inside the other.
+    /// Two caches share PUs without nesting.
     #[error("expected caches that nest, found {0} and {1} overlapping")]
     Overlap(CacheIdx, CacheIdx),
-    /// The distances are not one row and one column a node.
+    /// The distances are not a square matrix over the nodes.
     #[error("expected {nodes} × {nodes} distances, found a row of {found} in {rows} rows")]
     Distances {
-        /// How many nodes there are.
+        /// Number of nodes.
         nodes: usize,
-        /// How many rows.
+        /// Number of rows.
         rows: usize,
-        /// Length of the first row that is wrong.
+        /// Length of the first wrong row.
         found: usize,
     },
 }
 
 impl Machine {
-    /// Checks what every reader of a machine relies on: at least one PU; every kernel number once,
-    /// and those of PUs up to [`MAX_PU_NR`]; every index in range; every PU in exactly one core and
-    /// every core in exactly one package, in logical order; every core of a known kind; kinds with a
-    /// capacity slowest first; caches sorted by level and logical order, each over neighbouring PUs,
-    /// nested; distances square.
+    /// Checks the invariants that every reader relies on: at least one PU; unique kernel numbers,
+    /// those of PUs up to [`MAX_PU_NR`]; indices in range; every PU in exactly one core and every
+    /// core in exactly one package, in logical order; every core of a known kind; kinds with a
+    /// capacity slowest first; caches sorted by level and logical order, each over neighbouring
+    /// PUs, nested; square distances.
     ///
     /// # Errors
     /// The first flaw found.
@@ -118,19 +119,19 @@ impl Machine {
         let mut next = 0;
         for (index, core) in self.cores.iter().enumerate() {
             let here = CoreIdx::new(index);
-            let owner = || here.to_string();
-            in_range(owner, "package", core.package.0, self.packages.len())?;
-            in_range(owner, "kind", core.kind.0, self.kinds.len())?;
+            in_range(here, "package", core.package.0, self.packages.len())?;
+            in_range(here, "kind", core.kind.0, self.kinds.len())?;
             if let Some(node) = core.node {
-                in_range(owner, "node", node.0, self.nodes.len())?;
+                in_range(here, "node", node.0, self.nodes.len())?;
             }
+            // The PUs of all cores, one core after another, are 0, 1, 2, …
             let follow = core.pus.iter().all(|&pu| {
                 next += 1;
                 pu.idx() == next - 1 && self.pus.get(pu.idx()).is_some_and(|pu| pu.core == here)
             });
             if core.pus.is_empty() || !follow {
                 let expected = "the next PUs in logical order, at least one, that name this core";
-                return Err(Flaw::Mismatch { owner: owner(), expected });
+                return Err(Flaw::Mismatch { owner: here.to_string(), expected });
             }
         }
         if next < self.pus.len() {
@@ -143,11 +144,11 @@ impl Machine {
     fn check_packages(&self) -> Result<(), Flaw> {
         let mut listed = 0;
         for (index, package) in self.packages.iter().enumerate() {
-            let of_this = |core: &CoreIdx| {
+            let is_named = package.cores.iter().all(|core| {
                 self.cores.get(core.idx()).is_some_and(|core| core.package.idx() == index)
-            };
-            let ascending = package.cores.is_sorted_by(|a, b| a < b);
-            if package.cores.is_empty() || !ascending || !package.cores.iter().all(of_this) {
+            });
+            let is_ascending = package.cores.is_sorted_by(|a, b| a < b);
+            if package.cores.is_empty() || !is_ascending || !is_named {
                 let expected = "its cores in logical order, at least one, that name this package";
                 return Err(Flaw::Mismatch { owner: format!("package L#{index}"), expected });
             }
@@ -161,8 +162,7 @@ impl Machine {
 
     fn check_nodes(&self) -> Result<(), Flaw> {
         for node in &self.nodes {
-            let owner = || node.os.to_string();
-            ascending_in_range(owner, &node.pus, self.pus.len())?;
+            ascending_in_range(node.os, &node.pus, self.pus.len())?;
         }
         for (index, core) in self.cores.iter().enumerate() {
             let local = core.node.is_none_or(|node| {
@@ -181,6 +181,7 @@ impl Machine {
         let used: BTreeSet<usize> = self.cores.iter().map(|core| core.kind.idx()).collect();
         for (index, kind) in self.kinds.iter().enumerate() {
             let used = used.contains(&index);
+            // Capacities are relative to the fastest kind, which has 1024.
             let sane = kind.capacity.is_none_or(|capacity| (1..=1024).contains(&capacity))
                 && kind.max_frequency.is_none_or(|frequency| frequency.0 > 0);
             if !used || !sane {
@@ -197,7 +198,7 @@ impl Machine {
 
     fn check_caches(&self) -> Result<(), Flaw> {
         for (index, cache) in self.caches.iter().enumerate() {
-            let owner = || CacheIdx::new(index).to_string();
+            let owner = CacheIdx::new(index);
             ascending_in_range(owner, &cache.pus, self.pus.len())?;
             let neighbours = cache.pus.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0);
             if cache.pus.is_empty()
@@ -207,22 +208,23 @@ impl Machine {
             {
                 let expected =
                     "neighbouring PUs, at least one, a level from 1 and a size above 0 or none";
-                return Err(Flaw::Mismatch { owner: owner(), expected });
+                return Err(Flaw::Mismatch { owner: owner.to_string(), expected });
             }
         }
         if !self.caches.is_sorted_by(|a, b| (a.level, a.pus[0]) <= (b.level, b.pus[0])) {
             let expected = "nearest level first, logical order within a level";
             return Err(Flaw::Mismatch { owner: "caches".into(), expected });
         }
+        // Data and instruction caches are separate trees; unified caches are in both.
         self.check_nesting(|cache| cache.kind != CacheKind::Instruction)?;
         self.check_nesting(|cache| cache.kind != CacheKind::Data)
     }
 
-    /// The caches that hold data form a tree, and so do those that hold instructions: sorted from
-    /// the outermost in, each lies inside what is open above it or begins after it ends. Two of
-    /// one level never share a PU.
+    /// Checks that the selected caches form a tree; two caches of one level never share a PU.
+    ///
+    /// Caches are visited from the outermost in. Each lies within the innermost open cache, or
+    /// begins after it.
     fn check_nesting(&self, counts: impl Fn(&Cache) -> bool) -> Result<(), Flaw> {
-        let span = |cache: &Cache| (cache.pus[0], cache.pus[cache.pus.len() - 1]);
         let mut order: Vec<(CacheIdx, &Cache)> = self
             .caches
             .iter()
@@ -234,6 +236,7 @@ impl Machine {
         let mut open: Vec<(CacheIdx, &Cache)> = Vec::new();
         for (index, cache) in order {
             let (first, last) = span(cache);
+            // Caches that end before this one begins contain no later cache.
             while open.last().is_some_and(|(_, above)| span(above).1 < first) {
                 open.pop();
             }
@@ -249,7 +252,8 @@ impl Machine {
 
     fn check_distances(&self) -> Result<(), Flaw> {
         let Some(distances) = &self.distances else { return Ok(()) };
-        let (nodes, rows) = (self.nodes.len(), distances.rows.len());
+        let nodes = self.nodes.len();
+        let rows = distances.rows.len();
         let wrong = distances.rows.iter().map(Vec::len).find(|&found| found != nodes);
         match wrong {
             Some(found) => Err(Flaw::Distances { nodes, rows, found }),
@@ -259,26 +263,29 @@ impl Machine {
     }
 }
 
-fn in_range(
-    owner: impl Fn() -> String,
-    what: &'static str,
-    found: u32,
-    limit: usize,
-) -> Result<(), Flaw> {
+/// First and last PU of a cache.
+fn span(cache: &Cache) -> (PuIdx, PuIdx) {
+    (cache.pus[0], cache.pus[cache.pus.len() - 1])
+}
+
+fn in_range(owner: impl Display, what: &'static str, found: u32, limit: usize) -> Result<(), Flaw> {
     if (found as usize) < limit {
         return Ok(());
     }
-    Err(Flaw::OutOfRange { owner: owner(), what, limit, found })
+    Err(Flaw::OutOfRange { owner: owner.to_string(), what, limit, found })
 }
 
-fn ascending_in_range(owner: impl Fn() -> String, pus: &[PuIdx], limit: usize) -> Result<(), Flaw> {
+fn ascending_in_range(owner: impl Display, pus: &[PuIdx], limit: usize) -> Result<(), Flaw> {
     if let Some(last) = pus.iter().max() {
         in_range(&owner, "PU", last.0, limit)?;
     }
     if pus.is_sorted_by(|a, b| a < b) {
         return Ok(());
     }
-    Err(Flaw::Mismatch { owner: owner(), expected: "its PUs in logical order, each once" })
+    Err(Flaw::Mismatch {
+        owner: owner.to_string(),
+        expected: "its PUs in logical order, each once",
+    })
 }
 
 #[cfg(test)]

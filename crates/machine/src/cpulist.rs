@@ -1,4 +1,4 @@
-//! Sets of PUs as the kernel and its users write them.
+//! Sets of PUs in the text forms of the kernel and of command-line tools.
 //!
 //! | form | example | written by |
 //! |---|---|---|
@@ -14,49 +14,49 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Highest PU number that is accepted. Linux allows 8,192 CPUs at most (`NR_CPUS`); the rest is
-/// room, and the bound keeps a hostile file from claiming all memory.
+/// Highest PU number accepted. Linux allows at most 8,192 CPUs (`NR_CPUS`); the rest is margin, and the bound keeps a hostile file from claiming all memory.
 pub(crate) const MAX_PU_NR: u32 = 65_535;
 
-/// Bits in one group of a mask as the kernel prints it.
+/// Bits in one group of a mask printed by the kernel.
 const GROUP_BITS: u32 = 32;
 
-/// Bits in one word of a set.
+/// Bits in one word of [`PuSet`].
 const WORD_BITS: u32 = u64::BITS;
 
-/// A set of PUs by the kernel's number. Prints as a list, `0-3,8`; the empty set prints nothing.
+/// A set of PUs by kernel number. Prints as a list, `0-3,8`; the empty set prints as an empty
+/// string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct PuSet {
-    /// Bit `b` of word `w` is PU `64 w + b`. The last word is never 0, so that equal sets have
-    /// equal words.
+    /// Bit `b` of word `w` is PU `64 w + b`. The last word is never 0, so equal sets have equal
+    /// words.
     words: Words,
 }
 
-/// In place up to 128 PUs: very many threads have such a set.
+/// Stored inline for up to 128 PUs, since many threads have such a set.
 type Words = SmallVec<[u64; 2]>;
 
-/// Why a text is not a set of PUs.
+/// Syntax error in a set of PUs.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PuSetError {
-    /// A part of a list has the wrong form.
+    /// Malformed part of a list.
     #[error("expected a CPU list like \"0-3,8\" or \"0-31:2/4\", found \"{found}\"")]
     List {
         /// The part.
         found: String,
     },
-    /// A mask has the wrong form.
+    /// Malformed mask.
     #[error("expected a CPU mask like \"0xff\" or \"ff,ffffffff\", found \"{found}\"")]
     Mask {
-        /// The part.
+        /// The mask.
         found: String,
     },
     /// A range ends before it begins.
     #[error("expected a range that ends after it begins, found \"{first}-{last}\"")]
     Backwards {
-        /// Where it begins.
+        /// First PU of the range.
         first: u32,
-        /// Where it ends.
+        /// Last PU of the range.
         last: u32,
     },
     /// A number is beyond [`MAX_PU_NR`].
@@ -74,15 +74,16 @@ impl PuSet {
         Self { words: Words::new_const() }
     }
 
-    /// Adds a PU; says whether it was new.
+    /// Adds a PU; returns true if it was new.
     pub fn insert(&mut self, pu: PuNr) -> bool {
         let new = !self.contains(pu);
         self.insert_bits(pu.idx() / 64, 1 << (pu.0 % 64));
         new
     }
 
-    /// Adds some PUs of one word, perhaps none.
+    /// Adds the PUs of one word, possibly none.
     fn insert_bits(&mut self, word: usize, bits: u64) {
+        // A zero word at the end would make equal sets differ.
         if bits == 0 {
             return;
         }
@@ -92,25 +93,25 @@ impl PuSet {
         self.words[word] |= bits;
     }
 
-    /// Whether `pu` is in the set.
+    /// True if `pu` is in the set.
     #[must_use]
     pub fn contains(&self, pu: PuNr) -> bool {
         self.words.get(pu.idx() / 64).is_some_and(|word| word & (1 << (pu.0 % 64)) != 0)
     }
 
-    /// How many PUs are in the set.
+    /// Number of PUs in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there is none.
+    /// True if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The PUs, lowest number first.
+    /// Iterates over the PUs, lowest number first.
     pub fn iter(&self) -> impl Iterator<Item = PuNr> + '_ {
         // A set of high numbers has many empty words before them.
         let used = self.words.iter().enumerate().filter(|(_, word)| **word != 0);
@@ -121,14 +122,15 @@ impl PuSet {
         })
     }
 
-    /// The PUs that are in both sets.
+    /// PUs in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
+        // No PU beyond the shorter set is in both.
         let both = self.words.iter().zip(&other.words).map(|(a, b)| a & b);
         Self::of_words(&both.collect::<Words>())
     }
 
-    /// The PUs of this set that are not in `other`.
+    /// PUs of this set that are not in `other`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let others = other.words.iter().copied().chain(std::iter::repeat(0));
@@ -136,16 +138,16 @@ impl PuSet {
         Self::of_words(&left.collect::<Words>())
     }
 
-    /// Whether every PU of this set is in `other`.
+    /// True if every PU of this set is in `other`.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
         self.difference(other).is_empty()
     }
 
-    /// Reads a list. An empty text is the empty set, as the kernel's `offline` file has it.
+    /// Parses a list. An empty text is the empty set, as in the kernel's `offline` file.
     ///
     /// # Errors
-    /// [`PuSetError`] names the part that is wrong.
+    /// [`PuSetError`] with the wrong part.
     pub fn parse_list(text: &str) -> Result<Self, PuSetError> {
         let mut set = Self::new();
         let text = text.trim();
@@ -155,13 +157,14 @@ impl PuSet {
         Ok(set)
     }
 
-    /// Reads a hex mask: one number of any length, or groups of 32 bits with commas between them,
-    /// highest first. A leading `0x` is allowed on every group.
+    /// Parses a hex mask: one number of any length, or groups of 32 bits separated by commas,
+    /// highest first. Every group may have a leading `0x`.
     ///
     /// # Errors
-    /// [`PuSetError`] names the part that is wrong.
+    /// [`PuSetError`] with the wrong part.
     pub fn parse_mask(text: &str) -> Result<Self, PuSetError> {
         let groups: Vec<&str> = text.trim().split(',').map(hex_digits).collect();
+        // A single group is a number of any length.
         let alone = groups.len() == 1;
         let mut set = Self::new();
         for (index, group) in groups.iter().rev().enumerate() {
@@ -174,13 +177,14 @@ impl PuSet {
         Ok(set)
     }
 
-    /// The set as the kernel prints a mask: groups of 32 bits in hex, highest first, all but the
-    /// first with leading zeros.
+    /// Formats the set as a mask of the kernel: groups of 32 bits in hex, highest first, all but
+    /// the first with leading zeros.
     #[must_use]
     pub fn mask(&self) -> String {
         let halves: Vec<u64> =
             self.words.iter().flat_map(|word| [word & 0xffff_ffff, word >> GROUP_BITS]).collect();
         let top = halves.iter().rposition(|&half| half != 0).unwrap_or(0);
+        // The empty set prints as 0.
         let mut text = format!("{:x}", halves.first().map_or(0, |_| halves[top]));
         for half in halves[..top].iter().rev() {
             text.push_str(&format!(",{half:08x}"));
@@ -188,14 +192,15 @@ impl PuSet {
         text
     }
 
-    /// The set that a mask of the kernel's names: bit `b` of word `w` is PU `64 w + b`.
+    /// Builds the set from the words of a kernel mask: bit `b` of word `w` is PU `64 w + b`.
     #[must_use]
     pub fn of_words(words: &[u64]) -> Self {
+        // Zero words at the end would make equal sets differ.
         let used = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
         Self { words: words[..used].into() }
     }
 
-    /// The same, to be read.
+    /// Words of the set, as in [`PuSet::of_words`]; without trailing zero words.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.words
@@ -203,17 +208,18 @@ impl PuSet {
 
     /// Adds one part of a list: `5`, `0-3`, `0-31:2` or `0-31:2/4`.
     fn add_range(&mut self, part: &str) -> Result<(), PuSetError> {
-        let wrong = || PuSetError::List { found: shortened(part) };
         let (range, step) = part.split_once(':').map_or((part, None), |(r, s)| (r, Some(s)));
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last) = (number(first, wrong)?, number(last, wrong)?);
+        let first = number(first, part)?;
+        let last = number(last, part)?;
         // "every second" is "the first one of every two".
         let (used, group) = match step.map(|step| step.split_once('/').unwrap_or(("1", step))) {
             None => (1, 1),
-            Some((used, group)) => (number(used, wrong)?, number(group, wrong)?),
+            Some((used, group)) => (number(used, part)?, number(group, part)?),
         };
+        // Only a range can have a stride.
         if step.is_some() && (!range.contains('-') || used == 0 || used > group) {
-            return Err(wrong());
+            return Err(malformed(part));
         }
         if last < first {
             return Err(PuSetError::Backwards { first, last });
@@ -221,6 +227,7 @@ impl PuSet {
         if group <= WORD_BITS {
             self.add_pattern(first, last, used, group);
         } else {
+            // A pattern has two words, so longer groups are added one by one.
             for begin in (first..=last).step_by(group as usize) {
                 self.add_pattern(begin, last.min(begin + used - 1), 1, 1);
             }
@@ -228,18 +235,22 @@ impl PuSet {
         Ok(())
     }
 
-    /// Adds the first `used` of every `group` PUs from `first` to `last`, for groups of a word at most. It goes a word
-    /// at a time, so that a long list that names the same PUs again and again is read soon.
+    /// Adds the first `used` of every `group` PUs from `first` to `last`, for groups of at most a
+    /// word.
+    ///
+    /// The cost is per word, not per PU: a long list may name the same PUs over and over.
     fn add_pattern(&mut self, first: u32, last: u32, used: u32, group: u32) {
-        // Two words of it, so that one can begin anywhere in a group.
-        let chosen = || (0..2 * WORD_BITS).filter(|bit| bit % group < used);
-        let pattern = match used == group {
-            true => u128::MAX,
-            false => chosen().fold(0, |pattern, bit| pattern | 1 << bit),
+        // Two words, so that a word's pattern can begin anywhere in a group.
+        let pattern = if used == group {
+            u128::MAX
+        } else {
+            let chosen = (0..2 * WORD_BITS).filter(|bit| bit % group < used);
+            chosen.fold(0, |pattern, bit| pattern | 1 << bit)
         };
         for word in first / WORD_BITS..=last / WORD_BITS {
             let begin = word * WORD_BITS;
-            // The word may begin before the first group does: `group` words earlier is as good.
+            // The word may begin before the first group: adding multiples of `group`
+            // keeps the phase and avoids a negative difference.
             let phase = (begin + group * WORD_BITS - first) % group;
             let after = u64::MAX << first.saturating_sub(begin);
             let before = u64::MAX >> (WORD_BITS - 1).saturating_sub(last - begin);
@@ -247,7 +258,7 @@ impl PuSet {
         }
     }
 
-    /// Adds hex digits whose lowest bit is bit 0 of group `index`.
+    /// Adds hex digits; their lowest bit is bit 0 of group `index`.
     fn add_digits(&mut self, digits: &str, index: usize) -> Result<(), PuSetError> {
         for (place, digit) in digits.chars().rev().enumerate() {
             let value = digit.to_digit(16).unwrap_or(0);
@@ -268,42 +279,49 @@ const fn low_word(bits: u128) -> u64 {
     bits as u64
 }
 
+/// Strips a `0x`.
 fn hex_digits(group: &str) -> &str {
     let group = group.trim();
     group.strip_prefix("0x").or_else(|| group.strip_prefix("0X")).unwrap_or(group)
 }
 
-/// Enough of `text` to recognise it in a one-line message.
+/// Beginning of `text`, 40 characters at most and without control characters, for a one-line
+/// message.
 pub(crate) fn shortened(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(40).collect()
 }
 
-fn number(text: &str, wrong: impl Fn() -> PuSetError) -> Result<u32, PuSetError> {
+fn malformed(part: &str) -> PuSetError {
+    PuSetError::List { found: shortened(part) }
+}
+
+/// Parses a PU number or a count within `part` of a list.
+fn number(text: &str, part: &str) -> Result<u32, PuSetError> {
     let text = text.trim();
     // `parse` would accept a sign.
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong());
+        return Err(malformed(part));
     }
     let in_range = text.parse().ok().filter(|&nr| nr <= MAX_PU_NR);
     in_range.ok_or_else(|| PuSetError::TooLarge { found: shortened(text) })
 }
 
-/// Whether `text` can only be a mask: a `0x`, a hex letter, or a group of eight digits after a
-/// comma, which as a list would name a CPU that cannot exist.
+/// True if `text` can only be a mask: a `0x`, a hex letter, or a group of eight digits after a
+/// comma, as a list would not contain a CPU number of eight digits.
 fn looks_like_mask(text: &str) -> bool {
-    let hex_letter = |byte: u8| byte.is_ascii_hexdigit() && !byte.is_ascii_digit();
-    let full_group = |group: &str| group.len() == 8 && group.bytes().all(|b| b.is_ascii_digit());
     text.trim().starts_with("0x")
         || text.trim().starts_with("0X")
-        || text.bytes().any(hex_letter)
-        || text.split(',').skip(1).any(full_group)
+        || text.bytes().any(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_digit())
+        || text
+            .split(',')
+            .skip(1)
+            .any(|group| group.len() == 8 && group.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl FromStr for PuSet {
     type Err = PuSetError;
 
-    /// Reads a list or a mask, whichever it is. Digits alone are a list: `10` is CPU 10, and the
-    /// mask is written `0x10`.
+    /// Parses a list or a mask. Digits alone are a list: `10` is CPU 10, and the mask is `0x10`.
     fn from_str(text: &str) -> Result<Self, PuSetError> {
         if looks_like_mask(text) { Self::parse_mask(text) } else { Self::parse_list(text) }
     }

@@ -1,4 +1,4 @@
-//! A machine as a file that travels: every index as it is, nothing derived, with a version.
+//! Exact form of a machine as a file: all indices, nothing derived, with a version.
 //!
 //! `colocate topo --json` writes it; `--machine FILE.json` and `FILE.toml` read it back.
 //! `docs/schemas/machine.json` is its schema.
@@ -14,7 +14,7 @@ use thiserror::Error;
 /// Version of the machine format that this build reads and writes.
 pub const VERSION: u32 = 1;
 
-/// A machine and, if requested, what may be used of it.
+/// A machine with everything known about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exact {
@@ -22,26 +22,26 @@ pub struct Exact {
     pub version: u32,
     /// The machine.
     pub machine: Machine,
-    /// What may be used of it, or `None` if not requested.
+    /// Usable PUs and limits; `None` if not requested.
     pub usable: Option<Usable>,
-    /// How fast its parts are, or `None` if unknown.
+    /// Speeds of the parts; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub performance: Option<Performance>,
-    /// What `colocate calibrate` measured, or `None` if it did not.
+    /// Measurements of `colocate calibrate`; `None` without a calibration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
 }
 
-/// Why a text is not a machine.
+/// Reason to reject a text as a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ExactError {
     /// The text is malformed.
     #[error("expected a machine: {detail}")]
     Malformed {
-        /// What the parser says, with the place.
+        /// Message of the parser, with the place.
         detail: String,
     },
-    /// The text is of another version.
+    /// Another version of the format.
     #[error(
         "expected a machine of version {VERSION}, found version {found}; write it again with this colocate"
     )]
@@ -52,39 +52,39 @@ pub enum ExactError {
     /// The machine contradicts itself.
     #[error(transparent)]
     Flaw(#[from] Flaw),
-    /// No machine has these speeds, or not this one.
+    /// The speeds are impossible, or do not fit this machine.
     #[error(transparent)]
     Impossible(#[from] Impossible),
-    /// What was measured contradicts itself.
+    /// A measurement contradicts itself.
     #[error("calibration: expected {expected}, found {found}")]
     Calibration {
-        /// What should hold.
+        /// Condition violated.
         expected: &'static str,
-        /// What does not.
+        /// Value found.
         found: String,
     },
-    /// What is said to be usable is not part of the machine.
+    /// The usable PUs are not PUs of the machine.
     #[error("usable: expected PUs below {limit} in logical order, each once")]
     Usable {
-        /// How many PUs there are.
+        /// Number of PUs of the machine.
         limit: usize,
     },
 }
 
 impl Exact {
-    /// The current version of a machine.
+    /// A machine in the current version, without speeds and calibration.
     #[must_use]
     pub const fn new(machine: Machine, usable: Option<Usable>) -> Self {
         Self { version: VERSION, machine, usable, performance: None, calibration: None }
     }
 
-    /// As JSON, one line after another.
+    /// Formats as JSON, on several lines.
     #[must_use]
     pub fn to_json(&self) -> String {
         crate::printable::json(self)
     }
 
-    /// As TOML.
+    /// Formats as TOML.
     ///
     /// # Errors
     /// [`ExactError::Malformed`] if a number is beyond TOML's 63 bits.
@@ -92,27 +92,31 @@ impl Exact {
         crate::printable::toml(self).map_err(|error| malformed(error.to_string()))
     }
 
-    /// Reads JSON.
+    /// Parses JSON.
     ///
     /// # Errors
     /// [`ExactError`], with line and column where the text is malformed.
     pub fn from_json(text: &str) -> Result<Self, ExactError> {
-        /// The one field that every version has.
+        /// The field common to all versions.
         #[derive(Deserialize)]
         struct Head {
             version: u64,
         }
-        let wrong = |error: serde_json::Error| malformed(error.to_string());
-        let head: Head = serde_json::from_str(text).map_err(wrong)?;
+        let head: Head =
+            serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        // Before the rest, since another version may have other fields.
         check_version(head.version)?;
-        serde_json::from_str::<Self>(text).map_err(wrong)?.checked()
+        let exact: Self =
+            serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        exact.checked()
     }
 
-    /// Reads a TOML value.
+    /// Converts a TOML table.
     pub(crate) fn from_value(value: toml::Table) -> Result<Self, ExactError> {
         value.try_into::<Self>().map_err(|error| malformed(error.to_string()))?.checked()
     }
 
+    /// Checks machine, speeds, calibration and usable PUs against each other.
     fn checked(self) -> Result<Self, ExactError> {
         self.machine.check()?;
         self.performance.as_ref().map_or(Ok(()), |speeds| speeds.check(&self.machine))?;
@@ -128,11 +132,12 @@ impl Exact {
     }
 }
 
-/// Refuses other versions, whatever else the text holds.
+/// Rejects other versions.
 pub(crate) fn check_version(found: u64) -> Result<(), ExactError> {
     if found == u64::from(VERSION) { Ok(()) } else { Err(ExactError::Version { found }) }
 }
 
+/// The error for a parser's message, joined into one line.
 fn malformed(detail: String) -> ExactError {
     let mut lines = detail.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! One type per ID space.
+//! Identifiers of the parts of a machine: one type for each number space.
 //!
-//! `…Nr` is the kernel's number and may have gaps; `…Idx` is a place in one of the vectors of a
-//! [`Machine`](crate::Machine), dense, from 0, in hwloc's logical order, and only valid for that
-//! machine.
+//! `…Nr` is the kernel's number; numbers may have gaps. `…Idx` is an index into a vector of
+//! [`Machine`](crate::Machine): dense, from 0, in hwloc's logical order, and valid for that machine
+//! only.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,7 +21,7 @@ macro_rules! id {
                 self.0 as usize
             }
 
-            /// The ID of place `index`.
+            /// The ID of index `index`.
             ///
             /// # Panics
             /// If `index` does not fit in 32 bits; no machine has that many parts.
@@ -48,26 +48,26 @@ id! {
     NodeNr, "node"
 }
 id! {
-    /// A place in `Machine::pus`.
+    /// Index into `Machine::pus`.
     PuIdx, "PU L#"
 }
 id! {
-    /// A place in `Machine::cores`.
+    /// Index into `Machine::cores`.
     CoreIdx, "core L#"
 }
 id! {
-    /// A place in `Machine::packages`.
+    /// Index into `Machine::packages`.
     PackageIdx, "package L#"
 }
 id! {
-    /// A place in `Machine::nodes`.
+    /// Index into `Machine::nodes`.
     NodeIdx, "node L#"
 }
 id! {
-    /// A place in `Machine::caches`.
+    /// Index into `Machine::caches`.
     CacheIdx, "cache L#"
 }
 id! {
-    /// A place in `Machine::kinds`.
+    /// Index into `Machine::kinds`.
     KindIdx, "kind "
 }

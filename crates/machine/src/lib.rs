@@ -1,8 +1,8 @@
-//! The machine: PUs, cores, caches, NUMA nodes, core kinds, as values.
+//! Model of a machine: PUs, cores, caches, NUMA nodes and core kinds, as values.
 //!
-//! Everything here is pure except the module `read` (feature `read`), which reads hwloc and the
-//! kernel. A [`Machine`] is the same value whether it was read from the live system, from an hwloc
-//! XML file, from a synthetic string or from a described machine in `machines/*.toml`.
+//! All modules are pure except `read` (feature `read`), which reads hwloc and the kernel. The
+//! origin of a [`Machine`] makes no difference: the live system, an hwloc XML file, a synthetic
+//! string or a description in `machines/*.toml`.
 
 pub mod calibrated;
 pub mod check;

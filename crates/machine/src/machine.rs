@@ -1,4 +1,4 @@
-//! What the hardware is: a tree flattened into vectors in hwloc's logical order.
+//! Hardware topology: a tree flattened into vectors in hwloc's logical order.
 
 use crate::ids::{CacheIdx, CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, PuNr};
 use crate::units::{Bytes, Hertz};
@@ -8,13 +8,13 @@ use std::ops::Range;
 
 /// A machine.
 ///
-/// All vectors are in hwloc's logical order, so that neighbours in a vector are neighbours in the
-/// machine: PUs of one core follow each other, cores of one cache follow each other, and so on.
-/// Offline PUs have no place in `pus`; their kernel numbers are in `offline`.
+/// All vectors are in hwloc's logical order: neighbours in a vector are neighbours in the machine.
+/// PUs of one core follow each other, cores of one cache follow each other, and so on. Offline PUs
+/// are not in `pus`; their kernel numbers are in `offline`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Its common name: a host's name, a file's name or a described machine's title.
+    /// Name: the host's name, the file's name, or the title of a description.
     pub name: String,
     /// Processor model, if known.
     pub processor: Option<String>,
@@ -24,16 +24,16 @@ pub struct Machine {
     pub cores: Vec<Core>,
     /// Sockets.
     pub packages: Vec<Package>,
-    /// NUMA nodes, also those without PUs or without memory.
+    /// NUMA nodes, including nodes without PUs or without memory.
     pub nodes: Vec<Node>,
     /// Caches, nearest level first, and in logical order within a level.
     pub caches: Vec<Cache>,
-    /// Kinds of cores, slowest first; one entry on a machine whose cores are alike.
+    /// Kinds of cores, slowest first; one entry on a homogeneous machine.
     pub kinds: Vec<CoreKind>,
-    /// Distance between nodes, or `None` if the firmware does not say.
+    /// Distances between nodes; `None` if the firmware does not report them.
     pub distances: Option<Distances>,
-    /// PUs that the kernel lists but has offline, lowest number first. In a saved topology also
-    /// those that were left out when it was saved.
+    /// Offline PUs, lowest kernel number first. For a saved topology, also the PUs left out of the
+    /// file.
     pub offline: Vec<PuNr>,
 }
 
@@ -43,7 +43,7 @@ pub struct Machine {
 pub struct Pu {
     /// The kernel's number.
     pub os: PuNr,
-    /// The core it belongs to.
+    /// Core of the PU.
     pub core: CoreIdx,
 }
 
@@ -51,15 +51,15 @@ pub struct Pu {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Core {
-    /// Its online PUs, in logical order. Never empty. Siblings share its execution units.
+    /// Online PUs, in logical order. Never empty. Siblings share the execution units of the core.
     pub pus: Vec<PuIdx>,
-    /// The socket it sits in.
+    /// Socket of the core.
     pub package: PackageIdx,
-    /// The NUMA node it is at home in: on the live machine the kernel's, else of those local to it the
-    /// one with the fewest PUs, then one with memory before one without. `None` on a machine that
-    /// reports no node for it, or several of which each has some of its PUs.
+    /// Home NUMA node. On the live machine, the kernel's choice. Otherwise, of the nodes local to
+    /// the core, the node with the fewest PUs, and a node with memory before a node without. `None`
+    /// if the machine reports no node for the core, or its PUs belong to several nodes.
     pub node: Option<NodeIdx>,
-    /// Which kind of core it is.
+    /// Kind of the core.
     pub kind: KindIdx,
 }
 
@@ -67,7 +67,7 @@ pub struct Core {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
-    /// Its cores, in logical order.
+    /// Cores of the socket, in logical order.
     pub cores: Vec<CoreIdx>,
 }
 
@@ -77,14 +77,14 @@ pub struct Package {
 pub struct Node {
     /// The kernel's number.
     pub os: NodeNr,
-    /// Memory; 0 bytes for a node without memory, `None` if unknown.
+    /// Size of the memory; 0 bytes for a node without memory, `None` if unknown.
     pub memory: Option<Bytes>,
-    /// PUs that are local to it, in logical order. A node without PUs of its own, which is no
-    /// core's home, is local to all PUs of the part of the machine that it hangs from.
+    /// PUs local to the node, in logical order. A node without PUs of its own is local to all PUs
+    /// of the part of the machine it is attached to, and is no core's home.
     pub pus: Vec<PuIdx>,
 }
 
-/// What a cache holds, in the order in which caches of one level are listed.
+/// Content of a cache, in the order in which caches of one level are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheKind {
@@ -100,40 +100,40 @@ pub enum CacheKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cache {
-    /// 1 is nearest to the core.
+    /// Level; 1 is nearest to the core.
     pub level: u8,
-    /// What it holds.
+    /// Content.
     pub kind: CacheKind,
-    /// Its size, or `None` if unknown. Never 0.
+    /// Size; `None` if unknown. Never 0.
     pub size: Option<Bytes>,
-    /// PUs that share it, in logical order.
+    /// PUs that share the cache, in logical order.
     pub pus: Vec<PuIdx>,
 }
 
-/// A kind of core: all cores of one kind run one thread equally fast.
+/// A kind of core. Cores of one kind run a thread equally fast.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreKind {
-    /// "performance", "efficiency", … or the kernel's own name; "core" where all are alike.
+    /// Name: "performance", "efficiency", … or the kernel's name; "core" on a homogeneous machine.
     pub name: String,
-    /// Speed relative to the fastest kind, whose capacity is 1024 (the kernel's `cpu_capacity`).
-    /// `None` if unknown.
+    /// Speed relative to the fastest kind, which has 1024 (the kernel's `cpu_capacity`). `None` if
+    /// unknown.
     pub capacity: Option<u32>,
-    /// Highest clock rate, or `None` if unknown.
+    /// Highest clock rate; `None` if unknown.
     pub max_frequency: Option<Hertz>,
 }
 
-/// Relative distances between NUMA nodes, as ACPI's SLIT and `numactl --hardware` give them:
-/// 10 is local, 20 is twice as far.
+/// Relative distances between NUMA nodes, as in ACPI's SLIT and `numactl --hardware`: 10 is local,
+/// 20 is twice as far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Distances {
-    /// `rows[a][b]`: from node `a` to node `b`, indexed by place in `Machine::nodes`.
+    /// `rows[a][b]`: distance from node `a` to node `b`, by index into `Machine::nodes`.
     pub rows: Vec<Vec<u32>>,
 }
 
 impl Machine {
-    /// The core of a PU.
+    /// Core of a PU.
     ///
     /// # Panics
     /// If `pu` is not of this machine.
@@ -142,10 +142,10 @@ impl Machine {
         self.pus[pu.idx()].core
     }
 
-    /// The PU with the kernel's number `os`, or `None` if it is offline or absent.
+    /// PU with the kernel's number `os`; `None` if offline or absent.
     ///
-    /// Searches all PUs, except where the kernel's order is the logical one; for
-    /// many, use [`Machine::places`].
+    /// Constant time if the kernel numbers PUs in logical order, otherwise a search over all PUs.
+    /// For many lookups, use [`Machine::places`].
     #[must_use]
     pub fn pu_by_os(&self, os: PuNr) -> Option<PuIdx> {
         if self.pus.get(os.idx()).is_some_and(|pu| pu.os == os) {
@@ -154,7 +154,7 @@ impl Machine {
         self.pus.iter().position(|pu| pu.os == os).map(PuIdx::new)
     }
 
-    /// The place of every online PU by the kernel's number.
+    /// Index of every online PU, by the kernel's number.
     #[must_use]
     pub fn places(&self) -> HashMap<PuNr, PuIdx> {
         self.all_pus().map(|pu| (self.pus[pu.idx()].os, pu)).collect()
@@ -165,27 +165,29 @@ impl Machine {
         (0..self.pus.len()).map(PuIdx::new)
     }
 
-    /// PUs of the cores that are at home in `node`, in logical order; none for a node without PUs
-    /// of its own.
+    /// PUs of the cores whose home is `node`, in logical order; none for a node without PUs of its
+    /// own.
     pub fn home_pus(&self, node: NodeIdx) -> impl Iterator<Item = PuIdx> + '_ {
         let cores = self.cores.iter().filter(move |core| core.node == Some(node));
         cores.flat_map(|core| core.pus.iter().copied())
     }
 
-    /// The most PUs that one core has: 1 without SMT.
+    /// Greatest number of PUs of a core: 1 without SMT.
     #[must_use]
     pub fn smt_width(&self) -> usize {
         self.cores.iter().map(|core| core.pus.len()).max().unwrap_or(0)
     }
 
-    /// The last-level cache of a PU: the highest-level data or unified cache over it.
+    /// Last-level cache of a PU: the data or unified cache of the highest level over the PU.
     ///
-    /// A few steps of binary search for each level.
+    /// Takes a binary search for each level.
     #[must_use]
     pub fn last_level_cache(&self, pu: PuIdx) -> Option<CacheIdx> {
         let mut rest = self.caches.len();
+        // A level may cover some PUs only, or hold only instructions.
         while let Some(cache) = rest.checked_sub(1).and_then(|last| self.caches.get(last)) {
             let level = cache.level;
+            // Caches are sorted by level.
             let begin = self.caches[..rest].partition_point(|cache| cache.level < level);
             if let Some(found) = self.data_cache_over(pu, begin..rest) {
                 return Some(CacheIdx::new(found));
@@ -195,13 +197,14 @@ impl Machine {
         None
     }
 
-    /// The cache over `pu` that holds data, among those of one level. They are sorted by their
-    /// first PU and share none, so it is the last one that begins at or before `pu`.
+    /// Data or unified cache over `pu`, among the caches of one level. Caches of a level are sorted
+    /// by their first PU and share none, so the last cache that begins at or before `pu` is the
+    /// candidate.
     fn data_cache_over(&self, pu: PuIdx, level: Range<usize>) -> Option<usize> {
         let caches = &self.caches[level.clone()];
         let after = caches.partition_point(|cache| cache.pus.first() <= Some(&pu));
-        let holds_data = |cache: &Cache| cache.kind != CacheKind::Instruction;
-        let found = caches[..after].iter().rposition(holds_data)?;
+        let mut before = caches[..after].iter();
+        let found = before.rposition(|cache| cache.kind != CacheKind::Instruction)?;
         (caches[found].pus.last() >= Some(&pu)).then_some(level.start + found)
     }
 }

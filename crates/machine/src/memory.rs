@@ -1,31 +1,34 @@
-//! The node whose memory the kernel gives to threads of each node.
+//! NUMA node from which the kernel allocates the memory of threads on each node.
 //!
-//! Threads of a node with memory get that. For the others the kernel makes a list of the nodes to take memory from; the
-//! first of that list is computed here as the kernel does it (Linux: mm/page_alloc.c, `build_zonelists`).
+//! Threads on a node with memory get memory of the node. For other nodes the kernel builds a list
+//! of fallback nodes. The first node of the list is computed here as the kernel does (Linux:
+//! mm/page_alloc.c, `build_zonelists`).
 
-use crate::ids::NodeIdx;
+use crate::ids::{NodeIdx, NodeNr};
 use crate::machine::Machine;
 use crate::units::Bytes;
 
-/// What the kernel adds to the distance of a node that has PUs of its own (`PENALTY_FOR_NODE_WITH_CPUS`).
+/// Kernel's penalty on the distance of a node with PUs of its own (`PENALTY_FOR_NODE_WITH_CPUS`).
 const WITH_PUS: u64 = 1;
 
-/// The kernel's factor that makes any difference in distance count more than all loads (`MAX_NUMNODES`).
+/// Kernel's factor (`MAX_NUMNODES`) by which any difference in distance outweighs all loads.
 const MOST_NODES: u64 = 1 << 10;
 
 impl Machine {
-    /// The node where pages are that a thread of each node touches first, in the order of `nodes`; `None` where no node
-    /// has memory. A node of which the memory is unknown has some.
+    /// Node of the pages that a thread of each node touches first, in the order of `nodes`; `None`
+    /// if no node has memory. A node with unknown memory counts as having memory.
     #[must_use]
     pub fn memory_nodes(&self) -> Vec<Option<NodeIdx>> {
         let count = self.nodes.len();
-        let all = || (0..count).map(NodeIdx::new);
-        if all().all(|node| self.has_memory(node)) {
-            return all().map(Some).collect();
+        let mut order: Vec<NodeIdx> = (0..count).map(NodeIdx::new).collect();
+        if order.iter().all(|&node| self.has_memory(node)) {
+            return order.into_iter().map(Some).collect();
         }
-        let mut order: Vec<NodeIdx> = all().collect();
+        // The kernel builds the lists in the order of its node numbers, and each list depends on
+        // the load left by those before.
         order.sort_by_key(|node| self.nodes[node.idx()].os);
         let mut penalties = vec![0; count];
+        // A node that is no core's home has no PUs of its own.
         for home in self.cores.iter().filter_map(|core| core.node) {
             penalties[home.idx()] = WITH_PUS;
         }
@@ -37,36 +40,33 @@ impl Machine {
         found
     }
 
-    /// Whether a node has memory, as far as is known.
+    /// True if a node has memory or its memory is unknown.
     #[must_use]
     pub fn has_memory(&self, node: NodeIdx) -> bool {
         self.nodes[node.idx()].memory != Some(Bytes(0))
     }
 
-    /// Distance between two nodes: the firmware's, or else the kernel's two values.
+    /// Distance between two nodes; 10 and 20, as in the kernel, if the firmware reports none.
     fn distance(&self, from: NodeIdx, to: NodeIdx) -> u32 {
         let said = self.distances.as_ref().map(|found| found.rows[from.idx()][to.idx()]);
         said.unwrap_or(if from == to { 10 } else { 20 })
     }
 
-    /// The first node of the list of `local`. The first node of each distance in the list counts as more loaded in later
-    /// lists.
+    /// First node of the fallback list of `local`. The first node of each distance in the list
+    /// counts as more loaded in later lists.
     fn first_fallback(
         &self,
         local: NodeIdx,
         penalties: &[u64],
         load: &mut [u64],
     ) -> Option<NodeIdx> {
-        let os = |node: NodeIdx| self.nodes[node.idx()].os;
-        let cost = |node: NodeIdx, load: &[u64]| {
-            let behind = u64::from(os(node) < os(local));
-            let distance = u64::from(self.distance(local, node)) + behind + penalties[node.idx()];
-            (node != local, distance * MOST_NODES + load[node.idx()], os(node))
-        };
         let nodes = (0..self.nodes.len()).map(NodeIdx::new);
         let mut left: Vec<NodeIdx> = nodes.filter(|node| self.has_memory(*node)).collect();
-        let (mut first, mut before) = (None, local);
-        while let Some(at) = (0..left.len()).min_by_key(|at| cost(left[*at], load)) {
+        let mut first = None;
+        let mut before = local;
+        while let Some(at) =
+            (0..left.len()).min_by_key(|at| self.cost(local, left[*at], penalties, load))
+        {
             let node = left.swap_remove(at);
             if self.distance(local, node) != self.distance(local, before) {
                 load[node.idx()] += 1;
@@ -75,6 +75,21 @@ impl Machine {
             before = node;
         }
         first
+    }
+
+    /// Sort key of `node` in the fallback list of `local`: least first.
+    fn cost(
+        &self,
+        local: NodeIdx,
+        node: NodeIdx,
+        penalties: &[u64],
+        load: &[u64],
+    ) -> (bool, u64, NodeNr) {
+        let os = self.nodes[node.idx()].os;
+        // The kernel prefers nodes with higher numbers than its own to those with lower ones.
+        let behind = u64::from(os < self.nodes[local.idx()].os);
+        let distance = u64::from(self.distance(local, node)) + behind + penalties[node.idx()];
+        (node != local, distance * MOST_NODES + load[node.idx()], os)
     }
 }
 

@@ -1,7 +1,7 @@
-//! From parts named by the kernel's numbers to a [`Machine`] in logical order.
+//! Assembly of a [`Machine`] in logical order from parts named by the kernel's numbers.
 //!
-//! Every reader (hwloc, XML, described machines) says which PUs, cores, caches and nodes it found;
-//! what is missing is filled in here, once, in the same way for all of them.
+//! Every reader (hwloc, XML, descriptions) lists the PUs, cores, caches and nodes it found. Missing
+//! parts are filled in here, in the same way for all readers.
 
 use crate::check::Flaw;
 use crate::cpulist::PuSet;
@@ -11,7 +11,7 @@ use crate::units::{Bytes, Hertz};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a reader found.
+/// Parts found by a reader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Parts {
     pub name: String,
@@ -19,13 +19,14 @@ pub(crate) struct Parts {
     /// Online PUs in logical order.
     pub pus: Vec<PuNr>,
     pub offline: PuSet,
-    /// PUs of each core. PUs in none are cores of their own.
+    /// PUs of each core. A PU in no core becomes a core.
     pub cores: Vec<Vec<PuNr>>,
-    /// PUs of each package. Cores in none make up one more.
+    /// PUs of each package. Cores in no package become one more package.
     pub packages: Vec<Vec<PuNr>>,
     pub nodes: Vec<NodePart>,
     pub caches: Vec<CachePart>,
-    /// Slowest first where capacities do not say it. Cores of none make up one more.
+    /// Kinds of cores, slowest first if their capacities are unknown. Cores of no kind become one
+    /// more kind.
     pub kinds: Vec<KindPart>,
     pub distances: Option<DistancePart>,
 }
@@ -34,11 +35,12 @@ pub(crate) struct Parts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NodePart {
     pub os: NodeNr,
-    /// 0 where there is none, `None` where it is unknown.
+    /// Size of the memory; 0 for none, `None` if unknown.
     pub memory: Option<Bytes>,
-    /// PUs that are local to it.
+    /// PUs local to the node.
     pub pus: PuSet,
-    /// Whether these can be at home in it: not where the kernel says that the node has no PUs of its own.
+    /// True if the node can be the home of its PUs: false if the kernel reports no PUs of the
+    /// node's own.
     pub may_be_home: bool,
 }
 
@@ -47,7 +49,7 @@ pub(crate) struct NodePart {
 pub(crate) struct CachePart {
     pub level: u8,
     pub kind: CacheKind,
-    /// 0 where it is unknown.
+    /// Size; 0 if unknown.
     pub size: Bytes,
     pub pus: Vec<PuNr>,
 }
@@ -57,7 +59,7 @@ pub(crate) struct CachePart {
 pub(crate) struct KindPart {
     pub pus: PuSet,
     pub name: Option<String>,
-    /// In any scale; only ratios count.
+    /// Capacity in any scale: only ratios count.
     pub capacity: Option<u32>,
     pub max_frequency: Option<Hertz>,
 }
@@ -70,14 +72,17 @@ pub(crate) struct DistancePart {
 }
 
 impl Parts {
-    /// The machine made of these parts.
+    /// Assembles and checks the machine.
     pub(crate) fn assemble(mut self) -> Result<Machine, Flaw> {
+        // A PU listed as both counts as online.
         self.offline = self.offline.difference(&self.pus.iter().copied().collect());
         let places = Places::of(&self.pus)?;
         let cores = self.cores_by_place(&places)?;
         let mut machine = Machine {
             name: self.name,
             processor: self.processor,
+            // Core 0 is a placeholder until the cores are known, as are the package and the kind
+            // below.
             pus: self.pus.iter().map(|&os| Pu { os, core: CoreIdx(0) }).collect(),
             cores: Vec::new(),
             packages: Vec::new(),
@@ -102,13 +107,14 @@ impl Parts {
         Ok(machine)
     }
 
-    /// The same without some PUs, which become offline ones.
+    /// Removes PUs from all parts and makes them offline.
     #[cfg(feature = "read")]
     pub(crate) fn without(mut self, pus: &PuSet) -> Self {
-        let leave = |set: &mut Vec<PuNr>| set.retain(|pu| !pus.contains(*pu));
-        leave(&mut self.pus);
-        self.cores.iter_mut().chain(&mut self.packages).for_each(leave);
-        self.caches.iter_mut().for_each(|cache| leave(&mut cache.pus));
+        self.pus.retain(|pu| !pus.contains(*pu));
+        let caches = self.caches.iter_mut().map(|cache| &mut cache.pus);
+        for list in self.cores.iter_mut().chain(&mut self.packages).chain(caches) {
+            list.retain(|pu| !pus.contains(*pu));
+        }
         let nodes = self.nodes.iter_mut().map(|node| &mut node.pus);
         let kinds = self.kinds.iter_mut().map(|kind| &mut kind.pus);
         nodes.chain(kinds).for_each(|set| *set = set.difference(pus));
@@ -116,7 +122,7 @@ impl Parts {
         self
     }
 
-    /// The PUs of every core, in logical order.
+    /// PUs of every core, in logical order.
     fn cores_by_place(&self, places: &Places) -> Result<Vec<Vec<PuIdx>>, Flaw> {
         let mut cores: Vec<Vec<PuIdx>> = self.cores.iter().map(|pus| places.all(pus)).collect();
         let mut in_core = vec![false; self.pus.len()];
@@ -127,13 +133,14 @@ impl Parts {
         }
         let alone = (0..self.pus.len()).filter(|&pu| !in_core[pu]);
         cores.extend(alone.map(|pu| vec![PuIdx::new(pu)]));
+        // Cores without an online PU.
         cores.retain(|core| !core.is_empty());
         cores.sort();
         Ok(cores)
     }
 }
 
-/// Where each online PU is in logical order.
+/// Index of each online PU, by the kernel's number.
 struct Places(BTreeMap<PuNr, PuIdx>);
 
 impl Places {
@@ -147,7 +154,7 @@ impl Places {
         Ok(Self(places))
     }
 
-    /// The places of those that are online, in logical order.
+    /// Indices of the online PUs among `pus`, in logical order.
     fn all(&self, pus: &[PuNr]) -> Vec<PuIdx> {
         let mut places: Vec<PuIdx> = pus.iter().filter_map(|pu| self.0.get(pu).copied()).collect();
         places.sort();
@@ -159,76 +166,80 @@ impl Places {
     }
 }
 
-/// A saved topology leaves out how much memory a node has where that is none or not known. No machine is without any, so where
-/// no node has some it is not known.
+/// Nodes of the machine. A saved topology leaves out the memory of a node both if the node has none
+/// and if its memory is unknown. As every machine has memory, memory is unknown if no node has any.
 fn nodes(found: &[NodePart], places: &Places) -> Vec<Node> {
     let some = found.iter().any(|part| part.memory > Some(Bytes(0)));
-    let node = |part: &NodePart| Node {
+    let nodes = found.iter().map(|part| Node {
         os: part.os,
         memory: part.memory.filter(|_| some),
         pus: places.of_set(&part.pus),
-    };
-    found.iter().map(node).collect()
+    });
+    nodes.collect()
 }
 
 fn caches(found: Vec<CachePart>, places: &Places) -> Vec<Cache> {
-    let cache = |part: CachePart| Cache {
+    let all = found.into_iter().map(|part| Cache {
         level: part.level,
         kind: part.kind,
         size: (part.size.0 > 0).then_some(part.size),
         pus: places.all(&part.pus),
-    };
-    let mut caches: Vec<Cache> =
-        found.into_iter().map(cache).filter(|cache| !cache.pus.is_empty()).collect();
+    });
+    let mut caches: Vec<Cache> = all.filter(|cache| !cache.pus.is_empty()).collect();
     caches.sort_by_key(|cache| (cache.level, cache.pus[0], cache.kind));
     caches
 }
 
-/// Distances in the machine's order of nodes, or `None` if a node is missing or a figure is not
-/// of the kind that ACPI's table holds.
+/// Distances in the machine's order of nodes; `None` if a node is missing or a figure exceeds the
+/// range of ACPI's table.
 fn distances(found: &DistancePart, nodes: &[Node]) -> Option<Distances> {
     let width = found.nodes.len();
     if found.values.len() != width.checked_mul(width)? {
         return None;
     }
-    let place = |node: &Node| found.nodes.iter().position(|&nr| nr == node.os);
-    let order = nodes.iter().map(place).collect::<Option<Vec<usize>>>()?;
-    let cell = |from: usize, to: usize| u32::try_from(found.values[from * width + to]).ok();
-    let row = |&from: &usize| order.iter().map(|&to| cell(from, to)).collect::<Option<Vec<u32>>>();
-    Some(Distances { rows: order.iter().map(row).collect::<Option<Vec<_>>>()? })
+    let places = nodes.iter().map(|node| found.nodes.iter().position(|&nr| nr == node.os));
+    let order = places.collect::<Option<Vec<usize>>>()?;
+    let mut rows = Vec::new();
+    for &from in &order {
+        let row = order.iter().map(|&to| u32::try_from(found.values[from * width + to]).ok());
+        rows.push(row.collect::<Option<Vec<u32>>>()?);
+    }
+    Some(Distances { rows })
 }
 
-/// The node each PU is at home in: of those that have the PU, the one with the fewest PUs, then
-/// one with memory before one without, then the first. hwloc lists nodes without PUs of their own
-/// (high-bandwidth or persistent memory) beside all PUs of the part of the machine they hang from.
+/// Home node of each PU: of the nodes that contain the PU, the node with the fewest PUs, then a
+/// node with memory before a node without, then the first. hwloc lists nodes without PUs of their
+/// own (high-bandwidth or persistent memory) with all PUs of the part of the machine they are
+/// attached to.
 struct Homes(Vec<Option<NodeIdx>>);
 
 impl Homes {
-    /// `parts` are those of which the machine's nodes are made.
+    /// `parts` are the parts that the machine's nodes were made from.
     fn of(machine: &Machine, parts: &[NodePart]) -> Self {
-        let rank = |&index: &usize| {
-            let node = &machine.nodes[index];
-            (node.pus.len(), node.memory == Some(Bytes(0)), index)
-        };
         let mut order: Vec<usize> =
             (0..parts.len()).filter(|&index| parts[index].may_be_home).collect();
-        order.sort_by_key(rank);
+        order.sort_by_key(|&index| {
+            let node = &machine.nodes[index];
+            (node.pus.len(), node.memory == Some(Bytes(0)), index)
+        });
         let mut homes = vec![None; machine.pus.len()];
         for index in order {
             for pu in &machine.nodes[index].pus {
+                // Nodes are in order of preference, so the first stays.
                 homes[pu.idx()].get_or_insert(NodeIdx::new(index));
             }
         }
         Self(homes)
     }
 
-    /// The home of a core; `None` if its PUs have several, as the kernel permits.
+    /// Home of a core; `None` if its PUs have several homes, as the kernel permits.
     fn of_core(&self, pus: &[PuIdx]) -> Option<NodeIdx> {
         let home = self.0[pus[0].idx()];
         home.filter(|_| pus.iter().all(|pu| self.0[pu.idx()] == home))
     }
 }
 
+/// Assigns cores to packages: a core belongs to the first package with one of its PUs.
 fn join_packages(machine: &mut Machine, found: Vec<Vec<PuNr>>, places: &Places) {
     let mut of_core: Vec<Option<usize>> = vec![None; machine.cores.len()];
     let mut groups: Vec<Vec<PuIdx>> = found.iter().map(|pus| places.all(pus)).collect();
@@ -240,6 +251,7 @@ fn join_packages(machine: &mut Machine, found: Vec<Vec<PuNr>>, places: &Places) 
     }
     let mut packages: BTreeMap<usize, Vec<CoreIdx>> = BTreeMap::new();
     for (core, package) in of_core.iter().enumerate() {
+        // Cores of no package come last.
         packages.entry(package.unwrap_or(usize::MAX)).or_default().push(CoreIdx::new(core));
     }
     machine.packages = packages.into_values().map(|cores| Package { cores }).collect();
@@ -250,6 +262,8 @@ fn join_packages(machine: &mut Machine, found: Vec<Vec<PuNr>>, places: &Places) 
     }
 }
 
+/// Assigns cores to kinds: a core belongs to the first kind with one of its PUs. Kinds without
+/// cores are dropped.
 fn join_kinds(machine: &mut Machine, found: Vec<KindPart>, places: &Places) {
     let found = slowest_first(found);
     let mut of_core: Vec<Option<usize>> = vec![None; machine.cores.len()];
@@ -258,50 +272,59 @@ fn join_kinds(machine: &mut Machine, found: Vec<KindPart>, places: &Places) {
             of_core[machine.core_of(pu).idx()].get_or_insert(index);
         }
     }
-    // Unclassified cores come last: "slowest first" cannot be said of them.
+    // Unclassified cores come last, as their speed is unknown.
     let other = found.len();
     let mut used: Vec<usize> = of_core.iter().map(|kind| kind.unwrap_or(other)).collect();
     for (core, kind) in machine.cores.iter_mut().zip(&used) {
         core.kind = KindIdx::new(*kind);
     }
+    // Renumbers the kinds that have cores.
     used.sort_unstable();
     used.dedup();
     for core in &mut machine.cores {
         core.kind = KindIdx::new(used.binary_search(&core.kind.idx()).unwrap_or(0));
     }
-    let part = |&index: &usize| found.get(index).cloned().unwrap_or_default();
-    machine.kinds = named(used.iter().map(part).collect());
+    let parts = used.iter().map(|&index| found.get(index).cloned().unwrap_or_default());
+    machine.kinds = named(parts.collect());
 }
 
-/// Kinds that have a capacity in its order; the others stay where they are.
+/// Sorts the kinds with a capacity among themselves; the others keep their places.
 fn slowest_first(kinds: Vec<KindPart>) -> Vec<KindPart> {
-    let known = |kind: &&KindPart| kind.capacity.is_some();
-    let mut sorted: Vec<KindPart> = kinds.iter().filter(known).cloned().collect();
+    let known = kinds.iter().filter(|kind| kind.capacity.is_some());
+    let mut sorted: Vec<KindPart> = known.cloned().collect();
     sorted.sort_by_key(|kind| kind.capacity);
     let mut sorted = sorted.into_iter();
-    let next = |kind: KindPart| kind.capacity.and_then(|_| sorted.next()).unwrap_or(kind);
-    kinds.into_iter().map(next).collect()
+    let in_order = kinds.into_iter().map(|kind| match kind.capacity {
+        Some(_) => sorted.next().unwrap_or(kind),
+        None => kind,
+    });
+    in_order.collect()
 }
 
-/// Kinds with names and with capacities relative to the fastest.
+/// Name of a kind by its rank among `count` kinds, slowest first.
+fn rank_name(rank: usize, count: usize) -> String {
+    match rank {
+        _ if count == 1 => "core".into(),
+        0 => "efficiency".into(),
+        _ if rank + 1 == count => "performance".into(),
+        _ => format!("medium-{rank}"),
+    }
+}
+
+/// Capacity in 1024ths of `top`; at least 1, as a kind of capacity 0 could not run.
+fn scaled(capacity: u32, top: u32) -> u32 {
+    let relative = u64::from(capacity) * 1024 / u64::from(top.max(1));
+    u32::try_from(relative.max(1)).unwrap_or(1024)
+}
+
+/// Converts kinds: with names, and capacities relative to the fastest.
 fn named(parts: Vec<KindPart>) -> Vec<CoreKind> {
     let count = parts.len();
     let top = parts.iter().filter_map(|part| part.capacity).max().unwrap_or(0);
-    // A fraction of the fastest in 1024ths, at least 1: a kind of no capacity could not run.
-    let scaled = |capacity: u32| {
-        let relative = u64::from(capacity) * 1024 / u64::from(top.max(1));
-        u32::try_from(relative.max(1)).unwrap_or(1024)
-    };
-    let name = |index: usize| match index {
-        _ if count == 1 => "core".into(),
-        0 => "efficiency".into(),
-        _ if index + 1 == count => "performance".into(),
-        _ => format!("medium-{index}"),
-    };
-    let kind = |(index, part): (usize, KindPart)| CoreKind {
-        name: part.name.unwrap_or_else(|| name(index)),
-        capacity: part.capacity.map(scaled),
+    let kinds = parts.into_iter().enumerate().map(|(index, part)| CoreKind {
+        name: part.name.unwrap_or_else(|| rank_name(index, count)),
+        capacity: part.capacity.map(|capacity| scaled(capacity, top)),
         max_frequency: part.max_frequency.filter(|frequency| frequency.0 > 0),
-    };
-    parts.into_iter().enumerate().map(kind).collect()
+    });
+    kinds.collect()
 }

@@ -1,8 +1,8 @@
-//! How fast the parts of a machine are: what a contention model needs beyond the tree.
+//! Speeds of the parts of a machine: input of a contention model beyond the topology.
 //!
-//! A [`Machine`](crate::Machine) says what shares what; a [`Performance`] says how much there is of it.
-//! It comes from the described machines of `machines/*.toml`, where every figure has its source; a live
-//! machine has none until it is described or measured.
+//! A [`Machine`](crate::Machine) lists shared parts; a [`Performance`] has their capacities. Speeds
+//! come from the descriptions in `machines/*.toml`, with a source for every figure. A live machine
+//! has none until described or measured.
 
 use crate::units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 use serde::{Deserialize, Serialize};
@@ -18,12 +18,12 @@ pub use check::{Impossible, Part};
 pub struct Performance {
     /// Kinds of cores, in the order of `Machine::kinds`.
     pub kinds: Vec<CorePerformance>,
-    /// Levels of data and unified caches, nearest first, one a level.
+    /// Levels of data and unified caches, nearest first, one entry a level.
     pub caches: Vec<CachePerformance>,
     /// Memory controllers, in the order of `Machine::nodes`; one entry on a machine without nodes.
     pub memory: Vec<MemoryPerformance>,
-    /// What an access from a core of one node to memory of another takes longer than a local one:
-    /// `hops[from][to]`, by place in `Machine::nodes`; 0 on the diagonal.
+    /// Extra latency of an access from a core of one node to memory of another: `hops[from][to]`,
+    /// by index into `Machine::nodes`; 0 on the diagonal.
     pub hops: Vec<Vec<Nanos>>,
     /// Links between nodes; an access may cross several or none.
     pub links: Vec<LinkPerformance>,
@@ -33,27 +33,29 @@ pub struct Performance {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorePerformance {
-    /// Clock rate under load on all cores, which cycles are converted with.
+    /// Clock rate under load on all cores; converts cycles to time.
     pub clock: Hertz,
-    /// What LLVM calls the processor (`-mcpu`), if it has a table of ports for it.
+    /// LLVM's name of the processor (`-mcpu`); `None` if LLVM has no table of ports for it.
     pub llvm_cpu: Option<String>,
-    /// Front-end slots: micro-operations that can begin in a cycle.
+    /// Front-end slots: micro-operations that can begin per cycle.
     pub width: f64,
-    /// Names of the ports, in the order of the bits of [`PortSet`]. A divider that is not pipelined is a
-    /// port of its own.
+    /// Names of the ports, in the order of the bits of [`PortSet`]. A divider that is not pipelined
+    /// is a separate port.
     pub ports: Vec<String>,
-    /// Which ports do which work, for what is known by kind only. A kind with several entries takes a
-    /// port of each of them: a store its address and its data.
+    /// Ports of each kind of work, for instructions known by kind only. A kind with several entries
+    /// occupies a port of each entry: a store one for its address and one for its data.
     pub units: Vec<Unit>,
     /// Cycles lost to a mispredicted branch.
     pub branch_miss: Cycles,
-    /// Whether queues and the window are divided among siblings that are active.
+    /// True if queues and the window are divided among active siblings.
     pub divided: bool,
-    /// Sets of threads that slots and ports are split among while siblings are active; 1 where any thread reaches all.
+    /// Number of thread sets among which slots and ports are split while siblings are active; 1 if
+    /// any thread can use all.
     #[serde(default = "one_set", skip_serializing_if = "is_one_set")]
     pub thread_sets: u32,
 }
 
+/// Default of [`CorePerformance::thread_sets`].
 const fn one_set() -> u32 {
     1
 }
@@ -71,32 +73,32 @@ const fn is_one_set(sets: &u32) -> bool {
 pub struct PortSet(pub u32);
 
 impl PortSet {
-    /// How many ports.
+    /// Number of ports.
     #[must_use]
     pub const fn len(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Whether there is none.
+    /// True if the set has no port.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all of these ports are in `other`, too.
+    /// True if `other` has all of these ports.
     #[must_use]
     pub const fn is_subset(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
 
-    /// The ports of both.
+    /// Ports of either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
-/// A kind of work, where no more is known of an instruction. Finer than an instruction mix, since
+/// Kind of work, for instructions of which no more is known. Finer than an instruction mix, since
 /// multiplication and division have units of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -121,43 +123,43 @@ pub enum WorkKind {
     Store,
 }
 
-/// The ports that do a kind of work.
+/// Execution ports of a kind of work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unit {
-    /// The work.
+    /// Kind of work.
     pub kind: WorkKind,
-    /// One of these ports does it.
+    /// Ports that can execute the work; an operation takes one of them.
     pub ports: PortSet,
-    /// Cycles for which that port can begin nothing else: 1 where it is pipelined.
+    /// Cycles for which the port is occupied; 1 if pipelined.
     pub occupancy: Cycles,
 }
 
-/// How a cache's content relates to that of the caches between it and the cores.
+/// Inclusion of the content of the caches between a cache and the cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Inclusion {
-    /// It holds all that they hold.
+    /// Contains all lines of the nearer caches.
     Inclusive,
-    /// It holds nothing that they hold.
+    /// Contains no line of the nearer caches.
     Exclusive,
-    /// Neither is kept to.
+    /// Neither inclusive nor exclusive.
     Neither,
 }
 
-/// Which line a cache gives up for a new one.
+/// Replacement policy of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Replacement {
-    /// The one that was used longest ago, or nearly: what is called pseudo-LRU counts as it.
+    /// Least recently used, or an approximation such as pseudo-LRU.
     #[default]
     Lru,
-    /// Any.
+    /// Random.
     Random,
-    /// Something else that protects a part of the content while more passes than fits, as last caches of
-    /// Intel do since Ivy Bridge.
+    /// A policy that protects a part of the content from a stream larger than the cache, as in the
+    /// last-level caches of Intel since Ivy Bridge.
     Adaptive,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
@@ -165,31 +167,30 @@ pub enum Replacement {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CachePerformance {
-    /// 1 is nearest to the core.
+    /// Level; 1 is nearest to the core.
     pub level: u8,
-    /// Cycles of the core from a load to its use if the data is here.
+    /// Load-to-use latency of a hit, in cycles of the core.
     pub latency: Cycles,
-    /// How its content relates to that of nearer levels.
+    /// Inclusion of the content of nearer levels.
     pub inclusion: Inclusion,
-    /// Which line it gives up; least recently used if it is not said.
+    /// Replacement policy; defaults to least recently used.
     #[serde(default)]
     pub replacement: Replacement,
-    /// Bytes that it can deliver in a second to all that share it, or `None` if unknown: then it never
-    /// saturates.
+    /// Bytes per second to all sharers together; `None` if unknown, so the cache never saturates.
     pub bandwidth: Option<BytesPerSecond>,
 }
 
-/// A memory controller, or all of a node's.
+/// A memory controller, or all controllers of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryPerformance {
-    /// From a load to its use if no cache has the data and there is no other traffic: all of it, as a pointer
-    /// chase over much memory measures it.
+    /// Load-to-use latency of a miss in all caches without other traffic, in full, as measured by a
+    /// pointer chase over a large working set.
     pub latency: Nanos,
-    /// Bytes a second that can be had, reads and writes together: what a benchmark reaches, not the
+    /// Achievable bytes per second, reads and writes together: the result of a benchmark, not the
     /// product of clock and width.
     pub bandwidth: BytesPerSecond,
-    /// Size of what is transferred on a miss.
+    /// Bytes transferred per miss.
     pub line: Bytes,
 }
 
@@ -197,17 +198,17 @@ pub struct MemoryPerformance {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkPerformance {
-    /// Its common name.
+    /// Name of the link.
     pub name: String,
-    /// Accesses that cross it: from a core of the first node to memory of the second, by place in
-    /// `Machine::nodes`.
+    /// Accesses that cross the link: from a core of the first node to memory of the second, by
+    /// index into `Machine::nodes`.
     pub crossed_by: Vec<(u32, u32)>,
-    /// Bytes a second of payload.
+    /// Payload in bytes per second.
     pub bandwidth: BytesPerSecond,
 }
 
 impl WorkKind {
-    /// All kinds in the order used everywhere.
+    /// All kinds, in the order of all tables.
     pub const ALL: [Self; 9] = [
         Self::Branch,
         Self::Int,
@@ -220,7 +221,7 @@ impl WorkKind {
         Self::Store,
     ];
 
-    /// The kind's name in files and tables.
+    /// Name of the kind in files and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! A machine as text: which PUs share what, then one table each for caches, kinds and nodes.
+//! Text picture of a machine: a tree of shared parts, then a table each for caches, kinds and
+//! nodes.
 //!
 //! ```text
 //! package 0
@@ -7,8 +8,8 @@
 //! ```
 //!
 //! A bracket is a core with the kernel's numbers of its PUs. Cores in braces share a cache below
-//! the last level. PUs in parentheses may not be used. Where a line would be too long, cores are
-//! counted instead of drawn; where there are very many caches, like ones are counted too.
+//! the last level. PUs in parentheses may not be used. Cores are counted instead of drawn if a line
+//! would be too long. If there are very many caches, equal caches are counted too.
 
 mod tables;
 
@@ -21,16 +22,17 @@ use crate::usable::Usable;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Longest row of cores that is drawn; the rest of an 80-column line is indentation and a label.
+/// Longest row of cores drawn, in characters; the rest of an 80-column line is for indentation and
+/// a label.
 const ROW_WIDTH: usize = 60;
 
-/// Most rows of cores that are drawn for one cache; more are counted.
+/// Most rows of cores drawn for one cache; more cores are counted.
 const ROWS: usize = 4;
 
-/// Most last-level caches that are drawn one by one.
+/// Most last-level caches drawn separately.
 const DOMAINS: usize = 32;
 
-/// Draws a machine and, if given, what may be used of it.
+/// Draws a machine and, if given, its usable PUs and limits.
 ///
 /// # Panics
 /// If `machine` does not pass [`Machine::check`].
@@ -65,6 +67,7 @@ fn cache_name(cache: &Cache) -> String {
     format!("L{}{suffix}", cache.level)
 }
 
+/// Size, or `size unknown`.
 fn size_or_unknown(size: Option<Bytes>) -> String {
     size.map_or_else(|| "size unknown".into(), |size| size.to_string())
 }
@@ -74,12 +77,12 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// The kernel's numbers of some PUs, as a list.
+/// Kernel numbers of PUs, as a list.
 fn list(machine: &Machine, pus: &[PuIdx]) -> String {
     pus.iter().map(|pu| machine.pus[pu.idx()].os).collect::<PuSet>().to_string()
 }
 
-/// Neighbouring cores with everything above them in common.
+/// Neighbouring cores with the same package, node and last-level cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Domain {
     package: PackageIdx,
@@ -89,7 +92,7 @@ struct Domain {
 }
 
 impl Domain {
-    /// Whether a core with this place belongs to the domain.
+    /// True if a core with these parts belongs to the domain.
     fn takes(&self, other: &Self) -> bool {
         (self.package, self.node, self.last_level) == (other.package, other.node, other.last_level)
     }
@@ -99,8 +102,9 @@ struct Drawing<'a> {
     machine: &'a Machine,
     /// PUs that may not be used.
     barred: BTreeSet<PuIdx>,
+    /// All domains, in logical order.
     domains: Vec<Domain>,
-    /// The cache that each core shares with neighbours below the last level.
+    /// Cache below the last level that each core shares with neighbours.
     cluster: Vec<Option<CacheIdx>>,
 }
 
@@ -137,25 +141,27 @@ impl<'a> Drawing<'a> {
         text
     }
 
-    /// Whether all cores of a package have the same node, or none.
+    /// True if all cores of a package have the same node, or none has a node.
     fn one_node(&self, package: PackageIdx) -> bool {
         let cores = &self.machine.packages[package.idx()].cores;
-        let node = |core: &CoreIdx| self.machine.cores[core.idx()].node;
-        cores.iter().all(|core| node(core) == node(&cores[0]))
+        let mut nodes = cores.iter().map(|core| self.machine.cores[core.idx()].node);
+        let first = nodes.next();
+        nodes.all(|node| Some(node) == first)
     }
 
-    /// The node, with its memory unless other packages have a share in it.
+    /// Name of the node, with its memory unless several packages share the node.
     fn node_label(&self, node: Option<NodeIdx>, comma: &str) -> String {
         let Some(node) = node.map(|node| &self.machine.nodes[node.idx()]) else {
             return String::new();
         };
-        let package = |pu: &PuIdx| self.machine.cores[self.machine.core_of(*pu).idx()].package;
-        let whole = node.pus.iter().all(|pu| package(pu) == package(&node.pus[0]));
+        let cores = node.pus.iter().map(|pu| &self.machine.cores[self.machine.core_of(*pu).idx()]);
+        let packages: BTreeSet<PackageIdx> = cores.map(|core| core.package).collect();
+        let whole = packages.len() <= 1;
         let memory = if whole { tables::memory(node) } else { "shared by packages".into() };
         format!("{comma}node {}  {memory}", node.os.0).trim_end().into()
     }
 
-    /// Domains to draw, each with how many like it were joined.
+    /// Domains to draw, each with the number of equal domains joined.
     fn merged(&self) -> Vec<(Domain, usize)> {
         let mut merged: Vec<(Domain, usize)> = Vec::new();
         let many = self.domains.len() > DOMAINS;
@@ -171,17 +177,17 @@ impl<'a> Drawing<'a> {
         merged
     }
 
-    /// Whether `domain` looks like each of the `times` that `joined` is made of.
+    /// True if `domain` is equal to each of the `times` domains joined in `joined`.
     fn alike(&self, joined: &Domain, times: usize, domain: &Domain) -> bool {
-        let size = |domain: &Domain| {
-            domain.last_level.map(|cache| {
-                let cache = &self.machine.caches[cache.idx()];
-                (cache.level, cache.kind, cache.size, cache.pus.len())
-            })
-        };
         (joined.package, joined.node) == (domain.package, domain.node)
-            && size(joined) == size(domain)
+            && self.last_level_shape(joined) == self.last_level_shape(domain)
             && joined.cores.len() == domain.cores.len() * times
+    }
+
+    /// Level, kind, size and number of PUs of a domain's last-level cache.
+    fn last_level_shape(&self, domain: &Domain) -> Option<(u8, CacheKind, Option<Bytes>, usize)> {
+        let cache = &self.machine.caches[domain.last_level?.idx()];
+        Some((cache.level, cache.kind, cache.size, cache.pus.len()))
     }
 
     fn draw_group(&self, text: &mut String, group: &[(Domain, usize)], indent: usize) {
@@ -196,7 +202,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// The last-level cache, and how many like it were joined.
+    /// Label of a domain: its last-level cache, and the number of domains joined.
     fn label(&self, domain: &Domain, times: usize) -> String {
         let cache = domain.last_level.map(|cache| &self.machine.caches[cache.idx()]);
         let mut label = cache.map_or_else(
@@ -209,7 +215,7 @@ impl<'a> Drawing<'a> {
         label
     }
 
-    /// The cores of a domain, drawn or counted.
+    /// Cores of a domain, drawn or counted, one entry a row.
     fn rows(&self, domain: &Domain, times: usize) -> Vec<String> {
         let mut rows = vec![String::new()];
         let clusters = domain.cores.chunk_by(|a, b| {
@@ -220,7 +226,8 @@ impl<'a> Drawing<'a> {
             let boxes = cores.iter().map(|core| self.core(*core)).collect::<Vec<_>>().join(" ");
             let braces = self.cluster[cores[0].idx()].is_some();
             let mut drawn = if braces { format!("{{{boxes}}}") } else { boxes };
-            // Where cores differ, the first of each run of one kind is named.
+            // On a heterogeneous machine, the first core of each run of one kind has the kind's
+            // name.
             let here = self.machine.cores[cores[0].idx()].kind;
             if kind.replace(here) != Some(here) && self.machine.kinds.len() > 1 {
                 drawn = format!("{} {drawn}", printable(&self.machine.kinds[here.idx()].name));
@@ -240,11 +247,11 @@ impl<'a> Drawing<'a> {
 
     /// `[0 32]`, with parentheses around PUs that may not be used.
     fn core(&self, core: CoreIdx) -> String {
-        let pu = |&pu: &PuIdx| {
+        let pus = self.machine.cores[core.idx()].pus.iter().map(|pu| {
             let number = self.machine.pus[pu.idx()].os.0;
-            if self.barred.contains(&pu) { format!("({number})") } else { number.to_string() }
-        };
-        let pus: Vec<String> = self.machine.cores[core.idx()].pus.iter().map(pu).collect();
+            if self.barred.contains(pu) { format!("({number})") } else { number.to_string() }
+        });
+        let pus: Vec<String> = pus.collect();
         format!("[{}]", pus.join(" "))
     }
 
@@ -262,18 +269,20 @@ impl<'a> Drawing<'a> {
         format!("{each}, PUs {}{apart}", list(self.machine, &pus))
     }
 
-    /// The distance between the numbers of neighbouring siblings, if it is the same everywhere.
+    /// Difference between the numbers of neighbouring siblings; `None` if the difference varies.
     fn sibling_distance(&self, cores: &[CoreIdx]) -> Option<u32> {
-        let number = |pu: PuIdx| self.machine.pus[pu.idx()].os.0;
         let mut steps = cores.iter().flat_map(|core| {
             let pus = &self.machine.cores[core.idx()].pus;
-            pus.windows(2).map(|pair| number(pair[1]).checked_sub(number(pair[0])))
+            pus.windows(2).map(|pair| {
+                let [a, b] = [pair[0], pair[1]].map(|pu| self.machine.pus[pu.idx()].os.0);
+                b.checked_sub(a)
+            })
         });
         let first = steps.next()??;
         steps.all(|step| step == Some(first)).then_some(first)
     }
 
-    /// Explains the signs that `drawn` uses.
+    /// Legend of the signs in `drawn`.
     fn legend(&self, drawn: &str) -> String {
         let mut signs = Vec::new();
         if drawn.contains('[') {
@@ -281,8 +290,8 @@ impl<'a> Drawing<'a> {
         }
         if drawn.contains('{') {
             let caches: BTreeSet<_> = self.cluster.iter().flatten().collect();
-            let name = |cache: &&CacheIdx| cache_name(&self.machine.caches[cache.idx()]);
-            let names: BTreeSet<String> = caches.iter().map(name).collect();
+            let caches = caches.iter().map(|cache| &self.machine.caches[cache.idx()]);
+            let names: BTreeSet<String> = caches.map(cache_name).collect();
             let names: Vec<String> = names.into_iter().collect();
             signs.push(format!("{{...}} cores that share an {}", names.join(" or an ")));
         }
@@ -293,6 +302,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
+/// Divides the cores into domains, in logical order.
 fn domains(machine: &Machine) -> Vec<Domain> {
     let mut domains: Vec<Domain> = Vec::new();
     for (index, core) in machine.cores.iter().enumerate() {
@@ -300,7 +310,8 @@ fn domains(machine: &Machine) -> Vec<Domain> {
             package: core.package,
             node: core.node,
             last_level: machine.last_level_cache(core.pus[0]).filter(|cache| {
-                // A cache of one core says nothing about neighbours unless nothing else is known.
+                // A cache of a single core groups nothing, and is shown only for a machine of one
+                // core.
                 machine.cores.len() == 1 || machine.caches[cache.idx()].pus.len() > core.pus.len()
             }),
             cores: vec![CoreIdx::new(index)],
@@ -313,14 +324,14 @@ fn domains(machine: &Machine) -> Vec<Domain> {
     domains
 }
 
-/// For each core the highest cache below the last level that it shares with other cores.
+/// For each core, the highest cache below the last level that other cores share.
 fn clusters(machine: &Machine) -> Vec<Option<CacheIdx>> {
     let mut clusters = vec![None; machine.cores.len()];
     for (index, cache) in machine.caches.iter().enumerate() {
         let cores: BTreeSet<CoreIdx> = cache.pus.iter().map(|&pu| machine.core_of(pu)).collect();
         let last = machine.last_level_cache(cache.pus[0]);
         let below = last.is_some_and(|last| machine.caches[last.idx()].level > cache.level);
-        // An instruction cache shared like a data cache of its level or above adds nothing.
+        // Caches are listed from the nearest level on, so a higher level replaces a lower one.
         if cores.len() > 1 && below {
             for core in cores {
                 clusters[core.idx()] = Some(CacheIdx::new(index));

@@ -1,27 +1,28 @@
-//! Text from outside, made safe to show: names of programs, paths and what files say can hold characters that act on a
-//! terminal or on a viewer instead of being shown.
+//! Escaping of untrusted text for display: names of programs, paths and contents of files may
+//! contain characters that control a terminal or a viewer.
 //!
 //! # Properties
 //! - **Printable**: no result holds such a character.                    -> test `nothing_unprintable_is_left`
 //! - **One line**: a name adds no line to a text, and shifts no column.  -> test `a_name_stays_on_its_line`
-//! - **Same value**: JSON is read back as the value that was written.    -> test `json_reads_back_as_it_was`
-//! - **TOML too**: whichever quotes its rules choose.                     -> test `toml_reads_back_as_it_was`
+//! - **Same value**: JSON parses as the value that was written.        -> test `json_reads_back_as_it_was`
+//! - **TOML too**: with any of the quotes of TOML.                      -> test `toml_reads_back_as_it_was`
 
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character acts on a terminal or a viewer: C0, DEL and C1 control characters, separators of lines and
-/// paragraphs, and Unicode's property `Bidi_Control`, which changes the order in which characters are shown (UAX #9).
+/// True if a character controls a terminal or a viewer: C0, DEL and C1 control characters,
+/// separators of lines and paragraphs, and Unicode's property `Bidi_Control`, which reorders
+/// displayed characters (UAX #9).
 #[must_use]
 pub fn is_unprintable(c: char) -> bool {
     let bidi = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || bidi || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// A name from outside, as a part of a line: what is not printable, ends of lines and tabs too, is written as `\x1b` or
-/// `\u{202e}`.
+/// Escapes an untrusted name as a part of a line. Unprintable characters, including line ends and
+/// tabs, become `\x1b` or `\u{202e}`.
 #[must_use]
 pub fn printable(name: &str) -> Cow<'_, str> {
     escaped(name, is_unprintable, |out, c| {
@@ -30,11 +31,12 @@ pub fn printable(name: &str) -> Cow<'_, str> {
     })
 }
 
-/// Characters of a cell of a table that others follow, at most. Chosen: three lines of a terminal.
+/// Greatest width of a table cell followed by others, in characters. Chosen: three lines of a
+/// terminal.
 pub const CELL: usize = 240;
 
-/// A name from outside as a cell of a table: [`printable`], and cut where it is longer than a table can show. Rust's own padding
-/// panics from 65,536 characters on.
+/// Escapes an untrusted name as a table cell: [`printable`], cut to [`CELL`] characters. Rust's own
+/// padding panics from 65,536 characters on.
 #[must_use]
 pub fn cell(name: &str) -> Cow<'_, str> {
     let text = printable(name);
@@ -44,7 +46,7 @@ pub fn cell(name: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().take(CELL - 1).chain(['…']).collect())
 }
 
-/// A text of several lines, as [`printable`] writes names; its own ends of lines and tabs stay.
+/// Escapes an untrusted text of several lines as [`printable`]; line ends and tabs stay.
 #[must_use]
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(
@@ -54,17 +56,18 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// A report as JSON text on several lines, ending in a newline.
+/// Formats a report as JSON text on several lines, ending in a newline.
 ///
 /// # Panics
-/// If a field has no JSON form, which none of our reports has: maps have texts for keys.
+/// If a field has no JSON form. No report of this project has such a field: the keys of its maps
+/// are texts.
 #[must_use]
 pub fn json(report: &(impl Serialize + ?Sized)) -> String {
     let text = serde_json::to_string_pretty(report).expect("every field has a JSON form");
     in_strings(&text).into_owned() + "\n"
 }
 
-/// A report as JSON text on one line, ending in a newline.
+/// Formats a report as JSON text on one line, ending in a newline.
 ///
 /// # Panics
 /// As [`json`].
@@ -74,22 +77,25 @@ pub fn json_line(report: &impl Serialize) -> String {
     in_strings(&text).into_owned() + "\n"
 }
 
-/// A report as TOML text.
+/// Formats a report as TOML text.
 ///
 /// # Errors
-/// If a value has no TOML form, as numbers beyond 63 bits.
+/// If a value has no TOML form, such as a number beyond 63 bits.
 pub fn toml(report: &impl Serialize) -> Result<String, toml::ser::Error> {
     let text = toml::to_string(report)?;
     let has_unprintable = text.contains(|c| is_unprintable(c) && c != '\n');
     Ok(if has_unprintable { in_strings(&without_literals(&text)).into_owned() } else { text })
 }
 
-/// TOML text whose literal strings, which have no escapes, are written as basic ones, which have those of JSON.
+/// Rewrites the literal strings of TOML text, which have no escapes, as basic strings, which have
+/// the escapes of JSON.
 fn without_literals(text: &str) -> String {
-    let (mut out, mut rest) = (String::new(), text);
+    let mut out = String::new();
+    let mut rest = text;
     while let Some(start) = rest.find(['"', '\'']) {
         out.push_str(&rest[..start]);
         rest = &rest[start..];
+        // Three quotes first, as they begin with a single one.
         let quote =
             ["\"\"\"", "\"", "\'\'\'", "\'"].into_iter().find(|quote| rest.starts_with(quote));
         let quote = quote.expect("one was found");
@@ -97,28 +103,30 @@ fn without_literals(text: &str) -> String {
         let is_literal = quote.starts_with('\'');
         let mut places = inside.char_indices().map(|(place, _)| place);
         let end = places.find(|&end| {
+            // An even number of backslashes escapes itself, not the quote.
             let escapes = inside[..end].chars().rev().take_while(|&c| c == '\\').count();
             inside[end..].starts_with(quote) && (is_literal || escapes % 2 == 0)
         });
         let mut end = end.expect("what TOML's writer begins it ends");
-        // Of more quotes than three the last three end it.
+        // Of more than three quotes, the last three end the string.
         while quote.len() == 3 && inside[end + 1..].starts_with(quote) {
             end += 1;
         }
         let whole = quote.len() + end + quote.len();
-        // An end of a line right after the quotes is not part of the string.
+        // A line end right after the opening quotes is not part of the string.
         let inside = inside[..end].strip_prefix('\n').unwrap_or(&inside[..end]);
-        match is_literal {
-            true => out.push_str(&Value::from(inside).to_string()),
-            false => out.push_str(&rest[..whole]),
+        if is_literal {
+            out.push_str(&Value::from(inside).to_string());
+        } else {
+            out.push_str(&rest[..whole]);
         }
         rest = &rest[whole..];
     }
     out + rest
 }
 
-/// JSON or TOML text with `\u202e` for what is not printable. Both have such characters only in strings, beside
-/// their ends of lines.
+/// Escapes unprintable characters of JSON or TOML text as `\u202e`. Outside strings, neither format
+/// has unprintable characters except line ends.
 fn in_strings(text: &str) -> Cow<'_, str> {
     escaped(
         text,
@@ -127,6 +135,7 @@ fn in_strings(text: &str) -> Cow<'_, str> {
     )
 }
 
+/// Replaces the characters selected by `wrong` by the output of `escape`.
 fn escaped(
     text: &str,
     wrong: impl Fn(char) -> bool,

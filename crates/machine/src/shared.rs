@@ -1,4 +1,4 @@
-//! What PUs can share, as far as threads are put there.
+//! Parts of a machine shared by PUs, as targets of placement.
 
 use crate::cpulist::PuSet;
 use crate::ids::{CacheIdx, NodeIdx, PuIdx, PuNr};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A part of a machine that PUs share.
+/// Kind of part that PUs share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shared {
@@ -22,7 +22,7 @@ pub enum Shared {
 }
 
 impl Shared {
-    /// All, smallest first as most machines have them.
+    /// All kinds, smallest first on most machines.
     pub const ALL: [Self; 4] = [Self::Core, Self::Cache, Self::Node, Self::Package];
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Shared {
 }
 
 impl Machine {
-    /// Which part of a kind a PU is in; `None` where there is no such part.
+    /// Index of the part of a kind that contains a PU; `None` without such a part.
     fn part_of(&self, kind: Shared, pu: PuIdx) -> Option<usize> {
         let core = &self.cores[self.core_of(pu).idx()];
         match kind {
@@ -49,21 +49,22 @@ impl Machine {
         }
     }
 
-    /// The online PUs that share a part with a PU, in logical order; none where there is no such part.
+    /// Online PUs that share a part with a PU, including the PU, in logical order; empty without
+    /// such a part.
     #[must_use]
     pub fn sharing(&self, kind: Shared, pu: PuIdx) -> Vec<PuIdx> {
         let mut parts = self.parts(kind).into_iter();
         parts.find(|part| part.contains(&pu)).unwrap_or_default()
     }
 
-    /// The kernel's numbers of [`Machine::sharing`].
+    /// Kernel numbers of [`Machine::sharing`].
     #[must_use]
     pub fn sharing_with(&self, kind: Shared, pu: PuNr) -> PuSet {
         let shared = self.pu_by_os(pu).map(|pu| self.sharing(kind, pu)).unwrap_or_default();
         shared.into_iter().map(|pu| self.pus[pu.idx()].os).collect()
     }
 
-    /// The parts of a kind, each with its PUs in logical order.
+    /// PUs of each part of a kind, in logical order.
     #[must_use]
     pub fn parts(&self, kind: Shared) -> Vec<Vec<PuIdx>> {
         let mut parts: BTreeMap<usize, Vec<PuIdx>> = BTreeMap::new();
@@ -75,17 +76,16 @@ impl Machine {
         parts.into_values().collect()
     }
 
-    /// Each part that several PUs share, but not all of `pus`, by these PUs as far as they are in `pus`; equal ones once, larger
-    /// kinds first.
+    /// Parts shared by several PUs of `pus`, but not by all, as their PUs within `pus`. Without
+    /// duplicates, larger kinds first.
     #[must_use]
     pub fn shared_parts(&self, pus: &PuSet) -> Vec<PuSet> {
         let parts = Shared::ALL.into_iter().rev().flat_map(|kind| self.parts(kind));
-        let numbers = |part: Vec<PuIdx>| -> PuSet {
-            let numbers = part.into_iter().map(|pu| self.pus[pu.idx()].os);
-            numbers.filter(|pu| pus.contains(*pu)).collect()
-        };
         let mut found: Vec<PuSet> = Vec::new();
-        for part in parts.map(numbers) {
+        for part in parts {
+            let numbers = part.into_iter().map(|pu| self.pus[pu.idx()].os);
+            let part: PuSet = numbers.filter(|pu| pus.contains(*pu)).collect();
+            // Equal parts, such as a package of one node, count once.
             if part.len() > 1 && part != *pus && !found.contains(&part) {
                 found.push(part);
             }

@@ -1,4 +1,4 @@
-//! How fast a machine's parts are, as text: the table below the [picture](crate::picture()).
+//! Speeds of a machine's parts as text: the table below the [picture](crate::picture()).
 
 use crate::machine::Machine;
 use crate::performance::{
@@ -10,10 +10,10 @@ use crate::units::Cycles;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The speeds of `machine` as a table, 80 columns wide where names of ports allow it.
+/// Formats the speeds of `machine` as a table, 80 columns wide unless names of ports are longer.
 ///
 /// # Panics
-/// If they do not pass [`Performance::check`].
+/// If the speeds do not pass [`Performance::check`].
 #[must_use]
 pub fn speeds(machine: &Machine, performance: &Performance) -> String {
     let mut text = String::from("speeds\n");
@@ -75,7 +75,7 @@ fn cache(cache: &CachePerformance) -> String {
         Inclusion::Neither => "",
     };
     let replacement = match cache.replacement {
-        // Nothing is said of what is unknown, as of bandwidths.
+        // Unknown values are left out, like unknown bandwidths.
         Replacement::Lru | Replacement::Unknown => "",
         Replacement::Random => " random",
         Replacement::Adaptive => " adaptive",
@@ -92,7 +92,7 @@ fn link(link: &LinkPerformance) -> String {
     link.bandwidth.to_string()
 }
 
-/// Like ones once, with their number where there are several.
+/// Joins equal items, with their number if above 1.
 fn counted(items: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     let mut found: Vec<(String, usize)> = Vec::new();
     for item in items {
@@ -107,7 +107,7 @@ fn counted(items: impl Iterator<Item = String>) -> impl Iterator<Item = String> 
     })
 }
 
-/// A name and facts, if there are any.
+/// Appends a name and facts, unless there are no facts.
 fn line(text: &mut String, name: &str, facts: impl Iterator<Item = String>) {
     let facts: Vec<String> = facts.collect();
     if !facts.is_empty() {

@@ -1,4 +1,4 @@
-//! Quantities with their unit in the type.
+//! Quantities with the unit in the type.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,13 +6,13 @@ use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 use thiserror::Error;
 
-/// A text that is not a quantity.
+/// Syntax error in a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("expected {expected}, found \"{found}\"")]
 pub struct UnitError {
-    /// What was expected.
+    /// Expected form, with an example.
     pub expected: &'static str,
-    /// What was found.
+    /// Text found.
     pub found: String,
 }
 
@@ -116,7 +116,8 @@ impl Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// Prints the largest binary unit that leaves at least 1, with one decimal where it matters.
+    /// Formats in the largest binary unit with a value of at least 1, with one decimal unless
+    /// whole.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
         if self.0 < 1024 {
@@ -124,6 +125,7 @@ impl fmt::Display for Bytes {
         }
         let mut unit = 0;
         let mut scale = 1024;
+        // TiB is the largest unit for any value.
         while unit + 1 < UNITS.len() && self.0 / scale >= 1024 {
             scale *= 1024;
             unit += 1;
@@ -141,15 +143,21 @@ impl fmt::Display for Bytes {
 impl FromStr for Bytes {
     type Err = UnitError;
 
-    /// Reads a whole number and a binary unit: `512 B`, `32 KiB`, `8 MiB`, `16 GiB`, `1 TiB`.
+    /// Parses a whole number and a binary unit: `512 B`, `32 KiB`, `8 MiB`, `16 GiB`, `1 TiB`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let wrong =
-            || UnitError { expected: "a size like \"32 KiB\" or \"16 GiB\"", found: text.into() };
-        let (number, unit) = text.trim().split_once(' ').ok_or_else(wrong)?;
-        let power = ["B", "KiB", "MiB", "GiB", "TiB"].iter().position(|&name| name == unit);
-        let scale = power.map(|power| 1_u64 << (10 * power)).ok_or_else(wrong)?;
-        let number: u64 = number.parse().map_err(|_| wrong())?;
-        number.checked_mul(scale).map(Self).ok_or_else(wrong)
+        Self::parse(text).ok_or_else(|| UnitError {
+            expected: "a size like \"32 KiB\" or \"16 GiB\"",
+            found: text.into(),
+        })
+    }
+}
+
+impl Bytes {
+    fn parse(text: &str) -> Option<Self> {
+        let (number, unit) = text.trim().split_once(' ')?;
+        let power = ["B", "KiB", "MiB", "GiB", "TiB"].iter().position(|&name| name == unit)?;
+        let number: u64 = number.parse().ok()?;
+        number.checked_mul(1 << (10 * power)).map(Self)
     }
 }
 
@@ -169,22 +177,30 @@ impl Hertz {
 impl FromStr for Hertz {
     type Err = UnitError;
 
-    /// Reads a number with at most nine decimals and a unit: `2.3 GHz`, `1150 MHz`.
+    /// Parses a number with at most nine decimals and a unit: `2.3 GHz`, `1150 MHz`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let wrong = || UnitError { expected: "a frequency like \"2.3 GHz\"", found: text.into() };
-        let (number, unit) = text.trim().split_once(' ').ok_or_else(wrong)?;
+        Self::parse(text).ok_or_else(|| UnitError {
+            expected: "a frequency like \"2.3 GHz\"",
+            found: text.into(),
+        })
+    }
+}
+
+impl Hertz {
+    fn parse(text: &str) -> Option<Self> {
+        let (number, unit) = text.trim().split_once(' ')?;
         let digits = match unit {
             "GHz" => 9,
             "MHz" => 6,
-            _ => return Err(wrong()),
+            _ => return None,
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-        if whole.is_empty() || !plain(whole) || !plain(fraction) || fraction.len() > digits {
-            return Err(wrong());
+        let is_plain = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || !is_plain || fraction.len() > digits {
+            return None;
         }
         // "2.3" GHz is "2" followed by "3" and eight zeros.
-        format!("{whole}{fraction:0<digits$}").parse().map(Self).map_err(|_| wrong())
+        format!("{whole}{fraction:0<digits$}").parse().ok().map(Self)
     }
 }
 
@@ -196,7 +212,7 @@ impl fmt::Display for Hertz {
     }
 }
 
-/// A number of a core's cycles, or of cycles for each of something else; not negative.
+/// Cycles of a core, in total or per operation; not negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cycles(pub f64);
@@ -204,7 +220,7 @@ pub struct Cycles(pub f64);
 impl FromStr for Cycles {
     type Err = UnitError;
 
-    /// Reads a number and its unit: `17 cycles`, `4.5 cycles`, `1 cycle`.
+    /// Parses a number and its unit: `17 cycles`, `4.5 cycles`, `1 cycle`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let number = text.strip_suffix(" cycles").or(text.strip_suffix(" cycle"));
         let cycles = number.and_then(plain_number);
@@ -220,7 +236,7 @@ impl fmt::Display for Cycles {
     }
 }
 
-/// Bytes in a second; not negative.
+/// Bytes per second; not negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BytesPerSecond(pub f64);
@@ -228,16 +244,24 @@ pub struct BytesPerSecond(pub f64);
 impl FromStr for BytesPerSecond {
     type Err = UnitError;
 
-    /// Reads a number and a decimal unit: `21.3 GB/s`, `800 MB/s`.
+    /// Parses a number and a decimal unit: `21.3 GB/s`, `800 MB/s`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let wrong = || UnitError { expected: "a bandwidth like \"21.3 GB/s\"", found: text.into() };
-        let (number, unit) = text.split_once(' ').ok_or_else(wrong)?;
+        Self::parse(text).ok_or_else(|| UnitError {
+            expected: "a bandwidth like \"21.3 GB/s\"",
+            found: text.into(),
+        })
+    }
+}
+
+impl BytesPerSecond {
+    fn parse(text: &str) -> Option<Self> {
+        let (number, unit) = text.split_once(' ')?;
         let scale = match unit {
             "GB/s" => 1e9,
             "MB/s" => 1e6,
-            _ => return Err(wrong()),
+            _ => return None,
         };
-        plain_number(number).map(|number| Self(number * scale)).ok_or_else(wrong)
+        plain_number(number).map(|number| Self(number * scale))
     }
 }
 
@@ -250,26 +274,33 @@ impl fmt::Display for BytesPerSecond {
 impl FromStr for Nanos {
     type Err = UnitError;
 
-    /// Reads a whole number and its unit: `90 ns`, `12 us`, `200 ms`, `3 s`.
+    /// Parses a whole number and its unit: `90 ns`, `12 us`, `200 ms`, `3 s`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let wrong = || UnitError { expected: "a time like \"90 ns\"", found: text.into() };
-        let (number, unit) = text.split_once(' ').ok_or_else(wrong)?;
+        Self::parse(text)
+            .ok_or_else(|| UnitError { expected: "a time like \"90 ns\"", found: text.into() })
+    }
+}
+
+impl Nanos {
+    fn parse(text: &str) -> Option<Self> {
+        let (number, unit) = text.split_once(' ')?;
         let scale: u64 = match unit {
             "ns" => 1,
             "us" | "µs" => 1_000,
             "ms" => 1_000_000,
             "s" => 1_000_000_000,
-            _ => return Err(wrong()),
+            _ => return None,
         };
-        let number: u64 = number.parse().map_err(|_| wrong())?;
-        number.checked_mul(scale).map(Self).ok_or_else(wrong)
+        let number: u64 = number.parse().ok()?;
+        number.checked_mul(scale).map(Self)
     }
 }
 
-/// A number written in decimal, with digits and at most one point.
+/// Parses a decimal number of digits and at most one point.
 fn plain_number(text: &str) -> Option<f64> {
-    let plain = |byte: u8| byte.is_ascii_digit() || byte == b'.';
-    text.bytes().all(plain).then(|| text.parse().ok())?
+    // `parse` would accept signs, exponents and names.
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    is_plain.then(|| text.parse().ok())?
 }
 
 #[cfg(test)]

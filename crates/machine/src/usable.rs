@@ -1,4 +1,4 @@
-//! What a process may use of a machine: its affinity mask, its cpuset, its CPU quota.
+//! Limits of a process on a machine: affinity mask, cpuset and CPU quota.
 
 use crate::cpulist::PuSet;
 use crate::ids::PuIdx;
@@ -8,36 +8,37 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// CPU time that a control group may use in each period, over all its PUs together.
+/// CPU quota of a control group: CPU time per period, over all its PUs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuQuota {
     /// CPU time per period. Never 0.
     pub time_ns: Nanos,
-    /// The period. Never 0.
+    /// Length of the period. Never 0.
     pub period_ns: Nanos,
 }
 
 impl CpuQuota {
-    /// How many PUs the quota keeps busy: 1.5 is one PU and half of another.
+    /// Number of PUs that the quota keeps busy: 1.5 is one and a half.
     #[must_use]
     pub fn pus(self) -> f64 {
         self.time_ns.as_secs_f64() / self.period_ns.as_secs_f64()
     }
 
-    /// From microseconds, the kernel's unit, -1 for no limit; `None` without a limit.
+    /// Converts from microseconds, the kernel's unit; `None` without a limit, a time of -1.
     #[must_use]
     pub fn from_micros(time: i64, period: u64) -> Option<Self> {
-        let nanos = |micros: u64| micros.checked_mul(1_000).filter(|&ns| ns > 0).map(Nanos);
-        let time_ns = nanos(u64::try_from(time).ok()?)?;
-        Some(Self { time_ns, period_ns: nanos(period)? })
+        let [time_ns, period_ns] = [u64::try_from(time).ok()?, period]
+            .map(|micros| micros.checked_mul(1_000).filter(|&ns| ns > 0).map(Nanos));
+        Some(Self { time_ns: time_ns?, period_ns: period_ns? })
     }
 
-    /// Which quota is the tighter one.
+    /// Orders quotas by the number of PUs, tightest first.
     #[must_use]
     pub fn compare(self, other: Self) -> Ordering {
-        let cross = |a: Nanos, b: Nanos| u128::from(a.0) * u128::from(b.0);
-        cross(self.time_ns, other.period_ns).cmp(&cross(other.time_ns, self.period_ns))
+        // The ratios are compared exactly, by multiplication across.
+        let [time, period] = [self.time_ns, self.period_ns].map(|ns| u128::from(ns.0));
+        (time * u128::from(other.period_ns.0)).cmp(&(u128::from(other.time_ns.0) * period))
     }
 }
 
@@ -47,22 +48,22 @@ impl fmt::Display for CpuQuota {
     }
 }
 
-/// What a process may use of a machine.
+/// Limits of a process and the PUs they leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usable {
-    /// The inherited affinity mask, or `None` if it cannot be read.
+    /// Inherited affinity mask; `None` if unreadable.
     pub affinity: Option<PuSet>,
-    /// PUs of the control group's cpuset, or `None` if there is none or it leaves out no PU.
+    /// Cpuset of the control group; `None` if absent, or if it excludes no PU.
     pub cpuset: Option<PuSet>,
-    /// The least CPU quota of the control group and its ancestors, or `None` without one.
+    /// Least CPU quota of the control group and its ancestors; `None` without a quota.
     pub quota: Option<CpuQuota>,
-    /// The machine's online PUs that mask and cpuset leave, in logical order.
+    /// Online PUs in both mask and cpuset, in logical order.
     pub pus: Vec<PuIdx>,
 }
 
 impl Usable {
-    /// What these limits leave of `machine`.
+    /// Applies limits to `machine`.
     #[must_use]
     pub fn within(
         machine: &Machine,
@@ -70,13 +71,13 @@ impl Usable {
         cpuset: Option<PuSet>,
         quota: Option<CpuQuota>,
     ) -> Self {
-        let limits = |set: &PuSet| machine.pus.iter().any(|pu| !set.contains(pu.os));
-        let cpuset = cpuset.filter(limits);
-        let allowed = |pu: &PuIdx| {
+        // A cpuset that excludes no PU is no limit.
+        let cpuset = cpuset.filter(|set| machine.pus.iter().any(|pu| !set.contains(pu.os)));
+        let pus = machine.all_pus().filter(|pu| {
             let os = machine.pus[pu.idx()].os;
             [&affinity, &cpuset].into_iter().flatten().all(|set| set.contains(os))
-        };
-        let pus = machine.all_pus().filter(allowed).collect();
+        });
+        let pus = pus.collect();
         Self { affinity, cpuset, quota, pus }
     }
 }

@@ -1,4 +1,5 @@
-//! Latency of loads by a pointer chase: every load has the address of the next one, and lines follow in random order.
+//! Load latency by a pointer chase: each load returns the address of the next, with lines in random
+//! order.
 
 use crate::control::Control;
 use crate::list::Node;
@@ -10,37 +11,39 @@ use crate::thread::ThreadError;
 use std::ptr;
 use std::time::Duration;
 
-/// Steps of an iteration of the loop.
+/// Loads in an iteration of the loop.
 const STEPS: u64 = 32;
-/// Bytes of a line on every processor that these loops run on, except Apple's with 128.
+/// Bytes of a cache line: 64 on every processor with these loops, except 128 on Apple's.
 const LINE: usize = 64;
 
-/// A line with the address of the next one. A [`Node`] for the loop, which reads the address only.
+/// A cache line with the address of the next. Has the layout of a [`Node`] for the loop, which
+/// reads only the address.
 #[repr(align(64))]
 struct Line {
     next: *const Self,
 }
 
-/// Lines in one circle, in random order. Nothing is written after it was made.
+/// A circle of lines in random order. Not written after its construction.
 pub struct Chase {
     lines: Vec<Line>,
 }
 
 // SAFETY: the pointers lead only into `lines`, which moves along with them.
 unsafe impl Send for Chase {}
-// SAFETY: nothing changes after `new`.
+// SAFETY: immutable after `new`.
 unsafe impl Sync for Chase {}
 
 impl Chase {
-    /// A circle of `bytes` bytes, at least two lines; on huge pages where the kernel gives them, so that the chase
-    /// waits for lines and not for translations of addresses. Its pages are near the PU that makes it.
+    /// Builds a circle of `bytes` bytes, at least two lines. Uses huge pages if available, so that
+    /// the latency does not include TLB misses. Pages are allocated near the PU of the calling
+    /// thread.
     #[must_use]
     pub fn new(bytes: usize, seed: u64) -> Self {
         let count = (bytes / LINE).max(2);
         let mut lines: Vec<Line> = Vec::with_capacity(count);
         huge_pages(lines.as_ptr().addr(), count * LINE);
         lines.extend((0..count).map(|_| Line { next: ptr::null() }));
-        // Four bytes each: a circle has less than 256 GiB.
+        // Four bytes per index: a circle has less than 256 GiB.
         let mut order: Vec<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
         let mut state = seed | 1;
         for last in (1..count).rev() {
@@ -59,37 +62,40 @@ impl Chase {
     }
 }
 
-/// Asks for huge pages for the pages that lie within `bytes` from `start`. A kernel without them refuses.
+/// Requests huge pages for the pages within `bytes` from `start`. A kernel without huge pages
+/// ignores the request.
 fn huge_pages(start: usize, bytes: usize) {
     const HUGE: usize = 2 << 20;
-    let (first, end) = (start.next_multiple_of(HUGE), (start + bytes) / HUGE * HUGE);
+    let first = start.next_multiple_of(HUGE);
+    let end = (start + bytes) / HUGE * HUGE;
     if first < end {
         let at = ptr::without_provenance_mut(first);
-        // SAFETY: advice about memory that is ours changes no content.
+        // SAFETY: advice on our own memory, without effect on its content.
         unsafe { libc::madvise(at, end - first, libc::MADV_HUGEPAGE) };
     }
 }
 
-/// Where a chase begins.
+/// Start of a chase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// After it has gone once around, so that caches hold what they can.
+    /// After one full circle, with caches as full as possible.
     Warm,
-    /// At this line of memory, or that many lines on: in random order, so that what was met before is rarely met again.
+    /// At the line with this index, modulo the number of lines: far from earlier chases, in random
+    /// order, so that their lines are rarely met again.
     At(usize),
 }
 
 impl Chase {
-    /// A circle near the PU `home`.
+    /// Builds a circle in memory near the PU `home`.
     ///
     /// # Errors
-    /// [`ThreadError`] if the PU cannot be used or a thread cannot be made.
+    /// [`ThreadError`] if the PU cannot be used or no thread can be created.
     pub fn near(home: u32, bytes: usize) -> Result<Self, ThreadError> {
         on(home, || Self::new(bytes, 0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Nanoseconds of a load on PU `cpu`: the median of undisturbed stretches in `length`. `None` if other load left no
-    /// undisturbed stretch.
+    /// Nanoseconds per load on PU `cpu`: the median of the undisturbed chunks of `length`. `None`
+    /// if other load disturbed every chunk.
     ///
     /// # Errors
     /// As [`Chase::near`].
@@ -105,7 +111,8 @@ impl Chase {
             Begin::At(line) => line % self.lines.len(),
         };
         let trail = on(cpu, || {
-            let (control, mut at) = (Control::new(), &raw const self.lines[start]);
+            let control = Control::new();
+            let mut at = &raw const self.lines[start];
             let mut run = |iterations: u64| {
                 let limit = control.done() + iterations;
                 at = loops::load_dep(&control, limit, at.cast::<Node>()).cast();

@@ -1,32 +1,33 @@
-//! The core's clock rate now, without counters.
+//! Current clock rate of a core, measured without performance counters.
 //!
-//! An addition of two registers takes one cycle on every processor that these loops run on, so a chain
-//! in which each waits for the one before takes a known number of cycles.
+//! An addition of two registers takes one cycle on every processor with these loops. So a chain of
+//! dependent additions takes a known number of cycles.
 
 use crate::thread::cpu_ns;
 use core::arch::asm;
 
-/// Additions in a row between two jumps; the jump runs beside them.
+/// Additions between two jumps; the jump executes in parallel.
 pub(crate) const IN_A_ROW: u64 = 64;
 
-/// Additions of one reading: about 5 ms, a thousand times what reading the clock costs.
+/// Additions of one reading: about 5 ms, a thousand times the cost of reading the clock.
 const ADDITIONS: u64 = 1 << 24;
 
-/// Cycles in a second of CPU time, as the calling thread's core runs now: the most of `readings`, since
+/// Cycles per second of CPU time on the calling thread's core: the greatest of `readings`, since
 /// interruptions only make a reading smaller.
 #[must_use]
-#[allow(clippy::cast_precision_loss)] // a rate needs few digits
 pub fn cycles_per_second(readings: u32) -> f64 {
-    let reading = |_| {
-        let before = cpu_ns();
-        chain(ADDITIONS / IN_A_ROW);
-        ADDITIONS as f64 * 1e9 / (cpu_ns() - before).max(1) as f64
-    };
-    (0..readings).map(reading).fold(0.0, f64::max)
+    (0..readings).map(|_| reading()).fold(0.0, f64::max)
 }
 
-/// Eight additions, each to what the one before gave; the summand is in a register, because additions of
-/// constants are folded away before the adders on some processors (Intel since Alder Lake).
+#[allow(clippy::cast_precision_loss)] // a rate needs few digits
+fn reading() -> f64 {
+    let before = cpu_ns();
+    chain(ADDITIONS / IN_A_ROW);
+    ADDITIONS as f64 * 1e9 / (cpu_ns() - before).max(1) as f64
+}
+
+/// Eight dependent additions. The summand is in a register, because some processors fold additions
+/// of constants before the adders (Intel since Alder Lake).
 #[cfg(target_arch = "x86_64")]
 macro_rules! eight {
     () => {
@@ -43,7 +44,7 @@ macro_rules! eight {
     };
 }
 
-/// The jump back while `{left}` is not 0.
+/// Jumps back while `{left}` is not 0.
 #[cfg(target_arch = "x86_64")]
 macro_rules! back {
     () => {
@@ -57,7 +58,7 @@ macro_rules! back {
     };
 }
 
-/// `rounds` times [`IN_A_ROW`] additions; their sum. At least one round.
+/// Executes `rounds` times [`IN_A_ROW`] additions, at least one round, and returns their sum.
 #[inline(never)]
 pub(crate) fn chain(rounds: u64) -> u64 {
     let rounds = rounds.max(1);

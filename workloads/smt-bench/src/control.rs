@@ -1,10 +1,10 @@
-//! The shared state of a running loop and the thread that controls it.
+//! State shared by a running loop and its controlling thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// A loop's progress and its stop flag.
+/// Progress and stop flag of a loop.
 ///
-/// The loops write `done` and read `stop` in every iteration, at offsets 0 and 8. Alone on two
+/// The loops write `done` and read `stop` in every iteration, at offsets 0 and 8. Occupies two
 /// cache lines, because processors fetch lines in pairs.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
@@ -14,30 +14,30 @@ pub struct Control {
 }
 
 impl Control {
-    /// Nothing done, not stopped.
+    /// A control with no iteration done and the stop flag clear.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends the loop within one iteration of its reading this.
+    /// Sets the stop flag; the loop ends within one iteration.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
     }
 
-    /// Whether [`Control::stop`] was called.
+    /// True if [`Control::stop`] was called.
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.stop.load(Relaxed)
     }
 
-    /// Iterations done since this was made; may be read while the loop runs.
+    /// Number of iterations done; may be read while the loop runs.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Relaxed)
     }
 
-    /// Where the loops find `done`; `stop` is 8 bytes further.
+    /// Address of `done` for the loops; `stop` is 8 bytes further.
     pub(crate) fn address(&self) -> *mut u64 {
         self.done.as_ptr()
     }

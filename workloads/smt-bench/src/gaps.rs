@@ -1,46 +1,52 @@
-//! How long a PU is away: a thread that reads the clock all the time sees gaps.
+//! Gaps in the execution of a PU, seen by a thread that reads the clock in a loop.
 
 use crate::speed::on;
 use crate::thread::{ThreadError, cpu_ns, wall_ns};
 use std::time::Duration;
 
-/// A gap at least so long counts, in nanoseconds. Chosen: timer and device interrupts of the kernel take less.
+/// Least length of a gap, in nanoseconds. Chosen: timer and device interrupts of the kernel take
+/// less.
 pub const LEAST_NS: u64 = 25_000;
 
-/// What was seen of a PU.
+/// Gaps of a PU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
-    /// How long it was watched, in nanoseconds.
+    /// Watched time, in nanoseconds.
     pub watched_ns: u64,
-    /// Gaps in which the kernel counted CPU time for the thread: the PU itself was away, or in interrupts. In
-    /// nanoseconds, in order of time.
+    /// Gaps counted by the kernel as CPU time of the thread: the PU itself was away, or in
+    /// interrupts. In nanoseconds, in order of time.
     pub away_ns: Vec<u64>,
-    /// Time in other gaps, in nanoseconds: other threads ran, or a hypervisor reported that it took the PU.
+    /// Time in all other gaps, in nanoseconds: another thread ran, or the hypervisor reported the
+    /// time as stolen.
     pub waited_ns: u64,
 }
 
-/// Watches PU `cpu` for `length` with a thread that never sleeps.
+/// Watches PU `cpu` for `length` by a thread that never sleeps.
 ///
 /// # Errors
-/// [`ThreadError`] if the PU cannot be used or a thread cannot be made.
+/// [`ThreadError`] if the PU cannot be used or no thread can be created.
 pub fn watch(cpu: u32, length: Duration) -> Result<Gaps, ThreadError> {
     on(cpu, || {
         let begin = wall_ns();
         let end = begin + u64::try_from(length.as_nanos()).unwrap_or(u64::MAX / 2);
-        let (mut last, mut gaps) = (begin, Gaps::default());
-        // CPU time, and when it was read: often, so that the two clocks do not drift apart.
-        let (mut cpu, mut read) = (cpu_ns(), begin);
+        let mut last = begin;
+        let mut gaps = Gaps::default();
+        // CPU time and the time of its reading: read often, so that the two clocks do not drift
+        // apart.
+        let mut cpu = cpu_ns();
+        let mut read = begin;
         while last < end {
             let now = wall_ns();
             let gap = now - last;
             if gap >= LEAST_NS {
-                // What was counted since then, less what the thread ran before the gap.
+                // CPU time since the reading, less the part before the gap.
                 let counted = (cpu_ns() - cpu).saturating_sub(last - read);
                 if counted >= gap / 2 { gaps.away_ns.push(gap) } else { gaps.waited_ns += gap }
             }
             last = now;
             if gap >= LEAST_NS || now - read >= 1_000_000 {
-                (cpu, read) = (cpu_ns(), wall_ns());
+                cpu = cpu_ns();
+                read = wall_ns();
                 last = read;
             }
         }

@@ -1,9 +1,9 @@
-//! The kernels and their names.
+//! Kernels, workloads and their names.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A loop that loads one execution unit.
+/// A loop that saturates one execution unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kernel {
     /// If-else and switch: eight two-way decisions and eight four-way indirect jumps.
@@ -18,12 +18,12 @@ pub enum Kernel {
     IntAdd,
     /// 32 integer multiplications in eight independent chains.
     IntMul,
-    /// 32 integer divisions, each waiting for the one before: bound by the divider's latency.
+    /// 32 dependent integer divisions: bound by the divider's latency.
     IntDiv,
-    /// 32 steps along a circular list, each waiting for the one before.
+    /// 32 dependent loads along a circular list.
     LoadDep,
-    /// 32 integer divisions that wait for nothing: bound by the divider's throughput. Not among
-    /// the paper's eight.
+    /// 32 independent integer divisions: bound by the divider's throughput. Not among the paper's
+    /// eight.
     IntDivTp,
 }
 
@@ -41,13 +41,13 @@ impl Kernel {
         Self::IntDivTp,
     ];
 
-    /// The paper's eight, in the order used everywhere.
+    /// The paper's eight kernels, in the order of all tables.
     pub const PAPER: [Self; 8] = {
         let [a, b, c, d, e, f, g, h, _] = Self::ALL;
         [a, b, c, d, e, f, g, h]
     };
 
-    /// The name on command lines and in tables.
+    /// Name on command lines and in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Kernel {
         }
     }
 
-    /// All names, for help and errors.
+    /// Names of all kernels, for help and errors.
     #[must_use]
     pub fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
@@ -84,7 +84,7 @@ impl FromStr for Kernel {
     }
 }
 
-/// The size of the list that `load-dep` traverses, in KiB: 1 to 1,048,576 (1 GiB).
+/// Size of the list of `load-dep`, in KiB: 1 to 1,048,576 (1 GiB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListSize(u32);
 
@@ -92,7 +92,7 @@ impl ListSize {
     /// The largest size, in KiB.
     const MAX_KIB: u32 = 1 << 20;
 
-    /// A list of `kib` KiB, or `None` if that is 0 or above 1 GiB.
+    /// Size of `kib` KiB; `None` for 0 and above 1 GiB.
     #[must_use]
     pub const fn from_kib(kib: u32) -> Option<Self> {
         if kib >= 1 && kib <= Self::MAX_KIB { Some(Self(kib)) } else { None }
@@ -106,7 +106,8 @@ impl ListSize {
 }
 
 impl Default for ListSize {
-    /// 16 KiB: half of the smallest first-level cache in use, so that two lists fit side by side.
+    /// 16 KiB: half of the smallest first-level cache in use, so that the lists of two siblings
+    /// fit.
     fn default() -> Self {
         Self(16)
     }
@@ -117,7 +118,7 @@ impl Default for ListSize {
 pub struct Workload {
     /// The kernel.
     pub kernel: Kernel,
-    /// The size of its list; only `load-dep` has one.
+    /// Size of the list; used by `load-dep` only.
     pub list: ListSize,
 }
 
@@ -153,27 +154,27 @@ impl FromStr for Workload {
     }
 }
 
-/// Why a text names no workload.
+/// Reason to reject the name of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
     /// No kernel has this name.
     #[error("unknown kernel \"{found}\": expected one of {}", Kernel::names())]
     UnknownKernel {
-        /// What was written.
+        /// Name given.
         found: String,
     },
-    /// The size is not one.
+    /// The size of the list is malformed or out of range.
     #[error("bad list size \"{found}\": expected KiB from 1 to 1048576, as in load-dep:32")]
     BadSize {
-        /// What was written.
+        /// Size given.
         found: String,
     },
-    /// The kernel has no size.
+    /// The kernel takes no size.
     #[error("{kernel} takes no size, found \":{found}\": only load-dep has a list")]
     NoSize {
         /// The kernel.
         kernel: Kernel,
-        /// What was written.
+        /// Size given.
         found: String,
     },
 }

@@ -1,10 +1,10 @@
-//! Small loops that each load one execution unit, after SMT-Bench of Serpa et al., and a way to
-//! time two of them beside each other; [`traffic`] to the memory that can be tuned, after Feliu et al.; and
-//! [`speed`], how fast a PU does a fixed piece of work. [`pair`], [`chase`], [`operations`] and [`gaps`] are what
-//! `colocate calibrate` measures of a machine beside these.
+//! Small loops that each saturate one execution unit, after SMT-Bench of Serpa et al., and a timer
+//! for two of them in parallel; tunable memory [`traffic`], after Feliu et al.; and [`speed`], the
+//! speed of a PU for a fixed piece of work. `colocate calibrate` also measures [`pair`], [`chase`],
+//! [`operations`] and [`gaps`].
 //!
 //! Every loop is one block of assembly, so the compiler can neither remove nor merge an operation,
-//! and the instructions of an iteration are known: see [`by_construction`]. Nothing here draws
+//! and the instructions of an iteration are known: see [`by_construction`]. The crate draws no
 //! conclusions; `colocate-study bench smt` does.
 
 // The kernels are assembly, and pinning a thread and reading its clock are system calls.

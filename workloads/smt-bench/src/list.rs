@@ -1,15 +1,15 @@
-//! The circular list that `load-dep` traverses.
+//! Circular list of `load-dep`.
 
 use crate::kernel::ListSize;
 use std::ptr;
 
-/// One element: a pointer, alone on 128 bytes, so that a fetched pair of lines serves one step.
+/// An element: a pointer on 128 bytes of its own, so that a fetched pair of lines serves one step.
 #[repr(align(128))]
 pub struct Node {
     next: *const Node,
 }
 
-/// A circular list in the order of addresses, as the paper's: the last node points to the first.
+/// A circular list in the order of addresses, as in the paper: the last node points to the first.
 pub struct List {
     nodes: Box<[Node]>,
     at: *const Node,
@@ -19,7 +19,7 @@ pub struct List {
 unsafe impl Send for List {}
 
 impl List {
-    /// A list of `size`; every page of it has been written.
+    /// Builds a list of `size` and writes every page.
     pub fn new(size: ListSize) -> Self {
         let count = size.kib() as usize * 1024 / size_of::<Node>();
         let mut nodes: Box<[Node]> = (0..count).map(|_| Node { next: ptr::null() }).collect();
@@ -30,12 +30,12 @@ impl List {
         Self { at: nodes.as_ptr(), nodes }
     }
 
-    /// The current node of the traversal.
+    /// Current node of the traversal.
     pub fn at(&self) -> *const Node {
         self.at
     }
 
-    /// Sets the node at which the traversal ended.
+    /// Sets the current node after a traversal.
     ///
     /// # Panics
     /// If `at` is not in this list.

@@ -1,6 +1,6 @@
-//! `smt-bench`: runs one kernel and prints how many iterations it does a second.
+//! `smt-bench`: runs one kernel and prints its iterations per second.
 
-// This is the part that speaks to the user.
+// The binary's output is for the user.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use smt_bench::thread::{ThreadError, pin, side_by_side};
@@ -23,7 +23,7 @@ Usage: smt-bench KERNEL[:KB] [--seconds S | --iterations N] [--threads T] [--cpu
   --list          show the kernels and what an iteration consists of
 ";
 
-/// What the command line requests.
+/// Action selected by the command line.
 #[derive(Debug, PartialEq)]
 enum Command {
     Help,
@@ -31,14 +31,17 @@ enum Command {
     Run(Run),
 }
 
+/// Arguments of a run.
 #[derive(Clone, Debug, PartialEq)]
 struct Run {
     workload: Workload,
     length: Length,
     threads: usize,
+    /// PUs to pin the threads to, in turn; empty for no pinning.
     cpus: Vec<u32>,
 }
 
+/// End of a run: after a time, or after a number of iterations of each thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Length {
     Time(Duration),
@@ -67,22 +70,27 @@ fn main() -> ExitCode {
     }
 }
 
+/// Value of the option `arg`.
+fn value(args: &mut impl Iterator<Item = String>, arg: &str) -> Result<String, String> {
+    args.next().ok_or_else(|| format!("{arg} needs a value"))
+}
+
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
     let mut workload = None;
     let mut length = None;
-    let (mut threads, mut cpus) = (1, Vec::new());
+    let mut threads = 1;
+    let mut cpus = Vec::new();
     while let Some(arg) = args.next() {
-        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--help" | "-h" => return Ok(Command::Help),
             "--list" => return Ok(Command::List),
             "--seconds" | "--iterations" if length.is_some() => {
                 return Err("expected one of --seconds and --iterations, once".to_owned());
             }
-            "--seconds" => length = Some(seconds(&value()?)?),
-            "--iterations" => length = Some(iterations(&value()?)?),
-            "--threads" => threads = thread_count(&value()?)?,
-            "--cpu" => cpus = cpu_list(&value()?)?,
+            "--seconds" => length = Some(seconds(&value(&mut args, &arg)?)?),
+            "--iterations" => length = Some(iterations(&value(&mut args, &arg)?)?),
+            "--threads" => threads = thread_count(&value(&mut args, &arg)?)?,
+            "--cpu" => cpus = cpu_list(&value(&mut args, &arg)?)?,
             flag if flag.starts_with('-') => return Err(format!("unknown option {flag}")),
             name if workload.is_none() => {
                 workload = Some(name.parse().map_err(|error| format!("{error}"))?);
@@ -132,43 +140,48 @@ fn report(run: &Run) -> Result<String, ThreadError> {
     ))
 }
 
-/// Iterations of all threads together, and the time from the start of all to the end of the last.
+/// Runs the threads. Returns their total iterations, and the time from the common start to the end
+/// of the last.
 fn execute(run: &Run) -> Result<(u64, Duration), ThreadError> {
     let controls: Vec<Control> = (0..run.threads).map(|_| Control::new()).collect();
-    let prepare = |number: usize| {
-        if !run.cpus.is_empty() {
-            pin(run.cpus[number % run.cpus.len()])?;
-        }
-        Ok(Runner::new(run.workload))
-    };
     let iterations = match run.length {
         Length::Time(_) => u64::MAX,
         Length::Iterations(n) => n,
     };
-    let work = |number: usize, mut runner: Runner| runner.run(&controls[number], iterations);
     let mut begin = Instant::now();
-    let meanwhile = || {
-        begin = Instant::now();
-        if let Length::Time(length) = run.length {
-            std::thread::sleep(length);
-            controls.iter().for_each(Control::stop);
-        }
-    };
-    let done = side_by_side(run.threads, prepare, work, meanwhile)?;
+    let done = side_by_side(
+        run.threads,
+        |number| {
+            if !run.cpus.is_empty() {
+                pin(run.cpus[number % run.cpus.len()])?;
+            }
+            Ok(Runner::new(run.workload))
+        },
+        |number, mut runner: Runner| runner.run(&controls[number], iterations),
+        || {
+            // Not before: allocating and writing lists takes time.
+            begin = Instant::now();
+            if let Length::Time(length) = run.length {
+                std::thread::sleep(length);
+                controls.iter().for_each(Control::stop);
+            }
+        },
+    )?;
     Ok((done.into_iter().sum(), begin.elapsed()))
 }
 
+/// Table of the kernels: instructions of an iteration and their shares by class.
 fn list() -> String {
     let head = format!(
         "{:<12}{:>13}{:>9}{:>9}{:>9}{:>9}{:>9}\n",
         "kernel", "instructions", "branch", "float", "int", "load", "store"
     );
-    let row = |kernel: Kernel| {
+    let rows = Kernel::ALL.map(|kernel| {
         let counts = by_construction(kernel, Architecture::HERE);
         let shares = counts.shares().map(|share| format!("{:>7.1} %", share * 100.0));
         format!("{kernel:<12}{:>13}{}\n", counts.instructions, shares.concat())
-    };
-    head + &Kernel::ALL.map(row).concat()
+    });
+    head + &rows.concat()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Runs workloads beside each other, each pinned to a PU, and keeps their trails.
+//! Runs workloads in parallel, each pinned to a PU, and records their trails.
 
 use crate::control::Control;
 use crate::kernel::Workload;
@@ -7,49 +7,53 @@ use crate::runner::Runner;
 use crate::thread::{ThreadError, cpu_ns, pin, side_by_side, wall_ns};
 use std::time::Duration;
 
-/// A workload and the PU it runs on, by the kernel's number.
+/// A workload and its PU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// What runs.
+    /// Workload to run.
     pub workload: Workload,
-    /// Where.
+    /// Kernel number of the PU.
     pub cpu: u32,
 }
 
-/// How long a chunk should take: short beside a time slice, so that an interruption costs little;
-/// long beside reading two clocks, about 0.3 µs (measured on a Sapphire Rapids guest,
+/// Target duration of a chunk. Short compared to a time slice, so that an interruption costs
+/// little. Long compared to reading two clocks, about 0.3 µs (measured on a Sapphire Rapids guest,
 /// 2026-11-21).
 pub const CHUNK: Duration = Duration::from_nanos(CHUNK_NS);
+/// [`CHUNK`] in nanoseconds.
 pub(crate) const CHUNK_NS: u64 = 100_000;
 
-/// Runs `jobs` at the same time for `length`, and returns the trail of each, in their order.
+/// Runs `jobs` in parallel for `length`, and returns their trails in the order of `jobs`.
 ///
-/// All threads are pinned and warm before the first one starts. Two jobs on one PU alternate, and
-/// then [`crate::overlap::paces`] finds no time in which both ran.
+/// All threads are pinned and warm before the first starts. Two jobs on one PU alternate, so
+/// [`crate::overlap::paces`] finds no time in which both ran.
 ///
 /// # Errors
-/// A PU cannot be used, or a thread cannot be created. Nothing was measured then.
+/// [`ThreadError`] if a PU cannot be used or no thread can be created. No trail is recorded then.
 pub fn together(jobs: &[Job], length: Duration) -> Result<Vec<Trail>, ThreadError> {
-    let prepare = |number: usize| {
-        pin(jobs[number].cpu)?;
-        let mut runner = Runner::new(jobs[number].workload);
-        let chunk = chunk_of(&mut runner);
-        Ok((runner, chunk))
-    };
-    let work = |_, (mut runner, chunk): (Runner, u64)| {
-        let control = Control::new();
-        run_chunks(chunk, length, |iterations| {
-            runner.run(&control, iterations);
-        })
-    };
-    side_by_side(jobs.len(), prepare, work, || ())
+    side_by_side(
+        jobs.len(),
+        |number| {
+            pin(jobs[number].cpu)?;
+            let mut runner = Runner::new(jobs[number].workload);
+            let chunk = chunk_of(&mut runner);
+            Ok((runner, chunk))
+        },
+        |_, (mut runner, chunk): (Runner, u64)| {
+            let control = Control::new();
+            run_chunks(chunk, length, |iterations| {
+                runner.run(&control, iterations);
+            })
+        },
+        || (),
+    )
 }
 
-/// How long finding the size of a chunk may take before we make do with what we have: a sandbox
-/// whose CPU clock has stopped must not block us for ever. Chosen.
+/// Time limit for sizing a chunk, in nanoseconds: a sandbox with a stopped CPU clock must not block
+/// for ever. Chosen.
 const SIZING_NS: u64 = 200_000_000;
 
-/// How many iterations take about [`CHUNK`] of CPU time, at least one.
+/// Number of iterations in about [`CHUNK`] of CPU time, at least one.
 fn chunk_of(runner: &mut Runner) -> u64 {
     let control = Control::new();
     sized(CHUNK_NS, |iterations| {
@@ -57,20 +61,21 @@ fn chunk_of(runner: &mut Runner) -> u64 {
     })
 }
 
-/// How many iterations of `run` take about `target_ns` of CPU time, at least one.
+/// CPU time of `iterations` of `run`, in nanoseconds. At least 1.
+pub(crate) fn timed(run: &mut impl FnMut(u64), iterations: u64) -> u64 {
+    let before = cpu_ns();
+    run(iterations);
+    (cpu_ns() - before).max(1)
+}
+
+/// Number of iterations of `run` in about `target_ns` of CPU time, at least one.
 pub(crate) fn sized(target_ns: u64, mut run: impl FnMut(u64)) -> u64 {
-    let mut timed = |iterations| {
-        let before = cpu_ns();
-        run(iterations);
-        (cpu_ns() - before).max(1)
-    };
-    // The least of three, because caches are cold at first and interrupts only add: one that hit a
-    // single iteration would else leave chunks that are mostly clock reading.
-    let mut least = |iterations| timed(iterations).min(timed(iterations)).min(timed(iterations));
     let begin = wall_ns();
     let mut iterations = 1;
     loop {
-        let took = least(iterations);
+        // The least of three, because caches are cold at first and interruptions only add time: an
+        // interrupted single iteration would result in tiny chunks that mostly read clocks.
+        let took = (0..3).map(|_| timed(&mut run, iterations)).min().unwrap_or(1);
         if took >= target_ns / 4 {
             return (iterations * target_ns / took).max(1);
         }
@@ -81,12 +86,17 @@ pub(crate) fn sized(target_ns: u64, mut run: impl FnMut(u64)) -> u64 {
     }
 }
 
+/// Reads both clocks.
+pub(crate) fn stamp() -> Stamp {
+    Stamp { wall_ns: wall_ns(), cpu_ns: cpu_ns() }
+}
+
 /// Runs chunks of `chunk` iterations of `run` for `length`, with a stamp after each.
 pub(crate) fn run_chunks(chunk: u64, length: Duration, mut run: impl FnMut(u64)) -> Trail {
     let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     let expected = usize::try_from(length_ns / CHUNK_NS).unwrap_or(0).min(1 << 20) + 16;
+    // Allocated before the first stamp, so that no chunk includes an allocation.
     let mut stamps = Vec::with_capacity(expected);
-    let stamp = || Stamp { wall_ns: wall_ns(), cpu_ns: cpu_ns() };
     let first = stamp();
     let end = first.wall_ns.saturating_add(length_ns);
     stamps.push(first);

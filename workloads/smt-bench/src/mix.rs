@@ -1,8 +1,8 @@
-//! What an iteration of each loop consists of, counted in its text.
+//! Instructions of an iteration of each loop, counted from its text.
 
 use crate::kernel::Kernel;
 
-/// A processor architecture that has loops.
+/// Processor architecture of the loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
     /// 64-bit x86.
@@ -12,13 +12,13 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// The one this was compiled for.
+    /// Architecture of this build.
     pub const HERE: Self = if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 };
 }
 
 /// Instructions of one iteration, by class.
 ///
-/// An instruction can be of several classes or of none, as a move between registers is.
+/// An instruction can be in several classes, or in none, such as a move between registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopCounts {
     /// All instructions.
@@ -28,7 +28,7 @@ pub struct LoopCounts {
 }
 
 impl LoopCounts {
-    /// The share of each class, in 0 ..= 1: branch, floating-point, integer, load, store.
+    /// Share of each class, in 0 ..= 1: branch, floating-point, integer, load, store.
     #[must_use]
     pub fn shares(&self) -> [f64; 5] {
         self.of.map(|count| f64::from(count) / f64::from(self.instructions))
@@ -45,13 +45,13 @@ impl LoopCounts {
     }
 }
 
-/// What `kernel` executes in one iteration.
+/// Counts the instructions of `kernel` in one iteration.
 ///
-/// The same in every iteration, whichever way the branches go. What a call does beside its
-/// iterations is about 50 instructions and vanishes from the share after a few thousand.
+/// Every iteration has the same counts, on every path through its branches. A call also executes
+/// about 50 instructions, negligible after a few thousand iterations.
 ///
-/// Counted as everywhere in colocate: comparisons, shifts and rotations are integer work; a
-/// comparison with memory is a load too; a jump that compares with zero is a branch only.
+/// Classes are those of the other crates: comparisons, shifts and rotations are integer work; a
+/// comparison with memory is also a load; a jump that compares with zero is a branch only.
 #[must_use]
 pub const fn by_construction(kernel: Kernel, architecture: Architecture) -> LoopCounts {
     let (operations, count_and_stop) = match architecture {

@@ -1,38 +1,39 @@
-//! How many cycles of a core operations take where nothing holds them up, and what a mispredicted branch costs.
+//! Cycles of a core's operations in isolation, and the cost of a mispredicted branch.
 //!
-//! Time is taken in cycles by a chain of additions beside every loop ([`crate::clock`]), so the clock rate cancels out. Of
-//! several tries the fastest counts, since interruptions only add time.
+//! Cycles are measured by a chain of additions beside every loop ([`crate::clock`]), so the clock
+//! rate cancels out. The fastest of several tries counts, since interruptions only add time.
 
 use crate::clock;
 use crate::control::Control;
 use crate::kernel::Kernel;
-use crate::measure::sized;
+use crate::measure::{sized, timed};
 use crate::runner::Runner;
 use crate::speed::on;
-use crate::thread::{ThreadError, cpu_ns};
+use crate::thread::ThreadError;
 use core::arch::asm;
 
 /// Operations of an iteration of [`simple`].
 const IN_A_ROW: u64 = 64;
 /// Operations of an iteration of a kernel.
 const IN_A_KERNEL: u64 = 32;
-/// Decisions of the loop that predicts badly: more than any predictor keeps. Chosen.
+/// Decisions of the unpredictable loop: more than any predictor remembers. Chosen.
 const DECISIONS: usize = 1 << 18;
-/// CPU time of a try. Chosen: a thousand times what reading the clock costs.
+/// CPU time of a try, in nanoseconds. Chosen: a thousand times the cost of reading the clock.
 const TRY_NS: u64 = 250_000;
 /// Tries of each loop. Chosen.
 const TRIES: u32 = 4;
 
-/// What a core does, in cycles.
+/// Cost of each operation of a core, in cycles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operations {
-    /// One of a mixture that is bound by the front end, of loads and integer operations: 1 over its slots.
+    /// An operation of a mix of loads and integer operations bound by the front end: the inverse of
+    /// its slots.
     pub slot: f64,
-    /// A branch that is predicted and not taken.
+    /// A predicted branch, not taken.
     pub branch: f64,
-    /// A load that hits the first cache.
+    /// A load from the first-level cache.
     pub load: f64,
-    /// A store that hits the first cache.
+    /// A store to the first-level cache.
     pub store: f64,
     /// An integer operation.
     pub int: f64,
@@ -46,64 +47,66 @@ pub struct Operations {
     pub float_mul: f64,
     /// A double-precision division.
     pub float_div: f64,
-    /// More for a branch that is mispredicted.
+    /// Extra cost of a mispredicted branch.
     pub branch_miss: f64,
 }
 
 /// Measures operations on PU `cpu`.
 ///
 /// # Errors
-/// [`ThreadError`] if the PU cannot be used or a thread cannot be made.
+/// [`ThreadError`] if the PU cannot be used or no thread can be created.
 pub fn measure(cpu: u32) -> Result<Operations, ThreadError> {
     on(cpu, || {
-        let kernel = |kernel: Kernel| {
-            let (mut runner, control) = (Runner::new(kernel.into()), Control::new());
-            cycles(IN_A_KERNEL, |iterations| {
-                runner.run(&control, iterations);
-            })
-        };
         let random: Vec<u8> = random().take(DECISIONS).collect();
-        let decisions = |bytes: &[u8]| cycles(bytes.len() as u64, |times| decide(bytes, times));
-        // Half of all random decisions are predicted.
-        let missed = 2.0 * (decisions(&random) - decisions(&vec![0; DECISIONS]));
+        // Half of all random decisions are predicted by chance.
+        let missed = 2.0 * (decision_cycles(&random) - decision_cycles(&vec![0; DECISIONS]));
         Operations {
             slot: cycles(3 * IN_A_ROW, |rounds| simple(Simple::Mixed, rounds)),
             branch: cycles(IN_A_ROW, |rounds| simple(Simple::Branch, rounds)),
             load: cycles(IN_A_ROW, |rounds| simple(Simple::Load, rounds)),
             store: cycles(IN_A_ROW, |rounds| simple(Simple::Store, rounds)),
             int: cycles(IN_A_ROW, |rounds| simple(Simple::Int, rounds)),
-            int_mul: kernel(Kernel::IntMul),
-            int_div: kernel(Kernel::IntDivTp),
-            float_add: kernel(Kernel::FpAdd),
-            float_mul: kernel(Kernel::FpMul),
-            float_div: kernel(Kernel::FpDiv),
+            int_mul: kernel_cycles(Kernel::IntMul),
+            int_div: kernel_cycles(Kernel::IntDivTp),
+            float_add: kernel_cycles(Kernel::FpAdd),
+            float_mul: kernel_cycles(Kernel::FpMul),
+            float_div: kernel_cycles(Kernel::FpDiv),
             branch_miss: missed.max(0.0),
         }
     })
 }
 
-/// Cycles of each of the `operations` of an iteration of `run`.
-#[allow(clippy::cast_precision_loss)] // counts and times short of 2⁵³
-fn cycles(operations: u64, mut run: impl FnMut(u64)) -> f64 {
-    let timed = |run: &mut dyn FnMut()| {
-        let before = cpu_ns();
-        run();
-        (cpu_ns() - before).max(1) as f64
-    };
-    let iterations = sized(TRY_NS, &mut run);
-    let rounds = TRY_NS / IN_A_ROW;
-    let (mut own, mut chain) = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..TRIES {
-        chain = chain.min(timed(&mut || {
-            clock::chain(rounds);
-        }));
-        own = own.min(timed(&mut || run(iterations)));
-    }
-    let cycle = chain / (rounds * clock::IN_A_ROW) as f64;
-    own / (iterations * operations) as f64 / cycle
+/// Cycles per operation of a kernel.
+fn kernel_cycles(kernel: Kernel) -> f64 {
+    let mut runner = Runner::new(kernel.into());
+    let control = Control::new();
+    cycles(IN_A_KERNEL, |iterations| {
+        runner.run(&control, iterations);
+    })
 }
 
-/// Bytes without a pattern (xorshift; Marsaglia, Journal of Statistical Software 2003).
+/// Cycles per decision by the lowest bits of `bytes`.
+fn decision_cycles(bytes: &[u8]) -> f64 {
+    cycles(bytes.len() as u64, |times| decide(bytes, times))
+}
+
+/// Cycles per operation of `run`, with `operations` per iteration.
+#[allow(clippy::cast_precision_loss)] // counts and times short of 2⁵³
+fn cycles(operations: u64, mut run: impl FnMut(u64)) -> f64 {
+    let iterations = sized(TRY_NS, &mut run);
+    let rounds = TRY_NS / IN_A_ROW;
+    let mut own = u64::MAX;
+    let mut chain = u64::MAX;
+    // Interleaved, so that both see the same clock rate.
+    for _ in 0..TRIES {
+        chain = chain.min(timed(&mut |rounds| _ = clock::chain(rounds), rounds));
+        own = own.min(timed(&mut run, iterations));
+    }
+    let cycle = chain as f64 / (rounds * clock::IN_A_ROW) as f64;
+    own as f64 / (iterations * operations) as f64 / cycle
+}
+
+/// Random bytes (xorshift; Marsaglia, Journal of Statistical Software 2003).
 fn random() -> impl Iterator<Item = u8> {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     std::iter::repeat_with(move || {
@@ -114,9 +117,10 @@ fn random() -> impl Iterator<Item = u8> {
     })
 }
 
+/// Simple operations, measured by loops of their own.
 #[derive(Clone, Copy)]
 enum Simple {
-    /// A load and two integer operations: each has more units than a mixture needs of them.
+    /// A load and two integer operations: the core has more units for each than the mix needs.
     Mixed,
     Int,
     Branch,
@@ -166,9 +170,9 @@ fn simple(what: Simple, rounds: u64) {
             "mov {u}, [{place}]\ntest {t}, {t}\ntest {t}, {t}",
             "dec {left}\njnz 2b"
         ),
-        // It waits for no earlier one, as an addition to a register would.
+        // Independent of the operation before, unlike an addition to a register.
         Simple::Int => in_a_row!(rounds, place, "", "test {t}, {t}", "dec {left}\njnz 2b"),
-        // `dec` leaves the carry flag as it is.
+        // `dec` preserves the carry flag.
         Simple::Branch => in_a_row!(rounds, place, "clc", "jc 9f", "dec {left}\njnz 2b"),
         Simple::Load => in_a_row!(rounds, place, "", "mov {u}, [{place}]", "dec {left}\njnz 2b"),
         Simple::Store => in_a_row!(rounds, place, "", "mov [{place}], {t}", "dec {left}\njnz 2b"),
@@ -219,7 +223,7 @@ fn simple(what: Simple, rounds: u64) {
     }
 }
 
-/// Decides by the lowest bit of each of `bytes`, which are some, `times` times.
+/// Takes a branch decision on the lowest bit of each of `bytes`, at least one, `times` times.
 fn decide(bytes: &[u8], times: u64) {
     for _ in 0..times {
         // SAFETY: reads `bytes` from its first to its last, and writes the named registers and flags only.

@@ -1,43 +1,43 @@
-//! When did several threads really run beside each other, and how fast were they then?
+//! Speed of several threads during the time in which all of them ran.
 //!
-//! Every thread works in chunks of equally many iterations and stamps each chunk's end with two
-//! clocks. Where the wall clock went further than the thread's own clock, the thread waited for
-//! its PU. What remains are chunks in which it ran throughout; those that lie wholly inside such
-//! times of all other threads are the ones to be compared. So other load on the machine costs
-//! chunks, not correctness.
+//! Every thread works in chunks of equally many iterations and reads two clocks after each chunk.
+//! If the wall clock advanced further than the thread's CPU clock, the thread waited for its PU. Of
+//! the other chunks, those within undisturbed times of all other threads are compared. So other
+//! load on the machine costs chunks, not correctness.
 
 /// Two clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Wall time in nanoseconds, the same clock for all threads.
+    /// Wall time in nanoseconds, by a clock common to all threads.
     pub wall_ns: u64,
     /// CPU time of the thread in nanoseconds.
     pub cpu_ns: u64,
 }
 
-/// What one thread left behind.
+/// Record of one thread.
 #[derive(Clone, Debug)]
 pub struct Trail {
-    /// Iterations from one stamp to the next.
+    /// Iterations between two stamps.
     pub chunk: u64,
     /// Clocks at the start and after every chunk.
     pub stamps: Vec<Stamp>,
 }
 
-/// How fast a thread was while all ran.
+/// Speed of a thread while all ran.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// Nanoseconds an iteration took: the median of the chunks.
+    /// Nanoseconds per iteration: the median of the chunks.
     pub iteration_ns: f64,
-    /// How long those chunks took together, in nanoseconds.
+    /// Total time of the chunks, in nanoseconds.
     pub together_ns: u64,
 }
 
-/// Waiting that does not spoil a chunk, in nanoseconds: the clocks are read one after the other,
-/// and a timer interrupt takes a few microseconds. Chosen; a time slice is never below 100 µs
-/// (`sysctl_sched_base_slice` of Linux is 0.7 ms and more).
+/// Greatest waiting time within an undisturbed chunk, in nanoseconds: the clocks are read one after
+/// the other, and a timer interrupt takes a few microseconds. Chosen; a time slice is never below
+/// 100 µs (`sysctl_sched_base_slice` of Linux is 0.7 ms and more).
 const SLACK_NS: u64 = 5_000;
 
+/// Interval of wall time, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Span {
     from: u64,
@@ -50,19 +50,21 @@ impl Span {
     }
 }
 
+/// Wall time from `a` to `b` in which the thread did not run, in nanoseconds.
+fn waited(a: Stamp, b: Stamp) -> u64 {
+    (b.wall_ns - a.wall_ns).saturating_sub(b.cpu_ns.saturating_sub(a.cpu_ns))
+}
+
 impl Trail {
-    /// The chunks in which the thread ran throughout.
+    /// Chunks in which the thread ran throughout.
     fn undisturbed(&self) -> impl Iterator<Item = Span> {
-        let waited = |a: Stamp, b: Stamp| {
-            (b.wall_ns - a.wall_ns).saturating_sub(b.cpu_ns.saturating_sub(a.cpu_ns))
-        };
-        self.stamps.windows(2).filter_map(move |pair| {
+        self.stamps.windows(2).filter_map(|pair| {
             let span = Span { from: pair[0].wall_ns, to: pair[1].wall_ns };
             (waited(pair[0], pair[1]) <= SLACK_NS).then_some(span)
         })
     }
 
-    /// The longest spans in which the thread ran throughout, in ascending order.
+    /// Maximal spans in which the thread ran throughout, in ascending order.
     fn running(&self) -> Vec<Span> {
         let mut spans: Vec<Span> = Vec::new();
         for span in self.undisturbed() {
@@ -74,34 +76,35 @@ impl Trail {
         spans
     }
 
-    /// The share of its time during which the thread had its PU, in 0 ..= 1, or `None` if it did
-    /// nothing.
+    /// Share of time in which the thread had its PU, in 0 ..= 1; `None` without a chunk.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // a share needs few digits
     pub fn share_of_pu(&self) -> Option<f64> {
-        let (first, last) = (self.stamps.first()?, self.stamps.last()?);
+        let first = self.stamps.first()?;
+        let last = self.stamps.last()?;
         let wall = last.wall_ns.saturating_sub(first.wall_ns);
         let cpu = last.cpu_ns.saturating_sub(first.cpu_ns);
         (wall > 0).then(|| (cpu as f64 / wall as f64).min(1.0))
     }
 }
 
-/// How fast each of `trails` was while all of them ran, in their order; `None` for one that has no
-/// chunk inside such a time.
+/// Speed of each of `trails` while all ran, in their order; `None` for a trail without a chunk in
+/// such a time.
 #[must_use]
 pub fn paces(trails: &[Trail]) -> Vec<Option<Pace>> {
     let running: Vec<Vec<Span>> = trails.iter().map(Trail::running).collect();
-    let pace = |(own, trail): (usize, &Trail)| {
-        let others_run = |span: &Span| {
+    let paces = trails.iter().enumerate().map(|(own, trail)| {
+        let shared = trail.undisturbed().filter(|span| {
             let mut others = running.iter().enumerate().filter(|(other, _)| *other != own);
-            others.all(|(_, spans)| some_span_holds(spans, *span))
-        };
-        pace_of(trail.chunk, trail.undisturbed().filter(others_run))
-    };
-    trails.iter().enumerate().map(pace).collect()
+            others.all(|(_, spans)| is_within_one(spans, *span))
+        });
+        pace_of(trail.chunk, shared)
+    });
+    paces.collect()
 }
 
-fn some_span_holds(ascending: &[Span], span: Span) -> bool {
+/// True if one of the ascending spans contains `span`.
+fn is_within_one(ascending: &[Span], span: Span) -> bool {
     let after = ascending.partition_point(|candidate| candidate.from <= span.from);
     after > 0 && ascending[after - 1].holds(span)
 }

@@ -1,125 +1,147 @@
-//! What two PUs cost each other: passing a cache line, and waking a thread.
+//! Communication costs between two PUs: passing a cache line, and waking a thread.
 //!
-//! Threads wait for each other by spinning on one cache line ([`line()`]), or sleeping in the kernel ([`wake_ups`],
-//! [`round_trips`]: futex(2), as `std::thread::park` uses it). All are threads of their own, and end before the call does.
+//! Threads wait by spinning on one cache line ([`line()`]), or asleep in the kernel ([`wake_ups`],
+//! [`round_trips`]: futex(2), as used by `std::thread::park`). Each call creates its threads and
+//! ends them before returning.
 
-use crate::overlap::{Stamp, Trail, paces};
-use crate::thread::{ThreadError, cpu_ns, pin, side_by_side, wall_ns};
+use crate::measure::stamp;
+use crate::overlap::{Trail, paces};
+use crate::thread::{ThreadError, pin, side_by_side, wall_ns};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::{Thread, current, park, sleep};
 use std::time::Duration;
 
-/// A number alone on two cache lines, because processors fetch lines in pairs.
+/// A number on two cache lines of its own, because processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// What ends the thread at the other end of a line.
+/// Value that ends the thread at the other end of a line.
 const END: u64 = u64::MAX;
 
-/// There-and-back trips between two stamps: some 50 µs on one package. Chosen: long beside reading two clocks
-/// (0.3 µs), short beside a time slice.
+/// Round trips between two stamps: some 50 µs within a package. Chosen: long compared to reading
+/// two clocks (0.3 µs), short compared to a time slice.
 const TRIPS: u64 = 256;
 
-/// Nanoseconds in which a cache line that one of two PUs has written is read by the other, half of there and back: the
-/// median of undisturbed stretches in `length`. `None` if other load left no undisturbed stretch.
+/// Time to pass a modified cache line from one PU to the other, in nanoseconds: half of a round
+/// trip, the median of the undisturbed chunks of `length`. `None` if other load disturbed every
+/// chunk.
 ///
 /// # Errors
-/// [`ThreadError`] if a PU cannot be used or a thread cannot be made.
+/// [`ThreadError`] if a PU cannot be used or no thread can be created.
 ///
 /// # Panics
-/// If both PUs are the same: neither thread would let the other run.
+/// If both PUs are the same: neither spinning thread would let the other run.
 pub fn line(pus: [u32; 2], length: Duration) -> Result<Option<f64>, ThreadError> {
     assert_ne!(pus[0], pus[1], "a line passes between two PUs");
     let line = Line::default();
-    let wait_for = |wanted: u64| {
-        loop {
-            let found = line.0.load(SeqCst);
-            if found == wanted || found == END {
-                return found == wanted;
-            }
-            std::hint::spin_loop();
-        }
-    };
-    let work = |number, ()| {
-        if number == 1 {
-            let mut next = 1;
-            while wait_for(next) {
-                line.0.store(next + 1, SeqCst);
-                next += 2;
-            }
-            return None;
-        }
-        let stamp = || Stamp { wall_ns: wall_ns(), cpu_ns: cpu_ns() };
-        let mut stamps = vec![stamp()];
-        let end = stamps[0].wall_ns + ns(length);
-        let mut next = 0;
-        while stamps.len() < 3 || stamps[stamps.len() - 1].wall_ns < end {
-            for _ in 0..TRIPS {
-                line.0.store(next + 1, SeqCst);
-                wait_for(next + 2);
-                next += 2;
-            }
-            stamps.push(stamp());
-        }
-        line.0.store(END, SeqCst);
-        // The first stretch has the start of the other thread in it.
-        stamps.remove(0);
-        paces(&[Trail { chunk: 2 * TRIPS, stamps }])[0].map(|pace| pace.iteration_ns)
-    };
-    Ok(side_by_side(2, |number| pin(pus[number]), work, || ())?.remove(0))
+    let done = side_by_side(
+        2,
+        |number| pin(pus[number]),
+        |number, ()| if number == 0 { pass(&line, length) } else { return_all(&line) },
+        || (),
+    );
+    Ok(done?.remove(0))
 }
 
-/// How wake-ups are measured.
+/// Waits for a value on the line; false if the value is [`END`].
+fn wait_for(line: &Line, wanted: u64) -> bool {
+    loop {
+        let found = line.0.load(SeqCst);
+        if found == wanted || found == END {
+            return found == wanted;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Second thread: answers each odd value with the next even value.
+fn return_all(line: &Line) -> Option<f64> {
+    let mut next = 1;
+    while wait_for(line, next) {
+        line.0.store(next + 1, SeqCst);
+        next += 2;
+    }
+    None
+}
+
+/// First thread: sends odd values for `length`, and returns the nanoseconds of a pass.
+fn pass(line: &Line, length: Duration) -> Option<f64> {
+    let mut stamps = vec![stamp()];
+    let end = stamps[0].wall_ns + ns(length);
+    let mut next = 0;
+    while stamps.len() < 3 || stamps[stamps.len() - 1].wall_ns < end {
+        for _ in 0..TRIPS {
+            line.0.store(next + 1, SeqCst);
+            wait_for(line, next + 2);
+            next += 2;
+        }
+        stamps.push(stamp());
+    }
+    line.0.store(END, SeqCst);
+    // The first chunk includes the start of the other thread.
+    stamps.remove(0);
+    paces(&[Trail { chunk: 2 * TRIPS, stamps }])[0].map(|pace| pace.iteration_ns)
+}
+
+/// Parameters of a measurement of wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeUps {
-    /// PU of the thread that wakes.
+    /// PU of the waking thread.
     pub waker: u32,
-    /// PU of the thread that is woken; it may be the same.
+    /// PU of the woken thread; may be the same.
     pub wakee: u32,
-    /// A thread that never sleeps runs on the wakee's PU meanwhile, with the same priority.
+    /// True to run a thread that never sleeps on the wakee's PU meanwhile, with the same priority.
     pub busy: bool,
-    /// How many wake-ups.
+    /// Number of wake-ups.
     pub count: u32,
-    /// How long the woken thread sleeps before.
+    /// Sleep of the woken thread before each wake-up.
     pub pause: Duration,
 }
 
-/// What a wake-up took.
+/// Cost of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeUp {
-    /// From before the system call of the waker until the woken thread runs, in nanoseconds.
+    /// Time from before the waker's system call until the woken thread runs, in nanoseconds.
     pub latency_ns: u64,
-    /// How long the waker was in the call, in nanoseconds.
+    /// Duration of the waker's system call, in nanoseconds.
     pub call_ns: u64,
 }
 
-/// Wakes a thread so often, and says what each wake-up took.
-///
-/// # Errors
-/// As [`line()`].
-pub fn wake_ups(how: WakeUps) -> Result<Vec<WakeUp>, ThreadError> {
-    let (posted, sleeping, ended) = (Line::default(), Line::default(), AtomicBool::new(false));
-    let woken: OnceLock<Thread> = OnceLock::new();
-    let prepare = |number: usize| pin(if number == 0 { how.waker } else { how.wakee });
-    let wakee = || {
-        let _ = woken.set(current());
+/// Shared state of waker and woken thread.
+#[derive(Default)]
+struct Wakes {
+    /// Time of the waker's call, in nanoseconds; 0 once taken by the woken thread.
+    posted: Line,
+    /// Last round, from 1, that the woken thread has begun.
+    sleeping: Line,
+    ended: AtomicBool,
+    woken: OnceLock<Thread>,
+}
+
+impl Wakes {
+    /// The woken thread: returns the latency of each wake-up in nanoseconds.
+    fn be_woken(&self, count: u32) -> Vec<u64> {
+        let _ = self.woken.set(current());
         let mut latencies = Vec::new();
-        for round in 1..=u64::from(how.count) {
-            sleeping.0.store(round, SeqCst);
-            while posted.0.load(SeqCst) == 0 {
+        for round in 1..=u64::from(count) {
+            self.sleeping.0.store(round, SeqCst);
+            // `park` may return without a wake-up.
+            while self.posted.0.load(SeqCst) == 0 {
                 park();
             }
-            latencies.push(wall_ns().saturating_sub(posted.0.swap(0, SeqCst)));
+            latencies.push(wall_ns().saturating_sub(self.posted.0.swap(0, SeqCst)));
         }
         latencies
-    };
-    let waker = || {
+    }
+
+    /// The waker: returns the duration of each call in nanoseconds.
+    fn wake(&self, how: WakeUps) -> Vec<u64> {
         let mut calls = Vec::new();
         for round in 1..=u64::from(how.count) {
-            // On one PU the other thread runs only while this one sleeps.
-            while sleeping.0.load(SeqCst) < round || woken.get().is_none() {
+            // On a common PU, the other thread runs only while this one sleeps.
+            while self.sleeping.0.load(SeqCst) < round || self.woken.get().is_none() {
                 sleep(how.pause.min(Duration::from_micros(50)));
             }
             if how.waker == how.wakee {
@@ -128,87 +150,132 @@ pub fn wake_ups(how: WakeUps) -> Result<Vec<WakeUp>, ThreadError> {
                 spin(how.pause)
             }
             let before = wall_ns();
-            posted.0.store(before, SeqCst);
-            woken.get().into_iter().for_each(Thread::unpark);
+            self.posted.0.store(before, SeqCst);
+            self.woken.get().into_iter().for_each(Thread::unpark);
             calls.push(wall_ns() - before);
         }
-        // The last wake-up has not been taken yet, perhaps.
-        while posted.0.load(SeqCst) != 0 {
+        // The woken thread may not have taken the last wake-up yet.
+        while self.posted.0.load(SeqCst) != 0 {
             sleep(Duration::from_micros(50));
         }
-        ended.store(true, SeqCst);
+        self.ended.store(true, SeqCst);
         calls
-    };
-    let work = |number, ()| match number {
-        0 => waker(),
-        1 => wakee(),
-        _ => {
-            while !ended.load(Relaxed) {
-                std::hint::spin_loop();
+    }
+}
+
+/// Spins until `ended` is set.
+fn spin_until(ended: &AtomicBool) {
+    while !ended.load(Relaxed) {
+        std::hint::spin_loop();
+    }
+}
+
+/// Wakes a thread `how.count` times, and returns the cost of each wake-up.
+///
+/// # Errors
+/// As [`line()`].
+pub fn wake_ups(how: WakeUps) -> Result<Vec<WakeUp>, ThreadError> {
+    let wakes = Wakes::default();
+    let done = side_by_side(
+        2 + usize::from(how.busy),
+        |number| pin(if number == 0 { how.waker } else { how.wakee }),
+        |number, ()| match number {
+            0 => wakes.wake(how),
+            1 => wakes.be_woken(how.count),
+            _ => {
+                spin_until(&wakes.ended);
+                Vec::new()
             }
-            Vec::new()
-        }
-    };
-    let done = side_by_side(2 + usize::from(how.busy), prepare, work, || ())?;
+        },
+        || (),
+    )?;
     let both = done[1].iter().zip(&done[0]);
     Ok(both.map(|(&latency_ns, &call_ns)| WakeUp { latency_ns, call_ns }).collect())
 }
 
-/// How long the other thread has slept, at least, before a round trip between two PUs begins. Chosen: several times what
-/// going to sleep takes. Threads that find each other running would never sleep, and pass a line only.
+/// Least sleep of the other thread before a round trip between two PUs. Chosen: several times the
+/// cost of going to sleep. Two running threads would never sleep, and would only pass a line.
 const SLEPT: Duration = Duration::from_micros(50);
 
-/// Nanoseconds of `count` round trips: a thread wakes another and sleeps until that one wakes it. With `busy` a thread
-/// that never sleeps runs on the second PU meanwhile.
+/// Measures `count` round trips in nanoseconds: a thread wakes another and sleeps until woken by
+/// it. With `busy`, a thread that never sleeps runs on the second PU meanwhile.
 ///
 /// # Errors
 /// As [`line()`].
 pub fn round_trips(pus: [u32; 2], busy: bool, count: u32) -> Result<Vec<u64>, ThreadError> {
-    let (turn, ended) = (Line::default(), AtomicBool::new(false));
-    let threads: [OnceLock<Thread>; 2] = [OnceLock::new(), OnceLock::new()];
-    // The line has the number of the thread that continues.
-    let play = |me: usize| {
-        let other = 1 - me;
-        let _ = threads[me].set(current());
-        while threads[other].get().is_none() {
+    let trips = RoundTrips::default();
+    let done = side_by_side(
+        2 + usize::from(busy),
+        |number| pin(pus[number.min(1)]),
+        |number, ()| match number {
+            0 => trips.lead(count, pus[0] != pus[1]),
+            1 => trips.answer(count),
+            _ => {
+                spin_until(&trips.ended);
+                Vec::new()
+            }
+        },
+        || (),
+    );
+    Ok(done?.remove(0))
+}
+
+/// Shared state of the two threads of a round trip.
+#[derive(Default)]
+struct RoundTrips {
+    /// Number of the thread to continue.
+    turn: Line,
+    ended: AtomicBool,
+    threads: [OnceLock<Thread>; 2],
+}
+
+impl RoundTrips {
+    /// Registers thread `me` and waits for the other.
+    fn meet(&self, me: usize) {
+        let _ = self.threads[me].set(current());
+        while self.threads[1 - me].get().is_none() {
             sleep(Duration::from_micros(50));
         }
+    }
+
+    fn wake(&self, other: usize) {
+        self.turn.0.store(other as u64, SeqCst);
+        self.threads[other].get().into_iter().for_each(Thread::unpark);
+    }
+
+    fn wait(&self, me: usize) {
+        while self.turn.0.load(SeqCst) != me as u64 {
+            park();
+        }
+    }
+
+    /// First thread: returns the duration of each trip. On two PUs, lets the other thread go to
+    /// sleep before each trip.
+    fn lead(&self, count: u32, on_two_pus: bool) -> Vec<u64> {
+        self.meet(0);
         let mut trips = Vec::new();
         for _ in 0..count {
-            if me == 0 && pus[0] != pus[1] {
+            if on_two_pus {
                 spin(SLEPT);
             }
             let before = wall_ns();
-            if me == 0 {
-                turn.0.store(1, SeqCst);
-                threads[1].get().into_iter().for_each(Thread::unpark);
-            }
-            while turn.0.load(SeqCst) != me as u64 {
-                park();
-            }
-            if me == 1 {
-                turn.0.store(0, SeqCst);
-                threads[0].get().into_iter().for_each(Thread::unpark);
-            }
+            self.wake(1);
+            self.wait(0);
             trips.push(wall_ns() - before);
         }
+        self.ended.store(true, SeqCst);
         trips
-    };
-    let work = |number, ()| {
-        if number < 2 {
-            let trips = play(number);
-            if number == 0 {
-                ended.store(true, SeqCst);
-            }
-            return trips;
-        }
-        while !ended.load(Relaxed) {
-            std::hint::spin_loop();
+    }
+
+    /// Second thread.
+    fn answer(&self, count: u32) -> Vec<u64> {
+        self.meet(1);
+        for _ in 0..count {
+            self.wait(1);
+            self.wake(0);
         }
         Vec::new()
-    };
-    let prepare = |number: usize| pin(pus[number.min(1)]);
-    Ok(side_by_side(2 + usize::from(busy), prepare, work, || ())?.remove(0))
+    }
 }
 
 fn spin(length: Duration) {

@@ -1,26 +1,27 @@
-//! Runs a kernel a number of times, or until its control stops it.
+//! Runs a kernel for a number of iterations, or until stopped by its control.
 
 use crate::control::Control;
 use crate::kernel::{Kernel, Workload};
 use crate::list::List;
 use crate::loops;
 
-/// A workload ready to run: what must survive from one call to the next.
+/// A prepared workload, with the state kept between calls.
 pub struct Runner {
     kernel: Kernel,
     list: Option<List>,
 }
 
 impl Runner {
-    /// Makes `workload` ready; a list is allocated and written here, not while running.
+    /// Prepares `workload`; allocates and writes its list here, not while running.
     #[must_use]
     pub fn new(workload: Workload) -> Self {
         let walks = workload.kernel == Kernel::LoadDep;
         Self { kernel: workload.kernel, list: walks.then(|| List::new(workload.list)) }
     }
 
-    /// Does `iterations` iterations, or fewer if `control` says stop, and returns how many were
-    /// done. `control` is read after each one, so at least one is done unless 0 were requested.
+    /// Runs `iterations` iterations, or fewer if stopped by `control`, and returns the number done.
+    /// The stop flag is read after each iteration, so at least one is done unless `iterations` is
+    /// 0.
     pub fn run(&mut self, control: &Control, iterations: u64) -> u64 {
         let before = control.done();
         if iterations > 0 {
@@ -29,7 +30,7 @@ impl Runner {
         control.done() - before
     }
 
-    /// Runs until `control.done()` is `limit`, and returns what the loop computed.
+    /// Runs until `control.done()` is `limit`, and returns the result of the loop's computation.
     fn run_to(&mut self, control: &Control, limit: u64) -> f64 {
         match self.kernel {
             Kernel::Branch => loops::branch(control, limit),
@@ -50,12 +51,13 @@ impl Runner {
     }
 }
 
-/// Does `iterations` iterations of `workload` and returns how many were done: all of them.
+/// Runs `iterations` iterations of `workload` and returns their number.
 pub fn run_iterations(workload: impl Into<Workload>, iterations: u64) -> u64 {
     Runner::new(workload.into()).run(&Control::new(), iterations)
 }
 
-/// Runs `workload` until another thread calls [`Control::stop`], and returns the iterations done.
+/// Runs `workload` until another thread calls [`Control::stop`], and returns the number of
+/// iterations done.
 pub fn run_for(workload: impl Into<Workload>, control: &Control) -> u64 {
     Runner::new(workload.into()).run(control, u64::MAX)
 }

@@ -1,11 +1,13 @@
-//! How long a PU takes for a fixed piece of work.
+//! Speed of a PU: the time of a fixed piece of work.
 //!
-//! A [`Portion`] has so many iterations of each of four loops: additions that wait for one another show the clock
-//! rate, and loops that are bound by throughput how much a core does in a cycle. The same portion is done on every
-//! PU, so times are comparable. Two clocks are read: the wall's, in which a PU that others hold is
-//! slow, as it is for every thread there; and the thread's own, which stops meanwhile. Loops alternate many
-//! times in a visit, and only the whole is timed by the wall: a PU that is taken away in a steady rhythm would
-//! else hit one loop and spare another.
+//! A [`Portion`] has a fixed number of iterations of four loops. A chain of dependent additions
+//! shows the clock rate; loops bound by throughput show the work per cycle. Times of the same
+//! portion on different PUs are comparable.
+//!
+//! Two clocks are read. By the wall clock, a PU with other load is slow, as it is for every thread
+//! there. The thread's CPU clock excludes the time of other threads. Loops alternate many times in
+//! a visit, and the wall clock times only the whole: a PU that is taken away periodically would
+//! otherwise affect one loop and spare another.
 
 use crate::clock;
 use crate::control::Control;
@@ -15,15 +17,16 @@ use crate::runner::Runner;
 use crate::thread::{ThreadError, cpu_ns, is_on, pin, side_by_side, wall_ns};
 use std::time::Duration;
 
-/// Loops that are bound by throughput: integer units, floating-point units, and the front end with its branch
-/// prediction. None leaves the first cache, so no memory is compared.
+/// Loops bound by throughput: integer units, floating-point units, and the front end with branch
+/// prediction. All run within the first-level cache, so memory has no effect.
 const KERNELS: [Kernel; 3] = [Kernel::IntAdd, Kernel::FpMul, Kernel::Branch];
 
-/// CPU time that a loop of a portion takes on the PU that the portion was made on. Chosen: a thousand times what
-/// reading the two clocks costs (0.3 µs), so a portion takes a millisecond and a visit has many.
+/// CPU time of each loop of a portion on the PU that sized it, in nanoseconds. Chosen: a thousand
+/// times the cost of reading the two clocks (0.3 µs), so a portion takes a millisecond and a visit
+/// has many.
 const LOOP_NS: u64 = 250_000;
 
-/// A fixed piece of work: about a millisecond on the PU that it was made on.
+/// A fixed piece of work: about a millisecond on the PU that sized it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portion {
     /// Rounds of the chain of additions.
@@ -32,41 +35,43 @@ pub struct Portion {
     kernels: [u64; KERNELS.len()],
 }
 
-/// What one visit to a PU found.
+/// Result of one visit to a PU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// Portions done. Never 0.
     pub portions: u64,
-    /// Wall time they took, in nanoseconds. Never 0.
+    /// Wall time of the portions, in nanoseconds. Never 0.
     pub wall_ns: u64,
-    /// CPU time they took, in nanoseconds. Never 0. What a hypervisor gives to others is in it unless the hypervisor reports it.
+    /// CPU time of the portions, in nanoseconds. Never 0. Includes time taken by a hypervisor,
+    /// unless reported as stolen.
     pub cpu_ns: u64,
-    /// Additions in the chain, each of which takes a cycle.
+    /// Additions of the chain, one cycle each.
     pub additions: u64,
-    /// CPU time that those took, in nanoseconds. Never 0.
+    /// CPU time of the additions, in nanoseconds. Never 0.
     pub additions_cpu_ns: u64,
 }
 
-/// How long a visit is.
+/// Length of a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length {
-    /// Work before anything is timed, in which the core wakes up and its clock rate rises.
+    /// Untimed work at the beginning, in which the core wakes up and its clock rate rises.
     pub warm_up: Duration,
-    /// How long is timed, at least; a portion that has begun is finished.
+    /// Least timed work; the last portion is finished.
     pub timed: Duration,
 }
 
-/// A portion for PU `cpu`, to be done on others as well.
+/// Sizes a portion on PU `cpu`, for use on all PUs.
 ///
 /// # Errors
-/// [`ThreadError`] if the PU cannot be used or a thread cannot be made.
+/// [`ThreadError`] if the PU cannot be used or no thread can be created.
 pub fn portion(cpu: u32) -> Result<Portion, ThreadError> {
     on(cpu, || {
         let chain = sized(LOOP_NS, |rounds| {
             clock::chain(rounds);
         });
         let kernels = KERNELS.map(|kernel| {
-            let (mut runner, control) = (Runner::new(kernel.into()), Control::new());
+            let mut runner = Runner::new(kernel.into());
+            let control = Control::new();
             sized(LOOP_NS, |iterations| {
                 runner.run(&control, iterations);
             })
@@ -75,11 +80,10 @@ pub fn portion(cpu: u32) -> Result<Portion, ThreadError> {
     })
 }
 
-/// Does portions on PU `cpu` for as long as `length` says. Nothing else of this process is moved: a thread of its own
-/// goes there and ends.
+/// Runs portions on PU `cpu` for `length`, in a new thread. The mask of the calling thread stays.
 ///
 /// # Errors
-/// [`ThreadError`] if the PU cannot be used or goes offline meanwhile, or a thread cannot be made.
+/// [`ThreadError`] if the PU cannot be used or goes offline meanwhile, or no thread can be created.
 pub fn visit(cpu: u32, portion: Portion, length: Length) -> Result<Visit, ThreadError> {
     on(cpu, || {
         let mut work = Work::new(portion);
@@ -88,17 +92,22 @@ pub fn visit(cpu: u32, portion: Portion, length: Length) -> Result<Visit, Thread
     })
 }
 
-/// Runs `what` in a thread that is on `cpu`, and still is at the end: a result from elsewhere means nothing.
+/// Runs `what` in a new thread on `cpu`. Fails if the thread is elsewhere at the end, as its result
+/// would be meaningless.
 pub(crate) fn on<T: Send>(cpu: u32, what: impl Fn() -> T + Sync) -> Result<T, ThreadError> {
-    let work = |_, ()| {
-        let done = what();
-        is_on(cpu).map(|()| done)
-    };
-    let mut done = side_by_side(1, |_| pin(cpu), work, || ())?;
+    let mut done = side_by_side(
+        1,
+        |_| pin(cpu),
+        |_, ()| {
+            let done = what();
+            is_on(cpu).map(|()| done)
+        },
+        || (),
+    )?;
     done.remove(0)
 }
 
-/// Loops ready to run.
+/// Prepared loops of a portion.
 struct Work {
     portion: Portion,
     runners: [Runner; KERNELS.len()],
@@ -111,10 +120,11 @@ impl Work {
         Self { portion, runners, control: Control::new() }
     }
 
-    /// Does portions until `length` is over, at least one.
+    /// Runs portions for `length`, at least one.
     fn until(&mut self, length: Duration) -> Visit {
         let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-        let (wall, cpu) = (wall_ns(), cpu_ns());
+        let wall = wall_ns();
+        let cpu = cpu_ns();
         let mut visit =
             Visit { portions: 0, wall_ns: 0, cpu_ns: 0, additions: 0, additions_cpu_ns: 0 };
         while visit.wall_ns < length_ns || visit.portions == 0 {
@@ -128,7 +138,7 @@ impl Work {
         visit
     }
 
-    /// Does one portion; the CPU time of its chain in nanoseconds.
+    /// Runs one portion, and returns the CPU time of its chain in nanoseconds.
     fn once(&mut self) -> u64 {
         let before = cpu_ns();
         clock::chain(self.portion.chain);

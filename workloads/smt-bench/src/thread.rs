@@ -1,13 +1,13 @@
-//! Threads on PUs, and their clocks.
+//! Pinned threads and their clocks.
 
 use std::io;
 use std::sync::mpsc::channel;
 use std::thread::Builder;
 
-/// Why a thread cannot work.
+/// Failure to set up a thread.
 #[derive(Debug, thiserror::Error)]
 pub enum ThreadError {
-    /// The kernel refused: the PU is offline, absent or outside the cpuset.
+    /// The kernel rejected the mask: the PU is offline, absent or outside the cpuset.
     #[error("cannot run on PU {cpu}: sched_setaffinity: {source}")]
     Refused {
         /// The requested PU, by the kernel's number.
@@ -15,21 +15,21 @@ pub enum ThreadError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The mask that is in force is another.
+    /// The effective mask differs from the requested one.
     #[error("cannot run on PU {cpu}: the mask read back is {found:?}")]
     Elsewhere {
         /// The requested PU, by the kernel's number.
         cpu: u32,
-        /// The PUs that the thread may really use.
+        /// PUs of the effective mask.
         found: Vec<u32>,
     },
-    /// The mask cannot be read.
+    /// The kernel does not return the mask.
     #[error("cannot read the affinity mask: sched_getaffinity: {0}")]
     Unreadable(io::Error),
-    /// It could not be created.
+    /// The thread could not be created.
     #[error("cannot start a thread: {0}")]
     Spawn(io::Error),
-    /// There is no memory for its matrix.
+    /// No memory is available for the thread's matrix.
     #[error("cannot have {rows} rows of 576 bytes: mmap: {source}")]
     Memory {
         /// Requested rows.
@@ -39,12 +39,13 @@ pub enum ThreadError {
     },
 }
 
-/// PUs that a mask can name. The kernel's own limit is 8,192 (`NR_CPUS` on x86-64).
+/// PUs of a mask. The kernel's own limit is 8,192 (`NR_CPUS` on x86-64).
 const MASK_BITS: usize = 8192;
+/// PUs of one word of a mask.
 const WORD_BITS: usize = u64::BITS as usize;
 type Mask = [u64; MASK_BITS / WORD_BITS];
 
-/// Lets the calling thread run on PU `cpu` only, and makes sure that it does.
+/// Pins the calling thread to PU `cpu`, and reads the mask back.
 ///
 /// Needs no privilege inside the inherited cpuset.
 ///
@@ -57,12 +58,12 @@ pub fn pin(cpu: u32) -> Result<(), ThreadError> {
     is_on(cpu)
 }
 
-/// Makes sure that the calling thread may run on PU `cpu` only. The kernel widens the mask of a thread whose PU goes
-/// offline.
+/// Checks that the calling thread may run on PU `cpu` only. The kernel widens the mask of a thread
+/// when its PU goes offline.
 ///
 /// # Errors
-/// - [`ThreadError::Elsewhere`] if its mask is not that PU alone.
-/// - [`ThreadError::Unreadable`] if its mask cannot be read.
+/// - [`ThreadError::Elsewhere`] if the mask has other PUs.
+/// - [`ThreadError::Unreadable`] if the mask cannot be read.
 pub fn is_on(cpu: u32) -> Result<(), ThreadError> {
     match usable()? {
         found if found == [cpu] => Ok(()),
@@ -80,11 +81,11 @@ fn set_mask(cpu: u32) -> io::Result<()> {
     if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The PUs that the calling thread may use, in ascending order: online, in its affinity mask and
-/// in its cpuset.
+/// PUs usable by the calling thread, in ascending order: online, in its affinity mask and in its
+/// cpuset.
 ///
 /// # Errors
-/// [`ThreadError::Unreadable`].
+/// [`ThreadError::Unreadable`] if the mask cannot be read.
 pub fn usable() -> Result<Vec<u32>, ThreadError> {
     let mut mask: Mask = [0; MASK_BITS / WORD_BITS];
     // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`.
@@ -92,18 +93,23 @@ pub fn usable() -> Result<Vec<u32>, ThreadError> {
     if ret < 0 {
         return Err(ThreadError::Unreadable(io::Error::last_os_error()));
     }
-    let set = |bit: &u32| mask[*bit as usize / WORD_BITS] >> (*bit as usize % WORD_BITS) & 1 == 1;
     #[allow(clippy::cast_possible_truncation)] // a constant that fits
-    Ok((0..MASK_BITS as u32).filter(set).collect())
+    let all = 0..MASK_BITS as u32;
+    let set = all.filter(|pu| {
+        let bit = *pu as usize;
+        mask[bit / WORD_BITS] >> (bit % WORD_BITS) & 1 == 1
+    });
+    Ok(set.collect())
 }
 
-/// Runs `count` threads, and returns what `work` returned in each.
+/// Runs `count` threads, and returns the results of `work` in their order.
 ///
-/// Each first prepares itself. When all are ready they begin to work, and `meanwhile` runs in the calling thread.
+/// Every thread first calls `prepare`. When all are ready, all begin `work`, and `meanwhile` runs
+/// in the calling thread.
 ///
 /// # Errors
 /// - [`ThreadError::Spawn`] if a thread cannot be created.
-/// - The first error of `prepare`. No thread has worked then.
+/// - The first error of `prepare`. No thread has called `work` then.
 pub fn side_by_side<P, T: Send>(
     count: usize,
     prepare: impl Fn(usize) -> Result<P, ThreadError> + Sync,
@@ -111,25 +117,26 @@ pub fn side_by_side<P, T: Send>(
     meanwhile: impl FnOnce(),
 ) -> Result<Vec<T>, ThreadError> {
     let (ready, prepared) = channel();
-    let (prepare, work) = (&prepare, &work);
+    let prepare = &prepare;
+    let work = &work;
     std::thread::scope(|scope| {
         // A thread whose `go` is dropped ends at once, so every return from here ends all of them.
-        let start = |number| {
-            let (ready, (go, wait)) = (ready.clone(), channel());
-            let body = move || {
-                let (outcome, mine) = match prepare(number) {
-                    Ok(mine) => (Ok(()), Some(mine)),
-                    Err(error) => (Err(error), None),
-                };
-                // There is no receiver if another thread failed before.
-                let _ = ready.send(outcome);
-                wait.recv().ok().zip(mine).map(|((), mine)| work(number, mine))
-            };
-            let name = format!("smt-bench {number}");
-            let thread = Builder::new().name(name).spawn_scoped(scope, body);
-            Ok((go, thread.map_err(ThreadError::Spawn)?))
-        };
-        let started = (0..count).map(start).collect::<Result<Vec<_>, ThreadError>>()?;
+        let mut started = Vec::new();
+        for number in 0..count {
+            let ready = ready.clone();
+            let (go, wait) = channel();
+            let thread =
+                Builder::new().name(format!("smt-bench {number}")).spawn_scoped(scope, move || {
+                    let (outcome, mine) = match prepare(number) {
+                        Ok(mine) => (Ok(()), Some(mine)),
+                        Err(error) => (Err(error), None),
+                    };
+                    // There is no receiver if another thread failed before.
+                    let _ = ready.send(outcome);
+                    wait.recv().ok().zip(mine).map(|((), mine)| work(number, mine))
+                });
+            started.push((go, thread.map_err(ThreadError::Spawn)?));
+        }
         prepared.iter().take(count).collect::<Result<Vec<()>, _>>()?;
         let (go, threads): (Vec<_>, Vec<_>) = started.into_iter().unzip();
         for go in &go {
@@ -137,14 +144,14 @@ pub fn side_by_side<P, T: Send>(
             let _ = go.send(());
         }
         meanwhile();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Option<T>>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        Ok(threads.into_iter().filter_map(join).collect())
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        Ok(joined.flatten().collect())
     })
 }
 
-/// Wall time in nanoseconds since some moment (`CLOCK_MONOTONIC`).
+/// Wall time in nanoseconds since an arbitrary moment (`CLOCK_MONOTONIC`).
 #[must_use]
 pub fn wall_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)

@@ -1,48 +1,54 @@
-//! Latencies and sizes of caches from a curve: the latency of loads over the size of what they are spread over.
+//! Cache latencies and sizes from a curve: load latency over the size of the working set.
 
-/// What a curve says of a level of caches.
+/// Latency and size of a cache level, read from a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
     /// Latency of a hit, in nanoseconds.
     pub latency_ns: f64,
-    /// Up to which size in bytes most loads hit: where the latency is half-way, as a ratio, to that of the next level. `None` for
-    /// a level that does not show: the next is less than a quarter slower.
+    /// Size in bytes up to which most loads hit: the latency is half-way, as a ratio, to the
+    /// latency of the next level. `None` if the level does not show in the curve: the next level is
+    /// less than a quarter slower.
     pub size: Option<f64>,
 }
 
-/// The levels of caches that are reported to have `sizes`, nearest first, by `curve`: sizes in ascending order, each with the
-/// latency of loads in nanoseconds. The last point must be well beyond the last cache.
+/// Reads the cache levels from `curve`. `sizes` are the reported cache sizes, nearest level first.
+/// The curve has working-set sizes in ascending order, each with the load latency in nanoseconds.
+/// The last point must be well beyond the last cache.
 ///
-/// A level's latency is read where its part of the curve begins, at twice the size of the level before (half of its own size
-/// for the first), since other programs may have the rest of a shared cache. `None` where the curve does not reach.
+/// The latency of a level is read at the beginning of its part of the curve, since other programs
+/// may use the rest of a shared cache: at twice the size of the level before, for the first level
+/// at half of its own size. `None` if the curve does not reach a level.
 #[must_use]
 pub fn levels(curve: &[(f64, f64)], sizes: &[f64]) -> Vec<Option<Level>> {
-    let latency = |index: usize| {
-        let from = index
-            .checked_sub(1)
-            .map_or(sizes[0] / 2.0, |before| (2.0 * sizes[before]).min(sizes[index] / 2.0));
-        curve.iter().find(|(size, _)| *size >= from * 0.99).map(|(size, ns)| (*size, *ns))
-    };
-    let beyond = |index: usize| {
-        if index + 1 < sizes.len() {
-            latency(index + 1).map(|(_, ns)| ns)
-        } else {
-            curve.last().map(|(_, ns)| *ns)
-        }
-    };
-    let level = |index: usize| {
-        let ((from, latency_ns), next) = (latency(index)?, beyond(index)?);
-        let half = (latency_ns * next).sqrt();
-        let shows = next >= 1.25 * latency_ns;
-        let after = curve.iter().position(|(size, ns)| *size > from && *ns > half);
-        let size = after.filter(|_| shows).map(|after| {
-            let ((size_a, ns_a), (size_b, ns_b)) = (curve[after - 1], curve[after]);
-            let share = ((half / ns_a).ln() / (ns_b / ns_a).ln()).clamp(0.0, 1.0);
-            size_a * (size_b / size_a).powf(share)
-        });
-        Some(Level { latency_ns, size })
-    };
-    (0..sizes.len()).map(level).collect()
+    (0..sizes.len()).map(|index| level(curve, sizes, index)).collect()
+}
+
+/// First point of the level's part of the curve: size and latency.
+fn first_point(curve: &[(f64, f64)], sizes: &[f64], index: usize) -> Option<(f64, f64)> {
+    let from = index
+        .checked_sub(1)
+        .map_or(sizes[0] / 2.0, |before| (2.0 * sizes[before]).min(sizes[index] / 2.0));
+    // Tolerates rounding of the size.
+    curve.iter().find(|(size, _)| *size >= from * 0.99).copied()
+}
+
+fn level(curve: &[(f64, f64)], sizes: &[f64], index: usize) -> Option<Level> {
+    let (from, latency_ns) = first_point(curve, sizes, index)?;
+    let is_last = index + 1 == sizes.len();
+    let next_point =
+        if is_last { curve.last().copied() } else { first_point(curve, sizes, index + 1) };
+    let (_, next) = next_point?;
+    let half = (latency_ns * next).sqrt();
+    let shows = next >= 1.25 * latency_ns;
+    let after = curve.iter().position(|(size, ns)| *size > from && *ns > half);
+    let size = after.filter(|_| shows).map(|after| {
+        let (size_a, ns_a) = curve[after - 1];
+        let (size_b, ns_b) = curve[after];
+        // Both axes are logarithmic.
+        let share = ((half / ns_a).ln() / (ns_b / ns_a).ln()).clamp(0.0, 1.0);
+        size_a * (size_b / size_a).powf(share)
+    });
+    Some(Level { latency_ns, size })
 }
 
 #[cfg(test)]

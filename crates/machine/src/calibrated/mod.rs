@@ -1,7 +1,9 @@
-//! What `colocate calibrate` measured of a machine: figures with intervals, dates and sources, and the speeds that follow.
+//! Figures that `colocate calibrate` measured, with intervals, dates and sources, and the speeds
+//! derived from them.
 //!
-//! A calibrated machine is a machine in the exact form ([`crate::exact`]) with a [`Calibration`] beside its speeds, so
-//! `--machine FILE` takes it as any other. `docs/reference/calibrate.md` says how figures come about.
+//! A calibrated machine is a machine in the exact form ([`crate::exact`]) with a [`Calibration`]
+//! beside its speeds, so `--machine FILE` reads it like any other. `docs/reference/calibrate.md` describes
+//! the measurements.
 
 mod caches;
 mod sharing;
@@ -19,39 +21,44 @@ use crate::units::{BytesPerSecond, Cycles, Hertz};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How two PUs lie to each other: the nearest of what they share.
+/// Distance of two PUs in the machine: the nearest part they share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pair {
-    /// They are one PU.
+    /// Both are the same PU.
     SamePu,
-    /// They share a core.
+    /// Siblings: both are on one core.
     Siblings,
-    /// They share a last cache.
+    /// Both share a last-level cache.
     SameCache,
-    /// They share a package.
+    /// Both are in one package.
     OtherCache,
-    /// They share neither.
+    /// Both are in different packages.
     OtherPackage,
 }
 
 impl Pair {
-    /// All, nearest first.
+    /// All distances, nearest first.
     pub const ALL: [Self; 5] =
         [Self::SamePu, Self::Siblings, Self::SameCache, Self::OtherCache, Self::OtherPackage];
 
-    /// How two PUs of `machine` lie to each other; `None` if one is not online.
+    /// Distance of two PUs of `machine`; `None` if one is not online.
     #[must_use]
     pub fn of(machine: &Machine, a: PuNr, b: PuNr) -> Option<Self> {
-        let (a, b) = (machine.pu_by_os(a)?, machine.pu_by_os(b)?);
-        let core = |pu| &machine.cores[machine.core_of(pu).idx()];
+        let a = machine.pu_by_os(a)?;
+        let b = machine.pu_by_os(b)?;
+        let [core_a, core_b] = [a, b].map(|pu| &machine.cores[machine.core_of(pu).idx()]);
         let cache = machine.last_level_cache(a);
-        Some(match () {
-            () if a == b => Self::SamePu,
-            () if machine.core_of(a) == machine.core_of(b) => Self::Siblings,
-            () if cache.is_some() && cache == machine.last_level_cache(b) => Self::SameCache,
-            () if core(a).package == core(b).package => Self::OtherCache,
-            () => Self::OtherPackage,
+        Some(if a == b {
+            Self::SamePu
+        } else if machine.core_of(a) == machine.core_of(b) {
+            Self::Siblings
+        } else if cache.is_some() && cache == machine.last_level_cache(b) {
+            Self::SameCache
+        } else if core_a.package == core_b.package {
+            Self::OtherCache
+        } else {
+            Self::OtherPackage
         })
     }
 
@@ -66,70 +73,72 @@ impl Pair {
     }
 }
 
-/// What a figure is of.
+/// Measured quantity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "figure", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum What {
-    /// A cache line that one PU wrote is read by the other.
+    /// Time to pass a modified cache line from one PU to another.
     LinePass {
-        /// How the two lie.
+        /// Distance of the two PUs.
         pair: Pair,
     },
-    /// From before the waker's system call until the woken thread runs.
+    /// Time from before the waker's system call until the woken thread runs.
     WakeUp {
-        /// How the PUs of waker and woken thread lie.
+        /// Distance of the PUs of waker and woken thread.
         pair: Pair,
-        /// Another thread runs on the woken thread's PU.
+        /// True if another thread runs on the woken thread's PU.
         busy: bool,
     },
-    /// What the waker's system call takes.
+    /// Duration of the waker's system call.
     WakeCall {
         /// As for a wake-up.
         pair: Pair,
         /// As for a wake-up.
         busy: bool,
     },
-    /// A thread wakes another, sleeps, and is woken by it.
+    /// Time for a thread to wake another, sleep, and be woken by it.
     RoundTrip {
-        /// How the two PUs lie.
+        /// Distance of the two PUs.
         pair: Pair,
-        /// Another thread runs on the second PU.
+        /// True if another thread runs on the second PU.
         busy: bool,
     },
-    /// From a load to its use if the data is in a cache of this level.
+    /// Load-to-use latency of a hit in a cache of this level.
     CacheLatency {
-        /// 1 is nearest to the core.
+        /// Level; 1 is nearest to the core.
         level: u8,
     },
-    /// Up to which size a working set is found in a cache of this level.
+    /// Largest working set that fits in a cache of this level.
     CacheSize {
-        /// 1 is nearest to the core.
+        /// Level; 1 is nearest to the core.
         level: u8,
     },
-    /// From a load to its use if no cache has the data.
+    /// Load-to-use latency of a miss in all caches.
     MemoryLatency {
         /// Node of the PU; `None` on a machine without nodes.
         from: Option<NodeNr>,
         /// Node of the memory.
         to: Option<NodeNr>,
     },
-    /// Bytes a second that PUs of a node read from its memory and write back.
+    /// Bandwidth between the PUs of a node and its memory, read and written back, in bytes a
+    /// second.
     MemoryBandwidth {
         /// The node; `None` on a machine without nodes.
         node: Option<NodeNr>,
-        /// How many PUs did.
+        /// Number of PUs that ran.
         pus: u32,
     },
-    /// Bytes a second at which memory of a node would be saturated, by how much longer loads take beside known traffic.
+    /// Bandwidth that would saturate the memory of a node, in bytes a second, extrapolated from the
+    /// latency of loads beside known traffic.
     MemoryCapacity {
         /// The node; `None` on a machine without nodes.
         node: Option<NodeNr>,
     },
-    /// Moving a page of memory to another node.
+    /// Time to migrate a page of memory to another node.
     PageMove {
-        /// The node that has it.
+        /// Source node.
         from: NodeNr,
-        /// The node that gets it.
+        /// Destination node.
         to: NodeNr,
     },
     /// Clock rate while a thread runs.
@@ -137,27 +146,28 @@ pub enum What {
         /// The PU.
         pu: PuNr,
     },
-    /// Work in a second on the wall, relative to the fastest PU.
+    /// Work per second of wall time, relative to the fastest PU.
     Speed {
         /// The PU.
         pu: PuNr,
     },
-    /// The share of its time that a PU is away, though no other thread runs there.
+    /// Share of time in which the PU does not run although no other thread is on it, as under a
+    /// hypervisor.
     Away {
         /// The PU.
         pu: PuNr,
     },
-    /// How long a PU is away at a time: the median of its gaps.
+    /// Length of the gaps of a PU: the median.
     Gap {
         /// The PU.
         pu: PuNr,
     },
-    /// The share of its time that the kernel counts as taken by the hypervisor.
+    /// Share of time that the kernel counts as stolen by the hypervisor.
     Steal {
         /// The PU.
         pu: PuNr,
     },
-    /// Operations that a core can begin in a cycle.
+    /// Operations that a core can begin per cycle.
     Slots {
         /// The kind of core, by name.
         kind: String,
@@ -167,23 +177,23 @@ pub enum What {
         /// The kind of core, by name.
         kind: String,
     },
-    /// Cycles from one operation of a kind of work to the next where nothing else runs.
+    /// Cycles per operation of a kind of work, if nothing else runs on the core.
     Work {
         /// The kind of core, by name.
         kind: String,
-        /// The work.
+        /// Kind of work.
         work: WorkKind,
     },
-    /// Time of a kernel of SMT-Bench beside another on a sibling, relative to alone.
+    /// Time of an SMT-Bench kernel beside another on a sibling PU, relative to its time alone.
     Beside {
-        /// The kernel that is timed.
+        /// The timed kernel.
         kernel: String,
         /// The kernel on the sibling.
         beside: String,
     },
 }
 
-/// What a figure is measured in.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -191,20 +201,20 @@ pub enum Unit {
     Ns,
     /// Cycles of the core.
     Cycles,
-    /// Operations in a cycle.
+    /// Operations per cycle.
     PerCycle,
     /// Bytes.
     Bytes,
-    /// Bytes in a second.
+    /// Bytes per second.
     BytesPerSecond,
-    /// Cycles in a second.
+    /// Cycles per second.
     Hertz,
-    /// A part of a whole, or a multiple of it.
+    /// Dimensionless: a share or a multiple.
     Ratio,
 }
 
 impl Unit {
-    /// `value` in this unit, with three digits.
+    /// Formats `value` in this unit with three digits.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked: 0 to 1e18
     pub fn text(self, value: f64) -> String {
@@ -223,8 +233,9 @@ impl Unit {
     }
 }
 
-/// With three digits, and no more behind the point.
+/// Formats with three digits, at most three of them decimals.
 fn digits(value: f64) -> String {
+    // 99.95 would round to 100.0: four digits.
     match value {
         _ if value >= 99.95 => format!("{value:.0}"),
         _ if value >= 9.995 => format!("{value:.1}"),
@@ -234,7 +245,7 @@ fn digits(value: f64) -> String {
 }
 
 impl What {
-    /// What it is measured in.
+    /// Unit of this quantity.
     #[must_use]
     pub const fn unit(&self) -> Unit {
         match self {
@@ -258,36 +269,38 @@ impl What {
     }
 }
 
+/// State of the second PU, in words.
+const fn load(busy: bool) -> &'static str {
+    if busy { "busy" } else { "idle" }
+}
+
+/// `node 1`, or `memory` on a machine without nodes.
+fn node_name(node: Option<NodeNr>) -> String {
+    node.map_or("memory".to_owned(), |node| format!("node {}", node.0))
+}
+
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = |busy: bool| if busy { "busy" } else { "idle" };
-        let node = |node: &Option<NodeNr>| {
-            node.map_or("memory".to_owned(), |node| format!("node {}", node.0))
-        };
         match self {
             Self::LinePass { pair } => write!(f, "line pass, {}", pair.name()),
-            Self::WakeUp { pair, busy } => write!(f, "wake-up, {}, {}", pair.name(), state(*busy)),
+            Self::WakeUp { pair, busy } => write!(f, "wake-up, {}, {}", pair.name(), load(*busy)),
             Self::WakeCall { pair, busy } => {
-                write!(f, "waker's call, {}, {}", pair.name(), state(*busy))
+                write!(f, "waker's call, {}, {}", pair.name(), load(*busy))
             }
             Self::RoundTrip { pair, busy } => {
-                write!(f, "round trip, {}, {}", pair.name(), state(*busy))
+                write!(f, "round trip, {}, {}", pair.name(), load(*busy))
             }
             Self::CacheLatency { level } => write!(f, "L{level} latency"),
             Self::CacheSize { level } => write!(f, "L{level} size"),
             Self::MemoryLatency { from: Some(from), to } if Some(*from) != *to => {
-                write!(f, "memory latency, node {} to {}", from.0, node(to))
+                write!(f, "memory latency, node {} to {}", from.0, node_name(*to))
             }
-            Self::MemoryLatency { to, .. } => write!(f, "memory latency, {}", node(to)),
-            Self::MemoryBandwidth { node: of, pus } => {
-                write!(
-                    f,
-                    "memory bandwidth, {}, {pus} PU{}",
-                    node(of),
-                    if *pus == 1 { "" } else { "s" }
-                )
+            Self::MemoryLatency { to, .. } => write!(f, "memory latency, {}", node_name(*to)),
+            Self::MemoryBandwidth { node, pus } => {
+                let plural = if *pus == 1 { "" } else { "s" };
+                write!(f, "memory bandwidth, {}, {pus} PU{plural}", node_name(*node))
             }
-            Self::MemoryCapacity { node: of } => write!(f, "memory capacity, {}", node(of)),
+            Self::MemoryCapacity { node } => write!(f, "memory capacity, {}", node_name(*node)),
             Self::PageMove { from, to } => write!(f, "page move, node {} to {}", from.0, to.0),
             Self::Clock { pu } => write!(f, "clock, PU {}", pu.0),
             Self::Speed { pu } => write!(f, "speed, PU {}", pu.0),
@@ -306,83 +319,86 @@ impl fmt::Display for What {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// What it is of.
+    /// Measured quantity.
     pub what: What,
-    /// What it is measured in: that of `what`.
+    /// Unit of `value`, `low` and `high`; the unit of `what`.
     pub unit: Unit,
-    /// The geometric mean of all rounds; the arithmetic one for shares of time.
+    /// Geometric mean of all rounds; the arithmetic mean for shares of time.
     pub value: f64,
-    /// Lower end of its 95 % interval over rounds. 0 or above, and no more than the value.
+    /// Lower end of the 95 % interval over rounds: at least 0, at most the value.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval; at least the value.
     pub high: f64,
-    /// When it was measured, in seconds since 1970.
+    /// Time of the measurement, in seconds since 1970.
     pub unix_s: u64,
-    /// How it was measured.
+    /// Method of the measurement.
     pub source: String,
 }
 
 impl Figure {
-    /// How far the ends of the interval are from the value, as factors: at most 1, and at least 1.
+    /// Ends of the interval relative to the value: at most 1, and at least 1. Both are 1 for a
+    /// value of 0.
     #[must_use]
     pub fn reach(&self) -> (f64, f64) {
         if self.value > 0.0 { (self.low / self.value, self.high / self.value) } else { (1.0, 1.0) }
     }
+
+    /// True if the value lies within its interval, up to 1e18, in the unit of its quantity.
+    fn is_sane(&self) -> bool {
+        (0.0..=self.value).contains(&self.low)
+            && (self.value..=1e18).contains(&self.high)
+            && self.unit == self.what.unit()
+    }
 }
 
-/// A figure of the speeds that was not measured.
+/// An assumption in place of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumed {
-    /// Which one, as in a description (docs/reference/machines.md).
+    /// Key of the figure in a description (docs/reference/machines.md).
     pub key: String,
-    /// What is assumed, and whether predictions vary it.
+    /// The assumption, and whether predictions vary it.
     pub source: String,
 }
 
-/// What was measured of a machine.
+/// All measurements of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// [`identity`] of the machine as it is reported.
+    /// [`identity`] of the reported machine.
     pub identity: String,
-    /// The kernel's name and release, if known.
+    /// Name and release of the kernel, if known.
     pub kernel: Option<String>,
-    /// When it began, in seconds since 1970.
+    /// Beginning of the calibration, in seconds since 1970.
     pub started_unix_s: u64,
-    /// How long it took, in seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
-    /// What was measured.
+    /// Measured figures.
     pub figures: Vec<Figure>,
-    /// Speeds that were not measured.
+    /// Assumptions for speeds that were not measured.
     pub assumed: Vec<Assumed>,
-    /// What cannot be measured here, and why: one line each.
+    /// Figures that cannot be measured here, with the reason, one line each.
     pub absent: Vec<String>,
-    /// Where what is reported differs from what was measured, one line each.
+    /// Differences between report and measurement, one line each.
     pub disagreements: Vec<String>,
 }
 
-/// Most figures of a calibration: 8,192 PUs have five each.
+/// Most figures of a calibration. Five each for 8,192 PUs would be 40,960.
 const MOST: usize = 1 << 17;
 
 impl Calibration {
-    /// The figure of `what`, if it was measured.
+    /// Figure of `what`; `None` if not measured.
     #[must_use]
     pub fn get(&self, what: &What) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.what == *what)
     }
 
-    /// What is wrong with it: what was expected and what was found.
+    /// First invalid entry: what was expected, and what was found.
     pub(crate) fn flaw(&self) -> Option<(&'static str, String)> {
         if self.figures.len() > MOST {
             return Some(("at most 131072 figures", self.figures.len().to_string()));
         }
-        let wrong = |figure: &&Figure| {
-            let ordered = (0.0..=figure.value).contains(&figure.low)
-                && (figure.value..=1e18).contains(&figure.high);
-            !ordered || figure.unit != figure.what.unit()
-        };
-        let figure = self.figures.iter().find(wrong)?;
+        let figure = self.figures.iter().find(|figure| !figure.is_sane())?;
         let found = format!(
             "{}: {} to {}, {} {:?}",
             figure.what, figure.low, figure.high, figure.value, figure.unit
@@ -391,11 +407,13 @@ impl Calibration {
     }
 }
 
-/// How a machine is known again: a hash of its processor and topology, 16 hex digits. Not part of it are the name, how much memory
-/// nodes have, which a virtual machine may change while it runs, and what may be used.
+/// Fingerprint of a machine: a hash of its processor and topology, 16 hex digits. The hash leaves
+/// out the name, the usable PUs, and the memory of nodes, which may change while a virtual machine
+/// runs.
 #[must_use]
 pub fn identity(machine: &Machine) -> String {
     let mut known = machine.clone();
+    // The name is a host's or a file's.
     known.name.clear();
     known.nodes.iter_mut().for_each(|node| node.memory = None);
     // FNV-1a, 64 bits (Fowler, Noll, Vo).

@@ -1,91 +1,99 @@
-//! Which PUs share a core, a last cache and a package, by what passing a cache line between them takes.
+//! Groups of PUs that share a core, a last-level cache or a package, from the latency of cache
+//! lines passed between them.
 //!
 //! # Problem
-//! A hypervisor reports a topology that it need not keep to: PUs that share a cache come out as packages of their own,
-//! and PUs of two packages as neighbours.
+//! The topology reported by a hypervisor may be wrong: PUs that share a cache appear as separate
+//! packages, and PUs of two packages as neighbours.
 //!
 //! # Approach
-//! Passing a line takes the longer the further apart two PUs are, in steps: siblings, a cache, a package, the machine.
-//! Steps are where sorted latencies leave a gap, and count only if the PUs that are nearer than the gap form groups. The
-//! groups replace those that are reported where both differ.
+//! The latency grows with the distance of two PUs, in steps: siblings, cache, package, machine.
+//! Sorted latencies have a gap at each step. A gap counts only if the PUs closer than the gap form
+//! groups. Measured groups replace differing reported groups.
 //!
 //! # Terms
-//! - *latency* of a pair: nanoseconds that a line takes one way.
-//! - *boundary*: a gap between latencies; its *groups* are the PUs that pairs below it connect.
+//! - *latency* of a pair: nanoseconds to pass a line, one way.
+//! - *boundary*: a gap between latencies; its *groups* are the sets of PUs connected by pairs below
+//!   the gap.
 //!
 //! # Algorithm
-//! 0. Pairs whose measurements differ by more than [`STEADY`] are left out. If they are more than [`STRAY`] of all, PUs move among
-//!    cores, and nothing follows.
-//! 1. Every gap of [`GAP`] and more between neighbours in the sorted latencies is a candidate. It is a boundary if at
-//!    most [`STRAY`] of the pairs within its groups lie above it.
-//! 2. A boundary whose groups are reported as cores, last caches or packages confirms those. Of the others one is of cores
-//!    if its latencies are siblings' ([`SIBLINGS_MOST`]), the next one of caches, the next of packages.
-//! 3. Reported groups without a boundary are contradicted if no parts of one core, one cache or two packages can have such
-//!    latencies; else they are kept.
+//! 0. Pairs whose measurements differ by more than [`STEADY`] are left out. If more than [`STRAY`]
+//!    of all pairs differ, the hypervisor moves PUs among cores, and the report is kept.
+//! 1. Every gap of at least [`GAP`] between neighbours in the sorted latencies is a candidate. A
+//!    candidate is a boundary if at most [`STRAY`] of the pairs within its groups lie above the
+//!    gap.
+//! 2. A boundary whose groups are reported as cores, last-level caches or packages confirms the
+//!    report. The first other boundary with latencies of siblings ([`SIBLINGS_MOST`]) gives the
+//!    cores, the next caches, the next packages.
+//! 3. Reported groups without a boundary are contradicted if their latencies are impossible within
+//!    one core or one cache, or between two packages. Otherwise the reported groups are kept.
 //!
 //! # Properties
 //! - **Agrees**: latencies of the reported topology change nothing.      -> test `agreement_is_silent`
 //! - **Finds**: other siblings, caches and packages are found.           -> test `contradictions_are_found`
 //! - **Noise**: up to 20 % on every latency changes nothing.             -> test `noise_changes_nothing`
-//! - **Steady**: what changes from measurement to measurement changes nothing. -> test `pus_that_move_share_what_is_reported`
+//! - **Steady**: pairs whose latency varies change nothing.            -> test `pus_that_move_share_what_is_reported`
 //! - **Admits**: flat latencies that fit the report, and none, change nothing. -> test `flat_latencies_say_little`
 
 use crate::cpulist::PuSet;
-use crate::ids::{NodeIdx, PuNr};
-use crate::machine::{CacheKind, Machine};
+use crate::ids::{NodeIdx, PuIdx, PuNr};
+use crate::machine::{CacheKind, CoreKind, Machine, Node};
 use crate::measured::cores_of;
 use crate::parts::{CachePart, DistancePart, KindPart, NodePart, Parts};
 use crate::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Least ratio of two neighbours in the sorted latencies that a boundary lies between. Chosen: parts of a machine differ
-/// by 2 and more, and PUs of one part by 1.3 (a mesh of 40 cores).
+/// Least ratio of neighbouring sorted latencies at a boundary. Chosen: latencies of different parts
+/// of a machine differ by a factor of 2 and more, those within a part by 1.3 (a mesh of 40 cores).
 pub const GAP: f64 = 1.45;
-/// Up to which ratio measurements of one pair agree. Chosen: parts of a machine differ by more, and repetitions on a busy one by
-/// less.
+/// Greatest ratio of repeated measurements of a steady pair. Chosen: the parts of a machine differ
+/// by more, repetitions on a busy machine by less.
 const STEADY: f64 = 1.8;
-/// Share of the pairs within a boundary's groups that may lie above it: where other load hit them. Chosen.
+/// Greatest share of the pairs within a boundary's groups above the boundary, slowed by other load.
+/// Chosen.
 const STRAY: f64 = 0.1;
-/// Most that siblings take, in ns: the line stays in their first cache. Published for desktop processors: 4 to 7; guests of
-/// slower servers take up to 20.
+/// Greatest latency between siblings, in ns: the line stays in their first-level cache. Published:
+/// 4 to 7 for desktop processors, up to 20 for guests of slower servers.
 pub const SIBLINGS_MOST: f64 = 25.0;
-/// Most that two PUs of one cache take, in ns. Published: 15 to 35 in a cache of AMD's Zen, up to 85 across Intel's meshes.
+/// Greatest latency within a last-level cache, in ns. Published: 15 to 35 on AMD's Zen, up to 85
+/// across Intel's meshes.
 pub const CACHE_MOST: f64 = 100.0;
-/// Least that two packages take, in ns. Published: 100 to 140 on Intel's, 180 to 220 on AMD's servers.
+/// Least latency between packages, in ns. Published: 100 to 140 on Intel's servers, 180 to 220 on
+/// AMD's.
 pub const PACKAGES_LEAST: f64 = 80.0;
 /// Most PUs of a core: POWER has eight.
 const CORE_MOST: usize = 8;
 
-/// What passing a line between two PUs takes.
+/// Measured latency between two PUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Latency {
     /// Two different PUs.
     pub pus: (PuNr, PuNr),
-    /// One way, in nanoseconds: the least of several measurements. Above 0.
+    /// Least of several one-way measurements, in nanoseconds. Above 0.
     pub ns: f64,
-    /// The greatest of them.
+    /// Greatest of the measurements, in nanoseconds.
     pub most_ns: f64,
 }
 
 impl Latency {
-    /// Whether measurements agree.
+    /// True if repeated measurements agree.
     fn is_steady(&self) -> bool {
         self.most_ns <= STEADY * self.ns
     }
 }
 
-/// Which PUs share what, by report and measurement.
+/// A machine whose reported groups are corrected by measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sharing {
-    /// The machine with the measured groups where they differ.
+    /// Machine with the measured groups in place of differing reported groups.
     pub machine: Machine,
-    /// Where both differ: one line each.
+    /// Differences between report and measurement, one line each.
     pub disagreements: Vec<String>,
 }
 
-/// Groups of PUs, each in ascending order; every PU is in one.
+/// Partition of the PUs into groups.
 type Groups = BTreeSet<BTreeSet<PuNr>>;
 
+/// Part of a machine that a group of PUs shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Core,
@@ -101,12 +109,13 @@ impl Level {
     }
 }
 
-/// Holds `machine` as it is reported against `latencies`, which need not be of all pairs.
+/// Compares the reported `machine` with `latencies`. Pairs may be missing.
 #[must_use]
 pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
     let (steady, unsteady): (Vec<Latency>, Vec<Latency>) =
         latencies.iter().copied().partition(Latency::is_steady);
     #[allow(clippy::cast_precision_loss)] // few pairs
+    // PUs that move among cores have no fixed topology to measure.
     let moves = unsteady.len() as f64 > STRAY * latencies.len() as f64;
     if let (true, Some(Latency { pus: (a, b), ns, most_ns })) = (moves, unsteady.first()) {
         let line = format!(
@@ -134,18 +143,14 @@ pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
             None => others.push(boundary),
         }
     }
+    // Finest boundary first: cores are found before caches, and caches before packages.
     for (groups, within) in others {
-        let small = groups.iter().all(|group| group.len() <= CORE_MOST);
-        let fits = |level: &Level| match level {
-            Level::Core => small && within <= SIBLINGS_MOST,
-            Level::Cache => within <= CACHE_MOST,
-            Level::Package => true,
-        };
-        let free = |level: &Level| !found.contains_key(level);
-        if let Some(level) = Level::ALL.into_iter().find(|level| free(level) && fits(level)) {
+        let is_fit = |level: Level| !found.contains_key(&level) && fits(level, &groups, within);
+        if let Some(level) = Level::ALL.into_iter().find(|&level| is_fit(level)) {
             found.insert(level, groups);
         }
     }
+    // Levels without a boundary.
     for level in Level::ALL {
         if !found.contains_key(&level)
             && let Some(groups) = contradicted(level, &reported[level as usize], &sorted, &all)
@@ -153,11 +158,10 @@ pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
             found.insert(level, groups);
         }
     }
-    let lines = |(level, groups): (&Level, &Groups)| {
-        let said = &reported[*level as usize];
-        (said != groups).then(|| line(*level, said, groups, &sorted))
-    };
-    let mut disagreements: Vec<String> = found.iter().filter_map(lines).collect();
+    let differing = found.iter().filter(|(level, groups)| *groups != &reported[**level as usize]);
+    let mut disagreements: Vec<String> = differing
+        .map(|(&level, groups)| line(level, &reported[level as usize], groups, &sorted))
+        .collect();
     if disagreements.is_empty() {
         return Sharing { machine: machine.clone(), disagreements };
     }
@@ -169,7 +173,19 @@ pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
     Sharing { machine: made.unwrap_or_else(|| machine.clone()), disagreements }
 }
 
-/// The groups of every boundary, finest first, with the median latency below it.
+/// True if `groups` with the median latency `within` can be groups of this level.
+fn fits(level: Level, groups: &Groups, within: f64) -> bool {
+    match level {
+        Level::Core => {
+            within <= SIBLINGS_MOST && groups.iter().all(|group| group.len() <= CORE_MOST)
+        }
+        Level::Cache => within <= CACHE_MOST,
+        Level::Package => true,
+    }
+}
+
+/// Groups of every boundary, finest first, with the median latency of the pairs that the next finer
+/// boundary does not connect.
 fn boundaries(sorted: &[Latency], all: &BTreeSet<PuNr>) -> Vec<(Groups, f64)> {
     let mut found: Vec<(Groups, f64)> = Vec::new();
     for cut in 1..sorted.len() {
@@ -178,16 +194,17 @@ fn boundaries(sorted: &[Latency], all: &BTreeSet<PuNr>) -> Vec<(Groups, f64)> {
             continue;
         }
         let groups = connected(below, all);
-        let within = |pair: &&Latency| together(&groups, pair.pus);
-        let stray = above.iter().filter(within).count();
+        // Other load slows some pairs within a group, too.
+        let stray = above.iter().filter(|pair| are_together(&groups, pair.pus)).count();
         #[allow(clippy::cast_precision_loss)] // few pairs
         let is_group = stray as f64 <= STRAY * (stray + cut) as f64;
+        // A single group of all PUs is no boundary.
         if is_group && groups.len() > 1 {
-            let connects = |pair: &&Latency| {
-                together(&groups, pair.pus)
-                    && found.last().is_none_or(|(finer, _)| !together(finer, pair.pus))
-            };
-            let own: Vec<f64> = below.iter().filter(connects).map(|pair| pair.ns).collect();
+            let own = below.iter().filter(|pair| {
+                are_together(&groups, pair.pus)
+                    && found.last().is_none_or(|(finer, _)| !are_together(finer, pair.pus))
+            });
+            let own: Vec<f64> = own.map(|pair| pair.ns).collect();
             let within = own.get(own.len() / 2).map_or(below[cut - 1].ns, |&ns| ns);
             found.push((groups, within));
         }
@@ -195,63 +212,75 @@ fn boundaries(sorted: &[Latency], all: &BTreeSet<PuNr>) -> Vec<(Groups, f64)> {
     found
 }
 
-/// The groups that `pairs` connect.
+/// One group for each PU.
+fn singletons(all: &BTreeSet<PuNr>) -> impl Iterator<Item = BTreeSet<PuNr>> {
+    all.iter().map(|&pu| BTreeSet::from([pu]))
+}
+
+/// Connected components of the graph with edges `pairs`.
 fn connected(pairs: &[Latency], all: &BTreeSet<PuNr>) -> Groups {
-    let mut groups: Vec<BTreeSet<PuNr>> = all.iter().map(|&pu| BTreeSet::from([pu])).collect();
+    let mut groups: Vec<BTreeSet<PuNr>> = singletons(all).collect();
     for Latency { pus: (a, b), .. } in pairs {
-        let touches = |group: &mut BTreeSet<PuNr>| group.contains(a) || group.contains(b);
-        let joined: BTreeSet<PuNr> = groups.extract_if(.., touches).flatten().collect();
+        let touching = groups.extract_if(.., |group| group.contains(a) || group.contains(b));
+        let joined: BTreeSet<PuNr> = touching.flatten().collect();
         groups.push(joined);
     }
     groups.into_iter().collect()
 }
 
-fn together(groups: &Groups, (a, b): (PuNr, PuNr)) -> bool {
+/// True if both PUs are in one group.
+fn are_together(groups: &Groups, (a, b): (PuNr, PuNr)) -> bool {
     groups.iter().any(|group| group.contains(&a) && group.contains(&b))
 }
 
-/// What must be instead of `reported`, to which no boundary belongs; `None` if the latencies allow it.
+/// Median of the sorted latencies within the groups, or between different groups; `None` without
+/// such a pair.
+fn median(groups: &Groups, sorted: &[Latency], within: bool) -> Option<f64> {
+    let pairs = sorted.iter().filter(|pair| are_together(groups, pair.pus) == within);
+    let latencies: Vec<f64> = pairs.map(|pair| pair.ns).collect();
+    latencies.get(latencies.len() / 2).copied()
+}
+
+/// Replacement for `reported` groups without a boundary; `None` if the latencies allow the reported
+/// groups.
 fn contradicted(
     level: Level,
     reported: &Groups,
     sorted: &[Latency],
     all: &BTreeSet<PuNr>,
 ) -> Option<Groups> {
-    let median = |within: bool| {
-        let of: Vec<f64> = sorted
-            .iter()
-            .filter(|pair| together(reported, pair.pus) == within)
-            .map(|pair| pair.ns)
-            .collect();
-        of.get(of.len() / 2).copied()
-    };
-    let alone = || all.iter().map(|&pu| BTreeSet::from([pu])).collect();
-    let one = || Groups::from([all.clone()]);
-    let (within, across) = (median(true), median(false));
+    let within = median(reported, sorted, true);
+    let across = median(reported, sorted, false);
     match level {
-        Level::Core => within.filter(|&ns| ns > SIBLINGS_MOST).map(|_| alone()),
-        Level::Cache => within.filter(|&ns| ns > CACHE_MOST).map(|_| alone()),
-        Level::Package => across.filter(|&ns| ns < PACKAGES_LEAST).map(|_| one()),
+        Level::Core => within.filter(|&ns| ns > SIBLINGS_MOST).map(|_| singletons(all).collect()),
+        Level::Cache => within.filter(|&ns| ns > CACHE_MOST).map(|_| singletons(all).collect()),
+        Level::Package => {
+            across.filter(|&ns| ns < PACKAGES_LEAST).map(|_| Groups::from([all.clone()]))
+        }
     }
 }
 
+/// Kernel numbers of `pus`.
+fn numbers(machine: &Machine, pus: &[PuIdx]) -> impl Iterator<Item = PuNr> {
+    pus.iter().map(|pu| machine.pus[pu.idx()].os)
+}
+
+/// Groups of `machine` at a level, as reported. A PU without a cache is a group of its own.
 fn groups_of(machine: &Machine, level: Level) -> Groups {
-    let os = |pu: &crate::ids::PuIdx| machine.pus[pu.idx()].os;
     match level {
         Level::Core => cores_of(machine).iter().map(|core| core.iter().collect()).collect(),
         Level::Package => {
-            let pus = |core: &crate::ids::CoreIdx| machine.cores[core.idx()].pus.iter().map(os);
-            machine
-                .packages
-                .iter()
-                .map(|package| package.cores.iter().flat_map(pus).collect())
-                .collect()
+            let packages = machine.packages.iter().map(|package| &package.cores);
+            let pus = packages.map(|cores| {
+                cores.iter().flat_map(|core| numbers(machine, &machine.cores[core.idx()].pus))
+            });
+            pus.map(Iterator::collect).collect()
         }
         Level::Cache => {
             let mut groups: BTreeMap<usize, BTreeSet<PuNr>> = BTreeMap::new();
             let mut alone = Groups::new();
             for pu in machine.all_pus() {
-                let of = BTreeSet::from([os(&pu)]);
+                let of = BTreeSet::from([machine.pus[pu.idx()].os]);
                 match machine.last_level_cache(pu) {
                     Some(cache) => groups.entry(cache.idx()).or_default().extend(of),
                     None => _ = alone.insert(of),
@@ -265,16 +294,9 @@ fn groups_of(machine: &Machine, level: Level) -> Groups {
 
 /// `PUs 0-3 | 4-7 share a last cache by measurement (50 ns within, 150 ns across); reported: 0-7`.
 fn line(level: Level, said: &Groups, groups: &Groups, sorted: &[Latency]) -> String {
-    let median = |within: bool| {
-        let of: Vec<f64> = sorted
-            .iter()
-            .filter(|pair| together(groups, pair.pus) == within)
-            .map(|pair| pair.ns)
-            .collect();
-        of.get(of.len() / 2)
-            .map(|ns| format!("{ns:.0} ns {}", if within { "within" } else { "across" }))
-    };
-    let times: Vec<String> = [true, false].into_iter().filter_map(median).collect();
+    let within = median(groups, sorted, true).map(|ns| format!("{ns:.0} ns within"));
+    let across = median(groups, sorted, false).map(|ns| format!("{ns:.0} ns across"));
+    let times: Vec<String> = within.into_iter().chain(across).collect();
     format!(
         "PUs that share {} by measurement: {}; reported: {}; a cache line takes {}",
         level.name(),
@@ -289,85 +311,105 @@ fn text(groups: &Groups) -> String {
     if groups.iter().all(|group| group.len() == 1) {
         return "none".to_owned();
     }
-    let list = |group: &BTreeSet<PuNr>| group.iter().copied().collect::<PuSet>().to_string();
     let mut groups: Vec<&BTreeSet<PuNr>> = groups.iter().collect();
     groups.sort();
-    groups.into_iter().map(list).collect::<Vec<_>>().join(" | ")
+    let lists = groups.into_iter().map(|group| group.iter().copied().collect::<PuSet>());
+    lists.map(|list| list.to_string()).collect::<Vec<_>>().join(" | ")
 }
 
-/// `machine` with other groups. Caches of a core are its PUs', the last ones those of the groups of caches; their sizes
-/// stay. `None` if no machine can be so, as where a measured core has PUs of two nodes.
+/// Members of each group, as the parts of a machine list them.
+fn lists(groups: &Groups) -> Vec<Vec<PuNr>> {
+    groups.iter().map(|group| group.iter().copied().collect()).collect()
+}
+
+/// Caches of `machine` over other `groups`: the last level over the groups of caches, lower levels over the cores. Sizes stay.
+fn cache_parts(machine: &Machine, reported: &[Groups; 3], groups: [&Groups; 3]) -> Vec<CachePart> {
+    let highest = machine.caches.iter().map(|cache| cache.level).max();
+    let mut caches = Vec::new();
+    let mut done: BTreeSet<(u8, CacheKind)> = BTreeSet::new();
+    for cache in &machine.caches {
+        let level = if Some(cache.level) == highest { Level::Cache } else { Level::Core } as usize;
+        let shared = if groups[level] == &reported[level] {
+            vec![numbers(machine, &cache.pus).collect()]
+        } else if done.insert((cache.level, cache.kind)) {
+            lists(groups[level])
+        } else {
+            Vec::new()
+        };
+        let size = cache.size.unwrap_or(Bytes(0));
+        let parts = shared.into_iter().map(|pus| CachePart {
+            level: cache.level,
+            kind: cache.kind,
+            size,
+            pus,
+        });
+        caches.extend(parts);
+    }
+    caches
+}
+
+fn node_part(machine: &Machine, (index, node): (usize, &Node)) -> NodePart {
+    NodePart {
+        os: node.os,
+        memory: node.memory,
+        pus: numbers(machine, &node.pus).collect(),
+        may_be_home: machine.home_pus(NodeIdx::new(index)).next().is_some(),
+    }
+}
+
+fn kind_part(machine: &Machine, (index, kind): (usize, &CoreKind)) -> KindPart {
+    let cores = machine.cores.iter().filter(|core| core.kind.idx() == index);
+    KindPart {
+        pus: cores.flat_map(|core| numbers(machine, &core.pus)).collect(),
+        name: Some(kind.name.clone()),
+        capacity: kind.capacity,
+        max_frequency: kind.max_frequency,
+    }
+}
+
+/// Number of cores without a home node.
+fn homeless(machine: &Machine) -> usize {
+    machine.cores.iter().filter(|core| core.node.is_none()).count()
+}
+
+/// Builds `machine` with the groups `found`. `None` if no machine can have the groups, for example if a measured core has PUs of two nodes.
 fn rebuilt(
     machine: &Machine,
     reported: &[Groups; 3],
     found: &BTreeMap<Level, Groups>,
 ) -> Option<Machine> {
-    let groups = |level: Level| found.get(&level).unwrap_or(&reported[level as usize]);
-    let os = |pu: &crate::ids::PuIdx| machine.pus[pu.idx()].os;
-    let lists =
-        |groups: &Groups| groups.iter().map(|group| group.iter().copied().collect()).collect();
-    let last = |level: u8| machine.caches.iter().all(|cache| cache.level <= level);
-    let mut caches = Vec::new();
-    let mut done: BTreeSet<(u8, CacheKind)> = BTreeSet::new();
-    for cache in &machine.caches {
-        let of = if last(cache.level) { Level::Cache } else { Level::Core };
-        let pus: Vec<PuNr> = cache.pus.iter().map(os).collect();
-        let part = |pus| CachePart {
-            level: cache.level,
-            kind: cache.kind,
-            size: cache.size.unwrap_or(Bytes(0)),
-            pus,
-        };
-        if groups(of) == &reported[of as usize] {
-            caches.push(part(pus));
-        } else if done.insert((cache.level, cache.kind)) {
-            let lists: Vec<Vec<PuNr>> = lists(groups(of));
-            caches.extend(lists.into_iter().map(part));
-        }
-    }
-    let node = |(index, node): (usize, &crate::machine::Node)| NodePart {
-        os: node.os,
-        memory: node.memory,
-        pus: node.pus.iter().map(os).collect(),
-        may_be_home: machine.home_pus(NodeIdx::new(index)).next().is_some(),
-    };
-    let kind = |(index, kind): (usize, &crate::machine::CoreKind)| KindPart {
-        pus: machine
-            .pus
-            .iter()
-            .filter(|pu| machine.cores[pu.core.idx()].kind.idx() == index)
-            .map(|pu| pu.os)
-            .collect(),
-        name: Some(kind.name.clone()),
-        capacity: kind.capacity,
-        max_frequency: kind.max_frequency,
-    };
+    let groups = Level::ALL.map(|level| found.get(&level).unwrap_or(&reported[level as usize]));
+    let [cores, caches, packages] = groups;
+    let nodes = machine.nodes.iter().enumerate();
+    let kinds = machine.kinds.iter().enumerate();
     let parts = Parts {
         name: machine.name.clone(),
         processor: machine.processor.clone(),
-        pus: grouped(machine, groups(Level::Package), groups(Level::Cache), groups(Level::Core)),
+        pus: grouped(machine, packages, caches, cores),
         offline: machine.offline.iter().copied().collect(),
-        cores: lists(groups(Level::Core)),
-        packages: lists(groups(Level::Package)),
-        nodes: machine.nodes.iter().enumerate().map(node).collect(),
-        caches,
-        kinds: machine.kinds.iter().enumerate().map(kind).collect(),
+        cores: lists(cores),
+        packages: lists(packages),
+        nodes: nodes.map(|node| node_part(machine, node)).collect(),
+        caches: cache_parts(machine, reported, groups),
+        kinds: kinds.map(|kind| kind_part(machine, kind)).collect(),
         distances: machine.distances.as_ref().map(|distances| DistancePart {
             nodes: machine.nodes.iter().map(|node| node.os).collect(),
             values: distances.rows.iter().flatten().map(|&it| it.into()).collect(),
         }),
     };
-    let homeless = |it: &Machine| it.cores.iter().filter(|core| core.node.is_none()).count();
+    // A core with PUs of two nodes has no home.
     parts.assemble().ok().filter(|found| homeless(found) <= homeless(machine))
 }
 
-/// All PUs in logical order: package by package, cache by cache, core by core.
+/// The lowest PU of the group that contains `pu`.
+fn first_of(groups: &Groups, pu: PuNr) -> Option<PuNr> {
+    groups.iter().find(|group| group.contains(&pu)).and_then(|group| group.first().copied())
+}
+
+/// All PUs in logical order: by package, cache and core.
 fn grouped(machine: &Machine, packages: &Groups, caches: &Groups, cores: &Groups) -> Vec<PuNr> {
-    let first = |groups: &Groups, pu: PuNr| {
-        groups.iter().find(|group| group.contains(&pu)).and_then(|group| group.first().copied())
-    };
     let mut pus: Vec<PuNr> = machine.pus.iter().map(|pu| pu.os).collect();
-    pus.sort_by_key(|&pu| (first(packages, pu), first(caches, pu), first(cores, pu), pu));
+    pus.sort_by_key(|&pu| (first_of(packages, pu), first_of(caches, pu), first_of(cores, pu), pu));
     pus
 }
 
@@ -397,7 +439,7 @@ mod tests {
         let mut found = Vec::new();
         for (at, &a) in pus.iter().enumerate() {
             for &b in &pus[at + 1..] {
-                let level = groups.iter().position(|groups| together(groups, (a, b)));
+                let level = groups.iter().position(|groups| are_together(groups, (a, b)));
                 let ns = level.map_or(150.0, |level| [12.0, 45.0, 90.0][level]);
                 let ns = ns * noise(found.len());
                 found.push(Latency { pus: (a, b), ns, most_ns: ns * 1.1 });

@@ -1,4 +1,4 @@
-//! From measured figures to the speeds that predictions use.
+//! Speeds for predictions, derived from measured figures.
 
 use super::{Assumed, Calibration, What};
 use crate::ids::NodeNr;
@@ -10,22 +10,23 @@ use crate::performance::{
 use crate::units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 use std::collections::BTreeSet;
 
-/// Kinds of work with ports in common, each group with the names of its ports. Which share ports is assumed.
+/// Kinds of work that share ports, each group with the name of its ports. The sharing is assumed,
+/// not measured.
 const GROUPS: [(&str, &[WorkKind]); 4] = [
     ("int", &[WorkKind::Int, WorkKind::Branch, WorkKind::IntMul]),
     ("float", &[WorkKind::FloatAdd, WorkKind::FloatMul]),
     ("load", &[WorkKind::Load]),
     ("store", &[WorkKind::Store]),
 ];
-/// Dividers are ports of their own, which are not pipelined.
+/// Dividers: separate ports, not pipelined.
 const DIVIDERS: [(&str, WorkKind); 2] =
     [("int-div", WorkKind::IntDiv), ("float-div", WorkKind::FloatDiv)];
 
-/// The speeds of `machine` by what was measured, with `line` bytes transferred on a miss; and what was assumed in them. Else what
-/// is missing: a figure, or one that no machine can have.
+/// Derives the speeds of `machine` from measured figures, with `line` bytes transferred per miss.
+/// Also returns the assumptions.
 ///
 /// # Errors
-/// One line that names what is missing.
+/// A line that names a missing figure, or a figure that no machine can have.
 pub fn performance(
     machine: &Machine,
     measured: &Calibration,
@@ -58,8 +59,14 @@ pub fn performance(
     Ok((found, assumed.into()))
 }
 
+/// Value of a figure, or the message that it is unknown.
 fn value(measured: &Calibration, what: &What) -> Result<f64, String> {
     measured.get(what).map(|figure| figure.value).ok_or_else(|| format!("{what} is not known"))
+}
+
+/// Measured cycles per operation of a kind of work.
+fn work_cycles(measured: &Calibration, kind: &str, work: WorkKind) -> Result<f64, String> {
+    value(measured, &What::Work { kind: kind.to_owned(), work })
 }
 
 fn core(machine: &Machine, measured: &Calibration, kind: usize) -> Result<CorePerformance, String> {
@@ -69,21 +76,24 @@ fn core(machine: &Machine, measured: &Calibration, kind: usize) -> Result<CorePe
         .map(|it| it.value)
         .collect();
     clocks.sort_by(f64::total_cmp);
-    let name = || machine.kinds[kind].name.clone();
-    let clock = clocks
-        .get(clocks.len() / 2)
-        .ok_or_else(|| format!("the clock of {} is not known", name()))?;
-    let cycles = |work| value(measured, &What::Work { kind: name(), work });
-    let (mut ports, mut units) = (Vec::new(), Vec::new());
+    let name = &machine.kinds[kind].name;
+    // The median of the kind's PUs.
+    let clock =
+        clocks.get(clocks.len() / 2).ok_or_else(|| format!("the clock of {name} is not known"))?;
+    let mut ports = Vec::new();
+    let mut units = Vec::new();
     for (prefix, works) in GROUPS {
         let first = ports.len();
         for &kind in works {
-            let cycles = cycles(kind)?;
+            let cycles = work_cycles(measured, name, kind)?;
+            // An operation that takes a half cycle has two ports.
             let count = whole(1.0 / cycles).clamp(1, 8);
             for port in ports.len()..first + count {
                 ports.push(format!("{prefix}{}", port - first));
             }
             let mask = ((1_u32 << count) - 1) << first;
+            // Up to 1.5 cycles counts as pipelined: the rest is noise.
+
             let occupancy = cycles_of(if cycles > 1.5 { cycles } else { 1.0 });
             units.push(Unit { kind, ports: PortSet(mask), occupancy });
         }
@@ -92,17 +102,17 @@ fn core(machine: &Machine, measured: &Calibration, kind: usize) -> Result<CorePe
         units.push(Unit {
             kind,
             ports: PortSet(1 << ports.len()),
-            occupancy: cycles_of(cycles(kind)?),
+            occupancy: cycles_of(work_cycles(measured, name, kind)?),
         });
         ports.push(port.to_owned());
     }
     Ok(CorePerformance {
         clock: hertz(*clock),
         llvm_cpu: None,
-        width: value(measured, &What::Slots { kind: name() })?.round().max(1.0),
+        width: value(measured, &What::Slots { kind: name.clone() })?.round().max(1.0),
         ports,
         units,
-        branch_miss: cycles_of(value(measured, &What::BranchMiss { kind: name() })?),
+        branch_miss: cycles_of(value(measured, &What::BranchMiss { kind: name.clone() })?),
         divided: true,
         thread_sets: 1,
     })
@@ -117,21 +127,23 @@ fn caches(
     let holds_data = machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
     let there: BTreeSet<u8> = holds_data.map(|cache| cache.level).collect();
     let mut nearer = 0.0_f64;
-    let mut cache = |level: u8| {
+    let mut caches = Vec::new();
+    for level in there {
         let cycles = value(measured, &What::CacheLatency { level })? * clock as f64 / 1e9;
+        // A level faster than the one before is noise: Performance::check refuses it.
         nearer = nearer.max((cycles * 10.0).round() / 10.0);
-        Ok(CachePerformance {
+        caches.push(CachePerformance {
             level,
             latency: Cycles(nearer),
             inclusion: Inclusion::Neither,
             replacement: Replacement::Unknown,
             bandwidth: None,
-        })
-    };
-    there.into_iter().map(&mut cache).collect()
+        });
+    }
+    Ok(caches)
 }
 
-/// Controllers, and what other nodes take longer.
+/// Memory controllers, and the extra latency of each node's accesses to each other node.
 type Memory = (Vec<MemoryPerformance>, Vec<Vec<Nanos>>);
 
 fn memory(machine: &Machine, measured: &Calibration, line: Bytes) -> Result<Memory, String> {
@@ -139,17 +151,14 @@ fn memory(machine: &Machine, measured: &Calibration, line: Bytes) -> Result<Memo
         [] => vec![None],
         nodes => nodes.iter().map(|node| Some(node.os)).collect(),
     };
-    let latency = |from: usize, to: usize| {
-        let what = What::MemoryLatency { from: nodes[from], to: nodes[to] };
-        value(measured, &what)
-            .or_else(|missing| by_distance(machine, measured, from, to).ok_or(missing))
-    };
-    let mut found: Memory = (Vec::new(), Vec::new());
+    let mut controllers = Vec::new();
+    let mut hops = Vec::new();
     for node in 0..nodes.len() {
-        let local = latency(node, node)?;
+        let local = latency(machine, measured, &nodes, [node, node])?;
         let most = measured.figures.iter().filter(
             |it| matches!(it.what, What::MemoryBandwidth { node: of, .. } | What::MemoryCapacity { node: of } if of == nodes[node]),
         );
+        // The greatest measured bandwidth, or the extrapolated capacity if greater.
         let bandwidth = most.map(|it| it.value).fold(0.0, f64::max);
         if bandwidth <= 0.0 {
             return Err(format!(
@@ -157,30 +166,44 @@ fn memory(machine: &Machine, measured: &Calibration, line: Bytes) -> Result<Memo
                 What::MemoryBandwidth { node: nodes[node], pus: 1 }
             ));
         }
-        found.0.push(MemoryPerformance {
+        controllers.push(MemoryPerformance {
             latency: nanos(local),
             bandwidth: BytesPerSecond(bandwidth),
             line,
         });
-        let hop = |to: usize| {
-            if to == node {
-                Ok(Nanos::ZERO)
-            } else {
-                Ok(nanos((latency(node, to)? - latency(to, to)?).max(0.0)))
-            }
-        };
-        found.1.push((0..nodes.len()).map(hop).collect::<Result<_, String>>()?);
+        let mut row = Vec::new();
+        for to in 0..nodes.len() {
+            let remote = latency(machine, measured, &nodes, [node, to])?;
+            let extra = remote - latency(machine, measured, &nodes, [to, to])?;
+            row.push(nanos(extra.max(0.0)));
+        }
+        hops.push(row);
     }
-    Ok(found)
+    Ok((controllers, hops))
 }
 
-/// The mean of measured latencies between nodes of the same reported distance.
+/// Latency from one node's PUs to another node's memory, in ns: measured, or by the
+/// reported distance.
+fn latency(
+    machine: &Machine,
+    measured: &Calibration,
+    nodes: &[Option<NodeNr>],
+    [from, to]: [usize; 2],
+) -> Result<f64, String> {
+    let what = What::MemoryLatency { from: nodes[from], to: nodes[to] };
+    value(measured, &what)
+        .or_else(|missing| by_distance(machine, measured, from, to).ok_or(missing))
+}
+
+/// Mean of the measured latencies between nodes of the same reported distance; `None` if none was
+/// measured.
 #[allow(clippy::cast_precision_loss)] // few nodes
 fn by_distance(machine: &Machine, measured: &Calibration, from: usize, to: usize) -> Option<f64> {
     let rows = &machine.distances.as_ref()?.rows;
     let mut alike = Vec::new();
     for (a, row) in rows.iter().enumerate() {
         for (b, distance) in row.iter().enumerate() {
+            // Local and remote accesses are never alike, even at equal reported distances.
             if *distance == rows[from][to] && (a == b) == (from == to) {
                 let what = What::MemoryLatency {
                     from: Some(machine.nodes[a].os),
@@ -198,7 +221,7 @@ fn whole(value: f64) -> usize {
     value.round() as usize
 }
 
-/// Cycles with two digits behind the point: no measurement has more.
+/// Rounds to two decimals of a cycle: no measurement is more exact.
 fn cycles_of(value: f64) -> Cycles {
     Cycles((value * 100.0).round() / 100.0)
 }

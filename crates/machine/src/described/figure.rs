@@ -1,10 +1,10 @@
-//! What a single entry of a description looks like.
+//! Form of a single entry of a description.
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use std::str::FromStr;
 
-/// A figure, with its source if it has one.
+/// A figure, with or without a source.
 #[derive(Clone, Debug)]
 pub(super) struct Figure<T> {
     pub(super) value: T,
@@ -12,7 +12,7 @@ pub(super) struct Figure<T> {
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Figure<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// A figure with its source, and nothing else.
+        /// The table form: a figure with its source, without other keys.
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Sourced {
@@ -34,7 +34,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Figure<T> {
     }
 }
 
-/// A quantity written as text.
+/// A quantity written as text, such as `"8 MiB"`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text<T>(pub(super) T);
 

@@ -1,6 +1,6 @@
-//! Machines described figure by figure, in TOML.
+//! Descriptions of machines in TOML, figure by figure.
 //!
-//! The compact form says how a machine is built and leaves the indices to us:
+//! The compact form describes the structure of a machine; indices are derived:
 //!
 //! ```toml
 //! version = 1
@@ -31,7 +31,8 @@
 //! max-frequency = "2.3 GHz"
 //! ```
 //!
-//! Every figure may be given alone or carry its source. The exact form ([`crate::exact`]) is read too.
+//! Every figure may stand alone or carry its source. The exact form ([`crate::exact`]) is accepted
+//! too.
 
 use crate::check::Flaw;
 use crate::exact::{self, Exact, ExactError};
@@ -43,7 +44,7 @@ mod performance;
 mod place;
 mod shape;
 
-/// The machines that come with colocate: name and description.
+/// Machines that come with colocate: name and description.
 pub const MACHINES: [(&str, &str); 7] = [
     ("epyc-7301", include_str!("../../../../machines/epyc-7301.toml")),
     ("xeon-x3320", include_str!("../../../../machines/xeon-x3320.toml")),
@@ -54,33 +55,33 @@ pub const MACHINES: [(&str, &str); 7] = [
     ("amp-4x12", include_str!("../../../../machines/amp-4x12.toml")),
 ];
 
-/// Why a text does not describe a machine.
+/// Reason to reject a description of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DescribedError {
-    /// The text is not TOML, or has a key or a value that a description does not have.
+    /// The text is not TOML, or has an unknown key or a wrong type of value.
     #[error("line {line}: {detail}")]
     Syntax {
-        /// The line.
+        /// Line of the error, from 1.
         line: usize,
-        /// What is wrong, in one line.
+        /// Message of the parser, in one line.
         detail: String,
     },
     /// The text has no version.
     #[error("expected version = {}, found none", exact::VERSION)]
     NoVersion,
-    /// The figures do not fit together.
+    /// A figure contradicts another.
     #[error("line {line}: {key}: expected {expected}, found {found}")]
     Figure {
-        /// The line of the figure, or the one where it should be.
+        /// Line of the figure, or of the table that lacks it, from 1.
         line: usize,
-        /// Which figure.
+        /// Key of the figure.
         key: String,
-        /// What would fit.
+        /// Expected value.
         expected: String,
-        /// What was found.
+        /// Value found.
         found: String,
     },
-    /// An exact machine is wrong, or any machine is of another version.
+    /// An exact machine is wrong, or the version is unknown.
     #[error(transparent)]
     Exact(#[from] ExactError),
     /// The machine contradicts itself.
@@ -88,15 +89,17 @@ pub enum DescribedError {
     Flaw(#[from] Flaw),
 }
 
-/// Reads a described machine, compact or exact.
+/// Reads a description, compact or exact.
 ///
 /// # Errors
-/// [`DescribedError`], one line each.
+/// [`DescribedError`], a message of one line.
 pub fn from_toml(text: &str) -> Result<Exact, DescribedError> {
     let table: toml::Table = toml::from_str(text).map_err(|error| syntax(text, &error))?;
+    // Before the rest, since another version may have other keys.
     let version = table.get("version").and_then(toml::Value::as_integer);
     let version = version.ok_or(DescribedError::NoVersion)?;
     exact::check_version(u64::try_from(version).unwrap_or(u64::MAX))?;
+    // Only the exact form has a table of this name.
     if table.contains_key("machine") {
         return Ok(Exact::from_value(table)?);
     }
@@ -111,7 +114,7 @@ fn compact(mut described: shape::Description) -> Result<Exact, DescribedError> {
     Ok(Exact { performance, ..Exact::new(machine, None) })
 }
 
-/// Reads how fast the parts of a described machine are; `None` if its description does not say.
+/// Reads the speeds of a described machine; `None` if the description has none.
 ///
 /// # Errors
 /// As [`from_toml`].
@@ -126,8 +129,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> DescribedError {
     }
 }
 
-/// Where the figures of a compact description come from: key and source, in the file's order of
-/// keys.
+/// Sources of the figures of a compact description: key and source, in the file's order of keys.
 ///
 /// # Errors
 /// [`DescribedError::Syntax`] if the text is not TOML.
@@ -138,14 +140,18 @@ pub fn sources(text: &str) -> Result<Vec<(String, String)>, DescribedError> {
     Ok(found)
 }
 
+/// Key of the entry `name` of the table `key`.
+fn below(key: &str, name: &str) -> String {
+    if key.is_empty() { name.into() } else { format!("{key}.{name}") }
+}
+
 fn collect_sources(key: &str, value: &toml::Value, found: &mut Vec<(String, String)>) {
-    let below = |name: &str| if key.is_empty() { name.into() } else { format!("{key}.{name}") };
     match value {
         toml::Value::Table(table) => match table.get("source").and_then(toml::Value::as_str) {
             Some(source) => found.push((key.into(), source.into())),
-            None => {
-                table.iter().for_each(|(name, value)| collect_sources(&below(name), value, found))
-            }
+            None => table.iter().for_each(|(name, value)| {
+                collect_sources(&below(key, name), value, found);
+            }),
         },
         toml::Value::Array(values) => values.iter().enumerate().for_each(|(index, value)| {
             collect_sources(&format!("{key}[{index}]"), value, found);
@@ -154,6 +160,7 @@ fn collect_sources(key: &str, value: &toml::Value, found: &mut Vec<(String, Stri
     }
 }
 
+/// The error for a wrong figure. Its line is set by [`DescribedError::on_its_line`].
 fn misfit(
     key: impl Into<String>,
     expected: impl Into<String>,
@@ -168,7 +175,7 @@ fn misfit(
 }
 
 impl DescribedError {
-    /// With the line of the figure in `text`.
+    /// Sets the line of the figure in `text`.
     fn on_its_line(mut self, text: &str) -> Self {
         if let Self::Figure { line, key, .. } = &mut self {
             *line = place::line_of(text, key);

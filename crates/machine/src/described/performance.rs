@@ -1,9 +1,8 @@
-//! How fast the parts of a described machine are: the table `performance`.
+//! Table `performance` of a description: speeds of the parts of a machine.
 
 use super::figure::{Figure, Text};
 use super::{DescribedError, misfit};
 use crate::cpulist::PuSet;
-use crate::ids::PuNr;
 use crate::machine::Machine;
 use crate::performance::{
     CachePerformance, CorePerformance, Impossible, Inclusion, LinkPerformance, MemoryPerformance,
@@ -13,20 +12,21 @@ use crate::units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Most accesses that cross the links of a machine, each counted at every link that it crosses: those of 1,024 nodes to
-/// each other, over four links.
+/// Most accesses across the links of a machine, each counted at every link it crosses: 1,024 nodes,
+/// each to every other, over four links.
 const MAX_CROSSINGS: usize = 1 << 22;
 
-/// The table.
+/// Content of the table `performance`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Speeds {
     kind: Vec<KindSpeed>,
     cache: Vec<CacheSpeed>,
-    /// One for all nodes, or one for each.
+    /// One entry for all nodes, or one for each.
     memory: Vec<MemorySpeed>,
-    /// What an access to another node takes longer: by pair of nodes, or by their distance.
+    /// Extra latency of an access to another node, by pair of nodes.
     hops: Option<Figure<Vec<Vec<Text<Nanos>>>>>,
+    /// The same by distance of the nodes; excludes `hops`.
     hops_by_distance: Option<Figure<BTreeMap<String, Text<Nanos>>>>,
     #[serde(default)]
     links: Vec<LinkGroup>,
@@ -35,7 +35,7 @@ pub(super) struct Speeds {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct KindSpeed {
-    /// Which `[[kind]]`; may be left out where there is one.
+    /// Name of the `[[kind]]`; optional on a machine of one kind.
     name: Option<String>,
     clock: Figure<Text<Hertz>>,
     llvm_cpu: Option<Figure<String>>,
@@ -52,7 +52,7 @@ struct KindSpeed {
 struct UnitSpeed {
     work: WorkKind,
     ports: Vec<String>,
-    /// 1 cycle if it is not said: pipelined.
+    /// Defaults to 1 cycle: pipelined.
     occupancy: Option<Text<Cycles>>,
     #[serde(rename = "source")]
     _source: Option<String>,
@@ -63,9 +63,9 @@ struct UnitSpeed {
 struct CacheSpeed {
     level: u8,
     latency: Figure<Text<Cycles>>,
-    /// May be left out for level 1, which has nothing nearer.
+    /// Optional for level 1, the nearest level.
     inclusion: Option<Figure<Inclusion>>,
-    /// Least recently used if it is not said.
+    /// Defaults to least recently used.
     replacement: Option<Figure<Replacement>>,
     bandwidth: Option<Figure<Text<BytesPerSecond>>>,
 }
@@ -78,28 +78,31 @@ struct MemorySpeed {
     line: Figure<Text<Bytes>>,
 }
 
-/// Links of one bandwidth.
+/// Links of the same bandwidth.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkGroup {
     bandwidth: Figure<Text<BytesPerSecond>>,
-    /// A link a line: its name, a colon, and the accesses that cross it, `0>1 0>4-7`.
+    /// One link a line: name, colon, and the accesses that cross the link, `0>1 0>4-7`.
     routes: Figure<Vec<String>>,
 }
 
 impl Speeds {
-    /// The speeds of `machine`, checked.
+    /// Builds and checks the speeds of `machine`.
     pub(super) fn performance(&self, machine: &Machine) -> Result<Performance, DescribedError> {
         let nodes = machine.nodes.len().max(1);
         let order = self.order(machine)?;
-        let kind = |&at: &usize| self.kind[at].performance(at);
-        let (mut links, mut room) = (Vec::new(), MAX_CROSSINGS);
+        let mut links = Vec::new();
+        let mut room = MAX_CROSSINGS;
         for (index, group) in self.links.iter().enumerate() {
             let key = format!("performance.links[{index}].routes");
             links.extend(group.links(&key, nodes, &mut room)?);
         }
         let performance = Performance {
-            kinds: order.iter().map(kind).collect::<Result<_, _>>()?,
+            kinds: order
+                .iter()
+                .map(|&at| self.kind[at].performance(at))
+                .collect::<Result<_, _>>()?,
             caches: self.caches()?,
             memory: self.memories(nodes),
             hops: self.hops(machine, nodes)?,
@@ -111,7 +114,7 @@ impl Speeds {
         }
     }
 
-    /// The places of the machine's kinds here.
+    /// Index in `self.kind` of each of the machine's kinds.
     fn order(&self, machine: &Machine) -> Result<Vec<usize>, DescribedError> {
         let names: Vec<&str> = machine.kinds.iter().map(|kind| &*kind.name).collect();
         if self.kind.len() != names.len() {
@@ -136,35 +139,13 @@ impl Speeds {
     }
 
     fn caches(&self) -> Result<Vec<CachePerformance>, DescribedError> {
-        let cache = |(index, cache): (usize, &CacheSpeed)| {
-            let inclusion = match &cache.inclusion {
-                Some(inclusion) => inclusion.value,
-                None if cache.level == 1 => Inclusion::Neither,
-                None => {
-                    let key = format!("performance.cache[{index}].inclusion");
-                    return Err(misfit(key, "inclusive, exclusive or neither", "none"));
-                }
-            };
-            Ok(CachePerformance {
-                level: cache.level,
-                latency: cache.latency.value.0,
-                inclusion,
-                replacement: cache.replacement.as_ref().map(|it| it.value).unwrap_or_default(),
-                bandwidth: cache.bandwidth.as_ref().map(|bandwidth| bandwidth.value.0),
-            })
-        };
-        self.cache.iter().enumerate().map(cache).collect()
+        self.cache.iter().enumerate().map(|(index, cache)| cache.performance(index)).collect()
     }
 
     fn memories(&self, nodes: usize) -> Vec<MemoryPerformance> {
-        let memory = |memory: &MemorySpeed| MemoryPerformance {
-            latency: memory.latency.value.0,
-            bandwidth: memory.bandwidth.value.0,
-            line: memory.line.value.0,
-        };
         match &self.memory[..] {
-            [one] => vec![memory(one); nodes],
-            some => some.iter().map(memory).collect(),
+            [one] => vec![one.performance(); nodes],
+            some => some.iter().map(MemorySpeed::performance).collect(),
         }
     }
 
@@ -172,8 +153,8 @@ impl Speeds {
         match (&self.hops, &self.hops_by_distance) {
             (None, None) if nodes == 1 => Ok(vec![vec![Nanos::ZERO]]),
             (Some(hops), None) => {
-                let row = |row: &Vec<Text<Nanos>>| row.iter().map(|hop| hop.0).collect();
-                Ok(hops.value.iter().map(row).collect())
+                let rows = hops.value.iter();
+                Ok(rows.map(|row| row.iter().map(|hop| hop.0).collect()).collect())
             }
             (None, Some(hops)) => by_distance(&hops.value, machine),
             (None, None) => {
@@ -185,14 +166,13 @@ impl Speeds {
         }
     }
 
-    /// An impossible figure under the name that it has in the description.
+    /// Renames an impossible figure to its key in the description.
     fn misfit(&self, impossible: Impossible, order: &[usize]) -> DescribedError {
         let Impossible { part, field, expected, found } = impossible;
-        let kind = |kind: usize| format!("kind[{}]", order.get(kind).copied().unwrap_or(kind));
         let part = match part {
             Part::Kinds => "kind".into(),
-            Part::Kind(index) => kind(index),
-            Part::Unit(index, unit) => format!("{}.units[{unit}]", kind(index)),
+            Part::Kind(index) => kind_key(index, order),
+            Part::Unit(index, unit) => format!("{}.units[{unit}]", kind_key(index, order)),
             Part::Caches => "cache".into(),
             Part::Cache(level) => format!("cache[{level}]"),
             Part::Memories => "memory".into(),
@@ -208,14 +188,14 @@ impl Speeds {
             "branch_miss" => ".branch-miss".into(),
             "thread_sets" => ".thread-sets".into(),
             "name" | "crossed_by" | "" => String::new(),
-            // A link's bandwidth has its group named already.
+            // The part already names the bandwidth of the link's group.
             "bandwidth" if part.starts_with("links") => String::new(),
             field => format!(".{field}"),
         };
         misfit(format!("performance.{part}{field}"), expected, found)
     }
 
-    /// The group's bandwidth, or the route, of a link.
+    /// Key of a link: its group's bandwidth, or its route.
     fn link(&self, mut link: usize, bandwidth: bool) -> String {
         for (index, group) in self.links.iter().enumerate() {
             let routes = group.routes.value.len();
@@ -229,29 +209,71 @@ impl Speeds {
     }
 }
 
+/// Key of the kind at index `kind` of the machine.
+fn kind_key(kind: usize, order: &[usize]) -> String {
+    format!("kind[{}]", order.get(kind).copied().unwrap_or(kind))
+}
+
+impl CacheSpeed {
+    fn performance(&self, index: usize) -> Result<CachePerformance, DescribedError> {
+        let inclusion = match &self.inclusion {
+            Some(inclusion) => inclusion.value,
+            None if self.level == 1 => Inclusion::Neither,
+            None => {
+                let key = format!("performance.cache[{index}].inclusion");
+                return Err(misfit(key, "inclusive, exclusive or neither", "none"));
+            }
+        };
+        Ok(CachePerformance {
+            level: self.level,
+            latency: self.latency.value.0,
+            inclusion,
+            replacement: self.replacement.as_ref().map(|it| it.value).unwrap_or_default(),
+            bandwidth: self.bandwidth.as_ref().map(|bandwidth| bandwidth.value.0),
+        })
+    }
+}
+
+impl MemorySpeed {
+    fn performance(&self) -> MemoryPerformance {
+        MemoryPerformance {
+            latency: self.latency.value.0,
+            bandwidth: self.bandwidth.value.0,
+            line: self.line.value.0,
+        }
+    }
+}
+
 impl KindSpeed {
     fn performance(&self, at: usize) -> Result<CorePerformance, DescribedError> {
-        let unit = |(index, unit): (usize, &UnitSpeed)| {
-            let ports = self.port_set(&unit.ports).map_err(|unknown| {
-                let key = format!("performance.kind[{at}].units[{index}].ports");
-                misfit(key, format!("names out of {}", self.ports.value.join(", ")), unknown)
-            })?;
-            let occupancy = unit.occupancy.map_or(Cycles(1.0), |cycles| cycles.0);
-            Ok::<_, DescribedError>(Unit { kind: unit.work, ports, occupancy })
-        };
+        let units = self.units.iter().enumerate();
         Ok(CorePerformance {
             clock: self.clock.value.0,
             llvm_cpu: self.llvm_cpu.as_ref().map(|cpu| cpu.value.clone()),
             width: self.slots_per_cycle.value,
             ports: self.ports.value.clone(),
-            units: self.units.iter().enumerate().map(unit).collect::<Result<_, _>>()?,
+            units: units
+                .map(|(index, unit)| self.unit(at, index, unit))
+                .collect::<Result<_, _>>()?,
             branch_miss: self.branch_miss.value.0,
             divided: self.divided.value,
             thread_sets: self.thread_sets.as_ref().map_or(1, |sets| sets.value),
         })
     }
 
-    /// Ports by their names, or the name that is none.
+    fn unit(&self, at: usize, index: usize, unit: &UnitSpeed) -> Result<Unit, DescribedError> {
+        let ports = self.port_set(&unit.ports).map_err(|unknown| {
+            let key = format!("performance.kind[{at}].units[{index}].ports");
+            misfit(key, format!("names out of {}", self.ports.value.join(", ")), unknown)
+        })?;
+        let occupancy = unit.occupancy.map_or(Cycles(1.0), |cycles| cycles.0);
+        Ok(Unit { kind: unit.work, ports, occupancy })
+    }
+
+    /// Looks up ports by name.
+    ///
+    /// # Errors
+    /// The unknown name.
     fn port_set<'a>(&self, names: &'a [String]) -> Result<PortSet, &'a str> {
         names.iter().try_fold(PortSet::default(), |set, name| {
             let place = self.ports.value.iter().position(|port| port == name);
@@ -262,51 +284,60 @@ impl KindSpeed {
 }
 
 impl LinkGroup {
-    /// Its links between `nodes` nodes. They take of `room`, which is how many more accesses may cross links.
+    /// Builds the links of the group between `nodes` nodes. `room` is the number of accesses that
+    /// may still cross links, and is reduced.
     fn links(
         &self,
         key: &str,
         nodes: usize,
         room: &mut usize,
     ) -> Result<Vec<LinkPerformance>, DescribedError> {
-        let link = |(index, text): (usize, &String)| {
-            let wrong = |(expected, found)| misfit(format!("{key}[{index}]"), expected, found);
-            let (name, crossed_by) = route(text, nodes, room).map_err(wrong)?;
+        let mut links = Vec::new();
+        for (index, text) in self.routes.value.iter().enumerate() {
+            let (name, crossed_by) = route(text, nodes, room)
+                .map_err(|(expected, found)| misfit(format!("{key}[{index}]"), expected, found))?;
             let bandwidth = self.bandwidth.value.0;
-            Ok(LinkPerformance { name: name.into(), crossed_by, bandwidth })
-        };
-        self.routes.value.iter().enumerate().map(link).collect()
+            links.push(LinkPerformance { name: name.into(), crossed_by, bandwidth });
+        }
+        Ok(links)
     }
 }
 
-/// A link's name, and the accesses that cross it.
+/// Name of a link, and the accesses that cross it: pairs of nodes.
 type Route<'a> = (&'a str, Vec<(u32, u32)>);
 
-/// `0 to 1: 0>1 0>4-7` as a route; else what was expected and what was found.
+/// Parses a route such as `0 to 1: 0>1 0>4-7`.
+///
+/// # Errors
+/// What was expected, and what was found.
 fn route<'a>(text: &'a str, nodes: usize, room: &mut usize) -> Result<Route<'a>, (String, String)> {
-    let wrong = || ("a link like \"0 to 1: 0>1 0>4-7\"".to_owned(), format!("\"{text}\""));
-    let (name, ways) = text.split_once(": ").ok_or_else(wrong)?;
+    let (name, ways) = text.split_once(": ").ok_or_else(|| malformed_route(text))?;
     let mut crossed_by = Vec::new();
     for way in ways.split_whitespace() {
-        let (from, to) = ends(way).ok_or_else(wrong)?;
+        let (from, to) = ends(way).ok_or_else(|| malformed_route(text))?;
         if from.iter().chain(to.iter()).any(|node| node.idx() >= nodes) {
             return Err((format!("two different nodes below {nodes}"), way.into()));
         }
-        let full = || (format!("at most {MAX_CROSSINGS} accesses across links"), "more".into());
-        *room = room.checked_sub(from.len() * to.len()).ok_or_else(full)?;
-        let pairs = |from: PuNr| to.iter().map(move |to| (from.0, to.0));
-        crossed_by.extend(from.iter().flat_map(pairs));
+        // Before the pairs are built: a short text can name very many accesses.
+        *room = room.checked_sub(from.len() * to.len()).ok_or_else(|| {
+            (format!("at most {MAX_CROSSINGS} accesses across links"), "more".to_owned())
+        })?;
+        crossed_by.extend(from.iter().flat_map(|from| to.iter().map(move |to| (from.0, to.0))));
     }
     Ok((name, crossed_by))
 }
 
-/// `0-1>4` as two sets of nodes, which are written like CPUs.
+fn malformed_route(text: &str) -> (String, String) {
+    ("a link like \"0 to 1: 0>1 0>4-7\"".to_owned(), format!("\"{text}\""))
+}
+
+/// Parses `0-1>4` as two sets of nodes, in the list form of CPUs.
 fn ends(way: &str) -> Option<(PuSet, PuSet)> {
     let (from, to) = way.split_once('>')?;
     Some((PuSet::parse_list(from).ok()?, PuSet::parse_list(to).ok()?))
 }
 
-/// Detours from the distances that the firmware reports.
+/// Extra latencies from the distances that the firmware reports.
 fn by_distance(
     hops: &BTreeMap<String, Text<Nanos>>,
     machine: &Machine,
@@ -315,16 +346,21 @@ fn by_distance(
     let Some(distances) = &machine.distances else {
         return Err(misfit(key, "memory.distances", "none"));
     };
-    let hop = |from: usize, to: usize, distance: u32| match hops.get(&distance.to_string()) {
-        _ if from == to => Ok(Nanos::ZERO),
-        Some(hop) => Ok(hop.0),
-        None => Err(misfit(key, format!("a time for the distance {distance}"), "none")),
-    };
-    let rows = distances.rows.iter().enumerate();
-    let row = |(from, row): (usize, &Vec<u32>)| {
-        row.iter().enumerate().map(|(to, &distance)| hop(from, to, distance)).collect()
-    };
-    rows.map(row).collect()
+    let mut rows = Vec::new();
+    for (from, distances) in distances.rows.iter().enumerate() {
+        let mut row = Vec::new();
+        for (to, distance) in distances.iter().enumerate() {
+            row.push(match hops.get(&distance.to_string()) {
+                _ if from == to => Nanos::ZERO,
+                Some(hop) => hop.0,
+                None => {
+                    return Err(misfit(key, format!("a time for the distance {distance}"), "none"));
+                }
+            });
+        }
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 #[cfg(test)]

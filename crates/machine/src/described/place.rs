@@ -1,17 +1,17 @@
-//! The place of a figure in a text.
+//! Line numbers of figures in the text of a description.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The line of the byte `at`, counted from 1.
+/// Line of the byte at offset `at`, from 1.
 pub(super) fn line_at(text: &str, at: usize) -> usize {
     let before = &text.as_bytes()[..at.min(text.len())];
     1 + before.iter().filter(|&&byte| byte == b'\n').count()
 }
 
-/// The line of a figure by its key, `cache[1].size`, counted from 1: where its name or its entry of the
-/// list is, or, if it is missing, that of what should hold it. The key has no `value` for figures that
-/// are beside their source.
+/// Line of a figure, from 1, by its key, such as `cache[1].size`: the line of its name or of its
+/// list entry, or of the enclosing table if the figure is missing. The key does not contain the
+/// `value` of figures with a source.
 pub(super) fn line_of(text: &str, key: &str) -> usize {
     let Ok(table) = DeTable::parse(text) else { return 1 };
     let mut steps = key.split(['.', '[']).map(|step| step.trim_end_matches(']'));
@@ -20,6 +20,7 @@ pub(super) fn line_of(text: &str, key: &str) -> usize {
     for step in steps {
         value = match value.map(Spanned::get_ref) {
             Some(DeValue::Table(table)) => {
+                // A figure with its source: the list is the `value` of a table.
                 let figure = table.iter().find(|(key, _)| key.get_ref() == "value");
                 match figure.map(|(_, figure)| figure.get_ref()) {
                     Some(DeValue::Array(values)) => entry(values, step, &mut at),
@@ -33,7 +34,7 @@ pub(super) fn line_of(text: &str, key: &str) -> usize {
     line_at(text, at)
 }
 
-/// The entry of a list; `at` becomes its place.
+/// Looks up an entry of a list. Sets `at` to its offset in the text.
 fn entry<'t, 'i>(
     values: &'t [Spanned<DeValue<'i>>],
     step: &str,
@@ -44,7 +45,7 @@ fn entry<'t, 'i>(
     Some(value)
 }
 
-/// The entry of a table by its name; `at` becomes the place of the name.
+/// Looks up an entry of a table. Sets `at` to the offset of its name.
 fn named<'t, 'i>(
     table: &'t DeTable<'i>,
     name: &str,

@@ -1,4 +1,4 @@
-//! How a described machine is built: from counts to parts.
+//! Structure of a described machine: from counts to parts.
 
 use super::figure::{Figure, Text};
 use super::{DescribedError, misfit, performance};
@@ -9,7 +9,8 @@ use crate::parts::{CachePart, DistancePart, KindPart, NodePart, Parts};
 use crate::units::{Bytes, Hertz};
 use serde::Deserialize;
 
-/// Most sorts of caches: five levels of three kinds, and some room. Each is made for every core.
+/// Most `[[cache]]` entries: five levels of three kinds, and some margin. Each entry makes a cache
+/// for every core.
 const MAX_CACHES: usize = 32;
 
 /// A compact description.
@@ -29,7 +30,7 @@ pub(super) struct Description {
     cache: Vec<CacheLevel>,
     #[serde(default)]
     kind: Vec<Kind>,
-    /// Speeds, which are described or not, but not in part.
+    /// Speeds of all parts, or none.
     pub(super) performance: Option<performance::Speeds>,
 }
 
@@ -39,7 +40,7 @@ struct Shape {
     packages: Figure<u32>,
     cores_per_package: Figure<u32>,
     pus_per_core: Figure<u32>,
-    /// NUMA nodes of the whole machine; 0 or nothing where it reports none.
+    /// Number of NUMA nodes of the whole machine; 0 or absent for a machine that reports none.
     nodes: Option<Figure<u32>>,
 }
 
@@ -48,7 +49,7 @@ struct Shape {
 struct Numbering {
     /// "in-order" (the default), "siblings-last", or a list in logical order.
     pus: Option<Figure<String>>,
-    /// PUs that are switched off, beside those of the shape.
+    /// Offline PUs; not among the PUs of the shape.
     offline: Option<Figure<Text<PuSet>>>,
 }
 
@@ -65,7 +66,7 @@ struct CacheLevel {
     level: u8,
     kind: CacheKind,
     size: Option<Figure<Text<Bytes>>>,
-    /// How many neighbouring cores share one.
+    /// Number of neighbouring cores that share a cache.
     cores: Figure<u32>,
 }
 
@@ -73,22 +74,24 @@ struct CacheLevel {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Kind {
     name: String,
-    /// Which cores, counted from 0 in logical order; all of them if there is one kind.
+    /// Cores of the kind, from 0 in logical order; optional on a machine of one kind.
     cores: Option<Figure<Text<PuSet>>>,
     capacity: Option<Figure<u32>>,
     max_frequency: Option<Figure<Text<Hertz>>>,
 }
 
-/// The size of everything, checked.
+/// Numbers of parts, checked.
 #[derive(Clone, Copy)]
 struct Size {
     packages: usize,
+    /// Cores of the whole machine.
     cores: usize,
+    /// PUs of a core.
     smt: usize,
 }
 
 impl Description {
-    /// What it is built of.
+    /// Builds the parts of the machine.
     pub(super) fn parts(self) -> Result<Parts, DescribedError> {
         let size = self.shape.size()?;
         let cores = self.numbering.cores(size)?;
@@ -96,12 +99,13 @@ impl Description {
         let nodes = self.shape.nodes.as_ref().map_or(0, |nodes| nodes.value as usize);
         let nodes = split("shape.nodes", &cores, nodes)?;
         let memory = self.memory.per_node.as_ref().map(|memory| memory.value.0);
-        let node = |(index, pus): (usize, Vec<PuNr>)| NodePart {
+        let parts = nodes.into_iter().enumerate().map(|(index, pus)| NodePart {
             os: NodeNr::new(index),
             memory,
             pus: pus.into_iter().collect(),
             may_be_home: true,
-        };
+        });
+        let nodes: Vec<NodePart> = parts.collect();
         Ok(Parts {
             distances: self.memory.distances(nodes.len())?,
             name: self.name,
@@ -109,7 +113,7 @@ impl Description {
             pus: cores.concat(),
             offline,
             packages: split("shape.packages", &cores, size.packages)?,
-            nodes: nodes.into_iter().enumerate().map(node).collect(),
+            nodes,
             caches: caches(&self.cache, &cores)?,
             kinds: kinds(&self.kind, &cores)?,
             cores,
@@ -127,6 +131,7 @@ impl Shape {
         if let Some((key, found)) = figures.iter().find(|(_, figure)| *figure == 0) {
             return Err(misfit(*key, "at least 1", found));
         }
+        // A product of three 32-bit numbers may exceed 64 bits.
         let all: u128 = figures.iter().map(|(_, figure)| u128::from(*figure)).product();
         if all > u128::from(MAX_PU_NR) + 1 {
             return Err(misfit("shape", format!("at most {} PUs", MAX_PU_NR + 1), all));
@@ -137,11 +142,12 @@ impl Shape {
 }
 
 impl Numbering {
-    /// The PUs of every core, in logical order.
+    /// PUs of every core, in logical order.
     fn cores(&self, size: Size) -> Result<Vec<Vec<PuNr>>, DescribedError> {
         let count = size.cores * size.smt;
         let order = match self.pus.as_ref().map_or("in-order", |pus| pus.value.as_str()) {
             "in-order" => (0..count).map(PuNr::new).collect(),
+            // The first siblings of all cores, then all second siblings, as on most x86 machines.
             "siblings-last" => (0..count)
                 .map(|place| PuNr::new(place % size.smt * size.cores + place / size.smt))
                 .collect(),
@@ -153,7 +159,7 @@ impl Numbering {
         Ok(order.chunks(size.smt).map(<[PuNr]>::to_vec).collect())
     }
 
-    /// PUs that are switched off: the shape has the others.
+    /// Offline PUs: none of the shape's PUs.
     fn offline(&self, cores: &[Vec<PuNr>]) -> Result<PuSet, DescribedError> {
         let offline = self.offline.as_ref().map(|set| set.value.0.clone()).unwrap_or_default();
         let both = offline.intersection(&cores.iter().flatten().copied().collect());
@@ -164,7 +170,8 @@ impl Numbering {
     }
 }
 
-/// PU numbers in the order in which they are listed, as far as the part that brings them above `count`.
+/// PU numbers in the listed order. Reading stops after the part of the list that exceeds `count`,
+/// since a hostile list may be long.
 fn listed(list: &str, count: usize) -> Result<Vec<PuNr>, DescribedError> {
     let mut order = Vec::new();
     for part in list.split(',') {
@@ -195,7 +202,7 @@ impl Memory {
     }
 }
 
-/// Cores in `groups` groups of neighbours, as PUs; none for 0.
+/// Divides the cores into `groups` groups of neighbours, as PUs; no groups for 0.
 fn split(key: &str, cores: &[Vec<PuNr>], groups: usize) -> Result<Vec<Vec<PuNr>>, DescribedError> {
     if groups == 0 {
         return Ok(Vec::new());
@@ -218,17 +225,26 @@ fn caches(levels: &[CacheLevel], cores: &[Vec<PuNr>]) -> Result<Vec<CachePart>, 
             return Err(misfit(key, format!("a divisor of {} cores", cores.len()), sharers));
         }
         let size = level.size.as_ref().map_or(Bytes(0), |size| size.value.0);
-        let cache = |pus| CachePart { level: level.level, kind: level.kind, size, pus };
-        caches.extend(split(&key, cores, cores.len() / sharers)?.into_iter().map(cache));
+        let parts = split(&key, cores, cores.len() / sharers)?.into_iter();
+        caches.extend(parts.map(|pus| CachePart {
+            level: level.level,
+            kind: level.kind,
+            size,
+            pus,
+        }));
     }
     Ok(caches)
 }
 
 fn kinds(kinds: &[Kind], cores: &[Vec<PuNr>]) -> Result<Vec<KindPart>, DescribedError> {
     let mut taken = PuSet::new();
-    let mut part = |(index, kind): (usize, &Kind)| {
-        let all = || (0..cores.len()).map(PuNr::new).collect();
-        let members: PuSet = kind.cores.as_ref().map_or_else(all, |set| set.value.0.clone());
+    let mut parts = Vec::new();
+    for (index, kind) in kinds.iter().enumerate() {
+        // A list of cores has the form of a list of PUs.
+        let members: PuSet = match &kind.cores {
+            Some(set) => set.value.0.clone(),
+            None => (0..cores.len()).map(PuNr::new).collect(),
+        };
         let twice = members.intersection(&taken);
         if !twice.is_empty() {
             return Err(misfit(format!("kind[{index}].cores"), "cores of no earlier kind", twice));
@@ -242,12 +258,12 @@ fn kinds(kinds: &[Kind], cores: &[Vec<PuNr>]) -> Result<Vec<KindPart>, Described
             })?;
             pus.extend(core.iter().copied());
         }
-        Ok(KindPart {
+        parts.push(KindPart {
             pus,
             name: Some(kind.name.clone()),
             capacity: kind.capacity.as_ref().map(|capacity| capacity.value),
             max_frequency: kind.max_frequency.as_ref().map(|frequency| frequency.value.0),
-        })
-    };
-    kinds.iter().enumerate().map(&mut part).collect()
+        });
+    }
+    Ok(parts)
 }

@@ -1,4 +1,4 @@
-//! A machine whose kinds of cores are the measured ones.
+//! Replaces a machine's kinds of cores by measured kinds.
 
 use super::CoreSpeeds;
 use crate::cpulist::PuSet;
@@ -8,45 +8,45 @@ use crate::units::Hertz;
 use std::collections::BTreeSet;
 use thiserror::Error;
 
-/// Why measured speeds are not those of a machine.
+/// Reason why measured speeds do not belong to a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotThisMachine {
-    /// Another processor.
+    /// The processor differs.
     #[error(
         "expected speeds measured on {expected}, found {found}; measure here with colocate-study bench cores"
     )]
     Processor {
-        /// The machine's.
+        /// Processor of the machine.
         expected: String,
-        /// Where it was measured.
+        /// Processor of the measurement.
         found: String,
     },
-    /// Other cores, or others of them online.
+    /// The cores differ, or other PUs were online.
     #[error(
         "expected speeds of {expected}, found {found}; measure here with colocate-study bench cores"
     )]
     Cores {
-        /// The machine's.
+        /// Cores of the machine.
         expected: String,
-        /// Where it was measured.
+        /// Cores of the measurement.
         found: String,
     },
 }
 
 impl CoreSpeeds {
-    /// `machine` with measured kinds of cores instead of those that are reported.
+    /// Returns `machine` with measured kinds of cores in place of the reported kinds.
     ///
-    /// Kinds are slowest first, the fastest has capacity 1024. Cores that were not measured are of a kind of their
-    /// own, "unmeasured", without a capacity, which comes last: "slowest first" cannot be said of it. A kind keeps
-    /// the highest clock rate that is reported if it is the same for all of its cores.
+    /// Kinds are slowest first; the fastest has capacity 1024. Cores that were not measured get a
+    /// separate kind, "unmeasured", without a capacity and last, as its speed is unknown. A kind
+    /// keeps the reported highest clock rate if the rate is the same for all of its cores.
     ///
     /// # Errors
     /// [`NotThisMachine`] if the speeds were measured on another machine, or when other PUs were online.
     pub fn of_machine(&self, machine: &Machine) -> Result<Machine, NotThisMachine> {
         self.check_machine(machine)?;
         let unmeasured = self.kinds.len();
-        let kind_of = |core| self.kind_of(core, machine).unwrap_or(unmeasured);
-        let places: Vec<usize> = machine.cores.iter().map(kind_of).collect();
+        let kinds = machine.cores.iter().map(|core| self.kind_of(core, machine));
+        let places: Vec<usize> = kinds.map(|kind| kind.unwrap_or(unmeasured)).collect();
         let mut measured = self.with_kinds(machine, &places);
         if places.contains(&unmeasured) {
             let name = "unmeasured".to_owned();
@@ -55,31 +55,33 @@ impl CoreSpeeds {
         Ok(measured)
     }
 
-    /// `machine`, on which these speeds were good, after PUs of it went on- or offline.
+    /// Returns `machine` with measured kinds after PUs went online or offline, if the speeds
+    /// belonged to the machine before.
     ///
-    /// Cores that are still there are of the kinds that they were of, and kinds without cores are gone. A core that was not
-    /// measured counts as one of the slowest kind, so that no thread is put there for its speed.
+    /// Remaining cores keep their kinds, and kinds without cores are removed. A core that was not
+    /// measured counts as the slowest kind, so that no thread is placed there for its speed.
     #[must_use]
     pub fn still_of(&self, machine: &Machine) -> Machine {
-        let kind_of = |core| self.kind_of(core, machine).unwrap_or(0);
-        let places: Vec<usize> = machine.cores.iter().map(kind_of).collect();
+        let kinds = machine.cores.iter().map(|core| self.kind_of(core, machine));
+        let places: Vec<usize> = kinds.map(|kind| kind.unwrap_or(0)).collect();
         let mut left = self.with_kinds(machine, &places);
         let used: BTreeSet<usize> = places.into_iter().collect();
-        let place = |kind: KindIdx| used.iter().take_while(|&&used| used < kind.idx()).count();
         for core in &mut left.cores {
-            core.kind = KindIdx::new(place(core.kind));
+            let before = used.iter().take_while(|&&used| used < core.kind.idx());
+            core.kind = KindIdx::new(before.count());
         }
         left.kinds = used.iter().map(|&kind| left.kinds[kind].clone()).collect();
         left
     }
 
-    /// The measured kind that a core is of, if one of its PUs was measured.
+    /// Index of the measured kind of a core; `None` if none of its PUs was measured.
     fn kind_of(&self, core: &Core, machine: &Machine) -> Option<usize> {
-        let has = |pus: &PuSet| core.pus.iter().any(|pu| pus.contains(machine.pus[pu.idx()].os));
-        self.kinds.iter().position(|kind| has(&kind.pus))
+        self.kinds
+            .iter()
+            .position(|kind| core.pus.iter().any(|pu| kind.pus.contains(machine.pus[pu.idx()].os)))
     }
 
-    /// `machine` with all measured kinds, each core of the kind at its place in `places`.
+    /// Returns `machine` with all measured kinds; `places` has the index of each core's kind.
     fn with_kinds(&self, machine: &Machine, places: &[usize]) -> Machine {
         let mut made = machine.clone();
         made.kinds = (0..self.kinds.len()).map(|kind| self.kind(kind, places, machine)).collect();
@@ -89,12 +91,13 @@ impl CoreSpeeds {
         made
     }
 
-    /// The PUs that were measured.
+    /// Measured PUs.
     #[must_use]
     pub fn measured(&self) -> PuSet {
         self.pus.iter().map(|speed| speed.pu).collect()
     }
 
+    /// The measured kind with index `kind`, named by its rank.
     fn kind(&self, kind: usize, places: &[usize], machine: &Machine) -> CoreKind {
         let last = self.kinds.len() - 1;
         let name = match kind {
@@ -117,32 +120,36 @@ impl CoreSpeeds {
         if let (Some(here), Some(there)) = (&machine.processor, &self.processor)
             && here != there
         {
-            let (expected, found) = (here.clone(), there.clone());
+            let expected = here.clone();
+            let found = there.clone();
             return Err(NotThisMachine::Processor { expected, found });
         }
         let here = cores_of(machine);
         if here == self.cores {
             return Ok(());
         }
-        let (expected, found) = (summary(&here), summary(&self.cores));
+        let expected = summary(&here);
+        let found = summary(&self.cores);
         if expected != found {
             return Err(NotThisMachine::Cores { expected, found });
         }
-        // As many cores, the same PUs: then some core has other PUs.
+        // Same number of cores, same PUs: the PUs are distributed over the cores differently.
         let differs = here.iter().zip(&self.cores).find(|(a, b)| a != b);
-        let core = |pus: &PuSet| format!("a core of PUs {pus}");
-        let (expected, found) = differs.map_or((expected, found), |(a, b)| (core(a), core(b)));
+        let (expected, found) = differs.map_or((expected, found), |(a, b)| {
+            (format!("a core of PUs {a}"), format!("a core of PUs {b}"))
+        });
         Err(NotThisMachine::Cores { expected, found })
     }
 }
 
-/// The PUs of every core, by the kernel's numbers, in logical order.
+/// PUs of every core, by the kernel's numbers, in logical order.
 #[must_use]
 pub fn cores_of(machine: &Machine) -> Vec<PuSet> {
-    let pus = |core: &Core| core.pus.iter().map(|pu| machine.pus[pu.idx()].os).collect();
-    machine.cores.iter().map(pus).collect()
+    let cores = machine.cores.iter();
+    cores.map(|core| core.pus.iter().map(|pu| machine.pus[pu.idx()].os).collect()).collect()
 }
 
+/// `2 cores, PUs 0-3`.
 fn summary(cores: &[PuSet]) -> String {
     let all: PuSet = cores.iter().flat_map(PuSet::iter).collect();
     match cores.len() {

@@ -1,4 +1,4 @@
-//! Reading measured speeds back: strictly, since schedulers follow them.
+//! Parsing of measured speeds: strict, since schedulers rely on them.
 
 use super::sets::{MOST, twice};
 use super::{CoreSpeeds, PuSpeed, Speed, VERSION};
@@ -8,16 +8,16 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
-/// Why a text is not a set of measured speeds.
+/// Reason to reject a text as measured speeds.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CoreSpeedsError {
     /// The text is malformed.
     #[error("expected measured speeds of cores: {detail}")]
     Malformed {
-        /// What the parser says, with the place.
+        /// Message of the parser, with the place.
         detail: String,
     },
-    /// The text is of another version.
+    /// Another version of the format.
     #[error(
         "expected measured speeds of version {VERSION}, found version {found}; measure again with this colocate"
     )]
@@ -25,51 +25,49 @@ pub enum CoreSpeedsError {
         /// The version in the text.
         found: u64,
     },
-    /// No measurement says this.
+    /// Figures that no measurement has.
     #[error("expected {expected}, found {found}; measure again with colocate-study bench cores")]
     Impossible {
-        /// What should hold.
+        /// Condition violated.
         expected: &'static str,
-        /// What does not.
+        /// Value found.
         found: String,
     },
 }
 
 impl CoreSpeeds {
-    /// As JSON, one line after another.
+    /// Formats as JSON, on several lines.
     #[must_use]
     pub fn to_json(&self) -> String {
         crate::printable::json(self)
     }
 
-    /// Reads JSON.
+    /// Parses JSON.
     ///
     /// # Errors
-    /// [`CoreSpeedsError`], one line, with line and column where the text is malformed.
+    /// [`CoreSpeedsError`], a message of one line, with line and column of malformed text.
     pub fn from_json(text: &str) -> Result<Self, CoreSpeedsError> {
-        /// The one field that every version has.
+        /// The field common to all versions.
         #[derive(Deserialize)]
         struct Head {
             version: u64,
         }
-        let wrong = |error: serde_json::Error| CoreSpeedsError::Malformed {
-            detail: error.to_string().replace(char::is_control, " "),
-        };
-        let head: Head = serde_json::from_str(text).map_err(wrong)?;
+        let head: Head = serde_json::from_str(text).map_err(malformed)?;
         if head.version != u64::from(VERSION) {
             return Err(CoreSpeedsError::Version { found: head.version });
         }
-        let found: Self = serde_json::from_str(text).map_err(wrong)?;
+        let found: Self = serde_json::from_str(text).map_err(malformed)?;
         found.check()?;
         Ok(found)
     }
 
-    /// Checks what a measurement always says: cores with PUs, as many as Linux allows at most; every PU once, in
-    /// ascending order and in one core; speeds above 0 within their ranges; shares up to 1; kinds slowest first, which
-    /// have every measured PU once and divide no core.
+    /// Checks the properties of every measurement: cores with PUs, at most as many as Linux allows;
+    /// every PU once, in ascending order and in one core; speeds above 0 within their ranges;
+    /// shares up to 1; kinds slowest first, which contain every measured PU once and divide no
+    /// core.
     ///
     /// # Errors
-    /// [`CoreSpeedsError::Impossible`] for the first thing that is wrong.
+    /// [`CoreSpeedsError::Impossible`] for the first violation.
     pub fn check(&self) -> Result<(), CoreSpeedsError> {
         self.check_cores()?;
         self.check_pus()?;
@@ -83,22 +81,23 @@ impl CoreSpeeds {
         if let Some(place) = self.cores.iter().position(PuSet::is_empty) {
             return impossible("PUs in every core", format!("none in core {place}"));
         }
-        match self.cores.len() > MOST {
-            true => impossible("at most 8192 cores", "more".to_owned()),
-            false => Ok(()),
+        if self.cores.len() > MOST {
+            return impossible("at most 8192 cores", "more".to_owned());
         }
+        Ok(())
     }
 
     fn check_pus(&self) -> Result<(), CoreSpeedsError> {
         if !self.pus.is_sorted_by(|a, b| a.pu < b.pu) || self.pus.is_empty() {
             return impossible("measured PUs in ascending order", self.listed());
         }
-        // One at a time: these numbers have no bound yet, and a set takes memory for the highest one.
+        // Not as a set: these numbers have no bound yet, and a set takes memory for the highest
+        // number.
         let all: PuSet = self.cores.iter().flat_map(PuSet::iter).collect();
         if !self.pus.iter().all(|speed| all.contains(speed.pu)) {
             return impossible("measured PUs that are in cores", self.listed());
         }
-        match self.pus.iter().find(|pu| !sane(pu)) {
+        match self.pus.iter().find(|pu| !is_sane(pu)) {
             Some(wrong) => impossible(
                 "a speed above 0 in its range and shares from 0 to 1",
                 format!("{:?} of PU {}", wrong.speed.value, wrong.pu.0),
@@ -107,7 +106,8 @@ impl CoreSpeeds {
         }
     }
 
-    /// Needs PUs that were checked. Their sets come first: where reading skipped some, these show it.
+    /// Requires checked PUs. Duplicate PUs come first: if `sets::read` skipped some kinds, the
+    /// kinds kept have a duplicate.
     fn check_kinds(&self) -> Result<(), CoreSpeedsError> {
         let united: PuSet = self.kinds.iter().flat_map(|kind| kind.pus.iter()).collect();
         if twice(&self.kinds).is_some() {
@@ -120,8 +120,8 @@ impl CoreSpeeds {
             return impossible(ONCE, format!("PUs {united}"));
         }
         let values: Vec<f64> = self.kinds.iter().map(|kind| kind.speed.value).collect();
-        let ranges = self.kinds.iter().all(|kind| sane_speed(kind.speed));
-        // The fastest is 1 up to the last digits.
+        let ranges = self.kinds.iter().all(|kind| is_sane_speed(kind.speed));
+        // The fastest speed is 1 up to rounding.
         let fastest = values.last().is_some_and(|last| (last - 1.0).abs() < 1e-9);
         if !ranges || !fastest || !values.is_sorted_by(|a, b| a < b) {
             return impossible("kinds of cores, slowest first, up to 1", format!("{values:?}"));
@@ -132,36 +132,42 @@ impl CoreSpeeds {
         }
     }
 
-    /// The first core whose PUs are of several kinds.
+    /// First core with PUs of several kinds.
     fn divided(&self) -> Option<&PuSet> {
         let kinds = self.kinds.iter().enumerate();
         let kind_of: BTreeMap<PuNr, usize> =
             kinds.flat_map(|(place, kind)| kind.pus.iter().map(move |pu| (pu, place))).collect();
-        let kinds_on = |core: &PuSet| -> BTreeSet<usize> {
-            core.iter().filter_map(|pu| kind_of.get(&pu).copied()).collect()
-        };
-        self.cores.iter().find(|core| kinds_on(core).len() > 1)
+        self.cores.iter().find(|core| {
+            let kinds = core.iter().filter_map(|pu| kind_of.get(&pu).copied());
+            kinds.collect::<BTreeSet<usize>>().len() > 1
+        })
     }
 
+    /// Numbers of the measured PUs, in the order of the file.
     fn listed(&self) -> String {
         let numbers: Vec<String> = self.pus.iter().map(|speed| speed.pu.0.to_string()).collect();
         if numbers.is_empty() { "none".into() } else { numbers.join(",") }
     }
 }
 
-/// What holds of kinds and their PUs.
+/// Requirement for kinds and their PUs.
 const ONCE: &str = "kinds that have every measured PU once";
+
+/// The error for malformed JSON, in one line.
+fn malformed(error: serde_json::Error) -> CoreSpeedsError {
+    CoreSpeedsError::Malformed { detail: error.to_string().replace(char::is_control, " ") }
+}
 
 const fn impossible(expected: &'static str, found: String) -> Result<(), CoreSpeedsError> {
     Err(CoreSpeedsError::Impossible { expected, found })
 }
 
-fn sane(pu: &PuSpeed) -> bool {
-    let share = |value: f64| (0.0..=1.0).contains(&value);
-    sane_speed(pu.speed) && share(pu.speed_while_running) && share(pu.share_of_pu)
+fn is_sane(pu: &PuSpeed) -> bool {
+    let shares = [pu.speed_while_running, pu.share_of_pu];
+    is_sane_speed(pu.speed) && shares.iter().all(|share| (0.0..=1.0).contains(share))
 }
 
-fn sane_speed(Speed { value, low, high }: Speed) -> bool {
+fn is_sane_speed(Speed { value, low, high }: Speed) -> bool {
     0.0 < low && low <= value && value <= high && high.is_finite()
 }
 

@@ -1,19 +1,20 @@
-//! Which measured cores are of one kind.
+//! Classification of measured cores into kinds.
 //!
 //! # Problem
-//! Cores that are alike never measure alike: clocks move, timers tick, others run. Kinds that follow noise would
-//! make schedulers move threads for nothing.
+//! Equal cores never measure equal: clocks change, timers tick, other threads run. Kinds derived
+//! from noise would make schedulers migrate threads without benefit.
 //!
 //! # Approach
-//! Two cores are of different kinds only if their ranges are apart, and by more than [`NOISE`]. What lies between
-//! them joins them: kinds are separated by gaps that no core's range reaches into.
+//! Two cores are of different kinds only if their ranges are apart by more than [`NOISE`]. A core
+//! with a range in between joins both: kinds are separated by gaps that no core's range reaches
+//! into.
 //!
 //! # Terms
-//! A core's *reach* is its range, its upper end made greater by [`NOISE`].
+//! The *reach* of a core is the upper end of its range, increased by [`NOISE`].
 //!
 //! # Algorithm
-//! Cores sorted by the lower end of their ranges; a new kind begins where a core's lower end is above the reach of
-//! every one before it. n log n for n cores.
+//! Cores are sorted by the lower end of their ranges. A new kind begins at a core whose lower end
+//! is above the reach of every core before it. Time: n log n for n cores.
 //!
 //! # Properties
 //! - **Alike together**: cores whose values differ by no more than the noise are one kind. -> test `alike_cores_are_one_kind`
@@ -23,20 +24,22 @@
 
 use super::Speed;
 
-/// Up to how much apart the ranges of two cores may be and still be called noise, as a share. Chosen: rounds follow
-/// each other, so what holds a PU back for some seconds is in all of them and in no range. Two alike PUs of a virtual
-/// machine, measured above all other programs while those compiled, differed by up to 13 %, and their ranges were
-/// apart by 7 % then (2026-11-21, docs/reference/cores.md). Cores that the firmware favours clock some percent higher than
-/// others of their kind; the kinds that machines are built of differ by far more.
+/// Greatest gap between the ranges of two cores that counts as noise, as a share. Chosen: the
+/// rounds of a measurement follow each other, so a disturbance of some seconds affects all rounds
+/// and is in no range. Two equal PUs of a virtual machine, measured above all other programs while
+/// other programs compiled, differed by up to 13 %, with ranges 7 % apart (2026-11-21,
+/// docs/reference/cores.md). Cores favoured by the firmware clock some percent higher than others of their
+/// kind; real kinds of cores differ by far more.
 pub const NOISE: f64 = 0.1;
 
-/// The kind of each core, 0 is the slowest.
+/// Kind of each core; 0 is the slowest.
 #[must_use]
 pub fn kinds_of(speeds: &[Speed]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..speeds.len()).collect();
     order.sort_by(|&a, &b| speeds[a].low.total_cmp(&speeds[b].low));
     let mut kinds = vec![0; speeds.len()];
     let mut kind = 0;
+    // Infinite before the first core, which begins no new kind.
     let mut reach = f64::INFINITY;
     for core in order {
         let speed = speeds[core];

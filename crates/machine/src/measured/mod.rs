@@ -1,10 +1,10 @@
-//! How fast cores are by measurement: the file that `colocate-study bench cores` writes, and what becomes of a machine
-//! with it.
+//! Measured speeds of cores: the file written by `colocate-study bench cores`, and its application
+//! to a machine.
 //!
-//! What firmware and kernel say of kinds of cores is wrong where a hypervisor hides them, where a core is slowed
-//! down, or where others hold it. [`kinds_of`] puts measured cores into kinds, [`CoreSpeeds::of_machine`] makes a
-//! machine whose kinds are these, and [`disagreements`] says where reports and measurement differ. `docs/reference/cores.md`
-//! says how the figures come about.
+//! Kinds of cores reported by firmware and kernel are wrong if a hypervisor hides them, if a core
+//! is slowed down, or if other load occupies it. [`kinds_of`] classifies measured cores,
+//! [`CoreSpeeds::of_machine`] replaces the kinds of a machine, and [`disagreements`] lists
+//! differences between report and measurement. `docs/reference/cores.md` describes the measurement.
 
 mod apply;
 mod check;
@@ -27,30 +27,31 @@ use serde::{Deserialize, Serialize};
 /// Version of the format that this build reads and writes.
 pub const VERSION: u32 = 1;
 
-/// How likely a [`Speed`]'s range holds the true value. Chosen wide, as for siblings in `bench smt`: with the usual
-/// 95 % one of twenty alike cores would come apart from another by chance.
+/// Confidence of the range of a [`Speed`]. Chosen wide, as for siblings in `bench smt`: with the
+/// usual 95 %, one of twenty equal cores would differ by chance.
 pub const CONFIDENCE: f64 = 0.999;
 
-/// A speed relative to the fastest, and the range that holds it with [`CONFIDENCE`].
+/// Speed relative to the fastest core, with its range of confidence [`CONFIDENCE`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Speed {
-    /// 1 is as fast as the fastest. Above 0.
+    /// Speed; 1 is the fastest. Above 0.
     pub value: f64,
-    /// Lower end of its range. Above 0.
+    /// Lower end of the range. Above 0.
     pub low: f64,
-    /// Upper end of its range; above 1 where the fastest is not known better.
+    /// Upper end of the range; may be above 1, since the fastest speed is uncertain too.
     pub high: f64,
 }
 
 impl Speed {
-    /// This speed in units of `unit`.
+    /// Converts the speed to units of `unit`.
     #[must_use]
     pub fn over(self, unit: f64) -> Self {
         Self { value: self.value / unit, low: self.low / unit, high: self.high / unit }
     }
 
-    /// As the kernel's `cpu_capacity`: 1024 is the fastest; at least 1, since a core of no capacity could not run.
+    /// Converts to the kernel's `cpu_capacity`: 1024 is the fastest; at least 1, as a core of
+    /// capacity 0 could not run.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 1 to 1024
     pub fn capacity(self) -> u32 {
@@ -58,37 +59,38 @@ impl Speed {
     }
 }
 
-/// What was measured on one PU, and what is reported of it.
+/// Measured and reported speed of one PU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PuSpeed {
-    /// The kernel's number.
+    /// Kernel number of the PU.
     pub pu: PuNr,
-    /// Work done in a second on the wall, relative to the fastest core. Time in which others held the PU is in it,
-    /// since any thread there waits as long.
+    /// Work per second of wall time, relative to the fastest core. Includes time lost to other
+    /// load, since any thread on the PU waits as long.
     pub speed: Speed,
-    /// Work done in a second of CPU time, relative to the fastest PU by that: as if nothing else ran. 0 to 1.
+    /// Work per second of CPU time, relative to the fastest PU by this measure: as if nothing else
+    /// ran. 0 to 1.
     pub speed_while_running: f64,
-    /// The share of the time in which the measuring thread had the PU, 0 to 1.
+    /// Share of time in which the measuring thread had the PU, 0 to 1.
     pub share_of_pu: f64,
-    /// Clock rate while it ran: the median of all rounds.
+    /// Clock rate while the measuring thread ran: the median of all rounds.
     pub clock: Hertz,
-    /// What firmware and kernel say.
+    /// Speeds reported by firmware and kernel.
     pub reported: Reported,
 }
 
-/// Cores that measure alike.
+/// A kind of core by measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredKind {
-    /// The geometric mean of its cores, relative to the fastest kind, with the least and the greatest end of their
-    /// ranges.
+    /// Geometric mean of the cores, relative to the fastest kind, with the least and the greatest
+    /// end of their ranges.
     pub speed: Speed,
-    /// The PUs that were measured on its cores.
+    /// Measured PUs of the kind.
     pub pus: PuSet,
 }
 
-/// What `colocate-study bench cores` found: `docs/schemas/core-speeds.json`.
+/// Result of `colocate-study bench cores`: `docs/schemas/core-speeds.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreSpeeds {
@@ -96,27 +98,27 @@ pub struct CoreSpeeds {
     pub version: u32,
     /// Processor model, if known.
     pub processor: Option<String>,
-    /// The kernel's name and release, if known.
+    /// Name and release of the kernel, if known.
     pub kernel: Option<String>,
-    /// When the measurement began, in seconds since 1970.
+    /// Beginning of the measurement, in seconds since 1970.
     pub started_unix_s: u64,
-    /// Visits to each PU.
+    /// Number of visits to each PU.
     pub rounds: u32,
-    /// How long the work of one visit was timed.
+    /// Timed work of one visit.
     pub visit_ns: Nanos,
     /// Seed of the order of visits.
     pub seed: u64,
-    /// Tasks of others that ran or waited for a PU at the start; `None` if the kernel does not say.
+    /// Runnable tasks of other programs at the start; `None` if the kernel does not report them.
     pub others_runnable: Option<u32>,
-    /// The machine's cores, each with its online PUs, in logical order: how the machine is known again.
-    /// At most 8,192, none of them empty.
+    /// Cores of the machine, each with its online PUs, in logical order: identifies the machine. At
+    /// most 8,192, none of them empty.
     #[serde(deserialize_with = "sets::read")]
     pub cores: Vec<PuSet>,
-    /// What was measured, lowest PU first.
+    /// Measurements, lowest PU first.
     pub pus: Vec<PuSpeed>,
-    /// Slowest first. No more than there are cores.
+    /// Kinds of cores, slowest first. No more kinds than cores.
     #[serde(deserialize_with = "sets::read")]
     pub kinds: Vec<MeasuredKind>,
-    /// Where what is reported differs from what was measured, one line each.
+    /// Differences between report and measurement, one line each.
     pub disagreements: Vec<String>,
 }

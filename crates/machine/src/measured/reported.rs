@@ -1,39 +1,41 @@
-//! What firmware and kernel say of a PU's speed, and where a measurement says otherwise.
+//! Speeds of PUs reported by firmware and kernel, and their disagreements with a measurement.
 
 use super::{MeasuredKind, NOISE, PuSpeed};
 use crate::cpulist::PuSet;
 use crate::units::Hertz;
 use serde::{Deserialize, Serialize};
 
-/// What firmware and kernel say of a PU; `None` where they say nothing.
+/// Speed of a PU as reported by firmware and kernel; `None` for a figure not reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reported {
-    /// Its kind, as `colocate topo` names it.
+    /// Kind of core, as in `colocate topo`.
     pub kind: Option<String>,
     /// `cpu_capacity`: 1024 is the fastest.
     pub cpu_capacity: Option<u32>,
-    /// ACPI CPPC's `highest_perf`, in a scale of the firmware's own.
+    /// ACPI CPPC's `highest_perf`, in a scale of the firmware.
     pub cppc_highest: Option<u32>,
     /// `cpuinfo_max_freq`.
     pub max_frequency: Option<Hertz>,
-    /// The list of the hybrid counters it is in, such as `cpu_atom`.
+    /// Hybrid PMU that lists the PU, such as `cpu_atom`.
     pub hybrid_pmu: Option<String>,
 }
 
-/// From which difference on a reported speed counts as wrong, as a share of the greater one. Chosen: the kernel's
-/// capacities come from Dhrystone or from clock rates, and other code differs from that by some tens of percent
-/// between kinds of cores.
+/// Least difference at which a reported speed counts as wrong, as a share of the greater speed.
+/// Chosen: the kernel's capacities come from Dhrystone or from clock rates, and the ratios of other
+/// code differ from them by some tens of percent between kinds of cores.
 const WRONG: f64 = 0.25;
 
-/// A way to say how fast a PU is.
+/// A reported figure of speed.
 struct Source {
     name: &'static str,
-    /// Whether the figures are ratios of speeds. Clock rates are not: cores do more or less in a cycle.
+    /// True if figures are ratios of speeds. Clock rates are not: work per cycle differs between
+    /// cores.
     of_speed: bool,
     figure: fn(&Reported) -> Option<u64>,
 }
 
+/// All figures compared with the measurement.
 const SOURCES: [Source; 3] = [
     Source {
         name: "cpu_capacity",
@@ -52,8 +54,8 @@ const SOURCES: [Source; 3] = [
     },
 ];
 
-/// One line for each source of figures that says otherwise than the measurement: which cores are alike, which are
-/// faster, or by how much. Sources that do not speak of every measured PU are left out.
+/// Compares each source with the measurement: equal or different cores, their order, and the ratio
+/// of speeds. One line a disagreement. Sources without a figure for every measured PU are left out.
 #[must_use]
 pub fn disagreements(pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Vec<String> {
     let mut lines: Vec<String> =
@@ -67,8 +69,8 @@ fn disagreement(source: &Source, pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Opt
     let figures = figures?;
     let top = *figures.iter().max()?;
     let name = source.name;
-    let alike = spread(&figures) <= NOISE;
-    match (alike, kinds) {
+    let is_alike = spread(&figures) <= NOISE;
+    match (is_alike, kinds) {
         (true, [] | [_]) => None,
         (true, [slowest, .., _]) => Some(format!(
             "{name} says that cores are alike ({top}), measured are {} kinds: {} at {:.2} of the fastest",
@@ -76,7 +78,7 @@ fn disagreement(source: &Source, pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Opt
             named(&slowest.pus),
             slowest.speed.value
         )),
-        // Favoured cores clock higher and are of one kind all the same.
+        // Favoured cores clock higher, but are of the same kind.
         (false, [_]) if spread(&figures) <= WRONG => None,
         (false, [_]) => {
             let least = figures.iter().min()?;
@@ -88,7 +90,8 @@ fn disagreement(source: &Source, pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Opt
             let means: Vec<f64> =
                 kinds.iter().map(|kind| mean_in(&kind.pus, pus, &figures)).collect();
             if let Some(at) = means.windows(2).position(|pair| pair[0] >= pair[1]) {
-                let (slower, faster) = (&kinds[at], &kinds[at + 1]);
+                let slower = &kinds[at];
+                let faster = &kinds[at + 1];
                 return Some(format!(
                     "{name} ranks {} no lower than {}, measured are {:.2} and {:.2} of the fastest",
                     named(&slower.pus),
@@ -97,19 +100,21 @@ fn disagreement(source: &Source, pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Opt
                     faster.speed.value
                 ));
             }
+            // Clock rates in the right order agree, whatever their ratio.
             if source.of_speed { wrong_ratio(name, kinds, &means) } else { None }
         }
     }
 }
 
-/// The first kind whose reported speed is wrong.
+/// First kind with a wrong reported speed.
 fn wrong_ratio(name: &str, kinds: &[MeasuredKind], means: &[f64]) -> Option<String> {
     let fastest = means.last()?;
-    let wrong = |(kind, mean): &(&MeasuredKind, &f64)| {
-        let (said, found) = (*mean / fastest, kind.speed.value);
+    let mut figures = kinds.iter().zip(means);
+    let (kind, mean) = figures.find(|(kind, mean)| {
+        let said = *mean / fastest;
+        let found = kind.speed.value;
         (said - found).abs() > WRONG * said.max(found)
-    };
-    let (kind, mean) = kinds.iter().zip(means).find(wrong)?;
+    })?;
     Some(format!(
         "{name} says {:.2} of the fastest for {}, measured is {:.2}",
         mean / fastest,
@@ -123,19 +128,20 @@ fn named(pus: &PuSet) -> String {
     if pus.len() == 1 { format!("PU {pus}") } else { format!("PUs {pus}") }
 }
 
-/// Where the lists of the hybrid counters say otherwise: a measured kind that has PUs of several lists, or a list
-/// that has PUs of several kinds.
+/// Compares the lists of the hybrid PMUs with the measured kinds: a kind with PUs of several lists,
+/// or a list with PUs of several kinds.
 fn hybrid(pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Option<String> {
     let lists: Option<Vec<&str>> = pus.iter().map(|pu| pu.reported.hybrid_pmu.as_deref()).collect();
     let lists = lists?;
-    let kind_of = |pu: &PuSpeed| kinds.iter().position(|kind| kind.pus.contains(pu.pu));
-    let of: Vec<Option<usize>> = pus.iter().map(kind_of).collect();
+    let kinds_of = pus.iter().map(|pu| kinds.iter().position(|kind| kind.pus.contains(pu.pu)));
+    let of: Vec<Option<usize>> = kinds_of.collect();
+    // The first pair of PUs that are in one list but not in one kind, or the reverse.
     let at = (0..pus.len()).find_map(|a| {
         let b = (0..a).find(|&b| (lists[a] == lists[b]) != (of[a] == of[b]))?;
         Some((b, a))
     });
     let (a, b) = at?;
-    let (a_pu, b_pu) = (pus[a].pu.0, pus[b].pu.0);
+    let [a_pu, b_pu] = [a, b].map(|at| pus[at].pu.0);
     Some(if lists[a] == lists[b] {
         format!(
             "PUs {a_pu} and {b_pu} are both in {}, measured are {:.2} and {:.2} of the fastest",
@@ -149,7 +155,7 @@ fn hybrid(pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Option<String> {
     })
 }
 
-/// How much the least is below the greatest, as a share of that.
+/// Distance of the least figure from the greatest, as a share of the greatest.
 #[allow(clippy::cast_precision_loss)] // two digits are looked at
 fn spread(figures: &[u64]) -> f64 {
     let least = figures.iter().min().map_or(0.0, |&least| least as f64);
@@ -157,6 +163,7 @@ fn spread(figures: &[u64]) -> f64 {
     if top > 0.0 { 1.0 - least / top } else { 0.0 }
 }
 
+/// Mean of the figures of the PUs in `set`; 0 without any.
 #[allow(clippy::cast_precision_loss)] // as above
 fn mean_in(set: &PuSet, pus: &[PuSpeed], figures: &[u64]) -> f64 {
     let within = pus.iter().zip(figures).filter(|(pu, _)| set.contains(pu.pu));

@@ -1,17 +1,17 @@
-//! Reading cores and kinds of cores, of which no two share a PU.
+//! Parsing of cores and kinds of cores: disjoint sets of PUs, within bounded memory.
 //!
 //! # Problem
-//! A set takes as much memory as its highest PU needs, 8 KiB for `"65535"`: a thousand times the text. Of a hostile
-//! file nothing that large may be kept.
+//! The memory of a set grows with its highest PU: 8 KiB for `"65535"`, a thousand times the text. A
+//! hostile file must not claim that much per entry.
 //!
 //! # Approach
-//! A PU is in one core and in one kind, so two sets that share one are enough to refuse the file, and so are more sets
-//! than a machine can have PUs. Reading keeps sets up to the one that shows it and skips the others, and
-//! [`CoreSpeeds::check`](super::CoreSpeeds::check) refuses what was kept.
+//! A PU is in one core and one kind. So two sets with a common PU are enough to reject the file,
+//! and so are more sets than a machine has PUs. Parsing keeps sets up to the first violation and
+//! skips the rest. [`CoreSpeeds::check`](super::CoreSpeeds::check) rejects the kept sets.
 //!
 //! # Properties
 //! - **Bounded**: at most [`MOST`] cores and one are kept, 64 MiB, and as many kinds. -> test `no_more_sets_are_kept_than_a_machine_has`
-//! - **Refused**: where sets were skipped, those that were kept are refused. -> test `hostile_files_are_refused_in_a_line`
+//! - **Refused**: the sets kept of a file with skipped sets are refused. -> test `hostile_files_are_refused_in_a_line`
 
 use super::MeasuredKind;
 use crate::cpulist::PuSet;
@@ -20,11 +20,11 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Most cores and most kinds of cores that a file may have: as many as Linux allows CPUs (`NR_CPUS`). Their numbers may
-/// be higher, as in every [`PuSet`].
+/// Most cores and most kinds of cores of a file: the number of CPUs that Linux allows (`NR_CPUS`).
+/// CPU numbers may be higher, as in every [`PuSet`].
 pub(super) const MOST: usize = 8_192;
 
-/// A part of a machine that has PUs of its own.
+/// A part of a machine with PUs that no other such part has.
 pub(super) trait HasPus {
     fn pus(&self) -> &PuSet;
 }
@@ -41,21 +41,22 @@ impl HasPus for MeasuredKind {
     }
 }
 
-/// The first PU that two of `parts` have.
+/// First PU contained in two of `parts`.
 pub(super) fn twice(parts: &[impl HasPus]) -> Option<PuNr> {
     let mut seen = PuSet::new();
     parts.iter().find_map(|part| again(part, &mut seen))
 }
 
-/// The first PU of `part` that is in `seen`; puts the PUs before it there.
+/// First PU of `part` contained in `seen`. Adds the PUs before it to `seen`.
 fn again(part: &impl HasPus, seen: &mut PuSet) -> Option<PuNr> {
     part.pus().iter().find(|pu| !seen.insert(*pu))
 }
 
-/// Reads parts up to the first one that shares a PU with another or is one more than [`MOST`], and skips the rest.
+/// Parses parts up to the first violation, a shared PU or one part more than [`MOST`], and skips
+/// the rest.
 ///
 /// # Errors
-/// Those of `reader`, where the text is malformed.
+/// The errors of `reader` for malformed text.
 pub(super) fn read<'de, D, T>(reader: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -64,6 +65,7 @@ where
     reader.deserialize_seq(Parts(PhantomData))
 }
 
+/// Visitor of a sequence of parts.
 struct Parts<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de> + HasPus> Visitor<'de> for Parts<T> {
@@ -80,6 +82,7 @@ impl<'de, T: Deserialize<'de> + HasPus> Visitor<'de> for Parts<T> {
             let shared = again(&part, &mut seen).is_some();
             kept.push(part);
             if shared || kept.len() > MOST {
+                // A parser reports an error unless the sequence is read to its end.
                 while parts.next_element::<IgnoredAny>()?.is_some() {}
                 break;
             }

@@ -1,4 +1,4 @@
-//! Whether speeds fit a machine and can be those of one at all.
+//! Validation of speeds against a machine and against physical limits.
 
 use super::{CachePerformance, CorePerformance, LinkPerformance, MemoryPerformance, Performance};
 use crate::machine::{CacheKind, Machine};
@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use thiserror::Error;
 
-/// Most that a figure can be: ten to a thousand times what was ever built, so that what is refused is a
-/// slip of the unit or of the point and no arithmetic with what remains overflows.
+/// Upper limits of figures: ten to a thousand times of anything built. A rejected figure has the
+/// wrong unit or decimal point, and arithmetic with accepted figures does not overflow.
 mod most {
     pub(super) const CLOCK_HZ: u64 = 100_000_000_000;
     pub(super) const WIDTH: f64 = 64.0;
@@ -20,7 +20,7 @@ mod most {
     pub(super) const LINE: u64 = 4096;
 }
 
-/// A part of a [`Performance`], by its place there.
+/// A part of a [`Performance`], by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// All kinds of cores.
@@ -33,11 +33,11 @@ pub enum Part {
     Caches,
     /// A level of caches.
     Cache(usize),
-    /// All controllers.
+    /// All memory controllers.
     Memories,
-    /// A controller.
+    /// A memory controller.
     Memory(usize),
-    /// The detours of all pairs of nodes.
+    /// The extra latencies of all pairs of nodes.
     Hops,
     /// A link.
     Link(usize),
@@ -59,23 +59,24 @@ impl fmt::Display for Part {
     }
 }
 
-/// Why no machine, or not this one, has these speeds.
+/// A figure that no machine has, or not this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("performance.{part}{}{field}: expected {expected}, found {found}", if field.is_empty() { "" } else { "." })]
 pub struct Impossible {
-    /// The part that has the figure.
+    /// Part with the figure.
     pub part: Part,
-    /// The figure; empty for the part as a whole.
+    /// Name of the figure; empty for the part as a whole.
     pub field: &'static str,
-    /// What would fit.
+    /// Expected value.
     pub expected: String,
-    /// What was found.
+    /// Value found.
     pub found: String,
 }
 
-/// A refusal of `field`, still without its part.
+/// An error without its part: field, expected value, value found.
 type Refused = (&'static str, String, String);
 
+/// The error for `field`.
 fn refuse<T>(
     field: &'static str,
     expected: impl Into<String>,
@@ -84,15 +85,16 @@ fn refuse<T>(
     Err((field, expected.into(), found.to_string()))
 }
 
+/// Adds the part to an error.
 fn at(part: Part) -> impl Fn(Refused) -> Impossible {
     move |(field, expected, found)| Impossible { part, field, expected, found }
 }
 
 impl Performance {
-    /// Whether these can be the speeds of `machine`.
+    /// Checks that these can be the speeds of `machine`.
     ///
     /// # Errors
-    /// [`Impossible`], the first that is found.
+    /// [`Impossible`] for the first wrong figure.
     pub fn check(&self, machine: &Machine) -> Result<(), Impossible> {
         let nodes = machine.nodes.len().max(1);
         count(self.kinds.len(), machine.kinds.len(), "kinds").map_err(at(Part::Kinds))?;
@@ -129,8 +131,8 @@ impl Performance {
         for (index, cache) in self.caches.iter().enumerate() {
             cache.check(nearer).map_err(at(Part::Cache(index)))?;
             nearer = cache.latency;
-            let sized = |level| holds_data.clone().filter(move |cache| cache.level == level);
-            if sized(cache.level).any(|cache| cache.size.is_none()) {
+            let mut of_level = holds_data.clone().filter(|found| found.level == cache.level);
+            if of_level.any(|cache| cache.size.is_none()) {
                 let found = refuse("", "a cache whose size is known", "one without size");
                 return found.map_err(at(Part::Cache(index)));
             }
@@ -181,6 +183,7 @@ impl CorePerformance {
     fn check_units(&self, kind: usize) -> Result<(), Impossible> {
         for (index, unit) in self.units.iter().enumerate() {
             let part = at(Part::Unit(kind, index));
+            // In 64 bits, since a shift of 32 bits by 32 ports would overflow.
             let beyond = u64::from(unit.ports.0) >> self.ports.len() != 0;
             if unit.ports.is_empty() || beyond {
                 let expected = format!("some of the {} ports", self.ports.len());
@@ -200,6 +203,7 @@ impl CachePerformance {
         if self.latency.0 <= 0.0 {
             return refuse("latency", "above 0 cycles", self.latency);
         }
+        // A level is never faster than a nearer one.
         cycles("latency", self.latency, nearer.0)?;
         self.bandwidth.map_or(Ok(()), bandwidth)
     }
@@ -228,8 +232,9 @@ impl LinkPerformance {
             let expected = "pairs of nodes whose accesses cross it, each once";
             return refuse("crossed_by", expected, self.crossed_by.len());
         }
-        let wrong = |way: &&(u32, u32)| way.0 == way.1 || way.0.max(way.1) as usize >= nodes;
-        if let Some((from, to)) = self.crossed_by.iter().find(wrong) {
+        let wrong =
+            self.crossed_by.iter().find(|(from, to)| from == to || *from.max(to) as usize >= nodes);
+        if let Some((from, to)) = wrong {
             let expected = format!("two different nodes below {nodes}");
             return refuse("crossed_by", expected, format!("{from}>{to}"));
         }

@@ -10,13 +10,13 @@ use crate::usable::Usable;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Most nodes whose distances are printed as a matrix; of more, the distinct figures are.
+/// Most nodes with a matrix of distances; of more nodes, the distinct distances are printed.
 const MATRIX: usize = 16;
 
-/// Longest list of PUs in the table of nodes.
+/// Longest list of PUs in the table of nodes, in characters.
 const LIST_WIDTH: usize = 40;
 
-/// A node's memory; nothing if it is unknown.
+/// Memory of a node; empty if unknown.
 pub(super) fn memory(node: &Node) -> String {
     match node.memory {
         None => String::new(),
@@ -25,8 +25,10 @@ pub(super) fn memory(node: &Node) -> String {
     }
 }
 
+/// Name, processor and numbers of parts, two lines.
 pub(super) fn header(machine: &Machine) -> String {
     let mut text = printable(&machine.name).into_owned();
+    // Names of described machines often contain the processor.
     if let Some(processor) =
         machine.processor.as_ref().filter(|found| !machine.name.contains(*found))
     {
@@ -52,7 +54,7 @@ pub(super) fn header(machine: &Machine) -> String {
     format!("{text}\n{}\n", figures.join(", "))
 }
 
-/// One line for each sort of cache: name, size, how many, over how many cores each.
+/// One line for each sort of cache: name, size, number, cores per cache.
 pub(super) fn caches(machine: &Machine) -> String {
     let mut sorts: BTreeMap<_, usize> = BTreeMap::new();
     for cache in &machine.caches {
@@ -75,7 +77,7 @@ pub(super) fn caches(machine: &Machine) -> String {
     titled("caches", text)
 }
 
-/// One line for each kind of core, if there are several.
+/// One line for each kind of core; empty for a single kind.
 pub(super) fn kinds(machine: &Machine) -> String {
     if machine.kinds.len() < 2 {
         return String::new();
@@ -84,36 +86,28 @@ pub(super) fn kinds(machine: &Machine) -> String {
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for (index, kind) in machine.kinds.iter().enumerate() {
-        let of_kind = || machine.cores.iter().filter(|core| core.kind.idx() == index);
-        let pus: Vec<_> = of_kind().flat_map(|core| core.pus.iter().copied()).collect();
+        let of_kind = machine.cores.iter().filter(|core| core.kind.idx() == index);
+        let pus: Vec<_> = of_kind.clone().flat_map(|core| core.pus.iter().copied()).collect();
         let capacity = kind.capacity.map_or("unknown".into(), |capacity| capacity.to_string());
         let clock = kind.max_frequency.map_or(String::new(), |clock| format!(", up to {clock}"));
         let _ = writeln!(
             text,
             "  {:width$}  capacity {capacity:>4}{clock}, {}: PUs {}",
             names[index],
-            count(of_kind().count(), "core"),
+            count(of_kind.count(), "core"),
             list(machine, &pus)
         );
     }
     titled("kinds of cores, slowest first (capacity 1024 is the fastest)", text)
 }
 
-/// One line for each node with its row of distances, if there are several nodes.
+/// One line for each node with its row of distances; empty for a single node.
 pub(super) fn nodes(machine: &Machine) -> String {
     if machine.nodes.len() < 2 {
         return String::new();
     }
-    let pus = |index: usize| {
-        let home: Vec<PuIdx> = machine.home_pus(NodeIdx::new(index)).collect();
-        match list(machine, &home) {
-            none if none.is_empty() => "no PUs".into(),
-            short if short.len() <= LIST_WIDTH => format!("PUs {short}"),
-            _ => count(home.len(), "PU"),
-        }
-    };
     let memories: Vec<String> = machine.nodes.iter().map(memory).collect();
-    let homes: Vec<String> = (0..machine.nodes.len()).map(pus).collect();
+    let homes: Vec<String> = (0..machine.nodes.len()).map(|node| home_pus(machine, node)).collect();
     let wide = memories.iter().map(String::len).max().unwrap_or(0);
     let wider = homes.iter().map(String::len).max().unwrap_or(0);
     let mut text = String::new();
@@ -141,7 +135,17 @@ pub(super) fn nodes(machine: &Machine) -> String {
     titled(&title, text)
 }
 
-/// The row of distances of one node.
+/// PUs whose home is a node, as a list if short, otherwise as a number.
+fn home_pus(machine: &Machine, node: usize) -> String {
+    let home: Vec<PuIdx> = machine.home_pus(NodeIdx::new(node)).collect();
+    match list(machine, &home) {
+        none if none.is_empty() => "no PUs".into(),
+        short if short.len() <= LIST_WIDTH => format!("PUs {short}"),
+        _ => count(home.len(), "PU"),
+    }
+}
+
+/// Row of distances of one node; empty for very many nodes.
 fn distances(machine: &Machine, node: usize) -> String {
     let Some(found) = machine.distances.as_ref().filter(|_| machine.nodes.len() <= MATRIX) else {
         return String::new();
@@ -160,20 +164,24 @@ pub(super) fn offline(machine: &Machine) -> String {
     format!("offline: {} ({})\n", offline, count(offline.len(), "PU"))
 }
 
-pub(super) fn usable(machine: &Machine, usable: &Usable) -> String {
-    let limit = |set: &Option<PuSet>, none: &str| match set {
+/// A set of PUs that limits a process; `none` without a limit.
+fn limit(set: Option<&PuSet>, none: &str) -> String {
+    match set {
         None => none.into(),
         Some(set) if set.is_empty() => "none".into(),
         Some(set) => set.to_string(),
-    };
+    }
+}
+
+pub(super) fn usable(machine: &Machine, usable: &Usable) -> String {
     let mut text = format!("usable: {} of {}", usable.pus.len(), count(machine.pus.len(), "PU"));
     if !usable.pus.is_empty() {
         let _ = write!(text, ": {}", list(machine, &usable.pus));
     }
     let quota = usable.quota.map_or("no limit".into(), |quota| quota.to_string());
     let _ = writeln!(text);
-    let _ = writeln!(text, "  affinity mask  {}", limit(&usable.affinity, "unknown"));
-    let _ = writeln!(text, "  cpuset         {}", limit(&usable.cpuset, "no limit"));
+    let _ = writeln!(text, "  affinity mask  {}", limit(usable.affinity.as_ref(), "unknown"));
+    let _ = writeln!(text, "  cpuset         {}", limit(usable.cpuset.as_ref(), "no limit"));
     let _ = writeln!(text, "  CPU quota      {quota}");
     text
 }

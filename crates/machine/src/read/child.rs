@@ -1,5 +1,5 @@
-//! hwloc in a child process. It asserts on what the system or a user gives it, and a failed assertion is to end
-//! nothing but that child.
+//! Runs hwloc in a child process. hwloc asserts on the data of the system or the user, and a failed
+//! assertion must end the child only.
 
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, set_dumpable_behavior,
@@ -11,25 +11,25 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thiserror::Error;
 
-/// CPU time after which the child is killed. Chosen: the largest synthetic machines that are let through take some
-/// seconds, and ten times that on an emulated processor.
+/// CPU time limit of the child, in seconds. Chosen: the largest synthetic machines accepted take
+/// some seconds, and ten times as long on an emulated processor.
 const MOST_CPU_S: u64 = 60;
 
-/// Why a child gave no answer.
+/// Failure of the child process.
 #[derive(Debug, Error)]
 pub enum Unanswered {
-    /// No child could be made.
+    /// The child could not be created.
     #[error("it runs in a process of its own, which cannot be made: {0}")]
     NotStarted(io::Error),
-    /// A signal ended it, as `SIGABRT` does after a failed assertion.
+    /// A signal ended the child, such as `SIGABRT` after a failed assertion.
     #[error("it was ended by {}", signal_name(*.0))]
     Killed(i32),
-    /// It ended by itself.
+    /// The child exited without an answer.
     #[error("it ended without an answer")]
     Silent,
 }
 
-/// A signal's name as kill(1) lists it, where it is one that a failing program gets.
+/// Name of a signal as in kill(1), for the signals of failing programs.
 fn signal_name(signal: i32) -> String {
     match signal {
         libc::SIGABRT => "SIGABRT".into(),
@@ -42,10 +42,10 @@ fn signal_name(signal: i32) -> String {
     }
 }
 
-/// The answer of `work`, which runs in a child process.
+/// Runs `work` in a child process and returns its result.
 ///
 /// # Errors
-/// [`Unanswered`] if the child ends before it has answered.
+/// [`Unanswered`] if the child ends before its answer.
 pub(super) fn answer<T: Serialize + DeserializeOwned>(
     work: impl FnOnce() -> T,
 ) -> Result<T, Unanswered> {
@@ -53,6 +53,7 @@ pub(super) fn answer<T: Serialize + DeserializeOwned>(
     let Some(child) = fork().map_err(Unanswered::NotStarted)? else {
         in_child(work, &reader, writer);
     };
+    // The read ends when the child has closed the last copy of the writer.
     drop(writer);
     let mut text = Vec::new();
     let is_read = reader.read_to_end(&mut text).is_ok();
@@ -61,23 +62,26 @@ pub(super) fn answer<T: Serialize + DeserializeOwned>(
     answer.ok_or_else(|| signal.map_or(Unanswered::Silent, Unanswered::Killed))
 }
 
-/// Makes a copy of this process: its number, or `None` in the copy.
+/// Forks this process: the number of the child, or `None` in the child.
 #[allow(unsafe_code)] // the system call
 fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the child calls hwloc and serde_json and ends. The allocator's locks are free in it, as glibc sees to,
-    // and no other thread holds a lock of hwloc's, which is called in such children alone.
+    // SAFETY: the child calls hwloc and serde_json and ends. glibc makes the allocator's locks free
+    // in the child, and no other thread holds a lock of hwloc, which runs in such children only.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         pid => Ok(Pid::from_raw(pid)),
     }
 }
 
+/// Runs `work` in the child and writes the answer.
 fn in_child<T: Serialize>(
     work: impl FnOnce() -> T,
     unwritable: &PipeReader,
     mut answers: PipeWriter,
 ) -> ! {
+    // An unconfined child still answers.
     let _ = confine(unwritable);
+    // A panic must not unwind into the child's copy of the caller.
     if let Ok(answer) = catch_unwind(AssertUnwindSafe(work))
         && let Ok(text) = serde_json::to_vec(&answer)
     {
@@ -87,29 +91,30 @@ fn in_child<T: Serialize>(
     end()
 }
 
-/// Bounds the child: it outlives no parent, leaves no core file, writes nothing to standard error, and takes no more
-/// CPU time than [`MOST_CPU_S`].
+/// Confines the child: it ends with its parent, leaves no core file, writes nothing to standard
+/// error, and is limited to [`MOST_CPU_S`] of CPU time.
 fn confine(unwritable: &PipeReader) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let most = getrlimit(Resource::Cpu).maximum.map_or(MOST_CPU_S, |most| most.min(MOST_CPU_S));
     setrlimit(Resource::Cpu, Rlimit { current: Some(most), maximum: Some(most) })?;
+    // The reading end of a pipe: writes to it fail.
     rustix::stdio::dup2_stderr(unwritable)?;
     Ok(())
 }
 
 #[allow(unsafe_code)] // the system call
 fn end() -> ! {
-    // SAFETY: takes a number, and runs nothing that was registered for the end of the parent.
+    // SAFETY: takes a number, and does not run the parent's exit handlers.
     unsafe { libc::_exit(0) }
 }
 
-/// Waits for a child: the signal that ended it, if one did.
+/// Waits for a child and returns the signal that ended it, if any.
 fn ending_signal(child: Pid) -> Option<i32> {
     loop {
         match waitpid(Some(child), WaitOptions::empty()) {
             Err(rustix::io::Errno::INTR) => {}
-            // Where SIGCHLD is ignored the kernel has reaped it.
+            // With SIGCHLD ignored, the kernel has already reaped the child.
             Err(_) | Ok(None) => return None,
             Ok(Some((_, status))) => return status.terminating_signal(),
         }

@@ -1,4 +1,4 @@
-//! Why a machine could not be read.
+//! Errors of reading a machine.
 
 use crate::check::Flaw;
 use crate::described::DescribedError;
@@ -8,43 +8,44 @@ use colocate_files::FileError;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a machine could not be read. One line each; the path or the text comes first.
+/// Error of reading a machine. A message of one line that begins with the path or the text.
 ///
-/// The inner error is part of the line already, so it is called `reason`: a field called `source`
-/// would be printed twice where the chain is printed.
+/// The inner error is part of the message, so its field is called `reason`: a field called `source`
+/// would be printed twice with the error chain.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// A file cannot be read, is too large or is not text.
+    /// The file cannot be read, is too large or is not text.
     #[error("{}: {}", path.display(), reason.reason())]
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         reason: FileError,
     },
-    /// A file is not hwloc XML, or not of a machine that can be.
+    /// The file is not hwloc XML, or describes an impossible machine.
     #[error("{origin}: {reason}")]
     Xml {
-        /// Which file.
+        /// Path of the file.
         origin: String,
-        /// What is wrong.
+        /// Reason.
         reason: XmlError,
     },
-    /// A described machine is wrong.
+    /// The description of a machine is wrong.
     #[error("{origin}: {reason}")]
     Described {
-        /// Which file or name.
+        /// Path or name.
         origin: String,
-        /// What is wrong.
+        /// Reason.
         reason: DescribedError,
     },
-    /// A synthetic string is not one that hwloc understands.
+    /// The synthetic string has a syntax error.
     #[error("expected a synthetic machine like \"pack:2 core:8 pu:2\", found \"{found}\"")]
     Synthetic {
         /// The string.
         found: String,
     },
-    /// A synthetic string describes more than can be, or more than hwloc can put together in seconds.
+    /// The synthetic string describes more than is possible, or more than hwloc can build in
+    /// seconds.
     #[error("expected a synthetic machine of {expected}, found more in \"{found}\"")]
     SyntheticSize {
         /// The limit.
@@ -52,27 +53,27 @@ pub enum ReadError {
         /// The string.
         found: String,
     },
-    /// hwloc fails on a synthetic string.
+    /// hwloc fails on the synthetic string.
     #[error("hwloc cannot make the synthetic machine \"{found}\": {reason}")]
     SyntheticUnanswered {
         /// The string.
         found: String,
-        /// How it fails.
+        /// Kind of failure.
         reason: Unanswered,
     },
     /// hwloc fails on this machine.
     #[error("hwloc cannot read this machine: {reason}")]
     Unanswered {
-        /// How it fails.
+        /// Kind of failure.
         reason: Unanswered,
     },
-    /// hwloc cannot say what this machine is.
+    /// hwloc reports an error on this machine.
     #[error("hwloc cannot read this machine: {reason}")]
     Hwloc {
-        /// What hwloc says.
+        /// Message of hwloc.
         reason: String,
     },
-    /// hwloc is set to show another machine instead of this one.
+    /// hwloc is configured to show another machine.
     #[error(
         "expected this machine from hwloc, found another one: unset HWLOC_XMLFILE, HWLOC_SYNTHETIC and HWLOC_FSROOT, or name the file"
     )]
@@ -80,9 +81,9 @@ pub enum ReadError {
     /// The machine contradicts itself.
     #[error("{origin}: {reason}")]
     Flaw {
-        /// Where the machine came from.
+        /// Origin of the machine.
         origin: String,
-        /// What is wrong.
+        /// Violated invariant.
         reason: Flaw,
     },
     /// The text names no machine.
@@ -92,13 +93,13 @@ pub enum ReadError {
     Unknown {
         /// The text.
         found: String,
-        /// The names of the described machines that come with colocate.
+        /// Names of the described machines that come with colocate.
         known: String,
     },
 }
 
 impl ReadError {
-    /// What is wrong, without the machine's name.
+    /// The reason, without the machine's name.
     pub(super) fn reason(&self) -> String {
         match self {
             Self::Unanswered { reason } => reason.to_string(),

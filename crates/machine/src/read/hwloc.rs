@@ -1,4 +1,4 @@
-//! Machines as hwloc sees them: the live one and synthetic ones.
+//! Machines read by hwloc: the live machine and synthetic machines.
 
 use crate::check::MAX_PUS;
 use crate::cpulist::{MAX_PU_NR, PuSet};
@@ -19,14 +19,15 @@ use hwlocality::topology::builder::{BuildFlags, TopologyBuilder, TypeFilter};
 use serde::{Deserialize, Serialize};
 
 /// Most parts of a synthetic machine, all levels together: 16 times the PUs of the largest machine
-/// that Linux runs on. hwloc itself would take whatever memory the string needs.
+/// that Linux runs on. hwloc itself would allocate any amount of memory.
 const MAX_SYNTHETIC: u64 = 131_072;
 
-/// Most words of PU sets that hwloc compares to put a synthetic machine together: it looks for the place of each part
-/// among all siblings, level by level. 0.3 thousand million (`pu:2200`) took 0.4 s on one core of a Xeon, 2.3
-/// (`numa:1024 pu:8`) 1.1 s, 19 (`pack:256 core:128 pu:1`) 40 s.
+/// Most words of PU sets that hwloc compares to build a synthetic machine: it searches the place of
+/// each part among all siblings, level by level. On one core of a Xeon, 0.3 thousand million
+/// (`pu:2200`) took 0.4 s, 2.3 (`numa:1024 pu:8`) 1.1 s, 19 (`pack:256 core:128 pu:1`) 40 s.
 const MAX_WORDS: u64 = 3_000_000_000;
 
+/// Types of caches, in the order of the machine's caches.
 const CACHES: [ObjectType; 8] = [
     ObjectType::L1Cache,
     ObjectType::L2Cache,
@@ -38,16 +39,16 @@ const CACHES: [ObjectType; 8] = [
     ObjectType::L3ICache,
 ];
 
-/// Why hwloc has no parts of this machine.
+/// Failure of hwloc on this machine.
 #[derive(Debug, Serialize, Deserialize)]
 enum Refusal {
-    /// It is set to show another machine.
+    /// hwloc is configured to show another machine.
     Elsewhere,
-    /// What it says.
+    /// Message of hwloc.
     Failed(String),
 }
 
-/// This machine, with PUs that this process may not use.
+/// Reads this machine, including PUs that this process may not use.
 pub(crate) fn live() -> Result<Parts, ReadError> {
     let answer = child::answer(|| match load(Topology::builder()) {
         Ok(topology) if !topology.is_this_system() => Err(Refusal::Elsewhere),
@@ -60,39 +61,42 @@ pub(crate) fn live() -> Result<Parts, ReadError> {
     })
 }
 
-/// The machine that hwloc's synthetic string describes.
+/// Builds the machine of one of hwloc's synthetic strings.
 pub(crate) fn synthetic(text: &str) -> Result<Parts, ReadError> {
-    let found = || text.chars().take(60).collect::<String>();
-    let size = SyntheticSize::of(text).ok_or_else(|| ReadError::Synthetic { found: found() })?;
-    size.check().map_err(|expected| ReadError::SyntheticSize { expected, found: found() })?;
+    let found: String = text.chars().take(60).collect();
+    let Some(size) = SyntheticSize::of(text) else { return Err(ReadError::Synthetic { found }) };
+    if let Err(expected) = size.check() {
+        return Err(ReadError::SyntheticSize { expected, found });
+    }
     let answer = child::answer(|| {
         let builder = Topology::builder().from_synthetic(text).ok()?;
         Some(parts(&load(builder).ok()?))
     });
-    let unanswered = |reason| ReadError::SyntheticUnanswered { found: found(), reason };
-    let parts = answer.map_err(unanswered)?;
-    let parts = parts.ok_or_else(|| ReadError::Synthetic { found: found() })?;
-    Ok(Parts { name: text.into(), ..parts })
+    match answer {
+        Ok(Some(parts)) => Ok(Parts { name: text.into(), ..parts }),
+        Ok(None) => Err(ReadError::Synthetic { found }),
+        Err(reason) => Err(ReadError::SyntheticUnanswered { found, reason }),
+    }
 }
 
-/// How much hwloc makes of a synthetic string, at most.
+/// Upper bounds on the work of hwloc for a synthetic string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SyntheticSize {
     /// Parts, all levels together.
     parts: u64,
-    /// Parts of the last level, which are PUs.
+    /// Parts of the last level: the PUs.
     pus: u64,
-    /// Siblings that one part can be compared with when it is put into its place, all levels together.
+    /// Siblings with which a new part may be compared, all levels together.
     siblings: u64,
 }
 
 impl SyntheticSize {
-    /// The size of `text`; `None` if it is none of the strings that are let through to hwloc.
+    /// Computes the size of `text`; `None` for a string outside the accepted syntax.
     ///
-    /// Reads as hwloc does (`hwloc_backend_synthetic_init`): a level is a type, a colon and a count, or a count alone,
-    /// with attributes in parentheses behind it; the next one may follow without a blank. Memory in brackets is
-    /// attached to every part of the level before. hwloc reads counts like C, hexadecimal and octal ones too, which
-    /// are not let through.
+    /// Parses as hwloc does (`hwloc_backend_synthetic_init`). A level is a type, a colon and a
+    /// count, or a count alone, followed by attributes in parentheses. A blank before the next
+    /// level is optional. Memory in brackets is attached to every part of the level before. hwloc
+    /// parses counts like C; hexadecimal and octal counts are not accepted here.
     fn of(text: &str) -> Option<Self> {
         let mut found = Self { parts: 1, pus: 1, siblings: 0 };
         let mut rest = after_attributes(text)?.trim_start();
@@ -111,7 +115,7 @@ impl SyntheticSize {
                 if digits.is_empty() || digits.starts_with('0') {
                     return None;
                 }
-                // More digits than fit are more than fits.
+                // Overflow of the parser: more than any limit.
                 let count = digits.parse().unwrap_or(u64::MAX);
                 found.pus = found.pus.saturating_mul(count);
                 found.siblings = found.siblings.saturating_add(count);
@@ -123,8 +127,10 @@ impl SyntheticSize {
         Some(found)
     }
 
+    /// Checks the limits.
+    ///
     /// # Errors
-    /// What was expected, if this is more.
+    /// The limit exceeded.
     fn check(self) -> Result<(), String> {
         if self.parts > MAX_SYNTHETIC {
             return Err(format!("at most {MAX_SYNTHETIC} parts"));
@@ -141,28 +147,29 @@ impl SyntheticSize {
     }
 }
 
-/// What follows the attributes with which `text` begins, if it does; `None` if they do not end, or name an index that no
-/// part has: hwloc takes memory for all below it. They end at the first closing parenthesis, whatever was opened before.
+/// Rest of `text` after its leading attributes, if any. `None` if the attributes do not end, or
+/// have an index beyond every part: hwloc allocates memory for all indexes below. Attributes end at
+/// the first closing parenthesis, even within nested ones.
 fn after_attributes(text: &str) -> Option<&str> {
     let Some(inside) = text.strip_prefix('(') else { return Some(text) };
     let (attributes, behind) = inside.split_once(')')?;
     let indexes = attributes.split_once("indexes").map_or("", |(_, indexes)| indexes);
     let indexes = indexes.split(' ').next().unwrap_or_default();
     let mut numbers = indexes.split(|letter: char| !letter.is_ascii_digit());
-    let fits =
-        |number: &str| number.is_empty() || number.parse().is_ok_and(|nr: u32| nr <= MAX_PU_NR);
-    numbers.all(fits).then_some(behind)
+    let fits = numbers
+        .all(|number| number.is_empty() || number.parse().is_ok_and(|nr: u32| nr <= MAX_PU_NR));
+    fits.then_some(behind)
 }
 
-/// Loads a topology with all PUs, also those that this process may not use, and all caches. To be called in a child
-/// process alone ([`child::answer`]).
+/// Loads a topology with all PUs, including those that this process may not use, and all caches.
+/// Call only in a child process ([`child::answer`]).
 ///
 /// # Errors
-/// What hwloc says.
+/// Message of hwloc.
 pub(crate) fn load(builder: TopologyBuilder) -> Result<Topology, String> {
     builder
-        // Left to itself hwloc binds its thread to one PU after the other, and at the end to those that
-        // it found: programs that we start later would never use a PU that is offline now.
+        // By default hwloc binds its thread to one PU after another, and at the end to the PUs
+        // found: programs started later would never use a PU that is offline now.
         .with_flags(BuildFlags::INCLUDE_DISALLOWED | BuildFlags::DONT_CHANGE_BINDING)
         .map_err(|error| error.to_string())?
         .with_cpu_cache_type_filter(TypeFilter::KeepAll)
@@ -171,9 +178,10 @@ pub(crate) fn load(builder: TopologyBuilder) -> Result<Topology, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The parts of a loaded topology.
+/// Converts a loaded topology to parts.
 pub(crate) fn parts(topology: &Topology) -> Parts {
-    let sets = |ty| topology.objects_with_type(ty).map(pus_of).collect();
+    let cores = topology.objects_with_type(ObjectType::Core);
+    let packages = topology.objects_with_type(ObjectType::Package);
     let online = pu_set(&topology.cpuset());
     let root = topology.root_object();
     Parts {
@@ -181,8 +189,8 @@ pub(crate) fn parts(topology: &Topology) -> Parts {
         processor: processor(topology),
         pus: topology.objects_with_type(ObjectType::PU).filter_map(pu_number).collect(),
         offline: pu_set(&topology.complete_cpuset()).difference(&online),
-        cores: sets(ObjectType::Core),
-        packages: sets(ObjectType::Package),
+        cores: cores.map(pus_of).collect(),
+        packages: packages.map(pus_of).collect(),
         nodes: topology.objects_with_type(ObjectType::NUMANode).filter_map(node).collect(),
         caches: CACHES
             .iter()
@@ -194,6 +202,7 @@ pub(crate) fn parts(topology: &Topology) -> Parts {
 }
 
 fn pu_set(set: &CpuSet) -> PuSet {
+    // Sets of hwloc may be infinite.
     let numbers = set.iter_set().map(usize::from).take_while(|&nr| nr <= MAX_PU_NR as usize);
     numbers.map(PuNr::new).collect()
 }
@@ -210,6 +219,7 @@ fn pu_number(pu: &TopologyObject) -> Option<PuNr> {
     pu.os_index().map(PuNr::new)
 }
 
+/// Value of an info of an object; `None` if absent or blank.
 fn info(object: &TopologyObject, key: &std::ffi::CStr) -> Option<String> {
     let found = object.infos().iter().find(|info| info.name() == key)?;
     let text = found.value().to_string_lossy().trim().to_owned();
@@ -242,24 +252,29 @@ fn cache(object: &TopologyObject) -> Option<CachePart> {
     Some(CachePart { level, kind, size, pus: pus_of(object) })
 }
 
-/// Kinds in hwloc's order, which is by efficiency where it has one.
+/// Kinds of cores in hwloc's order, which is by efficiency if known.
 fn core_kinds(topology: &Topology) -> Vec<KindPart> {
     let Ok(found) = topology.cpu_kinds() else { return Vec::new() };
-    let text = |bytes: &std::ffi::CStr| bytes.to_string_lossy().into_owned();
     let facts = found.map(|kind| KindFacts {
         pus: pu_set(&kind.cpuset),
         efficiency: kind.efficiency.and_then(|rank| u32::try_from(rank).ok()),
-        infos: kind.infos.iter().map(|info| (text(info.name()), text(info.value()))).collect(),
+        infos: kind
+            .infos
+            .iter()
+            .map(|info| [info.name(), info.value()].map(|text| text.to_string_lossy().into_owned()))
+            .map(|[name, value]| (name, value))
+            .collect(),
     });
     kinds::ranked(facts.collect())
 }
 
+/// The first matrix of latencies between NUMA nodes.
 fn distances(topology: &Topology) -> Option<DistancePart> {
     let kind = Some(DistancesKind::MEANS_LATENCY);
     let all = topology.distances_with_type(kind, ObjectType::NUMANode).ok()?;
     let matrix = all.first()?;
-    let number = |node: Option<&TopologyObject>| node?.os_index().map(NodeNr::new);
-    let nodes = matrix.objects().map(number).collect::<Option<Vec<_>>>()?;
+    let numbers = matrix.objects().map(|node| node?.os_index().map(NodeNr::new));
+    let nodes = numbers.collect::<Option<Vec<_>>>()?;
     Some(DistancePart { nodes, values: matrix.distances().to_vec() })
 }
 

@@ -1,4 +1,4 @@
-//! Where the measurements of a machine are kept: a file for each machine, named after its identity.
+//! Files of stored measurements: one for each machine, named by its identity.
 
 use super::error::ReadError;
 use crate::calibrated::identity;
@@ -8,22 +8,27 @@ use colocate_files::{Accept, MaxSize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// For all users, written by root.
+/// Folder for all users, written by root.
 const SYSTEM: &str = "/var/lib/colocate";
-/// Chosen: 256 bytes for each of the most figures there may be.
+/// Largest file. Chosen: 256 bytes for each of the most figures of a calibration.
 const LIMIT: MaxSize = MaxSize::mib(32);
 
-/// The folders that may hold measurements, best first: `$XDG_STATE_HOME/colocate`, or else `~/.local/state/colocate`; and
-/// `/var/lib/colocate`. `set` gives environment variables.
+/// Folders of measurements, in order of search: `$XDG_STATE_HOME/colocate` or
+/// `~/.local/state/colocate`, then `/var/lib/colocate`. `set` returns environment variables.
 #[must_use]
 pub fn folders(set: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let absolute = |name| set(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || Some(absolute("HOME")?.join(".local/state"));
-    let own = absolute("XDG_STATE_HOME").or_else(home).map(|base| base.join("colocate"));
+    let state = absolute(&set, "XDG_STATE_HOME")
+        .or_else(|| Some(absolute(&set, "HOME")?.join(".local/state")));
+    let own = state.map(|base| base.join("colocate"));
     own.into_iter().chain([SYSTEM.into()]).collect()
 }
 
-/// The folder to write to: the system's for root, unless `XDG_STATE_HOME` is set.
+/// An environment variable as an absolute path. The XDG specification ignores relative paths.
+fn absolute(set: impl Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
+    set(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// Folder for new measurements: the system's for root, unless `XDG_STATE_HOME` is set.
 #[must_use]
 pub fn folder(root: bool, set: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let named = set("XDG_STATE_HOME").is_some();
@@ -31,16 +36,17 @@ pub fn folder(root: bool, set: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     if root && !named { SYSTEM.into() } else { folders.swap_remove(0) }
 }
 
-/// The name of the file of `machine`, as it is reported.
+/// File name of the measurements of `machine` as reported.
 #[must_use]
 pub fn file_name(machine: &Machine) -> String {
     format!("machine-{}.json", identity(machine))
 }
 
-/// What is kept of `machine`, as it is reported, and in which file; `None` if nothing is.
+/// Finds the stored measurements of `machine` as reported, with the path of their file; `None`
+/// without a file.
 ///
 /// # Errors
-/// [`ReadError::File`] or [`ReadError::Described`] if there is a file that cannot be used.
+/// [`ReadError::File`] or [`ReadError::Described`] if the file cannot be used.
 pub fn find(machine: &Machine) -> Result<Option<(PathBuf, Exact)>, ReadError> {
     find_in(machine, &folders(|name| std::env::var_os(name)))
 }
@@ -52,11 +58,12 @@ fn find_in(machine: &Machine, folders: &[PathBuf]) -> Result<Option<(PathBuf, Ex
         match colocate_files::read_text(&path, Accept::File, LIMIT) {
             Ok(text) => {
                 let origin = path.display().to_string();
-                let wrong = |why: ExactError| ReadError::Described { origin, reason: why.into() };
-                let exact = Exact::from_json(&text).map_err(wrong)?;
+                let exact = Exact::from_json(&text).map_err(|why: ExactError| {
+                    ReadError::Described { origin, reason: why.into() }
+                })?;
                 return Ok(Some((path, exact)));
             }
-            // As another user's home is, after su(1) or sudo(8).
+            // The home of another user after su(1) or sudo(8).
             Err(why) if why.is_missing() || why.is_denied() => {}
             Err(reason) => return Err(ReadError::File { path, reason }),
         }
@@ -64,16 +71,18 @@ fn find_in(machine: &Machine, folders: &[PathBuf]) -> Result<Option<(PathBuf, Ex
     Ok(None)
 }
 
-/// `machine` with what is kept of it: measured groups of PUs, sizes of caches and speeds.
+/// Applies the stored measurements to `machine`: groups of PUs, sizes of caches and speeds.
 pub(super) fn applied(machine: Machine) -> Result<Exact, ReadError> {
     Ok(with(find(&machine)?.map(|(_, exact)| exact), machine))
 }
 
+/// The stored machine with the name and memory of the reported one. Ignored if another number of
+/// PUs is online.
 fn with(kept: Option<Exact>, reported: Machine) -> Exact {
-    let here = |exact: &Exact| exact.machine.pus.len() == reported.pus.len();
-    let Some(mut exact) = kept.filter(here) else { return Exact::new(reported, None) };
+    let kept = kept.filter(|exact| exact.machine.pus.len() == reported.pus.len());
+    let Some(mut exact) = kept else { return Exact::new(reported, None) };
     exact.machine.name = reported.name;
-    // Memory may have been plugged since.
+    // A virtual machine may have got or lost memory since.
     for node in &mut exact.machine.nodes {
         let now = reported.nodes.iter().find(|now| now.os == node.os);
         node.memory = now.and_then(|now| now.memory);

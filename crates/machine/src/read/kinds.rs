@@ -1,16 +1,16 @@
-//! Kinds of cores from hwloc's facts, the same for the live machine and for XML.
+//! Kinds of cores from hwloc's facts, for the live machine and for XML.
 
 use crate::cpulist::PuSet;
 use crate::parts::KindPart;
 use crate::units::Hertz;
 
-/// What hwloc reports of one kind of core.
+/// Facts that hwloc reports on one kind of core.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KindFacts {
     pub pus: PuSet,
-    /// Rank: higher is faster.
+    /// Rank of the kind; higher is faster. `None` if hwloc has none.
     pub efficiency: Option<u32>,
-    /// `CoreType`, `FrequencyMaxMHz`, `FrequencyBaseMHz`, `LinuxCapacity`, …
+    /// Name and value: `CoreType`, `FrequencyMaxMHz`, `FrequencyBaseMHz`, `LinuxCapacity`, …
     pub infos: Vec<(String, String)>,
 }
 
@@ -41,17 +41,17 @@ impl KindFacts {
         }
     }
 
-    /// Sorts slower kinds first: by core type (Intel's small cores below its large ones), then by
-    /// highest and base clock rate. hwloc ranks the same way where the system gives no rank.
+    /// Sort key, slower kinds first: core type (Intel's small cores below the large ones), then
+    /// highest and base clock rate. hwloc ranks by the same key if the system has no ranks.
     fn guess(&self) -> (bool, Option<u32>, Option<u32>) {
         let large = self.info("CoreType") == Some("IntelCore");
         (large, self.figure("FrequencyMaxMHz"), self.figure("FrequencyBaseMHz"))
     }
 }
 
-/// The kinds, slowest first: by hwloc's rank if it has one for all of them, else by the kernel's
-/// capacity if it has one for all of them, else, and where that is the same, by type and clock rate,
-/// else as they were listed. Linux 6.17 gives all cores of an Intel Core 5 120U the same capacity.
+/// Sorts kinds, slowest first: by hwloc's rank if all have one, else by the kernel's capacity if
+/// all have one. Ties, and kinds without either, are sorted by type and clock rate, then kept as
+/// listed. Linux 6.17 gives all cores of an Intel Core 5 120U the same capacity.
 pub(crate) fn ranked(mut kinds: Vec<KindFacts>) -> Vec<KindPart> {
     if kinds.iter().all(|kind| kind.efficiency.is_some()) {
         kinds.sort_by_key(|kind| (kind.efficiency, kind.guess()));

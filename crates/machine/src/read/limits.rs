@@ -1,7 +1,7 @@
-//! Which limits a process inherited: affinity mask, cpuset and CPU quota of its control groups.
+//! Inherited limits of a process: affinity mask, and cpuset and CPU quota of its control groups.
 //!
-//! None of it is an error: a file that is missing or cannot be read leaves the limit unknown, which
-//! is `None`, as an absent limit is.
+//! No function returns an error: a file that is missing or unreadable leaves the limit unknown,
+//! `None`, like an absent limit.
 
 use crate::cpulist::PuSet;
 use crate::machine::Machine;
@@ -10,24 +10,26 @@ use crate::usable::{CpuQuota, Usable};
 use colocate_files::cgroup::Memberships;
 use colocate_files::kernel::{self, Mount};
 
-/// What the calling process may use of `machine`, from the `proc` and `sys` under `files`.
+/// Limits of the calling process on `machine`, from the `proc` and `sys` under `files`.
 #[must_use]
 pub fn usable(machine: &Machine, files: &Sysfs) -> Usable {
-    let (mounts, member) = (mounts(files), membership(files, "self"));
+    let mounts = mounts(files);
+    let member = membership(files, "self");
     let groups = Groups::of(files, &mounts, &member);
     Usable::within(machine, affinity(files), groups.cpuset(), groups.quota())
 }
 
-/// The control groups of a process, up to the root, that have a CPU quota, as folders from the root. The process is a
-/// folder of `/proc`: a number, or `self`.
+/// Control groups with a CPU quota, from the process's group up to the root: folder and quota.
+/// `process` is a folder of `/proc`: a number, or `self`.
 #[must_use]
 pub fn quotas(files: &Sysfs, process: &str) -> Vec<(String, CpuQuota)> {
-    let (mounts, member) = (mounts(files), membership(files, process));
+    let mounts = mounts(files);
+    let member = membership(files, process);
     let groups = Groups::of(files, &mounts, &member);
     groups.quotas().collect()
 }
 
-/// The affinity mask of this process.
+/// Affinity mask of this process.
 fn affinity(files: &Sysfs) -> Option<PuSet> {
     let status = files.text("/proc/self/status")?;
     PuSet::parse_list(kernel::field(&status, "Cpus_allowed_list")?).ok()
@@ -40,7 +42,7 @@ struct Groups<'a> {
     member: Memberships,
 }
 
-/// Reads the cpusets of processes.
+/// Reader of the cpusets of processes.
 #[derive(Clone, Debug)]
 pub struct Cpusets {
     files: Sysfs,
@@ -48,22 +50,22 @@ pub struct Cpusets {
 }
 
 impl Cpusets {
-    /// By the control groups that are mounted now, from the `proc` and `sys` under `files`.
+    /// A reader for the control groups mounted now, from the `proc` and `sys` under `files`.
     #[must_use]
     pub fn new(files: Sysfs) -> Self {
         let mounts = mounts(&files);
         Self { files, mounts }
     }
 
-    /// PUs of the cpuset of a process, by the text of its `/proc/PID/cgroup`, as far as they are online; `None` where no mount shows
-    /// its control group.
+    /// Online PUs of the cpuset of a process, from the text of its `/proc/PID/cgroup`; `None` if no
+    /// mount shows its control group.
     #[must_use]
     pub fn of(&self, membership: &str) -> Option<PuSet> {
         Groups::of(&self.files, &self.mounts, membership).cpuset()
     }
 }
 
-/// Text of the list of control groups of a process, which is a folder of `/proc`.
+/// Control groups of a process: text of its `cgroup` file. `process` is a folder of `/proc`.
 fn membership(files: &Sysfs, process: &str) -> String {
     files.text(&format!("/proc/{process}/cgroup")).unwrap_or_default()
 }
@@ -77,29 +79,31 @@ impl<'a> Groups<'a> {
         Self { files, mounts, member: Memberships::parse(membership) }
     }
 
-    /// The effective cpuset. Version 1 first: a controller is in one hierarchy only, and where both
-    /// are mounted the version 2 one may be empty.
+    /// Effective cpuset. Version 1 comes first: a controller is in one hierarchy only, and if both
+    /// are mounted, version 2 may be empty.
     fn cpuset(&self) -> Option<PuSet> {
-        let list = |dir: &str, file: &str| -> Option<PuSet> {
-            self.files.value(&format!("{dir}/{file}")).filter(|set: &PuSet| !set.is_empty())
-        };
         let v1 = self.ancestors(Some("cpuset")).into_iter().find_map(|dir| {
-            list(&dir, "cpuset.effective_cpus").or_else(|| list(&dir, "cpuset.cpus"))
+            self.pus(&dir, "cpuset.effective_cpus").or_else(|| self.pus(&dir, "cpuset.cpus"))
         });
-        // A group that does not have the controller lives in its nearest ancestor's set.
-        let v2 = || {
+        // A group without the controller has the set of its nearest ancestor with the controller.
+        v1.or_else(|| {
             let dirs = self.ancestors(None);
-            dirs.into_iter().find_map(|dir| list(&dir, "cpuset.cpus.effective"))
-        };
-        v1.or_else(v2)
+            dirs.into_iter().find_map(|dir| self.pus(&dir, "cpuset.cpus.effective"))
+        })
     }
 
-    /// The least quota from the process's group up to the root: each ancestor's limit holds too.
+    /// A set of PUs in a file of a control group; `None` if absent or empty.
+    fn pus(&self, dir: &str, file: &str) -> Option<PuSet> {
+        self.files.value(&format!("{dir}/{file}")).filter(|set: &PuSet| !set.is_empty())
+    }
+
+    /// Least quota from the process's group up to the root, as the limit of each ancestor holds
+    /// too.
     fn quota(&self) -> Option<CpuQuota> {
         self.quotas().map(|(_, quota)| quota).min_by(|a, b| a.compare(*b))
     }
 
-    /// The quotas from the process's group up to the root, with the folders that have them.
+    /// Quotas from the process's group up to the root, with their folders.
     fn quotas(&self) -> impl Iterator<Item = (String, CpuQuota)> {
         let v1 = self.ancestors(Some("cpu")).into_iter().filter_map(|dir| {
             let time = self.files.value(&format!("{dir}/cpu.cfs_quota_us"))?;
@@ -108,7 +112,7 @@ impl<'a> Groups<'a> {
         });
         let v2 = self.ancestors(None).into_iter().filter_map(|dir| {
             let text = self.files.text(&format!("{dir}/cpu.max"))?;
-            // "max 100000" has no number first, and no limit.
+            // "max 100000", no limit, does not parse as a number.
             let (time, period) = text.trim().split_once(' ')?;
             let quota = CpuQuota::from_micros(time.parse().ok()?, period.trim().parse().ok()?)?;
             Some((dir, quota))
@@ -116,8 +120,8 @@ impl<'a> Groups<'a> {
         v1.chain(v2)
     }
 
-    /// Directories of the process's group and its ancestors that can be seen, nearest first, in the
-    /// version 1 hierarchy of `controller` or, without one, in version 2. None where no mount shows the group.
+    /// Visible directories of the process's group and its ancestors, nearest first: in the version
+    /// 1 hierarchy of `controller`, or for `None` in version 2. Empty if no mount shows the group.
     fn ancestors(&self, controller: Option<&str>) -> Vec<String> {
         let Some((mount, inside)) = self.member.shown(self.mounts, controller) else {
             return Vec::new();

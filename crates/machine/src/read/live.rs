@@ -1,4 +1,4 @@
-//! The live machine: read again while PUs come or go, and without hwloc where that fails.
+//! The live machine: read repeatedly while PUs come or go, and without hwloc if hwloc fails.
 
 use crate::cpulist::PuSet;
 use crate::machine::Machine;
@@ -7,27 +7,28 @@ use crate::read::error::ReadError;
 use crate::read::sysfs::Sysfs;
 use std::fmt;
 
-/// Times that a machine is read that changes meanwhile. Chosen: each takes a few milliseconds.
+/// Most attempts to read a machine that changes meanwhile. Chosen: an attempt takes a few
+/// milliseconds.
 const TRIES: usize = 8;
 
-/// Why less is known of this machine than could be.
+/// Reason for incomplete knowledge of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caveat {
-    /// hwloc gave no machine that makes sense, so that `/sys` was read without it.
+    /// hwloc returned no valid machine, so `/sys` was read without hwloc.
     WithoutHwloc {
-        /// What is wrong with hwloc's.
+        /// Fault of hwloc's machine.
         reason: String,
     },
-    /// Neither hwloc nor `/sys` gave a machine that makes sense.
+    /// Neither hwloc nor `/sys` returned a valid machine.
     PusAlone {
-        /// What is wrong with hwloc's.
+        /// Fault of hwloc's machine.
         reason: String,
     },
-    /// The kernel does not say which PUs are online.
+    /// The kernel does not list the online PUs.
     NoOnlineList,
-    /// PUs came and went each time that the machine was read.
+    /// PUs came and went during every attempt.
     Changing {
-        /// These PUs, which were left out.
+        /// The changing PUs, which were left out.
         pus: PuSet,
     },
 }
@@ -57,17 +58,18 @@ impl fmt::Display for Caveat {
     }
 }
 
-/// The live machine, and what to know of it.
+/// The live machine, with caveats.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reading {
     pub machine: Machine,
     pub caveats: Vec<Caveat>,
 }
 
-/// Reads a machine by `hwloc` and by the files of its kernel.
+/// Reads a machine with `hwloc` and from the kernel's files.
 ///
 /// # Errors
-/// [`ReadError::Elsewhere`] if hwloc is set to show another machine; [`ReadError::Flaw`] if there is no PU.
+/// [`ReadError::Elsewhere`] if hwloc is configured to show another machine; [`ReadError::Flaw`]
+/// without any PU.
 pub(super) fn read(
     files: &Sysfs,
     hwloc: impl Fn() -> Result<Parts, ReadError>,
@@ -81,7 +83,8 @@ pub(super) fn read(
     Ok(Reading { machine, caveats: caveat.into_iter().chain(no_list).collect() })
 }
 
-/// By hwloc, until nothing has changed while it read; at last without the PUs that came or went.
+/// Reads with hwloc until nothing changes during an attempt. After the last attempt, leaves out the
+/// PUs that came or went.
 fn steady(
     files: &Sysfs,
     hwloc: impl Fn() -> Result<Parts, ReadError>,
@@ -95,6 +98,8 @@ fn steady(
             return Ok((machine, None));
         }
         let next = Attempt::new(files, &hwloc)?;
+        // Two equal quiet readings that are not whole: the kernel's list and hwloc disagree for
+        // good.
         let is_no_matter_of_time = next.is_quiet() && last.parts == next.parts;
         attempts.push(next);
         if is_no_matter_of_time {
@@ -107,12 +112,12 @@ fn steady(
     Ok((machine, (!changing.is_empty()).then_some(Caveat::Changing { pus: changing })))
 }
 
-/// The machine of these parts.
+/// Assembles the live machine.
 fn assembled(parts: Parts) -> Result<Machine, ReadError> {
     parts.assemble().map_err(|reason| ReadError::Flaw { origin: "this machine".into(), reason })
 }
 
-/// One reading.
+/// One attempt to read the machine.
 struct Attempt {
     parts: Parts,
     before: Moment,
@@ -127,13 +132,14 @@ impl Attempt {
         Ok(Self { parts, before, after: Moment::of(files) })
     }
 
-    /// Whether nothing has changed meanwhile.
+    /// True if nothing has changed during the attempt.
     fn is_quiet(&self) -> bool {
         self.before == self.after
     }
 
-    /// Whether moreover all PUs are there that the kernel has online, and no others.
+    /// True if the attempt is quiet and found exactly the kernel's online PUs.
     fn is_whole(&self) -> bool {
+        // Without a list of the kernel, hwloc's PUs are accepted.
         self.is_quiet() && self.after.online.as_ref().is_none_or(|online| *online == self.pus())
     }
 
@@ -142,7 +148,7 @@ impl Attempt {
     }
 }
 
-/// PUs that some attempts found online and others did not, if anything has changed during one.
+/// PUs found online by some attempts and not by others, among the attempts with a change.
 fn changing(attempts: &[Attempt]) -> PuSet {
     let restless = attempts.iter().filter(|attempt| !attempt.is_quiet());
     let mut sets = restless.flat_map(|attempt| {
@@ -158,11 +164,12 @@ fn changing(attempts: &[Attempt]) -> PuSet {
     ever.difference(&always)
 }
 
-/// What changes whenever a PU comes or goes.
+/// State that changes whenever a PU comes or goes.
 #[derive(PartialEq, Eq)]
 struct Moment {
     online: Option<PuSet>,
-    /// The number of events that the kernel has reported to udev(7): a PU that has gone and come again meanwhile is one.
+    /// Number of events that the kernel has reported to udev(7). Counts a PU that went and came
+    /// again, too.
     events: Option<u64>,
 }
 
@@ -172,16 +179,19 @@ impl Moment {
     }
 }
 
-/// By the kernel's files alone; if that makes no sense either, PUs of which nothing else is known.
+/// Reads from the kernel's files alone. If the result is not valid either, returns PUs without any
+/// structure.
 fn without_hwloc(files: &Sysfs, reason: String) -> Result<(Machine, Option<Caveat>), ReadError> {
-    let completed = |mut parts: Parts| {
-        files.complete(&mut parts);
-        assembled(parts)
-    };
-    match completed(files.tree_parts()) {
+    match completed(files, files.tree_parts()) {
         Ok(machine) => Ok((machine, Some(Caveat::WithoutHwloc { reason }))),
-        Err(_) => Ok((completed(files.flat_parts())?, Some(Caveat::PusAlone { reason }))),
+        Err(_) => Ok((completed(files, files.flat_parts())?, Some(Caveat::PusAlone { reason }))),
     }
+}
+
+/// Completes and assembles parts.
+fn completed(files: &Sysfs, mut parts: Parts) -> Result<Machine, ReadError> {
+    files.complete(&mut parts);
+    assembled(parts)
 }
 
 #[cfg(test)]

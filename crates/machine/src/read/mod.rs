@@ -1,7 +1,7 @@
-//! Reading machines from outside: the live one, hwloc's files and strings, described ones.
+//! Readers of machines: the live machine, files and strings of hwloc, and descriptions.
 //!
-//! [`open`] takes what a user writes after `--machine`; [`live()`] is this machine; [`kept`] is what was measured of it;
-//! [`Usable`] is what this process may use of it.
+//! [`open`] resolves the argument of `--machine`; [`live()`] reads this machine; [`kept`] finds its
+//! stored measurements; [`Usable`] has the limits of this process.
 
 mod child;
 mod error;
@@ -31,8 +31,9 @@ use crate::machine::Machine;
 use live::Reading;
 use std::path::Path;
 
-/// This machine, with PUs that this process may not use. Where `colocate calibrate` found that PUs share other cores, caches
-/// or packages than are reported, it has those; what is kept and cannot be read changes nothing.
+/// Reads this machine, including PUs that this process may not use. Groups of PUs measured by
+/// `colocate calibrate` replace reported cores, caches and packages. Stored measurements that
+/// cannot be read are ignored.
 ///
 /// # Errors
 /// As [`reported`].
@@ -40,7 +41,8 @@ pub fn live() -> Result<Machine, ReadError> {
     Ok(measured()?.0.machine)
 }
 
-/// The same, with all that `colocate calibrate` has measured of it, and why less is known of it than could be.
+/// Reads this machine with all measurements of `colocate calibrate`, and the reasons for incomplete
+/// knowledge.
 ///
 /// # Errors
 /// As [`reported`].
@@ -50,13 +52,13 @@ pub fn measured() -> Result<(Exact, Vec<Caveat>), ReadError> {
     Ok((exact, caveats))
 }
 
-/// This machine, as hwloc and sysfs describe it, with PUs that this process may not use.
+/// Reads this machine as reported by hwloc and sysfs, including PUs that this process may not use.
 ///
-/// hwloc runs in a child process: whatever it fails on, the machine is read without it then.
+/// hwloc runs in a child process; if hwloc fails, the machine is read without it.
 ///
 /// # Errors
 /// - [`ReadError::Elsewhere`] if hwloc's environment variables point to another machine.
-/// - [`ReadError::Flaw`] if not even a PU is found.
+/// - [`ReadError::Flaw`] if no PU is found.
 pub fn reported() -> Result<Machine, ReadError> {
     reading().map(|reading| reading.machine)
 }
@@ -69,16 +71,15 @@ fn reading() -> Result<Reading, ReadError> {
     Ok(reading)
 }
 
-/// The machine that hwloc's synthetic string describes, e.g. `pack:2 core:8 pu:2`.
+/// Builds the machine of one of hwloc's synthetic strings, such as `pack:2 core:8 pu:2`.
 ///
 /// # Errors
-/// - [`ReadError::Synthetic`] if hwloc does not understand the string.
-/// - [`ReadError::SyntheticSize`] if it describes more than any real machine has.
-/// - [`ReadError::SyntheticUnanswered`] if hwloc aborts on it.
+/// - [`ReadError::Synthetic`] if the string has a syntax error.
+/// - [`ReadError::SyntheticSize`] if the string describes more than any real machine has.
+/// - [`ReadError::SyntheticUnanswered`] if hwloc aborts on the string.
 pub fn synthetic(text: &str) -> Result<Machine, ReadError> {
-    let origin = || "synthetic machine".into();
     let machine = hwloc::synthetic(text)?.assemble();
-    machine.map_err(|reason| ReadError::Flaw { origin: origin(), reason })
+    machine.map_err(|reason| ReadError::Flaw { origin: "synthetic machine".into(), reason })
 }
 
 #[cfg(test)]

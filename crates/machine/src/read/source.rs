@@ -1,4 +1,4 @@
-//! What a user may write after `--machine`.
+//! Machines by the argument of `--machine`.
 
 use crate::calibrated::Calibration;
 use crate::described;
@@ -15,26 +15,26 @@ use crate::usable::Usable;
 use colocate_files::{Accept, MaxSize};
 use std::path::Path;
 
-/// A machine and what may be used of it.
+/// A machine with everything known about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     /// The machine.
     pub machine: Machine,
-    /// What may be used of it, or `None` where the question makes no sense: on a described machine.
+    /// Usable PUs and limits; `None` for a machine without processes, such as a described one.
     pub usable: Option<Usable>,
-    /// How fast its parts are, or `None` where that is unknown: neither described nor measured.
+    /// Speeds of the parts; `None` if neither described nor measured.
     pub performance: Option<Performance>,
-    /// What `colocate calibrate` measured of it.
+    /// Measurements of `colocate calibrate`.
     pub calibration: Option<Calibration>,
-    /// Why less is known of it than could be.
+    /// Reasons for incomplete knowledge.
     pub caveats: Vec<Caveat>,
 }
 
-/// Reads the machine that `spec` names:
+/// Reads the machine named by `spec`:
 ///
 /// | spec | machine |
 /// |---|---|
-/// | `live` | this one, with what `colocate calibrate` measured of it |
+/// | `live` | this machine, with the measurements of `colocate calibrate` |
 /// | `epyc-7301`, … | described, comes with colocate ([`described::MACHINES`]) |
 /// | `synthetic:pack:2 core:8 pu:2` | hwloc's synthetic string |
 /// | a path to `.xml` | saved by hwloc |
@@ -42,13 +42,13 @@ pub struct Seen {
 /// | a path to `.json` | written by `colocate topo --json` |
 ///
 /// # Errors
-/// [`ReadError`], one line with the path or the text first.
+/// [`ReadError`], a message of one line that begins with the path or the text.
 pub fn open(spec: &str) -> Result<Machine, ReadError> {
     load(spec).map(|seen| seen.machine)
 }
 
-/// Like [`open`], with what may be used: on the live machine by this process, on one saved by
-/// hwloc by the process that saved it.
+/// As [`open`], with limits: of this process for the live machine, of the saving process for a
+/// machine saved by hwloc.
 ///
 /// # Errors
 /// As [`open`].
@@ -81,8 +81,8 @@ pub fn load(spec: &str) -> Result<Seen, ReadError> {
     }
 }
 
-/// Where the figures of a described machine come from: key and source. Empty for machines of which
-/// is not written down: live, saved by hwloc, synthetic, or in the exact form.
+/// Sources of the figures of a described machine: key and source. Empty for machines without
+/// sources: live, saved by hwloc, synthetic, or in the exact form.
 ///
 /// # Errors
 /// As [`open`].
@@ -96,7 +96,7 @@ pub fn sources(spec: &str) -> Result<Vec<(String, String)>, ReadError> {
     described::sources(&text).map_err(|error| wrong(path, error))
 }
 
-/// How fast the parts of a machine are; `None` if unknown.
+/// Speeds of the parts of a machine; `None` if unknown.
 ///
 /// # Errors
 /// As [`open`].
@@ -104,7 +104,7 @@ pub fn performance(spec: &str) -> Result<Option<Performance>, ReadError> {
     load(spec).map(|seen| seen.performance)
 }
 
-/// The description that comes with colocate under this name.
+/// Description of a machine that comes with colocate.
 fn by_name(name: &str) -> Option<&'static str> {
     described::MACHINES.iter().find(|(found, _)| *found == name).map(|(_, text)| *text)
 }
@@ -123,19 +123,19 @@ fn wrong(path: &Path, reason: described::DescribedError) -> ReadError {
     ReadError::Described { origin: path.display().to_string(), reason }
 }
 
-/// The names of the described machines.
+/// Names of the described machines that come with colocate.
 fn known() -> String {
     described::MACHINES.map(|(name, _)| name).join(", ")
 }
 
-/// Reads a machine that hwloc saved, whatever the file is called. Its name becomes the file's.
+/// Reads a machine saved by hwloc, with any file extension. The machine is named after the file.
 ///
 /// # Errors
 /// [`ReadError::File`] or [`ReadError::Xml`].
 pub fn xml_file(path: &Path) -> Result<Seen, ReadError> {
     let text = text(path)?;
-    let wrong = |reason| ReadError::Xml { origin: path.display().to_string(), reason };
-    let Saved { mut machine, allowed } = xml::from_xml_str(&text).map_err(wrong)?;
+    let Saved { mut machine, allowed } = xml::from_xml_str(&text)
+        .map_err(|reason| ReadError::Xml { origin: path.display().to_string(), reason })?;
     if let Some(stem) = path.file_stem() {
         machine.name = stem.to_string_lossy().into_owned();
     }
@@ -143,7 +143,7 @@ pub fn xml_file(path: &Path) -> Result<Seen, ReadError> {
     seen(Ok(Exact::new(machine, usable)))
 }
 
-/// The text of a file that describes a machine.
+/// Text of a file that describes a machine.
 fn text(path: &Path) -> Result<String, ReadError> {
     const LIMIT: MaxSize = MaxSize::bytes(xml::MAX_BYTES);
     let text = colocate_files::read_text(path, Accept::FileOrPipe, LIMIT);

@@ -1,4 +1,4 @@
-//! What sysfs says about cores beyond hwloc: capacities, clock rates, offline PUs.
+//! Facts on cores from sysfs beyond hwloc: capacities, clock rates, offline PUs.
 
 use crate::cpulist::PuSet;
 use crate::ids::PuNr;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The counters that a hybrid processor of Intel has for each kind of core, slowest first, and what we call that
-/// kind. Each has a list of its PUs in /sys/devices (Linux: arch/x86/events/intel/core.c).
+/// Hybrid PMUs of Intel's processors, one for each kind of core, slowest first, with the names of
+/// the kinds here. Each PMU lists its PUs in /sys/devices (Linux: arch/x86/events/intel/core.c).
 const HYBRID_PMUS: [(&str, &str); 3] =
     [("cpu_lowpower", "low-power"), ("cpu_atom", "efficiency"), ("cpu_core", "performance")];
 
@@ -23,50 +23,50 @@ pub struct Sysfs {
 }
 
 impl Sysfs {
-    /// The files under `root`; `/` is this machine, another directory a saved copy with `proc` and
-    /// `sys` inside.
+    /// Files under `root`: `/` for this machine, or a directory with saved copies of `proc` and
+    /// `sys`.
     #[must_use]
     pub fn at(root: &Path) -> Self {
         Self { root: root.into() }
     }
 
-    /// The text of a file given by its absolute path, or `None` if it cannot be read: no single
-    /// file is there on every kernel. One mount whose name is not UTF-8 does not hide the others.
+    /// Text of a file with an absolute path; `None` if unreadable, as no file exists on every
+    /// kernel. Invalid UTF-8 is replaced, so that a mount with such a name does not hide the
+    /// others.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         let bytes = kernel::read(&self.root.join(path.trim_start_matches('/'))).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The value in a file, or `None` if the file or the value is not there.
+    /// Value in a file; `None` if the file is missing or does not parse.
     pub(crate) fn value<T: FromStr>(&self, path: &str) -> Option<T> {
         self.text(path)?.trim().parse().ok()
     }
 
-    /// PUs that this kernel can ever have, those that could be plugged in included; `None` if it does
-    /// not say.
+    /// PUs that the kernel can ever have, including hot-pluggable ones; `None` if not reported.
     #[must_use]
     pub fn possible(&self) -> Option<PuSet> {
         let possible: Option<PuSet> = self.value("/sys/devices/system/cpu/possible");
         possible.filter(|set| !set.is_empty())
     }
 
-    /// PUs that are plugged in but switched off.
+    /// PUs that are present but offline.
     #[must_use]
     pub fn offline(&self) -> PuSet {
-        let list = |file: &str| self.value::<PuSet>(&format!("/sys/devices/system/cpu/{file}"));
-        // `offline` also lists sockets that are empty; `present` leaves them out.
-        let present = list("present").unwrap_or_default();
-        list("offline").unwrap_or_default().intersection(&present)
+        let present: PuSet = self.value("/sys/devices/system/cpu/present").unwrap_or_default();
+        let offline: PuSet = self.value("/sys/devices/system/cpu/offline").unwrap_or_default();
+        // `offline` also lists empty sockets; `present` does not.
+        offline.intersection(&present)
     }
 
-    /// Compute capacity of a PU, 1024 for the fastest of the machine.
+    /// Compute capacity of a PU; the fastest PU of the machine has 1024. `None` if unknown.
     #[must_use]
     pub fn capacity(&self, pu: PuNr) -> Option<u32> {
         let path = format!("/sys/devices/system/cpu/cpu{}/cpu_capacity", pu.0);
         self.value(&path).filter(|&capacity| capacity > 0)
     }
 
-    /// Highest clock rate of a PU.
+    /// Highest clock rate of a PU; `None` if unknown.
     #[must_use]
     pub fn max_frequency(&self, pu: PuNr) -> Option<Hertz> {
         let path = format!("/sys/devices/system/cpu/cpu{}/cpufreq/cpuinfo_max_freq", pu.0);
@@ -74,7 +74,8 @@ impl Sysfs {
         khz.checked_mul(1_000).filter(|&hertz| hertz > 0).map(Hertz)
     }
 
-    /// What is transferred when a cache misses: the line of the first PU's first cache.
+    /// Bytes transferred per cache miss: the line size of the first PU's first cache. `None` if
+    /// unknown.
     #[must_use]
     pub fn line(&self) -> Option<Bytes> {
         let bytes: u64 =
@@ -82,27 +83,29 @@ impl Sysfs {
         Some(Bytes(bytes)).filter(|line| line.0.is_power_of_two())
     }
 
-    /// The highest performance that the firmware promises for a PU (ACPI CPPC), in a scale of its own. Cores of one
-    /// kind may differ: the firmware favours some.
+    /// Highest performance of a PU by the firmware (ACPI CPPC), in a scale of its own; `None` if
+    /// unknown. Cores of one kind may differ, as the firmware favours some.
     #[must_use]
     pub fn cppc_highest(&self, pu: PuNr) -> Option<u32> {
         let path = format!("/sys/devices/system/cpu/cpu{}/acpi_cppc/highest_perf", pu.0);
         self.value(&path).filter(|&highest| highest > 0)
     }
 
-    /// The hybrid counters that are here: their name, what we call their kind of core, and their PUs; slowest kind
-    /// first. None on processors that are not hybrid, and in most virtual machines.
+    /// Hybrid PMUs of this machine: PMU, name of the kind of core, and PUs; slowest kind first.
+    /// Empty on homogeneous processors, and in most virtual machines.
     pub(crate) fn hybrid_pmus(&self) -> Vec<(&'static str, &'static str, PuSet)> {
-        let list = |pmu| self.value::<PuSet>(&format!("/sys/devices/{pmu}/cpus"));
-        let found = HYBRID_PMUS.iter().filter_map(|&(pmu, kind)| Some((pmu, kind, list(pmu)?)));
+        let found = HYBRID_PMUS.iter().filter_map(|&(pmu, kind)| {
+            Some((pmu, kind, self.value::<PuSet>(&format!("/sys/devices/{pmu}/cpus"))?))
+        });
         found.filter(|(_, _, pus)| !pus.is_empty()).collect()
     }
 
-    /// What firmware and kernel say of how fast `pus` are, in their order; the names of kinds are those of `machine`.
+    /// Speeds of `pus` as reported by firmware and kernel, in the order of `pus`. Kinds have the
+    /// names of `machine`.
     #[must_use]
     pub fn reported(&self, machine: &Machine, pus: &[PuNr]) -> Vec<Reported> {
         let hybrid = self.hybrid_pmus();
-        let one = |&pu: &PuNr| {
+        let reported = pus.iter().map(|&pu| {
             let core = machine.pu_by_os(pu).map(|place| machine.core_of(place));
             let kind =
                 core.map(|core| machine.kinds[machine.cores[core.idx()].kind.idx()].name.clone());
@@ -114,11 +117,11 @@ impl Sysfs {
                 max_frequency: self.max_frequency(pu),
                 hybrid_pmu: list.map(|(pmu, _, _)| (*pmu).to_owned()),
             }
-        };
-        pus.iter().map(one).collect()
+        });
+        reported.collect()
     }
 
-    /// Fills in what hwloc did not say.
+    /// Adds the facts that hwloc did not report.
     pub(crate) fn complete(&self, parts: &mut Parts) {
         parts.offline.extend(self.offline().iter());
         self.correct_nodes(&mut parts.nodes);
@@ -127,29 +130,33 @@ impl Sysfs {
         }
         divide(&mut parts.kinds, &self.hybrid_pmus());
         for kind in &mut parts.kinds {
-            let pus = || kind.pus.iter();
-            let capacity = kind.capacity.or_else(|| pus().filter_map(|pu| self.capacity(pu)).max());
-            let frequency =
-                kind.max_frequency.or_else(|| pus().filter_map(|pu| self.max_frequency(pu)).max());
-            (kind.capacity, kind.max_frequency) = (capacity, frequency);
+            if kind.capacity.is_none() {
+                kind.capacity = kind.pus.iter().filter_map(|pu| self.capacity(pu)).max();
+            }
+            if kind.max_frequency.is_none() {
+                kind.max_frequency = kind.pus.iter().filter_map(|pu| self.max_frequency(pu)).max();
+            }
         }
     }
 
-    /// One kind for each capacity, slowest first; PUs without one make up a kind of their own.
+    /// One kind for each capacity, slowest first; PUs without a capacity form a kind.
     fn kinds(&self, pus: &[PuNr]) -> Vec<KindPart> {
         let mut kinds: BTreeMap<Option<u32>, PuSet> = BTreeMap::new();
         for &pu in pus {
             kinds.entry(self.capacity(pu)).or_default().insert(pu);
         }
-        let kind = |(capacity, pus)| KindPart { pus, capacity, ..KindPart::default() };
-        kinds.into_iter().map(kind).collect()
+        let kinds = kinds.into_iter();
+        kinds.map(|(capacity, pus)| KindPart { pus, capacity, ..KindPart::default() }).collect()
     }
 }
 
-/// Divides kinds that hold cores of several hybrid counters, and names those that have no name. hwloc knows Intel's
-/// types of cores from an instruction that it may not use here, since it would have to move our threads; clock rates
-/// and capacities, which it also looks at, are alike on some hybrid machines.
+/// Divides kinds with cores of several hybrid PMUs, and names kinds without a name.
+///
+/// hwloc detects Intel's core types by an instruction on each PU. The instruction is not used here,
+/// as hwloc would have to migrate our threads. Clock rates and capacities, which hwloc uses
+/// otherwise, are equal on some hybrid machines.
 fn divide(kinds: &mut Vec<KindPart>, hybrid: &[(&str, &str, PuSet)]) {
+    // A single list distinguishes no kinds.
     if hybrid.len() < 2 {
         return;
     }
@@ -166,12 +173,13 @@ fn divide(kinds: &mut Vec<KindPart>, hybrid: &[(&str, &str, PuSet)]) {
             }
         }
         if !rest.pus.is_empty() {
+            // PUs listed by no PMU.
             pieces.push((0, rest));
         }
         pieces
     });
     let mut pieces: Vec<(usize, KindPart)> = pieces.collect();
-    // hwloc's order among kinds that it could distinguish is better founded than that of the names.
+    // hwloc's order of kinds with capacities is better founded than the order of the PMUs.
     let distinguished = pieces.iter().all(|(_, kind)| kind.capacity.is_some());
     if distinguished {
         pieces.sort_by_key(|(rank, kind)| (kind.capacity, *rank));
@@ -181,7 +189,7 @@ fn divide(kinds: &mut Vec<KindPart>, hybrid: &[(&str, &str, PuSet)]) {
     *kinds = pieces.into_iter().map(|(_, kind)| kind).collect();
     let names: Vec<Option<String>> = kinds.iter().map(|kind| kind.name.clone()).collect();
     for (kind, name) in kinds.iter_mut().zip(&names) {
-        // Two kinds of one name are distinguished by their rank instead.
+        // Two kinds of the same name get names by rank instead.
         if names.iter().filter(|other| *other == name).count() > 1 {
             kind.name = None;
         }

@@ -1,4 +1,4 @@
-//! The machine as the files in `/sys/devices/system` describe it, where hwloc does not say.
+//! The machine as described by the files in `/sys/devices/system`, where hwloc fails.
 
 use crate::cpulist::PuSet;
 use crate::ids::{NodeNr, PuNr};
@@ -9,20 +9,21 @@ use crate::units::Bytes;
 use colocate_files::kernel;
 use std::collections::BTreeMap;
 
-/// Most caches that are read of a PU. x86 has four, and no processor more than three levels of two kinds and one more.
+/// Most caches read for a PU. x86 has four, and no processor more than three levels of two kinds
+/// and one more.
 const MOST_CACHES: usize = 16;
 
-/// A cache by level and kind, and the PUs of each.
+/// Caches by level and kind: size and PUs of each.
 type Caches = BTreeMap<(u8, CacheKind), Vec<(Bytes, PuSet)>>;
 
 impl Sysfs {
-    /// PUs that are online; `None` if the kernel does not say.
+    /// Online PUs; `None` if the kernel does not list them.
     pub(crate) fn online(&self) -> Option<PuSet> {
         let online: Option<PuSet> = self.value("/sys/devices/system/cpu/online");
         online.filter(|set| !set.is_empty())
     }
 
-    /// The PUs of the affinity mask, or as many as the system counts.
+    /// PUs of the affinity mask, or the number of PUs that the system reports, from 0.
     pub(crate) fn allowed(&self) -> PuSet {
         let status = self.text("/proc/self/status").unwrap_or_default();
         let mask = kernel::field(&status, "Cpus_allowed_list");
@@ -33,7 +34,7 @@ impl Sysfs {
         })
     }
 
-    /// PUs alone, of which nothing else is known, with the memory of the whole machine.
+    /// Parts without structure: PUs, and one node with the memory of the whole machine.
     pub(crate) fn flat_parts(&self) -> Parts {
         let online = self.online().unwrap_or_else(|| self.allowed());
         let memory = self.memory("/proc/meminfo");
@@ -47,20 +48,16 @@ impl Sysfs {
         }
     }
 
-    /// Everything that these files say.
+    /// All parts described by the files.
     pub(crate) fn tree_parts(&self) -> Parts {
         let flat = self.flat_parts();
-        let of = |names: [&str; 2]| {
-            groups(&flat.pus, |pu| {
-                let file = |name| format!("/sys/devices/system/cpu/cpu{}/topology/{name}", pu.0);
-                names.iter().find_map(|name| self.value(&file(name)))
-            })
-        };
-        let packages = of(["package_cpus_list", "core_siblings_list"]);
-        let cores = of(["core_cpus_list", "thread_siblings_list"]);
+        let packages = self.groups(&flat.pus, ["package_cpus_list", "core_siblings_list"]);
+        // The second name of each file is the one before Linux 5.3.
+        let cores = self.groups(&flat.pus, ["core_cpus_list", "thread_siblings_list"]);
         let caches = self.caches(&flat.pus);
         let nodes = self.nodes();
         let mut pus = flat.pus;
+        // Logical order: by package, outermost cache, and core.
         pus.sort_by_cached_key(|&pu| {
             let outermost_first = caches
                 .values()
@@ -68,16 +65,18 @@ impl Sysfs {
                 .map(|level| level.iter().position(|(_, set)| set.contains(pu)));
             (place(&packages, pu), outermost_first.collect::<Vec<_>>(), place(&cores, pu), pu)
         });
-        let list = |set: PuSet| set.iter().collect();
         let caches = caches.into_iter().flat_map(|((level, kind), found)| {
-            let part =
-                move |(size, pus): (Bytes, PuSet)| CachePart { level, kind, size, pus: list(pus) };
-            found.into_iter().map(part)
+            found.into_iter().map(move |(size, pus)| CachePart {
+                level,
+                kind,
+                size,
+                pus: pus.iter().collect(),
+            })
         });
         Parts {
             pus,
-            cores: cores.into_iter().map(list).collect(),
-            packages: packages.into_iter().map(list).collect(),
+            cores: cores.iter().map(|core| core.iter().collect()).collect(),
+            packages: packages.iter().map(|package| package.iter().collect()).collect(),
             caches: caches.collect(),
             distances: self.distances(&nodes),
             nodes: if nodes.is_empty() { flat.nodes } else { nodes },
@@ -87,9 +86,18 @@ impl Sysfs {
         }
     }
 
-    /// The model of the first processor.
+    /// Groups of PUs by the first file of `names` in their `topology` folder.
+    fn groups(&self, pus: &[PuNr], names: [&str; 2]) -> Vec<PuSet> {
+        groups(pus, |pu| {
+            let folder = format!("/sys/devices/system/cpu/cpu{}/topology", pu.0);
+            names.iter().find_map(|name| self.value(&format!("{folder}/{name}")))
+        })
+    }
+
+    /// Model of the first processor.
     fn processor(&self) -> Option<String> {
         let text = self.text("/proc/cpuinfo")?;
+        // Only x86 has this line.
         let model = text.lines().find_map(|line| line.strip_prefix("model name"))?;
         Some(model.split_once(':')?.1.trim().to_owned())
     }
@@ -98,6 +106,7 @@ impl Sysfs {
         let mut caches = Caches::new();
         for &pu in pus {
             for index in 0..MOST_CACHES {
+                // Cache folders are numbered without gaps.
                 let Some((sort, size, shared)) = self.cache(pu, index) else { break };
                 let found = caches.entry(sort).or_default();
                 if !found.iter().any(|(_, set)| set.contains(pu)) {
@@ -108,61 +117,66 @@ impl Sysfs {
         caches
     }
 
-    /// One cache of a PU: level and kind, size, and PUs that share it.
+    /// Cache `index` of a PU: level and kind, size, and PUs that share the cache. `None` beyond the
+    /// last cache.
     fn cache(&self, pu: PuNr, index: usize) -> Option<((u8, CacheKind), Bytes, Option<PuSet>)> {
-        let file = |name| format!("/sys/devices/system/cpu/cpu{}/cache/index{index}/{name}", pu.0);
-        let level = self.value(&file("level"))?;
-        let kind = match self.text(&file("type"))?.trim() {
+        let folder = format!("/sys/devices/system/cpu/cpu{}/cache/index{index}", pu.0);
+        let level = self.value(&format!("{folder}/level"))?;
+        let kind = match self.text(&format!("{folder}/type"))?.trim() {
             "Data" => CacheKind::Data,
             "Instruction" => CacheKind::Instruction,
             _ => CacheKind::Unified,
         };
-        let size = self.text(&file("size")).and_then(|size| {
+        let size = self.text(&format!("{folder}/size")).and_then(|size| {
+            // The kernel prints KiB.
             size.trim().strip_suffix('K')?.parse::<u64>().ok()?.checked_mul(1 << 10)
         });
-        Some(((level, kind), Bytes(size.unwrap_or(0)), self.value(&file("shared_cpu_list"))))
+        let shared = self.value(&format!("{folder}/shared_cpu_list"));
+        Some(((level, kind), Bytes(size.unwrap_or(0)), shared))
     }
 
-    /// The nodes that the kernel lists; none on a kernel without NUMA.
+    /// Nodes that the kernel lists; none on a kernel without NUMA.
     fn nodes(&self) -> Vec<NodePart> {
-        // Nodes are listed as PUs are.
+        // A list of nodes has the form of a list of PUs.
         let listed: PuSet = self.value("/sys/devices/system/node/online").unwrap_or_default();
-        let node = |number: PuNr| {
+        let nodes = listed.iter().filter_map(|number| {
             let os = NodeNr(number.0);
             let pus = self.node_pus(os)?;
             let memory = self.memory(&format!("/sys/devices/system/node/{os}/meminfo"));
             Some(NodePart { os, memory, may_be_home: !pus.is_empty(), pus })
-        };
-        listed.iter().filter_map(node).collect()
+        });
+        nodes.collect()
     }
 
-    /// The PUs of a node, by the kernel's list.
+    /// PUs of a node, by the kernel's list.
     fn node_pus(&self, node: NodeNr) -> Option<PuSet> {
         self.value(&format!("/sys/devices/system/node/{node}/cpulist"))
     }
 
-    /// `MemTotal` of a file like `/proc/meminfo`.
+    /// `MemTotal` of a file in the form of `/proc/meminfo`.
     fn memory(&self, path: &str) -> Option<Bytes> {
         let text = self.text(path)?;
         let (_, total) = text.split_once("MemTotal:")?;
+        // The kernel's kB are KiB.
         let kib: u64 = total.split_whitespace().next()?.parse().ok()?;
         kib.checked_mul(1 << 10).map(Bytes)
     }
 
     fn distances(&self, nodes: &[NodePart]) -> Option<DistancePart> {
-        let row = |node: &NodePart| {
+        let rows = nodes.iter().map(|node| {
             let text = self.text(&format!("/sys/devices/system/node/{}/distance", node.os))?;
             text.split_whitespace().map(|figure| figure.parse().ok()).collect::<Option<Vec<u64>>>()
-        };
-        let rows: Vec<Vec<u64>> = nodes.iter().map(row).collect::<Option<_>>()?;
+        });
+        let rows: Vec<Vec<u64>> = rows.collect::<Option<_>>()?;
         Some(DistancePart {
             nodes: nodes.iter().map(|node| node.os).collect(),
             values: rows.concat(),
         })
     }
 
-    /// Gives each node the PUs of the kernel's list. hwloc gives a node whose PUs fit into no package, cache or core all
-    /// PUs of the part of the machine that holds them. What hwloc says of a node without PUs of its own stays.
+    /// Replaces the PUs of each node by the kernel's list. If the PUs of a node fit into no
+    /// package, cache or core, hwloc assigns the node all PUs of the part of the machine that
+    /// contains them. hwloc's PUs of a node without PUs of its own stay.
     pub(crate) fn correct_nodes(&self, nodes: &mut [NodePart]) {
         for node in nodes {
             let Some(pus) = self.node_pus(node.os) else { continue };
@@ -174,11 +188,12 @@ impl Sysfs {
     }
 }
 
-/// PUs in groups, each PU in one: `shared` says which PUs are in the group of one.
+/// Partitions PUs into groups; `shared` returns the PUs that share a group with a PU.
 fn groups(pus: &[PuNr], shared: impl Fn(PuNr) -> Option<PuSet>) -> Vec<PuSet> {
     let mut groups: Vec<PuSet> = Vec::new();
     for &pu in pus {
         if !groups.iter().any(|group| group.contains(pu)) {
+            // A PU stays in its first group if lists contradict each other.
             let taken: PuSet = groups.iter().flat_map(PuSet::iter).collect();
             groups.push(own_group(pu, shared(pu), pus).difference(&taken));
         }
@@ -186,7 +201,7 @@ fn groups(pus: &[PuNr], shared: impl Fn(PuNr) -> Option<PuSet>) -> Vec<PuSet> {
     groups
 }
 
-/// The group of a PU: those of `pus` that share something with it, and itself.
+/// Group of a PU: the PU, and those of `pus` in `shared`.
 fn own_group(pu: PuNr, shared: Option<PuSet>, pus: &[PuNr]) -> PuSet {
     let mut group: PuSet = pus.iter().copied().collect();
     group = group.intersection(&shared.unwrap_or_default());
@@ -194,7 +209,7 @@ fn own_group(pu: PuNr, shared: Option<PuSet>, pus: &[PuNr]) -> PuSet {
     group
 }
 
-/// The place of a PU's group.
+/// Index of a PU's group.
 fn place(groups: &[PuSet], pu: PuNr) -> Option<usize> {
     groups.iter().position(|group| group.contains(pu))
 }

@@ -1,14 +1,14 @@
-//! Machines that hwloc saved as XML (`lstopo machine.xml`), formats 2.x and 3.x.
+//! Parser of machines saved by hwloc as XML (`lstopo machine.xml`), formats 2.x and 3.x.
 //!
-//! # Why hwloc does not read these files for us
-//! A saved machine comes from another user. hwloc 2.9 trusts it: of 4,000 files with one to three
-//! damaged lines, 21 crashed it (`crates/machine/tests/corpus/README.md` has the recipe). So the
-//! file is read here, in Rust, and `tests/corpus.rs` checks that both readings agree on every sound
+//! # Why not by hwloc
+//! A saved machine comes from another user. hwloc 2.9 trusts the file: of 4,000 files with one to
+//! three damaged lines, 21 crashed hwloc (`crates/machine/tests/corpus/README.md` has the recipe).
+//! So the file is parsed here, in Rust, and `tests/corpus.rs` checks that both readers agree on
+//! every sound file.
+//!
+//! Objects are read in the order of the file, hwloc's logical order. A core, a cache or a package
+//! contains the PUs nested in it. A NUMA node has the PUs of its parent, as when hwloc loads the
 //! file.
-//!
-//! Objects are taken in the order of the file, which is hwloc's logical order. A core, a
-//! cache or a package has the PUs inside it, a NUMA node those beside it, as
-//! hwloc has it when it loads the file.
 
 use crate::check::{Flaw, MAX_NODES, MAX_PUS};
 use crate::cpulist::{MAX_PU_NR, PuSet, shortened};
@@ -21,69 +21,70 @@ use roxmltree::{Document, Node, ParsingOptions};
 use std::borrow::Cow;
 use thiserror::Error;
 
-/// Largest text that is read. A machine of 1,024 PUs takes half a MiB.
+/// Largest text accepted, in bytes. A machine of 1,024 PUs takes half a MiB.
 pub const MAX_BYTES: u64 = 32 << 20;
 
 /// Deepest nesting of objects. hwloc's own trees have about ten levels.
 const MAX_DEPTH: u32 = 64;
 
-/// Most XML nodes; a machine of 8,192 PUs has some 300,000.
+/// Most XML nodes. A machine of 8,192 PUs has some 300,000.
 const MAX_XML_NODES: u32 = 4_000_000;
 
-/// Most kinds of cores, and facts about one, that are read; real machines have three and five.
+/// Most kinds of cores read; real machines have three.
 const MAX_KINDS: usize = 64;
+/// Most facts read about a kind; real machines have five.
 const MAX_INFOS: usize = 64;
 
-/// Objects that are beside PUs instead of around them.
+/// Memory objects: siblings of the PUs they belong to, not parents.
 const MEMORY: [&str; 2] = ["NUMANode", "MemCache"];
 
 /// `HWLOC_DISTANCES_KIND_MEANS_LATENCY` of hwloc's distances.h.
 const MEANS_LATENCY: u64 = 4;
 
-/// Why a text is not a machine saved by hwloc.
+/// Reason to reject a text as a machine saved by hwloc.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum XmlError {
-    /// The text is too long to be one.
+    /// The text is too long.
     #[error("expected hwloc XML of at most {MAX_BYTES} bytes, found {found}")]
     TooLarge {
-        /// Its length in bytes.
+        /// Length in bytes.
         found: usize,
     },
     /// Not XML.
     #[error("expected hwloc XML, found a syntax error: {detail}")]
     Syntax {
-        /// What the parser says, with line and column.
+        /// Message of the parser, with line and column.
         detail: String,
     },
-    /// XML of something else.
+    /// XML of another kind.
     #[error("expected hwloc XML with a <topology>, found <{found}>")]
     NotHwloc {
         /// The outermost element.
         found: String,
     },
-    /// XML of an hwloc that is too old or too new.
+    /// XML of an unsupported version of hwloc.
     #[error(
         "expected hwloc XML of version 2 or 3, found {}; convert it with a recent lstopo: lstopo --if xml -i OLD.xml NEW.xml",
         found.as_ref().map_or("no version (hwloc 1)".into(), |found| format!("version \"{found}\""))
     )]
     Version {
-        /// What the file says, if anything. hwloc 1 wrote nothing.
+        /// Version in the file; `None` for hwloc 1, which wrote none.
         found: Option<String>,
     },
     /// Objects nest too deep.
     #[error("line {line}: expected objects at most {MAX_DEPTH} deep")]
     TooDeep {
-        /// Where the limit was passed.
+        /// Line at which the limit was exceeded.
         line: u32,
     },
     /// An attribute or a text is missing or wrong.
     #[error("line {line}: expected {expected}, found {found}")]
     Malformed {
-        /// Where it is.
+        /// Line of the fault.
         line: u32,
-        /// What was expected.
+        /// Expected value.
         expected: &'static str,
-        /// What was found.
+        /// Value found.
         found: String,
     },
     /// The machine contradicts itself.
@@ -91,27 +92,27 @@ pub enum XmlError {
     Flaw(#[from] Flaw),
 }
 
-/// A machine from a file, and what else the file says.
+/// A machine from a file, with the limits of the process that saved it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saved {
     /// The machine. Its name is the host's, or empty.
     pub machine: Machine,
-    /// PUs that the user that saved it was allowed to use, or `None` if the file does not say or does not
-    /// forbid any.
+    /// PUs allowed for the process that saved the machine; `None` if not in the file, or if all PUs
+    /// are allowed.
     pub allowed: Option<PuSet>,
 }
 
-/// Reads a machine that hwloc saved.
+/// Parses a machine saved by hwloc.
 ///
-/// Never panics, and takes time and memory in proportion to the text, whatever the text holds.
+/// Never panics, and takes time and memory in proportion to the text, for any text.
 ///
 /// # Errors
-/// [`XmlError`] with the line and what was expected there.
+/// [`XmlError`] with the line and the expected value.
 pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
     if text.len() as u64 > MAX_BYTES {
         return Err(XmlError::TooLarge { found: text.len() });
     }
-    // A document type can define entities, each of many of the one before: some KiB of text that take gigabytes.
+    // A document type can define entities in terms of others: some KiB of text expand to gigabytes.
     let options =
         ParsingOptions { allow_dtd: false, nodes_limit: MAX_XML_NODES, ..Default::default() };
     let text = without_doctype(text);
@@ -131,15 +132,17 @@ pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
     reader.parts.offline = complete.unwrap_or_default().difference(&online);
     reader.parts.kinds = reader.kinds(topology)?;
     reader.parts.distances = reader.distances(topology)?;
-    let name = || info(topology, "HostName").or_else(|| info(root, "HostName"));
-    reader.parts.name = name().unwrap_or_default();
+    let name = info(topology, "HostName").or_else(|| info(root, "HostName"));
+    reader.parts.name = name.unwrap_or_default();
+    // The package has the model, or the machine if there is no package.
     reader.parts.processor = reader.parts.processor.take().or_else(|| info(root, "CPUModel"));
     let machine = reader.parts.assemble()?;
     Ok(Saved { machine, allowed: allowed.filter(|allowed| !online.is_subset(allowed)) })
 }
 
-/// The text with blanks in place of the line that hwloc writes, `<!DOCTYPE topology SYSTEM "hwloc2.dtd">`, so that
-/// what follows keeps its place. One with definitions in brackets stays, and is refused.
+/// Replaces the line that hwloc writes, `<!DOCTYPE topology SYSTEM "hwloc2.dtd">`, by blanks, so
+/// that line numbers stay. A document type with definitions in brackets stays, and is rejected by
+/// the parser.
 fn without_doctype(text: &str) -> Cow<'_, str> {
     let declared = text.find("<!DOCTYPE").and_then(|at| {
         let length = text[at..].find('>')? + 1;
@@ -147,8 +150,8 @@ fn without_doctype(text: &str) -> Cow<'_, str> {
         is_plain.then_some((at, length))
     });
     let Some((at, length)) = declared else { return text.into() };
-    let blank = |character: char| if character == '\n' { '\n' } else { ' ' };
-    let blanks: String = text[at..at + length].chars().map(blank).collect();
+    let declaration = text[at..at + length].chars();
+    let blanks: String = declaration.map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
     [&text[..at], &blanks, &text[at + length..]].concat().into()
 }
 
@@ -172,12 +175,19 @@ fn children<'a, 'i: 'a>(
     node.children().filter(move |child| child.has_tag_name(name))
 }
 
+/// Value of an `<info>` of a node; `None` if absent or blank.
 fn info(node: Node<'_, '_>, key: &str) -> Option<String> {
     let found = children(node, "info").find(|info| info.attribute("name") == Some(key))?;
     let text = found.attribute("value")?.trim();
     (!text.is_empty()).then(|| text.into())
 }
 
+/// True for memory objects.
+fn is_memory(object: &Node<'_, '_>) -> bool {
+    object.attribute("type").is_some_and(|ty| MEMORY.contains(&ty))
+}
+
+/// State of the parser.
 struct Reader<'a, 'i> {
     document: &'a Document<'i>,
     parts: Parts,
@@ -192,7 +202,7 @@ impl Reader<'_, '_> {
         XmlError::Malformed { line: self.line(node), expected, found }
     }
 
-    /// A number that must be there.
+    /// A required number.
     fn number(
         &self,
         node: Node<'_, '_>,
@@ -206,7 +216,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// The kernel's number of a PU or a node.
+    /// Kernel number of a PU or a node.
     fn os_index(&self, node: Node<'_, '_>) -> Result<u32, XmlError> {
         const EXPECTED: &str = "a kernel number of at most 65535";
         let number = self.number(node, "os_index", EXPECTED)?;
@@ -214,7 +224,7 @@ impl Reader<'_, '_> {
         fits.ok_or_else(|| self.wrong(node, EXPECTED, format!("{number} in os_index")))
     }
 
-    /// A set of PUs, or `None` if the attribute is absent. hwloc leaves out groups that are 0.
+    /// A set of PUs; `None` if the attribute is absent. hwloc leaves groups of 32 zero bits empty.
     fn set(&self, node: Node<'_, '_>, name: &str) -> Result<Option<PuSet>, XmlError> {
         let Some(text) = node.attribute(name) else { return Ok(None) };
         let full: Vec<&str> =
@@ -229,9 +239,10 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// Adds an object and those inside it. `near` is where the PUs begin that are beside it, if
-    /// it is memory.
+    /// Adds an object and the objects nested in it. For a memory object, `near` is the index of the
+    /// first PU of its parent.
     fn object(&mut self, node: Node<'_, '_>, near: usize, depth: u32) -> Result<(), XmlError> {
+        // The recursion must not exhaust the stack.
         if depth > MAX_DEPTH {
             return Err(XmlError::TooDeep { line: self.line(node) });
         }
@@ -244,43 +255,41 @@ impl Reader<'_, '_> {
             }
             self.parts.pus.push(PuNr(number));
         }
-        // hwloc numbers nodes after what is beside them, so a machine's own node comes last.
+        // hwloc numbers nodes after their sibling objects, so a machine's own node comes last.
         for memory in [false, true] {
-            let is_memory = |child: &Node<'_, '_>| {
-                child.attribute("type").is_some_and(|ty| MEMORY.contains(&ty))
-            };
             for child in children(node, "object").filter(|child| is_memory(child) == memory) {
                 self.object(child, begin, depth + 1)?;
             }
         }
-        // Copied only where they are kept: there may be very many other objects beside very many PUs.
-        let inside = |reader: &Self| reader.parts.pus[begin..].to_vec();
+        // Copied in the matching arms only: a hostile file may have very many other objects with
+        // very many PUs.
         match ty {
-            "Core" => self.parts.cores.push(inside(self)),
-            "Package" => self.package(node, inside(self)),
-            "NUMANode" => self.node(node, &inside(self))?,
-            _ if ty.ends_with("Cache") && ty.starts_with('L') => self.cache(node, inside(self))?,
+            "Core" => self.parts.cores.push(self.parts.pus[begin..].to_vec()),
+            "Package" => self.package(node, begin),
+            "NUMANode" => self.node(node, begin)?,
+            _ if ty.ends_with("Cache") && ty.starts_with('L') => self.cache(node, begin)?,
             _ => {}
         }
         Ok(())
     }
 
-    fn package(&mut self, node: Node<'_, '_>, pus: Vec<PuNr>) {
-        self.parts.packages.push(pus);
+    fn package(&mut self, node: Node<'_, '_>, begin: usize) {
+        self.parts.packages.push(self.parts.pus[begin..].to_vec());
         if self.parts.processor.is_none() {
             self.parts.processor = info(node, "CPUModel");
         }
     }
 
-    fn node(&mut self, node: Node<'_, '_>, near: &[PuNr]) -> Result<(), XmlError> {
+    fn node(&mut self, node: Node<'_, '_>, begin: usize) -> Result<(), XmlError> {
         let os = NodeNr(self.os_index(node)?);
-        let expected = "a size in bytes";
-        let memory = match node.has_attribute("local_memory") {
-            true => self.number(node, "local_memory", expected)?,
-            false => 0,
+        // hwloc leaves out the attribute of a node without memory.
+        let memory = if node.has_attribute("local_memory") {
+            self.number(node, "local_memory", "a size in bytes")?
+        } else {
+            0
         };
         let memory = Some(Bytes(memory));
-        let pus = near.iter().copied().collect();
+        let pus = self.parts.pus[begin..].iter().copied().collect();
         if self.parts.nodes.len() >= MAX_NODES {
             return Err(Flaw::TooMany { what: "NUMA nodes", limit: MAX_NODES }.into());
         }
@@ -288,7 +297,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    fn cache(&mut self, node: Node<'_, '_>, pus: Vec<PuNr>) -> Result<(), XmlError> {
+    fn cache(&mut self, node: Node<'_, '_>, begin: usize) -> Result<(), XmlError> {
         let expected = "a cache level of 1 to 255";
         let level = self.number(node, "depth", expected)?;
         let level = u8::try_from(level)
@@ -305,6 +314,7 @@ impl Reader<'_, '_> {
             }
         };
         let size = Bytes(self.number(node, "cache_size", "a size in bytes")?);
+        let pus = self.parts.pus[begin..].to_vec();
         self.parts.caches.push(CachePart { level, kind, size, pus });
         Ok(())
     }
@@ -324,22 +334,23 @@ impl Reader<'_, '_> {
     /// The first matrix of latencies between NUMA nodes.
     fn distances(&self, topology: Node<'_, '_>) -> Result<Option<DistancePart>, XmlError> {
         let mut matrices = children(topology, "distances2");
-        let latencies = |matrix: &Node<'_, '_>| {
+        let matrix = matrices.find(|matrix| {
             let kind = matrix.attribute("kind").and_then(|kind| kind.parse::<u64>().ok());
             matrix.attribute("type") == Some("NUMANode")
                 && matrix.attribute("indexing") == Some("os")
                 && kind.is_some_and(|kind| kind & MEANS_LATENCY != 0)
-        };
-        let Some(matrix) = matrices.find(latencies) else { return Ok(None) };
+        });
+        let Some(matrix) = matrix else { return Ok(None) };
         let numbers = self.numbers(matrix, "indexes")?;
-        let node = |&number: &u64| u32::try_from(number).ok().map(NodeNr);
-        let nodes = numbers.iter().map(node).collect::<Option<Vec<_>>>();
+        let nodes = numbers.into_iter().map(|number| u32::try_from(number).ok().map(NodeNr));
+        let nodes = nodes.collect::<Option<Vec<_>>>();
         let values = self.numbers(matrix, "u64values")?;
         Ok(nodes.map(|nodes| DistancePart { nodes, values }))
     }
 
     fn numbers(&self, matrix: Node<'_, '_>, name: &'static str) -> Result<Vec<u64>, XmlError> {
         let mut numbers = Vec::new();
+        // hwloc splits long lists over several elements.
         for chunk in children(matrix, name) {
             for word in chunk.text().unwrap_or_default().split_whitespace() {
                 let number = word.parse().map_err(|_| {

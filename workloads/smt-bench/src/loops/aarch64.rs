@@ -1,15 +1,15 @@
-//! What the loops are made of on aarch64.
+//! Building blocks of the loops on aarch64.
 
 use super::{Control, fold};
 use core::arch::asm;
 
-/// Independent chains in the floating-point loops: current cores have four pipes of latency 3 or 4
-/// (Neoverse V2's and Apple's multipliers), and there are registers for it.
+/// Independent chains of the floating-point loops. Current cores have four pipes of latency 3 or 4
+/// (Neoverse V2's and Apple's multipliers), and the architecture has enough registers.
 pub const FP_CHAINS: usize = 16;
 
-/// A loop around `body`: every iteration counts itself, shows its count, and ends the loop at the
-/// limit or at the stop flag. These are six instructions, so that 32 operations are 84.2 % of an
-/// iteration, as in the paper.
+/// A loop around `body`. Every iteration counts itself, publishes its count, and ends the loop at
+/// the limit or the stop flag: six instructions, so that 32 operations are 84.2 % of an iteration,
+/// as in the paper.
 macro_rules! counted {
     ($control:ident, $limit:ident, $before:expr, [$($body:expr),+], $($operand:tt)+) => {
         asm!(
@@ -33,7 +33,7 @@ macro_rules! counted {
     };
 }
 
-/// One operation on each of the registers named, in place.
+/// One operation on each named register, in place.
 macro_rules! on_each {
     ($operation:expr, $by:literal, [$($register:literal),+]) => {
         concat!($($operation, " {", $register, "}, {", $register, "}, {", $by, "}\n"),+)
@@ -54,7 +54,7 @@ macro_rules! on_floats {
     };
 }
 
-/// `counted` with operations on all floating-point registers, in turn by two values.
+/// `counted` with operations on all floating-point registers, alternately by two values.
 macro_rules! counted_on_floats {
     ($control:ident, $limit:ident, $r:ident, $operation:literal, $by:expr, $back:expr) => {
         counted_on_eight!(
@@ -70,7 +70,7 @@ macro_rules! counted_on_floats {
     };
 }
 
-/// How instructions of the loops are written here.
+/// Instructions that differ between architectures.
 #[rustfmt::skip]
 macro_rules! instruction {
     (multiply) => { "mul" };
@@ -80,8 +80,8 @@ macro_rules! instruction {
     (rotate) => { "ror {pattern}, {pattern}, #63" };
 }
 
-/// The address of the jump table. The table begins with four unused words, so that no round adds 0 to
-/// its index: decoders disagree on whether that is an addition or a move.
+/// Loads the address of the jump table. The table begins with four unused words, so that no round
+/// adds 0 to its index: decoders disagree on whether an addition of 0 is a move.
 macro_rules! address_of_table {
     () => {
         ".pushsection .rodata.smt_bench, \"a\"\n.p2align 2\n30:\n.zero 16\n.popsection\n\
@@ -89,7 +89,7 @@ macro_rules! address_of_table {
     };
 }
 
-/// The beginning of `decision`, up to the jump to a case.
+/// Beginning of `decision`, up to the jump to a case.
 macro_rules! if_else_and_switch {
     ($shift:literal) => {
         concat!(
@@ -105,15 +105,15 @@ macro_rules! if_else_and_switch {
     };
 }
 
-/// What is divided, and what it is divided by first: about its square root, so that every quotient
-/// has 32 bits and no divider leaves early.
+/// Dividend, and first divisor: about its square root, so that every quotient has 32 bits and no
+/// divider ends early.
 const DIVIDEND: u64 = 0x9000_0000_0000_0001;
 const DIVISOR: u64 = 0xc000_0001;
 const _: () = assert!(DIVIDEND / DIVISOR >> 31 == 1 && DIVIDEND / (DIVIDEND / DIVISOR) >> 31 == 1);
 
-/// Divides by the quotient of the division before, so each one waits.
+/// Divides by the quotient of the division before, so the divisions are dependent.
 ///
-/// Dividing the same number by its own quotient leads back to the divisor: two numbers alternate.
+/// The dividend divided by its quotient is the divisor again: two numbers alternate.
 #[inline(never)]
 pub fn int_div(control: &Control, limit: u64) -> f64 {
     let mut quotient = DIVISOR;
@@ -129,7 +129,7 @@ pub fn int_div(control: &Control, limit: u64) -> f64 {
     fold([quotient])
 }
 
-/// The same divisions of a dividend and by a divisor that never change, so none waits.
+/// The same divisions with constant operands, so the divisions are independent.
 #[inline(never)]
 pub fn int_div_tp(control: &Control, limit: u64) -> f64 {
     let quotient: u64;

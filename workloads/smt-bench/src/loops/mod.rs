@@ -1,14 +1,15 @@
-//! The loops, one a kernel.
+//! Loops, one for each kernel.
 //!
-//! Registers hold everything but progress and stop flag, as few units as possible are touched beside the one under test,
-//! and every path through an iteration has the same instructions. What differs between architectures is in a file each:
-//! the frame of a loop, how an operation on registers is written, and divisions.
+//! Everything except progress and stop flag is in registers, few units other than the one under
+//! test are used, and every path through an iteration has the same instructions. Each architecture
+//! has a file for its differences: the frame of a loop, the form of an operation on registers, and
+//! divisions.
 
 use crate::control::Control;
 use crate::list::Node;
 use core::arch::asm;
 
-/// Thirty-two times the line or lines given.
+/// Repeats the lines 32 times.
 macro_rules! thirty_two_times {
     ($lines:expr) => {
         concat!(
@@ -20,6 +21,7 @@ macro_rules! thirty_two_times {
     };
 }
 
+/// Repeats the lines eight times.
 macro_rules! eight_times {
     ($lines:expr) => {
         concat!($lines, $lines, $lines, $lines, $lines, $lines, $lines, $lines)
@@ -68,21 +70,21 @@ macro_rules! float_loop {
     };
 }
 
-/// The second factor or divisor, and the one that undoes it: not powers of two, which some
-/// dividers are quicker with.
+/// Second factor or divisor. Not a power of two, for which some dividers are faster.
 const THERE: f64 = 1.5;
+/// The inverse of [`THERE`].
 const BACK: f64 = 2.0 / 3.0;
 
 float_loop!(
-    /// Adds 1 to all registers until they reach 2⁵³, where the sum stays.
+    /// Adds 1 to all registers until 2⁵³, where the sum stays.
     fp_add, "add", 1.0_f64, 1.0_f64
 );
 float_loop!(
-    /// Multiplies all registers there and back.
+    /// Multiplies all registers by a number and its inverse in turn.
     fp_mul, "mul", THERE, BACK
 );
 float_loop!(
-    /// Divides all registers there and back.
+    /// Divides all registers by a number and its inverse in turn.
     fp_div, "div", THERE, BACK
 );
 
@@ -111,8 +113,8 @@ macro_rules! integer_loop {
 }
 
 integer_loop!(
-    /// Adds to eight registers. The summand is in a register, because additions of constants are
-    /// folded away before the adders on some processors (Intel since Alder Lake).
+    /// Adds to eight registers. The summand is in a register, because some processors fold
+    /// additions of constants before the adders (Intel since Alder Lake).
     int_add, "add"
 );
 integer_loop!(
@@ -120,7 +122,7 @@ integer_loop!(
     int_mul, instruction!(multiply)
 );
 
-/// Walks 32 steps an iteration, from `at`, and returns where it ends.
+/// Follows the list for 32 steps per iteration from `at`, and returns the last node.
 #[inline(never)]
 pub fn load_dep(control: &Control, limit: u64, at: *const Node) -> *const Node {
     let mut at = at;
@@ -135,9 +137,9 @@ pub fn load_dep(control: &Control, limit: u64, at: *const Node) -> *const Node {
     at
 }
 
-/// Where one round of `branch` takes its decisions from: a pattern of 64 bits without a short
-/// period, rotated by one bit an iteration. Predictors learn it within a few thousand iterations,
-/// so the branch units work and mispredictions do not drown them.
+/// Decisions of `branch`: a pattern of 64 bits without a short period, rotated by one bit per
+/// iteration. Predictors learn the pattern within a few thousand iterations, so mispredictions do
+/// not hide the load on the branch units.
 const PATTERN: u64 = 0xd1b5_4a32_d192_ed03;
 
 /// A case of the switch.
@@ -147,8 +149,8 @@ macro_rules! case {
     };
 }
 
-/// An if-else on bit `$shift` of the pattern, then a switch on the two bits above it: 15
-/// instructions, four of them branches, whichever path is taken.
+/// An if-else on bit `$shift` of the pattern, then a switch on the two bits above: 15 instructions
+/// on every path, four of them branches.
 macro_rules! decision {
     ($shift:literal) => {
         concat!(
@@ -166,7 +168,7 @@ macro_rules! decision {
     };
 }
 
-/// Takes eight two-way and eight four-way decisions an iteration.
+/// Takes eight two-way and eight four-way decisions per iteration.
 #[inline(never)]
 pub fn branch(control: &Control, limit: u64) -> f64 {
     let mut r = [0_u64; 4];
@@ -190,7 +192,7 @@ pub fn branch(control: &Control, limit: u64) -> f64 {
     fold(r)
 }
 
-/// One number that depends on all registers; its digits do not matter.
+/// Combines all registers into a number, so that none is unused.
 #[allow(clippy::cast_precision_loss)]
 fn fold<const N: usize>(registers: [u64; N]) -> f64 {
     registers.iter().fold(0, |all, register| all ^ register) as f64

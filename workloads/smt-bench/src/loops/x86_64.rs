@@ -1,15 +1,15 @@
-//! What the loops are made of on x86-64.
+//! Building blocks of the loops on x86-64.
 
 use super::Control;
 use core::arch::asm;
 
-/// Independent chains in the floating-point loops, as in the paper. Two ports of latency 4
-/// (Intel since Skylake, the longest product of both) need eight.
+/// Independent chains of the floating-point loops, as in the paper. Two ports of latency 4 (Intel
+/// since Skylake, the greatest product) need eight.
 pub const FP_CHAINS: usize = 8;
 
-/// A loop around `body`: every iteration counts itself, shows its count, and ends the loop at the
-/// limit or at the stop flag. These are six instructions, so that 32 operations are 84.2 % of an
-/// iteration, as in the paper.
+/// A loop around `body`. Every iteration counts itself, publishes its count, and ends the loop at
+/// the limit or the stop flag: six instructions, so that 32 operations are 84.2 % of an iteration,
+/// as in the paper.
 macro_rules! counted {
     ($control:ident, $limit:ident, $before:expr, [$($body:expr),+], $($operand:tt)+) => {
         asm!(
@@ -32,14 +32,14 @@ macro_rules! counted {
     };
 }
 
-/// One operation on each of the registers named, in place.
+/// One operation on each named register, in place.
 macro_rules! on_each {
     ($operation:expr, $by:literal, [$($register:literal),+]) => {
         concat!($($operation, " {", $register, "}, {", $by, "}\n"),+)
     };
 }
 
-/// `counted` with operations on all floating-point registers, in turn by two values.
+/// `counted` with operations on all floating-point registers, alternately by two values.
 macro_rules! counted_on_floats {
     ($control:ident, $limit:ident, $r:ident, $operation:literal, $by:expr, $back:expr) => {
         counted_on_eight!(
@@ -54,7 +54,7 @@ macro_rules! counted_on_floats {
     };
 }
 
-/// How instructions of the loops are written here.
+/// Instructions that differ between architectures.
 #[rustfmt::skip]
 macro_rules! instruction {
     (multiply) => { "imul" };
@@ -64,7 +64,7 @@ macro_rules! instruction {
     (rotate) => { "rol {pattern}, 1" };
 }
 
-/// The address of the jump table.
+/// Loads the address of the jump table.
 macro_rules! address_of_table {
     () => {
         ".pushsection .rodata.smt_bench, \"a\"\n.p2align 2\n30:\n.popsection\n\
@@ -72,7 +72,7 @@ macro_rules! address_of_table {
     };
 }
 
-/// The beginning of `decision`, up to the jump to a case.
+/// Beginning of `decision`, up to the jump to a case.
 macro_rules! if_else_and_switch {
     ($shift:literal) => {
         concat!(
@@ -88,12 +88,12 @@ macro_rules! if_else_and_switch {
     };
 }
 
-/// The divisor, and the upper half of the dividend: smaller, so that no quotient overflows, and
-/// large, so that every quotient has 32 bits and no divider leaves early.
+/// Divisor, and upper half of the dividend: less than the divisor, so that no quotient overflows,
+/// and large, so that every quotient has 32 bits and no divider ends early.
 const DIVISOR: u32 = 0x9000_0001;
 const UPPER: u32 = 0x8000_0000;
 
-/// Divides; the remainder is the lower half of the next dividend, so each division waits.
+/// Divides; the remainder is the lower half of the next dividend, so the divisions are dependent.
 #[inline(never)]
 pub fn int_div(control: &Control, limit: u64) -> f64 {
     let mut remainder = 1_u32;
@@ -110,7 +110,7 @@ pub fn int_div(control: &Control, limit: u64) -> f64 {
     f64::from(remainder)
 }
 
-/// The same divisions with a dividend that is always the same, so none waits.
+/// The same divisions with a constant dividend, so the divisions are independent.
 #[inline(never)]
 pub fn int_div_tp(control: &Control, limit: u64) -> f64 {
     let remainder: u32;

@@ -1,4 +1,4 @@
-//! A thread on a PU of its own that requests lines while it is active, and counts them.
+//! Traffic generator: a pinned thread that requests and counts cache lines while active.
 
 use super::matrix::Matrix;
 use super::pace::{Next, Tried, next};
@@ -8,23 +8,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
-/// What a generator has done since it was made.
+/// Work of a generator since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Lines that it requested.
+    /// Lines requested.
     pub lines: u64,
-    /// CPU time in which it did, in nanoseconds.
+    /// CPU time of the requests, in nanoseconds.
     pub cpu_ns: u64,
 }
 
 impl Tally {
-    /// What was done from `earlier` to this.
+    /// Work from `earlier` to this tally.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self { lines: self.lines - earlier.lines, cpu_ns: self.cpu_ns - earlier.cpu_ns }
     }
 
-    /// Lines in a microsecond of CPU time, t/µs; `None` if nothing was done.
+    /// Lines per microsecond of CPU time, t/µs; `None` without any work.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // a rate needs few digits
     pub fn rate(self) -> Option<f64> {
@@ -33,10 +33,11 @@ impl Tally {
     }
 }
 
+/// Command to the thread of a generator.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     Rest,
-    /// Request lines, with so many `nop`s after each.
+    /// Request lines, followed by this number of `nop`s each.
     Run(u64),
     End,
 }
@@ -54,7 +55,8 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No thread panics with the lock held, and what it guards is whole after every statement.
+        // No thread panics while it holds the lock, and the state is consistent after every
+        // statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,53 +66,53 @@ impl Shared {
     }
 }
 
-/// A thread that requests lines. It rests at first; dropped, it ends.
+/// A thread that requests lines. Idle at first; ends when dropped.
 pub struct Generator {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     cpu: u32,
 }
 
-/// Lines between two readings of the order: many enough that reading costs less than a hundredth of
-/// the time (0.4 µs beside 16,384 lines of at least 0.4 ns; measured on a Sapphire Rapids guest,
-/// 2026-11-21), and few enough to read it once in 10 ms at 0.1 t/µs.
+/// Lines between two readings of the order. Many enough that a reading costs less than a hundredth
+/// of the time (0.4 µs compared to 16,384 lines of at least 0.4 ns; measured on a Sapphire Rapids
+/// guest, 2026-11-21), and few enough for a reading every 10 ms at 0.1 t/µs.
 const fn block(nops: u64) -> u64 {
     if nops < 256 { 16_384 } else { 1_024 }
 }
 
-/// CPU time of one try while the pace is searched. Chosen: a hundred times what a block takes that is
-/// of use, and short enough that a dozen tries take a second.
+/// CPU time of one try of the search for a pace, in nanoseconds. Chosen: a hundred times a useful
+/// block, and short enough for a dozen tries per second.
 const TRY_NS: u64 = 20_000_000;
-/// Tries of one number, of which the fastest counts, since interruptions only make one slower. Chosen.
+/// Tries of each number of `nop`s. The fastest counts, since interruptions only slow a try. Chosen.
 const TRIES: u32 = 3;
-/// How often a try is polled.
+/// Interval between polls of a try.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// After so many polls a try ends as it is: others may have the PU. Chosen: two seconds.
+/// Most polls of a try, as other threads may have the PU. Chosen: two seconds.
 const MOST_POLLS: u32 = 1_000;
 
 impl Generator {
-    /// Starts a thread on PU `cpu`, by the kernel's number, with a matrix of `rows` rows near to it, and
-    /// waits until it is ready.
+    /// Starts a thread on PU `cpu`, by the kernel's number, with a matrix of `rows` rows in near
+    /// memory, and waits until ready.
     ///
     /// # Errors
-    /// [`ThreadError`]: the PU cannot be used, or memory or threads have run out. No thread is left then.
+    /// [`ThreadError`] if the PU cannot be used, or memory or threads are exhausted. No thread
+    /// remains then.
     pub fn start(cpu: u32, rows: u32) -> Result<Self, ThreadError> {
         let state = State { order: Order::Rest, resting: true, tally: Tally::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let (ready, prepared) = std::sync::mpsc::channel();
         let own = Arc::clone(&shared);
-        let work = move || match prepare(cpu, rows) {
-            // The receiver waits below.
-            Err(why) => drop(ready.send(Err(why))),
-            Ok(matrix) => {
-                let _ = ready.send(Ok(()));
-                follow(matrix, &own);
+        let thread = Builder::new().name(format!("traffic {cpu}")).spawn(move || {
+            match prepare(cpu, rows) {
+                // The receiver waits below, so the sends succeed.
+                Err(why) => drop(ready.send(Err(why))),
+                Ok(matrix) => {
+                    let _ = ready.send(Ok(()));
+                    follow(matrix, &own);
+                }
             }
-        };
-        let thread = Builder::new()
-            .name(format!("traffic {cpu}"))
-            .spawn(work)
-            .map_err(ThreadError::Spawn)?;
+        });
+        let thread = thread.map_err(ThreadError::Spawn)?;
         let generator = Self { shared, thread: Some(thread), cpu };
         match prepared.recv() {
             Ok(done) => done.map(|()| generator),
@@ -118,18 +120,18 @@ impl Generator {
         }
     }
 
-    /// Its PU, by the kernel's number.
+    /// Kernel number of the generator's PU.
     #[must_use]
     pub fn cpu(&self) -> u32 {
         self.cpu
     }
 
-    /// Lets it request lines, with `nops` `nop`s after each, until [`Generator::rest`].
+    /// Starts requests, each followed by `nops` `nop`s, until [`Generator::rest`].
     pub fn resume(&self, nops: u64) {
         self.shared.order(Order::Run(nops));
     }
 
-    /// Lets it rest, and waits until it does.
+    /// Stops the requests, and waits until the thread is idle.
     pub fn rest(&self) {
         self.shared.order(Order::Rest);
         let mut state = self.shared.lock();
@@ -138,13 +140,13 @@ impl Generator {
         }
     }
 
-    /// What it has done since it was made, as of some thousand lines ago.
+    /// Work since the start, up to some thousand lines ago.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.shared.lock().tally
     }
 
-    /// Searches the number of `nop`s at which it requests `rate` t/µs when nothing runs beside it; see
+    /// Searches the number of `nop`s for a rate of `rate` t/µs without other load; see
     /// [`super::pace`].
     #[must_use]
     pub fn calibrate(&self, rate: f64) -> Calibrated {
@@ -158,9 +160,10 @@ impl Generator {
         }
     }
 
+    /// Fastest of several tries.
     fn best_of_tries(&self, nops: u64) -> Tried {
         let rates = (0..TRIES).filter_map(|_| self.try_once(nops).rate());
-        // Where the PU was never had, 0 lines were requested: infinitely long ones.
+        // A rate of 0, if the thread never got the PU, is an infinite time per line.
         Tried { nops, line_ns: 1000.0 / rates.fold(0.0, f64::max) }
     }
 
@@ -180,12 +183,12 @@ impl Generator {
     }
 }
 
-/// What was found for a rate.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibrated {
-    /// The number of `nop`s, and how fast that is.
+    /// Number of `nop`s and its speed.
     pub found: Tried,
-    /// The rate is more than the generator can request.
+    /// True if the rate is above the generator's maximum.
     pub too_fast: bool,
 }
 
@@ -193,7 +196,7 @@ impl Drop for Generator {
     fn drop(&mut self) {
         self.shared.order(Order::End);
         if let Some(thread) = self.thread.take() {
-            // A worker has nothing to panic about.
+            // The thread has no reason to panic.
             let _ = thread.join();
         }
     }
@@ -207,7 +210,8 @@ fn prepare(cpu: u32, rows: u32) -> Result<Matrix, ThreadError> {
 /// The body of the thread.
 fn follow(mut matrix: Matrix, shared: &Shared) {
     while let Some(nops) = next_order(shared) {
-        let (lines, before) = (block(nops), cpu_ns());
+        let lines = block(nops);
+        let before = cpu_ns();
         matrix.walk(lines, nops);
         let took = cpu_ns() - before;
         let mut state = shared.lock();
@@ -216,7 +220,7 @@ fn follow(mut matrix: Matrix, shared: &Shared) {
     }
 }
 
-/// How many `nop`s, as soon as lines are ordered; `None` at the end.
+/// Waits for an order to request lines and returns its number of `nop`s; `None` at the end.
 fn next_order(shared: &Shared) -> Option<u64> {
     let mut state = shared.lock();
     loop {

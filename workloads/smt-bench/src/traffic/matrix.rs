@@ -1,44 +1,45 @@
-//! The matrix of bytes, and the traversal of it.
+//! Matrix of bytes and its traversal.
 //!
 //! # Problem
-//! Every access has to be one to a line that the level above does not hold any more. A walk over column
-//! 0, then column 1 and so on, as published, comes back to a line as soon as it has met one line of each
-//! row: with 196,608 rows after 12 MiB, which many last caches hold today.
+//! Every access must be to a line no longer held by the next nearer level. The published traversal,
+//! column 0, then column 1 and so on, returns to a line as soon as one line of each row was met:
+//! with 196,608 rows after 12 MiB, which many last-level caches hold today.
 //!
 //! # Approach
-//! The columns are walked in another order: 0, 64, 128, …, 512, then 1, 65, …. So every line of the matrix
-//! is met before one is met again, and the number of rows is chosen for the size of the cache.
+//! Columns are traversed in another order: 0, 64, 128, …, 512, then 1, 65, …. So every line of the
+//! matrix is met before any line is met again, and the number of rows is chosen for the size of the
+//! cache.
 //!
-//! Rows are one line longer than the published 512 bytes: steps of a power of two meet few of a cache's sets
-//! and of a memory's banks. See [`ROW_BYTES`].
+//! Rows are one line longer than the published 512 bytes: steps of a power of two use few of a
+//! cache's sets and of a memory's banks. See [`ROW_BYTES`].
 //!
 //! # Properties
 //! - **Whole**: every byte is met once before one is met again.  -> test `every_byte_once`
-//! - **Far**: so is every line.                                  -> test `every_line_before_one_again`
-//! - **Counted**: a walk of so many lines meets so many bytes.   -> test `walks_add_up`
+//! - **Far**: every line is met once before one is met again.  -> test `every_line_before_one_again`
+//! - **Counted**: a walk of n lines meets n bytes.               -> test `walks_add_up`
 
 use core::arch::asm;
 use std::io;
 use std::ptr;
 
-/// Bytes of a row: the published 512 and a line. Measured on a Sapphire Rapids guest, 2026-11-21, others at
-/// work: a traversal of main memory in steps of 512 bytes requests 67 t/µs at most, of 576 bytes for
-/// 110, of 1088 for 113, and of 64, which is fetched ahead, for 212.
+/// Bytes of a row: the published 512 and a line. Measured on a Sapphire Rapids guest with other
+/// load, 2026-11-21: a traversal of main memory in steps of 512 bytes requests at most 67 t/µs, of
+/// 576 bytes 110, of 1088 bytes 113, and of 64 bytes, with prefetching, 212.
 pub const ROW_BYTES: usize = 576;
 /// Columns, of one byte each.
 pub const COLUMNS: u64 = ROW_BYTES as u64;
-/// Bytes of a line on every processor that these loops run on, except Apple's with 128: there two
-/// columns that follow each other are in one line.
+/// Bytes of a cache line: 64 on every processor with these loops, except 128 on Apple's, where two
+/// consecutive columns are in one line.
 const LINE: u64 = 64;
 /// Lines of a row.
 const LINES: u64 = COLUMNS / LINE;
 
-/// The column that is traversed as the `step`th, from 0 to [`COLUMNS`] − 1.
+/// Column of the traversal's step `step`, from 0 to [`COLUMNS`] − 1.
 const fn column(step: u64) -> u64 {
     step % LINES * LINE + step / LINES
 }
 
-/// A matrix of bytes, and the position of the traversal.
+/// A matrix of bytes, with the position of the traversal.
 pub struct Matrix {
     start: *mut u8,
     rows: u64,
@@ -50,30 +51,31 @@ pub struct Matrix {
 unsafe impl Send for Matrix {}
 
 impl Matrix {
-    /// A matrix of `rows` rows, at least one, of which every page has been written by the calling thread:
-    /// they are in memory near to its PU. In huge pages where the kernel gives them, so that the traversal
-    /// requests lines and not translations of addresses.
+    /// Allocates a matrix of `rows` rows, at least one. The calling thread writes every page, so
+    /// the pages are in memory near its PU. Uses huge pages if available, so that the traversal
+    /// requests lines and no page table entries.
     ///
     /// # Errors
-    /// `ENOMEM`, as mmap(2) has it.
+    /// `ENOMEM` of mmap(2).
     pub fn new(rows: u32) -> io::Result<Self> {
         let rows = rows.max(1);
         let size = rows as usize * ROW_BYTES;
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: maps new memory at an address that the kernel chooses; nothing is replaced.
         let start = unsafe { libc::mmap(ptr::null_mut(), size, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the memory is ours. A kernel without huge pages refuses, and the pages stay small.
+        // SAFETY: the memory is ours. A kernel without huge pages rejects the advice, without
+        // effect.
         unsafe { libc::madvise(start, size, libc::MADV_HUGEPAGE) };
         // SAFETY: `size` bytes from `start` are ours.
         unsafe { ptr::write_bytes(start.cast::<u8>(), 0, size) };
         Ok(Self { start: start.cast(), rows: rows.into(), row: 0, step: 0 })
     }
 
-    /// Meets the next `lines` bytes; after each of them, `nops` times does nothing.
+    /// Increments the next `lines` bytes of the traversal, followed by `nops` `nop`s each.
     pub fn walk(&mut self, lines: u64, nops: u64) {
         let mut left = lines;
         while left > 0 {
@@ -102,8 +104,8 @@ impl Drop for Matrix {
     }
 }
 
-/// Increments the byte at `at`, and those of the `lines` − 1 rows that follow; after each one, executes a
-/// `nop` and counts it, `nops` times.
+/// Increments the byte at `at` and the bytes of the next `lines` − 1 rows, each followed by `nops`
+/// times a `nop` and its count.
 ///
 /// # Safety
 /// All these bytes must be the caller's, and `lines` above 0.
@@ -136,8 +138,8 @@ unsafe fn meet(at: *mut u8, lines: u64, nops: u64) {
     }
 }
 
-/// Increments the byte at `at`, and those of the `lines` − 1 rows that follow; after each one, executes a
-/// `nop` and counts it, `nops` times.
+/// Increments the byte at `at` and the bytes of the next `lines` − 1 rows, each followed by `nops`
+/// times a `nop` and its count.
 ///
 /// # Safety
 /// All these bytes must be the caller's, and `lines` above 0.

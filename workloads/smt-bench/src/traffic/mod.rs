@@ -1,7 +1,8 @@
-//! Traffic that can be tuned: a thread that requests so many lines in a microsecond from one level of the memory.
+//! Tunable memory traffic: a thread that requests lines from one level of the memory at a given
+//! rate.
 //!
-//! After the micro-benchmark of Feliu et al.: a matrix of bytes with rows of some hundred is walked column by
-//! column, each byte met is incremented, and then nothing is done for a while. Each byte requests a
+//! After the micro-benchmark of Feliu et al.: a matrix of bytes with rows of some hundred bytes is
+//! traversed by columns, and each byte is incremented, followed by idle time. Each byte requests a
 //! line, and the idle time sets the rate.
 
 mod generator;

@@ -1,62 +1,62 @@
-//! How often to do nothing, so that a generator requests so many lines in a microsecond.
+//! Search for the number of `nop`s at which a generator requests lines at a given rate.
 //!
 //! # Problem
-//! How long a line takes with so many `nop`s between two of them depends on the processor, its clock and how
-//! many lines it fetches at once. It can only be tried.
+//! The time of a line with a number of `nop`s depends on the processor, its clock and the number of
+//! lines in flight. It can only be tried.
 //!
 //! # Approach
-//! Regula falsi on nanoseconds a line, which rise with the number of `nop`s: tries on both sides of what is
-//! wanted are joined by a straight line. Until there is a try on the far side, the number grows with
-//! what is missing.
+//! Regula falsi on nanoseconds per line, which rise with the number of `nop`s: tries on both sides
+//! of the target are joined by a straight line. Until a try exceeds the target, the number grows in
+//! proportion to the shortfall.
 //!
 //! # Terms
-//! - *rate*: lines in a microsecond of CPU time, t/µs. Nanoseconds a line are 1000 / rate.
-//! - [`CLOSE`]: share of what is wanted by which a try may be off.
+//! - *rate*: lines per microsecond of CPU time, t/µs. Nanoseconds per line are 1000 / rate.
+//! - [`CLOSE`]: greatest error of a try, as a share of the target.
 //!
 //! # Properties
 //! - **Ends**: after at most [`MOST_TRIES`] tries.        -> test `ends_close_on_any_straight_machine`
 //! - **Close**: where a line takes a + b·nops nanoseconds. -> test `ends_close_on_any_straight_machine`
-//! - **Honest**: what cannot be reached is said to be so.  -> test `more_than_there_is`
+//! - **Honest**: an unreachable rate is reported.          -> test `more_than_there_is`
 
-/// How near to what is wanted is near enough. Chosen: repeated tries of one number differ by as much on the
-/// machine that this was written on, where others were at work.
+/// Greatest relative error of an accepted try. Chosen: repeated tries of one number differ by as
+/// much on the development machine with other load.
 pub const CLOSE: f64 = 0.03;
-/// Most tries for one rate. Chosen: twice what straight machines need in the tests.
+/// Most tries for one rate. Chosen: twice the number needed by the tests' linear machines.
 pub const MOST_TRIES: usize = 24;
-/// The first number of `nop`s after none. Chosen: some 20 ns, between the two ends of what is of use.
+/// First number of `nop`s after 0. Chosen: some 20 ns, between the two ends of the useful range.
 const FIRST_GUESS: u64 = 64;
-/// How many times as many `nop`s the next try has at most, while none was slow enough.
+/// Greatest growth of the number of `nop`s per try, while no try is slow enough.
 const GROWTH: f64 = 8.0;
 
-/// A number of `nop`s that was tried.
+/// A tried number of `nop`s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
-    /// The number.
+    /// Number of `nop`s.
     pub nops: u64,
-    /// Nanoseconds of CPU time for a line.
+    /// Nanoseconds of CPU time per line.
     pub line_ns: f64,
 }
 
 impl Tried {
-    /// Lines in a microsecond of CPU time.
+    /// Lines per microsecond of CPU time.
     #[must_use]
     pub fn rate(self) -> f64 {
         1000.0 / self.line_ns
     }
 }
 
-/// What to do next.
+/// Next step of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
     /// Try this number of `nop`s.
     Try(u64),
-    /// This is as near as it gets.
+    /// Accept this try, the nearest possible.
     Take(Tried),
-    /// Even without a `nop` a line takes longer than is wanted; this is all there is.
+    /// Even without `nop`s a line takes too long; this is the fastest try.
     TooFast(Tried),
 }
 
-/// What to do for `rate` t/µs, after what was `tried`.
+/// Next step for `rate` t/µs after the tries `tried`.
 #[must_use]
 pub fn next(rate: f64, tried: &[Tried]) -> Next {
     let wanted = 1000.0 / rate;
@@ -64,13 +64,14 @@ pub fn next(rate: f64, tried: &[Tried]) -> Next {
     if off(wanted, nearest) <= CLOSE || tried.len() >= MOST_TRIES {
         return Next::Take(nearest);
     }
-    // Tries are noisy: more `nop`s may have taken less time. The search goes on in the narrowest pair.
+    // Tries are noisy: more `nop`s may have taken less time. The search continues in the narrowest
+    // pair.
     let above = tried.iter().filter(|t| t.line_ns > wanted).min_by_key(|t| t.nops).copied();
     let least = above.map_or(u64::MAX, |above| above.nops);
     let below =
         tried.iter().filter(|t| t.line_ns <= wanted && t.nops < least).max_by_key(|t| t.nops);
     match (below.copied(), above) {
-        // None at all was tried first, so the number is 0.
+        // 0 was tried first, so `above` is the try of 0.
         (None, Some(above)) => Next::TooFast(above),
         (Some(below), Some(above)) if above.nops - below.nops <= 1 => Next::Take(nearest),
         (Some(below), Some(above)) => Next::Try(between(wanted, below, above)),
@@ -79,7 +80,7 @@ pub fn next(rate: f64, tried: &[Tried]) -> Next {
     }
 }
 
-/// How far `tried` is from `wanted` nanoseconds, as a share of these.
+/// Relative error of `tried` from `wanted` nanoseconds.
 fn off(wanted: f64, tried: Tried) -> f64 {
     (tried.line_ns / wanted - 1.0).abs()
 }
@@ -88,7 +89,8 @@ fn nearest(wanted: f64, tried: &[Tried]) -> Option<Tried> {
     tried.iter().copied().min_by(|a, b| off(wanted, *a).total_cmp(&off(wanted, *b)))
 }
 
-/// The number at which the straight line through both has `wanted`, strictly between theirs.
+/// Number at which the straight line through both tries has `wanted`, strictly between their
+/// numbers.
 #[allow(clippy::cast_precision_loss)] // numbers of nops have few digits
 fn between(wanted: f64, below: Tried, above: Tried) -> u64 {
     let share = (wanted - below.line_ns) / (above.line_ns - below.line_ns);
@@ -96,7 +98,7 @@ fn between(wanted: f64, below: Tried, above: Tried) -> u64 {
     (below.nops + whole(gap * share)).clamp(below.nops + 1, above.nops - 1)
 }
 
-/// A larger number, by what is missing.
+/// A larger number, in proportion to the shortfall.
 #[allow(clippy::cast_precision_loss)] // numbers of nops have few digits
 fn further(wanted: f64, below: Tried) -> u64 {
     if below.nops == 0 {
