@@ -1,24 +1,34 @@
-//! `mmas`, `mhas`, `idas`, `bas`, `l1-static` and `l1-dynamic`: schedulers by traffic to memory and caches.
+//! `mmas`, `mhas`, `idas`, `bas`, `l1-static` and `l1-dynamic`: schedulers by traffic to memory and
+//! caches.
 //!
 //! # Problem
-//! Performance falls the faster the nearer the memory is to its peak, so quanta with much traffic together lose more than
-//! quanta with little gain. Threads that share a cache fight for it in the same way.
+//! Performance falls the faster the nearer the memory is to its peak, so quanta with much traffic
+//! together lose more than quanta with little gain. Threads that share a cache fight for it in the
+//! same way.
 //! # Approach
-//! Keep the memory traffic of every quantum close to an average; put threads with much traffic to a shared cache apart.
+//! Keep the memory traffic of every quantum close to an average; put threads with much traffic to a
+//! shared cache apart.
 //! # Terms
-//! - `AvgTR(p)`: traffic of `p` alone, averaged over its time `T(p)` alone, t/µs. `TR(p)`: that in its last quantum.
-//! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p)·width(p) / contexts)`: all traffic of the jobs that are left over the time in which
-//!   the contexts can run them, t/µs. For jobs of one thread that is contexts × the mean traffic, weighted by time.
-//! - *Throttle* `s = Σ TR / Σ AvgTR` over the jobs that have run: how much of their traffic alone they get; a job that has not
-//!   run is taken to have `AvgTR`. Ours: the original's prediction was not found. The last rate alone is none: rates fall where the memory is short, so jobs that flood it
-//!   together seem to have little traffic, and are together again (simulated on a Xeon X3320).
-//! - `Pen(p) = κ · max(0, g(p) − mean g) · mean AvgTR`, at most the largest `AvgTR`: bandwidth that is reserved for a job that
-//!   loses more than others. `g(p)` is the share of its speed that `p` loses for each t/µs of others' traffic, measured
-//!   beside the micro-benchmark of `colocate-study bench bandwidth`. Ours: how it was computed was not published with what we have.
+//! - `AvgTR(p)`: traffic of `p` alone, averaged over its time `T(p)` alone, t/µs. `TR(p)`: that in
+//!   its last quantum.
+//! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p)·width(p) / contexts)`: all traffic of the jobs that are left
+//!   over the time in which the contexts can run them, t/µs. For jobs of one thread that is
+//!   contexts × the mean traffic, weighted by time.
+//! - *Throttle* `s = Σ TR / Σ AvgTR` over the jobs that have run: how much of their traffic alone
+//!   they get; a job that has not run is taken to have `AvgTR`. Ours: the original's prediction was
+//!   not found. The last rate alone is none: rates fall where the memory is short, so jobs that
+//!   flood it together seem to have little traffic, and are together again (simulated on a Xeon
+//!   X3320).
+//! - `Pen(p) = κ · max(0, g(p) − mean g) · mean AvgTR`, at most the largest `AvgTR`: bandwidth that
+//!   is reserved for a job that loses more than others. `g(p)` is the share of its speed that `p`
+//!   loses for each t/µs of others' traffic, measured beside the micro-benchmark of
+//!   `colocate-study bench bandwidth`. Ours: how it was computed was not published with what we
+//!   have.
 //! - `SIABW`: `IABW` with `AvgTR(p) + Pen(p)` for `AvgTR(p)`.
-//! - `OATR`: contexts × the mean of the last rates of the jobs that wait (`oatr=waiting`), or the mean of what was delivered in
-//!   each quantum so far (`oatr=delivered`), which falls when contention throttles traffic. The formula of the paper was not
-//!   found; the first is that of its author's published teaching code, the second what that code reports.
+//! - `OATR`: contexts × the mean of the last rates of the jobs that wait (`oatr=waiting`), or the
+//!   mean of what was delivered in each quantum so far (`oatr=delivered`), which falls when
+//!   contention throttles traffic. The formula of the paper was not found; the first is that of its
+//!   author's published teaching code, the second what that code reports.
 //! # Algorithm
 //! | policy | selection | allocation | source |
 //! |---|---|---|---|
@@ -30,23 +40,26 @@
 //! | `l1-dynamic` | in the order of the queue | as `bas` | PACT 2013, Algorithm 6 |
 //! | `l1-static` | in the order of the queue | by runs alone, so no thread moves | PACT 2013, Algorithm 6 |
 //!
-//! The traffic of a job alone is of all its threads together: each has its part of that, all runnable ones the same. A job of
-//! several threads takes as many contexts (ours). The published study of `l1` has as many jobs as contexts, so no selection.
-//! Unknown traffic counts as the mean of what is known; where nothing is known, a message says that it is no order.
+//! The traffic of a job alone is of all its threads together: each has its part of that, all
+//! runnable ones the same. A job of several threads takes as many contexts (ours). The published
+//! study of `l1` has as many jobs as contexts, so no selection. Unknown traffic counts as the mean
+//! of what is known; where nothing is known, a message says that it is no order.
 //! # Properties
 //! - **Jobs that are gone do not count** -> tests `by_hand`, `oatr_by_hand`
-//! - **Threads take contexts**: jobs of several threads that flood the memory are kept apart, too. -> test
-//!   `wide_floods_are_kept_apart`
-//! - **Scarcity is not modesty**: the same jobs are chosen when all rates fall alike. -> tests `floods_are_kept_apart`,
-//!   `rates_that_fall_alike_change_nothing`
-//! - **Balanced**: threads with much traffic to a shared cache are apart. -> test `caches_are_balanced`
-//! - **Penalties are bounded** and no thread that loses less than the mean has one. -> test `penalties_by_hand`
+//! - **Threads take contexts**: jobs of several threads that flood the memory are kept apart, too.
+//!   -> test `wide_floods_are_kept_apart`
+//! - **Scarcity is not modesty**: the same jobs are chosen when all rates fall alike. -> tests
+//!   `floods_are_kept_apart`, `rates_that_fall_alike_change_nothing`
+//! - **Balanced**: threads with much traffic to a shared cache are apart. -> test
+//!   `caches_are_balanced`
+//! - **Penalties are bounded** and no thread that loses less than the mean has one. -> test
+//!   `penalties_by_hand`
 //! - **None, none**: if all lose alike, `idas` is `mhas`. -> test `alike_is_mhas`
 //! - **First come, first served** until rates are known. -> test `first_quantum`
 //! - **As published**, the average stays when jobs leave. -> test `as_published_by_hand`
 //! - **Unknown is reported** once, if it is so after jobs have run. -> test `without_counters`
-//! - **Each its part**: a thread of many has no more than its part of the job's traffic. -> tests `a_job_of_many_threads`,
-//!   `by_what_is_known_alone_or_by_the_last_quantum`
+//! - **Each its part**: a thread of many has no more than its part of the job's traffic. -> tests
+//!   `a_job_of_many_threads`, `by_what_is_known_alone_or_by_the_last_quantum`
 
 use super::allocate::{self, Rate, seated, spread};
 use super::asymmetric::Messages;
@@ -241,7 +254,8 @@ fn select(now: &Quantum<'_>, known: &[Known]) -> Chosen {
     by_demand(now, known, ideal(now, known), throttle(now, known))
 }
 
-/// Jobs that have the traffic `wanted` together, if they get a share `throttle` of what they have alone.
+/// Jobs that have the traffic `wanted` together, if they get a share `throttle` of what they have
+/// alone.
 fn by_demand(now: &Quantum<'_>, known: &[Known], wanted: f64, throttle: f64) -> Chosen {
     let demand = |job: &QueuedJob| {
         let alone = of(known, job);
@@ -317,7 +331,8 @@ fn by_last_quantum(now: &Quantum<'_>) -> Vec<Choice> {
     pair(now, select::all_or_first(now), &to_first_cache)
 }
 
-/// `rates` are requests of each job to the first cache, alone, all its threads together, t/µs; by job.
+/// `rates` are requests of each job to the first cache, alone, all its threads together, t/µs; by
+/// job.
 fn by_runs_alone(now: &Quantum<'_>, rates: &[Option<f64>]) -> Vec<Choice> {
     let threads: BTreeMap<JobIdx, usize> =
         now.queue.iter().map(|job| (job.job, job.threads.len())).collect();
@@ -377,7 +392,8 @@ mod tests {
         rates.iter().map(of).collect()
     }
 
-    /// IABW = 2 · (30·1 + 10·1 + 10·2)/4 = 30. Head 30 leaves 0 for one context: 9 is nearer than 11.
+    /// IABW = 2 · (30·1 + 10·1 + 10·2)/4 = 30. Head 30 leaves 0 for one context: 9 is nearer than
+    /// 11.
     #[test]
     fn by_hand() {
         let machine = machine("core:2");
@@ -391,9 +407,9 @@ mod tests {
         assert!((ideal(&rest, &alone) - 20.0).abs() < 1e-12);
     }
 
-    /// Two floods have 60 each alone and 30 each together; two others have none. IABW = 2 · 120/4
-    /// = 60, s = 60/120. The head has 60, so nothing is left, and nothing is nearest. By the plain rates 30
-    /// would be left, and the second flood would be just that.
+    /// Two floods have 60 each alone and 30 each together; two others have none. IABW = 2 · 120/4 =
+    /// 60, s = 60/120. The head has 60, so nothing is left, and nothing is nearest. By the plain
+    /// rates 30 would be left, and the second flood would be just that.
     #[test]
     fn floods_are_kept_apart() {
         let machine = machine("core:2");
@@ -408,8 +424,8 @@ mod tests {
         assert_eq!(plain[1].0, 1);
     }
 
-    /// Four PUs, four jobs of two threads, of which two have 40 each: a context should have 80/8, so a quantum 40.
-    /// The head leaves nothing for two contexts.
+    /// Four PUs, four jobs of two threads, of which two have 40 each: a context should have 80/8,
+    /// so a quantum 40. The head leaves nothing for two contexts.
     #[test]
     fn wide_floods_are_kept_apart() {
         let machine = machine("core:4");
@@ -424,7 +440,8 @@ mod tests {
         assert_eq!(select(&now, &known)[1].0, 2);
     }
 
-    /// A job that has not run has no rate: the throttle is that of the others, 10/20, and 1 before any has run.
+    /// A job that has not run has no rate: the throttle is that of the others, 10/20, and 1 before
+    /// any has run.
     #[test]
     fn a_job_that_has_not_run_is_not_throttled() {
         let machine = machine("core:2");
@@ -440,8 +457,8 @@ mod tests {
         assert!((of(&waiting) - 1.0).abs() < 1e-12);
     }
 
-    /// All four run; by requests to the shared caches, 20 + 2 and 16 + 6 are together, though in the queue
-    /// 20 and 16 follow each other.
+    /// All four run; by requests to the shared caches, 20 + 2 and 16 + 6 are together, though in
+    /// the queue 20 and 16 follow each other.
     #[test]
     fn caches_are_balanced() {
         let machine = machine("l3:2 core:2");
@@ -463,8 +480,8 @@ mod tests {
         jobs.iter().map(one).collect()
     }
 
-    /// Mean loss 0.02, mean traffic 20. The second job loses 0.01 more: 100 · 0.01 · 20 = 20. The third 0.05
-    /// more: 100, but no traffic is above 40.
+    /// Mean loss 0.02, mean traffic 20. The second job loses 0.01 more: 100 · 0.01 · 20 = 20. The
+    /// third 0.05 more: 100, but no traffic is above 40.
     #[test]
     fn penalties_by_hand() {
         let jobs = sensitive(&[(40.0, 0.0), (10.0, 0.03), (10.0, 0.07), (20.0, -0.02)]);
@@ -485,8 +502,8 @@ mod tests {
         assert_eq!(balance(&now, select(&now, &known(&jobs, KAPPA))), mhas);
     }
 
-    /// On two contexts, 20 and 20 alone: SIABW = 2 · (20 + 20 + 0 + 40)/4 = 40. The head leaves 20 for one:
-    /// without its penalty the second is nearest, with it the fourth.
+    /// On two contexts, 20 and 20 alone: SIABW = 2 · (20 + 20 + 0 + 40)/4 = 40. The head leaves 20
+    /// for one: without its penalty the second is nearest, with it the fourth.
     #[test]
     fn a_penalty_counts_as_traffic() {
         let machine = machine("core:2");
@@ -537,7 +554,8 @@ mod tests {
         assert_eq!(chosen(&fixed), [(0, 1), (1, 0), (2, 3), (3, 2)]);
     }
 
-    /// Four threads have 400 together, so 100 each, and one of another job 150: it is beside the one with 10.
+    /// Four threads have 400 together, so 100 each, and one of another job 150: it is beside the
+    /// one with 10.
     #[test]
     fn a_job_of_many_threads() {
         let machine = machine("core:3 pu:2");
@@ -552,9 +570,10 @@ mod tests {
         assert_eq!(choices[0].places[0].1, Allocated::MostWithLeast { has: 100.0 });
     }
 
-    /// IABW = 2 · (30 + 30 + 10 + 10)/4 = 40. Head 10 leaves 30. When the first one has left, ours has 2 · 50/3, and published
-    /// is 40 still: for the head 10 there the 30 is nearest, and so it is for ours. By the last rates, 15 and 5 where jobs got
-    /// half, 35 are left for one, and 15 is nearest.
+    /// IABW = 2 · (30 + 30 + 10 + 10)/4 = 40. Head 10 leaves 30. When the first one has left, ours
+    /// has 2 · 50/3, and published is 40 still: for the head 10 there the 30 is nearest, and so it
+    /// is for ours. By the last rates, 15 and 5 where jobs got half, 35 are left for one, and 15 is
+    /// nearest.
     #[test]
     fn as_published_by_hand() {
         let machine = machine("core:2");

@@ -3,23 +3,27 @@
 //! # Problem
 //! How far a scheduler is from what is possible shows only beside one that knows everything.
 //! # Approach
-//! The oracle gets what each job demands ([`Phase`]) and how fast the machine is, which is not known of a real program, and
-//! tries all placements with the model that the simulator uses as well. It chooses places, not jobs.
+//! The oracle gets what each job demands ([`Phase`]) and how fast the machine is, which is not
+//! known of a real program, and tries all placements with the model that the simulator uses as
+//! well. It chooses places, not jobs.
 //! # Terms
-//! - *STP*: the sum over all threads of the rate in a placement over the rate alone on the same core.
+//! - *STP*: the sum over all threads of the rate in a placement over the rate alone on the same
+//!   core.
 //! - *Alike* placements: those that differ only in which of several empty, equal cores is taken.
 //! # Algorithm
 //! 1. Selection as `symbiotic`: all, or in the order of the queue.
-//! 2. Up to [`EXHAUSTIVE`] threads: one after the other onto every core with room, of several empty cores that are alike only
-//!    the first; the placement with the greatest STP, if it is better by [`GAIN`] than the one that is. Whether cores are
-//!    alike follows from the caches, nodes and packages around them and from the threads there.
-//! 3. Up to [`BOUNDED`] threads, or more than [`MOST`] placements of fewer: branch and bound, from the groups of step 4.
-//!    [`Plan::state`] says how far what was found may be from the best.
-//! 4. More threads: groups by matching, as the policy `symbiosis-model`, with the model's prediction for one core: optimal for
-//!    two siblings as far as one core goes, without caches or nodes beyond it.
+//! 2. Up to [`EXHAUSTIVE`] threads: one after the other onto every core with room, of several empty
+//!    cores that are alike only the first; the placement with the greatest STP, if it is better by
+//!    [`GAIN`] than the one that is. Whether cores are alike follows from the caches, nodes and
+//!    packages around them and from the threads there.
+//! 3. Up to [`BOUNDED`] threads, or more than [`MOST`] placements of fewer: branch and bound, from
+//!    the groups of step 4. [`Plan::state`] says how far what was found may be from the best.
+//! 4. More threads: groups by matching, as the policy `symbiosis-model`, with the model's
+//!    prediction for one core: optimal for two siblings as far as one core goes, without caches or
+//!    nodes beyond it.
 //!
-//! The same threads on the same PUs are not searched for again, until [`KEPT`] others have been. A job whose demand changes
-//! with time has one demand here, so it is no oracle for such.
+//! The same threads on the same PUs are not searched for again, until [`KEPT`] others have been. A
+//! job whose demand changes with time has one demand here, so it is no oracle for such.
 //! # Properties
 //! - **Best** of all placements by brute force. -> test `best_by_brute_force`
 //! - **Never worse than staying**, by the model. -> test `never_worse_than_staying`
@@ -57,27 +61,29 @@ pub static ROW: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Most threads of which all placements are tried. Chosen: 764 ways to put eight threads on cores with two PUs
-/// that are alike, each a tenth of a millisecond.
+/// Most threads of which all placements are tried. Chosen: 764 ways to put eight threads on cores
+/// with two PUs that are alike, each a tenth of a millisecond.
 pub(crate) const EXHAUSTIVE: usize = 8;
 /// Most placements that are tried. Chosen: some seconds.
 pub const MOST: usize = 20_000;
 
-/// Most threads that branch and bound is for. Chosen: of more it proves next to nothing in its time.
+/// Most threads that branch and bound is for. Chosen: of more it proves next to nothing in its
+/// time.
 pub(crate) const BOUNDED: usize = 12;
 
-/// Least gain for which it moves a thread: ten times what the model's search may be off. A scheduler that has to
-/// guess needs more; the oracle is to show what is possible.
+/// Least gain for which it moves a thread: ten times what the model's search may be off. A
+/// scheduler that has to guess needs more; the oracle is to show what is possible.
 pub const GAIN: f64 = 0.001;
 
-/// Most placements that are kept. Chosen: more than a workload of so few threads needs, and some hundred KiB; jobs that
-/// create threads or let them sleep make new ones every quantum.
+/// Most placements that are kept. Chosen: more than a workload of so few threads needs, and some
+/// hundred KiB; jobs that create threads or let them sleep make new ones every quantum.
 pub const KEPT: usize = 1_000;
 
 /// Most groups whose loss is kept. Chosen: some MiB.
 const MOST_LOSSES: usize = 50_000;
 
-/// Threads and the PUs that they may use, by the kernel's number, which stays when others go offline.
+/// Threads and the PUs that they may use, by the kernel's number, which stays when others go
+/// offline.
 type Asked = (Vec<TaskId>, Vec<PuNr>);
 
 /// The scheduler.
@@ -211,8 +217,8 @@ impl Scheduler for Oracle {
     }
 }
 
-/// Groups stay on the cores that they were found for: cores differ by what is around them. A thread keeps its PU
-/// on its core.
+/// Groups stay on the cores that they were found for: cores differ by what is around them. A thread
+/// keeps its PU on its core.
 fn seats(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<PuIdx> {
     let mut found = vec![PuIdx(0); threads.len()];
     for (core, group) in places.cores.iter().zip(groups) {
@@ -372,8 +378,8 @@ impl<'a> Whole<'a> {
         true
     }
 
-    /// What distinguishes an empty core from another: its kind and room, and of every cache, node and package around it
-    /// how large it is, the rooms of its usable cores and the threads there.
+    /// What distinguishes an empty core from another: its kind and room, and of every cache, node
+    /// and package around it how large it is, the rooms of its usable cores and the threads there.
     fn surroundings(&self, core: usize, groups: &[Vec<usize>]) -> Vec<(usize, Vec<usize>)> {
         let (machine, cores) = (self.places.machine, &self.places.cores);
         let mine = &cores[core];

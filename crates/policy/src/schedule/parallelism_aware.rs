@@ -1,46 +1,56 @@
 //! `parallelism-aware`: serial phases on fast cores (PA; Fedorova et al.).
 //!
 //! # Problem
-//! On a machine with few fast and many slow cores the thread that all others wait for is most likely on a slow one; in a
-//! parallel phase those on fast cores wait for the others.
+//! On a machine with few fast and many slow cores the thread that all others wait for is most
+//! likely on a slow one; in a parallel phase those on fast cores wait for the others.
 //! # Approach
-//! While a job has at most one runnable thread, that thread is a candidate for a fast core. Fast cores that no candidate
-//! needs rotate among the threads of parallel phases. A thread that is not kept on a core is left to the kernel.
+//! While a job has at most one runnable thread, that thread is a candidate for a fast core. Fast
+//! cores that no candidate needs rotate among the threads of parallel phases. A thread that is not
+//! kept on a core is left to the kernel.
 //! # Terms
-//! See [`phases`](super::phases): serial, parallel, asleep, serial thread; [`cores`](super::asymmetric::cores): fast core,
-//! domain, crossing, refill.
+//! See [`phases`](super::phases): serial, parallel, asleep, serial thread;
+//! [`cores`](super::asymmetric::cores): fast core, domain, crossing, refill.
 //! - *Candidate*: the serial thread of a job in a serial phase.
-//! - *Left* of a serial phase: [`Seen::left`](super::phases::Seen::left), by the lengths of those that this job had so far.
+//! - *Left* of a serial phase: [`Seen::left`](super::phases::Seen::left), by the lengths of those
+//!   that this job had so far.
 //! # Algorithm
 //! 1. Candidates in the order of the time for which they had a fast core, least first
-//!    ([`rotation`](super::asymmetric::rotation)), as many as there are fast cores. Each job counts for itself.
-//! 2. A thread on a fast core keeps it; then those that find a free one in their domain; the others cross. A thread moves if
-//!    `left × (1 − its core's speed / the fast core's) ≥ cost × refill`, the refill for the way there and back; else the next
-//!    candidate may. Lengths include those on fast cores, so the gain is predicted too low rather than too high.
-//! 3. Fast cores that are left rotate among the threads of parallel phases, as seldom as their caches are worth
-//!    ([`sharing`]). These are put there and left to the kernel.
-//! 4. All other threads in a serial or parallel phase leave the cores of candidates for other cores, empty ones first,
-//!    siblings of candidates last. As long as there is a core for each, they are put there and left to the kernel; more are
-//!    kept on these cores, one a PU and then evenly.
-//! 5. Every other thread is left where it is: those that sleep, those of unknown phase, and threads whose programs chose
-//!    their PUs, which get no fast core either.
+//!    ([`rotation`](super::asymmetric::rotation)), as many as there are fast cores. Each job counts
+//!    for itself.
+//! 2. A thread on a fast core keeps it; then those that find a free one in their domain; the others
+//!    cross. A thread moves if `left × (1 − its core's speed / the fast core's) ≥ cost × refill`,
+//!    the refill for the way there and back; else the next candidate may. Lengths include those on
+//!    fast cores, so the gain is predicted too low rather than too high.
+//! 3. Fast cores that are left rotate among the threads of parallel phases, as seldom as their
+//!    caches are worth ([`sharing`]). These are put there and left to the kernel.
+//! 4. All other threads in a serial or parallel phase leave the cores of candidates for other
+//!    cores, empty ones first, siblings of candidates last. As long as there is a core for each,
+//!    they are put there and left to the kernel; more are kept on these cores, one a PU and then
+//!    evenly.
+//! 5. Every other thread is left where it is: those that sleep, those of unknown phase, and threads
+//!    whose programs chose their PUs, which get no fast core either.
 //!
-//! Ours: the costs and lengths of steps 2 and 3, and what is left to the kernel. That the published policy shares spare fast
-//! cores evenly among all other threads is remembered and unverified. The setting `spare` says whether step 3 is done.
+//! Ours: the costs and lengths of steps 2 and 3, and what is left to the kernel. That the published
+//! policy shares spare fast cores evenly among all other threads is remembered and unverified. The
+//! setting `spare` says whether step 3 is done.
 //! # Properties
-//! - **No starvation**: every candidate gets fast cores, none ahead of another by more than a quantum. -> test
-//!   `fair_to_candidates`; threads of parallel phases: see [`sharing`]
-//! - **No ping-pong**: where nothing changes no thread moves once phases are known, which takes two quanta, unless fast cores
-//!   rotate. -> test `still_when_nothing_changes`
+//! - **No starvation**: every candidate gets fast cores, none ahead of another by more than a
+//!   quantum. -> test `fair_to_candidates`; threads of parallel phases: see [`sharing`]
+//! - **No ping-pong**: where nothing changes no thread moves once phases are known, which takes two
+//!   quanta, unless fast cores rotate. -> test `still_when_nothing_changes`
 //! - **One move**: a change of phases moves no thread twice. -> test `one_move_for_a_change`
-//! - **Usable PUs only**, and never two candidates on one fast core while another is free. -> test `places_are_sound`
-//! - **As `os`** where cores are alike and where phases are unknown, and without `spare` where no job is in a serial phase.
-//!   -> tests `alike_is_os`, `unknown_is_os`, `parallel_is_os`
+//! - **Usable PUs only**, and never two candidates on one fast core while another is free. -> test
+//!   `places_are_sound`
+//! - **As `os`** where cores are alike and where phases are unknown, and without `spare` where no
+//!   job is in a serial phase. -> tests `alike_is_os`, `unknown_is_os`, `parallel_is_os`
 //! - **Near** cores first, and cost counts. -> tests `near_first`, `short_phases_do_not_cross`
-//! - **Work-conserving** where there is a core for each. -> tests `done_threads_go_back`, `crowds_are_kept_off`
-//! - **Bound threads** get no fast core and keep no other off one. -> test `bound_threads_are_left_alone`
+//! - **Work-conserving** where there is a core for each. -> tests `done_threads_go_back`,
+//!   `crowds_are_kept_off`
+//! - **Bound threads** get no fast core and keep no other off one. -> test
+//!   `bound_threads_are_left_alone`
 //! - **Sleepers are not spread** -> test `sleepers_take_no_place`
-//! - **It pays** on a simulated machine as arithmetic says. -> crates/sim/tests/all/{serial_phases,one_fast_one_slow}.rs
+//! - **It pays** on a simulated machine as arithmetic says. ->
+//!   crates/sim/tests/all/{serial_phases,one_fast_one_slow}.rs
 
 pub mod sharing;
 
@@ -75,9 +85,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those where none are given. `cost` is chosen: a refill counts as it is. `spare` is simulated to be better: with one fast and
-    /// one slow core, 20 ms a quantum and phases of 200 ms, 88 to 98 % of what there is to gain instead of 60 to 82
-    /// (crates/sim/tests/one_fast_one_slow.rs).
+    /// Those where none are given. `cost` is chosen: a refill counts as it is. `spare` is simulated
+    /// to be better: with one fast and one slow core, 20 ms a quantum and phases of 200 ms, 88 to
+    /// 98 % of what there is to gain instead of 60 to 82 (crates/sim/tests/one_fast_one_slow.rs).
     pub const USUAL: Self = Self { hysteresis: Hysteresis::USUAL, cost: 1.0, spare: true };
 }
 
@@ -120,7 +130,8 @@ pub static ROW: Row = Row {
 pub struct ParallelismAware {
     settings: Settings,
     phases: Phases,
-    /// How long the last quantum took that it chose; others, which a guard gives to the kernel, are taken to be as long.
+    /// How long the last quantum took that it chose; others, which a guard gives to the kernel, are
+    /// taken to be as long.
     took: Nanos,
     serial: Rotation<JobIdx>,
     sharing: Sharing,
@@ -304,8 +315,8 @@ impl<'a> Seating<'a> {
         self.taken.push((core, pu));
     }
 
-    /// None of those for which `leaves` holds is where serial threads are. As long as the others have a core each, they are put elsewhere
-    /// and left to the kernel; more are kept on other PUs.
+    /// None of those for which `leaves` holds is where serial threads are. As long as the others
+    /// have a core each, they are put elsewhere and left to the kernel; more are kept on other PUs.
     fn keep_off(&mut self, leaves: &dyn Fn(&Thread) -> bool) {
         let others: Vec<usize> = (0..self.threads.len())
             .filter(|&at| self.seats[at].is_none() && leaves(self.threads[at]))

@@ -1,35 +1,45 @@
 //! Which phase each job is in: asleep, serial or parallel, by how many of its threads are runnable.
 //!
 //! # Problem
-//! A fast core is worth most to a thread that all others of its job wait for. That has to be seen from outside, and soon,
-//! since phases are short; and each change that is seen by mistake costs moves.
+//! A fast core is worth most to a thread that all others of its job wait for. That has to be seen
+//! from outside, and soon, since phases are short; and each change that is seen by mistake costs
+//! moves.
 //! # Approach
-//! The number of runnable threads shows the phase (Fedorova et al.; the threshold of one runnable thread is theirs). Every
-//! quantum its mean is taken, without threads that only wait for others in a loop. Two thresholds instead of one keep a job
-//! in its phase that is between them; how often in a row a change must be seen can be set.
+//! The number of runnable threads shows the phase (Fedorova et al.; the threshold of one runnable
+//! thread is theirs). Every quantum its mean is taken, without threads that only wait for others in
+//! a loop. Two thresholds instead of one keep a job in its phase that is between them; how often in
+//! a row a change must be seen can be set.
 //! # Terms
-//! - *Runnable*: mean number of a job's threads in a quantum that had a PU or waited for one ([`QueuedJob::runnable`]).
-//! - *Asleep*: hardly any thread is runnable. *Serial*: at most about one thread is. *Parallel*: more are.
+//! - *Runnable*: mean number of a job's threads in a quantum that had a PU or waited for one
+//!   ([`QueuedJob::runnable`]).
+//! - *Asleep*: hardly any thread is runnable. *Serial*: at most about one thread is. *Parallel*:
+//!   more are.
 //! - *Serial thread*: the one with the greatest share of what is runnable in a serial phase.
-//! - *Length* of a phase: the time of the quanta that were counted to it, so it is off by a quantum at either end.
+//! - *Length* of a phase: the time of the quanta that were counted to it, so it is off by a quantum
+//!   at either end.
 //! # Algorithm
-//! Below [`ASLEEP`] a job is asleep, up to [`Hysteresis::serial`] it is in a serial phase, above in a parallel one; but one
-//! that is asleep wakes at [`AWAKE`], and a serial phase ends at [`Hysteresis::parallel`]. A quantum in which a phase changes
-//! shows a mixture that may lie between the thresholds; the next one shows the change. So with `confirm` 1 a change is acted
-//! on within two quanta; every further one adds a quantum.
+//! Below [`ASLEEP`] a job is asleep, up to [`Hysteresis::serial`] it is in a serial phase, above in
+//! a parallel one; but one that is asleep wakes at [`AWAKE`], and a serial phase ends at
+//! [`Hysteresis::parallel`]. A quantum in which a phase changes shows a mixture that may lie
+//! between the thresholds; the next one shows the change. So with `confirm` 1 a change is acted on
+//! within two quanta; every further one adds a quantum.
 //!
-//! The beginning of a serial phase is mostly seen sooner: where several threads and hardly any others were *steady*,
-//! runnable for a whole quantum, and in the next one only one of them is and the others are far from it, these have stopped.
-//! That counts as serial, whatever the mean is. With quanta of 20 ms and phases of 200 ms that brings 2 to 3 % of the best
-//! gain (simulated, crates/sim/tests/all/one_fast_one_slow.rs).
+//! The beginning of a serial phase is mostly seen sooner: where several threads and hardly any
+//! others were *steady*, runnable for a whole quantum, and in the next one only one of them is and
+//! the others are far from it, these have stopped. That counts as serial, whatever the mean is.
+//! With quanta of 20 ms and phases of 200 ms that brings 2 to 3 % of the best gain (simulated,
+//! crates/sim/tests/all/one_fast_one_slow.rs).
 //!
 //! The serial thread stays the same until another one has [`HANDED_OVER`] times its share.
 //! # Properties
 //! - **By hand** -> tests `fork_join_by_hand`, `mixtures_wait`, `sleep_by_hand`
-//! - **No flapping**: the same input again and again changes the phase once at most. -> test `no_flapping`
-//! - **One for one**: a phase changes no more often than its input crosses a threshold. -> test `one_change_for_one_change`
-//! - **Soon**: a change that lasts is known within `confirm` + 1 quanta, the beginning of a serial phase where all were
-//!   steady within `confirm`, unless they stop at the end of a quantum. -> tests `within_two_quanta`, `stops_are_seen_at_once`
+//! - **No flapping**: the same input again and again changes the phase once at most. -> test
+//!   `no_flapping`
+//! - **One for one**: a phase changes no more often than its input crosses a threshold. -> test
+//!   `one_change_for_one_change`
+//! - **Soon**: a change that lasts is known within `confirm` + 1 quanta, the beginning of a serial
+//!   phase where all were steady within `confirm`, unless they stop at the end of a quantum. ->
+//!   tests `within_two_quanta`, `stops_are_seen_at_once`
 //! - **Unknown is no phase** -> test `unknown_is_no_phase`
 
 use super::sorted::Sorted;
@@ -39,23 +49,24 @@ use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Fewer runnable threads than this are none. Chosen: the share of a quantum for which a thread has to be runnable to
-/// count as active in the loop of quanta.
+/// Fewer runnable threads than this are none. Chosen: the share of a quantum for which a thread has
+/// to be runnable to count as active in the loop of quanta.
 pub(crate) const ASLEEP: f64 = 0.05;
 
 /// A job that is asleep wakes at so many runnable threads. Chosen: twice [`ASLEEP`].
 pub(crate) const AWAKE: f64 = 0.1;
 
-/// A thread that is runnable for at least this share of a quantum is steady. Chosen: a wait for a PU that goes on when the quantum
-/// ends may be missing from it, and a PU that is kept slow makes threads wait for a millisecond of ten.
+/// A thread that is runnable for at least this share of a quantum is steady. Chosen: a wait for a
+/// PU that goes on when the quantum ends may be missing from it, and a PU that is kept slow makes
+/// threads wait for a millisecond of ten.
 pub(crate) const STEADY: f64 = 0.9;
 
-/// One that is runnable for less than this share has stopped. Chosen: far enough from [`STEADY`] that a wait that is missing is not
-/// taken for it.
+/// One that is runnable for less than this share has stopped. Chosen: far enough from [`STEADY`]
+/// that a wait that is missing is not taken for it.
 pub(crate) const STOPPED: f64 = 0.75;
 
-/// Another thread becomes the serial one when it has so many times the share of the one that was. Chosen: of two that take
-/// turns evenly none is followed.
+/// Another thread becomes the serial one when it has so many times the share of the one that was.
+/// Chosen: of two that take turns evenly none is followed.
 pub(crate) const HANDED_OVER: f64 = 2.0;
 
 /// What a job is doing.
@@ -94,8 +105,9 @@ pub struct Hysteresis {
 }
 
 impl Hysteresis {
-    /// Chosen: a helper that is runnable for a quarter of the time leaves a phase serial; two threads of which one waits for
-    /// less than half of the time are parallel; one quantum is enough, so that a change is acted on within two.
+    /// Chosen: a helper that is runnable for a quarter of the time leaves a phase serial; two
+    /// threads of which one waits for less than half of the time are parallel; one quantum is
+    /// enough, so that a change is acted on within two.
     pub const USUAL: Self = Self { serial: 1.25, parallel: 1.5, confirm: 1 };
 
     /// The phase of so many runnable threads after the phase before, if there was one.
@@ -166,7 +178,8 @@ pub struct Seen {
     pub thread: Option<TaskId>,
     /// How often its phase has changed.
     pub changes: u64,
-    /// Phases of each kind that are over but sleep: how many, and how long they lasted all together.
+    /// Phases of each kind that are over but sleep: how many, and how long they lasted all
+    /// together.
     past: [(u32, Nanos); 3],
     /// A change that has been seen, and in how many quanta in a row, before it is confirmed.
     pending: Option<(JobPhase, u32)>,
@@ -175,8 +188,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// How long the phase that it is in is expected to last: as those of its kind before it on average, or as long as it has lasted
-    /// already if that is longer; of sleep only that.
+    /// How long the phase that it is in is expected to last: as those of its kind before it on
+    /// average, or as long as it has lasted already if that is longer; of sleep only that.
     ///
     /// The first one is taken to go on for as long as it has lasted: nothing else is known of it.
     #[must_use]
@@ -184,8 +197,9 @@ impl Seen {
         self.mean().max(self.lasted)
     }
 
-    /// How much longer the phase that it is in is expected to last: until it is as long as those of its kind before it on average,
-    /// or, if it is longer than these already, as long as that is ago.
+    /// How much longer the phase that it is in is expected to last: until it is as long as those of
+    /// its kind before it on average, or, if it is longer than these already, as long as that is
+    /// ago.
     ///
     /// The first one is taken to go on for as long as it has lasted.
     #[must_use]
@@ -226,8 +240,8 @@ impl Phases {
         Self { settings, jobs: Sorted::default() }
     }
 
-    /// Takes in what the jobs did in the last quantum, which took so long. Jobs that are not in the queue are forgotten, those
-    /// that did not run in it stay what they were.
+    /// Takes in what the jobs did in the last quantum, which took so long. Jobs that are not in the
+    /// queue are forgotten, those that did not run in it stay what they were.
     pub fn update(&mut self, queue: &[QueuedJob], took: Nanos) {
         let after = |job: &QueuedJob| {
             let before = self.jobs.get(&job.job).copied();
@@ -241,8 +255,8 @@ impl Phases {
         self.jobs = queue.iter().filter_map(after).collect();
     }
 
-    /// What is known of a job; `None` before it has run, and where it is unknown how many of its threads are
-    /// runnable.
+    /// What is known of a job; `None` before it has run, and where it is unknown how many of its
+    /// threads are runnable.
     #[must_use]
     pub fn of(&self, job: JobIdx) -> Option<&Seen> {
         self.jobs.get(&job)
@@ -299,7 +313,8 @@ fn with_share(threads: &[Thread], share: f64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Whose share is greatest, the first of several; but the one before it unless the work was handed over.
+/// Whose share is greatest, the first of several; but the one before it unless the work was handed
+/// over.
 fn serial_thread(threads: &[Thread], before: Option<TaskId>) -> Option<TaskId> {
     let share = |thread: &Thread| thread.runnable.unwrap_or(0.0);
     let most = threads.iter().rev().max_by(|a, b| share(a).total_cmp(&share(b)))?;
@@ -349,8 +364,9 @@ mod tests {
         runnable.iter().map(letter).collect()
     }
 
-    /// Eight threads for two quanta, one for three, eight again, each change in the midst of a quantum: 8 · 1/4 + 1 · 3/4 =
-    /// 2.75 is parallel still, 1 · 1/4 + 8 · 3/4 = 6.25 parallel at once.
+    /// Eight threads for two quanta, one for three, eight again, each change in the midst of a
+    /// quantum: 8 · 1/4 + 1 · 3/4 = 2.75 is parallel still, 1 · 1/4 + 8 · 3/4 = 6.25 parallel at
+    /// once.
     #[test]
     fn fork_join_by_hand() {
         let seen = [8.0, 8.0, 2.75, 1.0, 1.0, 6.25, 8.0];
@@ -359,7 +375,8 @@ mod tests {
         assert_eq!(course(slow, &seen), "ppppssp");
     }
 
-    /// 1.3 and 1.4 are between the thresholds: whatever was goes on, and at first that is left alone.
+    /// 1.3 and 1.4 are between the thresholds: whatever was goes on, and at first that is left
+    /// alone.
     #[test]
     fn mixtures_wait() {
         let seen = [1.3, 1.4, 1.0, 1.3, 1.4, 1.5, 1.4, 1.3, 1.25];
@@ -373,9 +390,10 @@ mod tests {
         assert_eq!(course(Hysteresis::USUAL, &seen), "szzsszpz");
     }
 
-    /// Two steady threads, of which one stops after 0.6 of a quantum: 1.6 are runnable in the mean, and the phase is serial. Three of
-    /// which two are still steady, one that is only a little short of it, or two that were not steady before, say nothing; a job that goes on
-    /// is parallel again.
+    /// Two steady threads, of which one stops after 0.6 of a quantum: 1.6 are runnable in the mean,
+    /// and the phase is serial. Three of which two are still steady, one that is only a little
+    /// short of it, or two that were not steady before, say nothing; a job that goes on is parallel
+    /// again.
     #[test]
     fn stops_are_seen_at_once() {
         let course = |seen: &[&[f64]]| -> Vec<(JobPhase, Option<u32>)> {
@@ -396,8 +414,8 @@ mod tests {
         assert_eq!(course(&crowd), [parallel; 2]);
     }
 
-    /// A alone, then A hands over to B in the midst of a quantum: 0.4 and 0.6 are not enough, 0.3 and 0.7 are. In a
-    /// parallel phase no thread is the one.
+    /// A alone, then A hands over to B in the midst of a quantum: 0.4 and 0.6 are not enough, 0.3
+    /// and 0.7 are. In a parallel phase no thread is the one.
     #[test]
     fn work_is_handed_over() {
         let mut phases = Phases::new(Hysteresis::USUAL);
@@ -410,8 +428,9 @@ mod tests {
         assert_eq!(order(&[0.5, 0.5]), Some(0), "the first of several");
     }
 
-    /// Parallel phases of 10 ms; serial ones of 20 and 40 ms, and one of 10 ms so far: 30 are expected, 20 more. One that lasts
-    /// longer than those before it is expected to last as long as it has, and as much longer as it already has.
+    /// Parallel phases of 10 ms; serial ones of 20 and 40 ms, and one of 10 ms so far: 30 are
+    /// expected, 20 more. One that lasts longer than those before it is expected to last as long as
+    /// it has, and as much longer as it already has.
     #[test]
     fn lengths_by_hand() {
         let mut phases = Phases::new(Hysteresis::USUAL);

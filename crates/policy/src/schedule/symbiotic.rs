@@ -1,37 +1,45 @@
-//! `symbiotic`: threads that share a core slow each other down least, as CPI stacks predict (Feliu, Eyerman, Sahuquillo and
-//! Petit, HPCA 2016 and TPDS 2017).
+//! `symbiotic`: threads that share a core slow each other down least, as CPI stacks predict (Feliu,
+//! Eyerman, Sahuquillo and Petit, HPCA 2016 and TPDS 2017).
 //!
 //! # Problem
-//! Some threads lose half of their speed beside each other and hardly any beside others; with sixteen threads there are two
-//! million ways to pair them.
+//! Some threads lose half of their speed beside each other and hardly any beside others; with
+//! sixteen threads there are two million ways to pair them.
 //! # Approach
-//! From the stacks that threads show beside their siblings, compute those that they would show alone ([`inverse`]); from
-//! these, how slow every possible group would be ([`Mode::slowdown`]); and take the groups that cost least by matching. The
-//! coefficients are trained once for a machine (`colocate-study train cpi-model`).
+//! From the stacks that threads show beside their siblings, compute those that they would show
+//! alone ([`inverse`]); from these, how slow every possible group would be ([`Mode::slowdown`]);
+//! and take the groups that cost least by matching. The coefficients are trained once for a machine
+//! (`colocate-study train cpi-model`).
 //! # Terms
 //! - *Stack*: shares of a thread's cycles by cause; *alone*: without siblings.
-//! - *Cost* of a thread with the slowdown `S ≥ 1`: `1 − 1/S`, what it takes from STP (the default), or `S − 1`, what it adds
-//!   to ANTT. The papers maximise STP; which of the two they match on was not found. A prediction below 1 counts as 1.
+//! - *Cost* of a thread with the slowdown `S ≥ 1`: `1 − 1/S`, what it takes from STP (the default),
+//!   or `S − 1`, what it adds to ANTT. The papers maximise STP; which of the two they match on was
+//!   not found. A prediction below 1 counts as 1.
 //! - *Gain*: by which share of the whole STP (or ANTT) new groups are better than those that are.
 //! - *Weight*: how much a new stack counts beside what was known of the thread before.
 //! # Algorithm
-//! 1. For each group of the last quantum whose members all showed a stack: compute the stacks alone, and average each with
-//!    what was known. A thread without siblings shows its stack alone as it is.
-//! 2. Selection: all jobs if there is room, else in the order of the queue (ours: the published experiments have as many
-//!    programs as contexts). So no job starves, and none runs more often for being a good neighbour.
-//! 3. Groups: two siblings by minimum-weight perfect matching ([`matching::in_groups_by`]), which is optimal; four by matching
-//!    pairs, then pairs of pairs with the prediction for all four, which is not. The coefficients are those of as many
-//!    threads as the fullest core has. Where cores have different numbers of usable PUs: by exchange from the groups that are.
-//! 4. *Stay put*: groups stay unless the gain is above a threshold; where prices prove that no groups of two can gain as
-//!    much, none are searched for ([`Predicted::none_below`]). A group goes to the core where most of it last ran.
+//! 1. For each group of the last quantum whose members all showed a stack: compute the stacks
+//!    alone, and average each with what was known. A thread without siblings shows its stack alone
+//!    as it is.
+//! 2. Selection: all jobs if there is room, else in the order of the queue (ours: the published
+//!    experiments have as many programs as contexts). So no job starves, and none runs more often
+//!    for being a good neighbour.
+//! 3. Groups: two siblings by minimum-weight perfect matching ([`matching::in_groups_by`]), which
+//!    is optimal; four by matching pairs, then pairs of pairs with the prediction for all four,
+//!    which is not. The coefficients are those of as many threads as the fullest core has. Where
+//!    cores have different numbers of usable PUs: by exchange from the groups that are.
+//! 4. *Stay put*: groups stay unless the gain is above a threshold; where prices prove that no
+//!    groups of two can gain as much, none are searched for ([`Predicted::none_below`]). A group
+//!    goes to the core where most of it last ran.
 //!
-//! Where stacks alone are not found well from those together, threads have a core of their own from time to time ([`solo`]).
-//! A thread that nothing is known of has the mean of the known stacks. With coefficients of other stacks than the host's all
-//! groups are equally good and no thread moves.
+//! Where stacks alone are not found well from those together, threads have a core of their own from
+//! time to time ([`solo`]). A thread that nothing is known of has the mean of the known stacks.
+//! With coefficients of other stacks than the host's all groups are equally good and no thread
+//! moves.
 //! # Properties
 //! - **Never worse than staying**, by its own prediction. -> test `never_worse_than_staying`
 //! - **Optimal pairs** by brute force over all of them. -> test `optimal_pairs`
-//! - **Order** of jobs changes nothing, if all have room and have run before. -> test `order_changes_nothing`
+//! - **Order** of jobs changes nothing, if all have room and have run before. -> test
+//!   `order_changes_nothing`
 //! - **One each**: no PU gets two threads while there are enough. -> test `one_each`
 //! - **Stays** where nothing is to be gained. -> test `stays`
 //! - **Spared searches** change nothing: as without the proof. -> test `as_without_the_proof`
@@ -93,12 +101,12 @@ impl Objective {
     }
 }
 
-/// How much a new stack counts beside what was known before. Chosen: half, so that a phase that has changed is
-/// known after a few quanta and a single odd quantum is half forgotten by the next.
+/// How much a new stack counts beside what was known before. Chosen: half, so that a phase that has
+/// changed is known after a few quanta and a single odd quantum is half forgotten by the next.
 pub(crate) const WEIGHT: f64 = 0.5;
 
-/// Groups stay as they are unless new ones are better by this share. Chosen: 1 %, about what the stacks' noise of
-/// 5 % makes of a slowdown.
+/// Groups stay as they are unless new ones are better by this share. Chosen: 1 %, about what the
+/// stacks' noise of 5 % makes of a slowdown.
 pub const GAIN: f64 = 0.01;
 
 /// What it needs from the host.
@@ -276,7 +284,8 @@ struct Judge<'a> {
     stacks: Vec<&'a [f64]>,
     /// All pairs; `None` where they are not needed.
     pairs: Option<Pairs>,
-    /// What a thread loses by being far from its memory, by thread and usable core; empty if not needed.
+    /// What a thread loses by being far from its memory, by thread and usable core; empty if not
+    /// needed.
     away: Vec<Vec<f64>>,
 }
 
@@ -310,8 +319,8 @@ impl Judge<'_> {
         }
     }
 
-    /// What all pairs cost, of as many places as two for each core. Only where no core has more; being away is left
-    /// out, which costs nothing less than nothing.
+    /// What all pairs cost, of as many places as two for each core. Only where no core has more;
+    /// being away is left out, which costs nothing less than nothing.
     fn predicted(&self, places: &Places<'_>) -> Option<Predicted> {
         let pairs = self.pairs.as_ref().filter(|_| places.width() <= 2)?;
         let threads = self.stacks.len();
@@ -319,8 +328,9 @@ impl Judge<'_> {
         Some(Predicted::new(2 * places.cores.len(), pairs.most(), cost))
     }
 
-    /// Which threads are together in these groups, empty places with each other or with a thread that is alone; `None` if more than two
-    /// are together, or there are more threads than two for each group.
+    /// Which threads are together in these groups, empty places with each other or with a thread
+    /// that is alone; `None` if more than two are together, or there are more threads than two for
+    /// each group.
     fn mates(&self, groups: &[Vec<usize>]) -> Option<Vec<usize>> {
         let mut mate: Vec<usize> = (0..2 * groups.len()).collect();
         if self.stacks.len() > mate.len() {
@@ -343,7 +353,8 @@ fn is_near(places: &Places<'_>) -> bool {
 }
 
 impl Symbiotic {
-    /// Groups by usable core and what each of `threads` is expected to lose; whether the groups are new.
+    /// Groups by usable core and what each of `threads` is expected to lose; whether the groups are
+    /// new.
     fn foretold(&self, places: &Places<'_>, threads: &[&Thread]) -> (Groups, Vec<f64>, bool) {
         let mean = self.table.mean();
         let stacks = self.table.stacks(&mean, threads);
@@ -364,7 +375,8 @@ impl Symbiotic {
         (groups, slowdowns, changed)
     }
 
-    /// What each thread loses on each usable core by being far from its memory; empty where that is nothing.
+    /// What each thread loses on each usable core by being far from its memory; empty where that is
+    /// nothing.
     fn away(&self, places: &Places<'_>, threads: &[&Thread], stacks: &[&[f64]]) -> Vec<Vec<f64>> {
         let machine = places.machine;
         let has_distances = machine.distances.is_some() && machine.nodes.len() > 1;

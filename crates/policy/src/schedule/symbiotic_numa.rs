@@ -1,22 +1,25 @@
 //! `symbiotic-numa`: [`symbiotic`](super::symbiotic) with an eye on where memory is.
 //!
 //! # Problem
-//! The best neighbours may be on another node, and a thread that goes there leaves its memory behind.
+//! The best neighbours may be on another node, and a thread that goes there leaves its memory
+//! behind.
 //! # Approach
-//! Feliu's NUMA-aware variant is known by name and results only. This one is ours: threads stay on the node
-//! where their memory is, are matched there, and change nodes only for more than the longer way costs.
+//! Feliu's NUMA-aware variant is known by name and results only. This one is ours: threads stay on
+//! the node where their memory is, are matched there, and change nodes only for more than the
+//! longer way costs.
 //! # Terms
-//! - *Home* of a thread: the node where it ran most quanta. No host reports where its pages are; Linux puts a
-//!   page on the node of the thread that first touches it.
-//! - *Away*: what the distance adds to a thread's slowdown, `λ · M · (distance / local distance − 1)`, with `M`
-//!   the share of its cycles alone in which it waits for memory. Distances are relative latencies, as the
-//!   firmware reports them, so `λ` is 1 by default; without distances nothing is far.
+//! - *Home* of a thread: the node where it ran most quanta. No host reports where its pages are;
+//!   Linux puts a page on the node of the thread that first touches it.
+//! - *Away*: what the distance adds to a thread's slowdown,
+//!   `λ · M · (distance / local distance − 1)`, with `M` the share of its cycles alone in which it
+//!   waits for memory. Distances are relative latencies, as the firmware reports them, so `λ` is 1
+//!   by default; without distances nothing is far.
 //! # Algorithm
 //! 1. Threads go to their homes as far as there is room, others where most is left.
-//! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching; as exactly as for as many
-//!    places as all nodes have together ([`matching::in_groups_of_part`]).
-//! 3. A thread moves to another core, or two change places, also over the border of nodes, as long as that makes
-//!    the cost less, with what is lost by being away.
+//! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching; as
+//!    exactly as for as many places as all nodes have together ([`matching::in_groups_of_part`]).
+//! 3. A thread moves to another core, or two change places, also over the border of nodes, as long
+//!    as that makes the cost less, with what is lost by being away.
 //! 4. Stay put, as `symbiotic`, by the same cost.
 //! # Properties
 //! - **One node**: it is `symbiotic`. -> test `one_node_is_symbiotic`
@@ -72,7 +75,8 @@ impl HomeNodes {
         ran.iter().position(|quanta| *quanta == most).map(NodeIdx::new)
     }
 
-    /// What a thread loses on each usable core; `memory` is the share of its cycles that wait for memory.
+    /// What a thread loses on each usable core; `memory` is the share of its cycles that wait for
+    /// memory.
     pub(super) fn away(&self, places: &Places<'_>, id: TaskId, memory: f64) -> Vec<f64> {
         let machine = places.machine;
         let home = self.of(id);
@@ -87,7 +91,8 @@ impl HomeNodes {
         cores.map(|node| self.scale * memory * farther(node).unwrap_or(0.0)).collect()
     }
 
-    /// Steps 1 to 3: groups by usable core, all of which have as many PUs; `cost` is that of a group on one.
+    /// Steps 1 to 3: groups by usable core, all of which have as many PUs; `cost` is that of a
+    /// group on one.
     pub(super) fn groups(
         &self,
         places: &Places<'_>,
@@ -257,8 +262,8 @@ mod tests {
         assert_eq!(homes.away(&places, stranger, 0.3), [0.0; 4]);
     }
 
-    /// Where the way counts much no thread goes; where it counts nothing neighbours decide, and for some workload of
-    /// twenty it is elsewhere.
+    /// Where the way counts much no thread goes; where it counts nothing neighbours decide, and for
+    /// some workload of twenty it is elsewhere.
     #[test]
     fn no_thread_leaves_for_less() {
         let machine = two_nodes(20);

@@ -3,20 +3,21 @@
 //! # Problem
 //! Twelve threads on six cores of two PUs can be put in thousands of ways, sixteen in millions.
 //! # Approach
-//! Put one thread after the other onto a core, the most sensitive first, and leave a beginning as soon as nothing
-//! that can come of it is better than the best that is known.
+//! Put one thread after the other onto a core, the most sensitive first, and leave a beginning as
+//! soon as nothing that can come of it is better than the best that is known.
 //! # Terms
-//! - *Bound* of a beginning: the STP of the threads that have a place, as if there were no others, and for each
-//!   other thread the most that it can have: its rate beside the one thread that disturbs it least, or its rate
-//!   alone for as many as can be alone on a core. Another thread makes no thread faster in the model, so no placement
-//!   that goes on from there has more.
+//! - *Bound* of a beginning: the STP of the threads that have a place, as if there were no others,
+//!   and for each other thread the most that it can have: its rate beside the one thread that
+//!   disturbs it least, or its rate alone for as many as can be alone on a core. Another thread
+//!   makes no thread faster in the model, so no placement that goes on from there has more.
 //! # Algorithm
-//! Depth first, the core with the greatest bound first, of empty cores that are alike only the first; beginnings
-//! are left whose bound is not above the best by more than [`TOLERANCE`]. After [`NODES`] beginnings the search
-//! stops: then the greatest bound of those that were left untried says how far the best may be from the optimum.
+//! Depth first, the core with the greatest bound first, of empty cores that are alike only the
+//! first; beginnings are left whose bound is not above the best by more than [`TOLERANCE`]. After
+//! [`NODES`] beginnings the search stops: then the greatest bound of those that were left untried
+//! says how far the best may be from the optimum.
 //! # Properties
-//! - **Best**: as good as the best of all placements, and what it says of the gap is true if it stops.
-//!   -> test `as_good_as_all` of [`super`]
+//! - **Best**: as good as the best of all placements, and what it says of the gap is true if it
+//!   stops. -> test `as_good_as_all` of [`super`]
 
 use super::Whole;
 use std::collections::BTreeSet;
@@ -65,7 +66,8 @@ struct Branch<'a> {
 }
 
 impl Branch<'_> {
-    /// The most that the threads from `depth` on can have. They are sorted, so the first gain most by being alone.
+    /// The most that the threads from `depth` on can have. They are sorted, so the first gain most
+    /// by being alone.
     fn rest(&self, depth: usize) -> f64 {
         let most = |(at, &thread): (usize, &usize)| {
             let beside = self.beside[thread];
@@ -119,8 +121,8 @@ impl Branch<'_> {
     }
 }
 
-/// By thread: its rate over that alone beside the one other thread that disturbs it least, on the best core for
-/// that; 1 where there is no other.
+/// By thread: its rate over that alone beside the one other thread that disturbs it least, on the
+/// best core for that; 1 where there is no other.
 fn most_beside_one(judge: &Whole<'_>) -> Vec<f64> {
     let threads = judge.demands.len();
     let mut most = vec![if threads < 2 { 1.0 } else { 0.0_f64 }; threads];

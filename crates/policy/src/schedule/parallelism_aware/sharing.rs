@@ -1,34 +1,43 @@
 //! Fast cores that no serial phase needs, shared by the threads of parallel phases.
 //!
 //! # Problem
-//! A parallel phase ends when its slowest thread is done, so fast cores that the same threads have all the time shorten it by
-//! nothing. But each exchange of two threads costs both what they had in their caches.
+//! A parallel phase ends when its slowest thread is done, so fast cores that the same threads have
+//! all the time shorten it by nothing. But each exchange of two threads costs both what they had in
+//! their caches.
 //! # Approach
-//! The thread that has been on fast cores for longest makes room for the one that has been there for the least time, as
-//! seldom as is best for a phase of the expected length. Two threads exchange their PUs and are left to the kernel there.
+//! The thread that has been on fast cores for longest makes room for the one that has been there
+//! for the least time, as seldom as is best for a phase of the expected length. Two threads
+//! exchange their PUs and are left to the kernel there.
 //! # Terms
-//! - *Sharer*: a thread whose job is in a parallel phase. *Holder*: a sharer on a fast core that is shared. *Challenger*: one
-//!   on a slow core.
+//! - *Sharer*: a thread whose job is in a parallel phase. *Holder*: a sharer on a fast core that is
+//!   shared. *Challenger*: one on a slow core.
 //! - *Had*: time for which a sharer was runnable on a fast core while it was one.
-//! - `L`: expected length of the phase; `n`: sharers; `f`: fast cores that are shared, at most `n`; `g`: the share of its time
-//!   that a thread saves on a fast core; `c`: seconds of refill there and back.
+//! - `L`: expected length of the phase; `n`: sharers; `f`: fast cores that are shared, at most `n`;
+//!   `g`: the share of its time that a thread saves on a fast core; `c`: seconds of refill there
+//!   and back.
 //! # Algorithm
-//! 1. A fast core without a thread, or only with one that sleeps, goes to the challenger that had least, if what is left of
-//!    its phase is worth the refill: `left · g ≥ c`.
-//! 2. A holder and a challenger exchange PUs if the holder had at least `m` more, half a quantum being nothing: holders that
-//!    had most first, challengers that had least first, of those under the holder's last-level cache if there are any. At the
-//!    end of a phase threads differ by `m` at most, so by `m/2` in the mean, and others wait for `g · m/2`. A thread changes
-//!    once in `2m` on fast cores, of which each has `L · f/n`: that is `c · L · f/(n · 2m)` of refill. The sum is least at
-//!    `m = √(c · L · f / (n · g))`, and is `√(c · L · g · f/n)` there.
-//! 3. No thread changes unless the phase gains more by that than this sum: with `x = f/n` and `r = 1/(1 − g)`, what is
-//!    `L · x(r − 1) / (1 + x(r − 1))`, the time of a thread that is on fast cores for `x` of it beside one that never is.
+//! 1. A fast core without a thread, or only with one that sleeps, goes to the challenger that had
+//!    least, if what is left of its phase is worth the refill: `left · g ≥ c`.
+//! 2. A holder and a challenger exchange PUs if the holder had at least `m` more, half a quantum
+//!    being nothing: holders that had most first, challengers that had least first, of those under
+//!    the holder's last-level cache if there are any. At the end of a phase threads differ by `m`
+//!    at most, so by `m/2` in the mean, and others wait for `g · m/2`. A thread changes once in
+//!    `2m` on fast cores, of which each has `L · f/n`: that is `c · L · f/(n · 2m)` of refill. The
+//!    sum is least at `m = √(c · L · f / (n · g))`, and is `√(c · L · g · f/n)` there.
+//! 3. No thread changes unless the phase gains more by that than this sum: with `x = f/n` and
+//!    `r = 1/(1 − g)`, what is `L · x(r − 1) / (1 + x(r − 1))`, the time of a thread that is on
+//!    fast cores for `x` of it beside one that never is.
 //!
-//! Ours: steps 2 and 3. The published policy shares evenly (remembered); how often it changes is not known.
+//! Ours: steps 2 and 3. The published policy shares evenly (remembered); how often it changes is
+//! not known.
 //! # Properties
-//! - **Even**: no sharer that is there all the time gets ahead by more than the margin and two quanta. -> test `shares_are_even`
+//! - **Even**: no sharer that is there all the time gets ahead by more than the margin and two
+//!   quanta. -> test `shares_are_even`
 //! - **Seldom**: the dearer, the longer between changes. -> test `turns_by_hand`
-//! - **No loss**: phases that are too short for the refill are left alone. -> test `short_phases_are_left_alone`
-//! - **Same load**: no PU has more threads afterwards than before, but fast ones that were idle. -> test `exchanges_keep_loads`
+//! - **No loss**: phases that are too short for the refill are left alone. -> test
+//!   `short_phases_are_left_alone`
+//! - **Same load**: no PU has more threads afterwards than before, but fast ones that were idle. ->
+//!   test `exchanges_keep_loads`
 //! - **Near first** -> test `near_first`
 //! - **Sleepers keep nothing** -> test `sleepers_make_room_for_sharers`
 
@@ -61,8 +70,8 @@ pub struct Change {
     pub fast: bool,
 }
 
-/// For so many quanta it is remembered what a thread had that is no sharer any more. Chosen: serial phases are mostly shorter, and of
-/// a job that creates threads all the time not too many are kept.
+/// For so many quanta it is remembered what a thread had that is no sharer any more. Chosen: serial
+/// phases are mostly shorter, and of a job that creates threads all the time not too many are kept.
 const REMEMBERED: u64 = 100;
 
 /// Which threads had fast cores for how long.
@@ -95,8 +104,9 @@ struct Round<'a> {
 }
 
 impl Sharing {
-    /// Which threads change PUs: `shared` are fast cores, `busy` says by core where a thread is that does not sleep, `took` is
-    /// how long the last quantum took, and refills count `cost` times.
+    /// Which threads change PUs: `shared` are fast cores, `busy` says by core where a thread is
+    /// that does not sleep, `took` is how long the last quantum took, and refills count `cost`
+    /// times.
     pub fn turns(
         &mut self,
         cores: &Cores,
@@ -113,8 +123,8 @@ impl Sharing {
         round.changes(shared, busy)
     }
 
-    /// Takes in where sharers were in the last quantum, and returns what they had. What a thread missed that was no sharer then is
-    /// not made up for.
+    /// Takes in where sharers were in the last quantum, and returns what they had. What a thread
+    /// missed that was no sharer then is not made up for.
     fn note(&mut self, cores: &Cores, sharers: &[Sharer<'_>], took: f64) -> Vec<f64> {
         let (now, before) = (self.quanta + 1, self.quanta);
         let mut least = f64::INFINITY;
@@ -181,7 +191,8 @@ impl Round<'_> {
         found
     }
 
-    /// The first of those that wait that may go to a core: under its last-level cache, else from anywhere.
+    /// The first of those that wait that may go to a core: under its last-level cache, else from
+    /// anywhere.
     fn first(
         &self,
         waiting: &[usize],
@@ -204,7 +215,8 @@ impl Round<'_> {
     }
 }
 
-/// By how much more time on fast cores, in seconds, a thread is relieved; see the module for the terms.
+/// By how much more time on fast cores, in seconds, a thread is relieved; see the module for the
+/// terms.
 fn margin(expected: f64, each: f64, cost: f64, gain: f64) -> f64 {
     (cost * expected * each / gain).sqrt()
 }

@@ -12,8 +12,8 @@ pub(in crate::schedule) fn is_even(places: &Places<'_>) -> bool {
     places.cores.iter().all(|core| core.pus.len() == width)
 }
 
-/// Threads that a core may have: no more than its share where cores are alike or there is one for each thread, else as
-/// many as it has PUs.
+/// Threads that a core may have: no more than its share where cores are alike or there is one for
+/// each thread, else as many as it has PUs.
 fn rooms(places: &Places<'_>, threads: usize) -> Vec<usize> {
     let cores = &places.cores;
     let share = threads.div_ceil(cores.len().max(1)).max(1);
@@ -52,7 +52,8 @@ fn put_on_the_emptiest(
 ) {
     let order = places.spread_cores();
     let mut rest = rest.into_iter();
-    // A core that gets one has one more than the emptiest, so its turn comes again when all have as many.
+    // A core that gets one has one more than the emptiest, so its turn comes again when all have as
+    // many.
     for level in 0..places.width() {
         for &core in &order {
             if groups[core].len() == level && level < rooms[core] {
@@ -63,14 +64,15 @@ fn put_on_the_emptiest(
     }
 }
 
-/// Passes over all threads at most. Chosen: more than four were not seen to be needed for 64 threads.
+/// Passes over all threads at most. Chosen: more than four were not seen to be needed for 64
+/// threads.
 const PASSES: usize = 8;
 /// Least fall of the cost that counts; below it rounding could exchange back and forth for ever.
 const WORTH: f64 = 1e-9;
 
-/// The groups after moving threads to other cores with room, and exchanging two of different cores, as long as
-/// that makes them cost less. `cost` is that of a group on a usable core; on cores of the same of the `classes`, which
-/// are by core, it is the same.
+/// The groups after moving threads to other cores with room, and exchanging two of different cores,
+/// as long as that makes them cost less. `cost` is that of a group on a usable core; on cores of
+/// the same of the `classes`, which are by core, it is the same.
 pub(in crate::schedule) fn exchanged(
     places: &Places<'_>,
     groups: Groups,
@@ -97,8 +99,8 @@ pub(in crate::schedule) fn exchanged(
 struct Search<'a, C> {
     rooms: Vec<usize>,
     groups: Groups,
-    /// By core, whether its group changed in the pass before, and whether it did in this one: two that are as they
-    /// were in the pass before have nothing to exchange.
+    /// By core, whether its group changed in the pass before, and whether it did in this one: two
+    /// that are as they were in the pass before have nothing to exchange.
     before: Vec<bool>,
     now: Vec<bool>,
     /// By core.

@@ -1,12 +1,12 @@
 //! What every two threads make of each other, all at once.
 //!
-//! The equation for two threads `a` and `b` is `S(a) = Σ α + Σ β·a + Σ γ·b + Σ δ·a·b` over the components. All but
-//! the last sum belong to one thread, and the last is the same for both, so a pair takes one product of two
-//! stacks and two divisions.
+//! The equation for two threads `a` and `b` is `S(a) = Σ α + Σ β·a + Σ γ·b + Σ δ·a·b` over the
+//! components. All but the last sum belong to one thread, and the last is the same for both, so a
+//! pair takes one product of two stacks and two divisions.
 //!
 //! # Properties
-//! - **The equation's**: the same slowdowns and costs as [`Mode::slowdown`] returns, pair by pair, to rounding.
-//!   -> test `as_the_equation_says`
+//! - **The equation's**: the same slowdowns and costs as [`Mode::slowdown`] returns, pair by pair,
+//!   to rounding. -> test `as_the_equation_says`
 
 use super::Objective;
 use colocate_model::symbiosis::Mode;
@@ -18,7 +18,8 @@ pub(super) struct Pairs {
     /// Per thread: what its slowdown has of its own, and what it adds to another's.
     own: Vec<f64>,
     adds: Vec<f64>,
-    /// Per thread, by component: how much of it the thread has, and the same times what two that have it make.
+    /// Per thread, by component: how much of it the thread has, and the same times what two that
+    /// have it make.
     shares: Vec<f64>,
     weights: Vec<f64>,
     components: usize,

@@ -1,23 +1,28 @@
-//! Quanta in which a thread has a core alone, because its stack beside others does not show the one alone.
+//! Quanta in which a thread has a core alone, because its stack beside others does not show the one
+//! alone.
 //!
 //! # Problem
-//! With some coefficients, or some stacks, whose cycles they are is unknown: the inverse is not unique, or a
-//! little noise becomes a large error.
+//! With some coefficients, or some stacks, whose cycles they are is unknown: the inverse is not
+//! unique, or a little noise becomes a large error.
 //! # Approach
-//! Let the thread run alone on its core for a quantum: then its stack is shown as it is. That leaves contexts
-//! empty, so it is rationed.
+//! Let the thread run alone on its core for a quantum: then its stack is shown as it is. That
+//! leaves contexts empty, so it is rationed.
 //! # Terms
 //! - *Credit*: contexts that may be left empty; every quantum adds [`SHARE`] of all contexts.
 //! - *Sample*: a stack that a thread showed alone on a core. It is good for [`GOOD_FOR`] quanta.
 //! # Algorithm
-//! 1. A thread *needs* one that shows stacks, and has no sample that is still good, if stacks alone are not found
-//!    well by the coefficients ([`Conditioning::is_good`]) or the last inverse of its stack did not settle.
-//! 2. A thread without a sample comes first, then the one with the oldest; in the order of the queue.
-//! 3. While there is credit, each gets the core where it last ran, or the first that is free, and the last
-//!    of the chosen jobs wait if there is no room for them. They keep their places in the queue.
+//! 1. A thread *needs* one that shows stacks, and has no sample that is still good, if stacks alone
+//!    are not found well by the coefficients ([`Conditioning::is_good`]) or the last inverse of its
+//!    stack did not settle.
+//! 2. A thread without a sample comes first, then the one with the oldest; in the order of the
+//!    queue.
+//! 3. While there is credit, each gets the core where it last ran, or the first that is free, and
+//!    the last of the chosen jobs wait if there is no room for them. They keep their places in the
+//!    queue.
 //! # Properties
 //! - **Rationed**: no more contexts are left empty than the share says. -> test `solo_is_rationed`
-//! - **Every thread** that needs a sample gets one. -> test `solo_shows_what_stacks_together_do_not`
+//! - **Every thread** that needs a sample gets one. -> test
+//!   `solo_shows_what_stacks_together_do_not`
 //! - **Never needed** where stacks alone are found well. -> test `no_solo_where_stacks_are_known`
 //!
 //! [`Conditioning::is_good`]: colocate_model::symbiosis::Conditioning::is_good
@@ -28,8 +33,8 @@ use crate::schedule::{Quantum, Selected, Thread, select};
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 
-/// The share of the contexts that may be left empty for samples, over time. Chosen: more would cost more than the
-/// 5 % that symbiotic schedules are published to gain.
+/// The share of the contexts that may be left empty for samples, over time. Chosen: more would cost
+/// more than the 5 % that symbiotic schedules are published to gain.
 pub(crate) const SHARE: f64 = 0.02;
 
 /// Quanta for which a sample is good, as programs have phases. Chosen.
@@ -117,8 +122,8 @@ fn core_for(places: &Places<'_>, thread: &Thread, taken: &[Alone]) -> Option<usi
     last.filter(is_free).or_else(|| (0..cores.len()).find(is_free))
 }
 
-/// Lets the last of the chosen jobs wait until the others have room on what is left; whether that is possible.
-/// Jobs of threads that run alone stay, and if it is not possible all.
+/// Lets the last of the chosen jobs wait until the others have room on what is left; whether that
+/// is possible. Jobs of threads that run alone stay, and if it is not possible all.
 fn make_room(
     now: &Quantum<'_>,
     places: &Places<'_>,

@@ -64,8 +64,9 @@ impl StackTable {
         self.shown(thread).is_some()
     }
 
-    /// The thread's last stack as shares by component; `None` if it showed none, or one of other parts, or was not
-    /// runnable in the last quantum in which its job ran: then its stack is of an older one, beside others.
+    /// The thread's last stack as shares by component; `None` if it showed none, or one of other
+    /// parts, or was not runnable in the last quantum in which its job ran: then its stack is of an
+    /// older one, beside others.
     fn shown(&self, thread: &Thread) -> Option<Vec<f64>> {
         if slept(thread) {
             return None;
@@ -85,14 +86,16 @@ impl StackTable {
         self.together = groups;
     }
 
-    /// Takes in what the last quantum has shown, and forgets threads that are gone. `mode` are the coefficients
-    /// for as many threads as shared the fullest core then; `None` if they do not give stacks alone.
+    /// Takes in what the last quantum has shown, and forgets threads that are gone. `mode` are the
+    /// coefficients for as many threads as shared the fullest core then; `None` if they do not give
+    /// stacks alone.
     pub fn learn(&mut self, mode: Option<&Mode>, there: &[LiveThread<'_>]) {
         self.known.keep_only(there.iter().map(|there| there.thread.id), Known::default);
         self.quanta += 1;
         let together = std::mem::take(&mut self.together);
         for group in &together {
-            // Of a thread that is gone it is unknown how it was, so nothing is known of its neighbours.
+            // Of a thread that is gone it is unknown how it was, so nothing is known of its
+            // neighbours.
             let ran = |id: &TaskId| live::find(there, *id).filter(|there| there.just_ran);
             let shown: Option<Vec<Vec<f64>>> =
                 group.iter().map(|id| self.shown(ran(id)?.thread)).collect();
