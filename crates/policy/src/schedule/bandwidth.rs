@@ -70,11 +70,11 @@ use crate::row::{Kind, Knowledge, Preset, Prior, Purpose, Row, Setting, SoloProf
 use colocate_evidence::JobIdx;
 use std::collections::BTreeMap;
 
-/// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one
-/// percent more than the mean for each t/µs has the mean traffic reserved once more.
+/// Scale of penalties, `κ`. Chosen: with 100, a job that loses one percent more than the mean for
+/// each t/µs has the mean traffic reserved once more.
 const KAPPA: f64 = 100.0;
 
-/// Its row in the table of policies.
+/// Row of `mmas` in the table of policies.
 pub static MMAS: Row = Row {
     name: "mmas",
     summary: "keeps traffic to memory close to its known average",
@@ -85,7 +85,7 @@ pub static MMAS: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Its row in the table of policies.
+/// Row of `mhas` in the table of policies.
 pub static MHAS: Row = Row {
     name: "mhas",
     summary: "balances traffic at each level of the memory hierarchy",
@@ -96,7 +96,7 @@ pub static MHAS: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Its row in the table of policies.
+/// Row of `idas` in the table of policies.
 pub static IDAS: Row = Row {
     name: "idas",
     summary: "as mhas, with a penalty for jobs that suffer from traffic",
@@ -115,7 +115,7 @@ pub static IDAS: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Its row in the table of policies.
+/// Row of `bas` in the table of policies.
 pub static BAS: Row = Row {
     name: "bas",
     purpose: Purpose::Recommended,
@@ -137,7 +137,7 @@ pub static BAS: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Its row in the table of policies.
+/// Row of `l1-static` in the table of policies.
 pub static L1_STATIC: Row = Row {
     name: "l1-static",
     summary: "pairs most with least first-cache traffic, by runs alone",
@@ -150,7 +150,7 @@ pub static L1_STATIC: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Its row in the table of policies.
+/// Row of `l1-dynamic` in the table of policies.
 pub static L1_DYNAMIC: Row = Row {
     name: "l1-dynamic",
     summary: "pairs most with least first-cache traffic, by the last quantum",
@@ -169,16 +169,18 @@ const PUBLISHED: Setting = Setting {
 const WAITING: &str = "waiting";
 const DELIVERED: &str = "delivered";
 
+/// Places of the chosen jobs in the queue, with the reasons.
 type Chosen = Vec<(usize, Selected)>;
 
-/// What is known of a job alone, and its penalty in t/µs.
+/// Profile of a job alone, and its penalty in t/µs.
 type Known = (SoloProfile, f64);
 
-/// What is reported where nothing tells the jobs, or their threads, apart.
+/// Message where no rate orders the jobs.
 const NO_TRAFFIC: &str = "traffic to memory is neither counted nor known of runs alone, so jobs run in the order of the queue";
+/// Message where no rate orders the threads.
 const NO_REQUESTS: &str = "requests to caches are neither counted nor known of runs alone, so threads are placed in the order of the queue";
 
-/// A policy that chooses by rates.
+/// A policy by rates, with messages where rates are unknown.
 fn by_rates(mut choose: impl FnMut(&Quantum<'_>) -> Vec<Choice> + 'static) -> Box<dyn Policy> {
     let mut messages = Messages::default();
     by_rule(COUNTERS, move |it| {
@@ -188,34 +190,36 @@ fn by_rates(mut choose: impl FnMut(&Quantum<'_>) -> Vec<Choice> + 'static) -> Bo
     })
 }
 
-/// What a user should know where jobs have run and show no rates, and none are known of runs alone.
+/// Messages where jobs have run without showing rates, and no rates of runs alone are known.
 fn unknown(now: &Quantum<'_>, choices: &[Choice]) -> Vec<&'static str> {
     let ran: Vec<&QueuedJob> = now.queue.iter().filter(|job| job.just_ran).collect();
-    let shown =
-        |rate: &dyn Fn(&QueuedJob) -> Option<f64>| ran.iter().any(|job| rate(job).is_some());
-    // The head runs whatever its traffic is.
-    let selected = || choices.iter().skip(1).map(|choice| &choice.selected);
-    let allocated = || choices.iter().flat_map(|choice| &choice.places).map(|(_, why)| why);
     let mut texts = Vec::new();
     if ran.is_empty() {
         return texts;
     }
-    if !shown(&QueuedJob::to_memory) && all(selected(), &Selected::TrafficUnknown) {
+    // The head runs whatever its traffic is.
+    let selected = choices.iter().skip(1).map(|choice| &choice.selected);
+    if ran.iter().all(|job| job.to_memory().is_none())
+        && are_all(selected, &Selected::TrafficUnknown)
+    {
         texts.push(NO_TRAFFIC);
     }
-    if !shown(&|job| job.to_caches(1)) && all(allocated(), &Allocated::TrafficUnknown) {
+    let allocated = choices.iter().flat_map(|choice| &choice.places).map(|(_, why)| why);
+    if ran.iter().all(|job| job.to_caches(1).is_none())
+        && are_all(allocated, &Allocated::TrafficUnknown)
+    {
         texts.push(NO_REQUESTS);
     }
     texts
 }
 
-/// Whether there are some, and all are this.
-fn all<'a, T: PartialEq + 'a>(them: impl Iterator<Item = &'a T>, this: &T) -> bool {
-    let mut them = them.peekable();
-    them.peek().is_some() && them.all(|it| it == this)
+/// Whether there are values, all equal to `value`.
+fn are_all<'a, T: PartialEq + 'a>(values: impl Iterator<Item = &'a T>, value: &T) -> bool {
+    let mut values = values.peekable();
+    values.peek().is_some() && values.all(|each| each == value)
 }
 
-/// Selects by averages of runs alone.
+/// A policy that selects by averages of runs alone.
 fn by_average(
     values: &Values<'_>,
     prior: &Knowledge<'_>,
@@ -233,42 +237,47 @@ fn by_average(
     })
 }
 
-/// What is known of each job, with the penalties of this scale.
+/// Profiles of the jobs, with penalties of the scale `kappa`.
 fn known(alone: &[SoloProfile], kappa: f64) -> Vec<Known> {
-    let mean = |of: fn(&SoloProfile) -> f64| {
-        let sum = alone.iter().map(of).fold(0.0, |sum, each| sum + each);
-        sum / select::float(alone.len().max(1))
-    };
-    let (loss, traffic) = (mean(|job| job.loss), mean(|job| job.memory));
+    let loss = mean(alone, |job| job.loss);
+    let traffic = mean(alone, |job| job.memory);
     let most = alone.iter().map(|job| job.memory).fold(0.0, f64::max);
-    let penalty = |job: &SoloProfile| (kappa * (job.loss - loss).max(0.0) * traffic).min(most);
-    alone.iter().map(|job| (*job, penalty(job))).collect()
+    let jobs = alone.iter();
+    jobs.map(|job| (*job, (kappa * (job.loss - loss).max(0.0) * traffic).min(most))).collect()
 }
 
+/// Mean of a value over all jobs; 0 without jobs.
+fn mean(alone: &[SoloProfile], of: fn(&SoloProfile) -> f64) -> f64 {
+    let sum = alone.iter().map(of).fold(0.0, |sum, each| sum + each);
+    sum / select::float(alone.len().max(1))
+}
+
+/// Profile of a job; `None` if unknown.
 fn of<'a>(known: &'a [Known], job: &QueuedJob) -> Option<&'a Known> {
     known.get(job.job.0 as usize)
 }
 
-/// The jobs that run, by their memory traffic.
+/// The jobs chosen by their memory traffic.
 fn select(now: &Quantum<'_>, known: &[Known]) -> Chosen {
     by_demand(now, known, ideal(now, known), throttle(now, known))
 }
 
-/// Jobs that have the traffic `wanted` together, if they get a share `throttle` of what they have
-/// alone.
+/// Jobs with a total traffic of about `wanted` t/µs. `throttle` is the share of their traffic alone
+/// that jobs get.
 fn by_demand(now: &Quantum<'_>, known: &[Known], wanted: f64, throttle: f64) -> Chosen {
-    let demand = |job: &QueuedJob| {
+    select::by_traffic(now.queue, now.pus.len(), wanted, |job| {
         let alone = of(known, job);
+        // The last rate was throttled; divided, it is the demand.
         let traffic = job.to_memory().map(|last| last / throttle);
         let penalty = alone.map_or(0.0, |known| known.1);
         Some(traffic.or(alone.map(|known| known.0.memory))? + penalty)
-    };
-    select::by_traffic(now.queue, now.pus.len(), wanted, demand)
+    })
 }
 
-/// `s`; 1 if nothing is known. Above 0.
+/// `s`, above 0; 1 if unknown.
 fn throttle(now: &Quantum<'_>, known: &[Known]) -> f64 {
-    let (mut now_traffic, mut alone_traffic) = (0.0, 0.0);
+    let mut now_traffic = 0.0;
+    let mut alone_traffic = 0.0;
     for job in now.queue {
         let Some((traffic, (alone, _))) = job.to_memory().zip(of(known, job)) else { continue };
         now_traffic += traffic;
@@ -278,18 +287,20 @@ fn throttle(now: &Quantum<'_>, known: &[Known]) -> f64 {
     if throttle.is_finite() && throttle > 0.0 { throttle } else { 1.0 }
 }
 
-/// `IABW`, and with penalties `SIABW`; 0 if no job takes time.
+/// `IABW`, or `SIABW` with penalties, in t/µs; 0 if no job takes time.
 fn ideal(now: &Quantum<'_>, known: &[Known]) -> f64 {
     let contexts = now.pus.len();
-    let known = || now.queue.iter().filter_map(|job| Some((job, of(known, job)?)));
-    let width = |job: &QueuedJob| select::float(job.width(contexts));
-    let time = known().fold(0.0, |sum, (job, (alone, _))| sum + alone.seconds * width(job));
-    let asked = known()
-        .fold(0.0, |sum, (_, (alone, penalty))| sum + (alone.memory + penalty) * alone.seconds);
+    let mut time = 0.0;
+    let mut asked = 0.0;
+    for job in now.queue {
+        let Some((alone, penalty)) = of(known, job) else { continue };
+        time += alone.seconds * select::float(job.width(contexts));
+        asked += (alone.memory + penalty) * alone.seconds;
+    }
     if time > 0.0 { asked / time * select::float(contexts) } else { 0.0 }
 }
 
-/// Which threads run in this quantum, and where: `bas`.
+/// Choices of `bas`. `oatr` is in t/µs.
 fn by_last_average(now: &Quantum<'_>, oatr: f64) -> Vec<Choice> {
     let contexts = now.pus.len();
     let chosen = select::all(now.queue, contexts)
@@ -297,24 +308,25 @@ fn by_last_average(now: &Quantum<'_>, oatr: f64) -> Vec<Choice> {
     pair(now, chosen, &to_first_cache)
 }
 
-/// `OATR` of the jobs that wait, t/µs; 0 if no job's traffic is known.
+/// `OATR` of the waiting jobs, t/µs; 0 if no job's traffic is known.
 pub(super) fn oatr(queue: &[QueuedJob], contexts: usize) -> f64 {
     let demands: Vec<Option<f64>> = queue.iter().map(QueuedJob::to_memory).collect();
     let mean = select::mean_of_a_thread(queue, contexts, &demands);
     mean.unwrap_or(0.0) * select::float(contexts)
 }
 
-/// `OATR` as the mean of what was delivered.
+/// `OATR` as the mean of the delivered traffic.
 #[derive(Default)]
 struct Delivered {
-    /// Quanta in which a job's traffic was known.
+    /// Quanta with a known traffic of any job.
     quanta: f64,
-    /// Their mean traffic, t/µs.
+    /// Mean traffic of these quanta, t/µs.
     mean: f64,
 }
 
 impl Delivered {
-    /// Takes in the last quantum; the result is in t/µs. Before there was one, what waits counts.
+    /// Takes in the last quantum and returns the mean, t/µs. Before the first, `OATR` of waiting
+    /// jobs.
     fn next(&mut self, now: &Quantum<'_>) -> f64 {
         let ran = now.queue.iter().filter(|job| job.just_ran);
         let known: Vec<f64> = ran.filter_map(QueuedJob::to_memory).collect();
@@ -327,51 +339,60 @@ impl Delivered {
     }
 }
 
+/// Choices of `l1-dynamic`.
 fn by_last_quantum(now: &Quantum<'_>) -> Vec<Choice> {
     pair(now, select::all_or_first(now), &to_first_cache)
 }
 
-/// `rates` are requests of each job to the first cache, alone, all its threads together, t/µs; by
-/// job.
+/// Choices of `l1-static`. `rates`: by job, requests of all its threads to the first cache alone,
+/// t/µs.
 fn by_runs_alone(now: &Quantum<'_>, rates: &[Option<f64>]) -> Vec<Choice> {
     let threads: BTreeMap<JobIdx, usize> =
         now.queue.iter().map(|job| (job.job, job.threads.len())).collect();
-    let rate = |thread: &Thread| {
+    pair(now, select::all_or_first(now), &|thread| {
         let job = thread.id.job;
         let all = rates.get(job.0 as usize).copied().flatten()?;
         Some(all / select::float(threads.get(&job).copied().unwrap_or(1)))
-    };
-    pair(now, select::all_or_first(now), &rate)
+    })
 }
 
-/// Traffic of a thread to its first cache in its last quantum.
+/// Requests of a thread to its first cache in its last quantum, t/µs.
 fn to_first_cache(thread: &Thread) -> Option<f64> {
     thread.traffic().at(1)
 }
 
-/// Places the chosen jobs by [`allocate::most_with_least`], by the last quantum.
+/// Places the chosen jobs by [`allocate::most_with_least`], with the rates of the last quantum.
 pub(super) fn pair_by_last_quantum(now: &Quantum<'_>, chosen: Chosen) -> Vec<Choice> {
     pair(now, chosen, &to_first_cache)
 }
 
+/// Places the chosen jobs by [`allocate::most_with_least`].
 fn pair(now: &Quantum<'_>, chosen: Chosen, rate: Rate<'_>) -> Vec<Choice> {
-    let place = |it: &[&Thread]| allocate::most_with_least(now.machine, now.pus, it, rate);
-    let why = |thread: &Thread| match rate(thread) {
-        Some(has) => Allocated::MostWithLeast { has },
-        None => Allocated::TrafficUnknown,
-    };
-    seated(now, chosen, place, why)
+    seated(
+        now,
+        chosen,
+        |threads| allocate::most_with_least(now.machine, now.pus, threads, rate),
+        |thread| match rate(thread) {
+            Some(has) => Allocated::MostWithLeast { has },
+            None => Allocated::TrafficUnknown,
+        },
+    )
 }
 
-/// Places the chosen jobs so that the caches of every shared level have about as many requests.
+/// Places the chosen jobs so that the caches of every shared level have about equal requests.
 fn balance(now: &Quantum<'_>, chosen: Chosen) -> Vec<Choice> {
     let lowest = allocate::shared_levels(now.machine, now.pus).last().copied();
-    let place = |it: &[&Thread]| allocate::balanced(now.machine, now.pus, it);
-    seated(now, chosen, place, |thread| match lowest {
-        Some(level) if thread.traffic().at(level).is_some() => Allocated::Balanced { level },
-        Some(_) => Allocated::TrafficUnknown,
-        None => Allocated::Next,
-    })
+    seated(
+        now,
+        chosen,
+        |threads| allocate::balanced(now.machine, now.pus, threads),
+        |thread| match lowest {
+            Some(level) if thread.traffic().at(level).is_some() => Allocated::Balanced { level },
+            Some(_) => Allocated::TrafficUnknown,
+            // No cache is shared, so no rate matters.
+            None => Allocated::Next,
+        },
+    )
 }
 
 #[cfg(test)]

@@ -22,19 +22,20 @@
 use super::Whole;
 use std::collections::BTreeSet;
 
-/// Beginnings that are judged at most. Chosen: each takes a tenth of a millisecond to a whole one.
+/// Most partial placements judged. Chosen: each takes 0.1 to 1 ms.
 pub(super) const NODES: usize = 2_000;
-/// What counts as no better: what the model's search may be off, as a share.
+/// Least gain that counts, as a share: the error of the model's search.
 pub(super) const TOLERANCE: f64 = 1e-4;
 
-/// What was found.
+/// Result of the search.
 pub(super) struct Found {
+    /// The best placement found: threads by usable core.
     pub groups: Vec<Vec<usize>>,
-    /// By which share the STP of the best placement may be greater, at most.
+    /// Share by which the STP of the best placement may be greater, at most.
     pub gap: f64,
 }
 
-/// The best placement of all threads that `nodes` beginnings show, no worse than `start`.
+/// The best placement of all threads within `nodes` partial placements, no worse than `start`.
 pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> Found {
     let threads = judge.demands.len();
     let beside = most_beside_one(judge);
@@ -50,41 +51,48 @@ pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> F
     Found { groups: search.best, gap }
 }
 
+/// State of the search.
 struct Branch<'a> {
     judge: &'a Whole<'a>,
+    /// Threads in the order of placement, most sensitive first.
     order: Vec<usize>,
-    /// By thread: its rate over that alone beside the thread that disturbs it least.
+    /// By thread: rate beside the least disturbing thread over the rate alone.
     beside: Vec<f64>,
-    /// How many threads can be alone on their cores.
+    /// Number of threads that can be alone on their cores.
     lone: usize,
     best: Vec<Vec<usize>>,
-    /// Its STP.
+    /// STP of `best`.
     known: f64,
-    /// The greatest bound of what was left untried for want of time.
+    /// Greatest bound of a partial placement that was left untried for lack of time.
     open: f64,
+    /// Partial placements that may still be judged.
     left: usize,
 }
 
 impl Branch<'_> {
-    /// The most that the threads from `depth` on can have. They are sorted, so the first gain most
-    /// by being alone.
+    /// Upper bound of the STP of the threads from `depth` on.
     fn rest(&self, depth: usize) -> f64 {
-        let most = |(at, &thread): (usize, &usize)| {
+        // Sorted by sensitivity, so the first threads gain most by being alone.
+        let threads = self.order[depth..].iter().enumerate();
+        let most = threads.map(|(at, &thread)| {
             let beside = self.beside[thread];
             if at < self.lone { beside.max(1.0) } else { beside }
-        };
-        self.order[depth..].iter().enumerate().map(most).fold(0.0, |sum, each| sum + each)
+        });
+        most.fold(0.0, |sum, each| sum + each)
     }
 
+    /// Tries all placements of the threads from `depth` on that may be better than the best.
     fn descend(&mut self, depth: usize, groups: &mut Vec<Vec<usize>>) {
         let Some(&thread) = self.order.get(depth) else { return };
         for (bound, core) in self.children(depth, thread, groups) {
+            // Bounds are descending, so no later core is better.
             if bound <= self.known * (1.0 + TOLERANCE) {
                 return;
             }
             groups[core].push(thread);
             if depth + 1 == self.order.len() {
-                (self.known, self.best) = (bound, groups.clone());
+                self.known = bound;
+                self.best.clone_from(groups);
             } else if self.left == 0 {
                 self.open = self.open.max(bound);
             } else {
@@ -94,7 +102,7 @@ impl Branch<'_> {
         }
     }
 
-    /// The cores that the thread can go to, with the bound of each, the greatest first.
+    /// Cores for the thread with the bound of each, greatest first. Of empty, alike cores only one.
     fn children(
         &mut self,
         depth: usize,
@@ -121,8 +129,8 @@ impl Branch<'_> {
     }
 }
 
-/// By thread: its rate over that alone beside the one other thread that disturbs it least, on the
-/// best core for that; 1 where there is no other.
+/// By thread: greatest rate beside one other thread over the rate alone, on the best core for the
+/// two; 1 without another thread.
 fn most_beside_one(judge: &Whole<'_>) -> Vec<f64> {
     let threads = judge.demands.len();
     let mut most = vec![if threads < 2 { 1.0 } else { 0.0_f64 }; threads];
@@ -143,10 +151,12 @@ fn most_beside_one(judge: &Whole<'_>) -> Vec<f64> {
     most
 }
 
-/// How many of so many threads can be alone on their cores: the others fit on those that are left.
+/// Greatest number of the threads that can be alone on cores while the others fit on the rest.
 fn lone(judge: &Whole<'_>, threads: usize) -> usize {
     let mut rooms: Vec<usize> = judge.places.cores.iter().map(|core| core.pus.len()).collect();
     rooms.sort_unstable();
-    let fits = |&alone: &usize| rooms[alone..].iter().sum::<usize>() >= threads - alone;
-    (0..=threads.min(rooms.len())).rev().find(fits).unwrap_or(0)
+    let most = threads.min(rooms.len());
+    // The smallest cores go to lone threads.
+    let mut counts = (0..=most).rev();
+    counts.find(|&alone| rooms[alone..].iter().sum::<usize>() >= threads - alone).unwrap_or(0)
 }

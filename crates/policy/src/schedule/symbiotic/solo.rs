@@ -33,32 +33,33 @@ use crate::schedule::{Quantum, Selected, Thread, select};
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 
-/// The share of the contexts that may be left empty for samples, over time. Chosen: more would cost
+/// Share of the contexts that may be left empty for samples, over time. Chosen: more would cost
 /// more than the 5 % that symbiotic schedules are published to gain.
 pub(crate) const SHARE: f64 = 0.02;
 
-/// Quanta for which a sample is good, as programs have phases. Chosen.
+/// Quanta for which a sample is valid, as programs have phases. Chosen.
 pub(crate) const GOOD_FOR: u64 = 20;
 
 /// A thread that runs alone on a core.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Alone {
     pub thread: TaskId,
-    /// By place in the usable cores.
+    /// Place among the usable cores.
     core: usize,
     pub pu: PuIdx,
 }
 
-/// What may be left empty.
+/// Ration of contexts that may be left empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ration {
+    /// Contexts that may be left empty now.
     credit: f64,
-    /// Samples that were arranged for.
+    /// Samples arranged so far.
     pub given: u64,
 }
 
 impl Ration {
-    /// Chooses the threads that run alone. Jobs that must wait for that leave `chosen`.
+    /// Chooses the threads that run alone. Jobs without room beside them leave `chosen`.
     pub fn choose(
         &mut self,
         now: &Quantum<'_>,
@@ -68,11 +69,13 @@ impl Ration {
         chosen: &mut Vec<(usize, Selected)>,
     ) -> Vec<Alone> {
         let contexts = places.pus.len();
-        // No more than a quarter of them at once, but always enough for one core.
+        // At most a quarter of the contexts at once, but always enough for one core.
         let most = (select::float(contexts) / 4.0).max(select::float(places.width()));
         self.credit = (self.credit + SHARE * select::float(contexts)).min(most);
         let threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
         let mut found = Vec::new();
+        // With a core for each thread all are alone; with more threads than contexts, PUs are
+        // shared.
         if threads <= places.cores.len() || threads > contexts {
             return found;
         }
@@ -96,7 +99,7 @@ impl Ration {
     }
 }
 
-/// The chosen threads that need a sample, the most urgent first.
+/// The chosen threads that need a sample, most urgent first.
 fn wanting<'a>(
     now: &Quantum<'a>,
     table: &StackTable,
@@ -104,26 +107,28 @@ fn wanting<'a>(
     chosen: &[(usize, Selected)],
 ) -> Vec<&'a Thread> {
     let threads = chosen.iter().flat_map(|(at, _)| &now.queue[*at].threads);
-    let needs = |thread: &&Thread| {
+    let needing = threads.filter(|thread| {
         let age = table.sample_age(thread.id);
         let doubtful = !well_conditioned || table.is_doubtful(thread.id);
         doubtful && table.shows(thread) && age.is_none_or(|age| age >= GOOD_FOR)
-    };
-    let mut found: Vec<&Thread> = threads.filter(needs).collect();
+    });
+    let mut found: Vec<&Thread> = needing.collect();
     found.sort_by_key(|thread| std::cmp::Reverse(table.sample_age(thread.id).unwrap_or(u64::MAX)));
     found
 }
 
-/// The core where the thread last ran, else the first that no thread has alone.
+/// The core where the thread last ran, else the first that no thread has alone; `None` without
+/// such.
 fn core_for(places: &Places<'_>, thread: &Thread, taken: &[Alone]) -> Option<usize> {
     let cores = &places.cores;
-    let is_free = |core: &usize| taken.iter().all(|alone| alone.core != *core);
     let last = thread.pu.and_then(|pu| cores.iter().position(|core| core.pus.contains(&pu)));
-    last.filter(is_free).or_else(|| (0..cores.len()).find(is_free))
+    last.into_iter()
+        .chain(0..cores.len())
+        .find(|&core| taken.iter().all(|alone| alone.core != core))
 }
 
-/// Lets the last of the chosen jobs wait until the others have room on what is left; whether that
-/// is possible. Jobs of threads that run alone stay, and if it is not possible all.
+/// Removes the last of the chosen jobs until the others fit on the remaining PUs. Jobs with threads
+/// that run alone stay. False, with `chosen` unchanged, if they cannot fit.
 fn make_room(
     now: &Quantum<'_>,
     places: &Places<'_>,
@@ -132,8 +137,7 @@ fn make_room(
 ) -> bool {
     let taken: usize = alone.iter().map(|alone| places.cores[alone.core].pus.len()).sum();
     let room = places.pus.len() - taken + alone.len();
-    let width = |at: usize| now.queue[at].threads.len();
-    let mut threads: usize = chosen.iter().map(|(at, _)| width(*at)).sum();
+    let mut threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
     let mut kept = chosen.clone();
     for place in (0..chosen.len()).rev() {
         if threads <= room {
