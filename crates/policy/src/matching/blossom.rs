@@ -32,8 +32,8 @@
 //! twice. `O(n³)` time and `O(n²)` memory.
 //! # Properties
 //! - **Optimal**: as cheap as the cheapest of all matchings. -> test `optimal`
-//! - **Proved**: the prices are a proof: no slack is negative and they add up to the cost. -> test
-//!   `proved`
+//! - **Proved**: the prices are a proof: no slack is negative and they add up to the cost.
+//!   -> test `proved`
 
 mod circle;
 mod proof;
@@ -205,6 +205,7 @@ impl<'a> Search<'a> {
             None => search.start_prices(),
         }
         search.match_tight_pairs();
+        // Bids leave few vertices unmatched, and each of these takes a search.
         search.bid(start::BIDS * search.n);
         for root in 0..search.n {
             if search.mate[root] == NONE {
@@ -260,6 +261,7 @@ impl<'a> Search<'a> {
     /// Starts a search from an unmatched node.
     fn plant(&mut self, root: usize) {
         self.settle();
+        // Voids all bridges without clearing n² cells.
         self.searches += 1;
         self.make_even(root);
     }
@@ -459,6 +461,7 @@ impl<'a> Search<'a> {
         }
         let vertices = self.vertices_of(node);
         self.set_label(node, Label::Odd, &vertices);
+        // The way up for `climb` and `turn_over`.
         self.entry[node] = (self.nearest[v], v);
         self.make_even(self.outer[partner]);
         false
@@ -476,6 +479,7 @@ impl<'a> Search<'a> {
     /// The lowest even node above both. Walks up from both ends alternately until one walk reaches
     /// a node of the other, so the walk is not longer than the circle.
     fn common_ancestor(&mut self, a: usize, b: usize) -> usize {
+        // Voids the marks of earlier walks.
         self.walk += 1;
         let mut ends = [Some(a), Some(b)];
         for turn in (0..2).cycle() {
@@ -516,6 +520,7 @@ impl<'a> Search<'a> {
             }
             let odd = self.outer[before];
             let (upper, lower) = self.entry[odd];
+            // The odd node is matched anew at the vertex where the tree entered it.
             self.rebase(odd, lower);
             self.mate[lower] = upper;
             u = upper;

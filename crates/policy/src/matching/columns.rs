@@ -167,6 +167,7 @@ fn least_slack(costs: &Costs, prices: &[i64], v: usize) -> Vec<usize> {
     let mut most = i64::MAX;
     for (u, (cost, price)) in costs.row(v).iter().zip(prices).enumerate() {
         let slack = 2 * cost - price;
+        // `most` spares the search of the place for all but few vertices.
         if slack < most && u != v {
             let place = least.partition_point(|&(kept, _)| kept <= slack);
             least.insert(place, (slack, u));

@@ -52,6 +52,7 @@ impl Costs {
                 *cell = cost(a, b).clamp(0, MAX_COST);
             }
         }
+        // Each cost is computed once, and both halves are filled for rows without gaps.
         mirror(n, &mut cells);
         Self { n, cells }
     }

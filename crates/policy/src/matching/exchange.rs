@@ -60,6 +60,7 @@ fn improve_two(
                 groups[g][i] = groups[h][j];
                 groups[h][j] = moved;
                 sums[g] += change;
+                // Sums follow by the change, without a pass over the members.
                 sums[h] = sums[h] - change;
                 apart = sums[g] - sums[h];
                 helped = true;

@@ -16,8 +16,8 @@
 //! 3. *Whole*: round so that each pair's prices are its cost, lower what is above its room, then
 //!    raise all to their room.
 //! # Properties
-//! - **Allowed**: no two prices add up to more than twice the pair's cost. -> test
-//!   `no_pair_forbids_them`
+//! - **Allowed**: no two prices add up to more than twice the pair's cost.
+//!   -> test `no_pair_forbids_them`
 //! - **Never more than there is**: what is proved is true. -> test `proves_no_more_than_is`
 //! - **Proves** what is cheapest by far. -> test `proves_what_stays`
 

@@ -1,17 +1,17 @@
-//! `all-fast-first`: every thread to fast cores first. A baseline.
+//! `all-fast-first`: fast cores first for every thread. A baseline.
 //!
 //! # Problem
-//! A policy for cores of different speeds has to be better than simply filling the fast ones first.
+//! A policy for cores of different speeds has to be better than filling the fast cores first.
 //! # Approach
-//! Fast cores get a thread each, then slow ones, then siblings on fast cores, then on slow ones,
+//! Fast cores get a thread each, then slow cores, then siblings on fast cores, then on slow cores,
 //! and again from the first.
 //! # Terms
 //! See [`cores`](super::asymmetric::cores): fast core, domain, spreading.
 //! # Algorithm
-//! [`Cores::spread`](super::asymmetric::cores::Cores::spread): a thread that is where it may be
-//! stays; others go to a core of their domain if one takes threads. It uses no rates and no phases,
-//! and no thread takes turns. Where all cores are alike everything is left to the kernel, and
-//! threads whose programs chose their PUs always are.
+//! [`Cores::spread`](super::asymmetric::cores::Cores::spread): a thread on an allowed core stays;
+//! others go to a core of their domain with room, if any. Rates and phases are not used, and
+//! nothing rotates. Where all cores are alike, all threads are left to the kernel. Threads whose
+//! programs chose their PUs always are.
 //! # Properties
 //! - **Fast first**: no slow core has a thread while a fast one has none. -> test `fast_first`
 //! - **Stays**: the same threads are not moved. -> test `fast_first`

@@ -1,33 +1,33 @@
-//! Allocation: which PU each thread of the chosen jobs gets.
+//! Allocation: the PU of each thread of the chosen jobs.
 //!
 //! # Problem
-//! Threads under one cache share its bandwidth, and PUs of one core share the first cache: a thread
-//! with much traffic should be beside one with little, at every level that is shared.
+//! Threads under one cache share its bandwidth, and PUs of one core share the first cache. A thread
+//! with much traffic should be beside a thread with little, at every shared level.
 //! # Approach
-//! [`balanced`] goes from the last cache towards the cores and divides the threads of each part of
-//! the machine among its caches so that each gets about the same number of requests (Feliu et al.,
-//! IPDPS 2012, Algorithm 2). [`most_with_least`] fills one core after the other with the threads of
-//! most and of least traffic (PACT 2013, Algorithm 6).
+//! [`balanced`] goes from the last cache towards the cores. It divides the threads of each part of
+//! the machine among the caches of the part so that each cache gets about the same number of
+//! requests (Feliu et al., IPDPS 2012, Algorithm 2). [`most_with_least`] fills one core after the
+//! other with the threads of most and of least traffic (PACT 2013, Algorithm 6).
 //! # Terms
-//! - *Room*: usable PUs under a cache or on a core, a count.
-//! - *Shared level*: one with a cache over more than one usable PU; private levels are skipped.
+//! - *Room*: number of usable PUs under a cache or on a core.
+//! - *Shared level*: a level with a cache over more than one usable PU; private levels are skipped.
 //! # Algorithm
 //! `balanced`, for each shared level from the last: a part with threads `G` and `k` caches of the
 //! level has `AVG = Σ TR / k`. Each of its caches begins with `BW = AVG` and its room as `CPU`, and
-//! takes the thread with the least `|BW/CPU − TR|`: `BW −= TR`, `CPU −= 1`, until it is full. Ours:
-//! with fewer threads than PUs, a cache takes its share of the PUs, rounded up, and its `CPU` is
-//! that; averages are those of the part, which on the published machine is the machine.
+//! takes the thread with the least `|BW/CPU − TR|`: `BW −= TR`, `CPU −= 1`, until full. Ours: with
+//! fewer threads than PUs, a cache takes the share of its PUs, rounded up, as its `CPU`. Averages
+//! are over the part; on the published machine the part is the whole machine.
 //!
 //! `most_with_least`: with fewer threads than PUs, cores get about as many threads each, and the
-//! first ones, with most traffic, fewer. With two PUs a core that is as if idle PUs were threads
-//! without traffic; with more it is not, since the thread of most traffic would have a neighbour
-//! while cores are empty.
+//! first cores, with most traffic, fewer. With two PUs a core, idle PUs then act as threads without
+//! traffic. With more PUs they do not: the thread of most traffic would get a neighbour while other
+//! cores are empty.
 //!
-//! Both leave a thread on the PU where it last ran, or on its core, if that is among its places:
-//! its cache is warm.
+//! Both leave a thread on the PU where it last ran, or on its core, if among its places: its cache
+//! is warm.
 //! # Properties
-//! - **One each**: no PU gets two threads while there are no more threads than PUs. -> test
-//!   `one_each`
+//! - **One each**: no PU gets two threads while there are no more threads than PUs.
+//!   -> test `one_each`
 //! - **Least most**: with two PUs a core, all taken, no pairing has a smaller greatest sum than
 //!   `most_with_least`. -> test `least_most`
 //! - **Even**: no cache gets two threads more than its share. -> test `even`
@@ -73,6 +73,7 @@ pub fn choices(
     pus: &[PuIdx],
     why: impl Fn(&Thread) -> Allocated,
 ) -> Vec<Choice> {
+    // Jobs with more threads than PUs share them.
     let mut next = pus.iter().cycle();
     let choices = chosen.into_iter().map(|(at, selected)| {
         let job = &now.queue[at];
@@ -111,6 +112,7 @@ pub fn in_order(order: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
 pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
     let places = Places::new(machine, pus);
     let all = (0..threads.len()).collect();
+    // The last level first: its parts are divided by the next level.
     let mut parts = vec![Part { pus: places.pus.to_vec(), threads: all }];
     for level in shared_levels(machine, &places.pus) {
         let over = caches_over(machine, level);
@@ -151,6 +153,7 @@ fn caches_over(machine: &Machine, level: u8) -> Vec<usize> {
     let mut over = vec![usize::MAX; machine.pus.len()];
     for (number, cache) in data_caches(machine).filter(|cache| cache.level == level).enumerate() {
         for pu in &cache.pus {
+            // Numbers ascend, so the first cache of several stays.
             over[pu.idx()] = over[pu.idx()].min(number);
         }
     }
@@ -294,6 +297,7 @@ fn by_members(
             members.iter().filter_map(|&at| last_core(places, threads[at])).collect();
         were.sort_unstable();
         let runs = were.chunk_by(|a, b| a == b);
+        // `Reverse`: most members first, then by group and core, so that the order is definite.
         known.extend(runs.map(|same| (Reverse(same.len()), group, same[0])));
     }
     known.sort_unstable();
@@ -314,6 +318,7 @@ fn stay(threads: &[&Thread], room: &[PuIdx]) -> Vec<PuIdx> {
         let place = free.iter().position(|pu| Some(*pu) == thread.pu);
         kept.push(place.map(|place| free.remove(place)));
     }
+    // Only after the threads that stay, so that no other thread gets their PUs.
     let mut next = free.into_iter();
     kept.into_iter().filter_map(|kept| kept.or_else(|| next.next())).collect()
 }

@@ -46,6 +46,7 @@ pub(super) fn choices_as(
     let choices = queue.iter().map(|job| Choice {
         job: job.job,
         selected: Selected::Room,
+        // `by_ref`: each job takes the next places of the same iterator.
         places: places.by_ref().take(job.threads.len()).collect(),
     });
     choices.collect()
@@ -125,6 +126,7 @@ pub(super) struct Messages {
 impl Messages {
     /// Queues a message that was never queued before.
     pub fn once(&mut self, text: &'static str) {
+        // `reported` is never emptied, so a text comes once a run.
         if self.reported.insert(text) {
             self.waiting.push_back(text);
         }

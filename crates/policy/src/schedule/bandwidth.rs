@@ -2,33 +2,31 @@
 //! caches.
 //!
 //! # Problem
-//! Performance falls the faster the nearer the memory is to its peak, so quanta with much traffic
-//! together lose more than quanta with little gain. Threads that share a cache fight for it in the
-//! same way.
+//! Performance falls faster the nearer the memory is to its peak, so quanta with much traffic lose
+//! more than quanta with little traffic gain. The same holds for threads that share a cache.
 //! # Approach
-//! Keep the memory traffic of every quantum close to an average; put threads with much traffic to a
-//! shared cache apart.
+//! Keep the memory traffic of every quantum close to an average; separate threads with much traffic
+//! to a shared cache.
 //! # Terms
-//! - `AvgTR(p)`: traffic of `p` alone, averaged over its time `T(p)` alone, t/µs. `TR(p)`: that in
-//!   its last quantum.
-//! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p)·width(p) / contexts)`: all traffic of the jobs that are left
-//!   over the time in which the contexts can run them, t/µs. For jobs of one thread that is
-//!   contexts × the mean traffic, weighted by time.
-//! - *Throttle* `s = Σ TR / Σ AvgTR` over the jobs that have run: how much of their traffic alone
-//!   they get; a job that has not run is taken to have `AvgTR`. Ours: the original's prediction was
-//!   not found. The last rate alone is none: rates fall where the memory is short, so jobs that
-//!   flood it together seem to have little traffic, and are together again (simulated on a Xeon
-//!   X3320).
-//! - `Pen(p) = κ · max(0, g(p) − mean g) · mean AvgTR`, at most the largest `AvgTR`: bandwidth that
-//!   is reserved for a job that loses more than others. `g(p)` is the share of its speed that `p`
+//! - `AvgTR(p)`: traffic of `p` alone, averaged over its time `T(p)` alone, t/µs. `TR(p)`: traffic
+//!   in its last quantum.
+//! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p)·width(p) / contexts)`: all traffic of the jobs in the queue
+//!   over the time in which the contexts can run them, t/µs. For jobs of one thread: contexts × the
+//!   mean traffic, weighted by time.
+//! - *Throttle* `s = Σ TR / Σ AvgTR` over the jobs that have run: the share of their traffic alone
+//!   that jobs get. A job that has not run has the demand `AvgTR`. Ours: the original's prediction
+//!   was not found. The last rate alone is no prediction: rates fall where the memory is short, so
+//!   jobs that flood the memory together seem to have little traffic, and run together again
+//!   (simulated on a Xeon X3320).
+//! - `Pen(p) = κ · max(0, g(p) − mean g) · mean AvgTR`, at most the largest `AvgTR`: bandwidth
+//!   reserved for a job that loses more than others. `g(p)` is the share of its speed that `p`
 //!   loses for each t/µs of others' traffic, measured beside the micro-benchmark of
-//!   `colocate-study bench bandwidth`. Ours: how it was computed was not published with what we
-//!   have.
+//!   `colocate-study bench bandwidth`. Ours: the published computation was not found.
 //! - `SIABW`: `IABW` with `AvgTR(p) + Pen(p)` for `AvgTR(p)`.
-//! - `OATR`: contexts × the mean of the last rates of the jobs that wait (`oatr=waiting`), or the
-//!   mean of what was delivered in each quantum so far (`oatr=delivered`), which falls when
-//!   contention throttles traffic. The formula of the paper was not found; the first is that of its
-//!   author's published teaching code, the second what that code reports.
+//! - `OATR`: contexts × the mean of the last rates of the waiting jobs (`oatr=waiting`), or the
+//!   mean delivered traffic of each quantum so far (`oatr=delivered`), which falls when contention
+//!   throttles traffic. The formula of the paper was not found. The first is that of its author's
+//!   published teaching code; the second is the figure reported by that code.
 //! # Algorithm
 //! | policy | selection | allocation | source |
 //! |---|---|---|---|
@@ -40,26 +38,26 @@
 //! | `l1-dynamic` | in the order of the queue | as `bas` | PACT 2013, Algorithm 6 |
 //! | `l1-static` | in the order of the queue | by runs alone, so no thread moves | PACT 2013, Algorithm 6 |
 //!
-//! The traffic of a job alone is of all its threads together: each has its part of that, all
-//! runnable ones the same. A job of several threads takes as many contexts (ours). The published
-//! study of `l1` has as many jobs as contexts, so no selection. Unknown traffic counts as the mean
-//! of what is known; where nothing is known, a message says that it is no order.
+//! The traffic of a job alone is that of all its threads: each runnable thread has an equal part. A
+//! job of several threads takes as many contexts (ours). The published study of `l1` has as many
+//! jobs as contexts, so no selection. Unknown traffic counts as the mean of the known; if no
+//! traffic is known, a message says that jobs are not ordered.
 //! # Properties
 //! - **Jobs that are gone do not count** -> tests `by_hand`, `oatr_by_hand`
 //! - **Threads take contexts**: jobs of several threads that flood the memory are kept apart, too.
 //!   -> test `wide_floods_are_kept_apart`
-//! - **Scarcity is not modesty**: the same jobs are chosen when all rates fall alike. -> tests
-//!   `floods_are_kept_apart`, `rates_that_fall_alike_change_nothing`
-//! - **Balanced**: threads with much traffic to a shared cache are apart. -> test
-//!   `caches_are_balanced`
-//! - **Penalties are bounded** and no thread that loses less than the mean has one. -> test
-//!   `penalties_by_hand`
+//! - **Scarcity is not modesty**: the same jobs are chosen when all rates fall alike.
+//!   -> tests `floods_are_kept_apart`, `rates_that_fall_alike_change_nothing`
+//! - **Balanced**: threads with much traffic to a shared cache are apart.
+//!   -> test `caches_are_balanced`
+//! - **Penalties are bounded** and no thread that loses less than the mean has one.
+//!   -> test `penalties_by_hand`
 //! - **None, none**: if all lose alike, `idas` is `mhas`. -> test `alike_is_mhas`
 //! - **First come, first served** until rates are known. -> test `first_quantum`
 //! - **As published**, the average stays when jobs leave. -> test `as_published_by_hand`
 //! - **Unknown is reported** once, if it is so after jobs have run. -> test `without_counters`
-//! - **Each its part**: a thread of many has no more than its part of the job's traffic. -> tests
-//!   `a_job_of_many_threads`, `by_what_is_known_alone_or_by_the_last_quantum`
+//! - **Each its part**: a thread of many has no more than its part of the job's traffic.
+//!   -> tests `a_job_of_many_threads`, `by_what_is_known_alone_or_by_the_last_quantum`
 
 use super::allocate::{self, Rate, seated, spread};
 use super::asymmetric::Messages;
@@ -232,6 +230,7 @@ fn by_average(
     }
     let mut average = None;
     by_rates(move |now| {
+        // Once, from the jobs of the first quantum.
         let wanted = *average.get_or_insert_with(|| ideal(now, &known));
         allocate(now, by_demand(now, &known, wanted, 1.0))
     })
@@ -241,6 +240,7 @@ fn by_average(
 fn known(alone: &[SoloProfile], kappa: f64) -> Vec<Known> {
     let loss = mean(alone, |job| job.loss);
     let traffic = mean(alone, |job| job.memory);
+    // No job reserves more than the largest traffic alone.
     let most = alone.iter().map(|job| job.memory).fold(0.0, f64::max);
     let jobs = alone.iter();
     jobs.map(|job| (*job, (kappa * (job.loss - loss).max(0.0) * traffic).min(most))).collect()
@@ -283,6 +283,7 @@ fn throttle(now: &Quantum<'_>, known: &[Known]) -> f64 {
         now_traffic += traffic;
         alone_traffic += alone.memory;
     }
+    // 0 / 0 before any job has run.
     let throttle = now_traffic / alone_traffic;
     if throttle.is_finite() && throttle > 0.0 { throttle } else { 1.0 }
 }
@@ -303,6 +304,7 @@ fn ideal(now: &Quantum<'_>, known: &[Known]) -> f64 {
 /// Choices of `bas`. `oatr` is in t/µs.
 fn by_last_average(now: &Quantum<'_>, oatr: f64) -> Vec<Choice> {
     let contexts = now.pus.len();
+    // With room for all jobs there is nothing to select.
     let chosen = select::all(now.queue, contexts)
         .unwrap_or_else(|| select::by_traffic(now.queue, contexts, oatr, QueuedJob::to_memory));
     pair(now, chosen, &to_first_cache)
@@ -330,9 +332,11 @@ impl Delivered {
     fn next(&mut self, now: &Quantum<'_>) -> f64 {
         let ran = now.queue.iter().filter(|job| job.just_ran);
         let known: Vec<f64> = ran.filter_map(QueuedJob::to_memory).collect();
+        // A quantum of unknown traffic is no quantum without traffic.
         if !known.is_empty() {
             let delivered = known.into_iter().fold(0.0, |sum, each| sum + each);
             self.quanta += 1.0;
+            // Running mean, without a sum that grows.
             self.mean += (delivered - self.mean) / self.quanta;
         }
         if self.quanta > 0.0 { self.mean } else { oatr(now.queue, now.pus.len()) }

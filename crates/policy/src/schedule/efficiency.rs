@@ -1,11 +1,10 @@
-//! `efficiency`: fast cores to the threads that gain most from them (efficiency specialisation,
-//! ES).
+//! `efficiency`: fast cores for the threads that gain most (efficiency specialisation, ES).
 //!
 //! # Problem
-//! A thread that waits for memory is hardly faster on a fast core, one that computes is as much
-//! faster as the core.
+//! A thread that waits for memory is hardly faster on a fast core; a computing thread is faster by
+//! the ratio of the cores.
 //! # Approach
-//! Threads are ranked by their speed-up factors, and the first have the fast cores. Factors are
+//! Threads are ranked by their speed-up factors, and the first get the fast cores. Factors are
 //! sampled while the threads run, or predicted by the model
 //! ([`factors`](super::asymmetric::factors)).
 //! # Terms
@@ -13,26 +12,26 @@
 //! fast core, domain.
 //! - *Incumbent*: a thread that had a fast core in the last quantum.
 //! # Algorithm
-//! 1. A thread of unknown factor is put on the kind of core of which its rate is missing, for a
-//!    quantum: on fast ones first those that come first in the queue, on at most half of the fast
-//!    cores (one at least).
-//! 2. The others by their factors, greatest first; those of incumbents count `1 + gain` times, so
-//!    that noise moves no thread. Unknown factors count as 1.
-//! 3. A thread that has a fast core keeps it, else one of its domain if there is one; the others
-//!    are spread over what is left, siblings of those on fast cores last.
-//! 4. Jobs that sleep ([`phases`](super::phases)) compete for nothing and are left to the kernel
-//!    until they have woken, as are threads whose programs chose their PUs.
+//! 1. A thread of unknown factor runs for a quantum on the kind of core on which its rate is
+//!    missing. Fast cores go to these threads in the order of the queue, at most half of the cores
+//!    but at least one.
+//! 2. The other threads follow by their factors, greatest first. Factors of incumbents count
+//!    `1 + gain` times, so that noise moves no thread. Unknown factors count as 1.
+//! 3. A thread on a fast core keeps the core, else gets one of its domain if possible. The other
+//!    threads are spread over the remaining cores, siblings of fast-core threads last.
+//! 4. Sleeping jobs ([`phases`](super::phases)) do not compete and are left to the kernel until
+//!    they wake. So are threads whose programs chose their PUs.
 //!
-//! Ours: steps 1, 3 and 4 and the gain. A known factor is not sampled anew while the thread stays
-//! on one kind of core. Where neither instructions are counted nor demands known, everything is
-//! left to the kernel.
+//! Ours: steps 1, 3 and 4 and the gain. A known factor is not sampled again while the thread stays
+//! on one kind of core. If neither instructions are counted nor demands known, all jobs are left to
+//! the kernel.
 //! # Properties
 //! - **Best first**: no thread on a slow core has a factor that is greater by more than the gain.
 //!   -> test `best_first_and_still`
-//! - **Still**: where nothing changes no thread moves once all factors are known. -> test
-//!   `best_first_and_still`
-//! - **Nothing for sleepers**: a thread that sleeps keeps no other off a fast core. -> test
-//!   `sleepers_make_room`
+//! - **Still**: where nothing changes no thread moves once all factors are known.
+//!   -> test `best_first_and_still`
+//! - **Nothing for sleepers**: a thread that sleeps keeps no other off a fast core.
+//!   -> test `sleepers_make_room`
 //! - **As `os`** without rates, and where cores are alike. -> test `nothing_known_is_os`
 
 use super::asymmetric::factors::{Factors, Missing};

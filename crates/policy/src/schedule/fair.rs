@@ -1,31 +1,31 @@
 //! `fair` and `perf-fair`: progress-aware scheduling (Feliu et al., IPDPS 2015 and IEEE TC 2017).
 //!
 //! # Problem
-//! Jobs that suffer most from the others fall behind, and the last one decides when all are done.
+//! Jobs that suffer most from the others fall behind, and the last job decides when all are done.
 //! # Approach
-//! The job that has come least far runs. `perf-fair` gives only some of the contexts that way, and
-//! the others to the jobs with which the memory is used evenly, as [`bas`](bandwidth).
+//! The jobs of least progress run. `perf-fair` allots only a share of the contexts by progress, and
+//! the rest to jobs that keep the memory traffic even, as [`bas`](bandwidth).
 //! # Terms
 //! See [`progress`].
-//! - `f`: the share of the contexts that `perf-fair` gives by progress.
-//! - `U`: the most unfair that `perf-fair` lets things become: above, it gives all contexts by
-//!   progress. Unfairness is the greatest slowdown over the least, as progress has it, of the jobs
-//!   that are left.
+//! - `f`: share of the contexts that `perf-fair` allots by progress.
+//! - `U`: greatest unfairness at which `perf-fair` allots by traffic too. Unfairness is the
+//!   greatest slowdown over the least, by the progress of the jobs in the queue.
 //!
 //! How the published scheduler mixes both was not found; `f` and `U` are ours.
 //! # Algorithm
-//! 1. Note what the last quantum showed.
-//! 2. If an estimate is due, a short quantum makes it, in which all others wait: see [`progress`].
-//! 3. Else `fair` runs the jobs with the least progress; `perf-fair` does so, too, while things are
-//!    less fair than `U`, and else with `f` of the contexts, and fills the rest by
-//!    [`select::by_traffic`] with what `OATR` leaves.
+//! 1. Take in the last quantum.
+//! 2. If an estimate is due, run one job in a short quantum while all others wait: see
+//!    [`progress`].
+//! 3. Else `fair` runs the jobs of least progress. `perf-fair` does the same while the unfairness
+//!    is above `U`; else it runs these jobs on `f` of the contexts, and fills the rest by
+//!    [`select::by_traffic`] with the remainder of `OATR`.
 //! 4. [`most_with_least`](super::allocate::most_with_least).
 //! # Properties
 //! - **No starvation**: every job runs again and again. -> tests `no_job_starves`,
 //!   `no_job_waits_long`
 //! - **Alone**: while it is estimated, no other job runs. -> test `alone_while_estimated`
-//! - **Mixed only while it is fair**: above `U` all contexts are given by progress. -> test
-//!   `mixing_by_hand`
+//! - **Mixed only while it is fair**: above `U` all contexts are given by progress.
+//!   -> test `mixing_by_hand`
 
 use super::allocate::choices;
 use super::progress::{self, Estimating, ProgressTable, ordered};
@@ -179,6 +179,7 @@ impl Fair {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         // a share of the contexts
         let room = (select::float(contexts) * self.mixing.share).ceil() as usize;
+        // At least one context, or the least progress would not count at a share of 0.
         let chosen = self.least(now, room.clamp(1, contexts));
         let wanted = bandwidth::oatr(now.queue, contexts);
         select::fill(now.queue, contexts, chosen, wanted, QueuedJob::to_memory)

@@ -1,22 +1,20 @@
-//! `fair-oracle`: the jobs that have come least far run, by their true progress: for comparison
-//! only.
+//! `fair-oracle`: runs the jobs of least true progress. For comparison only.
 //!
 //! # Problem
-//! How much a fair scheduler loses by its estimates shows only beside one that needs none.
+//! The loss of a fair scheduler by its estimates shows only beside a scheduler without estimates.
 //! # Approach
-//! The oracle knows what each job does alone, part after part ([`Course`]), and how many
-//! instructions it has executed. Both are known of a simulated job only. It places as
-//! [`fair`](super::fair).
+//! The oracle knows the course of each job alone ([`Course`]) and the number of executed
+//! instructions, both known of a simulated job only. It places as [`fair`](super::fair).
 //! # Terms
-//! - *Course* of a job: its phases, each with its instructions and the time that they take alone;
-//!   again and again.
+//! - *Course* of a job: its phases, each with its instructions and its time alone; repeated without
+//!   end.
 //! # Algorithm
-//! Jobs by the time that what they have done takes alone, the least first, as many as fit; the
-//! others wait. A job of several threads counts by all their instructions together.
+//! Jobs by the time alone of their executed instructions, least first, as many as fit; the others
+//! wait. The instructions of all threads of a job count together.
 //! # Properties
 //! - **Least first**, by time alone and not by instructions. -> test `by_hand`
-//! - **Again and again**: progress grows on when a job begins its course once more. -> test
-//!   `courses_repeat`
+//! - **Again and again**: progress grows on when a job begins its course once more.
+//!   -> test `courses_repeat`
 
 use super::bandwidth::pair_by_last_quantum;
 use super::progress::ordered;

@@ -3,16 +3,16 @@
 //!
 //! A scheduler is a policy that decides at the beginning of every quantum. It chooses jobs
 //! (*selection*; the others wait) and gives each of their threads a PU (*allocation*). Its evidence
-//! of a job is what the job did when it last ran. All of Feliu's schedulers are of this kind; each
-//! file says where its algorithm was published.
+//! is the behaviour of each job in the last quantum in which the job ran. All of Feliu's schedulers
+//! are of this kind. Each file names the publication of its algorithm.
 //!
 //! # Terms
-//! - *Context*: a PU that may be used; a job needs as many as it has threads.
-//! - *Queue*: jobs that have work left; one that ran goes to its tail, so its *head* has waited
+//! - *Context*: a usable PU; a job needs one per thread.
+//! - *Queue*: jobs with work left. A job that ran goes to the tail, so the *head* has waited
 //!   longest.
-//! - *Transactions per microsecond* (t/µs): requests to one level of the memory hierarchy, over the
-//!   time in which the job ran. A rate over time falls under contention, as misses per instruction
-//!   do not: it says what the resource has to serve.
+//! - *Transactions per microsecond* (t/µs): requests to one level of the memory hierarchy over the
+//!   time in which the job ran. A rate over time falls under contention, unlike misses per
+//!   instruction: it is the load of the resource.
 
 mod all_fast_first;
 pub(crate) mod allocate;

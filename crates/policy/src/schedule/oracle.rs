@@ -1,29 +1,28 @@
-//! `oracle`: the best places that the contention model finds, for comparison only.
+//! `oracle`: the best placement by the contention model. For comparison only.
 //!
 //! # Problem
-//! How far a scheduler is from what is possible shows only beside one that knows everything.
+//! The distance of a scheduler from the optimum shows only beside a scheduler with full knowledge.
 //! # Approach
-//! The oracle gets what each job demands ([`Phase`]) and how fast the machine is, which is not
-//! known of a real program, and tries all placements with the model that the simulator uses as
-//! well. It chooses places, not jobs.
+//! The oracle gets the demand of each job ([`Phase`]) and the performance of the machine, which are
+//! unknown for a real program. It tries all placements with the simulator's model. It chooses
+//! places, not jobs.
 //! # Terms
-//! - *STP*: the sum over all threads of the rate in a placement over the rate alone on the same
-//!   core.
-//! - *Alike* placements: those that differ only in which of several empty, equal cores is taken.
+//! - *STP*: sum over all threads of the rate in a placement over the rate alone on the same core.
+//! - *Alike* placements: placements that differ only in the choice among empty, equal cores.
 //! # Algorithm
 //! 1. Selection as `symbiotic`: all, or in the order of the queue.
-//! 2. Up to [`EXHAUSTIVE`] threads: one after the other onto every core with room, of several empty
-//!    cores that are alike only the first; the placement with the greatest STP, if it is better by
-//!    [`GAIN`] than the one that is. Whether cores are alike follows from the caches, nodes and
-//!    packages around them and from the threads there.
+//! 2. Up to [`EXHAUSTIVE`] threads: one after the other onto every core with room; of empty, alike
+//!    cores only the first. The result is the placement with the greatest STP, if better by
+//!    [`GAIN`] than the present one. Cores are alike by the caches, nodes and packages around them
+//!    and the threads there.
 //! 3. Up to [`BOUNDED`] threads, or more than [`MOST`] placements of fewer: branch and bound, from
-//!    the groups of step 4. [`Plan::state`] says how far what was found may be from the best.
+//!    the groups of step 4. [`Plan::state`] has the greatest possible distance from the optimum.
 //! 4. More threads: groups by matching, as the policy `symbiosis-model`, with the model's
-//!    prediction for one core: optimal for two siblings as far as one core goes, without caches or
-//!    nodes beyond it.
+//!    prediction for one core. Optimal for two siblings within a core, without caches or nodes
+//!    beyond.
 //!
 //! The same threads on the same PUs are not searched for again, until [`KEPT`] others have been. A
-//! job whose demand changes with time has one demand here, so it is no oracle for such.
+//! job has one demand here, so the oracle is none for jobs whose demand changes with time.
 //! # Properties
 //! - **Best** of all placements by brute force. -> test `best_by_brute_force`
 //! - **Never worse than staying**, by the model. -> test `never_worse_than_staying`
@@ -75,8 +74,8 @@ pub(crate) const BOUNDED: usize = 12;
 /// scheduler that estimates needs more; the oracle shows the possible.
 pub const GAIN: f64 = 0.001;
 
-/// Most placements kept. Chosen: more than a workload of so few threads needs, and some hundred
-/// KiB. Jobs that create threads or let them sleep make new ones every quantum.
+/// Most placements kept. Chosen: more than a workload of few threads needs, and some hundred KiB.
+/// Jobs with new or newly sleeping threads add placements every quantum.
 pub const KEPT: usize = 1_000;
 
 /// Most groups with a kept loss. Chosen: some MiB.
@@ -93,7 +92,7 @@ pub struct Oracle {
     demands: Vec<Phase>,
     /// By threads and PUs: the groups found, by usable core.
     found: BTreeMap<Asked, Groups>,
-    /// Last input, with the present groups then, and the result: most quanta repeat the one before.
+    /// Last input, the present groups then, and the result: most quanta repeat the quantum before.
     last: Option<(Asked, Groups, Groups)>,
     losses: Losses,
     searches: Searches,
@@ -130,6 +129,7 @@ impl Oracle {
         let Some(performance) = &self.performance else { return stay };
         let pus = places.pus.iter().map(|pu| places.machine.pus[pu.idx()].os).collect();
         let key: Asked = (threads.iter().map(|thread| thread.id).collect(), pus);
+        // Before the judge is built: most quanta repeat the one before.
         if let Some((asked, before, found)) = &self.last
             && (asked, before) == (&key, &stay)
         {
@@ -145,6 +145,7 @@ impl Oracle {
                     matched(places, performance, &self.demands, threads, &mut self.losses)
                 });
                 if self.found.len() >= KEPT {
+                    // All at once: no order of use is kept.
                     self.found.clear();
                 }
                 self.found.insert(key.clone(), best.clone());
@@ -252,6 +253,7 @@ fn matched(
     });
     let tasks: Vec<Task> = tasks.collect();
     let tasks: Vec<&Task> = tasks.iter().collect();
+    // Matching takes one core for all, so all must have as many PUs.
     let even = places.cores.iter().all(|core| core.pus.len() == places.width());
     let mut judge = even.then(|| Judge::new(places, performance, &tasks)).flatten()?;
     let cores = places.cores.len();
@@ -346,10 +348,11 @@ impl<'a> Whole<'a> {
             .collect()
     }
 
-    /// The best of all placements; `None` if they are more than [`MOST`].
+    /// The best of all placements; `None` for more than [`MOST`] placements.
     fn best(&self) -> Option<Vec<Vec<usize>>> {
         let mut all = Vec::new();
         let mut groups = vec![Vec::new(); self.places.cores.len()];
+        // Counted before any is judged: judging is the slow part.
         self.each(0, &mut groups, &mut all).then_some(())?;
         let mut best: Option<(f64, Vec<Vec<usize>>)> = None;
         for groups in all {
@@ -361,7 +364,7 @@ impl<'a> Whole<'a> {
         best.map(|(_, groups)| groups)
     }
 
-    /// Adds every placement of the threads from `at` on. False once there are more than [`MOST`].
+    /// Adds every placement of the threads from `at` on. False after more than [`MOST`].
     fn each(
         &self,
         at: usize,
@@ -377,6 +380,7 @@ impl<'a> Whole<'a> {
             if groups[core].len() >= self.places.cores[core].pus.len() {
                 continue;
             }
+            // Alike empty cores give alike placements.
             if groups[core].is_empty() && !seen.insert(self.surroundings(core, groups)) {
                 continue;
             }

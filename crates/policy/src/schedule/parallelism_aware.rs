@@ -1,53 +1,53 @@
 //! `parallelism-aware`: serial phases on fast cores (PA; Fedorova et al.).
 //!
 //! # Problem
-//! On a machine with few fast and many slow cores the thread that all others wait for is most
-//! likely on a slow one; in a parallel phase those on fast cores wait for the others.
+//! On a machine with few fast and many slow cores, the thread that all others wait for is most
+//! likely on a slow core. In a parallel phase the threads on fast cores wait for the others.
 //! # Approach
 //! While a job has at most one runnable thread, that thread is a candidate for a fast core. Fast
-//! cores that no candidate needs rotate among the threads of parallel phases. A thread that is not
-//! kept on a core is left to the kernel.
+//! cores without a candidate rotate among the threads of parallel phases. A thread that is not kept
+//! on a core is left to the kernel.
 //! # Terms
 //! See [`phases`](super::phases): serial, parallel, asleep, serial thread;
 //! [`cores`](super::asymmetric::cores): fast core, domain, crossing, refill.
 //! - *Candidate*: the serial thread of a job in a serial phase.
-//! - *Left* of a serial phase: [`Seen::left`](super::phases::Seen::left), by the lengths of those
-//!   that this job had so far.
+//! - *Left* of a serial phase: [`Seen::left`](super::phases::Seen::left), from the lengths of the
+//!   job's earlier serial phases.
 //! # Algorithm
-//! 1. Candidates in the order of the time for which they had a fast core, least first
-//!    ([`rotation`](super::asymmetric::rotation)), as many as there are fast cores. Each job counts
-//!    for itself.
-//! 2. A thread on a fast core keeps it; then those that find a free one in their domain; the others
-//!    cross. A thread moves if `left × (1 − its core's speed / the fast core's) ≥ cost × refill`,
-//!    the refill for the way there and back; else the next candidate may. Lengths include those on
-//!    fast cores, so the gain is predicted too low rather than too high.
-//! 3. Fast cores that are left rotate among the threads of parallel phases, as seldom as their
-//!    caches are worth ([`sharing`]). These are put there and left to the kernel.
+//! 1. Order the candidates by their time on fast cores, least first
+//!    ([`rotation`](super::asymmetric::rotation)); take as many as there are fast cores. Each job
+//!    counts for itself.
+//! 2. A thread on a fast core keeps the core; then candidates with a free fast core in their domain
+//!    move; the others cross. A thread moves if
+//!    `left × (1 − its core's speed / the fast core's) ≥ cost × refill`, the refill for the way
+//!    there and back; else the next candidate may move. Lengths include phases on fast cores, so
+//!    the gain is predicted too low rather than too high.
+//! 3. The remaining fast cores rotate among the threads of parallel phases, as seldom as their
+//!    caches are worth ([`sharing`]). These threads are moved there and left to the kernel.
 //! 4. All other threads in a serial or parallel phase leave the cores of candidates for other
-//!    cores, empty ones first, siblings of candidates last. As long as there is a core for each,
-//!    they are put there and left to the kernel; more are kept on these cores, one a PU and then
-//!    evenly.
-//! 5. Every other thread is left where it is: those that sleep, those of unknown phase, and threads
-//!    whose programs chose their PUs, which get no fast core either.
+//!    cores, empty cores first, siblings of candidates last. With a core for each they are moved
+//!    and left to the kernel. More threads are kept on these cores, one a PU and then evenly.
+//! 5. Every other thread is left where it is: sleeping threads, threads of unknown phase, and
+//!    threads whose programs chose their PUs. The latter get no fast core either.
 //!
-//! Ours: the costs and lengths of steps 2 and 3, and what is left to the kernel. That the published
-//! policy shares spare fast cores evenly among all other threads is remembered and unverified. The
-//! setting `spare` says whether step 3 is done.
+//! Ours: the costs and lengths of steps 2 and 3, and the threads left to the kernel. That the
+//! published policy shares spare fast cores evenly among all other threads is remembered and
+//! unverified. The setting `spare` switches step 3.
 //! # Properties
 //! - **No starvation**: every candidate gets fast cores, none ahead of another by more than a
 //!   quantum. -> test `fair_to_candidates`; threads of parallel phases: see [`sharing`]
 //! - **No ping-pong**: where nothing changes no thread moves once phases are known, which takes two
 //!   quanta, unless fast cores rotate. -> test `still_when_nothing_changes`
 //! - **One move**: a change of phases moves no thread twice. -> test `one_move_for_a_change`
-//! - **Usable PUs only**, and never two candidates on one fast core while another is free. -> test
-//!   `places_are_sound`
+//! - **Usable PUs only**, and never two candidates on one fast core while another is free.
+//!   -> test `places_are_sound`
 //! - **As `os`** where cores are alike and where phases are unknown, and without `spare` where no
 //!   job is in a serial phase. -> tests `alike_is_os`, `unknown_is_os`, `parallel_is_os`
 //! - **Near** cores first, and cost counts. -> tests `near_first`, `short_phases_do_not_cross`
 //! - **Work-conserving** where there is a core for each. -> tests `done_threads_go_back`,
 //!   `crowds_are_kept_off`
-//! - **Bound threads** get no fast core and keep no other off one. -> test
-//!   `bound_threads_are_left_alone`
+//! - **Bound threads** get no fast core and keep no other off one.
+//!   -> test `bound_threads_are_left_alone`
 //! - **Sleepers are not spread** -> test `sleepers_take_no_place`
 //! - **It pays** on a simulated machine as arithmetic says. ->
 //!   crates/sim/tests/all/{serial_phases,one_fast_one_slow}.rs
@@ -279,6 +279,7 @@ impl ParallelismAware {
         let shared: Vec<usize> = cores.fast().filter(|core| !places.is_taken(*core)).collect();
         let mut busy = vec![false; cores.all.len()];
         let active = places_of(queue, |job| !self.phases.sleeps(job.job));
+        // A core with only sleeping threads is free.
         let on = active.into_iter().filter_map(|at| cores.of(places.threads[at]));
         on.for_each(|core| busy[core] = true);
         let turns =
@@ -294,6 +295,7 @@ impl ParallelismAware {
     fn places<'a>(&mut self, now: &Quantum<'a>, cores: &'a Cores) -> Seating<'a> {
         let mut places = Seating::new(cores, now.queue);
         let candidates = self.candidates(now.queue);
+        // Serial phases first: only the fast cores that remain rotate.
         for (candidate, core) in self.seat_serial(cores, &candidates) {
             places.seat(candidates[candidate].at, core);
         }
@@ -346,6 +348,7 @@ impl<'a> Seating<'a> {
         let pus = self.cores.spread(&rest, &self.cores.groups_beside(&self.taken), &self.taken);
         for ((&at, pu), thread) in others.iter().zip(pus).zip(&moved) {
             if wanted > room {
+                // A thread is moved or kept, never both.
                 self.begin[at] = None;
                 self.seats[at] = pu.map(|pu| (pu, Allocated::OffFast));
             } else if self.cores.of(thread).is_some_and(|core| self.is_taken(core)) {
@@ -391,6 +394,7 @@ impl Scheduler for ParallelismAware {
         there.sort_unstable();
         self.serial.retain(|job| there.binary_search(job).is_ok());
         let Some(cores) = cores_of(now, &mut self.messages) else {
+            // Time on fast cores counts only while there are any.
             self.serial.seat([]);
             self.seated.clear();
             return leave_to_kernel(now.queue);

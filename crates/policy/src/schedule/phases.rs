@@ -1,45 +1,45 @@
-//! Which phase each job is in: asleep, serial or parallel, by how many of its threads are runnable.
+//! Phase of each job, asleep, serial or parallel, by its number of runnable threads.
 //!
 //! # Problem
-//! A fast core is worth most to a thread that all others of its job wait for. That has to be seen
-//! from outside, and soon, since phases are short; and each change that is seen by mistake costs
+//! A fast core is worth most to a thread that all others of its job wait for. Such phases have to
+//! be detected from outside, and soon, since they are short. Each change detected by mistake costs
 //! moves.
 //! # Approach
 //! The number of runnable threads shows the phase (Fedorova et al.; the threshold of one runnable
-//! thread is theirs). Every quantum its mean is taken, without threads that only wait for others in
-//! a loop. Two thresholds instead of one keep a job in its phase that is between them; how often in
-//! a row a change must be seen can be set.
+//! thread is theirs). Its mean is taken every quantum, without spinning threads. Two thresholds
+//! instead of one keep the phase of a job between them. The number of quanta in a row that must
+//! show a change is a setting.
 //! # Terms
-//! - *Runnable*: mean number of a job's threads in a quantum that had a PU or waited for one
+//! - *Runnable*: mean number of a job's threads in a quantum that had a PU or waited for a PU
 //!   ([`QueuedJob::runnable`]).
-//! - *Asleep*: hardly any thread is runnable. *Serial*: at most about one thread is. *Parallel*:
-//!   more are.
-//! - *Serial thread*: the one with the greatest share of what is runnable in a serial phase.
-//! - *Length* of a phase: the time of the quanta that were counted to it, so it is off by a quantum
-//!   at either end.
+//! - *Asleep*: hardly any thread is runnable. *Serial*: at most about one thread is runnable.
+//!   *Parallel*: more threads are runnable.
+//! - *Serial thread*: the thread with the greatest runnable share in a serial phase.
+//! - *Length* of a phase: time of the quanta counted to the phase, with an error of a quantum at
+//!   either end.
 //! # Algorithm
-//! Below [`ASLEEP`] a job is asleep, up to [`Hysteresis::serial`] it is in a serial phase, above in
-//! a parallel one; but one that is asleep wakes at [`AWAKE`], and a serial phase ends at
+//! Below [`ASLEEP`] a job is asleep, up to [`Hysteresis::serial`] in a serial phase, above in a
+//! parallel phase. But a job that is asleep wakes at [`AWAKE`], and a serial phase ends at
 //! [`Hysteresis::parallel`]. A quantum in which a phase changes shows a mixture that may lie
-//! between the thresholds; the next one shows the change. So with `confirm` 1 a change is acted on
-//! within two quanta; every further one adds a quantum.
+//! between the thresholds; the next quantum shows the change. So with `confirm` 1 a policy acts on
+//! a change within two quanta; every further confirmation adds a quantum.
 //!
-//! The beginning of a serial phase is mostly seen sooner: where several threads and hardly any
-//! others were *steady*, runnable for a whole quantum, and in the next one only one of them is and
-//! the others are far from it, these have stopped. That counts as serial, whatever the mean is.
-//! With quanta of 20 ms and phases of 200 ms that brings 2 to 3 % of the best gain (simulated,
+//! The beginning of a serial phase is mostly detected sooner. If several threads and hardly any
+//! others were *steady*, runnable for a whole quantum, and in the next quantum only one of them is
+//! and the others are far from it, these have stopped. The phase is then serial, whatever the mean
+//! is. With quanta of 20 ms and phases of 200 ms this gains 2 to 3 % of the best gain (simulated,
 //! crates/sim/tests/all/one_fast_one_slow.rs).
 //!
-//! The serial thread stays the same until another one has [`HANDED_OVER`] times its share.
+//! The serial thread stays the same until another thread has [`HANDED_OVER`] times its share.
 //! # Properties
 //! - **By hand** -> tests `fork_join_by_hand`, `mixtures_wait`, `sleep_by_hand`
-//! - **No flapping**: the same input again and again changes the phase once at most. -> test
-//!   `no_flapping`
-//! - **One for one**: a phase changes no more often than its input crosses a threshold. -> test
-//!   `one_change_for_one_change`
+//! - **No flapping**: the same input again and again changes the phase once at most.
+//!   -> test `no_flapping`
+//! - **One for one**: a phase changes no more often than its input crosses a threshold.
+//!   -> test `one_change_for_one_change`
 //! - **Soon**: a change that lasts is known within `confirm` + 1 quanta, the beginning of a serial
-//!   phase where all were steady within `confirm`, unless they stop at the end of a quantum. ->
-//!   tests `within_two_quanta`, `stops_are_seen_at_once`
+//!   phase where all were steady within `confirm`, unless they stop at the end of a quantum.
+//!   -> tests `within_two_quanta`, `stops_are_seen_at_once`
 //! - **Unknown is no phase** -> test `unknown_is_no_phase`
 
 use super::sorted::Sorted;
@@ -57,7 +57,7 @@ pub(crate) const ASLEEP: f64 = 0.05;
 pub(crate) const AWAKE: f64 = 0.1;
 
 /// Least runnable share of a quantum of a steady thread. Chosen: a wait for a PU that lasts beyond
-/// the quantum may be missing, and a PU with a quota makes threads wait for a millisecond of ten.
+/// the quantum may be missing, and an artificially slowed PU makes threads wait for 1 ms of 10 ms.
 pub(crate) const STEADY: f64 = 0.9;
 
 /// Runnable share of a quantum below which a thread has stopped. Chosen: far enough from [`STEADY`]
@@ -118,6 +118,7 @@ impl Hysteresis {
             _ => JobPhase::Parallel,
         };
         match before {
+            // Between the thresholds the phase before goes on.
             Some(JobPhase::Asleep) if runnable < AWAKE => JobPhase::Asleep,
             Some(JobPhase::Serial) if plain > JobPhase::Serial && runnable < self.parallel => {
                 JobPhase::Serial
@@ -246,6 +247,7 @@ impl Phases {
             let before = self.jobs.get(&job.job).copied();
             let seen = match (job.runnable, job.just_ran) {
                 (Some(runnable), true) => Some(self.after(before, job, runnable, took)),
+                // The job ran uncounted, so its earlier phase says nothing any more.
                 (None, true) => None,
                 (_, false) => before,
             };
@@ -297,8 +299,10 @@ impl Phases {
         } else {
             seen.pending = Some((phase, times));
         }
+        // After the change: the quantum that confirms a phase counts to it.
         seen.lasted += took;
         let others = runnable - f64::from(steady);
+        // With others runnable, a stop of steady threads does not leave one thread.
         seen.steady = Some(steady).filter(|_| others <= self.settings.serial - 1.0);
         seen.thread = match seen.phase {
             JobPhase::Serial => serial_thread(&job.threads, seen.thread),

@@ -1,59 +1,57 @@
-//! How far each job has come, compared with running alone, and quanta that find out how fast alone
-//! is.
+//! Progress of each job compared with running alone, and quanta that estimate the speed alone.
 //!
 //! # Problem
-//! Fairness needs to know how much slower jobs are than alone, while they are not alone.
+//! Fairness needs the slowdown of jobs against running alone, while they do not run alone.
 //! # Approach
-//! From time to time a job gets cores of its own (Feliu et al., IPDPS 2015). What it does there,
-//! and how fast, is kept; a quantum beside others is held against what was kept of the same phase,
-//! so each quantum shows progress ([`samples`]). A job is estimated when it does what is not known
-//! of it, and not because time has passed.
+//! From time to time a job gets cores of its own (Feliu et al., IPDPS 2015). Its behaviour and
+//! speed there are kept as a sample. A quantum beside other jobs is compared with the samples of
+//! the same phase, so each quantum shows progress ([`samples`]). A job is estimated again when its
+//! behaviour is new, not after a fixed time.
 //! # Terms
-//! - *Speed* of a job: instructions per cycle of all its threads, added up; where they shared fewer
-//!   PUs, times the PUs for each.
-//! - *Estimate*: a quantum with cores of its own, which is kept as a sample.
-//! - *Progress*: seconds' worth of running alone: the sum of time × speed / speed alone over the
-//!   quanta in which it ran. Shown in quanta of mean length.
-//! - *Doubt* of a job: how far it was off from its samples by more than it is tolerated, added up
-//!   over the quanta since its last estimate, and a part for the time: in `n` quanta doubt reaches
-//!   1 though nothing has changed.
-//! - *Tolerated*: [`NOISE`] at first. Where an estimate shows nothing new, the job is off by its
-//!   neighbours: half of what it was off by more than is tolerated, is tolerated from then on.
+//! - *Speed* of a job: instructions per cycle, summed over all its threads; for threads that share
+//!   fewer PUs, times the PUs per thread.
+//! - *Estimate*: a quantum with cores of its own, kept as a sample.
+//! - *Progress*: the sum of time × speed / speed alone over the quanta in which the job ran, in
+//!   seconds of running alone. Shown in quanta of mean length.
+//! - *Doubt* of a job: its distance from the samples beyond the tolerated, summed over the quanta
+//!   since its last estimate, plus a part for the time: after `n` quanta without change doubt is 1.
+//! - *Tolerated*: [`NOISE`] at first. Where an estimate shows nothing new, neighbours caused the
+//!   distance: half of its excess over the tolerated is tolerated from then on.
 //! # Algorithm
-//! A job without a sample, or with a doubt of 1, needs an estimate. Those without come first, then
-//! those with the greatest doubt. One job at a time has the machine for itself, for a twentieth of
-//! a quantum or [`LEAST_S`]. An estimate that is not a first one comes `A` quanta after the last at
-//! the earliest. The published scheduler renews an estimate after a number of quanta, beside jobs
-//! that hardly use what cores share; its numbers were not found. Ours are rare, so an idle machine
-//! costs less than estimates that are off: see docs/feliu.md.
+//! A job without a sample, or with a doubt of 1, needs an estimate. Jobs without a sample come
+//! first, then the greatest doubt. One job at a time has the machine to itself, for a twentieth of
+//! a quantum or [`LEAST_S`]. An estimate that is not a job's first comes at least `A` quanta after
+//! the last estimate. The published scheduler renews an estimate after a number of quanta, beside
+//! jobs that hardly use the shared resources; its numbers were not found. Our estimates are rare,
+//! so an idle machine costs less than wrong estimates: see docs/feliu.md.
 //!
 //! Ours, since the sources say nothing:
 //! - No job is estimated before every job of the queue has run.
-//! - A later job begins with the least progress that there is. A quantum counts no more than
-//!   itself: a job that is faster than its estimate is in another phase.
-//! - Where speed is not counted, a quantum counts as if alone. So does one before the first
-//!   estimate, until there is one. A quantum that was cut short counts as long as it was, and
-//!   estimates nothing if that is less than [`ENOUGH`] of an estimate.
-//! - A job that was not chosen and ran on idle PUs counts its CPU time, shared by its threads, as
+//! - A later job begins with the least progress of all. A quantum counts at most its own length: a
+//!   job that is faster than its estimate is in another phase.
+//! - Without a counted speed a quantum counts as if alone. So does a quantum before the first
+//!   estimate, until the estimate. A quantum that was cut short counts its real length, and is no
+//!   estimate if shorter than [`ENOUGH`] of one.
+//! - A job that was not chosen and ran on idle PUs counts its CPU time, divided by its threads, as
 //!   if alone.
-//! - A thread that slept through the quantum has no speed. A quantum through which all of a job
-//!   slept counts as if alone, and its samples stay; it is not estimated again before it has shown
-//!   a speed.
+//! - A thread that slept through the quantum has no speed. A quantum in which all threads of a job
+//!   slept counts as if alone, and the samples stay. The job is not estimated again before it has
+//!   shown a speed.
 //! # Properties
 //! - **Every job is estimated** within a bounded number of quanta. -> test `every_job_is_estimated`
-//! - **Alone is 1**: a job at its estimated speed has the progress of its quanta. -> test
-//!   `progress_by_hand`
+//! - **Alone is 1**: a job at its estimated speed has the progress of its quanta.
+//!   -> test `progress_by_hand`
 //! - **No more than itself** -> test `no_quantum_counts_more_than_itself`
-//! - **Late is not lost**: quanta before the first estimate count as those after it. -> test
-//!   `before_the_first_estimate`
-//! - **Each phase by itself**: an estimate of one phase is not held against another. -> test
-//!   `phases_by_hand`
+//! - **Late is not lost**: quanta before the first estimate count as those after it.
+//!   -> test `before_the_first_estimate`
+//! - **Each phase by itself**: an estimate of one phase is not held against another.
+//!   -> test `phases_by_hand`
 //! - **Filling counts**: so does CPU time of a job that was not chosen. -> test `filling_by_hand`
 //! - **Short is short** -> tests `cut_short_by_hand`, `cutting_changes_nothing`
-//! - **Few**: once all are estimated, at most one quantum of `A` makes estimates. -> test
-//!   `estimates_are_few`
-//! - **No arrears**: a later job does not keep the others from running. -> test
-//!   `a_later_job_has_no_arrears`
+//! - **Few**: once all are estimated, at most one quantum of `A` makes estimates.
+//!   -> test `estimates_are_few`
+//! - **No arrears**: a later job does not keep the others from running.
+//!   -> test `a_later_job_has_no_arrears`
 //! - **No counters, no estimates** -> test `without_counters`
 //! - **Asleep is not slow** -> tests `asleep_on_cores_of_its_own`,
 //!   `asleep_when_an_estimate_is_renewed`
@@ -360,6 +358,7 @@ impl ProgressTable {
     /// The job is remembered until [`Self::note`].
     pub(crate) fn begin_estimate(&mut self, now: &Quantum<'_>) -> Option<usize> {
         self.since = self.since.saturating_add(1);
+        // Set anew for the quantum to come.
         self.turns.clear();
         self.let_take_turns(now.queue, now.pus.len());
         let known: Option<Vec<&Progress>> = now.queue.iter().map(|job| self.of(job.job)).collect();

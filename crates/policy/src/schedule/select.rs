@@ -1,30 +1,30 @@
-//! Selection: which jobs of the queue run.
+//! Selection of the jobs that run.
 //!
 //! # Problem
 //! Programs that flood the memory together slow each other down; in another quantum the memory
 //! idles.
 //! # Approach
 //! Every quantum should have about the same memory traffic. Take the head of the queue, so that no
-//! job starves; then, for each context that is left, the job whose traffic is nearest to the share
-//! of the traffic that is left (Xu, Wu and Yew, PACT 2010; Feliu et al., IPDPS 2012, "fitness").
+//! job starves. Then, for each remaining context, take the job with the traffic nearest to the
+//! context's share of the remaining traffic (Xu, Wu and Yew, PACT 2010; Feliu et al., IPDPS 2012,
+//! "fitness").
 //! # Terms
-//! - `BW`: traffic that the quantum should still get, t/µs; may fall below 0, and then the job with
-//!   the least traffic is nearest.
-//! - `CPU`: contexts that are left, a count.
+//! - `BW`: remaining traffic of the quantum, t/µs. Below 0, the job with the least traffic is
+//!   nearest.
+//! - `CPU`: number of remaining contexts.
 //! # Algorithm
 //! 1. Head `h` runs: `BW −= TR(h)`, `CPU −= width(h)`.
-//! 2. While contexts and jobs that fit are left: run `p` with the least
-//!    `|BW/CPU − TR(p)/width(p)|`, the one nearest to the head if several have it; `BW −= TR(p)`,
-//!    `CPU −= width(p)`.
+//! 2. While contexts and jobs that fit remain: run `p` with the least `|BW/CPU − TR(p)/width(p)|`,
+//!    of several the one nearest to the head; `BW −= TR(p)`, `CPU −= width(p)`.
 //!
-//! Unknown traffic counts as the mean of what is known, thread by thread (ours), so jobs of which
-//! nothing is known run in the order of the queue. The published fitness is `1 / |BW/CPU − TR(p)|`,
-//! to be the greatest: the same order, without the division by 0. Jobs of several threads are ours:
-//! a job is chosen as a whole and counts by the traffic of a thread of it.
+//! Unknown traffic counts as the mean of the known, per thread (ours), so jobs of unknown traffic
+//! run in the order of the queue. The published fitness is `1 / |BW/CPU − TR(p)|`, to be the
+//! greatest: the same order, without the division by 0. Jobs of several threads are ours: a job is
+//! chosen as a whole and counts by the traffic of one of its threads.
 //! # Properties
 //! - **No starvation**: the head always runs, -> test `the_head_always_runs`; so with those that
-//!   ran at the tail, of `n` jobs none waits for more than `n − 1` quanta. -> test
-//!   `no_job_waits_longer_than_the_others_are_many`
+//!   ran at the tail, of `n` jobs none waits for more than `n − 1` quanta.
+//!   -> test `no_job_waits_longer_than_the_others_are_many`
 //! - **Room**: no more threads than contexts, unless the head alone has more; no job that fits
 //!   waits while contexts are free. -> test `fills_the_contexts`
 //! - **As published**: for jobs of one thread, what the definition says. -> tests `by_hand`,
@@ -110,6 +110,7 @@ fn candidates(
     let mean = mean_of_a_thread(queue, contexts, &demands).unwrap_or(0.0);
     let jobs = queue.iter().zip(demands);
     jobs.map(|(job, demand)| {
+        // A job of more threads than contexts takes all contexts.
         let width = job.width(contexts);
         let each = demand.map_or(mean, |demand| demand / float(width));
         Candidate { width, each, is_known: demand.is_some() }

@@ -45,6 +45,7 @@ impl<K: Ord, V> Sorted<K, V> {
         self.0.reserve(old.len());
         for key in keys {
             while old.next_if(|(other, _)| *other < key).is_some() {}
+            // Both lists ascend, so one pass merges them.
             let known = old.next_if(|(other, _)| *other == key);
             self.0.push(known.unwrap_or_else(|| (key, new())));
         }

@@ -1,45 +1,46 @@
-//! `symbiotic`: threads that share a core slow each other down least, as CPI stacks predict (Feliu,
-//! Eyerman, Sahuquillo and Petit, HPCA 2016 and TPDS 2017).
+//! `symbiotic`: groups threads on cores so that they slow each other down least, by CPI stacks
+//! (Feliu, Eyerman, Sahuquillo and Petit, HPCA 2016 and TPDS 2017).
 //!
 //! # Problem
-//! Some threads lose half of their speed beside each other and hardly any beside others; with
-//! sixteen threads there are two million ways to pair them.
+//! Some pairs of threads lose half of their speed on one core, and other pairs hardly any. Sixteen
+//! threads have two million pairings.
 //! # Approach
-//! From the stacks that threads show beside their siblings, compute those that they would show
-//! alone ([`inverse`]); from these, how slow every possible group would be ([`Mode::slowdown`]);
-//! and take the groups that cost least by matching. The coefficients are trained once for a machine
+//! From the stacks of threads beside their siblings, compute the stacks alone ([`inverse`]). From
+//! these, predict the slowdowns in every possible group ([`Mode::slowdown`]). Take the groups of
+//! least cost by matching. The coefficients are trained once for a machine
 //! (`colocate-study train cpi-model`).
 //! # Terms
 //! - *Stack*: shares of a thread's cycles by cause; *alone*: without siblings.
-//! - *Cost* of a thread with the slowdown `S ≥ 1`: `1 − 1/S`, what it takes from STP (the default),
-//!   or `S − 1`, what it adds to ANTT. The papers maximise STP; which of the two they match on was
-//!   not found. A prediction below 1 counts as 1.
-//! - *Gain*: by which share of the whole STP (or ANTT) new groups are better than those that are.
-//! - *Weight*: how much a new stack counts beside what was known of the thread before.
+//! - *Cost* of a thread with the slowdown `S ≥ 1`: `1 − 1/S`, its loss of STP (the default), or
+//!   `S − 1`, its increase of ANTT. The papers maximise STP; the quantity of their matching was not
+//!   found. A prediction below 1 counts as 1.
+//! - *Gain*: share of the whole STP (or ANTT) by which new groups are better than the present
+//!   groups.
+//! - *Weight*: weight of a new stack beside the known stack of the thread.
 //! # Algorithm
 //! 1. For each group of the last quantum whose members all showed a stack: compute the stacks
-//!    alone, and average each with what was known. A thread without siblings shows its stack alone
-//!    as it is.
+//!    alone, and average each with the known stack. The stack of a thread without siblings is its
+//!    stack alone.
 //! 2. Selection: all jobs if there is room, else in the order of the queue (ours: the published
-//!    experiments have as many programs as contexts). So no job starves, and none runs more often
+//!    experiments have as many programs as contexts). So no job starves, and no job runs more often
 //!    for being a good neighbour.
-//! 3. Groups: two siblings by minimum-weight perfect matching ([`matching::in_groups_by`]), which
-//!    is optimal; four by matching pairs, then pairs of pairs with the prediction for all four,
-//!    which is not. The coefficients are those of as many threads as the fullest core has. Where
-//!    cores have different numbers of usable PUs: by exchange from the groups that are.
-//! 4. *Stay put*: groups stay unless the gain is above a threshold; where prices prove that no
-//!    groups of two can gain as much, none are searched for ([`Predicted::none_below`]). A group
-//!    goes to the core where most of it last ran.
+//! 3. Groups of two siblings: minimum-weight perfect matching ([`matching::in_groups_by`]), which
+//!    is optimal. Groups of four: pairs, then pairs of pairs with the prediction for all four,
+//!    which is not optimal. The coefficients are for the number of threads on the fullest core.
+//!    Where cores have different numbers of usable PUs: exchange, from the present groups.
+//! 4. *Stay put*: groups stay unless the gain is above a threshold. Where prices prove that no
+//!    groups of two can gain as much, the search is skipped ([`Predicted::none_below`]). A group
+//!    goes to the core where most of its members last ran.
 //!
-//! Where stacks alone are not found well from those together, threads have a core of their own from
-//! time to time ([`solo`]). A thread that nothing is known of has the mean of the known stacks.
-//! With coefficients of other stacks than the host's all groups are equally good and no thread
+//! Where stacks alone are not found well from stacks beside siblings, threads have a core of their
+//! own from time to time ([`solo`]). A thread of unknown stack has the mean of the known stacks.
+//! With coefficients for other stacks than the host's, all groups are equally good and no thread
 //! moves.
 //! # Properties
 //! - **Never worse than staying**, by its own prediction. -> test `never_worse_than_staying`
 //! - **Optimal pairs** by brute force over all of them. -> test `optimal_pairs`
-//! - **Order** of jobs changes nothing, if all have room and have run before. -> test
-//!   `order_changes_nothing`
+//! - **Order** of jobs changes nothing, if all have room and have run before.
+//!   -> test `order_changes_nothing`
 //! - **One each**: no PU gets two threads while there are enough. -> test `one_each`
 //! - **Stays** where nothing is to be gained. -> test `stays`
 //! - **Spared searches** change nothing: as without the proof. -> test `as_without_the_proof`
@@ -394,6 +395,7 @@ impl Symbiotic {
         let mean = self.table.mean();
         let stacks = self.table.stacks(&mean, threads);
         let cores = places.cores.len();
+        // The coefficients depend on the number of threads on a core.
         let fullest = threads.len().div_ceil(cores.max(1));
         let mode = self.model.mode(fullest);
         let asked = threads.len() > cores || self.homes.is_some();
@@ -489,6 +491,7 @@ impl Scheduler for Symbiotic {
             (0..in_queue.len()).filter(|&at| own_core(&alone, in_queue[at]).is_none()).collect();
         order.sort_by_key(|&at| in_queue[at].id);
         let threads: Vec<&Thread> = order.iter().map(|&at| in_queue[at]).collect();
+        // Without the cores of threads that run alone.
         let left = solo::others(&all_places, &alone);
         let places = Places::new(now.machine, &left);
         let (groups, slowdowns, changed) = self.predict(&places, &threads);

@@ -1,25 +1,24 @@
 //! `symbiotic-numa`: [`symbiotic`](super::symbiotic) with regard to the nodes of threads' memory.
 //!
 //! # Problem
-//! The best neighbours may be on another node, and a thread that goes there leaves its memory
+//! The best neighbours may be on another node, and a thread that moves there leaves its memory
 //! behind.
 //! # Approach
-//! Feliu's NUMA-aware variant is known by name and results only. This one is ours: threads stay on
-//! the node where their memory is, are matched there, and change nodes only for more than the
-//! longer way costs.
+//! Feliu's NUMA-aware variant is known by name and results only; this variant is ours. Threads stay
+//! on the node of their memory and are matched there. They change nodes only if the gain exceeds
+//! the cost of the distance.
 //! # Terms
-//! - *Home* of a thread: the node where it ran most quanta. No host reports where its pages are;
+//! - *Home* of a thread: the node where it ran most quanta. No host reports the nodes of its pages;
 //!   Linux puts a page on the node of the thread that first touches it.
-//! - *Away*: what the distance adds to a thread's slowdown,
-//!   `λ · M · (distance / local distance − 1)`, with `M` the share of its cycles alone in which it
-//!   waits for memory. Distances are relative latencies, as the firmware reports them, so `λ` is 1
-//!   by default; without distances nothing is far.
+//! - *Away*: slowdown of a thread by the distance, `λ · M · (distance / local distance − 1)`. `M`
+//!   is the share of its cycles alone that wait for memory. Distances are relative latencies
+//!   reported by the firmware, so `λ` is 1 by default. Without distances no node is far.
 //! # Algorithm
-//! 1. Threads go to their homes as far as there is room, others where most is left.
-//! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching; as
-//!    exactly as for as many places as all nodes have together ([`matching::in_groups_of_part`]).
-//! 3. A thread moves to another core, or two change places, also over the border of nodes, as long
-//!    as that makes the cost less, with what is lost by being away.
+//! 1. Threads go to their homes while there is room, the others to the node with most room.
+//! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching. The
+//!    accuracy is that for the places of all nodes together ([`matching::in_groups_of_part`]).
+//! 3. A thread moves to another core, or two threads exchange places, also between nodes, as long
+//!    as the cost with *away* falls.
 //! 4. Stay put, as `symbiotic`, by the same cost.
 //! # Properties
 //! - **One node**: it is `symbiotic`. -> test `one_node_is_symbiotic`
@@ -59,6 +58,7 @@ impl HomeNodes {
     pub(super) fn note(&mut self, machine: &Machine, there: &[LiveThread<'_>]) {
         self.ran.keep_only(there.iter().map(|there| there.thread.id), Vec::new);
         for (there, ran) in there.iter().zip(self.ran.values_mut()) {
+            // A new thread has an empty list.
             ran.resize(machine.nodes.len(), 0);
             let last = there.thread.pu.filter(|_| there.just_ran);
             let node = last.and_then(|pu| node_of(machine, pu));
@@ -110,6 +110,7 @@ impl HomeNodes {
                 cost(cores[0], &group)
             });
             for (&core, group) in cores.iter().zip(made) {
+                // Places within the node become places among all threads.
                 groups[core] = group.into_iter().map(|at| members[at]).collect();
             }
         }

@@ -1,43 +1,43 @@
-//! `utility`: fast cores to the threads of greatest utility factor: speed-up factor and number of
-//! threads beside (CAMP; Saez et al.).
+//! `utility`: fast cores for the threads of greatest utility factor, from speed-up factor and
+//! number of runnable threads (CAMP; Saez et al.).
 //!
 //! # Problem
-//! [`efficiency`](super::efficiency) overlooks that speeding up one thread of many hardly speeds up
-//! a job, [`parallelism-aware`](super::parallelism_aware) that a thread that waits for memory gains
-//! nothing.
+//! [`efficiency`](super::efficiency) ignores that the speed-up of one thread of many hardly speeds
+//! up the job. [`parallelism-aware`](super::parallelism_aware) ignores that a thread that waits for
+//! memory gains nothing.
 //! # Approach
-//! One number for both: what a job gains if as many of its threads as possible are on fast cores.
+//! One number for both: the gain of a job with as many of its threads as possible on fast cores.
 //! # Terms
-//! - *SF*: speed-up factor of a thread ([`factors`](super::asymmetric::factors)); where unknown,
-//!   the ratio of the cores' speeds, the most that it can be for a thread that computes.
-//! - *N*: mean number of runnable threads of its job, at least 1. *N_FC*: fast cores that may be
-//!   used.
-//! - *UF* `= (SF − 1) / max(1, N − (N_FC − 1))² + 1`; remembered and unverified. It is SF for a
-//!   thread that is alone, and near 1 for one of many more than there are fast cores.
+//! - *SF*: speed-up factor of a thread ([`factors`](super::asymmetric::factors)). If unknown, the
+//!   ratio of the cores' speeds, the most that a computing thread can gain.
+//! - *N*: mean number of runnable threads of the job, at least 1. *N_FC*: number of usable fast
+//!   cores.
+//! - *UF* `= (SF − 1) / max(1, N − (N_FC − 1))² + 1`; remembered and unverified. UF is SF for a
+//!   lone thread, and near 1 for a thread of many more than there are fast cores.
 //! # Algorithm
 //! 1. Classes by UF: *high* from two thirds of the way from 1 to the ratio of the cores' speeds,
 //!    *medium* from one third, else *low*. The published thresholds were not found; thirds are
 //!    chosen.
-//! 2. A thread whose job has come to a serial phase is *boosted*, for [`BOOST`] quanta (published,
+//! 2. The thread of a job in a new serial phase is *boosted*, for [`BOOST`] quanta (published,
 //!    remembered: a bounded time).
-//! 3. Boosted ones first, then high, medium, low. Within the first three those with the least time
-//!    on fast cores come first, so they share them. Ours: of the low ones a thread that is there
-//!    stays: moves would bring nothing.
-//! 4. A thread that has a fast core keeps it, else one of its domain if there is one; the others
-//!    are spread over what is left, siblings of those on fast cores last.
-//! 5. Ours: jobs that sleep compete for nothing and are left to the kernel until they have woken,
-//!    as are threads whose programs chose their PUs. A job of unknown number of runnable threads
-//!    makes everything be left to the kernel.
+//! 3. Boosted threads come first, then high, medium, low. Within the first three classes the least
+//!    time on fast cores comes first, so the threads of a class share them. Ours: of the low
+//!    threads, those on fast cores stay, since moves gain nothing.
+//! 4. A thread on a fast core keeps the core, else gets one of its domain if possible. The other
+//!    threads are spread over the remaining cores, siblings of fast-core threads last.
+//! 5. Ours: sleeping jobs do not compete and are left to the kernel until they wake. So are threads
+//!    whose programs chose their PUs. If the number of runnable threads of any job is unknown, all
+//!    jobs are left to the kernel.
 //! # Properties
 //! - **Sane**: UF is SF for one thread, and falls with more. -> test `utility_by_hand`
-//! - **Serial first**: a serial phase takes a fast core from a parallel one. -> test
-//!   `serial_before_parallel`
+//! - **Serial first**: a serial phase takes a fast core from a parallel one.
+//!   -> test `serial_before_parallel`
 //! - **Fair**: threads of one class share within a quantum. -> test `a_class_shares`
 //! - **Nothing for sleepers** or bound threads. -> tests `sleepers_take_no_turns`,
 //!   `bound_ones_take_no_turns`
 //! - **No credit** while there are no fast cores. -> test `without_fast_cores_no_thread_has_turns`
-//! - **Still**: where nothing changes and no core is shared no thread moves. -> test
-//!   `low_ones_stay`
+//! - **Still**: where nothing changes and no core is shared no thread moves.
+//!   -> test `low_ones_stay`
 //! - **As `os`** without phases, and where cores are alike. -> test `unknown_is_os`
 
 use super::asymmetric::factors::Factors;

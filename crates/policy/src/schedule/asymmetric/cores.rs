@@ -1,27 +1,28 @@
 //! Fast and slow cores, costs of moves between cores, and placement of threads.
 //!
 //! # Problem
-//! Threads that should be on fast cores have to get there by few and short ways, and the others
-//! have to be spread over what is left.
+//! Threads for fast cores should get there by few and short moves. The other threads have to be
+//! spread over the remaining cores.
 //! # Approach
-//! A thread on a core where it may be stays; one that has to move goes to a core under the same
-//! last-level cache if there is one.
+//! A thread on an allowed core stays. A thread that has to move goes to a core under the same
+//! last-level cache if possible.
 //! # Terms
-//! - *Speed* of a core: its kind's capacity over that of the fastest kind that may be used.
-//! - *Fast* core: one with at least [`FAST`] of that speed; the others are *slow*.
-//! - *Domain*: the cores under one last-level cache. A *crossing* leaves it.
-//! - *Refill*: the time in which a thread that moved fetches again what it had in caches, in
-//!   seconds.
+//! - *Speed* of a core: its kind's capacity over that of the fastest usable kind.
+//! - *Fast* core: a core with a speed of at least [`FAST`]; the others are *slow*.
+//! - *Domain*: the cores under one last-level cache. A *crossing* is a move out of a domain.
+//! - *Refill*: time to fetch the contents of caches again after a move, in seconds.
 //! # Algorithm
-//! [`Cores::seats`]: a thread on a fast core keeps it; then each gets a free one of its domain; the
-//! others get what is left, if that is worth its cost. [`Cores::spread`]: groups of cores take
-//! threads one after the other, one thread a core each time, until all have a place: so no core has
-//! two more than another of its group. Where a group gets fewer than it has cores, those cores get
-//! one where threads are already, then those in whose domain a thread has to leave a core.
+//! [`Cores::seats`]: a thread on a fast core keeps the core. Then each thread gets a free one of
+//! its domain. The rest get the remaining cores, if the move is worth its cost.
+//!
+//! [`Cores::spread`]: groups of cores take threads one after the other, one thread a core in each
+//! round, until all are placed. So no core has two threads more than another of its group. If a
+//! group gets fewer threads than it has cores, cores that already have threads come first, then
+//! cores in whose domain a thread has to leave a core.
 //! # Properties
 //! - **One each**: no fast core gets two. -> test `one_each_and_near_first`
-//! - **Near first**: as few crossings as possible, by brute force. -> test
-//!   `one_each_and_near_first`
+//! - **Near first**: as few crossings as possible, by brute force.
+//!   -> test `one_each_and_near_first`
 //! - **Even**: no core of a group gets two more than another. -> test `even_and_still`
 //! - **Still**: threads that were spread are not moved by the same input. -> test `even_and_still`
 
@@ -188,6 +189,7 @@ impl Cores {
         let mut siblings = vec![0; self.all.len()];
         for (at, core) in self.all.iter().enumerate() {
             if taken.iter().any(|(taken, _)| *taken == at) {
+                // One PU of a taken core has its thread.
                 siblings[at] = core.pus.len() - 1;
             } else {
                 others[at] = core.pus.len();
@@ -343,6 +345,7 @@ impl Cores {
                 let Some(core) = core.filter(|_| found[at].is_none()) else { continue };
                 let pus = self.all[core].pus.iter().copied();
                 let pus = pus.filter(|pu| !taken.iter().any(|(_, taken)| taken == pu));
+                // Threads of the core on its fullest PU, if even.
                 let most = members[core].div_ceil(pus.clone().count().max(1));
                 let pu = if keeping {
                     pus.clone().find(|pu| Some(*pu) == threads[at].pu && load[pu.idx()] < most)
@@ -375,8 +378,8 @@ fn speeds(kinds: &[CoreKind], used: &[usize]) -> Vec<f64> {
     })
 }
 
-/// By kind: the value `of` it over the greatest among the kinds in use. `None` if any of these has
-/// none.
+/// By kind: its value over the greatest value of the kinds in use. `None` if any of the kinds in
+/// use has no value.
 fn relative(
     kinds: &[CoreKind],
     used: &[usize],
@@ -413,6 +416,7 @@ fn refill(machine: &Machine, pu: PuIdx) -> (f64, f64) {
 #[allow(clippy::cast_precision_loss)] // cache sizes are far below 2^53 bytes
 fn seconds_to_fill(machine: &Machine, cache: &Cache) -> f64 {
     let mut cores: Vec<_> = cache.pus.iter().map(|&pu| machine.core_of(pu)).collect();
+    // PUs are in logical order, so the PUs of a core are adjacent.
     cores.dedup();
     let size = cache.size.unwrap_or(ASSUMED_CACHE);
     size.0 as f64 / float(cores.len().max(1)) / REFILL

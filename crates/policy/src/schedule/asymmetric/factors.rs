@@ -1,24 +1,23 @@
-//! Speed-up factors: how many times faster a thread is on a fast core than on a slow one.
+//! Speed-up factors of threads: speed on a fast core over speed on a slow core.
 //!
 //! # Problem
-//! Some threads use what a fast core has to offer, others wait for memory on either.
+//! Some threads profit from a fast core, others wait for memory on either.
 //! # Approach
-//! Instructions per second on both kinds of cores are sampled, with a running average; or the
-//! contention model says how fast the thread's job is alone on either, where its demand is known
-//! beforehand.
+//! Instructions per second on both kinds of cores are sampled, with a running average. If the job's
+//! demand is known beforehand, the contention model predicts its speed alone on either kind.
 //! # Terms
 //! - *Rate*: instructions per cycle times the clock rate of the core's kind, relative to the
-//!   fastest; where clock rates are not known, times its speed. Cycles are counted only while the
-//!   thread runs, so waiting for a PU changes nothing.
-//! - *Factor*: rate on a fast core over rate on a slow one.
+//!   fastest kind; if clock rates are unknown, times the core's speed. Cycles are counted only
+//!   while the thread runs, so waiting for a PU changes nothing.
+//! - *Factor*: rate on a fast core over rate on a slow core.
 //! # Algorithm
-//! A rate counts only where the thread was put on a PU for the quantum and was last seen there.
-//! What was sampled on both kinds goes before the model's prediction. A thread that was placed for
-//! [`BLIND`] quanta and showed no rate is taken for one of which none will ever be known.
+//! A rate counts only if the thread was put on a PU for the quantum and was last seen there.
+//! Samples on both kinds precede the model's prediction. A thread that was placed for [`BLIND`]
+//! quanta without a rate is expected to show none.
 //! # Properties
 //! - **By hand** -> tests `sampled_by_hand`, `clocks_count_before_capacities`, `from_the_model`
-//! - **No thread is tried for ever** that shows no rates. -> test
-//!   `a_thread_without_rates_is_given_up`
+//! - **No thread is tried for ever** that shows no rates.
+//!   -> test `a_thread_without_rates_is_given_up`
 
 use super::super::sorted::Sorted;
 use super::super::{Choice, QueuedJob};
@@ -110,6 +109,7 @@ impl Factors {
     /// Factor of a thread; `None` while unknown.
     pub fn of(&self, id: TaskId) -> Option<f64> {
         let sampled = self.seen.get(&id).and_then(|sampled| {
+            // A rate of 0 would make the factor infinite.
             let slow = sampled.slow.filter(|slow| *slow > 0.0)?;
             Some(sampled.fast? / slow)
         });

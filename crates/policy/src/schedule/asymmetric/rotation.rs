@@ -1,24 +1,24 @@
 //! Rotation of fast cores among more threads than fast cores.
 //!
 //! # Problem
-//! Several threads could use a fast core, and there is one.
+//! Several threads could use a fast core, and there are fewer fast cores.
 //! # Approach
-//! The thread that has had one for the least time so far comes first; between those that had it as
-//! long, the one that has it now keeps it, so that no thread is moved without a reason.
+//! The thread with the least time on fast cores so far comes first. Of equal threads the one on a
+//! fast core keeps its core, so that no thread moves without a reason.
 //! # Terms
-//! - *Competitor*: a thread that could use a fast core in this quantum. *Had*: time for which it
-//!   had one while it was a competitor.
+//! - *Competitor*: a thread that could use a fast core in this quantum. *Had*: its time on fast
+//!   cores while a competitor.
 //! # Algorithm
-//! A competitor that was none in the quantum before begins with no less than the least that those
-//! had that were: what it missed while it did not compete is not made up for, and what it had
-//! before is not forgotten.
+//! A thread that becomes a competitor begins with at least the least time of the present
+//! competitors: time missed outside the competition is not made up for, and earlier time still
+//! counts.
 //! # Properties
 //! - **Equal shares**: of the same competitors none gets ahead of another one by more than a
 //!   quantum. -> test `shares_within_a_quantum`
 //! - **No starvation**: with `f` seats and `n` competitors each has one after `n − f + 1` quanta at
 //!   the latest. -> test `shares_within_a_quantum`
-//! - **Late is not early**: a newcomer does not keep the others waiting. -> test
-//!   `newcomers_do_not_make_up`
+//! - **Late is not early**: a newcomer does not keep the others waiting.
+//!   -> test `newcomers_do_not_make_up`
 
 use super::super::sorted::Sorted;
 use colocate_machine::Nanos;
@@ -62,6 +62,7 @@ impl<K: Copy + Ord> Rotation<K> {
         self.known.values_mut().for_each(|known| known.competes = false);
         self.known.set(competitors.iter().copied().zip(found.iter().copied()));
         let mut order: Vec<usize> = (0..competitors.len()).collect();
+        // Of equal times the seated thread first, so that it stays.
         order.sort_by_key(|&at| (found[at].had, !found[at].seated));
         order
     }

@@ -1,20 +1,20 @@
-//! The best placement where there are too many to try: branch and bound.
+//! The best placement where all are too many to try: branch and bound.
 //!
 //! # Problem
-//! Twelve threads on six cores of two PUs can be put in thousands of ways, sixteen in millions.
+//! Twelve threads on six cores of two PUs have thousands of placements, sixteen have millions.
 //! # Approach
-//! Put one thread after the other onto a core, the most sensitive first, and leave a beginning as
-//! soon as nothing that can come of it is better than the best that is known.
+//! Put one thread after the other onto a core, the most sensitive first. Drop a partial placement
+//! as soon as no completion can be better than the best known placement.
 //! # Terms
-//! - *Bound* of a beginning: the STP of the threads that have a place, as if there were no others,
-//!   and for each other thread the most that it can have: its rate beside the one thread that
-//!   disturbs it least, or its rate alone for as many as can be alone on a core. Another thread
-//!   makes no thread faster in the model, so no placement that goes on from there has more.
+//! - *Bound* of a partial placement: the STP of the placed threads, as if there were no others,
+//!   plus for each other thread an upper bound: its rate beside the least disturbing thread, or its
+//!   rate alone for as many as can be alone on a core. In the model no thread makes another faster,
+//!   so no completion has more.
 //! # Algorithm
-//! Depth first, the core with the greatest bound first, of empty cores that are alike only the
-//! first; beginnings are left whose bound is not above the best by more than [`TOLERANCE`]. After
-//! [`NODES`] beginnings the search stops: then the greatest bound of those that were left untried
-//! says how far the best may be from the optimum.
+//! Depth first, the core with the greatest bound first; of empty, alike cores only the first.
+//! Partial placements whose bound exceeds the best by less than [`TOLERANCE`] are dropped. After
+//! [`NODES`] partial placements the search stops. The greatest bound of the untried ones then
+//! limits the distance from the optimum.
 //! # Properties
 //! - **Best**: as good as the best of all placements, and what it says of the gap is true if it
 //!   stops. -> test `as_good_as_all` of [`super`]
@@ -47,6 +47,7 @@ pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> F
         Branch { judge, order, beside, lone, best: start, known, open: 0.0, left: nodes };
     let mut groups = vec![Vec::new(); judge.places.cores.len()];
     search.descend(0, &mut groups);
+    // `TOLERANCE` at least: branches within it were dropped.
     let gap = (search.open / search.known - 1.0).max(TOLERANCE);
     Found { groups: search.best, gap }
 }
@@ -137,6 +138,7 @@ fn most_beside_one(judge: &Whole<'_>) -> Vec<f64> {
     let cores = &judge.places.cores;
     let mut kinds = BTreeSet::new();
     for (core, usable) in cores.iter().enumerate() {
+        // One core of each kind stands for all.
         if usable.pus.len() < 2 || !kinds.insert(usable.kind) {
             continue;
         }

@@ -1,43 +1,43 @@
-//! Fast cores that no serial phase needs, shared by the threads of parallel phases.
+//! Rotation of spare fast cores among the threads of parallel phases.
 //!
 //! # Problem
-//! A parallel phase ends when its slowest thread is done, so fast cores that the same threads have
-//! all the time shorten it by nothing. But each exchange of two threads costs both what they had in
+//! A parallel phase ends when its slowest thread is done, so fast cores do not shorten it if the
+//! same threads have them all the time. But each exchange of two threads costs both the contents of
 //! their caches.
 //! # Approach
-//! The thread that has been on fast cores for longest makes room for the one that has been there
-//! for the least time, as seldom as is best for a phase of the expected length. Two threads
-//! exchange their PUs and are left to the kernel there.
+//! The thread with the most time on fast cores makes room for the thread with the least, as seldom
+//! as is best for a phase of the expected length. Two threads exchange their PUs and are left to
+//! the kernel there.
 //! # Terms
-//! - *Sharer*: a thread whose job is in a parallel phase. *Holder*: a sharer on a fast core that is
-//!   shared. *Challenger*: one on a slow core.
-//! - *Had*: time for which a sharer was runnable on a fast core while it was one.
-//! - `L`: expected length of the phase; `n`: sharers; `f`: fast cores that are shared, at most `n`;
-//!   `g`: the share of its time that a thread saves on a fast core; `c`: seconds of refill there
-//!   and back.
+//! - *Sharer*: a thread whose job is in a parallel phase. *Holder*: a sharer on a shared fast core.
+//!   *Challenger*: a sharer on a slow core.
+//! - *Had*: time for which a sharer was runnable on a fast core while a sharer.
+//! - `L`: expected length of the phase; `n`: number of sharers; `f`: number of shared fast cores,
+//!   at most `n`; `g`: share of its time that a thread saves on a fast core; `c`: seconds of refill
+//!   there and back.
 //! # Algorithm
-//! 1. A fast core without a thread, or only with one that sleeps, goes to the challenger that had
-//!    least, if what is left of its phase is worth the refill: `left · g ≥ c`.
-//! 2. A holder and a challenger exchange PUs if the holder had at least `m` more, half a quantum
-//!    being nothing: holders that had most first, challengers that had least first, of those under
-//!    the holder's last-level cache if there are any. At the end of a phase threads differ by `m`
-//!    at most, so by `m/2` in the mean, and others wait for `g · m/2`. A thread changes once in
-//!    `2m` on fast cores, of which each has `L · f/n`: that is `c · L · f/(n · 2m)` of refill. The
-//!    sum is least at `m = √(c · L · f / (n · g))`, and is `√(c · L · g · f/n)` there.
-//! 3. No thread changes unless the phase gains more by that than this sum: with `x = f/n` and
-//!    `r = 1/(1 − g)`, what is `L · x(r − 1) / (1 + x(r − 1))`, the time of a thread that is on
-//!    fast cores for `x` of it beside one that never is.
+//! 1. A fast core without a thread, or only with a sleeping one, goes to the challenger that had
+//!    least, if the rest of its phase is worth the refill: `left · g ≥ c`.
+//! 2. A holder and a challenger exchange PUs if the holder had at least `m` more, with a tolerance
+//!    of half a quantum. Holders that had most come first, challengers that had least come first,
+//!    under the holder's last-level cache if there are any. At the end of a phase threads differ by
+//!    at most `m`, so by `m/2` in the mean, and others wait for `g · m/2`. A thread changes once in
+//!    `2m` on fast cores, and has `L · f/n` on fast cores: a refill of `c · L · f/(n · 2m)`. The
+//!    sum is least at `m = √(c · L · f / (n · g))`, where it is `√(c · L · g · f/n)`.
+//! 3. No thread changes unless the gain of the phase exceeds this sum. With `x = f/n` and
+//!    `r = 1/(1 − g)` the gain is `L · x(r − 1) / (1 + x(r − 1))`: a thread on fast cores for `x`
+//!    of its time against a thread that never is.
 //!
-//! Ours: steps 2 and 3. The published policy shares evenly (remembered); how often it changes is
-//! not known.
+//! Ours: steps 2 and 3. The published policy shares evenly (remembered); its rate of changes is not
+//! known.
 //! # Properties
 //! - **Even**: no sharer that is there all the time gets ahead by more than the margin and two
 //!   quanta. -> test `shares_are_even`
 //! - **Seldom**: the dearer, the longer between changes. -> test `turns_by_hand`
-//! - **No loss**: phases that are too short for the refill are left alone. -> test
-//!   `short_phases_are_left_alone`
-//! - **Same load**: no PU has more threads afterwards than before, but fast ones that were idle. ->
-//!   test `exchanges_keep_loads`
+//! - **No loss**: phases that are too short for the refill are left alone.
+//!   -> test `short_phases_are_left_alone`
+//! - **Same load**: no PU has more threads afterwards than before, but fast ones that were idle.
+//!   -> test `exchanges_keep_loads`
 //! - **Near first** -> test `near_first`
 //! - **Sleepers keep nothing** -> test `sleepers_make_room_for_sharers`
 
@@ -169,6 +169,7 @@ impl Round<'_> {
         let mut waiting: Vec<usize> = (0..self.sharers.len())
             .filter(|&at| on[at].is_some_and(|core| !cores.all[core].fast))
             .collect();
+        // Least time on fast cores first.
         waiting.sort_by(|&a, &b| self.had[a].total_cmp(&self.had[b]));
         let mut found = Vec::new();
         for &core in shared.iter().filter(|core| !busy[**core]) {
@@ -177,6 +178,7 @@ impl Round<'_> {
                     && migration.gain > 0.0
             });
             let Some(at) = fitting else { continue };
+            // The core is idle, so any of its PUs will do.
             let to = cores.all[core].pus[0];
             self.done[at] = true;
             found.push(Change { sharer: at, to, fast: true });
@@ -191,6 +193,7 @@ impl Round<'_> {
                 self.first(&waiting, core, |at, migration| self.is_due(holder, at, migration));
             let Some(at) = fitting else { continue };
             let pus = [holder, at].map(|at| self.sharers[at].thread.pu);
+            // The PUs are exchanged, so the load of each stays.
             let [Some(fast), Some(slow)] = pus else { continue };
             self.done[at] = true;
             self.done[holder] = true;

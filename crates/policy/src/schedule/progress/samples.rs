@@ -1,33 +1,32 @@
 //! Samples of a job's speed alone, by signature.
 //!
 //! # Problem
-//! Programs have phases, and how fast a job is alone in one says little of another: an estimate is
+//! Programs have phases, and the speed alone in one phase says little about another: an estimate is
 //! stale when the next phase begins.
 //! # Approach
-//! Quanta with cores of its own are kept as samples, each with what the job did there. Beside
-//! others it has the speed alone of those samples that it resembles most. A quantum may hold the
-//! end of one phase and the beginning of another; cycles and requests of both add up, so the cycles
-//! of an instruction are then between those of two samples as the requests are.
+//! Quanta with cores of its own are kept as samples of a job. Beside other jobs, its speed alone is
+//! taken from the samples that are most similar. A quantum may hold the end of one phase and the
+//! beginning of another. Cycles and requests add up, so both lie between those of two samples, at
+//! the same part of the way.
 //! # Terms
-//! - *Signature*: requests for each instruction to the two levels of the hierarchy that are nearest
-//!   to the core and counted, but for a factor that is the same for all quanta: t/µs over
-//!   instructions per cycle. The first depends on the program alone, the second on what shares the
-//!   core, too, so it counts [`SECOND`] as much; what farther levels are requested depends on all
-//!   neighbours.
-//! - *Sample*: a signature, and the cycles of an instruction alone.
-//! - *Off*: distance of a signature from what is known, in parts of the largest requests of each
-//!   level.
+//! - *Signature*: requests per instruction to the two counted levels of the hierarchy nearest to
+//!   the core, up to a constant factor: t/µs over instructions per cycle. The first level depends
+//!   on the program alone. The second also depends on siblings on the core, so its weight is
+//!   [`SECOND`]. Requests to farther levels depend on all neighbours, and do not count.
+//! - *Sample*: a signature, and the cycles per instruction alone.
+//! - *Off*: distance of a signature from the nearest point, in parts of the largest requests of
+//!   each level.
 //! # Algorithm
-//! Of all samples and all segments between two, the nearest to the signature, in parts of what the
-//! samples differ by at each level: by what is alike in all of them no phase is known. Its cycles
-//! are those at the nearest point of it. There are at most [`MOST`] samples; a new one takes the
-//! place of the nearest one if it is as near as [`SAME`], or if there is no room.
+//! Of all samples and all segments between two, the point nearest to the signature gives the
+//! cycles. The distance is in parts of the range of the samples at each level: a level at which all
+//! samples are alike does not distinguish phases. There are at most [`MOST`] samples. A new sample
+//! replaces the nearest if that is as near as [`SAME`], or if there is no room.
 //! # Properties
 //! - **Exact** for samples, and for mixtures of two. -> test `mixtures_of_two_are_exact`
-//! - **Bounded**: cycles are never below or above those of all samples. -> test
-//!   `between_the_samples`
-//! - **Neighbours do not count**: more requests to farther levels are the same signature. -> test
-//!   `neighbours_do_not_count`
+//! - **Bounded**: cycles are never below or above those of all samples.
+//!   -> test `between_the_samples`
+//! - **Neighbours do not count**: more requests to farther levels are the same signature.
+//!   -> test `neighbours_do_not_count`
 //! - **What differs counts**. -> test `what_differs_counts`
 //! - **As the last one** where no requests are counted. -> test `nothing_counted`
 
@@ -53,6 +52,7 @@ pub(super) type Signature = [Option<f64>; NEAREST];
 /// Signature of a job in its last quantum, at `speed` instructions per cycle.
 #[allow(clippy::cast_possible_truncation)] // levels are few
 pub(super) fn signature(job: &QueuedJob, speed: f64) -> Signature {
+    // From the core outwards; levels that are not counted are skipped.
     let caches = (1..=LEVELS as u8).map(|level| job.to_caches(level));
     let mut counted = caches.chain([job.to_memory()]).flatten();
     std::array::from_fn(|_| counted.next().map(|rate| rate / speed))

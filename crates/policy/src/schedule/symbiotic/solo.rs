@@ -1,28 +1,27 @@
-//! Quanta in which a thread has a core alone, because its stack beside others does not show the one
+//! Quanta in which a thread has a core alone, because stacks beside siblings do not show its stack
 //! alone.
 //!
 //! # Problem
-//! With some coefficients, or some stacks, whose cycles they are is unknown: the inverse is not
-//! unique, or a little noise becomes a large error.
+//! With some coefficients, or some stacks, cycles cannot be attributed to threads: the inverse is
+//! not unique, or a little noise becomes a large error.
 //! # Approach
-//! Let the thread run alone on its core for a quantum: then its stack is shown as it is. That
-//! leaves contexts empty, so it is rationed.
+//! The thread runs alone on its core for a quantum and shows its stack alone. This leaves contexts
+//! empty, so it is rationed.
 //! # Terms
 //! - *Credit*: contexts that may be left empty; every quantum adds [`SHARE`] of all contexts.
-//! - *Sample*: a stack that a thread showed alone on a core. It is good for [`GOOD_FOR`] quanta.
+//! - *Sample*: the stack of a thread alone on a core, valid for [`GOOD_FOR`] quanta.
 //! # Algorithm
-//! 1. A thread *needs* one that shows stacks, and has no sample that is still good, if stacks alone
-//!    are not found well by the coefficients ([`Conditioning::is_good`]) or the last inverse of its
-//!    stack did not settle.
-//! 2. A thread without a sample comes first, then the one with the oldest; in the order of the
+//! 1. A thread that shows stacks *needs* a sample if it has no valid one, and if the coefficients
+//!    do not find stacks alone well ([`Conditioning::is_good`]) or the last inverse of its stack
+//!    did not converge.
+//! 2. Threads without a sample come first, then the oldest sample; equals in the order of the
 //!    queue.
-//! 3. While there is credit, each gets the core where it last ran, or the first that is free, and
-//!    the last of the chosen jobs wait if there is no room for them. They keep their places in the
-//!    queue.
+//! 3. While there is credit, each gets the core where it last ran, or the first free core. If there
+//!    is no room for the last of the chosen jobs, they wait, and keep their places in the queue.
 //! # Properties
 //! - **Rationed**: no more contexts are left empty than the share says. -> test `solo_is_rationed`
-//! - **Every thread** that needs a sample gets one. -> test
-//!   `solo_shows_what_stacks_together_do_not`
+//! - **Every thread** that needs a sample gets one.
+//!   -> test `solo_shows_what_stacks_together_do_not`
 //! - **Never needed** where stacks alone are found well. -> test `no_solo_where_stacks_are_known`
 //!
 //! [`Conditioning::is_good`]: colocate_model::symbiosis::Conditioning::is_good

@@ -79,6 +79,7 @@ impl StackTable {
         }
         let ran = thread.ran.as_ref()?;
         let host = ran.stack.as_ref()?;
+        // Coefficients of another host may be for other parts.
         if self.parts != ran.parts || self.component_of.len() != host.len() {
             return None;
         }
@@ -171,6 +172,7 @@ impl StackTable {
         }
         let all = mean.iter().fold(0.0, |sum, each| sum + each);
         for each in &mut mean {
+            // Normalised: the shares of a stack add up to 1.
             *each = if all > 0.0 { *each / all } else { 1.0 / select::float(self.components) };
         }
         mean
