@@ -10,25 +10,27 @@
 //! start with make it short.
 //! # Terms
 //! - *Price* `y(v)` of a vertex, and `z(B) ≥ 0` of a *blossom*, an odd set of vertices that the
-//!   search treats as one; in half steps of the costs, which keeps every price whole: the only step
-//!   that is halved is between two even nodes of a tree, and their prices differ by whole steps.
+//!   search treats as one vertex. In half steps of the costs, so that every price is an integer:
+//!   only a step between two even nodes of a tree is halved, and their prices differ by whole
+//!   steps.
 //! - *Slack* of a pair: `2·cost(u, v)` less the prices of `u` and `v` and of the blossoms that hold
 //!   one of the two. Never negative; a pair of slack 0 is *tight*. Only tight pairs are matched.
-//! - *Node*: an outermost blossom, or a vertex in none. `Y(v)`: the price of `v` and of all
+//! - *Node*: an outermost blossom, or a vertex in no blossom. `Y(v)`: the price of `v` and of all
 //!   blossoms around it, so that the slack between two nodes is `2·cost(u, v) − Y(u) − Y(v)`.
-//! - *Base* of a node: its only vertex that is not matched within it.
-//! - *Even* node: reached from the root over an even number of tight pairs, *odd* one over an odd
-//!   number, *free* one not reached.
+//! - *Base* of a node: its only vertex that is not matched within the node.
+//! - *Even* node: reached from the root over an even number of tight pairs; *odd* node: over an odd
+//!   number; *free* node: not reached.
 //! # Algorithm
-//! Grow a tree from an unmatched node. Raise the prices of even nodes and lower those of odd ones
-//! by the same amount until
-//! 1. a free node has a tight pair with an even one: if it is matched, it becomes odd and its
-//!    partner even; if not, the path to it is turned over, and two more nodes are matched;
+//! Grow a tree from an unmatched node. Raise the prices of even nodes and lower the prices of odd
+//! nodes by the same amount until
+//! 1. a free node has a tight pair with an even node: a matched free node becomes odd and its
+//!    partner even; with an unmatched free node the path is augmented, and two more nodes are
+//!    matched;
 //! 2. two even nodes have a tight pair: the circle closes and becomes a blossom;
-//! 3. the price of an odd blossom reaches 0: it is opened.
+//! 3. the price of an odd blossom reaches 0: the blossom is opened.
 //!
-//! Least slacks are kept for each vertex that is not even, and for each pair of even nodes; both
-//! only shift by the same amount for all candidates as prices change, so no comparison is made
+//! Least slacks are kept for each vertex that is not even, and for each pair of even nodes. As
+//! prices change, these shift by the same amount for all candidates, so no comparison is made
 //! twice. `O(n³)` time and `O(n²)` memory.
 //! # Properties
 //! - **Optimal**: as cheap as the cheapest of all matchings. -> test `optimal`

@@ -1,29 +1,28 @@
-//! Fast minimum-weight perfect matching on a complete graph, with a proof of how good it is.
+//! Fast minimum-weight perfect matching on a complete graph, with a proved bound of its gap.
 //!
 //! # Problem
-//! The exact search ([`blossom`]) considers every pair in every round: seconds for a thousand
-//! vertices, when a plan must be made in a tenth of one.
+//! The exact search ([`blossom`]) considers every pair in every round. This takes seconds for a
+//! thousand vertices; a plan must be made in a tenth of a second.
 //! # Approach
-//! Few pairs can be in a good matching. Find a good matching by exchange, prices that nearly prove
-//! it, and with them the pairs that are candidates; search among those exactly. Then check the
-//! final prices against *all* pairs: where they hold, the matching is optimal; where they do not,
-//! lowering them gives a lower bound of the cost, and the pairs that were missed join the next
-//! round (column generation: Applegate and Cook, "Solving large-scale matching problems", DIMACS
-//! 1993).
+//! Few pairs can be in a good matching. Find a good matching by exchange, and prices that nearly
+//! prove it. By these prices select candidate pairs, and search among the candidates exactly. Then
+//! check the final prices against *all* pairs. If they are feasible, the matching is optimal. If
+//! not, lowered prices give a lower bound of the cost, and the missed pairs join the next round
+//! (column generation: Applegate and Cook, "Solving large-scale matching problems", DIMACS 1993).
 //! # Terms
-//! *Price*, *slack*: as in [`blossom`], in half steps of the costs. *Room* of a vertex: the highest
-//! price that its pairs allow, the others' prices being what they are. *Gap*: how far the cost may
-//! be above the optimum, as a share of it.
+//! *Price*, *slack*: as in [`blossom`], in half steps of the costs. *Feasible* prices: no slack is
+//! negative. *Room* of a vertex: its highest feasible price, with the other prices unchanged.
+//! *Gap*: greatest possible excess of the cost over the optimum, as a share of the optimum.
 //! # Algorithm
 //! 1. Sort by the sum of costs and pair from both ends; exchange partners between pairs as long as
-//!    that helps.
-//! 2. Find prices that nearly prove it. They add up to a lower bound; stop if the gap is small
-//!    enough. If it is above `HOPELESS`, search exactly among all pairs: prices this far off are of
-//!    no help. With `FEW` vertices do so, too, from these prices.
+//!    the cost falls.
+//! 2. Find prices that nearly prove the matching. Their sum is a lower bound; stop if the gap is
+//!    small enough. If it is above `HOPELESS`, search exactly among all pairs: prices this far off
+//!    do not help. With at most `FEW` vertices do the same from these prices.
 //! 3. For each vertex keep the partners of least slack, and its partner of step 1.
-//! 4. Match exactly among those, from these prices: first by bids, then by search.
-//! 5. Check all pairs; stop if the gap is small enough; else add the pairs that were missed and go
-//!    to 4 with the new prices. After `ROUNDS` rounds search exactly among all pairs.
+//! 4. Match exactly among these pairs, from these prices: first by bids, then by search.
+//! 5. Check all pairs; stop if the gap is small enough; else add the missed pairs and go to 4 with
+//!    the new prices. After `ROUNDS` rounds search exactly among all pairs.
 //! # Properties
 //! - **Bounded**: the cost is never above `bound · (1 + gap)`, and `bound` never above the optimum.
 //!   -> test `bounded`

@@ -1,25 +1,25 @@
-//! Prices of vertices that nearly prove a matching, and what they prove.
+//! Prices of vertices that nearly prove a matching, and the resulting lower bound.
 //!
 //! # Problem
-//! A lower bound of what any perfect matching costs is worth most where it spares the search:
-//! groups that stay as they are need no better ones to be found, only a proof that there are none.
+//! A lower bound of the cost of all perfect matchings spares the search where groups stay: no
+//! better groups have to be found, if none can exist.
 //! # Approach
-//! Prices that no pair forbids add up to such a bound. They are found pair by pair from a matching
-//! that is thought good, in numbers of single precision, which are fast; only the last ones are
-//! made whole and checked against all pairs, so that what is proved is proved.
+//! The sum of feasible prices is such a bound. Prices are improved pair by pair from a good
+//! matching, in single precision, which is fast. Only the last prices become integers and are
+//! checked against all pairs, so that the proof is exact.
 //! # Terms
-//! *Price*, *room*: as in [`columns`](super::columns), in half steps of the costs.
+//! *Price*, *feasible*, *room*: as in [`columns`](super::columns), in half steps of the costs.
 //! # Algorithm
 //! 1. Each vertex begins with the cost of its own pair, which is half of the pair's cost in half
 //!    steps.
-//! 2. *Sweep*: split each pair's cost between its two ends so that both have as much room left.
-//! 3. *Whole*: round so that each pair's prices are its cost, lower what is above its room, then
+//! 2. *Sweep*: split each pair's cost between its two vertices so that both have as much room left.
+//! 3. *Whole*: round so that each pair's prices are its cost, lower prices above their room, then
 //!    raise all to their room.
 //! # Properties
 //! - **Allowed**: no two prices add up to more than twice the pair's cost.
 //!   -> test `no_pair_forbids_them`
-//! - **Never more than there is**: what is proved is true. -> test `proves_no_more_than_is`
-//! - **Proves** what is cheapest by far. -> test `proves_what_stays`
+//! - **Never more than there is**: every proved bound is true. -> test `proves_no_more_than_is`
+//! - **Proves** a matching that is cheapest by far. -> test `proves_what_stays`
 
 use super::Costs;
 use super::partners::exchange;
