@@ -217,7 +217,8 @@ pub(crate) fn most_with_least(
     sorted.sort_by(|&a, &b| rates[a].total_cmp(&rates[b]));
     let mut ends = std::collections::VecDeque::from(sorted);
     let groups = members(&places, threads.len()).into_iter().map(|count| {
-        let ends = (0..count).map(|n| if n % 2 == 0 { ends.pop_back() } else { ends.pop_front() });
+        let ends = (0..count)
+            .map(|n| if n.is_multiple_of(2) { ends.pop_back() } else { ends.pop_front() });
         ends.flatten().collect()
     });
     let groups: Vec<Vec<usize>> = groups.collect();

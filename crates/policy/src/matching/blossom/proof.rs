@@ -26,7 +26,6 @@ impl Search<'_> {
     }
 
     /// Price of a blossom, in half steps.
-
     pub(super) fn price_of(&self, blossom: usize) -> i64 {
         self.blossoms[blossom - self.n].price
     }
