@@ -10,30 +10,32 @@
 //! start with make it short.
 //! # Terms
 //! - *Price* `y(v)` of a vertex, and `z(B) ≥ 0` of a *blossom*, an odd set of vertices that the
-//!   search treats as one; in half steps of the costs, which keeps every price whole: the only step
-//!   that is halved is between two even nodes of a tree, and their prices differ by whole steps.
+//!   search treats as one vertex. In half steps of the costs, so that every price is an integer:
+//!   only a step between two even nodes of a tree is halved, and their prices differ by whole
+//!   steps.
 //! - *Slack* of a pair: `2·cost(u, v)` less the prices of `u` and `v` and of the blossoms that hold
 //!   one of the two. Never negative; a pair of slack 0 is *tight*. Only tight pairs are matched.
-//! - *Node*: an outermost blossom, or a vertex in none. `Y(v)`: the price of `v` and of all
+//! - *Node*: an outermost blossom, or a vertex in no blossom. `Y(v)`: the price of `v` and of all
 //!   blossoms around it, so that the slack between two nodes is `2·cost(u, v) − Y(u) − Y(v)`.
-//! - *Base* of a node: its only vertex that is not matched within it.
-//! - *Even* node: reached from the root over an even number of tight pairs, *odd* one over an odd
-//!   number, *free* one not reached.
+//! - *Base* of a node: its only vertex that is not matched within the node.
+//! - *Even* node: reached from the root over an even number of tight pairs; *odd* node: over an odd
+//!   number; *free* node: not reached.
 //! # Algorithm
-//! Grow a tree from an unmatched node. Raise the prices of even nodes and lower those of odd ones by
-//! the same amount until
-//! 1. a free node has a tight pair with an even one: if it is matched, it becomes odd and its partner
-//!    even; if not, the path to it is turned over, and two more nodes are matched;
+//! Grow a tree from an unmatched node. Raise the prices of even nodes and lower the prices of odd
+//! nodes by the same amount until
+//! 1. a free node has a tight pair with an even node: a matched free node becomes odd and its
+//!    partner even; with an unmatched free node the path is augmented, and two more nodes are
+//!    matched;
 //! 2. two even nodes have a tight pair: the circle closes and becomes a blossom;
-//! 3. the price of an odd blossom reaches 0: it is opened.
+//! 3. the price of an odd blossom reaches 0: the blossom is opened.
 //!
-//! Least slacks are kept for each vertex that is not even, and for each pair of even nodes; both only
-//! shift by the same amount for all candidates as prices change, so no comparison is made twice.
-//! `O(n³)` time and `O(n²)` memory.
+//! Least slacks are kept for each vertex that is not even, and for each pair of even nodes. As
+//! prices change, these shift by the same amount for all candidates, so no comparison is made
+//! twice. `O(n³)` time and `O(n²)` memory.
 //! # Properties
 //! - **Optimal**: as cheap as the cheapest of all matchings. -> test `optimal`
-//! - **Proved**: the prices are a proof: no slack is negative and they add up to the cost. -> test
-//!   `proved`
+//! - **Proved**: the prices are a proof: no slack is negative and they add up to the cost.
+//!   -> test `proved`
 
 mod circle;
 mod proof;
@@ -44,17 +46,17 @@ use super::Costs;
 /// A perfect matching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matching {
-    /// The partner of each vertex.
+    /// Partner of each vertex.
     pub mate: Vec<usize>,
-    /// Its cost, in steps.
+    /// Cost, in steps.
     pub cost: i64,
-    /// A cost that no perfect matching is below, in half steps.
+    /// Lower bound of the cost of any perfect matching, in half steps.
     pub bound_halves: i64,
 }
 
 impl Matching {
-    /// How far the cost may be above the optimum, as a share of the optimum: 0 if it is the optimum.
-    /// Infinite if the bound is not above 0 but the cost is.
+    /// Proved largest excess of the cost over the optimum, as a share of the optimum. 0 if the cost
+    /// is the optimum; infinite if the bound is 0 or less and the cost is above 0.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
     pub fn gap(&self) -> f64 {
@@ -63,17 +65,17 @@ impl Matching {
     }
 }
 
-/// A cheapest perfect matching of all vertices of `costs`, or `None` if their number is odd.
+/// A cheapest perfect matching of all vertices of `costs`. `None` if the number of vertices is odd.
 #[must_use]
 pub fn minimum(costs: &Costs) -> Option<Matching> {
     minimum_from(costs, None)
 }
 
-/// As [`minimum`], from prices of the vertices in half steps, the closer to the final ones the
-/// faster. The prices of two vertices must not add up to more than twice the pair's cost.
+/// [`minimum`] with initial prices of the vertices, in half steps. Prices close to the final ones
+/// make the search faster. The prices of two vertices must not exceed twice the cost of their pair.
 ///
 /// # Panics
-/// If there is not one price a vertex.
+/// If the number of prices differs from the number of vertices.
 pub(crate) fn minimum_from(costs: &Costs, prices: Option<&[i64]>) -> Option<Matching> {
     if !costs.vertices().is_multiple_of(2) {
         return None;
@@ -83,11 +85,12 @@ pub(crate) fn minimum_from(costs: &Costs, prices: Option<&[i64]>) -> Option<Matc
     Some(Matching { mate: search.mate, cost, bound_halves: 2 * cost })
 }
 
-/// "No vertex", "no node".
+/// Marker for "no vertex" and "no node".
 const NONE: usize = usize::MAX;
 /// Slack of a pair that does not exist.
 const NEVER: i64 = i64::MAX / 4;
 
+/// Label of a node in the present search, see the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     Free,
@@ -96,7 +99,7 @@ enum Label {
 }
 
 impl Label {
-    /// Which way prices go.
+    /// Direction in which prices of vertices with this label change.
     const fn sign(self) -> i64 {
         match self {
             Self::Free => 0,
@@ -109,83 +112,90 @@ impl Label {
 /// A blossom: an odd circle of nodes, each joined to the next by a tight pair.
 #[derive(Clone, Debug)]
 struct Blossom {
-    /// Nodes of the circle, the one with the base first.
+    /// Nodes of the circle; the node with the base is first.
     circle: Vec<usize>,
-    /// `joints[i]`: a vertex of node `i` and one of the next node.
+    /// `joints[i]`: the tight pair between node `i` and the next node, in this order.
     joints: Vec<(usize, usize)>,
     /// `z`, in half steps.
     price: i64,
 }
 
-/// What the next change of prices makes possible.
+/// Event at which the search stops changing prices.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// This free vertex has a tight pair with an even one.
+    /// A pair of this free vertex with an even vertex becomes tight.
     Reach(usize),
-    /// The even node with this base has a tight pair with another even node.
+    /// A pair of the even node with this base and another even node becomes tight.
     Meet(usize),
-    /// This odd blossom's price is 0.
+    /// The price of this odd blossom reaches 0.
     Open(usize),
 }
 
-/// The best pair between two even nodes.
+/// The pair of least slack between two even nodes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bridge {
+    /// Number of the search that found the pair; a bridge of an earlier search is void.
     search: u32,
     from: u32,
     to: u32,
 }
 
+/// State of the primal-dual search, see the module documentation.
 pub(super) struct Search<'a> {
     costs: &'a Costs,
-    /// The partners that each vertex may have; all if `None`.
+    /// By vertex: the allowed partners. `None` allows all.
     among: Option<&'a [Vec<u32>]>,
+    /// Number of vertices.
     n: usize,
-    /// How far the present search has raised the prices of even vertices and lowered those of odd ones.
+    /// Amount by which the present search has raised prices of even vertices and lowered prices of
+    /// odd vertices, in half steps.
     raised: i64,
-    /// `Y(v)`, in half steps; of an even vertex less `raised`, of an odd one with it.
+    /// `Y(v)`, in half steps, minus `raised` for an even vertex, plus `raised` for an odd vertex.
     price: Vec<i64>,
     mate: Vec<usize>,
-    /// The outermost node around each vertex.
+    /// By vertex: its outermost node.
     outer: Vec<usize>,
-    /// Per node (vertices first, then blossoms): the blossom right around it.
+    /// By node (vertices first, then blossoms): the innermost blossom around the node.
     parent: Vec<usize>,
     base: Vec<usize>,
-    /// Blossom `i` is node `n + i`; the free ones are listed in `unused`.
+    /// Blossom `i` is node `n + i`.
     blossoms: Vec<Blossom>,
+    /// Nodes of freed entries of `blossoms`.
     unused: Vec<usize>,
     /// Outermost blossoms.
     shells: Vec<usize>,
-    /// Per odd node: the tight pair, even vertex first, over which it was reached.
+    /// By odd node: the tight pair over which the node was reached, even vertex first.
     entry: Vec<(usize, usize)>,
-    /// Per vertex, the label of its node.
+    /// By vertex: the label of its node.
     vertex_label: Vec<Label>,
-    /// Per vertex that is not even: the even vertex with the least slack, and that slack as it will
-    /// be when the vertex is free; of a free one with `raised`.
+    /// By vertex that is not even: the even vertex of least slack.
     nearest: Vec<usize>,
+    /// Slack of the pair with `nearest`, in half steps; of a free vertex plus `raised`. Price
+    /// changes leave the slack between an odd and an even vertex as it is.
     nearest_slack: Vec<i64>,
-    /// Vertices that the present search has labelled or given a nearest.
+    /// Vertices with a label or a nearest vertex in the present search.
     touched: Vec<usize>,
     is_touched: Vec<bool>,
     /// Bases of even nodes.
     evens: Vec<usize>,
-    /// Between even nodes of bases `a` and `b`, at `a * n + b`: the vertices with the least slack,
-    /// that of `a`'s node first, and the search that found them.
+    /// Between even nodes of bases `a` and `b`, at `a * n + b`: the pair of least slack, the vertex
+    /// in the node of `a` first.
     bridge: Vec<Bridge>,
-    /// How many searches there were.
+    /// Number of searches so far.
     searches: u32,
-    /// Per base of an even node: the base of the even node with the least slack, and that slack with twice
-    /// `raised`.
+    /// By base of an even node: the base of the even node of least slack.
     closest: Vec<usize>,
+    /// Slack of the bridge to `closest` plus twice `raised`, in half steps.
     closest_slack: Vec<i64>,
-    /// Per node: the last walk that came by.
+    /// By node: number of the last walk through the node.
     seen: Vec<u32>,
+    /// Number of walks so far.
     walk: u32,
 }
 
 impl<'a> Search<'a> {
-    /// Searches to the end, from `prices` or of its own, with the partners `among` only. They must
-    /// allow a perfect matching.
+    /// Searches to the end with the partners `among`, which must allow a perfect matching. Starts
+    /// from `prices`, or from [`Self::start_prices`] if `None`.
     pub(super) fn solved(
         costs: &'a Costs,
         prices: Option<&[i64]>,
@@ -197,6 +207,7 @@ impl<'a> Search<'a> {
             None => search.start_prices(),
         }
         search.match_tight_pairs();
+        // Bids leave few vertices unmatched, and each of these takes a search.
         search.bid(start::BIDS * search.n);
         for root in 0..search.n {
             if search.mate[root] == NONE {
@@ -239,23 +250,25 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Slack of a pair of two different outermost nodes, in half steps.
     fn slack(&self, u: usize, v: usize) -> i64 {
         2 * self.costs.of(u, v) - self.price_now(u) - self.price_now(v)
     }
 
-    /// `Y(v)`.
+    /// `Y(v)`, in half steps.
     fn price_now(&self, v: usize) -> i64 {
         self.price[v] + self.vertex_label[v].sign() * self.raised
     }
 
-    /// Begins a search from an unmatched node.
+    /// Starts a search from an unmatched node.
     fn plant(&mut self, root: usize) {
         self.settle();
+        // Voids all bridges without clearing n² cells.
         self.searches += 1;
         self.make_even(root);
     }
 
-    /// Ends a search: all vertices are free, and prices are what they are.
+    /// Ends a search: writes `raised` into the prices and frees all vertices.
     fn settle(&mut self) {
         for &node in &self.shells {
             let sign = self.label_of(node).sign();
@@ -271,7 +284,7 @@ impl<'a> Search<'a> {
         self.evens.clear();
     }
 
-    /// Changes prices until something happens and deals with it; true if two nodes were matched.
+    /// Changes prices until the next event and handles the event. True if two nodes were matched.
     fn step(&mut self) -> bool {
         let (by, event) = self.next_event();
         self.raised += by.max(0);
@@ -287,31 +300,33 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// The least change of prices that makes something possible, and what.
+    /// The next event and the change of prices until then, in half steps.
     fn next_event(&self) -> (i64, Event) {
-        let (mut least, mut event) = (NEVER, Event::Reach(NONE));
+        let mut next = (NEVER, Event::Reach(NONE));
         for &v in &self.touched {
             let at = self.nearest_slack[v];
-            if at < least && self.vertex_label[v] == Label::Free {
-                (least, event) = (at, Event::Reach(v));
+            if at < next.0 && self.vertex_label[v] == Label::Free {
+                next = (at, Event::Reach(v));
             }
         }
         for &base in &self.evens {
-            // The slack shrinks from both sides; slacks of two even vertices are whole steps, so half is whole.
-            if self.closest_slack[base] / 2 < least {
-                (least, event) = (self.closest_slack[base] / 2, Event::Meet(base));
+            // The slack shrinks from both sides; slacks of two even vertices are whole steps, so
+            // half is whole.
+            let at = self.closest_slack[base] / 2;
+            if at < next.0 {
+                next = (at, Event::Meet(base));
             }
         }
         for &node in &self.shells {
             let price = self.blossoms[node - self.n].price;
-            if price < least && self.label_of(node) == Label::Odd {
-                (least, event) = (price, Event::Open(node));
+            if price < next.0 && self.label_of(node) == Label::Odd {
+                next = (price, Event::Open(node));
             }
         }
-        (least - self.raised, event)
+        (next.0 - self.raised, next.1)
     }
 
-    /// The vertices of a node.
+    /// All vertices of a node.
     fn vertices_of(&self, node: usize) -> Vec<usize> {
         if node < self.n {
             return vec![node];
@@ -327,13 +342,14 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// The label of an outermost node: that of its vertices.
+    /// Label of an outermost node, the same as the label of its vertices.
     fn label_of(&self, node: usize) -> Label {
         self.vertex_label[self.base[node]]
     }
 
-    /// Labels an outermost node, the vertices of which are these.
+    /// Labels an outermost node. `vertices` are all its vertices.
     fn set_label(&mut self, node: usize, label: Label, vertices: &[usize]) {
+        // The change of prices so far belongs to the old label: what is stored shifts by it.
         let shift = (self.label_of(node).sign() - label.sign()) * self.raised;
         if node >= self.n {
             self.blossoms[node - self.n].price += shift;
@@ -350,13 +366,14 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Lists a vertex for [`Self::settle`].
     fn touch(&mut self, v: usize) {
         if !std::mem::replace(&mut self.is_touched[v], true) {
             self.touched.push(v);
         }
     }
 
-    /// Labels a node that is not even yet, and considers the pairs of its vertices.
+    /// Labels a node even that was free or odd, and considers the pairs of its vertices.
     fn make_even(&mut self, node: usize) {
         let vertices = self.vertices_of(node);
         let base = self.base[node];
@@ -369,8 +386,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Considers all pairs of `u`, which has become even: it may be the nearest of a vertex that is
-    /// not even, or be a better bridge to another even node.
+    /// Considers all pairs of `u`, a vertex that became even. `u` may become the nearest of a
+    /// vertex that is not even, or give a better bridge to another even node.
     fn look_around(&mut self, u: usize) {
         match self.among {
             None => (0..self.n).for_each(|v| self.look_at(u, v)),
@@ -378,6 +395,7 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Considers the pair of the even vertex `u` and `v`.
     fn look_at(&mut self, u: usize, v: usize) {
         let slack = self.slack(u, v);
         if self.vertex_label[v] != Label::Even {
@@ -390,24 +408,25 @@ impl<'a> Search<'a> {
             }
             return;
         }
-        let (base, other) = (self.base[self.outer[u]], self.base[self.outer[v]]);
+        let base = self.base[self.outer[u]];
+        let other = self.base[self.outer[v]];
         if other != base && slack < self.bridge_slack(base, other) {
             self.set_bridge(base, other, Some((u, v)));
         }
     }
 
-    /// The best known pair between two even nodes.
+    /// The pair of least slack between the even nodes of bases `a` and `b`, as far as considered.
     fn bridge_of(&self, a: usize, b: usize) -> Option<(usize, usize)> {
         let Bridge { search, from, to } = self.bridge[a * self.n + b];
         (search == self.searches).then_some((from as usize, to as usize))
     }
 
-    /// Its slack.
+    /// Slack of the bridge, in half steps; [`NEVER`] without a bridge.
     fn bridge_slack(&self, a: usize, b: usize) -> i64 {
         self.bridge_of(a, b).map_or(NEVER, |(u, v)| self.slack(u, v))
     }
 
-    /// Notes the best pair between two even nodes, or that none is known yet.
+    /// Sets the pair of least slack between two even nodes; `None` if no pair is known.
     #[allow(clippy::cast_possible_truncation)] // a table of 2^64 costs does not exist
     fn set_bridge(&mut self, a: usize, b: usize, pair: Option<(usize, usize)>) {
         let Some((u, v)) = pair else {
@@ -415,9 +434,13 @@ impl<'a> Search<'a> {
             self.bridge[b * self.n + a].search = 0;
             return;
         };
-        let (search, from, to) = (self.searches, u as u32, v as u32);
+        // Numbers fit: `bridge` itself has `n * n` entries.
+        let search = self.searches;
+        let from = u as u32;
+        let to = v as u32;
         self.bridge[a * self.n + b] = Bridge { search, from, to };
         self.bridge[b * self.n + a] = Bridge { search, from: to, to: from };
+        // Both nodes are even, so each change of prices lowers the slack twice.
         let slack = self.slack(u, v) + 2 * self.raised;
         for (from, to) in [(a, b), (b, a)] {
             if slack < self.closest_slack[from] {
@@ -427,8 +450,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The free node of `v` becomes odd, the node it is matched with even; if it is not matched, it
-    /// is now, and the answer is true.
+    /// Extends the tree to the free node of `v`. A matched node becomes odd and its partner even.
+    /// An unmatched node is matched, which ends the search; then the result is true.
     fn reach(&mut self, v: usize) -> bool {
         let node = self.outer[v];
         let partner = self.mate[self.base[node]];
@@ -440,12 +463,13 @@ impl<'a> Search<'a> {
         }
         let vertices = self.vertices_of(node);
         self.set_label(node, Label::Odd, &vertices);
+        // The way up for `climb` and `turn_over`.
         self.entry[node] = (self.nearest[v], v);
         self.make_even(self.outer[partner]);
         false
     }
 
-    /// The even node above an even one, and the odd node between them; `None` at a root.
+    /// The odd node above an even node and the even node above both; `None` at a root.
     fn above(&self, even: usize) -> Option<(usize, usize)> {
         let partner = self.mate[self.base[even]];
         (partner != NONE).then(|| {
@@ -454,9 +478,10 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The lowest even node above both: walks up from both ends in turns, so that the walk is not
-    /// longer than the circle, until one comes where the other has been.
+    /// The lowest even node above both. Walks up from both ends alternately until one walk reaches
+    /// a node of the other, so the walk is not longer than the circle.
     fn common_ancestor(&mut self, a: usize, b: usize) -> usize {
+        // Voids the marks of earlier walks.
         self.walk += 1;
         let mut ends = [Some(a), Some(b)];
         for turn in (0..2).cycle() {
@@ -469,9 +494,10 @@ impl<'a> Search<'a> {
         unreachable!("both walks come by the root")
     }
 
-    /// Nodes from `even` up to and without `ancestor`, and the joints between them and to it.
+    /// The nodes from `even` up to but without `ancestor`, and the joints up to `ancestor`.
     fn climb(&self, even: usize, ancestor: usize) -> (Vec<usize>, Vec<(usize, usize)>) {
-        let (mut nodes, mut joints) = (Vec::new(), Vec::new());
+        let mut nodes = Vec::new();
+        let mut joints = Vec::new();
         let mut at = even;
         while at != ancestor {
             let (odd, next) = self.above(at).expect("the ancestor is above");
@@ -484,7 +510,7 @@ impl<'a> Search<'a> {
         (nodes, joints)
     }
 
-    /// Turns over the path from the even node of `u` to its root, and matches `u` with `v`.
+    /// Augments along the path from the even node of `u` to its root, and matches `u` with `v`.
     fn turn_over(&mut self, mut u: usize, mut v: usize) {
         loop {
             let node = self.outer[u];
@@ -496,9 +522,11 @@ impl<'a> Search<'a> {
             }
             let odd = self.outer[before];
             let (upper, lower) = self.entry[odd];
+            // The odd node is matched anew at the vertex where the tree entered it.
             self.rebase(odd, lower);
             self.mate[lower] = upper;
-            (u, v) = (upper, lower);
+            u = upper;
+            v = lower;
         }
     }
 }

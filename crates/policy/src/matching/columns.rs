@@ -1,28 +1,31 @@
-//! Fast minimum-weight perfect matching on a complete graph, with a proof of how good it is.
+//! Fast minimum-weight perfect matching on a complete graph, with a proved bound of its gap.
 //!
 //! # Problem
-//! The exact search ([`blossom`]) considers every pair in every round: seconds for a thousand vertices, when a plan must be made
-//! in a tenth of one.
+//! The exact search ([`blossom`]) considers every pair in every round. This takes seconds for a
+//! thousand vertices; a plan must be made in a tenth of a second.
 //! # Approach
-//! Few pairs can be in a good matching. Find a good matching by exchange, prices that nearly prove it, and with them the
-//! pairs that are candidates; search among those exactly. Then check the final prices against *all* pairs: where they
-//! hold, the matching is optimal; where they do not, lowering them gives a lower bound of the cost, and the pairs that
-//! were missed join the next round (column generation: Applegate and Cook, "Solving large-scale matching problems",
-//! DIMACS 1993).
+//! Few pairs can be in a good matching. Find a good matching by exchange, and prices that nearly
+//! prove it. By these prices select candidate pairs, and search among the candidates exactly. Then
+//! check the final prices against *all* pairs. If they are feasible, the matching is optimal. If
+//! not, lowered prices give a lower bound of the cost, and the missed pairs join the next round
+//! (column generation: Applegate and Cook, "Solving large-scale matching problems", DIMACS 1993).
 //! # Terms
-//! *Price*, *slack*: as in [`blossom`], in half steps of the costs. *Room* of a vertex: the highest price that its pairs
-//! allow, the others' prices being what they are. *Gap*: how far the cost may be above the optimum, as a share of it.
+//! *Price*, *slack*: as in [`blossom`], in half steps of the costs. *Feasible* prices: no slack is
+//! negative. *Room* of a vertex: its highest feasible price, with the other prices unchanged.
+//! *Gap*: greatest possible excess of the cost over the optimum, as a share of the optimum.
 //! # Algorithm
-//! 1. Sort by the sum of costs and pair from both ends; exchange partners between pairs as long as that helps.
-//! 2. Find prices that nearly prove it. They add up to a lower bound; stop if the gap is small enough. If it is above
-//!    `HOPELESS`, search exactly among all pairs: prices this far off are of no help. With `FEW` vertices do so, too,
-//!    from these prices.
+//! 1. Sort by the sum of costs and pair from both ends; exchange partners between pairs as long as
+//!    the cost falls.
+//! 2. Find prices that nearly prove the matching. Their sum is a lower bound; stop if the gap is
+//!    small enough. If it is above `HOPELESS`, search exactly among all pairs: prices this far off
+//!    do not help. With at most `FEW` vertices do the same from these prices.
 //! 3. For each vertex keep the partners of least slack, and its partner of step 1.
-//! 4. Match exactly among those, from these prices: first by bids, then by search.
-//! 5. Check all pairs; stop if the gap is small enough; else add the pairs that were missed and go to 4 with the new
-//!    prices. After `ROUNDS` rounds search exactly among all pairs.
+//! 4. Match exactly among these pairs, from these prices: first by bids, then by search.
+//! 5. Check all pairs; stop if the gap is small enough; else add the missed pairs and go to 4 with
+//!    the new prices. After `ROUNDS` rounds search exactly among all pairs.
 //! # Properties
-//! - **Bounded**: the cost is never above `bound · (1 + gap)`, and `bound` never above the optimum. -> test `bounded`
+//! - **Bounded**: the cost is never above `bound · (1 + gap)`, and `bound` never above the optimum.
+//!   -> test `bounded`
 //! - **Exact when proved**: with a gap of 0 the cost is the optimum. -> test `exact_when_proved`
 
 use super::Costs;
@@ -30,35 +33,38 @@ use super::blossom::{self, Matching, Search};
 use super::partners::exchange;
 use super::prices::Prices;
 
-/// Sweeps over the prices. Chosen: on 1,024 random mixes, ten left the bound 1.1 % below the matching
-/// of step 1 and twenty 0.9 %, for 1.6 times the time.
+/// Sweeps over the prices. Chosen: on 1,024 random mixes, 10 sweeps leave the bound 1.1 % below the
+/// matching of step 1; 20 sweeps leave 0.9 % and take 1.6 times as long.
 const SWEEPS: usize = 20;
 /// Partners kept for each vertex. Chosen, not measured.
 const PARTNERS: usize = 12;
-/// Most rounds of searching and checking. Chosen: three were the most seen on overlaps.
+/// Most rounds of search and check. Chosen: overlaps needed at most three.
 const ROUNDS: usize = 6;
 
-/// Up to this many vertices the exact search follows the prices at once: those that are kept would be most.
+/// Most vertices for which the exact search follows the prices at once: the kept candidates would
+/// be most of all pairs.
 const FEW: usize = 40;
 
-/// Gap of steps 1 and 2 above which the exact search is faster than the rounds. Measured on inner products of
-/// 256 vectors with ever more zeros and on random weights: with a gap of 0.27 the exact search takes twice as
-/// long, with 1.2 two thirds as long; of 1,024 random weights, with a gap without end, a fifth.
+/// Gap of steps 1 and 2 above which the exact search is faster than the rounds. Measured on inner
+/// products of 256 vectors with more and more zeros, and on random weights. With a gap of 0.27 the
+/// exact search takes twice as long as the rounds; with 1.2, two thirds; on 1,024 random weights,
+/// where the gap is infinite, a fifth.
 const HOPELESS: f64 = 1.0;
 
-/// Gap up to which a matching is kept after all rounds where a gap of [`super::ENOUGH_OF_MANY`] was looked for.
+/// Largest accepted gap after all rounds if the requested gap is [`super::ENOUGH_OF_MANY`] or more.
 const KEPT: f64 = 0.01;
 
-/// A perfect matching of all vertices of `costs` with a gap of at most `enough` ([`KEPT`] where that is no less than
-/// [`super::ENOUGH_OF_MANY`]); `None` if their number is odd. If there is a `mate`, which no exchange improves, it takes
-/// the place of step 1.
+/// A perfect matching of all vertices of `costs` with a gap of at most `enough`, or [`KEPT`] if
+/// `enough` is at least [`super::ENOUGH_OF_MANY`]. `None` if the number of vertices is odd. `mate`,
+/// a matching that no exchange improves, replaces step 1.
 pub(super) fn within(costs: &Costs, mate: Option<Vec<usize>>, enough: f64) -> Option<Matching> {
     let (found, prices) = by_rounds(costs, mate, enough)?;
     let kept = if enough >= super::ENOUGH_OF_MANY { enough.max(KEPT) } else { enough };
     if found.gap() > kept { blossom::minimum_from(costs, Some(&prices)) } else { Some(found) }
 }
 
-/// The same without the last search, and prices of the vertices, in half steps, that no pair forbids.
+/// [`within`] without the final exact search. Also returns feasible prices of the vertices, in half
+/// steps.
 fn by_rounds(costs: &Costs, mate: Option<Vec<usize>>, gap: f64) -> Option<(Matching, Vec<i64>)> {
     let n = costs.vertices();
     if n % 2 == 1 {
@@ -78,6 +84,7 @@ fn by_rounds(costs: &Costs, mate: Option<Vec<usize>>, gap: f64) -> Option<(Match
         return blossom::minimum_from(costs, Some(&prices)).map(|found| (found, prices));
     }
     if start.gap() > HOPELESS {
+        // Prices this far off do not help the search.
         return blossom::minimum(costs).map(|found| (found, prices));
     }
     Some(rounds(costs, start, prices, gap))
@@ -95,6 +102,7 @@ fn rounds(costs: &Costs, start: Matching, mut prices: Vec<i64>, gap: f64) -> (Ma
             mate: search.mates().to_vec(),
             bound_halves: search.bound(&own),
         };
+        // The best matching and the best bound may come from different rounds.
         let bound_halves = best.bound_halves.max(found.bound_halves);
         let cheaper = if best.cost <= found.cost { best } else { found };
         best = Matching { bound_halves, ..cheaper };
@@ -114,11 +122,12 @@ fn index(vertex: usize) -> u32 {
     u32::try_from(vertex).expect("a table of 2^64 costs does not exist")
 }
 
-/// Pairs the vertex that is dearest to all with the one that is cheapest, and so on inwards.
+/// Pairs the vertex of the largest cost sum with the vertex of the smallest, and so on inwards.
 fn both_ends(costs: &Costs) -> Vec<usize> {
     let n = costs.vertices();
-    let sum = |v: usize| costs.row(v).iter().sum::<i64>() - costs.of(v, v);
-    let mut order: Vec<(i64, usize)> = (0..n).map(|v| (sum(v), v)).collect();
+    // The diagonal is no pair, so its cell is taken out of the sum.
+    let mut order: Vec<(i64, usize)> =
+        (0..n).map(|v| (costs.row(v).iter().sum::<i64>() - costs.of(v, v), v)).collect();
     order.sort_unstable();
     let mut mate = vec![0; n];
     for (&(_, cheap), &(_, dear)) in order.iter().zip(order.iter().rev()) {
@@ -127,14 +136,14 @@ fn both_ends(costs: &Costs) -> Vec<usize> {
     mate
 }
 
-/// Prices that allow all pairs and leave little slack in those of `mate`.
+/// Feasible prices, in half steps, with little slack in the pairs of `mate`.
 fn split(costs: &Costs, mate: &[usize]) -> Vec<i64> {
     let mut prices = Prices::new(costs, mate);
     prices.sweep(SWEEPS);
     prices.whole()
 }
 
-/// For each vertex the partners of least slack, and that of `mate`; both ways.
+/// For each vertex its partners of least slack and its partner in `mate`. Symmetric, sorted.
 fn cheapest_partners(costs: &Costs, prices: &[i64], mate: &[usize]) -> Vec<Vec<u32>> {
     let n = costs.vertices();
     let mut among: Vec<Vec<u32>> = vec![Vec::with_capacity(2 * PARTNERS); n];
@@ -151,12 +160,13 @@ fn cheapest_partners(costs: &Costs, prices: &[i64], mate: &[usize]) -> Vec<Vec<u
     among
 }
 
-/// The [`PARTNERS`] partners of least slack of `v`; fewer if there are not as many.
+/// The [`PARTNERS`] vertices of least slack with `v`; fewer if the graph is smaller.
 fn least_slack(costs: &Costs, prices: &[i64], v: usize) -> Vec<usize> {
     let mut least: Vec<(i64, usize)> = Vec::with_capacity(PARTNERS + 1);
     let mut most = i64::MAX;
     for (u, (cost, price)) in costs.row(v).iter().zip(prices).enumerate() {
         let slack = 2 * cost - price;
+        // `most` spares the search of the place for all but few vertices.
         if slack < most && u != v {
             let place = least.partition_point(|&(kept, _)| kept <= slack);
             least.insert(place, (slack, u));

@@ -1,25 +1,25 @@
-//! What it costs to put two vertices together: a dense symmetric table of whole numbers.
+//! Costs of pairs of vertices: a dense symmetric table of integers.
 
 use colocate_model::UnitDemand;
 
-/// Costs of all pairs of `n` vertices, in steps of a size that the caller chose.
+/// Costs of all pairs of `n` vertices, in steps. The caller chooses the step size.
 ///
-/// Whole numbers, so that "tight" and "equal" are exact in the matching.
+/// Integers, because the matching compares for equality ("tight" pairs).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
     n: usize,
-    /// Row by row; the diagonal is never read.
+    /// Row by row. The diagonal has no meaning.
     cells: Vec<i64>,
 }
 
-/// Largest cost in steps: with it, sums over a million vertices stay far within 63 bits.
+/// Largest cost, in steps. A sum over a million vertices stays far within 63 bits.
 pub const MAX_COST: i64 = 1 << 40;
 
-/// Rows and columns that are mirrored together, so that what is written stays in the first cache: cells of one column
-/// lie a row apart, in lines of their own. Chosen: lines of 64 bytes hold eight cells.
+/// Rows and columns per tile of [`mirror`], so that the written cells stay in the L1 cache: cells
+/// of one column lie in different cache lines. Chosen: a line of 64 bytes holds eight cells.
 const TILE: usize = 16;
 
-/// Copies what is above the diagonal of `n` rows of `n` cells to below it.
+/// Copies the cells above the diagonal of an `n` × `n` table to the mirrored places below.
 fn mirror(n: usize, cells: &mut [i64]) {
     for rows in (0..n).step_by(TILE) {
         for columns in (0..=rows).step_by(TILE) {
@@ -32,7 +32,7 @@ fn mirror(n: usize, cells: &mut [i64]) {
     }
 }
 
-/// `overlap` in whole steps, `steps` of them for an overlap of one; rounded down, cut to
+/// `overlap` in whole steps, at `steps` steps for an overlap of 1. Rounded down, at most
 /// [`MAX_COST`].
 #[allow(clippy::cast_possible_truncation)] // saturates
 #[must_use]
@@ -41,8 +41,8 @@ pub fn in_steps(overlap: f64, steps: f64) -> i64 {
 }
 
 impl Costs {
-    /// A table for `n` vertices, `cost(a, b)` steps for `a < b`, in 0 ..= [`MAX_COST`]; what lies
-    /// outside is cut to it.
+    /// Table for `n` vertices. `cost(a, b)` for `a < b` is in steps and is clamped to
+    /// 0 ..= [`MAX_COST`].
     #[must_use]
     pub fn new(n: usize, mut cost: impl FnMut(usize, usize) -> i64) -> Self {
         let mut cells = vec![0; n * n];
@@ -52,35 +52,36 @@ impl Costs {
                 *cell = cost(a, b).clamp(0, MAX_COST);
             }
         }
+        // Each cost is computed once, and both halves are filled for rows without gaps.
         mirror(n, &mut cells);
         Self { n, cells }
     }
 
-    /// The overlaps of `demands`, rounded down to `steps` steps for an overlap of one.
+    /// Overlaps of `demands`, rounded down, at `steps` steps for an overlap of 1.
     #[must_use]
     pub fn of_overlaps(demands: &[UnitDemand], steps: f64) -> Self {
         Self::new(demands.len(), |a, b| in_steps(demands[a].overlap(&demands[b]), steps))
     }
 
-    /// How many vertices.
+    /// Number of vertices.
     #[must_use]
     pub fn vertices(&self) -> usize {
         self.n
     }
 
-    /// The cost of putting `a` and `b` together, in steps.
+    /// Cost of the pair `a`, `b`, in steps.
     #[must_use]
     pub fn of(&self, a: usize, b: usize) -> i64 {
         self.cells[a * self.n + b]
     }
 
-    /// The costs of `a` with every vertex; its own place means nothing.
+    /// Costs of `a` with every vertex, in steps. The cell of `a` itself has no meaning.
     #[must_use]
     pub fn row(&self, a: usize) -> &[i64] {
         &self.cells[a * self.n..(a + 1) * self.n]
     }
 
-    /// The cost of a matching, `mate[v]` being the partner of `v`, in steps.
+    /// Cost of a matching, in steps. `mate[v]` is the partner of `v`.
     #[must_use]
     pub fn total(&self, mate: &[usize]) -> i64 {
         let pairs = mate.iter().enumerate().filter(|&(v, &m)| v < m);

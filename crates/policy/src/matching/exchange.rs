@@ -1,17 +1,19 @@
-//! Exchanging members of groups until no exchange helps.
+//! Exchange of members between groups until no exchange helps.
 
 use colocate_model::UnitDemand;
 
 /// Improves `groups`, lists of places in `demands`, by exchanging members of two groups as long as
 /// the overlap within groups falls. Sizes stay.
 ///
-/// The overlap within a group `G` is `(|Σ d|² − Σ |d|²) / 2`, so exchanging `a ∈ G` with `b ∈ H`
-/// changes the total by `(b − a) · (ΣG − a) + (a − b) · (ΣH − b)`, which is `c · (ΣG − ΣH + c)`
-/// with `c = b − a`, from sums alone. A pass looks at all pairs of members, `O(n²)` at worst.
+/// The overlap within a group `G` is `(|Σ d|² − Σ |d|²) / 2`. So an exchange of `a ∈ G` with
+/// `b ∈ H` changes the total by `(b − a) · (ΣG − a) + (a − b) · (ΣH − b)`, which is
+/// `c · (ΣG − ΣH + c)` with `c = b − a`: sums suffice. A pass visits all pairs of members, `O(n²)`
+/// at worst.
 pub(crate) fn improve(demands: &[UnitDemand], groups: &mut [Vec<usize>]) {
-    let sum_of =
-        |group: &[usize]| group.iter().fold(UnitDemand::NONE, |sum, &at| sum + demands[at]);
-    let mut sums: Vec<UnitDemand> = groups.iter().map(|group| sum_of(group)).collect();
+    let mut sums: Vec<UnitDemand> = groups
+        .iter()
+        .map(|group| group.iter().fold(UnitDemand::NONE, |sum, &at| sum + demands[at]))
+        .collect();
     // Two groups that are as they were in the pass before have nothing to exchange.
     let mut before = vec![true; groups.len()];
     for _ in 0..PASSES {
@@ -23,7 +25,8 @@ pub(crate) fn improve(demands: &[UnitDemand], groups: &mut [Vec<usize>]) {
             for h in g + 1..groups.len() {
                 let changed = before[g] || before[h] || now[g] || now[h];
                 if changed && improve_two(demands, groups, &mut sums, g, h) {
-                    (now[g], now[h]) = (true, true);
+                    now[g] = true;
+                    now[h] = true;
                 }
             }
         }
@@ -31,14 +34,14 @@ pub(crate) fn improve(demands: &[UnitDemand], groups: &mut [Vec<usize>]) {
     }
 }
 
-/// Passes at most. Chosen, not measured.
+/// Most passes. Chosen, not measured.
 const PASSES: usize = 100;
 
-/// Least fall of the overlap that counts, as a share of what the groups have with themselves; below it rounding could exchange
-/// back and forth for ever.
+/// Least fall of the overlap that counts, as a share of both groups' overlaps with themselves.
+/// Below, rounding errors could exchange two members back and forth for ever.
 const WORTH: f64 = 1e-12;
 
-/// Whether an exchange between groups `g` and `h` helped.
+/// Exchanges members between groups `g` and `h`. True if an exchange lowered the overlap.
 fn improve_two(
     demands: &[UnitDemand],
     groups: &mut [Vec<usize>],
@@ -51,11 +54,13 @@ fn improve_two(
     let least = WORTH * (sums[g].overlap(&sums[g]) + sums[h].overlap(&sums[h]));
     for i in 0..groups[g].len() {
         for j in 0..groups[h].len() {
-            let (a, b) = (demands[groups[g][i]], demands[groups[h][j]]);
-            let change = b - a;
+            let change = demands[groups[h][j]] - demands[groups[g][i]];
             if change.overlap(&(apart + change)) < -least {
-                (groups[g][i], groups[h][j]) = (groups[h][j], groups[g][i]);
+                let moved = groups[g][i];
+                groups[g][i] = groups[h][j];
+                groups[h][j] = moved;
                 sums[g] += change;
+                // Sums follow by the change, without a pass over the members.
                 sums[h] = sums[h] - change;
                 apart = sums[g] - sums[h];
                 helped = true;
@@ -91,7 +96,8 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is lost, sizes stay, the overlap does not rise, and no exchange is left that helps.
+        /// Nothing is lost, sizes stay, the overlap does not rise, and no exchange is left that
+        /// helps.
         #[test]
         fn no_exchange_is_left(sizes in prop::collection::vec(0_usize..=5, 0..=4), seed: u64) {
             let mut rng = SplitMix64::new(seed);

@@ -1,4 +1,4 @@
-//! Which tasks should be together: minimum-weight perfect matching.
+//! Minimum-weight perfect matching: the choice of tasks that share a core, cache or node.
 
 pub mod blossom;
 mod columns;
@@ -14,44 +14,57 @@ pub use costs::{Costs, MAX_COST, in_steps};
 
 use colocate_model::UnitDemand;
 
-/// A perfect matching of all vertices of `costs` that is proved to cost no more than by `enough`, as a share, above the
-/// cheapest; from [`ENOUGH_OF_MANY`] on at most a hundredth more. `None` if their number is odd.
+/// A perfect matching of all vertices of `costs`, proved to cost at most a share `enough` more than
+/// the cheapest. From [`ENOUGH_OF_MANY`] on, a hundredth more is accepted. `None` if the number of
+/// vertices is odd.
 #[must_use]
 pub fn minimum(costs: &Costs, enough: f64) -> Option<Matching> {
     columns::within(costs, None, enough)
 }
 
-/// What counts as nothing where costs are predictions, as a share of all costs. Chosen: what they are predicted
-/// from is known to a millionth at best.
+/// Gap between a matching and the optimum that counts as 0 for predicted costs, as a share of the
+/// total cost. Chosen: the inputs of the predictions are exact to a millionth at best.
 pub const ENOUGH: f64 = 1e-6;
 
-/// The same above [`OPTIMAL_UP_TO`] vertices.
-/// Chosen: of what threads lose, which is some tenths of the whole, it is about a tenth of the gain for which
-/// `symbiotic` moves a thread, and to do better takes the search several times as long.
+/// [`ENOUGH`] for more than [`OPTIMAL_UP_TO`] vertices. Chosen: costs are losses of speed, some
+/// tenths of the whole, so the gap is about a tenth of the gain for which `symbiotic` moves a
+/// thread. A smaller gap takes the search several times as long.
 pub const ENOUGH_OF_MANY: f64 = 3e-3;
 
-/// Up to this many vertices groups by predictions are optimal, but for [`ENOUGH`]. Chosen: 64 cores of two.
+/// Most vertices for which groups by predicted costs are optimal but for [`ENOUGH`]. Chosen: 64
+/// cores of two PUs.
 pub(crate) const OPTIMAL_UP_TO: usize = 128;
 
-/// Steps of the dearest pair where costs are predictions: finer ones say nothing that is known. So few that
-/// numbers of single precision hold them without rounding.
+/// Steps of the dearest pair where costs are predictions. Finer steps are below the accuracy of the
+/// predictions. 2^22: single-precision numbers hold all multiples up to it without rounding.
 const COARSE: f64 = 4_194_304.0;
 
-/// Members of a group, and the sum of their demands.
+/// A group of items and the sum of the items' demands.
 #[derive(Clone)]
 struct Group {
     members: Vec<usize>,
     demand: UnitDemand,
 }
 
-/// Puts items with these `demands` into `groups` groups of at most `width`, by matching pairs,
-/// then pairs of pairs, so that the overlap within groups is small; least, if `width` is 2.
+impl Group {
+    /// Union of two groups.
+    fn joined(&self, other: &Self) -> Self {
+        let members = [&self.members[..], &other.members].concat();
+        Self { members, demand: self.demand + other.demand }
+    }
+}
+
+/// Partitions the items with these `demands` into `groups` groups of at most `width` items, so that
+/// the overlap within groups is small; the least possible if `width` is 2. Pairs of items are
+/// matched first, then pairs of pairs.
 ///
-/// Group sizes differ by one at most, so `width` only says how often to match, and no group is
-/// larger if `demands` is no longer than `groups * width`.
+/// Group sizes differ by at most 1, so `width` only sets the number of matchings. No group is
+/// larger than `width` if there are at most `groups * width` items.
 pub(crate) fn in_groups(demands: &[UnitDemand], groups: usize, width: usize) -> Vec<Vec<usize>> {
-    let alone = |(item, &demand): (usize, &UnitDemand)| Group { members: vec![item], demand };
-    let mut parts: Vec<Group> = demands.iter().enumerate().map(alone).collect();
+    let items = demands.iter().enumerate();
+    let mut parts: Vec<Group> =
+        items.map(|(item, &demand)| Group { members: vec![item], demand }).collect();
+    // Empty parts fill up to a number that halves to `groups`.
     let slots = groups * width.next_power_of_two();
     parts.resize(slots.max(parts.len()), Group { members: Vec::new(), demand: UnitDemand::NONE });
     while parts.len() > groups {
@@ -59,20 +72,16 @@ pub(crate) fn in_groups(demands: &[UnitDemand], groups: usize, width: usize) -> 
         // No overlap is larger than that of the most demanding item with itself (Cauchy, Schwarz).
         let most = parts.iter().map(|part| part.demand.overlap(&part.demand)).fold(0.0, f64::max);
         let steps = steps(most, sizes.len());
-        let overlap = |a: usize, b: usize| parts[a].demand.overlap(&parts[b].demand);
-        let pairs = pairs(&sizes, steps, 0.0, overlap);
-        let join = |(a, b): (usize, usize)| Group {
-            members: [&parts[a].members[..], &parts[b].members].concat(),
-            demand: parts[a].demand + parts[b].demand,
-        };
-        parts = pairs.into_iter().map(join).collect();
+        let pairs = pairs(&sizes, steps, 0.0, |a, b| parts[a].demand.overlap(&parts[b].demand));
+        parts = pairs.into_iter().map(|(a, b)| parts[a].joined(&parts[b])).collect();
     }
     parts.into_iter().map(|group| group.members).collect()
 }
 
-/// As [`in_groups`], for any predicted cost of a group: `cost` of its members, places below `count`, not
-/// negative; no members cost nothing. Least, if `width` is 2, but for [`ENOUGH`]; of more than [`OPTIMAL_UP_TO`]
-/// places, but for [`ENOUGH_OF_MANY`].
+/// [`in_groups`] for any predicted cost of a group. `cost` takes the members, numbers below
+/// `count`; the result is not negative, and 0 for an empty group. The total cost is the least
+/// possible if `width` is 2, but for [`ENOUGH`], or [`ENOUGH_OF_MANY`] above [`OPTIMAL_UP_TO`]
+/// places.
 pub(crate) fn in_groups_by(
     count: usize,
     groups: usize,
@@ -82,7 +91,8 @@ pub(crate) fn in_groups_by(
     in_groups_of_part(count, groups, width, 1, cost)
 }
 
-/// The same for one of `of_parts` parts of a whole that are about as large: it is the whole's places that count.
+/// [`in_groups_by`] for one of `of_parts` parts of about the same size. The places of all parts
+/// together select the gap, [`ENOUGH`] or [`ENOUGH_OF_MANY`].
 pub(crate) fn in_groups_of_part(
     count: usize,
     groups: usize,
@@ -94,9 +104,9 @@ pub(crate) fn in_groups_of_part(
     parts.resize((groups * width.next_power_of_two()).max(count), Vec::new());
     while parts.len() > groups {
         let sizes: Vec<usize> = parts.iter().map(Vec::len).collect();
-        let join = |a: usize, b: usize| [&parts[a][..], &parts[b]].concat();
         let n = parts.len();
         let mut table = vec![0.0; n * n];
+        // One buffer for all pairs: `cost` is called n² / 2 times.
         let mut both = Vec::with_capacity(2 * width);
         for a in 0..n {
             for b in a + 1..n {
@@ -110,54 +120,58 @@ pub(crate) fn in_groups_of_part(
         let steps = coarse_steps(most, n);
         let pairs =
             pairs(&sizes, steps, enough(n * of_parts), |a, b| table[a.min(b) * n + a.max(b)]);
-        parts = pairs.into_iter().map(|(a, b)| join(a, b)).collect();
+        parts = pairs.into_iter().map(|(a, b)| [&parts[a][..], &parts[b]].concat()).collect();
     }
     parts
 }
 
-/// What all pairs of an even number of places cost, as predicted, in steps that say what is known and no more.
+/// Predicted costs of all pairs of an even number of places.
 pub struct Predicted {
     costs: Costs,
+    /// Steps for a cost of 1, see [`COARSE`].
     steps: f64,
 }
 
 impl Predicted {
-    /// Of `slots` places: `cost` of two, the first below the second, is not negative and at most `most`.
+    /// Costs of all pairs of `slots` places. `cost(a, b)` for `a < b` is between 0 and `most`.
     #[must_use]
     pub fn new(slots: usize, most: f64, mut cost: impl FnMut(usize, usize) -> f64) -> Self {
         let steps = coarse_steps(most, slots);
         Self { costs: Costs::new(slots, |a, b| in_steps(cost(a, b), steps)), steps }
     }
 
-    /// Whether it is proved that no pairs cost less than `limit` in all; `mate` are pairs that are thought good, and
-    /// are bettered by exchange. False says nothing.
+    /// Whether every perfect matching is proved to cost at least `limit`. `mate` is a good matching
+    /// to start from; exchange of partners improves `mate`. False means unknown.
     pub(crate) fn none_below(&self, mate: &mut [usize], limit: f64) -> bool {
-        // Costs were rounded down, so what they prove of whole steps is true of the costs; one more is for rounding.
+        // Costs are rounded down, so a bound in whole steps holds for the costs too. The extra step
+        // of `in_steps_up` covers rounding.
         prices::none_below(&self.costs, mate, in_steps_up(limit, self.steps))
     }
 
-    /// The pairs that cost least, as [`in_groups_by`] makes them of as many items as there are places. `mate` are those
-    /// that [`Self::none_below`] has bettered: up to [`OPTIMAL_UP_TO`] places it is searched from them on. With more,
-    /// where what is found depends on where the search begins, it begins as that of all others does.
+    /// The cheapest pairs, equal to the result of [`in_groups_by`] for as many items as places.
+    /// `mate` comes from [`Self::none_below`]. Up to [`OPTIMAL_UP_TO`] places the search starts
+    /// from `mate`.
     #[must_use]
     pub fn pairs(&self, mate: Vec<usize>) -> Vec<Vec<usize>> {
         let places = self.costs.vertices();
+        // Above `OPTIMAL_UP_TO` the result depends on the start, so the start is that of all
+        // others.
         let mate = Some(mate).filter(|_| places <= OPTIMAL_UP_TO);
         let pairs = matched(&self.costs, mate, enough(places));
         pairs.into_iter().map(|(a, b)| vec![a, b]).collect()
     }
 }
 
-/// What counts as nothing for so many places, where costs are predictions.
+/// Gap accepted for predicted costs of this many places, as a share.
 const fn enough(places: usize) -> f64 {
     if places <= OPTIMAL_UP_TO { ENOUGH } else { ENOUGH_OF_MANY }
 }
 
-/// Pairs of all parts, which are an even number and have these sizes, with the least `cost` in so many `steps`
-/// for a cost of one, where a gap of `enough` is none.
+/// Pairs of all parts with the least `cost`, at `steps` steps for a cost of 1 and up to a gap of
+/// `enough`. The number of parts is even.
 ///
-/// Sizes of the parts differ by one at most, and those of the pairs again: two of the size that the
-/// minority has are never joined.
+/// Sizes of parts differ by at most 1, and so do sizes of pairs: two parts of the less frequent
+/// size are never joined.
 fn pairs(
     sizes: &[usize],
     steps: f64,
@@ -166,6 +180,7 @@ fn pairs(
 ) -> Vec<(usize, usize)> {
     let smallest = sizes.iter().copied().min().unwrap_or(0);
     let small = sizes.iter().filter(|&&size| size == smallest).count();
+    // The size of the minority: two such parts are kept apart by a penalty.
     let apart = if 2 * small <= sizes.len() { smallest } else { smallest + 1 };
     let costs = Costs::new(sizes.len(), |a, b| {
         let both = sizes[a] == apart && sizes[b] == apart;
@@ -175,25 +190,25 @@ fn pairs(
     matched(&costs, None, enough)
 }
 
-/// The cheapest pairs, but for `enough`.
+/// The pairs `(a, b)`, `a < b`, of the cheapest matching, up to a gap of `enough`.
 fn matched(costs: &Costs, mate: Option<Vec<usize>>, enough: f64) -> Vec<(usize, usize)> {
     let found = columns::within(costs, mate, enough).expect("an even number of parts");
     found.mate.into_iter().enumerate().filter(|&(a, b)| a < b).collect()
 }
 
-/// Steps that a cost of one has, so that the costs of all pairs of a matching of `count` parts together
-/// stay below what is added to a pair that must not be.
+/// Steps for a cost of 1, so that the cost of a whole matching of `count` parts stays below the
+/// penalty of a forbidden pair. `most` is the largest cost of a pair.
 #[allow(clippy::cast_precision_loss)] // fewer than 2^53 vertices, MAX_COST is a power of two
 fn steps(most: f64, count: usize) -> f64 {
     MAX_COST as f64 / 2.0 / (most.max(f64::MIN_POSITIVE.sqrt()) * count as f64)
 }
 
-/// The same where costs are predictions.
+/// [`steps`] for predicted costs: no finer than [`COARSE`].
 fn coarse_steps(most: f64, count: usize) -> f64 {
     steps(most, count).min(COARSE / most.max(f64::MIN_POSITIVE.sqrt()))
 }
 
-/// As [`in_steps`], rounded up and not cut.
+/// [`in_steps`] rounded up, plus one step, without the cut to [`MAX_COST`].
 #[allow(clippy::cast_possible_truncation)] // saturates
 fn in_steps_up(limit: f64, steps: f64) -> i64 {
     ((limit * steps).ceil() as i64).saturating_add(1).min(i64::MAX / 4)
@@ -241,8 +256,9 @@ mod tests {
         }
     }
 
-    /// Pairs of the parts of a whole of more than [`OPTIMAL_UP_TO`] places may cost more than the cheapest, but no more
-    /// than by [`ENOUGH_OF_MANY`]. Costs are products, as of stacks; 0.007 % are lost on average here and 0.15 % at most.
+    /// Pairs of the parts of a whole of more than [`OPTIMAL_UP_TO`] places may cost more than the
+    /// cheapest, but no more than by [`ENOUGH_OF_MANY`]. Costs are products, as of stacks; 0.007 %
+    /// are lost on average here and 0.15 % at most.
     #[test]
     fn parts_of_many_lose_little() {
         let lost = |seed: u64| {

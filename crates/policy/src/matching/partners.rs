@@ -1,23 +1,25 @@
-//! Exchanging partners between pairs.
+//! Exchange of partners between pairs of a matching.
 
 use super::Costs;
 
-/// Exchanges partners between two pairs as long as that makes them cheaper.
+/// Exchanges partners between two pairs as long as an exchange lowers the cost.
 pub(super) fn exchange(costs: &Costs, mate: &mut [usize]) {
     let mut exchanging = Exchanging::new(costs, mate);
     while exchanging.pass() {}
 }
 
-/// Passes over all pairs of pairs. Two that are as they were in the pass before have nothing to exchange.
+/// State of the exchange: passes over all pairs of pairs. Two pairs that did not change in the
+/// pass before are skipped, because no exchange between them helps.
 struct Exchanging<'a> {
     costs: &'a Costs,
     mate: &'a mut [usize],
-    /// The lower place of each pair, in order.
+    /// Lower vertex of each pair, ascending.
     lower: Vec<usize>,
-    /// What the pair of each lower place costs.
+    /// Cost of the pair of each vertex, in steps. Valid for the lower vertex of a pair.
     own: Vec<i64>,
-    /// By place, whether its pair changed in the pass before, or does in this one.
+    /// By vertex: whether its pair changed in the pass before.
     before: Vec<bool>,
+    /// By vertex: whether its pair has changed in this pass.
     now: Vec<bool>,
 }
 
@@ -29,8 +31,9 @@ impl<'a> Exchanging<'a> {
         Self { costs, mate, lower, own, before: vec![true; n], now: vec![false; n] }
     }
 
-    /// Whether anything helped.
+    /// One pass over all pairs of pairs. True if an exchange lowered the cost.
     fn pass(&mut self) -> bool {
+        // `with_later` changes `lower`, so the loop cannot iterate over it.
         let mut first = 0;
         while let Some(&a) = self.lower.get(first) {
             self.with_later(first, a);
@@ -41,7 +44,7 @@ impl<'a> Exchanging<'a> {
         self.before.contains(&true)
     }
 
-    /// Exchanges between the pair of `a`, the lower place that is `first`, and all later ones.
+    /// Exchanges between the pair of `a`, which is `lower[first]`, and all later pairs.
     fn with_later(&mut self, first: usize, a: usize) {
         let costs = self.costs;
         let mut next = first + 1;
@@ -55,26 +58,33 @@ impl<'a> Exchanging<'a> {
             }
             let d = self.mate[c];
             let now = self.own[a] + self.own[c];
-            let (across, over) = (row_a[c] + row_b[d], row_a[d] + row_b[c]);
+            let across = row_a[c] + row_b[d];
+            let over = row_a[d] + row_b[c];
             if now <= across && now <= over {
                 continue;
             }
             self.exchange_two(a, c, across <= over);
             is_new = true;
             row_b = costs.row(self.mate[a]);
+            // `lower` has changed: continue after `c`.
             next = self.lower.partition_point(|&lower| lower <= c);
         }
     }
 
-    /// Puts the lower place `a` and `c`, another one, together, or `a` and the partner of `c`; and those that are left.
+    /// Replaces the pairs of the lower vertices `a` and `c`. `a` is paired with `c` if `across`,
+    /// else with the partner of `c`. The two remaining vertices become the second pair.
     fn exchange_two(&mut self, a: usize, c: usize, across: bool) {
-        let (b, d) = (self.mate[a], self.mate[c]);
+        let b = self.mate[a];
+        let d = self.mate[c];
         let (with_a, with_b) = if across { (c, d) } else { (d, c) };
         for (one, other) in [(a, with_a), (b, with_b)] {
-            (self.mate[one], self.mate[other]) = (other, one);
-            (self.now[one], self.now[other]) = (true, true);
+            self.mate[one] = other;
+            self.mate[other] = one;
+            self.now[one] = true;
+            self.now[other] = true;
             self.own[one.min(other)] = self.costs.of(one, other);
         }
+        // `a` stays a lower vertex; `c` makes way for the lower vertex of the second pair.
         let gone = self.lower.partition_point(|&lower| lower < c);
         self.lower.remove(gone);
         let new = b.min(with_b);

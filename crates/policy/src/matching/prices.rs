@@ -1,49 +1,53 @@
-//! Prices of vertices that nearly prove a matching, and what they prove.
+//! Prices of vertices that nearly prove a matching, and the resulting lower bound.
 //!
 //! # Problem
-//! A lower bound of what any perfect matching costs is worth most where it spares the search: groups that stay
-//! as they are need no better ones to be found, only a proof that there are none.
+//! A lower bound of the cost of all perfect matchings spares the search where groups stay: no
+//! better groups have to be found, if none can exist.
 //! # Approach
-//! Prices that no pair forbids add up to such a bound. They are found pair by pair from a matching that is
-//! thought good, in numbers of single precision, which are fast; only the last ones are made whole and checked
-//! against all pairs, so that what is proved is proved.
+//! The sum of feasible prices is such a bound. Prices are improved pair by pair from a good
+//! matching, in single precision, which is fast. Only the last prices become integers and are
+//! checked against all pairs, so that the proof is exact.
 //! # Terms
-//! *Price*, *room*: as in [`columns`](super::columns), in half steps of the costs.
+//! *Price*, *feasible*, *room*: as in [`columns`](super::columns), in half steps of the costs.
 //! # Algorithm
-//! 1. Each vertex begins with the cost of its own pair, which is half of the pair's cost in half steps.
-//! 2. *Sweep*: split each pair's cost between its two ends so that both have as much room left.
-//! 3. *Whole*: round so that each pair's prices are its cost, lower what is above its room, then raise all to their room.
+//! 1. Each vertex begins with the cost of its own pair, which is half of the pair's cost in half
+//!    steps.
+//! 2. *Sweep*: split each pair's cost between its two vertices so that both have as much room left.
+//! 3. *Whole*: round so that each pair's prices are its cost, lower prices above their room, then
+//!    raise all to their room.
 //! # Properties
-//! - **Allowed**: no two prices add up to more than twice the pair's cost. -> test `no_pair_forbids_them`
-//! - **Never more than there is**: what is proved is true. -> test `proves_no_more_than_is`
-//! - **Proves** what is cheapest by far. -> test `proves_what_stays`
+//! - **Allowed**: no two prices add up to more than twice the pair's cost.
+//!   -> test `no_pair_forbids_them`
+//! - **Never more than there is**: every proved bound is true. -> test `proves_no_more_than_is`
+//! - **Proves** a matching that is cheapest by far. -> test `proves_what_stays`
 
 use super::Costs;
 use super::partners::exchange;
 
-/// Cells of a row that are compared together; rows are filled up to a multiple of it. Chosen: four registers of
-/// four numbers each, which every x86-64 and ARM has.
+/// Cells of a row that are compared together; rows are padded to a multiple. Chosen: four registers
+/// of four numbers each, available on every x86-64 and ARM processor.
 const LANES: usize = 16;
-/// The cost of what is no pair.
+/// Cost of a cell without a pair: the diagonal and the padding.
 const NO_PAIR: f32 = f32::MAX / 4.0;
 
-/// Sweeps after which [`none_below`] checks what is proved. Chosen: most proofs of groups that stay take two,
-/// and each look takes as long as some sweeps.
+/// Total sweeps after which [`none_below`] checks the proof. Chosen: most proofs for unchanged
+/// groups take two sweeps, and a check takes as long as some sweeps.
 const LOOKS: [usize; 4] = [2, 5, 10, 20];
 
-/// Prices on the way.
+/// Approximate prices, improved by sweeps.
 pub(super) struct Prices<'a> {
     costs: &'a Costs,
     mate: &'a [usize],
-    /// Cells of a row.
+    /// Cells per padded row.
     stride: usize,
-    /// Twice the costs, row by row.
+    /// Costs in half steps, row by row.
     doubled: Vec<f32>,
+    /// By vertex, in half steps. Not feasible before [`Self::allowed`].
     prices: Vec<f32>,
 }
 
 impl<'a> Prices<'a> {
-    /// Before the first sweep. `mate` is a perfect matching.
+    /// Prices before the first sweep. `mate` is a perfect matching.
     #[allow(clippy::cast_precision_loss)] // what is lost is made good when prices are made whole
     pub(super) fn new(costs: &'a Costs, mate: &'a [usize]) -> Self {
         let n = costs.vertices();
@@ -60,7 +64,7 @@ impl<'a> Prices<'a> {
         Self { costs, mate, stride, doubled, prices }
     }
 
-    /// Splits each pair's cost anew, `times` times.
+    /// Splits the cost of each pair between the two vertices, `times` times.
     pub(super) fn sweep(&mut self, times: usize) {
         for _ in 0..times {
             for (a, &b) in self.mate.iter().enumerate().filter(|&(a, &b)| a < b) {
@@ -72,11 +76,12 @@ impl<'a> Prices<'a> {
         }
     }
 
-    /// The highest price for `v` that its pairs allow.
+    /// Highest price of `v` allowed by its pairs, in half steps.
     fn room(&self, v: usize) -> f32 {
         let row = &self.doubled[v * self.stride..][..self.stride];
         let mut least = [NO_PAIR; LANES];
         for (costs, prices) in row.chunks_exact(LANES).zip(self.prices.chunks_exact(LANES)) {
+            // A plain comparison: `f32::min` also handles NaN, which takes more instructions.
             for ((least, cost), price) in least.iter_mut().zip(costs).zip(prices) {
                 let slack = cost - price;
                 *least = if slack < *least { slack } else { *least };
@@ -85,28 +90,30 @@ impl<'a> Prices<'a> {
         least.into_iter().fold(NO_PAIR, f32::min)
     }
 
-    /// The prices that no pair forbids, in half steps.
+    /// Feasible integer prices, in half steps.
     pub(super) fn whole(&self) -> Vec<i64> {
         let mut prices = self.allowed();
         self.raise(&mut prices);
         prices
     }
 
-    /// Whether the prices that no pair forbids add up to as many half steps.
+    /// Whether the feasible prices sum up to `halves` half steps or more.
     fn prove(&self, halves: i64) -> bool {
         let mut prices = self.allowed();
-        let is_enough = |prices: &[i64]| prices.iter().sum::<i64>() >= halves;
-        is_enough(&prices) || {
-            self.raise(&mut prices);
-            is_enough(&prices)
+        // Raising is as slow as lowering, so it waits until it is needed.
+        if prices.iter().sum::<i64>() >= halves {
+            return true;
         }
+        self.raise(&mut prices);
+        prices.iter().sum::<i64>() >= halves
     }
 
-    /// Whole prices, lowered until no pair forbids them.
+    /// Integer prices, in half steps, lowered until feasible.
     #[allow(clippy::cast_possible_truncation)] // costs are below 2^41 half steps
     fn allowed(&self) -> Vec<i64> {
         let n = self.costs.vertices();
         let mut prices: Vec<i64> = self.prices[..n].iter().map(|price| *price as i64).collect();
+        // The pair's prices add up to its cost again, which rounding may have changed.
         for (a, &b) in self.mate.iter().enumerate().filter(|&(a, &b)| a < b) {
             prices[b] = 2 * self.costs.of(a, b) - prices[a];
         }
@@ -116,7 +123,7 @@ impl<'a> Prices<'a> {
         prices
     }
 
-    /// Raises each price to its room.
+    /// Raises each price to the highest feasible value.
     fn raise(&self, prices: &mut [i64]) {
         for v in 0..prices.len() {
             prices[v] = room(self.costs, prices, v);
@@ -124,17 +131,21 @@ impl<'a> Prices<'a> {
     }
 }
 
-/// The highest price for `v` that its pairs allow, in half steps.
+/// Highest price of `v` allowed by its pairs, in half steps.
 fn room(costs: &Costs, prices: &[i64], v: usize) -> i64 {
-    let slack = |(cost, price): (&i64, &i64)| 2 * cost - price;
+    // Two slices without the diagonal: no comparison of places in the inner loop.
     let (before, after) = costs.row(v).split_at(v);
-    let least = |costs: &[i64], prices: &[i64]| costs.iter().zip(prices).map(slack).min();
-    let sides = [least(before, &prices[..v]), least(&after[1..], &prices[v + 1..])];
+    let sides = [least_slack(before, &prices[..v]), least_slack(&after[1..], &prices[v + 1..])];
     sides.into_iter().flatten().min().unwrap_or(0)
 }
 
-/// Whether it is proved that no perfect matching costs less than `limit` steps; `mate` is one to begin with, which
-/// is bettered by exchange. False says nothing.
+/// Least `2 · cost − price`, in half steps. `None` without costs.
+fn least_slack(costs: &[i64], prices: &[i64]) -> Option<i64> {
+    costs.iter().zip(prices).map(|(cost, price)| 2 * cost - price).min()
+}
+
+/// Whether every perfect matching is proved to cost at least `limit` steps. `mate` is a perfect
+/// matching to start from; exchange of partners improves `mate`. False means unknown.
 pub(super) fn none_below(costs: &Costs, mate: &mut [usize], limit: i64) -> bool {
     if limit <= 0 {
         return true;
@@ -192,7 +203,8 @@ mod tests {
         }
     }
 
-    /// Pairs of 0 with 1, 2 with 3 cost 10, all others 11 to 30: nothing is below 10 a pair, and that is proved.
+    /// Pairs of 0 with 1, 2 with 3 cost 10, all others 11 to 30: nothing is below 10 a pair, and
+    /// that is proved.
     #[test]
     fn proves_what_stays() {
         let mut rng = SplitMix64::new(4);

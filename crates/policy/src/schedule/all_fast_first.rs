@@ -1,15 +1,17 @@
-//! `all-fast-first`: every thread to fast cores first. A baseline.
+//! `all-fast-first`: fast cores first for every thread. A baseline.
 //!
 //! # Problem
-//! A policy for cores of different speeds has to be better than simply filling the fast ones first.
+//! A policy for cores of different speeds has to be better than filling the fast cores first.
 //! # Approach
-//! Fast cores get a thread each, then slow ones, then siblings on fast cores, then on slow ones, and again from the first.
+//! Fast cores get a thread each, then slow cores, then siblings on fast cores, then on slow cores,
+//! and again from the first.
 //! # Terms
 //! See [`cores`](super::asymmetric::cores): fast core, domain, spreading.
 //! # Algorithm
-//! [`Cores::spread`](super::asymmetric::cores::Cores::spread): a thread that is where it may be stays; others go to a core of their domain if one takes
-//! threads. It uses no rates and no phases, and no thread takes turns. Where all cores are alike everything is left to the
-//! kernel, and threads whose programs chose their PUs always are.
+//! [`Cores::spread`](super::asymmetric::cores::Cores::spread): a thread on an allowed core stays;
+//! others go to a core of their domain with room, if any. Rates and phases are not used, and
+//! nothing rotates. Where all cores are alike, all threads are left to the kernel. Threads whose
+//! programs chose their PUs always are.
 //! # Properties
 //! - **Fast first**: no slow core has a thread while a fast one has none. -> test `fast_first`
 //! - **Stays**: the same threads are not moved. -> test `fast_first`
@@ -22,7 +24,7 @@ use crate::plan::Plan;
 use crate::row::{Purpose, Row};
 use colocate_evidence::SourceSet;
 
-/// Its row in the table of policies.
+/// Row of `all-fast-first` in the table of policies.
 pub static ROW: Row = Row {
     name: "all-fast-first",
     purpose: Purpose::Baseline,
@@ -33,13 +35,11 @@ pub static ROW: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// The scheduler.
+/// Scheduler of `all-fast-first`.
 #[derive(Clone, Debug, Default)]
 pub struct AllFastFirst {
     messages: Messages,
 }
-
-impl AllFastFirst {}
 
 impl Scheduler for AllFastFirst {
     const NEEDS: SourceSet = SourceSet::NONE;
@@ -49,6 +49,7 @@ impl Scheduler for AllFastFirst {
             return leave_to_kernel(now.queue);
         };
         let threads = threads_of(now.queue);
+        // Bound threads keep the PUs chosen by their programs.
         let free = free_places_of(now.queue, |_| true);
         let to_place: Vec<&Thread> = free.iter().map(|&at| threads[at]).collect();
         let pus = cores.spread(&to_place, &cores.groups_fast_first(), &[]);

@@ -1,32 +1,38 @@
-//! Allocation: which PU each thread of the chosen jobs gets.
+//! Allocation: the PU of each thread of the chosen jobs.
 //!
 //! # Problem
-//! Threads under one cache share its bandwidth, and PUs of one core share the first cache: a thread with much traffic should
-//! be beside one with little, at every level that is shared.
+//! Threads under one cache share its bandwidth, and PUs of one core share the first cache. A thread
+//! with much traffic should be beside a thread with little, at every shared level.
 //! # Approach
-//! [`balanced`] goes from the last cache towards the cores and divides the threads of each part of the machine among its
-//! caches so that each gets about the same number of requests (Feliu et al., IPDPS 2012, Algorithm 2). [`most_with_least`]
-//! fills one core after the other with the threads of most and of least traffic (PACT 2013, Algorithm 6).
+//! [`balanced`] goes from the last cache towards the cores. It divides the threads of each part of
+//! the machine among the caches of the part so that each cache gets about the same number of
+//! requests (Feliu et al., IPDPS 2012, Algorithm 2). [`most_with_least`] fills one core after the
+//! other with the threads of most and of least traffic (PACT 2013, Algorithm 6).
 //! # Terms
-//! - *Room*: usable PUs under a cache or on a core, a count.
-//! - *Shared level*: one with a cache over more than one usable PU; private levels are skipped.
+//! - *Room*: number of usable PUs under a cache or on a core.
+//! - *Shared level*: a level with a cache over more than one usable PU; private levels are skipped.
 //! # Algorithm
-//! `balanced`, for each shared level from the last: a part with threads `G` and `k` caches of the level has `AVG = Σ TR / k`.
-//! Each of its caches begins with `BW = AVG` and its room as `CPU`, and takes the thread with the least `|BW/CPU − TR|`:
-//! `BW −= TR`, `CPU −= 1`, until it is full. Ours: with fewer threads than PUs, a cache takes its share of the PUs, rounded
-//! up, and its `CPU` is that; averages are those of the part, which on the published machine is the machine.
+//! `balanced`, for each shared level from the last: a part with threads `G` and `k` caches of the
+//! level has `AVG = Σ TR / k`. Each of its caches begins with `BW = AVG` and its room as `CPU`, and
+//! takes the thread with the least `|BW/CPU − TR|`: `BW −= TR`, `CPU −= 1`, until full. Ours: with
+//! fewer threads than PUs, a cache takes the share of its PUs, rounded up, as its `CPU`. Averages
+//! are over the part; on the published machine the part is the whole machine.
 //!
-//! `most_with_least`: with fewer threads than PUs, cores get about as many threads each, and the first ones, with most
-//! traffic, fewer. With two PUs a core that is as if idle PUs were threads without traffic; with more it is not, since the
-//! thread of most traffic would have a neighbour while cores are empty.
+//! `most_with_least`: with fewer threads than PUs, cores get about as many threads each, and the
+//! first cores, with most traffic, fewer. With two PUs a core, idle PUs then act as threads without
+//! traffic. With more PUs they do not: the thread of most traffic would get a neighbour while other
+//! cores are empty.
 //!
-//! Both leave a thread on the PU where it last ran, or on its core, if that is among its places: its cache is warm.
+//! Both leave a thread on the PU where it last ran, or on its core, if among its places: its cache
+//! is warm.
 //! # Properties
-//! - **One each**: no PU gets two threads while there are no more threads than PUs. -> test `one_each`
-//! - **Least most**: with two PUs a core, all taken, no pairing has a smaller greatest sum than `most_with_least`. -> test
-//!   `least_most`
+//! - **One each**: no PU gets two threads while there are no more threads than PUs.
+//!   -> test `one_each`
+//! - **Least most**: with two PUs a core, all taken, no pairing has a smaller greatest sum than
+//!   `most_with_least`. -> test `least_most`
 //! - **Even**: no cache gets two threads more than its share. -> test `even`
-//! - **Spread**: with `most_with_least` no core has two threads more than another one that has room. -> test `spread`
+//! - **Spread**: with `most_with_least` no core has two threads more than another one that has
+//!   room. -> test `spread`
 //! - **As defined**, by slower code. -> test `as_defined`
 //! - **Stays**: the same threads with the same rates stay. -> test `stays`
 //! - **Unknown is a mean one** -> test `unknown_counts_as_the_mean`
@@ -37,10 +43,11 @@ use crate::places::Places;
 use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
 use std::cmp::Reverse;
 
-/// A thread's rate, t/µs.
+/// Function from a thread to its rate, t/µs; `None` if unknown.
 pub type Rate<'a> = &'a dyn Fn(&Thread) -> Option<f64>;
 
-/// The threads' rates. Unknown ones count as the mean of what is known, as no thread's place then depends on them most.
+/// Rates of the threads, t/µs. An unknown rate counts as the mean of the known, an inconspicuous
+/// rank.
 pub(crate) fn rates(threads: &[&Thread], rate: Rate<'_>) -> Vec<f64> {
     let rates: Vec<Option<f64>> = threads.iter().map(|thread| rate(thread)).collect();
     let known: Vec<f64> = rates.iter().flatten().copied().collect();
@@ -49,7 +56,7 @@ pub(crate) fn rates(threads: &[&Thread], rate: Rate<'_>) -> Vec<f64> {
     rates.into_iter().map(|rate| rate.unwrap_or(mean)).collect()
 }
 
-/// Threads of the chosen jobs in the order in which they were chosen; at most `most`.
+/// Threads of the chosen jobs, in the order of choice; at most `most`.
 pub fn threads_of<'a>(
     queue: &'a [QueuedJob],
     chosen: &[(usize, Selected)],
@@ -58,24 +65,26 @@ pub fn threads_of<'a>(
     chosen.iter().flat_map(|(at, _)| &queue[*at].threads).take(most).collect()
 }
 
-/// The choices of a quantum: `pus` are the places of [`threads_of`] the chosen jobs. Threads beyond them
-/// take turns on the same PUs.
+/// Choices of a quantum. `pus` are the PUs of the chosen jobs' threads, in the order of
+/// [`threads_of`]. Threads beyond `pus` share the same PUs, again from the first.
 pub fn choices(
     now: &Quantum<'_>,
     chosen: Vec<(usize, Selected)>,
     pus: &[PuIdx],
     why: impl Fn(&Thread) -> Allocated,
 ) -> Vec<Choice> {
+    // Jobs with more threads than PUs share them.
     let mut next = pus.iter().cycle();
-    let mut choice = |(at, selected): (usize, Selected)| {
+    let choices = chosen.into_iter().map(|(at, selected)| {
         let job = &now.queue[at];
-        let place = |thread| (next.next().copied(), why(thread));
-        Choice { job: job.job, selected, places: job.threads.iter().map(place).collect() }
-    };
-    chosen.into_iter().map(&mut choice).collect()
+        let threads = job.threads.iter();
+        let places = threads.map(|thread| (next.next().copied(), why(thread))).collect();
+        Choice { job: job.job, selected, places }
+    });
+    choices.collect()
 }
 
-/// Places the chosen jobs: `place` gives the PUs of [`threads_of`] these.
+/// Choices for the chosen jobs. `place` returns the PUs of the threads, as many as fit.
 pub fn seated(
     now: &Quantum<'_>,
     chosen: Vec<(usize, Selected)>,
@@ -86,22 +95,24 @@ pub fn seated(
     choices(now, chosen, &pus, why)
 }
 
-/// Places the chosen jobs on PUs far apart, without regard to caches.
+/// Puts the chosen jobs on PUs far apart, without regard to caches.
 pub fn spread(now: &Quantum<'_>, chosen: Vec<(usize, Selected)>) -> Vec<Choice> {
     let order = Places::new(now.machine, now.pus).spread_pus();
     seated(now, chosen, |threads| in_order(&order, threads), |_| Allocated::Next)
 }
 
-/// The PUs in `order`, one each, except that a thread that last ran on one of those that are needed keeps it.
+/// One PU of `order` for each thread, from the first on. A thread whose last PU is among them keeps
+/// it.
 pub fn in_order(order: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
     let needed = &order[..threads.len().min(order.len())];
     stay(threads, needed)
 }
 
-/// Requests of the shared levels balanced; see the module.
+/// PUs with balanced requests at the shared levels; see the module.
 pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
     let places = Places::new(machine, pus);
     let all = (0..threads.len()).collect();
+    // The last level first: its parts are divided by the next level.
     let mut parts = vec![Part { pus: places.pus.to_vec(), threads: all }];
     for level in shared_levels(machine, &places.pus) {
         let over = caches_over(machine, level);
@@ -119,42 +130,44 @@ pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<Pu
     found
 }
 
-/// Levels with a cache over more than one of the PUs, the last first.
+/// Levels with a cache over more than one of the PUs, last level first.
 pub(crate) fn shared_levels(machine: &Machine, pus: &[PuIdx]) -> Vec<u8> {
     let mut usable = vec![false; machine.pus.len()];
     pus.iter().for_each(|pu| usable[pu.idx()] = true);
-    let is_shared = |cache: &Cache| cache.pus.iter().filter(|pu| usable[pu.idx()]).nth(1).is_some();
-    let mut levels: Vec<u8> =
-        data_caches(machine).filter(|cache| is_shared(cache)).map(|cache| cache.level).collect();
+    let shared = data_caches(machine)
+        .filter(|cache| cache.pus.iter().filter(|pu| usable[pu.idx()]).nth(1).is_some());
+    let mut levels: Vec<u8> = shared.map(|cache| cache.level).collect();
     levels.sort_unstable_by(|a, b| b.cmp(a));
     levels.dedup();
     levels
 }
 
+/// Data and unified caches of the machine.
 fn data_caches(machine: &Machine) -> impl Iterator<Item = &Cache> {
     machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction)
 }
 
-/// Per PU of the machine, which of its data caches of the level it is under, the first if there are
-/// several; `usize::MAX` if under none.
+/// By PU of the machine: number of its data cache of a level, the first of several; `usize::MAX`
+/// without such a cache.
 fn caches_over(machine: &Machine, level: u8) -> Vec<usize> {
     let mut over = vec![usize::MAX; machine.pus.len()];
     for (number, cache) in data_caches(machine).filter(|cache| cache.level == level).enumerate() {
         for pu in &cache.pus {
+            // Numbers ascend, so the first cache of several stays.
             over[pu.idx()] = over[pu.idx()].min(number);
         }
     }
     over
 }
 
-/// A part of the machine and the threads that are to run there.
+/// A part of the machine and places of the threads to run there.
 struct Part {
     pus: Vec<PuIdx>,
     threads: Vec<usize>,
 }
 
-/// The part's caches of a level, and PUs without one, each with its threads. `over` is of [`caches_over`],
-/// `rates` by thread.
+/// Divides a part by its caches of a level; PUs without a cache are the last part. `over` is from
+/// [`caches_over`], `rates` is by thread.
 fn divided(part: Part, over: &[usize], rates: &[f64]) -> Vec<Part> {
     let rooms = rooms(part.pus, over);
     let mut waiting = part.threads;
@@ -163,6 +176,7 @@ fn divided(part: Part, over: &[usize], rates: &[f64]) -> Vec<Part> {
     let mut pus_left = rooms.iter().map(Vec::len).sum();
     let mut parts = Vec::with_capacity(rooms.len());
     for pus in rooms {
+        // The share of the PUs, rounded up: with fewer threads than PUs no part gets too many.
         let share = (waiting.len() * pus.len()).div_ceil(pus_left);
         pus_left -= pus.len();
         parts.push(Part { pus, threads: nearest(&mut waiting, share, average, rates) });
@@ -170,7 +184,7 @@ fn divided(part: Part, over: &[usize], rates: &[f64]) -> Vec<Part> {
     parts
 }
 
-/// Takes `count` threads out of those that wait, whose rates together are near `traffic`.
+/// Takes `count` of the waiting threads with a total rate near `traffic`.
 fn nearest(waiting: &mut Vec<usize>, count: usize, mut traffic: f64, rates: &[f64]) -> Vec<usize> {
     let mut taken = Vec::with_capacity(count);
     for left in (1..=count).rev() {
@@ -184,14 +198,13 @@ fn nearest(waiting: &mut Vec<usize>, count: usize, mut traffic: f64, rates: &[f6
     taken
 }
 
-/// The PUs by their cache in `over`; those without one together, last.
+/// The PUs by their cache in `over`; PUs without a cache last, together.
 fn rooms(mut pus: Vec<PuIdx>, over: &[usize]) -> Vec<Vec<PuIdx>> {
-    let cache = |pu: &PuIdx| over[pu.idx()];
-    pus.sort_by_key(cache);
-    pus.chunk_by(|a, b| cache(a) == cache(b)).map(<[PuIdx]>::to_vec).collect()
+    pus.sort_by_key(|pu| over[pu.idx()]);
+    pus.chunk_by(|a, b| over[a.idx()] == over[b.idx()]).map(<[PuIdx]>::to_vec).collect()
 }
 
-/// One core after the other gets the threads of highest and of lowest `rate`; see the module.
+/// Fills one core after the other with the threads of highest and of lowest `rate`; see the module.
 pub(crate) fn most_with_least(
     machine: &Machine,
     pus: &[PuIdx],
@@ -203,16 +216,17 @@ pub(crate) fn most_with_least(
     let mut sorted: Vec<usize> = (0..threads.len()).collect();
     sorted.sort_by(|&a, &b| rates[a].total_cmp(&rates[b]));
     let mut ends = std::collections::VecDeque::from(sorted);
-    let mut taken = |count: usize| -> Vec<usize> {
-        let turn = |n: usize| if n.is_multiple_of(2) { ends.pop_back() } else { ends.pop_front() };
-        (0..count).filter_map(turn).collect()
-    };
-    let groups: Vec<Vec<usize>> =
-        members(&places, threads.len()).into_iter().map(&mut taken).collect();
+    let groups = members(&places, threads.len()).into_iter().map(|count| {
+        let ends = (0..count)
+            .map(|n| if n.is_multiple_of(2) { ends.pop_back() } else { ends.pop_front() });
+        ends.flatten().collect()
+    });
+    let groups: Vec<Vec<usize>> = groups.collect();
     on_cores(&places, threads, &groups)
 }
 
-/// How many of so many threads each usable core gets: about as many, where there is room, and the first cores fewer.
+/// Number of threads for each usable core, `threads` in all: as even as room allows, the first
+/// cores fewer.
 fn members(places: &Places<'_>, threads: usize) -> Vec<usize> {
     let cores = &places.cores;
     let mut members = vec![0; cores.len()];
@@ -229,8 +243,9 @@ fn members(places: &Places<'_>, threads: usize) -> Vec<usize> {
     members
 }
 
-/// Groups of threads on the cores; `groups[n]` fits on the `n`-th usable core, and another group takes that
-/// core only if both have the same room. A group goes where most of it last ran.
+/// PUs of the threads in `groups`. `groups[n]` fits on the `n`-th usable core; another group takes
+/// this core only if both have the same room. A group goes to the core where most of its members
+/// last ran.
 pub(crate) fn on_cores(
     places: &Places<'_>,
     threads: &[&Thread],
@@ -249,50 +264,54 @@ pub(crate) fn on_cores(
     found
 }
 
-/// The core that each group gets, by place in the usable ones.
+/// The core of each group, as a place among the usable cores.
 fn cores_of(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<Option<usize>> {
     let cores = &places.cores;
-    let alike = |group: usize, core: usize| cores[core].pus.len() == cores[group].pus.len();
+    let room: Vec<usize> = cores.iter().map(|core| core.pus.len()).collect();
     let mut core_of = vec![None; groups.len()];
     let mut free = vec![true; cores.len()];
     for (_, group, core) in by_members(places, threads, groups) {
-        if core_of[group].is_none() && free[core] && alike(group, core) {
-            (core_of[group], free[core]) = (Some(core), false);
+        if core_of[group].is_none() && free[core] && room[core] == room[group] {
+            core_of[group] = Some(core);
+            free[core] = false;
         }
     }
-    // Those that were nowhere take what is left in order.
+    // Groups that were nowhere take the remaining cores in order.
     for (group, core) in core_of.iter_mut().enumerate() {
         if core.is_none() {
-            *core = (0..cores.len()).find(|&at| free[at] && alike(group, at));
+            *core = (0..cores.len()).find(|&at| free[at] && room[at] == room[group]);
             core.iter().for_each(|&at| free[at] = false);
         }
     }
     core_of
 }
 
-/// Which cores members of which groups last ran on, most members first: how many, group, core.
+/// Number of members of each group that last ran on each core, most first: number, group, core.
 fn by_members(
     places: &Places<'_>,
     threads: &[&Thread],
     groups: &[Vec<usize>],
 ) -> Vec<(Reverse<usize>, usize, usize)> {
-    let (cores, machine) = (&places.cores, places.machine);
-    let core = |at: &usize| {
-        let core = machine.pus.get(threads[*at].pu?.idx())?.core;
-        cores.binary_search_by_key(&core, |usable| usable.core).ok()
-    };
     let mut known = Vec::new();
     for (group, members) in groups.iter().enumerate() {
-        let mut were: Vec<usize> = members.iter().filter_map(core).collect();
+        let mut were: Vec<usize> =
+            members.iter().filter_map(|&at| last_core(places, threads[at])).collect();
         were.sort_unstable();
-        let count = |same: &[usize]| (Reverse(same.len()), group, same[0]);
-        known.extend(were.chunk_by(|a, b| a == b).map(count));
+        let runs = were.chunk_by(|a, b| a == b);
+        // `Reverse`: most members first, then by group and core, so that the order is definite.
+        known.extend(runs.map(|same| (Reverse(same.len()), group, same[0])));
     }
     known.sort_unstable();
     known
 }
 
-/// A place in `room` for each thread: its last one if it is there and free, else the next.
+/// Core of a thread's last PU, as a place among the usable cores.
+fn last_core(places: &Places<'_>, thread: &Thread) -> Option<usize> {
+    let core = places.machine.pus.get(thread.pu?.idx())?.core;
+    places.cores.binary_search_by_key(&core, |usable| usable.core).ok()
+}
+
+/// A PU of `room` for each thread: its last PU if free, else the next.
 fn stay(threads: &[&Thread], room: &[PuIdx]) -> Vec<PuIdx> {
     let mut free = room.to_vec();
     let mut kept: Vec<Option<PuIdx>> = Vec::with_capacity(threads.len());
@@ -300,6 +319,7 @@ fn stay(threads: &[&Thread], room: &[PuIdx]) -> Vec<PuIdx> {
         let place = free.iter().position(|pu| Some(*pu) == thread.pu);
         kept.push(place.map(|place| free.remove(place)));
     }
+    // Only after the threads that stay, so that no other thread gets their PUs.
     let mut next = free.into_iter();
     kept.into_iter().filter_map(|kept| kept.or_else(|| next.next())).collect()
 }
@@ -335,8 +355,8 @@ mod tests {
         pus.iter().map(|pu| pu.0).collect()
     }
 
-    /// Two caches of two cores. AVG = (20 + 2 + 16 + 6)/2 = 22. The first begins with 22/2 = 11: 16 and 6
-    /// are 5 off, and 16 comes first; 6 are left for one: 6. The second gets 20 and 2.
+    /// Two caches of two cores. AVG = (20 + 2 + 16 + 6)/2 = 22. The first begins with 22/2 = 11: 16
+    /// and 6 are 5 off, and 16 comes first; 6 are left for one: 6. The second gets 20 and 2.
     #[test]
     fn balanced_by_hand() {
         let machine = machine("l3:2 core:2");
@@ -381,7 +401,8 @@ mod tests {
         assert_eq!(numbers(&found), [3, 0, 2]);
     }
 
-    /// Four threads have a core each, with four PUs or eight. Of six the two with most traffic are alone.
+    /// Four threads have a core each, with four PUs or eight. Of six the two with most traffic are
+    /// alone.
     #[test]
     fn no_core_is_empty_beside_a_full_one() {
         let found = |spec: &str, rates: &[f64]| {

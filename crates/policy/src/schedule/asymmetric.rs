@@ -1,5 +1,5 @@
-//! What the policies for cores of different speeds have in common: which cores are fast, what a move costs, which thread goes
-//! where, whose turn it is, and what a fast core is worth to a thread.
+//! Common parts of the policies for cores of different speeds: fast cores, costs of moves,
+//! placement of threads, rotation, and speed-up factors.
 
 pub mod cores;
 pub mod factors;
@@ -13,50 +13,51 @@ use colocate_model::Phase;
 use cores::Cores;
 use std::collections::{BTreeSet, VecDeque};
 
-/// How many threads of a job are runnable.
+/// Evidence for the number of runnable threads of a job.
 pub(super) const PHASES: SourceSet =
     SourceSet::of(&[Source::RunStates, Source::Phases, Source::Spinning]);
-/// The same, and what cores make of threads.
+/// Evidence of [`PHASES`] and of the threads' rates on each kind of core.
 pub(super) const RATES_AND_PHASES: SourceSet =
     SourceSet::of(&[Source::RunStates, Source::Phases, Source::Spinning, Source::Counters]);
 
-/// What jobs demand of the machine, where both are known.
+/// The machine's performance and the demands of each job; `None` if the performance is unknown.
 pub(super) fn demands(known: &Knowledge<'_>) -> Option<(Performance, Vec<Phase>)> {
     Some((known.performance?.clone(), known.demands.to_vec()))
 }
 
-/// A PU and why.
+/// A PU and the reason for the choice.
 pub(super) type Seat = (PuIdx, Allocated);
 
-/// All jobs run. Threads have the places that `seats` says, in the order of the queue and of the jobs' threads; the others
-/// are left to the kernel.
+/// Choices that run all jobs. `seats` are in the order of the queue and of the jobs' threads; a
+/// thread without a seat is left to the kernel.
 pub(super) fn choices(queue: &[QueuedJob], seats: Vec<Option<Seat>>) -> Vec<Choice> {
-    let place = |seat: Option<Seat>| match seat {
+    let places = seats.into_iter().map(|seat| match seat {
         Some((pu, why)) => (Some(pu), why),
         None => (None, Allocated::LeftToKernel),
-    };
-    choices_as(queue, seats.into_iter().map(place))
+    });
+    choices_as(queue, places)
 }
 
-/// The same with a reason for those that are left to the kernel, too.
+/// [`choices`] with a reason for threads without a PU too.
 pub(super) fn choices_as(
     queue: &[QueuedJob],
     mut places: impl Iterator<Item = (Option<PuIdx>, Allocated)>,
 ) -> Vec<Choice> {
-    let choice = |job: &QueuedJob| Choice {
+    let choices = queue.iter().map(|job| Choice {
         job: job.job,
         selected: Selected::Room,
+        // `by_ref`: each job takes the next places of the same iterator.
         places: places.by_ref().take(job.threads.len()).collect(),
-    };
-    queue.iter().map(choice).collect()
+    });
+    choices.collect()
 }
 
-/// All threads of the queue, in its order.
+/// All threads of the queue, in order.
 pub(super) fn threads_of(queue: &[QueuedJob]) -> Vec<&Thread> {
     queue.iter().flat_map(|job| &job.threads).collect()
 }
 
-/// The cores of a quantum; `None` where all that may be used are alike, which is reported once.
+/// The usable cores of a quantum. `None` if all are equally fast, which is reported once.
 pub(super) fn cores_of(now: &Quantum<'_>, messages: &mut Messages) -> Option<Cores> {
     let cores = Cores::new(now.machine, now.pus);
     if cores.are_alike() {
@@ -67,14 +68,13 @@ pub(super) fn cores_of(now: &Quantum<'_>, messages: &mut Messages) -> Option<Cor
     Some(cores)
 }
 
-/// Places among the threads of those whose jobs fulfil `is`, in the order of the queue.
+/// Places of the threads whose jobs fulfil `is`, among all threads of the queue.
 pub(super) fn places_of(queue: &[QueuedJob], mut is: impl FnMut(&QueuedJob) -> bool) -> Vec<usize> {
-    let of_job = |job: &QueuedJob| std::iter::repeat_n(is(job), job.threads.len());
-    let flags = queue.iter().flat_map(of_job);
+    let flags = queue.iter().flat_map(|job| std::iter::repeat_n(is(job), job.threads.len()));
     flags.enumerate().filter_map(|(at, is)| is.then_some(at)).collect()
 }
 
-/// Those of them that can be put elsewhere.
+/// [`places_of`] without bound threads, whose programs chose their PUs.
 pub(super) fn free_places_of(
     queue: &[QueuedJob],
     is: impl FnMut(&QueuedJob) -> bool,
@@ -83,8 +83,9 @@ pub(super) fn free_places_of(
     places_of(queue, is).into_iter().filter(|&at| !threads[at].bound).collect()
 }
 
-/// The first of `ranked`, which are places among the threads, get the fast cores, and the others of them are spread
-/// over what is left; `why` is for those that get one. A thread that is not among them is left to the kernel.
+/// Puts the first threads of `ranked` on the fast cores and spreads the rest of `ranked` over the
+/// other PUs. `ranked` holds places among `threads`; `why` is the reason for a fast core. Threads
+/// outside `ranked` are left to the kernel.
 pub(super) fn fast_for(
     cores: &Cores,
     threads: &[&Thread],
@@ -104,6 +105,7 @@ pub(super) fn fast_for(
     }
     let mut others: Vec<usize> =
         ranked.iter().copied().filter(|&at| places[at].is_none()).collect();
+    // In the order of the queue, so that changes of rank alone move no thread.
     others.sort_unstable();
     let rest: Vec<&Thread> = others.iter().map(|&at| threads[at]).collect();
     let pus = cores.spread(&rest, &cores.groups_beside(&taken), &taken);
@@ -113,28 +115,30 @@ pub(super) fn fast_for(
     places
 }
 
-/// Messages, each once.
+/// Messages to the user; each text is reported once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Messages {
     reported: BTreeSet<&'static str>,
+    /// Not yet drained.
     waiting: VecDeque<&'static str>,
 }
 
 impl Messages {
-    /// Reports it, unless it was reported before.
+    /// Queues a message that was never queued before.
     pub fn once(&mut self, text: &'static str) {
+        // `reported` is never emptied, so a text comes once a run.
         if self.reported.insert(text) {
             self.waiting.push_back(text);
         }
     }
 
-    /// What is not reported yet.
+    /// Takes the queued messages.
     pub fn drain(&mut self) -> Vec<String> {
         self.waiting.drain(..).map(str::to_owned).collect()
     }
 }
 
-/// The message of a scheduler that needs runnable threads where they are not counted.
+/// Message of a scheduler that needs the number of runnable threads, where unknown.
 pub(super) const NO_PHASES: &str = "the number of runnable threads of a job is unknown, and so are its phases: it is left to the kernel";
 
 #[cfg(test)]

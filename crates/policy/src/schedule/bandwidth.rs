@@ -1,24 +1,32 @@
-//! `mmas`, `mhas`, `idas`, `bas`, `l1-static` and `l1-dynamic`: schedulers by traffic to memory and caches.
+//! `mmas`, `mhas`, `idas`, `bas`, `l1-static` and `l1-dynamic`: schedulers by traffic to memory and
+//! caches.
 //!
 //! # Problem
-//! Performance falls the faster the nearer the memory is to its peak, so quanta with much traffic together lose more than
-//! quanta with little gain. Threads that share a cache fight for it in the same way.
+//! Performance falls faster the nearer the memory is to its peak, so quanta with much traffic lose
+//! more than quanta with little traffic gain. The same holds for threads that share a cache.
 //! # Approach
-//! Keep the memory traffic of every quantum close to an average; put threads with much traffic to a shared cache apart.
+//! Keep the memory traffic of every quantum close to an average; separate threads with much traffic
+//! to a shared cache.
 //! # Terms
-//! - `AvgTR(p)`: traffic of `p` alone, averaged over its time `T(p)` alone, t/µs. `TR(p)`: that in its last quantum.
-//! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p)·width(p) / contexts)`: all traffic of the jobs that are left over the time in which
-//!   the contexts can run them, t/µs. For jobs of one thread that is contexts × the mean traffic, weighted by time.
-//! - *Throttle* `s = Σ TR / Σ AvgTR` over the jobs that have run: how much of their traffic alone they get; a job that has not
-//!   run is taken to have `AvgTR`. Ours: the original's prediction was not found. The last rate alone is none: rates fall where the memory is short, so jobs that flood it
-//!   together seem to have little traffic, and are together again (simulated on a Xeon X3320).
-//! - `Pen(p) = κ · max(0, g(p) − mean g) · mean AvgTR`, at most the largest `AvgTR`: bandwidth that is reserved for a job that
-//!   loses more than others. `g(p)` is the share of its speed that `p` loses for each t/µs of others' traffic, measured
-//!   beside the micro-benchmark of `colocate-study bench bandwidth`. Ours: how it was computed was not published with what we have.
+//! - `AvgTR(p)`: traffic of `p` alone, averaged over its time `T(p)` alone, t/µs. `TR(p)`: traffic
+//!   in its last quantum.
+//! - `IABW = Σ AvgTR(p)·T(p) / (Σ T(p)·width(p) / contexts)`: all traffic of the jobs in the queue
+//!   over the time in which the contexts can run them, t/µs. For jobs of one thread: contexts × the
+//!   mean traffic, weighted by time.
+//! - *Throttle* `s = Σ TR / Σ AvgTR` over the jobs that have run: the share of their traffic alone
+//!   that jobs get. A job that has not run has the demand `AvgTR`. Ours: the original's prediction
+//!   was not found. The last rate alone is no prediction: rates fall where the memory is short, so
+//!   jobs that flood the memory together seem to have little traffic, and run together again
+//!   (simulated on a Xeon X3320).
+//! - `Pen(p) = κ · max(0, g(p) − mean g) · mean AvgTR`, at most the largest `AvgTR`: bandwidth
+//!   reserved for a job that loses more than others. `g(p)` is the share of its speed that `p`
+//!   loses for each t/µs of others' traffic, measured beside the micro-benchmark of
+//!   `colocate-study bench bandwidth`. Ours: the published computation was not found.
 //! - `SIABW`: `IABW` with `AvgTR(p) + Pen(p)` for `AvgTR(p)`.
-//! - `OATR`: contexts × the mean of the last rates of the jobs that wait (`oatr=waiting`), or the mean of what was delivered in
-//!   each quantum so far (`oatr=delivered`), which falls when contention throttles traffic. The formula of the paper was not
-//!   found; the first is that of its author's published teaching code, the second what that code reports.
+//! - `OATR`: contexts × the mean of the last rates of the waiting jobs (`oatr=waiting`), or the
+//!   mean delivered traffic of each quantum so far (`oatr=delivered`), which falls when contention
+//!   throttles traffic. The formula of the paper was not found. The first is that of its author's
+//!   published teaching code; the second is the figure reported by that code.
 //! # Algorithm
 //! | policy | selection | allocation | source |
 //! |---|---|---|---|
@@ -30,23 +38,26 @@
 //! | `l1-dynamic` | in the order of the queue | as `bas` | PACT 2013, Algorithm 6 |
 //! | `l1-static` | in the order of the queue | by runs alone, so no thread moves | PACT 2013, Algorithm 6 |
 //!
-//! The traffic of a job alone is of all its threads together: each has its part of that, all runnable ones the same. A job of
-//! several threads takes as many contexts (ours). The published study of `l1` has as many jobs as contexts, so no selection.
-//! Unknown traffic counts as the mean of what is known; where nothing is known, a message says that it is no order.
+//! The traffic of a job alone is that of all its threads: each runnable thread has an equal part. A
+//! job of several threads takes as many contexts (ours). The published study of `l1` has as many
+//! jobs as contexts, so no selection. Unknown traffic counts as the mean of the known; if no
+//! traffic is known, a message says that jobs are not ordered.
 //! # Properties
 //! - **Jobs that are gone do not count** -> tests `by_hand`, `oatr_by_hand`
-//! - **Threads take contexts**: jobs of several threads that flood the memory are kept apart, too. -> test
-//!   `wide_floods_are_kept_apart`
-//! - **Scarcity is not modesty**: the same jobs are chosen when all rates fall alike. -> tests `floods_are_kept_apart`,
-//!   `rates_that_fall_alike_change_nothing`
-//! - **Balanced**: threads with much traffic to a shared cache are apart. -> test `caches_are_balanced`
-//! - **Penalties are bounded** and no thread that loses less than the mean has one. -> test `penalties_by_hand`
+//! - **Threads take contexts**: jobs of several threads that flood the memory are kept apart, too.
+//!   -> test `wide_floods_are_kept_apart`
+//! - **Scarcity is not modesty**: the same jobs are chosen when all rates fall alike.
+//!   -> tests `floods_are_kept_apart`, `rates_that_fall_alike_change_nothing`
+//! - **Balanced**: threads with much traffic to a shared cache are apart.
+//!   -> test `caches_are_balanced`
+//! - **Penalties are bounded** and no thread that loses less than the mean has one.
+//!   -> test `penalties_by_hand`
 //! - **None, none**: if all lose alike, `idas` is `mhas`. -> test `alike_is_mhas`
 //! - **First come, first served** until rates are known. -> test `first_quantum`
 //! - **As published**, the average stays when jobs leave. -> test `as_published_by_hand`
 //! - **Unknown is reported** once, if it is so after jobs have run. -> test `without_counters`
-//! - **Each its part**: a thread of many has no more than its part of the job's traffic. -> tests `a_job_of_many_threads`,
-//!   `by_what_is_known_alone_or_by_the_last_quantum`
+//! - **Each its part**: a thread of many has no more than its part of the job's traffic.
+//!   -> tests `a_job_of_many_threads`, `by_what_is_known_alone_or_by_the_last_quantum`
 
 use super::allocate::{self, Rate, seated, spread};
 use super::asymmetric::Messages;
@@ -57,11 +68,11 @@ use crate::row::{Kind, Knowledge, Preset, Prior, Purpose, Row, Setting, SoloProf
 use colocate_evidence::JobIdx;
 use std::collections::BTreeMap;
 
-/// How much of a job's excess sensitivity becomes a penalty. Chosen: with 100, a job that loses one
-/// percent more than the mean for each t/µs has the mean traffic reserved once more.
+/// Scale of penalties, `κ`. Chosen: with 100, a job that loses one percent more than the mean for
+/// each t/µs has the mean traffic reserved once more.
 const KAPPA: f64 = 100.0;
 
-/// Its row in the table of policies.
+/// Row of `mmas` in the table of policies.
 pub static MMAS: Row = Row {
     name: "mmas",
     summary: "keeps traffic to memory close to its known average",
@@ -72,7 +83,7 @@ pub static MMAS: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Its row in the table of policies.
+/// Row of `mhas` in the table of policies.
 pub static MHAS: Row = Row {
     name: "mhas",
     summary: "balances traffic at each level of the memory hierarchy",
@@ -83,7 +94,7 @@ pub static MHAS: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Its row in the table of policies.
+/// Row of `idas` in the table of policies.
 pub static IDAS: Row = Row {
     name: "idas",
     summary: "as mhas, with a penalty for jobs that suffer from traffic",
@@ -102,7 +113,7 @@ pub static IDAS: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Its row in the table of policies.
+/// Row of `bas` in the table of policies.
 pub static BAS: Row = Row {
     name: "bas",
     purpose: Purpose::Recommended,
@@ -124,7 +135,7 @@ pub static BAS: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Its row in the table of policies.
+/// Row of `l1-static` in the table of policies.
 pub static L1_STATIC: Row = Row {
     name: "l1-static",
     summary: "pairs most with least first-cache traffic, by runs alone",
@@ -137,7 +148,7 @@ pub static L1_STATIC: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Its row in the table of policies.
+/// Row of `l1-dynamic` in the table of policies.
 pub static L1_DYNAMIC: Row = Row {
     name: "l1-dynamic",
     summary: "pairs most with least first-cache traffic, by the last quantum",
@@ -156,16 +167,18 @@ const PUBLISHED: Setting = Setting {
 const WAITING: &str = "waiting";
 const DELIVERED: &str = "delivered";
 
+/// Places of the chosen jobs in the queue, with the reasons.
 type Chosen = Vec<(usize, Selected)>;
 
-/// What is known of a job alone, and its penalty in t/µs.
+/// Profile of a job alone, and its penalty in t/µs.
 type Known = (SoloProfile, f64);
 
-/// What is reported where nothing tells the jobs, or their threads, apart.
+/// Message where no rate orders the jobs.
 const NO_TRAFFIC: &str = "traffic to memory is neither counted nor known of runs alone, so jobs run in the order of the queue";
+/// Message where no rate orders the threads.
 const NO_REQUESTS: &str = "requests to caches are neither counted nor known of runs alone, so threads are placed in the order of the queue";
 
-/// A policy that chooses by rates.
+/// A policy by rates, with messages where rates are unknown.
 fn by_rates(mut choose: impl FnMut(&Quantum<'_>) -> Vec<Choice> + 'static) -> Box<dyn Policy> {
     let mut messages = Messages::default();
     by_rule(COUNTERS, move |it| {
@@ -175,34 +188,36 @@ fn by_rates(mut choose: impl FnMut(&Quantum<'_>) -> Vec<Choice> + 'static) -> Bo
     })
 }
 
-/// What a user should know where jobs have run and show no rates, and none are known of runs alone.
+/// Messages where jobs have run without showing rates, and no rates of runs alone are known.
 fn unknown(now: &Quantum<'_>, choices: &[Choice]) -> Vec<&'static str> {
     let ran: Vec<&QueuedJob> = now.queue.iter().filter(|job| job.just_ran).collect();
-    let shown =
-        |rate: &dyn Fn(&QueuedJob) -> Option<f64>| ran.iter().any(|job| rate(job).is_some());
-    // The head runs whatever its traffic is.
-    let selected = || choices.iter().skip(1).map(|choice| &choice.selected);
-    let allocated = || choices.iter().flat_map(|choice| &choice.places).map(|(_, why)| why);
     let mut texts = Vec::new();
     if ran.is_empty() {
         return texts;
     }
-    if !shown(&QueuedJob::to_memory) && all(selected(), &Selected::TrafficUnknown) {
+    // The head runs whatever its traffic is.
+    let selected = choices.iter().skip(1).map(|choice| &choice.selected);
+    if ran.iter().all(|job| job.to_memory().is_none())
+        && are_all(selected, &Selected::TrafficUnknown)
+    {
         texts.push(NO_TRAFFIC);
     }
-    if !shown(&|job| job.to_caches(1)) && all(allocated(), &Allocated::TrafficUnknown) {
+    let allocated = choices.iter().flat_map(|choice| &choice.places).map(|(_, why)| why);
+    if ran.iter().all(|job| job.to_caches(1).is_none())
+        && are_all(allocated, &Allocated::TrafficUnknown)
+    {
         texts.push(NO_REQUESTS);
     }
     texts
 }
 
-/// Whether there are some, and all are this.
-fn all<'a, T: PartialEq + 'a>(them: impl Iterator<Item = &'a T>, this: &T) -> bool {
-    let mut them = them.peekable();
-    them.peek().is_some() && them.all(|it| it == this)
+/// Whether there are values, all equal to `value`.
+fn are_all<'a, T: PartialEq + 'a>(values: impl Iterator<Item = &'a T>, value: &T) -> bool {
+    let mut values = values.peekable();
+    values.peek().is_some() && values.all(|each| each == value)
 }
 
-/// Selects by averages of runs alone.
+/// A policy that selects by averages of runs alone.
 fn by_average(
     values: &Values<'_>,
     prior: &Knowledge<'_>,
@@ -215,148 +230,173 @@ fn by_average(
     }
     let mut average = None;
     by_rates(move |now| {
+        // Once, from the jobs of the first quantum.
         let wanted = *average.get_or_insert_with(|| ideal(now, &known));
         allocate(now, by_demand(now, &known, wanted, 1.0))
     })
 }
 
-/// What is known of each job, with the penalties of this scale.
+/// Profiles of the jobs, with penalties of the scale `kappa`.
 fn known(alone: &[SoloProfile], kappa: f64) -> Vec<Known> {
-    let mean = |of: fn(&SoloProfile) -> f64| {
-        let sum = alone.iter().map(of).fold(0.0, |sum, each| sum + each);
-        sum / select::float(alone.len().max(1))
-    };
-    let (loss, traffic) = (mean(|job| job.loss), mean(|job| job.memory));
+    let loss = mean(alone, |job| job.loss);
+    let traffic = mean(alone, |job| job.memory);
+    // No job reserves more than the largest traffic alone.
     let most = alone.iter().map(|job| job.memory).fold(0.0, f64::max);
-    let penalty = |job: &SoloProfile| (kappa * (job.loss - loss).max(0.0) * traffic).min(most);
-    alone.iter().map(|job| (*job, penalty(job))).collect()
+    let jobs = alone.iter();
+    jobs.map(|job| (*job, (kappa * (job.loss - loss).max(0.0) * traffic).min(most))).collect()
 }
 
+/// Mean of a value over all jobs; 0 without jobs.
+fn mean(alone: &[SoloProfile], of: fn(&SoloProfile) -> f64) -> f64 {
+    let sum = alone.iter().map(of).fold(0.0, |sum, each| sum + each);
+    sum / select::float(alone.len().max(1))
+}
+
+/// Profile of a job; `None` if unknown.
 fn of<'a>(known: &'a [Known], job: &QueuedJob) -> Option<&'a Known> {
     known.get(job.job.0 as usize)
 }
 
-/// The jobs that run, by their memory traffic.
+/// The jobs chosen by their memory traffic.
 fn select(now: &Quantum<'_>, known: &[Known]) -> Chosen {
     by_demand(now, known, ideal(now, known), throttle(now, known))
 }
 
-/// Jobs that have the traffic `wanted` together, if they get a share `throttle` of what they have alone.
+/// Jobs with a total traffic of about `wanted` t/µs. `throttle` is the share of their traffic alone
+/// that jobs get.
 fn by_demand(now: &Quantum<'_>, known: &[Known], wanted: f64, throttle: f64) -> Chosen {
-    let demand = |job: &QueuedJob| {
+    select::by_traffic(now.queue, now.pus.len(), wanted, |job| {
         let alone = of(known, job);
+        // The last rate was throttled; divided, it is the demand.
         let traffic = job.to_memory().map(|last| last / throttle);
         let penalty = alone.map_or(0.0, |known| known.1);
         Some(traffic.or(alone.map(|known| known.0.memory))? + penalty)
-    };
-    select::by_traffic(now.queue, now.pus.len(), wanted, demand)
+    })
 }
 
-/// `s`; 1 if nothing is known. Above 0.
+/// `s`, above 0; 1 if unknown.
 fn throttle(now: &Quantum<'_>, known: &[Known]) -> f64 {
-    let (mut now_traffic, mut alone_traffic) = (0.0, 0.0);
+    let mut now_traffic = 0.0;
+    let mut alone_traffic = 0.0;
     for job in now.queue {
         let Some((traffic, (alone, _))) = job.to_memory().zip(of(known, job)) else { continue };
         now_traffic += traffic;
         alone_traffic += alone.memory;
     }
+    // 0 / 0 before any job has run.
     let throttle = now_traffic / alone_traffic;
     if throttle.is_finite() && throttle > 0.0 { throttle } else { 1.0 }
 }
 
-/// `IABW`, and with penalties `SIABW`; 0 if no job takes time.
+/// `IABW`, or `SIABW` with penalties, in t/µs; 0 if no job takes time.
 fn ideal(now: &Quantum<'_>, known: &[Known]) -> f64 {
     let contexts = now.pus.len();
-    let known = || now.queue.iter().filter_map(|job| Some((job, of(known, job)?)));
-    let width = |job: &QueuedJob| select::float(job.width(contexts));
-    let time = known().fold(0.0, |sum, (job, (alone, _))| sum + alone.seconds * width(job));
-    let asked = known()
-        .fold(0.0, |sum, (_, (alone, penalty))| sum + (alone.memory + penalty) * alone.seconds);
+    let mut time = 0.0;
+    let mut asked = 0.0;
+    for job in now.queue {
+        let Some((alone, penalty)) = of(known, job) else { continue };
+        time += alone.seconds * select::float(job.width(contexts));
+        asked += (alone.memory + penalty) * alone.seconds;
+    }
     if time > 0.0 { asked / time * select::float(contexts) } else { 0.0 }
 }
 
-/// Which threads run in this quantum, and where: `bas`.
+/// Choices of `bas`. `oatr` is in t/µs.
 fn by_last_average(now: &Quantum<'_>, oatr: f64) -> Vec<Choice> {
     let contexts = now.pus.len();
+    // With room for all jobs there is nothing to select.
     let chosen = select::all(now.queue, contexts)
         .unwrap_or_else(|| select::by_traffic(now.queue, contexts, oatr, QueuedJob::to_memory));
     pair(now, chosen, &to_first_cache)
 }
 
-/// `OATR` of the jobs that wait, t/µs; 0 if no job's traffic is known.
+/// `OATR` of the waiting jobs, t/µs; 0 if no job's traffic is known.
 pub(super) fn oatr(queue: &[QueuedJob], contexts: usize) -> f64 {
     let demands: Vec<Option<f64>> = queue.iter().map(QueuedJob::to_memory).collect();
     let mean = select::mean_of_a_thread(queue, contexts, &demands);
     mean.unwrap_or(0.0) * select::float(contexts)
 }
 
-/// `OATR` as the mean of what was delivered.
+/// `OATR` as the mean of the delivered traffic.
 #[derive(Default)]
 struct Delivered {
-    /// Quanta in which a job's traffic was known.
+    /// Quanta with a known traffic of any job.
     quanta: f64,
-    /// Their mean traffic, t/µs.
+    /// Mean traffic of these quanta, t/µs.
     mean: f64,
 }
 
 impl Delivered {
-    /// Takes in the last quantum; the result is in t/µs. Before there was one, what waits counts.
+    /// Takes in the last quantum and returns the mean, t/µs. Before the first, `OATR` of waiting
+    /// jobs.
     fn next(&mut self, now: &Quantum<'_>) -> f64 {
         let ran = now.queue.iter().filter(|job| job.just_ran);
         let known: Vec<f64> = ran.filter_map(QueuedJob::to_memory).collect();
+        // A quantum of unknown traffic is no quantum without traffic.
         if !known.is_empty() {
             let delivered = known.into_iter().fold(0.0, |sum, each| sum + each);
             self.quanta += 1.0;
+            // Running mean, without a sum that grows.
             self.mean += (delivered - self.mean) / self.quanta;
         }
         if self.quanta > 0.0 { self.mean } else { oatr(now.queue, now.pus.len()) }
     }
 }
 
+/// Choices of `l1-dynamic`.
 fn by_last_quantum(now: &Quantum<'_>) -> Vec<Choice> {
     pair(now, select::all_or_first(now), &to_first_cache)
 }
 
-/// `rates` are requests of each job to the first cache, alone, all its threads together, t/µs; by job.
+/// Choices of `l1-static`. `rates`: by job, requests of all its threads to the first cache alone,
+/// t/µs.
 fn by_runs_alone(now: &Quantum<'_>, rates: &[Option<f64>]) -> Vec<Choice> {
     let threads: BTreeMap<JobIdx, usize> =
         now.queue.iter().map(|job| (job.job, job.threads.len())).collect();
-    let rate = |thread: &Thread| {
+    pair(now, select::all_or_first(now), &|thread| {
         let job = thread.id.job;
         let all = rates.get(job.0 as usize).copied().flatten()?;
         Some(all / select::float(threads.get(&job).copied().unwrap_or(1)))
-    };
-    pair(now, select::all_or_first(now), &rate)
+    })
 }
 
-/// Traffic of a thread to its first cache in its last quantum.
+/// Requests of a thread to its first cache in its last quantum, t/µs.
 fn to_first_cache(thread: &Thread) -> Option<f64> {
     thread.traffic().at(1)
 }
 
-/// Places the chosen jobs by [`allocate::most_with_least`], by the last quantum.
+/// Places the chosen jobs by [`allocate::most_with_least`], with the rates of the last quantum.
 pub(super) fn pair_by_last_quantum(now: &Quantum<'_>, chosen: Chosen) -> Vec<Choice> {
     pair(now, chosen, &to_first_cache)
 }
 
+/// Places the chosen jobs by [`allocate::most_with_least`].
 fn pair(now: &Quantum<'_>, chosen: Chosen, rate: Rate<'_>) -> Vec<Choice> {
-    let place = |it: &[&Thread]| allocate::most_with_least(now.machine, now.pus, it, rate);
-    let why = |thread: &Thread| match rate(thread) {
-        Some(has) => Allocated::MostWithLeast { has },
-        None => Allocated::TrafficUnknown,
-    };
-    seated(now, chosen, place, why)
+    seated(
+        now,
+        chosen,
+        |threads| allocate::most_with_least(now.machine, now.pus, threads, rate),
+        |thread| match rate(thread) {
+            Some(has) => Allocated::MostWithLeast { has },
+            None => Allocated::TrafficUnknown,
+        },
+    )
 }
 
-/// Places the chosen jobs so that the caches of every shared level have about as many requests.
+/// Places the chosen jobs so that the caches of every shared level have about equal requests.
 fn balance(now: &Quantum<'_>, chosen: Chosen) -> Vec<Choice> {
     let lowest = allocate::shared_levels(now.machine, now.pus).last().copied();
-    let place = |it: &[&Thread]| allocate::balanced(now.machine, now.pus, it);
-    seated(now, chosen, place, |thread| match lowest {
-        Some(level) if thread.traffic().at(level).is_some() => Allocated::Balanced { level },
-        Some(_) => Allocated::TrafficUnknown,
-        None => Allocated::Next,
-    })
+    seated(
+        now,
+        chosen,
+        |threads| allocate::balanced(now.machine, now.pus, threads),
+        |thread| match lowest {
+            Some(level) if thread.traffic().at(level).is_some() => Allocated::Balanced { level },
+            Some(_) => Allocated::TrafficUnknown,
+            // No cache is shared, so no rate matters.
+            None => Allocated::Next,
+        },
+    )
 }
 
 #[cfg(test)]
@@ -377,7 +417,8 @@ mod tests {
         rates.iter().map(of).collect()
     }
 
-    /// IABW = 2 · (30·1 + 10·1 + 10·2)/4 = 30. Head 30 leaves 0 for one context: 9 is nearer than 11.
+    /// IABW = 2 · (30·1 + 10·1 + 10·2)/4 = 30. Head 30 leaves 0 for one context: 9 is nearer than
+    /// 11.
     #[test]
     fn by_hand() {
         let machine = machine("core:2");
@@ -391,9 +432,9 @@ mod tests {
         assert!((ideal(&rest, &alone) - 20.0).abs() < 1e-12);
     }
 
-    /// Two floods have 60 each alone and 30 each together; two others have none. IABW = 2 · 120/4
-    /// = 60, s = 60/120. The head has 60, so nothing is left, and nothing is nearest. By the plain rates 30
-    /// would be left, and the second flood would be just that.
+    /// Two floods have 60 each alone and 30 each together; two others have none. IABW = 2 · 120/4 =
+    /// 60, s = 60/120. The head has 60, so nothing is left, and nothing is nearest. By the plain
+    /// rates 30 would be left, and the second flood would be just that.
     #[test]
     fn floods_are_kept_apart() {
         let machine = machine("core:2");
@@ -408,8 +449,8 @@ mod tests {
         assert_eq!(plain[1].0, 1);
     }
 
-    /// Four PUs, four jobs of two threads, of which two have 40 each: a context should have 80/8, so a quantum 40.
-    /// The head leaves nothing for two contexts.
+    /// Four PUs, four jobs of two threads, of which two have 40 each: a context should have 80/8,
+    /// so a quantum 40. The head leaves nothing for two contexts.
     #[test]
     fn wide_floods_are_kept_apart() {
         let machine = machine("core:4");
@@ -424,7 +465,8 @@ mod tests {
         assert_eq!(select(&now, &known)[1].0, 2);
     }
 
-    /// A job that has not run has no rate: the throttle is that of the others, 10/20, and 1 before any has run.
+    /// A job that has not run has no rate: the throttle is that of the others, 10/20, and 1 before
+    /// any has run.
     #[test]
     fn a_job_that_has_not_run_is_not_throttled() {
         let machine = machine("core:2");
@@ -440,8 +482,8 @@ mod tests {
         assert!((of(&waiting) - 1.0).abs() < 1e-12);
     }
 
-    /// All four run; by requests to the shared caches, 20 + 2 and 16 + 6 are together, though in the queue
-    /// 20 and 16 follow each other.
+    /// All four run; by requests to the shared caches, 20 + 2 and 16 + 6 are together, though in
+    /// the queue 20 and 16 follow each other.
     #[test]
     fn caches_are_balanced() {
         let machine = machine("l3:2 core:2");
@@ -463,8 +505,8 @@ mod tests {
         jobs.iter().map(one).collect()
     }
 
-    /// Mean loss 0.02, mean traffic 20. The second job loses 0.01 more: 100 · 0.01 · 20 = 20. The third 0.05
-    /// more: 100, but no traffic is above 40.
+    /// Mean loss 0.02, mean traffic 20. The second job loses 0.01 more: 100 · 0.01 · 20 = 20. The
+    /// third 0.05 more: 100, but no traffic is above 40.
     #[test]
     fn penalties_by_hand() {
         let jobs = sensitive(&[(40.0, 0.0), (10.0, 0.03), (10.0, 0.07), (20.0, -0.02)]);
@@ -485,8 +527,8 @@ mod tests {
         assert_eq!(balance(&now, select(&now, &known(&jobs, KAPPA))), mhas);
     }
 
-    /// On two contexts, 20 and 20 alone: SIABW = 2 · (20 + 20 + 0 + 40)/4 = 40. The head leaves 20 for one:
-    /// without its penalty the second is nearest, with it the fourth.
+    /// On two contexts, 20 and 20 alone: SIABW = 2 · (20 + 20 + 0 + 40)/4 = 40. The head leaves 20
+    /// for one: without its penalty the second is nearest, with it the fourth.
     #[test]
     fn a_penalty_counts_as_traffic() {
         let machine = machine("core:2");
@@ -537,7 +579,8 @@ mod tests {
         assert_eq!(chosen(&fixed), [(0, 1), (1, 0), (2, 3), (3, 2)]);
     }
 
-    /// Four threads have 400 together, so 100 each, and one of another job 150: it is beside the one with 10.
+    /// Four threads have 400 together, so 100 each, and one of another job 150: it is beside the
+    /// one with 10.
     #[test]
     fn a_job_of_many_threads() {
         let machine = machine("core:3 pu:2");
@@ -552,9 +595,10 @@ mod tests {
         assert_eq!(choices[0].places[0].1, Allocated::MostWithLeast { has: 100.0 });
     }
 
-    /// IABW = 2 · (30 + 30 + 10 + 10)/4 = 40. Head 10 leaves 30. When the first one has left, ours has 2 · 50/3, and published
-    /// is 40 still: for the head 10 there the 30 is nearest, and so it is for ours. By the last rates, 15 and 5 where jobs got
-    /// half, 35 are left for one, and 15 is nearest.
+    /// IABW = 2 · (30 + 30 + 10 + 10)/4 = 40. Head 10 leaves 30. When the first one has left, ours
+    /// has 2 · 50/3, and published is 40 still: for the head 10 there the 30 is nearest, and so it
+    /// is for ours. By the last rates, 15 and 5 where jobs got half, 35 are left for one, and 15 is
+    /// nearest.
     #[test]
     fn as_published_by_hand() {
         let machine = machine("core:2");

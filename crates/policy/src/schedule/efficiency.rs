@@ -1,29 +1,37 @@
-//! `efficiency`: fast cores to the threads that gain most from them (efficiency specialisation, ES).
+//! `efficiency`: fast cores for the threads that gain most (efficiency specialisation, ES).
 //!
 //! # Problem
-//! A thread that waits for memory is hardly faster on a fast core, one that computes is as much faster as the core.
+//! A thread that waits for memory is hardly faster on a fast core; a computing thread is faster by
+//! the ratio of the cores.
 //! # Approach
-//! Threads are ranked by their speed-up factors, and the first have the fast cores. Factors are sampled while the threads run,
-//! or predicted by the model ([`factors`](super::asymmetric::factors)).
+//! Threads are ranked by their speed-up factors, and the first get the fast cores. Factors are
+//! sampled while the threads run, or predicted by the model
+//! ([`factors`](super::asymmetric::factors)).
 //! # Terms
-//! See [`factors`](super::asymmetric::factors): rate, factor; [`cores`](super::asymmetric::cores): fast core, domain.
+//! See [`factors`](super::asymmetric::factors): rate, factor; [`cores`](super::asymmetric::cores):
+//! fast core, domain.
 //! - *Incumbent*: a thread that had a fast core in the last quantum.
 //! # Algorithm
-//! 1. A thread of unknown factor is put on the kind of core of which its rate is missing, for a quantum: on fast ones first
-//!    those that come first in the queue, on at most half of the fast cores (one at least).
-//! 2. The others by their factors, greatest first; those of incumbents count `1 + gain` times, so that noise moves no thread.
-//!    Unknown factors count as 1.
-//! 3. A thread that has a fast core keeps it, else one of its domain if there is one; the others are spread over what is left,
-//!    siblings of those on fast cores last.
-//! 4. Jobs that sleep ([`phases`](super::phases)) compete for nothing and are left to the kernel until they have woken, as are
-//!    threads whose programs chose their PUs.
+//! 1. A thread of unknown factor runs for a quantum on the kind of core on which its rate is
+//!    missing. Fast cores go to these threads in the order of the queue, at most half of the cores
+//!    but at least one.
+//! 2. The other threads follow by their factors, greatest first. Factors of incumbents count
+//!    `1 + gain` times, so that noise moves no thread. Unknown factors count as 1.
+//! 3. A thread on a fast core keeps the core, else gets one of its domain if possible. The other
+//!    threads are spread over the remaining cores, siblings of fast-core threads last.
+//! 4. Sleeping jobs ([`phases`](super::phases)) do not compete and are left to the kernel until
+//!    they wake. So are threads whose programs chose their PUs.
 //!
-//! Ours: steps 1, 3 and 4 and the gain. A known factor is not sampled anew while the thread stays on one kind of core. Where
-//! neither instructions are counted nor demands known, everything is left to the kernel.
+//! Ours: steps 1, 3 and 4 and the gain. A known factor is not sampled again while the thread stays
+//! on one kind of core. If neither instructions are counted nor demands known, all jobs are left to
+//! the kernel.
 //! # Properties
-//! - **Best first**: no thread on a slow core has a factor that is greater by more than the gain. -> test `best_first_and_still`
-//! - **Still**: where nothing changes no thread moves once all factors are known. -> test `best_first_and_still`
-//! - **Nothing for sleepers**: a thread that sleeps keeps no other off a fast core. -> test `sleepers_make_room`
+//! - **Best first**: no thread on a slow core has a factor that is greater by more than the gain.
+//!   -> test `best_first_and_still`
+//! - **Still**: where nothing changes no thread moves once all factors are known.
+//!   -> test `best_first_and_still`
+//! - **Nothing for sleepers**: a thread that sleeps keeps no other off a fast core.
+//!   -> test `sleepers_make_room`
 //! - **As `os`** without rates, and where cores are alike. -> test `nothing_known_is_os`
 
 use super::asymmetric::factors::{Factors, Missing};
@@ -40,11 +48,11 @@ use colocate_machine::Performance;
 use colocate_model::Phase;
 use std::collections::BTreeSet;
 
-/// By which share a factor must be greater than an incumbent's. Chosen: 5 %, the noise of stacks and rates from quantum to quantum
-/// that `symbiotic` reckons with.
+/// Share by which a factor must exceed the factor of an incumbent. Chosen: 5 %, the noise of stacks
+/// and rates from quantum to quantum that `symbiotic` assumes.
 pub const GAIN: f64 = 0.05;
 
-/// Its row in the table of policies.
+/// Row of `efficiency` in the table of policies.
 pub static ROW: Row = Row {
     name: "efficiency",
     summary: "gives fast cores to the threads that gain most from them",
@@ -60,10 +68,10 @@ pub static ROW: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// The scheduler.
+/// Scheduler of `efficiency`.
 #[derive(Clone, Debug)]
 pub struct Efficiency {
-    /// By which share a factor must be greater than an incumbent's; not below 0.
+    /// Share by which a factor must exceed the factor of an incumbent; not below 0.
     gain: f64,
     factors: Factors,
     /// Incumbents.
@@ -72,32 +80,53 @@ pub struct Efficiency {
 }
 
 impl Efficiency {
-    /// With what is known beforehand: how fast the machine is, and what each job demands.
+    /// A scheduler without samples. `known`: the machine's performance and the demands of each job.
     pub fn new(gain: f64, known: Option<(Performance, Vec<Phase>)>) -> Self {
         let factors = Factors::new(known);
         Self { gain, factors, seated: BTreeSet::new(), messages: Messages::default() }
     }
 
-    /// Of these places among the threads, the one that gains most first; see the module.
+    /// The threads at these places, in the order of their gain from a fast core; see the module.
     fn ranked(&self, threads: &[&Thread], active: &[usize], fast: usize) -> Vec<usize> {
-        let (mut explored, mut known, mut sent_off) = (Vec::new(), Vec::new(), Vec::new());
+        let mut explored = Vec::new();
+        let mut known = Vec::new();
+        let mut sent_off = Vec::new();
         for &at in active {
             let id = threads[at].id;
             match self.factors.missing(id) {
+                // At most half of the fast cores, so that samples do not displace all known
+                // threads.
                 Some(Missing::Fast) if explored.len() < (fast / 2).max(1) => explored.push(at),
                 Some(Missing::Slow) => sent_off.push(at),
                 _ => known.push((self.weight(id), at)),
             }
         }
+        // A stable sort: threads with equal factors stay in the order of the queue.
         known.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         let known = known.into_iter().map(|(_, at)| at);
+        // Last, because the rate on a slow core is missing.
         explored.into_iter().chain(known).chain(sent_off).collect()
     }
 
+    /// Factor of a thread for the order; 1 if unknown. The factor of an incumbent is raised by
+    /// `gain`.
     fn weight(&self, id: TaskId) -> f64 {
         let stays = if self.seated.contains(&id) { 1.0 + self.gain } else { 1.0 };
         self.factors.of(id).unwrap_or(1.0) * stays
     }
+
+    /// Whether a rate or a factor of any thread is known.
+    fn is_any_known(&self, threads: &[&Thread]) -> bool {
+        threads.iter().any(|thread| {
+            thread.ran.as_ref().is_some_and(|ran| ran.ipc.is_some())
+                || self.factors.of(thread.id).is_some()
+        })
+    }
+}
+
+/// Whether a job competes for fast cores. A job of unknown state does.
+fn is_active(job: &QueuedJob) -> bool {
+    job.runnable.is_none_or(|runnable| runnable >= ASLEEP)
 }
 
 impl Scheduler for Efficiency {
@@ -109,22 +138,20 @@ impl Scheduler for Efficiency {
         };
         self.factors.note(now.machine, &cores, now.queue);
         let threads = threads_of(now.queue);
-        let counts = |thread: &&Thread| thread.ran.as_ref().is_some_and(|ran| ran.ipc.is_some());
-        let is_known = |thread: &&Thread| self.factors.of(thread.id).is_some();
-        if !threads.iter().any(|thread| counts(thread) || is_known(thread)) {
+        if !self.is_any_known(&threads) {
+            // Before any job has run, missing rates mean nothing.
             if now.queue.iter().any(|job| job.just_ran) {
                 self.messages.once("instructions are not counted and no demands are known, so it is unknown which threads gain from fast cores: everything is left to the kernel");
             }
             return leave_to_kernel(now.queue);
         }
         let fast = cores.fast().count();
-        let is_active = |job: &QueuedJob| job.runnable.is_none_or(|runnable| runnable >= ASLEEP);
         let ranked = self.ranked(&threads, &free_places_of(now.queue, is_active), fast);
-        let why = |at: usize| match self.factors.of(threads[at].id) {
-            Some(factor) => Allocated::Gains { factor },
-            None => Allocated::Explored,
-        };
-        let places = fast_for(&cores, &threads, &ranked, why);
+        let places =
+            fast_for(&cores, &threads, &ranked, |at| match self.factors.of(threads[at].id) {
+                Some(factor) => Allocated::Gains { factor },
+                None => Allocated::Explored,
+            });
         self.seated = ranked.iter().take(fast).map(|&at| threads[at].id).collect();
         let choices = choices(now.queue, places);
         self.factors.put(now.queue, &choices);
@@ -158,8 +185,9 @@ mod tests {
         assert_eq!(world.messages.len(), 1);
     }
 
-    /// One fast core of two, twice as fast. A computes: one instruction per cycle on both, so its factor is 2; B's is
-    /// 1.2. Both are on the other one for a quantum, and then A stays on the fast one.
+    /// One fast core of two, twice as fast. A computes: one instruction per cycle on both, so its
+    /// factor is 2; B's is 1.2. Both are on the other one for a quantum, and then A stays on the
+    /// fast one.
     #[test]
     fn greatest_gains_by_hand() {
         let machine = halves("core:2", &[0]);
@@ -175,9 +203,9 @@ mod tests {
         assert_eq!(found, [0, 1, 0, 0, 0, 0]);
     }
 
-    /// A fast core and one of half its speed. A's factor is 1.5, B's 2: B has the fast core until it sleeps, then A
-    /// has it, and B, of which nothing new is known, is left to the kernel. When it has woken it has the fast core
-    /// back.
+    /// A fast core and one of half its speed. A's factor is 1.5, B's 2: B has the fast core until
+    /// it sleeps, then A has it, and B, of which nothing new is known, is left to the kernel. When
+    /// it has woken it has the fast core back.
     #[test]
     fn sleepers_make_room() {
         let mut world = World::new(halves("core:2", &[0]), &[1, 1]);

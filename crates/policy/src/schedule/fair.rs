@@ -1,27 +1,31 @@
 //! `fair` and `perf-fair`: progress-aware scheduling (Feliu et al., IPDPS 2015 and IEEE TC 2017).
 //!
 //! # Problem
-//! Jobs that suffer most from the others fall behind, and the last one decides when all are done.
+//! Jobs that suffer most from the others fall behind, and the last job decides when all are done.
 //! # Approach
-//! The job that has come least far runs. `perf-fair` gives only some of the contexts that way, and the others to the
-//! jobs with which the memory is used evenly, as [`bas`](bandwidth).
+//! The jobs of least progress run. `perf-fair` allots only a share of the contexts by progress, and
+//! the rest to jobs that keep the memory traffic even, as [`bas`](bandwidth).
 //! # Terms
 //! See [`progress`].
-//! - `f`: the share of the contexts that `perf-fair` gives by progress.
-//! - `U`: the most unfair that `perf-fair` lets things become: above, it gives all contexts by progress. Unfairness
-//!   is the greatest slowdown over the least, as progress has it, of the jobs that are left.
+//! - `f`: share of the contexts that `perf-fair` allots by progress.
+//! - `U`: greatest unfairness at which `perf-fair` allots by traffic too. Unfairness is the
+//!   greatest slowdown over the least, by the progress of the jobs in the queue.
 //!
 //! How the published scheduler mixes both was not found; `f` and `U` are ours.
 //! # Algorithm
-//! 1. Note what the last quantum showed.
-//! 2. If an estimate is due, a short quantum makes it, in which all others wait: see [`progress`].
-//! 3. Else `fair` runs the jobs with the least progress; `perf-fair` does so, too, while things are less fair than
-//!    `U`, and else with `f` of the contexts, and fills the rest by [`select::by_traffic`] with what `OATR` leaves.
+//! 1. Take in the last quantum.
+//! 2. If an estimate is due, run one job in a short quantum while all others wait: see
+//!    [`progress`].
+//! 3. Else `fair` runs the jobs of least progress. `perf-fair` does the same while the unfairness
+//!    is above `U`; else it runs these jobs on `f` of the contexts, and fills the rest by
+//!    [`select::by_traffic`] with the remainder of `OATR`.
 //! 4. [`most_with_least`](super::allocate::most_with_least).
 //! # Properties
-//! - **No starvation**: every job runs again and again. -> tests `no_job_starves`, `no_job_waits_long`
+//! - **No starvation**: every job runs again and again. -> tests `no_job_starves`,
+//!   `no_job_waits_long`
 //! - **Alone**: while it is estimated, no other job runs. -> test `alone_while_estimated`
-//! - **Mixed only while it is fair**: above `U` all contexts are given by progress. -> test `mixing_by_hand`
+//! - **Mixed only while it is fair**: above `U` all contexts are given by progress.
+//!   -> test `mixing_by_hand`
 
 use super::allocate::choices;
 use super::progress::{self, Estimating, ProgressTable, ordered};
@@ -33,24 +37,25 @@ use crate::plan::Plan;
 use crate::row::{Kind, Preset, Purpose, Row, Setting, Values};
 use colocate_machine::PuIdx;
 
-/// How much of the contexts goes by progress.
+/// Share of the contexts allotted by progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mixing {
-    /// `f`: the share of the contexts that is always given by progress; 1 is `fair`.
+    /// `f`: share of the contexts always allotted by progress; 1 is `fair`.
     pub share: f64,
-    /// `U`: the unfairness above which all contexts are given by progress.
+    /// `U`: unfairness, a ratio of slowdowns, above which all contexts are allotted by progress.
     pub limit: f64,
 }
 
 impl Mixing {
-    /// `fair`.
+    /// Settings of `fair`.
     pub const FAIR: Self = Self { share: 1.0, limit: 1.0 };
-    /// `perf-fair`. Chosen: half, and a slowest job that is a fifth slower than the fastest. Without a limit the half
-    /// that goes by traffic leaves those out whose traffic is far from the mean (docs/results/feliu.md).
+    /// Settings of `perf-fair`. Chosen: half, and a slowest job that is a fifth slower than the
+    /// fastest. Without a limit, the half allotted by traffic leaves out jobs whose traffic is far
+    /// from the mean (docs/results/feliu.md).
     pub const PERF_FAIR: Self = Self { share: 0.5, limit: 1.2 };
 }
 
-/// Its row in the table of policies.
+/// Row of `fair` in the table of policies.
 pub static FAIR: Row = Row {
     name: "fair",
     purpose: Purpose::Recommended,
@@ -61,7 +66,7 @@ pub static FAIR: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Its row in the table of policies.
+/// Row of `perf-fair` in the table of policies.
 pub static PERF_FAIR: Row = Row {
     name: "perf-fair",
     purpose: Purpose::Published,
@@ -105,10 +110,12 @@ const DOUBT: Setting = Setting {
 };
 const APART: Setting = quanta("apart", Estimating::USUAL.apart, "quanta between two estimates", 2);
 
+/// A setting that counts quanta, `least` or more.
 const fn quanta(name: &'static str, usual: u32, meaning: &'static str, least: u64) -> Setting {
     Setting { name, kind: Kind::Count(least), default: Preset::Count(usual as u64), meaning }
 }
 
+/// The settings of estimates, from the values given by the user.
 fn estimating(values: &Values<'_>) -> Estimating {
     Estimating {
         valid: values.count("valid"),
@@ -117,42 +124,43 @@ fn estimating(values: &Values<'_>) -> Estimating {
     }
 }
 
-/// `fair`, and `perf-fair` with a share below 1.
+/// Scheduler of `fair`, and of `perf-fair` with a share below 1.
 #[derive(Clone, Debug)]
 pub struct Fair {
     mixing: Mixing,
     table: ProgressTable,
-    /// Whether the quantum that was chosen makes an estimate.
+    /// Whether the quantum chosen last makes an estimate.
     estimates: bool,
 }
 
 impl Fair {
-    /// With so much of the contexts given by progress.
+    /// A scheduler without any progress yet.
     #[must_use]
     pub fn new(mixing: Mixing, settings: Estimating) -> Self {
         Self { mixing, table: ProgressTable::new(settings), estimates: false }
     }
 
-    /// The jobs' progress.
+    /// Progress of the jobs.
     #[must_use]
     pub const fn table(&self) -> &ProgressTable {
         &self.table
     }
 
-    /// Places in the queue, the job that has come least far first.
+    /// Places in the queue, least progress first.
     fn by_progress(&self, queue: &[QueuedJob]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..queue.len()).collect();
         order.sort_by_cached_key(|&at| ordered(self.table.rank(queue[at].job)));
         order
     }
 
-    /// The jobs that have come least far, on `room` contexts.
+    /// The jobs of least progress that fit on `room` contexts.
     fn least(&self, now: &Quantum<'_>, room: usize) -> Vec<(usize, Selected)> {
         let mut left = room;
         let mut chosen = Vec::new();
         for at in self.by_progress(now.queue) {
             let width = now.queue[at].width(now.pus.len());
-            // The first one runs, however wide.
+            // The first job always runs: with less `room` than its width it would never have a
+            // turn.
             if width <= left || chosen.is_empty() {
                 left = left.saturating_sub(width);
                 let progress = self.table.quanta_alone(now.queue[at].job);
@@ -162,21 +170,22 @@ impl Fair {
         chosen
     }
 
+    /// The jobs of least progress on a share of the contexts, and jobs by traffic on the rest.
     fn by_progress_and_traffic(&self, now: &Quantum<'_>) -> Vec<(usize, Selected)> {
         let contexts = now.pus.len();
-        let is_unfair = || self.table.unfairness(now.queue) > self.mixing.limit;
-        if self.mixing.share >= 1.0 || is_unfair() {
+        if self.mixing.share >= 1.0 || self.table.unfairness(now.queue) > self.mixing.limit {
             return self.least(now, contexts);
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         // a share of the contexts
         let room = (select::float(contexts) * self.mixing.share).ceil() as usize;
+        // At least one context, or the least progress would not count at a share of 0.
         let chosen = self.least(now, room.clamp(1, contexts));
         let wanted = bandwidth::oatr(now.queue, contexts);
         select::fill(now.queue, contexts, chosen, wanted, QueuedJob::to_memory)
     }
 
-    /// A quantum in which a job has the machine for itself.
+    /// A quantum in which the job at place `solo` has the machine to itself, one thread per core.
     fn estimate(now: &Quantum<'_>, solo: usize) -> Vec<Choice> {
         let cores = progress::cores(now);
         let width = now.queue[solo].width(cores.len());
@@ -203,6 +212,7 @@ impl Scheduler for Fair {
 
     fn describe(&mut self, plan: &mut Plan, _: &Evidence<'_>) {
         plan.state = Some(self.table.state());
+        // Only a quantum with an estimate is shorter than the others.
         plan.lasts = self.table.estimate().filter(|_| self.estimates);
     }
 }

@@ -1,18 +1,20 @@
-//! `fair-oracle`: the jobs that have come least far run, by their true progress: for comparison only.
+//! `fair-oracle`: runs the jobs of least true progress. For comparison only.
 //!
 //! # Problem
-//! How much a fair scheduler loses by its estimates shows only beside one that needs none.
+//! The loss of a fair scheduler by its estimates shows only beside a scheduler without estimates.
 //! # Approach
-//! The oracle knows what each job does alone, part after part ([`Course`]), and how many instructions it has executed. Both are
-//! known of a simulated job only. It places as [`fair`](super::fair).
+//! The oracle knows the course of each job alone ([`Course`]) and the number of executed
+//! instructions, both known of a simulated job only. It places as [`fair`](super::fair).
 //! # Terms
-//! - *Course* of a job: its phases, each with its instructions and the time that they take alone; again and again.
+//! - *Course* of a job: its phases, each with its instructions and its time alone; repeated without
+//!   end.
 //! # Algorithm
-//! Jobs by the time that what they have done takes alone, the least first, as many as fit; the others wait. A job of several
-//! threads counts by all their instructions together.
+//! Jobs by the time alone of their executed instructions, least first, as many as fit; the others
+//! wait. The instructions of all threads of a job count together.
 //! # Properties
 //! - **Least first**, by time alone and not by instructions. -> test `by_hand`
-//! - **Again and again**: progress grows on when a job begins its course once more. -> test `courses_repeat`
+//! - **Again and again**: progress grows on when a job begins its course once more.
+//!   -> test `courses_repeat`
 
 use super::bandwidth::pair_by_last_quantum;
 use super::progress::ordered;
@@ -21,7 +23,7 @@ use crate::row::{Course, Prior, Purpose, Row};
 use colocate_evidence::JobIdx;
 use std::collections::BTreeMap;
 
-/// Its row in the table of policies.
+/// Row of `fair-oracle` in the table of policies.
 pub static ROW: Row = Row {
     name: "fair-oracle",
     purpose: Purpose::Simulated,
@@ -34,14 +36,15 @@ pub static ROW: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
+/// Scheduler of `fair-oracle`.
 struct FairOracle {
     courses: Vec<Course>,
-    /// Instructions of each job so far.
+    /// Instructions executed by each job.
     done: BTreeMap<JobIdx, u64>,
 }
 
 impl FairOracle {
-    /// Seconds that what a job has done takes alone; 0 if its course is unknown.
+    /// Seconds that the executed instructions of a job take alone; 0 if its course is unknown.
     fn progress(&self, job: JobIdx) -> f64 {
         let done = self.done.get(&job).copied().unwrap_or(0);
         self.courses.get(job.0 as usize).map_or(0.0, |course| course.seconds(done))
@@ -58,11 +61,12 @@ impl Scheduler for FairOracle {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         let progress: Vec<f64> = now.queue.iter().map(|job| self.progress(job.job)).collect();
         let mut order: Vec<usize> = (0..now.queue.len()).collect();
+        // Stable, so jobs of equal progress run in the order of the queue.
         order.sort_by_key(|&at| ordered(progress[at]));
         let contexts = now.pus.len();
         let chosen = select::fitting(order, contexts, |at| now.queue[at].width(contexts));
-        let why = |at: usize| (at, Selected::LeastProgress { progress: progress[at] });
-        pair_by_last_quantum(now, chosen.map(why).collect())
+        let chosen = chosen.map(|at| (at, Selected::LeastProgress { progress: progress[at] }));
+        pair_by_last_quantum(now, chosen.collect())
     }
 }
 
@@ -80,7 +84,8 @@ mod tests {
         Course(parts.iter().map(part).collect())
     }
 
-    /// 100 instructions take the first job 1 s alone and the second 4 s: after as many of each the first has come least far.
+    /// 100 instructions take the first job 1 s alone and the second 4 s: after as many of each the
+    /// first has come least far.
     #[test]
     fn by_hand() {
         let machine = machine("core:1");

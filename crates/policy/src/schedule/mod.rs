@@ -1,15 +1,18 @@
-//! Which jobs run in the next quantum, and where: schedulers for more programs than hardware threads.
+//! Schedulers for more programs than hardware threads: they choose the jobs of each quantum and
+//! their PUs.
 //!
-//! A scheduler is a policy that decides at the beginning of every quantum. It chooses jobs (*selection*; the others
-//! wait) and gives each of their threads a PU (*allocation*). Its evidence of a job is what the job did when
-//! it last ran. All of Feliu's schedulers are of this kind; each file says where its algorithm was published.
+//! A scheduler is a policy that decides at the beginning of every quantum. It chooses jobs
+//! (*selection*; the others wait) and gives each of their threads a PU (*allocation*). Its evidence
+//! is the behaviour of each job in the last quantum in which the job ran. All of Feliu's schedulers
+//! are of this kind. Each file names the publication of its algorithm.
 //!
 //! # Terms
-//! - *Context*: a PU that may be used; a job needs as many as it has threads.
-//! - *Queue*: jobs that have work left; one that ran goes to its tail, so its *head* has waited longest.
-//! - *Transactions per microsecond* (t/µs): requests to one level of the memory hierarchy, over the time
-//!   in which the job ran. A rate over time falls under contention, as misses per instruction do not: it
-//!   says what the resource has to serve.
+//! - *Context*: a usable PU; a job needs one per thread.
+//! - *Queue*: jobs with work left. A job that ran goes to the tail, so the *head* has waited
+//!   longest.
+//! - *Transactions per microsecond* (t/µs): requests to one level of the memory hierarchy over the
+//!   time in which the job ran. A rate over time falls under contention, unlike misses per
+//!   instruction: it is the load of the resource.
 
 mod all_fast_first;
 pub(crate) mod allocate;
@@ -62,24 +65,24 @@ pub(crate) static ROWS: &[&Row] = &[
     &all_fast_first::ROW,
 ];
 
-/// Evidence for policies that use rates.
+/// Evidence of policies that use rates.
 const COUNTERS: SourceSet = SourceSet::of(&[Source::Counters]);
 
 /// A policy that chooses among the jobs of the queue.
 pub(crate) trait Scheduler {
-    /// Evidence that it needs.
+    /// Evidence needed.
     const NEEDS: SourceSet = COUNTERS;
 
-    /// Takes in what came of the last quantum.
+    /// Takes in the outcome of the last quantum.
     fn note(&mut self, _: &QuantumOutcome<'_>) {}
 
-    /// Takes in what jobs did, where the kernel has the next quantum.
+    /// Takes in the jobs' state at the start of a quantum placed by the kernel.
     fn learn(&mut self, _: &Quantum<'_>) {}
 
-    /// Which threads run in this quantum, and where.
+    /// Jobs that run in this quantum, with the PUs of their threads.
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice>;
 
-    /// Adds to the plan of what was chosen what else there is to say.
+    /// Adds state, messages and a length of the quantum to the plan.
     fn describe(&mut self, _: &mut Plan, _: &Evidence<'_>) {}
 }
 
@@ -92,6 +95,7 @@ impl<S: Scheduler> Policy for S {
         if let Some(last) = &evidence.last {
             self.note(last);
         }
+        // The kernel places the threads of a control quantum; the policy only learns from it.
         if evidence.is_control {
             self.learn(&evidence.now);
             return evidence.empty_plan();

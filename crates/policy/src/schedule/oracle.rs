@@ -1,25 +1,28 @@
-//! `oracle`: the best places that the contention model finds, for comparison only.
+//! `oracle`: the best placement by the contention model. For comparison only.
 //!
 //! # Problem
-//! How far a scheduler is from what is possible shows only beside one that knows everything.
+//! The distance of a scheduler from the optimum shows only beside a scheduler with full knowledge.
 //! # Approach
-//! The oracle gets what each job demands ([`Phase`]) and how fast the machine is, which is not known of a real program, and
-//! tries all placements with the model that the simulator uses as well. It chooses places, not jobs.
+//! The oracle gets the demand of each job ([`Phase`]) and the performance of the machine, which are
+//! unknown for a real program. It tries all placements with the simulator's model. It chooses
+//! places, not jobs.
 //! # Terms
-//! - *STP*: the sum over all threads of the rate in a placement over the rate alone on the same core.
-//! - *Alike* placements: those that differ only in which of several empty, equal cores is taken.
+//! - *STP*: sum over all threads of the rate in a placement over the rate alone on the same core.
+//! - *Alike* placements: placements that differ only in the choice among empty, equal cores.
 //! # Algorithm
 //! 1. Selection as `symbiotic`: all, or in the order of the queue.
-//! 2. Up to [`EXHAUSTIVE`] threads: one after the other onto every core with room, of several empty cores that are alike only
-//!    the first; the placement with the greatest STP, if it is better by [`GAIN`] than the one that is. Whether cores are
-//!    alike follows from the caches, nodes and packages around them and from the threads there.
-//! 3. Up to [`BOUNDED`] threads, or more than [`MOST`] placements of fewer: branch and bound, from the groups of step 4.
-//!    [`Plan::state`] says how far what was found may be from the best.
-//! 4. More threads: groups by matching, as the policy `symbiosis-model`, with the model's prediction for one core: optimal for
-//!    two siblings as far as one core goes, without caches or nodes beyond it.
+//! 2. Up to [`EXHAUSTIVE`] threads: one after the other onto every core with room; of empty, alike
+//!    cores only the first. The result is the placement with the greatest STP, if better by
+//!    [`GAIN`] than the present one. Cores are alike by the caches, nodes and packages around them
+//!    and the threads there.
+//! 3. Up to [`BOUNDED`] threads, or more than [`MOST`] placements of fewer: branch and bound, from
+//!    the groups of step 4. [`Plan::state`] has the greatest possible distance from the optimum.
+//! 4. More threads: groups by matching, as the policy `symbiosis-model`, with the model's
+//!    prediction for one core. Optimal for two siblings within a core, without caches or nodes
+//!    beyond.
 //!
-//! The same threads on the same PUs are not searched for again, until [`KEPT`] others have been. A job whose demand changes
-//! with time has one demand here, so it is no oracle for such.
+//! The same threads on the same PUs are not searched for again, until [`KEPT`] others have been. A
+//! job has one demand here, so the oracle is none for jobs whose demand changes with time.
 //! # Properties
 //! - **Best** of all placements by brute force. -> test `best_by_brute_force`
 //! - **Never worse than staying**, by the model. -> test `never_worse_than_staying`
@@ -45,7 +48,7 @@ use colocate_model::system::{Model, Search, Seat};
 use colocate_model::{Assumptions, Mix, Phase};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Its row in the table of policies.
+/// Row of `oracle` in the table of policies.
 pub static ROW: Row = Row {
     name: "oracle",
     purpose: Purpose::Simulated,
@@ -56,70 +59,76 @@ pub static ROW: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// Most threads of which all placements are tried. Chosen: 764 ways to put eight threads on cores with two PUs
-/// that are alike, each a tenth of a millisecond.
+/// Most threads for which all placements are tried. Chosen: eight threads on equal cores of two PUs
+/// have 764 placements, each a tenth of a millisecond.
 pub(crate) const EXHAUSTIVE: usize = 8;
-/// Most placements that are tried. Chosen: some seconds.
+/// Most placements tried. Chosen: some seconds.
 pub const MOST: usize = 20_000;
 
-/// Most threads that branch and bound is for. Chosen: of more it proves next to nothing in its time.
+/// Most threads for branch and bound. Chosen: with more threads it proves next to nothing in its
+/// time.
 pub(crate) const BOUNDED: usize = 12;
 
-/// Least gain for which it moves a thread: ten times what the model's search may be off. A scheduler that has to
-/// guess needs more; the oracle is to show what is possible.
+/// Least gain for which a thread moves, as a share: ten times the error of the model's search. A
+/// scheduler that estimates needs more; the oracle shows the possible.
 pub const GAIN: f64 = 0.001;
 
-/// Most placements that are kept. Chosen: more than a workload of so few threads needs, and some hundred KiB; jobs that
-/// create threads or let them sleep make new ones every quantum.
+/// Most placements kept. Chosen: more than a workload of few threads needs, and some hundred KiB.
+/// Jobs with new or newly sleeping threads add placements every quantum.
 pub const KEPT: usize = 1_000;
 
-/// Most groups whose loss is kept. Chosen: some MiB.
+/// Most groups with a kept loss. Chosen: some MiB.
 const MOST_LOSSES: usize = 50_000;
 
-/// Threads and the PUs that they may use, by the kernel's number, which stays when others go offline.
+/// Threads and usable PUs. PUs by the kernel's number, which stays when other PUs go offline.
 type Asked = (Vec<TaskId>, Vec<PuNr>);
 
-/// The scheduler.
+/// Scheduler of `oracle`.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     performance: Option<Performance>,
-    /// By job; its threads are alike.
+    /// By job; all threads of a job have its demand.
     demands: Vec<Phase>,
-    /// Groups by usable core that were found, by threads and PUs.
+    /// By threads and PUs: the groups found, by usable core.
     found: BTreeMap<Asked, Groups>,
-    /// What was found last, and where threads were then: most quanta are like the one before.
+    /// Last input, the present groups then, and the result: most quanta repeat the quantum before.
     last: Option<(Asked, Groups, Groups)>,
     losses: Losses,
     searches: Searches,
 }
 
-/// What groups on one core lose, by the jobs of their threads: what is matched.
+/// By jobs of the threads, sorted: loss of a group on one core, for the matching.
 type Losses = BTreeMap<Vec<u32>, f64>;
 
-/// How often places were found how.
+/// Number of searches by kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Searches {
+    /// All placements tried.
     all: u64,
+    /// Branch and bound.
     bounded: u64,
-    /// The greatest of what was bounded.
+    /// Greatest gap of branch and bound, as a share of STP.
     gap: f64,
+    /// Matched only.
     matched: u64,
 }
 
 impl Oracle {
-    /// With what each job demands and how fast the machine is; without one of both no thread moves.
+    /// An oracle with the demands of each job. Without `performance` no thread moves.
     pub fn new(performance: Option<Performance>, demands: Vec<Phase>) -> Self {
-        let (found, losses, searches) = (BTreeMap::new(), BTreeMap::new(), Searches::default());
+        let found = BTreeMap::new();
+        let losses = BTreeMap::new();
+        let searches = Searches::default();
         Self { performance, demands, found, last: None, losses, searches }
     }
 
-    /// Groups by usable core.
+    /// Groups by usable core: the best, or the present ones if the best gains too little.
     fn groups(&mut self, places: &Places<'_>, threads: &[&Thread]) -> Groups {
         let stay = staying(places, threads);
         let Some(performance) = &self.performance else { return stay };
-        let number = |pu: &PuIdx| places.machine.pus[pu.idx()].os;
-        let pus = places.pus.iter().map(number).collect();
+        let pus = places.pus.iter().map(|pu| places.machine.pus[pu.idx()].os).collect();
         let key: Asked = (threads.iter().map(|thread| thread.id).collect(), pus);
+        // Before the judge is built: most quanta repeat the one before.
         if let Some((asked, before, found)) = &self.last
             && (asked, before) == (&key, &stay)
         {
@@ -131,10 +140,11 @@ impl Oracle {
         let best = match self.found.get(&key) {
             Some(best) => best.clone(),
             None => {
-                let losses = &mut self.losses;
-                let matched = || matched(places, performance, &self.demands, threads, losses);
-                let best = self.searches.best(&judge, &stay, matched);
+                let best = self.searches.best(&judge, &stay, || {
+                    matched(places, performance, &self.demands, threads, &mut self.losses)
+                });
                 if self.found.len() >= KEPT {
+                    // All at once: no order of use is kept.
                     self.found.clear();
                 }
                 self.found.insert(key.clone(), best.clone());
@@ -149,7 +159,7 @@ impl Oracle {
 }
 
 impl Searches {
-    /// Steps 2 to 4.
+    /// Groups by steps 2 to 4. `matched` makes the groups of step 4.
     fn best(
         &mut self,
         judge: &Whole<'_>,
@@ -166,6 +176,7 @@ impl Searches {
             self.matched += 1;
             return start;
         }
+        // Branch and bound only improves on its start, so start from the better one.
         let start = if judge.stp(stay) > judge.stp(&start) { stay.clone() } else { start };
         let found = branch::best(judge, start, branch::NODES);
         self.bounded += 1;
@@ -175,7 +186,7 @@ impl Searches {
 }
 
 impl Oracle {
-    /// What it did so far, in one line.
+    /// Summary of the work so far.
     fn state(&self) -> String {
         match &self.performance {
             None => "nothing is known of the machine's speed: no thread moves".to_owned(),
@@ -210,8 +221,8 @@ impl Scheduler for Oracle {
     }
 }
 
-/// Groups stay on the cores that they were found for: cores differ by what is around them. A thread keeps its PU
-/// on its core.
+/// PUs of the threads. A group stays on the core for which it was found, since cores differ by
+/// their surroundings. A thread keeps its PU on its core.
 fn seats(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<PuIdx> {
     let mut found = vec![PuIdx(0); threads.len()];
     for (core, group) in places.cores.iter().zip(groups) {
@@ -222,7 +233,8 @@ fn seats(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec
     found
 }
 
-/// The groups that `symbiosis-model` would match; `None` if the model cannot judge.
+/// Groups by matching, as `symbiosis-model`; `None` if the model lacks input or cores differ in
+/// PUs.
 fn matched(
     places: &Places<'_>,
     performance: &Performance,
@@ -230,20 +242,22 @@ fn matched(
     threads: &[&Thread],
     losses: &mut Losses,
 ) -> Option<Groups> {
-    let task = |thread: &&Thread| Task {
+    let tasks = threads.iter().map(|thread| Task {
         id: thread.id,
         name: String::new(),
         mix: Mix::default(),
         busy: None,
         ipc: None,
         phase: demands.get(thread.id.job.0 as usize).cloned(),
-    };
-    let tasks: Vec<Task> = threads.iter().map(task).collect();
+    });
+    let tasks: Vec<Task> = tasks.collect();
     let tasks: Vec<&Task> = tasks.iter().collect();
+    // Matching takes one core for all, so all must have as many PUs.
     let even = places.cores.iter().all(|core| core.pus.len() == places.width());
     let mut judge = even.then(|| Judge::new(places, performance, &tasks)).flatten()?;
     let cores = places.cores.len();
-    let loss = |group: &[usize]| {
+    Some(matching::in_groups_by(threads.len(), cores, places.width(), |group| {
+        // Threads of one job are alike, so the jobs identify the loss.
         let mut jobs: Vec<u32> = group.iter().map(|&at| threads[at].id.job.0).collect();
         jobs.sort_unstable();
         if let Some(&loss) = losses.get(&jobs) {
@@ -255,23 +269,24 @@ fn matched(
         let loss = judge.loss(group);
         losses.insert(jobs, loss);
         loss
-    };
-    Some(matching::in_groups_by(threads.len(), cores, places.width(), loss))
+    }))
 }
 
-/// Judges whole placements.
+/// Judge of whole placements.
 struct Whole<'a> {
     places: &'a Places<'a>,
     model: Model<'a>,
-    /// By thread, then by kind of core.
+    /// By thread and kind of core: demand.
     demands: Vec<Vec<Demand>>,
-    /// Rates alone, the same way.
+    /// By thread and kind of core: instructions per second alone.
     alone: Vec<Vec<f64>>,
+    /// By thread: address space, its job.
     spaces: Vec<u32>,
 }
 
 impl<'a> Whole<'a> {
-    /// `None` if the machine or a demand cannot be modelled, or a job's demand is not known.
+    /// A judge of these threads; `None` if the machine or a demand is unknown or cannot be
+    /// modelled.
     fn new(
         places: &'a Places<'a>,
         performance: &'a Performance,
@@ -281,56 +296,62 @@ impl<'a> Whole<'a> {
         let machine = places.machine;
         let assumptions = Assumptions::default();
         let model = Model::new(machine, performance, assumptions).ok()?;
-        let of = |thread: &&Thread| -> Option<Vec<Demand>> {
+        let demands = threads.iter().map(|thread| -> Option<Vec<Demand>> {
             let phase = phases.get(thread.id.job.0 as usize)?;
-            let on = |kind| Some(phase.on(kind, &assumptions.guesses).ok()?.demand);
-            performance.kinds.iter().map(on).collect()
-        };
-        let demands: Vec<Vec<Demand>> = threads.iter().map(of).collect::<Option<_>>()?;
+            let kinds = performance.kinds.iter();
+            kinds.map(|kind| Some(phase.on(kind, &assumptions.guesses).ok()?.demand)).collect()
+        });
+        let demands: Vec<Vec<Demand>> = demands.collect::<Option<_>>()?;
         let first_of_kind: Vec<Option<PuIdx>> = (0..performance.kinds.len())
             .map(|kind| machine.cores.iter().find(|core| core.kind.idx() == kind))
             .map(|core| core.map(|core| core.pus[0]))
             .collect();
-        let rate = |(pu, demand): (&Option<PuIdx>, &Demand)| {
-            let seat = |pu| Seat { pu, demand, pages: &[], space: 0 };
-            pu.map_or(1.0, |pu| model.alone(&seat(pu)).instructions_per_second)
-        };
-        let alone = demands
-            .iter()
-            .map(|of_kind| first_of_kind.iter().zip(of_kind).map(rate).collect())
-            .collect();
+        let mut alone = Vec::with_capacity(demands.len());
+        for of_kind in &demands {
+            let mut rates = Vec::with_capacity(of_kind.len());
+            for (pu, demand) in first_of_kind.iter().zip(of_kind) {
+                // No thread runs on a kind without cores, so any rate will do.
+                let rate = pu.map_or(1.0, |pu| {
+                    let seat = Seat { pu, demand, pages: &[], space: 0 };
+                    model.alone(&seat).instructions_per_second
+                });
+                rates.push(rate);
+            }
+            alone.push(rates);
+        }
         let spaces = threads.iter().map(|thread| thread.id.job.0).collect();
         Some(Self { places, model, demands, alone, spaces })
     }
 
-    /// The sum of all threads' rates over those alone.
+    /// STP: sum of all threads' rates over their rates alone.
     fn stp(&self, groups: &[Vec<usize>]) -> f64 {
         self.ratios(groups).into_iter().fold(0.0, |sum, (_, ratio)| sum + ratio)
     }
 
-    /// Each thread that has a place, with its rate over that alone.
+    /// By thread with a place: its rate over its rate alone.
     fn ratios(&self, groups: &[Vec<usize>]) -> Vec<(usize, f64)> {
         let mut seated = Vec::new();
         for (core, group) in self.places.cores.iter().zip(groups) {
             seated.extend(group.iter().zip(&core.pus).map(|(&at, &pu)| (at, pu, core.kind.idx())));
         }
-        let seat = |&(at, pu, kind): &(usize, PuIdx, usize)| Seat {
+        let seats = seated.iter().map(|&(at, pu, kind)| Seat {
             pu,
             demand: &self.demands[at][kind],
             pages: &[],
             space: self.spaces[at],
-        };
-        let seats: Vec<Seat<'_>> = seated.iter().map(seat).collect();
+        });
+        let seats: Vec<Seat<'_>> = seats.collect();
         let found = Search::new(&self.model).predict(&seats);
         let each = seated.iter().zip(&found.tasks);
         each.map(|(&(at, _, kind), task)| (at, task.instructions_per_second / self.alone[at][kind]))
             .collect()
     }
 
-    /// The best of all placements; `None` if there are more than [`MOST`].
+    /// The best of all placements; `None` for more than [`MOST`] placements.
     fn best(&self) -> Option<Vec<Vec<usize>>> {
         let mut all = Vec::new();
         let mut groups = vec![Vec::new(); self.places.cores.len()];
+        // Counted before any is judged: judging is the slow part.
         self.each(0, &mut groups, &mut all).then_some(())?;
         let mut best: Option<(f64, Vec<Vec<usize>>)> = None;
         for groups in all {
@@ -342,7 +363,7 @@ impl<'a> Whole<'a> {
         best.map(|(_, groups)| groups)
     }
 
-    /// Adds every placement of the threads from `at` on; whether there were no more than [`MOST`].
+    /// Adds every placement of the threads from `at` on. False after more than [`MOST`].
     fn each(
         &self,
         at: usize,
@@ -358,6 +379,7 @@ impl<'a> Whole<'a> {
             if groups[core].len() >= self.places.cores[core].pus.len() {
                 continue;
             }
+            // Alike empty cores give alike placements.
             if groups[core].is_empty() && !seen.insert(self.surroundings(core, groups)) {
                 continue;
             }
@@ -371,10 +393,12 @@ impl<'a> Whole<'a> {
         true
     }
 
-    /// What distinguishes an empty core from another: its kind and room, and of every cache, node and package around it
-    /// how large it is, the rooms of its usable cores and the threads there.
+    /// Characteristics of an empty core: its kind and room, and for every cache, node and package
+    /// around it the size, the rooms of its usable cores and the threads there. Equal cores are
+    /// alike.
     fn surroundings(&self, core: usize, groups: &[Vec<usize>]) -> Vec<(usize, Vec<usize>)> {
-        let (machine, cores) = (self.places.machine, &self.places.cores);
+        let machine = self.places.machine;
+        let cores = &self.places.cores;
         let mine = &cores[core];
         let mut around = vec![(mine.kind.idx(), vec![mine.pus.len()])];
         for domain in domains(machine, mine.core) {
@@ -388,18 +412,19 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// The cores under each cache over a core, nearest first, of its node and of its package.
+/// The cores under each cache of a core, nearest first, then the cores of its node and of its
+/// package.
 fn domains(machine: &Machine, core: CoreIdx) -> Vec<BTreeSet<CoreIdx>> {
     let first = machine.cores[core.idx()].pus[0];
     let caches = machine.caches.iter().filter(|cache| cache.pus.contains(&first));
     let mut domains: Vec<BTreeSet<CoreIdx>> =
         caches.map(|cache| cache.pus.iter().map(|&pu| machine.core_of(pu)).collect()).collect();
-    let alike = |of: &dyn Fn(usize) -> bool| {
-        (0..machine.cores.len()).filter(|&at| of(at)).map(CoreIdx::new).collect()
-    };
     let mine = &machine.cores[core.idx()];
-    domains.push(alike(&|at| machine.cores[at].node == mine.node));
-    domains.push(alike(&|at| machine.cores[at].package == mine.package));
+    let all = machine.cores.iter().enumerate().map(|(at, core)| (CoreIdx::new(at), core));
+    let of_node = all.clone().filter(|(_, core)| core.node == mine.node);
+    domains.push(of_node.map(|(at, _)| at).collect());
+    let of_package = all.filter(|(_, core)| core.package == mine.package);
+    domains.push(of_package.map(|(at, _)| at).collect());
     domains
 }
 

@@ -1,46 +1,56 @@
 //! `parallelism-aware`: serial phases on fast cores (PA; Fedorova et al.).
 //!
 //! # Problem
-//! On a machine with few fast and many slow cores the thread that all others wait for is most likely on a slow one; in a
-//! parallel phase those on fast cores wait for the others.
+//! On a machine with few fast and many slow cores, the thread that all others wait for is most
+//! likely on a slow core. In a parallel phase the threads on fast cores wait for the others.
 //! # Approach
-//! While a job has at most one runnable thread, that thread is a candidate for a fast core. Fast cores that no candidate
-//! needs rotate among the threads of parallel phases. A thread that is not kept on a core is left to the kernel.
+//! While a job has at most one runnable thread, that thread is a candidate for a fast core. Fast
+//! cores without a candidate rotate among the threads of parallel phases. A thread that is not kept
+//! on a core is left to the kernel.
 //! # Terms
-//! See [`phases`](super::phases): serial, parallel, asleep, serial thread; [`cores`](super::asymmetric::cores): fast core,
-//! domain, crossing, refill.
+//! See [`phases`](super::phases): serial, parallel, asleep, serial thread;
+//! [`cores`](super::asymmetric::cores): fast core, domain, crossing, refill.
 //! - *Candidate*: the serial thread of a job in a serial phase.
-//! - *Left* of a serial phase: [`Seen::left`](super::phases::Seen::left), by the lengths of those that this job had so far.
+//! - *Left* of a serial phase: [`Seen::left`](super::phases::Seen::left), from the lengths of the
+//!   job's earlier serial phases.
 //! # Algorithm
-//! 1. Candidates in the order of the time for which they had a fast core, least first
-//!    ([`rotation`](super::asymmetric::rotation)), as many as there are fast cores. Each job counts for itself.
-//! 2. A thread on a fast core keeps it; then those that find a free one in their domain; the others cross. A thread moves if
-//!    `left × (1 − its core's speed / the fast core's) ≥ cost × refill`, the refill for the way there and back; else the next
-//!    candidate may. Lengths include those on fast cores, so the gain is predicted too low rather than too high.
-//! 3. Fast cores that are left rotate among the threads of parallel phases, as seldom as their caches are worth
-//!    ([`sharing`]). These are put there and left to the kernel.
-//! 4. All other threads in a serial or parallel phase leave the cores of candidates for other cores, empty ones first,
-//!    siblings of candidates last. As long as there is a core for each, they are put there and left to the kernel; more are
-//!    kept on these cores, one a PU and then evenly.
-//! 5. Every other thread is left where it is: those that sleep, those of unknown phase, and threads whose programs chose
-//!    their PUs, which get no fast core either.
+//! 1. Order the candidates by their time on fast cores, least first
+//!    ([`rotation`](super::asymmetric::rotation)); take as many as there are fast cores. Each job
+//!    counts for itself.
+//! 2. A thread on a fast core keeps the core; then candidates with a free fast core in their domain
+//!    move; the others cross. A thread moves if
+//!    `left × (1 − its core's speed / the fast core's) ≥ cost × refill`, the refill for the way
+//!    there and back; else the next candidate may move. Lengths include phases on fast cores, so
+//!    the gain is predicted too low rather than too high.
+//! 3. The remaining fast cores rotate among the threads of parallel phases, as seldom as their
+//!    caches are worth ([`sharing`]). These threads are moved there and left to the kernel.
+//! 4. All other threads in a serial or parallel phase leave the cores of candidates for other
+//!    cores, empty cores first, siblings of candidates last. With a core for each they are moved
+//!    and left to the kernel. More threads are kept on these cores, one a PU and then evenly.
+//! 5. Every other thread is left where it is: sleeping threads, threads of unknown phase, and
+//!    threads whose programs chose their PUs. The latter get no fast core either.
 //!
-//! Ours: the costs and lengths of steps 2 and 3, and what is left to the kernel. That the published policy shares spare fast
-//! cores evenly among all other threads is remembered and unverified. The setting `spare` says whether step 3 is done.
+//! Ours: the costs and lengths of steps 2 and 3, and the threads left to the kernel. That the
+//! published policy shares spare fast cores evenly among all other threads is remembered and
+//! unverified. The setting `spare` switches step 3.
 //! # Properties
-//! - **No starvation**: every candidate gets fast cores, none ahead of another by more than a quantum. -> test
-//!   `fair_to_candidates`; threads of parallel phases: see [`sharing`]
-//! - **No ping-pong**: where nothing changes no thread moves once phases are known, which takes two quanta, unless fast cores
-//!   rotate. -> test `still_when_nothing_changes`
+//! - **No starvation**: every candidate gets fast cores, none ahead of another by more than a
+//!   quantum. -> test `fair_to_candidates`; threads of parallel phases: see [`sharing`]
+//! - **No ping-pong**: where nothing changes no thread moves once phases are known, which takes two
+//!   quanta, unless fast cores rotate. -> test `still_when_nothing_changes`
 //! - **One move**: a change of phases moves no thread twice. -> test `one_move_for_a_change`
-//! - **Usable PUs only**, and never two candidates on one fast core while another is free. -> test `places_are_sound`
-//! - **As `os`** where cores are alike and where phases are unknown, and without `spare` where no job is in a serial phase.
-//!   -> tests `alike_is_os`, `unknown_is_os`, `parallel_is_os`
+//! - **Usable PUs only**, and never two candidates on one fast core while another is free.
+//!   -> test `places_are_sound`
+//! - **As `os`** where cores are alike and where phases are unknown, and without `spare` where no
+//!   job is in a serial phase. -> tests `alike_is_os`, `unknown_is_os`, `parallel_is_os`
 //! - **Near** cores first, and cost counts. -> tests `near_first`, `short_phases_do_not_cross`
-//! - **Work-conserving** where there is a core for each. -> tests `done_threads_go_back`, `crowds_are_kept_off`
-//! - **Bound threads** get no fast core and keep no other off one. -> test `bound_threads_are_left_alone`
+//! - **Work-conserving** where there is a core for each. -> tests `done_threads_go_back`,
+//!   `crowds_are_kept_off`
+//! - **Bound threads** get no fast core and keep no other off one.
+//!   -> test `bound_threads_are_left_alone`
 //! - **Sleepers are not spread** -> test `sleepers_take_no_place`
-//! - **It pays** on a simulated machine as arithmetic says. -> crates/sim/tests/all/{serial_phases,one_fast_one_slow}.rs
+//! - **It pays** on a simulated machine as arithmetic says. ->
+//!   crates/sim/tests/all/{serial_phases,one_fast_one_slow}.rs
 
 pub mod sharing;
 
@@ -62,25 +72,25 @@ use colocate_machine::{Nanos, PuIdx};
 use sharing::{Sharer, Sharing};
 use std::collections::BTreeSet;
 
-/// What can be set.
+/// Settings of `parallelism-aware`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// When a phase is taken for changed.
+    /// Thresholds for changes of phase.
     pub hysteresis: Hysteresis,
-    /// How many times a refill counts, not below 0; 0 moves whatever it costs.
+    /// Weight of a refill, not below 0; 0 ignores the cost of moves.
     pub cost: f64,
-    /// Whether fast cores that no serial phase needs go round among the threads of parallel phases.
+    /// Whether spare fast cores rotate among the threads of parallel phases.
     pub spare: bool,
 }
 
 impl Settings {
-    /// Those where none are given. `cost` is chosen: a refill counts as it is. `spare` is simulated to be better: with one fast and
-    /// one slow core, 20 ms a quantum and phases of 200 ms, 88 to 98 % of what there is to gain instead of 60 to 82
-    /// (crates/sim/tests/one_fast_one_slow.rs).
+    /// Defaults. `cost` is chosen: a refill counts as it is. `spare` is better in simulation: with
+    /// one fast and one slow core, quanta of 20 ms and phases of 200 ms, 88 to 98 % of the possible
+    /// gain instead of 60 to 82 % (crates/sim/tests/all/one_fast_one_slow.rs).
     pub const USUAL: Self = Self { hysteresis: Hysteresis::USUAL, cost: 1.0, spare: true };
 }
 
-/// Its row in the table of policies.
+/// Row of `parallelism-aware` in the table of policies.
 pub static ROW: Row = Row {
     name: "parallelism-aware",
     purpose: Purpose::Recommended,
@@ -114,48 +124,59 @@ pub static ROW: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// The scheduler.
+/// Scheduler of `parallelism-aware`.
 #[derive(Clone, Debug)]
 pub struct ParallelismAware {
     settings: Settings,
     phases: Phases,
-    /// How long the last quantum took that it chose; others, which a guard gives to the kernel, are taken to be as long.
+    /// Length of the last quantum of this policy. Quanta placed by the kernel count as much.
     took: Nanos,
     serial: Rotation<JobIdx>,
     sharing: Sharing,
-    /// Serial threads that have fast cores.
+    /// Serial threads with fast cores.
     seated: BTreeSet<TaskId>,
-    /// Threads that are put elsewhere before the quantum begins, and then left to the kernel.
+    /// Threads that are moved to a PU before the quantum, and then left to the kernel.
     begin: Vec<(TaskId, PuIdx)>,
+    /// Times a serial thread got a fast core.
     given: u64,
+    /// Of these, moves across last-level caches.
     crossings: u64,
+    /// Times a thread of a parallel phase got a fast core.
     turns: u64,
     messages: Messages,
 }
 
-/// A serial thread.
+/// A serial thread, candidate for a fast core.
 struct Candidate<'a> {
     job: JobIdx,
     thread: &'a Thread,
-    /// Its place among all threads.
+    /// Place among all threads.
     at: usize,
-    /// How much longer the phase is expected to last, in seconds.
+    /// Expected remaining length of the phase, in seconds.
     left: f64,
 }
 
-/// What becomes of the threads, by their places in the queue.
+impl Candidate<'_> {
+    /// Whether the gain of a move in the rest of the phase exceeds `cost` refills.
+    fn is_worth(&self, migration: Move, cost: f64) -> bool {
+        self.left * migration.gain >= cost * migration.cost
+    }
+}
+
+/// PUs of the threads, by place in the queue.
 struct Seating<'a> {
     cores: &'a Cores,
     threads: Vec<&'a Thread>,
+    /// PUs of threads that are kept there.
     seats: Vec<Option<Seat>>,
-    /// Threads that are only put somewhere, and then left to the kernel.
+    /// PUs of threads that are moved there, and then left to the kernel.
     begin: Vec<Option<Seat>>,
-    /// Fast cores of serial threads, and their PUs.
+    /// Fast cores of serial threads, with the threads' PUs.
     taken: Vec<(usize, PuIdx)>,
 }
 
 impl ParallelismAware {
-    /// Nothing is known yet.
+    /// A scheduler without known phases.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -172,15 +193,15 @@ impl ParallelismAware {
         }
     }
 
-    /// The serial threads, in the order of the queue.
+    /// Serial threads in the order of the queue.
     fn candidates<'a>(&self, queue: &'a [QueuedJob]) -> Vec<Candidate<'a>> {
         let mut found = Vec::new();
         let mut before = 0;
         for job in queue {
             let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Serial);
             let serial = seen.and_then(|seen| seen.thread);
-            let is_serial = |thread: &Thread| Some(thread.id) == serial && !thread.bound;
-            let place = job.threads.iter().position(is_serial);
+            let mut threads = job.threads.iter();
+            let place = threads.position(|thread| Some(thread.id) == serial && !thread.bound);
             if let Some((seen, place)) = seen.zip(place) {
                 found.push(Candidate {
                     job: job.job,
@@ -194,26 +215,26 @@ impl ParallelismAware {
         found
     }
 
-    /// Which candidates have which fast cores.
+    /// Fast cores of candidates: (candidate, core).
     fn seat_serial(&mut self, cores: &Cores, candidates: &[Candidate<'_>]) -> Vec<(usize, usize)> {
         let jobs: Vec<JobIdx> = candidates.iter().map(|candidate| candidate.job).collect();
         let mut order = self.serial.order(&jobs);
         let fast: Vec<usize> = cores.fast().collect();
         let cost = self.settings.cost;
-        let is_worth = |at: usize, migration: Move| {
-            candidates[at].left * migration.gain >= cost * migration.cost
-        };
-        let may_go =
-            |at: usize, core: usize| is_worth(at, cores.migration(candidates[at].thread, core));
-        // Those that go nowhere need not be tried again and again below.
-        order.retain(|&at| fast.iter().any(|&core| may_go(at, core)));
+        // Candidates without any worthwhile move would only prolong the loop below.
+        order.retain(|&at| {
+            let candidate = &candidates[at];
+            let mut moves = fast.iter().map(|&core| cores.migration(candidate.thread, core));
+            moves.any(|migration| candidate.is_worth(migration, cost))
+        });
         let seated: Vec<(usize, usize)> = loop {
             let first: Vec<usize> = order.iter().take(fast.len()).copied().collect();
             let threads: Vec<&Thread> = first.iter().map(|&at| candidates[at].thread).collect();
-            let worth = |place: usize, migration: Move| is_worth(first[place], migration);
-            let seats = cores.seats(&threads, &fast, &worth);
+            let seats = cores.seats(&threads, &fast, &|place, migration| {
+                candidates[first[place]].is_worth(migration, cost)
+            });
             match seats.iter().position(Option::is_none) {
-                // Another one may have a shorter way, or a longer phase.
+                // Another candidate may have a shorter way, or a longer phase.
                 Some(stays) => drop(order.remove(stays)),
                 None => break first.into_iter().zip(seats.into_iter().flatten()).collect(),
             }
@@ -222,7 +243,7 @@ impl ParallelismAware {
         seated
     }
 
-    /// Takes in which threads have fast cores now.
+    /// Takes in the serial threads that have fast cores now.
     fn note(&mut self, cores: &Cores, candidates: &[Candidate<'_>], seated: &[(usize, usize)]) {
         self.serial.seat(seated.iter().map(|&(at, _)| candidates[at].job));
         for &(at, core) in seated {
@@ -235,9 +256,11 @@ impl ParallelismAware {
         self.seated = seated.iter().map(|&(at, _)| candidates[at].thread.id).collect();
     }
 
-    /// Fast cores that no serial thread has go round among the threads of parallel phases.
+    /// Rotates the spare fast cores among the threads of parallel phases.
     fn share(&mut self, queue: &[QueuedJob], places: &mut Seating<'_>) {
-        let (mut sharers, mut at) = (Vec::new(), Vec::new());
+        let mut sharers = Vec::new();
+        // By sharer: its place among all threads.
+        let mut at = Vec::new();
         let mut before = 0;
         for job in queue {
             let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Parallel);
@@ -255,6 +278,7 @@ impl ParallelismAware {
         let shared: Vec<usize> = cores.fast().filter(|core| !places.is_taken(*core)).collect();
         let mut busy = vec![false; cores.all.len()];
         let active = places_of(queue, |job| !self.phases.sleeps(job.job));
+        // A core with only sleeping threads is free.
         let on = active.into_iter().filter_map(|at| cores.of(places.threads[at]));
         on.for_each(|core| busy[core] = true);
         let turns =
@@ -266,10 +290,11 @@ impl ParallelismAware {
         }
     }
 
-    /// A place for every thread of which one is decided.
+    /// The PUs of all threads for which one is chosen.
     fn places<'a>(&mut self, now: &Quantum<'a>, cores: &'a Cores) -> Seating<'a> {
         let mut places = Seating::new(cores, now.queue);
         let candidates = self.candidates(now.queue);
+        // Serial phases first: only the fast cores that remain rotate.
         for (candidate, core) in self.seat_serial(cores, &candidates) {
             places.seat(candidates[candidate].at, core);
         }
@@ -277,47 +302,52 @@ impl ParallelismAware {
             self.share(now.queue, &mut places);
         }
         if !places.taken.is_empty() {
-            let runs = |job: JobIdx| self.phases.of(job).is_some() && !self.phases.sleeps(job);
-            places.keep_off(&|thread: &Thread| !thread.bound && runs(thread.id.job));
+            places.clear_serial_cores(&|thread: &Thread| {
+                let job = thread.id.job;
+                !thread.bound && self.phases.of(job).is_some() && !self.phases.sleeps(job)
+            });
         }
         places
     }
 }
 
 impl<'a> Seating<'a> {
-    /// Nothing is decided.
+    /// No PU is chosen yet.
     fn new(cores: &'a Cores, queue: &'a [QueuedJob]) -> Self {
         let threads = threads_of(queue);
         let none = vec![None; threads.len()];
         Self { cores, threads, seats: none.clone(), begin: none, taken: Vec::new() }
     }
 
+    /// Whether a serial thread has the core.
     fn is_taken(&self, core: usize) -> bool {
         self.taken.iter().any(|(taken, _)| *taken == core)
     }
 
-    /// A serial thread has a fast core for itself.
+    /// Gives a fast core to a serial thread.
     fn seat(&mut self, at: usize, core: usize) {
         let pu = self.cores.pu_for(self.threads[at], core);
         self.seats[at] = Some((pu, Allocated::SerialPhase));
         self.taken.push((core, pu));
     }
 
-    /// None of those for which `leaves` holds is where serial threads are. As long as the others have a core each, they are put elsewhere
-    /// and left to the kernel; more are kept on other PUs.
-    fn keep_off(&mut self, leaves: &dyn Fn(&Thread) -> bool) {
+    /// Moves the threads for which `leaves` is true off the cores of serial threads. With a core
+    /// for each they are only moved, and then left to the kernel; more threads are kept on their
+    /// new PUs.
+    fn clear_serial_cores(&mut self, leaves: &dyn Fn(&Thread) -> bool) {
         let others: Vec<usize> = (0..self.threads.len())
             .filter(|&at| self.seats[at].is_none() && leaves(self.threads[at]))
             .collect();
         let wanted = others.iter().map(|&at| self.threads[at].runnable.unwrap_or(1.0));
         let wanted = wanted.fold(0.0, |sum, each| sum + each);
         let room = float(self.cores.all.len() - self.taken.len());
-        // Where turns have put them.
+        // Where the rotation of spare fast cores has moved the threads.
         let moved: Vec<Thread> = others.iter().map(|&at| self.after_turns(at)).collect();
         let rest: Vec<&Thread> = moved.iter().collect();
         let pus = self.cores.spread(&rest, &self.cores.groups_beside(&self.taken), &self.taken);
         for ((&at, pu), thread) in others.iter().zip(pus).zip(&moved) {
             if wanted > room {
+                // A thread is moved or kept, never both.
                 self.begin[at] = None;
                 self.seats[at] = pu.map(|pu| (pu, Allocated::OffFast));
             } else if self.cores.of(thread).is_some_and(|core| self.is_taken(core)) {
@@ -326,6 +356,7 @@ impl<'a> Seating<'a> {
         }
     }
 
+    /// The thread at the PU where the rotation has moved it.
     fn after_turns(&self, at: usize) -> Thread {
         let pu = self.begin[at].as_ref().map(|(pu, _)| *pu).or(self.threads[at].pu);
         let Thread { id, runnable, bound, .. } = *self.threads[at];
@@ -334,7 +365,7 @@ impl<'a> Seating<'a> {
 }
 
 impl ParallelismAware {
-    /// What it has done so far, in one line.
+    /// Summary of the work so far.
     fn state(&self) -> String {
         format!(
             "{} serial phases have fast cores now; fast cores were given {} times, {} of them across last-level caches, and {} times to threads of parallel phases",
@@ -357,10 +388,12 @@ impl Scheduler for ParallelismAware {
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.begin.clear();
         self.phases.update(now.queue, self.took);
+        // Forget jobs that have ended.
         let mut there: Vec<JobIdx> = now.queue.iter().map(|job| job.job).collect();
         there.sort_unstable();
         self.serial.retain(|job| there.binary_search(job).is_ok());
         let Some(cores) = cores_of(now, &mut self.messages) else {
+            // Time on fast cores counts only while there are any.
             self.serial.seat([]);
             self.seated.clear();
             return leave_to_kernel(now.queue);
@@ -371,12 +404,12 @@ impl Scheduler for ParallelismAware {
         let Seating { threads, seats, begin, .. } = self.places(now, &cores);
         let put = threads.iter().zip(&begin);
         self.begin = put.filter_map(|(it, seat)| Some((it.id, seat.as_ref()?.0))).collect();
-        let place = |(seat, begin): (Option<Seat>, Option<Seat>)| match (seat, begin) {
+        let places = seats.into_iter().zip(begin).map(|places| match places {
             (Some((pu, why)), _) => (Some(pu), why),
             (None, Some((_, why))) => (None, why),
             (None, None) => (None, Allocated::LeftToKernel),
-        };
-        choices_as(now.queue, seats.into_iter().zip(begin).map(place))
+        });
+        choices_as(now.queue, places)
     }
 
     fn describe(&mut self, plan: &mut Plan, evidence: &Evidence<'_>) {

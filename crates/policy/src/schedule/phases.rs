@@ -1,35 +1,45 @@
-//! Which phase each job is in: asleep, serial or parallel, by how many of its threads are runnable.
+//! Phase of each job, asleep, serial or parallel, by its number of runnable threads.
 //!
 //! # Problem
-//! A fast core is worth most to a thread that all others of its job wait for. That has to be seen from outside, and soon,
-//! since phases are short; and each change that is seen by mistake costs moves.
+//! A fast core is worth most to a thread that all others of its job wait for. Such phases have to
+//! be detected from outside, and soon, since they are short. Each change detected by mistake costs
+//! moves.
 //! # Approach
-//! The number of runnable threads shows the phase (Fedorova et al.; the threshold of one runnable thread is theirs). Every
-//! quantum its mean is taken, without threads that only wait for others in a loop. Two thresholds instead of one keep a job
-//! in its phase that is between them; how often in a row a change must be seen can be set.
+//! The number of runnable threads shows the phase (Fedorova et al.; the threshold of one runnable
+//! thread is theirs). Its mean is taken every quantum, without spinning threads. Two thresholds
+//! instead of one keep the phase of a job between them. The number of quanta in a row that must
+//! show a change is a setting.
 //! # Terms
-//! - *Runnable*: mean number of a job's threads in a quantum that had a PU or waited for one ([`QueuedJob::runnable`]).
-//! - *Asleep*: hardly any thread is runnable. *Serial*: at most about one thread is. *Parallel*: more are.
-//! - *Serial thread*: the one with the greatest share of what is runnable in a serial phase.
-//! - *Length* of a phase: the time of the quanta that were counted to it, so it is off by a quantum at either end.
+//! - *Runnable*: mean number of a job's threads in a quantum that had a PU or waited for a PU
+//!   ([`QueuedJob::runnable`]).
+//! - *Asleep*: hardly any thread is runnable. *Serial*: at most about one thread is runnable.
+//!   *Parallel*: more threads are runnable.
+//! - *Serial thread*: the thread with the greatest runnable share in a serial phase.
+//! - *Length* of a phase: time of the quanta counted to the phase, with an error of a quantum at
+//!   either end.
 //! # Algorithm
-//! Below [`ASLEEP`] a job is asleep, up to [`Hysteresis::serial`] it is in a serial phase, above in a parallel one; but one
-//! that is asleep wakes at [`AWAKE`], and a serial phase ends at [`Hysteresis::parallel`]. A quantum in which a phase changes
-//! shows a mixture that may lie between the thresholds; the next one shows the change. So with `confirm` 1 a change is acted
-//! on within two quanta; every further one adds a quantum.
+//! Below [`ASLEEP`] a job is asleep, up to [`Hysteresis::serial`] in a serial phase, above in a
+//! parallel phase. But a job that is asleep wakes at [`AWAKE`], and a serial phase ends at
+//! [`Hysteresis::parallel`]. A quantum in which a phase changes shows a mixture that may lie
+//! between the thresholds; the next quantum shows the change. So with `confirm` 1 a policy acts on
+//! a change within two quanta; every further confirmation adds a quantum.
 //!
-//! The beginning of a serial phase is mostly seen sooner: where several threads and hardly any others were *steady*,
-//! runnable for a whole quantum, and in the next one only one of them is and the others are far from it, these have stopped.
-//! That counts as serial, whatever the mean is. With quanta of 20 ms and phases of 200 ms that brings 2 to 3 % of the best
-//! gain (simulated, crates/sim/tests/all/one_fast_one_slow.rs).
+//! The beginning of a serial phase is mostly detected sooner. If several threads and hardly any
+//! others were *steady*, runnable for a whole quantum, and in the next quantum only one of them is
+//! and the others are far from it, these have stopped. The phase is then serial, whatever the mean
+//! is. With quanta of 20 ms and phases of 200 ms this gains 2 to 3 % of the best gain (simulated,
+//! crates/sim/tests/all/one_fast_one_slow.rs).
 //!
-//! The serial thread stays the same until another one has [`HANDED_OVER`] times its share.
+//! The serial thread stays the same until another thread has [`HANDED_OVER`] times its share.
 //! # Properties
 //! - **By hand** -> tests `fork_join_by_hand`, `mixtures_wait`, `sleep_by_hand`
-//! - **No flapping**: the same input again and again changes the phase once at most. -> test `no_flapping`
-//! - **One for one**: a phase changes no more often than its input crosses a threshold. -> test `one_change_for_one_change`
-//! - **Soon**: a change that lasts is known within `confirm` + 1 quanta, the beginning of a serial phase where all were
-//!   steady within `confirm`, unless they stop at the end of a quantum. -> tests `within_two_quanta`, `stops_are_seen_at_once`
+//! - **No flapping**: the same input again and again changes the phase once at most.
+//!   -> test `no_flapping`
+//! - **One for one**: a phase changes no more often than its input crosses a threshold.
+//!   -> test `one_change_for_one_change`
+//! - **Soon**: a change that lasts is known within `confirm` + 1 quanta, the beginning of a serial
+//!   phase where all were steady within `confirm`, unless they stop at the end of a quantum.
+//!   -> tests `within_two_quanta`, `stops_are_seen_at_once`
 //! - **Unknown is no phase** -> test `unknown_is_no_phase`
 
 use super::sorted::Sorted;
@@ -39,39 +49,39 @@ use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Fewer runnable threads than this are none. Chosen: the share of a quantum for which a thread has to be runnable to
-/// count as active in the loop of quanta.
+/// Number of runnable threads below which a job is asleep. Chosen: the share of a quantum for which
+/// a thread has to be runnable to count as active in the loop of quanta.
 pub(crate) const ASLEEP: f64 = 0.05;
 
-/// A job that is asleep wakes at so many runnable threads. Chosen: twice [`ASLEEP`].
+/// Number of runnable threads at which a job that is asleep wakes. Chosen: twice [`ASLEEP`].
 pub(crate) const AWAKE: f64 = 0.1;
 
-/// A thread that is runnable for at least this share of a quantum is steady. Chosen: a wait for a PU that goes on when the quantum
-/// ends may be missing from it, and a PU that is kept slow makes threads wait for a millisecond of ten.
+/// Least runnable share of a quantum of a steady thread. Chosen: a wait for a PU that lasts beyond
+/// the quantum may be missing, and an artificially slowed PU makes threads wait for 1 ms of 10 ms.
 pub(crate) const STEADY: f64 = 0.9;
 
-/// One that is runnable for less than this share has stopped. Chosen: far enough from [`STEADY`] that a wait that is missing is not
-/// taken for it.
+/// Runnable share of a quantum below which a thread has stopped. Chosen: far enough from [`STEADY`]
+/// that a missing wait is not taken for a stop.
 pub(crate) const STOPPED: f64 = 0.75;
 
-/// Another thread becomes the serial one when it has so many times the share of the one that was. Chosen: of two that take
-/// turns evenly none is followed.
+/// Ratio of runnable shares at which another thread becomes the serial thread. Chosen: two threads
+/// that alternate evenly do not replace each other.
 pub(crate) const HANDED_OVER: f64 = 2.0;
 
-/// What a job is doing.
+/// Phase of a job, by its number of runnable threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobPhase {
-    /// Hardly any of its threads is runnable.
+    /// Hardly any thread is runnable.
     Asleep,
-    /// At most about one is.
+    /// At most about one thread is runnable.
     Serial,
-    /// More are.
+    /// More threads are runnable.
     Parallel,
 }
 
 impl JobPhase {
-    /// Its name, for display.
+    /// Name for display.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -82,23 +92,24 @@ impl JobPhase {
     }
 }
 
-/// When a phase is taken for changed.
+/// Thresholds for changes of phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hysteresis {
-    /// Up to so many runnable threads a phase is serial; at least 1.
+    /// Most runnable threads of a serial phase; at least 1.
     pub serial: f64,
-    /// From so many on it is serial no longer; not below `serial`.
+    /// Runnable threads at which a serial phase ends; not below `serial`.
     pub parallel: f64,
-    /// In so many quanta in a row a change has to be seen; at least 1.
+    /// Quanta in a row that must show a change; at least 1.
     pub confirm: u32,
 }
 
 impl Hysteresis {
-    /// Chosen: a helper that is runnable for a quarter of the time leaves a phase serial; two threads of which one waits for
-    /// less than half of the time are parallel; one quantum is enough, so that a change is acted on within two.
+    /// Defaults. Chosen: a helper that is runnable for a quarter of the time leaves a phase serial.
+    /// Two threads of which one waits for less than half of the time are parallel. One quantum
+    /// confirms a change, so that a policy acts on it within two.
     pub const USUAL: Self = Self { serial: 1.25, parallel: 1.5, confirm: 1 };
 
-    /// The phase of so many runnable threads after the phase before, if there was one.
+    /// Phase with this number of runnable threads, after phase `before`; `None` for a new job.
     #[must_use]
     pub fn next(&self, before: Option<JobPhase>, runnable: f64) -> JobPhase {
         let plain = match runnable {
@@ -107,6 +118,7 @@ impl Hysteresis {
             _ => JobPhase::Parallel,
         };
         match before {
+            // Between the thresholds the phase before goes on.
             Some(JobPhase::Asleep) if runnable < AWAKE => JobPhase::Asleep,
             Some(JobPhase::Serial) if plain > JobPhase::Serial && runnable < self.parallel => {
                 JobPhase::Serial
@@ -116,25 +128,26 @@ impl Hysteresis {
     }
 }
 
+/// A setting that counts runnable threads.
 const fn runnable(kind: Kind, name: &'static str, usual: f64, meaning: &'static str) -> Setting {
     Setting { name, kind, default: Preset::Number(usual), meaning }
 }
 
-/// Setting: see [`Hysteresis::serial`].
+/// Setting for [`Hysteresis::serial`].
 pub(crate) const SERIAL: Setting = runnable(
     Kind::Number("from 1", at_least_one),
     "serial",
     Hysteresis::USUAL.serial,
     "runnable threads up to which a phase is serial",
 );
-/// Setting: see [`Hysteresis::parallel`].
+/// Setting for [`Hysteresis::parallel`].
 pub const PARALLEL: Setting = runnable(
     Kind::NumberNotBelow("serial", "from 1", at_least_one),
     "parallel",
     Hysteresis::USUAL.parallel,
     "runnable threads from which a serial phase is over",
 );
-/// Setting: see [`Hysteresis::confirm`].
+/// Setting for [`Hysteresis::confirm`].
 pub(crate) const CONFIRM: Setting = Setting {
     name: "confirm",
     kind: Kind::Count(1),
@@ -142,11 +155,12 @@ pub(crate) const CONFIRM: Setting = Setting {
     meaning: "quanta for which a new phase must last before it counts",
 };
 
+/// Range of the thresholds.
 const fn at_least_one(number: f64) -> bool {
     number.is_finite() && number >= 1.0
 }
 
-/// As these settings say.
+/// Thresholds from the values given by the user.
 pub(crate) fn hysteresis(values: &Values<'_>) -> Hysteresis {
     Hysteresis {
         serial: values.number("serial"),
@@ -155,51 +169,51 @@ pub(crate) fn hysteresis(values: &Values<'_>) -> Hysteresis {
     }
 }
 
-/// What is known of the phases of a job.
+/// Phases of a job so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The phase that it is in.
+    /// Present phase.
     pub phase: JobPhase,
-    /// How long it has been in it, in the quanta that were counted.
+    /// Time in the present phase, over the quanta counted to the phase.
     pub lasted: Nanos,
-    /// Its serial thread; `None` unless the phase is serial.
+    /// Serial thread; `None` unless the phase is serial.
     pub thread: Option<TaskId>,
-    /// How often its phase has changed.
+    /// Number of changes of phase.
     pub changes: u64,
-    /// Phases of each kind that are over but sleep: how many, and how long they lasted all together.
+    /// By kind of phase except sleep: number of finished phases, and their total time.
     past: [(u32, Nanos); 3],
-    /// A change that has been seen, and in how many quanta in a row, before it is confirmed.
+    /// A change that is not confirmed yet, and the number of quanta in a row that showed the
+    /// change.
     pending: Option<(JobPhase, u32)>,
-    /// Steady threads in the last quantum, if there were hardly any others.
+    /// Number of steady threads in the last quantum; `None` if others were runnable much.
     steady: Option<u32>,
 }
 
 impl Seen {
-    /// How long the phase that it is in is expected to last: as those of its kind before it on average, or as long as it has lasted
-    /// already if that is longer; of sleep only that.
-    ///
-    /// The first one is taken to go on for as long as it has lasted: nothing else is known of it.
+    /// Expected length of the present phase: the mean of earlier phases of its kind, or the time so
+    /// far if longer. Of sleep, and of the first phase of a kind, only the time so far is known.
     #[must_use]
     pub fn expected(&self) -> Nanos {
         self.mean().max(self.lasted)
     }
 
-    /// How much longer the phase that it is in is expected to last: until it is as long as those of its kind before it on average,
-    /// or, if it is longer than these already, as long as that is ago.
-    ///
-    /// The first one is taken to go on for as long as it has lasted.
+    /// Expected remaining time of the present phase: the distance from the time so far to the mean
+    /// of earlier phases of its kind. A phase longer than the mean is expected to last on as long
+    /// as it is over the mean; so a first phase lasts on as long as it has lasted.
     #[must_use]
     pub fn left(&self) -> Nanos {
         Nanos(self.mean().0.abs_diff(self.lasted.0))
     }
 
-    /// How long phases of the kind that it is in lasted on average; 0 if there were none.
+    /// Mean length of earlier phases of the present kind; 0 without any.
     fn mean(&self) -> Nanos {
         let (count, time) = self.past[self.phase as usize];
         time.0.checked_div(u64::from(count)).map_or(Nanos::ZERO, Nanos)
     }
 
+    /// Ends the present phase and begins another.
     fn change(&mut self, phase: JobPhase) {
+        // Sleep is not predicted by earlier sleep.
         if self.phase != JobPhase::Asleep {
             let (count, time) = &mut self.past[self.phase as usize];
             *count = count.saturating_add(1);
@@ -220,29 +234,30 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Nothing is known yet.
+    /// Phases of no jobs.
     #[must_use]
     pub fn new(settings: Hysteresis) -> Self {
         Self { settings, jobs: Sorted::default() }
     }
 
-    /// Takes in what the jobs did in the last quantum, which took so long. Jobs that are not in the queue are forgotten, those
-    /// that did not run in it stay what they were.
+    /// Takes in the jobs' last quantum, of length `took`. Jobs that are not in the queue are
+    /// forgotten; the phase of a job that did not run stays.
     pub fn update(&mut self, queue: &[QueuedJob], took: Nanos) {
-        let after = |job: &QueuedJob| {
+        let after = queue.iter().filter_map(|job| {
             let before = self.jobs.get(&job.job).copied();
             let seen = match (job.runnable, job.just_ran) {
                 (Some(runnable), true) => Some(self.after(before, job, runnable, took)),
+                // The job ran uncounted, so its earlier phase says nothing any more.
                 (None, true) => None,
                 (_, false) => before,
             };
             Some((job.job, seen?))
-        };
-        self.jobs = queue.iter().filter_map(after).collect();
+        });
+        self.jobs = after.collect();
     }
 
-    /// What is known of a job; `None` before it has run, and where it is unknown how many of its threads are
-    /// runnable.
+    /// Phases of a job; `None` before its first quantum and while its number of runnable threads is
+    /// unknown.
     #[must_use]
     pub fn of(&self, job: JobIdx) -> Option<&Seen> {
         self.jobs.get(&job)
@@ -254,8 +269,10 @@ impl Phases {
         self.of(job).is_some_and(|seen| seen.phase == JobPhase::Asleep)
     }
 
+    /// Phases of a job after a quantum with this number of runnable threads.
     fn after(&self, before: Option<Seen>, job: &QueuedJob, runnable: f64, took: Nanos) -> Seen {
         let steady = with_share(&job.threads, STEADY);
+        // All steady threads but one have stopped: serial, although the mean may not show it yet.
         let all_but_one = steady == 1 && with_share(&job.threads, STOPPED) == 1;
         let stopped = all_but_one && before.and_then(|seen| seen.steady) >= Some(2);
         let phase = match self.settings.next(before.map(|seen| seen.phase), runnable) {
@@ -282,8 +299,10 @@ impl Phases {
         } else {
             seen.pending = Some((phase, times));
         }
+        // After the change: the quantum that confirms a phase counts to it.
         seen.lasted += took;
         let others = runnable - f64::from(steady);
+        // With others runnable, a stop of steady threads does not leave one thread.
         seen.steady = Some(steady).filter(|_| others <= self.settings.serial - 1.0);
         seen.thread = match seen.phase {
             JobPhase::Serial => serial_thread(&job.threads, seen.thread),
@@ -293,19 +312,25 @@ impl Phases {
     }
 }
 
-/// How many threads were runnable for at least this share.
+/// Number of threads that were runnable for at least this share of the quantum.
 fn with_share(threads: &[Thread], share: f64) -> u32 {
     let count = threads.iter().filter(|thread| thread.runnable >= Some(share)).count();
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Whose share is greatest, the first of several; but the one before it unless the work was handed over.
+/// Thread with the greatest runnable share, the first of several. The thread `before` stays unless
+/// the other's share is [`HANDED_OVER`] times its own.
 fn serial_thread(threads: &[Thread], before: Option<TaskId>) -> Option<TaskId> {
-    let share = |thread: &Thread| thread.runnable.unwrap_or(0.0);
+    // `rev`, because `max_by` returns the last of several.
     let most = threads.iter().rev().max_by(|a, b| share(a).total_cmp(&share(b)))?;
     let kept = threads.iter().find(|thread| Some(thread.id) == before);
     let kept = kept.filter(|thread| share(thread) * HANDED_OVER > share(most));
     Some(kept.unwrap_or(most).id)
+}
+
+/// Runnable share of a thread; 0 if unknown.
+fn share(thread: &Thread) -> f64 {
+    thread.runnable.unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -349,8 +374,9 @@ mod tests {
         runnable.iter().map(letter).collect()
     }
 
-    /// Eight threads for two quanta, one for three, eight again, each change in the midst of a quantum: 8 · 1/4 + 1 · 3/4 =
-    /// 2.75 is parallel still, 1 · 1/4 + 8 · 3/4 = 6.25 parallel at once.
+    /// Eight threads for two quanta, one for three, eight again, each change in the midst of a
+    /// quantum: 8 · 1/4 + 1 · 3/4 = 2.75 is parallel still, 1 · 1/4 + 8 · 3/4 = 6.25 parallel at
+    /// once.
     #[test]
     fn fork_join_by_hand() {
         let seen = [8.0, 8.0, 2.75, 1.0, 1.0, 6.25, 8.0];
@@ -359,7 +385,8 @@ mod tests {
         assert_eq!(course(slow, &seen), "ppppssp");
     }
 
-    /// 1.3 and 1.4 are between the thresholds: whatever was goes on, and at first that is left alone.
+    /// 1.3 and 1.4 are between the thresholds: whatever was goes on, and at first that is left
+    /// alone.
     #[test]
     fn mixtures_wait() {
         let seen = [1.3, 1.4, 1.0, 1.3, 1.4, 1.5, 1.4, 1.3, 1.25];
@@ -373,9 +400,10 @@ mod tests {
         assert_eq!(course(Hysteresis::USUAL, &seen), "szzsszpz");
     }
 
-    /// Two steady threads, of which one stops after 0.6 of a quantum: 1.6 are runnable in the mean, and the phase is serial. Three of
-    /// which two are still steady, one that is only a little short of it, or two that were not steady before, say nothing; a job that goes on
-    /// is parallel again.
+    /// Two steady threads, of which one stops after 0.6 of a quantum: 1.6 are runnable in the mean,
+    /// and the phase is serial. Three of which two are still steady, one that is only a little
+    /// short of it, or two that were not steady before, say nothing; a job that goes on is parallel
+    /// again.
     #[test]
     fn stops_are_seen_at_once() {
         let course = |seen: &[&[f64]]| -> Vec<(JobPhase, Option<u32>)> {
@@ -396,8 +424,8 @@ mod tests {
         assert_eq!(course(&crowd), [parallel; 2]);
     }
 
-    /// A alone, then A hands over to B in the midst of a quantum: 0.4 and 0.6 are not enough, 0.3 and 0.7 are. In a
-    /// parallel phase no thread is the one.
+    /// A alone, then A hands over to B in the midst of a quantum: 0.4 and 0.6 are not enough, 0.3
+    /// and 0.7 are. In a parallel phase no thread is the one.
     #[test]
     fn work_is_handed_over() {
         let mut phases = Phases::new(Hysteresis::USUAL);
@@ -410,8 +438,9 @@ mod tests {
         assert_eq!(order(&[0.5, 0.5]), Some(0), "the first of several");
     }
 
-    /// Parallel phases of 10 ms; serial ones of 20 and 40 ms, and one of 10 ms so far: 30 are expected, 20 more. One that lasts
-    /// longer than those before it is expected to last as long as it has, and as much longer as it already has.
+    /// Parallel phases of 10 ms; serial ones of 20 and 40 ms, and one of 10 ms so far: 30 are
+    /// expected, 20 more. One that lasts longer than those before it is expected to last as long as
+    /// it has, and as much longer as it already has.
     #[test]
     fn lengths_by_hand() {
         let mut phases = Phases::new(Hysteresis::USUAL);

@@ -1,38 +1,41 @@
-//! Selection: which jobs of the queue run.
+//! Selection of the jobs that run.
 //!
 //! # Problem
-//! Programs that flood the memory together slow each other down; in another quantum the memory idles.
+//! Programs that flood the memory together slow each other down; in another quantum the memory
+//! idles.
 //! # Approach
-//! Every quantum should have about the same memory traffic. Take the head of the queue, so that no job
-//! starves; then, for each context that is left, the job whose traffic is nearest to the share of the
-//! traffic that is left (Xu, Wu and Yew, PACT 2010; Feliu et al., IPDPS 2012, "fitness").
+//! Every quantum should have about the same memory traffic. Take the head of the queue, so that no
+//! job starves. Then, for each remaining context, take the job with the traffic nearest to the
+//! context's share of the remaining traffic (Xu, Wu and Yew, PACT 2010; Feliu et al., IPDPS 2012,
+//! "fitness").
 //! # Terms
-//! - `BW`: traffic that the quantum should still get, t/µs; may fall below 0, and then the job with
-//!   the least traffic is nearest.
-//! - `CPU`: contexts that are left, a count.
+//! - `BW`: remaining traffic of the quantum, t/µs. Below 0, the job with the least traffic is
+//!   nearest.
+//! - `CPU`: number of remaining contexts.
 //! # Algorithm
 //! 1. Head `h` runs: `BW −= TR(h)`, `CPU −= width(h)`.
-//! 2. While contexts and jobs that fit are left: run `p` with the least `|BW/CPU − TR(p)/width(p)|`, the
-//!    one nearest to the head if several have it; `BW −= TR(p)`, `CPU −= width(p)`.
+//! 2. While contexts and jobs that fit remain: run `p` with the least `|BW/CPU − TR(p)/width(p)|`,
+//!    of several the one nearest to the head; `BW −= TR(p)`, `CPU −= width(p)`.
 //!
-//! Unknown traffic counts as the mean of what is known, thread by thread (ours), so jobs of which nothing is known run in the
-//! order of the queue.
-//! The published fitness is `1 / |BW/CPU − TR(p)|`, to be the greatest: the same order, without the
-//! division by 0. Jobs of several threads are ours: a job is chosen as a whole and counts by the
-//! traffic of a thread of it.
+//! Unknown traffic counts as the mean of the known, per thread (ours), so jobs of unknown traffic
+//! run in the order of the queue. The published fitness is `1 / |BW/CPU − TR(p)|`, to be the
+//! greatest: the same order, without the division by 0. Jobs of several threads are ours: a job is
+//! chosen as a whole and counts by the traffic of one of its threads.
 //! # Properties
-//! - **No starvation**: the head always runs, -> test `the_head_always_runs`; so with those that ran at the tail, of `n`
-//!   jobs none waits for more than `n − 1` quanta. -> test `no_job_waits_longer_than_the_others_are_many`
-//! - **Room**: no more threads than contexts, unless the head alone has more; no job that fits waits
-//!   while contexts are free. -> test `fills_the_contexts`
-//! - **As published**: for jobs of one thread, what the definition says. -> tests `by_hand`, `as_published`
+//! - **No starvation**: the head always runs, -> test `the_head_always_runs`; so with those that
+//!   ran at the tail, of `n` jobs none waits for more than `n − 1` quanta.
+//!   -> test `no_job_waits_longer_than_the_others_are_many`
+//! - **Room**: no more threads than contexts, unless the head alone has more; no job that fits
+//!   waits while contexts are free. -> test `fills_the_contexts`
+//! - **As published**: for jobs of one thread, what the definition says. -> tests `by_hand`,
+//!   `as_published`
 
 use super::{Quantum, QueuedJob, Selected};
 
-/// Places in `queue` of the jobs that run on `contexts` PUs so that together they have a memory traffic of about
-/// `wanted` t/µs, and why; in the order in which they were chosen.
+/// Chooses jobs for `contexts` PUs by their memory traffic, with a total of about `wanted` t/µs:
+/// the head of the queue, then jobs by fitness. Places in `queue`, in the order of choice.
 ///
-/// `demand` is the traffic of a job, in t/µs.
+/// `demand` is the traffic of a job, in t/µs; `None` is unknown.
 pub(crate) fn by_traffic(
     queue: &[QueuedJob],
     contexts: usize,
@@ -43,7 +46,7 @@ pub(crate) fn by_traffic(
     fill(queue, contexts, head.into_iter().collect(), wanted, demand)
 }
 
-/// Fills the contexts that the jobs `chosen` leave, so that all together have the traffic `wanted`.
+/// Fills the contexts left by the jobs `chosen`, for a total traffic of `wanted` t/µs.
 pub(super) fn fill(
     queue: &[QueuedJob],
     contexts: usize,
@@ -52,17 +55,21 @@ pub(super) fn fill(
     demand: impl Fn(&QueuedJob) -> Option<f64>,
 ) -> Vec<(usize, Selected)> {
     let jobs = candidates(queue, contexts, demand);
-    let (mut traffic, mut left, mut waiting) = (wanted, contexts, vec![true; queue.len()]);
+    let mut traffic = wanted;
+    let mut left = contexts;
+    let mut waiting = vec![true; queue.len()];
     for &(at, _) in &chosen {
         traffic -= jobs[at].demand();
         left = left.saturating_sub(jobs[at].width);
         waiting[at] = false;
     }
     while left > 0 {
+        // May be below 0 after jobs with much traffic; then the least traffic is nearest.
         let wanted = traffic / float(left);
         let fitting = (0..jobs.len()).filter(|&at| waiting[at] && jobs[at].width <= left);
-        let distance = |at: usize| (wanted - jobs[at].each).abs();
-        let nearest = fitting.min_by(|&a, &b| distance(a).total_cmp(&distance(b)));
+        // The first of equal distances wins, which is nearest to the head.
+        let nearest =
+            fitting.min_by(|&a, &b| jobs[a].distance(wanted).total_cmp(&jobs[b].distance(wanted)));
         let Some(at) = nearest else { break };
         traffic -= jobs[at].demand();
         left -= jobs[at].width;
@@ -73,20 +80,27 @@ pub(super) fn fill(
     chosen
 }
 
-/// What a job takes if it is chosen.
+/// Contexts and traffic of a job, if chosen.
 struct Candidate {
     width: usize,
-    /// Traffic of a thread of it, t/µs.
+    /// Traffic of each of its threads, t/µs.
     each: f64,
     is_known: bool,
 }
 
 impl Candidate {
+    /// Traffic of the job, t/µs.
     fn demand(&self) -> f64 {
         self.each * float(self.width)
     }
+
+    /// Distance between the wanted traffic of a context and that of a thread, t/µs.
+    fn distance(&self, wanted: f64) -> f64 {
+        (wanted - self.each).abs()
+    }
 }
 
+/// Candidates in the order of the queue. Unknown traffic counts as the mean of the known.
 fn candidates(
     queue: &[QueuedJob],
     contexts: usize,
@@ -94,15 +108,17 @@ fn candidates(
 ) -> Vec<Candidate> {
     let demands: Vec<Option<f64>> = queue.iter().map(demand).collect();
     let mean = mean_of_a_thread(queue, contexts, &demands).unwrap_or(0.0);
-    let candidate = |(job, demand): (&QueuedJob, Option<f64>)| {
+    let jobs = queue.iter().zip(demands);
+    jobs.map(|(job, demand)| {
+        // A job of more threads than contexts takes all contexts.
         let width = job.width(contexts);
         let each = demand.map_or(mean, |demand| demand / float(width));
         Candidate { width, each, is_known: demand.is_some() }
-    };
-    queue.iter().zip(demands).map(candidate).collect()
+    })
+    .collect()
 }
 
-/// The mean traffic of a thread of those jobs whose traffic is known, in t/µs; `None` if no job's is.
+/// Mean traffic of a thread over all jobs of known traffic, t/µs. `None` without such a job.
 pub(super) fn mean_of_a_thread(
     queue: &[QueuedJob],
     contexts: usize,
@@ -115,18 +131,19 @@ pub(super) fn mean_of_a_thread(
     (threads > 0).then(|| traffic / float(threads))
 }
 
-/// All jobs if they fit together, else those from the head on that fit.
+/// All jobs if they fit together, else the jobs from the head on that fit.
 pub fn all_or_first(now: &Quantum<'_>) -> Vec<(usize, Selected)> {
-    let (queue, contexts) = (now.queue, now.pus.len());
-    all(queue, contexts).unwrap_or_else(|| in_order(queue, contexts))
+    let contexts = now.pus.len();
+    all(now.queue, contexts).unwrap_or_else(|| in_order(now.queue, contexts))
 }
 
+/// The jobs from the head on that fit on the contexts.
 fn in_order(queue: &[QueuedJob], contexts: usize) -> Vec<(usize, Selected)> {
     let first = fitting(0..queue.len(), contexts, |at| queue[at].width(contexts));
     first.map(|at| (at, Selected::HeadOfQueue)).collect()
 }
 
-/// Those of the places `order` that fit on so many contexts, one after the other.
+/// The places of `order` whose widths fit on the contexts one after the other.
 pub fn fitting(
     order: impl IntoIterator<Item = usize>,
     mut contexts: usize,
@@ -139,12 +156,13 @@ pub fn fitting(
     })
 }
 
-/// All jobs, if they fit together.
+/// All jobs, if they fit together; else `None`.
 pub fn all(queue: &[QueuedJob], contexts: usize) -> Option<Vec<(usize, Selected)>> {
     let wanted: usize = queue.iter().map(|job| job.threads.len()).sum();
     (wanted <= contexts).then(|| (0..queue.len()).map(|at| (at, Selected::Room)).collect())
 }
 
+/// A count as a number to calculate with.
 #[allow(clippy::cast_precision_loss)] // contexts are few
 pub(crate) fn float(count: usize) -> f64 {
     count as f64
@@ -160,8 +178,8 @@ mod tests {
         chosen.iter().map(|(at, _)| *at).collect()
     }
 
-    /// BW = 40 on 4 contexts. Head 25: 15 left for 3, 5 each. 4 is nearest: 11 for 2, 5.5 each. 8 is 2.5
-    /// off, 1 is 4.5 off, 30 far: 3 for 1. 1 is 2 off.
+    /// BW = 40 on 4 contexts. Head 25: 15 left for 3, 5 each. 4 is nearest: 11 for 2, 5.5 each. 8
+    /// is 2.5 off, 1 is 4.5 off, 30 far: 3 for 1. 1 is 2 off.
     #[test]
     fn by_hand() {
         let queue = queue(&[25.0, 30.0, 8.0, 4.0, 1.0]);
@@ -185,8 +203,8 @@ mod tests {
         assert!(chosen[1..].iter().all(|(_, why)| *why == Selected::TrafficUnknown));
     }
 
-    /// Of 12, 4 and 8 the mean is 8. Head 12 leaves 12 for two, 6 each: 4 and 8 are as near, and so is the unknown one, which
-    /// comes first.
+    /// Of 12, 4 and 8 the mean is 8. Head 12 leaves 12 for two, 6 each: 4 and 8 are as near, and so
+    /// is the unknown one, which comes first.
     #[test]
     fn unknown_counts_as_the_mean() {
         let queue = queue(&[12.0, 0.0, 4.0, 8.0]);
@@ -265,8 +283,8 @@ mod tests {
             }
         }
 
-        /// The head leaves its place in every quantum and no job gets before one that waits, so a job at place
-        /// `k` is at a lower one in the next quantum, whatever the rates are.
+        /// The head leaves its place in every quantum and no job gets before one that waits, so a
+        /// job at place `k` is at a lower one in the next quantum, whatever the rates are.
         #[test]
         fn no_job_waits_longer_than_the_others_are_many(
             rates in prop::collection::vec(prop::collection::vec(0.0_f64..60.0, 40), 1..12),

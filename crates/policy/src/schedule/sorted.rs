@@ -1,9 +1,10 @@
-//! What is known of jobs or threads, as a sorted list.
+//! A sorted list of the known facts about jobs or threads.
 //!
-//! Schedulers look up every job and thread each quantum, and hardly ever add or take away single ones: a list that is made anew and
-//! searched by halves does that with one allocation, where a tree has one for every few.
+//! Schedulers look up every job and thread each quantum, and rarely add or remove single entries. A
+//! list that is rebuilt each quantum and searched by halves needs one allocation; a tree needs one
+//! for every few entries.
 
-/// A map from keys to values.
+/// A map from keys to values, as a list sorted by key. No key occurs twice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sorted<K, V>(Vec<(K, V)>);
 
@@ -14,17 +15,17 @@ impl<K, V> Default for Sorted<K, V> {
 }
 
 impl<K: Ord, V> Sorted<K, V> {
-    /// The value of a key.
+    /// Value of a key; `None` if the key is absent.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.place(key).ok().map(|place| &self.0[place].1)
     }
 
-    /// The same, to be changed.
+    /// Mutable value of a key; `None` if the key is absent.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.place(key).ok().map(|place| &mut self.0[place].1)
     }
 
-    /// Sets the value of a key.
+    /// Sets the value of a key, and adds the key if absent.
     pub fn insert(&mut self, key: K, value: V) {
         match self.place(&key) {
             Ok(place) => self.0[place].1 = value,
@@ -32,34 +33,35 @@ impl<K: Ord, V> Sorted<K, V> {
         }
     }
 
-    /// Keeps only some.
+    /// Keeps the entries for which `keep` is true.
     pub fn retain(&mut self, keep: impl Fn(&K, &V) -> bool) {
         self.0.retain(|(key, value)| keep(key, value));
     }
 
-    /// The values of keys that come in order, as many as there are; what has another key is forgotten, and a key that is
-    /// new gets `new`.
+    /// Keeps exactly these keys, which are in ascending order. Entries of other keys are removed; a
+    /// new key gets the value of `new`.
     pub(crate) fn keep_only(&mut self, keys: impl Iterator<Item = K>, new: impl Fn() -> V) {
         let mut old = std::mem::take(&mut self.0).into_iter().peekable();
         self.0.reserve(old.len());
         for key in keys {
             while old.next_if(|(other, _)| *other < key).is_some() {}
+            // Both lists ascend, so one pass merges them.
             let known = old.next_if(|(other, _)| *other == key);
             self.0.push(known.unwrap_or_else(|| (key, new())));
         }
     }
 
-    /// All values, in the order of their keys.
+    /// All values, in the order of the keys.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.0.iter().map(|(_, value)| value)
     }
 
-    /// The same, to be changed.
+    /// All mutable values, in the order of the keys.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.0.iter_mut().map(|(_, value)| value)
     }
 
-    /// Sets the values of several keys, of which none comes twice. Faster than one after the other where many are new.
+    /// Sets the values of several distinct keys. Faster than single inserts if many keys are new.
     pub fn set(&mut self, values: impl Iterator<Item = (K, V)>) {
         let mut new = Vec::new();
         for (key, value) in values {
@@ -68,18 +70,20 @@ impl<K: Ord, V> Sorted<K, V> {
                 Err(_) => new.push((key, value)),
             }
         }
+        // One sort for all new keys; each insert would move the entries behind it.
         if !new.is_empty() {
             self.0.append(&mut new);
             self.0.sort_by(|(a, _), (b, _)| a.cmp(b));
         }
     }
 
+    /// Place of a key, or the place where the key belongs.
     fn place(&self, key: &K) -> Result<usize, usize> {
         self.0.binary_search_by(|(other, _)| other.cmp(key))
     }
 }
 
-/// Of keys of which none comes twice.
+/// Builds the map from distinct keys in any order.
 impl<K: Ord, V> FromIterator<(K, V)> for Sorted<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(values: I) -> Self {
         let mut all: Vec<(K, V)> = values.into_iter().collect();

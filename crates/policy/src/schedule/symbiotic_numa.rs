@@ -1,22 +1,24 @@
-//! `symbiotic-numa`: [`symbiotic`](super::symbiotic) with an eye on where memory is.
+//! `symbiotic-numa`: [`symbiotic`](super::symbiotic) with regard to the nodes of threads' memory.
 //!
 //! # Problem
-//! The best neighbours may be on another node, and a thread that goes there leaves its memory behind.
+//! The best neighbours may be on another node, and a thread that moves there leaves its memory
+//! behind.
 //! # Approach
-//! Feliu's NUMA-aware variant is known by name and results only. This one is ours: threads stay on the node
-//! where their memory is, are matched there, and change nodes only for more than the longer way costs.
+//! Feliu's NUMA-aware variant is known by name and results only; this variant is ours. Threads stay
+//! on the node of their memory and are matched there. They change nodes only if the gain exceeds
+//! the cost of the distance.
 //! # Terms
-//! - *Home* of a thread: the node where it ran most quanta. No host reports where its pages are; Linux puts a
-//!   page on the node of the thread that first touches it.
-//! - *Away*: what the distance adds to a thread's slowdown, `λ · M · (distance / local distance − 1)`, with `M`
-//!   the share of its cycles alone in which it waits for memory. Distances are relative latencies, as the
-//!   firmware reports them, so `λ` is 1 by default; without distances nothing is far.
+//! - *Home* of a thread: the node where it ran most quanta. No host reports the nodes of its pages;
+//!   Linux puts a page on the node of the thread that first touches it.
+//! - *Away*: slowdown of a thread by the distance, `λ · M · (distance / local distance − 1)`. `M`
+//!   is the share of its cycles alone that wait for memory. Distances are relative latencies
+//!   reported by the firmware, so `λ` is 1 by default. Without distances no node is far.
 //! # Algorithm
-//! 1. Threads go to their homes as far as there is room, others where most is left.
-//! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching; as exactly as for as many
-//!    places as all nodes have together ([`matching::in_groups_of_part`]).
-//! 3. A thread moves to another core, or two change places, also over the border of nodes, as long as that makes
-//!    the cost less, with what is lost by being away.
+//! 1. Threads go to their homes while there is room, the others to the node with most room.
+//! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching. The
+//!    accuracy is that for the places of all nodes together ([`matching::in_groups_of_part`]).
+//! 3. A thread moves to another core, or two threads exchange places, also between nodes, as long
+//!    as the cost with *away* falls.
 //! 4. Stay put, as `symbiotic`, by the same cost.
 //! # Properties
 //! - **One node**: it is `symbiotic`. -> test `one_node_is_symbiotic`
@@ -31,31 +33,32 @@ use super::symbiotic::live::LiveThread;
 use crate::matching;
 use crate::places::Places;
 use colocate_evidence::TaskId;
-use colocate_machine::{CoreIdx, Machine, NodeIdx, PuIdx};
+use colocate_machine::{Machine, NodeIdx, PuIdx};
 use std::collections::BTreeMap;
 
-/// How much a longer way counts, see the module: as the distances say.
+/// Default of `λ`, see the module: a longer way counts as the distances say.
 pub(crate) const REMOTE_WEIGHT: f64 = 1.0;
 
-/// Where threads are at home.
+/// Home nodes of threads.
 #[derive(Clone, Debug)]
 pub struct HomeNodes {
     /// `λ`.
     scale: f64,
-    /// Quanta that a thread ran on each node, by place in `Machine::nodes`.
+    /// By thread: quanta on each node, by place in `Machine::nodes`.
     ran: Sorted<TaskId, Vec<u64>>,
 }
 
 impl HomeNodes {
-    /// No thread is known yet; `scale` is `λ`, not below 0.
+    /// Home nodes of no threads. `scale` is `λ`, not below 0.
     pub fn new(scale: f64) -> Self {
         Self { scale, ran: Sorted::default() }
     }
 
-    /// Takes in where threads ran in the last quantum, and forgets those that are gone.
+    /// Takes in the threads' nodes in the last quantum. Forgets threads that have ended.
     pub(super) fn note(&mut self, machine: &Machine, there: &[LiveThread<'_>]) {
         self.ran.keep_only(there.iter().map(|there| there.thread.id), Vec::new);
         for (there, ran) in there.iter().zip(self.ran.values_mut()) {
+            // A new thread has an empty list.
             ran.resize(machine.nodes.len(), 0);
             let last = there.thread.pu.filter(|_| there.just_ran);
             let node = last.and_then(|pu| node_of(machine, pu));
@@ -65,29 +68,27 @@ impl HomeNodes {
         }
     }
 
-    /// Where a thread ran most; the first of several such nodes. `None` if it never ran.
+    /// Home of a thread, the first of several nodes with the most quanta. `None` if the thread
+    /// never ran.
     fn of(&self, id: TaskId) -> Option<NodeIdx> {
         let ran = self.ran.get(&id)?;
         let most = ran.iter().copied().max().filter(|most| *most > 0)?;
         ran.iter().position(|quanta| *quanta == most).map(NodeIdx::new)
     }
 
-    /// What a thread loses on each usable core; `memory` is the share of its cycles that wait for memory.
+    /// By usable core: slowdown added by the distance from the thread's home. `memory` is the share
+    /// of its cycles alone that wait for memory.
     pub(super) fn away(&self, places: &Places<'_>, id: TaskId, memory: f64) -> Vec<f64> {
         let machine = places.machine;
         let home = self.of(id);
-        let farther = |node: Option<NodeIdx>| -> Option<f64> {
-            let rows = &machine.distances.as_ref()?.rows;
-            let (home, node) = (home?.idx(), node?.idx());
-            let local = f64::from(*rows.get(home)?.get(home)?);
-            let here = f64::from(*rows.get(node)?.get(home)?);
-            (local > 0.0).then(|| (here / local - 1.0).max(0.0))
-        };
         let cores = places.cores.iter().map(|core| machine.cores[core.core.idx()].node);
-        cores.map(|node| self.scale * memory * farther(node).unwrap_or(0.0)).collect()
+        // Unknown distances count as none.
+        let farther = cores.map(|node| farther(machine, home, node).unwrap_or(0.0));
+        farther.map(|farther| self.scale * memory * farther).collect()
     }
 
-    /// Steps 1 to 3: groups by usable core, all of which have as many PUs; `cost` is that of a group on one.
+    /// Groups by usable core, steps 1 to 3. All usable cores have as many PUs. `cost` is the cost
+    /// of a group on a core.
     pub(super) fn groups(
         &self,
         places: &Places<'_>,
@@ -97,28 +98,30 @@ impl HomeNodes {
         let nodes = by_node(places);
         let members = self.at_home(places, threads, &nodes);
         let mut groups: Groups = vec![Vec::new(); places.cores.len()];
-        let mut group = Vec::with_capacity(places.width());
+        let width = places.width();
+        let mut group = Vec::with_capacity(width);
         for (cores, members) in nodes.values().zip(members) {
-            let of_node = |of: &[usize]| {
+            let count = members.len();
+            // The nodes together are the whole, so the gap is that of all places.
+            let parts = nodes.len();
+            let made = matching::in_groups_of_part(count, cores.len(), width, parts, |of| {
                 group.clear();
                 group.extend(of.iter().map(|&at| members[at]));
                 cost(cores[0], &group)
-            };
-            let (count, width, all) = (members.len(), places.width(), nodes.len());
-            let made = matching::in_groups_of_part(count, cores.len(), width, all, of_node);
+            });
             for (&core, group) in cores.iter().zip(made) {
+                // Places within the node become places among all threads.
                 groups[core] = group.into_iter().map(|at| members[at]).collect();
             }
         }
         if nodes.len() > 1 { exchanged(places, groups, &classes(places), cost) } else { groups }
     }
 
-    /// Which threads are to be on which node, in their order.
+    /// Threads by node, in the order of the nodes: at home while there is room, else where most is
+    /// left.
     fn at_home(&self, places: &Places<'_>, threads: &[&Thread], nodes: &Nodes) -> Vec<Vec<usize>> {
-        let room = |cores: &Vec<usize>| {
-            cores.iter().map(|&core| places.cores[core].pus.len()).sum::<usize>()
-        };
-        let mut left: Vec<usize> = nodes.values().map(room).collect();
+        let rooms = nodes.values().map(|cores| cores.iter().map(|&at| places.cores[at].pus.len()));
+        let mut left: Vec<usize> = rooms.map(Iterator::sum).collect();
         let mut members = vec![Vec::new(); nodes.len()];
         let mut rest = Vec::new();
         for (at, thread) in threads.iter().enumerate() {
@@ -133,6 +136,7 @@ impl HomeNodes {
             }
         }
         for at in rest {
+            // `rev`, because `max_by_key` returns the last of several: this is the first node.
             let most = (0..left.len()).rev().max_by_key(|&place| left[place]);
             if let Some(place) = most.filter(|&place| left[place] > 0) {
                 left[place] -= 1;
@@ -142,7 +146,7 @@ impl HomeNodes {
         members
     }
 
-    /// A PU for each thread: groups take cores of their nodes only.
+    /// A PU for each thread. Groups take cores of their own nodes only.
     pub(super) fn seats(
         &self,
         places: &Places<'_>,
@@ -168,9 +172,10 @@ impl HomeNodes {
     }
 }
 
-/// Places among the usable cores, by node.
+/// Places among the usable cores, by node; `None` is an unknown node.
 type Nodes = BTreeMap<Option<NodeIdx>, Vec<usize>>;
 
+/// The usable cores of each node.
 fn by_node(places: &Places<'_>) -> Nodes {
     let mut nodes = Nodes::new();
     for (at, core) in places.cores.iter().enumerate() {
@@ -180,13 +185,23 @@ fn by_node(places: &Places<'_>) -> Nodes {
     nodes
 }
 
-/// A class of usable cores for each node.
+/// Class of each usable core: its node.
 pub(super) fn classes(places: &Places<'_>) -> Vec<usize> {
-    let node = |core: CoreIdx| places.machine.cores[core.idx()].node;
-    let of = |core: CoreIdx| node(core).map_or(usize::MAX, NodeIdx::idx);
-    places.cores.iter().map(|core| of(core.core)).collect()
+    let nodes = places.cores.iter().map(|core| places.machine.cores[core.core.idx()].node);
+    nodes.map(|node| node.map_or(usize::MAX, NodeIdx::idx)).collect()
 }
 
+/// Distance from `node` to the memory of `home`, over the local distance, less 1; not below 0.
+/// `None` if unknown.
+fn farther(machine: &Machine, home: Option<NodeIdx>, node: Option<NodeIdx>) -> Option<f64> {
+    let rows = &machine.distances.as_ref()?.rows;
+    let home = home?.idx();
+    let local = f64::from(*rows.get(home)?.get(home)?);
+    let here = f64::from(*rows.get(node?.idx())?.get(home)?);
+    (local > 0.0).then(|| (here / local - 1.0).max(0.0))
+}
+
+/// Node of a PU; `None` if unknown.
 fn node_of(machine: &Machine, pu: PuIdx) -> Option<NodeIdx> {
     machine.cores[machine.core_of(pu).idx()].node
 }
@@ -257,8 +272,8 @@ mod tests {
         assert_eq!(homes.away(&places, stranger, 0.3), [0.0; 4]);
     }
 
-    /// Where the way counts much no thread goes; where it counts nothing neighbours decide, and for some workload of
-    /// twenty it is elsewhere.
+    /// Where the way counts much no thread goes; where it counts nothing neighbours decide, and for
+    /// some workload of twenty it is elsewhere.
     #[test]
     fn no_thread_leaves_for_less() {
         let machine = two_nodes(20);

@@ -37,8 +37,8 @@ pub fn chosen(choices: &[super::Choice]) -> Vec<(u32, u32)> {
     choices.iter().flat_map(places).collect()
 }
 
-/// Asks for `quanta` quanta: a job that ran goes to the tail, runs at one instruction per cycle, half of that beside
-/// another job on its core. `look` sees every quantum.
+/// Asks for `quanta` quanta: a job that ran goes to the tail, runs at one instruction per cycle,
+/// half of that beside another job on its core. `look` sees every quantum.
 pub fn run(
     machine: &colocate_machine::Machine,
     mut choose: impl FnMut(&super::Quantum<'_>) -> Vec<super::Choice>,

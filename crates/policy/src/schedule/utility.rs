@@ -1,34 +1,43 @@
-//! `utility`: fast cores to the threads of greatest utility factor: speed-up factor and number of threads beside (CAMP; Saez
-//! et al.).
+//! `utility`: fast cores for the threads of greatest utility factor, from speed-up factor and
+//! number of runnable threads (CAMP; Saez et al.).
 //!
 //! # Problem
-//! [`efficiency`](super::efficiency) overlooks that speeding up one thread of many hardly speeds up a job,
-//! [`parallelism-aware`](super::parallelism_aware) that a thread that waits for memory gains nothing.
+//! [`efficiency`](super::efficiency) ignores that the speed-up of one thread of many hardly speeds
+//! up the job. [`parallelism-aware`](super::parallelism_aware) ignores that a thread that waits for
+//! memory gains nothing.
 //! # Approach
-//! One number for both: what a job gains if as many of its threads as possible are on fast cores.
+//! One number for both: the gain of a job with as many of its threads as possible on fast cores.
 //! # Terms
-//! - *SF*: speed-up factor of a thread ([`factors`](super::asymmetric::factors)); where unknown, the ratio of the cores'
-//!   speeds, the most that it can be for a thread that computes.
-//! - *N*: mean number of runnable threads of its job, at least 1. *N_FC*: fast cores that may be used.
-//! - *UF* `= (SF − 1) / max(1, N − (N_FC − 1))² + 1`; remembered and unverified. It is SF for a thread that is alone, and
-//!   near 1 for one of many more than there are fast cores.
+//! - *SF*: speed-up factor of a thread ([`factors`](super::asymmetric::factors)). If unknown, the
+//!   ratio of the cores' speeds, the most that a computing thread can gain.
+//! - *N*: mean number of runnable threads of the job, at least 1. *N_FC*: number of usable fast
+//!   cores.
+//! - *UF* `= (SF − 1) / max(1, N − (N_FC − 1))² + 1`; remembered and unverified. UF is SF for a
+//!   lone thread, and near 1 for a thread of many more than there are fast cores.
 //! # Algorithm
-//! 1. Classes by UF: *high* from two thirds of the way from 1 to the ratio of the cores' speeds, *medium* from one third,
-//!    else *low*. The published thresholds were not found; thirds are chosen.
-//! 2. A thread whose job has come to a serial phase is *boosted*, for [`BOOST`] quanta (published, remembered: a bounded time).
-//! 3. Boosted ones first, then high, medium, low. Within the first three those with the least time on fast cores come first,
-//!    so they share them. Ours: of the low ones a thread that is there stays: moves would bring nothing.
-//! 4. A thread that has a fast core keeps it, else one of its domain if there is one; the others are spread over what is
-//!    left, siblings of those on fast cores last.
-//! 5. Ours: jobs that sleep compete for nothing and are left to the kernel until they have woken, as are threads whose
-//!    programs chose their PUs. A job of unknown number of runnable threads makes everything be left to the kernel.
+//! 1. Classes by UF: *high* from two thirds of the way from 1 to the ratio of the cores' speeds,
+//!    *medium* from one third, else *low*. The published thresholds were not found; thirds are
+//!    chosen.
+//! 2. The thread of a job in a new serial phase is *boosted*, for [`BOOST`] quanta (published,
+//!    remembered: a bounded time).
+//! 3. Boosted threads come first, then high, medium, low. Within the first three classes the least
+//!    time on fast cores comes first, so the threads of a class share them. Ours: of the low
+//!    threads, those on fast cores stay, since moves gain nothing.
+//! 4. A thread on a fast core keeps the core, else gets one of its domain if possible. The other
+//!    threads are spread over the remaining cores, siblings of fast-core threads last.
+//! 5. Ours: sleeping jobs do not compete and are left to the kernel until they wake. So are threads
+//!    whose programs chose their PUs. If the number of runnable threads of any job is unknown, all
+//!    jobs are left to the kernel.
 //! # Properties
 //! - **Sane**: UF is SF for one thread, and falls with more. -> test `utility_by_hand`
-//! - **Serial first**: a serial phase takes a fast core from a parallel one. -> test `serial_before_parallel`
+//! - **Serial first**: a serial phase takes a fast core from a parallel one.
+//!   -> test `serial_before_parallel`
 //! - **Fair**: threads of one class share within a quantum. -> test `a_class_shares`
-//! - **Nothing for sleepers** or bound threads. -> tests `sleepers_take_no_turns`, `bound_ones_take_no_turns`
+//! - **Nothing for sleepers** or bound threads. -> tests `sleepers_take_no_turns`,
+//!   `bound_ones_take_no_turns`
 //! - **No credit** while there are no fast cores. -> test `without_fast_cores_no_thread_has_turns`
-//! - **Still**: where nothing changes and no core is shared no thread moves. -> test `low_ones_stay`
+//! - **Still**: where nothing changes and no core is shared no thread moves.
+//!   -> test `low_ones_stay`
 //! - **As `os`** without phases, and where cores are alike. -> test `unknown_is_os`
 
 use super::asymmetric::factors::Factors;
@@ -50,11 +59,11 @@ use colocate_model::Phase;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Quanta for which the thread of a new serial phase comes before all others. Chosen: as long as it takes until its time on
-/// fast cores says something.
+/// Quanta for which the thread of a new serial phase precedes all others. Chosen: the time until
+/// its time on fast cores is meaningful.
 pub(crate) const BOOST: u32 = 5;
 
-/// How useful a fast core is to a thread.
+/// Class of a thread by its utility of a fast core, ascending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Low,
@@ -63,13 +72,14 @@ enum Class {
     Boosted,
 }
 
-/// The utility factor; see the module.
+/// Utility factor `UF` of a thread, see the module: `factor` is SF, `runnable` is N, `fast` is
+/// N_FC.
 pub fn utility(factor: f64, runnable: f64, fast: usize) -> f64 {
     let crowd = (runnable.max(1.0) - (float(fast) - 1.0)).max(1.0);
     (factor - 1.0) / (crowd * crowd) + 1.0
 }
 
-/// Its row in the table of policies.
+/// Row of `utility` in the table of policies.
 pub static ROW: Row = Row {
     name: "utility",
     summary: "gives fast cores to the threads of greatest utility factor",
@@ -80,21 +90,23 @@ pub static ROW: Row = Row {
     ..Row::EACH_QUANTUM
 };
 
-/// The scheduler.
+/// Scheduler of `utility`.
 #[derive(Clone, Debug)]
 pub struct Utility {
     factors: Factors,
     phases: Phases,
-    /// Quanta since the job of each came to its serial phase.
+    /// Quanta since a job entered its serial phase. Absent outside serial phases.
     serial: Sorted<JobIdx, u32>,
+    /// Length of the last quantum.
     took: Nanos,
     turns: Rotation<TaskId>,
+    /// Threads that had a fast core in the last quantum.
     seated: BTreeSet<TaskId>,
     messages: Messages,
 }
 
 impl Utility {
-    /// With what is known beforehand: how fast the machine is, and what each job demands.
+    /// A scheduler without samples. `known`: the machine's performance and the demands of each job.
     pub fn new(hysteresis: Hysteresis, known: Option<(Performance, Vec<Phase>)>) -> Self {
         Self {
             factors: Factors::new(known),
@@ -107,17 +119,18 @@ impl Utility {
         }
     }
 
-    /// Counts for how many quanta jobs have been in serial phases.
+    /// Counts the quanta of each job in its serial phase.
     fn note_serial(&mut self, queue: &[QueuedJob]) {
-        let quanta = |job: &QueuedJob| {
-            let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Serial)?;
-            // A job that was serial from the start has not just become so.
-            let new = seen.changes > 0;
-            let before = self.serial.get(&job.job).copied();
-            let quanta = before.map_or(if new { 1 } else { u32::MAX }, |n| n.saturating_add(1));
-            Some((job.job, quanta))
-        };
-        self.serial = queue.iter().filter_map(quanta).collect();
+        self.serial = queue
+            .iter()
+            .filter_map(|job| {
+                let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Serial)?;
+                // A job that was serial from the start has not just become so.
+                let first = if seen.changes > 0 { 1 } else { u32::MAX };
+                let before = self.serial.get(&job.job);
+                Some((job.job, before.map_or(first, |quanta| quanta.saturating_add(1))))
+            })
+            .collect();
     }
 
     /// Utility and class of each thread, in the order of the queue.
@@ -128,8 +141,10 @@ impl Utility {
             let serial = self.phases.of(job.job).and_then(|seen| seen.thread);
             let is_new = self.serial.get(&job.job).is_some_and(|quanta| *quanta <= BOOST);
             for thread in &job.threads {
+                // An unknown factor counts as the ratio, the most that a computing thread gains.
                 let factor = self.factors.of(thread.id).unwrap_or(ratio);
                 let utility = utility(factor, runnable, fast);
+                // Thirds of the way from 1 to the ratio.
                 let class = match (utility - 1.0) / (ratio - 1.0) {
                     _ if is_new && serial == Some(thread.id) => Class::Boosted,
                     high if high >= 2.0 / 3.0 => Class::High,
@@ -142,7 +157,7 @@ impl Utility {
         found
     }
 
-    /// Places among the threads of jobs that do not sleep, the most useful first, but for those that are bound.
+    /// Places of the free threads of jobs that do not sleep, most useful first.
     fn ranked(
         &mut self,
         now: &Quantum<'_>,
@@ -153,19 +168,23 @@ impl Utility {
         let competitors: Vec<TaskId> = active.iter().map(|&at| ids[at]).collect();
         let order = self.turns.order(&competitors);
         let mut order: Vec<usize> = order.into_iter().map(|place| active[place]).collect();
-        let stays = |at: usize| classes[at].1 == Class::Low && self.seated.contains(&ids[at]);
-        order.sort_by_key(|&at| (Reverse(classes[at].1), !stays(at)));
+        // The sort is stable: within a class the order of the rotation stays.
+        order.sort_by_key(|&at| {
+            let class = classes[at].1;
+            let stays = class == Class::Low && self.seated.contains(&ids[at]);
+            (Reverse(class), !stays)
+        });
         order
     }
 
-    /// Everything is the kernel's; no thread has a turn.
+    /// Leaves all threads to the kernel; no thread has a fast core.
     fn leave(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
         self.turns.seat([]);
         self.seated.clear();
         leave_to_kernel(now.queue)
     }
 
-    /// Forgets the turns of threads that are gone.
+    /// Forgets the time on fast cores of threads that have ended.
     fn keep_turns(&mut self, ids: &[TaskId]) {
         let mut there = ids.to_vec();
         there.sort_unstable();
@@ -196,8 +215,8 @@ impl Scheduler for Utility {
         let classes = self.classes(now.queue, fast, cores.ratio);
         let ranked = self.ranked(now, &ids, &classes);
         self.keep_turns(&ids);
-        let why = |at: usize| Allocated::Useful { utility: classes[at].0 };
-        let places = fast_for(&cores, &threads, &ranked, why);
+        let places =
+            fast_for(&cores, &threads, &ranked, |at| Allocated::Useful { utility: classes[at].0 });
         self.seated = ranked.iter().take(fast).map(|&at| ids[at]).collect();
         self.turns.seat(self.seated.iter().copied());
         let choices = choices(now.queue, places);
@@ -220,7 +239,8 @@ mod tests {
         Utility::new(Hysteresis::USUAL, None)
     }
 
-    /// Four fast cores, twice as fast: alone 2; of four 1 + 1/1² and of five 1 + 1/2², of nineteen 1 + 1/16².
+    /// Four fast cores, twice as fast: alone 2; of four 1 + 1/1² and of five 1 + 1/2², of nineteen
+    /// 1 + 1/16².
     #[test]
     fn utility_by_hand() {
         for (runnable, wanted) in [(0.2, 2.0), (1.0, 2.0), (4.0, 2.0), (5.0, 1.25)] {
@@ -230,8 +250,9 @@ mod tests {
         assert!((utility(1.0, 1.0, 4) - 1.0).abs() < 1e-12);
     }
 
-    /// Two jobs on one fast core and three slow ones. Both run three threads, N is 3 and UF 1 + 1/9: low, and the thread that is there stays.
-    /// In B's serial phase its thread is boosted; later it is high, and A's are low.
+    /// Two jobs on one fast core and three slow ones. Both run three threads, N is 3 and UF 1 +
+    /// 1/9: low, and the thread that is there stays. In B's serial phase its thread is boosted;
+    /// later it is high, and A's are low.
     #[test]
     fn serial_before_parallel() {
         let mut world = World::new(halves("core:4", &[0]), &[3, 3]);
@@ -251,9 +272,9 @@ mod tests {
         assert_ne!(on_fast(&all, &all), (1, 0));
     }
 
-    /// One fast core for two jobs of one thread, both of high utility, which take turns. While one sleeps the other
-    /// one has it all the time. When it has woken, which is a new serial phase, it has it for five quanta, and the
-    /// other one for the next five.
+    /// One fast core for two jobs of one thread, both of high utility, which take turns. While one
+    /// sleeps the other one has it all the time. When it has woken, which is a new serial phase, it
+    /// has it for five quanta, and the other one for the next five.
     #[test]
     fn sleepers_take_no_turns() {
         let mut world = World::new(halves("core:2", &[0]), &[1, 1]);
@@ -273,7 +294,8 @@ mod tests {
         assert_eq!(had(1.0, 10), [5, 5]);
     }
 
-    /// For how many of so many quanta each of two jobs of one thread that always run has the fast core.
+    /// For how many of so many quanta each of two jobs of one thread that always run has the fast
+    /// core.
     fn had(world: &mut World, scheduler: &mut Utility, quanta: usize) -> [usize; 2] {
         let mut had = [0, 0];
         for _ in 0..quanta {

@@ -1,13 +1,14 @@
-//! Blossoms: how a circle of nodes becomes one, is opened, and is matched within.
+//! Blossoms: formed from a circle of nodes, opened, and matched within.
 
 use super::{Blossom, Label, NEVER, NONE, Search};
 
 impl Search<'_> {
-    /// Makes a blossom of the circle that the pair of `u` and `v`, both even, closes: from the lowest
-    /// node above both down to `u`, over to `v` and up again.
+    /// Makes a blossom of the circle closed by the pair of the even vertices `u` and `v`: from the
+    /// lowest node above both down to `u`, over to `v` and up again.
     pub(super) fn close(&mut self, u: usize, v: usize) {
         let ancestor = self.common_ancestor(self.outer[u], self.outer[v]);
-        let (mut circle, mut joints) = (vec![ancestor], Vec::new());
+        let mut circle = vec![ancestor];
+        let mut joints = Vec::new();
         let (nodes, up) = self.climb(self.outer[u], ancestor);
         circle.extend(nodes.into_iter().rev());
         joints.extend(up.into_iter().rev().map(|(lower, upper)| (upper, lower)));
@@ -22,6 +23,7 @@ impl Search<'_> {
             .filter(|&&node| self.label_of(node) == Label::Even)
             .map(|&node| self.base[node])
             .collect();
+        // Vertices of odd nodes become even, so their pairs are new candidates.
         let mut fresh = Vec::new();
         for odd in odds {
             let vertices = self.vertices_of(odd);
@@ -29,18 +31,21 @@ impl Search<'_> {
             fresh.extend(vertices);
         }
         let node = self.add_blossom(circle, joints);
+        // Before `look_around`, which compares with the bridges of the new node.
         self.join_bridges(self.base[node], &evens);
         for v in fresh {
             self.look_around(v);
         }
     }
 
+    /// Adds an even blossom, the parts of which are even. Returns its node.
     fn add_blossom(&mut self, circle: Vec<usize>, joints: Vec<(usize, usize)>) -> usize {
         let base = self.base[circle[0]];
         // All nodes of the circle are even; their prices stay what they are from now on.
         for &part in circle.iter().filter(|&&part| part >= self.n) {
             self.blossoms[part - self.n].price += self.raised;
         }
+        // The price is 0 now, and rises with `raised` from here on.
         let blossom = Blossom { circle, joints, price: -self.raised };
         let node = if let Some(node) = self.unused.pop() {
             self.blossoms[node - self.n] = blossom;
@@ -67,8 +72,10 @@ impl Search<'_> {
         node
     }
 
-    /// The bridges of several even nodes become those of the new one with base `base`.
+    /// Merges the bridges of the even nodes of bases `parts` into those of the blossom of base
+    /// `base`.
     fn join_bridges(&mut self, base: usize, parts: &[usize]) {
+        // `seen` marks the parts; marks of earlier walks differ.
         self.walk += 1;
         for &part in parts {
             self.seen[part] = self.walk;
@@ -81,6 +88,7 @@ impl Search<'_> {
             let slacks = parts.iter().map(|&part| (self.bridge_slack(part, other), part));
             let (slack, best) = slacks.min().expect("a circle has even nodes");
             let pair = self.bridge_of(best, other).filter(|_| slack < NEVER);
+            // The part no longer exists as a node of its own.
             if self.closest[other] != NONE && self.seen[self.closest[other]] == self.walk {
                 self.closest[other] = base;
             }
@@ -89,8 +97,8 @@ impl Search<'_> {
         self.evens.push(base);
     }
 
-    /// Opens an odd blossom of price 0: the parts between its entry and its base stay in the tree,
-    /// the others become free.
+    /// Opens an odd blossom of price 0. The parts between its entry and its base stay in the tree;
+    /// the rest become free.
     pub(super) fn open(&mut self, node: usize) {
         let Blossom { circle, joints, .. } = self.take_blossom(node);
         let (upper, lower) = self.entry[node];
@@ -113,12 +121,13 @@ impl Search<'_> {
                 entry = if forth { joints[at] } else { (joints[at - 1].1, joints[at - 1].0) };
             }
         }
+        // Only now: `make_even` considers pairs, which needs the labels of all parts.
         for even in turned_even {
             self.make_even(even);
         }
     }
 
-    /// Takes an outermost blossom apart; its parts become free nodes.
+    /// Dissolves an outermost blossom; its parts become free nodes.
     fn take_blossom(&mut self, node: usize) -> Blossom {
         self.shells.retain(|&shell| shell != node);
         self.unused.push(node);
@@ -138,7 +147,7 @@ impl Search<'_> {
         taken
     }
 
-    /// Makes `vertex` the base of `node`, and matches the rest of it within.
+    /// Makes `vertex` the base of `node`, and matches the other vertices of `node` with each other.
     pub(super) fn rebase(&mut self, node: usize, vertex: usize) {
         self.base[node] = vertex;
         let Some(blossom) = node.checked_sub(self.n) else { return };
@@ -154,7 +163,8 @@ impl Search<'_> {
         for at in (1..self.blossoms[blossom].circle.len()).step_by(2) {
             let Blossom { circle, joints, .. } = &self.blossoms[blossom];
             let (u, v) = joints[at];
-            let (left, right) = (circle[at], circle[at + 1]);
+            let left = circle[at];
+            let right = circle[at + 1];
             self.rebase(left, u);
             self.rebase(right, v);
             self.mate[u] = v;

@@ -1,31 +1,37 @@
-//! What the final prices prove.
+//! Lower bound of the cost from the final prices.
 
 use super::{NONE, Search};
 
-/// All vertices, those of a blossom side by side, and where each node's are.
+/// All vertices, ordered so that the vertices of every node are consecutive.
 struct Layout {
     order: Vec<usize>,
-    /// Per node: its first and the end of its vertices in `order`.
+    /// By node: start and end of its vertices in `order`.
     range: Vec<(usize, usize)>,
 }
 
 impl Search<'_> {
+    /// Partner of each vertex.
     pub(in crate::matching) fn mates(&self) -> &[usize] {
         &self.mate
     }
 
-    /// The blossoms around a vertex, inside out.
+    /// The blossoms around a vertex, innermost first.
     pub(super) fn around(&self, vertex: usize) -> impl Iterator<Item = usize> {
-        let parent = |node: usize| Some(self.parent[node]).filter(|&parent| parent != NONE);
-        std::iter::successors(parent(vertex), move |&node| parent(node))
+        std::iter::successors(self.parent_of(vertex), |&node| self.parent_of(node))
     }
 
+    /// The innermost blossom around a node; `None` for an outermost node.
+    fn parent_of(&self, node: usize) -> Option<usize> {
+        Some(self.parent[node]).filter(|&parent| parent != NONE)
+    }
+
+    /// Price of a blossom, in half steps.
     pub(super) fn price_of(&self, blossom: usize) -> i64 {
         self.blossoms[blossom - self.n].price
     }
 
-    /// The prices of the vertices alone, lowered so that no pair has a negative slack, and the pairs
-    /// that had.
+    /// Prices of the vertices without the blossoms', lowered until no slack is negative, and the
+    /// pairs whose slack was negative.
     pub(in crate::matching) fn checked_prices(&self) -> (Vec<i64>, Vec<(usize, usize)>) {
         let layout = self.layout();
         let mut alone = self.price.clone();
@@ -40,6 +46,7 @@ impl Search<'_> {
                 let slack = 2 * cost - self.price[u] - price + within;
                 if slack < 0 {
                     missed.push((u, v));
+                    // The other end may have been lowered already.
                     lowered[u] = (-slack - lowered[v]).max(lowered[u]);
                 }
             }
@@ -73,8 +80,9 @@ impl Search<'_> {
         layout.range[node] = (first, layout.order.len());
     }
 
-    /// Notes for each vertex twice the prices of the blossoms that hold both it and `u`: what its
-    /// pair with `u` has more slack than their prices say. Vertices of other nodes have 0.
+    /// Sets `within` of each vertex to twice the sum of the prices of the blossoms around both the
+    /// vertex and `u`; 0 for vertices of other nodes. The prices `Y` count these blossoms although
+    /// the pair lies within them, so its slack is larger by `within`.
     fn note_within(&self, layout: &Layout, u: usize, within: &mut [i64]) {
         within.fill(0);
         let chain: Vec<usize> = self.around(u).collect();
@@ -90,8 +98,8 @@ impl Search<'_> {
         }
     }
 
-    /// What these prices of the vertices alone prove, with the blossoms', in half steps: no perfect
-    /// matching costs less.
+    /// Lower bound of the cost of any perfect matching, in half steps: the sum of the vertices'
+    /// prices `alone` and the blossoms' prices.
     pub(in crate::matching) fn bound(&self, alone: &[i64]) -> i64 {
         alone.iter().sum::<i64>() + self.blossoms.iter().map(|blossom| blossom.price).sum::<i64>()
     }

@@ -1,13 +1,13 @@
-//! Prices and pairs to start the search with: what can be had without a tree.
+//! Initial prices and pairs of the search, found without a tree.
 
 use super::{NEVER, NONE, Search};
 
-/// Bids a vertex on average. Chosen: on 1,024 random mixes 20 leave as few vertices unmatched as 400,
-/// 14 of 288, and 5 leave more.
+/// Bids per vertex on average. Chosen: on 1,024 random mixes 20 bids leave as few vertices
+/// unmatched as 400 bids, 14 of 288; 5 bids leave more.
 pub(super) const BIDS: usize = 20;
 
 impl Search<'_> {
-    /// Half of the cheapest pair is a price that no pair forbids.
+    /// Sets each price to half the cost of the vertex's cheapest pair, which is feasible.
     pub(super) fn start_prices(&mut self) {
         for v in 0..self.n {
             let row = self.costs.row(v).iter().enumerate();
@@ -16,8 +16,8 @@ impl Search<'_> {
         }
     }
 
-    /// Raises each unmatched vertex's price as far as its pairs allow, and matches it if the pair
-    /// that became tight has an unmatched end.
+    /// Raises the price of each unmatched vertex as far as its pairs allow. Matches the vertex if a
+    /// tight pair has an unmatched other end.
     pub(super) fn match_tight_pairs(&mut self) {
         for v in 0..self.n {
             if self.mate[v] != NONE {
@@ -25,8 +25,9 @@ impl Search<'_> {
             }
             let room = (0..self.n).filter(|&u| u != v).map(|u| self.slack(u, v)).min();
             self.price[v] += room.unwrap_or(0);
-            let tight = |u: &usize| *u != v && self.mate[*u] == NONE && self.slack(*u, v) == 0;
-            if let Some(u) = (0..self.n).find(tight) {
+            let partner =
+                (0..self.n).find(|&u| u != v && self.mate[u] == NONE && self.slack(u, v) == 0);
+            if let Some(u) = partner {
                 self.mate[u] = v;
                 self.mate[v] = u;
             }
@@ -35,11 +36,11 @@ impl Search<'_> {
 
     /// Lets unmatched vertices bid for partners, `bids` times in all.
     ///
-    /// A bidder raises its price to what its second-best partner would allow, and lowers the best
-    /// partner's price by as much as that is too high for it: their pair is tight, no other pair
-    /// has less slack than before, and the partner's old mate bids next. (The reduction of
-    /// augmenting rows by Jonker and Volgenant, Computing 38, 1987, on one set of vertices.)
-    /// Only with few partners to choose from; a pass over all of them costs as much as a search.
+    /// A bidder raises its price to the limit set by its second-best partner, and lowers the price
+    /// of the best partner until their pair is tight. No slack becomes negative. The partner's old
+    /// mate bids next. (Augmenting row reduction of Jonker and Volgenant, Computing 38, 1987, on
+    /// one set of vertices.) Only with a short list of partners: a pass over all vertices costs as
+    /// much as a search.
     pub(super) fn bid(&mut self, mut bids: usize) {
         let Some(among) = self.among else { return };
         for start in 0..self.n {
@@ -54,19 +55,23 @@ impl Search<'_> {
         }
     }
 
-    /// One bid of an unmatched vertex; the vertex that it drives out, if any.
+    /// One bid of an unmatched vertex. Returns the vertex that lost its partner, if any.
     fn bid_once(&mut self, bidder: usize, among: &[u32]) -> Option<usize> {
-        let (mut best, mut second) = ((NEVER, NONE), (NEVER, NONE));
+        let none = (NEVER, NONE);
+        let mut best = none;
+        let mut second = none;
         for &v in among {
             let offer = (self.slack(bidder, v as usize), v as usize);
             if offer.0 < best.0 {
-                (best, second) = (offer, best);
+                second = best;
+                best = offer;
             } else if offer.0 < second.0 {
                 second = offer;
             }
         }
-        let is_free = |offer: (i64, usize)| offer.1 != NONE && self.mate[offer.1] == NONE;
-        if best.0 == second.0 && is_free(second) {
+        // Of two equally good partners the unmatched one: no vertex loses its partner.
+        let second_is_free = second.1 != NONE && self.mate[second.1] == NONE;
+        if best.0 == second.0 && second_is_free {
             best = second;
         }
         let driven_out = self.mate[best.1];

@@ -1,4 +1,5 @@
-//! Allocation as it is defined, everything searched for each thread: the fast one is compared with it.
+//! Allocation as it is defined, everything searched for each thread: the fast one is compared with
+//! it.
 
 use super::super::Thread;
 use super::super::select::float;
@@ -41,8 +42,8 @@ pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<Pu
     found
 }
 
-/// The caches of a level one after the other, each with the PUs that none before it had, and last the PUs
-/// under none.
+/// The caches of a level one after the other, each with the PUs that none before it had, and last
+/// the PUs under none.
 fn divided(
     machine: &Machine,
     (mut pus, mut waiting): Part,
@@ -83,8 +84,8 @@ fn divided(
     parts
 }
 
-/// As [`super::most_with_least`] where no core has more than two usable PUs: those that no thread gets are taken by
-/// threads without traffic.
+/// As [`super::most_with_least`] where no core has more than two usable PUs: those that no thread
+/// gets are taken by threads without traffic.
 pub(crate) fn most_with_least(
     machine: &Machine,
     pus: &[PuIdx],

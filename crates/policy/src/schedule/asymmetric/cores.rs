@@ -1,90 +1,104 @@
-//! Fast and slow cores, what a move between them costs, and which thread goes to which core.
+//! Fast and slow cores, costs of moves between cores, and placement of threads.
 //!
 //! # Problem
-//! Threads that should be on fast cores have to get there by few and short ways, and the others have to be spread over
-//! what is left.
+//! Threads for fast cores should get there by few and short moves. The other threads have to be
+//! spread over the remaining cores.
 //! # Approach
-//! A thread on a core where it may be stays; one that has to move goes to a core under the same last-level cache if
-//! there is one.
+//! A thread on an allowed core stays. A thread that has to move goes to a core under the same
+//! last-level cache if possible.
 //! # Terms
-//! - *Speed* of a core: its kind's capacity over that of the fastest kind that may be used.
-//! - *Fast* core: one with at least [`FAST`] of that speed; the others are *slow*.
-//! - *Domain*: the cores under one last-level cache. A *crossing* leaves it.
-//! - *Refill*: the time in which a thread that moved fetches again what it had in caches, in seconds.
+//! - *Speed* of a core: its kind's capacity over that of the fastest usable kind.
+//! - *Fast* core: a core with a speed of at least [`FAST`]; the others are *slow*.
+//! - *Domain*: the cores under one last-level cache. A *crossing* is a move out of a domain.
+//! - *Refill*: time to fetch the contents of caches again after a move, in seconds.
 //! # Algorithm
-//! [`Cores::seats`]: a thread on a fast core keeps it; then each gets a free one of its domain; the others get what is
-//! left, if that is worth its cost. [`Cores::spread`]: groups of cores take threads one after the other, one thread a core
-//! each time, until all have a place: so no core has two more than another of its group. Where a group gets fewer than it has
-//! cores, those cores get one where threads are already, then those in whose domain a thread has to leave a core.
+//! [`Cores::seats`]: a thread on a fast core keeps the core. Then each thread gets a free one of
+//! its domain. The rest get the remaining cores, if the move is worth its cost.
+//!
+//! [`Cores::spread`]: groups of cores take threads one after the other, one thread a core in each
+//! round, until all are placed. So no core has two threads more than another of its group. If a
+//! group gets fewer threads than it has cores, cores that already have threads come first, then
+//! cores in whose domain a thread has to leave a core.
 //! # Properties
 //! - **One each**: no fast core gets two. -> test `one_each_and_near_first`
-//! - **Near first**: as few crossings as possible, by brute force. -> test `one_each_and_near_first`
+//! - **Near first**: as few crossings as possible, by brute force.
+//!   -> test `one_each_and_near_first`
 //! - **Even**: no core of a group gets two more than another. -> test `even_and_still`
 //! - **Still**: threads that were spread are not moved by the same input. -> test `even_and_still`
 
 use super::super::Thread;
 use super::super::select::float;
 use crate::places::Places;
-use colocate_machine::{Bytes, CacheIdx, CacheKind, CoreKind, Machine, PuIdx};
+use colocate_machine::{Bytes, Cache, CacheIdx, CacheKind, CoreKind, Machine, PuIdx};
 
-/// Least speed of a fast core. Chosen: processors with favoured cores of one build, which are a few percent apart,
-/// count as alike, and the large cores of three-kind processors (a capacity of 800 to 900 of 1024) as fast.
+/// Least speed of a fast core. Chosen: processors with favoured cores of one build, a few percent
+/// apart, count as alike. The large cores of three-kind processors (a capacity of 800 to 900 of
+/// 1024) are fast.
 pub(crate) const FAST: f64 = 0.75;
 
-/// How much faster the fastest kind is than the others where neither capacities nor clocks are known. Chosen.
+/// Ratio of the fastest kind's speed to the other kinds', if neither capacities nor clocks are
+/// known. Chosen.
 pub(crate) const ASSUMED_RATIO: f64 = 1.5;
 
-/// How fast caches are filled again, in bytes per second. Chosen: lines of 64 bytes, each waited for for 100 ns, three at
-/// a time.
+/// Rate at which caches are refilled, in bytes per second. Chosen: lines of 64 bytes with a latency
+/// of 100 ns, three in flight.
 pub(crate) const REFILL: f64 = 2e9;
 
-/// The size of a cache whose size is unknown. Chosen.
+/// Size of a cache of unknown size. Chosen.
 pub(crate) const ASSUMED_CACHE: Bytes = Bytes::mib(1);
 
-/// A core that may be used.
+/// A core with usable PUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Core {
-    /// Its PUs that may be used; never empty.
+    /// Usable PUs; never empty.
     pub pus: Vec<PuIdx>,
-    /// Its speed, above 0 and up to 1.
+    /// Speed relative to the fastest kind in use, above 0 and up to 1.
     pub speed: f64,
-    /// Whether it is fast.
+    /// Whether the core is fast.
     pub fast: bool,
-    /// Its last-level cache; `None` if it has none.
+    /// Last-level cache; `None` without a cache.
     domain: Option<CacheIdx>,
-    /// Seconds to fill its own caches again.
+    /// Seconds to refill the core's own caches.
     own: f64,
-    /// Seconds to fill its share of the last-level cache again.
+    /// Seconds to refill the core's share of the last-level cache.
     shared: f64,
 }
 
-/// What a thread gains and loses by going to another core.
+impl Core {
+    /// Seconds to refill the core's caches after a move.
+    fn refill_after(&self, crossing: bool) -> f64 {
+        self.own + if crossing { self.shared } else { 0.0 }
+    }
+}
+
+/// Gain and cost of a thread's move to another core.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
-    /// The share of its time that it saves there; below 0 where that is slower. A thread on a fast core has to leave it for a
-    /// slow one where another thread keeps it, so for them it is what that saves.
+    /// Share of the thread's time saved by the move; below 0 if the new core is slower. A thread
+    /// that loses its fast core to another thread goes to a slow core, so for a thread on a fast
+    /// core the gain is the difference from a slow core.
     pub gain: f64,
     /// Seconds of refill, there and back.
     pub cost: f64,
-    /// Whether it leaves its domain.
+    /// Whether the move leaves the domain.
     pub crossing: bool,
 }
 
-/// The cores of a machine that may be used, as these policies see them.
+/// The usable cores of a machine.
 #[derive(Clone, Debug)]
 pub struct Cores {
     /// In logical order.
     pub all: Vec<Core>,
-    /// Which core each PU of the machine is on, if it may be used.
+    /// By PU of the machine: place of its core in `all`; `None` if the PU is not usable.
     at: Vec<Option<usize>>,
-    /// Far apart first, fast before slow.
+    /// Places in `all`, fastest kind first, cores of one kind far apart.
     order: Vec<usize>,
-    /// By how much a fast core is faster than a slow one: that of the fastest over that of the slowest.
+    /// Speed of the fastest core over the speed of the slowest, at least 1.
     pub ratio: f64,
 }
 
 impl Cores {
-    /// The part of `machine` that `usable` names.
+    /// The cores of the PUs `usable`.
     pub fn new(machine: &Machine, usable: &[PuIdx]) -> Self {
         let places = Places::new(machine, usable);
         let used: Vec<usize> = places.cores.iter().map(|core| core.kind.idx()).collect();
@@ -100,40 +114,44 @@ impl Cores {
             all.push(Core { pus, speed, fast: speed >= FAST, domain, own, shared });
         }
         let mut order = places.spread_cores();
+        // Stable, so cores of one speed stay far apart.
         order.sort_by(|&a, &b| all[b].speed.total_cmp(&all[a].speed));
         let ratio = 1.0 / all.iter().map(|core| core.speed).fold(1.0, f64::min);
         Self { all, at, order, ratio }
     }
 
-    /// Whether all are fast.
+    /// Whether all cores are fast.
     pub(crate) fn are_alike(&self) -> bool {
         self.all.iter().all(|core| core.fast)
     }
 
-    /// Places of the fast cores, far apart first, the fastest kind before others.
+    /// Places of the fast cores in `all`, fastest kind first, cores of one kind far apart.
     pub fn fast(&self) -> impl Iterator<Item = usize> + '_ {
         self.order.iter().copied().filter(|&core| self.all[core].fast)
     }
 
-    /// The core where a thread last ran, if it may be used.
+    /// Place of the core of the thread's last PU; `None` if the thread never ran or the PU is not
+    /// usable.
     pub fn of(&self, thread: &Thread) -> Option<usize> {
         *self.at.get(thread.pu?.idx())?
     }
 
-    /// What it means for a thread to go to a core; nothing is lost by a thread that never ran, or ran where no thread may.
+    /// Gain and cost of a thread's move to core `to`. All 0 for a thread without a usable last
+    /// core.
     pub fn migration(&self, thread: &Thread, to: usize) -> Move {
         let Some(from) = self.of(thread).filter(|&from| from != to) else {
             return Move { gain: 0.0, cost: 0.0, crossing: false };
         };
-        let (from, to) = (&self.all[from], &self.all[to]);
+        let from = &self.all[from];
+        let to = &self.all[to];
         let crossing = from.domain.is_none() || from.domain != to.domain;
-        let fill = |core: &Core| core.own + if crossing { core.shared } else { 0.0 };
         let slow = if from.fast { 1.0 / self.ratio } else { from.speed };
-        Move { gain: 1.0 - slow / to.speed, cost: fill(from) + fill(to), crossing }
+        let cost = from.refill_after(crossing) + to.refill_after(crossing);
+        Move { gain: 1.0 - slow / to.speed, cost, crossing }
     }
 
-    /// A fast core for each thread, which are no more than there are `free` ones; `None` for those for which the way to what is
-    /// left is not worth it.
+    /// One of the `free` cores for each thread; there are at least as many as threads. `None` for a
+    /// thread for which no move to a remaining core is `worth` its cost.
     pub fn seats(
         &self,
         threads: &[&Thread],
@@ -142,58 +160,67 @@ impl Cores {
     ) -> Vec<Option<usize>> {
         let mut free = free.to_vec();
         let mut seats: Vec<Option<usize>> = vec![None; threads.len()];
-        let near = |at: usize, core: usize| match self.of(threads[at]) {
-            None => true,
-            Some(from) if from == core => true,
-            Some(_) => !self.migration(threads[at], core).crossing,
-        };
-        let is_there = |at: usize, core: usize| self.of(threads[at]) == Some(core);
-        let passes: [&dyn Fn(usize, usize) -> bool; 3] = [&is_there, &near, &|_, _| true];
-        for may in passes {
+        // First threads that stay, then moves within a domain, then crossings: a thread that moves
+        // must not take the core of a thread that could stay or come from nearer by.
+        for (may_move, may_cross) in [(false, false), (true, false), (true, true)] {
             for (at, seat) in seats.iter_mut().enumerate().filter(|(_, seat)| seat.is_none()) {
-                let can = |&core: &usize| {
-                    let stays = is_there(at, core);
-                    may(at, core) && (stays || worth(at, self.migration(threads[at], core)))
-                };
-                let place = free.iter().position(can);
+                let place = free.iter().position(|&core| {
+                    let migration = self.migration(threads[at], core);
+                    let may = may_move && (may_cross || !migration.crossing);
+                    self.of(threads[at]) == Some(core) || may && worth(at, migration)
+                });
                 *seat = place.map(|place| free.remove(place));
             }
         }
         seats
     }
 
-    /// The PU of a core for a thread that has it for itself: where it is, else the first.
+    /// The PU of a core for a thread alone on the core: the thread's last PU, else the first.
     pub(crate) fn pu_for(&self, thread: &Thread, core: usize) -> PuIdx {
         let pus = &self.all[core].pus;
         thread.pu.filter(|pu| pus.contains(pu)).unwrap_or(pus[0])
     }
 
-    /// Groups of cores in the order in which threads are spread that have no business on the `taken` cores: the first PU of
-    /// all others, their second ones, and only then siblings on taken cores.
+    /// Groups of cores for [`Self::spread`], for threads beside those on the `taken` cores: the
+    /// first PUs of all other cores, then their second PUs and so on, last the siblings on taken
+    /// cores.
     pub(crate) fn groups_beside(&self, taken: &[(usize, PuIdx)]) -> Vec<Vec<usize>> {
-        let is_taken = |core: usize| taken.iter().any(|(taken, _)| *taken == core);
-        let width = self.all.iter().map(|core| core.pus.len()).max().unwrap_or(0);
-        let with = |from: &dyn Fn(usize) -> usize, n: usize| -> Vec<usize> {
-            self.order.iter().copied().filter(|&core| from(core) > n).collect()
-        };
-        let others = |core: usize| if is_taken(core) { 0 } else { self.all[core].pus.len() };
-        let siblings = |core: usize| if is_taken(core) { self.all[core].pus.len() - 1 } else { 0 };
-        let beside = (0..width).map(|n| with(&others, n));
-        beside.chain((0..width).map(|n| with(&siblings, n))).filter(|g| !g.is_empty()).collect()
+        let mut others = vec![0; self.all.len()];
+        let mut siblings = vec![0; self.all.len()];
+        for (at, core) in self.all.iter().enumerate() {
+            if taken.iter().any(|(taken, _)| *taken == at) {
+                // One PU of a taken core has its thread.
+                siblings[at] = core.pus.len() - 1;
+            } else {
+                others[at] = core.pus.len();
+            }
+        }
+        let mut groups = self.groups_of(&others);
+        groups.extend(self.groups_of(&siblings));
+        groups
     }
 
-    /// The same where fast cores come before slow ones, siblings last.
+    /// The cores with a first PU, the cores with a second PU and so on; `pus` is a count by core.
+    fn groups_of(&self, pus: &[usize]) -> Vec<Vec<usize>> {
+        let most = pus.iter().copied().max().unwrap_or(0);
+        let group = |n: usize| self.order.iter().copied().filter(|&core| pus[core] > n).collect();
+        (0..most).map(group).collect()
+    }
+
+    /// Groups of cores for [`Self::spread`]: fast cores before slow cores, siblings last.
     pub(crate) fn groups_fast_first(&self) -> Vec<Vec<usize>> {
         let width = self.all.iter().map(|core| core.pus.len()).max().unwrap_or(0);
-        let of = |fast: bool, n: usize| -> Vec<usize> {
-            let is = |&core: &usize| self.all[core].fast == fast && self.all[core].pus.len() > n;
-            self.order.iter().copied().filter(is).collect()
-        };
-        (0..width).flat_map(|n| [of(true, n), of(false, n)]).filter(|g| !g.is_empty()).collect()
+        let mut groups = Vec::new();
+        for n in 0..width {
+            let cores = self.order.iter().copied().filter(|&core| self.all[core].pus.len() > n);
+            let (fast, slow): (Vec<_>, Vec<_>) = cores.partition(|&core| self.all[core].fast);
+            groups.extend([fast, slow].into_iter().filter(|group| !group.is_empty()));
+        }
+        groups
     }
 
-    /// A PU for each thread, group by group and again from the first when all are full; PUs of `taken` are not used.
-    /// No thread gets one where there are no groups.
+    /// A PU for each thread, group by group, and again from the first group when all are full. PUs
+    /// of `taken` are not used. `None` for all threads without groups.
     pub fn spread(
         &self,
         threads: &[&Thread],
@@ -208,7 +235,7 @@ impl Cores {
         self.on_pus(threads, &on, taken)
     }
 
-    /// How many threads each core gets of so many; `there` is how many it has.
+    /// Number of threads for each core, `threads` in all. `there` is the present number.
     fn targets(&self, groups: &[Vec<usize>], threads: usize, there: &[usize]) -> Vec<usize> {
         let mut wanted = vec![0_usize; there.len()];
         let mut left = threads;
@@ -224,7 +251,8 @@ impl Cores {
         wanted
     }
 
-    /// So many cores of a group: first those that have threads more than they are to have, then those in whose domains there are such.
+    /// `count` cores of a group: first cores with more threads than `wanted`, then cores in whose
+    /// domains a thread has to leave a core.
     fn nearest(
         &self,
         group: &[usize],
@@ -233,6 +261,7 @@ impl Cores {
         there: &[usize],
     ) -> Vec<usize> {
         let mut chosen: Vec<usize> = group.to_vec();
+        // Stable: cores that are alike stay in the order of the group.
         chosen.sort_by_key(|&core| wanted[core] >= there[core]);
         let stay = chosen.iter().filter(|&&core| wanted[core] < there[core]).count();
         if stay >= count {
@@ -241,16 +270,17 @@ impl Cores {
         }
         let others = chosen.split_off(stay);
         let domains = self.all.iter().filter_map(|core| core.domain).map(CacheIdx::idx).max();
+        // By domain: threads that have to leave their cores.
         let mut over = vec![0_usize; domains.map_or(0, |most| most + 1)];
-        let domain = |core: usize| self.all[core].domain.map(CacheIdx::idx);
         for core in 0..self.all.len() {
             let stays = wanted[core] + usize::from(chosen.contains(&core));
             let leaves = there[core].saturating_sub(stays);
-            domain(core).iter().for_each(|&domain| over[domain] += leaves);
+            self.domain_of(core).iter().for_each(|&domain| over[domain] += leaves);
         }
-        let (mut near, mut far) = (Vec::new(), Vec::new());
+        let mut near = Vec::new();
+        let mut far = Vec::new();
         for core in others {
-            match domain(core).filter(|&domain| over[domain] > 0) {
+            match self.domain_of(core).filter(|&domain| over[domain] > 0) {
                 Some(domain) => {
                     over[domain] -= 1;
                     near.push(core);
@@ -262,20 +292,22 @@ impl Cores {
         chosen
     }
 
-    /// The core of each thread: its own as far as that takes one more, else one of its domain, else the next.
+    /// Number of a core's last-level cache.
+    fn domain_of(&self, core: usize) -> Option<usize> {
+        self.all[core].domain.map(CacheIdx::idx)
+    }
+
+    /// The core of each thread: its own while a place is `left`, else one of its domain, else the
+    /// next.
     fn kept_and_moved(
         &self,
         cores: &[Option<usize>],
         groups: &[Vec<usize>],
         mut left: Vec<usize>,
     ) -> Vec<Option<usize>> {
-        let mut take = |core: usize| {
-            let room = left[core] > 0;
-            left[core] -= usize::from(room);
-            room
-        };
         let mut on: Vec<Option<usize>> =
-            cores.iter().map(|core| core.filter(|&core| take(core))).collect();
+            cores.iter().map(|core| core.filter(|&core| take(&mut left, core))).collect();
+        // Each core once, at its first place in the groups.
         let mut order: Vec<usize> = Vec::new();
         let mut listed = vec![false; self.all.len()];
         for &core in groups.iter().flatten() {
@@ -286,15 +318,17 @@ impl Cores {
         for near in [true, false] {
             for (place, from) in on.iter_mut().zip(cores).filter(|(place, _)| place.is_none()) {
                 let domain = from.and_then(|from| self.all[from].domain);
-                let fits =
-                    |core: &usize| !near || (domain.is_some() && self.all[*core].domain == domain);
-                *place = order.iter().copied().filter(fits).find(|&core| take(core));
+                let order = order.iter().copied();
+                let mut fitting = order
+                    .filter(|&core| !near || domain.is_some() && self.all[core].domain == domain);
+                *place = fitting.find(|&core| take(&mut left, core));
             }
         }
         on
     }
 
-    /// The PU of each thread: its own as far as others of its core are no emptier, else the emptiest.
+    /// The PU of each thread on its core: its last PU if no fuller than an even share, else the
+    /// emptiest.
     fn on_pus(
         &self,
         threads: &[&Thread],
@@ -302,14 +336,16 @@ impl Cores {
         taken: &[(usize, PuIdx)],
     ) -> Vec<Option<PuIdx>> {
         let mut load = vec![0_usize; self.at.len()];
-        let is_taken = |pu: PuIdx| taken.iter().any(|(_, taken)| *taken == pu);
         let mut found = vec![None; threads.len()];
         let mut members = vec![0_usize; self.all.len()];
         on.iter().flatten().for_each(|&core| members[core] += 1);
+        // First threads that stay on their PUs, so that a moved thread takes none of these.
         for keeping in [true, false] {
             for (at, core) in on.iter().enumerate() {
                 let Some(core) = core.filter(|_| found[at].is_none()) else { continue };
-                let pus = self.all[core].pus.iter().copied().filter(|pu| !is_taken(*pu));
+                let pus = self.all[core].pus.iter().copied();
+                let pus = pus.filter(|pu| !taken.iter().any(|(_, taken)| taken == pu));
+                // Threads of the core on its fullest PU, if even.
                 let most = members[core].div_ceil(pus.clone().count().max(1));
                 let pu = if keeping {
                     pus.clone().find(|pu| Some(*pu) == threads[at].pu && load[pu.idx()] < most)
@@ -324,45 +360,66 @@ impl Cores {
     }
 }
 
-/// By kind: capacity or clock over the greatest of the kinds that are used. Where one of these has neither, the last
-/// kind is the fastest, and all others are slower by [`ASSUMED_RATIO`].
-fn speeds(kinds: &[CoreKind], used: &[usize]) -> Vec<f64> {
-    let relative = |of: &dyn Fn(&CoreKind) -> Option<f64>| -> Option<Vec<f64>> {
-        let known: Option<Vec<f64>> = used.iter().map(|&kind| of(&kinds[kind])).collect();
-        let most = known?.into_iter().fold(0.0, f64::max);
-        (most > 0.0).then(|| kinds.iter().map(|kind| of(kind).unwrap_or(0.0) / most).collect())
-    };
-    let last = used.iter().max().copied();
-    let ranked = |kind: usize| if Some(kind) == last { 1.0 } else { 1.0 / ASSUMED_RATIO };
-    let capacity = |kind: &CoreKind| kind.capacity.filter(|&c| c > 0).map(f64::from);
-    relative(&capacity)
-        .or_else(|| relative(&clock))
-        .unwrap_or_else(|| (0..kinds.len()).map(ranked).collect())
+/// Takes a place of a core. False if none is left.
+fn take(left: &mut [usize], core: usize) -> bool {
+    let room = left[core] > 0;
+    left[core] -= usize::from(room);
+    room
 }
 
-/// The highest clock rate of a kind, in hertz.
+/// Speed of each kind: its capacity, or else its clock, over the greatest of the kinds in use. If a
+/// kind in use has neither, the last kind is the fastest and all others are slower by
+/// [`ASSUMED_RATIO`].
+fn speeds(kinds: &[CoreKind], used: &[usize]) -> Vec<f64> {
+    relative(kinds, used, capacity).or_else(|| relative(kinds, used, clock)).unwrap_or_else(|| {
+        let last = used.iter().max().copied();
+        let all = 0..kinds.len();
+        all.map(|kind| if Some(kind) == last { 1.0 } else { 1.0 / ASSUMED_RATIO }).collect()
+    })
+}
+
+/// By kind: its value over the greatest value of the kinds in use. `None` if any of the kinds in
+/// use has no value.
+fn relative(
+    kinds: &[CoreKind],
+    used: &[usize],
+    of: fn(&CoreKind) -> Option<f64>,
+) -> Option<Vec<f64>> {
+    let known: Option<Vec<f64>> = used.iter().map(|&kind| of(&kinds[kind])).collect();
+    let most = known?.into_iter().fold(0.0, f64::max);
+    (most > 0.0).then(|| kinds.iter().map(|kind| of(kind).unwrap_or(0.0) / most).collect())
+}
+
+/// Capacity of a kind, relative to others; `None` if unknown or 0.
+fn capacity(kind: &CoreKind) -> Option<f64> {
+    kind.capacity.filter(|&capacity| capacity > 0).map(f64::from)
+}
+
+/// Highest clock rate of a kind, in hertz; `None` if unknown.
 #[allow(clippy::cast_precision_loss)] // clock rates are far below 2^53 Hz
 pub(super) fn clock(kind: &CoreKind) -> Option<f64> {
     kind.max_frequency.map(|rate| rate.0 as f64)
 }
 
-/// Seconds to fill the caches over a PU again that its core has for itself, and its share of the last one.
-#[allow(clippy::cast_precision_loss)] // cache sizes are far below 2^53 bytes
+/// Seconds to refill the own caches of a PU's core, and its share of the last-level cache.
 fn refill(machine: &Machine, pu: PuIdx) -> (f64, f64) {
     let last = machine.last_level_cache(pu);
-    let seconds = |place: usize| {
-        let cache = &machine.caches[place];
-        let mut cores: Vec<_> = cache.pus.iter().map(|&pu| machine.core_of(pu)).collect();
-        cores.dedup();
-        let size = cache.size.unwrap_or(ASSUMED_CACHE);
-        size.0 as f64 / float(cores.len().max(1)) / REFILL
-    };
     let over = machine.caches.iter().enumerate();
     let own = over
         .filter(|(_, cache)| cache.kind != CacheKind::Instruction && cache.pus.contains(&pu))
         .filter(|(place, _)| last.is_none_or(|last| last.idx() != *place))
-        .fold(0.0, |sum, (place, _)| sum + seconds(place));
-    (own, last.map_or(0.0, |last| seconds(last.idx())))
+        .fold(0.0, |sum, (_, cache)| sum + seconds_to_fill(machine, cache));
+    (own, last.map_or(0.0, |last| seconds_to_fill(machine, &machine.caches[last.idx()])))
+}
+
+/// Seconds to fill one core's share of a cache.
+#[allow(clippy::cast_precision_loss)] // cache sizes are far below 2^53 bytes
+fn seconds_to_fill(machine: &Machine, cache: &Cache) -> f64 {
+    let mut cores: Vec<_> = cache.pus.iter().map(|&pu| machine.core_of(pu)).collect();
+    // PUs are in logical order, so the PUs of a core are adjacent.
+    cores.dedup();
+    let size = cache.size.unwrap_or(ASSUMED_CACHE);
+    size.0 as f64 / float(cores.len().max(1)) / REFILL
 }
 
 #[cfg(test)]

@@ -1,20 +1,23 @@
-//! Speed-up factors: how many times faster a thread is on a fast core than on a slow one.
+//! Speed-up factors of threads: speed on a fast core over speed on a slow core.
 //!
 //! # Problem
-//! Some threads use what a fast core has to offer, others wait for memory on either.
+//! Some threads profit from a fast core, others wait for memory on either.
 //! # Approach
-//! Instructions per second on both kinds of cores are sampled, with a running average; or the contention model says how fast
-//! the thread's job is alone on either, where its demand is known beforehand.
+//! Instructions per second on both kinds of cores are sampled, with a running average. If the job's
+//! demand is known beforehand, the contention model predicts its speed alone on either kind.
 //! # Terms
-//! - *Rate*: instructions per cycle times the clock rate of the core's kind, relative to the fastest; where clock rates are not known,
-//!   times its speed. Cycles are counted only while the thread runs, so waiting for a PU changes nothing.
-//! - *Factor*: rate on a fast core over rate on a slow one.
+//! - *Rate*: instructions per cycle times the clock rate of the core's kind, relative to the
+//!   fastest kind; if clock rates are unknown, times the core's speed. Cycles are counted only
+//!   while the thread runs, so waiting for a PU changes nothing.
+//! - *Factor*: rate on a fast core over rate on a slow core.
 //! # Algorithm
-//! A rate counts only where the thread was put on a PU for the quantum and was last seen there. What was sampled on both kinds goes before the model's prediction.
-//! A thread that was placed for [`BLIND`] quanta and showed no rate is taken for one of which none will ever be known.
+//! A rate counts only if the thread was put on a PU for the quantum and was last seen there.
+//! Samples on both kinds precede the model's prediction. A thread that was placed for [`BLIND`]
+//! quanta without a rate is expected to show none.
 //! # Properties
 //! - **By hand** -> tests `sampled_by_hand`, `clocks_count_before_capacities`, `from_the_model`
-//! - **No thread is tried for ever** that shows no rates. -> test `a_thread_without_rates_is_given_up`
+//! - **No thread is tried for ever** that shows no rates.
+//!   -> test `a_thread_without_rates_is_given_up`
 
 use super::super::sorted::Sorted;
 use super::super::{Choice, QueuedJob};
@@ -24,48 +27,52 @@ use colocate_machine::{Machine, Performance, PuIdx};
 use colocate_model::system::{Model, Seat};
 use colocate_model::{Assumptions, Phase};
 
-/// How much a new rate counts beside those before it. Chosen: half, as for CPI stacks.
+/// Weight of a new rate in the running average. Chosen: half, as for CPI stacks.
 pub(crate) const WEIGHT: f64 = 0.5;
 
-/// Quanta without a rate after which none is expected any more. Chosen: the first one of a thread may be missed.
+/// Quanta without a rate after which no rate is expected. Chosen: the first rate of a thread may be
+/// lost.
 pub(crate) const BLIND: u32 = 2;
 
-/// Which kind of core a thread has to be put on, for its factor to be known.
+/// Kind of core on which a thread's rate is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// A fast one.
+    /// Rate on a fast core.
     Fast,
-    /// A slow one.
+    /// Rate on a slow core.
     Slow,
 }
 
-/// The factors of all threads.
+/// Speed-up factors of all threads.
 #[derive(Clone, Debug, Default)]
 pub struct Factors {
-    /// Input of the model: how fast the machine is, and what each job demands.
+    /// Input of the model: the machine's performance and the demands of each job.
     known: Option<(Performance, Vec<Phase>)>,
-    /// What it predicted, by job; `None` before.
+    /// Predicted factors by job; `None` before the first quantum.
     predicted: Option<Vec<Option<f64>>>,
     seen: Sorted<TaskId, Sampled>,
 }
 
+/// Rates of a thread, in instructions per cycle of the fastest kind of core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sampled {
     fast: Option<f64>,
     slow: Option<f64>,
+    /// Placed quanta without a rate since the last rate.
     blind: u32,
-    /// Where it was put for the last quantum.
+    /// PU chosen for the last quantum; `None` if left to the kernel.
     placed: Option<PuIdx>,
 }
 
 impl Factors {
-    /// Nothing is sampled yet; `known` is the input of the model.
+    /// Factors without samples. `known` is the input of the model.
     pub fn new(known: Option<(Performance, Vec<Phase>)>) -> Self {
         Self { known, ..Self::default() }
     }
 
-    /// Takes in what threads did in the last quantum, and forgets those that are gone.
+    /// Takes in the rates of the last quantum. Forgets threads that have ended.
     pub fn note(&mut self, machine: &Machine, cores: &Cores, queue: &[QueuedJob]) {
+        // Once: the prediction depends on the machine and the demands only.
         if self.predicted.is_none() {
             let found = self.known.as_ref().map(|(performance, demands)| {
                 predicted(machine, cores, performance, demands).unwrap_or_default()
@@ -76,6 +83,7 @@ impl Factors {
         let threads = queue.iter().flat_map(|job| &job.threads);
         let after = threads.map(|thread| {
             let mut sampled = self.seen.get(&thread.id).copied().unwrap_or_default();
+            // A thread that moved in the quantum has a rate of both cores.
             let put = sampled.placed.take().filter(|pu| Some(*pu) == thread.pu);
             if let Some(core) = put.and(cores.of(thread)) {
                 let ipc = thread.ran.as_ref().and_then(|ran| ran.ipc);
@@ -86,7 +94,7 @@ impl Factors {
         self.seen = after.collect();
     }
 
-    /// Where threads are put for the next quantum.
+    /// Takes in the PUs chosen for the next quantum.
     pub fn put(&mut self, queue: &[QueuedJob], choices: &[Choice]) {
         let threads = queue.iter().flat_map(|job| &job.threads);
         let places = choices.iter().flat_map(|choice| &choice.places);
@@ -98,16 +106,18 @@ impl Factors {
         }
     }
 
-    /// The factor of a thread; `None` while unknown.
+    /// Factor of a thread; `None` while unknown.
     pub fn of(&self, id: TaskId) -> Option<f64> {
         let sampled = self.seen.get(&id).and_then(|sampled| {
+            // A rate of 0 would make the factor infinite.
             let slow = sampled.slow.filter(|slow| *slow > 0.0)?;
             Some(sampled.fast? / slow)
         });
         sampled.or_else(|| *self.predicted.as_ref()?.get(id.job.0 as usize)?)
     }
 
-    /// Where a thread has to run for its factor to be known; `None` if it is known, or never will be.
+    /// Kind of core on which a thread has to run for its factor to be known. `None` if the factor
+    /// is known or the thread shows no rates.
     pub fn missing(&self, id: TaskId) -> Option<Missing> {
         let sampled = self.seen.get(&id).copied().unwrap_or_default();
         match sampled {
@@ -117,13 +127,14 @@ impl Factors {
         }
     }
 
-    /// Whether a thread shows no rates.
+    /// Whether a thread was placed for [`BLIND`] quanta without a rate.
     pub fn is_blind(&self, id: TaskId) -> bool {
         self.seen.get(&id).is_some_and(|sampled| sampled.blind >= BLIND)
     }
 }
 
 impl Sampled {
+    /// Takes in the rate on a fast or slow core; `None` if not counted.
     fn take(&mut self, fast: bool, rate: Option<f64>) {
         let Some(rate) = rate else {
             self.blind = self.blind.saturating_add(1);
@@ -135,21 +146,22 @@ impl Sampled {
     }
 }
 
-/// By core: the clock rate over the fastest kind's, or else the speed.
+/// By core: clock rate over the fastest kind's, or the speed if any clock rate is unknown.
 fn relative_clocks(machine: &Machine, cores: &Cores) -> Vec<f64> {
     let rates: Option<Vec<f64>> = machine.kinds.iter().map(clock).collect();
     let rates = rates.unwrap_or_default();
     let most = rates.iter().copied().fold(0.0, f64::max);
-    let of = |core: &super::cores::Core| {
+    let cores = cores.all.iter().map(|core| {
         let kind = machine.cores[machine.core_of(core.pus[0]).idx()].kind;
         let rate = rates.get(kind.idx()).filter(|_| most > 0.0);
         rate.map_or(core.speed, |rate| rate / most)
-    };
-    cores.all.iter().map(of).collect()
+    });
+    cores.collect()
 }
 
-/// What the model predicts of each job: alone on one of the fastest cores over alone on one of the slowest. `None` for jobs of
-/// which no demand is known, and for all where it cannot say.
+/// Predicted factor of each job: its rate alone on one of the fastest cores over its rate alone on
+/// one of the slowest. `None` for a job of unknown demand, and for all jobs if the model lacks
+/// input.
 fn predicted(
     machine: &Machine,
     cores: &Cores,
@@ -158,20 +170,23 @@ fn predicted(
 ) -> Option<Vec<Option<f64>>> {
     let assumptions = Assumptions::default();
     let model = Model::new(machine, performance, assumptions).ok()?;
-    let by_speed = |a: &&super::cores::Core, b: &&super::cores::Core| a.speed.total_cmp(&b.speed);
-    let fast = cores.all.iter().max_by(by_speed)?.pus[0];
-    let slow = cores.all.iter().min_by(by_speed)?.pus[0];
-    let rate = |phase: &Phase, pu: PuIdx| -> Option<f64> {
-        let kind = machine.cores[machine.core_of(pu).idx()].kind;
-        let on = phase.on(performance.kinds.get(kind.idx())?, &assumptions.guesses).ok()?;
-        let seat = Seat { pu, demand: &on.demand, pages: &[], space: 0 };
-        Some(model.alone(&seat).instructions_per_second).filter(|rate| *rate > 0.0)
-    };
-    let factor = |phase: &Phase| {
-        let known = *phase != Phase::default();
-        known.then(|| Some(rate(phase, fast)? / rate(phase, slow)?)).flatten()
-    };
-    Some(demands.iter().map(factor).collect())
+    let fast = cores.all.iter().max_by(|a, b| a.speed.total_cmp(&b.speed))?.pus[0];
+    let slow = cores.all.iter().min_by(|a, b| a.speed.total_cmp(&b.speed))?.pus[0];
+    let factors = demands.iter().map(|phase| {
+        // The default is a phase of unknown demand.
+        if *phase == Phase::default() {
+            return None;
+        }
+        let mut rates = [0.0; 2];
+        for (rate, pu) in rates.iter_mut().zip([fast, slow]) {
+            let kind = machine.cores[machine.core_of(pu).idx()].kind;
+            let on = phase.on(performance.kinds.get(kind.idx())?, &assumptions.guesses).ok()?;
+            let seat = Seat { pu, demand: &on.demand, pages: &[], space: 0 };
+            *rate = model.alone(&seat).instructions_per_second;
+        }
+        rates.iter().all(|rate| *rate > 0.0).then(|| rates[0] / rates[1])
+    });
+    Some(factors.collect())
 }
 
 #[cfg(test)]
@@ -199,8 +214,8 @@ mod tests {
             Self { world, factors: Factors::default() }
         }
 
-        /// After a quantum for which the thread was put on `put`, at so many instructions per cycle, and was last seen on
-        /// `seen`.
+        /// After a quantum for which the thread was put on `put`, at so many instructions per
+        /// cycle, and was last seen on `seen`.
         fn ran(&mut self, put: u32, seen: u32, ipc: Option<f64>) {
             let mut queue = self.world.queue(&[parallel(1)]);
             let places = vec![(Some(PuIdx(put)), Allocated::Next)];
@@ -213,8 +228,8 @@ mod tests {
         }
     }
 
-    /// 0.8 per cycle on the fast core, 1.0 on the slow one of half the clock: 1.6. Then 0.4 on the fast core, of which half
-    /// counts: 0.6 over 0.5. A quantum that ended elsewhere says nothing.
+    /// 0.8 per cycle on the fast core, 1.0 on the slow one of half the clock: 1.6. Then 0.4 on the
+    /// fast core, of which half counts: 0.6 over 0.5. A quantum that ended elsewhere says nothing.
     #[test]
     fn sampled_by_hand() {
         let mut two = Two::new();
@@ -230,7 +245,8 @@ mod tests {
         assert_eq!(two.factors.missing(ID), None);
     }
 
-    /// With a clock of 3 and of 1 GHz the same rates per cycle are 3 times faster, whatever the capacities say.
+    /// With a clock of 3 and of 1 GHz the same rates per cycle are 3 times faster, whatever the
+    /// capacities say.
     #[test]
     fn clocks_count_before_capacities() {
         let mut two = Two::new();
@@ -253,8 +269,9 @@ mod tests {
         assert_eq!(two.factors.missing(ID), Some(Missing::Slow));
     }
 
-    /// 2.3 and 1.15 GHz: additions that wait for each other are twice as fast. A load from memory every ten instructions, one
-    /// after the other, takes as long on both, which is nearly all of it. Of the third job nothing is known.
+    /// 2.3 and 1.15 GHz: additions that wait for each other are twice as fast. A load from memory
+    /// every ten instructions, one after the other, takes as long on both, which is nearly all of
+    /// it. Of the third job nothing is known.
     #[test]
     fn from_the_model() {
         let (_, text) = described::MACHINES.iter().find(|(name, _)| *name == "amp-4x12").unwrap();

@@ -1,26 +1,29 @@
-//! Whose turn it is on fast cores when more threads could use one than there are.
+//! Rotation of fast cores among more threads than fast cores.
 //!
 //! # Problem
-//! Several threads could use a fast core, and there is one.
+//! Several threads could use a fast core, and there are fewer fast cores.
 //! # Approach
-//! The thread that has had one for the least time so far comes first; between those that had it as long, the one that has it now keeps it, so
-//! that no thread is moved without a reason.
+//! The thread with the least time on fast cores so far comes first. Of equal threads the one on a
+//! fast core keeps its core, so that no thread moves without a reason.
 //! # Terms
-//! - *Competitor*: a thread that could use a fast core in this quantum. *Had*: time for which it had one while it was a competitor.
+//! - *Competitor*: a thread that could use a fast core in this quantum. *Had*: its time on fast
+//!   cores while a competitor.
 //! # Algorithm
-//! A competitor that was none in the quantum before begins with no less than the least that those had that were: what it
-//! missed while it did not compete is not made up for, and what it had before is not forgotten.
+//! A thread that becomes a competitor begins with at least the least time of the present
+//! competitors: time missed outside the competition is not made up for, and earlier time still
+//! counts.
 //! # Properties
-//! - **Equal shares**: of the same competitors none gets ahead of another one by more than a quantum.
-//!   -> test `shares_within_a_quantum`
-//! - **No starvation**: with `f` seats and `n` competitors each has one after `n − f + 1` quanta at the latest.
-//!   -> test `shares_within_a_quantum`
-//! - **Late is not early**: a newcomer does not keep the others waiting. -> test `newcomers_do_not_make_up`
+//! - **Equal shares**: of the same competitors none gets ahead of another one by more than a
+//!   quantum. -> test `shares_within_a_quantum`
+//! - **No starvation**: with `f` seats and `n` competitors each has one after `n − f + 1` quanta at
+//!   the latest. -> test `shares_within_a_quantum`
+//! - **Late is not early**: a newcomer does not keep the others waiting.
+//!   -> test `newcomers_do_not_make_up`
 
 use super::super::sorted::Sorted;
 use colocate_machine::Nanos;
 
-/// Which thread had a fast core for how long.
+/// Time on fast cores by thread.
 #[derive(Clone, Debug)]
 pub struct Rotation<K> {
     known: Sorted<K, Known>,
@@ -28,8 +31,11 @@ pub struct Rotation<K> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
+    /// Time with a seat while a competitor.
     had: Nanos,
+    /// Whether the thread was a competitor in the last quantum.
     competes: bool,
+    /// Whether the thread has a seat in this quantum.
     seated: bool,
 }
 
@@ -40,7 +46,8 @@ impl<K> Default for Rotation<K> {
 }
 
 impl<K: Copy + Ord> Rotation<K> {
-    /// These compete in this quantum; their places in the order in which they get seats. Equals stay in their order.
+    /// Sets the competitors of this quantum. Returns their places, in the order in which seats are
+    /// given. Equals stay in their order.
     pub fn order(&mut self, competitors: &[K]) -> Vec<usize> {
         let mut found: Vec<Known> = competitors
             .iter()
@@ -48,17 +55,19 @@ impl<K: Copy + Ord> Rotation<K> {
             .collect();
         let before = found.iter().filter(|known| known.competes).map(|known| known.had);
         let least = before.min().unwrap_or(Nanos::ZERO);
+        // Time missed outside the competition is not made up for.
         for new in found.iter_mut().filter(|known| !known.competes) {
             *new = Known { had: new.had.max(least), competes: true, ..*new };
         }
         self.known.values_mut().for_each(|known| known.competes = false);
         self.known.set(competitors.iter().copied().zip(found.iter().copied()));
         let mut order: Vec<usize> = (0..competitors.len()).collect();
+        // Of equal times the seated thread first, so that it stays.
         order.sort_by_key(|&at| (found[at].had, !found[at].seated));
         order
     }
 
-    /// These have a seat in this quantum, and no others.
+    /// Gives seats for this quantum to these threads only.
     pub fn seat(&mut self, seated: impl IntoIterator<Item = K>) {
         self.known.values_mut().for_each(|known| known.seated = false);
         for key in seated {
@@ -69,14 +78,14 @@ impl<K: Copy + Ord> Rotation<K> {
         }
     }
 
-    /// The quantum took so long.
+    /// Takes in the length of the quantum.
     pub fn took(&mut self, time: Nanos) {
         for known in self.known.values_mut().filter(|known| known.seated) {
             known.had += time;
         }
     }
 
-    /// Forgets those that are gone.
+    /// Forgets threads that have ended.
     pub fn retain(&mut self, lives: impl Fn(&K) -> bool) {
         self.known.retain(|key, _| lives(key));
     }
@@ -100,7 +109,8 @@ mod tests {
         seated
     }
 
-    /// One seat for three: between equals the one that sits stays. 0 has had 1 when 1 comes, and 2 then; all have had 1, 2 stays.
+    /// One seat for three: between equals the one that sits stays. 0 has had 1 when 1 comes, and 2
+    /// then; all have had 1, 2 stays.
     #[test]
     fn turns_by_hand() {
         let mut turns = Rotation::default();

@@ -31,7 +31,8 @@ pub fn halves(spec: &str, fast: &[usize]) -> Machine {
     machine
 }
 
-/// Machines with siblings and without, near and far fast cores, fast ones or slow ones in the majority.
+/// Machines with siblings and without, near and far fast cores, fast ones or slow ones in the
+/// majority.
 pub fn machines() -> Vec<Machine> {
     vec![
         amp_4x12(),
@@ -80,8 +81,8 @@ impl World {
         Self { machine, pus, quantum, at, number: 0, messages: Vec::new(), bound: Vec::new(), ipc }
     }
 
-    /// The queue after a quantum in which the threads of each job were runnable for these shares; as in the loop, threads
-    /// that hardly ran are not in it.
+    /// The queue after a quantum in which the threads of each job were runnable for these shares;
+    /// as in the loop, threads that hardly ran are not in it.
     pub fn queue(&self, shares: &[Vec<f64>]) -> Vec<QueuedJob> {
         let job = |(job, shares): (usize, &Vec<f64>)| {
             let thread = |(order, share): (usize, &f64)| {
@@ -116,7 +117,8 @@ impl World {
         shares.iter().enumerate().map(job).collect()
     }
 
-    /// Asks for a quantum after one with these shares, and lets it run: a thread that is left to the kernel stays.
+    /// Asks for a quantum after one with these shares, and lets it run: a thread that is left to
+    /// the kernel stays.
     pub fn quantum(&mut self, policy: &mut dyn Policy, shares: &[Vec<f64>]) -> Vec<Placed> {
         let queue = self.queue(shares);
         let now =

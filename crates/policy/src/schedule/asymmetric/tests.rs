@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 const ALL: [&str; 4] = ["parallelism-aware", "efficiency", "utility", "all-fast-first"];
 
-/// Those that move no thread but for changes of phases; moves cost `parallelism-aware` nothing, so that it makes all of them.
+/// Those that move no thread but for changes of phases; moves cost `parallelism-aware` nothing, so
+/// that it makes all of them.
 const BY_PHASE: [&str; 3] = ["parallelism-aware:spare=no:cost=0", "utility", "all-fast-first"];
 
 fn scheduler(name: &str) -> Box<dyn Policy> {
@@ -41,8 +42,8 @@ fn loads(world: &World, shares: &[Vec<f64>]) -> BTreeMap<PuIdx, usize> {
 }
 
 proptest! {
-    /// No thread waits for a PU longer than others have to: where there are as many PUs as threads and one more for each that keeps
-    /// its core to itself, no thread shares one with two others.
+    /// No thread waits for a PU longer than others have to: where there are as many PUs as threads
+    /// and one more for each that keeps its core to itself, no thread shares one with two others.
     #[test]
     fn no_pu_is_crowded(name in prop::sample::select(&ALL), which in 0_usize..5, course in prop::collection::vec(any_phases(&THREADS), 1..8)) {
         let mut world = World::new(machines()[which].clone(), &THREADS);
@@ -59,8 +60,9 @@ proptest! {
         }
     }
 
-    /// In a phase that lasts no thread moves after the first quantum, and then once at most. As long as there is a fast core for each
-    /// serial phase; and a boost that ends makes no difference.
+    /// In a phase that lasts no thread moves after the first quantum, and then once at most. As
+    /// long as there is a fast core for each serial phase; and a boost that ends makes no
+    /// difference.
     #[test]
     fn one_move_for_a_change(
         name in prop::sample::select(&BY_PHASE),
@@ -105,7 +107,8 @@ proptest! {
     }
 }
 
-/// Whether all threads of parallel jobs are of low utility: (SF − 1) / (N − (F − 1))², of two times as fast cores, is less than a third.
+/// Whether all threads of parallel jobs are of low utility: (SF − 1) / (N − (F − 1))², of two times
+/// as fast cores, is less than a third.
 fn useless(shares: &[Vec<f64>], fast: usize) -> bool {
     let count = |job: &Vec<f64>| job.iter().filter(|share| **share > 0.0).count();
     shares.iter().map(count).all(|count| count == 1 || count > fast)

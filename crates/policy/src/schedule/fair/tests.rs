@@ -27,7 +27,8 @@ fn next(
     fair.choose(&Quantum { number: 0, machine, pus: &pus, queue: jobs })
 }
 
-/// What a job did in the last quantum: with cores of its own or not, at so many instructions a cycle.
+/// What a job did in the last quantum: with cores of its own or not, at so many instructions a
+/// cycle.
 fn ran(job: &mut QueuedJob, alone: bool, ipc: Option<f64>) {
     (job.just_ran, job.had_own_cores) = (true, alone);
     job.threads[0].ran.as_mut().unwrap().ipc = ipc;
@@ -51,9 +52,9 @@ fn estimates(choices: &[Choice]) -> usize {
     choices.iter().filter(|choice| choice.selected == Selected::Estimated).count()
 }
 
-/// A first quantum at 1.0 beside others counts as a second, the length of quanta of which no more is known. Then it
-/// turns out that alone it does 2.0, so that was half a second's worth, and the estimate itself is
-/// one. A quantum at 1.0 beside others is half a second's worth more.
+/// A first quantum at 1.0 beside others counts as a second, the length of quanta of which no more
+/// is known. Then it turns out that alone it does 2.0, so that was half a second's worth, and the
+/// estimate itself is one. A quantum at 1.0 beside others is half a second's worth more.
 #[test]
 fn progress_by_hand() {
     let machine = machine("core:1 pu:2");
@@ -89,8 +90,9 @@ fn before_the_first_estimate() {
     assert!((done(&fair, 0) - 0.2).abs() < 1e-12);
 }
 
-/// Quanta of 200 ms at 1.0 and, alone, at 2.0 make 300 ms. A quantum of 20 ms at 1.0 makes 10 ms more, not 100. When
-/// an estimate is due, of 10 ms, and that quantum is cut to 4 ms, these count as alone and 4.0 is not believed.
+/// Quanta of 200 ms at 1.0 and, alone, at 2.0 make 300 ms. A quantum of 20 ms at 1.0 makes 10 ms
+/// more, not 100. When an estimate is due, of 10 ms, and that quantum is cut to 4 ms, these count
+/// as alone and 4.0 is not believed.
 #[test]
 fn cut_short_by_hand() {
     let machine = machine("core:1 pu:2");
@@ -114,9 +116,10 @@ fn cut_short_by_hand() {
     near(quantum(false, 1.0, 20).0, 0.324);
 }
 
-/// In one phase a job has 10 t/µs and 2.0 alone, in another 40 t/µs and 1.0: 5 and 40 for each instruction. Beside others the
-/// first has 1.0 and 5 t/µs, which is half of its speed alone; the second 0.8 and 32 t/µs, four fifths. A quantum with both, the
-/// half of its instructions each, has requests of 22.5 and 0.75 cycles alone for each: at 1.0 that is three fourths.
+/// In one phase a job has 10 t/µs and 2.0 alone, in another 40 t/µs and 1.0: 5 and 40 for each
+/// instruction. Beside others the first has 1.0 and 5 t/µs, which is half of its speed alone; the
+/// second 0.8 and 32 t/µs, four fifths. A quantum with both, the half of its instructions each, has
+/// requests of 22.5 and 0.75 cycles alone for each: at 1.0 that is three fourths.
 #[test]
 fn phases_by_hand() {
     let machine = machine("core:1 pu:2");
@@ -143,8 +146,9 @@ fn phases_by_hand() {
     assert_eq!(quantum(false, 1.0, 22.5), (0.75, 0));
 }
 
-/// Two jobs, a quantum of 200 ms. The first runs at 1.0 and 50 ms of CPU time are the second's, which was not chosen: that
-/// is as much progress. With two threads it would be half of that, and more than the quantum it never is.
+/// Two jobs, a quantum of 200 ms. The first runs at 1.0 and 50 ms of CPU time are the second's,
+/// which was not chosen: that is as much progress. With two threads it would be half of that, and
+/// more than the quantum it never is.
 #[test]
 fn filling_by_hand() {
     let filled = |threads: usize, ms: u64| {
@@ -174,8 +178,9 @@ fn filling_by_hand() {
     assert_eq!(filled(1, 900), [0.2, 0.2]);
 }
 
-/// Beside others at 0.5; then it sleeps through the quantum in which it has a core of its own, and the 0.5 are still
-/// there. That is no estimate, and it is not asked again until it has run at 1.0 beside others. Alone it does 2.0 then.
+/// Beside others at 0.5; then it sleeps through the quantum in which it has a core of its own, and
+/// the 0.5 are still there. That is no estimate, and it is not asked again until it has run at 1.0
+/// beside others. Alone it does 2.0 then.
 #[test]
 fn asleep_on_cores_of_its_own() {
     let machine = machine("core:1 pu:2");
@@ -198,8 +203,8 @@ fn asleep_on_cores_of_its_own() {
     assert!((done(&fair, 0) - 3.75).abs() < 1e-12);
 }
 
-/// An estimate that is good for two quanta. It sleeps when it is due, and is as old as it was: it is due as soon as the
-/// job runs again.
+/// An estimate that is good for two quanta. It sleeps when it is due, and is as old as it was: it
+/// is due as soon as the job runs again.
 #[test]
 fn asleep_when_an_estimate_is_renewed() {
     let machine = machine("core:1 pu:2");
@@ -216,8 +221,9 @@ fn asleep_when_an_estimate_is_renewed() {
     assert_eq!(due, [1, 0, 0, 1, 0, 1]);
 }
 
-/// Eight threads on four cores of two PUs. With cores of their own they have four PUs, two on each at 2.0: that is 8.0.
-/// On all eight PUs at 1.2 they do 9.6, which is no less than alone, and at 0.5 they do 4.0, which is a half.
+/// Eight threads on four cores of two PUs. With cores of their own they have four PUs, two on each
+/// at 2.0: that is 8.0. On all eight PUs at 1.2 they do 9.6, which is no less than alone, and at
+/// 0.5 they do 4.0, which is a half.
 #[test]
 fn more_threads_than_pus() {
     let machine = machine("core:4 pu:2");
@@ -244,7 +250,8 @@ fn more_threads_than_pus() {
     );
 }
 
-/// Six jobs on four PUs: no job is estimated in the two quanta until all have run; then the first is, and nothing runs beside it.
+/// Six jobs on four PUs: no job is estimated in the two quanta until all have run; then the first
+/// is, and nothing runs beside it.
 #[test]
 fn estimated_when_all_have_run() {
     let machine = machine("core:2 pu:2");
@@ -305,7 +312,8 @@ fn every_job_is_estimated() {
     assert!((0..10).all(|job| is_estimated(&fair, job)));
 }
 
-/// When all have been estimated once, no three quanta in a row hold two that make estimates; and all are estimated anew.
+/// When all have been estimated once, no three quanta in a row hold two that make estimates; and
+/// all are estimated anew.
 #[test]
 fn estimates_are_few() {
     let machine = machine("core:4 pu:2");
@@ -352,8 +360,8 @@ fn no_job_starves() {
     }
 }
 
-/// Two jobs run for a hundred quanta on a core of one PU, then a third comes. It does not run for the fifty quanta
-/// that each of the others has: all take turns from then on.
+/// Two jobs run for a hundred quanta on a core of one PU, then a third comes. It does not run for
+/// the fifty quanta that each of the others has: all take turns from then on.
 #[test]
 fn a_later_job_has_no_arrears() {
     let machine = machine("core:1");
@@ -375,10 +383,11 @@ fn a_later_job_has_no_arrears() {
     assert!((0..3).all(|job| (6..=8).contains(&turns_of(job))), "{:?}", &turns[100..]);
 }
 
-/// Four jobs on two contexts; the first two have run for a second, the others not at all: things are as unfair as can
-/// be, and the others run. Then all have a second in two: slowdowns of 2 each, and a half of the contexts,
-/// one, is given by progress. OATR is 2 · (30 + 10 + 20 + 5)/4 = 32.5; the head of those that have come
-/// least far takes 30 of it, and 5 is nearest to the 2.5 that are left.
+/// Four jobs on two contexts; the first two have run for a second, the others not at all: things
+/// are as unfair as can be, and the others run. Then all have a second in two: slowdowns of 2 each,
+/// and a half of the contexts, one, is given by progress. OATR is 2 · (30 + 10 + 20 + 5)/4 = 32.5;
+/// the head of those that have come least far takes 30 of it, and 5 is nearest to the 2.5 that are
+/// left.
 #[test]
 fn mixing_by_hand() {
     let machine = machine("core:1 pu:2");
@@ -403,7 +412,8 @@ fn mixing_by_hand() {
     assert_eq!(mixed[1], (3, Selected::Traffic { wanted: 2.5, has: 5.0 }));
 }
 
-/// 2.0 alone. In another phase it does 3.0 beside others, which is a second's worth in a second; 1.0 is half of one.
+/// 2.0 alone. In another phase it does 3.0 beside others, which is a second's worth in a second;
+/// 1.0 is half of one.
 #[test]
 fn faster_than_alone_is_another_phase() {
     let machine = machine("core:1 pu:2");
@@ -432,8 +442,9 @@ fn unfairness_by_hand() {
     assert!((table.unfairness(&jobs) - 4.0).abs() < 1e-12);
 }
 
-/// Longest that a job waits, in quanta, on two cores of two PUs. A job asks for `(memory, alone, beside)`: its traffic,
-/// its speed with cores of its own and the share of it beside others; job `n` comes at quantum `4 n`.
+/// Longest that a job waits, in quanta, on two cores of two PUs. A job asks for
+/// `(memory, alone, beside)`: its traffic, its speed with cores of its own and the share of it
+/// beside others; job `n` comes at quantum `4 n`.
 fn longest_wait(mixing: Mixing, asked: &[(f64, f64, f64)], quanta: usize) -> usize {
     let machine = machine("core:2 pu:2");
     let mut fair = Fair::new(mixing, Estimating::USUAL);
@@ -467,9 +478,10 @@ fn longest_wait(mixing: Mixing, asked: &[(f64, f64, f64)], quanta: usize) -> usi
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Each of up to eight jobs on four contexts has at least three tenths of its speed alone. A job that waits sees four
-    /// others that have come less far, except while estimates are made; it waits until these have caught up. How long
-    /// is not derived: 3,000 random cases found waits of more than 20 quanta and none of more than 40.
+    /// Each of up to eight jobs on four contexts has at least three tenths of its speed alone. A
+    /// job that waits sees four others that have come less far, except while estimates are made; it
+    /// waits until these have caught up. How long is not derived: 3,000 random cases found waits of
+    /// more than 20 quanta and none of more than 40.
     #[test]
     fn no_job_waits_long(
         asked in prop::collection::vec((0.0_f64..60.0, 0.2_f64..3.0, 0.3_f64..1.0), 5..9),

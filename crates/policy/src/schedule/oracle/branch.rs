@@ -1,39 +1,41 @@
-//! The best placement where there are too many to try: branch and bound.
+//! The best placement where all are too many to try: branch and bound.
 //!
 //! # Problem
-//! Twelve threads on six cores of two PUs can be put in thousands of ways, sixteen in millions.
+//! Twelve threads on six cores of two PUs have thousands of placements, sixteen have millions.
 //! # Approach
-//! Put one thread after the other onto a core, the most sensitive first, and leave a beginning as soon as nothing
-//! that can come of it is better than the best that is known.
+//! Put one thread after the other onto a core, the most sensitive first. Drop a partial placement
+//! as soon as no completion can be better than the best known placement.
 //! # Terms
-//! - *Bound* of a beginning: the STP of the threads that have a place, as if there were no others, and for each
-//!   other thread the most that it can have: its rate beside the one thread that disturbs it least, or its rate
-//!   alone for as many as can be alone on a core. Another thread makes no thread faster in the model, so no placement
-//!   that goes on from there has more.
+//! - *Bound* of a partial placement: the STP of the placed threads, as if there were no others,
+//!   plus for each other thread an upper bound: its rate beside the least disturbing thread, or its
+//!   rate alone for as many as can be alone on a core. In the model no thread makes another faster,
+//!   so no completion has more.
 //! # Algorithm
-//! Depth first, the core with the greatest bound first, of empty cores that are alike only the first; beginnings
-//! are left whose bound is not above the best by more than [`TOLERANCE`]. After [`NODES`] beginnings the search
-//! stops: then the greatest bound of those that were left untried says how far the best may be from the optimum.
+//! Depth first, the core with the greatest bound first; of empty, alike cores only the first.
+//! Partial placements whose bound exceeds the best by less than [`TOLERANCE`] are dropped. After
+//! [`NODES`] partial placements the search stops. The greatest bound of the untried ones then
+//! limits the distance from the optimum.
 //! # Properties
-//! - **Best**: as good as the best of all placements, and what it says of the gap is true if it stops.
-//!   -> test `as_good_as_all` of [`super`]
+//! - **Best**: as good as the best of all placements, and what it says of the gap is true if it
+//!   stops. -> test `as_good_as_all` of [`super`]
 
 use super::Whole;
 use std::collections::BTreeSet;
 
-/// Beginnings that are judged at most. Chosen: each takes a tenth of a millisecond to a whole one.
+/// Most partial placements judged. Chosen: each takes 0.1 to 1 ms.
 pub(super) const NODES: usize = 2_000;
-/// What counts as no better: what the model's search may be off, as a share.
+/// Least gain that counts, as a share: the error of the model's search.
 pub(super) const TOLERANCE: f64 = 1e-4;
 
-/// What was found.
+/// Result of the search.
 pub(super) struct Found {
+    /// The best placement found: threads by usable core.
     pub groups: Vec<Vec<usize>>,
-    /// By which share the STP of the best placement may be greater, at most.
+    /// Share by which the STP of the best placement may be greater, at most.
     pub gap: f64,
 }
 
-/// The best placement of all threads that `nodes` beginnings show, no worse than `start`.
+/// The best placement of all threads within `nodes` partial placements, no worse than `start`.
 pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> Found {
     let threads = judge.demands.len();
     let beside = most_beside_one(judge);
@@ -45,44 +47,53 @@ pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> F
         Branch { judge, order, beside, lone, best: start, known, open: 0.0, left: nodes };
     let mut groups = vec![Vec::new(); judge.places.cores.len()];
     search.descend(0, &mut groups);
+    // `TOLERANCE` at least: branches within it were dropped.
     let gap = (search.open / search.known - 1.0).max(TOLERANCE);
     Found { groups: search.best, gap }
 }
 
+/// State of the search.
 struct Branch<'a> {
     judge: &'a Whole<'a>,
+    /// Threads in the order of placement, most sensitive first.
     order: Vec<usize>,
-    /// By thread: its rate over that alone beside the thread that disturbs it least.
+    /// By thread: rate beside the least disturbing thread over the rate alone.
     beside: Vec<f64>,
-    /// How many threads can be alone on their cores.
+    /// Number of threads that can be alone on their cores.
     lone: usize,
     best: Vec<Vec<usize>>,
-    /// Its STP.
+    /// STP of `best`.
     known: f64,
-    /// The greatest bound of what was left untried for want of time.
+    /// Greatest bound of a partial placement that was left untried for lack of time.
     open: f64,
+    /// Partial placements that may still be judged.
     left: usize,
 }
 
 impl Branch<'_> {
-    /// The most that the threads from `depth` on can have. They are sorted, so the first gain most by being alone.
+    /// Upper bound of the STP of the threads from `depth` on.
     fn rest(&self, depth: usize) -> f64 {
-        let most = |(at, &thread): (usize, &usize)| {
+        // Sorted by sensitivity, so the first threads gain most by being alone.
+        let threads = self.order[depth..].iter().enumerate();
+        let most = threads.map(|(at, &thread)| {
             let beside = self.beside[thread];
             if at < self.lone { beside.max(1.0) } else { beside }
-        };
-        self.order[depth..].iter().enumerate().map(most).fold(0.0, |sum, each| sum + each)
+        });
+        most.fold(0.0, |sum, each| sum + each)
     }
 
+    /// Tries all placements of the threads from `depth` on that may be better than the best.
     fn descend(&mut self, depth: usize, groups: &mut Vec<Vec<usize>>) {
         let Some(&thread) = self.order.get(depth) else { return };
         for (bound, core) in self.children(depth, thread, groups) {
+            // Bounds are descending, so no later core is better.
             if bound <= self.known * (1.0 + TOLERANCE) {
                 return;
             }
             groups[core].push(thread);
             if depth + 1 == self.order.len() {
-                (self.known, self.best) = (bound, groups.clone());
+                self.known = bound;
+                self.best.clone_from(groups);
             } else if self.left == 0 {
                 self.open = self.open.max(bound);
             } else {
@@ -92,7 +103,7 @@ impl Branch<'_> {
         }
     }
 
-    /// The cores that the thread can go to, with the bound of each, the greatest first.
+    /// Cores for the thread with the bound of each, greatest first. Of empty, alike cores only one.
     fn children(
         &mut self,
         depth: usize,
@@ -119,14 +130,15 @@ impl Branch<'_> {
     }
 }
 
-/// By thread: its rate over that alone beside the one other thread that disturbs it least, on the best core for
-/// that; 1 where there is no other.
+/// By thread: greatest rate beside one other thread over the rate alone, on the best core for the
+/// two; 1 without another thread.
 fn most_beside_one(judge: &Whole<'_>) -> Vec<f64> {
     let threads = judge.demands.len();
     let mut most = vec![if threads < 2 { 1.0 } else { 0.0_f64 }; threads];
     let cores = &judge.places.cores;
     let mut kinds = BTreeSet::new();
     for (core, usable) in cores.iter().enumerate() {
+        // One core of each kind stands for all.
         if usable.pus.len() < 2 || !kinds.insert(usable.kind) {
             continue;
         }
@@ -141,10 +153,12 @@ fn most_beside_one(judge: &Whole<'_>) -> Vec<f64> {
     most
 }
 
-/// How many of so many threads can be alone on their cores: the others fit on those that are left.
+/// Greatest number of the threads that can be alone on cores while the others fit on the rest.
 fn lone(judge: &Whole<'_>, threads: usize) -> usize {
     let mut rooms: Vec<usize> = judge.places.cores.iter().map(|core| core.pus.len()).collect();
     rooms.sort_unstable();
-    let fits = |&alone: &usize| rooms[alone..].iter().sum::<usize>() >= threads - alone;
-    (0..=threads.min(rooms.len())).rev().find(fits).unwrap_or(0)
+    let most = threads.min(rooms.len());
+    // The smallest cores go to lone threads.
+    let mut counts = (0..=most).rev();
+    counts.find(|&alone| rooms[alone..].iter().sum::<usize>() >= threads - alone).unwrap_or(0)
 }

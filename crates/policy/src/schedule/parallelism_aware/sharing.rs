@@ -1,34 +1,43 @@
-//! Fast cores that no serial phase needs, shared by the threads of parallel phases.
+//! Rotation of spare fast cores among the threads of parallel phases.
 //!
 //! # Problem
-//! A parallel phase ends when its slowest thread is done, so fast cores that the same threads have all the time shorten it by
-//! nothing. But each exchange of two threads costs both what they had in their caches.
+//! A parallel phase ends when its slowest thread is done, so fast cores do not shorten it if the
+//! same threads have them all the time. But each exchange of two threads costs both the contents of
+//! their caches.
 //! # Approach
-//! The thread that has been on fast cores for longest makes room for the one that has been there for the least time, as
-//! seldom as is best for a phase of the expected length. Two threads exchange their PUs and are left to the kernel there.
+//! The thread with the most time on fast cores makes room for the thread with the least, as seldom
+//! as is best for a phase of the expected length. Two threads exchange their PUs and are left to
+//! the kernel there.
 //! # Terms
-//! - *Sharer*: a thread whose job is in a parallel phase. *Holder*: a sharer on a fast core that is shared. *Challenger*: one
-//!   on a slow core.
-//! - *Had*: time for which a sharer was runnable on a fast core while it was one.
-//! - `L`: expected length of the phase; `n`: sharers; `f`: fast cores that are shared, at most `n`; `g`: the share of its time
-//!   that a thread saves on a fast core; `c`: seconds of refill there and back.
+//! - *Sharer*: a thread whose job is in a parallel phase. *Holder*: a sharer on a shared fast core.
+//!   *Challenger*: a sharer on a slow core.
+//! - *Had*: time for which a sharer was runnable on a fast core while a sharer.
+//! - `L`: expected length of the phase; `n`: number of sharers; `f`: number of shared fast cores,
+//!   at most `n`; `g`: share of its time that a thread saves on a fast core; `c`: seconds of refill
+//!   there and back.
 //! # Algorithm
-//! 1. A fast core without a thread, or only with one that sleeps, goes to the challenger that had least, if what is left of
-//!    its phase is worth the refill: `left · g ≥ c`.
-//! 2. A holder and a challenger exchange PUs if the holder had at least `m` more, half a quantum being nothing: holders that
-//!    had most first, challengers that had least first, of those under the holder's last-level cache if there are any. At the
-//!    end of a phase threads differ by `m` at most, so by `m/2` in the mean, and others wait for `g · m/2`. A thread changes
-//!    once in `2m` on fast cores, of which each has `L · f/n`: that is `c · L · f/(n · 2m)` of refill. The sum is least at
-//!    `m = √(c · L · f / (n · g))`, and is `√(c · L · g · f/n)` there.
-//! 3. No thread changes unless the phase gains more by that than this sum: with `x = f/n` and `r = 1/(1 − g)`, what is
-//!    `L · x(r − 1) / (1 + x(r − 1))`, the time of a thread that is on fast cores for `x` of it beside one that never is.
+//! 1. A fast core without a thread, or only with a sleeping one, goes to the challenger that had
+//!    least, if the rest of its phase is worth the refill: `left · g ≥ c`.
+//! 2. A holder and a challenger exchange PUs if the holder had at least `m` more, with a tolerance
+//!    of half a quantum. Holders that had most come first, challengers that had least come first,
+//!    under the holder's last-level cache if there are any. At the end of a phase threads differ by
+//!    at most `m`, so by `m/2` in the mean, and others wait for `g · m/2`. A thread changes once in
+//!    `2m` on fast cores, and has `L · f/n` on fast cores: a refill of `c · L · f/(n · 2m)`. The
+//!    sum is least at `m = √(c · L · f / (n · g))`, where it is `√(c · L · g · f/n)`.
+//! 3. No thread changes unless the gain of the phase exceeds this sum. With `x = f/n` and
+//!    `r = 1/(1 − g)` the gain is `L · x(r − 1) / (1 + x(r − 1))`: a thread on fast cores for `x`
+//!    of its time against a thread that never is.
 //!
-//! Ours: steps 2 and 3. The published policy shares evenly (remembered); how often it changes is not known.
+//! Ours: steps 2 and 3. The published policy shares evenly (remembered); its rate of changes is not
+//! known.
 //! # Properties
-//! - **Even**: no sharer that is there all the time gets ahead by more than the margin and two quanta. -> test `shares_are_even`
+//! - **Even**: no sharer that is there all the time gets ahead by more than the margin and two
+//!   quanta. -> test `shares_are_even`
 //! - **Seldom**: the dearer, the longer between changes. -> test `turns_by_hand`
-//! - **No loss**: phases that are too short for the refill are left alone. -> test `short_phases_are_left_alone`
-//! - **Same load**: no PU has more threads afterwards than before, but fast ones that were idle. -> test `exchanges_keep_loads`
+//! - **No loss**: phases that are too short for the refill are left alone.
+//!   -> test `short_phases_are_left_alone`
+//! - **Same load**: no PU has more threads afterwards than before, but fast ones that were idle.
+//!   -> test `exchanges_keep_loads`
 //! - **Near first** -> test `near_first`
 //! - **Sleepers keep nothing** -> test `sleepers_make_room_for_sharers`
 
@@ -42,30 +51,30 @@ use colocate_machine::{Nanos, PuIdx};
 /// A thread of a parallel phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharer<'a> {
-    /// Which.
+    /// The thread.
     pub thread: &'a Thread,
-    /// How long its job's phase is expected to last, in seconds.
+    /// Expected length of the job's phase, in seconds.
     pub expected: f64,
-    /// How much of that is left.
+    /// Expected remaining length of the phase, in seconds.
     pub left: f64,
 }
 
-/// A thread that goes to another PU.
+/// Move of a sharer to another PU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its place among the sharers.
+    /// Place among the sharers.
     pub sharer: usize,
-    /// Where it goes.
+    /// Target PU.
     pub to: PuIdx,
-    /// Whether that is a fast core.
+    /// Whether the target is on a fast core.
     pub fast: bool,
 }
 
-/// For so many quanta it is remembered what a thread had that is no sharer any more. Chosen: serial phases are mostly shorter, and of
-/// a job that creates threads all the time not too many are kept.
+/// Quanta for which the time of a thread that is no longer a sharer is kept. Chosen: most serial
+/// phases are shorter, and a job that creates threads all the time does not fill the memory.
 const REMEMBERED: u64 = 100;
 
-/// Which threads had fast cores for how long.
+/// Time of threads on fast cores.
 #[derive(Clone, Debug, Default)]
 pub struct Sharing {
     known: Sorted<TaskId, Had>,
@@ -73,30 +82,34 @@ pub struct Sharing {
     quanta: u64,
 }
 
+/// Time of a thread on fast cores while a sharer.
 #[derive(Clone, Copy, Debug)]
 struct Had {
     seconds: f64,
-    /// The last quantum in which it was a sharer.
+    /// Number of the last quantum as a sharer.
     last: u64,
 }
 
-/// The cores of a quantum and how they are shared.
+/// Input and state of one quantum.
 struct Round<'a> {
     cores: &'a Cores,
     sharers: &'a [Sharer<'a>],
+    /// By sharer: seconds on fast cores.
     had: Vec<f64>,
-    /// By how much longer than needed a quantum makes a turn, in seconds.
+    /// Half a quantum, in seconds: the mean excess of a turn, which ends with a quantum.
     half: f64,
+    /// Weight of a refill.
     cost: f64,
-    /// Shared fast cores for each sharer, at most 1.
+    /// Shared fast cores per sharer, at most 1.
     each: f64,
-    /// Whether a sharer has its new place.
+    /// By sharer: whether its new PU is chosen.
     done: Vec<bool>,
 }
 
 impl Sharing {
-    /// Which threads change PUs: `shared` are fast cores, `busy` says by core where a thread is that does not sleep, `took` is
-    /// how long the last quantum took, and refills count `cost` times.
+    /// Moves for the next quantum. `shared` are fast cores; `busy` is true for cores with a thread
+    /// that does not sleep; `took` is the length of the last quantum; `cost` is the weight of a
+    /// refill.
     pub fn turns(
         &mut self,
         cores: &Cores,
@@ -113,31 +126,34 @@ impl Sharing {
         round.changes(shared, busy)
     }
 
-    /// Takes in where sharers were in the last quantum, and returns what they had. What a thread missed that was no sharer then is
-    /// not made up for.
+    /// Takes in the sharers' cores in the last quantum. Returns the seconds of each sharer on fast
+    /// cores. Time missed by a thread that was no sharer is not made up for.
     fn note(&mut self, cores: &Cores, sharers: &[Sharer<'_>], took: f64) -> Vec<f64> {
-        let (now, before) = (self.quanta + 1, self.quanta);
+        let now = self.quanta + 1;
+        // Of the threads that were sharers in the last quantum too.
         let mut least = f64::INFINITY;
-        let of = |sharer: &Sharer<'_>| {
-            let known = self.known.get(&sharer.thread.id);
-            let mut had = known.copied().unwrap_or(Had { seconds: 0.0, last: 0 });
-            let stayed = known.is_some() && had.last == before;
+        let mut found = Vec::with_capacity(sharers.len());
+        for sharer in sharers {
+            let known = self.known.get(&sharer.thread.id).copied();
+            let stayed = known.is_some_and(|had| had.last == self.quanta);
+            let mut seconds = known.map_or(0.0, |had| had.seconds);
             if stayed {
                 let on_fast = cores.of(sharer.thread).is_some_and(|core| cores.all[core].fast);
                 let share = sharer.thread.runnable.unwrap_or(1.0);
-                had.seconds += if on_fast { took * share } else { 0.0 };
-                least = least.min(had.seconds);
+                seconds += if on_fast { took * share } else { 0.0 };
+                least = least.min(seconds);
             }
-            (had.seconds, stayed)
-        };
-        let found: Vec<(f64, bool)> = sharers.iter().map(of).collect();
+            found.push((seconds, stayed));
+        }
         let least = if least.is_finite() { least } else { 0.0 };
-        let had = |&(had, stayed): &(f64, bool)| if stayed { had } else { had.max(least) };
-        let had: Vec<f64> = found.iter().map(had).collect();
-        let noted = |(sharer, &seconds): (&Sharer<'_>, &f64)| {
-            (sharer.thread.id, Had { seconds, last: now })
-        };
-        self.known.set(sharers.iter().zip(&had).map(noted));
+        let had = found.into_iter().map(|(had, stayed)| if stayed { had } else { had.max(least) });
+        let had: Vec<f64> = had.collect();
+        self.known.set(
+            sharers
+                .iter()
+                .zip(&had)
+                .map(|(sharer, &seconds)| (sharer.thread.id, Had { seconds, last: now })),
+        );
         self.known.retain(|_, had| had.last + REMEMBERED >= now);
         self.quanta = now;
         had
@@ -145,6 +161,7 @@ impl Sharing {
 }
 
 impl Round<'_> {
+    /// Moves to idle fast cores, then exchanges of holders and challengers.
     fn changes(&mut self, shared: &[usize], busy: &[bool]) -> Vec<Change> {
         let cores = self.cores;
         let on: Vec<Option<usize>> =
@@ -152,26 +169,31 @@ impl Round<'_> {
         let mut waiting: Vec<usize> = (0..self.sharers.len())
             .filter(|&at| on[at].is_some_and(|core| !cores.all[core].fast))
             .collect();
+        // Least time on fast cores first.
         waiting.sort_by(|&a, &b| self.had[a].total_cmp(&self.had[b]));
         let mut found = Vec::new();
         for &core in shared.iter().filter(|core| !busy[**core]) {
-            let worth = |at: usize, migration: Move| {
+            let fitting = self.first(&waiting, core, |at, migration| {
                 self.sharers[at].left * migration.gain >= self.cost * migration.cost
                     && migration.gain > 0.0
-            };
-            let Some(at) = self.first(&waiting, core, worth) else { continue };
+            });
+            let Some(at) = fitting else { continue };
+            // The core is idle, so any of its PUs will do.
             let to = cores.all[core].pus[0];
             self.done[at] = true;
             found.push(Change { sharer: at, to, fast: true });
         }
-        let is_shared = |at: &usize| on[*at].is_some_and(|core| shared.contains(&core));
-        let mut holders: Vec<usize> = (0..self.sharers.len()).filter(is_shared).collect();
+        let mut holders: Vec<usize> = (0..self.sharers.len())
+            .filter(|&at| on[at].is_some_and(|core| shared.contains(&core)))
+            .collect();
         holders.sort_by(|&a, &b| self.had[b].total_cmp(&self.had[a]));
         for holder in holders {
             let Some(core) = on[holder] else { continue };
-            let ahead = |at: usize, migration: Move| self.is_due(holder, at, migration);
-            let Some(at) = self.first(&waiting, core, ahead) else { continue };
+            let fitting =
+                self.first(&waiting, core, |at, migration| self.is_due(holder, at, migration));
+            let Some(at) = fitting else { continue };
             let pus = [holder, at].map(|at| self.sharers[at].thread.pu);
+            // The PUs are exchanged, so the load of each stays.
             let [Some(fast), Some(slow)] = pus else { continue };
             self.done[at] = true;
             self.done[holder] = true;
@@ -181,35 +203,40 @@ impl Round<'_> {
         found
     }
 
-    /// The first of those that wait that may go to a core: under its last-level cache, else from anywhere.
+    /// The first waiting sharer for which the move to a core is right, of the core's domain if any
+    /// sharer waits there, else of all. Only the first sharer of either is considered.
     fn first(
         &self,
         waiting: &[usize],
         core: usize,
         may: impl Fn(usize, Move) -> bool,
     ) -> Option<usize> {
-        let migration = |at: usize| self.cores.migration(self.sharers[at].thread, core);
-        let left = || waiting.iter().copied().filter(|&at| !self.done[at]);
-        let near = left().find(|&at| !migration(at).crossing).filter(|&at| may(at, migration(at)));
-        near.or_else(|| left().next().filter(|&at| may(at, migration(at))))
+        let left = waiting.iter().copied().filter(|&at| !self.done[at]);
+        let mut moves = left.map(|at| (at, self.cores.migration(self.sharers[at].thread, core)));
+        let near = moves.clone().find(|(_, migration)| !migration.crossing);
+        let near = near.filter(|&(at, migration)| may(at, migration));
+        let found = near.or_else(|| moves.next().filter(|&(at, migration)| may(at, migration)));
+        found.map(|(at, _)| at)
     }
 
-    /// Whether a challenger and a holder change PUs.
+    /// Whether a challenger and a holder are to exchange PUs.
     fn is_due(&self, holder: usize, challenger: usize, migration: Move) -> bool {
         let Sharer { expected, .. } = self.sharers[challenger];
         let ahead = self.had[holder] - self.had[challenger];
         let cost = self.cost * migration.cost;
+        // A turn ends with a quantum, so half a quantum more or less is the same.
         let enough = (margin(expected, self.each, cost, migration.gain) - self.half).max(self.half);
         pays(expected, self.each, cost, migration.gain) && ahead > 0.0 && ahead >= enough
     }
 }
 
-/// By how much more time on fast cores, in seconds, a thread is relieved; see the module for the terms.
+/// `m`, the lead in seconds on fast cores at which a holder makes room; see the module for the
+/// terms.
 fn margin(expected: f64, each: f64, cost: f64, gain: f64) -> f64 {
     (cost * expected * each / gain).sqrt()
 }
 
-/// Whether a phase gains more from sharing than changes cost it.
+/// Whether the gain of a phase from sharing exceeds the cost of the changes; see the module.
 fn pays(expected: f64, each: f64, cost: f64, gain: f64) -> bool {
     if gain <= 0.0 || gain >= 1.0 {
         return false;

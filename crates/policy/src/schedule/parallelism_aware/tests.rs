@@ -30,8 +30,8 @@ fn put(placed: &[Placed]) -> Vec<(u32, u32, u32)> {
     placed.iter().filter_map(each).collect()
 }
 
-/// Sixteen threads, one on each core. In a serial phase the sixth goes from the slow core 5 to the fast core 4 beside it.
-/// When all run again, all are the kernel's.
+/// Sixteen threads, one on each core. In a serial phase the sixth goes from the slow core 5 to the
+/// fast core 4 beside it. When all run again, all are the kernel's.
 #[test]
 fn near_first() {
     let mut world = World::new(amp_4x12(), &[16]);
@@ -47,9 +47,10 @@ fn near_first() {
     );
 }
 
-/// Two jobs on one fast core and three slow ones. While A's thread 0 has the fast core, B's three are left to the kernel: they have
-/// a core each, and none is on the fast one. When A's phase is over and B's begins, A's threads, which both were last on the
-/// fast core, are put out of its way: one where B's serial thread was, one where a thread sleeps.
+/// Two jobs on one fast core and three slow ones. While A's thread 0 has the fast core, B's three
+/// are left to the kernel: they have a core each, and none is on the fast one. When A's phase is
+/// over and B's begins, A's threads, which both were last on the fast core, are put out of its way:
+/// one where B's serial thread was, one where a thread sleeps.
 #[test]
 fn done_threads_go_back() {
     let mut world = World::new(halves("core:4", &[1]), &[2, 3]);
@@ -77,8 +78,8 @@ fn crowds_are_kept_off() {
     assert_eq!((numbers(&placed), put(&placed)), (expected.to_vec(), vec![]));
 }
 
-/// A's only thread is always runnable, and its program has bound it to the slow core 0; B's threads are on the fast core 1 and
-/// on 0. No thread is put anywhere.
+/// A's only thread is always runnable, and its program has bound it to the slow core 0; B's threads
+/// are on the fast core 1 and on 0. No thread is put anywhere.
 #[test]
 fn bound_threads_are_left_alone() {
     let mut world = World::new(halves("core:2", &[1]), &[1, 2]);
@@ -91,7 +92,8 @@ fn bound_threads_are_left_alone() {
     }
 }
 
-/// A's serial thread has the fast core 0; B's three threads share the slow cores 1 and 2. Four jobs that sleep are not asked.
+/// A's serial thread has the fast core 0; B's three threads share the slow cores 1 and 2. Four jobs
+/// that sleep are not asked.
 #[test]
 fn sleepers_take_no_place() {
     let mut world = World::new(halves("core:3", &[0]), &[1, 3, 1, 1, 1, 1]);
@@ -108,10 +110,11 @@ fn sleepers_take_no_place() {
     assert_eq!(put(&placed), []);
 }
 
-/// A quantum of 1 ms. LiveThread and back a thread fills 1 MiB and a third of 1 MiB at 2 GB/s, 0.70 ms, for a third of the
-/// phase's length: after 3 ms that is worth it. The next phase is expected to last as long: when 1 ms of it was seen, 2 ms are
-/// left, of which a third is less. It goes on for 9 ms: when it is 3 ms longer than the first one, 3 more are expected. The next
-/// one is expected to last 6 ms, and crosses at once.
+/// A quantum of 1 ms. LiveThread and back a thread fills 1 MiB and a third of 1 MiB at 2 GB/s, 0.70
+/// ms, for a third of the phase's length: after 3 ms that is worth it. The next phase is expected
+/// to last as long: when 1 ms of it was seen, 2 ms are left, of which a third is less. It goes on
+/// for 9 ms: when it is 3 ms longer than the first one, 3 more are expected. The next one is
+/// expected to last 6 ms, and crosses at once.
 #[test]
 fn short_phases_do_not_cross() {
     let mut world = World::new(machine("core:1 + slow core:3"), &[3]);
@@ -135,8 +138,8 @@ fn short_phases_do_not_cross() {
     assert_eq!(quanta(FREE, &mut world), "-FFF-FFFFFFFFF-F");
 }
 
-/// Quanta of 0.1 ms. A's thread on core 2 would fill half of 1 MiB on each side, 0.52 ms, for 0.05 ms: it stays. B's, which
-/// is beside the fast core and loses nothing, gets it.
+/// Quanta of 0.1 ms. A's thread on core 2 would fill half of 1 MiB on each side, 0.52 ms, for 0.05
+/// ms: it stays. B's, which is beside the fast core and loses nothing, gets it.
 #[test]
 fn not_worth_it_is_no_obstacle() {
     let mut world = World::new(halves("l3:2 core:2", &[0]), &[3, 3]);

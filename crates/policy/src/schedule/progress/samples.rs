@@ -1,27 +1,32 @@
-//! What a job does alone, by what it does.
+//! Samples of a job's speed alone, by signature.
 //!
 //! # Problem
-//! Programs have phases, and how fast a job is alone in one says little of another: an estimate is stale when the next phase
-//! begins.
+//! Programs have phases, and the speed alone in one phase says little about another: an estimate is
+//! stale when the next phase begins.
 //! # Approach
-//! Quanta with cores of its own are kept as samples, each with what the job did there. Beside others it has the speed alone of
-//! those samples that it resembles most. A quantum may hold the end of one phase and the beginning of another; cycles and
-//! requests of both add up, so the cycles of an instruction are then between those of two samples as the requests are.
+//! Quanta with cores of its own are kept as samples of a job. Beside other jobs, its speed alone is
+//! taken from the samples that are most similar. A quantum may hold the end of one phase and the
+//! beginning of another. Cycles and requests add up, so both lie between those of two samples, at
+//! the same part of the way.
 //! # Terms
-//! - *Signature*: requests for each instruction to the two levels of the hierarchy that are nearest to the core and counted, but for
-//!   a factor that is the same for all quanta: t/µs over instructions per cycle. The first depends on the program alone, the second
-//!   on what shares the core, too, so it counts [`SECOND`] as much; what farther levels are requested depends on all neighbours.
-//! - *Sample*: a signature, and the cycles of an instruction alone.
-//! - *Off*: distance of a signature from what is known, in parts of the largest requests of each level.
+//! - *Signature*: requests per instruction to the two counted levels of the hierarchy nearest to
+//!   the core, up to a constant factor: t/µs over instructions per cycle. The first level depends
+//!   on the program alone. The second also depends on siblings on the core, so its weight is
+//!   [`SECOND`]. Requests to farther levels depend on all neighbours, and do not count.
+//! - *Sample*: a signature, and the cycles per instruction alone.
+//! - *Off*: distance of a signature from the nearest point, in parts of the largest requests of
+//!   each level.
 //! # Algorithm
-//! Of all samples and all segments between two, the nearest to the signature, in parts of what the samples differ by at each level:
-//! by what is alike in all of them no phase is known. Its cycles are those at the nearest point of it.
-//! There are at most [`MOST`] samples; a new one takes the place of the nearest one if it is as near as [`SAME`], or if there is
-//! no room.
+//! Of all samples and all segments between two, the point nearest to the signature gives the
+//! cycles. The distance is in parts of the range of the samples at each level: a level at which all
+//! samples are alike does not distinguish phases. There are at most [`MOST`] samples. A new sample
+//! replaces the nearest if that is as near as [`SAME`], or if there is no room.
 //! # Properties
 //! - **Exact** for samples, and for mixtures of two. -> test `mixtures_of_two_are_exact`
-//! - **Bounded**: cycles are never below or above those of all samples. -> test `between_the_samples`
-//! - **Neighbours do not count**: more requests to farther levels are the same signature. -> test `neighbours_do_not_count`
+//! - **Bounded**: cycles are never below or above those of all samples.
+//!   -> test `between_the_samples`
+//! - **Neighbours do not count**: more requests to farther levels are the same signature.
+//!   -> test `neighbours_do_not_count`
 //! - **What differs counts**. -> test `what_differs_counts`
 //! - **As the last one** where no requests are counted. -> test `nothing_counted`
 
@@ -29,62 +34,77 @@ use crate::evidence::{LEVELS, QueuedJob};
 
 /// Most samples of a job. Chosen: four phases and mixtures of them.
 const MOST: usize = 8;
-/// What is nearer is the same. Chosen: a few times the noise of counters.
+/// Distance up to which two signatures are the same. Chosen: a few times the noise of counters.
 const SAME: f64 = 0.03;
 
-/// How many levels a signature has.
+/// Levels in a signature.
 const NEAREST: usize = 2;
-/// Weight of the second one. Chosen, as the next one, by `study feliu-3` with drawn and with recorded programs.
+/// Weight of the second level. Chosen, as [`DIFFERENCE`], by `study feliu-3` with drawn and
+/// recorded programs.
 const SECOND: f64 = 0.5;
-/// What samples differ by at a level is at least this share of the largest requests.
+/// Least difference between samples at a level, as a share of the largest requests.
 const DIFFERENCE: f64 = 0.1;
 
-/// Requests for each instruction to the levels that are nearest to the core; `None` where fewer are counted.
+/// Requests per instruction to the levels nearest to the core, up to a constant factor; `None` if
+/// fewer levels are counted.
 pub(super) type Signature = [Option<f64>; NEAREST];
 
-/// The signature of what a job did last, at so many instructions a cycle.
+/// Signature of a job in its last quantum, at `speed` instructions per cycle.
 #[allow(clippy::cast_possible_truncation)] // levels are few
 pub(super) fn signature(job: &QueuedJob, speed: f64) -> Signature {
+    // From the core outwards; levels that are not counted are skipped.
     let caches = (1..=LEVELS as u8).map(|level| job.to_caches(level));
     let mut counted = caches.chain([job.to_memory()]).flatten();
     std::array::from_fn(|_| counted.next().map(|rate| rate / speed))
 }
 
+/// Signature of a quantum alone, and the cycles per instruction there.
 #[derive(Clone, Debug, PartialEq)]
 struct Sample {
     signature: Signature,
     cycles: f64,
 }
 
-/// A point of the samples, or between two.
+impl Sample {
+    /// Distance of a signature from the sample, in parts of `scale`.
+    fn distance(&self, to: &Signature, scale: &[f64; NEAREST]) -> f64 {
+        let difference = difference(&self.signature, to, scale);
+        dot(&difference, &difference).sqrt()
+    }
+}
+
+/// A sample, or a point between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Nearest {
-    /// Cycles of an instruction there.
+    /// Cycles per instruction at the point.
     pub cycles: f64,
-    /// How far off it is.
+    /// Distance of the signature from the point.
     pub off: f64,
 }
 
-/// A job's samples.
+/// Samples of a job, at most [`MOST`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Samples(Vec<Sample>);
 
 impl Samples {
-    /// Takes in a quantum with cores of its own; whether its signature is a new one.
+    /// Adds a sample. True if its signature is new.
     pub fn put(&mut self, signature: Signature, cycles: f64) -> bool {
         let sample = Sample { signature, cycles };
-        let (scale, is_full) = (self.scale(&signature), self.0.len() == MOST);
-        let distance = |it: &Sample| distance(&it.signature, &signature, &scale);
-        let nearest = self.0.iter_mut().min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        let is_new = nearest.as_deref().is_none_or(|nearest| distance(nearest) > SAME);
+        let scale = self.scale(&signature);
+        let is_full = self.0.len() == MOST;
+        let away: Vec<f64> =
+            self.0.iter().map(|known| known.distance(&signature, &scale)).collect();
+        let nearest = (0..away.len()).min_by(|&a, &b| away[a].total_cmp(&away[b]));
+        let is_new = nearest.is_none_or(|at| away[at] > SAME);
         match nearest {
-            Some(nearest) if is_full || !is_new => *nearest = sample,
+            Some(at) if is_full || !is_new => self.0[at] = sample,
             _ => self.0.push(sample),
         }
         is_new
     }
 
-    /// What is nearest to a signature; `None` without samples.
+    /// Point nearest to a signature, of all samples and segments between two; `None` without
+    /// samples.
     pub fn nearest(&self, to: &Signature) -> Option<Nearest> {
         let largest = self.scale(to);
         let differ = self.differ(&largest);
@@ -95,33 +115,42 @@ impl Samples {
             .flat_map(|(at, a)| self.0[at + 1..].iter().map(move |b| (a, b)));
         let between = pairs.map(|(a, b)| on_segment(a, b, to, &differ));
         let points = self.0.iter().cloned().chain(between);
-        let apart = |it: &Sample| distance(&it.signature, to, &differ);
-        let nearest = points.min_by(|a, b| apart(a).total_cmp(&apart(b)))?;
-        let off = distance(&nearest.signature, to, &largest);
+        let nearest =
+            points.min_by(|a, b| a.distance(to, &differ).total_cmp(&b.distance(to, &differ)))?;
+        // By the largest requests and not by the differences, so that doubt has the same scale
+        // always.
+        let off = nearest.distance(to, &largest);
         Some(Nearest { cycles: nearest.cycles, off })
     }
 
+    /// Whether there is no sample.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What the samples differ by at each level, as a part of the largest requests at least.
+    /// Range of the samples at each level, at least [`DIFFERENCE`] of the largest requests.
     fn differ(&self, largest: &[f64; NEAREST]) -> [f64; NEAREST] {
         std::array::from_fn(|level| {
-            let each = || self.0.iter().filter_map(|sample| sample.signature[level]);
-            let least = each().fold(f64::INFINITY, f64::min);
-            (each().fold(0.0, f64::max) - least).max(DIFFERENCE * largest[level])
+            let mut least = f64::INFINITY;
+            let mut most = 0.0_f64;
+            for rate in self.0.iter().filter_map(|sample| sample.signature[level]) {
+                least = least.min(rate);
+                most = most.max(rate);
+            }
+            (most - least).max(DIFFERENCE * largest[level])
         })
     }
 
-    /// The largest requests of each level that are known.
+    /// Largest known requests at each level, of the samples and `also`.
     fn scale(&self, also: &Signature) -> [f64; NEAREST] {
-        let all = || self.0.iter().map(|sample| &sample.signature).chain([also]);
-        std::array::from_fn(|level| all().filter_map(|it| it[level]).fold(0.0, f64::max))
+        std::array::from_fn(|level| {
+            let signatures = self.0.iter().map(|sample| &sample.signature).chain([also]);
+            signatures.filter_map(|signature| signature[level]).fold(0.0, f64::max)
+        })
     }
 }
 
-/// The difference of two signatures by level, in parts of the scale and by weight; 0 where one of them is unknown.
+/// Weighted difference of two signatures by level, in parts of `scale`; 0 where either is unknown.
 fn difference(a: &Signature, b: &Signature, scale: &[f64; NEAREST]) -> [f64; NEAREST] {
     let weights = [1.0, SECOND];
     std::array::from_fn(|level| match (a[level], b[level]) {
@@ -130,25 +159,25 @@ fn difference(a: &Signature, b: &Signature, scale: &[f64; NEAREST]) -> [f64; NEA
     })
 }
 
-fn distance(a: &Signature, b: &Signature, scale: &[f64; NEAREST]) -> f64 {
-    let difference = difference(a, b, scale);
-    dot(&difference, &difference).sqrt()
-}
-
+/// Dot product.
 fn dot(a: &[f64; NEAREST], b: &[f64; NEAREST]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The point between two samples that is nearest to a signature.
+/// Point nearest to a signature on the segment between two samples.
 fn on_segment(a: &Sample, b: &Sample, to: &Signature, scale: &[f64; NEAREST]) -> Sample {
     let along = difference(&b.signature, &a.signature, scale);
     let there = difference(to, &a.signature, scale);
     let length = dot(&along, &along);
     let part = if length > 0.0 { (dot(&along, &there) / length).clamp(0.0, 1.0) } else { 0.0 };
-    let between = |a: f64, b: f64| a + part * (b - a);
     let signature =
-        std::array::from_fn(|level| Some(between(a.signature[level]?, b.signature[level]?)));
-    Sample { signature, cycles: between(a.cycles, b.cycles) }
+        std::array::from_fn(|level| Some(between(a.signature[level]?, b.signature[level]?, part)));
+    Sample { signature, cycles: between(a.cycles, b.cycles, part) }
+}
+
+/// Point between `a` and `b` at `part` of the way.
+fn between(a: f64, b: f64, part: f64) -> f64 {
+    a + part * (b - a)
 }
 
 #[cfg(test)]
@@ -183,7 +212,8 @@ mod tests {
         assert_eq!(samples.nearest(&of(&[6.1, 0.0])), Some(Nearest { cycles: 4.0, off: 0.0 }));
     }
 
-    /// Neighbours take room in the caches that are shared, so more is requested of the memory. That is the same phase.
+    /// Neighbours take room in the caches that are shared, so more is requested of the memory. That
+    /// is the same phase.
     #[test]
     fn neighbours_do_not_count() {
         let mut job = testing::queue(&[3.0]).remove(0);
@@ -198,8 +228,9 @@ mod tests {
         assert_eq!(requests([None; LEVELS], 2.0), [Some(1.0), None], "only the memory is counted");
     }
 
-    /// One phase does 8 requests to the first level and 4 to the second, another 6 and 0. A sibling that takes half of the first
-    /// cache makes that 6 and 1. By the first level it is the second phase, or nearly.
+    /// One phase does 8 requests to the first level and 4 to the second, another 6 and 0. A sibling
+    /// that takes half of the first cache makes that 6 and 1. By the first level it is the second
+    /// phase, or nearly.
     #[test]
     fn what_differs_counts() {
         let mut samples = Samples::default();

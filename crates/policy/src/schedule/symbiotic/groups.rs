@@ -1,4 +1,4 @@
-//! Groups of threads by core: those that are, and how to better them step by step.
+//! Groups of threads by core: the present groups, and improvement by exchange.
 
 use crate::places::Places;
 use crate::schedule::Thread;
@@ -6,23 +6,24 @@ use crate::schedule::Thread;
 /// Threads by usable core.
 pub(in crate::schedule) type Groups = Vec<Vec<usize>>;
 
-/// Whether all usable cores have as many usable PUs.
+/// Whether all usable cores have the same number of usable PUs.
 pub(in crate::schedule) fn is_even(places: &Places<'_>) -> bool {
     let width = places.width();
     places.cores.iter().all(|core| core.pus.len() == width)
 }
 
-/// Threads that a core may have: no more than its share where cores are alike or there is one for each thread, else as
-/// many as it has PUs.
+/// Number of threads that each usable core may have: its even share where cores are alike or there
+/// is a core for each thread, else its number of PUs.
 fn rooms(places: &Places<'_>, threads: usize) -> Vec<usize> {
     let cores = &places.cores;
     let share = threads.div_ceil(cores.len().max(1)).max(1);
     let is_shared_out = is_even(places) || threads <= cores.len();
-    let room = |pus: usize| if is_shared_out { pus.min(share) } else { pus };
-    cores.iter().map(|core| room(core.pus.len())).collect()
+    let pus = cores.iter().map(|core| core.pus.len());
+    pus.map(|pus| if is_shared_out { pus.min(share) } else { pus }).collect()
 }
 
-/// Each on the core where it last ran, as far as there is room; the others on the emptiest.
+/// The present groups: threads on their last cores as far as there is room, the others on the
+/// emptiest.
 pub(in crate::schedule) fn staying(places: &Places<'_>, threads: &[&Thread]) -> Groups {
     let cores = &places.cores;
     let rooms = rooms(places, threads.len());
@@ -43,7 +44,7 @@ pub(in crate::schedule) fn staying(places: &Places<'_>, threads: &[&Thread]) -> 
     groups
 }
 
-/// Each goes to the emptiest core, the first in the order of spreading, as long as there is room.
+/// Puts each thread on the emptiest core with room, the first in the order of spreading.
 fn put_on_the_emptiest(
     places: &Places<'_>,
     rooms: &[usize],
@@ -52,7 +53,8 @@ fn put_on_the_emptiest(
 ) {
     let order = places.spread_cores();
     let mut rest = rest.into_iter();
-    // A core that gets one has one more than the emptiest, so its turn comes again when all have as many.
+    // A core that gets a thread has one more than the emptiest, so its turn comes again when all
+    // have as many.
     for level in 0..places.width() {
         for &core in &order {
             if groups[core].len() == level && level < rooms[core] {
@@ -63,14 +65,14 @@ fn put_on_the_emptiest(
     }
 }
 
-/// Passes over all threads at most. Chosen: more than four were not seen to be needed for 64 threads.
+/// Most passes over all threads. Chosen: 64 threads never needed more than four.
 const PASSES: usize = 8;
-/// Least fall of the cost that counts; below it rounding could exchange back and forth for ever.
+/// Least fall of the cost that counts. Below, rounding errors could exchange threads for ever.
 const WORTH: f64 = 1e-9;
 
-/// The groups after moving threads to other cores with room, and exchanging two of different cores, as long as
-/// that makes them cost less. `cost` is that of a group on a usable core; on cores of the same of the `classes`, which
-/// are by core, it is the same.
+/// Improves the groups by moves to cores with room and exchanges of two threads, as long as the
+/// cost falls. `cost` is the cost of a group on a usable core, equal on cores of one class;
+/// `classes` are by core.
 pub(in crate::schedule) fn exchanged(
     places: &Places<'_>,
     groups: Groups,
@@ -94,28 +96,33 @@ pub(in crate::schedule) fn exchanged(
     search.groups
 }
 
+/// State of the improvement.
 struct Search<'a, C> {
+    /// By core: number of usable PUs.
     rooms: Vec<usize>,
     groups: Groups,
-    /// By core, whether its group changed in the pass before, and whether it did in this one: two that are as they
-    /// were in the pass before have nothing to exchange.
+    /// By core: whether its group changed in the last pass. Two unchanged groups are not tried
+    /// again.
     before: Vec<bool>,
+    /// By core: whether its group has changed in this pass.
     now: Vec<bool>,
-    /// By core.
+    /// By core: cost of its group.
     costs: Vec<f64>,
     classes: &'a [usize],
     cost: C,
 }
 
 impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
-    /// Whether anything helped.
+    /// One pass over all pairs of cores. True if the cost fell.
     fn pass(&mut self) -> bool {
         self.now.fill(false);
         for a in 0..self.groups.len() {
             for b in a + 1..self.groups.len() {
                 let is_new = self.before[a] || self.before[b] || self.now[a] || self.now[b];
+                // `|`, not `||`: all three are tried.
                 if is_new && (self.exchange(a, b) | self.moved(a, b) | self.moved(b, a)) {
-                    (self.now[a], self.now[b]) = (true, true);
+                    self.now[a] = true;
+                    self.now[b] = true;
                 }
             }
         }
@@ -123,12 +130,14 @@ impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
         self.before.contains(&true)
     }
 
+    /// Exchanges threads of two cores. True if the cost fell.
     fn exchange(&mut self, a: usize, b: usize) -> bool {
         let mut helped = false;
         let are_pairs = self.groups[a].len() == 2 && self.groups[b].len() == 2;
         let is_same = are_pairs && self.classes[a] == self.classes[b];
         for i in 0..self.groups[a].len() {
-            // Both pairs as they would be, but with their cores exchanged.
+            // The exchanges of the second thread give the same two pairs, with their cores
+            // exchanged.
             if i == 1 && is_same && !helped {
                 break;
             }
@@ -144,13 +153,16 @@ impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
         helped
     }
 
+    /// Exchanges two threads, without regard to costs.
     fn change_places(&mut self, a: usize, i: usize, b: usize, j: usize) {
         let one = self.groups[a][i];
         self.groups[a][i] = std::mem::replace(&mut self.groups[b][j], one);
     }
 
+    /// Moves threads from core `a` to core `b` while there is room. True if the cost fell.
     fn moved(&mut self, a: usize, b: usize) -> bool {
-        let (mut helped, mut i) = (false, 0);
+        let mut helped = false;
+        let mut i = 0;
         while i < self.groups[a].len() && self.groups[b].len() < self.rooms[b] {
             let one = self.groups[a].remove(i);
             self.groups[b].push(one);
@@ -165,12 +177,14 @@ impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
         helped
     }
 
-    /// Whether two cores cost less than before; then that is remembered.
+    /// Whether two cores cost less than before; if so, stores the new costs.
     fn is_better(&mut self, a: usize, b: usize) -> bool {
-        let costs = ((self.cost)(a, &self.groups[a]), (self.cost)(b, &self.groups[b]));
-        let better = costs.0 + costs.1 < self.costs[a] + self.costs[b] - WORTH;
+        let cost_a = (self.cost)(a, &self.groups[a]);
+        let cost_b = (self.cost)(b, &self.groups[b]);
+        let better = cost_a + cost_b < self.costs[a] + self.costs[b] - WORTH;
         if better {
-            (self.costs[a], self.costs[b]) = costs;
+            self.costs[a] = cost_a;
+            self.costs[b] = cost_b;
         }
         better
     }

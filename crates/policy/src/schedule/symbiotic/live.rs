@@ -1,4 +1,4 @@
-//! The threads that there are, to be looked up.
+//! The threads of a queue, sorted for look-up.
 
 use crate::schedule::{QueuedJob, Thread};
 use colocate_evidence::TaskId;
@@ -7,25 +7,23 @@ use colocate_evidence::TaskId;
 #[derive(Clone, Copy)]
 pub(in crate::schedule) struct LiveThread<'a> {
     pub thread: &'a Thread,
-    /// Its job ran in the last quantum.
+    /// Whether its job ran in the last quantum.
     pub just_ran: bool,
 }
 
-/// All threads of the queue, in the order of their names; one of each name.
+/// All threads of the queue, in the order of their ids; of equal ids only the first.
 pub(in crate::schedule) fn all(queue: &[QueuedJob]) -> Vec<LiveThread<'_>> {
-    let of = |job: &'_ QueuedJob| {
-        let just_ran = job.just_ran;
-        move |thread| LiveThread { thread, just_ran }
-    };
-    let mut found: Vec<LiveThread<'_>> =
-        queue.iter().flat_map(|job| job.threads.iter().map(of(job))).collect();
+    let threads = queue.iter().flat_map(|job| {
+        job.threads.iter().map(move |thread| LiveThread { thread, just_ran: job.just_ran })
+    });
+    let mut found: Vec<LiveThread<'_>> = threads.collect();
     // Queues are runs of sorted threads, which this sort makes use of.
     found.sort_by_key(|there| there.thread.id);
     found.dedup_by_key(|there| there.thread.id);
     found
 }
 
-/// The thread of this name.
+/// The thread with this id.
 pub(super) fn find<'a>(there: &[LiveThread<'a>], id: TaskId) -> Option<LiveThread<'a>> {
     there.binary_search_by_key(&id, |there| there.thread.id).ok().map(|at| there[at])
 }

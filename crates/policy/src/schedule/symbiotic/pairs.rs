@@ -1,72 +1,78 @@
-//! What every two threads make of each other, all at once.
+//! Slowdowns and costs of all pairs of threads, computed at once.
 //!
-//! The equation for two threads `a` and `b` is `S(a) = Σ α + Σ β·a + Σ γ·b + Σ δ·a·b` over the components. All but
-//! the last sum belong to one thread, and the last is the same for both, so a pair takes one product of two
-//! stacks and two divisions.
+//! The equation for two threads `a` and `b` is `S(a) = Σ α + Σ β·a + Σ γ·b + Σ δ·a·b` over the
+//! components. All but the last sum belong to one thread, and the last is the same for both, so a
+//! pair takes one product of two stacks and two divisions.
 //!
 //! # Properties
-//! - **The equation's**: the same slowdowns and costs as [`Mode::slowdown`] returns, pair by pair, to rounding.
-//!   -> test `as_the_equation_says`
+//! - **The equation's**: the same slowdowns and costs as [`Mode::slowdown`] returns, pair by pair,
+//!   to rounding. -> test `as_the_equation_says`
 
 use super::Objective;
 use colocate_model::symbiosis::Mode;
 
-/// Slowdowns and costs of all pairs.
+/// Slowdowns and costs of all pairs of threads.
 pub(super) struct Pairs {
     n: usize,
     aim: Objective,
-    /// Per thread: what its slowdown has of its own, and what it adds to another's.
+    /// By thread: `Σ α + Σ β·a`, the part of its own stack in its slowdown.
     own: Vec<f64>,
+    /// By thread: `Σ γ·b`, its part in the slowdown of another thread.
     adds: Vec<f64>,
-    /// Per thread, by component: how much of it the thread has, and the same times what two that have it make.
+    /// By thread and component: share of the thread's stack.
     shares: Vec<f64>,
+    /// By thread and component: share times `δ`.
     weights: Vec<f64>,
     components: usize,
-    /// What both cost, row by row, the first below the second.
+    /// Cost of both threads of a pair, row by row; only the cells with the row below the column.
     costs: Vec<f64>,
-    /// The greatest of them; 0 if there are none.
+    /// Greatest cost of a pair; 0 without pairs.
     most: f64,
 }
 
 impl Pairs {
-    /// Of threads with these stacks alone.
+    /// All pairs of threads with these stacks alone.
     pub fn new(mode: &Mode, aim: Objective, stacks: &[&[f64]]) -> Self {
         let n = stacks.len();
         let c = &mode.coefficients;
         let alpha = c.iter().fold(0.0, |sum, c| sum + c.alpha);
-        let sum = |of: &dyn Fn(usize, f64) -> f64| -> Vec<f64> {
-            let thread = |stack: &&[f64]| {
-                let parts = stack.iter().take(c.len()).enumerate();
-                parts.fold(0.0, |sum, (at, part)| sum + of(at, *part))
-            };
-            stacks.iter().map(thread).collect()
-        };
-        let mut own = sum(&|at, part| c[at].beta * part);
-        own.iter_mut().for_each(|own| *own += alpha);
-        let share = |stack: &&[f64], at: usize| stack.get(at).copied().unwrap_or(0.0);
-        let row = |stack| (0..c.len()).map(move |at| (at, share(stack, at)));
         let mut pairs = Self {
             n,
             aim,
-            own,
-            adds: sum(&|at, part| c[at].gamma * part),
-            shares: stacks.iter().flat_map(row).map(|(_, share)| share).collect(),
-            weights: stacks.iter().flat_map(row).map(|(at, share)| c[at].delta * share).collect(),
+            own: Vec::with_capacity(n),
+            adds: Vec::with_capacity(n),
+            shares: Vec::with_capacity(n * c.len()),
+            weights: Vec::with_capacity(n * c.len()),
             components: c.len(),
             costs: vec![0.0; n * n],
             most: 0.0,
         };
+        for stack in stacks {
+            let mut own = 0.0;
+            let mut adds = 0.0;
+            for (at, c) in c.iter().enumerate() {
+                // A component that the stack lacks is 0.
+                let share = stack.get(at).copied().unwrap_or(0.0);
+                own += c.beta * share;
+                adds += c.gamma * share;
+                pairs.shares.push(share);
+                pairs.weights.push(c.delta * share);
+            }
+            pairs.own.push(own + alpha);
+            pairs.adds.push(adds);
+        }
         pairs.fill();
         pairs
     }
 
+    /// Computes the costs of all pairs.
     fn fill(&mut self) {
         let n = self.n;
         let mut joint = vec![0.0; n];
-        // By component, so that rows are added up and many pairs are done at once.
-        let column = |at: usize| self.shares.iter().skip(at).step_by(self.components).copied();
-        let by_component: Vec<Vec<f64>> =
-            (0..self.components).map(|at| column(at).collect()).collect();
+        // By component, so that whole rows are added, several pairs at once.
+        let by_component: Vec<Vec<f64>> = (0..self.components)
+            .map(|at| self.shares.iter().skip(at).step_by(self.components).copied().collect())
+            .collect();
         for a in 0..n {
             let joint = &mut joint[a + 1..];
             joint.fill(0.0);
@@ -74,7 +80,9 @@ impl Pairs {
             for (weight, shares) in weights.iter().zip(&by_component) {
                 joint.iter_mut().zip(&shares[a + 1..]).for_each(|(sum, b)| *sum += weight * b);
             }
-            let (own, adds, aim) = (self.own[a], self.adds[a], self.aim);
+            let own = self.own[a];
+            let adds = self.adds[a];
+            let aim = self.aim;
             let others = self.own[a + 1..].iter().zip(&self.adds[a + 1..]);
             let costs = &mut self.costs[a * n + a + 1..(a + 1) * n];
             for ((cost, joint), (own_b, adds_b)) in costs.iter_mut().zip(&*joint).zip(others) {
@@ -84,24 +92,26 @@ impl Pairs {
         }
     }
 
-    /// What both together make.
+    /// `Σ δ·a·b`, the same for both threads.
     fn joint(&self, a: usize, b: usize) -> f64 {
-        let (a, b) = (a.min(b) * self.components, a.max(b) * self.components);
-        let weights = &self.weights[a..a + self.components];
-        weights.iter().zip(&self.shares[b..]).fold(0.0, |sum, (weight, b)| sum + weight * b)
+        // The lower thread's weights, as in `fill`: the rounding is the same.
+        let low = a.min(b) * self.components;
+        let high = a.max(b) * self.components;
+        let weights = &self.weights[low..low + self.components];
+        weights.iter().zip(&self.shares[high..]).fold(0.0, |sum, (weight, b)| sum + weight * b)
     }
 
-    /// The slowdown of `a` beside `b`; as the equation says, which may be below 1.
+    /// Slowdown of `a` beside `b`, as the equation says; may be below 1.
     pub fn slowdown(&self, a: usize, b: usize) -> f64 {
         self.own[a] + self.adds[b] + self.joint(a, b)
     }
 
-    /// What two different threads cost.
+    /// Cost of two different threads together.
     pub fn cost(&self, a: usize, b: usize) -> f64 {
         self.costs[a.min(b) * self.n + a.max(b)]
     }
 
-    /// The most that two cost.
+    /// Greatest cost of a pair.
     pub fn most(&self) -> f64 {
         self.most
     }

@@ -1,23 +1,27 @@
-//! Quanta in which a thread has a core alone, because its stack beside others does not show the one alone.
+//! Quanta in which a thread has a core alone, because stacks beside siblings do not show its stack
+//! alone.
 //!
 //! # Problem
-//! With some coefficients, or some stacks, whose cycles they are is unknown: the inverse is not unique, or a
-//! little noise becomes a large error.
+//! With some coefficients, or some stacks, cycles cannot be attributed to threads: the inverse is
+//! not unique, or a little noise becomes a large error.
 //! # Approach
-//! Let the thread run alone on its core for a quantum: then its stack is shown as it is. That leaves contexts
+//! The thread runs alone on its core for a quantum and shows its stack alone. This leaves contexts
 //! empty, so it is rationed.
 //! # Terms
 //! - *Credit*: contexts that may be left empty; every quantum adds [`SHARE`] of all contexts.
-//! - *Sample*: a stack that a thread showed alone on a core. It is good for [`GOOD_FOR`] quanta.
+//! - *Sample*: the stack of a thread alone on a core, valid for [`GOOD_FOR`] quanta.
 //! # Algorithm
-//! 1. A thread *needs* one that shows stacks, and has no sample that is still good, if stacks alone are not found
-//!    well by the coefficients ([`Conditioning::is_good`]) or the last inverse of its stack did not settle.
-//! 2. A thread without a sample comes first, then the one with the oldest; in the order of the queue.
-//! 3. While there is credit, each gets the core where it last ran, or the first that is free, and the last
-//!    of the chosen jobs wait if there is no room for them. They keep their places in the queue.
+//! 1. A thread that shows stacks *needs* a sample if it has no valid one, and if the coefficients
+//!    do not find stacks alone well ([`Conditioning::is_good`]) or the last inverse of its stack
+//!    did not converge.
+//! 2. Threads without a sample come first, then the oldest sample; equals in the order of the
+//!    queue.
+//! 3. While there is credit, each gets the core where it last ran, or the first free core. If there
+//!    is no room for the last of the chosen jobs, they wait, and keep their places in the queue.
 //! # Properties
 //! - **Rationed**: no more contexts are left empty than the share says. -> test `solo_is_rationed`
-//! - **Every thread** that needs a sample gets one. -> test `solo_shows_what_stacks_together_do_not`
+//! - **Every thread** that needs a sample gets one.
+//!   -> test `solo_shows_what_stacks_together_do_not`
 //! - **Never needed** where stacks alone are found well. -> test `no_solo_where_stacks_are_known`
 //!
 //! [`Conditioning::is_good`]: colocate_model::symbiosis::Conditioning::is_good
@@ -28,32 +32,33 @@ use crate::schedule::{Quantum, Selected, Thread, select};
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 
-/// The share of the contexts that may be left empty for samples, over time. Chosen: more would cost more than the
-/// 5 % that symbiotic schedules are published to gain.
+/// Share of the contexts that may be left empty for samples, over time. Chosen: more would cost
+/// more than the 5 % that symbiotic schedules are published to gain.
 pub(crate) const SHARE: f64 = 0.02;
 
-/// Quanta for which a sample is good, as programs have phases. Chosen.
+/// Quanta for which a sample is valid, as programs have phases. Chosen.
 pub(crate) const GOOD_FOR: u64 = 20;
 
 /// A thread that runs alone on a core.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Alone {
     pub thread: TaskId,
-    /// By place in the usable cores.
+    /// Place among the usable cores.
     core: usize,
     pub pu: PuIdx,
 }
 
-/// What may be left empty.
+/// Ration of contexts that may be left empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ration {
+    /// Contexts that may be left empty now.
     credit: f64,
-    /// Samples that were arranged for.
+    /// Samples arranged so far.
     pub given: u64,
 }
 
 impl Ration {
-    /// Chooses the threads that run alone. Jobs that must wait for that leave `chosen`.
+    /// Chooses the threads that run alone. Jobs without room beside them leave `chosen`.
     pub fn choose(
         &mut self,
         now: &Quantum<'_>,
@@ -63,11 +68,13 @@ impl Ration {
         chosen: &mut Vec<(usize, Selected)>,
     ) -> Vec<Alone> {
         let contexts = places.pus.len();
-        // No more than a quarter of them at once, but always enough for one core.
+        // At most a quarter of the contexts at once, but always enough for one core.
         let most = (select::float(contexts) / 4.0).max(select::float(places.width()));
         self.credit = (self.credit + SHARE * select::float(contexts)).min(most);
         let threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
         let mut found = Vec::new();
+        // With a core for each thread all are alone; with more threads than contexts, PUs are
+        // shared.
         if threads <= places.cores.len() || threads > contexts {
             return found;
         }
@@ -91,7 +98,7 @@ impl Ration {
     }
 }
 
-/// The chosen threads that need a sample, the most urgent first.
+/// The chosen threads that need a sample, most urgent first.
 fn wanting<'a>(
     now: &Quantum<'a>,
     table: &StackTable,
@@ -99,26 +106,28 @@ fn wanting<'a>(
     chosen: &[(usize, Selected)],
 ) -> Vec<&'a Thread> {
     let threads = chosen.iter().flat_map(|(at, _)| &now.queue[*at].threads);
-    let needs = |thread: &&Thread| {
+    let needing = threads.filter(|thread| {
         let age = table.sample_age(thread.id);
         let doubtful = !well_conditioned || table.is_doubtful(thread.id);
         doubtful && table.shows(thread) && age.is_none_or(|age| age >= GOOD_FOR)
-    };
-    let mut found: Vec<&Thread> = threads.filter(needs).collect();
+    });
+    let mut found: Vec<&Thread> = needing.collect();
     found.sort_by_key(|thread| std::cmp::Reverse(table.sample_age(thread.id).unwrap_or(u64::MAX)));
     found
 }
 
-/// The core where the thread last ran, else the first that no thread has alone.
+/// The core where the thread last ran, else the first that no thread has alone; `None` without
+/// such.
 fn core_for(places: &Places<'_>, thread: &Thread, taken: &[Alone]) -> Option<usize> {
     let cores = &places.cores;
-    let is_free = |core: &usize| taken.iter().all(|alone| alone.core != *core);
     let last = thread.pu.and_then(|pu| cores.iter().position(|core| core.pus.contains(&pu)));
-    last.filter(is_free).or_else(|| (0..cores.len()).find(is_free))
+    last.into_iter()
+        .chain(0..cores.len())
+        .find(|&core| taken.iter().all(|alone| alone.core != core))
 }
 
-/// Lets the last of the chosen jobs wait until the others have room on what is left; whether that is possible.
-/// Jobs of threads that run alone stay, and if it is not possible all.
+/// Removes the last of the chosen jobs until the others fit on the remaining PUs. Jobs with threads
+/// that run alone stay. False, with `chosen` unchanged, if they cannot fit.
 fn make_room(
     now: &Quantum<'_>,
     places: &Places<'_>,
@@ -127,8 +136,7 @@ fn make_room(
 ) -> bool {
     let taken: usize = alone.iter().map(|alone| places.cores[alone.core].pus.len()).sum();
     let room = places.pus.len() - taken + alone.len();
-    let width = |at: usize| now.queue[at].threads.len();
-    let mut threads: usize = chosen.iter().map(|(at, _)| width(*at)).sum();
+    let mut threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
     let mut kept = chosen.clone();
     for place in (0..chosen.len()).rev() {
         if threads <= room {

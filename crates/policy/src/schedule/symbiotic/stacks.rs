@@ -1,4 +1,4 @@
-//! What is known of threads' stacks alone.
+//! Known stacks of threads alone.
 
 use super::live::{self, LiveThread};
 use crate::schedule::progress::slept;
@@ -8,70 +8,78 @@ use colocate_evidence::TaskId;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::{Mode, inverse, normalised};
 
-/// Stacks alone by thread, and which ran together last.
+/// Stacks alone by thread, and the groups that ran together last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StackTable {
+    /// Weight of a new stack, above 0 and at most 1.
     weight: f64,
-    /// The parts of the host's stacks.
+    /// Names of the parts of the host's stacks.
     parts: Vec<String>,
-    /// The component that each of them belongs to.
+    /// Component of each part.
     component_of: Vec<usize>,
+    /// Number of components.
     components: usize,
     known: Sorted<TaskId, Known>,
-    /// By core.
+    /// Groups of the last quantum, by core.
     together: Vec<Vec<TaskId>>,
-    /// How many quanta were learned from.
+    /// Number of quanta learned from.
     quanta: u64,
 }
 
-/// What is known of a thread.
+/// Stacks of one thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Known {
-    /// Its stack alone.
+    /// Stack alone; `None` if unknown.
     alone: Option<Vec<f64>>,
-    /// The last quantum in which it was alone on its core.
+    /// Number of the last quantum alone on a core.
     sampled: Option<u64>,
-    /// Its last stack beside others showed nothing.
+    /// Whether the inverse of the last stack beside others did not converge.
     is_doubtful: bool,
 }
 
 impl StackTable {
+    /// A table without known stacks. Without a component for each part no stack is ever known.
     pub fn new(model: &CpiModel, weight: f64) -> Self {
-        let component = |part| model.components.iter().position(|c| c.parts.contains(part));
-        let component_of: Option<Vec<usize>> = model.parts.iter().map(component).collect();
-        let (parts, components) = (model.parts.clone(), model.components.len());
+        let components = model.components.len();
+        let parts = model.parts.clone();
+        let component_of: Option<Vec<usize>> = parts
+            .iter()
+            .map(|part| model.components.iter().position(|c| c.parts.contains(part)))
+            .collect();
         let component_of = component_of.unwrap_or_default();
         Self { weight, parts, component_of, components, ..Self::default() }
     }
 
-    /// How many threads' stacks are known.
+    /// Number of threads with a known stack alone.
     pub fn known(&self) -> usize {
         self.known.values().filter(|known| known.alone.is_some()).count()
     }
 
-    /// Quanta since the thread was alone on its core; `None` if it never was.
+    /// Quanta since the thread was alone on its core; `None` if it never was alone.
     pub(crate) fn sample_age(&self, id: TaskId) -> Option<u64> {
         self.known.get(&id)?.sampled.map(|when| self.quanta - when)
     }
 
-    /// Whether its last stack beside others showed nothing.
+    /// Whether the inverse of the thread's last stack beside others did not converge.
     pub(crate) fn is_doubtful(&self, id: TaskId) -> bool {
         self.known.get(&id).is_some_and(|known| known.is_doubtful)
     }
 
-    /// Whether the thread shows stacks of the parts that the coefficients are for.
+    /// Whether the last stack of the thread has the parts of the coefficients.
     pub fn shows(&self, thread: &Thread) -> bool {
         self.shown(thread).is_some()
     }
 
-    /// The thread's last stack as shares by component; `None` if it showed none, or one of other parts, or was not
-    /// runnable in the last quantum in which its job ran: then its stack is of an older one, beside others.
+    /// Last stack of a thread, as shares by component. `None` without a stack or with other parts.
+    /// `None` also if the thread slept through its job's last quantum: the stack is then older,
+    /// beside others.
     fn shown(&self, thread: &Thread) -> Option<Vec<f64>> {
         if slept(thread) {
             return None;
         }
         let ran = thread.ran.as_ref()?;
         let host = ran.stack.as_ref()?;
+        // Coefficients of another host may be for other parts.
         if self.parts != ran.parts || self.component_of.len() != host.len() {
             return None;
         }
@@ -80,31 +88,38 @@ impl StackTable {
         normalised(&stack)
     }
 
-    /// Remembers which threads will run together.
+    /// Takes in the groups of the next quantum.
     pub(crate) fn ran_together(&mut self, groups: Vec<Vec<TaskId>>) {
         self.together = groups;
     }
 
-    /// Takes in what the last quantum has shown, and forgets threads that are gone. `mode` are the coefficients
-    /// for as many threads as shared the fullest core then; `None` if they do not give stacks alone.
+    /// Takes in the stacks of the last quantum. Forgets threads that have ended. `mode` has the
+    /// coefficients for as many threads as shared the fullest core; `None` if they do not give
+    /// stacks alone.
     pub fn learn(&mut self, mode: Option<&Mode>, there: &[LiveThread<'_>]) {
         self.known.keep_only(there.iter().map(|there| there.thread.id), Known::default);
         self.quanta += 1;
         let together = std::mem::take(&mut self.together);
         for group in &together {
-            // Of a thread that is gone it is unknown how it was, so nothing is known of its neighbours.
-            let ran = |id: &TaskId| live::find(there, *id).filter(|there| there.just_ran);
-            let shown: Option<Vec<Vec<f64>>> =
-                group.iter().map(|id| self.shown(ran(id)?.thread)).collect();
+            // The stack of a thread that has ended is unknown, and with it the stacks of its
+            // neighbours.
+            let shown: Option<Vec<Vec<f64>>> = group
+                .iter()
+                .map(|id| {
+                    let found = live::find(there, *id).filter(|found| found.just_ran)?;
+                    self.shown(found.thread)
+                })
+                .collect();
             if let Some(shown) = shown {
                 self.note_group(mode, group, &shown);
             }
         }
     }
 
-    /// Takes in what a core's threads have shown.
+    /// Takes in the stacks of a core's threads in the last quantum.
     fn note_group(&mut self, mode: Option<&Mode>, group: &[TaskId], shown: &[Vec<f64>]) {
         let quanta = self.quanta;
+        // A thread without siblings shows its stack alone.
         if let &[id] = group {
             let known = self.note(id, &shown[0]);
             known.sampled = Some(quanta);
@@ -123,11 +138,12 @@ impl StackTable {
         }
     }
 
-    /// How many threads shared the fullest core in the last quantum.
+    /// Number of threads on the fullest core in the last quantum.
     pub fn fullest(&self) -> usize {
         self.together.iter().map(Vec::len).max().unwrap_or(0)
     }
 
+    /// The entry of a thread, added if absent.
     fn entry(&mut self, id: TaskId) -> &mut Known {
         if self.known.get(&id).is_none() {
             self.known.insert(id, Known::default());
@@ -135,7 +151,7 @@ impl StackTable {
         self.known.get_mut(&id).expect("it is there now")
     }
 
-    /// Averages a thread's stack alone with what was known.
+    /// Averages a thread's stack alone with the known stack.
     pub fn note(&mut self, id: TaskId, stack: &[f64]) -> &mut Known {
         let weight = self.weight;
         let known = self.entry(id);
@@ -148,7 +164,7 @@ impl StackTable {
         known
     }
 
-    /// The mean of the stacks that are known; all components alike while none is.
+    /// Mean of the known stacks; equal components if none is known.
     pub fn mean(&self) -> Vec<f64> {
         let mut mean = vec![0.0; self.components];
         for stack in self.known.values().filter_map(|known| known.alone.as_ref()) {
@@ -156,14 +172,15 @@ impl StackTable {
         }
         let all = mean.iter().fold(0.0, |sum, each| sum + each);
         for each in &mut mean {
+            // Normalised: the shares of a stack add up to 1.
             *each = if all > 0.0 { *each / all } else { 1.0 / select::float(self.components) };
         }
         mean
     }
 
-    /// The stacks alone of these threads; the `mean` for those of which none is known.
+    /// Stacks alone of these threads; `mean` for a thread of unknown stack.
     pub fn stacks<'a>(&'a self, mean: &'a [f64], threads: &[&Thread]) -> Vec<&'a [f64]> {
-        let alone = |id| self.known.get(id)?.alone.as_deref();
-        threads.iter().map(|thread| alone(&thread.id).unwrap_or(mean)).collect()
+        let known = threads.iter().map(|thread| self.known.get(&thread.id));
+        known.map(|known| known.and_then(|known| known.alone.as_deref()).unwrap_or(mean)).collect()
     }
 }

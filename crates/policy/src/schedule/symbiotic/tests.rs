@@ -14,7 +14,8 @@ use proptest::prelude::*;
 /// The parts of the stacks that are shown here.
 const PARTS: Parts = &["core", "memory", "other"];
 
-/// Three components, each a part of its own; drawn coefficients of weak coupling for two and four threads.
+/// Three components, each a part of its own; drawn coefficients of weak coupling for two and four
+/// threads.
 pub(in crate::schedule) fn model(rng: &mut SplitMix64) -> CpiModel {
     let mut trained = |threads: u32| {
         let mut one = || Coefficients {
@@ -164,7 +165,8 @@ fn learns_what_they_are_alone() {
     }
 }
 
-/// Two that wait for memory and two that compute; memory beside memory is dear. First in order, then apart.
+/// Two that wait for memory and two that compute; memory beside memory is dear. First in order,
+/// then apart.
 #[test]
 fn parts_threads_that_disturb_each_other() {
     let machine = machine("core:2 pu:2");
@@ -212,7 +214,8 @@ fn stays() {
     }
 }
 
-/// Ten threads on four cores of four, the last two of them on the first core: of groups of three nothing is proved.
+/// Ten threads on four cores of four, the last two of them on the first core: of groups of three
+/// nothing is proved.
 #[test]
 fn two_of_many_on_the_first_core() {
     let machine = machine("core:4 pu:4");
@@ -283,8 +286,8 @@ fn the_head_runs_and_a_wide_job_alone() {
     assert_eq!((choices.len(), choices[0].places.len()), (1, 9));
 }
 
-/// Seven ran on four cores of two, of which one sibling is offline, and those on the last two cores have ended. Each
-/// that is left has a core each.
+/// Seven ran on four cores of two, of which one sibling is offline, and those on the last two cores
+/// have ended. Each that is left has a core each.
 #[test]
 fn no_core_is_shared_while_another_is_empty() {
     let machine = machine("core:4 pu:2");
@@ -302,8 +305,9 @@ fn no_core_is_shared_while_another_is_empty() {
     }
 }
 
-/// It has the stack that it had beside another one, and sleeps through a quantum in which it has a core alone: that is not
-/// its stack alone, and it needs no core of its own now. When it has run, what it shows then is.
+/// It has the stack that it had beside another one, and sleeps through a quantum in which it has a
+/// core alone: that is not its stack alone, and it needs no core of its own now. When it has run,
+/// what it shows then is.
 #[test]
 fn asleep_shows_no_stack() {
     let machine = machine("core:2 pu:2");
@@ -335,7 +339,8 @@ fn strongly_coupled() -> CpiModel {
     model
 }
 
-/// As many quanta of eight jobs on four cores of two; the scheduler after them, and what was chosen.
+/// As many quanta of eight jobs on four cores of two; the scheduler after them, and what was
+/// chosen.
 fn quanta(model: &CpiModel, truth: &[Vec<f64>], count: usize) -> (Symbiotic, Vec<Vec<Choice>>) {
     let machine = machine("core:4 pu:2");
     let settings = Settings { weight: 1.0, ..Settings::USUAL };
@@ -397,7 +402,8 @@ fn no_solo_where_stacks_are_known() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// The decision, made by costs that are computed pair by pair and without a proof that spares the search.
+    /// The decision, made by costs that are computed pair by pair and without a proof that spares
+    /// the search.
     #[test]
     fn as_without_the_proof(
         count in 5_usize..=8,

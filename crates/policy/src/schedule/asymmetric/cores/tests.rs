@@ -42,7 +42,8 @@ fn fast_and_slow() {
     assert!(Cores::new(&amp_4x12(), &slow).are_alike());
 }
 
-/// Capacities of 1024, 900 and 400: two kinds are fast, the fastest comes first. Without capacities clocks say it.
+/// Capacities of 1024, 900 and 400: two kinds are fast, the fastest comes first. Without capacities
+/// clocks say it.
 #[test]
 fn three_kinds() {
     let mut machine = halves("core:3", &[2]);
@@ -58,7 +59,8 @@ fn three_kinds() {
     assert_eq!(cores(&machine).fast().collect::<Vec<_>>(), [2]);
 }
 
-/// 64 + 512 KiB of its own and a quarter of 2 MiB, on either side: near 2 · 576 KiB at 2 GB/s, far 2 · 1,088 KiB.
+/// 64 + 512 KiB of its own and a quarter of 2 MiB, on either side: near 2 · 576 KiB at 2 GB/s, far
+/// 2 · 1,088 KiB.
 #[test]
 fn refill_by_hand() {
     let cores = cores(&amp_4x12());
@@ -72,8 +74,8 @@ fn refill_by_hand() {
     assert_eq!(stays, Move { gain: 0.0, cost: 0.0, crossing: false });
 }
 
-/// Five threads on a machine with two fast cores with siblings and one taken: the other four cores get one each, one of
-/// them two, where it is already; the taken core's sibling stays empty.
+/// Five threads on a machine with two fast cores with siblings and one taken: the other four cores
+/// get one each, one of them two, where it is already; the taken core's sibling stays empty.
 #[test]
 fn siblings_last() {
     let machine = halves("core:5 pu:2", &[0]);

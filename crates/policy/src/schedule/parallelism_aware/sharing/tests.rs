@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 /// Moves cost nothing.
 const FREE: Settings = Settings { cost: 0.0, ..Settings::USUAL };
 
-/// The thread on the fast core of three, each under a cache of its own, quantum by quantum, in a job that is parallel all the time.
+/// The thread on the fast core of three, each under a cache of its own, quantum by quantum, in a
+/// job that is parallel all the time.
 fn on_fast(settings: Settings, quanta: usize) -> Vec<u32> {
     let mut world = World::new(halves("l3:3 core:1", &[0]), &[3]);
     world.quantum = Nanos::from_millis(1);
@@ -30,20 +31,22 @@ fn on_fast(settings: Settings, quanta: usize) -> Vec<u32> {
     (0..quanta).map(&mut next).collect()
 }
 
-/// Quanta of 1 ms. 0 begins on the fast core, and leaves it when it had a quantum more than the least, as every thread does at no
-/// cost; where all had as much, the one that is there stays.
+/// Quanta of 1 ms. 0 begins on the fast core, and leaves it when it had a quantum more than the
+/// least, as every thread does at no cost; where all had as much, the one that is there stays.
 ///
-/// With caches of 1 MiB to fill there and back, 1.05 ms, no thread moves for the first 2.8 ms: a quarter of them is less than
-/// √(1.05 · 2.8 · 0.5 / 3). Then `m` grows with the phase: √(1.05 · 3 / 3 / 0.5) = 1.4 ms after 3 ms, when 0 is ahead by 3; 1 is by
-/// 2 after 5 ms, when it is 1.9 less half a quantum; 2 is ahead of 1 by 2 after 9 ms, when it is 2.5, and by 3 a quantum later.
+/// With caches of 1 MiB to fill there and back, 1.05 ms, no thread moves for the first 2.8 ms: a
+/// quarter of them is less than √(1.05 · 2.8 · 0.5 / 3). Then `m` grows with the phase: √(1.05 · 3
+/// / 3 / 0.5) = 1.4 ms after 3 ms, when 0 is ahead by 3; 1 is by 2 after 5 ms, when it is 1.9 less
+/// half a quantum; 2 is ahead of 1 by 2 after 9 ms, when it is 2.5, and by 3 a quantum later.
 #[test]
 fn turns_by_hand() {
     assert_eq!(on_fast(FREE, 12), [0, 1, 2, 2, 0, 1, 1, 0, 2, 2, 0, 1]);
     assert_eq!(on_fast(Settings::USUAL, 12), [0, 0, 0, 1, 1, 2, 2, 2, 2, 2, 1, 1]);
 }
 
-/// Two threads on two cores take turns as long as their phases are long; in phases of which 1 ms is expected, 0.33 ms could be
-/// saved, and as long as √(1.05 · 1 · 0.5 · 0.5) = 0.5 ms would be spent.
+/// Two threads on two cores take turns as long as their phases are long; in phases of which 1 ms is
+/// expected, 0.33 ms could be saved, and as long as √(1.05 · 1 · 0.5 · 0.5) = 0.5 ms would be
+/// spent.
 #[test]
 fn short_phases_are_left_alone() {
     assert!(!pays(0.001, 0.5, 0.00105, 0.5));
@@ -60,8 +63,8 @@ fn short_phases_are_left_alone() {
     }
 }
 
-/// One fast core of three. While B sleeps there one of A's two threads goes there, and B is let alone. While B is
-/// runnable it has the fast core for itself.
+/// One fast core of three. While B sleeps there one of A's two threads goes there, and B is let
+/// alone. While B is runnable it has the fast core for itself.
 #[test]
 fn sleepers_make_room_for_sharers() {
     let first = |b: f64| {
@@ -93,7 +96,8 @@ fn near_first() {
 }
 
 proptest! {
-    /// No thread gets far ahead, whatever the machine, where all are there all the time and moves cost nothing.
+    /// No thread gets far ahead, whatever the machine, where all are there all the time and moves
+    /// cost nothing.
     #[test]
     fn shares_are_even(which in 0_usize..5, jobs in prop::collection::vec(2_usize..6, 1..4), quanta in 20_u64..60) {
         let machine = machines()[which].clone();
