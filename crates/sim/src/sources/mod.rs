@@ -1,7 +1,8 @@
-//! Evidence of the simulated machine: a file for each source, as in `colocate_observe::sources` on a real one.
+//! Evidence of the simulated machine: a file for each source, as in `colocate_observe::sources`.
 //!
-//! Each says with what it answers a request ([`answer`]) and what it reports of a task ([`report`]). What a simulation knows
-//! costs nothing, so times, counts and stacks are reported whether they were requested or not.
+//! Each source has an answer to a request ([`answer`]) and a report of a task ([`report`]).
+//! Simulated figures cost nothing, so times, counts and stacks are reported whether they were
+//! requested or not.
 
 mod counters;
 pub(crate) mod mix;
@@ -15,7 +16,7 @@ use colocate_engine::{Request, SeenTask};
 use colocate_evidence::Backend;
 use colocate_evidence::{Refusal, Source};
 
-/// Begins what was requested, and says how it is provided.
+/// Begins to provide a source. Returns its backend, or a refusal.
 pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Backend, Refusal> {
     match request.source {
         Source::Mix => mix::watch(world, request.jobs),
@@ -30,7 +31,7 @@ pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Bac
     Ok(known())
 }
 
-/// Adds what each source reports of a task.
+/// Adds the reports of all sources to a task.
 pub(crate) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
     mix::report(world, task, seen);
     counters::report(world, task, seen);
