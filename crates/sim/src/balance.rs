@@ -249,6 +249,7 @@ impl World<'_> {
         machine.all_pus().any(|pu| {
             match (self.queues[pu.idx()].load(), machine.last_level_cache(pu)) {
                 (0, _) => false,
+                // The first busy PU under a cache only marks it.
                 (1, Some(cache)) => std::mem::replace(&mut busy[cache.idx()], true),
                 (1, None) => self.core_load(pu) > 1,
                 _ => true,

@@ -31,6 +31,7 @@ impl World<'_> {
         if self.has_come_together(job) {
             self.meet(job);
         }
+        // The last to arrive has opened the barrier, and does not wait.
         if !self.tasks[task].at_barrier {
             return;
         }

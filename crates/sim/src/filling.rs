@@ -42,6 +42,7 @@ impl World<'_> {
     /// Makes the tasks of exactly the jobs `fillers`, in order, fillers.
     pub(crate) fn have_fill(&mut self, fillers: &[JobIdx]) {
         for job in 0..self.jobs.len() {
+            // Jobs of a plan are in order.
             let fills = fillers.binary_search_by_key(&job, |filler| filler.0 as usize).is_ok();
             for task in self.jobs[job].tasks.clone() {
                 if self.tasks[task].fills != fills {

@@ -162,6 +162,7 @@ impl Host for SimHost<'_> {
             tasks: tasks.collect(),
             ended: self.world.ended.clone(),
             moved: std::mem::take(&mut self.world.moved),
+            // Phases have no addresses, so threads cannot be seen to share data; see `sources`.
             sharing: None,
             pages: self.world.reports_pages.then(|| self.world.page_groups()),
             wake_ups: self.world.takes_turns().then(|| self.world.reported_wake_ups()),

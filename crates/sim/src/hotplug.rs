@@ -47,6 +47,7 @@ impl World<'_> {
         if self.tasks[task].pinned.is_some_and(|pu| !self.usable[pu.idx()]) {
             self.tasks[task].pinned = None;
         }
+        // A set of PUs that share a cache or node loses those that are offline.
         self.tasks[task].among = self.among(task);
         let from = self.tasks[task].pu.filter(|pu| !self.usable[pu.idx()]);
         if let Some(from) = from.filter(|_| self.is_queued(task)) {

@@ -132,6 +132,7 @@ pub(crate) fn memory(
             own.users.push(task);
             tasks[task].uses.push(Use {
                 region: regions.len(),
+                // The rest of its accesses, whatever this says; see `Use::share`.
                 share: 1.0,
                 writes: 0.5,
                 during: None,

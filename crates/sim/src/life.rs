@@ -188,6 +188,7 @@ impl World<'_> {
             State::Ended => return,
             State::Ready => self.leave_queue(task),
             State::Stopped => self.end_stop(task),
+            // Never created in any run, so it has no times.
             State::NotCreated if self.tasks[task].created.is_none() => {}
             State::Asleep | State::NotCreated | State::Done => self.end_sleep(task),
         }

@@ -125,6 +125,7 @@ impl Together {
     /// If a job is not among them.
     pub fn add(&mut self, a: usize, b: usize, seconds: f64) {
         self.seconds[a * self.jobs + b] += seconds;
+        // The diagonal must not count twice.
         if a != b {
             self.seconds[b * self.jobs + a] += seconds;
         }

@@ -48,6 +48,7 @@ impl<'a> Rates<'a> {
             pu,
             demand: demands.of(tasks[no].course.phase(), platform.kind_of(pu)),
             pages: &tasks[no].pages,
+            // Threads of a job share an address space.
             space: tasks[no].id.job.0,
         });
         let seats: Vec<_> = seats.collect();

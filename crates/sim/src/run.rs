@@ -139,6 +139,7 @@ pub fn simulate_with(
     host.meanwhile(options.meanwhile);
     let jobs = knowns(platform, scenario, options.profiled)?;
     let until = match policy.period() {
+        // With a quantum of the scenario's own, the policy's period does not count.
         _ if options.each_quantum => Until::Time(scenario.quantum),
         Some(period) => Until::TimeOrEvents(period),
         None => Until::Events,

@@ -44,6 +44,7 @@ fn task_outcome(task: &Task, now: Nanos) -> TaskOutcome {
         ended: task.ended.unwrap_or(now),
         ran: total.ran,
         spun: total.spun,
+        // Only schedulers get the two apart; see `crate::stop`.
         waited: total.waited + total.stopped,
         slept: total.slept,
         instructions: total.instructions,

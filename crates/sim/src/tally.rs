@@ -61,6 +61,7 @@ impl Tally {
             let job = tasks[here.task].id.job.0 as usize;
             self.used.pus[here.pu.idx()] += seconds;
             let phase = tasks[here.task].course.phase();
+            // For ports, spinning counts as any other phase.
             self.done[phase][self.kind_of[here.pu.idx()]] += here.speed * seconds;
             let core = self.core_of[here.pu.idx()];
             // PUs of a core follow each other in logical order.

@@ -211,6 +211,7 @@ impl Course {
             self.todo = 0.0;
             return Next::Done;
         }
+        // The pause is that of the stretch that ends.
         let Stretch { sleep, barrier, .. } = self.stretches[self.at];
         self.at = (self.at + 1) % self.stretches.len();
         // Instructions done too much of the old stretch are missing from the new one.

@@ -41,6 +41,7 @@ impl Cache {
 
     #[allow(clippy::cast_possible_truncation)] // below the number of sets
     fn set(&self, line: Line) -> std::ops::Range<usize> {
+        // The number of sets is a power of two.
         let first = (line & self.mask) as usize * self.ways;
         first..first + self.ways
     }

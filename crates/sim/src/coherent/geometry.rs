@@ -77,12 +77,14 @@ impl Geometry {
     pub fn of(machine: &Machine, speeds: &Performance) -> Result<Self, GeometryError> {
         let memory = speeds.memory.first().ok_or(GeometryError::NoMemory)?;
         let line = u32::try_from(memory.line.0).unwrap_or(0);
+        // Cycles of all caches are taken to be those of the first kind of core.
         let clock = speeds.kinds.first().ok_or(GeometryError::NoMemory)?.clock;
         let mut caches = Vec::new();
         for cache in machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction) {
             caches.push(shape(cache, speeds, line, clock)?);
         }
         let farthest = speeds.hops.iter().flatten().map(|hop| hop.0).max().unwrap_or(0);
+        // Latencies of memory and hops are in nanoseconds.
         let memory_ps = memory.latency.0.saturating_mul(1000);
         let transfers = Transfers {
             package_ps: memory_ps,

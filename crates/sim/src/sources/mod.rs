@@ -24,6 +24,7 @@ pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Bac
         Source::WakeUps => return wake_ups::answer(world),
         Source::Sharing => return sharing(),
         Source::Switches => return switches(),
+        // Counting takes time in each step, so it begins with the first request.
         Source::Pages => world.reports_pages = true,
         Source::Phases => return run_states::at_once(),
         Source::Counters | Source::Stacks | Source::RunStates => {}
