@@ -1,27 +1,29 @@
-//! What the model says of each job alone: what schedulers need beforehand.
+//! Solo profiles of jobs, from the model: time, memory traffic, sensitivity to others' traffic.
 //!
 //! # Problem
-//! Some schedulers need to know how long each job takes alone, its memory traffic then, and how much
-//! it suffers from others' traffic. On a real machine that takes runs.
+//! Some schedulers need, before the first decision, how long each job takes alone, its memory
+//! traffic alone, and how much speed it loses to others' traffic. A real machine has to run each
+//! job for that.
 //! # Approach
-//! Each phase of a job's threads, alone on a core of the kind that is fastest for it, its memory near; then
-//! beside copies of a *companion* on all other cores of the node, as Feliu's slides show benchmarks beside
-//! copies of a micro-benchmark. Phases count by the time that they take alone.
+//! Each phase of a job's threads is evaluated alone, on a core of the fastest kind for it, with its
+//! memory on the home node. It is evaluated again beside copies of a *companion* on all other cores
+//! of the node, as Feliu's slides show benchmarks beside copies of a micro-benchmark. Phases are
+//! weighted by their time alone.
 //! # Terms
-//! - *Companion*: reads and writes a line of memory every so many instructions, and does additions otherwise,
-//!   as the tunable micro-benchmark. It is as dense as may be for all copies together to use no more than
-//!   [`HALF`] of a memory controller: where the memory is full all lose alike, and where
+//! - *Companion*: reads and writes a line of memory every so many instructions, and does additions
+//!   otherwise, as the tunable micro-benchmark. It is the densest of which all copies together use
+//!   at most [`HALF`] of a memory controller: where memory is full all tasks lose alike, and where
 //!   it is hardly used none loses.
 //! - *Loss*: `(1 − rate beside / rate alone) / t`, with `t` the traffic of all companions, in t/µs.
 //! # Properties
-//! - **As the simulation**: a job simulated alone takes that long and has that much traffic. -> test
-//!   `alone_is_as_simulated`. It takes longer where threads meet at barriers with courses that are not alike, or
-//!   get in each other's way.
+//! - **As the simulation**: a job simulated alone takes that long and has that much traffic. ->
+//!   test `alone_is_as_simulated`. It takes longer where threads with different courses meet at
+//!   barriers, or get in each other's way.
 //! - **A thread that waits for memory loses more** -> test `streams_lose_more`
 
 use crate::SimError;
-use crate::platform::{Demands, Platform, float};
-use crate::scenario::{JobSpec, PhaseSpec, Scenario, Stretch, ThreadSpec, Work};
+use crate::platform::{Demands, Platform, demands_by_kind, float};
+use crate::scenario::{JobSpec, Scenario, ThreadSpec, Work};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, PuIdx};
 use colocate_model::phase::{Demand, Known, Work as PortWork};
@@ -29,18 +31,18 @@ use colocate_model::{Assumptions, MissCurve, Mix, Phase, Seat, TaskRate};
 use colocate_policy::SoloProfile;
 use colocate_policy::table::{Course, CoursePart};
 
-/// Most of a memory controller that all companions use together. Chosen.
+/// Largest share of a memory controller's bandwidth for all companions together. Chosen.
 const HALF: f64 = 0.5;
 
-/// Instructions for each line of the densest companion. Chosen: denser than any that has to be, where all
-/// other cores of a node have one.
+/// Instructions for each line of the densest companion. Chosen: denser than a node needs with a
+/// companion on every core.
 const DENSEST: f64 = 10.0;
 
-/// Doublings of that until the companion has next to no traffic.
+/// Doublings of [`DENSEST`] until the companion has next to no traffic.
 const DOUBLINGS: u32 = 12;
 
-/// What each job of `scenario` takes, demands and loses, by job. Loads and stores that a phase's mix does
-/// not say count as none.
+/// Solo profile of each job of `scenario`, by job. Loads and stores missing from a phase's mix
+/// count as 0.
 ///
 /// # Errors
 /// [`SimError`] if the scenario does not make sense on the machine.
@@ -54,25 +56,27 @@ pub fn alone_of(
     Ok(scenario.jobs.iter().map(|job| of_job(&phases, &demands, job)).collect())
 }
 
-/// What each job of `scenario` does alone, part after part, by job: of its first thread, without the time that it sleeps.
+/// Course of each job alone: instructions and seconds of each part of its first thread, sleep left
+/// out.
 ///
 /// # Errors
 /// As [`alone_of`].
 pub fn courses_of(platform: &Platform<'_>, scenario: &Scenario) -> Result<Vec<Course>, SimError> {
     scenario.check(platform.machine())?;
     let phases = phases_alone(platform, scenario, &Demands::new(platform, scenario)?)?;
-    let part = |stretch: &Stretch| CoursePart {
-        instructions: stretch.instructions,
-        seconds: float(stretch.instructions) / phases[stretch.phase.0 as usize].instructions,
-    };
-    let course = |job: &JobSpec| {
-        let first = job.threads.first();
-        Course(first.map_or_else(Vec::new, |first| first.course.iter().map(part).collect()))
-    };
-    Ok(scenario.jobs.iter().map(course).collect())
+    Ok(scenario.jobs.iter().map(|job| course_of(&phases, job)).collect())
 }
 
-/// The rates of each phase alone, on the kind of core that is fastest for it.
+fn course_of(phases: &[Rates], job: &JobSpec) -> Course {
+    let stretches = job.threads.first().into_iter().flat_map(|first| &first.course);
+    let parts = stretches.map(|stretch| CoursePart {
+        instructions: stretch.instructions,
+        seconds: float(stretch.instructions) / phases[stretch.phase.0 as usize].instructions,
+    });
+    Course(parts.collect())
+}
+
+/// Rates of each phase alone, on its fastest kind of core.
 fn phases_alone(
     platform: &Platform<'_>,
     scenario: &Scenario,
@@ -81,17 +85,17 @@ fn phases_alone(
     let kinds = 0..platform.machine().kinds.len();
     let benches: Vec<Option<Bench>> =
         kinds.map(|kind| Bench::new(platform, kind)).collect::<Result<_, _>>()?;
-    let rates = |(phase, spec): (usize, &PhaseSpec)| {
-        let on = |bench: &Bench| {
+    let rates = scenario.phases.iter().enumerate().map(|(phase, spec)| {
+        let on_kinds = benches.iter().flatten().map(|bench| {
             let demand = demands.of(phase, platform.kind_of(bench.pu));
             bench.rates(platform, demand, &spec.mix)
-        };
-        benches.iter().flatten().map(on).reduce(Rates::faster).unwrap_or_default()
-    };
-    Ok(scenario.phases.iter().enumerate().map(rates).collect())
+        });
+        on_kinds.reduce(Rates::faster).unwrap_or_default()
+    });
+    Ok(rates.collect())
 }
 
-/// One phase alone: its rates, a second and a microsecond.
+/// Rates of a phase alone: instructions a second, requests a microsecond, loss for each t/µs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rates {
     instructions: f64,
@@ -106,21 +110,22 @@ impl Rates {
     }
 }
 
-/// Where phases are evaluated: a core of one kind, and companions on the others of its node.
+/// Test bench for phases: a core of a kind, with companions on the rest of its node.
 struct Bench {
     pu: PuIdx,
+    /// First PU of every other core of the node.
     others: Vec<PuIdx>,
-    /// By kind of core; none if there is no other core, or the memory is too slow even for the thinnest.
+    /// Demand of the companion, by kind of core. Empty without another core, or if even the
+    /// sparsest companion asks too much of the memory.
     companions: Vec<Demand>,
-    /// What all of them ask for, t/µs.
+    /// Traffic of all companions together, t/µs.
     traffic: f64,
 }
 
 impl Bench {
-    /// On the first core of a kind; `None` if there is none.
+    /// Bench on the first core of a kind; `None` for a kind without cores.
     fn new(platform: &Platform<'_>, kind: usize) -> Result<Option<Self>, SimError> {
-        let machine = platform.machine();
-        let Some(pu) = machine.all_pus().find(|&pu| platform.kind_of(pu) == kind) else {
+        let Some(pu) = platform.first_of_kind(kind) else {
             return Ok(None);
         };
         let others = others(platform, pu);
@@ -140,7 +145,7 @@ impl Bench {
         }
     }
 
-    /// The share of its speed `alone` that a task loses for each t/µs of the companions.
+    /// Loss of a task for each t/µs of the companions, as a share of its speed `alone`.
     fn loss(&self, platform: &Platform<'_>, seat: Seat<'_>, alone: f64) -> f64 {
         if self.companions.is_empty() {
             return 0.0;
@@ -149,16 +154,18 @@ impl Bench {
         seats.push(seat);
         let beside = platform.model().predict(&seats);
         let beside = beside.tasks[self.others.len()].instructions_per_second;
+        // The model's search stops within a tolerance, so a rate beside can exceed the rate alone.
         ((1.0 - beside / alone) / self.traffic).max(0.0)
     }
 }
 
-/// Lines from memory in a microsecond.
+/// Lines from memory, a microsecond.
 fn to_memory(rate: &TaskRate) -> f64 {
+    // Misses of the outermost cache go to memory.
     rate.misses.last().copied().unwrap_or(0.0) * rate.instructions_per_second / 1e6
 }
 
-/// The first PU of every other core of the node.
+/// First PU of every other core of the node.
 fn others(platform: &Platform<'_>, pu: PuIdx) -> Vec<PuIdx> {
     let machine = platform.machine();
     let mine = machine.core_of(pu).idx();
@@ -168,18 +175,17 @@ fn others(platform: &Platform<'_>, pu: PuIdx) -> Vec<PuIdx> {
     others.map(|(_, core)| core.pus[0]).collect()
 }
 
-/// The densest companion, by kind of core, of which copies on these PUs use no more than [`HALF`] of any
-/// controller, and the traffic of all of them, t/µs; `None` if even the thinnest has more, or none.
+/// Demand, by kind of core, of the densest companion whose copies on `pus` use at most [`HALF`] of
+/// any controller, and the traffic of all copies, t/µs. `None` if even the sparsest companion uses
+/// more, or has no traffic.
 fn companions(
     platform: &Platform<'_>,
     pus: &[PuIdx],
 ) -> Result<Option<(Vec<Demand>, f64)>, SimError> {
+    let guesses = Assumptions::default().guesses;
     for doubling in 0..DOUBLINGS {
         let phase = companion(DENSEST * f64::from(1_u32 << doubling));
-        let on = |core| Ok(phase.on(core, &Assumptions::default().guesses)?.demand);
-        let wrong = |error| SimError::Phase { phase: phase.name.clone(), error };
-        let kinds = platform.performance().kinds.iter().map(on);
-        let demands: Vec<Demand> = kinds.collect::<Result<_, _>>().map_err(wrong)?;
+        let demands = demands_by_kind(platform.performance(), &phase, &guesses)?;
         let found = platform.model().predict(&companions_on(platform, pus, &demands));
         let traffic = found.tasks.iter().map(to_memory).fold(0.0, |sum, each| sum + each);
         if found.controllers.iter().all(|used| *used <= HALF) {
@@ -194,18 +200,17 @@ fn companions_on<'a>(
     pus: &[PuIdx],
     demands: &'a [Demand],
 ) -> Vec<Seat<'a>> {
-    let seat = |(&pu, space): (&PuIdx, u32)| Seat {
+    let seats = pus.iter().zip(1..).map(|(&pu, space)| Seat {
         pu,
         demand: &demands[platform.kind_of(pu)],
         pages: &[],
         space,
-    };
-    pus.iter().zip(1..).map(seat).collect()
+    });
+    seats.collect()
 }
 
-/// Reads and writes a line of memory every so many instructions.
+/// Phase of a companion with this many instructions for each line of memory.
 fn companion(instructions: f64) -> Phase {
-    let known = |value: f64| Known::new(value, "the companion");
     let line = 1.0 / instructions;
     let work =
         vec![(WorkKind::Load, line), (WorkKind::Store, line), (WorkKind::Int, 1.0 - 2.0 * line)];
@@ -227,25 +232,33 @@ fn companion(instructions: f64) -> Phase {
     }
 }
 
+fn known(value: f64) -> Known<f64> {
+    Known::new(value, "the companion")
+}
+
 fn of_job(phases: &[Rates], demands: &Demands, job: &JobSpec) -> SoloProfile {
     let mut sum = SoloProfile::default();
-    let (mut first_cache, mut lost, mut busy, mut meetings) = (0.0, 0.0, 0.0, 0.0_f64);
+    let mut first_cache = 0.0;
+    let mut lost = 0.0;
+    let mut busy = 0.0;
+    let mut meetings = 0.0_f64;
     for thread in &job.threads {
         let (one, barriers) = of_thread(phases, demands, thread);
+        // Threads run side by side: their times overlap, their traffic adds up.
         sum.seconds = sum.seconds.max(one.seconds);
         sum.memory += one.memory;
         first_cache += one.first_cache.unwrap_or(0.0);
         lost += one.loss * one.seconds;
         busy += one.seconds;
+        // All threads meet at each barrier, so arrivals do not add up.
         meetings = meetings.max(barriers);
     }
     if let Some(serial) = job.barrier.and_then(|barrier| barrier.serial) {
         let rates = phases[serial.phase.0 as usize];
         let seconds = meetings * float(serial.instructions) / rates.instructions;
         let all = sum.seconds + seconds;
-        let mean = |parallel: f64, serial: f64| (parallel * sum.seconds + serial * seconds) / all;
-        sum.memory = mean(sum.memory, rates.memory);
-        first_cache = mean(first_cache, rates.first_cache);
+        sum.memory = (sum.memory * sum.seconds + rates.memory * seconds) / all;
+        first_cache = (first_cache * sum.seconds + rates.first_cache * seconds) / all;
         sum.seconds = all;
         lost += rates.loss * seconds;
         busy += seconds;
@@ -254,9 +267,11 @@ fn of_job(phases: &[Rates], demands: &Demands, job: &JobSpec) -> SoloProfile {
     SoloProfile { loss, first_cache: Some(first_cache), ..sum }
 }
 
-/// Of one thread, and to how many barriers it comes; rates are means over the time that it is busy.
+/// Solo profile of a thread, and its arrivals at barriers. Rates are means over its busy time.
 fn of_thread(phases: &[Rates], demands: &Demands, thread: &ThreadSpec) -> (SoloProfile, f64) {
-    let (mut mean, mut first_cache, mut busy) = (SoloProfile::default(), 0.0, 0.0);
+    let mut mean = SoloProfile::default();
+    let mut first_cache = 0.0;
+    let mut busy = 0.0;
     for stretch in &thread.course {
         let rates = phases[stretch.phase.0 as usize];
         let seconds = float(stretch.instructions) / rates.instructions;
@@ -267,7 +282,8 @@ fn of_thread(phases: &[Rates], demands: &Demands, thread: &ThreadSpec) -> (SoloP
     }
     let life = demands.life(thread);
     let seconds = match thread.work {
-        // Its instructions are rounded, and the time is not; but it does not sleep when they are done.
+        // Its instructions are rounded, the requested time is not; a last sleep is left out,
+        // though.
         Work::AloneFor(time) if life.asleep <= 0.0 => time.as_secs_f64(),
         _ => life.busy + life.asleep,
     };

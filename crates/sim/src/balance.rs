@@ -1,20 +1,21 @@
-//! How the simulated kernel balances load between PUs.
+//! Load balancing of the simulated kernel.
 //!
 //! # Problem
-//! Threads come and go, and PUs end up with several or with none.
+//! Threads come and go, so some PUs have several threads and some have none.
 //!
 //! # Approach
-//! What `kernel/sched/fair.c` does (Linux 6.6), in few rules:
-//! - A PU that runs out of threads takes a waiting one at once, from the nearest part of the machine where
-//!   one waits; PUs of idle cores are served first.
-//! - The groups of a domain are compared time and again. PUs that have been idle for longer take what waits
-//!   then, and while the least loaded group has room, it gets a running thread of the most loaded when a few
-//!   attempts failed and that makes them more equal. That is how idle cores get one of two siblings.
-//! - Idle PUs sleep, and balance only if they are woken: by a PU with a thread too many, or under a last-level
-//!   cache with two busy PUs or more (`nohz_balancer_kick`). Between nodes that run little a small
-//!   difference is left alone.
-//! - Where all groups are full, one that has too much by a percentage gives a waiting thread away; so threads
-//!   change PUs for ever if they cannot be divided evenly.
+//! The rules of `kernel/sched/fair.c` (Linux 6.6), in short:
+//! - A PU that runs out of threads takes a waiting one at once, from the nearest part of the
+//!   machine where one waits; PUs of idle cores are served first.
+//! - The groups of a domain are compared periodically. PUs that have been idle for longer take
+//!   waiting threads then. While the least loaded group has room, it gets a running thread of the
+//!   most loaded group, if a few attempts failed and the move makes them more equal. So idle cores
+//!   get one of two siblings.
+//! - Idle PUs sleep, and balance only if they are woken: by a PU with a thread too many, or under a
+//!   last-level cache with two busy PUs or more (`nohz_balancer_kick`). Between nodes that run
+//!   little a small difference is left alone.
+//! - Where all groups are full, a group that has too much by a percentage gives a waiting thread
+//!   away. So threads change PUs for ever if they cannot be divided evenly.
 //!
 //! Threads that are pinned stay. Of all groups with the same load the first counts.
 
@@ -22,21 +23,23 @@ use crate::kernel::PeriodicBalance;
 use crate::task::{State, TaskNo};
 use crate::world::World;
 use colocate_machine::{Nanos, PuIdx};
+use std::cmp::{Ordering, Reverse};
 
-/// What a balancing would do.
+/// Two unequal groups of a domain: a thread should move from the first to the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Imbalance {
-    /// Groups.
+    /// The most loaded group, by place.
     from: usize,
+    /// The least loaded group, by place.
     to: usize,
-    /// Whether there are waiting threads for it.
+    /// Whether a thread waits in `from` and may be moved.
     waiting: bool,
     /// Whether all groups are full.
     full: bool,
 }
 
 impl World<'_> {
-    /// Whatever balancing is due now.
+    /// Balances every domain with an expired timer, and fills emptied PUs.
     pub fn balance(&mut self) {
         self.fill_emptied();
         let Some(settings) = self.scenario.kernel.periodic_balance else {
@@ -55,11 +58,12 @@ impl World<'_> {
         }
     }
 
+    /// Time of the next periodic balancing; `None` while none is due.
     pub(crate) fn next_balance(&self) -> Option<Nanos> {
         self.timers.due.iter().flatten().copied().min()
     }
 
-    /// Gives every PU that ran out of threads a waiting one from as near as there is one.
+    /// Gives every emptied PU the nearest waiting thread.
     fn fill_emptied(&mut self) {
         let mut emptied = std::mem::take(&mut self.timers.emptied);
         if !self.scenario.kernel.idle_balance || !self.a_task_waits() {
@@ -74,8 +78,8 @@ impl World<'_> {
         self.queues.iter().any(|queue| queue.load() > 1)
     }
 
-    /// Gives those of `pus` that are idle a waiting thread from as near as there is one, within a domain if one is
-    /// given; PUs of idle cores first. Whether there was one.
+    /// Gives each idle PU of `pus` the nearest waiting thread, PUs of idle cores first. `within`
+    /// limits the search to a domain. Whether a thread was moved.
     fn fill(&mut self, pus: &[PuIdx], within: Option<usize>) -> bool {
         let mut found = false;
         for only_idle_cores in [true, false] {
@@ -92,7 +96,7 @@ impl World<'_> {
         found
     }
 
-    /// Tasks on a PU that do not only fill it.
+    /// Tasks on a PU, fillers left out.
     pub(crate) fn pu_load(&self, pu: PuIdx) -> usize {
         self.queues[pu.idx()].normal_load(&self.tasks)
     }
@@ -102,14 +106,17 @@ impl World<'_> {
         self.queues[pu.idx()].load() == 0
     }
 
-    /// Of the most loaded queue in the nearest part of the machine, the thread that came last; a filler only if there is no
-    /// other, and for a PU that no task uses.
+    /// The last waiting thread of the most loaded queue in the nearest part of the machine. A
+    /// filler only if no normal thread waits, and only for an empty PU.
     fn nearest_waiting(&self, pu: PuIdx, within: Option<usize>) -> Option<TaskNo> {
-        let filler = || self.nearest_spare(pu, within, &|pu| self.spare_filler(pu));
         let normal = self.nearest_spare(pu, within, &|from| self.spare_for(from, Some(pu)));
-        normal.or_else(|| self.is_empty(pu).then(filler).flatten())
+        if normal.is_some() || !self.is_empty(pu) {
+            return normal;
+        }
+        self.nearest_spare(pu, within, &|from| self.spare_filler(from))
     }
 
+    /// The result of `spare` for the most loaded PU of the smallest domain with a result.
     fn nearest_spare(
         &self,
         pu: PuIdx,
@@ -121,42 +128,48 @@ impl World<'_> {
         over[..last.map_or(over.len(), |last| last + 1)].iter().find_map(|&domain| {
             let pus = self.domains.all[domain].pus.iter();
             let most = pus.filter(|&&pu| spare(pu).is_some());
-            let most = most.max_by_key(|pu| (self.pu_load(**pu), std::cmp::Reverse(**pu)));
+            let most = most.max_by_key(|pu| (self.pu_load(**pu), Reverse(**pu)));
             spare(*most?)
         })
     }
 
-    /// A thread that waits on a PU for others and may go; the one that came last.
+    /// The last movable thread waiting on a PU.
     fn spare(&self, pu: PuIdx) -> Option<TaskNo> {
         self.spare_for(pu, None)
     }
 
-    /// The same of those that may go to a PU.
+    /// As [`Self::spare`], of the threads allowed on `to`.
     fn spare_for(&self, pu: PuIdx, to: Option<PuIdx>) -> Option<TaskNo> {
         let queue = &self.queues[pu.idx()];
-        // If none runs, one of those that wait is about to.
+        // One thread runs, or is about to: only with two or more is a waiting thread spare.
         let waiting = if self.pu_load(pu) > 1 { &queue.waiting[..] } else { &[] };
-        let may_go = |task: &TaskNo| {
-            let is_movable = self.tasks[*task].pinned.is_none() && !self.tasks[*task].fills;
-            is_movable && to.is_none_or(|to| self.may_be_on(*task, to))
-        };
-        waiting.iter().rev().copied().find(may_go)
+        waiting
+            .iter()
+            .rev()
+            .copied()
+            .find(|&task| self.is_movable(task) && to.is_none_or(|to| self.may_be_on(task, to)))
     }
 
-    /// A filler that waits on a PU for others and may go; the one that came last.
+    /// Whether load balancing may move a running or waiting task: neither pinned nor a filler.
+    fn is_movable(&self, task: TaskNo) -> bool {
+        self.tasks[task].pinned.is_none() && !self.tasks[task].fills
+    }
+
+    /// The last filler waiting on a PU.
     fn spare_filler(&self, pu: PuIdx) -> Option<TaskNo> {
         let queue = &self.queues[pu.idx()];
         let waiting = if queue.load() > 1 { &queue.waiting[..] } else { &[] };
         waiting.iter().rev().copied().find(|&task| self.tasks[task].fills)
     }
 
-    /// A thread that runs on a PU, or is about to, and may go.
+    /// The thread running on a PU, or about to, if movable.
     fn runner(&self, pu: PuIdx) -> Option<TaskNo> {
         let queue = &self.queues[pu.idx()];
         let runs = queue.running.or(queue.waiting.first().copied());
-        runs.filter(|&task| self.tasks[task].pinned.is_none() && !self.tasks[task].fills)
+        runs.filter(|&task| self.is_movable(task))
     }
 
+    /// Moves a thread within a domain, if its groups are unequal and enough attempts failed.
     fn balance_domain(&mut self, domain: usize, settings: PeriodicBalance) {
         self.timers.due[domain] = None;
         self.timers.stale = true;
@@ -167,6 +180,7 @@ impl World<'_> {
             }
         }
         let Some(found) = self.imbalance(domain, settings) else { return };
+        // Only a waiting thread moves at once, and only to a group with room.
         let patient = found.full || !found.waiting;
         let patience = if found.full { FULL_PATIENCE } else { settings.patience };
         if patient && self.timers.failures[domain] < patience {
@@ -181,7 +195,7 @@ impl World<'_> {
         }
     }
 
-    /// Sets when a domain is balanced next: at the next multiple of its interval, if there is a reason.
+    /// Sets the timer of a domain: the next multiple of its interval, `None` without a reason.
     fn schedule(&mut self, domain: usize, settings: PeriodicBalance) {
         let idle = self.waits_beside_idle(domain);
         let found = self.imbalance(domain, settings);
@@ -192,45 +206,50 @@ impl World<'_> {
             return;
         }
         let pus = self.domains.all[domain].pus.len() as u64;
+        // Where no PU has room the kernel balances less often (`busy_factor`).
         let busy = if !idle && !room { u64::from(settings.busy_factor.max(1)) } else { 1 };
         let interval = settings.interval_per_pu.0.saturating_mul(pus).saturating_mul(busy);
         let next = (self.now.0 / interval + 1).saturating_mul(interval);
-        // One that was far off because all were busy may be due sooner now.
+        // A time that was far off because all PUs were busy may be sooner now.
         let next = self.timers.due[domain].map_or(next, |due| due.0.min(next));
         self.timers.due[domain] = Some(Nanos(next));
     }
 
-    /// Whether a thread that may go waits in a domain while a PU of it is idle. Or is about to run: which one that will be
-    /// is not known before turns are taken.
+    /// Whether a movable thread waits in a domain, or is about to run, while one of its PUs is
+    /// idle. A queue's next thread is unknown until the queue is rescheduled.
     fn waits_beside_idle(&self, domain: usize) -> bool {
         let pus = &self.domains.all[domain].pus;
-        let any = |holds: &dyn Fn(PuIdx) -> bool| pus.iter().any(|&pu| holds(pu));
-        let normal = any(&|pu| self.spare(pu).is_some()) && any(&|pu| self.pu_load(pu) == 0);
-        normal || (any(&|pu| self.has_filler_too_many(pu)) && any(&|pu| self.is_empty(pu)))
+        let is_any_idle = pus.iter().any(|&pu| self.pu_load(pu) == 0);
+        let is_any_empty = pus.iter().any(|&pu| self.is_empty(pu));
+        (is_any_idle && pus.iter().any(|&pu| self.spare(pu).is_some()))
+            || (is_any_empty && pus.iter().any(|&pu| self.has_filler_too_many(pu)))
     }
 
-    /// Whether a filler shares a PU. One that runs now waits when its slice is over, and no load changes then.
+    /// Whether a filler shares a PU. A running filler counts too: at its slice's end it waits, and
+    /// no load changes.
     fn has_filler_too_many(&self, pu: PuIdx) -> bool {
         let queue = &self.queues[pu.idx()];
         queue.load() > 1 && queue.members().any(|task| self.tasks[task].fills)
     }
 
-    /// Twice the longest balancing interval where a PU is idle, since a balancing can fall on an instant at which
-    /// none waits; `None` if there are none.
+    /// Longest wait of a free thread while a PU is idle: twice the longest balancing interval,
+    /// since a balancing can fall on an instant without waiting threads. `None` without periodic
+    /// balancing.
     pub fn patience(&self) -> Option<Nanos> {
         let settings = self.scenario.kernel.periodic_balance?;
         let most = self.domains.all.iter().map(|domain| domain.pus.len() as u64).max()?;
         Some(Nanos(settings.interval_per_pu.0.saturating_mul(2 * most)))
     }
 
-    /// Whether something wakes idle PUs so that they take threads: a PU with two, or a last-level cache with
-    /// two busy PUs.
+    /// Whether a busy PU wakes idle PUs to balance: a PU with two threads, or the second busy PU
+    /// under a last-level cache.
     fn is_kicked(&self) -> bool {
         let machine = self.platform.machine();
         let mut busy = vec![false; machine.caches.len()];
         machine.all_pus().any(|pu| {
             match (self.queues[pu.idx()].load(), machine.last_level_cache(pu)) {
                 (0, _) => false,
+                // The first busy PU under a cache only marks it.
                 (1, Some(cache)) => std::mem::replace(&mut busy[cache.idx()], true),
                 (1, None) => self.core_load(pu) > 1,
                 _ => true,
@@ -238,22 +257,27 @@ impl World<'_> {
         })
     }
 
-    /// What a balancing of a domain would find.
+    /// Tasks of a group, fillers left out, and its PUs.
+    pub(crate) fn group_load(&self, group: &[PuIdx]) -> (u64, u64) {
+        (group.iter().map(|&pu| self.pu_load(pu) as u64).sum(), group.len() as u64)
+    }
+
+    /// Imbalance of a domain; `None` if a balancing would move no thread.
     fn imbalance(&self, domain: usize, settings: PeriodicBalance) -> Option<Imbalance> {
         let groups = &self.domains.all[domain].groups;
-        let load =
-            |group: &[PuIdx]| -> u64 { group.iter().map(|&pu| self.pu_load(pu) as u64).sum() };
-        let loads: Vec<(u64, u64)> = groups.iter().map(|g| (load(g), g.len() as u64)).collect();
-        let compare = |&a: &usize, &b: &usize| {
-            let ((tasks_a, pus_a), (tasks_b, pus_b)) = (loads[a], loads[b]);
-            (tasks_a * pus_b).cmp(&(tasks_b * pus_a)).then(b.cmp(&a))
-        };
-        let from = (0..groups.len()).max_by(compare)?;
-        let to = (0..groups.len()).rev().min_by(compare)?;
-        let ((much, pus_from), (little, pus_to)) = (loads[from], loads[to]);
+        let loads: Vec<(u64, u64)> = groups.iter().map(|group| self.group_load(group)).collect();
+        // Of groups with the same load the first counts, for the most loaded and for the least.
+        let from =
+            (0..groups.len()).max_by(|&a, &b| compare_loads(loads[a], loads[b]).then(b.cmp(&a)))?;
+        let to = (0..groups.len())
+            .rev()
+            .min_by(|&a, &b| compare_loads(loads[a], loads[b]).then(b.cmp(&a)))?;
+        let (much, pus_from) = loads[from];
+        let (little, pus_to) = loads[to];
         let full = little >= pus_to;
         let few = usize::try_from(little).unwrap_or(usize::MAX);
         let small = much <= pus_from && self.domains.all[domain].lets(much - little.min(much), few);
+        // Full groups differ by a percentage, else a whole thread has to make them more equal.
         let worth = if full {
             100 * much * pus_to > u64::from(settings.percent) * little * pus_from
         } else {
@@ -264,34 +288,44 @@ impl World<'_> {
         (worth && (waiting || (runs && !full))).then_some(Imbalance { from, to, waiting, full })
     }
 
-    /// From the most loaded core of the group the thread that waits, or else one that runs.
+    /// The thread to move from the group's most loaded core: a waiting thread, else the running
+    /// one.
     fn task_to_move(&self, domain: usize, found: &Imbalance) -> Option<TaskNo> {
-        let task = |pu: PuIdx| if found.waiting { self.spare(pu) } else { self.runner(pu) };
         let group = &self.domains.all[domain].groups[found.from];
-        let can = group.iter().copied().filter(|&pu| task(pu).is_some());
+        let movable = group.iter().filter_map(|&pu| {
+            let task = if found.waiting { self.spare(pu) } else { self.runner(pu) };
+            Some((pu, task?))
+        });
         let most =
-            can.max_by_key(|&pu| (self.core_load(pu), self.pu_load(pu), std::cmp::Reverse(pu)));
-        task(most?)
+            movable.max_by_key(|&(pu, _)| (self.core_load(pu), self.pu_load(pu), Reverse(pu)));
+        most.map(|(_, task)| task)
     }
 
-    /// Of a group the PU with the least load, on the core with the least load.
+    /// The least loaded PU of a group, on its least loaded core.
     fn pu_to_fill(&self, domain: usize, group: usize) -> Option<PuIdx> {
         let pus = self.domains.all[domain].groups[group].iter().copied();
         pus.min_by_key(|&pu| (self.pu_load(pu), self.core_load(pu), pu))
     }
 
+    /// Tasks on all PUs of a PU's core, fillers left out.
     pub(crate) fn core_load(&self, pu: PuIdx) -> usize {
         let machine = self.platform.machine();
         let core = &machine.cores[machine.core_of(pu).idx()];
         core.pus.iter().map(|&pu| self.pu_load(pu)).sum()
     }
 
-    /// Whether a task is on a queue and may be put on another one.
+    /// Whether a task is on a queue and may be put on any PU.
     pub fn is_free(&self, task: TaskNo) -> bool {
         self.tasks[task].state == State::Ready && self.tasks[task].is_unbound()
     }
 }
 
-/// Timers in vain until a waiting thread is taken from one full group to another: the second succeeds, since
-/// the load that is compared is halved with each (`detach_tasks` in kernel/sched/fair.c, 6.6).
+/// Compares the tasks for each PU of two groups, given as (tasks, PUs): a/b < c/d without a
+/// division.
+pub(crate) fn compare_loads(a: (u64, u64), b: (u64, u64)) -> Ordering {
+    (a.0 * b.1).cmp(&(b.0 * a.1))
+}
+
+/// Failed balancings before a waiting thread moves between full groups. The second succeeds, since
+/// each halves the compared load (`detach_tasks` in kernel/sched/fair.c, 6.6).
 const FULL_PATIENCE: u32 = 1;

@@ -1,33 +1,33 @@
-//! Parts of the machine within which the kernel balances load: cores, caches, nodes, and nodes at most so
-//! far from each other.
+//! Scheduling domains: parts of the machine within which the kernel balances load. Cores, caches,
+//! nodes, and nodes within growing distances.
 
 use colocate_machine::{Machine, NodeIdx, PuIdx};
 use std::collections::BTreeSet;
 
-/// Parts of the machine that are balanced against each other.
+/// A part of the machine, with groups to balance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Domain {
-    /// All PUs of it, in logical order.
+    /// All PUs, in logical order.
     pub pus: Vec<PuIdx>,
-    /// What is balanced: parts that together are all of it, each in logical order. Two at least.
+    /// Partition of the domain, each part in logical order; at least two parts.
     pub groups: Vec<Vec<PuIdx>>,
-    /// Distance between the nodes of it that are farthest apart, if it spans several.
+    /// Distance between the domain's farthest nodes; `None` within a node.
     pub distance: Option<u32>,
-    /// While a group of it has no more threads than this, a small difference is left alone; 0 where the groups are
-    /// not nodes.
+    /// While a group has fewer threads than this, a small difference is left alone (`imb_numa_nr`);
+    /// 0 within a node.
     pub leeway: usize,
 }
 
-/// The domains of a machine, as far as its PUs may be used.
+/// The domains of a machine's usable PUs.
 #[derive(Clone, Debug)]
 pub(crate) struct Domains {
     /// Smallest first.
     pub all: Vec<Domain>,
-    /// Domains over each PU, smallest first; by place in `Machine::pus`. Empty for one that may not be used.
+    /// Domains over each PU, smallest first, by place in `Machine::pus`. Empty for unusable PUs.
     pub over: Vec<Vec<usize>>,
 }
 
-/// A part of the machine, and the distance between the nodes that it spans.
+/// A part of the machine, and the distance between its farthest nodes.
 type Part = (Vec<PuIdx>, Option<u32>);
 
 impl Domains {
@@ -35,10 +35,11 @@ impl Domains {
         let mut all: Vec<Domain> = Vec::new();
         let mut over = vec![Vec::new(); machine.pus.len()];
         for pu in machine.all_pus().filter(|pu| usable[pu.idx()]) {
+            // Parts follow from the machine; domains are parts of usable PUs that differ.
             let mut inner = vec![pu];
             for (pus, distance) in parts_over(machine, pu) {
                 let pus: Vec<_> = pus.into_iter().filter(|pu| usable[pu.idx()]).collect();
-                // A part with nothing but the smaller one is no part of its own.
+                // A part that adds no usable PU is not a domain of its own.
                 if pus.len() <= inner.len() || !inner.iter().all(|pu| pus.contains(pu)) {
                     continue;
                 }
@@ -57,13 +58,15 @@ impl Domains {
         domains
     }
 
-    /// `imb_numa_nr` of `build_sched_domains` (kernel/sched/topology.c, since 5.18): an eighth of a node's PUs if
-    /// they are under one last-level cache, else the number of these caches; at least 1, and in larger domains
-    /// as much more as they are larger than the first that spans nodes.
+    /// Sets `imb_numa_nr` as `build_sched_domains` (kernel/sched/topology.c, since 5.18): an eighth
+    /// of a node's PUs if they are under one last-level cache, else the number of its caches; at
+    /// least 1. Larger domains get more, in proportion to their size over the first domain across
+    /// nodes.
     fn give_leeway(&mut self, machine: &Machine) {
         for over in &self.over {
-            let spans_nodes = |d: &&usize| self.all[**d].distance.is_some();
-            let Some(&first) = over.iter().find(spans_nodes) else { continue };
+            let Some(&first) = over.iter().find(|d| self.all[**d].distance.is_some()) else {
+                continue;
+            };
             let pu = self.all[over[0]].pus[0];
             let core = &machine.cores[machine.core_of(pu).idx()];
             let Some(node) = core.node.map(|node| machine.home_pus(node).count()) else { continue };
@@ -81,15 +84,15 @@ impl Domains {
 }
 
 impl Domain {
-    /// Whether the kernel leaves a difference of so many threads between nodes alone, when the one with fewer
-    /// has `few` (`adjust_numa_imbalance` in kernel/sched/fair.c, 6.1).
+    /// Whether the kernel leaves a difference in threads between nodes alone, with `few` on the
+    /// node with fewer (`adjust_numa_imbalance` in kernel/sched/fair.c, 6.1).
     pub fn lets(&self, difference: u64, few: usize) -> bool {
         few < self.leeway && difference <= 2
     }
 }
 
-/// Ever larger parts of the machine with this PU: core, last-level cache, node, nodes at growing distances,
-/// everything.
+/// Parts of the machine with this PU, ever larger: core, last-level cache, node, nodes within
+/// growing distances, everything.
 fn parts_over(machine: &Machine, pu: PuIdx) -> Vec<Part> {
     let core = &machine.cores[machine.core_of(pu).idx()];
     let mut parts = vec![(core.pus.clone(), None)];
@@ -104,40 +107,43 @@ fn parts_over(machine: &Machine, pu: PuIdx) -> Vec<Part> {
     parts
 }
 
+/// Distance between the farthest nodes; `None` if the machine has no distances.
 fn farthest(machine: &Machine) -> Option<u32> {
     machine.distances.as_ref()?.rows.iter().flatten().copied().max()
 }
 
-/// What lies within each distance of a node.
+/// The PUs within each distance of a node, nearest first.
 fn nodes_around(machine: &Machine, node: NodeIdx) -> Vec<Part> {
     let Some(distances) = &machine.distances else { return Vec::new() };
     let row = &distances.rows[node.idx()];
     let steps: BTreeSet<u32> = row.iter().copied().collect();
-    let within = |distance: u32| {
+    let within = steps.into_iter().map(|distance| {
         let near = (0..row.len()).filter(|&other| row[other] <= distance);
         let mut pus: Vec<_> = near.flat_map(|n| machine.home_pus(NodeIdx::new(n))).collect();
         pus.sort_unstable();
         (pus, Some(distance))
-    };
-    steps.into_iter().map(within).collect()
+    });
+    within.collect()
 }
 
-/// Covers `pus` with the largest parts around its PUs that are smaller than it: those of the next smaller
-/// level, where levels are regular. `inner` is the size of one that is known to be.
+/// Divides `pus` into the largest parts of at most `inner` PUs, the size of a known part. With
+/// regular levels the result is the next smaller level.
 fn groups(machine: &Machine, usable: &[bool], pus: &[PuIdx], inner: usize) -> Vec<Vec<PuIdx>> {
     let mut groups: Vec<Vec<PuIdx>> = Vec::new();
     for &pu in pus {
         if groups.iter().any(|group| group.contains(&pu)) {
             continue;
         }
-        let parts = parts_over(machine, pu).into_iter().map(|(part, _)| part);
-        let left = |part: Vec<PuIdx>| -> Vec<PuIdx> {
-            let free = |pu: &PuIdx| !groups.iter().any(|group| group.contains(pu));
-            part.into_iter().filter(|p| usable[p.idx()] && pus.contains(p) && free(p)).collect()
-        };
-        let parts = parts.map(left).chain([vec![pu]]);
-        let fits = parts.filter(|part| part.len() <= inner.max(1));
-        groups.push(fits.max_by_key(Vec::len).unwrap_or_else(|| vec![pu]));
+        let parts = parts_over(machine, pu).into_iter().map(|(part, _)| {
+            let part = part.into_iter().filter(|pu| {
+                let is_taken = groups.iter().any(|group| group.contains(pu));
+                usable[pu.idx()] && pus.contains(pu) && !is_taken
+            });
+            part.collect::<Vec<_>>()
+        });
+        let fits = parts.chain([vec![pu]]).filter(|part| part.len() <= inner.max(1));
+        let group = fits.max_by_key(Vec::len).unwrap_or_else(|| vec![pu]);
+        groups.push(group);
     }
     groups
 }

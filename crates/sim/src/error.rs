@@ -1,19 +1,24 @@
-//! Why a scenario does not make sense.
+//! Errors of scenarios.
 
 use thiserror::Error;
 
-/// Why a scenario cannot be simulated.
+/// A part of a scenario that cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place}: expected {expected}, found {found}")]
 pub struct ScenarioError {
-    /// Which part of it, e.g. `job 2, thread 0`.
+    /// Part of the scenario, e.g. `job 2, thread 0`.
     pub place: String,
-    /// What would do.
+    /// Accepted values.
     pub expected: &'static str,
-    /// What is there.
+    /// The value of the scenario.
     pub found: String,
 }
 
-pub(crate) fn error(place: String, expected: &'static str, found: &str) -> ScenarioError {
-    ScenarioError { place, expected, found: found.to_owned() }
+/// Refuses a scenario.
+pub(crate) fn refuse(
+    place: &str,
+    expected: &'static str,
+    found: &str,
+) -> Result<(), ScenarioError> {
+    Err(ScenarioError { place: place.to_owned(), expected, found: found.to_owned() })
 }

@@ -9,11 +9,13 @@ use colocate_policy::{DefaultPlacement, Place, Plan, PlanError};
 use std::sync::Arc;
 
 impl World<'_> {
-    /// Puts the plan in force: moves the tasks that live, and remembers it for those to be created.
+    /// Puts the plan in force: moves the living tasks, and keeps the targets of tasks to be
+    /// created.
     ///
     /// # Errors
-    /// [`PlanError::PartlyWaiting`] if a job is to wait in part; nothing has changed then.
+    /// [`PlanError::PartlyWaiting`] if only a part of a job is to wait; nothing has changed then.
     pub fn follow(&mut self, plan: &Plan) -> Result<(), PlanError> {
+        // First of all, as it is the only step that can fail.
         let waiting = plan.waiting()?;
         self.targets.fill = match &plan.default_placement {
             DefaultPlacement::LeaveToKernel => None,
@@ -26,15 +28,16 @@ impl World<'_> {
                 None => Target::DefaultPlacement,
                 Some(Place::LeftToKernel | Place::Waiting) => Target::Kernel,
                 Some(Place::Pu(pu)) => self.usable_pu(pu).map_or(Target::Unusable(pu), Target::Pu),
-                Some(Place::Sharing(shared, pu)) => {
-                    let target = |pu| Target::Sharing(shared, pu);
-                    self.usable_pu(pu).map_or(Target::Unusable(pu), target)
-                }
+                Some(Place::Sharing(shared, pu)) => match self.usable_pu(pu) {
+                    Some(of) => Target::Sharing(shared, of),
+                    None => Target::Unusable(pu),
+                },
             };
         }
         let fillers = self.fillers(&waiting, plan);
         let stopped: Vec<JobIdx> =
             waiting.into_iter().filter(|job| fillers.binary_search(job).is_err()).collect();
+        // Tasks are stopped before targets change, so that none is put on a queue for a moment.
         self.stop(&stopped);
         self.have_fill(&fillers);
         for task in 0..self.tasks.len() {
@@ -47,11 +50,12 @@ impl World<'_> {
         Ok(())
     }
 
+    /// A PU by its kernel number; `None` if offline or excluded from the scenario.
     fn usable_pu(&self, pu: PuNr) -> Option<PuIdx> {
         self.platform.machine().pu_by_os(pu).filter(|pu| self.usable[pu.idx()])
     }
 
-    /// Pins a task to its target PU or PUs, or unpins it.
+    /// Pins a task to its target, or unpins the task.
     pub fn set_target(&mut self, task: TaskNo) {
         let pinned = match self.targets.of[task] {
             _ if self.is_stopped(task) => None,
@@ -61,11 +65,12 @@ impl World<'_> {
         };
         let among = self.among(task);
         if self.tasks[task].pinned != pinned || self.tasks[task].among != among {
-            (self.tasks[task].pinned, self.tasks[task].among) = (pinned, among);
+            self.tasks[task].pinned = pinned;
+            self.tasks[task].among = among;
             self.timers.stale = true;
         }
         if let (State::Ready, Some(pu)) = (self.tasks[task].state, self.tasks[task].pu) {
-            // One that is being created is on no queue yet; its creation puts it there.
+            // A task that is being created is on no queue yet; its creation puts it on one.
             let to = pinned.unwrap_or_else(|| self.allowed_near(task, pu));
             if (pinned.is_some() || to != pu) && self.is_queued(task) {
                 self.migrate(task, to);
@@ -73,7 +78,8 @@ impl World<'_> {
         }
     }
 
-    /// The PUs that a task is put among: some that can be used, and not all of these.
+    /// Allowed PUs of a task, if a proper part of the usable PUs. `None` for all, or for a stopped
+    /// job.
     pub(crate) fn among(&self, task: TaskNo) -> Option<Arc<[PuIdx]>> {
         let machine = self.platform.machine();
         let mut pus = match (self.targets.of[task], self.tasks[task].stays_on) {
@@ -90,14 +96,14 @@ impl World<'_> {
         is_part.then(|| pus.into())
     }
 
-    /// Whether the plan lets a task be on a PU.
+    /// Whether the plan allows a task on a PU.
     pub(crate) fn may_be_on(&self, task: TaskNo, pu: PuIdx) -> bool {
         let Task { pinned, among, .. } = &self.tasks[task];
         pinned.is_none_or(|pinned| pinned == pu)
             && among.as_ref().is_none_or(|among| among.contains(&pu))
     }
 
-    /// A PU, if a task may be there; else the one with the fewest tasks of those where it may be.
+    /// `pu`, if allowed for a task; else the least loaded of its allowed PUs.
     pub(crate) fn allowed_near(&self, task: TaskNo, pu: PuIdx) -> PuIdx {
         let among = self.tasks[task].among.as_ref().filter(|among| !among.contains(&pu));
         let least = among.and_then(|among| {
@@ -111,7 +117,8 @@ impl World<'_> {
         queue.is_some_and(|queue| queue.members().any(|member| member == task))
     }
 
-    /// Of the PUs to fill, the first with the fewest living tasks placed on it; where it is if it is on one.
+    /// PU of a task outside of the plan: its present PU if among the PUs to fill, else the first
+    /// with the fewest placed tasks. `None` if left to the kernel.
     fn default_pu(&self, task: TaskNo) -> Option<PuIdx> {
         let fill = self.targets.fill.as_ref()?;
         if let Some(kept) = self.tasks[task].pinned.filter(|pu| fill.contains(pu)) {
@@ -127,24 +134,26 @@ impl World<'_> {
         usable.min_by_key(|pu| placed[pu.idx()])
     }
 
-    /// The target of a task, and its placement status.
+    /// Target of a task, and its placement status.
     pub(crate) fn placement_status(&self, task: TaskNo) -> (Place, PlacementStatus) {
-        let os = |pu: PuIdx| self.platform.machine().pus[pu.idx()].os;
         if self.is_stopped(task) || self.tasks[task].fills {
             return (Place::LeftToKernel, PlacementStatus::Waiting);
         }
-        let trouble = |what| (Place::LeftToKernel, PlacementStatus::Trouble(what));
         let Task { pinned, among, .. } = &self.tasks[task];
-        match (self.targets.of[task], pinned) {
-            (Target::Unusable(pu), _) => {
-                trouble(format!("expected a PU that can be used, found {pu}"))
-            }
-            (_, Some(pu)) => (Place::Pu(os(*pu)), PlacementStatus::Placed),
-            (Target::Pu(pu), None) => trouble(format!("its place {} has gone offline", os(pu))),
+        let trouble = match (self.targets.of[task], pinned) {
+            (Target::Unusable(pu), _) => format!("expected a PU that can be used, found {pu}"),
+            (_, Some(pu)) => return (Place::Pu(self.os(*pu)), PlacementStatus::Placed),
+            (Target::Pu(pu), None) => format!("its place {} has gone offline", self.os(pu)),
             (Target::Sharing(shared, pu), None) if among.is_some() => {
-                (Place::Sharing(shared, os(pu)), PlacementStatus::Placed)
+                return (Place::Sharing(shared, self.os(pu)), PlacementStatus::Placed);
             }
-            (_, None) => (Place::LeftToKernel, PlacementStatus::LeftToKernel),
-        }
+            (_, None) => return (Place::LeftToKernel, PlacementStatus::LeftToKernel),
+        };
+        (Place::LeftToKernel, PlacementStatus::Trouble(trouble))
+    }
+
+    /// The kernel's number of a PU.
+    pub(crate) fn os(&self, pu: PuIdx) -> PuNr {
+        self.platform.machine().pus[pu.idx()].os
     }
 }

@@ -1,4 +1,4 @@
-//! The simulated machine behind the same trait as a real one.
+//! The simulated machine as a [`Host`], the trait of a real one.
 
 use crate::SimError;
 use crate::outcome::Outcome;
@@ -9,10 +9,10 @@ use crate::task::{State, Task};
 use crate::world::World;
 use colocate_engine::{Host, HostError, Meanwhile, Request};
 use colocate_evidence::{Grant, Observation, QuantumEnd, SeenTask, Source};
-use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
+use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_policy::Plan;
 
-/// A machine that is not here, with a scenario's jobs on it.
+/// A simulated machine with a scenario's jobs.
 #[derive(Debug)]
 pub struct SimHost<'a> {
     world: World<'a>,
@@ -23,35 +23,35 @@ impl<'a> SimHost<'a> {
     /// The jobs of `scenario` on `platform`, none launched yet.
     ///
     /// # Errors
-    /// [`SimError::Scenario`] if the scenario does not make sense on this machine; [`SimError::Phase`] if
-    /// one of its phases does not.
+    /// [`SimError::Scenario`] or [`SimError::Phase`] if the scenario or a phase makes no sense on
+    /// this machine.
     pub fn new(platform: &'a Platform<'a>, scenario: &'a Scenario) -> Result<Self, SimError> {
         let world = World::new(platform, scenario)?;
         Ok(Self { usable: online(&world), world })
     }
 
-    /// Keeps up to `most` spans of which task ran where, for a picture. None are kept unless this is called.
+    /// Records up to `most` spans of tasks on PUs. Default: none.
     pub fn record(&mut self, most: usize) {
         self.world.tally.most_spans = most;
     }
 
-    /// Whether it is not reported for how long tasks spin. It is unless this is called.
+    /// Leaves spinning out of reports, as a host without this source.
     pub(crate) fn hide_spinning(&mut self, hidden: bool) {
         self.world.hides_spinning = hidden;
     }
 
-    /// What jobs do that a plan has wait. They are stopped unless this is called.
+    /// Sets the treatment of waiting jobs. Default: stopped.
     pub fn meanwhile(&mut self, meanwhile: Meanwhile) {
         self.world.meanwhile = meanwhile;
     }
 
-    /// What has come of it so far.
+    /// Outcome so far.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.world.outcome()
     }
 
-    /// Whether everything is over.
+    /// Whether the simulation has ended.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.world.over
@@ -63,23 +63,26 @@ impl<'a> SimHost<'a> {
         self.world.now
     }
 
-    /// How many predictions were made so far.
+    /// Number of the model's predictions so far.
     #[must_use]
     pub const fn predictions(&self) -> u64 {
         self.world.predictions()
     }
 
-    /// Lets the placed tasks run, as [`Host::run_quantum`] does, and says only why that ended.
+    /// Lets the placed tasks run, as [`Host::run_quantum`] does. Returns only the end's reason.
     ///
     /// # Errors
-    /// [`SimError::Plan`] if a job is to wait in part; [`SimError::Broken`] if the simulation breaks one of its own rules.
+    /// [`SimError::Plan`] if only a part of a job is to wait; [`SimError::Broken`] if the
+    /// simulation breaks its own rules.
     pub fn go_on(&mut self, plan: &Plan, quantum: Nanos) -> Result<QuantumEnd, SimError> {
         self.world.follow(plan)?;
         self.world.run(self.world.now + quantum)?;
+        // Instructions since the last prediction are not in the tasks' counters yet.
         self.world.count();
         if self.world.machine_changed {
             self.usable = online(&self.world);
         }
+        // Of several reasons the first in this order is reported.
         Ok(match self.world {
             World { over: true, .. } => QuantumEnd::AllJobsEnded,
             World { machine_changed: true, .. } => QuantumEnd::MachineChanged,
@@ -88,12 +91,12 @@ impl<'a> SimHost<'a> {
         })
     }
 
+    /// A task as seen by the engine; `no` is its place in the list of all tasks.
     fn seen_task(&self, no: usize, task: &Task, created: Nanos) -> SeenTask {
-        let os = |pu: PuIdx| self.world.platform.machine().pus[pu.idx()].os;
         let (target, status) = self.world.placement_status(no);
         let allowed = match (task.pinned, &task.among) {
-            (Some(pu), _) => [os(pu)].into(),
-            (None, Some(among)) => among.iter().map(|pu| os(*pu)).collect(),
+            (Some(pu), _) => [self.world.os(pu)].into(),
+            (None, Some(among)) => among.iter().map(|pu| self.world.os(*pu)).collect(),
             (None, None) => self.usable.as_slice().into(),
         };
         let mut seen = SeenTask {
@@ -101,7 +104,7 @@ impl<'a> SimHost<'a> {
             target,
             status,
             allowed,
-            last_ran: task.pu.map(os),
+            last_ran: task.pu.map(|pu| self.world.os(pu)),
             ..SeenTask::new(task.id, task.name.as_str().into(), created)
         };
         sources::report(&self.world, no, &mut seen);
@@ -109,11 +112,11 @@ impl<'a> SimHost<'a> {
     }
 }
 
-/// The PUs that may be used now, in logical order.
+/// Usable PUs, in logical order.
 fn online(world: &World<'_>) -> Vec<PuNr> {
     let machine = world.platform.machine();
     let usable = machine.all_pus().filter(|pu| world.usable[pu.idx()]);
-    usable.map(|pu| machine.pus[pu.idx()].os).collect()
+    usable.map(|pu| world.os(pu)).collect()
 }
 
 impl Host for SimHost<'_> {
@@ -126,15 +129,15 @@ impl Host for SimHost<'_> {
     }
 
     fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
+        // A mix that is no longer requested is no longer collected.
         if !requests.iter().any(|request| request.source == Source::Mix) {
             sources::mix::watch(&mut self.world, &[]);
         }
-        let world = &mut self.world;
-        let grant = |request: &Request<'_>| Grant {
+        let grants = requests.iter().map(|request| Grant {
             source: request.source,
-            answer: sources::answer(world, request),
-        };
-        requests.iter().map(grant).collect()
+            answer: sources::answer(&mut self.world, request),
+        });
+        grants.collect()
     }
 
     fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {

@@ -1,10 +1,10 @@
-//! PUs that go offline and come back while everything goes on.
+//! CPU hotplug: PUs that go offline and come back during a simulation.
 //!
 //! # Approach
-//! As Linux does it (kernel/cpu.c and kernel/sched/core.c, 6.6, `select_fallback_rq`): a thread that runs or waits on
-//! a PU that goes offline is put on the first PU of its node that is online, else on the first of all; one
-//! that was pinned to it may run anywhere from then on. Domains are made anew, and balancing divides what
-//! is there. A sleeper finds its PU gone when it wakes up.
+//! As Linux (kernel/cpu.c and kernel/sched/core.c, 6.6, `select_fallback_rq`): a thread that runs
+//! or waits on a PU that goes offline is put on the first online PU of its node, else on the first
+//! of all. A thread that was pinned to it may run anywhere from then on. Domains are built anew,
+//! and balancing spreads the load. A sleeper finds its PU gone when it wakes up.
 
 use crate::domains::Domains;
 use crate::task::TaskNo;
@@ -13,12 +13,12 @@ use crate::world::World;
 use colocate_machine::{Nanos, PuIdx};
 
 impl World<'_> {
-    /// When a PU goes or comes next.
+    /// Time of the next hotplug event; `None` after the last.
     pub(crate) fn next_hotplug(&self) -> Option<Nanos> {
         self.hotplug_events.get(self.hotplugs_done).map(|event| event.at)
     }
 
-    /// Takes PUs away and brings them back as the scenario says.
+    /// Applies all hotplug events of the scenario until now.
     pub(crate) fn apply_hotplug(&mut self) {
         let before = self.hotplugs_done;
         while let Some(event) =
@@ -32,6 +32,7 @@ impl World<'_> {
         if self.hotplugs_done == before {
             return;
         }
+        // All that follows from the set of usable PUs is built anew.
         self.machine_changed = true;
         self.domains = Domains::new(self.platform.machine(), &self.usable);
         self.timers = Timers::new(&self.domains);
@@ -41,19 +42,20 @@ impl World<'_> {
         }
     }
 
+    /// Frees a task from an offline PU: from its pinning, and from its queue.
     fn leave_offline(&mut self, task: TaskNo) {
-        let gone = |pu: PuIdx| !self.usable[pu.idx()];
-        if self.tasks[task].pinned.is_some_and(gone) {
+        if self.tasks[task].pinned.is_some_and(|pu| !self.usable[pu.idx()]) {
             self.tasks[task].pinned = None;
         }
+        // A set of PUs that share a cache or node loses those that are offline.
         self.tasks[task].among = self.among(task);
-        let from = self.tasks[task].pu.filter(|&pu| gone(pu));
+        let from = self.tasks[task].pu.filter(|pu| !self.usable[pu.idx()]);
         if let Some(from) = from.filter(|_| self.is_queued(task)) {
             self.migrate(task, self.allowed_near(task, self.online_near(from)));
         }
     }
 
-    /// This PU if it is online; else the one where the kernel puts what was there.
+    /// `pu` if online; else the kernel's fallback PU for its threads.
     pub(crate) fn online_near(&self, pu: PuIdx) -> PuIdx {
         if self.usable[pu.idx()] {
             return pu;
@@ -61,9 +63,9 @@ impl World<'_> {
         let machine = self.platform.machine();
         let node = self.platform.node_of(pu);
         let online = machine.all_pus().filter(|pu| self.usable[pu.idx()]);
-        let first =
-            |other: &PuIdx| (self.platform.node_of(*other) != node, machine.pus[other.idx()].os);
-        // One is always left; see `Scenario::check`.
-        online.min_by_key(first).unwrap_or(pu)
+        // At least one PU is always online; see `Scenario::check`.
+        online
+            .min_by_key(|&other| (self.platform.node_of(other) != node, self.os(other)))
+            .unwrap_or(pu)
     }
 }

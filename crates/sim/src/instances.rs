@@ -1,4 +1,4 @@
-//! The jobs and their tasks, before anything has happened.
+//! Jobs and tasks of a scenario, before the first event.
 
 use crate::platform::{Demands, Platform};
 use crate::region::{Region, Use};
@@ -9,26 +9,28 @@ use colocate_machine::Nanos;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A job as it goes on.
+/// State of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    /// Its tasks.
+    /// Its tasks, by place in the list of all tasks.
     pub tasks: Range<TaskNo>,
-    /// Tasks that have not done their work of this run.
+    /// Tasks with work left in this run.
     pub busy: usize,
-    /// When it was first launched.
+    /// Time of the first launch.
     pub launched: Option<Nanos>,
-    /// When this run of it was launched.
+    /// Time of this run's launch.
     pub run_launched: Nanos,
-    /// When its work was first done.
+    /// Time of the first end of its work.
     pub done: Option<Nanos>,
+    /// Finished runs.
     pub runs: u32,
+    /// Whether the job has ended for good.
     pub over: bool,
-    /// Whether the plan has it wait.
+    /// Whether the job is stopped, by a plan.
     pub stopped: bool,
-    /// Whether it is watched what its tasks do.
+    /// Whether the instructions of its tasks are counted by phase, for their mix.
     pub watched: bool,
-    /// Threads that were due to be created while it was stopped.
+    /// Tasks whose creation fell due during the stop.
     pub held_creations: Vec<TaskNo>,
 }
 
@@ -39,14 +41,14 @@ pub(crate) fn instantiate(
     demands: &Demands,
 ) -> (Vec<Task>, Vec<Job>) {
     let nodes = platform.machine().nodes.len();
-    let (mut tasks, mut jobs) = (Vec::new(), Vec::new());
-    for (job, spec) in scenario.jobs.iter().enumerate() {
+    let mut tasks = Vec::new();
+    let mut jobs = Vec::new();
+    for (job, spec) in (0..).zip(&scenario.jobs) {
         let start = tasks.len();
-        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        for (order, thread) in spec.threads.iter().enumerate() {
+        for (order, thread) in (0..).zip(&spec.threads) {
             let work = demands.work(&thread.course, thread.work);
             tasks.push(Task {
-                id: TaskId { job: JobIdx(number(job)), order: number(order) },
+                id: TaskId { job: JobIdx(job), order },
                 name: format!("{}/{}", spec.name, thread.name),
                 state: State::NotCreated,
                 pu: None,
@@ -92,7 +94,8 @@ pub(crate) fn instantiate(
     (tasks, jobs)
 }
 
-/// The memory of all jobs, and which of it each task uses.
+/// Regions of memory of all jobs. Adds to each task its uses, the private region last; none on a
+/// machine without nodes.
 pub(crate) fn memory(
     scenario: &Scenario,
     nodes: usize,
@@ -123,11 +126,13 @@ pub(crate) fn memory(
             region.users.dedup();
             regions.push(region);
         }
+        // A task's own memory comes last, and takes the accesses that shared memory leaves.
         for (thread, task) in spec.threads.iter().zip(first..) {
             let mut own = Region::new(job, thread.resident, thread.pages, 1, nodes);
             own.users.push(task);
             tasks[task].uses.push(Use {
                 region: regions.len(),
+                // The rest of its accesses, whatever this says; see `Use::share`.
                 share: 1.0,
                 writes: 0.5,
                 during: None,

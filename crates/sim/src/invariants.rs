@@ -1,42 +1,43 @@
-//! What must hold in every step of every simulation. It is always checked: a simulation that breaks a rule
-//! ends with an error.
+//! Invariants of every step of every simulation. They are always checked: a simulation that breaks
+//! a rule ends with an error.
 //!
-//! The checker keeps accounts of its own, so that it does not believe the figures that it checks.
+//! The checker keeps accounts of its own, so that it does not rely on the figures it checks.
 //!
 //! # Rules
 //! 1. Time goes on, and steps follow each other without a gap.
-//! 2. A PU runs one task at most, and a task runs on one PU at most; the PU may be used and is online, the task
-//!    is alive and its job is not stopped.
-//! 3. A task that is placed runs where it was placed, and nowhere else.
+//! 2. A PU runs one task at most, and a task runs on one PU at most; the PU may be used and is
+//!    online, the task is alive and its job is not stopped.
+//! 3. A placed task runs on its target, and nowhere else.
 //! 4. A PU on which tasks wait runs one of them.
-//! 5. Where load is balanced time and again, no free task waits for longer than two of the longest balancing intervals
-//!    while a PU is idle.
-//! 6. Rates are finite and above 0; no core does more than its front end can begin, no controller or link
-//!    carries more than its bandwidth.
+//! 5. With periodic balancing, no free task waits for longer than two of the longest balancing
+//!    intervals while a PU is idle.
+//! 6. Rates are finite and above 0; no core does more than its front end can begin, no controller
+//!    or link carries more than its bandwidth.
 //! 7. Shares of a task's memory sum to 1.
-//! 8. The time that each task ran is what the steps say, and so are the instructions, cold caches apart; time
-//!    since creation is time that it ran, waited, was stopped, slept, or was over with its work. A thread that spins gets
-//!    nothing done.
-//! 9. At its end a task has done its work and the serial parts that fell to it, not more and not less.
-//! 10. At a barrier no thread goes on before all threads of the job have come that have work left, nor while one of
-//!     them does the serial part.
+//! 8. The run time of each task is that of the steps, and so are its instructions, cold caches
+//!    apart. Time since creation is time that it ran, waited, was stopped, slept, or was over with
+//!    its work. A spinning thread gets nothing done.
+//! 9. At its end a task has done its work and the serial parts that fell to it, not more and not
+//!    less.
+//! 10. At a barrier no thread continues before all threads of the job with work left have arrived,
+//!     nor while one of them does the serial part.
 
 use crate::instances::Job;
 use crate::on_pu::OnPu;
 use crate::queues::Queue;
-use crate::scenario::{BarrierWait, JobSpec, PuEvent, Scenario};
+use crate::scenario::{BarrierWait, JobSpec, Scenario};
 use crate::task::{State, Task};
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::Prediction;
 
-/// What sums of thousands of rounded terms may be off by, relatively.
+/// Tolerated relative error of sums of thousands of rounded terms.
 const NEAR: f64 = 1e-6;
 
-/// By how much more than a whole may be used of a resource: the model ends its search when rates change
-/// by less than this share.
+/// Largest use of a resource, as a part of the whole: the model's search ends when rates change by
+/// less than the excess.
 const FULL: f64 = 1.0 + 1e-3;
 
-/// What happened between two events.
+/// State between two events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'w> {
     pub from: Nanos,
@@ -45,38 +46,41 @@ pub(crate) struct Step<'w> {
     pub queues: &'w [Queue],
     pub tasks: &'w [Task],
     pub jobs: &'w [Job],
-    /// The prediction, if it is another one than in the step before.
+    /// The prediction, if another than in the step before.
     pub new: Option<&'w Prediction>,
-    /// How long a free task may wait while a PU is idle; `None`: for ever.
+    /// How long a free task may wait while a PU is idle; `None` without a limit.
     pub patience: Option<Nanos>,
 }
 
-/// Accounts of its own.
+/// Independent accounts of a simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct Checker {
     now: Nanos,
     usable: Vec<bool>,
-    /// PUs that go and come, the next one last.
+    /// Hotplug events to come, the next event last.
     events: Vec<(Nanos, PuIdx, bool)>,
-    /// Jobs with a barrier.
+    /// Jobs with a barrier, by place.
     barriers: Vec<usize>,
-    /// By task.
+    /// By task: run time.
     ran: Vec<Nanos>,
+    /// By task: the most instructions at its speed.
     most_instructions: Vec<f64>,
-    /// The step in which each task was last seen to run.
+    /// By task: the last step in which it ran.
     seen: Vec<u64>,
     steps: u64,
-    /// Since when there has been an idle PU and a free task that waits.
+    /// Since when a PU has been idle while a free task waits; `None` if that is not so now.
     beside_idle: Option<Nanos>,
 }
 
-/// The first rule that is broken, in one line.
+/// The first broken rule, in one line.
 pub(crate) type Broken = String;
 
 impl Checker {
     pub fn new(machine: &Machine, usable: &[bool], scenario: &Scenario, tasks: usize) -> Self {
-        let event = |event: &PuEvent| Some((event.at, machine.pu_by_os(event.pu)?, event.online));
-        let mut events: Vec<_> = scenario.events.iter().filter_map(event).collect();
+        let events = scenario.events.iter();
+        let mut events: Vec<_> = events
+            .filter_map(|event| Some((event.at, machine.pu_by_os(event.pu)?, event.online)))
+            .collect();
         events.sort_by_key(|event| event.0);
         events.reverse();
         let jobs = scenario.jobs.iter().enumerate();
@@ -93,7 +97,7 @@ impl Checker {
         }
     }
 
-    /// Checks a step.
+    /// Checks the rules for a step.
     pub fn step(&mut self, step: &Step<'_>) -> Result<(), Broken> {
         self.steps += 1;
         if step.from != self.now || step.to <= step.from {
@@ -105,11 +109,14 @@ impl Checker {
         self.now = step.to;
         while let Some((_, pu, online)) = self.events.pop_if(|event| event.0 <= step.from) {
             self.usable[pu.idx()] = online;
-            // Timers begin anew.
+            // New domains have new timers, so the wait of rule 5 begins anew.
             self.beside_idle = None;
         }
         for on in step.on {
-            self.running(step, on)?;
+            self.running(step, on).map_err(|what| {
+                let id = step.tasks[on.task].id;
+                format!("task {id} on {} at {}: {what}", on.pu, step.from)
+            })?;
         }
         for &job in &self.barriers {
             barrier(step, job)?;
@@ -125,41 +132,40 @@ impl Checker {
         step.new.map_or(Ok(()), |new| rates(step, new))
     }
 
-    /// Rules 2, 3, and the accounts for 8.
-    fn running(&mut self, step: &Step<'_>, on: &OnPu) -> Result<(), Broken> {
+    /// Checks rules 2 and 3 for a running task, and keeps the accounts for rule 8.
+    fn running(&mut self, step: &Step<'_>, on: &OnPu) -> Result<(), &'static str> {
         let task = &step.tasks[on.task];
-        let wrong =
-            |what: &str| Err(format!("task {} on {} at {}: {what}", task.id, on.pu, step.from));
         if std::mem::replace(&mut self.seen[on.task], self.steps) == self.steps {
-            return wrong("runs twice");
+            return Err("runs twice");
         }
         let elsewhere = task.pinned.is_some_and(|pinned| pinned != on.pu)
             || task.among.as_ref().is_some_and(|among| !among.contains(&on.pu));
         if !self.usable[on.pu.idx()] || elsewhere {
-            return wrong("runs where it may not");
+            return Err("runs where it may not");
         }
         if step.jobs[task.id.job.0 as usize].stopped {
-            return wrong("runs while its job is stopped");
+            return Err("runs while its job is stopped");
         }
         if task.state != State::Ready || step.queues[on.pu.idx()].running != Some(on.task) {
-            return wrong("runs, but not by its queue");
+            return Err("runs, but not by its queue");
         }
         let time = step.to - step.from;
         self.ran[on.task] += time;
         if !task.course.spins() {
             self.most_instructions[on.task] += on.speed * time.as_secs_f64();
         }
+        // An upper bound: a task with cold caches makes no progress at first.
         let most = self.most_instructions[on.task];
         if task.total.ran != self.ran[on.task] {
-            return wrong("has run for another time than was counted");
+            return Err("has run for another time than was counted");
         }
         if task.total.instructions > most * (1.0 + NEAR) + 1.0 {
-            return wrong("has done more than its speed allows");
+            return Err("has done more than its speed allows");
         }
         Ok(())
     }
 
-    /// Checks everything when all is over.
+    /// Checks rules 8 and 9 at the end; `complete` if all jobs did their work.
     pub fn end(&self, tasks: &[Task], complete: bool) -> Result<(), Broken> {
         for task in tasks {
             let Some((created, ended)) = task.created.zip(task.ended) else { continue };
@@ -172,7 +178,8 @@ impl Checker {
                     task.id
                 ));
             }
-            let (did, work) = (total.instructions, task.course.work() + task.course.extra());
+            let did = total.instructions;
+            let work = task.course.work() + task.course.extra();
             let done = complete && task.state == State::Ended;
             if done && did < work * (1.0 - NEAR) - 1.0 {
                 return Err(format!("task {} did {did} of {work} instructions", task.id));
@@ -182,7 +189,7 @@ impl Checker {
     }
 }
 
-/// Rule 4; and for rule 5 whether a free task waits while a PU is idle.
+/// Checks rule 4. Returns, for rule 5, whether a free task waits while a PU is idle.
 fn queues(step: &Step<'_>, usable: &[bool]) -> Result<bool, Broken> {
     let mut running = 0;
     let mut idle = false;
@@ -201,31 +208,30 @@ fn queues(step: &Step<'_>, usable: &[bool]) -> Result<bool, Broken> {
     Ok(idle && free_waits)
 }
 
-/// Whether the threads of a job wait for each other all together.
+/// Whether all threads of a job wait for each other at a barrier.
 fn meets(job: &JobSpec) -> bool {
     job.barrier.is_some_and(|barrier| !matches!(barrier.wait, BarrierWait::Turns(_)))
 }
 
-/// Rule 10.
+/// Checks rule 10 for a job.
 fn barrier(step: &Step<'_>, job: usize) -> Result<(), Broken> {
-    let team = || {
-        let tasks = &step.tasks[step.jobs[job].tasks.clone()];
-        tasks.iter().filter(|task| !matches!(task.state, State::Done | State::Ended))
-    };
-    let least = team().map(|task| task.arrived).min();
-    let serial = team().filter(|task| task.course.is_serial()).count();
-    let too_early = |task: &&Task| {
+    let tasks = step.tasks[step.jobs[job].tasks.clone()].iter();
+    let team = tasks.filter(|task| task.has_work());
+    let least = team.clone().map(|task| task.arrived).min();
+    let serial = team.clone().filter(|task| task.course.is_serial()).count();
+    for task in team {
         let ahead = Some(task.arrived) != least || serial > 0;
         let goes_on = !task.at_barrier && !task.course.is_serial();
         let works = task.at_barrier && task.state == State::Ready && !task.course.spins();
-        (goes_on && ahead) || works || serial > 1
-    };
-    team().find(too_early).map_or(Ok(()), |task| {
-        Err(format!("task {} goes on from a barrier too early, at {}", task.id, step.from))
-    })
+        if (goes_on && ahead) || works || serial > 1 {
+            let at = step.from;
+            return Err(format!("task {} goes on from a barrier too early, at {at}", task.id));
+        }
+    }
+    Ok(())
 }
 
-/// Rules 6 and 7.
+/// Checks rules 6 and 7 for a new prediction.
 fn rates(step: &Step<'_>, new: &Prediction) -> Result<(), Broken> {
     for on in step.on {
         let task = &step.tasks[on.task];

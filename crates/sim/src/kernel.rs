@@ -1,97 +1,96 @@
-//! The kernel's scheduler as it is simulated: every rule of it can be switched.
+//! Scheduler settings of the simulated kernel: each of its rules can be switched.
 //!
-//! What is simulated are the rules of Linux's fair class (EEVDF, 6.6 and later; the placement and
-//! balancing rules are those that CFS had), as far as they decide where threads run. All threads have the
-//! same weight, but for those that fill idle PUs (`crate::filling`). Other classes, cgroups, real-time threads, CPU idle states and the kernel's own threads
-//! are not simulated.
+//! The simulated rules are those of Linux's fair class (EEVDF, 6.6 and later; placement and
+//! balancing as CFS had them), as far as they decide where threads run. All threads have the same
+//! weight, but for fillers of idle PUs (`crate::filling`). Other classes, cgroups, real-time
+//! threads, CPU idle states and the kernel's own threads are not simulated.
 
-use crate::error::{ScenarioError, error};
+use crate::error::{ScenarioError, refuse};
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::communication::WakeUpCosts;
 
-/// How the kernel treats threads that are not pinned, and PUs on which several threads are runnable.
+/// Scheduling of unpinned threads, and of PUs with several runnable threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kernel {
-    /// Time after which a thread gives its PU to another one that waits for it. Never 0.
+    /// Time slice of a thread while others wait for its PU. Never 0.
     pub slice: Nanos,
-    /// Into how many parts a slice is divided, a random one of which is where the slices of a PU end, from when
-    /// several threads are runnable there. 1: slices that begin together end together, so that with two threads a PU
-    /// the same threads run beside each other for ever. Never 0.
+    /// Parts of a slice: once several threads are runnable on a PU, its slices end at a random
+    /// part. With 1, slices begun together end together: with two threads a PU the same pairs run
+    /// side by side for ever. Never 0.
     pub stagger: u32,
-    /// Where a new thread starts.
+    /// PU of a new thread.
     pub fork: Fork,
-    /// Where a thread wakes up.
+    /// PU of a woken thread.
     pub wake: Wake,
-    /// Whether a PU that runs out of threads takes a waiting one from another PU at once.
+    /// Whether an emptied PU takes a waiting thread from another PU at once.
     pub idle_balance: bool,
-    /// Whether PUs with few threads, or none, take threads from PUs with many, time and again, and idle cores
-    /// take one of two siblings.
+    /// Periodic balancing: PUs with few threads take some from PUs with many, and idle cores take a
+    /// sibling's. `None` for none.
     pub periodic_balance: Option<PeriodicBalance>,
-    /// Whether pages and threads are moved towards each other (`kernel.numa_balancing`).
+    /// Moves of pages and threads towards each other (`kernel.numa_balancing`); `None` if off.
     pub numa_balancing: Option<NumaBalancing>,
-    /// How long wake-ups take, of threads that take turns.
+    /// Costs of wake-ups, for threads taking turns.
     pub wake_ups: WakeUpCosts,
-    /// How long a thread takes to move a page of 4 KiB, or waits for NUMA balancing that moves one which it touched.
+    /// Time to copy a page of 4 KiB, for a thread moving its memory or waiting for NUMA balancing
+    /// at a touched page.
     pub page_copy: Nanos,
 }
 
-/// Where a new thread starts.
+/// Placement of a new thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {
-    /// On the PU of its parent, until it is balanced away.
+    /// On the PU of its parent, until load balancing.
     WithParent,
-    /// From the largest part of the machine to the smallest: in the part with the fewest threads for
-    /// each PU, the parent's if it is one of them; so on an idle core of a little used node.
+    /// From the largest domain to the smallest: the group with the fewest threads for each PU, the
+    /// parent's if among these. New threads start on idle cores of little used nodes.
     Idlest {
-        /// Parts at a greater distance from each other than this are not compared: a new thread stays on
-        /// its parent's side.
+        /// Domains at a greater distance are not compared: a new thread stays on its parent's side.
         reclaim_distance: u32,
     },
 }
 
-/// Where a thread wakes up.
+/// Placement of a woken thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Where it ran before, whatever happens there.
+    /// The PU of its last run, whatever the load.
     Previous,
-    /// Where it ran before if that PU is idle; else an idle PU under the same last-level cache, one of
-    /// an idle core first if `idle_cores`, then a sibling, then the next; else where it ran before.
+    /// The PU of its last run if idle; else an idle PU under the same last-level cache, first of an
+    /// idle core if `idle_cores`, then a sibling, then the next; else the PU of its last run.
     IdleSibling {
         /// Whether PUs of idle cores come first.
         idle_cores: bool,
     },
 }
 
-/// How often the load is balanced.
+/// Periodic load balancing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeriodicBalance {
-    /// Time between two balancings of a part of the machine, for each PU in it: larger parts are balanced less
-    /// often. Never 0.
+    /// Time between two balancings of a domain, for each of its PUs: larger domains are balanced
+    /// less often. Never 0.
     pub interval_per_pu: Nanos,
-    /// How many attempts fail before a thread that runs is moved, not only one that waits.
+    /// Failed attempts before even a running thread is moved.
     pub patience: u32,
-    /// By how much longer the time between two balancings is where all PUs are busy.
+    /// Factor on the time between two balancings where all PUs are busy.
     pub busy_factor: u32,
-    /// How much more load than another one, in percent of it, a full part must have to give some away; above
-    /// 100.
+    /// Load of a full group, in percent of another's, above which a thread moves; above 100.
     pub percent: u32,
 }
 
-/// How pages and threads are moved towards each other.
+/// NUMA balancing: moves of pages and threads towards each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumaBalancing {
     /// Time between two scans of a thread. Never 0.
     pub period: Nanos,
-    /// How much memory is scanned, and moved at most, each time. Never 0.
+    /// Memory to scan, and to move at most, each time. Never 0.
     pub scan: Bytes,
-    /// Whether threads are moved to the node with most of their memory, too.
+    /// Whether threads also move to the node with most of their memory.
     pub move_threads: bool,
-    /// How long a thread takes for a page of 4 KiB that is scanned: that it is unmapped, and faults.
+    /// Time lost by a thread for each scanned page of 4 KiB, to unmapping and the fault.
     pub fault: Nanos,
 }
 
 impl Default for Kernel {
-    /// Linux as distributions set it up, NUMA balancing on.
+    /// Linux as configured by distributions, NUMA balancing on.
     fn default() -> Self {
         Self {
             slice: BASE_SLICE,
@@ -111,18 +110,19 @@ impl Default for Kernel {
 /// (kernel/sched/fair.c, 6.6).
 pub(crate) const BASE_SLICE: Nanos = Nanos::from_millis(3);
 
-/// Turns end at ticks, of which a slice has three at 1000 a second (`CONFIG_HZ`), and each CPU began to count at
-/// another one.
+/// Parts of a slice: turns end at ticks, three a slice at 1000 Hz (`CONFIG_HZ`), and the ticks of
+/// CPUs are offset.
 pub(crate) const TICKS: u32 = 3;
 
-/// `RECLAIM_DISTANCE` (include/linux/topology.h): beyond it, domains do not balance forks. AMD's Zen raised it
-/// to 32 from Linux 5.4 on; this is the value of all others and of Zen before that.
+/// `RECLAIM_DISTANCE` (include/linux/topology.h): domains beyond it do not balance forks. For AMD's
+/// Zen the value is 32 from Linux 5.4 on; 30 is the value before, and of all other processors.
 pub const RECLAIM_DISTANCE: u32 = 30;
 
 impl Default for PeriodicBalance {
     /// `min_interval` of a domain is a millisecond for each of its CPUs; four failed attempts are
-    /// `cache_nice_tries` + 2 and one, with `cache_nice_tries` 1 as most domains have it
-    /// (kernel/sched/{topology,fair}.c, 6.6); `busy_factor` 16 and `imbalance_pct` 117 are those of `sd_init`.
+    /// `cache_nice_tries` + 2 and 1, with `cache_nice_tries` 1 as in most domains
+    /// (kernel/sched/{topology,fair}.c, 6.6); `busy_factor` 16 and `imbalance_pct` 117 are from
+    /// `sd_init`.
     fn default() -> Self {
         let interval_per_pu = Nanos::from_millis(1);
         Self { interval_per_pu, patience: 4, busy_factor: 16, percent: 117 }
@@ -131,8 +131,8 @@ impl Default for PeriodicBalance {
 
 impl Default for NumaBalancing {
     /// `sysctl_numa_balancing_scan_period_min` and `sysctl_numa_balancing_scan_size`
-    /// (kernel/sched/fair.c, 6.6). The kernel makes the period longer where little is gained; here it is
-    /// not, and nothing happens to a thread whose memory is all near.
+    /// (kernel/sched/fair.c, 6.6). The kernel makes the period longer where little is gained. Here
+    /// the period is constant, and a thread whose memory is all near is not scanned.
     fn default() -> Self {
         Self {
             period: Nanos::from_secs(1),
@@ -144,19 +144,19 @@ impl Default for NumaBalancing {
 }
 
 impl Kernel {
+    /// Refuses intervals and sizes of 0.
     pub(crate) fn check(&self) -> Result<(), ScenarioError> {
-        let wrong = |expected| Err(error("kernel".to_owned(), expected, "0"));
         if self.slice == Nanos::ZERO {
-            return wrong("a slice above 0");
+            return refuse("kernel", "a slice above 0", "0");
         }
         if self.stagger == 0 {
-            return wrong("a slice of at least one part");
+            return refuse("kernel", "a slice of at least one part", "0");
         }
         if self.periodic_balance.is_some_and(|each| each.interval_per_pu == Nanos::ZERO) {
-            return wrong("an interval above 0 between two balancings");
+            return refuse("kernel", "an interval above 0 between two balancings", "0");
         }
         if self.numa_balancing.is_some_and(|each| each.period == Nanos::ZERO || each.scan.0 == 0) {
-            return wrong("a period and a size above 0 for NUMA balancing");
+            return refuse("kernel", "a period and a size above 0 for NUMA balancing", "0");
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! A machine that is not here: [`Scenario`]s on described machines, through the contention model.
+//! Simulation of [`Scenario`]s on described machines, through the contention model.
 //!
-//! Pure: reads no file, no clock and no global; the same scenario gives the same outcome. Everything that
-//! comes out is simulated.
+//! Pure: reads no file, no clock and no global; the same scenario gives the same outcome. All
+//! results are simulated.
 
 mod alone;
 mod balance;
@@ -64,30 +64,30 @@ pub use scenario::{
     PhaseSpec, PuEvent, Scenario, Serial, Stretch, ThreadSpec, Work,
 };
 
-/// Why there is no simulation.
+/// Reason why a simulation cannot run or go on.
 #[derive(Debug, Error)]
 pub enum SimError {
     /// The scenario does not make sense on this machine.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The machine's figures are not enough for the model.
+    /// The machine's figures are too few for the model.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// A phase cannot run on this machine.
     #[error("phase {phase}: {error}")]
     Phase {
-        /// Its name.
+        /// Name of the phase.
         phase: String,
-        /// Why not.
+        /// Reason.
         error: PhaseError,
     },
-    /// The plan cannot be followed.
+    /// The plan cannot be applied.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The engine's loop could not go on.
+    /// The engine's loop cannot go on.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The simulation broke one of the rules that it checks itself by: an error of ours.
+    /// The simulation broke a rule of its own (`invariants`): a defect of the simulator.
     #[error("the simulation is wrong, please report it: {0}")]
     Broken(String),
 }

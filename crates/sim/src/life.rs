@@ -1,4 +1,4 @@
-//! Creation, sleep, ends, and what becomes of a job whose work is done.
+//! Life of tasks and jobs: creation, sleep, end, and the next run of a job.
 
 use crate::scenario::Method;
 use crate::task::{State, Task, TaskNo};
@@ -8,6 +8,7 @@ use colocate_machine::Nanos;
 use std::cmp::Reverse;
 
 impl World<'_> {
+    /// Puts a task to sleep for a time.
     pub fn sleep(&mut self, task: TaskNo, time: Nanos) {
         self.leave_queue(task);
         self.tasks[task].state = State::Asleep;
@@ -15,6 +16,7 @@ impl World<'_> {
         self.wakes.push(Reverse((self.now + time, task)));
     }
 
+    /// Wakes a task, if asleep.
     pub fn wake(&mut self, task: TaskNo) {
         if self.tasks[task].state != State::Asleep {
             return;
@@ -28,27 +30,32 @@ impl World<'_> {
         self.enqueue_woken(task);
     }
 
-    /// Puts a task on a queue that has run before.
+    /// Puts a task with an earlier PU on a queue.
     pub(crate) fn enqueue_woken(&mut self, task: TaskNo) {
         let pu = self.tasks[task].pinned.or_else(|| self.wake_pu(task));
         let pu = self.online_near(pu.unwrap_or(self.launcher));
         self.join_queue(task, self.allowed_near(task, pu));
     }
 
+    /// Creates a task; holds the task if its job is stopped.
     pub fn create(&mut self, no: TaskNo) {
         if self.tasks[no].state != State::NotCreated {
             return;
         }
         let job = self.tasks[no].id.job.0 as usize;
+        // A job that arrives while it has to wait is launched all the same, and stopped before it
+        // runs.
         if self.is_stopped(no) && no != self.jobs[job].tasks.start {
             self.jobs[job].held_creations.push(no);
             return;
         }
         self.jobs[job].launched.get_or_insert(self.now);
+        // In a later run of its job, the task was over with its work until now.
         if self.tasks[no].created.is_some() {
             self.end_sleep(no);
         }
         self.tasks[no].created.get_or_insert(self.now);
+        // A new task has no lag.
         self.tasks[no].virtual_time = 0;
         if self.is_stopped(no) {
             self.hold(no);
@@ -60,7 +67,7 @@ impl World<'_> {
         self.await_turn(no);
     }
 
-    /// Puts a new task on a queue, where it touches its memory.
+    /// Puts a new task on a queue, and places its memory.
     pub fn begin(&mut self, no: TaskNo) {
         let first = self.jobs[self.tasks[no].id.job.0 as usize].tasks.start;
         let parent = self.tasks[first].pu.filter(|_| no != first).unwrap_or(self.launcher);
@@ -94,7 +101,7 @@ impl World<'_> {
         self.tasks[task].total.stopped += stopped;
     }
 
-    /// A task spins no more. If it waits for its PU, what it waits for is another thing from now on.
+    /// Ends the spinning of a task. A wait for its PU before this is time waited to spin.
     pub(crate) fn end_spin(&mut self, task: TaskNo) {
         if self.waits(task) {
             self.end_wait(task);
@@ -102,30 +109,31 @@ impl World<'_> {
         }
     }
 
-    /// Whether a task could run and waits for its PU.
+    /// Whether a task is ready, but does not have its PU.
     fn waits(&self, task: TaskNo) -> bool {
         let Task { state, pu, .. } = &self.tasks[task];
         let has_pu = pu.is_some_and(|pu| self.queues[pu.idx()].running == Some(task));
         *state == State::Ready && !has_pu
     }
 
-    /// The wait for its PU that goes on.
+    /// Length of a task's present wait for its PU; 0 without a wait.
     fn wait(&self, task: TaskNo) -> Nanos {
         if self.waits(task) { self.now - self.tasks[task].since } else { Nanos::ZERO }
     }
 
-    /// For how long a task could run and waited for its PU, with a wait that goes on.
+    /// A task's waits for its PU, with the present wait.
     pub fn waited(&self, task: TaskNo) -> Nanos {
         self.tasks[task].total.waited + self.wait(task)
     }
 
-    /// For how long a task spun, or waited for its PU to spin, with a wait that goes on.
+    /// A task's time spinning, and its waits for its PU to spin, with the present wait.
     pub fn spun(&self, task: TaskNo) -> Nanos {
         let Task { total, course, .. } = &self.tasks[task];
         let now = if course.spins() { self.wait(task) } else { Nanos::ZERO };
         total.spun + total.waited_to_spin + now
     }
 
+    /// Ends a task's work of this run; the last task of a job ends or relaunches the job.
     pub fn finish(&mut self, task: TaskNo) {
         self.leave_queue(task);
         self.tasks[task].state = State::Done;
@@ -133,13 +141,12 @@ impl World<'_> {
         let job = self.tasks[task].id.job.0 as usize;
         self.jobs[job].busy -= 1;
         self.hand_on_all(task);
-        let leaves = self.scenario.method == Method::Leave;
-        if leaves {
+        if self.scenario.method == Method::Leave {
             self.end_task(task);
         }
         if self.jobs[job].busy > 0 {
             if self.turns(job).is_none() {
-                self.is_missed_no_more(job);
+                self.recheck_barrier(job);
             }
             return;
         }
@@ -156,8 +163,9 @@ impl World<'_> {
         self.over = all_done;
     }
 
-    /// Launches a job once more, a slice after it was last launched at the earliest: what is created has as much virtual time as
-    /// others on its PU, and as soon as a shorter run ended the next one might go first again, for ever.
+    /// Launches a job once more, at the earliest a slice after its last launch. New tasks start
+    /// with the virtual time of their PU's queue: without the delay the next run of a shorter job
+    /// could go first again, for ever.
     pub(crate) fn relaunch(&mut self, job: usize) {
         let at = self.now.max(self.jobs[job].run_launched + self.scenario.kernel.slice);
         self.jobs[job].run_launched = at;
@@ -173,11 +181,13 @@ impl World<'_> {
         }
     }
 
+    /// Ends a task for good.
     pub(crate) fn end_task(&mut self, task: TaskNo) {
         match self.tasks[task].state {
             State::Ended => return,
             State::Ready => self.leave_queue(task),
             State::Stopped => self.end_stop(task),
+            // Never created in any run, so it has no times.
             State::NotCreated if self.tasks[task].created.is_none() => {}
             State::Asleep | State::NotCreated | State::Done => self.end_sleep(task),
         }
@@ -187,6 +197,7 @@ impl World<'_> {
         }
     }
 
+    /// Ends a job with all its tasks, with this exit status.
     pub fn end_job(&mut self, job: usize, status: i32) {
         if self.jobs[job].over {
             return;
@@ -194,8 +205,8 @@ impl World<'_> {
         self.jobs[job].tasks.clone().for_each(|task| self.end_task(task));
         self.jobs[job].over = true;
         self.job_ended = true;
-        let ran = |sum: Nanos, task: &Task| sum + task.total.ran;
-        let cpu_time = self.tasks[self.jobs[job].tasks.clone()].iter().fold(Nanos::ZERO, ran);
+        let tasks = self.tasks[self.jobs[job].tasks.clone()].iter();
+        let cpu_time = tasks.fold(Nanos::ZERO, |sum, task| sum + task.total.ran);
         let number = u32::try_from(job).unwrap_or(u32::MAX);
         self.ended.push(JobEnd {
             job: JobIdx(number),
@@ -205,8 +216,9 @@ impl World<'_> {
         });
     }
 
-    /// Kills what still runs, as `timeout` would.
+    /// Kills all remaining jobs, as `timeout -s KILL` would.
     pub fn give_up(&mut self) {
+        // Exit status of a shell for a process ended by signal 9.
         const KILLED: i32 = 128 + 9;
         (0..self.jobs.len()).for_each(|job| self.end_job(job, KILLED));
         self.over = true;

@@ -1,7 +1,8 @@
-//! Memory of jobs: which task uses what, and what comes of moving it.
+//! Memory of jobs: uses by tasks, touches, and moves between nodes.
 //!
-//! A task uses regions that its job's threads share, as the scenario says, and for the remaining part of its accesses
-//! memory of its own. Where its accesses go ([`Task::pages`]) follows from where the groups of these regions are.
+//! A task uses regions that its job's threads share, as the scenario says, and memory of its own
+//! for the rest of its accesses. The nodes of its accesses ([`Task::pages`]) follow from those of
+//! the regions' groups.
 
 use crate::region::{PAGE, Region, SPACE_BITS, Use};
 use crate::scenario::{Fetch, Pages};
@@ -11,31 +12,34 @@ use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse};
 use colocate_machine::{NodeIdx, PuIdx};
 use std::ops::Range;
 
-/// Samples a second of CPU time that are reported, as a real host takes them by default.
+/// Samples a second of CPU time in reports of pages: the default of a real host.
 const RATE_HZ: f64 = 250.0;
 
 impl Task {
-    /// The regions that it uses now, and their shares of its accesses.
+    /// Regions in use now, with their shares of its accesses.
     fn uses_now(&self) -> impl Iterator<Item = (&Use, f64)> {
         let at = self.course.stretch();
-        let is_now = move |one: &&Use| one.during.is_none_or(|during| during == at);
         let (own, shared) = self
             .uses
             .split_last()
             .map_or((None, &self.uses[..]), |(own, shared)| (Some(own), shared));
-        let taken: f64 = shared.iter().filter(is_now).map(|one| one.share).sum();
+        let shared = shared.iter();
+        let shared = shared.filter(move |one| one.during.is_none_or(|during| during == at));
+        let taken: f64 = shared.clone().map(|one| one.share).sum();
+        // Shares may sum to a little more than 1; see `check_memory`.
         let own = own.map(|own| (own, (1.0 - taken).max(0.0)));
-        shared.iter().filter(is_now).map(|one| (one, one.share)).chain(own)
+        shared.map(|one| (one, one.share)).chain(own)
     }
 }
 
 impl World<'_> {
-    /// Where a task's memory comes to be at its creation.
+    /// Places the memory of a task at its creation, on a PU.
     pub(crate) fn touch_pages(&mut self, no: TaskNo, pu: PuIdx) {
         if self.platform.machine().nodes.is_empty() {
             return;
         }
         let job = self.tasks[no].id.job.0 as usize;
+        // A first thread begins a new run of its job, whose memory is new.
         if no == self.jobs[job].tasks.start {
             let of_job = self.regions.iter_mut().filter(|region| region.job == job);
             of_job.for_each(|region| region.is_touched = false);
@@ -47,24 +51,21 @@ impl World<'_> {
         self.use_memory(no);
     }
 
-    /// Where a region comes to be that a task on a PU uses first.
+    /// Share on each node of a region first touched by a task on a PU.
     fn first_place(&self, region: usize, no: TaskNo, pu: PuIdx) -> Vec<f64> {
         let first = self.jobs[self.tasks[no].id.job.0 as usize].tasks.start;
-        let node_of = |pu: Option<PuIdx>| pu.and_then(|pu| self.platform.node_of(pu)).unwrap_or(0);
-        let all_on = |node: usize| {
-            let mut shares = vec![0.0; self.platform.machine().nodes.len()];
-            shares[node] = 1.0;
-            shares
+        let node = match self.regions[region].pages {
+            Pages::FirstTouch => self.platform.node_of(pu),
+            Pages::FirstThread => self.tasks[first].pu.and_then(|pu| self.platform.node_of(pu)),
+            Pages::Interleaved => return self.everywhere(),
+            Pages::On(node) => Some(node.idx()),
         };
-        match self.regions[region].pages {
-            Pages::FirstTouch => all_on(node_of(Some(pu))),
-            Pages::FirstThread => all_on(node_of(self.tasks[first].pu)),
-            Pages::Interleaved => self.everywhere(),
-            Pages::On(node) => all_on(node.idx()),
-        }
+        let mut shares = vec![0.0; self.platform.machine().nodes.len()];
+        shares[node.unwrap_or(0)] = 1.0;
+        shares
     }
 
-    /// Evenly on all nodes that have memory, as far as is known.
+    /// Even shares on all nodes with memory, nodes of unknown size included.
     #[allow(clippy::cast_precision_loss)] // few nodes
     pub fn everywhere(&self) -> Vec<f64> {
         let nodes = &self.platform.machine().nodes;
@@ -73,7 +74,7 @@ impl World<'_> {
         has.into_iter().map(|has| if has { share } else { 0.0 }).collect()
     }
 
-    /// A task begins a stretch: what it uses from now on is touched, and fetched if it does that.
+    /// Begins a task's stretch: touches its regions, and fetches regions as the scenario says.
     pub(crate) fn use_memory(&mut self, no: TaskNo) {
         let Some(pu) = self.tasks[no].pu else { return };
         let now: Vec<(usize, Fetch)> =
@@ -90,7 +91,7 @@ impl World<'_> {
         self.watch_pages(no);
     }
 
-    /// A task moves a region to its node, which takes it time.
+    /// Moves a region to a task's node, at the cost of the task's time.
     fn fetch(&mut self, no: TaskNo, region: usize, fetch: Fetch) {
         if fetch == Fetch::No {
             return;
@@ -103,27 +104,27 @@ impl World<'_> {
         self.charge_copies(no, bytes);
     }
 
-    /// Lets a task stay on its node from now on, or on another one where fewer stay than it has PUs.
+    /// Lets a task stay on its node from now on, or on another node if its own has no room.
     fn stay(&mut self, no: TaskNo) {
         let Some(here) = self.tasks[no].pu.and_then(|pu| self.platform.node_of(pu)) else { return };
         if self.tasks[no].stays_on.is_some() {
             return;
         }
-        let machine = self.platform.machine();
-        let has_room = |node: &usize| {
-            let stay = self
-                .tasks
-                .iter()
-                .filter(|task| task.stays_on == Some(*node) && task.ended.is_none());
-            stay.count() < machine.home_pus(NodeIdx::new(*node)).count()
-        };
-        let all =
-            std::iter::once(here).chain((0..machine.nodes.len()).filter(|node| *node != here));
-        self.tasks[no].stays_on = all.into_iter().find(has_room);
+        let nodes = 0..self.platform.machine().nodes.len();
+        let mut nodes = std::iter::once(here).chain(nodes.filter(|node| *node != here));
+        let node = nodes.find(|node| self.has_room(*node));
+        self.tasks[no].stays_on = node;
         self.set_target(no);
     }
 
-    /// Time that a task takes to copy pages, or has them copied for it.
+    /// Whether fewer living tasks stay on a node than its PUs.
+    fn has_room(&self, node: usize) -> bool {
+        let tasks = self.tasks.iter();
+        let stay = tasks.filter(|task| task.stays_on == Some(node) && task.ended.is_none());
+        stay.count() < self.platform.home_pus(node).count()
+    }
+
+    /// Charges a task the time to copy pages, and counts their bytes.
     pub(crate) fn charge_copies(&mut self, no: TaskNo, bytes: f64) {
         self.tasks[no].refill_s += bytes / PAGE * self.scenario.kernel.page_copy.as_secs_f64();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bytes
@@ -131,7 +132,8 @@ impl World<'_> {
         self.tasks[no].total.moves.page_bytes += bytes;
     }
 
-    /// Brings groups of a region to a node, of what is elsewhere all but what `stays`; how many bytes that were.
+    /// Brings groups of a region to a node, but for the part `stays` of memory elsewhere. Returns
+    /// the moved bytes.
     #[allow(clippy::cast_precision_loss)] // few groups
     pub(crate) fn move_region(
         &mut self,
@@ -152,7 +154,7 @@ impl World<'_> {
         moved
     }
 
-    /// Works out anew where a task's accesses go.
+    /// Updates the shares of a task's accesses by node.
     fn refresh_pages(&mut self, no: TaskNo) {
         let mut pages = vec![0.0; self.platform.machine().nodes.len()];
         for (one, share) in self.tasks[no].uses_now() {
@@ -160,13 +162,14 @@ impl World<'_> {
             pages.iter_mut().enumerate().for_each(|(node, sum)| *sum += share * region.on(node));
         }
         if self.tasks[no].pages != pages {
+            // The version is part of the key under which predictions are kept (`crate::rates`).
             self.tasks[no].pages = pages;
             self.tasks[no].pages_version += 1;
             self.stale = true;
         }
     }
 
-    /// The regions that a task uses now.
+    /// Regions in use by a task now, regions without accesses left out.
     pub(crate) fn regions_of(&self, no: TaskNo) -> Vec<usize> {
         self.tasks[no]
             .uses_now()
@@ -175,12 +178,12 @@ impl World<'_> {
             .collect()
     }
 
-    /// How much memory a task uses now, in bytes.
+    /// Memory in use by a task now, in bytes.
     pub fn resident(&self, no: TaskNo) -> f64 {
         self.regions_of(no).into_iter().map(|region| self.regions[region].bytes).sum()
     }
 
-    /// Counts so many seconds of CPU time of a task at the memory that it uses.
+    /// Adds seconds of a task's CPU time on a PU to its uses of memory.
     pub(crate) fn count_use(&mut self, no: TaskNo, pu: PuIdx, seconds: f64) {
         let Some(node) = self.platform.node_of(pu) else { return };
         let shares: Vec<(usize, f64)> =
@@ -191,13 +194,14 @@ impl World<'_> {
         }
     }
 
-    /// What a host reports of page groups.
+    /// Page groups of touched memory, as in a host's reports.
     pub fn page_groups(&self) -> Vec<PageGroup> {
         let touched = self.regions.iter().enumerate();
         let touched = touched.filter(|(_, region)| region.is_touched && region.bytes > 0.0);
         touched.flat_map(|(place, region)| self.groups_of(place, region)).collect()
     }
 
+    /// Page groups of the region at `place` among all. Uses are spread evenly over the groups.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // samples
     fn groups_of(&self, place: usize, region: &Region) -> Vec<PageGroup> {
         let count = region.groups.len() as f64;
@@ -222,22 +226,24 @@ impl World<'_> {
             }
         }
         let job = JobIdx(u32::try_from(region.job).unwrap_or(u32::MAX));
-        let group = |(range, on): (AddressRange, &Vec<f64>)| PageGroup {
+        let groups = region.ranges(place).zip(&region.groups).map(|(range, on)| PageGroup {
             job,
             range,
             on: on.clone(),
             uses: uses.clone(),
-        };
-        region.ranges(place).zip(&region.groups).map(group).collect()
+        });
+        groups.collect()
     }
 
-    /// The region that begins before an address, and the groups of it that begin in a range.
+    /// The region of an address range, and its groups with a start in the range. `None` if none.
     pub(crate) fn groups_in(&self, range: AddressRange) -> Option<(usize, Range<usize>)> {
+        // Regions begin at multiples of 2^40, the first at 1 of them; see `Region::ranges`.
         let place = usize::try_from(range.start >> SPACE_BITS).ok()?.checked_sub(1)?;
         let region = self.regions.get(place)?;
-        let is_in = |of: &AddressRange| range.start <= of.start && of.start < range.end;
-        let first = region.ranges(place).position(|of| is_in(&of))?;
-        let count = region.ranges(place).filter(is_in).count();
-        Some((place, first..first + count))
+        let groups = region.ranges(place).enumerate();
+        let mut inside =
+            groups.filter(|(_, group)| range.start <= group.start && group.start < range.end);
+        let (first, _) = inside.next()?;
+        Some((place, first..first + 1 + inside.count()))
     }
 }

@@ -1,13 +1,14 @@
-//! Figures of merit of a workload.
+//! Workload metrics: throughput, fairness, turnaround.
 //!
-//! `S(i)` is the slowdown of job `i`: its time among the others over its time alone. Definitions as Feliu
-//! uses them (thesis and booklet): STP is the sum of `1/S(i)`, ANTT the mean of `S(i)` (Eyerman and Eeckhout, IEEE
-//! Micro 2008), unfairness `max S / min S`, turnaround the time until the last job has done its work.
+//! `S(i)` is the slowdown of job `i`: its time among the others over its time alone. Definitions as
+//! Feliu uses them (thesis and booklet): STP is the sum of `1/S(i)`, ANTT the mean of `S(i)`
+//! (Eyerman and Eeckhout, IEEE Micro 2008), unfairness `max S / min S`, turnaround the time until
+//! the last job has done its work.
 
 use crate::outcome::Outcome;
 use colocate_machine::Nanos;
 
-/// System throughput: jobs' worth of progress, at most their number. 0 for no jobs.
+/// System throughput: the sum of the jobs' progress, at most their number. 0 for no jobs.
 #[must_use]
 pub fn stp(slowdowns: &[f64]) -> f64 {
     slowdowns.iter().map(|slowdown| 1.0 / slowdown).fold(0.0, |sum, each| sum + each)
@@ -20,28 +21,29 @@ pub fn antt(slowdowns: &[f64]) -> Option<f64> {
     (!slowdowns.is_empty()).then(|| slowdowns.iter().sum::<f64>() / slowdowns.len() as f64)
 }
 
-/// The greatest slowdown over the least; 1 is fair; `None` for no jobs.
+/// Largest slowdown over the smallest, 1 or more; 1 is fair. `None` for no jobs.
 #[must_use]
 pub fn unfairness(slowdowns: &[f64]) -> Option<f64> {
     let most = slowdowns.iter().copied().reduce(f64::max)?;
     Some(most / slowdowns.iter().copied().reduce(f64::min)?)
 }
 
-/// Harmonic mean of the speeds relative to alone: balances throughput and fairness; `None` for no jobs.
+/// Harmonic mean of the speeds relative to alone, a balance of throughput and fairness. `None` for
+/// no jobs.
 #[must_use]
 pub fn harmonic_speed(slowdowns: &[f64]) -> Option<f64> {
     antt(slowdowns).map(|antt| 1.0 / antt)
 }
 
 impl Outcome {
-    /// Slowdowns of all jobs, in their order; `None` unless all of them are known.
+    /// Slowdowns of all jobs, in their order; `None` if any is unknown.
     #[must_use]
     pub fn slowdowns(&self) -> Option<Vec<f64>> {
         self.jobs.iter().map(crate::outcome::JobOutcome::slowdown).collect()
     }
 
-    /// From the first launch until the last job had done its work for the first time; `None` if one
-    /// never did.
+    /// Time from the first launch until every job had done its work once; `None` if a job never
+    /// did.
     #[must_use]
     pub fn turnaround(&self) -> Option<Nanos> {
         let first = self.jobs.iter().filter_map(|job| job.launched).min()?;
@@ -49,8 +51,8 @@ impl Outcome {
         Some(done?.into_iter().max()?.saturating_sub(first))
     }
 
-    /// The time of the slowest job: the metric of Serpa et al.; `None` if one never ended. With
-    /// [`Method::Leave`](crate::scenario::Method::Leave) it depends on how a job runs that is alone in the end.
+    /// Time of the slowest job, the metric of Serpa et al.; `None` if a job never ended. With
+    /// [`Method::Leave`](crate::scenario::Method::Leave) the last jobs run partly alone.
     #[must_use]
     pub fn slowest(&self) -> Option<Nanos> {
         let times: Option<Vec<Nanos>> = self.jobs.iter().map(|job| job.took()).collect();

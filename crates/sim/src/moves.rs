@@ -1,4 +1,4 @@
-//! Onto queues and off them, and from one PU to another.
+//! Moves of tasks onto queues, off queues and between PUs.
 
 use crate::tally::count_move;
 use crate::task::TaskNo;
@@ -7,7 +7,7 @@ use colocate_machine::PuIdx;
 use colocate_model::Seat;
 
 impl World<'_> {
-    /// Puts a task that is ready on a queue.
+    /// Puts a ready task on the queue of a PU.
     pub(crate) fn join_queue(&mut self, task: TaskNo, pu: PuIdx) {
         self.note_move(task, pu);
         self.queues[pu.idx()].enqueue(task, pu, &mut self.tasks);
@@ -16,6 +16,7 @@ impl World<'_> {
         self.watch_pages(task);
     }
 
+    /// Takes a task off its queue; does nothing for a task without a PU.
     pub(crate) fn leave_queue(&mut self, task: TaskNo) {
         let Some(pu) = self.tasks[task].pu else { return };
         let queue = &mut self.queues[pu.idx()];
@@ -32,7 +33,7 @@ impl World<'_> {
         self.timers.stale = true;
     }
 
-    /// Brings a ready task to another PU.
+    /// Moves a ready task to another PU.
     pub(crate) fn migrate(&mut self, task: TaskNo, to: PuIdx) {
         if self.tasks[task].pu == Some(to) {
             return;
@@ -41,7 +42,8 @@ impl World<'_> {
         self.join_queue(task, to);
     }
 
-    /// Counts a move to `to`, if it is one, and what it costs to begin there with what is left in caches.
+    /// Counts a move to `to`, and charges the refill of cold caches. A task on the same PU is
+    /// charged only after a stop.
     pub(crate) fn note_move(&mut self, task: TaskNo, to: PuIdx) {
         let Some(from) = self.tasks[task].pu else { return };
         let stopped_at = self.tasks[task].stopped_at.take();
@@ -57,7 +59,7 @@ impl World<'_> {
         let seat = Seat { pu: to, demand, pages: &task.pages, space: task.id.job.0 };
         let now = &self.prediction;
         let cold = self.platform.model().refill(&seat, from, &task.occupancy, &left, now);
-        // It cannot be colder than all cold.
+        // Moves before the refill ends do not add up: a cache is at most all cold.
         task.refill_s = task.refill_s.max(cold.seconds);
     }
 }

@@ -1,39 +1,41 @@
-//! NUMA balancing: threads and their memory are moved towards each other.
+//! NUMA balancing: moves of threads and their memory towards each other.
 //!
 //! # Problem
 //! A thread that was moved to another node has its memory far away.
 //!
 //! # Approach
-//! What the kernel's NUMA balancing comes to (kernel/sched/fair.c, mm/memory.c, Linux 6.6): once a period it
-//! unmaps some of a thread's memory and sees from which node it is touched next. Here, once a period, for
-//! each thread with memory on other nodes than its own:
-//! - If most of its memory is on one other node, it goes there, if a PU is idle there and load balancing
-//!   would not take it away again, or if it can change places with a thread so that both together have more
-//!   memory near.
-//! - Else, if it was on the same node a period ago, the scanned part of what is far comes to its node: a page
-//!   moves when it was touched from the same node twice.
+//! The effect of the kernel's NUMA balancing (kernel/sched/fair.c, mm/memory.c, Linux 6.6): once a
+//! period it unmaps some of a thread's memory and sees from which node it is touched next. Here,
+//! once a period, for each thread with memory on other nodes than its own:
+//! - If most of its memory is on one other node, the thread goes there, if a PU is idle there and
+//!   load balancing would not move it away again. Else it changes places with a thread there, if
+//!   both together then have more memory near.
+//! - Else, if it was on the same node a period ago, the scanned part of its far memory comes to its
+//!   node: a page moves when it was touched from the same node twice.
 //!
-//! Scanning and copying take as long as [`Kernel`](crate::Kernel) says, by default nothing. Threads that are pinned stay; their memory
-//! comes. Of memory that several threads share the scans of all of them count as one, so it moves where two scans in a row are from
-//! the same node.
+//! Scanning and copying take the time that [`Kernel`](crate::Kernel) says, by default none. Threads
+//! that are pinned stay; their memory comes. Scans of shared memory by several threads count as
+//! one: it moves where two scans in a row are from the same node.
 
 use crate::kernel::NumaBalancing;
+use crate::region::PAGE;
 use crate::task::{State, TaskNo};
 use crate::world::World;
 use colocate_machine::{Nanos, PuIdx};
 
-/// Less than this share of memory on other nodes is none.
+/// Shares of far memory below this count as none.
 const NEAR: f64 = 1e-3;
 
 impl World<'_> {
-    /// Share of a task's memory that is not on the node of `pu`.
+    /// Share of a task's memory off the node of `pu`.
     pub(crate) fn far_share(&self, task: TaskNo, pu: PuIdx) -> f64 {
         let node = self.platform.node_of(pu);
         let near = node.and_then(|node| self.tasks[task].pages.get(node));
         near.map_or(0.0, |near| (1.0 - near).max(0.0))
     }
 
-    /// Sets when a task's memory is scanned next: at the next multiple of the period, if some is far.
+    /// Sets the next scan of a task's memory: the next multiple of the period, if some memory is
+    /// far.
     pub(crate) fn watch_pages(&mut self, task: TaskNo) {
         let Some(settings) = self.scenario.kernel.numa_balancing else { return };
         let far = self.tasks[task].pu.map_or(0.0, |pu| self.far_share(task, pu));
@@ -45,7 +47,7 @@ impl World<'_> {
         self.scan_at = self.scan_at.min(self.tasks[task].next_scan);
     }
 
-    /// Timers at the memory of every task for which that is due.
+    /// Runs NUMA balancing for every task whose scan is due.
     pub(crate) fn scan_pages(&mut self) {
         let Some(settings) = self.scenario.kernel.numa_balancing else { return };
         if self.scan_at > self.now {
@@ -55,6 +57,7 @@ impl World<'_> {
             if self.tasks[task].next_scan > self.now {
                 continue;
             }
+            // A task that is not ready is scanned again from its next arrival on a queue.
             if self.tasks[task].state != State::Ready {
                 self.tasks[task].next_scan = Nanos(u64::MAX);
                 continue;
@@ -69,7 +72,7 @@ impl World<'_> {
         self.scan_at = next.unwrap_or(Nanos(u64::MAX));
     }
 
-    /// Moves a task to the node with most of its memory; whether it was moved.
+    /// Moves a task to the node with most of its memory. Whether a move was possible.
     fn go_to_memory(&mut self, task: TaskNo) -> bool {
         if !self.is_free(task) {
             return false;
@@ -79,6 +82,7 @@ impl World<'_> {
             self.migrate(task, pu);
             return true;
         }
+        // A swap leaves the load of both nodes as it is.
         let Some(other) = self.partner(task, here, home) else { return false };
         let (Some(from), Some(to)) = (self.tasks[task].pu, self.tasks[other].pu) else {
             return false;
@@ -88,7 +92,7 @@ impl World<'_> {
         true
     }
 
-    /// Its node and the one with most of its memory, if that is another one.
+    /// A task's node, and the node with most of its memory; `None` if the same.
     fn better_node(&self, task: TaskNo) -> Option<(usize, usize)> {
         let here = self.platform.node_of(self.tasks[task].pu?)?;
         let pages = &self.tasks[task].pages;
@@ -97,60 +101,68 @@ impl World<'_> {
         (pages[most] > pages[here]).then_some((here, most))
     }
 
-    /// Whether a thread that goes from one node to another leaves no difference there that load balancing would
-    /// undo (`task_numa_find_cpu` in kernel/sched/fair.c, 6.1).
+    /// Whether load balancing would leave a move between nodes alone (`task_numa_find_cpu` in
+    /// kernel/sched/fair.c, 6.1).
     fn stays_balanced(&self, from: usize, to: usize) -> bool {
-        let pus = |node| self.platform.machine().home_pus(colocate_machine::NodeIdx::new(node));
-        let load = |node| pus(node).map(|pu| self.queues[pu.idx()].load()).sum::<usize>();
-        let (left, come) = (load(from) - 1, load(to) + 1);
-        let both = pus(to).next().and_then(|pu| {
-            let over = self.domains.over[pu.idx()].iter().map(|&domain| &self.domains.all[domain]);
-            let mut over = over.filter(|domain| pus(from).any(|pu| domain.pus.contains(&pu)));
-            over.next()
+        let left = self.node_load(from) - 1;
+        let come = self.node_load(to) + 1;
+        let both = self.platform.home_pus(to).next().and_then(|pu| {
+            let over = self.domains.over[pu.idx()].iter();
+            let mut over = over.map(|&domain| &self.domains.all[domain]);
+            over.find(|domain| self.platform.home_pus(from).any(|pu| domain.pus.contains(&pu)))
         });
         come <= left || both.is_some_and(|both| both.lets((come - left) as u64, come - 1))
     }
 
-    /// An idle PU of a node, one of an idle core first.
+    /// Tasks on the queues of a node's PUs.
+    fn node_load(&self, node: usize) -> usize {
+        self.platform.home_pus(node).map(|pu| self.queues[pu.idx()].load()).sum()
+    }
+
+    /// An idle PU of a node, on the least loaded core; `None` if none is idle.
     fn idle_pu(&self, node: usize) -> Option<PuIdx> {
         let machine = self.platform.machine();
-        let home = machine.home_pus(colocate_machine::NodeIdx::new(node));
+        let home = self.platform.home_pus(node);
         let idle = home.filter(|pu| self.usable[pu.idx()] && self.queues[pu.idx()].load() == 0);
-        let siblings = |pu: &PuIdx| &machine.cores[machine.core_of(*pu).idx()].pus;
         idle.min_by_key(|pu| {
-            siblings(pu).iter().map(|pu| self.queues[pu.idx()].load()).sum::<usize>()
+            let core = &machine.cores[machine.core_of(*pu).idx()];
+            core.pus.iter().map(|pu| self.queues[pu.idx()].load()).sum::<usize>()
         })
     }
 
-    /// The task on `home` that gains most, or loses least, by changing places with `task`, if both together
-    /// gain.
+    /// The task on node `home` with the largest gain from changing places with `task`; `None`
+    /// unless both together gain.
     fn partner(&self, task: TaskNo, here: usize, home: usize) -> Option<TaskNo> {
-        let gain = |task: TaskNo, from: usize, to: usize| {
-            self.tasks[task].pages[to] - self.tasks[task].pages[from]
-        };
-        let there = |other: &TaskNo| {
-            let pu = self.tasks[*other].pu.filter(|_| self.is_free(*other));
+        let others = (0..self.tasks.len()).filter(|&other| {
+            let pu = self.tasks[other].pu.filter(|_| self.is_free(other));
             pu.and_then(|pu| self.platform.node_of(pu)) == Some(home)
-        };
-        let others = (0..self.tasks.len()).filter(there);
-        let best = others
-            .max_by(|&a, &b| gain(a, home, here).total_cmp(&gain(b, home, here)).then(b.cmp(&a)))?;
-        (gain(task, here, home) + gain(best, home, here) > NEAR).then_some(best)
+        });
+        let gains = others.map(|other| (other, self.gain(other, home, here)));
+        let (best, gain) = gains.max_by(|(a, x), (b, y)| x.total_cmp(y).then(b.cmp(a)))?;
+        (self.gain(task, here, home) + gain > NEAR).then_some(best)
     }
 
-    /// Brings the scanned part of what is far to the task's node: of regions that were last scanned from there, too.
+    /// Gain of near memory by a task's move between nodes, as a share of all its memory.
+    fn gain(&self, task: TaskNo, from: usize, to: usize) -> f64 {
+        self.tasks[task].pages[to] - self.tasks[task].pages[from]
+    }
+
+    /// Brings the scanned part of a task's far memory to its node, of regions whose last scan was
+    /// from the same node.
     #[allow(clippy::cast_precision_loss)] // bytes
     fn fetch_pages(&mut self, no: TaskNo, NumaBalancing { scan, fault, .. }: NumaBalancing) {
         let Some(node) = self.tasks[no].pu.and_then(|pu| self.platform.node_of(pu)) else { return };
-        let (scan, resident) = (scan.0 as f64, self.resident(no));
+        let scan = scan.0 as f64;
+        let resident = self.resident(no);
         let part = if resident > 0.0 { (scan / resident).min(1.0) } else { 1.0 };
-        self.tasks[no].refill_s += (part * resident) / 4096.0 * fault.as_secs_f64();
+        self.tasks[no].refill_s += (part * resident) / PAGE * fault.as_secs_f64();
         for region in self.regions_of(no) {
             let of = &mut self.regions[region];
             if of.scanned_from.replace(node) != Some(node) {
                 continue;
             }
             let far = 1.0 - of.on(node);
+            // A remainder too small to count as far comes along; else scans would never end.
             let stays = if far * (1.0 - part) < NEAR { 0.0 } else { 1.0 - part };
             let groups = 0..of.groups.len();
             let moved = self.move_region(region, groups, node, stays);

@@ -1,25 +1,28 @@
-//! Tasks on PUs.
+//! Running tasks.
 
 use crate::task::TaskNo;
 use colocate_machine::{Nanos, PuIdx};
 
-/// A task on a PU, and how it goes on there.
+/// A running task and its rates, constant within a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnPu {
     pub task: TaskNo,
     pub pu: PuIdx,
     pub phase: usize,
-    /// Instructions per second, here and alone on the best core.
+    /// Instructions per second here.
     pub speed: f64,
+    /// Instructions per second alone on a core of the fastest kind.
     pub alone: f64,
-    /// Instructions that it has done since its rates were predicted, and seconds that it filled cold caches.
+    /// Instructions since its rates were predicted.
     pub did: f64,
+    /// Seconds of refills of cold caches since then.
     pub cold: f64,
-    /// Bytes per second.
+    /// Bytes per second to and from memory.
     pub memory: f64,
+    /// Cycles per second of its core.
     pub clock: f64,
-    /// Part of its memory that is on other nodes.
+    /// Share of its memory on other nodes.
     pub far: f64,
-    /// When its phase or its work is over.
+    /// End of its phase or its work.
     pub until: Nanos,
 }

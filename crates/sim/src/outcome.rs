@@ -1,86 +1,86 @@
-//! What came of a simulation.
+//! Outcome of a simulation: times, counts and use of the machine.
 
 use colocate_evidence::{TaskId, TaskSpan};
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 
-/// What came of a simulation. All of it is simulated; nothing was measured.
+/// Outcome of a simulation. All figures are simulated; nothing was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The machine that was simulated.
+    /// Name of the machine.
     pub machine: String,
-    /// The scenario.
+    /// Name of the scenario.
     pub scenario: String,
-    /// Its seed.
+    /// The scenario's seed.
     pub seed: u64,
-    /// What the model assumed.
+    /// Assumptions of the model.
     pub assumptions: Assumptions,
     /// The machine's clock at the end.
     pub lasted: Nanos,
-    /// Whether every job did its work; if not, the horizon came first.
+    /// Whether every job did its work before the horizon.
     pub complete: bool,
     /// The jobs, in the scenario's order.
     pub jobs: Vec<JobOutcome>,
-    /// The tasks that were created, in the order of their IDs.
+    /// All created tasks, in the order of their IDs.
     pub tasks: Vec<TaskOutcome>,
-    /// How often tasks shared a core: what Feliu's slides call the frequency matrix.
+    /// Time that tasks shared a core: the frequency matrix of Feliu's slides.
     pub together: Together,
     /// How much of the machine was used.
     pub used: Used,
-    /// Which task ran where and when, in the order of their ends; empty if it was not recorded.
+    /// Spans of tasks on PUs, in the order of their ends; empty if not recorded.
     pub spans: Vec<TaskSpan>,
 }
 
-/// What came of a job.
+/// Outcome of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobOutcome {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// When it was launched; `None` if the simulation was over before.
+    /// Time of the launch; `None` if the simulation ended before.
     pub launched: Option<Nanos>,
-    /// When it had done its work for the first time; `None` if it never did.
+    /// Time of the first end of its work; `None` if never.
     pub done: Option<Nanos>,
-    /// How often it did its work.
+    /// Finished runs.
     pub runs: u32,
-    /// How long the work takes when nothing else is on the machine and the kernel places the threads;
-    /// `None` if that was not simulated.
+    /// Time of the work with nothing else on the machine and threads placed by the kernel; `None`
+    /// if not simulated.
     pub alone: Option<Nanos>,
 }
 
-/// What came of a task.
+/// Outcome of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskOutcome {
-    /// Which task.
+    /// Job and order of creation.
     pub id: TaskId,
     /// Job and thread name.
     pub name: String,
-    /// When it was first created.
+    /// Time of its first creation.
     pub created: Nanos,
-    /// When it ended for good; at the latest the simulation's end.
+    /// Time of its last end; at the latest the simulation's.
     pub ended: Nanos,
-    /// Time that it ran.
+    /// Time on a PU.
     pub ran: Nanos,
-    /// Of that, time that it spun at a barrier.
+    /// Part of `ran` spent spinning at a barrier.
     pub spun: Nanos,
-    /// Time that it could have run, but waited for a PU, or its job was stopped.
+    /// Time runnable without a PU, or with its job stopped.
     pub waited: Nanos,
-    /// Time that it slept, at barriers too.
+    /// Time asleep, at barriers too.
     pub slept: Nanos,
-    /// Instructions it did, but for those with which it only waited.
+    /// Instructions, spinning left out.
     pub instructions: f64,
-    /// Cycles of the cores it ran on, while it ran.
+    /// Cycles of its cores during `ran`.
     pub cycles: f64,
-    /// How long the same instructions take alone on a core of the fastest kind with the memory near.
+    /// Time of the same instructions alone, on a core of the fastest kind with its memory near.
     pub alone: Nanos,
     /// Bytes to and from memory.
     pub memory_bytes: f64,
-    /// Instructions weighted with the part of its memory that was on another node than it.
+    /// Instructions, each times the share of the task's memory on another node.
     pub far_instructions: f64,
-    /// How often it was moved.
+    /// Moves to other PUs.
     pub moves: Moves,
 }
 
-/// How often a task came to another PU than the last one, by how far that was: each move counts once.
+/// Moves of a task to another PU than its last, by distance; each counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moves {
     /// To a sibling PU.
@@ -91,7 +91,7 @@ pub struct Moves {
     pub same_node: u32,
     /// To another node.
     pub other_node: u32,
-    /// Pages that came to another node, in bytes.
+    /// Bytes of its pages moved to another node.
     pub page_bytes: u64,
 }
 
@@ -103,94 +103,95 @@ impl Moves {
     }
 }
 
-/// For how long tasks of two jobs ran on the same core at the same time.
+/// Time during which tasks of two jobs shared a core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Together {
     /// Number of jobs.
     jobs: usize,
-    /// Seconds, row by row; summed over all pairs of tasks, so that two pairs count twice.
+    /// Seconds, row by row, summed over all pairs of tasks: two pairs at a time count twice.
     seconds: Vec<f64>,
 }
 
 impl Together {
-    /// None yet.
+    /// No time yet, for this many jobs.
     #[must_use]
     pub fn new(jobs: usize) -> Self {
         Self { jobs, seconds: vec![0.0; jobs * jobs] }
     }
 
-    /// Adds a time for which a task of job `a` and another of job `b` shared a core.
+    /// Adds seconds during which a task of job `a` and another of job `b` shared a core.
     ///
     /// # Panics
-    /// If there is no such job.
+    /// If a job is not among them.
     pub fn add(&mut self, a: usize, b: usize, seconds: f64) {
         self.seconds[a * self.jobs + b] += seconds;
+        // The diagonal must not count twice.
         if a != b {
             self.seconds[b * self.jobs + a] += seconds;
         }
     }
 
-    /// Seconds for which tasks of `a` and `b` shared a core, summed over the pairs of tasks. Symmetric;
-    /// on the diagonal pairs of tasks of the same job.
+    /// Seconds during which tasks of `a` and `b` shared a core, summed over the pairs of tasks.
+    /// Symmetric; the diagonal has pairs of tasks of the same job.
     ///
     /// # Panics
-    /// If there is no such job.
+    /// If a job is not among them.
     #[must_use]
     pub fn seconds(&self, a: usize, b: usize) -> f64 {
         self.seconds[a * self.jobs + b]
     }
 }
 
-/// How much of the machine was used, on average over the time from the first launch to the end; each
-/// between 0 and 1.
+/// Mean use of the machine from the first launch to the end, each as a part between 0 and 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Used {
-    /// PUs: part of the time that each ran a task.
+    /// By PU: part of the time with a running task.
     pub pus: Vec<f64>,
-    /// Cores: part of the front end's slots.
+    /// By core: part of the front end's slots.
     pub slots: Vec<f64>,
-    /// Cores: part of the cycles of all their ports.
+    /// By core: part of the cycles of all its ports.
     pub ports: Vec<f64>,
-    /// Memory controllers: part of the bandwidth.
+    /// By memory controller: part of the bandwidth.
     pub controllers: Vec<f64>,
-    /// Links: part of the bandwidth.
+    /// By link: part of the bandwidth.
     pub links: Vec<f64>,
-    /// Levels of caches, nearest first: part of the bandwidth of each that serves a PU, on average over them.
+    /// By cache level, nearest first.
     pub caches: Vec<LevelUse>,
-    /// Ports that do the same or overlapping work, kind by kind of core.
+    /// By kind of core and group of ports with the same or overlapping work.
     pub port_groups: Vec<PortGroupUse>,
 }
 
-/// How much of a level of caches was used.
+/// Use of a level of caches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LevelUse {
-    /// 1 is nearest to the core.
+    /// Level; 1 is nearest to the core.
     pub level: u8,
-    /// Part of the bandwidth; `None` if the machine's description does not know it.
+    /// Part of the bandwidth, mean over the level's caches; `None` if the bandwidth is not
+    /// described.
     pub used: Option<f64>,
 }
 
-/// How much ports that do the same or overlapping work were used, on average over all cores of a kind.
+/// Use of ports with the same or overlapping work, mean over all cores of a kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortGroupUse {
-    /// The kind of core.
+    /// Name of the kind of core.
     pub kind: String,
-    /// Their names, as the machine's description has them.
+    /// Names of the ports, as described.
     pub ports: Vec<String>,
-    /// Part of their cycles, on average over them.
+    /// Part of the ports' cycles, mean over the ports.
     pub used: f64,
-    /// Part of the cycles of the fullest of them, with work spread as evenly as it can be.
+    /// Part of the fullest port's cycles, with work spread as evenly as possible.
     pub fullest: f64,
 }
 
 impl JobOutcome {
-    /// How long its first run took; `None` if it did not end.
+    /// Time of its first run; `None` if unfinished.
     #[must_use]
     pub fn took(&self) -> Option<Nanos> {
         Some(self.done?.saturating_sub(self.launched?))
     }
 
-    /// `T_co / T_alone` of its first run; `None` if it did not end or its time alone is not known.
+    /// `T_co / T_alone` of its first run; `None` if unfinished, or if its time alone is unknown.
     #[must_use]
     pub fn slowdown(&self) -> Option<f64> {
         let alone = self.alone.filter(|&alone| alone > Nanos::ZERO)?;
@@ -199,15 +200,15 @@ impl JobOutcome {
 }
 
 impl TaskOutcome {
-    /// Its progress: the part of its speed alone that it had while it lived and did not sleep; below 1
-    /// because of waiting, of spinning, of siblings, of far memory. `None` if it never was ready.
+    /// Progress: its speed while runnable, relative to alone. Below 1 because of waits, spinning,
+    /// siblings and far memory. `None` if never runnable.
     #[must_use]
     pub fn progress(&self) -> Option<f64> {
         let ready = (self.ran + self.waited).as_secs_f64();
         (ready > 0.0).then(|| self.alone.as_secs_f64() / ready)
     }
 
-    /// Instructions per cycle while it ran; `None` if it never ran.
+    /// Instructions per cycle; `None` without cycles.
     #[must_use]
     pub fn ipc(&self) -> Option<f64> {
         (self.cycles > 0.0).then(|| self.instructions / self.cycles)

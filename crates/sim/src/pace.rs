@@ -1,4 +1,4 @@
-//! How fast everything goes on that runs, and time going on.
+//! Rates of running tasks, and the passing of time.
 
 use crate::SimError;
 use crate::invariants::Step;
@@ -10,13 +10,14 @@ use colocate_model::CpiStack;
 use std::rc::Rc;
 
 impl World<'_> {
-    /// Asks the model anew, if what runs has changed.
+    /// Predicts the rates anew, if another set of tasks runs.
     pub fn refresh(&mut self) {
         if !std::mem::take(&mut self.stale) {
             return;
         }
         self.count();
         let pus = self.platform.machine().all_pus();
+        // In the order of PUs, on which `Tally::step` relies.
         let running: Vec<_> =
             pus.filter_map(|pu| Some((self.queues[pu.idx()].running?, pu))).collect();
         self.prediction = self.rates.of(self.platform, &self.demands, &self.tasks, &running);
@@ -46,10 +47,11 @@ impl World<'_> {
         self.on = on.collect();
     }
 
-    /// Counts what was done since the rates were predicted.
+    /// Adds the instructions since the last prediction to the tasks' counters.
     pub fn count(&mut self) {
         for (on, rate) in self.on.iter_mut().zip(&self.prediction.tasks) {
-            let (did, cold) = (std::mem::take(&mut on.did), std::mem::take(&mut on.cold));
+            let did = std::mem::take(&mut on.did);
+            let cold = std::mem::take(&mut on.cold);
             if did + cold <= 0.0 {
                 continue;
             }
@@ -67,23 +69,24 @@ impl World<'_> {
                 *sum += did * each;
             }
             add(&mut counted.stack, &rate.cpi, did);
-            // Where the lines came from is not kept; most come from memory.
+            // The sources of refilled lines are not kept; most come from memory.
             counted.stack.memory += cold * on.clock;
         }
     }
 
-    /// When a task that goes on at `speed` comes to the end of its phase or work.
+    /// End of a task's phase or work at this speed.
     pub fn until(&self, task: TaskNo, speed: f64) -> Nanos {
         let task = &self.tasks[task];
         let (left, exact) = task.course.until_next();
         let at = self.now + nanos_up(task.refill_s + left / speed);
+        // Ends that need not be exact are put off to the grain, so that many fall together.
         let grain = self.scenario.grain.0;
         if exact || grain == 0 { at } else { Nanos(at.0.div_ceil(grain).saturating_mul(grain)) }
     }
 
-    /// Lets time go on to `to`; nothing may happen before.
+    /// Lets time pass until `to`, before which no event may be due.
     pub fn step(&mut self, to: Nanos) -> Result<(), SimError> {
-        // An event that is due and not dealt with would hold time up.
+        // An event that is due and not handled would stop time.
         if to <= self.now {
             return Err(SimError::Broken(format!(
                 "expected time to go on, found {to} after {}",
@@ -94,6 +97,7 @@ impl World<'_> {
         let seconds = time.as_secs_f64();
         for on in &mut self.on {
             let task = &mut self.tasks[on.task];
+            // While it refills cold caches a task makes no progress.
             let warm = (seconds - task.refill_s).max(0.0);
             task.refill_s = (task.refill_s - seconds).max(0.0);
             let done = task.course.go_on(on.speed * warm);
@@ -105,6 +109,7 @@ impl World<'_> {
                 on.did += done;
             }
             task.total.ran += time;
+            // Virtual time is inverse to the weight (EEVDF), in units of a normal task's.
             let virtual_time = i128::from(time.0) * i128::from(NORMAL) / i128::from(task.weight());
             let virtual_time = i64::try_from(virtual_time).unwrap_or(i64::MAX);
             task.virtual_time = task.virtual_time.saturating_add(virtual_time);
@@ -137,7 +142,7 @@ impl World<'_> {
     }
 }
 
-/// Adds cycles per instruction, so many times.
+/// Adds a CPI stack, times a number of instructions.
 fn add(sum: &mut CpiStack, each: &CpiStack, times: f64) {
     sum.core += each.core * times;
     sum.siblings += each.siblings * times;
@@ -148,12 +153,13 @@ fn add(sum: &mut CpiStack, each: &CpiStack, times: f64) {
     sum.communication += each.communication * times;
 }
 
-/// Of a nanosecond, what rounding of a sum of times can be wrong by; far below an instruction.
+/// Largest rounding error of a sum of times, in nanoseconds; far below an instruction.
 const ROUNDING_NS: f64 = 1e-3;
 
-/// Whole nanoseconds, rounded up; a time that never comes is the last one there is.
+/// Whole nanoseconds, rounded up, at least 1; for NaN the last time of all.
 ///
-/// A time that is whole but for rounding stays so: else looking at a thread on its way would move its end.
+/// A time whole but for rounding is not rounded up: else a count in between would move a phase's
+/// end.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
 fn nanos_up(seconds: f64) -> Nanos {
     if seconds.is_nan() {

@@ -1,6 +1,7 @@
-//! Memory that a plan orders to be moved.
+//! Moves of memory that a plan orders.
 //!
-//! Addresses are those that [`World::page_groups`] reports. Copying takes the programs no time, as another thread does it.
+//! Addresses are those of [`World::page_groups`]. Copying takes the programs no time, as another
+//! thread does it.
 
 use crate::region::Region;
 use crate::world::World;
@@ -10,7 +11,7 @@ use colocate_policy::PageMove;
 use std::ops::Range;
 
 impl World<'_> {
-    /// Carries out the orders of a plan.
+    /// Carries out the orders of a plan, and keeps the results for the next report.
     pub fn move_pages(&mut self, orders: &[PageMove]) {
         for order in orders {
             let moved = self.carry_out(order).unwrap_or_else(|trouble| PagesMoved {
@@ -24,25 +25,28 @@ impl World<'_> {
         }
     }
 
-    /// Moves memory of the job, region by region, until the budget is spent.
+    /// Moves memory of a job to a node, region by region, until the budget is spent.
     ///
     /// # Errors
-    /// Why nothing can be moved, in a line.
+    /// The reason why nothing can be moved, in a line.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^53
     fn carry_out(&mut self, order: &PageMove) -> Result<PagesMoved, String> {
         let machine = self.platform.machine();
         let node = machine.nodes.iter().position(|node| node.os == order.to);
         let node =
             node.ok_or_else(|| format!("expected a node of the machine, found {}", order.to))?;
-        let (mut budget, mut left) = (order.budget.0 as f64, 0.0);
+        let mut budget = order.budget.0 as f64;
+        let mut left = 0.0;
         for (region, groups) in self.ordered(order)? {
             let of = &self.regions[region];
             let elsewhere: f64 =
                 of.groups[groups.clone()].iter().map(|group| (1.0 - group[node]).max(0.0)).sum();
             let far = of.bytes / of.groups.len() as f64 * elsewhere;
             let moves = far.min(budget);
-            (budget, left) = (budget - moves, left + far - moves);
+            budget -= moves;
+            left = left + far - moves;
             if moves > 0.0 {
+                // Moved bytes are counted once, at the first user.
                 let user = of.users[0];
                 self.move_region(region, groups, node, 1.0 - moves / far);
                 self.tasks[user].total.moves.page_bytes += moves as u64;
@@ -58,19 +62,30 @@ impl World<'_> {
         })
     }
 
-    /// The regions of an order, and which groups of them.
+    /// Regions of an order, each with the groups to move: all of a job's memory unless the order
+    /// has ranges.
+    ///
+    /// # Errors
+    /// A line, if none of the ordered ranges is memory of the job.
     fn ordered(&self, order: &PageMove) -> Result<Vec<(usize, Range<usize>)>, String> {
         let job = order.job.0 as usize;
-        let is_its =
-            |region: &Region| region.job == job && region.is_touched && !region.users.is_empty();
         if !order.ranges.is_empty() {
             let found = order.ranges.iter().filter_map(|range| self.groups_in(*range));
             let found: Vec<_> =
-                found.filter(|(region, _)| is_its(&self.regions[*region])).collect();
-            let why = || "expected memory that the job has, found none".to_owned();
-            return if found.is_empty() { Err(why()) } else { Ok(found) };
+                found.filter(|(region, _)| is_movable(&self.regions[*region], job)).collect();
+            return if found.is_empty() {
+                Err("expected memory that the job has, found none".to_owned())
+            } else {
+                Ok(found)
+            };
         }
-        let all = self.regions.iter().enumerate().filter(|(_, region)| is_its(region));
+        let all = self.regions.iter().enumerate();
+        let all = all.filter(|(_, region)| is_movable(region, job));
         Ok(all.map(|(place, region)| (place, 0..region.groups.len())).collect())
     }
+}
+
+/// Whether a region is touched memory of a job and has a user, to which moved bytes are counted.
+fn is_movable(region: &Region, job: usize) -> bool {
+    region.job == job && region.is_touched && !region.users.is_empty()
 }

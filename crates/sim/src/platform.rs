@@ -1,12 +1,12 @@
-//! A described machine, ready to simulate on: what many scenarios share.
+//! A described machine with its model, shared by many scenarios.
 
 use crate::SimError;
-use crate::scenario::{PhaseSpec, Scenario, Stretch, ThreadSpec, Work};
-use colocate_machine::{Machine, Nanos, Performance, PuIdx};
-use colocate_model::phase::Demand;
-use colocate_model::{Assumptions, Model, ModelError, Seat};
+use crate::scenario::{Scenario, Stretch, ThreadSpec, Work};
+use colocate_machine::{Machine, Nanos, NodeIdx, Performance, PuIdx};
+use colocate_model::phase::{Demand, Guesses, PhaseError};
+use colocate_model::{Assumptions, Model, ModelError, Phase, Seat};
 
-/// A machine with its speeds, under one choice of assumptions.
+/// A machine with its speeds, under a set of assumptions.
 #[derive(Debug)]
 pub struct Platform<'a> {
     machine: &'a Machine,
@@ -16,10 +16,10 @@ pub struct Platform<'a> {
 }
 
 impl<'a> Platform<'a> {
-    /// The machine with these speeds, under these assumptions.
+    /// A machine with its speeds, and the model of both under these assumptions.
     ///
     /// # Errors
-    /// [`ModelError`] if the figures are not of this machine, or too few.
+    /// [`ModelError`] if the speeds are not of this machine, or too few.
     pub fn new(
         machine: &'a Machine,
         performance: &'a Performance,
@@ -35,72 +35,86 @@ impl<'a> Platform<'a> {
         self.machine
     }
 
-    /// Its speeds.
+    /// Speeds of the machine.
     #[must_use]
     pub const fn performance(&self) -> &'a Performance {
         self.performance
     }
 
-    /// What is assumed.
+    /// Assumptions of the model.
     #[must_use]
     pub const fn assumptions(&self) -> Assumptions {
         self.assumptions
     }
 
-    /// The model that predicts the rates.
+    /// The model of rates.
     #[must_use]
     pub const fn model(&self) -> &Model<'a> {
         &self.model
     }
 
-    /// Which kind of core a PU belongs to, by place in `Machine::kinds`.
+    /// Kind of a PU's core, by place in `Machine::kinds`.
     pub(crate) fn kind_of(&self, pu: PuIdx) -> usize {
         self.machine.cores[self.machine.core_of(pu).idx()].kind.idx()
     }
 
-    /// The home node of a PU, by place in `Machine::nodes`.
+    /// First PU of a kind of core; `None` for a kind without cores.
+    pub(crate) fn first_of_kind(&self, kind: usize) -> Option<PuIdx> {
+        self.machine.all_pus().find(|&pu| self.kind_of(pu) == kind)
+    }
+
+    /// PUs at home in a node, given by place in `Machine::nodes`.
+    pub(crate) fn home_pus(&self, node: usize) -> impl Iterator<Item = PuIdx> + '_ {
+        self.machine.home_pus(NodeIdx::new(node))
+    }
+
+    /// Home node of a PU, by place in `Machine::nodes`; `None` if unknown.
     pub(crate) fn node_of(&self, pu: PuIdx) -> Option<usize> {
         self.machine.cores[self.machine.core_of(pu).idx()].node.map(|node| node.idx())
     }
 
-    /// Cycles per second of a PU's core.
+    /// Clock of a PU's core, in Hz.
     #[allow(clippy::cast_precision_loss)] // clock rates are far below 2^53
     pub(crate) fn clock_of(&self, pu: PuIdx) -> f64 {
         self.performance.kinds[self.kind_of(pu)].clock.0 as f64
     }
 }
 
-/// The phases of a scenario in figures for every kind of core, and how fast each is alone.
+/// Demands of a scenario's phases, and the speed of each alone.
 #[derive(Debug)]
 pub(crate) struct Demands {
-    /// By phase, then by kind of core.
+    /// Demand by phase, then by kind of core.
     by_kind: Vec<Vec<Demand>>,
-    /// Instructions per second, alone on a core of the fastest kind, memory near.
+    /// By phase: instructions per second alone, on a core of the fastest kind, memory near.
     alone: Vec<f64>,
 }
 
 impl Demands {
+    /// Works out all phases of a scenario.
+    ///
+    /// # Errors
+    /// [`SimError::Phase`] if a phase cannot run on a kind of core.
     pub fn new(platform: &Platform<'_>, scenario: &Scenario) -> Result<Self, SimError> {
-        let kinds = &platform.performance.kinds;
-        let of = |spec: &PhaseSpec| -> Result<Vec<Demand>, SimError> {
-            let on = |core| Ok(spec.phase.on(core, &platform.assumptions.guesses)?.demand);
-            let wrong = |error| SimError::Phase { phase: spec.phase.name.clone(), error };
-            kinds.iter().map(on).collect::<Result<_, _>>().map_err(wrong)
-        };
-        let by_kind = scenario.phases.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let guesses = &platform.assumptions.guesses;
+        let phases = scenario.phases.iter();
+        let by_kind = phases
+            .map(|spec| demands_by_kind(platform.performance, &spec.phase, guesses))
+            .collect::<Result<Vec<_>, _>>()?;
         let alone = by_kind.iter().map(|demands| fastest_alone(platform, demands)).collect();
         Ok(Self { by_kind, alone })
     }
 
+    /// Demand of a phase on a kind of core.
     pub fn of(&self, phase: usize, kind: usize) -> &Demand {
         &self.by_kind[phase][kind]
     }
 
+    /// Speed of a phase alone on a core of the fastest kind, in instructions per second.
     pub fn alone(&self, phase: usize) -> f64 {
         self.alone[phase]
     }
 
-    /// How many instructions a thread does before it ends.
+    /// Instructions of a thread from its creation to its end.
     pub fn work(&self, course: &[Stretch], work: Work) -> f64 {
         let once: f64 = course.iter().map(|stretch| float(stretch.instructions)).sum();
         match work {
@@ -110,27 +124,26 @@ impl Demands {
         }
     }
 
-    /// Instructions that a thread does alone in so long, sleep included; at least one.
+    /// Instructions of a thread alone in a time, sleep included; at least 1.
     fn done_in(&self, course: &[Stretch], once: f64, time: Nanos) -> f64 {
-        let busy = |stretch: &Stretch| self.busy(stretch);
-        let round: f64 = course.iter().map(|s| busy(s) + s.sleep.as_secs_f64()).sum();
+        let round: f64 = course.iter().map(|s| self.busy(s) + s.sleep.as_secs_f64()).sum();
         let rounds = (time.as_secs_f64() / round).floor();
         let mut rest = time.as_secs_f64() - rounds * round;
         let mut done = rounds * once;
         for stretch in course {
-            let part = (rest / busy(stretch)).clamp(0.0, 1.0);
+            let part = (rest / self.busy(stretch)).clamp(0.0, 1.0);
             done += part * float(stretch.instructions);
-            rest -= busy(stretch) + stretch.sleep.as_secs_f64();
+            rest -= self.busy(stretch) + stretch.sleep.as_secs_f64();
         }
         done.round().max(1.0)
     }
 
-    /// Seconds that a stretch takes alone, without sleep.
+    /// Seconds of a stretch alone, without sleep.
     pub fn busy(&self, stretch: &Stretch) -> f64 {
         float(stretch.instructions) / self.alone(stretch.phase.0 as usize)
     }
 
-    /// What a thread goes through alone until its work is done.
+    /// Times of a thread alone, until its work is done.
     pub fn life(&self, thread: &ThreadSpec) -> Life {
         let mut round = Life::default();
         let mut once = 0.0;
@@ -149,8 +162,8 @@ impl Demands {
         }
     }
 
-    /// So many instructions after the last whole round of a course. If there are none, the thread was done before
-    /// it slept or waited at the end of that round, which is taken back.
+    /// Times of the instructions after the last whole round of a course. With 0 instructions the
+    /// thread was done before the last round's pause: the result takes the pause back.
     fn rest(&self, course: &[Stretch], mut instructions: f64) -> Life {
         let mut rest = Life::default();
         if instructions <= 0.0 {
@@ -170,23 +183,39 @@ impl Demands {
     }
 }
 
-/// A thread that is alone, from its creation until its work is done.
+/// Times of a thread alone, from its creation to the end of its work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Life {
-    /// In seconds.
+    /// Seconds on a PU.
     pub busy: f64,
-    /// In seconds, without what it waits for others.
+    /// Seconds asleep, waits at barriers left out.
     pub asleep: f64,
-    /// How many it comes to.
+    /// Arrivals at barriers.
     pub barriers: f64,
 }
 
 impl Life {
-    /// What comes at the end of a stretch, so many times.
+    /// Adds the sleep and the barrier at a stretch's end, this many times.
     fn pause(&mut self, stretch: &Stretch, times: f64) {
         self.asleep += times * stretch.sleep.as_secs_f64();
         self.barriers += times * f64::from(stretch.barrier);
     }
+}
+
+/// Demand of an instruction of a phase, by kind of core.
+///
+/// # Errors
+/// [`SimError::Phase`] if the phase cannot run on a kind of core.
+pub(crate) fn demands_by_kind(
+    performance: &Performance,
+    phase: &Phase,
+    guesses: &Guesses,
+) -> Result<Vec<Demand>, SimError> {
+    let kinds = performance.kinds.iter();
+    kinds
+        .map(|core| Ok(phase.on(core, guesses)?.demand))
+        .collect::<Result<_, PhaseError>>()
+        .map_err(|error| SimError::Phase { phase: phase.name.clone(), error })
 }
 
 #[allow(clippy::cast_precision_loss)] // work of 2^53 instructions takes weeks
@@ -194,12 +223,12 @@ pub(crate) fn float(instructions: u64) -> f64 {
     instructions as f64
 }
 
+/// Speed of a phase alone on its fastest kind of core, in instructions per second.
 fn fastest_alone(platform: &Platform<'_>, demands: &[Demand]) -> f64 {
-    let first_of =
-        |kind: usize| platform.machine.all_pus().find(|&pu| platform.kind_of(pu) == kind);
-    let rate = |kind: usize| {
-        let seat = Seat { pu: first_of(kind)?, demand: &demands[kind], pages: &[], space: 0 };
+    let rates = demands.iter().enumerate().filter_map(|(kind, demand)| {
+        let pu = platform.first_of_kind(kind)?;
+        let seat = Seat { pu, demand, pages: &[], space: 0 };
         Some(platform.model.alone(&seat).instructions_per_second)
-    };
-    (0..demands.len()).filter_map(rate).fold(0.0, f64::max)
+    });
+    rates.fold(0.0, f64::max)
 }

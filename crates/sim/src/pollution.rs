@@ -1,10 +1,11 @@
-//! What others bring into the caches while a task does not run, and what is left of its data then.
+//! Cache pollution: the data of a stopped task that others evict meanwhile.
 //!
 //! # Approach
-//! A cache replaces what was used longest ago (as [`colocate_model::cache`] has it). A stopped task uses
-//! nothing, so whatever comes in takes the place of its lines or of others' that were used as long ago, which
-//! lie anywhere among each other: its share falls in a straight line, and is gone when the cache was filled
-//! once. Where the others use all of theirs again and again it is gone sooner.
+//! A cache replaces the least recently used lines (as [`colocate_model::cache`] has it). A stopped
+//! task uses nothing, so new lines replace its lines, or lines of other tasks that were used as
+//! long ago. These lie anywhere among each other, so its share falls linearly, and is gone when the
+//! cache was filled once. Where the other tasks use all their lines again and again it is gone
+//! sooner.
 
 use crate::platform::Platform;
 use crate::task::TaskNo;
@@ -12,49 +13,50 @@ use colocate_machine::performance::Inclusion;
 use colocate_machine::{CacheKind, PuIdx};
 use colocate_model::Prediction;
 
-/// How full caches were filled, counted from the first time that a job was stopped.
+/// How often each cache was filled, counted from the first stop of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct CachePollution {
     /// Data caches over each PU, nearest first, by place in `Machine::caches`.
     over: Vec<Vec<usize>>,
-    /// By cache: a byte's part of it; 0 if its size is not known.
+    /// By cache: 1 over its bytes; 0 if its size is unknown.
     per_byte: Vec<f64>,
-    /// By cache: whether it takes in what nearer ones give up, rather than what they miss.
+    /// By cache: whether fills are evictions of nearer caches, not its own misses.
     exclusive: Vec<bool>,
-    /// By cache: times that it is filled in a second.
+    /// By cache: fills a second.
     rates: Vec<f64>,
-    /// By cache: times that it was filled.
+    /// By cache: fills until now.
     filled: Vec<f64>,
-    /// In most simulations no job is ever stopped.
+    /// Whether a job was stopped; in most simulations none ever is.
     pub needed: bool,
 }
 
 impl CachePollution {
     #[allow(clippy::cast_precision_loss)] // sizes are far below 2^53
     pub fn new(platform: &Platform<'_>) -> Self {
-        let (machine, performance) = (platform.machine(), platform.performance());
-        let over = |pu: PuIdx| {
+        let machine = platform.machine();
+        let over = machine.all_pus().map(|pu| {
             let caches = machine.caches.iter().enumerate();
-            let data = caches.filter(|(_, c)| c.kind != CacheKind::Instruction);
+            let data = caches.filter(|(_, cache)| cache.kind != CacheKind::Instruction);
             data.filter(|(_, cache)| cache.pus.contains(&pu)).map(|(place, _)| place).collect()
-        };
-        let exclusive = |level: u8| {
-            let figures = performance.caches.iter().find(|figures| figures.level == level);
+        });
+        let exclusive = machine.caches.iter().map(|cache| {
+            let mut figures = platform.performance().caches.iter();
+            let figures = figures.find(|figures| figures.level == cache.level);
             figures.is_some_and(|figures| figures.inclusion == Inclusion::Exclusive)
-        };
+        });
         let caches = machine.caches.len();
         let per_byte = machine.caches.iter().map(|c| c.size.map_or(0.0, |s| 1.0 / s.0 as f64));
         Self {
-            over: machine.all_pus().map(over).collect(),
+            over: over.collect(),
             per_byte: per_byte.collect(),
-            exclusive: machine.caches.iter().map(|cache| exclusive(cache.level)).collect(),
+            exclusive: exclusive.collect(),
             rates: vec![0.0; caches],
             filled: vec![0.0; caches],
             needed: false,
         }
     }
 
-    /// From now on just these tasks run.
+    /// Sets the rates of caches from now on, with exactly `running` on PUs. `line` is in bytes.
     pub(crate) fn set_rates(
         &mut self,
         running: &[(TaskNo, PuIdx)],
@@ -67,6 +69,8 @@ impl CachePollution {
         self.rates.fill(0.0);
         for (&(_, pu), rate) in running.iter().zip(&prediction.tasks) {
             for (level, &cache) in self.over[pu.idx()].iter().enumerate() {
+                // Lines come into an exclusive cache by evictions of the next nearer one, which are
+                // as many as the misses there.
                 let from = if self.exclusive[cache] { level.saturating_sub(1) } else { level };
                 let missed = rate.misses.get(from).copied().unwrap_or(0.0);
                 let bytes = missed * rate.instructions_per_second * line;
@@ -75,7 +79,7 @@ impl CachePollution {
         }
     }
 
-    /// Time goes on.
+    /// Lets time pass.
     pub fn pass(&mut self, seconds: f64) {
         if self.needed {
             for (filled, rate) in self.filled.iter_mut().zip(&self.rates) {
@@ -84,12 +88,12 @@ impl CachePollution {
         }
     }
 
-    /// How often the caches over a PU were filled so far.
+    /// Fills until now of the caches over a PU, nearest first.
     pub fn so_far(&self, pu: PuIdx) -> Vec<f64> {
         self.over[pu.idx()].iter().map(|&cache| self.filled[cache]).collect()
     }
 
-    /// Shares that are left of what was in the caches over a PU when they had been filled `then` times.
+    /// Shares left of the data in the caches over a PU since `then`, the fills at that time.
     pub fn left(&self, pu: PuIdx, then: &[f64]) -> Vec<f64> {
         let since = self.over[pu.idx()].iter().zip(then).map(|(&c, then)| self.filled[c] - then);
         since.map(|times| (1.0 - times).max(0.0)).collect()

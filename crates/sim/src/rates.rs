@@ -1,4 +1,4 @@
-//! How fast the tasks that run now go on: predictions of the model, kept for when the same tasks run again.
+//! Rates of the running tasks: predictions of the model, kept for when the same tasks run again.
 
 use crate::platform::{Demands, Platform};
 use crate::task::{Task, TaskNo};
@@ -8,23 +8,23 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
-/// Which task runs where, doing what: one number a PU, 0 for an idle one.
+/// Running task and phase, a word for each PU; 0 for an idle PU.
 type Key = Box<[u64]>;
 
-/// Predictions that are kept. Threads that share PUs come back to the same few situations; a run that
-/// never does must not fill the memory: with 64 tasks of 250 bytes each these are 16 MB.
+/// Most predictions kept. Threads on shared PUs repeat few situations; a run without repetition
+/// must not fill the memory: with 64 tasks of 250 bytes each the limit is 16 MB.
 const KEPT: usize = 1024;
 
-/// Predictions, and those that were made before.
+/// The model's predictions, present and past.
 #[derive(Debug)]
 pub(crate) struct Rates<'a> {
     kept: HashMap<Key, Rc<Prediction>, BuildHasherDefault<Mixer>>,
     search: Search<'a>,
-    /// How many predictions were made.
+    /// Number of predictions made; uses of kept predictions do not count.
     pub predicted: u64,
 }
 
-/// Which task runs where.
+/// Running tasks with their PUs.
 pub(crate) type Running = [(TaskNo, PuIdx)];
 
 impl<'a> Rates<'a> {
@@ -32,7 +32,7 @@ impl<'a> Rates<'a> {
         Self { kept: HashMap::default(), search: Search::new(platform.model()), predicted: 0 }
     }
 
-    /// What to expect while just these tasks run, in their order.
+    /// Prediction for the running tasks, in their order.
     pub fn of(
         &mut self,
         platform: &Platform<'_>,
@@ -44,15 +44,17 @@ impl<'a> Rates<'a> {
         if let Some(known) = self.kept.get(&key) {
             return Rc::clone(known);
         }
-        let seat = |&(no, pu): &(TaskNo, PuIdx)| Seat {
+        let seats = running.iter().map(|&(no, pu)| Seat {
             pu,
             demand: demands.of(tasks[no].course.phase(), platform.kind_of(pu)),
             pages: &tasks[no].pages,
+            // Threads of a job share an address space.
             space: tasks[no].id.job.0,
-        };
-        let seats: Vec<_> = running.iter().map(seat).collect();
+        });
+        let seats: Vec<_> = seats.collect();
         let prediction = Rc::new(self.search.predict_next(&seats));
         self.predicted += 1;
+        // A run that repeats its situations never gets here, so no order of use is kept.
         if self.kept.len() >= KEPT {
             self.kept.clear();
         }
@@ -61,7 +63,8 @@ impl<'a> Rates<'a> {
     }
 }
 
-/// 24 bits for the task, 16 for its phase, 24 for the state of its pages.
+/// Key of a set of running tasks: of each word 24 bits for the task, 16 for its phase, 24 for the
+/// version of its pages.
 fn key(pus: usize, tasks: &[Task], running: &Running) -> Key {
     let mut key = vec![0; pus].into_boxed_slice();
     for &(no, pu) in running {
@@ -72,7 +75,7 @@ fn key(pus: usize, tasks: &[Task], running: &Running) -> Key {
     key
 }
 
-/// Hashes whole words; keys are ours, so they cannot be made to collide.
+/// Hash of whole words. Keys are not input of users, so collisions cannot be provoked.
 #[derive(Default)]
 struct Mixer(u64);
 
@@ -90,7 +93,7 @@ impl Hasher for Mixer {
     }
 
     fn write_u64(&mut self, word: u64) {
-        // The golden ratio's odd fraction, as SplitMix64 has it.
+        // 2^64 over the golden ratio, made odd, as in SplitMix64.
         let mixed = (self.0 ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = mixed ^ mixed >> 32;
     }

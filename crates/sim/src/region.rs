@@ -1,4 +1,4 @@
-//! A region of memory: where its groups are.
+//! A region of memory, divided into groups of pages.
 
 use crate::scenario::{Fetch, Pages};
 use colocate_evidence::AddressRange;
@@ -8,36 +8,40 @@ use std::ops::Range;
 /// Bytes of a small page.
 pub(crate) const PAGE: f64 = 4096.0;
 
-/// Simulated regions begin at multiples of so many bytes, as a power of 2.
+/// log2 of the distance in bytes between the first addresses of simulated regions.
 pub(crate) const SPACE_BITS: u32 = 40;
 
-/// Memory whose groups are used alike.
+/// Memory whose groups are all used alike.
 #[derive(Clone, Debug)]
 pub(crate) struct Region {
+    /// Its job, by place.
     pub job: usize,
     pub bytes: f64,
-    /// Where it comes to be when it is first used.
+    /// Placement at the first touch.
     pub pages: Pages,
-    /// Each group's share on each node.
+    /// Share of each group on each node.
     pub groups: Vec<Vec<f64>>,
+    /// Whether a task used the region in this run of its job.
     pub is_touched: bool,
-    /// Tasks, by their places.
+    /// Its users, by place in the list of all tasks.
     pub users: Vec<usize>,
-    /// The node from which NUMA balancing last scanned it.
+    /// Node of the last NUMA balancing scan; `None` before the first.
     pub scanned_from: Option<usize>,
 }
 
-/// How a task uses a region.
+/// Use of a region by a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Use {
+    /// Place among all regions.
     pub region: usize,
-    /// Its share of the task's accesses; of its own memory what is left.
+    /// Share of the task's accesses; of its own memory the rest, whatever this says.
     pub share: f64,
+    /// Share of writes among its accesses.
     pub writes: f64,
-    /// In which stretch of its course; `None` for all.
+    /// Stretch of the task's course with this use; `None` for all.
     pub during: Option<usize>,
     pub fetch: Fetch,
-    /// CPU time of it, by node.
+    /// Seconds of the task's CPU time at this region, by node.
     pub seconds: Vec<f64>,
 }
 
@@ -49,30 +53,33 @@ impl Region {
         Self { job, bytes, pages, groups, is_touched: false, users: Vec::new(), scanned_from: None }
     }
 
-    /// Its share on a node.
+    /// Share on a node, of all groups together.
     #[allow(clippy::cast_precision_loss)] // few groups
     pub fn on(&self, node: usize) -> f64 {
         self.groups.iter().map(|group| group[node]).sum::<f64>() / self.groups.len() as f64
     }
 
-    /// Brings some of its groups to a node; of what is on other nodes this part `stays`.
+    /// Brings groups to a node, but for the part `stays` of memory elsewhere.
     pub fn bring(&mut self, groups: Range<usize>, node: usize, stays: f64) {
         for group in &mut self.groups[groups] {
             group.iter_mut().for_each(|share| *share *= stays);
+            // The rest to 1, so that rounding errors of many moves do not add up.
             group[node] += 1.0 - group.iter().sum::<f64>();
         }
     }
 
+    /// Places all groups, with shares by node.
     pub fn put(&mut self, shares: &[f64]) {
         self.groups.iter_mut().for_each(|group| group.copy_from_slice(shares));
         self.is_touched = true;
     }
 
-    /// The addresses of its groups, where it has this place among all regions.
+    /// Addresses of the groups of the region with this place among all regions.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // sizes
     pub fn ranges(&self, place: usize) -> impl Iterator<Item = AddressRange> + use<> {
         let count = self.groups.len() as u64;
         let size = (self.bytes as u64 / count).max(1).next_multiple_of(PAGE as u64);
+        // Place 0 is left free, so that no region begins at address 0.
         let first = (place as u64 + 1) << SPACE_BITS;
         (0..count).map(move |group| {
             let start = first + group * size;

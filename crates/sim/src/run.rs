@@ -1,11 +1,11 @@
-//! Whole simulations: a scenario under a policy, from the launch to the end.
+//! Whole simulations of a scenario under a policy.
 
 use crate::SimError;
 use crate::alone::{alone_of, courses_of};
 use crate::host::SimHost;
 use crate::outcome::Outcome;
 use crate::platform::{Demands, Life, Platform, float};
-use crate::scenario::{JobSpec, Method, PhaseIdx, Scenario, ThreadSpec};
+use crate::scenario::{JobSpec, Method, Scenario, ThreadSpec};
 use crate::sources::mix::mean_mix;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::{KnownJob, Meanwhile, Round, Until, Workload};
@@ -14,39 +14,39 @@ use colocate_machine::Nanos;
 use colocate_model::{Backend, CpiModel, Mix, Phase, Profile, Program, ThreadProfile};
 use colocate_policy::table::Prior;
 use colocate_policy::{Knowledge, Policy, PolicySpec, SoloProfile};
+use std::cmp::Reverse;
 
-/// How a scenario is run.
+/// Options of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options<'a> {
-    /// Whether the policy decides each quantum of the scenario, so that jobs may wait; else it decides when there is a
-    /// reason to.
+    /// Whether the policy decides each quantum of the scenario, and may let jobs wait; else only at
+    /// events.
     pub each_quantum: bool,
-    /// Whether the policy has profiles of the jobs; else they are watched for a while first, if it needs to know what
-    /// they do.
+    /// Whether the policy has profiles of the jobs; else jobs are watched first, if it needs their
+    /// mixes.
     pub profiled: bool,
-    /// How long jobs that are not known are watched.
+    /// Time for which jobs without a profile are watched.
     pub watch: Nanos,
     /// Whether every job is also simulated alone, for its slowdown.
     pub alone: bool,
-    /// How many spans are kept for a picture.
+    /// Most spans of tasks on PUs that are recorded.
     pub spans: usize,
-    /// Profiles of the jobs alone, by job, for policies that need them; `None` for [`alone_of`], what the
-    /// model says.
+    /// Solo profiles by job, for policies that need them; `None` for the model's, [`alone_of`].
     pub known: Option<&'a [SoloProfile]>,
-    /// What becomes of CPI stacks on a shared core of this machine, for `symbiotic`; `None` for that of
-    /// another, [`CpiModel::built_in`].
+    /// CPI model of a shared core of this machine, for `symbiotic`; `None` for
+    /// [`CpiModel::built_in`], of another machine.
     pub cpi: Option<&'a CpiModel>,
-    /// Whether it is hidden from policies that threads only spin, as if nothing could see it.
+    /// Whether spinning is hidden from policies, as on a host without this source.
     pub hides_spinning: bool,
-    /// What jobs do that have to wait.
+    /// Treatment of waiting jobs.
     pub meanwhile: Meanwhile,
-    /// Whether a policy that decides each quantum is guarded ([`simulate`]).
+    /// Whether a policy with decisions each quantum is guarded ([`simulate`] only).
     pub guarded: bool,
 }
 
 impl Default for Options<'_> {
-    /// As `colocate run`: one plan, with two seconds of watching where there is no profile, which there is; alone as well,
-    /// no spans.
+    /// As `colocate run`: one plan, with profiles, and two seconds of watching without. Jobs are
+    /// also simulated alone; no spans.
     fn default() -> Self {
         Self {
             each_quantum: false,
@@ -64,7 +64,8 @@ impl Default for Options<'_> {
 }
 
 impl Options<'_> {
-    /// As `colocate schedule`: a plan each quantum, of jobs without profiles; not alone as well, no spans.
+    /// As `colocate schedule`: a plan each quantum, of jobs without profiles, not also alone; no
+    /// spans.
     #[must_use]
     pub fn each_quantum() -> Self {
         Self { each_quantum: true, profiled: false, alone: false, ..Self::default() }
@@ -74,13 +75,16 @@ impl Options<'_> {
 /// Simulates `scenario` under `policy` to its end.
 ///
 /// # Errors
-/// [`SimError`] if the scenario does not make sense on the machine, or the simulation breaks a rule.
+/// [`SimError`] if the scenario does not make sense on the machine, or the simulation breaks a
+/// rule.
 pub fn simulate(
     platform: &Platform<'_>,
     scenario: &Scenario,
     policy: &PolicySpec,
     options: &Options<'_>,
 ) -> Result<Outcome, SimError> {
+    // Solo profiles and courses take predictions of every phase, so only policies that need them
+    // get any.
     let found = match options.known {
         None if policy.has_prior(Prior::Solo) => alone_of(platform, scenario)?,
         _ => Vec::new(),
@@ -100,22 +104,25 @@ pub fn simulate(
         shares_cores: platform.machine().smt_width() > 1,
         has_nodes: platform.machine().nodes.len() > 1,
     };
-    let (mut made, name) = (policy.policy(&known), policy.to_string());
+    let mut made = policy.policy(&known);
+    let name = policy.to_string();
     if options.guarded && options.each_quantum {
         made = Box::new(Guard::new(made, &name, Guarding::default()));
     }
     simulate_with(platform, scenario, (&mut *made, &name), options, &mut |_| ())
 }
 
-/// What the first thread of each job does most: what an oracle goes by.
+/// The main phase of each job's first thread, for oracles; of a job without threads the default.
 #[must_use]
 pub fn demands_of(scenario: &Scenario) -> Vec<Phase> {
-    let first = |job: &JobSpec| job.threads.first().map(|thread| most(scenario, thread));
-    scenario.jobs.iter().map(|job| first(job).unwrap_or_default()).collect()
+    let first = scenario.jobs.iter().map(|job| job.threads.first());
+    first
+        .map(|thread| thread.map_or_else(Phase::default, |thread| most(scenario, thread)))
+        .collect()
 }
 
-/// The same under any policy, with its name for plans; `look` sees every round. What is known beforehand is the
-/// policy's own.
+/// Simulates `scenario` under any policy, given with its name for plans; `look` is called each
+/// round. The policy itself has all prior knowledge.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -132,6 +139,7 @@ pub fn simulate_with(
     host.meanwhile(options.meanwhile);
     let jobs = knowns(platform, scenario, options.profiled)?;
     let until = match policy.period() {
+        // With a quantum of the scenario's own, the policy's period does not count.
         _ if options.each_quantum => Until::Time(scenario.quantum),
         Some(period) => Until::TimeOrEvents(period),
         None => Until::Events,
@@ -154,9 +162,9 @@ pub fn simulate_with(
     Ok(outcome)
 }
 
-/// How long each job takes when nothing else is on the machine: where the simulated kernel places its threads, or where they are spread
-/// over the cores if that is shorter, as a slowdown is relative to the best that is known. `None` for one that does not end
-/// before the horizon.
+/// Time of each job with nothing else on the machine: with threads placed by the simulated kernel,
+/// or spread over the cores if faster, as a slowdown is relative to the best known time. `None` for
+/// a job without an end before the horizon.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -168,9 +176,10 @@ pub fn alone_times(
     let placements = ["os", "scatter"].map(PolicySpec::named);
     let mut times: Vec<Option<Nanos>> = Vec::new();
     for (place, job) in scenario.jobs.iter().enumerate() {
-        // Copies of a program take equally long.
-        let same = |other: &JobSpec| other.threads == job.threads && other.barrier == job.barrier;
-        let same = scenario.jobs[..place].iter().position(same);
+        // Copies of a program take the same time.
+        let same = scenario.jobs[..place]
+            .iter()
+            .position(|other| other.threads == job.threads && other.barrier == job.barrier);
         let time = match same {
             Some(same) => times[same],
             None => {
@@ -186,14 +195,14 @@ pub fn alone_times(
     Ok(times)
 }
 
-/// A scenario with one job of another one, on the whole machine all the time.
+/// A scenario with a single job of another scenario, on the whole machine all the time.
 #[must_use]
 pub fn alone(scenario: &Scenario, job: &JobSpec) -> Scenario {
     let job = JobSpec { arrives: Nanos::ZERO, ..job.clone() };
     Scenario { jobs: vec![job], method: Method::Leave, events: Vec::new(), ..scenario.clone() }
 }
 
-/// What is known of the jobs before they start, those included that arrive later.
+/// Knowledge of all jobs before the first starts.
 ///
 /// # Errors
 /// [`SimError::Phase`] if a phase cannot run on the machine.
@@ -203,7 +212,7 @@ pub fn knowns(
     profiled: bool,
 ) -> Result<Vec<KnownJob>, SimError> {
     let demands = Demands::new(platform, scenario)?;
-    let known = |job: &JobSpec| KnownJob {
+    let jobs = scenario.jobs.iter().map(|job| KnownJob {
         name: job.name.clone(),
         profile: profiled.then(|| profile(&demands, scenario, job)),
         phases: if profiled {
@@ -211,12 +220,12 @@ pub fn knowns(
         } else {
             Vec::new()
         },
-    };
-    Ok(scenario.jobs.iter().map(known).collect())
+    });
+    Ok(jobs.collect())
 }
 
-/// The profile that a job would have: each thread with the mean mix of its course, busy as long as it does
-/// not sleep, for all of the simulation.
+/// Profile of a job as a profiler would write: each thread with the mean mix of its course, busy
+/// but for its sleep, over the whole simulation.
 fn profile(demands: &Demands, scenario: &Scenario, job: &JobSpec) -> Profile {
     let threads = job.threads.iter().zip(0..);
     let threads = threads.map(|(thread, order)| ThreadProfile {
@@ -248,29 +257,30 @@ fn profile(demands: &Demands, scenario: &Scenario, job: &JobSpec) -> Profile {
     }
 }
 
-/// The CPU time of a thread that sleeps, from its creation to the horizon; `None` for one that is always busy.
+/// CPU time of a thread from its creation to the horizon; `None` without sleep.
 fn cpu_time(demands: &Demands, scenario: &Scenario, thread: &ThreadSpec) -> Option<Nanos> {
     let Life { busy, asleep, .. } = demands.life(thread);
     let lives = scenario.horizon.saturating_sub(thread.born);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of it
-    let of = |share: f64| Nanos((share * float(lives.0)) as u64);
-    (asleep > 0.0).then(|| of(busy / (busy + asleep)))
+    let ran = Nanos((busy / (busy + asleep) * float(lives.0)) as u64);
+    (asleep > 0.0).then_some(ran)
 }
 
-/// What a thread does most, by instructions: a policy gets one demand vector a thread, without the cycles that it
-/// took on a real processor, since here it takes what the model says.
+/// The phase with the most instructions of a thread: a policy gets a single demand vector a thread.
+/// Measured cycles are left out, since the model's count here.
 pub(crate) fn most(scenario: &Scenario, thread: &ThreadSpec) -> Phase {
-    let of = |phase: PhaseIdx| -> u64 {
-        thread.course.iter().filter(|s| s.phase == phase).map(|s| s.instructions).sum()
-    };
     let phases = thread.course.iter().map(|stretch| stretch.phase);
-    let most = phases.max_by_key(|&phase| (of(phase), std::cmp::Reverse(phase)));
-    let phase = |most: PhaseIdx| scenario.phases[most.0 as usize].phase.clone();
+    let most = phases.max_by_key(|&phase| {
+        let of_phase = thread.course.iter().filter(|stretch| stretch.phase == phase);
+        let instructions: u64 = of_phase.map(|stretch| stretch.instructions).sum();
+        (instructions, Reverse(phase))
+    });
+    let most = most.map(|most| scenario.phases[most.0 as usize].phase.clone());
     let unknown = colocate_model::phase::Known::Unknown;
-    Phase { cycles: unknown, ..most.map_or_else(Phase::default, phase) }
+    Phase { cycles: unknown, ..most.unwrap_or_default() }
 }
 
-/// The mean mix of a course.
+/// Mean mix of a thread's course, weighted by instructions.
 fn course_mix(scenario: &Scenario, thread: &ThreadSpec) -> Mix {
     let stretches = thread.course.iter();
     mean_mix(scenario, stretches.map(|s| (s.phase.0 as usize, float(s.instructions))))

@@ -1,42 +1,43 @@
-//! What is to be simulated: programs, what their threads do, and how the kernel treats them.
+//! Scenarios: programs, the work of their threads, and the kernel's settings.
 
-use crate::error::{ScenarioError, error};
+use crate::error::{ScenarioError, refuse};
 use crate::kernel::Kernel;
+use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, PuNr};
 use colocate_model::phase::{Known, Work as PortWork};
 use colocate_model::{Class, Mix, Phase, Share};
 use serde::{Deserialize, Serialize};
 
-/// A workload, and the rules of the experiment.
+/// A workload and the rules of the experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// For display.
+    /// Name for display.
     pub name: String,
-    /// Decides whatever a real machine would leave to chance; the same seed gives the same run.
+    /// Seed of all random choices; the same seed gives the same run.
     pub seed: u64,
-    /// What the threads can be doing; at most 65536 phases.
+    /// Phases of all threads; at most 65536.
     pub phases: Vec<PhaseSpec>,
-    /// The jobs; their places are their `JobIdx`.
+    /// Jobs; their places are their `JobIdx`.
     pub jobs: Vec<JobSpec>,
-    /// What becomes of a job that has done its work.
+    /// Treatment of a job that has done its work.
     pub method: Method,
-    /// Time between two decisions of a policy that decides again and again. Never 0.
+    /// Time between two decisions of a periodic policy. Never 0.
     pub quantum: Nanos,
-    /// Changes of phase less than this apart are taken together: a thread goes on with its old phase
-    /// until then, and has as much less to do of the new one. 0 is exact, and slow where many threads
-    /// change phases often.
+    /// Changes of phase less than this apart are taken together: a thread stays in its old phase
+    /// until then, and has as much less to do in the new phase. 0 is exact, and slow where many
+    /// threads change phases often.
     pub grain: Nanos,
-    /// When the simulation is given up, and jobs that have not ended are killed. Never 0.
+    /// Time of the simulation's end, when remaining jobs are killed. Never 0.
     pub horizon: Nanos,
-    /// PUs that the jobs may use, or `None` for all that are online.
+    /// Allowed PUs of the jobs; `None` for all online PUs.
     pub usable: Option<Vec<PuNr>>,
-    /// PUs that go offline, and come back. At least one is always left.
+    /// Hotplug events. At least one PU is always online.
     pub events: Vec<PuEvent>,
-    /// The kernel that runs what no policy places.
+    /// Settings of the simulated kernel.
     pub kernel: Kernel,
 }
 
-/// The most phases of a scenario: their numbers have 16 bits where rates are kept.
+/// Most phases of a scenario: their numbers have 16 bits in the keys of `crate::rates`.
 const MOST_PHASES: usize = 1 << 16;
 
 /// A place in `Scenario::phases`.
@@ -44,184 +45,183 @@ const MOST_PHASES: usize = 1 << 16;
 #[serde(transparent)]
 pub struct PhaseIdx(pub u32);
 
-/// A phase, as the model sees it and as policies do.
+/// A phase as known to the model, with its mix as seen by policies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseSpec {
-    /// What an instruction of it demands.
+    /// Demand of an instruction.
     pub phase: Phase,
-    /// Its instruction mix as a profile would show it to a policy. [`PhaseSpec::of`] takes it from the
-    /// phase's work, where that is known by kind.
+    /// Instruction mix, as in a profile for a policy. [`PhaseSpec::of`] takes the mix from the
+    /// phase's work, if known by kind.
     pub mix: Mix,
 }
 
 /// A program with its threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobSpec {
-    /// For display.
+    /// Name for display.
     pub name: String,
-    /// When it is launched.
+    /// Time of the launch.
     pub arrives: Nanos,
-    /// Its threads in the order of their creation, which is their order in `TaskId`. Never empty.
+    /// Threads in the order of their creation and of `TaskId`. Never empty.
     pub threads: Vec<ThreadSpec>,
-    /// How its threads wait for each other; `None` if they do not.
+    /// Barrier of the threads; `None` for independent threads.
     pub barrier: Option<Barrier>,
-    /// Memory that its threads share, or use one after the other, beside what each has for itself.
+    /// Memory of several threads, beside each thread's own.
     pub memory: Vec<MemorySpec>,
 }
 
-/// Memory whose parts are all used alike.
+/// Evenly used memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemorySpec {
     /// Its size.
     pub bytes: Bytes,
-    /// Where it comes to be when a thread uses it first.
+    /// Placement at the first use.
     pub pages: Pages,
-    /// Into how many parts it is divided, each of which moves as one. Never 0.
+    /// Number of parts; each moves as a whole. Never 0.
     pub groups: u32,
-    /// Which threads use it.
+    /// Uses by threads.
     pub users: Vec<MemoryUse>,
 }
 
-/// How a thread uses memory of its job.
+/// Use of a job's memory by a thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemoryUse {
     /// The thread, by its place in the job.
     pub thread: usize,
-    /// The share of its accesses that go there; those of all memory of a stretch sum to 1 at most.
+    /// Share of the thread's accesses; over all memory of a stretch at most 1.
     pub share: f64,
-    /// The share of these that are writes.
+    /// Share of writes among the accesses.
     pub writes: f64,
-    /// In which stretch of its course; `None` for all.
+    /// Stretch of the thread's course; `None` for all.
     pub during: Option<usize>,
-    /// Whether it moves the memory to its node first.
+    /// Move of the memory to the thread's node before use.
     pub fetch: Fetch,
 }
 
-/// Whether a thread moves memory to its node before it uses it.
+/// Move of memory by a thread to its node before use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fetch {
-    /// It does not.
+    /// None.
     #[default]
     No,
-    /// It does, and takes the time for that itself.
+    /// A move, at the cost of the thread's time.
     Move,
-    /// It does, and stays on that node until it ends; or first goes to another one, if as many stay there as it has PUs.
+    /// A move; the thread then stays on its node until its end. The thread goes to another node
+    /// first if as many threads stay on its own as the node has PUs.
     MoveAndStay,
 }
 
-/// How the threads of a job wait for each other, as OpenMP's do. Where they do say their courses.
+/// How the threads of a job wait for each other, as OpenMP's do. The threads' courses say when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Barrier {
-    /// What a thread does that waits.
+    /// State of a waiting thread.
     pub wait: BarrierWait,
-    /// What is done by one thread once all have come, before they go on; `None` for nothing.
+    /// Work of a single thread after all have arrived, before all continue; `None` for none.
     pub serial: Option<Serial>,
 }
 
-/// What a thread does that waits at a barrier.
+/// State of a thread waiting at a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarrierWait {
-    /// It sleeps and leaves its PU to others.
+    /// Asleep: its PU is free.
     Sleep,
-    /// It polls in a loop, which takes what this phase takes and gets nothing done.
+    /// Spinning: a polling loop with this phase's demands, without progress.
     Spin(PhaseIdx),
-    /// It is no barrier: a thread wakes the next one of the job and sleeps until it is its turn again. There are so many
-    /// turns at a time, dealt to the threads in a row. Never 0.
+    /// Turns in place of a barrier: a thread wakes the job's next thread and sleeps until its own
+    /// next turn. This many turns exist at a time, dealt to the threads in a row. Never 0.
     Turns(u32),
 }
 
-/// Work of one thread for which the others wait. It comes on top of the threads' own.
+/// Work of a single thread with all others waiting, on top of the threads' own work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Serial {
-    /// The phase.
+    /// Phase of the work.
     pub phase: PhaseIdx,
-    /// Instructions each time. Never 0.
+    /// Instructions at each barrier. Never 0.
     pub instructions: u64,
 }
 
-/// A PU goes offline or comes back.
+/// A PU going offline or coming back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PuEvent {
-    /// When.
+    /// Time of the event.
     pub at: Nanos,
-    /// Which.
+    /// The PU.
     pub pu: PuNr,
-    /// Whether it is online from then on.
+    /// Whether the PU comes online.
     pub online: bool,
 }
 
-/// What one thread does.
+/// A thread: its creation, work and memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadSpec {
-    /// For display.
+    /// Name for display.
     pub name: String,
-    /// When it is created, after the launch of its job.
+    /// Time of its creation, after the launch of its job.
     pub born: Nanos,
-    /// What it does, one after another, and then again from the start until its work is done. Never
-    /// empty.
+    /// Stretches, again and again until its work is done. Never empty.
     pub course: Vec<Stretch>,
-    /// How much that is in all.
+    /// Amount of work.
     pub work: Work,
-    /// On which nodes its memory is.
+    /// Placement of its own memory.
     pub pages: Pages,
-    /// How much memory it has: what has to move when it is to be near again. Matters only with NUMA
-    /// balancing.
+    /// Size of its own memory; matters only with NUMA balancing.
     pub resident: Bytes,
 }
 
-/// A phase and how long it lasts.
+/// A phase with its length and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stretch {
     /// The phase.
     pub phase: PhaseIdx,
-    /// Instructions until it is over. Never 0.
+    /// Instructions. Never 0.
     pub instructions: u64,
-    /// How long the thread sleeps then, before it goes on.
+    /// Sleep at its end.
     pub sleep: Nanos,
-    /// Whether it waits then for the other threads of its job. Not together with `sleep`.
+    /// Whether the thread waits at its end for the job's other threads. Not together with `sleep`.
     pub barrier: bool,
 }
 
-/// How much a thread does before it ends.
+/// Work of a thread in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Its course, once.
     Once,
-    /// So many instructions. Never 0.
+    /// This many instructions. Never 0.
     Instructions(u64),
-    /// As many as it does in so long when it is alone on the machine, on a core of the fastest kind
-    /// with its memory near: Feliu's method, which makes jobs equally long.
+    /// The instructions of this time alone on the machine, on a core of the fastest kind with
+    /// memory near: Feliu's method for jobs of equal length.
     AloneFor(Nanos),
 }
 
-/// Where the memory of a thread is when it is created.
+/// Placement of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pages {
-    /// On the node of the PU where it runs first: each thread touches its own memory first.
+    /// On the node of the PU where its thread first runs: each thread touches its memory first.
     #[default]
     FirstTouch,
-    /// On the node where the first thread of its job ran first: one thread set up all memory.
+    /// On the node where the job's first thread first ran: the first thread set up all memory.
     FirstThread,
-    /// Evenly on all nodes that have memory.
+    /// Evenly on all nodes with memory.
     Interleaved,
-    /// On one node.
+    /// On a given node.
     On(NodeIdx),
 }
 
-/// What becomes of a job that has done its work.
+/// Treatment of a job that has done its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// It leaves, and the others have more room: the last ones are alone for a while.
+    /// The job leaves, and more room is left: the last jobs are alone for a while.
     #[default]
     Leave,
-    /// It begins anew at once, until every job has done its work once; that first time is what counts.
-    /// So all are under the same load from their start to their end.
+    /// The job begins anew at once, until every job has done its work once; only the first time
+    /// counts. All jobs have the same load from start to end.
     Restart,
 }
 
 impl PhaseSpec {
-    /// A phase with the mix that its work says; classes are unknown if the work is not known by kind.
+    /// A phase with the mix of its work; unknown classes if the work is not known by kind.
     #[must_use]
     pub fn of(phase: Phase) -> Self {
         let mix = mix_of(&phase.work);
@@ -229,57 +229,59 @@ impl PhaseSpec {
     }
 }
 
-/// Shares of the classes, where work is known by kind.
+/// Shares of the instruction classes; unknown if work is not known by kind.
 fn mix_of(work: &Known<PortWork>) -> Mix {
-    use colocate_machine::performance::WorkKind;
     let mut mix = Mix::default();
     let kinds = match work.get() {
         Some(PortWork::Kinds(kinds)) => kinds,
         Some(PortWork::Classes(mix)) => return *mix,
         _ => return mix,
     };
-    let class = |kind: WorkKind| match kind {
-        WorkKind::Branch => Class::Branch,
-        WorkKind::Int | WorkKind::IntMul | WorkKind::IntDiv => Class::Int,
-        WorkKind::FloatAdd | WorkKind::FloatMul | WorkKind::FloatDiv => Class::Float,
-        WorkKind::Load => Class::Load,
-        WorkKind::Store => Class::Store,
-    };
     for each in Class::ALL {
-        let of_class = kinds.iter().filter(|(kind, _)| class(*kind) == each);
-        // Micro-operations of one instruction can be more than one.
+        let of_class = kinds.iter().filter(|(kind, _)| class_of(*kind) == each);
+        // An instruction can have several micro-operations of a class, so the sum can exceed 1.
         mix.set(each, Share::new(of_class.fold(0.0, |sum, (_, n)| sum + n).min(1.0)));
     }
     mix
 }
 
+const fn class_of(kind: WorkKind) -> Class {
+    match kind {
+        WorkKind::Branch => Class::Branch,
+        WorkKind::Int | WorkKind::IntMul | WorkKind::IntDiv => Class::Int,
+        WorkKind::FloatAdd | WorkKind::FloatMul | WorkKind::FloatDiv => Class::Float,
+        WorkKind::Load => Class::Load,
+        WorkKind::Store => Class::Store,
+    }
+}
+
 impl Scenario {
-    /// Checks that it makes sense on `machine`.
+    /// Checks the scenario against `machine`.
     ///
     /// # Errors
-    /// [`ScenarioError`] with the first thing that does not.
+    /// [`ScenarioError`] with the first violation.
     pub fn check(&self, machine: &Machine) -> Result<(), ScenarioError> {
-        let whole = |expected, found: &str| error("scenario".to_owned(), expected, found);
         if self.jobs.is_empty() {
-            return Err(whole("at least one job", "none"));
+            return refuse("scenario", "at least one job", "none");
         }
         if self.quantum == Nanos::ZERO || self.horizon == Nanos::ZERO {
-            return Err(whole("a quantum and a horizon above 0", "0"));
+            return refuse("scenario", "a quantum and a horizon above 0", "0");
         }
         if self.phases.len() > MOST_PHASES {
-            return Err(whole("at most 65536 phases", &self.phases.len().to_string()));
+            let found = self.phases.len().to_string();
+            return refuse("scenario", "at most 65536 phases", &found);
         }
         for &pu in self.usable.iter().flatten() {
             if machine.pu_by_os(pu).is_none() {
-                return Err(whole("usable PUs that are online", &pu.to_string()));
+                return refuse("scenario", "usable PUs that are online", &pu.to_string());
             }
         }
         if self.usable.as_ref().is_some_and(Vec::is_empty) {
-            return Err(whole("a usable PU", "none"));
+            return refuse("scenario", "a usable PU", "none");
         }
         for (j, job) in self.jobs.iter().enumerate() {
             if job.threads.is_empty() {
-                return Err(error(format!("job {j}"), "at least one thread", "none"));
+                return refuse(&format!("job {j}"), "at least one thread", "none");
             }
             for (t, thread) in job.threads.iter().enumerate() {
                 self.check_thread(machine, thread, &format!("job {j}, thread {t}"))?;
@@ -293,22 +295,26 @@ impl Scenario {
         self.kernel.check()
     }
 
+    /// Whether jobs may use a PU, if online.
+    pub(crate) fn may_use(&self, pu: PuNr) -> bool {
+        self.usable.as_ref().is_none_or(|usable| usable.contains(&pu))
+    }
+
     fn check_barrier(&self, job: &JobSpec, place: &str) -> Result<(), ScenarioError> {
-        let wrong = |expected, found: &str| Err(error(place.to_owned(), expected, found));
-        let stretches = || job.threads.iter().flat_map(|thread| &thread.course);
+        let stretches = job.threads.iter().flat_map(|thread| &thread.course);
+        let at_barrier: Vec<_> = stretches.filter(|stretch| stretch.barrier).collect();
         let Some(barrier) = job.barrier else {
-            let used = stretches().any(|stretch| stretch.barrier);
-            return if used {
-                wrong("a barrier where threads wait at one", "none")
-            } else {
+            return if at_barrier.is_empty() {
                 Ok(())
+            } else {
+                refuse(place, "a barrier where threads wait at one", "none")
             };
         };
-        if !stretches().any(|stretch| stretch.barrier) {
-            return wrong("a thread that comes to the barrier", "none");
+        if at_barrier.is_empty() {
+            return refuse(place, "a thread that comes to the barrier", "none");
         }
-        if stretches().any(|stretch| stretch.barrier && stretch.sleep > Nanos::ZERO) {
-            return wrong("sleep or a barrier after a phase", "both");
+        if at_barrier.iter().any(|stretch| stretch.sleep > Nanos::ZERO) {
+            return refuse(place, "sleep or a barrier after a phase", "both");
         }
         let spins = match barrier.wait {
             BarrierWait::Spin(phase) => Some(phase),
@@ -316,45 +322,45 @@ impl Scenario {
         };
         if let BarrierWait::Turns(turns) = barrier.wait {
             if turns == 0 {
-                return wrong("at least one turn at a time", "0");
+                return refuse(place, "at least one turn at a time", "0");
             }
             if barrier.serial.is_some() {
-                return wrong("turns or a serial part", "both");
+                return refuse(place, "turns or a serial part", "both");
             }
         }
         for phase in spins.into_iter().chain(barrier.serial.map(|serial| serial.phase)) {
             if phase.0 as usize >= self.phases.len() {
-                return wrong("a phase of the scenario", &format!("phase {}", phase.0));
+                return refuse(place, "a phase of the scenario", &format!("phase {}", phase.0));
             }
         }
         if barrier.serial.is_some_and(|serial| serial.instructions == 0) {
-            return wrong("at least one instruction of a serial part", "0");
+            return refuse(place, "at least one instruction of a serial part", "0");
         }
         Ok(())
     }
 
-    /// PUs go that are there and come that are gone, and one is always left.
+    /// Checks that online PUs go offline, offline PUs come back, and at least one PU stays online.
     fn check_events(&self, machine: &Machine) -> Result<(), ScenarioError> {
-        let wrong = |event: &PuEvent, expected, found: &str| {
-            Err(error(format!("event of {} at {}", event.pu, event.at), expected, found))
-        };
-        let may = |os: &PuNr| self.usable.as_ref().is_none_or(|usable| usable.contains(os));
-        let mut online: Vec<PuNr> = machine.pus.iter().map(|pu| pu.os).filter(may).collect();
+        let pus = machine.pus.iter().map(|pu| pu.os);
+        let mut online: Vec<PuNr> = pus.filter(|os| self.may_use(*os)).collect();
         let known = online.clone();
         let mut events = self.events.clone();
         events.sort_by_key(|event| event.at);
         for event in &events {
+            let place = format!("event of {} at {}", event.pu, event.at);
             if !known.contains(&event.pu) {
-                return wrong(event, "a PU that the jobs may use", "another one");
+                return refuse(&place, "a PU that the jobs may use", "another one");
             }
             match (event.online, online.iter().position(|&pu| pu == event.pu)) {
-                (false, Some(place)) => drop(online.remove(place)),
+                (false, Some(at)) => drop(online.remove(at)),
                 (true, None) => online.push(event.pu),
-                (false, None) => return wrong(event, "a PU that is online", "one that is not"),
-                (true, Some(_)) => return wrong(event, "a PU that is offline", "one that is not"),
+                (false, None) => return refuse(&place, "a PU that is online", "one that is not"),
+                (true, Some(_)) => {
+                    return refuse(&place, "a PU that is offline", "one that is not");
+                }
             }
             if online.is_empty() {
-                return wrong(event, "a PU that is left", "none");
+                return refuse(&place, "a PU that is left", "none");
             }
         }
         Ok(())
@@ -366,22 +372,25 @@ impl Scenario {
         thread: &ThreadSpec,
         place: &str,
     ) -> Result<(), ScenarioError> {
-        let wrong = |expected, found: &str| Err(error(place.to_owned(), expected, found));
         if thread.course.is_empty() {
-            return wrong("a course of at least one phase", "none");
+            return refuse(place, "a course of at least one phase", "none");
         }
         for stretch in &thread.course {
             if stretch.phase.0 as usize >= self.phases.len() {
-                return wrong("a phase of the scenario", &format!("phase {}", stretch.phase.0));
+                let found = format!("phase {}", stretch.phase.0);
+                return refuse(place, "a phase of the scenario", &found);
             }
             if stretch.instructions == 0 {
-                return wrong("at least one instruction a phase", "0");
+                return refuse(place, "at least one instruction a phase", "0");
             }
         }
         match (thread.work, thread.pages) {
-            (Work::Instructions(0) | Work::AloneFor(Nanos::ZERO), _) => wrong("some work", "0"),
+            (Work::Instructions(0) | Work::AloneFor(Nanos::ZERO), _) => {
+                refuse(place, "some work", "0")
+            }
+            // A machine that reports no node counts as one node.
             (_, Pages::On(node)) if node.idx() >= machine.nodes.len().max(1) => {
-                wrong("memory on a node of the machine", &node.to_string())
+                refuse(place, "memory on a node of the machine", &node.to_string())
             }
             _ => Ok(()),
         }
@@ -394,23 +403,21 @@ fn check_memory(
     memory: &MemorySpec,
     place: &str,
 ) -> Result<(), ScenarioError> {
-    let wrong = |expected, found: &str| Err(error(place.to_owned(), expected, found));
     if memory.groups == 0 {
-        return wrong("at least one part", "0");
+        return refuse(place, "at least one part", "0");
     }
     if let Pages::On(node) = memory.pages
         && node.idx() >= machine.nodes.len().max(1)
     {
-        return wrong("memory on a node of the machine", &node.to_string());
+        return refuse(place, "memory on a node of the machine", &node.to_string());
     }
     for one in &memory.users {
         let Some(thread) = job.threads.get(one.thread) else {
-            return wrong("threads of the job", &format!("thread {}", one.thread));
+            return refuse(place, "threads of the job", &format!("thread {}", one.thread));
         };
         if one.during.is_some_and(|during| during >= thread.course.len()) {
-            return wrong("stretches of the thread's course", "a later one");
+            return refuse(place, "stretches of the thread's course", "a later one");
         }
-        let is_share = |share: f64| (0.0..=1.0).contains(&share);
         let stretches = 0..thread.course.len();
         let mut sums = stretches.map(|at| {
             job.memory
@@ -421,8 +428,12 @@ fn check_memory(
                 .sum::<f64>()
         });
         if !is_share(one.share) || !is_share(one.writes) || sums.any(|sum| sum > 1.0 + 1e-9) {
-            return wrong("shares of 0 to 1 that sum to 1 at most", "others");
+            return refuse(place, "shares of 0 to 1 that sum to 1 at most", "others");
         }
     }
     Ok(())
+}
+
+fn is_share(share: f64) -> bool {
+    (0.0..=1.0).contains(&share)
 }

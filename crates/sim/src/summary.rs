@@ -1,4 +1,4 @@
-//! What has come of a simulation so far.
+//! The outcome of a simulation so far.
 
 use crate::outcome::{JobOutcome, Outcome, TaskOutcome};
 use crate::task::Task;
@@ -6,7 +6,7 @@ use crate::world::World;
 use colocate_machine::Nanos;
 
 impl World<'_> {
-    /// The outcome so far.
+    /// Outcome until now; times alone are not filled in.
     pub fn outcome(&self) -> Outcome {
         let (platform, scenario) = (self.platform, self.scenario);
         let started = self.jobs.iter().filter_map(|job| job.launched).min();
@@ -44,6 +44,7 @@ fn task_outcome(task: &Task, now: Nanos) -> TaskOutcome {
         ended: task.ended.unwrap_or(now),
         ran: total.ran,
         spun: total.spun,
+        // Only schedulers get the two apart; see `crate::stop`.
         waited: total.waited + total.stopped,
         slept: total.slept,
         instructions: total.instructions,

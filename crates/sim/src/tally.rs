@@ -1,4 +1,4 @@
-//! What is counted while the simulation goes on, and the outcome made of it.
+//! Tally of a simulation: use of the machine, shared cores, spans.
 
 use crate::on_pu::OnPu;
 use crate::outcome::{LevelUse, Moves, PortGroupUse, Together, Used};
@@ -6,27 +6,27 @@ use crate::platform::{Demands, Platform};
 use crate::scenario::Scenario;
 use crate::task::Task;
 use colocate_evidence::TaskSpan;
-use colocate_machine::performance::CachePerformance;
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx};
 use colocate_model::{Prediction, ports};
 
-/// Counts of a simulation so far.
+/// Sums over the steps of a simulation.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub together: Together,
-    /// Seconds that each was in use, as if in full.
+    /// Seconds of use, counted as if in full.
     used: Used,
-    /// Bandwidths of caches: seconds that each was in use, as if in full, by place in `Machine::caches`.
+    /// Seconds of use of a cache's bandwidth, counted as if in full, by place in `Machine::caches`.
     caches: Vec<f64>,
-    /// Instructions, by phase, then by kind of core.
+    /// Instructions by phase, then by kind of core.
     done: Vec<Vec<f64>>,
-    /// Core of each PU, and its kind.
+    /// By PU: its core.
     core_of: Vec<usize>,
+    /// By PU: its kind of core.
     kind_of: Vec<usize>,
-    /// The most spans that are kept; more are forgotten.
+    /// Most recorded spans; later spans are dropped.
     pub most_spans: usize,
     pub spans: Vec<TaskSpan>,
-    /// By PU: where the last span of it is in `spans`.
+    /// By PU: place of its last span in `spans`.
     open: Vec<Option<usize>>,
 }
 
@@ -57,14 +57,16 @@ impl Tally {
     /// Counts a step; `on` in the order of PUs.
     pub fn step(&mut self, from: Nanos, to: Nanos, on: &[OnPu], now: &Prediction, tasks: &[Task]) {
         let seconds = (to - from).as_secs_f64();
-        let job = |on: &OnPu| tasks[on.task].id.job.0 as usize;
         for (place, here) in on.iter().enumerate() {
+            let job = tasks[here.task].id.job.0 as usize;
             self.used.pus[here.pu.idx()] += seconds;
             let phase = tasks[here.task].course.phase();
+            // For ports, spinning counts as any other phase.
             self.done[phase][self.kind_of[here.pu.idx()]] += here.speed * seconds;
             let core = self.core_of[here.pu.idx()];
+            // PUs of a core follow each other in logical order.
             for other in on[place + 1..].iter().take_while(|o| self.core_of[o.pu.idx()] == core) {
-                self.together.add(job(here), job(other), seconds);
+                self.together.add(job, tasks[other.task].id.job.0 as usize, seconds);
             }
         }
         add(&mut self.used.slots, &now.slots, seconds);
@@ -77,6 +79,7 @@ impl Tally {
         }
     }
 
+    /// Records the span of a running task, or makes its last span longer.
     fn span(&mut self, from: Nanos, to: Nanos, here: &OnPu, tasks: &[Task]) {
         let task = tasks[here.task].id;
         let open = self.open[here.pu.idx()].map(|place| &mut self.spans[place]);
@@ -88,7 +91,7 @@ impl Tally {
         }
     }
 
-    /// How much of everything was used in so many seconds.
+    /// Mean use of the machine over a number of seconds.
     pub fn used(&self, platform: &Platform<'_>, demands: &Demands, seconds: f64) -> Used {
         Used {
             caches: self.levels(platform, seconds),
@@ -97,10 +100,10 @@ impl Tally {
         }
     }
 
-    /// How much of each level of caches was used.
+    /// Mean use of each level of caches.
     fn levels(&self, platform: &Platform<'_>, seconds: f64) -> Vec<LevelUse> {
         let machine = platform.machine();
-        let level = |level: &CachePerformance| {
+        let levels = platform.performance().caches.iter().map(|level| {
             let of_level = machine.caches.iter().zip(&self.caches);
             let of_level = of_level.filter(|(cache, _)| {
                 cache.level == level.level && cache.kind != CacheKind::Instruction
@@ -108,14 +111,14 @@ impl Tally {
             let used: Vec<f64> = of_level.map(|(_, used)| *used).collect();
             let known = level.bandwidth.filter(|_| seconds > 0.0 && !used.is_empty());
             #[allow(clippy::cast_precision_loss)] // few caches
-            let mean = || used.iter().sum::<f64>() / used.len() as f64 / seconds;
-            LevelUse { level: level.level, used: known.map(|_| mean()) }
-        };
-        platform.performance().caches.iter().map(level).collect()
+            let mean = used.iter().sum::<f64>() / used.len() as f64 / seconds;
+            LevelUse { level: level.level, used: known.map(|_| mean) }
+        });
+        levels.collect()
     }
 
-    /// How much of the ports of each kind of core was used. Which of several ports did what is not
-    /// simulated; see [`ports`].
+    /// Use of the ports of each kind of core. The choice between several ports is not simulated:
+    /// work is spread evenly; see [`ports`].
     fn port_groups(
         &self,
         platform: &Platform<'_>,
@@ -154,29 +157,32 @@ fn add(sums: &mut [f64], values: &[f64], times: f64) {
     }
 }
 
+/// Parts of a number of seconds; 0 of no time.
+fn shares(sums: &[f64], seconds: f64) -> Vec<f64> {
+    sums.iter().map(|sum| if seconds > 0.0 { sum / seconds } else { 0.0 }).collect()
+}
+
 fn share(used: &Used, seconds: f64) -> Used {
-    let of = |sums: &[f64]| -> Vec<f64> {
-        sums.iter().map(|sum| if seconds > 0.0 { sum / seconds } else { 0.0 }).collect()
-    };
     Used {
-        pus: of(&used.pus),
-        slots: of(&used.slots),
-        ports: of(&used.ports),
-        controllers: of(&used.controllers),
-        links: of(&used.links),
+        pus: shares(&used.pus, seconds),
+        slots: shares(&used.slots, seconds),
+        ports: shares(&used.ports, seconds),
+        controllers: shares(&used.controllers, seconds),
+        links: shares(&used.links, seconds),
         ..Used::default()
     }
 }
 
-/// Counts a move from one PU to another.
+/// Counts a move between PUs, by distance.
 pub(crate) fn count_move(machine: &Machine, moves: &mut Moves, from: PuIdx, to: PuIdx) {
-    let node = |pu| machine.cores[machine.core_of(pu).idx()].node;
-    let cache = |pu| machine.last_level_cache(pu);
-    if machine.core_of(from) == machine.core_of(to) {
+    let core_from = machine.core_of(from);
+    let core_to = machine.core_of(to);
+    let cache_from = machine.last_level_cache(from);
+    if core_from == core_to {
         moves.same_core += 1;
-    } else if cache(from).is_some() && cache(from) == cache(to) {
+    } else if cache_from.is_some() && cache_from == machine.last_level_cache(to) {
         moves.same_cache += 1;
-    } else if node(from) == node(to) {
+    } else if machine.cores[core_from.idx()].node == machine.cores[core_to.idx()].node {
         moves.same_node += 1;
     } else {
         moves.other_node += 1;
@@ -194,7 +200,8 @@ mod tests {
     use colocate_model::phase::{Known, Work as PortWork};
     use colocate_model::{Assumptions, Phase};
 
-    /// Three threads on the described EPYC 7301 that do work of these kinds, and nothing else is known of.
+    /// Three threads on the described EPYC 7301 that do work of these kinds, and nothing else is
+    /// known of.
     fn outcome(kinds: PortWork) -> Outcome {
         let text = described::MACHINES[0].1;
         let machine = described::from_toml(text).unwrap().machine;
@@ -256,8 +263,8 @@ mod tests {
         assert!(cores > 0.0 && (groups / cores - 1.0).abs() < 1e-6, "{groups} {cores}");
     }
 
-    /// An instruction has 0.5 additions, which any of four ports does, and 0.01 divisions, which take 41
-    /// cycles of the divider and one of one of the four: 0.51 and 0.41 cycles.
+    /// An instruction has 0.5 additions, which any of four ports does, and 0.01 divisions, which
+    /// take 41 cycles of the divider and one of one of the four: 0.51 and 0.41 cycles.
     #[test]
     fn groups_have_the_names_of_the_description() {
         use colocate_machine::performance::WorkKind::{Int, IntDiv};

@@ -1,27 +1,28 @@
-//! What the plan in force says of each task.
+//! Targets of tasks under the plan in force.
 
 use colocate_machine::{PuIdx, PuNr, Shared};
 
-/// What a plan says of a task.
+/// Target of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// This PU.
+    /// A PU.
     Pu(PuIdx),
-    /// The PUs that share this with a PU.
+    /// All PUs sharing a resource with a PU.
     Sharing(Shared, PuIdx),
-    /// A PU that cannot be used.
+    /// A PU offline or excluded from the scenario.
     Unusable(PuNr),
-    /// The kernel may choose, or its job waits.
+    /// Any PU: left to the kernel, or its job waits.
     Kernel,
-    /// Nothing; the plan's default placement applies.
+    /// None in the plan; the plan's default placement applies.
     DefaultPlacement,
 }
 
-/// What the plan in force says.
+/// Targets of all tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Targets {
+    /// By task.
     pub of: Vec<Target>,
-    /// PUs to fill with tasks that the plan does not name; `None` leaves them to the kernel.
+    /// PUs for tasks outside of the plan; `None` for the kernel's choice.
     pub fill: Option<Vec<PuIdx>>,
 }
 

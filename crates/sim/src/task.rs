@@ -1,4 +1,4 @@
-//! A simulated thread: what it has done, what it is to do, where its memory is.
+//! A simulated thread: its course, its place, its memory, its counts.
 
 use crate::outcome::Moves;
 use crate::region::Use;
@@ -10,108 +10,120 @@ use colocate_model::CpiStack;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A place in the list of all tasks.
+/// Place in the list of all tasks.
 pub(crate) type TaskNo = usize;
 
-/// `NICE_0_LOAD`, scaled down, and `WEIGHT_IDLEPRIO` (kernel/sched/sched.h, 6.18).
+/// Weight of a normal task: `NICE_0_LOAD`, scaled down (kernel/sched/sched.h, 6.18).
 pub(crate) const NORMAL: i64 = 1024;
+/// Weight of a filler: `WEIGHT_IDLEPRIO` (kernel/sched/sched.h, 6.18).
 pub(crate) const FILLER: i64 = 3;
 
 impl Task {
-    /// Whether the plan lets it be on any PU.
+    /// Whether the plan allows it on all PUs.
     pub fn is_unbound(&self) -> bool {
         self.pinned.is_none() && self.among.is_none()
     }
 
-    /// Its weight on a queue.
+    /// Whether work of this run is left.
+    pub fn has_work(&self) -> bool {
+        !matches!(self.state, State::Done | State::Ended)
+    }
+
+    /// Weight of EEVDF.
     pub const fn weight(&self) -> i64 {
         if self.fills { FILLER } else { NORMAL }
     }
 }
 
-/// Whether a task can run.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It is not created yet, or its job has to be launched again first.
+    /// Not created yet, or not yet in this run of its job.
     NotCreated,
-    /// It runs or waits for its PU.
+    /// Running or waiting for its PU.
     Ready,
-    /// It sleeps.
+    /// Asleep for a time, at a barrier, or until its turn.
     Asleep,
-    /// It could run, but its job is stopped.
+    /// Runnable, but its job is stopped.
     Stopped,
-    /// It has done the work of this run.
+    /// Over with the work of this run.
     Done,
-    /// It ended for good.
+    /// Ended for good.
     Ended,
 }
 
-/// How far a task is with what it does: over and over the same stretches, until the work is done.
+/// Progress of a task on its course: the same stretches again and again, until the work is done.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Course {
     stretches: Vec<Stretch>,
+    /// Place of the present stretch.
     at: usize,
-    /// Instructions until the stretch is over; below 0 if more were done than that.
+    /// Instructions until the stretch's end; below 0 if more were done.
     left: f64,
-    /// Instructions until the work is done.
+    /// Instructions until the work's end.
     todo: f64,
+    /// Instructions of the work in all.
     work: f64,
     doing: Doing,
-    /// Instructions of serial parts that it has done, beyond its work.
+    /// Instructions of serial parts so far, on top of the work.
     extra: f64,
 }
 
-/// What a task that is on a PU does.
+/// Activity of a task on a PU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Doing {
-    /// What its course says.
+    /// Its course.
     Own,
-    /// Nothing but wait for others.
+    /// Spinning, in this phase.
     Spin(PhaseIdx),
-    /// What one thread does for all, and how many instructions of it are left.
+    /// The serial part of its job, with the instructions left.
     Serial(Serial, f64),
 }
 
-/// What comes next on a course.
+/// Event at the end of a stretch, serial part or work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Another phase, maybe the same again.
+    /// The next stretch.
     Phase,
-    /// Sleep, then another phase.
+    /// A sleep, then the next stretch.
     Sleep(Nanos),
-    /// Wait for the other threads of the job, then another phase.
+    /// A wait for the job's other threads, then the next stretch.
     Barrier,
-    /// The serial part is done, and the others may go on.
+    /// The end of the serial part: the other threads may continue.
     SerialDone,
-    /// Nothing: the work is done.
+    /// The end of the work.
     Done,
 }
 
-/// Less than one instruction is none: what is left when a time was rounded to nanoseconds.
+/// Fewer instructions than this count as none left, as times are rounded to nanoseconds.
 const NONE: f64 = 0.5;
 
 impl Course {
-    /// The start of it; `work` instructions in all.
+    /// The start of a course with `work` instructions in all.
     pub fn new(stretches: Vec<Stretch>, work: f64) -> Self {
-        let (doing, extra) = (Doing::Own, 0.0);
-        let mut course = Self { stretches, at: 0, left: 0.0, todo: work, work, doing, extra };
+        let doing = Doing::Own;
+        let mut course = Self { stretches, at: 0, left: 0.0, todo: work, work, doing, extra: 0.0 };
         course.restart();
         course
     }
 
+    /// Goes back to the start of the course, for another run.
     pub fn restart(&mut self) {
-        // The same phase again and again is one long phase.
+        // A single stretch without a pause is one long stretch, so that its rounds make no events.
         let endless = self.stretches.len() == 1 && !stops(&self.stretches[0]);
         let left = if endless { self.work } else { instructions(&self.stretches[0]) };
-        (self.at, self.left, self.todo) = (0, left, self.work);
+        self.at = 0;
+        self.left = left;
+        self.todo = self.work;
         self.doing = Doing::Own;
     }
 
-    /// The place of the stretch that it is in.
+    /// Place of the present stretch.
     pub const fn stretch(&self) -> usize {
         self.at
     }
 
+    /// Present phase, by place in `Scenario::phases`.
     pub fn phase(&self) -> usize {
         let phase = match self.doing {
             Doing::Own => self.stretches[self.at].phase,
@@ -121,18 +133,18 @@ impl Course {
         phase.0 as usize
     }
 
-    /// Does nothing from now on but wait.
+    /// Spins from now on, in this phase.
     pub fn spin(&mut self, phase: PhaseIdx) {
         self.doing = Doing::Spin(phase);
     }
 
-    /// Does a serial part first.
+    /// Begins a serial part, in place of the course.
     #[allow(clippy::cast_precision_loss)] // as for stretches
     pub(crate) fn begin_serial(&mut self, serial: Serial) {
         self.doing = Doing::Serial(serial, serial.instructions as f64);
     }
 
-    /// Goes back to what its course says.
+    /// Goes back to the course.
     pub(crate) fn go_back(&mut self) {
         self.doing = Doing::Own;
     }
@@ -145,25 +157,24 @@ impl Course {
         matches!(self.doing, Doing::Serial(..))
     }
 
-    /// Instructions of serial parts that it has done, beyond its work.
+    /// Instructions of serial parts so far, on top of the work.
     pub fn extra(&self) -> f64 {
         self.extra
     }
 
-    /// Instructions until something comes next, and whether it has to come exactly then.
+    /// Instructions until the next event, and whether its time must be exact.
     pub(crate) fn until_next(&self) -> (f64, bool) {
         match self.doing {
             Doing::Own => {}
             Doing::Spin(_) => return (f64::INFINITY, true),
             Doing::Serial(_, left) => return (left.max(0.0), true),
         }
-        // The last stretch ends with the work, but for rounding.
+        // The end of the work may come this little before the stretch's, by rounding.
         let exact = self.todo <= self.left + NONE || stops(&self.stretches[self.at]);
         (self.left.min(self.todo).max(0.0), exact)
     }
 
-    /// Does so many instructions; never more than the work has. Returns how many count as work: none of
-    /// those with which it only waits.
+    /// Does instructions, at most to the end of the work. Returns the progress: 0 while spinning.
     pub fn go_on(&mut self, instructions: f64) -> f64 {
         match &mut self.doing {
             Doing::Own => {}
@@ -181,6 +192,7 @@ impl Course {
         done
     }
 
+    /// Whether the next event is due.
     pub fn is_due(&self) -> bool {
         match self.doing {
             Doing::Own => self.left < NONE || self.todo < NONE,
@@ -189,7 +201,7 @@ impl Course {
         }
     }
 
-    /// Goes on to what comes next. Call it when [`Self::is_due`].
+    /// Goes on to the next event; call only if [`Self::is_due`].
     pub fn next(&mut self) -> Next {
         if self.is_serial() {
             self.go_back();
@@ -199,14 +211,17 @@ impl Course {
             self.todo = 0.0;
             return Next::Done;
         }
+        // The pause is that of the stretch that ends.
         let Stretch { sleep, barrier, .. } = self.stretches[self.at];
         self.at = (self.at + 1) % self.stretches.len();
-        // What was done too much of the old phase is missing from the new one.
+        // Instructions done too much of the old stretch are missing from the new one.
         self.left += instructions(&self.stretches[self.at]);
-        match barrier {
-            true => Next::Barrier,
-            false if sleep > Nanos::ZERO => Next::Sleep(sleep),
-            false => Next::Phase,
+        if barrier {
+            Next::Barrier
+        } else if sleep > Nanos::ZERO {
+            Next::Sleep(sleep)
+        } else {
+            Next::Phase
         }
     }
 
@@ -215,7 +230,7 @@ impl Course {
     }
 }
 
-/// Whether something happens at its end that has to happen exactly then.
+/// Whether a stretch ends with a pause, at an exact time.
 fn stops(stretch: &Stretch) -> bool {
     stretch.barrier || stretch.sleep > Nanos::ZERO
 }
@@ -225,86 +240,91 @@ fn instructions(stretch: &Stretch) -> f64 {
     stretch.instructions as f64
 }
 
-/// A task with all that is known of it.
+/// A task with its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub id: TaskId,
     pub name: String,
     pub state: State,
-    /// Where it runs, waits or ran last; `None` before its creation.
+    /// PU where it runs, waits or last ran; `None` before its creation.
     pub pu: Option<PuIdx>,
-    /// Its target PU by the plan.
+    /// The single PU that the plan allows; `None` for several.
     pub pinned: Option<PuIdx>,
-    /// The PUs of which it may be on any by the plan, in logical order; `None`: one, or all.
+    /// The PUs that the plan allows, in logical order; `None` for a single PU, or for all.
     pub among: Option<Arc<[PuIdx]>>,
-    /// Whether its job has to wait and fills idle PUs.
+    /// Whether it is a filler: its job has to wait, and it runs on idle PUs.
     pub fills: bool,
     pub course: Course,
-    /// Virtual time of EEVDF: on a queue its own, off a queue its lag behind the queue's mean.
+    /// Virtual time of EEVDF, in nanoseconds; off a queue its lag behind the queue's mean.
     pub virtual_time: i64,
-    /// Seconds for which it makes no progress yet, since caches are cold.
+    /// Seconds without progress to come: refill of cold caches, wake-up, copies of pages.
     pub refill_s: f64,
-    /// Bytes that it held of each cache over its PU when it last ran, nearest first.
+    /// Bytes held in each cache over its PU at the last run, nearest first.
     pub occupancy: Vec<f64>,
-    /// How often these had been filled when it was stopped; `None` if it was not since it last ran.
+    /// Fills of the same caches at its stop; `None` without a stop since the last run.
     pub stopped_at: Option<Vec<f64>>,
-    /// How often it has come to a barrier in this run of its job.
+    /// Arrivals at the barrier in this run of its job.
     pub arrived: u64,
-    /// Whether it waits there, or for its turn.
+    /// Whether the task waits at the barrier, or for its turn.
     pub at_barrier: bool,
-    /// How often it has its turn; only where threads take turns.
+    /// Turns held; only where threads take turns.
     pub turns: u32,
-    /// That it was woken and has had no PU since.
+    /// Wake-up after which it has not had a PU yet.
     pub woken: Option<Woken>,
-    /// What memory it uses, its own last; none on a machine without nodes.
+    /// Uses of memory, its own last; none on a machine without nodes.
     pub uses: Vec<Use>,
-    /// The node that it stays on by its own will.
+    /// Node on which it stays by its own choice.
     pub stays_on: Option<usize>,
-    /// Share of its accesses that go to each node; empty on a machine without nodes.
+    /// Share of its accesses by node; empty on a machine without nodes.
     pub pages: Vec<f64>,
-    /// Grows whenever `pages` change.
+    /// Number of changes of `pages`.
     pub pages_version: u32,
-    /// When NUMA balancing scans it next.
+    /// Time of its next scan by NUMA balancing.
     pub next_scan: Nanos,
-    /// When it began to sleep or wait, or was stopped.
+    /// Start of its present sleep, wait or stop, or end of its work.
     pub since: Nanos,
     pub created: Option<Nanos>,
     pub ended: Option<Nanos>,
     pub total: Totals,
     pub counted: Counted,
-    /// Instructions that it did while it was watched, by phase.
+    /// Instructions by phase while its job's mix was collected.
     pub watched: BTreeMap<usize, f64>,
 }
 
-/// What counters would have counted of it, waiting included.
+/// Hardware counts of a task, spinning included.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counted {
     pub instructions: f64,
-    /// Loads and stores; `None` if a phase does not say how many there are.
+    /// Loads and stores; `None` if unknown in a phase's mix.
     pub accesses: Option<f64>,
     /// Misses of each cache over its PU, nearest first.
     pub misses: Vec<f64>,
-    /// In cycles.
+    /// CPI stack, in cycles.
     pub stack: CpiStack,
 }
 
-/// What a task has had so far.
+/// Sums of a task over its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Totals {
+    /// Time on a PU.
     pub ran: Nanos,
-    /// Of that, what it spun.
+    /// Part of `ran` spent spinning.
     pub spun: Nanos,
-    /// For a PU.
+    /// Time ready without a PU.
     pub waited: Nanos,
-    /// Of that, what it would have spun.
+    /// Part of `waited` before spinning.
     pub waited_to_spin: Nanos,
-    /// For its job to go on.
+    /// Time runnable while its job was stopped.
     pub stopped: Nanos,
+    /// Time asleep, or over with its work.
     pub slept: Nanos,
+    /// Instructions, spinning left out.
     pub instructions: f64,
     pub cycles: f64,
+    /// Seconds of the same instructions alone on a core of the fastest kind.
     pub alone_s: f64,
     pub memory_bytes: f64,
+    /// Instructions, each times the share of its memory on other nodes.
     pub far_instructions: f64,
     pub moves: Moves,
 }
@@ -319,7 +339,8 @@ mod tests {
         Stretch { phase: PhaseIdx(phase), instructions, sleep, barrier: false }
     }
 
-    /// 250 instructions on a course of 100 and 50: 100, 50, 100, and the first phase ends with the work.
+    /// 250 instructions on a course of 100 and 50: 100, 50, 100, and the first phase ends with the
+    /// work.
     #[test]
     fn over_and_over_until_the_work_is_done() {
         let mut course = Course::new(vec![stretch(0, 100, 0), stretch(1, 50, 0)], 250.0);

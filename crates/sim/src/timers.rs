@@ -1,25 +1,25 @@
-//! When the simulated kernel balances its domains.
+//! Timers of the simulated kernel's periodic load balancing.
 
 use crate::domains::Domains;
 use colocate_machine::{Nanos, PuIdx};
 
-/// When each domain is balanced.
+/// Times of the next balancing.
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
-    /// Whether loads have changed since `due` was found out.
+    /// Whether loads have changed since `due` was set.
     pub stale: bool,
-    /// By domain; `None` while balancing would change nothing.
+    /// By domain; `None` while a balancing would change nothing.
     pub due: Vec<Option<Nanos>>,
-    /// Timers in vain.
+    /// By domain: failed balancings in a row.
     pub failures: Vec<u32>,
-    /// PUs that ran out of threads since the last balancing.
+    /// PUs emptied since the last balancing.
     pub emptied: Vec<PuIdx>,
 }
 
 impl Timers {
     pub fn new(domains: &Domains) -> Self {
         let domains = domains.all.len();
-        let (due, failures) = (vec![None; domains], vec![0; domains]);
-        Self { stale: true, due, failures, emptied: Vec::new() }
+        let due = vec![None; domains];
+        Self { stale: true, due, failures: vec![0; domains], emptied: Vec::new() }
     }
 }

@@ -1,25 +1,30 @@
-//! Threads of a job that take turns: each does its part, wakes the next one, and sleeps until it is its turn again.
+//! Threads of a job that take turns: each does its part, wakes the next, and sleeps until its next
+//! turn.
 //!
 //! # Approach
-//! A client and its server, or the stages of a pipeline: turns stand for the messages between them. A thread that has its turn twice
-//! continues without sleep. One that has done its work hands on what it has and is left out.
+//! A client and its server, or the stages of a pipeline: turns stand for the messages between them.
+//! A thread with two turns continues without sleep. A thread that has done its work passes its
+//! turns on and is left out.
 //!
-//! A woken thread gets a PU as every other, and then makes no progress until the wake-up is over. How long that takes depends on
-//! where the waker was, unless the woken one had to wait for its PU: then it is as long as on the waker's.
+//! A woken thread gets a PU as every other, and then makes no progress until the wake-up is over.
+//! Its cost depends on the waker's PU. A woken thread that had to wait for its PU pays the cost of
+//! the same PU.
 //! # Properties
-//! - **As often as they take turns**: wake-ups are counted with their time and place. -> test `a_pair_far_apart_and_together`
-//! - **No deadlock**: as long as a thread has work left, one has its turn. -> test `threads_that_end_hand_on_their_turn`
+//! - **As often as they take turns**: wake-ups are counted with their time and place. -> test
+//!   `a_pair_far_apart_and_together`
+//! - **No deadlock**: as long as a thread has work left, one has its turn. -> test
+//!   `threads_that_end_hand_on_their_turn`
 
 use crate::scenario::BarrierWait;
 use crate::task::{State, TaskNo};
-use crate::woken::{Sums, Woken};
+use crate::woken::Woken;
 use crate::world::World;
 use colocate_evidence::WakeUps;
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Nanos, PuIdx};
 
 impl World<'_> {
-    /// How many turns there are at a time in a job; `None` if they do not take turns.
+    /// Number of turns of a job; `None` if its threads do not take turns.
     pub(crate) fn turns(&self, job: usize) -> Option<u32> {
         match self.scenario.jobs[job].barrier?.wait {
             BarrierWait::Turns(turns) => Some(turns),
@@ -27,12 +32,12 @@ impl World<'_> {
         }
     }
 
-    /// Whether threads of a job do.
+    /// Whether the threads of any job take turns.
     pub(crate) fn takes_turns(&self) -> bool {
         (0..self.jobs.len()).any(|job| self.turns(job).is_some())
     }
 
-    /// Deals its turns to a job's threads in a row.
+    /// Deals the turns of a job to its threads, evenly.
     pub(crate) fn begin_turns(&mut self, job: usize) {
         let turns = self.turns(job).unwrap_or(0);
         let threads = u32::try_from(self.jobs[job].tasks.len()).unwrap_or(u32::MAX);
@@ -41,7 +46,7 @@ impl World<'_> {
         }
     }
 
-    /// A task that was created sleeps if it is not its turn.
+    /// Puts a task without a turn to sleep, where threads take turns.
     pub(crate) fn await_turn(&mut self, task: TaskNo) {
         let takes_turns = self.turns(self.tasks[task].id.job.0 as usize).is_some();
         if takes_turns && self.tasks[task].turns == 0 {
@@ -52,7 +57,7 @@ impl World<'_> {
         }
     }
 
-    /// A task has done its part.
+    /// Passes a turn to the next thread: the task has done its part.
     pub(crate) fn hand_on(&mut self, task: TaskNo) {
         if self.next_in_turn(task).is_none() {
             return;
@@ -61,12 +66,13 @@ impl World<'_> {
         self.await_turn(task);
     }
 
-    /// A task has done all its work.
+    /// Passes all turns to the next thread: the task has done all its work.
     pub(crate) fn hand_on_all(&mut self, task: TaskNo) {
         let turns = self.tasks[task].turns;
         self.hand_on_turns(task, turns);
     }
 
+    /// Passes turns to the next thread, and wakes a waiting thread.
     fn hand_on_turns(&mut self, task: TaskNo, turns: u32) {
         let Some(next) = self.next_in_turn(task) else { return };
         self.tasks[task].turns -= turns;
@@ -79,22 +85,20 @@ impl World<'_> {
         }
     }
 
-    /// The thread of the same job that comes after this one and has work left, if there is another one.
+    /// The next thread of the same job with work left; `None` for the last.
     fn next_in_turn(&self, task: TaskNo) -> Option<TaskNo> {
         let all = self.jobs[self.tasks[task].id.job.0 as usize].tasks.clone();
-        let works = |task: &TaskNo| !matches!(self.tasks[*task].state, State::Done | State::Ended);
-        (task + 1..all.end).chain(all.start..task).find(works)
+        (task + 1..all.end).chain(all.start..task).find(|&task| self.tasks[task].has_work())
     }
 
-    /// A task gets a PU: a wake-up is over, or is soon.
+    /// Counts a wake-up, and charges its cost, when the woken task gets a PU.
     pub(crate) fn note_wake_up(&mut self, task: TaskNo, pu: PuIdx) {
         let Some(Woken { by, at, on }) = self.tasks[task].woken.take() else { return };
         let waited = self.now - at;
         let machine = self.platform.machine();
-        let number = |pu: PuIdx| machine.pus[pu.idx()].os;
-        let lie = on.filter(|_| waited == Nanos::ZERO);
-        let lie = lie.and_then(|on| Pair::of(machine, number(on), number(pu)));
-        let seconds = self.scenario.kernel.wake_ups.of(lie.unwrap_or(Pair::SamePu));
+        let pair = on.filter(|_| waited == Nanos::ZERO);
+        let pair = pair.and_then(|on| Pair::of(machine, self.os(on), self.os(pu)));
+        let seconds = self.scenario.kernel.wake_ups.of(pair.unwrap_or(Pair::SamePu));
         self.tasks[task].refill_s += seconds;
         let sums = self.wake_ups.entry((by, task)).or_default();
         sums.count += 1;
@@ -102,13 +106,14 @@ impl World<'_> {
         sums.waited += waited + nanos(seconds);
     }
 
-    /// Two of a job that follow each other have run at the same time for so long.
+    /// Adds time to all running pairs of threads with consecutive turns.
     pub(crate) fn note_both_ran(&mut self, time: Nanos) {
         for job in 0..self.jobs.len() {
             let tasks = self.jobs[job].tasks.clone();
             if tasks.len() < 2 || self.turns(job).is_none() {
                 continue;
             }
+            // Two threads follow each other both ways, but are one pair.
             let last = if tasks.len() == 2 { tasks.start + 1 } else { tasks.end };
             for task in tasks.start..last {
                 let Some(next) = self.next_in_turn(task) else { continue };
@@ -119,21 +124,22 @@ impl World<'_> {
         }
     }
 
+    /// Whether a task has its PU.
     fn runs(&self, task: TaskNo) -> bool {
         self.tasks[task].pu.is_some_and(|pu| self.queues[pu.idx()].running == Some(task))
     }
 
-    /// What policies see of it.
+    /// Wake-ups as seen by policies.
     pub(crate) fn reported_wake_ups(&self) -> Vec<WakeUps> {
-        let one = |(&(waker, wakee), sums): (&(TaskNo, TaskNo), &Sums)| WakeUps {
+        let wake_ups = self.wake_ups.iter().map(|(&(waker, wakee), sums)| WakeUps {
             waker: Some(self.tasks[waker].id),
             wakee: self.tasks[wakee].id,
             count: sums.count,
             same_pu: Some(sums.same_pu),
             waited: Some(sums.waited),
             both_ran: Some(sums.both_ran),
-        };
-        self.wake_ups.iter().map(one).collect()
+        });
+        wake_ups.collect()
     }
 }
 

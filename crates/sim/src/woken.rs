@@ -1,29 +1,30 @@
-//! Wake-ups of tasks by tasks, as they are kept.
+//! Wake-ups of tasks by tasks: pending ones, and sums of past ones.
 
 use colocate_machine::{Nanos, PuIdx};
 use std::collections::BTreeMap;
 
-/// That a task was woken and has not had a PU since.
+/// A pending wake-up: the task has not had a PU since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Woken {
-    /// Its waker, by its place in the list of all tasks.
+    /// The waker, by place in the list of all tasks.
     pub by: usize,
+    /// Time of the wake-up.
     pub at: Nanos,
-    /// Where its waker was.
+    /// PU of the waker.
     pub on: Option<PuIdx>,
 }
 
-/// Wake-ups of one task by another so far.
+/// Sums over a task's wake-ups by another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Sums {
     pub count: u64,
-    /// Of these, how often the woken one had the PU where its waker was.
+    /// Wake-ups after which the woken task got the waker's PU.
     pub same_pu: u64,
-    /// From the wake-ups until the woken one went on.
+    /// Time from the wake-ups until the woken task made progress.
     pub waited: Nanos,
-    /// For how long both had a PU.
+    /// Time during which both tasks had a PU.
     pub both_ran: Nanos,
 }
 
-/// By waker and wakee.
+/// Sums by waker and wakee.
 pub(crate) type WakeUpSums = BTreeMap<(usize, usize), Sums>;

@@ -1,13 +1,13 @@
-//! The simulated machine as it goes on: from event to event, at rates that hold in between.
+//! State of a simulation, and its loop from event to event at constant rates.
 //!
 //! # Problem
-//! How fast each task goes on depends on what runs beside it, and that changes with every creation, end, phase,
-//! time slice and move.
+//! The speed of each task depends on the tasks beside it, and changes with every creation, end,
+//! phase, time slice and move.
 //!
 //! # Approach
-//! Between two events the same tasks run in the same phases at the same places, so rates are constant: the
-//! next event is the nearest of a few known times. At an event the queues are brought up to date, the rates
-//! are predicted anew, and the next event is found.
+//! Between two events the same tasks run in the same phases at the same places, so rates are
+//! constant: the next event is the nearest of a few known times. At an event the queues are brought
+//! up to date, the rates are predicted anew, and the next event is found.
 //!
 //! # Terms
 //! - *step*: the time between two events.
@@ -38,23 +38,27 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
-/// Everything there is.
+/// Tasks by the time of an event, earliest first.
+type TaskTimes = BinaryHeap<Reverse<(Nanos, TaskNo)>>;
+
+/// State of a simulation.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
     pub platform: &'a Platform<'a>,
     pub scenario: &'a Scenario,
     pub demands: Demands,
-    /// By PU: whether it may be used and is online.
+    /// By PU: whether online and allowed by the scenario.
     pub usable: Vec<bool>,
-    /// When PUs go and come, in the order of time, and how many of these events are over.
+    /// Hotplug events in the order of time.
     pub hotplug_events: Vec<PuEvent>,
+    /// Number of past hotplug events.
     pub hotplugs_done: usize,
-    /// Whether PUs have gone or come since the flag was last taken down.
+    /// Whether a hotplug event came since `run` was called.
     pub machine_changed: bool,
     pub pollution: CachePollution,
-    /// What jobs do that a plan has wait.
+    /// Treatment of waiting jobs.
     pub meanwhile: Meanwhile,
-    /// Whether it is not reported for how long tasks spin.
+    /// Whether reports leave out spinning.
     pub hides_spinning: bool,
     /// Bytes of a cache line.
     pub line: f64,
@@ -64,38 +68,44 @@ pub(crate) struct World<'a> {
     pub tasks: Vec<Task>,
     pub jobs: Vec<Job>,
     pub regions: Vec<Region>,
-    /// Whether it is counted which pages tasks use.
+    /// Whether uses of memory are counted for reports of pages.
     pub reports_pages: bool,
     /// By PU.
     pub queues: Vec<Queue>,
     pub targets: Targets,
     pub timers: Timers,
-    /// When NUMA balancing is due for the first task, or before.
+    /// Time of the next NUMA balancing scan of any task, or earlier.
     pub scan_at: Nanos,
-    /// The PU that jobs are launched from.
+    /// PU from which jobs are launched.
     pub launcher: PuIdx,
-    pub creations: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
-    pub wakes: BinaryHeap<Reverse<(Nanos, TaskNo)>>,
+    pub creations: TaskTimes,
+    /// Ends of sleeps.
+    pub wakes: TaskTimes,
     pub wake_ups: WakeUpSums,
     pub rates: Rates<'a>,
-    /// What runs in this step.
+    /// Running tasks in this step.
     pub on: Vec<OnPu>,
     pub prediction: Rc<Prediction>,
-    /// Whether `on` may no longer be what runs.
+    /// Whether `on` may be out of date.
     pub stale: bool,
-    /// Whether `prediction` is new in this step.
+    /// Whether `prediction` differs from the step before.
     pub fresh: bool,
     pub tally: Tally,
     pub checker: Checker,
     pub ended: Vec<JobEnd>,
-    /// What came of orders to move memory that are not reported yet.
+    /// Results of orders to move memory, not reported yet.
     pub moved: Vec<PagesMoved>,
-    /// Whether a job ended since the flag was last taken down.
+    /// Whether a job ended since `run` was called.
     pub job_ended: bool,
+    /// Whether the simulation has ended.
     pub over: bool,
 }
 
 impl<'a> World<'a> {
+    /// The state before the first event.
+    ///
+    /// # Errors
+    /// [`SimError::Scenario`] and [`SimError::Phase`], as of [`crate::SimHost::new`].
     pub fn new(platform: &'a Platform<'a>, scenario: &'a Scenario) -> Result<Self, SimError> {
         scenario.check(platform.machine())?;
         let demands = Demands::new(platform, scenario)?;
@@ -104,6 +114,7 @@ impl<'a> World<'a> {
         let domains = Domains::new(machine, &usable);
         let mut rng = SplitMix64::new(scenario.seed);
         let pus: Vec<PuIdx> = machine.all_pus().filter(|pu| usable[pu.idx()]).collect();
+        // The process that launches the jobs can be on any PU.
         let launcher = pus[rng.below(pus.len())];
         let (mut tasks, jobs) = instantiate(platform, scenario, &demands);
         let regions = memory(scenario, machine.nodes.len(), &jobs, &mut tasks);
@@ -158,10 +169,14 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    /// Goes on until `until`, or until a job ends or PUs go or come.
+    /// Simulates until `until`, the end of a job, or a hotplug event.
+    ///
+    /// # Errors
+    /// [`SimError::Broken`] if the simulation breaks its own rules.
     pub fn run(&mut self, until: Nanos) -> Result<(), SimError> {
         let until = until.min(self.scenario.horizon);
-        (self.job_ended, self.machine_changed) = (false, false);
+        self.job_ended = false;
+        self.machine_changed = false;
         loop {
             self.settle();
             if self.now >= self.scenario.horizon && !self.over {
@@ -180,12 +195,12 @@ impl<'a> World<'a> {
         }
     }
 
-    /// How many predictions were made.
+    /// Number of predictions so far.
     pub const fn predictions(&self) -> u64 {
         self.rates.predicted
     }
 
-    /// Whatever is due now.
+    /// Handles all events due now.
     fn settle(&mut self) {
         self.phases();
         self.apply_hotplug();
@@ -202,20 +217,21 @@ impl<'a> World<'a> {
         if self.over {
             return;
         }
+        // Moves come first, so that no PU chooses a task that leaves at once.
         self.scan_pages();
         self.balance();
         self.reschedule_all();
     }
 
-    /// Ends phases, and with them maybe tasks and jobs.
+    /// Ends the phases that are over, and with them tasks and jobs.
     fn phases(&mut self) {
         for place in 0..self.on.len() {
             let OnPu { task, pu, until, .. } = self.on[place];
-            // A thread whose slice is over takes no phase with it that it has done: with a grain longer than slices it would
-            // never run when that ends.
-            let slice_end = || self.queues[pu.idx()].next_slice_end();
+            // A thread whose slice is over must not keep a phase that is done: with a grain longer
+            // than slices it would never run at that phase's end.
+            let slice_end = self.queues[pu.idx()].next_slice_end();
             let leaves =
-                self.scenario.grain > Nanos::ZERO && slice_end().is_some_and(|end| end <= self.now);
+                self.scenario.grain > Nanos::ZERO && slice_end.is_some_and(|end| end <= self.now);
             if until > self.now && !(leaves && self.tasks[task].course.is_due()) {
                 continue;
             }
@@ -236,19 +252,15 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Chooses what runs on each PU.
+    /// Chooses the running task of each PU.
     fn reschedule_all(&mut self) {
         let Kernel { slice, stagger, .. } = self.scenario.kernel;
         for pu in 0..self.queues.len() {
             let before = self.queues[pu].running;
-            let rng = &mut self.rng;
-            let first = || match stagger {
-                1 => slice,
-                parts => {
-                    Nanos((slice.0 * (1 + rng.below(parts as usize) as u64)).div_ceil(parts.into()))
-                }
-            };
-            if !self.queues[pu].reschedule(self.now, slice, &self.tasks, first) {
+            let changes = self.queues[pu].reschedule(self.now, slice, &self.tasks, || {
+                first_slice(&mut self.rng, slice, stagger)
+            });
+            if !changes {
                 continue;
             }
             self.stale = true;
@@ -262,14 +274,13 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Time of the next event.
     fn next_event(&self) -> Nanos {
-        let first =
-            |heap: &BinaryHeap<Reverse<(Nanos, TaskNo)>>| heap.peek().map(|first| first.0.0);
         let slices = self.queues.iter().filter_map(Queue::next_slice_end);
         let phases = self.on.iter().map(|on| on.until);
         let rest = [
-            first(&self.creations),
-            first(&self.wakes),
+            self.creations.peek().map(|first| first.0.0),
+            self.wakes.peek().map(|first| first.0.0),
             self.next_balance(),
             Some(self.scan_at),
             self.next_hotplug(),
@@ -278,15 +289,25 @@ impl<'a> World<'a> {
     }
 }
 
-/// The first of what is due.
-fn due(heap: &mut BinaryHeap<Reverse<(Nanos, TaskNo)>>, now: Nanos) -> Option<TaskNo> {
+/// Length of the first slice on a newly shared PU: a random number of parts.
+fn first_slice(rng: &mut SplitMix64, slice: Nanos, stagger: u32) -> Nanos {
+    // Without stagger no random number is drawn.
+    if stagger == 1 {
+        return slice;
+    }
+    let parts = 1 + rng.below(stagger as usize) as u64;
+    Nanos((slice.0 * parts).div_ceil(stagger.into()))
+}
+
+/// Removes the first due task; `None` if none is due.
+fn due(heap: &mut TaskTimes, now: Nanos) -> Option<TaskNo> {
     if heap.peek()?.0.0 > now {
         return None;
     }
     heap.pop().map(|Reverse((_, task))| task)
 }
 
+/// By PU: whether the scenario's jobs may use it.
 fn usable(platform: &Platform<'_>, scenario: &Scenario) -> Vec<bool> {
-    let may = |os| scenario.usable.as_ref().is_none_or(|usable| usable.contains(&os));
-    platform.machine().pus.iter().map(|pu| may(pu.os)).collect()
+    platform.machine().pus.iter().map(|pu| scenario.may_use(pu.os)).collect()
 }

@@ -1,4 +1,4 @@
-//! One program's accesses on the simulated caches of a machine, under several mappings.
+//! A program's memory accesses on the simulated caches of a machine, under several mappings.
 
 use crate::matrices::MOST;
 use colocate_machine::{Hertz, Machine, Nanos, Performance, PuIdx};
@@ -9,7 +9,7 @@ use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
 use colocate_policy::places::Places;
 use colocate_sim::coherent::replay::{
-    Fixed, Followed, Mapping, Moment, Program, Replayed, Timing, replay, task,
+    Fixed, Followed, Mapping, Program, Replayed, Timing, replay, task,
 };
 use colocate_sim::coherent::{Coherent, Counts, DetectAt, Geometry, GeometryError, Protocol};
 use serde::Serialize;
@@ -17,48 +17,48 @@ use serde::Serialize;
 /// Version of the report.
 pub const VERSION: u32 = 1;
 
-/// Parts of a run over whose decisions means are taken. Chosen: points of a picture.
+/// Parts of a run, each with the means over its decisions. Chosen: points of a picture.
 const POINTS: u64 = 80;
 
-/// What is compared.
+/// Settings of a comparison of mappings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Random mappings, of which the mean is what others are compared with.
+    /// Number of random mappings; their mean is the baseline.
     pub random: u32,
-    /// The first seed.
+    /// Seed of the random mappings.
     pub seed: u64,
-    /// Time between two decisions, as simulated.
+    /// Simulated time between two decisions.
     pub every: Nanos,
-    /// How caches are kept coherent.
+    /// Coherence protocol.
     pub protocol: Protocol,
-    /// Where communication is detected.
+    /// Cache where communication is detected.
     pub detect: DetectAt,
-    /// When pairs communicate unevenly enough to be mapped.
+    /// Least unevenness of communication for which threads are mapped.
     pub uneven: Uneven,
 }
 
-/// What came of one mapping, or of the mean of several.
+/// Figures of a mapping, or means of several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Its name.
+    /// Name of the mapping.
     pub mapping: &'static str,
-    /// How many runs these are the mean of.
+    /// Number of runs; the figures are their means.
     pub runs: u32,
-    /// Until the last thread ended, in seconds.
+    /// Time until the last thread ended, in seconds.
     pub seconds: f64,
     /// Misses by level, nearest first.
     pub misses: Vec<f64>,
-    /// By level: copies that were lost since another PU wrote.
+    /// Copies lost to writes by other PUs, by level.
     pub invalidations: Vec<f64>,
     /// Lines from other caches, and from memory.
     pub transfers: f64,
     /// Lines from memory.
     pub from_memory: f64,
-    /// How often threads were moved.
+    /// Decisions that moved a thread.
     pub migrations: f64,
 }
 
-/// Under all mappings.
+/// Report on a program under all mappings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// [`VERSION`].
@@ -69,46 +69,47 @@ pub struct Report {
     pub threads: usize,
     /// Accesses of a run.
     pub accesses: u64,
-    /// In the order of the table. The first one is what others are compared with.
+    /// Mappings in the order of the table; the first is the baseline.
     pub mappings: Vec<Figures>,
-    /// What each thread communicated with each other one, by the detector, threads in the order of creation.
+    /// Communication between threads by the detector, row by row, threads in the order of creation.
     pub matrix: Vec<Vec<f64>>,
-    /// What `communication` goes by over time: means over the decisions of equally long parts of the run.
+    /// The matrix of `communication` over time: means over the decisions of equally long parts of
+    /// the run.
     pub over_time: Vec<Point>,
 }
 
-/// What `communication` goes by in a part of the run.
+/// Matrix of `communication` in a part of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// The middle of the part, in seconds.
+    /// Middle of the part, in seconds.
     pub seconds: f64,
     /// How unevenly pairs communicate, see [`Matrix::heterogeneity`].
     pub heterogeneity: f64,
-    /// How much that differs from the decision before, see [`Matrix::dynamicity`].
+    /// Difference from the decision before, see [`Matrix::dynamicity`].
     pub dynamicity: f64,
 }
 
-/// Why there is no report.
+/// Reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum CoherenceError {
-    /// The machine has no caches that can be simulated.
+    /// Caches of the machine cannot be simulated.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The program could not be read to its end.
+    /// The program cannot be read to its end.
     #[error("{0}")]
     Program(String),
-    /// Without a thread.
+    /// A program without threads.
     #[error("expected threads, found none")]
     Empty,
-    /// More threads than a report shows.
+    /// A program with more threads than [`MOST`].
     #[error("expected a program of at most {MOST} threads, found {0}")]
     TooMany(usize),
-    /// Threads wait for ever.
+    /// Threads that wait for ever.
     #[error("expected a program that ends, found {0} threads that wait for others for ever")]
     Stuck(usize),
 }
 
-/// A program from its beginning to what is passed on; fails where it could not be read.
+/// Passes a program, from its beginning, to a function; fails if the program cannot be read.
 pub type Run<'a> = dyn FnMut(&mut dyn FnMut(&mut dyn Program)) -> Result<(), String> + 'a;
 
 /// Runs a program under all mappings.
@@ -140,7 +141,9 @@ pub fn report(
     }
     let compact = bench.run(run, &mut |threads| Box::new(Fixed(dealt(&pus, threads))))?;
     let followed = bench.run(run, &mut |threads| {
-        let (first, pipeline) = (dealt(&order, threads), Pipeline::new(settings.uneven));
+        // It begins where the last of the random mappings did.
+        let first = dealt(&order, threads);
+        let pipeline = Pipeline::new(settings.uneven);
         Box::new(Followed { first, places: places.clone(), pipeline })
     })?;
     let Done { threads, replayed, counts } = &compact;
@@ -161,14 +164,14 @@ pub fn report(
     })
 }
 
-/// What each run has.
+/// Setup of all runs.
 struct Bench<'a> {
     geometry: Geometry,
     settings: &'a Settings,
     timing: Timing,
 }
 
-/// A run.
+/// Result of a run.
 #[derive(Default)]
 struct Done {
     threads: usize,
@@ -177,7 +180,7 @@ struct Done {
 }
 
 impl Bench<'_> {
-    /// One run under the mapping for so many threads.
+    /// Runs the program once, under a mapping made for its number of threads.
     fn run<'m>(
         &self,
         run: &mut Run<'_>,
@@ -203,59 +206,58 @@ impl Bench<'_> {
     }
 }
 
-/// Threads in the order of creation to PUs in this order, again from the first one when all have one.
+/// Deals PUs to threads in the order of creation, again from the first when all have a thread.
 fn dealt(pus: &[PuIdx], threads: usize) -> Vec<PuIdx> {
     pus.iter().copied().cycle().take(threads).collect()
 }
 
-/// Where threads go by what they communicate over the whole run; others on PUs that are left.
+/// Mapping by the communication of a whole run; threads without any get the PUs that are left.
 fn known(matrix: &Matrix, threads: usize, places: &Places<'_>) -> Vec<PuIdx> {
     let tasks = matrix.tasks();
     let seats = mapping(matrix, &tasks, places);
     let mut free = places.pus.iter().copied().filter(|pu| !seats.contains(pu)).cycle();
-    let seat = |thread| {
+    let seats = (0..threads).map(|thread| {
         let at = tasks.binary_search(&task(thread)).ok();
         let own = at.and_then(|at| seats.get(at).copied());
         own.or_else(|| free.next()).unwrap_or(PuIdx(0))
-    };
-    (0..threads).map(seat).collect()
+    });
+    seats.collect()
 }
 
 #[allow(clippy::cast_precision_loss)] // counts of a run
 fn figures(name: &'static str, done: &Done) -> Figures {
     let Done { replayed, counts, .. } = done;
-    let of = |sums: &[u64]| sums.iter().map(|sum| *sum as f64).collect();
     Figures {
         mapping: name,
         runs: 1,
         seconds: replayed.time_ps as f64 / 1e12,
-        misses: of(&counts.misses),
-        invalidations: of(&counts.invalidations),
+        misses: counts.misses.iter().map(|sum| *sum as f64).collect(),
+        invalidations: counts.invalidations.iter().map(|sum| *sum as f64).collect(),
         transfers: counts.transfers.iter().sum::<u64>() as f64,
         from_memory: counts.from_memory as f64,
         migrations: replayed.migrations as f64,
     }
 }
 
-/// Means over the decisions of each of [`POINTS`] parts of a run; of a part without a decision none.
+/// Means over the decisions of each of [`POINTS`] parts of a run; parts without decisions are left
+/// out.
 #[allow(clippy::cast_precision_loss)] // picoseconds, decisions
 fn points(replayed: &Replayed) -> Vec<Point> {
     let part = (replayed.time_ps / POINTS).max(1);
-    let mean = |number: u64| {
-        let is_in = |moment: &&Moment| (moment.at_ps / part).min(POINTS - 1) == number;
-        let found: Vec<&Moment> = replayed.over_time.iter().filter(is_in).collect();
-        let of = |figure: fn(&Moment) -> f64| {
-            found.iter().map(|moment| figure(moment)).sum::<f64>() / found.len() as f64
-        };
-        (!found.is_empty()).then(|| Point {
+    let points = (0..POINTS).filter_map(|number| {
+        let moments = replayed.over_time.iter();
+        let found = moments.filter(|moment| (moment.at_ps / part).min(POINTS - 1) == number);
+        let count = found.clone().count() as f64;
+        (count > 0.0).then(|| Point {
             seconds: (number as f64 + 0.5) * part as f64 * 1e-12,
-            heterogeneity: of(|moment| moment.heterogeneity),
-            dynamicity: of(|moment| moment.dynamicity),
+            heterogeneity: found.clone().map(|moment| moment.heterogeneity).sum::<f64>() / count,
+            dynamicity: found.map(|moment| moment.dynamicity).sum::<f64>() / count,
         })
-    };
-    (0..POINTS).filter_map(mean).collect()
+    });
+    points.collect()
 }
 
+/// Mean figures of the random mappings.
 fn mean(runs: &[Done]) -> Figures {
     let mut sum = Figures { mapping: "random", ..Figures::default() };
     let part = 1.0 / f64::from(u32::try_from(runs.len()).unwrap_or(u32::MAX));
@@ -272,15 +274,30 @@ fn mean(runs: &[Done]) -> Figures {
     sum
 }
 
-/// Adds a part of each level's figure.
+/// Adds a part of each level's figure to the sums.
 fn add(sums: &mut Vec<f64>, part: f64, each: &[f64]) {
     sums.resize(each.len(), 0.0);
     sums.iter_mut().zip(each).for_each(|(sum, figure)| *sum += part * figure);
 }
 
 fn square(matrix: &Matrix, threads: usize) -> Vec<Vec<f64>> {
-    let row = |a| (0..threads).map(|b| matrix.between(task(a), task(b))).collect();
-    (0..threads).map(row).collect()
+    let rows =
+        (0..threads).map(|a| (0..threads).map(|b| matrix.between(task(a), task(b))).collect());
+    rows.collect()
+}
+
+/// The figure of a level; 0 if it has none.
+fn at(figures: &[f64], level: usize) -> f64 {
+    figures.get(level).copied().unwrap_or(0.0)
+}
+
+/// Difference of a figure to the baseline's, in percent; nothing for the baseline itself.
+fn difference(figure: f64, base: Option<f64>) -> String {
+    match base {
+        None => String::new(),
+        Some(base) if base > 0.0 => format!("{:+.1} %", 100.0 * (figure / base - 1.0)),
+        Some(_) => "?".to_owned(),
+    }
 }
 
 /// The figures as a table.
@@ -288,27 +305,26 @@ fn square(matrix: &Matrix, threads: usize) -> Vec<Vec<f64>> {
 pub fn text(report: &Report) -> String {
     let Some(first) = report.mappings.first() else { return String::new() };
     let level = first.misses.len().min(2).saturating_sub(1);
-    let at = |figures: &[f64]| figures.get(level).copied().unwrap_or(0.0);
+    // The second level, if there is one.
     let misses = format!("L{} misses", level + 1);
     let heading =
         ["mapping", "time, ms", "", &misses, "", "invalidations", "", "transfers", "", "moved"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for of in &report.mappings {
-        let part = |figure: f64, base: f64| match base {
-            _ if of.mapping == first.mapping => String::new(),
-            base if base > 0.0 => format!("{:+.1} %", 100.0 * (figure / base - 1.0)),
-            _ => "?".to_owned(),
-        };
+        let misses = at(&of.misses, level);
+        let invalidations = at(&of.invalidations, level);
+        let is_baseline = of.mapping == first.mapping;
+        let base = (!is_baseline).then_some(first);
         rows.push(vec![
             of.mapping.to_owned(),
             format!("{:.3}", 1e3 * of.seconds),
-            part(of.seconds, first.seconds),
-            format!("{:.0}", at(&of.misses)),
-            part(at(&of.misses), at(&first.misses)),
-            format!("{:.0}", at(&of.invalidations)),
-            part(at(&of.invalidations), at(&first.invalidations)),
+            difference(of.seconds, base.map(|base| base.seconds)),
+            format!("{misses:.0}"),
+            difference(misses, base.map(|base| at(&base.misses, level))),
+            format!("{invalidations:.0}"),
+            difference(invalidations, base.map(|base| at(&base.invalidations, level))),
             format!("{:.0}", of.transfers),
-            part(of.transfers, first.transfers),
+            difference(of.transfers, base.map(|base| base.transfers)),
             format!("{:.0}", of.migrations),
         ]);
     }

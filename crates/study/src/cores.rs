@@ -1,24 +1,24 @@
-//! From rates of work, PU by PU and round by round, to speeds and kinds of cores.
+//! Speeds and kinds of cores from rates of work, PU by PU and round by round.
 //!
-//! A round's rates are taken relative to their geometric mean, so what is slow or fast for a whole round is in none
-//! of them; a core's rate is the geometric mean of those of its PUs. Values are geometric means over the rounds, with
-//! Student's t on their logarithms for the ranges.
+//! A round's rates are taken relative to their geometric mean, so what is slow or fast for a whole
+//! round is in none of them; a core's rate is the geometric mean of those of its PUs. Values are
+//! geometric means over the rounds, with Student's t on their logarithms for the ranges.
 
 use colocate_figures::stats::{geometric_interval, geometric_mean};
 use colocate_machine::measured::{CONFIDENCE, MeasuredKind, Speed, kinds_of};
 use colocate_machine::{PuNr, PuSet};
 
-/// How fast PUs and cores are, relative to the fastest core.
+/// Speeds of PUs and kinds of cores, relative to the fastest core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Speeds {
-    /// In the order in which PUs were given.
+    /// PUs, in the order of the input.
     pub pus: Vec<Speed>,
-    /// Slowest first.
+    /// Kinds of cores, slowest first.
     pub kinds: Vec<MeasuredKind>,
 }
 
-/// What `rates` of `pus`, PU by PU and round by round, say of `cores`; in any unit, and above 0. `None` if there are
-/// fewer than three rounds, or a PU is in none of `cores`.
+/// Speeds of `cores` from `rates` of `pus`, PU by PU and round by round, in any unit and above 0.
+/// `None` with fewer than three rounds, or with a PU in none of `cores`.
 #[must_use]
 pub fn speeds(cores: &[PuSet], pus: &[PuNr], rates: &[Vec<f64>]) -> Option<Speeds> {
     if pus.iter().any(|&pu| !cores.iter().any(|core| core.contains(pu))) {
@@ -28,26 +28,27 @@ pub fn speeds(cores: &[PuSet], pus: &[PuNr], rates: &[Vec<f64>]) -> Option<Speed
     let measured: PuSet = pus.iter().copied().collect();
     let sets: Vec<PuSet> = cores.iter().map(|core| core.intersection(&measured)).collect();
     let sets: Vec<PuSet> = sets.into_iter().filter(|core| !core.is_empty()).collect();
-    let of_core = |core: &PuSet| -> Option<Speed> {
+    let of_cores = sets.iter().map(|core| {
         let within = pus.iter().zip(&rates).filter(|(pu, _)| core.contains(**pu));
         speed(&means(&within.map(|(_, rates)| rates.as_slice()).collect::<Vec<_>>())?)
-    };
-    let of_cores: Vec<Speed> = sets.iter().map(of_core).collect::<Option<_>>()?;
+    });
+    let of_cores = of_cores.collect::<Option<Vec<Speed>>>()?;
     let fastest = of_cores.iter().map(|speed| speed.value).fold(0.0, f64::max);
     let of_cores: Vec<Speed> = of_cores.into_iter().map(|speed| speed.over(fastest)).collect();
     let of_pus = rates.iter().map(|rates| Some(speed(rates)?.over(fastest)));
     Some(Speeds { pus: of_pus.collect::<Option<_>>()?, kinds: kinds(&sets, &of_cores)? })
 }
 
-/// Rates relative to the mean of their round.
+/// Rates relative to the mean of their round; `None` with fewer than three rounds.
 fn relative(rates: &[Vec<f64>]) -> Option<Vec<Vec<f64>>> {
     let means = means(&rates.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
-    let of_pu =
-        |rates: &Vec<f64>| rates.iter().zip(&means).map(|(rate, mean)| rate / mean).collect();
-    (means.len() > 2).then(|| rates.iter().map(of_pu).collect())
+    let relative = rates
+        .iter()
+        .map(|rates| rates.iter().zip(&means).map(|(rate, mean)| rate / mean).collect());
+    (means.len() > 2).then(|| relative.collect())
 }
 
-/// Round by round, the geometric mean of several PUs.
+/// Geometric mean of several PUs, round by round.
 fn means(rates: &[&[f64]]) -> Option<Vec<f64>> {
     let rounds = rates.iter().map(|rates| rates.len()).min()?;
     (0..rounds)
@@ -55,10 +56,11 @@ fn means(rates: &[&[f64]]) -> Option<Vec<f64>> {
         .collect()
 }
 
+/// Mean speed over the rounds, with its range.
 fn speed(rates: &[f64]) -> Option<Speed> {
     let range = geometric_interval(rates, CONFIDENCE)?;
     let value = geometric_mean(rates)?;
-    // Of equal rates the ends of the range may be off by a last digit.
+    // With equal rates the ends of the range may be off by a last digit.
     Some(Speed { value, low: range.low.min(value), high: range.high.max(value) })
 }
 
@@ -66,18 +68,18 @@ fn speed(rates: &[f64]) -> Option<Speed> {
 fn kinds(sets: &[PuSet], speeds: &[Speed]) -> Option<Vec<MeasuredKind>> {
     let of_core = kinds_of(speeds);
     let last = *of_core.iter().max()?;
-    let kind = |kind: usize| -> Option<MeasuredKind> {
-        let within = || speeds.iter().zip(&of_core).filter(move |(_, of)| **of == kind);
-        let values: Vec<f64> = within().map(|(speed, _)| speed.value).collect();
+    let kinds = (0..=last).map(|kind| {
+        let within = speeds.iter().zip(&of_core).filter(|(_, of)| **of == kind);
+        let values: Vec<f64> = within.clone().map(|(speed, _)| speed.value).collect();
         let speed = Speed {
             value: geometric_mean(&values)?,
-            low: within().map(|(speed, _)| speed.low).fold(f64::INFINITY, f64::min),
-            high: within().map(|(speed, _)| speed.high).fold(0.0, f64::max),
+            low: within.clone().map(|(speed, _)| speed.low).fold(f64::INFINITY, f64::min),
+            high: within.map(|(speed, _)| speed.high).fold(0.0, f64::max),
         };
         let members = sets.iter().zip(&of_core).filter(|(_, of)| **of == kind);
         Some(MeasuredKind { speed, pus: members.flat_map(|(set, _)| set.iter()).collect() })
-    };
-    let mut kinds = (0..=last).map(kind).collect::<Option<Vec<_>>>()?;
+    });
+    let mut kinds = kinds.collect::<Option<Vec<_>>>()?;
     let fastest = kinds.last()?.speed.value;
     for kind in &mut kinds {
         kind.speed = kind.speed.over(fastest);
@@ -150,7 +152,8 @@ mod tests {
         assert_eq!(speeds(&sets(&["0"]), &numbers(1), &[vec![9.0; 2]]), None);
     }
 
-    /// Rates of cores with these speeds, each wrong by up to `noise`, and every round by up to a half.
+    /// Rates of cores with these speeds, each wrong by up to `noise`, and every round by up to a
+    /// half.
     fn noisy(speeds: &[f64], noise: f64, rounds: usize, random: &mut Random) -> Vec<Vec<f64>> {
         let mut unit = || f64::from(u32::try_from(random.below(20_001)).unwrap()) / 10_000.0 - 1.0;
         let drift: Vec<f64> = (0..rounds).map(|_| 1.0 + 0.5 * unit()).collect();
@@ -185,7 +188,8 @@ mod tests {
     }
 
     proptest! {
-        /// Two kinds that are well apart are found where the noise is small, and their ratio with them.
+        /// Two kinds that are well apart are found where the noise is small, and their ratio with
+        /// them.
         #[test]
         fn kinds_are_found(
             slow in 0.2..0.85_f64,

@@ -1,4 +1,4 @@
-//! Curves with intervals as an SVG picture: how one figure follows another, a line for each series.
+//! Curves with intervals as an SVG picture, a line for each series.
 
 use colocate_figures::plot::{Area, ends, padded};
 use colocate_figures::stats::Estimate;
@@ -10,8 +10,8 @@ use std::error::Error;
 pub(crate) const SIZE: (u32, u32) = (900, 520);
 /// Half the width of the bar at the end of an interval, as a share of the axis.
 const BAR: f64 = 0.006;
-/// One colour a series, the first seven distinct for the colour-blind too (Okabe and Ito); then again from
-/// the front.
+/// Colours of the series, in order, again from the front after the last; the first seven are
+/// distinct for the colour-blind too (Okabe and Ito).
 const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -30,22 +30,22 @@ const COLOURS: [RGBColor; 12] = [
 /// A line of a picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What the legend says.
+    /// Name in the legend.
     pub name: String,
-    /// Places along the axis, and what was found there, in the axis' order.
+    /// Places along the horizontal axis with their estimates, in the axis' order.
     pub points: Vec<(f64, Estimate)>,
 }
 
-/// A picture.
+/// A picture of curves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves {
-    /// Above all.
+    /// Heading.
     pub caption: String,
-    /// What the horizontal axis counts, with its unit.
+    /// Quantity of the horizontal axis, with its unit.
     pub across: String,
-    /// What the vertical axis counts, with its unit.
+    /// Quantity of the vertical axis, with its unit.
     pub up: String,
-    /// A height at which a thin line is drawn: that of nothing found.
+    /// Height of a thin line: the value without an effect.
     pub level: Option<f64>,
     /// The lines.
     pub series: Vec<Series>,
@@ -81,9 +81,9 @@ fn draw_all(all: &[Curves], out: &mut String) -> Result<(), Box<dyn Error>> {
 }
 
 pub(crate) fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error>> {
-    let points = || curves.series.iter().flat_map(|series| &series.points);
-    let across = padded(points().map(|(at, _)| *at).chain([0.0]));
-    let up = padded(points().flat_map(|(_, found)| ends(*found)).chain(curves.level));
+    let points = curves.series.iter().flat_map(|series| &series.points);
+    let across = padded(points.clone().map(|(at, _)| *at).chain([0.0]));
+    let up = padded(points.flat_map(|(_, found)| ends(*found)).chain(curves.level));
     let mut chart = ChartBuilder::on(area)
         .caption(printable(&curves.caption), ("sans-serif", 18))
         .margin(12)
@@ -122,11 +122,12 @@ pub(crate) fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error
     Ok(())
 }
 
-/// The interval as a line with a bar at each end.
+/// An interval as a line with a bar at each end, which reaches to both sides; nothing without an
+/// interval.
 fn bars(at: f64, found: Estimate, reach: f64) -> Vec<[(f64, f64); 2]> {
     let Some(interval) = found.interval else { return Vec::new() };
-    let end = |height| [(at - reach, height), (at + reach, height)];
-    vec![[(at, interval.low), (at, interval.high)], end(interval.low), end(interval.high)]
+    let ends = [interval.low, interval.high].map(|end| [(at - reach, end), (at + reach, end)]);
+    vec![[(at, interval.low), (at, interval.high)], ends[0], ends[1]]
 }
 
 #[cfg(test)]

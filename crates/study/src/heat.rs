@@ -1,30 +1,31 @@
-//! Which threads communicate, as heat maps.
+//! Heat maps of communication between threads.
 
 use colocate_figures::plot::Area;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::error::Error;
 
-/// Width and height of a map, in pixels: of one alone, and of several.
+/// Width and height of a single map, in pixels.
 const ALONE: usize = 640;
+/// Width and height of each of several maps, in pixels.
 const SEVERAL: usize = 220;
-/// Maps beside each other.
+/// Most maps in a row.
 const COLUMNS: usize = 4;
-/// Left and above of a map, for numbers and its heading, in pixels.
+/// Space left of and above a map, for numbers and its heading, in pixels.
 const EDGE: i32 = 48;
-/// Right and below of it.
+/// Space right of and below a map, in pixels.
 const MARGIN: i32 = 12;
-/// Most threads of which each has its number.
+/// Most threads with numbers.
 const NUMBERED: usize = 64;
 
-/// A matrix and what it is called.
+/// A matrix with its name.
 pub type Map<'a> = (&'a str, &'a [Vec<f64>]);
 
-/// Matrices as an SVG document: the darker, the more; white is nothing, black the largest amount of the matrix. Rows from above
+/// Matrices as an SVG document. White is 0, black the largest amount of the matrix. Rows from above
 /// and columns from the left are threads in the order of creation.
 ///
 /// # Errors
-/// If there is no matrix or one without a thread, or the drawing library fails to lay the picture out.
+/// A line, if there is no matrix, a matrix has no threads, or the drawing library fails.
 pub fn svg(maps: &[Map<'_>]) -> Result<String, String> {
     if maps.is_empty() || maps.iter().any(|(_, matrix)| matrix.is_empty()) {
         return Err("expected threads to draw, found none".to_owned());
@@ -42,18 +43,18 @@ fn draw(maps: &[Map<'_>], out: &mut String) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Width of each map without its numbers.
+/// Width of each map without its numbers, in pixels.
 const fn width(maps: &[Map<'_>]) -> usize {
     if maps.len() == 1 { ALONE } else { SEVERAL }
 }
 
-/// How many maps are in a row, and how many rows there are.
+/// Number of maps in a row, and number of rows.
 fn shape(maps: &[Map<'_>]) -> (usize, usize) {
     let columns = maps.len().clamp(1, COLUMNS);
     (columns, maps.len().div_ceil(columns))
 }
 
-/// Width and height of all, in pixels.
+/// Width and height of all maps together, in pixels.
 pub(crate) fn size(maps: &[Map<'_>]) -> Result<(u32, u32), Box<dyn Error>> {
     let most = maps.iter().map(|(_, matrix)| matrix.len()).max().unwrap_or(1).max(1);
     let cells = i32::try_from(most * (width(maps) / most).max(1))?;
@@ -62,7 +63,7 @@ pub(crate) fn size(maps: &[Map<'_>]) -> Result<(u32, u32), Box<dyn Error>> {
     Ok((u32::try_from(columns)? * side, u32::try_from(rows)? * side))
 }
 
-/// Draws all, none without a thread, beside each other.
+/// Draws maps beside each other; each must have a thread.
 pub(crate) fn draw_in(maps: &[Map<'_>], area: &Area<'_>) -> Result<(), Box<dyn Error>> {
     let (columns, rows) = shape(maps);
     for ((heading, matrix), area) in maps.iter().zip(area.split_evenly((rows, columns))) {
@@ -78,10 +79,7 @@ fn draw_map(
     area: &Area<'_>,
 ) -> Result<(), Box<dyn Error>> {
     let most = matrix.iter().flatten().copied().fold(0.0, f64::max);
-    let style = |size: i32, at: HPos| {
-        ("sans-serif", size).into_font().color(&BLACK).pos(Pos::new(at, VPos::Center))
-    };
-    area.draw(&Text::new(heading.to_owned(), (EDGE, 14), style(15, HPos::Left)))?;
+    area.draw(&label(heading.to_owned(), (EDGE, 14), 15, HPos::Left))?;
     for (y, row) in (0..).zip(matrix) {
         for (x, amount) in (0..).zip(row) {
             let from = (EDGE + x * cell, EDGE + y * cell);
@@ -91,13 +89,24 @@ fn draw_map(
         if matrix.len() <= NUMBERED {
             let at = EDGE + y * cell + cell / 2;
             let number = y.to_string();
-            area.draw(&Text::new(number.clone(), (EDGE - 6, at), style(12, HPos::Right)))?;
-            area.draw(&Text::new(number, (at, EDGE - 10), style(12, HPos::Center)))?;
+            area.draw(&label(number.clone(), (EDGE - 6, at), 12, HPos::Right))?;
+            area.draw(&label(number, (at, EDGE - 10), 12, HPos::Center))?;
         }
     }
     let end = EDGE + cell * i32::try_from(matrix.len())?;
     area.draw(&Rectangle::new([(EDGE, EDGE), (end, end)], BLACK.stroke_width(1)))?;
     Ok(())
+}
+
+/// A text at a place, in a font size in pixels.
+fn label(
+    text: String,
+    place: (i32, i32),
+    size: i32,
+    at: HPos,
+) -> Text<'static, (i32, i32), String> {
+    let font = ("sans-serif", size).into_font();
+    Text::new(text, place, font.color(&BLACK).pos(Pos::new(at, VPos::Center)))
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to 255

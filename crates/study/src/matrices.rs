@@ -1,7 +1,8 @@
 //! Matrices of communication in files: CSV as EagerMap and numalize write it, and JSON.
 //!
-//! A row for each thread, amounts separated by commas. EagerMap's and numalize's files begin with the last thread's row; for them
-//! rows are read and written in reverse. JSON: an object whose `matrix` is an array of such rows, as the report of `replay`.
+//! CSV: a row for each thread, amounts separated by commas. EagerMap's and numalize's files begin
+//! with the last thread's row; for them rows are read and written in reverse. JSON: an object whose
+//! `matrix` is an array of such rows, as the report of `replay`.
 
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_policy::communication::matrix::Matrix;
@@ -10,44 +11,44 @@ use thiserror::Error;
 
 /// Most threads of a matrix. Chosen: a square of this size takes 8 MiB.
 pub const MOST: usize = 1_024;
-/// Bytes of a file, at most. Chosen: 24 for each amount.
+/// Most bytes of a file. Chosen: 24 for each amount.
 pub const MAX_BYTES: usize = 24 * MOST * MOST;
 
-/// Why a text is no matrix.
+/// Reason why a text is no matrix.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MatrixError {
-    /// Without a row.
+    /// A matrix without rows.
     #[error("expected a row of amounts for each thread, found none")]
     Empty,
-    /// With too many.
+    /// A matrix with more rows than [`MOST`].
     #[error("expected at most {MOST} threads, found {0}")]
     TooMany(usize),
-    /// A row that is not as long as there are rows.
+    /// A row whose length is not the number of rows.
     #[error("row {row}: expected {threads} amounts, one for each row, found {found}")]
     NotSquare {
-        /// Its number, from 1.
+        /// Number of the row, from 1.
         row: usize,
-        /// How many rows there are.
+        /// Number of rows.
         threads: usize,
-        /// How long it is.
+        /// Length of the row.
         found: usize,
     },
-    /// What is no amount.
+    /// A value other than a finite number from 0 on.
     #[error("row {row}, column {column}: expected a number from 0 on, found {found}")]
     Amount {
-        /// Its row, from 1.
+        /// Row, from 1.
         row: usize,
-        /// Its column, from 1.
+        /// Column, from 1.
         column: usize,
-        /// What is there.
+        /// The value in the text.
         found: String,
     },
-    /// What is no JSON of this form.
+    /// Text other than JSON of this form.
     #[error("expected an object with a matrix, {0}")]
     Json(String),
 }
 
-/// Amounts between threads, by rows.
+/// A square matrix of amounts between threads, by rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Square(Vec<Vec<f64>>);
 
@@ -63,19 +64,9 @@ impl Square {
     /// See [`MatrixError`].
     pub fn from_csv(text: &str, reversed: bool) -> Result<Self, MatrixError> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let row = |(row, line): (usize, &str)| {
-            let amount = |(column, text): (usize, &str)| {
-                let text = text.trim();
-                let (row, column) = (row + 1, column + 1);
-                let wrong = || MatrixError::Amount { row, column, found: format!("{text:?}") };
-                text.parse().map_err(|_| wrong())
-            };
-            // A line that is too long is not read to its end.
-            line.split(',').take(MOST + 1).enumerate().map(amount).collect()
-        };
-        let rows: Vec<Vec<f64>> =
-            lines.take(MOST + 1).enumerate().map(row).collect::<Result<_, MatrixError>>()?;
-        let mut read = Self::of(rows)?;
+        // Neither a text nor a line that is too long is read to its end.
+        let rows = (1..).zip(lines.take(MOST + 1)).map(|(row, line)| amounts(row, line));
+        let mut read = Self::of(rows.collect::<Result<_, _>>()?)?;
         if reversed {
             read.0.reverse();
         }
@@ -92,10 +83,11 @@ impl Square {
         Self::of(file.matrix)
     }
 
-    /// Checks rows.
+    /// A matrix of these rows.
     ///
     /// # Errors
-    /// If they are none, too many, not a square, or have an amount that is none.
+    /// [`MatrixError`] if there are no rows, too many, or not as many as columns, or if an amount
+    /// is no finite number from 0 on.
     pub fn of(rows: Vec<Vec<f64>>) -> Result<Self, MatrixError> {
         let threads = rows.len();
         match threads {
@@ -107,8 +99,9 @@ impl Square {
             if amounts.len() != threads {
                 return Err(MatrixError::NotSquare { row, threads, found: amounts.len() });
             }
-            let wrong = |(_, amount): &(usize, &f64)| !(0.0..f64::INFINITY).contains(*amount);
-            if let Some((column, amount)) = (1..).zip(amounts).find(wrong) {
+            let wrong =
+                (1..).zip(amounts).find(|(_, amount)| !(0.0..f64::INFINITY).contains(*amount));
+            if let Some((column, amount)) = wrong {
                 return Err(MatrixError::Amount { row, column, found: amount.to_string() });
             }
         }
@@ -118,38 +111,50 @@ impl Square {
     /// As CSV; `reversed` to begin with the last thread's row.
     #[must_use]
     pub fn to_csv(&self, reversed: bool) -> String {
-        let line = |row: &Vec<f64>| {
-            let amounts: Vec<String> = row.iter().map(f64::to_string).collect();
-            amounts.join(",") + "\n"
-        };
-        match reversed {
-            true => self.0.iter().rev().map(line).collect(),
-            false => self.0.iter().map(line).collect(),
+        if reversed {
+            self.0.iter().rev().map(|row| line(row)).collect()
+        } else {
+            self.0.iter().map(|row| line(row)).collect()
         }
     }
 
-    /// By rows, threads in their order.
+    /// Rows, in the order of threads.
     #[must_use]
     pub fn rows(&self) -> &[Vec<f64>] {
         &self.0
     }
 
-    /// Its threads, in the order of the rows.
+    /// Threads, in the order of rows.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskId> {
         (0..).take(self.0.len()).map(|order| TaskId { job: JobIdx(0), order }).collect()
     }
 
-    /// As policies take it: of both directions.
+    /// The matrix of policies: sums of both directions.
     #[must_use]
     pub fn matrix(&self) -> Matrix {
         let tasks = self.tasks();
-        let of = |(a, row): (&TaskId, &Vec<f64>)| {
-            let amounts = tasks.iter().zip(row).map(|(b, amount)| (*a, *b, *amount));
-            amounts.collect::<Vec<_>>()
-        };
-        Matrix::of(tasks.iter().zip(&self.0).flat_map(of))
+        let amounts = tasks
+            .iter()
+            .zip(&self.0)
+            .flat_map(|(a, row)| tasks.iter().zip(row).map(move |(b, amount)| (*a, *b, *amount)));
+        Matrix::of(amounts)
     }
+}
+
+/// The amounts of a line of CSV, which is row `row`, from 1.
+fn amounts(row: usize, line: &str) -> Result<Vec<f64>, MatrixError> {
+    let texts = (1..).zip(line.split(',').take(MOST + 1).map(str::trim));
+    let amounts = texts.map(|(column, text)| {
+        text.parse().map_err(|_| MatrixError::Amount { row, column, found: format!("{text:?}") })
+    });
+    amounts.collect()
+}
+
+/// A row as a line of CSV.
+fn line(row: &[f64]) -> String {
+    let amounts: Vec<String> = row.iter().map(f64::to_string).collect();
+    amounts.join(",") + "\n"
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Figures of merit of a simulated run.
+//! Metrics of a simulated run.
 
 use colocate_figures::stats;
 use colocate_machine::Nanos;
-use colocate_sim::{Moves, Outcome, TaskOutcome, metrics};
+use colocate_sim::{Outcome, TaskOutcome, metrics};
 use serde::{Deserialize, Serialize};
 
-/// A figure of merit.
+/// A metric of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// From the first launch until the last program has done its work, in seconds.
+    /// Time from the first launch until the last program has done its work, in seconds.
     Turnaround,
     /// Time of the slowest program, in seconds (the metric of Serpa et al.).
     Slowest,
@@ -17,32 +17,32 @@ pub enum Metric {
     First,
     /// Mean time of the programs, in seconds; compared as a speed-up.
     Time,
-    /// Mean over the programs of instructions per cycle while they ran.
+    /// Mean over the programs of instructions per cycle, over their time on PUs.
     Ipc,
-    /// Harmonic mean over the programs of that relative to alone.
+    /// Harmonic mean over the programs of their IPC relative to alone.
     HarmonicIpc,
     /// Sum of 1 / slowdown, waiting included.
     Stp,
     /// Mean slowdown.
     Antt,
-    /// Greatest slowdown over the least.
+    /// Largest slowdown over the smallest.
     Unfairness,
-    /// How often a second a thread came to another core.
+    /// Moves of threads to another core, a second.
     Moves,
-    /// How often to one under another last-level cache.
+    /// Moves of threads to another last-level cache, a second.
     Crossings,
-    /// How many cores were busy on average, spinning included.
+    /// Mean number of busy cores, spinning included.
     Busy,
-    /// How many times as long the slowest program took as the fastest.
+    /// Time of the slowest program over that of the fastest.
     Uneven,
 }
 
 impl Metric {
-    /// Those of a scenario, in the order of its tables.
+    /// Metrics of a scenario, in the order of its tables.
     pub const OF_SCENARIOS: [Self; 5] =
         [Self::Turnaround, Self::Slowest, Self::Stp, Self::Antt, Self::Unfairness];
 
-    /// Its name in tables of studies and among what was published.
+    /// Name in tables of studies and among published figures.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,13 +62,13 @@ impl Metric {
         }
     }
 
-    /// Its name in a sentence.
+    /// Name in a sentence.
     #[must_use]
     pub const fn short(self) -> &'static str {
         if matches!(self, Self::Slowest) { "slowest job" } else { self.name() }
     }
 
-    /// What tables of scenarios call it, with its unit.
+    /// Title in tables of scenarios, with its unit.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -81,69 +81,71 @@ impl Metric {
         }
     }
 
-    /// Whether less of it is better.
+    /// Whether less is better.
     #[must_use]
     pub const fn less_is_better(self) -> bool {
         !matches!(self, Self::Ipc | Self::HarmonicIpc | Self::Stp)
     }
 
-    /// Whether it is in seconds.
+    /// Whether its unit is the second.
     #[must_use]
     pub const fn is_time(self) -> bool {
         matches!(self, Self::Turnaround | Self::Slowest | Self::First | Self::Time)
     }
 
-    /// Whether it is shown as a ratio where others are shown in percent.
+    /// Whether differences are shown as ratios, not in percent.
     #[must_use]
     pub const fn is_ratio(self) -> bool {
         matches!(self, Self::Antt | Self::Unfairness)
     }
 
-    /// Whether policies are compared by it.
+    /// Whether policies are compared by this metric.
     #[must_use]
     pub const fn is_compared(self) -> bool {
         !matches!(self, Self::Moves | Self::Crossings | Self::Busy | Self::Uneven)
     }
 
-    /// Its value of a run; `None` if that did not end.
+    /// Value of a run; `None` if the run did not end.
     pub(crate) fn of(self, outcome: &Outcome) -> Option<f64> {
         let seconds = outcome.lasted.as_secs_f64();
-        let a_second = |count: fn(&Moves) -> u32| {
-            let moves: f64 = outcome.tasks.iter().map(|task| f64::from(count(&task.moves))).sum();
-            moves / seconds
-        };
-        let times = || -> Option<Vec<f64>> {
-            outcome.jobs.iter().map(|job| job.took().map(Nanos::as_secs_f64)).collect()
-        };
-        let slowdowns = || outcome.slowdowns();
+        let moves = outcome.tasks.iter().map(|task| task.moves);
         let value = match self {
             Self::Turnaround => outcome.turnaround().map(Nanos::as_secs_f64),
             Self::Slowest => outcome.slowest().map(Nanos::as_secs_f64),
             Self::First => outcome.jobs[0].took().map(Nanos::as_secs_f64),
-            Self::Time => times().and_then(|times| stats::mean(&times)),
+            Self::Time => times(outcome).and_then(|times| stats::mean(&times)),
             Self::Ipc => {
                 let each: Vec<f64> = outcome.tasks.iter().filter_map(TaskOutcome::ipc).collect();
                 stats::mean(&each)
             }
             Self::HarmonicIpc => {
-                // Time that it ran over that alone for the same instructions: IPC alone over IPC among others.
-                let slower = |task: &TaskOutcome| task.ran.as_secs_f64() / task.alone.as_secs_f64();
-                metrics::harmonic_speed(&outcome.tasks.iter().map(slower).collect::<Vec<_>>())
+                // Run time over the time alone of the same instructions is IPC alone over IPC.
+                let tasks = outcome.tasks.iter();
+                let slower = tasks.map(|task| task.ran.as_secs_f64() / task.alone.as_secs_f64());
+                metrics::harmonic_speed(&slower.collect::<Vec<_>>())
             }
-            Self::Stp => slowdowns().map(|each| metrics::stp(&each)),
-            Self::Antt => slowdowns().and_then(|each| metrics::antt(&each)),
-            Self::Unfairness => slowdowns().and_then(|each| metrics::unfairness(&each)),
-            Self::Moves => Some(a_second(Moves::total)),
-            Self::Crossings => Some(a_second(|moves| moves.same_node + moves.other_node)),
+            Self::Stp => outcome.slowdowns().map(|each| metrics::stp(&each)),
+            Self::Antt => outcome.slowdowns().and_then(|each| metrics::antt(&each)),
+            Self::Unfairness => outcome.slowdowns().and_then(|each| metrics::unfairness(&each)),
+            Self::Moves => Some(moves.map(|of| f64::from(of.total())).sum::<f64>() / seconds),
+            Self::Crossings => {
+                let crossings = moves.map(|of| f64::from(of.same_node + of.other_node));
+                Some(crossings.sum::<f64>() / seconds)
+            }
             Self::Busy => {
                 let ran: f64 = outcome.tasks.iter().map(|task| task.ran.as_secs_f64()).sum();
                 Some(ran / seconds)
             }
-            Self::Uneven => times().map(|times| {
+            Self::Uneven => times(outcome).map(|times| {
                 let (least, most) = stats::ends(times.iter().copied());
                 most / least
             }),
         };
         value.filter(|_| outcome.complete)
     }
+}
+
+/// Times of all programs, in seconds; `None` if one did not end.
+fn times(outcome: &Outcome) -> Option<Vec<f64>> {
+    outcome.jobs.iter().map(|job| job.took().map(Nanos::as_secs_f64)).collect()
 }

@@ -1,4 +1,5 @@
-//! The study of Cruz et al. (JPDC 2014): programs whose communication is known, on simulated coherent caches.
+//! The study of Cruz et al. (JPDC 2014): programs with known communication, on simulated coherent
+//! caches.
 
 use crate::coherence::{CoherenceError, Figures, Point, Report, Settings, report};
 use crate::curve::{self, Curves, Series};
@@ -17,14 +18,14 @@ use std::error::Error;
 pub const VERSION: u32 = 1;
 /// Threads of each program, as published.
 const THREADS: usize = 8;
-/// Iterations of a phase, of which there are four. Chosen: a mapping is found within ten.
+/// Iterations of each of the four phases. Chosen: a mapping is found within ten.
 pub const PHASE: u32 = 500;
-/// What was published of the producer-consumer program, over Linux: time, second-level misses and invalidations, in percent, and
-/// migrations.
+/// Published figures of the producer-consumer program, over Linux: time, second-level misses and
+/// invalidations, in percent, and migrations.
 const PUBLISHED: &str = "published for producer-consumer, a real machine over Linux: time -89.1 %, L2 misses -96.3 %, invalidations -97.9 %, 11 migrations; \
      oracle, which knows the phases, -90.8 %\n";
 
-/// All patterns, by name, with phases of so many iterations.
+/// All patterns, by name, with this many iterations a phase.
 const fn patterns(phase: u32) -> [(&'static str, Pattern); 7] {
     [
         ("producer-consumer", Pattern::ProducerConsumer { phase }),
@@ -37,29 +38,30 @@ const fn patterns(phase: u32) -> [(&'static str, Pattern); 7] {
     ]
 }
 
-/// One pattern.
+/// Figures of a pattern.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the pattern.
     pub pattern: &'static str,
-    /// How well what the detector found agrees with the truth, over all pairs: Pearson's coefficient; `None` where all pairs are alike.
+    /// Pearson's correlation of detected and true communication, over all pairs; `None` where all
+    /// pairs are alike.
     pub correlation: Option<f64>,
     /// How unevenly pairs communicate, see [`Matrix::heterogeneity`].
     pub heterogeneity: f64,
-    /// Under all mappings.
+    /// Report under all mappings.
     pub report: Report,
 }
 
-/// All patterns.
+/// Figures of all patterns.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
     /// [`VERSION`].
     pub version: u32,
-    /// In the order of the table.
+    /// Patterns, in the order of the table.
     pub patterns: Vec<Row>,
 }
 
-/// Simulates all patterns, each for four phases of so many iterations.
+/// Simulates all patterns, each for four phases of `phase` iterations.
 ///
 /// # Errors
 /// See [`CoherenceError`].
@@ -69,25 +71,25 @@ pub fn study(
     settings: &Settings,
     phase: u32,
 ) -> Result<Study, CoherenceError> {
-    let row = |(name, pattern): (&'static str, Pattern)| {
-        let new = || Synthetic::new(pattern, THREADS, phase.saturating_mul(4));
+    let rows = patterns(phase).into_iter().map(|(name, pattern)| {
+        let program = Synthetic::new(pattern, THREADS, phase.saturating_mul(4));
         let found = report(machine, performance, settings, &mut |go| {
-            go(&mut new());
+            go(&mut program.clone());
             Ok(())
         })?;
         let matrix = detected(&found.matrix);
         Ok(Row {
             pattern: name,
-            correlation: correlation(&matrix, &new().truth()),
+            correlation: correlation(&matrix, &program.truth()),
             heterogeneity: matrix.heterogeneity(THREADS),
             report: found,
         })
-    };
-    let patterns = patterns(phase).into_iter().map(row).collect::<Result<_, CoherenceError>>()?;
+    });
+    let patterns = rows.collect::<Result<_, CoherenceError>>()?;
     Ok(Study { version: VERSION, patterns })
 }
 
-/// Each pair once.
+/// Communication of each pair, which rows have twice.
 fn detected(rows: &[Vec<f64>]) -> Matrix {
     let amounts = rows.iter().enumerate().flat_map(|(a, row)| {
         row.iter().enumerate().skip(a + 1).map(move |(b, amount)| (task(a), task(b), *amount))
@@ -95,20 +97,23 @@ fn detected(rows: &[Vec<f64>]) -> Matrix {
     Matrix::of(amounts)
 }
 
-#[allow(clippy::cast_precision_loss)] // some dozen pairs
+/// Pearson's correlation over all pairs; `None` if either matrix has the same amount for all.
 fn correlation(found: &Matrix, truth: &Matrix) -> Option<f64> {
     let pairs = (0..THREADS).flat_map(|a| (a + 1..THREADS).map(move |b| (task(a), task(b))));
     let both: Vec<(f64, f64)> =
         pairs.map(|(a, b)| (found.between(a, b), truth.between(a, b))).collect();
-    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| {
-        both.iter().map(of).fold(0.0, |sum, each| sum + each) / both.len() as f64
-    };
-    let (a, b) = (mean(&|it| it.0), mean(&|it| it.1));
-    let spread = mean(&|it| (it.0 - a).powi(2)) * mean(&|it| (it.1 - b).powi(2));
-    (spread > 0.0).then(|| mean(&|it| (it.0 - a) * (it.1 - b)) / spread.sqrt())
+    let a = mean(&both, |it| it.0);
+    let b = mean(&both, |it| it.1);
+    let spread = mean(&both, |it| (it.0 - a).powi(2)) * mean(&both, |it| (it.1 - b).powi(2));
+    (spread > 0.0).then(|| mean(&both, |it| (it.0 - a) * (it.1 - b)) / spread.sqrt())
 }
 
-/// As a table.
+#[allow(clippy::cast_precision_loss)] // some dozen pairs
+fn mean(pairs: &[(f64, f64)], of: impl Fn(&(f64, f64)) -> f64) -> f64 {
+    pairs.iter().map(of).fold(0.0, |sum, each| sum + each) / pairs.len() as f64
+}
+
+/// The study as a table.
 #[must_use]
 pub fn text(study: &Study) -> String {
     let heading = [
@@ -124,23 +129,17 @@ pub fn text(study: &Study) -> String {
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for row in &study.patterns {
-        let of = |name| row.report.mappings.iter().find(|figures| figures.mapping == name);
-        let part = |name, figure: &dyn Fn(&Figures) -> f64| {
-            let both = of(name).zip(of("random")).map(|(a, b)| (figure(a), figure(b)));
-            both.filter(|(_, b)| *b > 0.0)
-                .map_or_else(|| "?".to_owned(), |(a, b)| format!("{:+.1} %", 100.0 * (a / b - 1.0)))
-        };
-        let second = |figures: &[f64]| figures.get(1).copied().unwrap_or(0.0);
+        let moved = under(row, "communication").map(|it| format!("{:.0}", it.migrations));
         rows.push(vec![
             row.pattern.to_owned(),
             row.correlation.map_or_else(|| "-".to_owned(), |of| format!("{of:.3}")),
             format!("{:.2}", row.heterogeneity),
-            part("communication", &|it| it.seconds),
-            part("oracle", &|it| it.seconds),
-            part("compact", &|it| it.seconds),
-            part("communication", &|it| second(&it.misses)),
-            part("communication", &|it| second(&it.invalidations)),
-            of("communication").map_or_else(String::new, |it| format!("{:.0}", it.migrations)),
+            part(row, "communication", |it| it.seconds),
+            part(row, "oracle", |it| it.seconds),
+            part(row, "compact", |it| it.seconds),
+            part(row, "communication", |it| second(&it.misses)),
+            part(row, "communication", |it| second(&it.invalidations)),
+            moved.unwrap_or_default(),
         ]);
     }
     let Some(first) = study.patterns.first() else { return String::new() };
@@ -152,7 +151,25 @@ pub fn text(study: &Study) -> String {
     head + &aligned(&rows) + "oracle: the best one mapping for the whole run\n" + PUBLISHED
 }
 
-/// What the detector found of each pattern, as heat maps, and what `communication` goes by over time, as curves.
+/// Figures of a pattern under a mapping; `None` if it was not simulated.
+fn under<'a>(row: &'a Row, mapping: &str) -> Option<&'a Figures> {
+    row.report.mappings.iter().find(|figures| figures.mapping == mapping)
+}
+
+/// Difference of a figure under a mapping to the random mappings, in percent.
+fn part(row: &Row, mapping: &str, figure: impl Fn(&Figures) -> f64) -> String {
+    let both = under(row, mapping).zip(under(row, "random")).map(|(a, b)| (figure(a), figure(b)));
+    both.filter(|(_, b)| *b > 0.0)
+        .map_or_else(|| "?".to_owned(), |(a, b)| format!("{:+.1} %", 100.0 * (a / b - 1.0)))
+}
+
+/// Figure of the second level of caches; 0 without one.
+fn second(figures: &[f64]) -> f64 {
+    figures.get(1).copied().unwrap_or(0.0)
+}
+
+/// Detected communication of each pattern as heat maps, and the matrix of `communication` over time
+/// as curves.
 ///
 /// # Errors
 /// Only if the drawing library fails; its line says how.
@@ -169,7 +186,8 @@ fn draw(study: &Study, out: &mut String) -> Result<(), Box<dyn Error>> {
         curves(study, "heterogeneity H of what communication goes by", |point| point.heterogeneity),
         curves(study, "dynamicity: difference from the decision before", |point| point.dynamicity),
     ];
-    let (maps_size, height) = (heat::size(&maps)?, u32::try_from(all.len())? * curve::SIZE.1);
+    let maps_size = heat::size(&maps)?;
+    let height = u32::try_from(all.len())? * curve::SIZE.1;
     let size = (maps_size.0.max(curve::SIZE.0), maps_size.1 + height);
     let root = SVGBackend::with_string(out, size).into_drawing_area();
     root.fill(&WHITE)?;
@@ -182,23 +200,22 @@ fn draw(study: &Study, out: &mut String) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A figure of all patterns over their runs, which differ in length.
+/// A figure of all patterns over time, in percent of each run, as runs differ in length.
 fn curves(study: &Study, caption: &str, figure: fn(&Point) -> f64) -> Curves {
-    let series = |row: &Row| {
-        let is_it = |figures: &&Figures| figures.mapping == "communication";
-        let whole = row.report.mappings.iter().find(is_it).map_or(1.0, |figures| figures.seconds);
+    let series = study.patterns.iter().map(|row| {
+        let whole = under(row, "communication").map_or(1.0, |figures| figures.seconds);
         let points = row.report.over_time.iter().map(|point| {
             let found = Estimate { value: figure(point), interval: None };
             (100.0 * point.seconds / whole, found)
         });
         Series { name: row.pattern.to_owned(), points: points.collect() }
-    };
+    });
     Curves {
         caption: caption.to_owned(),
         across: "part of the simulated run, %".to_owned(),
         up: String::new(),
         level: None,
-        series: study.patterns.iter().map(series).collect(),
+        series: series.collect(),
     }
 }
 

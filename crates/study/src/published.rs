@@ -1,34 +1,36 @@
-//! What was published of the studies that are made again here. Our figures stand beside it; nothing is fitted to it.
+//! Published figures of the replicated studies. Our figures stand beside them; nothing is fitted to
+//! them.
 
 /// A published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
-    /// Which study, as `feliu-1`.
+    /// Name of the study, as `feliu-1`.
     pub study: &'static str,
-    /// Which figure of it: a metric, a question or an experiment.
+    /// Figure of the study: a metric, a question or an experiment.
     pub figure: &'static str,
-    /// Of which case: a scheduler, a scenario; empty where there is one.
+    /// Case: a scheduler or a scenario; empty where there is only one.
     pub case: &'static str,
-    /// The figure over that under Linux or alone: a turnaround 5 % faster is 1 / 1.05; `None` where the text has no number.
+    /// Ratio to Linux or to alone: a turnaround 5 % faster is 1 / 1.05; `None` where the text has
+    /// no number.
     pub value: Option<f64>,
-    /// As it stands there.
+    /// Wording of the publication.
     pub text: &'static str,
-    /// Where.
+    /// The publication, and the place in it.
     pub source: &'static str,
 }
 
 /// A published order of two schedulers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Order {
-    /// Which study.
+    /// Name of the study.
     pub study: &'static str,
-    /// By which metric.
+    /// Metric of the comparison.
     pub figure: &'static str,
-    /// The scheduler that is better.
+    /// The better scheduler.
     pub better: &'static str,
-    /// The other one.
+    /// The worse scheduler.
     pub than: &'static str,
-    /// Where.
+    /// The publication, and the place in it.
     pub source: &'static str,
 }
 
@@ -63,7 +65,7 @@ const AMP: &str =
     "Fedorova et al., Maximizing power efficiency with asymmetric multicore systems, text";
 const FIGURE_6: &str =
     "the same, figure 6: its axis; what was lost on which topology is not in the text";
-/// The partners of scenario C are not said there.
+/// Source of the SMT-Bench figures; the partners of scenario C are not in the text.
 const SECTION_3: &str = "Serpa et al., section 3.2";
 const SECTION_5: &str = "Serpa et al., section 5, means over all pairs";
 

@@ -1,15 +1,16 @@
-//! What a program loses by others' traffic: how much longer it takes beside how much of it.
+//! Loss of a program from others' traffic: its time beside copies of a generator, by their traffic.
 //!
 //! # Terms
-//! - *time*: the program's CPU time, and that of its children which it waited for. Waiting for memory is in it,
-//!   waiting for a PU that others have is not.
-//! - *reached*: the requests of all copies together while the program ran, by their own count of lines and CPU
-//!   time, t/µs.
-//! - *loss*: the share of its speed, 1 − alone / beside, that the program loses for each t/µs: the slope of
-//!   the straight line from 0 by least squares, once for each block, and the mean of these.
+//! - *time*: CPU time of the program and of the children that it waited for. Waits for memory are
+//!   in it, waits for a PU are not.
+//! - *reached*: requests of all copies together while the program ran, by their own count of lines
+//!   and CPU time, t/µs.
+//! - *loss*: the share of its speed, 1 − alone / beside, that the program loses for each t/µs: the
+//!   slope of the straight line from 0 by least squares, one for each block, and their mean.
 //!
 //! # Properties
-//! - **Paired**: drift that hits a whole block moves no ratio. -> test `drift_between_blocks_is_no_loss`
+//! - **Paired**: drift that hits a whole block moves no ratio. -> test
+//!   `drift_between_blocks_is_no_loss`
 //! - **Unknown is none**: no reached traffic, no loss.         -> test `what_cannot_be_said_is_not`
 
 use crate::curve::{Curves, Series};
@@ -17,23 +18,23 @@ use colocate_figures::stats::{self, Estimate};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// What the program runs beside.
+/// Load beside the program.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// The requests that each copy is to make when alone, t/µs.
+    /// Requests of each copy when alone, t/µs, as ordered.
     pub rate: f64,
-    /// How many copies.
+    /// Number of copies.
     pub copies: u32,
 }
 
-/// What a copy did during a run.
+/// A copy's counts during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Copied {
-    /// Lines in a microsecond of its CPU time, t/µs; `None` if the run was too short to count any.
+    /// Lines a microsecond of its CPU time, t/µs; `None` if the run was too short to count any.
     pub reached: Option<f64>,
-    /// The share of the run in which it had its PU.
+    /// Share of the run in which it had its PU.
     pub share_of_pu: Option<f64>,
 }
 
@@ -41,20 +42,20 @@ pub struct Copied {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// The block, from 0: one run under each condition.
+    /// Block, from 0: one run under each condition.
     pub block: u32,
-    /// What it ran beside; `None` if it was alone.
+    /// Load beside the program; `None` for a run alone.
     pub beside: Option<Condition>,
-    /// From its start to its end.
+    /// Time from its start to its end.
     pub wall_ns: Nanos,
-    /// Its CPU time, and that of its children which it waited for.
+    /// CPU time of the program and of the children that it waited for.
     pub cpu_ns: Nanos,
-    /// What each copy did.
+    /// Counts of each copy.
     pub copies: Vec<Copied>,
 }
 
 impl Run {
-    /// What all copies together reached, t/µs.
+    /// Traffic of all copies together, t/µs; `None` if that of a copy is unknown.
     fn reached(&self) -> Option<f64> {
         self.copies.iter().map(|copy| copy.reached).sum()
     }
@@ -64,15 +65,15 @@ impl Run {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
-    /// What the program ran beside.
+    /// Load beside the program.
     pub beside: Condition,
-    /// What all copies together reached, t/µs.
+    /// Traffic of all copies together, t/µs.
     pub reached: Option<Estimate>,
-    /// The program's time relative to alone.
+    /// Time of the program relative to alone.
     pub time: Option<Estimate>,
 }
 
-/// The program's time alone, in seconds, by `time`.
+/// Time of the program alone, in seconds, by `time`; `None` without runs alone.
 #[must_use]
 pub fn alone(runs: &[Run], time: fn(&Run) -> Nanos) -> Option<Estimate> {
     let alone = runs.iter().filter(|run| run.beside.is_none());
@@ -80,10 +81,10 @@ pub fn alone(runs: &[Run], time: fn(&Run) -> Nanos) -> Option<Estimate> {
     stats::mean_estimate(&seconds)
 }
 
-/// Each condition in `conditions` as a point of the curve.
+/// The points of the curve, one for each condition.
 #[must_use]
 pub fn points(runs: &[Run], conditions: &[Condition]) -> Vec<Point> {
-    let point = |&beside: &Condition| {
+    let points = conditions.iter().map(|&beside| {
         let here: Vec<&Run> = runs.iter().filter(|run| run.beside == Some(beside)).collect();
         let reached: Option<Vec<f64>> = here.iter().map(|run| run.reached()).collect();
         let ratios: Option<Vec<f64>> = here.iter().map(|run| ratio(runs, run)).collect();
@@ -92,11 +93,11 @@ pub fn points(runs: &[Run], conditions: &[Condition]) -> Vec<Point> {
             reached: reached.and_then(|all| stats::mean_estimate(&all)),
             time: ratios.and_then(|all| stats::geometric_estimate(&all)),
         }
-    };
-    conditions.iter().map(point).collect()
+    });
+    points.collect()
 }
 
-/// A line of a picture: the times of some points by what all copies reached.
+/// A line of a picture: the times of some points, by the traffic of all copies.
 #[must_use]
 pub fn line<'a>(name: String, points: impl Iterator<Item = &'a Point>) -> Series {
     let mut points: Vec<(f64, Estimate)> =
@@ -105,7 +106,7 @@ pub fn line<'a>(name: String, points: impl Iterator<Item = &'a Point>) -> Series
     Series { name, points }
 }
 
-/// A picture of such lines.
+/// A picture of lines of [`line`].
 #[must_use]
 pub fn curves(caption: String, series: Vec<Series>) -> Curves {
     Curves {
@@ -117,32 +118,38 @@ pub fn curves(caption: String, series: Vec<Series>) -> Curves {
     }
 }
 
-/// The time of `run` relative to that alone in its block.
+/// Time of `run` relative to the run alone in its block; `None` without one.
 fn ratio(runs: &[Run], run: &Run) -> Option<f64> {
     let alone = runs.iter().find(|other| other.beside.is_none() && other.block == run.block)?;
-    let (beside, alone) = (run.cpu_ns.as_secs_f64(), alone.cpu_ns.as_secs_f64());
+    // Ratios within a block: drift between blocks cancels out.
+    let beside = run.cpu_ns.as_secs_f64();
+    let alone = alone.cpu_ns.as_secs_f64();
     (beside > 0.0 && alone > 0.0).then(|| beside / alone)
 }
 
-/// The share of its speed that the program loses for each t/µs of others.
+/// Share of its speed that the program loses for each t/µs of others' traffic; `None` if a block
+/// has no slope.
 #[must_use]
 pub fn loss(runs: &[Run], repeat: u32) -> Option<Estimate> {
     let slopes: Option<Vec<f64>> = (0..repeat).map(|block| slope(runs, block)).collect();
     stats::mean_estimate(&slopes?)
 }
 
-/// The slope of one block: Σ x·y / Σ x², over its runs beside copies.
+/// Slope of a block: Σ x·y / Σ x², over its runs beside copies.
 fn slope(runs: &[Run], block: u32) -> Option<f64> {
     let here = runs.iter().filter(|run| run.block == block && run.beside.is_some());
-    let mut sums = (0.0, 0.0);
+    let mut products = 0.0;
+    let mut squares = 0.0;
     for run in here {
-        let (traffic, lost) = (run.reached()?, 1.0 - 1.0 / ratio(runs, run)?);
-        sums = (sums.0 + traffic * lost, sums.1 + traffic * traffic);
+        let traffic = run.reached()?;
+        let lost = 1.0 - 1.0 / ratio(runs, run)?;
+        products += traffic * lost;
+        squares += traffic * traffic;
     }
-    (sums.1 > 0.0).then(|| sums.0 / sums.1)
+    (squares > 0.0).then(|| products / squares)
 }
 
-/// The smallest share of its PU that a copy had.
+/// Smallest share of its PU that any copy had; `None` without a known share.
 #[must_use]
 pub fn least_share(runs: &[Run]) -> Option<f64> {
     let shares = runs.iter().flat_map(|run| &run.copies).filter_map(|copy| copy.share_of_pu);
@@ -169,8 +176,8 @@ mod tests {
     const CONDITIONS: [Condition; 2] =
         [Condition { rate: 50.0, copies: 1 }, Condition { rate: 50.0, copies: 2 }];
 
-    /// 1 s alone; 1.25 s beside 50 t/µs loses a fifth of the speed, 5/3 s beside 100 two fifths: 0.004 for
-    /// each t/µs, in the second block half of that at 1/0.9 and 1.25 s.
+    /// 1 s alone; 1.25 s beside 50 t/µs loses a fifth of the speed, 5/3 s beside 100 two fifths:
+    /// 0.004 for each t/µs, in the second block half of that at 1/0.9 and 1.25 s.
     fn traced() -> Vec<Run> {
         vec![
             run(0, Some((50.0, 1)), 1250),

@@ -1,32 +1,39 @@
-//! Coefficients of the interference model for a machine, from a training set that is simulated or runs on it.
+//! Training of a machine's interference model, on a training set that is simulated or measured.
 //!
 //! # Problem
-//! What sharing a core costs depends on the machine, and no coefficients of any machine were published.
+//! The cost of a shared core depends on the machine, and no coefficients of any machine were
+//! published.
 //! # Approach
-//! As Feliu et al. (HPCA 2016): run the training set alone and together on one core, and fit what its
-//! components became together to what they were alone ([`colocate_model::symbiosis`]). As in their TPDS 2017 paper, *alone* is on a core
-//! that is split as it is together: siblings are idle and hold their part of it. What the split costs a program, whatever is beside it,
-//! is then no part of the slowdown. A real core whose siblings are idle need not be split; there that part is in the coefficients.
-//! Where the machine is simulated, what is trained is how well the equation can follow the contention model.
+//! As Feliu et al. (HPCA 2016): run the training set alone and together on one core, and fit the
+//! components together to the components alone ([`colocate_model::symbiosis`]). As in their TPDS
+//! 2017 paper, *alone* is on a core that is split as it is together: siblings are idle and hold
+//! their part of it. The cost of the split itself, the same whatever is beside the program, is then
+//! no part of the slowdown. A real core whose siblings are idle need not be split; there that cost
+//! is in the coefficients. On a simulated machine training shows how well the equation can follow
+//! the contention model.
 //! # Terms
 //! - *Interval*: a piece of a run together, [`Settings::interval`] long.
-//! - *Held out*: every [`EVERY`]-th program. No group with one of them is fitted to, and of such a group only what
-//!   they show themselves says how well the coefficients hold for programs that they have not seen; a program
+//! - *Held out*: every [`EVERY`]-th program. Groups with such a program are not fitted to. Of these
+//!   groups only the samples of the held-out programs judge the coefficients, as for programs not
+//!   seen before; the programs beside them may have been seen.
 //!   beside them may have been.
 //! # Algorithm
-//! 1. For each number of threads: each program alone, then groups of two, four, … programs on the siblings of one core: all pairs, a program
-//!    with itself among them; of larger groups [`Settings::groups`] drawn ones.
-//! 2. Align by instructions: what a thread did in an interval together is held against the same instructions
-//!    alone, between whose samples cycles are taken to pass evenly.
-//! 3. Least squares for each component and each number of threads; errors of the programs that are held out.
+//! 1. For each number of threads: each program alone, then groups of two, four, … programs on the
+//!    siblings of one core: all pairs, pairs of a program with itself included; of larger groups
+//!    [`Settings::groups`] drawn ones.
+//! 2. Align by instructions: a thread's interval together is compared with the same instructions
+//!    alone. Between samples alone, cycles are taken to pass evenly.
+//! 3. Least squares for each component and each number of threads; errors on the held-out programs.
 //!
 //! The first interval is left out: caches are cold.
 //! # Properties
-//! - **By instructions**: a thread that is half as fast is held against half of the time alone. -> test
-//!   `aligned_by_instructions`
+//! - **By instructions**: a thread that is half as fast is held against half of the time alone. ->
+//!   test `aligned_by_instructions`
 //! - **Repeatable**: the same set and seed give the same coefficients. -> test `repeatable`
-//! - **Not seen**: errors are of no program that is fitted to. -> test `only_programs_held_out_are_judged`
-//! - **Found again**: from programs that follow the equation come its coefficients. -> test `coefficients_are_found_again`
+//! - **Not seen**: errors are of no program that is fitted to. -> test
+//!   `only_programs_held_out_are_judged`
+//! - **Found again**: from programs that follow the equation come its coefficients. -> test
+//!   `coefficients_are_found_again`
 
 mod bench;
 mod set;
@@ -48,48 +55,48 @@ pub use bench::Bench;
 pub use set::{Program, TrainingSet};
 pub use track::{Track, Watch, Watched};
 
-/// Which programs are held out: the last of so many. Chosen: a quarter.
+/// Every how many programs one is held out, the last of them. Chosen: a quarter.
 pub const EVERY: usize = 4;
 
-/// Groups of each size that are fitted to, at least. Chosen: as many as a component has coefficients.
+/// Fewest groups of each size to fit to. Chosen: as many as a component has coefficients.
 pub const LEAST_GROUPS: usize = 4;
 
-/// Samples of a program alone, for each interval together. Chosen: cycles pass evenly between two samples only where
-/// no phase ends, and there are four times fewer such samples than intervals.
+/// Samples of a program alone for each interval together. Chosen: cycles pass evenly between two
+/// samples only where no phase ends, and samples with an end are four times rarer than intervals.
 const FINER: u32 = 4;
 
-/// Samples of groups of one size, at most. Chosen: they take a quarter of a gigabyte.
+/// Most samples of groups of one size. Chosen: a quarter of a gigabyte.
 pub const MOST_SAMPLES: u64 = 1_000_000;
 
-/// How it is trained.
+/// Settings of a training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Length of an interval. Never 0.
     pub interval: Nanos,
-    /// Intervals of a group that are used; at least 1.
+    /// Used intervals of a group; at least 1.
     pub intervals: u32,
-    /// How many groups of more than two programs are drawn, for each size.
+    /// Number of drawn groups of more than two programs, for each size.
     pub groups: u32,
-    /// The seed that draws them.
+    /// Seed of the draw.
     pub seed: u64,
 }
 
 impl Default for Settings {
-    /// Chosen: intervals of a tenth of a quantum, six of them, and as many larger groups as the default training
-    /// set of 24 programs has pairs.
+    /// Chosen: intervals of a tenth of a quantum, six of them, and as many larger groups as the
+    /// default training set of 24 programs has pairs.
     fn default() -> Self {
         Self { interval: Nanos::from_millis(20), intervals: 6, groups: 300, seed: 0 }
     }
 }
 
-/// What a model is stamped with.
+/// Metadata of a trained model.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
     /// Version of colocate.
     pub colocate: &'a str,
     /// The date, as YYYY-MM-DD.
     pub date: &'a str,
-    /// What the training set is, in a line.
+    /// Training set, in a line.
     pub data: &'a str,
 }
 
@@ -97,28 +104,28 @@ fn unsuitable(expected: impl Into<String>, found: impl ToString) -> StudyError {
     StudyError::Unsuitable(expected.into(), found.to_string())
 }
 
-/// What is trained, and with what.
+/// Machine and programs of a training.
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
     /// The machine.
     pub machine: &'a Machine,
-    /// Whether it is simulated.
+    /// Whether the machine is simulated.
     pub simulated: bool,
-    /// How many siblings of a core are used.
+    /// Number of used siblings of a core.
     pub siblings: usize,
-    /// The parts of its stacks, in its order.
+    /// Parts of its stacks, in its order.
     pub parts: Vec<String>,
-    /// What they are added up to.
+    /// Components, as sums of parts.
     pub components: Vec<Component>,
-    /// The names of the programs.
+    /// Names of the programs.
     pub programs: Vec<String>,
 }
 
 /// Trains the coefficients of a described `machine` by simulation.
 ///
 /// # Errors
-/// [`StudyError`] if the machine has no siblings or cannot be modelled, the set or the groups are too few or too
-/// many, or a simulation fails.
+/// [`StudyError`] if the machine has no siblings or cannot be modelled, if programs or groups are
+/// too few or too many, or if a simulation fails.
 pub fn train(
     machine: &Machine,
     performance: &Performance,
@@ -131,7 +138,7 @@ pub fn train(
     })
 }
 
-/// Does `work` with a simulated core of `machine`.
+/// Calls `work` with a simulated core of `machine`.
 fn simulated<T>(
     machine: &Machine,
     performance: &Performance,
@@ -154,10 +161,11 @@ fn simulated<T>(
     work(&mut bench, &subject)
 }
 
-/// Trains coefficients by what programs do on `bench`.
+/// Trains coefficients by runs of programs on `bench`.
 ///
 /// # Errors
-/// [`StudyError`] if the programs or the groups are too few or too many, a run fails, or the stacks of a program alone are unknown.
+/// [`StudyError`] if programs or groups are too few or too many, a run fails, or the stacks of a
+/// program alone are unknown.
 pub fn train_on(
     bench: &mut dyn Bench,
     subject: &Subject<'_>,
@@ -181,16 +189,16 @@ pub fn train_on(
     })
 }
 
-/// How many groups, of one program and of several, are run for `subject`.
+/// Number of runs for `subject`, of single programs and of groups.
 ///
 /// # Errors
-/// [`StudyError::Unsuitable`] where [`train_on`] would refuse them.
+/// [`StudyError::Unsuitable`] where [`train_on`] would refuse the programs or settings.
 pub fn runs(subject: &Subject<'_>, settings: &Settings) -> Result<usize, StudyError> {
     let groups = all_groups(subject, settings)?;
     Ok(groups.iter().map(|groups| subject.programs.len() + groups.all.len()).sum())
 }
 
-/// The groups of each size.
+/// Groups of each size.
 fn all_groups(subject: &Subject<'_>, settings: &Settings) -> Result<Vec<Groups>, StudyError> {
     let programs = subject.programs.len();
     if programs < EVERY {
@@ -201,7 +209,7 @@ fn all_groups(subject: &Subject<'_>, settings: &Settings) -> Result<Vec<Groups>,
     sizes.map(|threads| groups(programs, threads, settings)).collect()
 }
 
-/// The PUs of the first core that has most.
+/// PUs of the first core with the most PUs.
 fn siblings(machine: &Machine) -> Result<Vec<PuIdx>, StudyError> {
     let most = machine.cores.iter().map(|core| core.pus.len()).max().unwrap_or(0);
     let core = machine.cores.iter().find(|core| core.pus.len() == most && most > 1);
@@ -211,7 +219,7 @@ fn siblings(machine: &Machine) -> Result<Vec<PuIdx>, StudyError> {
     })
 }
 
-/// Group sizes that are trained: two, four, … and the whole core.
+/// Group sizes to train: two, four, … and the whole core.
 fn sizes(width: usize) -> Vec<usize> {
     let mut sizes: Vec<usize> =
         std::iter::successors(Some(2), |size| Some(size * 2)).take_while(|s| *s < width).collect();
@@ -219,17 +227,18 @@ fn sizes(width: usize) -> Vec<usize> {
     sizes
 }
 
-/// Groups of so many programs, by place in the set.
+/// Groups of as many programs as threads, by place in the set.
 #[derive(Debug)]
 struct Groups {
     threads: usize,
     all: Vec<Vec<usize>>,
 }
 
-/// The groups of one size.
+/// The groups of a size.
 ///
 /// # Errors
-/// [`StudyError::Unsuitable`], before anything is simulated.
+/// [`StudyError::Unsuitable`] if samples are too many or groups too few, before anything is
+/// simulated.
 fn groups(programs: usize, threads: usize, settings: &Settings) -> Result<Groups, StudyError> {
     let drawn = settings.groups as usize;
     let count = if threads == 2 { programs * (programs + 1) / 2 } else { drawn };
@@ -242,10 +251,9 @@ fn groups(programs: usize, threads: usize, settings: &Settings) -> Result<Groups
         ));
     }
     let mut rng = SplitMix64::new(settings.seed);
-    let mut group = |_| (0..threads).map(|_| rng.below(programs)).collect();
     let all: Vec<Vec<usize>> = match threads {
         2 => (0..programs).flat_map(|a| (a..programs).map(move |b| vec![a, b])).collect(),
-        _ => (0..count).map(&mut group).collect(),
+        _ => (0..count).map(|_| (0..threads).map(|_| rng.below(programs)).collect()).collect(),
     };
     let found = all.iter().filter(|group| is_fitted(group)).count();
     if found < LEAST_GROUPS {
@@ -261,21 +269,21 @@ const fn is_held_out(program: usize) -> bool {
     program % EVERY == EVERY - 1
 }
 
-/// Whether coefficients are fitted to what a group shows.
+/// Whether coefficients are fitted to the samples of a group.
 fn is_fitted(group: &[usize]) -> bool {
     !group.iter().any(|&program| is_held_out(program))
 }
 
-/// Samples of groups of one size.
+/// Samples of groups of a size.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    /// Those that coefficients are fitted to.
+    /// Samples that coefficients are fitted to.
     pub fitted: Vec<Sample>,
-    /// Those of programs that are held out.
+    /// Samples of held-out programs.
     pub judged: Vec<Sample>,
 }
 
-/// What a described `machine` is trained with, by the number of threads on a core.
+/// Samples of the training of a described `machine`, by the number of threads on a core.
 ///
 /// # Errors
 /// As [`train`].
@@ -291,7 +299,7 @@ pub fn samples(
     })
 }
 
-/// Runs every program alone and every group.
+/// Runs every program alone, and every group.
 fn collect(
     bench: &mut dyn Bench,
     subject: &Subject<'_>,
@@ -317,6 +325,7 @@ fn collect(
     Ok(Samples { fitted, judged })
 }
 
+/// Trains the coefficients for a number of threads.
 fn mode(
     bench: &mut dyn Bench,
     subject: &Subject<'_>,
@@ -325,11 +334,10 @@ fn mode(
 ) -> Result<TrainedMode, StudyError> {
     let threads = groups.threads;
     let Samples { fitted, judged } = collect(bench, subject, settings, groups)?;
-    let too_few = || {
+    let Some(coefficients) = fit::fit(&fitted) else {
         let expected = format!("samples of {threads} threads on a core");
-        unsuitable(expected, format!("{}: take longer intervals", fitted.len()))
+        return Err(unsuitable(expected, format!("{}: take longer intervals", fitted.len())));
     };
-    let coefficients = fit::fit(&fitted).ok_or_else(too_few)?;
     let mode = Mode { threads: count(threads), coefficients };
     let stacks: Vec<&[f64]> = fitted.iter().map(|sample| &sample.own[..]).collect();
     Ok(TrainedMode {
@@ -341,7 +349,7 @@ fn mode(
     })
 }
 
-/// What every program does alone on a core that is split among so many threads.
+/// Tracks of every program alone on a core that is split among `threads`.
 fn alone(
     bench: &mut dyn Bench,
     subject: &Subject<'_>,
@@ -350,18 +358,18 @@ fn alone(
 ) -> Result<Vec<Track>, StudyError> {
     let step = Nanos((settings.interval.0 / u64::from(FINER)).max(1));
     let samples = (settings.intervals + 1) * FINER;
-    let track = |(program, name): (usize, &String)| {
+    let tracks = subject.programs.iter().enumerate().map(|(program, name)| {
         let track = bench.run(&[program], threads, step, samples)?.pop().unwrap_or_default();
         if track.is_known_after(FINER as usize) {
             return Ok(track);
         }
         let found = format!("none of {name}, which ended, did nothing, or was not counted");
         Err(unsuitable("stacks of every program alone after its first interval", found))
-    };
-    subject.programs.iter().enumerate().map(track).collect()
+    });
+    tracks.collect()
 }
 
-/// How well the coefficients hold for programs that were held out; `None` if none of them was in a group.
+/// Quality of the coefficients on held-out programs; `None` if no group has any.
 fn held_out(programs: &[String], mode: &Mode, judged: &[Sample]) -> Option<HeldOut> {
     let mut components = fit::quality(mode, judged);
     let slowdown = components.pop().filter(|_| !judged.is_empty())?;

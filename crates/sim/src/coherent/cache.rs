@@ -1,31 +1,33 @@
-//! One set-associative cache: which lines it has, and what may be done with them.
+//! One set-associative cache: the lines in it, with their flags.
 
 use super::geometry::CacheShape;
 use colocate_machine::performance::Replacement;
 
-/// A line of memory: its address over the size of a line.
+/// Number of a line of memory: its address over the size of a line.
 pub(super) type Line = u64;
 
-/// It may be written silently: no cache outside of this one's path has it. Only of the nearest level.
+/// The line may be written silently: no cache off this cache's path has a copy. Nearest level only.
 pub(super) const UNIQUE: u64 = 1;
-/// It was written here since it came. Only of the nearest level.
+/// The line was written here since its insertion. Nearest level only.
 pub(super) const DIRTY: u64 = 2;
-/// The first of the bits that say which PUs of the core have used it since it came. Only of the nearest level.
+/// First access bit: a bit for each PU of the core, set by its uses since the line's insertion.
+/// Nearest level only.
 pub(super) const USED: u32 = 2;
-/// PUs of a core, at most.
+/// Most PUs of a core.
 pub(super) const SIBLINGS: u32 = 8;
 const FLAGS: u32 = USED + SIBLINGS;
-/// No line: none has such a number.
+/// Entry without a line: no line has this number.
 const EMPTY: u64 = u64::MAX;
 
-/// What it has. Each set is in the order of last use, latest first: then a hit on the last line that was used moves nothing.
+/// Sets of lines, each in the order of last use, latest first: a hit on the latest line moves
+/// nothing.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     ways: usize,
     mask: u64,
-    /// Line and flags.
+    /// Set by set: a line's number above its flags, or [`EMPTY`].
     entries: Vec<u64>,
-    /// The state of the generator of random numbers, where lines are evicted at random.
+    /// State of the random number generator; `None` unless replacement is random.
     random: Option<u64>,
 }
 
@@ -39,11 +41,12 @@ impl Cache {
 
     #[allow(clippy::cast_possible_truncation)] // below the number of sets
     fn set(&self, line: Line) -> std::ops::Range<usize> {
+        // The number of sets is a power of two.
         let first = (line & self.mask) as usize * self.ways;
         first..first + self.ways
     }
 
-    /// The flags of a line that is there, which counts as used now.
+    /// Flags of a line, now the last used; `None` on a miss.
     #[inline]
     pub fn touch(&mut self, line: Line) -> Option<&mut u64> {
         let set = self.set(line);
@@ -53,13 +56,13 @@ impl Cache {
         Some(&mut set[0])
     }
 
-    /// The same without a use of it.
+    /// Flags of a line, without a use; `None` on a miss.
     pub fn peek(&mut self, line: Line) -> Option<&mut u64> {
         let set = self.set(line);
         self.entries[set].iter_mut().find(|entry| is(**entry, line))
     }
 
-    /// Inserts a line that is not there, as used last. The line that was evicted for it, with its flags.
+    /// Inserts a missing line as the last used. Returns the evicted line and its flags.
     pub fn insert(&mut self, line: Line, flags: u64) -> Option<(Line, u64)> {
         debug_assert!(line >> (64 - FLAGS) == 0 && self.peek(line).is_none());
         let random = self.random.as_mut().map(next_random);
@@ -69,13 +72,15 @@ impl Cache {
         let last = set.len() - 1;
         #[allow(clippy::cast_possible_truncation)] // below the number of ways
         let drawn = random.map(|random| (random % set.len() as u64) as usize);
+        // The last entry of a set is the least recently used.
         let at = free.or(drawn).unwrap_or(last);
         let out = std::mem::replace(&mut set[at], line << FLAGS | flags);
+        // The new line moves to the front, where the last used line of a set is.
         set[..=at].rotate_right(1);
         (out != EMPTY).then_some((out >> FLAGS, out & ((1 << FLAGS) - 1)))
     }
 
-    /// Removes a line; its flags if it was there.
+    /// Removes a line. Returns its flags; `None` on a miss.
     pub fn remove(&mut self, line: Line) -> Option<u64> {
         let entry = self.peek(line)?;
         let flags = *entry & ((1 << FLAGS) - 1);

@@ -1,4 +1,5 @@
-//! The detector of Cruz et al. (JPDC 2014, section 3): who had used a line that another PU is about to write.
+//! The detector of Cruz et al. (JPDC 2014, section 3): which PUs used a line that another PU
+//! writes.
 
 use super::geometry::PuSet;
 use colocate_machine::PuIdx;
@@ -6,21 +7,22 @@ use colocate_machine::PuIdx;
 /// Where communication is detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DetectAt {
-    /// In the outermost cache that a core has for itself, as in section 3.2; with one access bit for each PU of the core
-    /// (3.3.1), and with the PU in the invalidation (3.3.3). PUs of one core communicate through their cache, unseen.
+    /// In the outermost private cache of a core, as in section 3.2; with an access bit for each PU
+    /// of the core (3.3.1), and with the PU in the invalidation (3.3.3). PUs of the same core
+    /// communicate through their cache, unseen.
     #[default]
     PrivateCache,
-    /// In the outermost cache, with one access bit for each PU that shares it (section 3.3.2).
+    /// In the outermost cache, with an access bit for each sharing PU (section 3.3.2).
     LastCache,
 }
 
-/// Communication vectors: for each PU how often another one has written what it had used.
+/// Communication vectors: for each PU the writes by each other PU to lines used before.
 #[derive(Clone, Debug)]
 pub(super) struct Detector {
     pus: usize,
-    /// The cache of each PU whose access bits it has.
+    /// For each PU the cache with its access bits.
     domains: Vec<usize>,
-    /// Whether writes by PUs of the same cache count, too.
+    /// Whether writes by PUs of the same cache count too.
     counts_neighbours: bool,
     /// `vectors[pu * pus + writer]`, saturating.
     vectors: Vec<u32>,
@@ -33,11 +35,12 @@ impl Detector {
         Self { pus, domains, counts_neighbours: at == DetectAt::LastCache, vectors }
     }
 
-    /// A PU is about to write a line that others have used.
+    /// Counts a write to a line with earlier users `used_by`.
     pub fn writes(&mut self, writer: PuIdx, used_by: PuSet) {
         let mut left = used_by & !(1 << writer.0);
         while left != 0 {
             let pu = left.trailing_zeros() as usize;
+            // Clears the lowest bit, that of `pu`.
             left &= left - 1;
             if self.counts_neighbours || self.domains[pu] != self.domains[writer.idx()] {
                 let count = &mut self.vectors[pu * self.pus + writer.idx()];
@@ -46,7 +49,7 @@ impl Detector {
         }
     }
 
-    /// The vector of a PU, which is cleared: what the kernel does when another thread gets the PU.
+    /// Takes and clears the vector of a PU, as a kernel does when another thread gets the PU.
     pub fn take(&mut self, pu: PuIdx) -> Vec<u32> {
         let vector = &mut self.vectors[pu.idx() * self.pus..(pu.idx() + 1) * self.pus];
         let taken = vector.to_vec();

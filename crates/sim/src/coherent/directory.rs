@@ -1,22 +1,22 @@
-//! Which caches have which line. Only lines that a cache has are in it, so that it is as large as the caches.
-//! Of machines with few caches and PUs an entry takes 16 bytes in place of 64.
+//! Directory of the caches with a copy of each line. Only cached lines have an entry, so its size
+//! follows that of the caches. With few caches and PUs an entry takes 16 bytes in place of 64.
 
 use super::cache::Line;
 use super::geometry::{CacheSet, PuSet};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
-/// What is known of a line that at least one cache has.
+/// Holders and users of a cached line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The caches that have it.
+    /// Caches with a copy.
     pub holders: CacheSet,
-    /// The PUs that have used it since it came into the cache where communication is detected.
+    /// PUs with uses of the line since its insertion in the detecting cache.
     pub used_by: PuSet,
-    /// The cache that has to write it back; none if memory has the same. A cache of the nearest level that is `unique` may
-    /// have written it since.
+    /// The cache that has to write the line back; `None` if memory is up to date, but for silent
+    /// writes by `unique`.
     pub owner: Option<u8>,
-    /// The cache of the nearest level that may write it silently.
+    /// The cache of the nearest level that may write the line silently; `None` if none may.
     pub unique: Option<u8>,
 }
 
@@ -25,17 +25,18 @@ type Table<V> = HashMap<Line, V, FixedState>;
 /// Entries by line.
 #[derive(Clone, Debug)]
 pub(super) enum Directory {
-    /// Of few caches and PUs: of an entry the owner, the unique cache, the PUs and the caches, from the highest bits down.
+    /// Few caches and PUs: an entry is a word of owner, unique cache, PUs and caches, from the
+    /// highest bits down.
     Small { table: Table<u64>, pus: u32, caches: u32 },
-    /// Of many.
+    /// Many caches or PUs.
     Large(Table<Entry>),
 }
 
-/// Bits of a cache's number, or of none.
+/// Bits of a cache's number plus 1; 0 is no cache.
 const NUMBER: u32 = 8;
 
 impl Directory {
-    /// Of a machine with so many caches and PUs.
+    /// Empty directory of a machine with this many caches and PUs.
     #[allow(clippy::cast_possible_truncation)] // 128 at most
     pub fn new(caches: usize, pus: usize) -> Self {
         if caches + pus + 2 * NUMBER as usize <= u64::BITS as usize {
@@ -45,7 +46,7 @@ impl Directory {
         }
     }
 
-    /// That of a line; no cache has it if there is none.
+    /// Entry of a line; an entry without holders for a line in no cache.
     #[inline]
     pub fn get(&self, line: Line) -> Entry {
         match self {
@@ -56,7 +57,7 @@ impl Directory {
         }
     }
 
-    /// Changes it.
+    /// Sets the entry of a line; removes an entry without holders.
     #[inline]
     pub fn set(&mut self, line: Line, entry: Entry) {
         let is_held = entry.holders != 0;
@@ -70,36 +71,47 @@ impl Directory {
         }
     }
 
-    /// All of them, in any order.
+    /// All entries, in any order.
     pub fn all(&self) -> Vec<(Line, Entry)> {
         match self {
             Self::Small { table, pus, caches } => {
-                let entry = |(line, word): (&Line, &u64)| (*line, unpacked(*word, *pus, *caches));
-                table.iter().map(entry).collect()
+                let words = table.iter();
+                words.map(|(line, word)| (*line, unpacked(*word, *pus, *caches))).collect()
             }
             Self::Large(table) => table.iter().map(|(line, entry)| (*line, *entry)).collect(),
         }
     }
 }
 
-#[allow(clippy::cast_possible_truncation)] // sets of so many
+#[allow(clippy::cast_possible_truncation)] // sets have no more bits than `pus` and `caches`
 fn packed(entry: Entry, pus: u32, caches: u32) -> u64 {
-    let number = |cache: Option<u8>| cache.map_or(0, |cache| u64::from(cache) + 1);
-    let numbers = number(entry.owner) << NUMBER | number(entry.unique);
+    let numbers = packed_number(entry.owner) << NUMBER | packed_number(entry.unique);
     (numbers << pus | entry.used_by as u64) << caches | entry.holders as u64
 }
 
-#[allow(clippy::cast_possible_truncation)] // at most 8 bits
+fn packed_number(cache: Option<u8>) -> u64 {
+    cache.map_or(0, |cache| u64::from(cache) + 1)
+}
+
 fn unpacked(word: u64, pus: u32, caches: u32) -> Entry {
-    let low = |word: u64, bits: u32| word & ((1 << bits) - 1);
-    let number = |number: u64| (low(number, NUMBER) as u8).checked_sub(1);
-    let (used_by, numbers) = (word >> caches, word >> caches >> pus);
+    let used_by = word >> caches;
+    let numbers = used_by >> pus;
     Entry {
         holders: low(word, caches).into(),
         used_by: low(used_by, pus).into(),
-        owner: number(numbers >> NUMBER),
-        unique: number(numbers),
+        owner: unpacked_number(numbers >> NUMBER),
+        unique: unpacked_number(numbers),
     }
+}
+
+#[allow(clippy::cast_possible_truncation)] // at most 8 bits
+fn unpacked_number(numbers: u64) -> Option<u8> {
+    (low(numbers, NUMBER) as u8).checked_sub(1)
+}
+
+/// The lowest bits of a word.
+fn low(word: u64, bits: u32) -> u64 {
+    word & ((1 << bits) - 1)
 }
 
 #[cfg(test)]
@@ -109,7 +121,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Beside a map of the standard library; lines are few, so that they meet, or follow each other.
+        /// Beside a map of the standard library; lines are few, so that they meet, or follow each
+        /// other.
         #[test]
         fn as_a_map(
             steps in prop::collection::vec((0..40_u64, 1..8_u64, any::<u8>(), any::<bool>()), 0..4_000),

@@ -1,42 +1,42 @@
-//! Which caches there are, how large, who shares them, and how long an access takes.
+//! Caches of a machine: size, sharing PUs, and the time of an access.
 
 use super::GeometryError;
 use colocate_machine::performance::{Inclusion, Performance, Replacement};
-use colocate_machine::{CacheKind, Hertz, Machine, PuIdx};
+use colocate_machine::{Cache, CacheKind, Hertz, Machine, PuIdx};
 
-/// A set of caches: bit `i` is cache `i` of [`Geometry::caches`].
+/// Set of caches: bit `i` is cache `i` of [`Geometry::caches`].
 pub(super) type CacheSet = u128;
-/// A set of PUs: bit `i` is PU `i` of the machine.
+/// Set of PUs: bit `i` is PU `i` of the machine.
 pub(super) type PuSet = u128;
 
-/// Most caches, and most PUs, of a machine: so many bits say which have a line.
+/// Most caches, and most PUs, of a machine: the width of the sets of both.
 pub const MOST: usize = 128;
-/// Most lines of all caches of a machine: their simulation takes 8 bytes for each. Chosen: of the largest machines in 2026,
-/// with 2.3 GiB of caches, all.
+/// Most lines of all caches of a machine: each takes 8 bytes of the simulation. Chosen: enough for
+/// all caches of the largest machines in 2026, with 2.3 GiB.
 pub const MOST_LINES: u64 = 1 << 26;
-/// Fewest ways that a cache is given where nothing is said of them. Chosen: most caches have 8 to 20.
+/// Fewest ways of a cache whose associativity is not described. Chosen: most caches have 8 to 20.
 const FEWEST_WAYS: u64 = 8;
 
 /// A data or unified cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheShape {
-    /// 1 is nearest to the core.
+    /// Level; 1 is nearest to the core.
     pub level: u8,
     /// Sets, a power of two.
     pub sets: u32,
     /// Lines of a set.
     pub ways: u32,
-    /// How its content relates to that of nearer levels.
+    /// Relation of its content to nearer levels.
     pub inclusion: Inclusion,
-    /// Which line it evicts.
+    /// Replacement policy of a set's lines.
     pub replacement: Replacement,
-    /// From a load to its use, in picoseconds.
+    /// Time from a load to its use, in picoseconds.
     pub latency_ps: u64,
-    /// PUs that share it.
+    /// PUs sharing the cache.
     pub pus: Vec<PuIdx>,
 }
 
-/// What data from outside of a PU's own caches takes, in picoseconds.
+/// Latencies of data from outside of a PU's own caches, in picoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfers {
     /// From a cache of the same package, where no cache is shared.
@@ -47,14 +47,14 @@ pub struct Transfers {
     pub memory_ps: u64,
 }
 
-/// What of a machine matters for coherence.
+/// Properties of a machine for coherence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Geometry {
-    /// Nearest level first.
+    /// Caches, nearest level first.
     pub caches: Vec<CacheShape>,
     /// Bytes of a line, a power of two.
     pub line: u32,
-    /// Times of what comes from elsewhere.
+    /// Latencies of data from other caches and memory.
     pub transfers: Transfers,
     /// The core of each PU.
     pub cores: Vec<u32>,
@@ -63,60 +63,49 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// That of a machine of which the speeds are known.
+    /// Geometry of a machine with known speeds.
     ///
-    /// Where nothing is said of its ways, a cache has at least 8, as few as make the number of its sets a power of two; what is
-    /// left over of its size is not used. What a transfer between caches takes is not described either: it is assumed to be the
-    /// memory's latency, from another package with the longest hop between nodes.
+    /// A cache without described associativity has the fewest ways, 8 or more, with a power of two
+    /// of sets; the rest of its size is not used. The latency of transfers between caches is not
+    /// described either: the memory's is assumed, from another package with the longest hop between
+    /// nodes.
     ///
     /// # Errors
-    /// If it has more caches or PUs than [`MOST`], more lines than [`MOST_LINES`], a PU without a cache, or a cache of unknown
+    /// [`GeometryError`] if the machine has more caches or PUs than [`MOST`], more lines than
+    /// [`MOST_LINES`], a PU without a cache, or a cache of unknown size.
     /// size.
     pub fn of(machine: &Machine, speeds: &Performance) -> Result<Self, GeometryError> {
         let memory = speeds.memory.first().ok_or(GeometryError::NoMemory)?;
         let line = u32::try_from(memory.line.0).unwrap_or(0);
+        // Cycles of all caches are taken to be those of the first kind of core.
         let clock = speeds.kinds.first().ok_or(GeometryError::NoMemory)?.clock;
         let mut caches = Vec::new();
         for cache in machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction) {
-            let size = cache.size.ok_or(GeometryError::UnknownSize { level: cache.level })?;
-            let described = speeds.caches.iter().find(|it| it.level == cache.level);
-            let described = described.ok_or(GeometryError::UnknownSpeed { level: cache.level })?;
-            let lines = size.0 / u64::from(line.max(1));
-            let sets = previous_power_of_two(lines / FEWEST_WAYS)
-                .ok_or(GeometryError::TooSmall { level: cache.level, lines })?;
-            let too_large = |_| GeometryError::TooLarge { level: cache.level, lines };
-            caches.push(CacheShape {
-                level: cache.level,
-                sets: u32::try_from(sets).map_err(too_large)?,
-                ways: u32::try_from(lines / sets).map_err(too_large)?,
-                inclusion: described.inclusion,
-                replacement: described.replacement,
-                latency_ps: picoseconds(described.latency.0, clock),
-                pus: cache.pus.clone(),
-            });
+            caches.push(shape(cache, speeds, line, clock)?);
         }
         let farthest = speeds.hops.iter().flatten().map(|hop| hop.0).max().unwrap_or(0);
+        // Latencies of memory and hops are in nanoseconds.
         let memory_ps = memory.latency.0.saturating_mul(1000);
-        let pus = || (0..).map(PuIdx).take(machine.pus.len());
-        let cores = pus().map(|pu| machine.core_of(pu).0).collect();
-        let package = |pu| machine.cores[machine.core_of(pu).idx()].package.0;
         let transfers = Transfers {
             package_ps: memory_ps,
             machine_ps: memory_ps.saturating_add(farthest.saturating_mul(1000)),
             memory_ps,
         };
-        let packages = pus().map(package).collect();
-        let found = Self { caches, line, transfers, cores, packages };
+        let cores = machine.all_pus().map(|pu| machine.core_of(pu).0).collect();
+        let packages =
+            machine.all_pus().map(|pu| machine.cores[machine.core_of(pu).idx()].package.0);
+        let found = Self { caches, line, transfers, cores, packages: packages.collect() };
         found.check()?;
         Ok(found)
     }
 
-    /// Checks what [`super::Coherent`] relies on.
+    /// Checks the requirements of [`super::Coherent`].
     ///
     /// # Errors
-    /// What is wrong.
+    /// [`GeometryError`] with the first violation.
     pub fn check(&self) -> Result<(), GeometryError> {
-        let (caches, pus) = (self.caches.len(), self.packages.len());
+        let caches = self.caches.len();
+        let pus = self.packages.len();
         if caches > MOST || pus > MOST || self.cores.len() != pus {
             return Err(GeometryError::TooMany { caches, pus });
         }
@@ -139,23 +128,18 @@ impl Geometry {
             if path.is_empty() {
                 return Err(GeometryError::NoCache(pu));
             }
-            for inner in &path {
-                let shared = |outer: &usize| {
-                    let outer = &self.caches[*outer].pus;
-                    self.caches[*inner].pus.iter().all(|pu| outer.contains(pu))
-                };
-                let outer = path
-                    .iter()
-                    .filter(|outer| self.caches[**outer].level > self.caches[*inner].level);
-                if !outer.clone().all(shared) {
-                    return Err(GeometryError::NoTree { level: self.caches[*inner].level });
+            for (at, inner) in path.iter().map(|cache| &self.caches[*cache]).enumerate() {
+                let outer = path[at..].iter().map(|cache| &self.caches[*cache]);
+                let mut beyond = outer.filter(|outer| outer.level > inner.level);
+                if !beyond.all(|outer| inner.pus.iter().all(|pu| outer.pus.contains(pu))) {
+                    return Err(GeometryError::NoTree { level: inner.level });
                 }
             }
         }
         Ok(())
     }
 
-    /// The caches that a PU's accesses pass, nearest first.
+    /// Caches that a PU's accesses pass, nearest first.
     #[must_use]
     pub fn path(&self, pu: PuIdx) -> Vec<usize> {
         let caches = self.caches.iter().enumerate();
@@ -165,28 +149,54 @@ impl Geometry {
         path
     }
 
-    /// The outermost cache that a core has for itself, for each PU: the lowest private cache level of the paper. The nearest
-    /// one where several cores share even that.
+    /// For each PU the outermost private cache of its core: the lowest private cache level of the
+    /// paper. The nearest cache if several cores share even the nearest.
     #[must_use]
     pub fn private_caches(&self) -> Vec<usize> {
-        let core = |pu: &PuIdx| self.cores[pu.idx()];
-        let private = |index: &usize| {
-            let pus = &self.caches[*index].pus;
-            pus.iter().all(|pu| core(pu) == core(&pus[0]))
-        };
-        let of = |pu| {
+        let private = (0..).map(PuIdx).take(self.packages.len()).map(|pu| {
             let path = self.path(pu);
-            path.iter().copied().rfind(private).unwrap_or(path[0])
-        };
-        (0..).map(PuIdx).take(self.packages.len()).map(of).collect()
+            path.iter().copied().rfind(|&cache| self.is_private(cache)).unwrap_or(path[0])
+        });
+        private.collect()
     }
 
-    /// The outermost cache of each PU.
+    /// Whether all PUs of a cache are of the same core.
+    fn is_private(&self, cache: usize) -> bool {
+        let pus = &self.caches[cache].pus;
+        pus.iter().all(|pu| self.cores[pu.idx()] == self.cores[pus[0].idx()])
+    }
+
+    /// For each PU the outermost cache.
     #[must_use]
     pub fn last_caches(&self) -> Vec<usize> {
-        let last = |pu| self.path(pu).last().copied().unwrap_or(0);
-        (0..).map(PuIdx).take(self.packages.len()).map(last).collect()
+        let pus = (0..).map(PuIdx).take(self.packages.len());
+        pus.map(|pu| self.path(pu).last().copied().unwrap_or(0)).collect()
     }
+}
+
+/// Shape of a cache with lines of this many bytes, on cores with this clock.
+fn shape(
+    cache: &Cache,
+    speeds: &Performance,
+    line: u32,
+    clock: Hertz,
+) -> Result<CacheShape, GeometryError> {
+    let level = cache.level;
+    let size = cache.size.ok_or(GeometryError::UnknownSize { level })?;
+    let described = speeds.caches.iter().find(|described| described.level == level);
+    let described = described.ok_or(GeometryError::UnknownSpeed { level })?;
+    let lines = size.0 / u64::from(line.max(1));
+    let sets = previous_power_of_two(lines / FEWEST_WAYS)
+        .ok_or(GeometryError::TooSmall { level, lines })?;
+    Ok(CacheShape {
+        level,
+        sets: u32::try_from(sets).map_err(|_| GeometryError::TooLarge { level, lines })?,
+        ways: u32::try_from(lines / sets).map_err(|_| GeometryError::TooLarge { level, lines })?,
+        inclusion: described.inclusion,
+        replacement: described.replacement,
+        latency_ps: picoseconds(described.latency.0, clock),
+        pus: cache.pus.clone(),
+    })
 }
 
 fn previous_power_of_two(number: u64) -> Option<u64> {

@@ -1,35 +1,35 @@
-//! Programs of which it is known who communicates with whom: what the detector's matrices are compared with.
+//! Programs with known communication: the truth that the detector's matrices are compared with.
 
 use super::replay::{Program, Step, task};
 use colocate_policy::communication::matrix::Matrix;
 
-/// Who writes what others read.
+/// Readers of the lines written by each thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Pairs. In even phases neighbours are, in odd ones threads that are half of all apart (Cruz et al., figure 2). A phase has
-    /// so many iterations.
+    /// Pairs: neighbours in even phases, threads half of all apart in odd phases (Cruz et al.,
+    /// figure 2).
     ProducerConsumer {
-        /// Iterations of a phase.
+        /// Iterations of a phase; 0 counts as 1.
         phase: u32,
     },
-    /// Each with the ones before and behind it, both ways.
+    /// The thread before and the thread after, both ways.
     Stencil,
-    /// Each for the next one, the last for the first.
+    /// The next thread; for the last thread the first.
     Ring,
-    /// Each for all others.
+    /// All other threads.
     AllToAll,
-    /// All for thread 0.
+    /// Thread 0 reads from all.
     Reduction,
-    /// Thread 0 for all, and they for it.
+    /// All read from thread 0, and thread 0 from all.
     MasterWorker,
-    /// None for any other one.
+    /// No thread reads from another.
     None,
 }
 
-/// Lines that a thread writes for another one in an iteration. Chosen: those of seven others fit into an L1 of 32 KiB. The detector
-/// sees only what is still in the private cache of the reader when it is written again.
+/// Lines written for each reader in an iteration. Chosen: lines of seven readers fit into an L1 of
+/// 32 KiB. The detector sees only lines still in the reader's private cache at the next write.
 const LINES: u64 = 32;
-/// Lines of its own that a thread reads and writes in an iteration. Chosen: as many.
+/// Private lines read and written by a thread in an iteration. Chosen: as many.
 const OWN: u64 = 32;
 const LINE: u64 = 64;
 
@@ -44,40 +44,39 @@ pub struct Synthetic {
 #[derive(Clone, Debug, Default)]
 struct Thread {
     iteration: u32,
-    /// Writes, and then reads.
+    /// Whether this is the reading half of an iteration; the writing half is first.
     reads: bool,
-    /// Accesses of this half so far.
+    /// Accesses in this half.
     done: u64,
-    /// With whom, in this half; itself last.
+    /// Threads that communicate with this thread in this half.
     others: Vec<usize>,
     has_begun: bool,
 }
 
 impl Synthetic {
-    /// So many threads for so many iterations. In each every thread writes all that is for others, waits at a barrier, reads all
-    /// that is for it, and waits again.
+    /// A program of this many threads and iterations. In each iteration every thread writes all
+    /// lines for its readers, waits at a barrier, reads all lines for it, and waits again.
     #[must_use]
     pub fn new(pattern: Pattern, threads: usize, iterations: u32) -> Self {
         Self { pattern, iterations, threads: vec![Thread::default(); threads] }
     }
 
-    /// How many lines each pair of threads has passed to each other.
+    /// Lines passed between each pair of threads.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // lines of a run
     pub fn truth(&self) -> Matrix {
         let threads = self.threads.len();
-        let each = (0..self.iterations).flat_map(|iteration| {
-            let of = move |from| {
+        let pairs = (0..self.iterations).flat_map(|iteration| {
+            (0..threads).flat_map(move |from| {
                 let to = readers(self.pattern, threads, iteration, from);
                 to.into_iter().map(move |to| (task(from), task(to), LINES as f64))
-            };
-            (0..threads).flat_map(of)
+            })
         });
-        Matrix::of(each)
+        Matrix::of(pairs)
     }
 }
 
-/// For whom a thread writes.
+/// Readers of thread `from` in an iteration.
 fn readers(pattern: Pattern, threads: usize, iteration: u32, from: usize) -> Vec<usize> {
     match pattern {
         Pattern::ProducerConsumer { phase } => {
@@ -109,25 +108,29 @@ impl Program for Synthetic {
 
     fn next(&mut self, index: usize) -> Step {
         let count = self.threads.len();
-        let (pattern, iterations) = (self.pattern, self.iterations);
+        let pattern = self.pattern;
         let thread = &mut self.threads[index];
-        if thread.iteration == iterations {
+        if thread.iteration == self.iterations {
             return Step::End;
         }
         if !thread.has_begun {
-            let is_for = |from| readers(pattern, count, thread.iteration, from);
-            thread.others = match thread.reads {
-                true => (0..count).filter(|from| is_for(*from).contains(&index)).collect(),
-                false => is_for(index),
+            let iteration = thread.iteration;
+            thread.others = if thread.reads {
+                (0..count)
+                    .filter(|&from| readers(pattern, count, iteration, from).contains(&index))
+                    .collect()
+            } else {
+                readers(pattern, count, iteration, index)
             };
             thread.has_begun = true;
         }
-        let (other, line) = (thread.done / LINES, thread.done % LINES);
+        let line = thread.done % LINES;
         let own = LINES * thread.others.len() as u64;
+        let other = usize::try_from(thread.done / LINES).ok();
         thread.done += 1;
-        if let Some(other) = usize::try_from(other).ok().and_then(|at| thread.others.get(at)) {
+        if let Some(other) = other.and_then(|at| thread.others.get(at)) {
             let (from, to) = if thread.reads { (*other, index) } else { (index, *other) };
-            // Not all in the same sets.
+            // One line more than are written: else the lines of all pairs fall into the same sets.
             let first = (from * count + to) as u64 * (LINES + 1);
             return Step::Access {
                 address: (first + line) * LINE,
@@ -135,11 +138,13 @@ impl Program for Synthetic {
                 instructions: 0,
             };
         }
+        // Private lines begin far above the lines of all pairs.
         if thread.done <= own + OWN {
             let address = ((index as u64 + 1) << 40) + (thread.done - own) * LINE;
             return Step::Access { address, writes: !thread.reads, instructions: 0 };
         }
-        (thread.done, thread.has_begun) = (0, false);
+        thread.done = 0;
+        thread.has_begun = false;
         thread.iteration += u32::from(thread.reads);
         thread.reads = !thread.reads;
         Step::Barrier

@@ -1,4 +1,4 @@
-//! What happens at each access.
+//! The coherence protocol: caches, directory and counters at each access.
 
 use super::GeometryError;
 use super::cache::{Cache, DIRTY, Line, SIBLINGS, UNIQUE, USED};
@@ -8,43 +8,44 @@ use super::geometry::{CacheSet, Geometry, PuSet};
 use colocate_machine::PuIdx;
 use colocate_machine::performance::Inclusion;
 
-/// What becomes of a line that its owner has written when another cache reads it.
+/// Treatment of a written line at a read by another cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// It is written back: all copies are shared and clean.
+    /// The owner writes the line back; all copies are shared and clean.
     #[default]
     Mesi,
-    /// The owner stays the one that has to write it back.
+    /// The owner still has to write the line back.
     Moesi,
 }
 
-/// Where the data of an access came from.
+/// Source of an access's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// From a cache of the PU's path, by its place in the path.
+    /// A cache of the PU's path, by its place in the path.
     Path(u8),
-    /// From a cache beside the path, by way of the one with this place in the path.
+    /// A cache beside the path, through the shared cache at this place in the path.
     Shared(u8),
-    /// From a cache of the same package with which no cache is shared.
+    /// A cache of the same package without a shared cache.
     Package,
-    /// From a cache of another package.
+    /// A cache of another package.
     Machine,
-    /// From memory.
+    /// Memory.
     Memory,
 }
 
-/// What has happened so far.
+/// Counts of all accesses so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Accesses.
+    /// Accesses of all PUs.
     pub accesses: u64,
-    /// By place in the path: those that looked for a line there.
+    /// Lookups, by place in the path.
     pub lookups: Vec<u64>,
-    /// Of these, those that did not find it.
+    /// Lookups without a hit, by place in the path.
     pub misses: Vec<u64>,
-    /// By place in the path of its PUs: copies lost since another PU wrote.
+    /// Copies lost to writes by other PUs, by place in the losing PUs' path.
     pub invalidations: Vec<u64>,
-    /// From a cache beside the path, by way of a shared one, from the same package, and from another one.
+    /// Lines from caches beside the path: through a shared cache, from the same package, from
+    /// another.
     pub transfers: [u64; 3],
     /// Lines from memory.
     pub from_memory: u64,
@@ -52,21 +53,25 @@ pub struct Counts {
     pub to_memory: u64,
 }
 
-/// The caches of a machine.
+/// Coherent caches of a machine, with the detector of communication.
 #[derive(Clone, Debug)]
 pub struct Coherent {
     geometry: Geometry,
     protocol: Protocol,
+    /// log2 of a line's bytes.
     shift: u32,
     caches: Vec<Cache>,
     /// By PU.
     paths: Vec<Path>,
-    /// By cache: all that are nearer to one of its PUs or beyond it, with itself; the next one beyond; its PUs; its place in their paths.
+    /// By cache: the caches of its PUs' paths, nearer or farther, with itself.
     lineage: Vec<CacheSet>,
+    /// By cache: the next cache beyond; `None` for the outermost.
     beyond: Vec<Option<u8>>,
+    /// By cache: its PUs.
     pus: Vec<PuSet>,
+    /// By cache: its place in the paths of its PUs.
     depth: Vec<u8>,
-    /// By PU: the caches of its path up to the one where communication is detected.
+    /// By PU: the caches of its path up to the detecting cache.
     inside: Vec<CacheSet>,
     directory: Directory,
     detector: Detector,
@@ -76,13 +81,14 @@ pub struct Coherent {
 /// The caches that a PU's accesses pass.
 #[derive(Clone, Debug)]
 struct Path {
-    /// The nearest one, and all of them, nearest first.
+    /// Nearest cache.
     first: u8,
+    /// All caches, nearest first.
     caches: Vec<u8>,
     set: CacheSet,
-    /// The PU's bit among those of the nearest one.
+    /// The PU's bit among the flags of a line in the nearest cache.
     used: u64,
-    /// How long data takes from each of them, in picoseconds.
+    /// Time until data arrives from each cache, in picoseconds.
     latencies: Vec<u64>,
 }
 
@@ -90,7 +96,7 @@ const fn bit(cache: u8) -> CacheSet {
     1 << cache
 }
 
-/// The members of a set, lowest first.
+/// Members of a set, lowest first.
 fn members(mut set: CacheSet) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
         let first = u8::try_from(set.trailing_zeros()).ok().filter(|_| set != 0)?;
@@ -108,27 +114,30 @@ fn path_of(geometry: &Geometry, pu: PuIdx) -> Result<Path, GeometryError> {
     }
     let at = siblings.iter().position(|other| *other == pu).unwrap_or(0);
     let set = caches.iter().fold(0, |set, cache| set | bit(*cache));
-    let latency = |cache: &u8| geometry.caches[usize::from(*cache)].latency_ps;
-    let latencies = caches.iter().map(latency).collect();
+    let latencies = caches.iter().map(|cache| geometry.caches[usize::from(*cache)].latency_ps);
+    let latencies = latencies.collect();
     Ok(Path { first: caches[0], set, used: 1 << (USED as usize + at), latencies, caches })
 }
 
 impl Coherent {
-    /// Empty caches.
+    /// Empty caches of a machine.
     ///
     /// # Errors
-    /// If [`Geometry::check`] has one, or more than eight PUs share a nearest cache.
+    /// [`GeometryError`] of [`Geometry::check`], or if more than eight PUs share a nearest cache.
     pub fn new(
         geometry: Geometry,
         protocol: Protocol,
         at: DetectAt,
     ) -> Result<Self, GeometryError> {
         geometry.check()?;
-        let pus = || (0..).map(PuIdx).take(geometry.packages.len());
-        let paths = pus().map(|pu| path_of(&geometry, pu)).collect::<Result<Vec<Path>, _>>()?;
-        let set = |pus: &[PuIdx]| pus.iter().fold(0, |set: PuSet, pu| set | 1 << pu.0);
-        let (mut lineage, mut beyond, mut depth) = (Vec::new(), Vec::new(), Vec::new());
+        let pus = (0..).map(PuIdx).take(geometry.packages.len());
+        let paths = pus.map(|pu| path_of(&geometry, pu)).collect::<Result<Vec<Path>, _>>()?;
+        let mut pus_of = Vec::new();
+        let mut lineage = Vec::new();
+        let mut beyond = Vec::new();
+        let mut depth = Vec::new();
         for (index, cache) in geometry.caches.iter().enumerate() {
+            pus_of.push(cache.pus.iter().fold(0, |set: PuSet, pu| set | 1 << pu.0));
             lineage.push(cache.pus.iter().fold(0, |set, pu| set | paths[pu.idx()].set));
             let path = cache.pus.first().map_or(&[][..], |pu| &paths[pu.idx()].caches);
             let at = path.iter().position(|other| usize::from(*other) == index).unwrap_or(0);
@@ -139,11 +148,11 @@ impl Coherent {
             DetectAt::PrivateCache => geometry.private_caches(),
             DetectAt::LastCache => geometry.last_caches(),
         };
-        let upto = |(path, domain): (&Path, &usize)| {
+        let inside = paths.iter().zip(&domains).map(|(path, domain)| {
             let inner = path.caches.iter().filter(|it| depth[usize::from(**it)] <= depth[*domain]);
             inner.fold(0, |set, inner| set | bit(*inner))
-        };
-        let inside = paths.iter().zip(&domains).map(upto).collect();
+        });
+        let inside = inside.collect();
         let zeros = vec![0; paths.iter().map(|path| path.caches.len()).max().unwrap_or(0)];
         let counts = Counts {
             lookups: zeros.clone(),
@@ -154,7 +163,7 @@ impl Coherent {
         Ok(Self {
             shift: geometry.line.trailing_zeros(),
             caches: geometry.caches.iter().map(Cache::new).collect(),
-            pus: geometry.caches.iter().map(|cache| set(&cache.pus)).collect(),
+            pus: pus_of,
             paths,
             lineage,
             beyond,
@@ -168,53 +177,57 @@ impl Coherent {
         })
     }
 
-    /// PUs of the machine.
+    /// Number of PUs of the machine.
     #[must_use]
     pub fn pus(&self) -> usize {
         self.paths.len()
     }
 
-    /// What has happened so far.
+    /// Counts of all accesses so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The communication vector of a PU, which is cleared.
+    /// Takes and clears the communication vector of a PU.
     pub fn take_vector(&mut self, pu: PuIdx) -> Vec<u32> {
         self.detector.take(pu)
     }
 
-    /// A PU reads or writes at an address. How long it takes, in picoseconds.
+    /// Reads or writes at an address. Returns the access's latency, in picoseconds.
     #[inline]
     pub fn access(&mut self, pu: PuIdx, address: u64, writes: bool) -> u64 {
         let served = self.serve(pu, address, writes);
         self.time(pu, served)
     }
 
-    /// How long data takes from there, in picoseconds.
+    /// Latency of data from a source, in picoseconds.
     #[must_use]
     #[inline]
     pub fn time(&self, pu: PuIdx, served: Served) -> u64 {
-        let latency = |place: u8| self.paths[pu.idx()].latencies[usize::from(place)];
+        let latencies = &self.paths[pu.idx()].latencies;
         match served {
-            Served::Path(place) => latency(place),
-            // The shared cache, and the nearer one that has it.
-            Served::Shared(place) => latency(place) + latency(place.saturating_sub(1)),
+            Served::Path(place) => latencies[usize::from(place)],
+            // The shared cache, and the nearer one beside the path that has the line.
+            Served::Shared(place) => {
+                latencies[usize::from(place)] + latencies[usize::from(place.saturating_sub(1))]
+            }
             Served::Package => self.geometry.transfers.package_ps,
             Served::Machine => self.geometry.transfers.machine_ps,
             Served::Memory => self.geometry.transfers.memory_ps,
         }
     }
 
-    /// A PU reads or writes at an address. Where the data comes from; for a write to a line that others have, where the
-    /// farthest of them is.
+    /// Reads or writes at an address. Returns the source of the data; for a write to a line with
+    /// other copies, the source or the farthest copy, whichever is slower.
     #[inline]
     pub fn serve(&mut self, pu: PuIdx, address: u64, writes: bool) -> Served {
+        // A cache's entry has 54 bits for the number; with 53 it never equals `cache::EMPTY`.
         let line = (address >> self.shift) & ((1 << 53) - 1);
         let Path { first, used, .. } = self.paths[pu.idx()];
         self.counts.accesses += 1;
         self.counts.lookups[0] += 1;
+        // Most accesses end in this branch, without a lookup in the directory.
         if let Some(flags) = self.caches[usize::from(first)].touch(line) {
             let may = !writes || *flags & UNIQUE != 0;
             if may && *flags & used != 0 {
@@ -233,14 +246,14 @@ impl Coherent {
         self.fetch(pu, line, writes)
     }
 
-    /// Another PU of the core uses a line that its cache has.
+    /// Marks a cached line as used by another PU of the core.
     fn note_use(&mut self, pu: PuIdx, line: Line) {
         let mut entry = self.directory.get(line);
         entry.used_by |= 1 << pu.0;
         self.directory.set(line, entry);
     }
 
-    /// A write to a line that the nearest cache has, and that is not unique there.
+    /// Writes to a line of the nearest cache without [`UNIQUE`].
     fn upgrade(&mut self, pu: PuIdx, line: Line) -> Served {
         let mut entry = self.directory.get(line);
         entry.used_by |= 1 << pu.0;
@@ -255,27 +268,31 @@ impl Coherent {
         served
     }
 
-    /// Where the farthest of some caches is.
+    /// Slowest source among some caches; `None` for an empty set.
     fn farthest(&self, pu: PuIdx, caches: CacheSet) -> Option<Served> {
         members(caches)
             .map(|cache| self.distance(pu, cache))
             .max_by_key(|served| self.time(pu, *served))
     }
 
-    /// Where a cache beside a PU's path is.
+    /// Distance of a cache beside a PU's path.
     fn distance(&self, pu: PuIdx, cache: u8) -> Served {
         let pus = self.pus[usize::from(cache)];
-        let shares = |outer: &&u8| self.pus[usize::from(**outer)] & pus != 0;
         let path = &self.paths[pu.idx()].caches;
-        if let Some(place) = path.iter().position(|outer| shares(&outer)) {
+        let shared = path.iter().position(|outer| self.pus[usize::from(*outer)] & pus != 0);
+        if let Some(place) = shared {
             return Served::Shared(u8::try_from(place).unwrap_or(u8::MAX));
         }
-        let package = |pu: usize| self.geometry.packages[pu];
-        let there = package(pus.trailing_zeros() as usize);
-        if there == package(pu.idx()) { Served::Package } else { Served::Machine }
+        let packages = &self.geometry.packages;
+        let there = packages[pus.trailing_zeros() as usize];
+        if there == packages[pu.idx()] { Served::Package } else { Served::Machine }
     }
 
-    /// A PU is about to write: all copies beside its path are invalidated.
+    fn inclusion(&self, cache: u8) -> Inclusion {
+        self.geometry.caches[usize::from(cache)].inclusion
+    }
+
+    /// Invalidates all copies beside a PU's path, before a write.
     fn invalidate_others(&mut self, pu: PuIdx, line: Line, entry: &mut Entry) {
         self.detector.writes(pu, entry.used_by);
         let path = self.paths[pu.idx()].set;
@@ -286,10 +303,11 @@ impl Coherent {
         let first = self.paths[pu.idx()].first;
         entry.holders &= path;
         entry.used_by &= self.pus[usize::from(first)];
-        (entry.unique, entry.owner) = (Some(first), None);
+        entry.unique = Some(first);
+        entry.owner = None;
     }
 
-    /// Fetches a line that the nearest cache does not have.
+    /// Fetches a line after a miss in the nearest cache. Returns as [`Self::serve`].
     fn fetch(&mut self, pu: PuIdx, line: Line, writes: bool) -> Served {
         let mut entry = self.directory.get(line);
         self.downgrade(line, &mut entry);
@@ -302,6 +320,7 @@ impl Coherent {
             self.counts.misses[*place] += u64::from(!is_there);
             is_there
         });
+        // An owner on the path is no transfer: the path serves its line.
         let owner = entry.owner.filter(|owner| path_set & bit(*owner) == 0);
         let others = entry.holders & !path_set;
         let served = match (owner, found) {
@@ -321,6 +340,7 @@ impl Coherent {
             Served::Machine => self.counts.transfers[2] += 1,
             Served::Memory => self.counts.from_memory += 1,
         }
+        // Data from beyond the path fills all of its caches.
         let reach = match served {
             Served::Path(place) | Served::Shared(place) => usize::from(place),
             _ => depth,
@@ -338,7 +358,8 @@ impl Coherent {
         }
     }
 
-    /// The nearest cache that may write a line silently may not any more. If it has written, it is its owner.
+    /// Ends the right of a cache to write a line silently. A cache with a written line becomes the
+    /// owner.
     fn downgrade(&mut self, line: Line, entry: &mut Entry) {
         let Some(unique) = entry.unique.take() else { return };
         let Some(flags) = self.caches[usize::from(unique)].peek(line) else { return };
@@ -348,28 +369,29 @@ impl Coherent {
         *flags &= !(UNIQUE | DIRTY);
     }
 
-    /// The owner writes a line back: the nearest cache that it shares with the reader is its owner then, or memory has it.
+    /// The owner writes a line back: to the nearest cache that it shares with the reader, which
+    /// becomes the owner, else to memory.
     fn write_back(&mut self, pu: PuIdx, owner: u8, entry: &mut Entry, reach: usize) {
         let shared = self.paths[pu.idx()].caches.get(reach).copied();
         let keeps = shared.filter(|shared| {
             self.lineage[usize::from(*shared)] & bit(owner) != 0
-                && self.geometry.caches[usize::from(*shared)].inclusion != Inclusion::Exclusive
+                && self.inclusion(*shared) != Inclusion::Exclusive
         });
         entry.owner = keeps;
         self.counts.to_memory += u64::from(keeps.is_none());
     }
 
-    /// Fills the caches of the path up to the one that served, farthest first.
+    /// Fills the caches of the path up to the serving cache, farthest first.
     fn fill(&mut self, pu: PuIdx, line: Line, writes: bool, mut entry: Entry, reach: usize) {
         let path_set = self.paths[pu.idx()].set;
         for place in (1..self.paths[pu.idx()].caches.len()).rev() {
             let cache = self.paths[pu.idx()].caches[place];
             let is_there = entry.holders & bit(cache) != 0;
-            if self.geometry.caches[usize::from(cache)].inclusion == Inclusion::Exclusive {
+            if self.inclusion(cache) == Inclusion::Exclusive {
                 if is_there {
                     self.caches[usize::from(cache)].remove(line);
                     entry.holders &= !bit(cache);
-                    // Its ownership moves, too.
+                    // The line moves to the nearest cache, and its ownership with it.
                     entry.owner = entry.owner.map(|owner| {
                         if owner == cache { self.paths[pu.idx()].first } else { owner }
                     });
@@ -378,6 +400,7 @@ impl Coherent {
                 self.caches[usize::from(cache)].touch(line);
             } else if place <= reach {
                 entry.holders |= bit(cache);
+                // An eviction can change this entry, too: it is written before, and read after.
                 self.directory.set(line, entry);
                 let out = self.caches[usize::from(cache)].insert(line, 0);
                 self.evict(cache, out);
@@ -397,7 +420,7 @@ impl Coherent {
         self.evict(first, out);
     }
 
-    /// A cache has evicted a line for another one.
+    /// Handles an evicted line: writes the data to the next cache of the path or to memory.
     fn evict(&mut self, cache: u8, out: Option<(Line, u64)>) {
         let Some((line, flags)) = out else { return };
         let mut entry = self.directory.get(line);
@@ -407,7 +430,8 @@ impl Coherent {
         if entry.unique == Some(cache) {
             entry.unique = None;
         }
-        if self.geometry.caches[index].inclusion == Inclusion::Inclusive {
+        // Nearer caches must not have lines that an inclusive cache has lost.
+        if self.inclusion(cache) == Inclusion::Inclusive {
             for inner in members(entry.holders & self.lineage[index]) {
                 if self.depth[usize::from(inner)] < self.depth[index] {
                     let flags = self.caches[usize::from(inner)].remove(line).unwrap_or(0);
@@ -418,11 +442,9 @@ impl Coherent {
             }
         }
         self.clear_access_bits(cache, &mut entry);
-        let next = self.beyond[index];
-        let takes = |next: &u8| {
-            is_dirty || self.geometry.caches[usize::from(*next)].inclusion == Inclusion::Exclusive
-        };
-        match next.filter(takes) {
+        let next = self.beyond[index]
+            .filter(|next| is_dirty || self.inclusion(*next) == Inclusion::Exclusive);
+        match next {
             Some(next) => {
                 entry.owner = if is_dirty { Some(next) } else { entry.owner };
                 let is_there = entry.holders & bit(next) != 0;
@@ -443,7 +465,7 @@ impl Coherent {
         }
     }
 
-    /// Once a cache has evicted a line its access bits are lost.
+    /// Clears the access bits lost with an evicted line.
     fn clear_access_bits(&self, cache: u8, entry: &mut Entry) {
         let pus = self.pus[usize::from(cache)];
         let mut left = entry.used_by & pus;
@@ -456,10 +478,10 @@ impl Coherent {
         }
     }
 
-    /// What has to be true at any time; else a line about what is not.
+    /// Checks caches and directory against each other.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A line about the first contradiction.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         let mut holders = std::collections::HashMap::<Line, CacheSet>::new();
@@ -487,9 +509,10 @@ impl Coherent {
                 return Err(format!("line {line:#x}: its owner does not have it: {entry:?}"));
             }
         }
-        match holders.is_empty() {
-            true => Ok(()),
-            false => Err("a cache has a line that the directory does not know".into()),
+        if holders.is_empty() {
+            Ok(())
+        } else {
+            Err("a cache has a line that the directory does not know".into())
         }
     }
 }

@@ -1,15 +1,17 @@
-//! Threads whose memory accesses are known, on the coherent caches of a machine, under a mapping that may change.
+//! Known memory accesses of threads, on coherent caches, under a mapping that may change.
 //!
 //! # Approach
-//! Each thread has a clock. The one that is furthest behind goes ahead until it is [`AHEAD`] before the next, or waits for
-//! another one. Threads on the same PU take turns of that length. At a barrier, and after each [`Timing::every_ps`], the vectors of
-//! the PUs are taken and the mapping decides; they are also taken when another thread gets a PU, as a kernel would.
+//! Each thread has a clock. The thread that is furthest behind runs until it is [`AHEAD`] before
+//! the next, or waits for another thread. Threads on the same PU take turns of that length. At a
+//! barrier, and after each [`Timing::every_ps`], the vectors of the PUs are taken and the mapping
+//! decides. They are also taken when another thread gets a PU, as a kernel would.
 //! # Properties
-//! - **The published effect**: producers and consumers that share a cache take far less time, misses and invalidations; the
-//!   pipeline finds them in both phases. -> test `producers_and_consumers`
+//! - **The published effect**: producers and consumers that share a cache take far less time,
+//!   misses and invalidations; the pipeline finds them in both phases. -> test
+//!   `producers_and_consumers`
 //! - **Patterns are detected**. -> test `patterns_are_detected`
-//! - **In order**: a thread that waits for a signal continues once that is given, and not before. ->
-//!   test `traced::tests::signals_by_hand`
+//! - **In order**: a thread that waits for a signal continues once that is given, and not before.
+//!   -> test `traced::tests::signals_by_hand`
 //! - **One at a time**: threads on one PU take as long as one after the other. -> test
 //!   `traced::tests::threads_share_a_pu`
 
@@ -21,69 +23,70 @@ use colocate_policy::communication::pipeline::Pipeline;
 use colocate_policy::places::Places;
 use std::collections::BTreeMap;
 
-/// By so much a thread goes ahead of the others at once, in picoseconds. Chosen: as long as a few misses.
+/// Largest lead of a thread over the next, in picoseconds. Chosen: as long as a few misses.
 const AHEAD: u64 = 500_000;
-/// What a thread loses that is moved, beside what it finds in other caches, in picoseconds. Assumed: a wake-up on another PU, of
-/// 10 µs.
+/// Time lost by a move, in picoseconds, on top of misses. Assumed: a wake-up on another PU, of 10
+/// µs.
 const MOVE: u64 = 10_000_000;
 
-/// What threads wait for.
+/// Signals for waiting threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Signal {
-    /// Wake-ups at a futex.
+    /// A wake-up at a futex, by its address.
     Futex(u64),
-    /// That a thread is created, by its number in the kernel.
+    /// Creation of a thread, by its kernel thread ID.
     Created(u64),
-    /// That it ends.
+    /// End of a thread, by its kernel thread ID.
     Ended(u64),
 }
 
-/// What a thread does next.
+/// Next action of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It reads or writes at an address, after so many other instructions.
+    /// A read or write at an address, after some other instructions.
     Access {
         /// The address.
         address: u64,
-        /// Whether it writes.
+        /// Whether this is a write.
         writes: bool,
-        /// Instructions since its last step, with this one.
+        /// Instructions since the last step, with this access.
         instructions: u32,
     },
-    /// It waits for all others.
+    /// Waits for all other threads.
     Barrier,
-    /// It gives a signal.
+    /// Gives a signal.
     Gives(Signal),
-    /// It waits until a signal has been given so often.
+    /// Waits until a signal was given this often.
     Awaits(Signal, u64),
-    /// It ends.
+    /// Ends.
     End,
 }
 
-/// Threads whose steps are known.
+/// A program whose threads' steps are known.
 pub trait Program {
-    /// How many there are.
+    /// Number of threads.
     fn threads(&self) -> usize;
 
-    /// The next step of one of them, none after its end.
+    /// The next step of a thread; [`Step::End`] from its end on.
     fn next(&mut self, thread: usize) -> Step;
 }
 
-/// Decides where threads are to be.
+/// Decides on the PU of each thread.
 pub trait Mapping {
-    /// Where they begin.
+    /// The PU of each thread at the start.
     fn first(&mut self) -> Vec<PuIdx>;
 
-    /// Where they go, by what was communicated since this was last called, of the threads that there are; `None`: all stay.
+    /// The PUs of threads from now on; `None` if all stay. `new` is the communication since the
+    /// last call, `live` the threads before their end.
     fn decide(&mut self, new: &Matrix, live: &[TaskId]) -> Option<BTreeMap<TaskId, PuIdx>>;
 
-    /// What it goes by, if it goes by what was communicated.
+    /// The communication matrix behind decisions; `None` for a mapping without a matrix.
     fn known(&self) -> Option<&Matrix> {
         None
     }
 }
 
-/// Threads stay where they began.
+/// Mapping that keeps each thread on its first PU.
 #[derive(Clone, Debug)]
 pub struct Fixed(pub Vec<PuIdx>);
 
@@ -97,14 +100,14 @@ impl Mapping for Fixed {
     }
 }
 
-/// Threads are mapped by their communication. Others stay, or go to PUs that are left.
+/// Mapping by communication. Threads without communication stay, or go to free PUs.
 #[derive(Clone, Debug)]
 pub struct Followed<'a> {
-    /// Where they begin.
+    /// The PU of each thread at the start.
     pub first: Vec<PuIdx>,
-    /// The machine.
+    /// PUs that threads may be mapped to.
     pub places: Places<'a>,
-    /// What is known of them.
+    /// Communication until now, and the resulting seats.
     pub pipeline: Pipeline,
 }
 
@@ -114,7 +117,7 @@ impl Mapping for Followed<'_> {
     }
 
     fn decide(&mut self, new: &Matrix, live: &[TaskId]) -> Option<BTreeMap<TaskId, PuIdx>> {
-        // Amounts are counts.
+        // The detector counts accesses: an amount of 1 is one event.
         if !self.pipeline.follow(new, 1.0, live, &self.places) {
             return None;
         }
@@ -134,46 +137,47 @@ impl Mapping for Followed<'_> {
     }
 }
 
-/// A thread of the program, as policies name it.
+/// ID of a thread of the program, as policies name it.
 #[must_use]
 pub fn task(thread: usize) -> TaskId {
     TaskId { job: JobIdx(0), order: u32::try_from(thread).unwrap_or(u32::MAX) }
 }
 
-/// How long what is no access takes.
+/// Times of instructions and decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// An instruction, in picoseconds.
+    /// Time of an instruction other than an access, in picoseconds.
     pub instruction_ps: u64,
-    /// Time between two decisions of the mapping beside those at barriers, in picoseconds; `None` for none.
+    /// Time between two decisions of the mapping, in picoseconds; `None` for decisions at barriers
+    /// only.
     pub every_ps: Option<u64>,
 }
 
-/// What came of it.
+/// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replayed {
-    /// Until the last thread ended, in picoseconds.
+    /// Time until the last thread ended, in picoseconds.
     pub time_ps: u64,
-    /// How often threads were moved.
+    /// Decisions that moved a thread.
     pub migrations: u64,
-    /// How many threads were moved, in all.
+    /// Moves of threads, in all.
     pub moved: u64,
-    /// What each pair communicated by the detector, over the whole time.
+    /// Communication of each pair by the detector, over the whole time.
     pub detected: Matrix,
-    /// At each decision of a mapping that goes by what was communicated.
+    /// The matrix at each decision; empty for a mapping without a matrix.
     pub over_time: Vec<Moment>,
-    /// Threads that waited for ever: of a program that was cut off.
+    /// Threads that still waited at the end, as in a truncated recording.
     pub stuck: usize,
 }
 
-/// What a mapping goes by at a decision.
+/// Communication matrix of a mapping at a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moment {
-    /// When, in picoseconds.
+    /// Time of the decision, in picoseconds.
     pub at_ps: u64,
     /// How unevenly pairs communicate ([`Matrix::heterogeneity`]).
     pub heterogeneity: f64,
-    /// How much that differs from the decision before ([`Matrix::dynamicity`]).
+    /// Difference from the decision before ([`Matrix::dynamicity`]).
     pub dynamicity: f64,
 }
 
@@ -192,66 +196,63 @@ enum State {
     Over,
 }
 
-/// Everything while it runs.
+/// State of a replay.
 struct Replay<'a> {
     caches: &'a mut Coherent,
     program: &'a mut dyn Program,
     mapping: &'a mut dyn Mapping,
     timing: Timing,
     threads: Vec<Thread>,
-    /// By PU: until when it has a thread, and which one had it last.
+    /// By PU: the end of its busy time, and its last thread.
     pus: Vec<(u64, Option<usize>)>,
-    /// How often each was given, and when the last time.
+    /// By signal: how often given, and the last time.
     given: BTreeMap<Signal, (u64, u64)>,
-    /// What was communicated since the last decision.
+    /// Communication since the last decision.
     new: Vec<(TaskId, TaskId, f64)>,
     next_decision: u64,
-    /// What the mapping went by at the last decision.
+    /// The mapping's matrix at the last decision.
     known: Matrix,
     result: Replayed,
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end, on caches in any state.
 pub fn replay(
     caches: &mut Coherent,
     program: &mut dyn Program,
     mapping: &mut dyn Mapping,
     timing: Timing,
 ) -> Replayed {
-    let start = |pu| Thread { pu, clock: 0, state: State::Runs };
-    let threads: Vec<Thread> =
-        mapping.first().into_iter().take(program.threads()).map(start).collect();
-    let pus = vec![(0, None); caches.pus()];
-    let next_decision = timing.every_ps.unwrap_or(u64::MAX);
-    let (given, new, result) = (BTreeMap::new(), Vec::new(), Replayed::default());
+    let pus = mapping.first().into_iter().take(program.threads());
     let mut replay = Replay {
+        threads: pus.map(|pu| Thread { pu, clock: 0, state: State::Runs }).collect(),
+        pus: vec![(0, None); caches.pus()],
+        given: BTreeMap::new(),
+        new: Vec::new(),
+        next_decision: timing.every_ps.unwrap_or(u64::MAX),
+        known: Matrix::default(),
+        result: Replayed::default(),
         caches,
         program,
         mapping,
         timing,
-        threads,
-        pus,
-        given,
-        new,
-        next_decision,
-        known: Matrix::default(),
-        result,
     };
     while replay.go() {}
     replay.end()
 }
 
 impl Replay<'_> {
-    /// Lets one thread go ahead, or all that wait at a barrier. False if there is nothing left to do.
+    /// Lets a thread run, or all threads at a barrier. False if no thread can.
     fn go(&mut self) -> bool {
-        let (mut first, mut second) = ((u64::MAX, 0), u64::MAX);
+        let mut first = (u64::MAX, 0);
+        let mut second = u64::MAX;
         for (index, thread) in self.threads.iter().enumerate() {
             let clock = match thread.state {
                 State::Runs => thread.clock.max(self.pus[thread.pu.idx()].0),
                 _ => continue,
             };
             if clock < first.0 {
-                (second, first) = (first.0, (clock, index));
+                second = first.0;
+                first = (clock, index);
             } else {
                 second = second.min(clock);
             }
@@ -272,7 +273,7 @@ impl Replay<'_> {
         true
     }
 
-    /// Lets a thread run from one time to another, or until it waits or ends.
+    /// Lets a thread run until a time, a wait or its end.
     fn advance(&mut self, index: usize, from: u64, until: u64) {
         let pu = self.threads[index].pu;
         if self.pus[pu.idx()].1 != Some(index) {
@@ -290,7 +291,7 @@ impl Replay<'_> {
                 Step::Barrier => state = State::AtBarrier,
                 Step::Gives(signal) => {
                     if self.give(signal, clock) {
-                        // The others are not that far.
+                        // A thread that continues now is behind this one, and runs first.
                         break;
                     }
                 }
@@ -298,6 +299,7 @@ impl Replay<'_> {
                     let (given, at) = self.given.get(&signal).copied().unwrap_or_default();
                     match given.cmp(&count) {
                         std::cmp::Ordering::Less => state = State::Awaits(signal, count),
+                        // The thread continues at the last signal; of earlier ones no time is kept.
                         std::cmp::Ordering::Equal => clock = clock.max(at),
                         std::cmp::Ordering::Greater => {}
                     }
@@ -305,40 +307,46 @@ impl Replay<'_> {
                 Step::End => state = State::Over,
             }
         }
-        (self.threads[index].clock, self.threads[index].state) = (clock, state);
+        self.threads[index].clock = clock;
+        self.threads[index].state = state;
         self.pus[pu.idx()].0 = clock;
     }
 
-    /// A signal is given: threads that have waited for it continue. Whether there is one.
+    /// Gives a signal: waiting threads continue. Whether any did.
     fn give(&mut self, signal: Signal, clock: u64) -> bool {
         let mut has_waited = false;
         let (given, at) = self.given.entry(signal).or_default();
-        (*given, *at) = (*given + 1, clock.max(*at));
+        *given += 1;
+        *at = clock.max(*at);
         for thread in &mut self.threads {
             if thread.state == State::Awaits(signal, *given) {
-                (thread.state, thread.clock) = (State::Runs, thread.clock.max(*at));
+                thread.state = State::Runs;
+                thread.clock = thread.clock.max(*at);
                 has_waited = true;
             }
         }
         has_waited
     }
 
-    /// All have arrived that have not ended.
+    /// Opens the barrier: all remaining threads have arrived.
     fn barrier(&mut self) {
-        let waits = |thread: &Thread| thread.state == State::AtBarrier;
-        let last = self.threads.iter().filter(|thread| waits(thread)).map(|it| it.clock).max();
-        for thread in self.threads.iter_mut().filter(|thread| waits(thread)) {
-            (thread.clock, thread.state) = (last.unwrap_or(0), State::Runs);
+        let arrived = self.threads.iter().filter(|thread| thread.state == State::AtBarrier);
+        let last = arrived.map(|thread| thread.clock).max().unwrap_or(0);
+        for thread in &mut self.threads {
+            if thread.state == State::AtBarrier {
+                thread.clock = last;
+                thread.state = State::Runs;
+            }
         }
         self.decide();
     }
 
-    /// Has the mapping decide.
+    /// Has the mapping decide, and moves threads.
     fn decide(&mut self) {
         let new = self.take_matrix();
-        let is_live = |(_, thread): &(usize, &Thread)| thread.state != State::Over;
-        let live: Vec<TaskId> =
-            self.threads.iter().enumerate().filter(is_live).map(|(index, _)| task(index)).collect();
+        let threads = self.threads.iter().enumerate();
+        let live = threads.filter(|(_, thread)| thread.state != State::Over);
+        let live: Vec<TaskId> = live.map(|(index, _)| task(index)).collect();
         let places = self.mapping.decide(&new, &live);
         self.note(live.len());
         let Some(places) = places else { return };
@@ -348,7 +356,7 @@ impl Replay<'_> {
                 continue;
             };
             if thread.state == State::Runs {
-                // It takes its clock along, and its turn on its PU is over.
+                // The thread keeps its clock, and its turn on the old PU is over.
                 thread.clock += MOVE;
             }
             thread.pu = pu;
@@ -357,7 +365,7 @@ impl Replay<'_> {
         self.result.migrations += u64::from(self.result.moved > before);
     }
 
-    /// Notes what the mapping goes by, of so many threads.
+    /// Adds the mapping's matrix to the result, over this many threads.
     fn note(&mut self, threads: usize) {
         let Some(known) = self.mapping.known() else { return };
         let clocks = self.threads.iter().map(|thread| thread.clock);
@@ -369,7 +377,7 @@ impl Replay<'_> {
         self.known = known.clone();
     }
 
-    /// What each pair communicated since this was last called.
+    /// Communication of each pair since the last call.
     fn take_matrix(&mut self) -> Matrix {
         (0..self.pus.len()).for_each(|pu| self.take_vector(PuIdx(u32::try_from(pu).unwrap_or(0))));
         let new = Matrix::of(self.new.drain(..));
@@ -377,7 +385,7 @@ impl Replay<'_> {
         new
     }
 
-    /// Takes the vector of a PU, for the thread that had it last, by the threads that last had the others.
+    /// Takes the vector of a PU, for its last thread. Writers are the last threads of their PUs.
     fn take_vector(&mut self, pu: PuIdx) {
         let vector = self.caches.take_vector(pu);
         let Some(reader) = self.pus[pu.idx()].1 else { return };
@@ -390,8 +398,8 @@ impl Replay<'_> {
 
     fn end(mut self) -> Replayed {
         self.take_matrix();
-        let waits = |thread: &&Thread| thread.state != State::Over;
-        self.result.stuck = self.threads.iter().filter(waits).count();
+        let waiting = self.threads.iter().filter(|thread| thread.state != State::Over);
+        self.result.stuck = waiting.count();
         self.result.time_ps = self.threads.iter().map(|thread| thread.clock).max().unwrap_or(0);
         self.result
     }

@@ -1,4 +1,4 @@
-//! A program whose accesses were recorded.
+//! A recorded program: the memory accesses and synchronization of a trace file.
 
 use super::replay::{Program, Signal, Step};
 use colocate_trace::form::{Access, Record, Records, Sync, SyncKind};
@@ -6,34 +6,38 @@ use colocate_trace::{ReadError, TraceFile};
 use std::collections::BTreeMap;
 use std::io::{Read, Seek};
 
-/// Accesses that cross the end of a line are two.
+/// Bytes of a line: an access across a line's end is replayed as two.
 const LINE: u64 = 64;
 
-/// A recorded program. Of each thread one block is in memory.
+/// A recorded program. Only the present block of each thread is in memory.
 #[derive(Debug)]
 pub struct Traced<R> {
     file: TraceFile<R>,
     threads: Vec<Thread>,
-    /// How often threads with a number in the kernel have begun and were waited for.
+    /// By kernel thread ID: how often a thread has begun.
     begun: BTreeMap<u64, u64>,
+    /// By kernel thread ID: how often a thread was joined.
     joined: BTreeMap<u64, u64>,
     error: Option<ReadError>,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
-    /// The next block, and the present one with how much of it is done.
+    /// Number of the next block to read.
     block: usize,
+    /// Present block.
     bytes: Vec<u8>,
+    /// Decoded bytes of the present block.
     done: usize,
+    /// Address of the last access in the present block; records have differences.
     address: u64,
-    /// The second half of an access.
+    /// Second half of an access across a line's end.
     next: Option<Step>,
     ended: bool,
 }
 
 impl<R: Read + Seek> Traced<R> {
-    /// From its beginning.
+    /// The program of a trace file, at its start.
     #[must_use]
     pub fn new(file: TraceFile<R>) -> Self {
         let mut threads = Vec::new();
@@ -41,30 +45,33 @@ impl<R: Read + Seek> Traced<R> {
         Self { file, threads, begun: BTreeMap::new(), joined: BTreeMap::new(), error: None }
     }
 
-    /// Why threads ended early, if they did.
+    /// The read error that ended a thread early; `None` if there was none.
     #[must_use]
     pub const fn error(&self) -> Option<&ReadError> {
         self.error.as_ref()
     }
 
-    /// The file, to read it again.
+    /// The trace file, to be read again.
     #[must_use]
     pub fn into_file(self) -> TraceFile<R> {
         self.file
     }
 
-    /// The next record of a thread, none after its last.
+    /// The next record of a thread; `None` after its last.
     fn record(&mut self, index: usize) -> Result<Option<Record>, ReadError> {
         let thread = &mut self.threads[index];
         while thread.done == thread.bytes.len() {
             if !self.file.read(index, thread.block, &mut thread.bytes)? {
                 return Ok(None);
             }
-            (thread.block, thread.done, thread.address) = (thread.block + 1, 0, 0);
+            thread.block += 1;
+            thread.done = 0;
+            thread.address = 0;
         }
         let mut records = Records::after(thread.address, &thread.bytes[thread.done..]);
         let record = records.next().transpose()?;
-        (thread.done, thread.address) = (thread.bytes.len() - records.left(), records.address());
+        thread.done = thread.bytes.len() - records.left();
+        thread.address = records.address();
         Ok(record)
     }
 
@@ -83,23 +90,30 @@ impl<R: Read + Seek> Traced<R> {
     }
 
     fn sync(&mut self, index: usize, kind: SyncKind, count: u64, object: u64) -> Option<Step> {
-        let next = |sums: &mut BTreeMap<u64, u64>| {
-            let sum = sums.entry(object).or_default();
-            *sum += 1;
-            *sum
-        };
         match kind {
-            // The first one was not created by another.
+            // The first thread was created by none of the recorded threads.
             SyncKind::Begins if index == 0 => None,
-            SyncKind::Begins => Some(Step::Awaits(Signal::Created(object), next(&mut self.begun))),
+            SyncKind::Begins => {
+                Some(Step::Awaits(Signal::Created(object), count_up(&mut self.begun, object)))
+            }
             SyncKind::Creates => Some(Step::Gives(Signal::Created(object))),
             SyncKind::Ends => Some(Step::Gives(Signal::Ended(object))),
-            SyncKind::Joins => Some(Step::Awaits(Signal::Ended(object), next(&mut self.joined))),
+            SyncKind::Joins => {
+                Some(Step::Awaits(Signal::Ended(object), count_up(&mut self.joined, object)))
+            }
             SyncKind::Wakes => Some(Step::Gives(Signal::Futex(object))),
             SyncKind::Continues => Some(Step::Awaits(Signal::Futex(object), count)),
+            // `Continues`, which follows, has the wake-up.
             SyncKind::Waits => None,
         }
     }
+}
+
+/// Increments and returns an object's count. Counts tell apart reuses of a kernel thread ID.
+fn count_up(counts: &mut BTreeMap<u64, u64>, object: u64) -> u64 {
+    let count = counts.entry(object).or_default();
+    *count += 1;
+    *count
 }
 
 impl<R: Read + Seek> Program for Traced<R> {
@@ -210,7 +224,8 @@ mod tests {
         assert_eq!(found.time_ps, 2 * cold(9_000));
     }
 
-    /// One thread begins when it is created; the other continues when the first has woken it, or has ended.
+    /// One thread begins when it is created; the other continues when the first has woken it, or
+    /// has ended.
     #[test]
     fn signals_by_hand() {
         let waits = [sync(SyncKind::Waits, 0, FUTEX), sync(SyncKind::Continues, 1, FUTEX)];

@@ -5,6 +5,7 @@ use crate::world::World;
 use colocate_evidence::{Counts, SeenTask};
 use colocate_model::Stack;
 
+/// Reports the hardware counts of a task.
 pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
     let task = &world.tasks[task];
     let counted = &task.counted;

@@ -6,7 +6,7 @@ use crate::world::World;
 use colocate_evidence::{JobIdx, SeenTask};
 use colocate_model::Mix;
 
-/// Watches these jobs, and no others.
+/// Collects the mixes of `jobs`, and of no other.
 pub(crate) fn watch(world: &mut World<'_>, jobs: &[JobIdx]) {
     for (job, number) in world.jobs.iter_mut().zip(0..) {
         job.watched = jobs.contains(&JobIdx(number));
@@ -18,8 +18,8 @@ pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
     seen.mix = mean_mix(world.scenario, watched).map(Box::new);
 }
 
-/// The mean mix of phases, weighted by their instructions. A class is unknown if one of the phases does not say.
-/// `None` if there are no instructions.
+/// Mean mix of phases, weighted by their instructions. A class unknown in any phase is unknown.
+/// `None` without instructions.
 pub(crate) fn mean_mix(
     scenario: &Scenario,
     done: impl Iterator<Item = (usize, f64)> + Clone,

@@ -1,7 +1,8 @@
-//! Evidence of the simulated machine: a file for each source, as in `colocate_observe::sources` on a real one.
+//! Evidence of the simulated machine: a file for each source, as in `colocate_observe::sources`.
 //!
-//! Each says with what it answers a request ([`answer`]) and what it reports of a task ([`report`]). What a simulation knows
-//! costs nothing, so times, counts and stacks are reported whether they were requested or not.
+//! Each source has an answer to a request ([`answer`]) and a report of a task ([`report`]).
+//! Simulated figures cost nothing, so times, counts and stacks are reported whether they were
+//! requested or not.
 
 mod counters;
 pub(crate) mod mix;
@@ -14,7 +15,7 @@ use crate::world::World;
 use colocate_engine::Request;
 use colocate_evidence::{Provider, Refusal, Reports, SeenTask, Source};
 
-/// Begins what was requested, and says how it is provided.
+/// Begins to provide a source. Returns its provider, or a refusal.
 pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Provider, Refusal> {
     match request.source {
         Source::Mix => mix::watch(world, request.jobs),
@@ -22,6 +23,7 @@ pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Pro
         Source::WakeUps => return wake_ups::answer(world),
         Source::Sharing => return sharing(),
         Source::Switches => return switches(),
+        // Counting takes time in each step, so it begins with the first request.
         Source::Pages => world.reports_pages = true,
         Source::Phases => return run_states::at_once(),
         Source::Counters | Source::Stacks | Source::RunStates => {}
@@ -29,7 +31,7 @@ pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Pro
     Ok(known())
 }
 
-/// Adds what each source reports of a task.
+/// Adds the reports of all sources to a task.
 pub(crate) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
     mix::report(world, task, seen);
     counters::report(world, task, seen);
@@ -41,6 +43,7 @@ pub(crate) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
 pub(crate) fn reports(world: &World<'_>) -> Reports {
     Reports {
         wake_ups: world.takes_turns().then(|| world.reported_wake_ups()),
+        // Phases have no addresses, so threads cannot be seen to share data.
         sharing: None,
         pages: world.reports_pages.then(|| world.page_groups()),
     }

@@ -1,4 +1,4 @@
-//! Spinning: for how long tasks only wait for others in a loop.
+//! Spinning: time of tasks that wait for others in a loop.
 
 use super::known;
 use crate::task::TaskNo;

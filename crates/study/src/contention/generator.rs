@@ -1,21 +1,22 @@
-//! The demand of the program that requests lines at a given rate (`smt_bench::traffic`, the published micro-benchmark).
+//! Demand of a generator of memory traffic at a given rate (`smt_bench::traffic`, the published
+//! micro-benchmark).
 
 use colocate_machine::performance::WorkKind;
-use colocate_machine::{Bytes, Machine, Performance};
+use colocate_machine::{Bytes, CacheKind, Machine, Performance};
 use colocate_model::phase::{Guessed, Known, Work};
 use colocate_model::{MissCurve, Phase};
 
 /// Instructions of a line without `nop`s: a load, an increment, a store and a branch.
 const INSTRUCTIONS: f64 = 4.0;
-/// Part of the matrix up to which a cache of least recently used lines keeps none until it comes again.
+/// Size of an LRU cache, as a part of the matrix, up to which no line is kept until its next use.
 const NONE_KEPT: f64 = 0.9;
 
-/// What lies between two lines.
+/// Gap between the requests of two lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gap {
-    /// So many `nop`s, as published.
+    /// A number of `nop`s, as published.
     Nops(f64),
-    /// So many cycles without an instruction: beside a sibling, whose slots `nop`s would take.
+    /// A number of cycles without an instruction: beside a sibling, whose slots `nop`s would take.
     Stalled(f64),
 }
 
@@ -29,7 +30,7 @@ impl Gap {
         }
     }
 
-    /// Cycles of stalls an instruction.
+    /// Stall cycles for each instruction.
     fn stalls(self) -> f64 {
         match self {
             Self::Nops(_) => 0.0,
@@ -38,19 +39,18 @@ impl Gap {
     }
 }
 
-/// Where its lines come from.
+/// Source of the generator's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// No cache holds them.
+    /// Memory: no cache holds the lines.
     Memory,
-    /// The cache of this level holds them, nearer ones do not.
+    /// The caches of a level: nearer caches do not hold the lines.
     Cache(u8),
 }
 
-/// Its demand.
+/// Demand of the generator.
 #[must_use]
 pub fn phase(machine: &Machine, performance: &Performance, from: Source, gap: Gap) -> Phase {
-    let known = |value: f64| Known::new(value, "of the generator's code");
     let each = 1.0 / gap.instructions();
     let kinds =
         [WorkKind::Branch, WorkKind::Int, WorkKind::Load, WorkKind::Store].map(|kind| (kind, each));
@@ -77,25 +77,31 @@ pub fn phase(machine: &Machine, performance: &Performance, from: Source, gap: Ga
     }
 }
 
-/// Misses of a matrix of so many bytes that is walked again and again.
+fn known(value: f64) -> Known<f64> {
+    Known::new(value, "of the generator's code")
+}
+
+/// Misses of repeated walks over a matrix of this many bytes, with `each` for a miss of every line.
 fn of_cache(matrix: f64, each: f64) -> Result<MissCurve, String> {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // sizes of caches
-    let bytes = |size: f64| Bytes(size as u64);
     if matrix <= 0.0 {
         return MissCurve::new([(Bytes(64), 0.0)]);
     }
-    MissCurve::new([(bytes(NONE_KEPT * matrix), each), (bytes(matrix), 0.0)])
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // sizes of caches
+    let [none, all] = [NONE_KEPT * matrix, matrix].map(|size| Bytes(size as u64));
+    MissCurve::new([(none, each), (all, 0.0)])
 }
 
-/// Bytes of the matrix that only the cache of `level` holds: four times the level before, at most half of this one; 0 for the first.
+/// Bytes of a matrix that only caches of `level` and beyond hold: four times the level before, at
+/// most half of this level; 0 for the first.
 fn matrix(machine: &Machine, performance: &Performance, level: u8) -> f64 {
-    #[allow(clippy::cast_precision_loss)] // sizes of caches are far below 2^53
-    let size = |level: u8| {
-        let cache = machine.caches.iter().find(|cache| {
-            cache.level == level && cache.kind != colocate_machine::CacheKind::Instruction
-        });
-        cache.and_then(|cache| cache.size).map_or(0.0, |size| size.0 as f64)
-    };
     let before = performance.caches.iter().map(|cache| cache.level).filter(|it| *it < level).max();
-    before.map_or(0.0, |before| (4.0 * size(before)).min(size(level) / 2.0))
+    before.map_or(0.0, |before| (4.0 * size(machine, before)).min(size(machine, level) / 2.0))
+}
+
+/// Bytes of a data cache of `level`; 0 if unknown.
+#[allow(clippy::cast_precision_loss)] // sizes of caches are far below 2^53
+fn size(machine: &Machine, level: u8) -> f64 {
+    let mut caches = machine.caches.iter();
+    let cache = caches.find(|cache| cache.level == level && cache.kind != CacheKind::Instruction);
+    cache.and_then(|cache| cache.size).map_or(0.0, |size| size.0 as f64)
 }

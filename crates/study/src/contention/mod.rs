@@ -1,13 +1,17 @@
-//! How much programs lose by others' traffic, level by level, and how unfair pairs are: simulated beside what Feliu published.
+//! Losses of programs from others' traffic, level by level, and unfairness of pairs: simulated
+//! beside Feliu's figures.
 //!
 //! # Problem
-//! A scheduler against contention gains nothing where there is none. Published are a loss of up to 40 % by the contention for memory
-//! or the first cache, and two pairs of programs with an unfairness of 1.36 and 1.43.
+//! A scheduler against contention gains nothing without contention. Published are a loss of up to
+//! 40 % from contention for memory or the first cache, and two pairs of programs with an unfairness
+//! of 1.36 and 1.43.
 //! # Approach
-//! As published: a program beside one to three copies of a [`generator`] that requests lines at a given rate. Copies that load a cache
-//! run on PUs that share it, one a core if that is possible; those that load the memory on other cores.
+//! As published: a program beside one to three copies of a [`generator`] that requests lines at a
+//! given rate. Copies that load a cache run on PUs that share it, one a core if possible; copies
+//! that load the memory run on other cores.
 //! # Terms
-//! - *Loss*: 1 − the program's speed beside over alone. Speeds are those of its phases, by their time alone.
+//! - *Loss*: 1 − the program's speed beside over alone. Its speed is the mean over its phases, by
+//!   their time alone.
 //! - *Unfairness* of a pair: the greater slowdown over the lesser.
 //! - *Interval*: the least and the greatest over the sets of assumptions.
 //! # Properties
@@ -28,91 +32,93 @@ use serde::Serialize;
 
 /// Version of the report.
 pub const VERSION: u32 = 1;
-/// What a copy requests alone, lines a microsecond. Published: 10, 50 and 100.
+/// Rates of a copy alone, lines a microsecond. Published: 10, 50 and 100.
 const RATES: [f64; 7] = [0.0, 10.0, 25.0, 50.0, 100.0, 200.0, f64::INFINITY];
-/// Accesses to the first cache, a microsecond. Chosen.
+/// Rates of accesses to the first cache, a microsecond. Chosen.
 const RATES_OF_FIRST: [f64; 5] = [0.0, 200.0, 500.0, 1000.0, f64::INFINITY];
 /// Most copies. Published.
 const COPIES: usize = 3;
 
-/// What the study is made with.
+/// Input of the study.
 #[derive(Debug)]
 pub struct Study<'a> {
     /// The machine.
     pub machine: &'a Machine,
-    /// How fast it is.
+    /// Speeds of the machine.
     pub performance: &'a Performance,
-    /// The programs: two or more.
+    /// Programs: two or more.
     pub programs: &'a [Program],
-    /// The sets of assumptions, the default one first; never empty.
+    /// Sets of assumptions, the default set first; never empty.
     pub draws: &'a [Assumptions],
 }
 
-/// Losses beside copies of one rate.
+/// Losses beside copies of a rate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// What each copy requests alone, lines a microsecond.
+    /// Requests of each copy alone, lines a microsecond.
     pub rate: f64,
-    /// What all copies request together beside a program, lines a microsecond: the median of the programs, default assumptions.
+    /// Requests of all copies together beside a program, lines a microsecond: median over the
+    /// programs, default assumptions.
     pub reached: f64,
-    /// The median of the programs' losses.
+    /// Median loss of the programs.
     pub median: Estimate,
-    /// The greatest loss.
+    /// Largest loss of a program.
     pub greatest: Estimate,
-    /// Which program has it under the default assumptions.
+    /// Program with the largest loss under the default assumptions.
     pub of: String,
 }
 
-/// A curve.
+/// A curve of losses over rates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
-    /// What is loaded: `memory`, `L3`.
+    /// Loaded level: `memory` or a cache, as `L3`.
     pub level: String,
-    /// How many copies.
+    /// Number of copies.
     pub copies: usize,
     /// Whether the copies share the program's core.
     pub siblings: bool,
-    /// By rate, up to the most that a copy can reach alone.
+    /// Points by rate, up to the highest rate of a copy alone.
     pub points: Vec<Point>,
 }
 
-/// Unfairness of all pairs in one situation.
+/// Unfairness of all pairs in a placement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pairs {
-    /// Whether both are on one core.
+    /// Whether both programs are on the same core.
     pub siblings: bool,
-    /// What was published for one pair.
+    /// Published unfairness of a pair.
     pub published: f64,
-    /// How many pairs.
+    /// Number of pairs.
     pub pairs: usize,
-    /// The median of the pairs.
+    /// Median unfairness.
     pub median: Estimate,
-    /// The greatest.
+    /// Largest unfairness.
     pub greatest: Estimate,
-    /// The share of pairs that are at least as unfair as the published one.
+    /// Share of pairs at least as unfair as the published pair.
     pub as_published: Estimate,
-    /// The most unfair pair under the default assumptions, the slower one first, with what each requests alone from memory, t/µs.
+    /// The most unfair pair under the default assumptions, the slower program first, with the
+    /// memory traffic of each alone, t/µs.
     pub most_unfair: [(String, f64); 2],
 }
 
-/// All of it.
+/// Report of the study.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// [`VERSION`].
     pub version: u32,
-    /// The machine's name.
+    /// Name of the machine.
     pub machine: String,
-    /// Sets of assumptions.
+    /// Number of sets of assumptions.
     pub draws: usize,
     /// Names of the programs.
     pub programs: Vec<String>,
-    /// By level and number of copies.
+    /// Curves by level and number of copies.
     pub curves: Vec<Curve>,
-    /// On different cores, and on one.
+    /// Pairs on different cores, and on the same.
     pub pairs: Vec<Pairs>,
 }
 
-/// A situation of a curve.
+/// Placement of copies for a curve.
 #[derive(Clone, Debug)]
 struct Situation {
     source: Source,
@@ -120,7 +126,8 @@ struct Situation {
     pus: Vec<PuIdx>,
 }
 
-/// A program under one set of assumptions: its phases' demands with their shares of its time alone, and their speeds alone.
+/// A program under a set of assumptions: of each phase the demand, the share of the program's time
+/// alone, and the speed alone in instructions a second.
 struct Ready {
     phases: Vec<(Demand, f64, f64)>,
 }
@@ -131,59 +138,53 @@ impl Study<'_> {
     /// # Errors
     /// [`StudyError`] if the machine or a program cannot be modelled.
     pub fn report(&self) -> Result<Report, StudyError> {
-        let kind = |core: usize| &self.performance.kinds[self.machine.cores[core].kind.idx()];
-        let under: Vec<Under<'_>> = self
-            .draws
-            .iter()
-            .map(|draw| Under::new(self, draw, kind(0)))
-            .collect::<Result<_, _>>()?;
-        let curve = |situation: &Situation| self.curve(&under, situation);
-        let curves = self.situations().iter().map(curve).collect::<Result<_, _>>()?;
-        let pair = |pus: Option<[PuIdx; 2]>, siblings, published| {
-            pus.map(|pus| self.pairs(&under, pus, siblings, published))
-        };
         let first = &self.machine.cores[0];
+        let kind = &self.performance.kinds[first.kind.idx()];
+        let under = self.draws.iter().map(|draw| Under::new(self, draw, kind));
+        let under: Vec<Under<'_>> = under.collect::<Result<_, _>>()?;
+        let situations = self.situations();
+        let curves = situations.iter().map(|situation| self.curve(&under, situation));
+        let curves = curves.collect::<Result<_, _>>()?;
         let apart = self.machine.cores.get(1).map(|other| [first.pus[0], other.pus[0]]);
+        let apart = apart.map(|pus| self.pairs(&under, pus, false, 1.36));
         let together = first.pus.first_chunk().copied();
-        let pairs = [pair(apart, false, 1.36), pair(together, true, 1.43)];
+        let together = together.map(|pus| self.pairs(&under, pus, true, 1.43));
         Ok(Report {
             version: VERSION,
             machine: self.machine.name.clone(),
             draws: self.draws.len(),
             programs: self.programs.iter().map(|program| program.name.clone()).collect(),
             curves,
-            pairs: pairs.into_iter().flatten().collect(),
+            pairs: apart.into_iter().chain(together).collect(),
         })
     }
 
-    /// Memory and each cache, with one copy and with the most.
+    /// Situations for memory and each cache level, with one copy and with the most.
     fn situations(&self) -> Vec<Situation> {
         let cores = &self.machine.cores;
-        let program = cores[0].pus[0];
-        let sharing = |level: u8| {
-            let over = self.machine.caches.iter().find(|cache| {
-                cache.level == level
-                    && cache.kind != CacheKind::Instruction
-                    && cache.pus.contains(&program)
-            });
-            move |pu: &PuIdx| over.is_none_or(|cache| cache.pus.contains(pu))
-        };
-        let others = || cores.iter().skip(1).map(|core| core.pus[0]);
-        let mut places = vec![(Source::Memory, false, others().collect::<Vec<_>>())];
+        let others: Vec<PuIdx> = cores.iter().skip(1).map(|core| core.pus[0]).collect();
+        let mut all = Vec::new();
+        add_situations(&mut all, Source::Memory, false, &others);
         for cache in self.performance.caches.iter().rev() {
-            let apart: Vec<PuIdx> = others().filter(sharing(cache.level)).collect();
+            let apart = others.iter().copied().filter(|pu| self.shares(cache.level, *pu));
+            let apart: Vec<PuIdx> = apart.collect();
+            // Where no other core shares the cache, siblings do.
             let siblings = apart.is_empty();
-            let pus = if siblings { cores[0].pus[1..].to_vec() } else { apart };
-            places.push((Source::Cache(cache.level), siblings, pus));
+            let pus = if siblings { &cores[0].pus[1..] } else { &apart };
+            add_situations(&mut all, Source::Cache(cache.level), siblings, pus);
         }
-        let situation = |(source, siblings, pus): (Source, bool, Vec<PuIdx>)| {
-            let most = pus.len().min(COPIES);
-            let counts = if most > 1 { vec![1, most] } else { vec![most] };
-            let counts = counts.into_iter().filter(|count| *count > 0);
-            let of = move |count: usize| Situation { source, siblings, pus: pus[..count].to_vec() };
-            counts.map(of).collect::<Vec<_>>()
-        };
-        places.into_iter().flat_map(situation).collect()
+        all
+    }
+
+    /// Whether a PU shares the program's cache of a level; true if the level is not described.
+    fn shares(&self, level: u8, pu: PuIdx) -> bool {
+        let program = self.machine.cores[0].pus[0];
+        let over = self.machine.caches.iter().find(|cache| {
+            cache.level == level
+                && cache.kind != CacheKind::Instruction
+                && cache.pus.contains(&program)
+        });
+        over.is_none_or(|cache| cache.pus.contains(&pu))
     }
 
     fn curve(&self, under: &[Under<'_>], at: &Situation) -> Result<Curve, StudyError> {
@@ -194,21 +195,22 @@ impl Study<'_> {
         let rates: &[f64] = if at.source == Source::Cache(1) { &RATES_OF_FIRST } else { &RATES };
         let mut points = Vec::new();
         for &rate in rates {
-            // The gap belongs to the generator, whatever is assumed.
+            // The gap is the generator's, so it is the same under all assumptions.
             let (gap, rate) = under[0].gap(self, at, rate)?;
             if points.last().is_some_and(|last: &Point| last.rate >= rate) {
                 break;
             }
             let found = under.iter().map(|under| under.losses(self, at, gap));
             let found: Vec<(Vec<f64>, f64)> = found.collect::<Result<_, _>>()?;
-            let over = |of: &dyn Fn(&[f64]) -> f64| spread(found.iter().map(|(each, _)| of(each)));
+            let medians = found.iter().map(|(each, _)| median(each).unwrap_or(0.0));
+            let greatest = found.iter().map(|(each, _)| each.iter().copied().fold(0.0, f64::max));
             let losses = &found[0].0;
             let most = (0..losses.len()).max_by(|&a, &b| losses[a].total_cmp(&losses[b]));
             points.push(Point {
                 rate,
                 reached: found[0].1,
-                median: over(&|each| median(each).unwrap_or(0.0)),
-                greatest: over(&|each| each.iter().copied().fold(0.0, f64::max)),
+                median: spread(medians),
+                greatest: spread(greatest),
                 of: most.map(|at| self.programs[at].name.clone()).unwrap_or_default(),
             });
         }
@@ -219,38 +221,54 @@ impl Study<'_> {
         let count = self.programs.len();
         let all: Vec<[usize; 2]> =
             (0..count).flat_map(|a| (a + 1..count).map(move |b| [a, b])).collect();
-        let of = |under: &Under<'_>| -> Vec<[f64; 2]> {
-            all.iter().map(|pair| under.slowdowns(pus, *pair)).collect()
-        };
-        let found: Vec<Vec<[f64; 2]>> = under.iter().map(of).collect();
-        let unfairness = |[a, b]: [f64; 2]| a.max(b) / a.min(b);
-        let each = |of: &Vec<[f64; 2]>| of.iter().copied().map(unfairness).collect::<Vec<f64>>();
-        let found_each: Vec<Vec<f64>> = found.iter().map(each).collect();
-        let over = |of: &dyn Fn(&[f64]) -> f64| spread(found_each.iter().map(|each| of(each)));
-        let most = (0..all.len()).max_by(|&a, &b| found_each[0][a].total_cmp(&found_each[0][b]));
+        let found =
+            under.iter().map(|under| all.iter().map(|pair| under.slowdowns(pus, *pair)).collect());
+        let found: Vec<Vec<[f64; 2]>> = found.collect();
+        let unfair =
+            found.iter().map(|each| each.iter().map(|[a, b]| a.max(*b) / a.min(*b)).collect());
+        let unfair: Vec<Vec<f64>> = unfair.collect();
+        let most = (0..all.len()).max_by(|&a, &b| unfair[0][a].total_cmp(&unfair[0][b]));
         let most = most.map_or([0, 1], |at| {
             let [first, second] = found[0][at];
             let [a, b] = all[at];
             if first >= second { [a, b] } else { [b, a] }
         });
-        #[allow(clippy::cast_precision_loss)] // few pairs
-        let share = |each: &[f64]| {
-            each.iter().filter(|it| **it >= published).count() as f64 / each.len() as f64
-        };
-        let named = |at: usize| (self.programs[at].name.clone(), self.programs[at].traffic);
         Pairs {
             siblings,
             published,
             pairs: all.len(),
-            median: over(&|each| median(each).unwrap_or(1.0)),
-            greatest: over(&|each| each.iter().copied().fold(1.0, f64::max)),
-            as_published: over(&share),
-            most_unfair: most.map(named),
+            median: spread(unfair.iter().map(|each| median(each).unwrap_or(1.0))),
+            greatest: spread(unfair.iter().map(|each| each.iter().copied().fold(1.0, f64::max))),
+            as_published: spread(unfair.iter().map(|each| share_from(each, published))),
+            most_unfair: most.map(|at| (self.programs[at].name.clone(), self.programs[at].traffic)),
         }
     }
 }
 
-/// A machine and the programs under one set of assumptions.
+/// Adds a situation with one copy and one with the most, on the first of `pus`; none without PUs.
+fn add_situations(all: &mut Vec<Situation>, source: Source, siblings: bool, pus: &[PuIdx]) {
+    let most = pus.len().min(COPIES);
+    let counts = if most > 1 { vec![1, most] } else { vec![most] };
+    for count in counts.into_iter().filter(|count| *count > 0) {
+        all.push(Situation { source, siblings, pus: pus[..count].to_vec() });
+    }
+}
+
+impl Situation {
+    /// Gap of a size on a logarithmic scale from 0, which is no gap.
+    fn gap(&self, size: f64) -> Gap {
+        let size = size.exp() - 1.0;
+        if self.siblings { Gap::Stalled(size) } else { Gap::Nops(size) }
+    }
+}
+
+/// Share of values that are at least this.
+#[allow(clippy::cast_precision_loss)] // few pairs
+fn share_from(values: &[f64], least: f64) -> f64 {
+    values.iter().filter(|it| **it >= least).count() as f64 / values.len() as f64
+}
+
+/// A machine and the programs under a set of assumptions.
 struct Under<'a> {
     model: Model<'a>,
     draw: Assumptions,
@@ -265,7 +283,7 @@ impl<'a> Under<'a> {
     ) -> Result<Self, StudyError> {
         let model = Model::new(study.machine, study.performance, *draw)?;
         let pu = study.machine.cores[0].pus[0];
-        let ready = |program: &Program| -> Result<Ready, StudyError> {
+        let programs = study.programs.iter().map(|program| -> Result<Ready, StudyError> {
             let mut phases = Vec::new();
             for (place, phase) in (0_u32..).zip(&program.phases) {
                 let of = program.course.iter().filter(|(at, _)| *at == place);
@@ -279,8 +297,8 @@ impl<'a> Under<'a> {
             phases.iter_mut().for_each(|(_, time, _)| *time /= all);
             phases.retain(|(_, share, _)| *share > 0.0);
             Ok(Ready { phases })
-        };
-        let programs = study.programs.iter().map(ready).collect::<Result<_, _>>()?;
+        });
+        let programs = programs.collect::<Result<_, _>>()?;
         Ok(Self { model, draw: *draw, programs })
     }
 
@@ -291,32 +309,37 @@ impl<'a> Under<'a> {
         demand(&phase, kind, &self.draw)
     }
 
-    /// With which gap a copy has this rate alone, or the most that it can.
+    /// The gap with which a copy has this rate alone, and the rate; the highest possible rate if
+    /// that is lower.
     fn gap(&self, study: &Study<'_>, at: &Situation, rate: f64) -> Result<(Gap, f64), StudyError> {
-        /// Logarithm of the greatest gap: a line in some million cycles.
+        /// Logarithm of the largest gap: a line in some million cycles.
         const MOST: f64 = 15.0;
-        let gap = |size: f64| {
-            let size = size.exp() - 1.0;
-            if at.siblings { Gap::Stalled(size) } else { Gap::Nops(size) }
-        };
-        let reached = |size: f64| -> Result<f64, StudyError> {
-            let demand = self.generator(study, at, gap(size))?;
-            let speed = self.model.alone(&seat(at.pus[0], &demand, 1)).instructions_per_second;
-            Ok(lines(speed, gap(size)))
-        };
-        let most = reached(0.0)?;
+        let most = self.reached(study, at, at.gap(0.0))?;
         if most <= rate {
-            return Ok((gap(0.0), most));
+            return Ok((at.gap(0.0), most));
         }
-        let (mut low, mut high) = (0.0_f64, MOST);
+        let mut low = 0.0_f64;
+        let mut high = MOST;
         while rate > 0.0 && high - low > 1e-9 {
             let middle = f64::midpoint(low, high);
-            *(if reached(middle)? > rate { &mut low } else { &mut high }) = middle;
+            if self.reached(study, at, at.gap(middle))? > rate {
+                low = middle;
+            } else {
+                high = middle;
+            }
         }
-        Ok((gap(high), rate))
+        Ok((at.gap(high), rate))
     }
 
-    /// The loss of each program beside copies, and what these reach together: the median over the programs.
+    /// Rate of a copy alone with a gap, lines a microsecond.
+    fn reached(&self, study: &Study<'_>, at: &Situation, gap: Gap) -> Result<f64, StudyError> {
+        let demand = self.generator(study, at, gap)?;
+        let speed = self.model.alone(&seat(at.pus[0], &demand, 1)).instructions_per_second;
+        Ok(lines(speed, gap))
+    }
+
+    /// Loss of each program beside copies, and traffic of all copies together, lines a microsecond:
+    /// the median over the programs.
     fn losses(
         &self,
         study: &Study<'_>,
@@ -327,9 +350,11 @@ impl<'a> Under<'a> {
         let pu = study.machine.cores[0].pus[0];
         let copies = (1..).zip(&at.pus).map(|(space, &pu)| seat(pu, &generator, space));
         let copies: Vec<Seat<'_>> = copies.collect();
-        let (mut losses, mut reached) = (Vec::new(), Vec::new());
+        let mut losses = Vec::new();
+        let mut reached = Vec::new();
         for program in &self.programs {
-            let (mut speed, mut requested) = (0.0, 0.0);
+            let mut speed = 0.0;
+            let mut requested = 0.0;
             for (demand, share, alone) in &program.phases {
                 let mut seats = vec![seat(pu, demand, 0)];
                 seats.extend_from_slice(&copies);
@@ -344,7 +369,7 @@ impl<'a> Under<'a> {
         Ok((losses, median(&reached).unwrap_or(0.0)))
     }
 
-    /// Slowdowns of two programs side by side, whose phases meet by chance.
+    /// Slowdowns of two programs side by side, with random overlap of their phases.
     fn slowdowns(&self, pus: [PuIdx; 2], pair: [usize; 2]) -> [f64; 2] {
         let [a, b] = pair.map(|at| &self.programs[at].phases);
         let mut speeds = [0.0; 2];
@@ -363,7 +388,7 @@ impl<'a> Under<'a> {
     }
 }
 
-/// Lines a microsecond at so many instructions a second.
+/// Lines a microsecond at a speed in instructions a second.
 fn lines(speed: f64, gap: Gap) -> f64 {
     speed / gap.instructions() / 1e6
 }
@@ -372,7 +397,7 @@ fn seat(pu: PuIdx, demand: &Demand, space: u32) -> Seat<'_> {
     Seat { pu, demand, pages: &[], space }
 }
 
-/// The first value, with the least and the greatest of all.
+/// The first value, with the smallest and largest of all as the interval.
 fn spread(values: impl Iterator<Item = f64>) -> Estimate {
     let values: Vec<f64> = values.collect();
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -418,7 +443,8 @@ mod tests {
         }
     }
 
-    /// The X3320 has two cores at each L2, so one copy; its memory three. The E5645's L2 and L1 are a core's own.
+    /// The X3320 has two cores at each L2, so one copy; its memory three. The E5645's L2 and L1 are
+    /// a core's own.
     #[test]
     fn copies_share_what_they_load() {
         let of = |name| -> Vec<(String, usize, bool)> {

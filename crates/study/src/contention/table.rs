@@ -1,12 +1,12 @@
-//! The report as text and as a picture.
+//! The report on contention as text and as a picture.
 
 use super::{Curve, Pairs, Point, Report};
 use crate::curve::{Curves, Series, svg as svg_of};
-use colocate_figures::stats::Estimate;
+use colocate_figures::stats::{Estimate, Interval};
 use colocate_figures::table::aligned;
 use colocate_machine::printable;
 
-/// As tables.
+/// The report as tables.
 #[must_use]
 pub fn text(report: &Report) -> String {
     let mut out = format!(
@@ -47,7 +47,6 @@ fn cells(point: &Point) -> Vec<String> {
 }
 
 fn of_pairs(pairs: &Pairs) -> Vec<String> {
-    let named = |(name, traffic): &(String, f64)| format!("{name} ({traffic:.1} t/us)");
     vec![
         if pairs.siblings { "one" } else { "two" }.to_owned(),
         format!("{:.2}", pairs.published),
@@ -59,6 +58,10 @@ fn of_pairs(pairs: &Pairs) -> Vec<String> {
     ]
 }
 
+fn named((name, traffic): &(String, f64)) -> String {
+    format!("{name} ({traffic:.1} t/us)")
+}
+
 fn spread(of: Estimate, times: f64, digits: usize) -> String {
     let value = format!("{:.digits$}", of.value * times);
     of.interval.map_or(value.clone(), |range| {
@@ -66,29 +69,28 @@ fn spread(of: Estimate, times: f64, digits: usize) -> String {
     })
 }
 
-/// The greatest loss by what the copies reach, a line for each level and number of copies.
+/// The largest loss over the copies' traffic, a line for each level and number of copies.
 ///
 /// # Errors
 /// Only if the drawing library fails; its line says how.
 pub fn svg(report: &Report) -> Result<String, String> {
-    let percent = |of: Estimate| Estimate {
-        value: of.value * 100.0,
-        interval: of.interval.map(|range| colocate_figures::stats::Interval {
-            low: range.low * 100.0,
-            high: range.high * 100.0,
-        }),
-    };
-    // Accesses to the first cache are a hundred times as many.
+    // Accesses to the first cache are left out: they are a hundred times as many.
     let curves = report.curves.iter().filter(|curve| curve.level != "L1");
-    let series = |curve: &Curve| Series {
+    let series = curves.map(|curve| Series {
         name: title(curve),
         points: curve.points.iter().map(|point| (point.reached, percent(point.greatest))).collect(),
-    };
+    });
     svg_of(&Curves {
         caption: format!("greatest loss, simulated on {}; published up to 40 %", report.machine),
         across: "transactions per us that all copies reach".to_owned(),
         up: "loss, percent".to_owned(),
         level: Some(40.0),
-        series: curves.map(series).collect(),
+        series: series.collect(),
     })
+}
+
+fn percent(of: Estimate) -> Estimate {
+    let interval =
+        of.interval.map(|range| Interval { low: range.low * 100.0, high: range.high * 100.0 });
+    Estimate { value: of.value * 100.0, interval }
 }

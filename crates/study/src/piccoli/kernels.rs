@@ -1,16 +1,19 @@
-//! The benchmarks' kernels as demand vectors: what their own loops say.
+//! The benchmarks' kernels as demand vectors, derived from their loops.
 //!
 //! # Problem
-//! How much of a kernel's accesses reaches memory depends on the cache and the size. Streams of the published sizes, up to 10^11
-//! accesses, are too long to simulate.
+//! The part of a kernel's accesses that reaches memory depends on the cache and the size. Streams
+//! of the published sizes, up to 10^11 accesses, are too long to simulate.
 //! # Approach
-//! Each loop nest sweeps parts of arrays again and again. An access hits a cache with LRU replacement if the lines used since the last
-//! access to the same line fit it: the reuse distance. Distances follow from the bounds of the loops.
+//! Each loop nest sweeps parts of arrays again and again. An access hits a cache with LRU
+//! replacement if the lines used since the last access to the same line, the reuse distance, fit
+//! into it. Distances follow from the bounds of the loops.
 //! # Terms
-//! - `n`: rows of a matrix of 8-byte elements; for `search` and `bucket` the elements of one thread's part.
+//! - `n`: rows of a matrix of 8-byte elements; for `search` and `bucket` the elements of one
+//!   thread's part.
 //! - `c`: lines of 64 bytes of a cache.
 //! # Properties
-//! - **As an LRU cache counts**: formulas agree with exact stack distances of the loops. -> test `formulas_are_what_lru_misses`
+//! - **As an LRU cache counts**: formulas agree with exact stack distances of the loops. -> test
+//!   `formulas_are_what_lru_misses`
 
 use colocate_machine::Bytes;
 use colocate_machine::performance::WorkKind;
@@ -28,35 +31,35 @@ pub enum Kernel {
     Add,
     /// `C = A B`, the plain way.
     Product,
-    /// A text is searched for each of several queries.
+    /// Search of a text for each of several queries.
     Search,
-    /// Each thread sorts a bucket of 4-byte numbers by selection.
+    /// Selection sort of a bucket of 4-byte numbers by each thread.
     Bucket,
 }
 
-/// What one thread does with one set of arrays.
+/// Work of a thread on a set of arrays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Task {
-    /// What it runs.
+    /// The kernel.
     pub kernel: Kernel,
     /// `n` of the loops.
     pub n: f64,
-    /// How often the text is searched; 1 for other kernels.
+    /// Number of searches of the text; 1 for other kernels.
     pub queries: f64,
 }
 
 /// An array of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Array {
-    /// Its name in the program.
+    /// Name in the program.
     pub name: &'static str,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: f64,
-    /// Bytes that the compiler's pass announces to be accessed, in all.
+    /// Accessed bytes by the compiler pass, in all.
     pub accessed: f64,
     /// The announced range over the array's size.
     pub range: f64,
-    /// Whether a programmer would move it: a bit of `USED` in workloads/numa.
+    /// Whether a programmer would move the array: a bit of `USED` in workloads/numa.
     pub used: bool,
 }
 
@@ -65,48 +68,46 @@ const KIB: f64 = 1024.0;
 const PATTERN: f64 = 8.0;
 
 impl Task {
-    /// Its arrays. Accesses are the loops', times the size of an element; where a condition decides, as if it always held.
+    /// Arrays of the kernel. Accesses are counted from the loops, times the size of an element, as
+    /// if all conditions held.
     #[must_use]
     pub fn arrays(&self) -> Vec<Array> {
         let n = self.n;
-        let matrix = |name, accesses: f64, used| Array {
-            name,
-            bytes: 8.0 * n * n,
-            accessed: 8.0 * accesses,
-            range: 1.0,
-            used,
-        };
-        let one = |name, bytes: f64, accessed, range| {
-            vec![Array { name, bytes, accessed, range, used: true }]
-        };
         // Passes of the two inner loops of LU over k and j.
-        let (inner, column) = ((n - 1.0) * n * (2.0 * n - 1.0) / 6.0, n * (n - 1.0) / 2.0);
+        let inner = (n - 1.0) * n * (2.0 * n - 1.0) / 6.0;
+        let column = n * (n - 1.0) / 2.0;
         match self.kernel {
             Kernel::Lu => vec![
-                matrix("A", n * n + 3.0 * inner + 2.5 * column, true),
-                matrix("B", inner + column + n, true),
-                matrix("C", column + n, false),
+                self.matrix("A", n * n + 3.0 * inner + 2.5 * column, true),
+                self.matrix("B", inner + column + n, true),
+                self.matrix("C", column + n, false),
             ],
             Kernel::Cholesky => vec![
                 // Both arms of the condition count.
-                matrix("A", 2.0 * n * n + n, false),
-                matrix("B", (n - 1.0) * n * (n + 1.0) / 3.0 + 1.5 * n * (n + 1.0), true),
+                self.matrix("A", 2.0 * n * n + n, false),
+                self.matrix("B", (n - 1.0) * n * (n + 1.0) / 3.0 + 1.5 * n * (n + 1.0), true),
             ],
-            Kernel::Add => {
-                ["A", "B", "C"].into_iter().map(|name| matrix(name, n * n, true)).collect()
-            }
-            Kernel::Product => {
-                let (a, b) = (matrix("A", n * n * n, true), matrix("B", n * n * n, true));
-                vec![a, b, matrix("C", n * n, false)]
-            }
-            // The search is left at the first character; it counts as if all were compared.
+            Kernel::Add => ["A", "B", "C"].map(|name| self.matrix(name, n * n, true)).to_vec(),
+            Kernel::Product => vec![
+                self.matrix("A", n * n * n, true),
+                self.matrix("B", n * n * n, true),
+                self.matrix("C", n * n, false),
+            ],
+            // The loop leaves at the first difference, but all characters count as compared.
             Kernel::Search => one("text", n, self.queries * PATTERN * n, 1.0),
             // `data[least]` may be any: the range is announced up to twice as long (docs/reference/spm.md).
             Kernel::Bucket => one("bucket", 4.0 * n, 4.0 * n * n, 2.0),
         }
     }
 
-    /// Passes of the innermost loop, and instructions of each with what they do: x86-64, optimised, without vectors; by hand.
+    /// A matrix of `n` × `n` elements of 8 bytes, with this many accesses to elements.
+    fn matrix(&self, name: &'static str, accesses: f64, used: bool) -> Array {
+        let bytes = 8.0 * self.n * self.n;
+        Array { name, bytes, accessed: 8.0 * accesses, range: 1.0, used }
+    }
+
+    /// Passes of the innermost loop, and instructions of each by kind of work: x86-64, optimised,
+    /// without vectors; by hand.
     fn inner(&self) -> (f64, f64, &'static [(WorkKind, f64)]) {
         use WorkKind::{Branch, FloatAdd, FloatMul, Int, Load, Store};
         let n = self.n;
@@ -149,7 +150,7 @@ impl Task {
         }
     }
 
-    /// Instructions, of the innermost loops.
+    /// Instructions of the innermost loops.
     #[must_use]
     pub fn instructions(&self) -> f64 {
         let (passes, each, _) = self.inner();
@@ -169,7 +170,7 @@ impl Task {
                 vec![if c < part { self.queries * part } else { part }]
             }
             Kernel::Bucket => {
-                // All sweeps that are longer than the cache, and what remains once.
+                // All sweeps that are longer than the cache, and the rest once.
                 let fits = (16.0 * c).min(self.n);
                 vec![(self.n * self.n - fits * fits) / 32.0 + fits / 16.0]
             }
@@ -179,23 +180,27 @@ impl Task {
     /// The demand vector.
     ///
     /// # Errors
-    /// A line if misses are no curve: an error of ours.
+    /// A line, if misses are no curve: a defect of the derivation.
     pub fn phase(&self) -> Result<Phase, String> {
         let (_, each, work) = self.inner();
         let loops = "derived: the kernel's innermost loop (docs/results/piccoli.md)";
-        let known = |value| Known::new(value, loops);
         let instructions = self.instructions();
         let sizes = (0..=68).map(|step| 0.5 * KIB * (f64::from(step) / 4.0).exp2());
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // up to 64 MiB
-        let point = |size: f64| {
+        let points = sizes.map(|size| {
             let lines = self.misses(size / 64.0).iter().sum::<f64>();
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // up to 64 MiB
             (Bytes(size as u64), lines / instructions)
-        };
-        let mut points: Vec<(Bytes, f64)> = sizes.map(point).collect();
+        });
+        let mut points: Vec<(Bytes, f64)> = points.collect();
         // Rounding must not make misses rise.
         for at in 1..points.len() {
             points[at].1 = points[at].1.min(points[at - 1].1);
         }
+        let written_back = match self.kernel {
+            Kernel::Lu => 1.0,
+            Kernel::Add => 1.0 / 3.0,
+            _ => 0.0,
+        };
         let kinds = work.iter().map(|(kind, count)| (*kind, count / each)).collect();
         Ok(Phase {
             name: self.kernel.name().to_owned(),
@@ -206,25 +211,21 @@ impl Task {
                 }
                 _ => Known::default(),
             },
-            branch_misses: known(0.0),
+            branch_misses: Known::new(0.0, loops),
             misses: Known::new(MissCurve::new(points)?, loops),
-            written_back: known(match self.kernel {
-                Kernel::Lu => 1.0,
-                Kernel::Add => 1.0 / 3.0,
-                _ => 0.0,
-            }),
-            shared_lines: known(0.0),
+            written_back: Known::new(written_back, loops),
+            shared_lines: Known::new(0.0, loops),
             ..Phase::default()
         })
     }
 }
 
 impl Kernel {
-    /// In the order of the tables.
+    /// All kernels, in the order of the tables.
     pub const ALL: [Self; 6] =
         [Self::Product, Self::Lu, Self::Cholesky, Self::Add, Self::Search, Self::Bucket];
 
-    /// As tables say.
+    /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -237,7 +238,7 @@ impl Kernel {
         }
     }
 
-    /// What a size counts.
+    /// Unit of a size.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
@@ -259,7 +260,7 @@ impl Kernel {
             .collect()
     }
 
-    /// How many sets of arrays a thread uses, one after the other: 256 dealt to 64 threads.
+    /// Number of sets of arrays that a thread uses, one after the other: 256 dealt to 64 threads.
     #[must_use]
     pub const fn sets(self) -> usize {
         match self {
@@ -268,7 +269,7 @@ impl Kernel {
         }
     }
 
-    /// What a thread does with a set.
+    /// Work of a thread on a set, for a size.
     #[must_use]
     pub fn task(self, size: u32) -> Task {
         let size = f64::from(size);
@@ -281,15 +282,23 @@ impl Kernel {
     }
 }
 
-/// Lines of so many elements of a row that begin, or end, with a line. All published `n` are multiples of 8, so that rows do.
+/// The only array of a kernel.
+fn one(name: &'static str, bytes: f64, accessed: f64, range: f64) -> Vec<Array> {
+    vec![Array { name, bytes, accessed, range, used: true }]
+}
+
+/// Lines of a part of a row, in elements, that begins or ends with a line. Whole rows do both, as
+/// all published `n` are multiples of 8.
 fn row(elements: f64) -> f64 {
     (elements / 8.0).ceil()
 }
 
 fn product(n: f64, c: f64) -> Vec<f64> {
-    let (a_row, matrix) = (n / 8.0, n * n / 8.0);
+    let a_row = n / 8.0;
+    let matrix = n * n / 8.0;
     // Between two passes over k: a row of A and a column of B. Between two passes over j: all of B.
-    let (inner, all) = (a_row + n + 1.0, matrix + 2.0 * a_row);
+    let inner = a_row + n + 1.0;
+    let all = matrix + 2.0 * a_row;
     match c {
         c if c < inner => vec![n * matrix, n * n * n, n * n],
         c if c < all => vec![matrix, n * matrix, matrix],
@@ -298,10 +307,13 @@ fn product(n: f64, c: f64) -> Vec<f64> {
 }
 
 fn lu(n: f64, c: f64) -> Vec<f64> {
-    let (mut a, mut b, mut u) = (n * n / 8.0, 0.0, 0.0);
+    let mut a = n * n / 8.0;
+    let mut b = 0.0;
+    let mut u = 0.0;
     let mut m = n;
     while m >= 1.0 {
-        // The pivot row, again for each of m − 1 rows below; these, with the column of B and a row of C, again for each i.
+        // The pivot row is used again for each of m − 1 rows below. These rows, with the column of
+        // B and a row of C, are used again for each i.
         let inner = 2.0 * row(m) + 1.0;
         let all = (m - 1.0) * (row(m) + 1.0) + 3.0 * row(m);
         if c < inner {
@@ -322,12 +334,18 @@ fn lu(n: f64, c: f64) -> Vec<f64> {
 
 fn cholesky(n: f64, c: f64) -> Vec<f64> {
     let matrix = n * n / 8.0;
-    let (mut a, mut b) = (matrix, 0.0);
-    // Lines of the rows above, of those with which row i still fits, and how many these are.
-    let (mut triangle, mut fitting, mut fit, mut i) = (0.0, 0.0, 0.0, 0.0);
+    let mut a = matrix;
+    let mut b = 0.0;
+    // Lines of the rows above; lines of the rows above that still fit beside row i, and the number
+    // of these rows.
+    let mut triangle = 0.0;
+    let mut fitting = 0.0;
+    let mut fit = 0.0;
+    let mut i = 0.0;
     while i < n {
         let own = row(i + 1.0);
-        // Between A's initialisation and its use: what remains of that, and rows of both.
+        // Between A's initialisation and its use: the rest of the initialisation, and rows of both
+        // matrices.
         if c < (n - i) * n / 8.0 + 2.0 * triangle {
             a += own;
         }
@@ -338,10 +356,11 @@ fn cholesky(n: f64, c: f64) -> Vec<f64> {
         }
         triangle += own;
         if c >= 2.0 * own + 1.0 {
-            (fitting, fit) = (triangle, i + 1.0);
+            fitting = triangle;
+            fit = i + 1.0;
         }
         b += triangle - fitting;
-        // The line of A, too, is gone each time.
+        // The line of A is evicted each time, too.
         a += (i + 1.0 - fit) - (own - row(fit));
         i += 1.0;
     }

@@ -1,16 +1,20 @@
-//! The dissertation of Piccoli (Unicamp 2014): selective page migration and what it was compared with, simulated.
+//! The dissertation of Piccoli (Unicamp 2014): selective page migration (SPM) and its alternatives,
+//! simulated.
 //!
 //! # Problem
-//! One thread sets up all memory, so that it lies on one node; 64 threads on eight nodes then use it. What do pages gain that move to
-//! their users, how much of it is contention for the node, and how much distance?
+//! One thread sets up all memory, so that it lies on one node; 64 threads on eight nodes then use
+//! it. How much is gained by moving pages to their users, which part of it is contention for the
+//! node, and which part distance?
 //! # Approach
-//! Each thread has the demand of its kernel ([`kernels`]) and uses one set of arrays after the other. A mode ([`modes`]) says which
-//! arrays it moves before, or what the kernel does about them.
+//! Each thread has the demand of its kernel ([`kernels`]) and uses one set of arrays after the
+//! other. A mode ([`modes`]) determines the arrays that the thread moves before use, or the page
+//! placement by the kernel.
 //! # Terms
 //! - *Speed-up*: time of the default over that of a mode, with the same assumptions.
 //! - *Interval*: the least and the greatest over the sets of assumptions.
-//! - *Controller alone*: the speed-up of SPM with lock where other nodes are no farther away, and links have [`AMPLE`] times the
-//!   bandwidth. *Links and distance*: where controllers have it. *Distance alone*: where both have it.
+//! - *Controller alone*: the speed-up of SPM with lock where other nodes are no farther away, and
+//!   links have [`AMPLE`] times the bandwidth. *Links and distance*: where controllers have that
+//!   bandwidth. *Distance alone*: where both have it.
 
 pub mod kernels;
 pub mod modes;
@@ -27,25 +31,25 @@ use thiserror::Error;
 
 /// Version of the report.
 pub const VERSION: u32 = 1;
-/// Nothing waits for so many times the bandwidth.
+/// Factor on a bandwidth with which nothing waits for it.
 const AMPLE: f64 = 1e3;
 
-/// What the study is made with.
+/// Input of the study.
 #[derive(Debug)]
 pub struct Study<'a> {
     /// The machine.
     pub machine: &'a Machine,
-    /// How fast it is.
+    /// Speeds of the machine.
     pub performance: &'a Performance,
-    /// The sets of assumptions, the default one first; never empty.
+    /// Sets of assumptions, the default set first; never empty.
     pub draws: &'a [Assumptions],
-    /// Draws the costs of pages, and what the simulated kernel leaves to chance.
+    /// Seed of the costs of pages and of the simulated kernel.
     pub seed: u64,
-    /// How many of the ten sizes of each benchmark: the last ones. At least 1.
+    /// Number of sizes of each benchmark, of ten: the last. At least 1.
     pub sizes: usize,
 }
 
-/// A size of a benchmark.
+/// Figures of a size of a benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The size, in the benchmark's unit.
@@ -54,103 +58,107 @@ pub struct Row {
     pub seconds: f64,
     /// Arrays that SPM moves, with the costs of the default assumptions.
     pub moved: Vec<&'static str>,
-    /// Those that move by the published rule.
+    /// Arrays that move by the published rule.
     pub moved_as_published: Vec<&'static str>,
     /// Speed-ups, in the order of [`Mode::ALL`] without the default.
     pub speedups: Vec<Speedup>,
-    /// SPM with lock, default assumptions: by the home's memory controller alone.
+    /// Speed-up of SPM with lock by the home's memory controller alone, default assumptions.
     pub controller_alone: f64,
-    /// The same, by links and distance.
+    /// Speed-up of SPM with lock by links and distance, default assumptions.
     pub links_and_distance: f64,
-    /// The same, by distance alone.
+    /// Speed-up of SPM with lock by distance alone, default assumptions.
     pub distance_alone: f64,
 }
 
-/// What a mode gains.
+/// Speed-up of a mode.
 #[derive(Clone, Debug, Serialize)]
 pub struct Speedup {
     /// The mode.
     pub mode: &'static str,
-    /// Under the default assumptions; the interval is over all.
+    /// Speed-up over the default mode, under the default assumptions; the interval is over all
+    /// assumptions.
     #[serde(flatten)]
     pub over_default: Estimate,
 }
 
-/// A benchmark.
+/// Figures of a benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Benchmark {
-    /// Its name.
+    /// Name of the benchmark.
     pub benchmark: &'static str,
-    /// What a size counts.
+    /// Unit of a size.
     pub unit: &'static str,
-    /// By size.
+    /// Figures by size.
     pub sizes: Vec<Row>,
 }
 
-/// All benchmarks.
+/// Report on all benchmarks.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// [`VERSION`].
     pub version: u32,
-    /// The machine's name.
+    /// Name of the machine.
     pub machine: String,
-    /// Sets of assumptions.
+    /// Number of sets of assumptions.
     pub draws: usize,
     /// The seed.
     pub seed: u64,
-    /// In the order of the tables.
+    /// Benchmarks, in the order of the tables.
     pub benchmarks: Vec<Benchmark>,
 }
 
-/// Why there is no report.
+/// Reason why there is no report.
 #[derive(Debug, Error)]
 pub enum PiccoliError {
-    /// A simulation cannot be made.
+    /// A simulation fails.
     #[error(transparent)]
     Sim(#[from] SimError),
-    /// The machine does not fit.
+    /// The machine has too few nodes or PUs.
     #[error("expected {0}, found {1}")]
     Unsuitable(&'static str, String),
-    /// A demand vector is not one: an error of ours.
+    /// A demand vector is not valid: a defect of its derivation.
     #[error("demand of {0}: {1}")]
     Demand(&'static str, String),
 }
 
-/// Times of a piece: one size of a benchmark under one set of assumptions.
+/// Times of a piece: a size of a benchmark under a set of assumptions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times {
-    /// By mode.
+    /// Seconds, by mode.
     seconds: Vec<f64>,
-    /// Speed-ups by the controller, by links and distance, by distance; of the default assumptions only.
+    /// Speed-ups by the controller, by links and distance, by distance; `None` but for the default
+    /// assumptions.
     apart: Option<[f64; 3]>,
 }
 
+/// Benchmark, size and set of assumptions of a piece.
+type Piece = (Kernel, u32, usize);
+
 impl Study<'_> {
-    /// Benchmark, size and set of assumptions of each piece. Pieces do not depend on each other.
-    fn pieces(&self) -> impl Iterator<Item = (Kernel, u32, usize)> {
+    /// All pieces, which do not depend on each other.
+    fn pieces(&self) -> impl Iterator<Item = Piece> {
         let draws = self.draws.len();
-        let sizes = |kernel: Kernel| {
-            let all = kernel.sizes();
-            all[all.len().saturating_sub(self.sizes)..].to_vec()
-        };
-        let rows = Kernel::ALL
-            .into_iter()
-            .flat_map(move |kernel| sizes(kernel).into_iter().map(move |size| (kernel, size)));
+        let rows = Kernel::ALL.into_iter().flat_map(|kernel| {
+            let sizes = kernel.sizes();
+            let first = sizes.len().saturating_sub(self.sizes);
+            sizes.into_iter().skip(first).map(move |size| (kernel, size))
+        });
         rows.flat_map(move |(kernel, size)| (0..draws).map(move |draw| (kernel, size, draw)))
     }
 
-    /// How many pieces there are.
+    /// Number of pieces.
     #[must_use]
     pub fn count(&self) -> usize {
         self.pieces().count()
     }
 
-    /// Checks that the machine is one that the study can be made on.
+    /// Checks that the machine has enough nodes and PUs for the study.
     ///
     /// # Errors
-    /// [`PiccoliError::Unsuitable`].
+    /// [`PiccoliError::Unsuitable`] if not.
     pub fn check(&self) -> Result<(), PiccoliError> {
-        let (nodes, pus) = (self.machine.nodes.len(), self.machine.pus.len());
+        let nodes = self.machine.nodes.len();
+        let pus = self.machine.pus.len();
         if nodes < 2 {
             let found = format!("{} with {nodes}", self.machine.name);
             return Err(PiccoliError::Unsuitable("a machine with at least 2 nodes", found));
@@ -162,54 +170,62 @@ impl Study<'_> {
         Ok(())
     }
 
-    /// Simulates one piece.
+    /// Simulates a piece, given by its number.
     ///
     /// # Errors
-    /// That of a simulation.
+    /// [`PiccoliError`] of a simulation.
     ///
     /// # Panics
-    /// If there is no such piece.
+    /// If `piece` is not below [`Self::count`].
     pub fn piece(&self, piece: usize) -> Result<Times, PiccoliError> {
-        let (kernel, size, draw) = self.pieces().nth(piece).expect("one of the pieces");
-        let all = |performance: &Performance, modes: &[Mode]| {
-            let platform = Platform::new(self.machine, performance, self.draws[draw]);
-            let platform = platform.map_err(SimError::from)?;
-            let situation = Situation {
-                platform: &platform,
-                task: kernel.task(size),
-                costs: self.costs(draw),
-                home: draw % self.machine.nodes.len(),
-                seed: self.seed.wrapping_add(draw as u64),
-            };
-            situation.seconds(modes)
-        };
-        let seconds = all(self.performance, &Mode::ALL)?;
-        let apart = |performance: &Performance| -> Result<f64, PiccoliError> {
-            let seconds = all(performance, &[Mode::Default, Mode::SpmLock])?;
-            Ok(seconds[0] / seconds[1])
-        };
-        let apart = match draw {
-            0 => Some([
-                apart(&near(ample_links(self.performance.clone())))?,
-                apart(&ample_memory(self.performance.clone()))?,
-                apart(&ample_links(ample_memory(self.performance.clone())))?,
+        let piece = self.pieces().nth(piece).expect("one of the pieces");
+        let seconds = self.seconds(self.performance, piece, &Mode::ALL)?;
+        let apart = match piece {
+            (_, _, 0) => Some([
+                self.spm_lock(&near(ample_links(self.performance.clone())), piece)?,
+                self.spm_lock(&ample_memory(self.performance.clone()), piece)?,
+                self.spm_lock(&ample_links(ample_memory(self.performance.clone())), piece)?,
             ]),
             _ => None,
         };
         Ok(Times { seconds, apart })
     }
 
-    /// What pages cost in a set of assumptions.
+    /// Times of a piece with these speeds of the machine, by mode.
+    fn seconds(
+        &self,
+        performance: &Performance,
+        (kernel, size, draw): Piece,
+        modes: &[Mode],
+    ) -> Result<Vec<f64>, PiccoliError> {
+        let platform = Platform::new(self.machine, performance, self.draws[draw]);
+        let platform = platform.map_err(SimError::from)?;
+        let situation = Situation {
+            platform: &platform,
+            task: kernel.task(size),
+            costs: self.costs(draw),
+            home: draw % self.machine.nodes.len(),
+            seed: self.seed.wrapping_add(draw as u64),
+        };
+        situation.seconds(modes)
+    }
+
+    /// Speed-up of SPM with lock, with these speeds of the machine.
+    fn spm_lock(&self, performance: &Performance, piece: Piece) -> Result<f64, PiccoliError> {
+        let seconds = self.seconds(performance, piece, &[Mode::Default, Mode::SpmLock])?;
+        Ok(seconds[0] / seconds[1])
+    }
+
+    /// Costs of pages in a set of assumptions.
     fn costs(&self, draw: usize) -> Costs {
         Costs::drawn(self.machine, self.performance, draw, self.seed)
     }
 
-    /// The report of all pieces in their order.
+    /// The report on all pieces, given in their order.
     #[must_use]
     pub fn report(&self, done: &[Times]) -> Report {
         let mut benchmarks: Vec<Benchmark> = Vec::new();
-        let rows: Vec<(Kernel, u32, usize)> =
-            self.pieces().step_by(self.draws.len().max(1)).collect();
+        let rows: Vec<Piece> = self.pieces().step_by(self.draws.len().max(1)).collect();
         for ((kernel, size, _), times) in rows.into_iter().zip(done.chunks(self.draws.len().max(1)))
         {
             let row = self.row(kernel, size, times);
@@ -232,8 +248,9 @@ impl Study<'_> {
     }
 
     fn row(&self, kernel: Kernel, size: u32, times: &[Times]) -> Row {
-        let (task, costs) = (kernel.task(size), self.costs(0));
-        let speedup = |(at, mode): (usize, &Mode)| {
+        let task = kernel.task(size);
+        let costs = self.costs(0);
+        let speedups = Mode::ALL.iter().enumerate().skip(1).map(|(at, mode)| {
             let each = times.iter().map(|times| times.seconds[0] / times.seconds[at]);
             let (low, high) = each.clone().fold((f64::INFINITY, 0.0_f64), |(low, high), each| {
                 (low.min(each), high.max(each))
@@ -241,14 +258,14 @@ impl Study<'_> {
             let interval = (times.len() > 1).then_some(Interval { low, high });
             let value = each.clone().next().unwrap_or(f64::NAN);
             Speedup { mode: mode.name(), over_default: Estimate { value, interval } }
-        };
+        });
         let apart = times[0].apart.unwrap_or([f64::NAN; 3]);
         Row {
             size,
             seconds: times[0].seconds[0],
             moved: modes::moved(Mode::Spm, &task, &costs),
             moved_as_published: modes::moved(Mode::Published, &task, &costs),
-            speedups: Mode::ALL.iter().enumerate().skip(1).map(speedup).collect(),
+            speedups: speedups.collect(),
             controller_alone: apart[0],
             links_and_distance: apart[1],
             distance_alone: apart[2],
@@ -256,19 +273,19 @@ impl Study<'_> {
     }
 }
 
-/// All nodes equally near.
+/// A machine with all nodes equally near.
 fn near(mut performance: Performance) -> Performance {
     performance.hops.iter_mut().flatten().for_each(|hop| *hop = Nanos::ZERO);
     performance
 }
 
-/// Controllers that are never busy.
+/// A machine with memory controllers that are never busy.
 fn ample_memory(mut performance: Performance) -> Performance {
     performance.memory.iter_mut().for_each(|node| node.bandwidth.0 *= AMPLE);
     performance
 }
 
-/// Links that are never busy.
+/// A machine with links that are never busy.
 fn ample_links(mut performance: Performance) -> Performance {
     performance.links.iter_mut().for_each(|link| link.bandwidth.0 *= AMPLE);
     performance

@@ -1,8 +1,8 @@
-//! What becomes of pages: the modes that are compared, what they cost, and a mode as a scenario.
+//! Modes of page placement: their costs, and each mode as a scenario.
 //!
 //! # Terms
 //! - *Home*: the node where all memory lies at first.
-//! - *Share*: what a thread has of the caches of its PU when all PUs are busy.
+//! - *Share*: the part of its PU's caches that a thread has when all PUs are busy.
 
 use super::PiccoliError;
 use super::kernels::{Array, Task};
@@ -18,40 +18,45 @@ use colocate_sim::{
 pub const THREADS: usize = 64;
 const PAGE: f64 = 4096.0;
 const LINE: f64 = 64.0;
-/// What a page takes to move, and to be unmapped and touched again, in nanoseconds; up to [`SPREAD`] times more and less. Assumed.
+/// Time to move a page, in nanoseconds; up to [`SPREAD`] times more and less. Assumed.
 const PAGE_MOVE_NS: f64 = 2_000.0;
+/// Time to unmap a page and fault at the next touch, in nanoseconds; up to [`SPREAD`] times more
+/// and less. Assumed.
 const FAULT_NS: f64 = 1_000.0;
+/// Largest factor on an assumed cost, and its inverse.
 const SPREAD: f64 = 2.0;
-/// Lines that a loop has under way at a time, as `colocate calibrate` divides what an access takes longer from afar.
+/// Parallel misses of a loop, by which `colocate calibrate` divides the extra latency of a remote
+/// access.
 const AT_A_TIME: f64 = 10.0;
-/// `MAX_SCAN_WINDOW`, MB a second of a process (kernel/sched/fair.c, 3.13); shared by its threads.
+/// `MAX_SCAN_WINDOW` in bytes a second, for each thread: 2560 MB for a process
+/// (kernel/sched/fair.c, 3.13).
 const SCAN: u64 = (2560 << 20) / THREADS as u64;
 
-/// What is done about pages.
+/// Treatment of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Nothing: all lie at home.
+    /// None: all pages lie at home.
     Default,
     /// `numactl --interleave=all`.
     Interleave,
     /// The kernel's NUMA balancing.
     AutoNuma,
-    /// Each page moves to the thread that touches it next.
+    /// A move of each page to the next thread that touches it.
     NextTouch,
-    /// All arrays that a programmer would move.
+    /// Moves of all arrays that a programmer would move.
     Eager,
-    /// What the runtime of `colocate cc` moves.
+    /// Moves by the runtime of `colocate cc`.
     Spm,
-    /// The same, threads stay on their nodes.
+    /// Moves as [`Self::Spm`]; threads stay on their nodes.
     SpmLock,
-    /// The dissertation's rule, threads stay.
+    /// Moves by the dissertation's rule; threads stay.
     Published,
-    /// The same without its threshold of the caches.
+    /// Moves as [`Self::Published`], without the threshold of the caches.
     ReuseOnly,
 }
 
 impl Mode {
-    /// In the order of the tables.
+    /// All modes, in the order of the tables.
     pub const ALL: [Self; 9] = [
         Self::Default,
         Self::Interleave,
@@ -64,7 +69,7 @@ impl Mode {
         Self::ReuseOnly,
     ];
 
-    /// As tables say.
+    /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,35 +86,37 @@ impl Mode {
     }
 }
 
-/// What pages cost.
+/// Costs of pages, and cache sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// Moving a page, if the memory has nothing else to do.
+    /// Time to move a page while the memory is idle, in nanoseconds.
     pub page_move_ns: f64,
-    /// Unmapping a page, and the fault at its next touch.
+    /// Time to unmap a page and fault at its next touch, in nanoseconds.
     pub fault_ns: f64,
-    /// What a line takes longer from another node, as `colocate calibrate` works it out.
+    /// Extra time of a line from another node, in nanoseconds, as `colocate calibrate` computes it.
     pub remote_line_ns: f64,
-    /// What a thread has of the caches over its PU.
+    /// Bytes of the caches over its PU that a thread has.
     pub share: f64,
-    /// All of these caches.
+    /// Bytes of these caches in all.
     pub caches: f64,
 }
 
 impl Costs {
-    /// Of a set of assumptions, the first of which has the default ones.
+    /// Costs of a set of assumptions; set 0 has the default costs.
     #[must_use]
     pub fn drawn(machine: &Machine, performance: &Performance, draw: usize, seed: u64) -> Self {
         let mut rng = SplitMix64::new(seed.wrapping_add(draw as u64));
-        let mut factor = || if draw == 0 { 1.0 } else { SPREAD.powf(2.0 * rng.unit() - 1.0) };
-        let (page, fault) = (factor(), factor());
+        let mut factors = [1.0; 2];
+        if draw > 0 {
+            factors = factors.map(|_| SPREAD.powf(2.0 * rng.unit() - 1.0));
+        }
         let hops = performance.hops.iter().flatten().filter(|hop| **hop > Nanos::ZERO);
         #[allow(clippy::cast_precision_loss)] // nanoseconds
         let (sum, count) =
             hops.fold((0.0, 0.0), |(sum, count), hop| (sum + hop.0 as f64, count + 1.0));
         Self {
-            page_move_ns: PAGE_MOVE_NS * page,
-            fault_ns: FAULT_NS * fault,
+            page_move_ns: PAGE_MOVE_NS * factors[0],
+            fault_ns: FAULT_NS * factors[1],
             remote_line_ns: if count > 0.0 { sum / count / AT_A_TIME } else { 0.0 },
             share: share(machine),
             caches: caches(machine, |_| 1.0),
@@ -117,13 +124,13 @@ impl Costs {
     }
 }
 
-/// What a thread has of the caches over its PU when all PUs are busy.
+/// Bytes of the caches over its PU that a thread has when all PUs are busy.
 fn share(machine: &Machine) -> f64 {
     #[allow(clippy::cast_precision_loss)] // PUs
     caches(machine, |pus| pus as f64)
 }
 
-/// Data caches over the first PU, each divided by something.
+/// Bytes of the data caches over the first PU, each divided by a function of its number of PUs.
 fn caches(machine: &Machine, by: impl Fn(usize) -> f64) -> f64 {
     let over = machine
         .caches
@@ -133,20 +140,22 @@ fn caches(machine: &Machine, by: impl Fn(usize) -> f64) -> f64 {
     over.map(|cache| cache.size.map_or(0.0, |size| size.0 as f64) / by(cache.pus.len())).sum()
 }
 
-/// The runtime's rule at the first call: no sums of other nodes, no move before (`colocate_spm_rt::rule`, which a test compares).
+/// The runtime's rule at the first call, with no sums of other nodes and no move before
+/// (`colocate_spm_rt::rule`, which a test compares).
 #[must_use]
 pub fn is_worth_moving(range: f64, accessed: f64, costs: &Costs) -> bool {
     let from_memory = if range <= costs.share { accessed.min(range) } else { accessed };
     from_memory / LINE * costs.remote_line_ns > range / PAGE * costs.page_move_ns
 }
 
-/// The dissertation's rule: so many times the caches, and accesses a byte.
+/// The dissertation's rule: an array larger than `caches` times all caches, with more than 200
+/// accesses a byte.
 #[must_use]
 pub fn is_published(array: &Array, caches: f64, all_caches: f64) -> bool {
     array.bytes > caches * all_caches && array.accessed / array.bytes > 200.0
 }
 
-/// What a thread does about an array before it uses it.
+/// Move of an array by a thread before use.
 fn fetch(mode: Mode, array: &Array, costs: &Costs) -> Fetch {
     let (moves, stays) = match mode {
         Mode::Default | Mode::Interleave | Mode::AutoNuma => (false, false),
@@ -173,26 +182,26 @@ pub fn moved(mode: Mode, task: &Task, costs: &Costs) -> Vec<&'static str> {
     arrays.filter(|array| fetch(mode, array, costs) != Fetch::No).map(|array| array.name).collect()
 }
 
-/// What modes are compared in.
+/// Situation in which modes are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// The machine under a set of assumptions.
     pub platform: &'a Platform<'a>,
-    /// What each thread does with each set.
+    /// Work of each thread on each set.
     pub task: Task,
-    /// What pages cost.
+    /// Costs of pages.
     pub costs: Costs,
-    /// The node where all memory lies.
+    /// Node where all memory lies, by place.
     pub home: usize,
-    /// Of what the simulated kernel leaves to chance.
+    /// Seed of the simulated kernel.
     pub seed: u64,
 }
 
 impl Situation<'_> {
-    /// Times under some modes. Modes that come to the same are simulated once.
+    /// Times under modes, in seconds. Modes with the same scenario are simulated once.
     ///
     /// # Errors
-    /// That of a simulation.
+    /// [`PiccoliError`] of a simulation.
     pub fn seconds(&self, modes: &[Mode]) -> Result<Vec<f64>, PiccoliError> {
         let mut done: Vec<(Scenario, f64)> = Vec::new();
         let mut seconds = Vec::new();
@@ -215,7 +224,8 @@ impl Situation<'_> {
         Ok(outcome.lasted.as_secs_f64())
     }
 
-    /// Nanoseconds to move a page while all threads do: not less than home's controller takes to read them all.
+    /// Nanoseconds to move a page while all threads move one: at least the time of home's
+    /// controller to read them all.
     fn page_copy_ns(&self) -> f64 {
         let bandwidth = self.platform.performance().memory[self.home].bandwidth.0
             * self.platform.assumptions().bandwidth;
@@ -223,14 +233,13 @@ impl Situation<'_> {
         self.costs.page_move_ns.max(THREADS as f64 * PAGE / bandwidth * 1e9)
     }
 
-    /// A mode as a scenario.
+    /// The scenario of a mode.
     ///
     /// # Errors
-    /// [`PiccoliError::Demand`].
+    /// [`PiccoliError::Demand`] if the kernel has no valid demand vector.
     pub fn scenario(&self, mode: Mode) -> Result<Scenario, PiccoliError> {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^53
-        let whole = |number: f64| number.round() as u64;
-        let (task, kernel) = (self.task, self.task.kernel);
+        let task = self.task;
+        let kernel = task.kernel;
         let phase = task.phase().map_err(|why| PiccoliError::Demand(kernel.name(), why))?;
         let stretch = Stretch {
             phase: PhaseIdx(0),
@@ -238,14 +247,14 @@ impl Situation<'_> {
             sleep: Nanos::ZERO,
             barrier: false,
         };
-        let thread = |number| ThreadSpec {
+        let threads = (0..THREADS).map(|number| ThreadSpec {
             name: format!("t{number}"),
             born: Nanos::ZERO,
             course: vec![stretch; kernel.sets()],
             work: Work::Once,
             pages: Pages::FirstTouch,
             resident: Bytes(0),
-        };
+        });
         let mut os = Os::default();
         let more = if mode == Mode::NextTouch { self.costs.fault_ns } else { 0.0 };
         os.page_copy = Nanos(whole(self.page_copy_ns() + more));
@@ -257,7 +266,7 @@ impl Situation<'_> {
         let job = JobSpec {
             name: kernel.name().to_owned(),
             arrives: Nanos::ZERO,
-            threads: (0..THREADS).map(thread).collect(),
+            threads: threads.collect(),
             barrier: None,
             memory: self.memory(mode),
         };
@@ -276,7 +285,7 @@ impl Situation<'_> {
         })
     }
 
-    /// The arrays of all threads and sets.
+    /// Arrays of all threads and sets.
     fn memory(&self, mode: Mode) -> Vec<MemorySpec> {
         let home = NodeIdx::new(self.home);
         #[allow(clippy::cast_precision_loss)] // PUs
@@ -310,4 +319,9 @@ impl Situation<'_> {
         }
         memory
     }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^53
+fn whole(number: f64) -> u64 {
+    number.round() as u64
 }

@@ -1,4 +1,4 @@
-//! The report as text and as a picture.
+//! The report on page migration as text and as a picture.
 
 use super::modes::Mode;
 use super::{Benchmark, Report, Row, Speedup};
@@ -6,7 +6,7 @@ use crate::curve::{Curves, Series, svg_of_all};
 use colocate_figures::table::aligned;
 use colocate_machine::printable;
 
-/// What was published, on the real machine, median of ten runs without huge pages; by benchmark.
+/// Published results by benchmark, on the real machine, median of ten runs without huge pages.
 const PUBLISHED: [(&str, &str); 6] = [
     ("Product", "SPM+lock up to 4.03 (n = 2200), AutoNUMA up to 4.35, interleave about SPM+lock"),
     (
@@ -25,7 +25,7 @@ const PUBLISHED: [(&str, &str); 6] = [
     ),
 ];
 
-/// As tables, one a benchmark.
+/// The report as tables, one for each benchmark.
 #[must_use]
 pub fn text(report: &Report) -> String {
     let mut out = format!(
@@ -55,15 +55,16 @@ fn table(benchmark: &Benchmark) -> String {
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let list = |names: &[&str]| {
-        if names.is_empty() { "none".to_owned() } else { names.join(" ") }
-    };
     let mut cells = vec![row.size.to_string(), format!("{:.1}", row.seconds)];
     cells.extend(row.speedups.iter().map(speedup));
     let apart = [row.controller_alone, row.links_and_distance, row.distance_alone];
     cells.extend(apart.map(|speedup| format!("{speedup:.2}")));
     cells.extend([list(&row.moved), list(&row.moved_as_published)]);
     cells
+}
+
+fn list(names: &[&str]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(" ") }
 }
 
 fn speedup(of: &Speedup) -> String {
@@ -79,21 +80,19 @@ fn speedup(of: &Speedup) -> String {
 /// # Errors
 /// Only if the drawing library fails; its line says how.
 pub fn svg(report: &Report) -> Result<String, String> {
-    let curves = |benchmark: &Benchmark| {
-        let points = |at: usize| {
-            let point = |row: &Row| (f64::from(row.size), row.speedups[at].over_default);
-            benchmark.sizes.iter().map(point).collect()
-        };
-        let modes = Mode::ALL.iter().skip(1).enumerate();
+    let curves = report.benchmarks.iter().map(|benchmark| {
+        let series = Mode::ALL.iter().skip(1).enumerate().map(|(at, mode)| {
+            let rows = benchmark.sizes.iter();
+            let points = rows.map(|row| (f64::from(row.size), row.speedups[at].over_default));
+            Series { name: mode.name().to_owned(), points: points.collect() }
+        });
         Curves {
             caption: format!("{}, simulated on {}", benchmark.benchmark, report.machine),
             across: benchmark.unit.to_owned(),
             up: "speed-up over the default".to_owned(),
             level: Some(1.0),
-            series: modes
-                .map(|(at, mode)| Series { name: mode.name().to_owned(), points: points(at) })
-                .collect(),
+            series: series.collect(),
         }
-    };
-    svg_of_all(&report.benchmarks.iter().map(curves).collect::<Vec<_>>())
+    });
+    svg_of_all(&curves.collect::<Vec<_>>())
 }

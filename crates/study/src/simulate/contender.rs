@@ -1,4 +1,4 @@
-//! What a simulation compares: policies, and when they decide.
+//! Contenders of a simulation: policies with the time of their decisions.
 
 use colocate_engine::Meanwhile;
 use colocate_policy::table::{self, Cadence, listed};
@@ -8,61 +8,64 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Prefix of a policy that can decide once and is to decide each quantum.
+/// Prefix of a policy that could decide once, to decide each quantum.
 const EACH_QUANTUM: &str = "schedule:";
 
 /// Suffix of a policy whose waiting jobs fill idle PUs.
 const FILLS: &str = "+fill";
 
-/// Suffix of a policy that is guarded.
+/// Suffix of a guarded policy.
 const GUARDED: &str = "+guard";
 
-/// A policy with its settings. One that can decide once does; with `schedule:` before it, it decides each quantum. With
-/// `+fill` behind it, it decides each quantum, and jobs that have to wait fill idle PUs; with `+guard` behind that, it decides
-/// each quantum and is guarded.
+/// A policy with its settings. A policy that can decide once does; with the prefix `schedule:` it
+/// decides each quantum. With the suffix `+fill` it decides each quantum, and waiting jobs fill
+/// idle PUs; with the suffix `+guard` it decides each quantum and is guarded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Contender {
     /// The policy.
     pub policy: PolicySpec,
-    /// What jobs do that have to wait, where it decides each quantum; `None`: it decides once.
+    /// Treatment of waiting jobs, for decisions each quantum; `None` for a single decision.
     pub waiting: Option<Meanwhile>,
-    /// Whether it is guarded.
+    /// Whether the policy is guarded.
     pub guarded: bool,
 }
 
 impl Contender {
-    /// Whether it decides each quantum.
+    /// Whether the policy decides each quantum.
     #[must_use]
     pub const fn each_quantum(&self) -> bool {
         self.waiting.is_some()
     }
 
+    /// A policy that decides each quantum.
     fn each(policy: PolicySpec, waiting: Meanwhile) -> Result<Self, ContenderError> {
-        match policy.row().cadence.each_quantum() {
-            true => Ok(Self { policy, waiting: Some(waiting), guarded: false }),
-            false => Err(ContenderError::Cadence { found: policy.name() }),
+        if policy.row().cadence.each_quantum() {
+            Ok(Self { policy, waiting: Some(waiting), guarded: false })
+        } else {
+            Err(ContenderError::Cadence { found: policy.name() })
         }
     }
 }
 
-/// Why a text is no policy, or none for this.
+/// Reason why a text is no contender.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ContenderError {
-    /// There is no such policy, or it has no such setting.
+    /// An unknown policy, or an unknown setting of a policy.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// It cannot decide each quantum.
+    /// A policy that cannot decide each quantum.
     #[error("expected a policy that decides each quantum, {}, found {found}", each_quantum())]
     Cadence {
-        /// Its name.
+        /// Name of the policy.
         found: &'static str,
     },
-    /// It names a file.
+    /// A policy with a model file.
     #[error("expected {0} without model=FILE (see --cpi-model), found one")]
     File(&'static str),
 }
 
+/// Names of all policies that decide each quantum, for messages.
 fn each_quantum() -> String {
     listed(&table::each_quantum().map(|policy| policy.name()).collect::<Vec<_>>())
 }
@@ -82,10 +85,6 @@ impl FromStr for Contender {
     type Err = ContenderError;
 
     fn from_str(text: &str) -> Result<Self, ContenderError> {
-        let without = |text, suffix| match str::strip_suffix(text, suffix) {
-            Some(rest) => (rest, true),
-            None => (text, false),
-        };
         let (rest, guarded) = without(text, GUARDED);
         let (rest, fills) = without(rest, FILLS);
         let (name, each) = match rest.strip_prefix(EACH_QUANTUM) {
@@ -104,6 +103,11 @@ impl FromStr for Contender {
         };
         Ok(Self { guarded, ..contender })
     }
+}
+
+/// A text without a suffix, and whether it had the suffix.
+fn without<'a>(text: &'a str, suffix: &str) -> (&'a str, bool) {
+    text.strip_suffix(suffix).map_or((text, false), |rest| (rest, true))
 }
 
 impl TryFrom<String> for Contender {

@@ -1,4 +1,4 @@
-//! Which task ran where and when in one simulated run.
+//! Gantt chart of a simulated run: tasks on PUs over time.
 
 use colocate_figures::gantt::{self, Drawn};
 use colocate_machine::{Machine, printable};

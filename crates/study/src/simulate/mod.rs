@@ -1,4 +1,4 @@
-//! Simulated comparisons: scenarios × policies × assumptions × seeds, with what may be said of them.
+//! Simulated comparisons: scenarios × policies × assumptions × seeds, with verdicts.
 //!
 //! Nothing here was measured. Every output says *simulated* and names the machine.
 

@@ -1,4 +1,4 @@
-//! Simulated figures as an SVG picture: every policy's ratio to the baseline, metric by metric.
+//! Simulated figures as an SVG picture: ratios of all policies to the baseline, metric by metric.
 
 use super::figures::{PolicyFigures, Simulated, Verdict};
 use super::table;
@@ -14,13 +14,13 @@ use std::error::Error;
 const WIDTH: u32 = 1000;
 /// Width of the column with the policies' names, in pixels.
 const NAMES: i32 = 200;
-/// Width of the column with what may be said of them, in pixels.
+/// Width of the column with the verdicts, in pixels.
 const VERDICTS: i32 = 260;
-/// Height of one policy's row in pixels.
+/// Height of a policy's row in pixels.
 const ROW: u32 = 30;
 /// Height of a metric's caption and axis together, in pixels.
 const FRAME: u32 = 90;
-/// Height of the lines above all, in pixels.
+/// Height of the heading, in pixels.
 const HEADING: i32 = 64;
 
 /// The figures as an SVG document. Text is text: the viewer picks the font.

@@ -1,9 +1,10 @@
-//! A scenario under every policy and scheduler, with every draw and every seed, unit by unit.
+//! Simulation of a scenario under every policy and scheduler, with every draw and seed, unit by
+//! unit.
 //!
 //! # Approach
-//! A *unit* is one draw with one seed: all policies of a unit face the same machine and the same chance,
-//! and share what each job takes alone. Units do not depend on each other, so several threads can
-//! simulate them at a time; what is kept of each is a few numbers.
+//! A *unit* is one draw with one seed: all policies of a unit have the same machine and the same
+//! random choices, and share the times of the jobs alone. Units do not depend on each other, so
+//! several threads can simulate them at a time; each leaves only a few numbers.
 
 use super::contender::Contender;
 use super::figures::{Run, Settings, Simulated};
@@ -15,7 +16,7 @@ use colocate_policy::table::Prior;
 use colocate_sim::run::alone_times;
 use colocate_sim::{Options, Outcome, Platform, Scenario, SimError, simulate};
 
-/// Most spans that are kept of a run for its picture. Chosen: 32 MiB.
+/// Most recorded spans of a run, for its picture. Chosen: 32 MiB.
 const MAX_SPANS: usize = 1_000_000;
 
 /// An experiment on its machine.
@@ -29,7 +30,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// The experiment on this machine with these speeds.
+    /// An experiment on a machine with its speeds.
     #[must_use]
     pub fn new(
         machine: &'a Machine,
@@ -40,36 +41,37 @@ impl<'a> Bench<'a> {
         Self { machine, performance, experiment, draws, cpi: None }
     }
 
-    /// The same, where `symbiotic` has the coefficients of CPI stacks on a shared core; without it,
-    /// that of another machine ([`CpiModel::built_in`]).
+    /// The bench with this CPI model of a shared core for `symbiotic`; `None` for that of another
+    /// machine ([`CpiModel::built_in`]).
     #[must_use]
     pub fn knowing(self, cpi: Option<&'a CpiModel>) -> Self {
         Self { cpi, ..self }
     }
 
-    /// How many units there are.
+    /// Number of units.
     #[must_use]
     pub fn units(&self) -> usize {
         self.draws.len() * self.experiment.seeds as usize
     }
 
-    /// The figures of all units, in their order, as [`Self::unit`] gives them.
+    /// Figures of all units, given as by [`Self::unit`], in order.
     ///
     /// # Panics
-    /// If there are not as many as [`Self::units`] says.
+    /// If the number of units is not [`Self::units`].
     #[must_use]
     pub fn figures(&self, units: &[Vec<Run>]) -> Simulated {
         assert_eq!(units.len(), self.units(), "every unit");
         let policies = 0..self.experiment.policies.len();
         // From unit by unit to policy by policy.
-        let of_policy = |policy: usize| units.iter().map(move |unit| unit[policy].clone());
-        let runs: Vec<Run> = policies.flat_map(of_policy).collect();
+        let runs = policies.flat_map(|policy| units.iter().map(move |unit| unit[policy].clone()));
+        let runs: Vec<Run> = runs.collect();
         let mut found = Simulated::of(self.settings(), &runs);
         found.notes.extend(notes(&self.experiment.policies, self.cpi));
         found
     }
 
-    /// One run under `policy` with the default assumptions and the first seed, with the places of all threads over time.
+    /// A run under `policy` with the default assumptions and the first seed, with the spans of all
+    /// threads on PUs.
     ///
     /// # Errors
     /// [`SimError`] of the run.
@@ -77,13 +79,13 @@ impl<'a> Bench<'a> {
         let platform = Platform::new(self.machine, self.performance, Assumptions::default())?;
         let mut outcome = self.run(&platform, &self.experiment.scenario, policy, MAX_SPANS)?;
         if outcome.spans.len() >= MAX_SPANS {
-            // The picture then shows the beginning.
+            // Later spans were dropped: the picture shows the beginning.
             outcome.lasted = outcome.spans.iter().map(|span| span.to).max().unwrap_or_default();
         }
         Ok(outcome)
     }
 
-    /// What is simulated.
+    /// Settings of the comparison.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let Experiment { scenario, policies, baseline, seeds, draws, note, .. } = self.experiment;
@@ -105,7 +107,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// One run; so many `spans` of threads on PUs are kept.
+    /// A run with at most this many `spans` of threads on PUs.
     fn run(
         &self,
         platform: &Platform<'_>,
@@ -129,41 +131,39 @@ impl<'a> Bench<'a> {
         simulate(platform, scenario, &contender.policy, &options)
     }
 
-    /// All policies with one draw and one seed; units count from 0.
+    /// Runs of all policies with one draw and one seed; units count from 0.
     ///
     /// # Errors
-    /// [`SimError`] of the first policy that has one.
+    /// [`SimError`] of the first policy with one.
     ///
     /// # Panics
-    /// If there is no such unit.
+    /// If `unit` is not below [`Self::units`].
     pub fn unit(&self, unit: usize) -> Result<Vec<Run>, SimError> {
         let seeds = self.experiment.seeds as usize;
-        let (draw, seed) = (unit / seeds, unit % seeds);
+        let draw = unit / seeds;
+        let seed = unit % seeds;
         let platform = Platform::new(self.machine, self.performance, self.draws[draw])?;
         let first = &self.experiment.scenario;
         let scenario = Scenario { seed: first.seed.wrapping_add(seed as u64), ..first.clone() };
         let alone = alone_times(&platform, &scenario)?;
-        let one = |policy: &Contender| {
+        let runs = self.experiment.policies.iter().map(|policy| {
             let mut outcome = self.run(&platform, &scenario, policy, 0)?;
             for (job, alone) in outcome.jobs.iter_mut().zip(&alone) {
                 job.alone = *alone;
             }
             Ok(Run::of(&outcome, draw == 0))
-        };
-        self.experiment.policies.iter().map(one).collect()
+        });
+        runs.collect()
     }
 }
 
-/// What a reader should know of schedulers that are compared.
+/// Notes on the compared schedulers, for the reader.
 fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
-    let schedulers =
-        || policies.iter().filter(|it| it.each_quantum()).map(|contender| &contender.policy);
-    let names = |has: &dyn Fn(&PolicySpec) -> bool| -> Vec<&str> {
-        schedulers().filter(|policy| has(policy)).map(PolicySpec::name).collect()
-    };
-    let solo = names(&|policy| policy.has_prior(Prior::Solo));
+    let schedulers = policies.iter().filter(|contender| contender.each_quantum());
+    let schedulers: Vec<&PolicySpec> = schedulers.map(|contender| &contender.policy).collect();
+    let solo = with_prior(&schedulers, Prior::Solo);
     let mut notes = Vec::new();
-    if schedulers().next().is_some() {
+    if !schedulers.is_empty() {
         notes.push(
             "schedulers decide in no time, and stopping jobs costs nothing but what they find in the \
              caches later"
@@ -176,7 +176,7 @@ fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
             solo.join(", ")
         ));
     }
-    let informed = names(&|policy| policy.has_prior(Prior::Demands));
+    let informed = with_prior(&schedulers, Prior::Demands);
     if !informed.is_empty() {
         notes.push(format!(
             "{} plans with the model that simulates and has all demands, which no real machine \
@@ -184,7 +184,7 @@ fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
             informed.join(", ")
         ));
     }
-    let stacks = names(&|policy| policy.has_prior(Prior::CpiModel));
+    let stacks = with_prior(&schedulers, Prior::CpiModel);
     if !stacks.is_empty() {
         let model = cpi.cloned().unwrap_or_else(CpiModel::built_in);
         let by = if model.simulated { "trained in simulation of" } else { "measured on" };
@@ -196,6 +196,11 @@ fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Names of the policies with this prior knowledge.
+fn with_prior(policies: &[&PolicySpec], prior: Prior) -> Vec<&'static str> {
+    policies.iter().filter(|policy| policy.has_prior(prior)).map(|policy| policy.name()).collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use colocate_machine::printable;
 use colocate_sim::Method;
 use std::fmt::Write;
 
-/// Most jobs that get a line of their own. Chosen: a screen.
+/// Most jobs with a line of their own. Chosen: a screen.
 const MOST_JOBS: usize = 32;
 
 /// Most jobs whose sharing of cores is shown as a matrix. Chosen: a line of 100 characters.
@@ -47,7 +47,7 @@ pub fn text(found: &Simulated) -> String {
     out
 }
 
-/// One line a policy and metric of which something may be said, for lists of scenarios.
+/// A line for each policy with its resolved metrics, for lists of scenarios.
 #[must_use]
 pub fn summary(found: &Simulated) -> String {
     let settings = &found.settings;
@@ -69,7 +69,7 @@ pub fn summary(found: &Simulated) -> String {
     out
 }
 
-/// One line that says what is simulated, where and how often.
+/// First lines: the scenario, the machine, the number of simulations.
 fn heading(settings: &Settings) -> String {
     let method = match settings.method {
         Method::Leave => "a job that is done leaves",
@@ -109,7 +109,7 @@ fn metric_rows(found: &Simulated, place: usize) -> Vec<Vec<String>> {
     rows
 }
 
-/// What may be said, in words; of a difference how large it is at least and at most.
+/// The verdict in words, with the least and the largest difference, in percent.
 #[must_use]
 pub fn verdict(figures: &MetricFigures) -> String {
     let percent = figures.ratio.map_or_else(String::new, |ratio| {
@@ -130,13 +130,13 @@ pub fn verdict(figures: &MetricFigures) -> String {
 fn job_rows(found: &Simulated, get: impl Fn(&JobFigures) -> Option<Spread>) -> Vec<Vec<String>> {
     let mut rows = vec![row("job", found.policies.iter().map(|policy| policy.policy.clone()))];
     for (place, name) in found.settings.jobs.iter().enumerate().take(MOST_JOBS) {
-        let cell = |policy: &PolicyFigures| {
+        let cells = found.policies.iter().map(|policy| {
             let figures = get(&policy.jobs[place]);
             figures.map_or_else(unknown, |it| {
                 format!("{:.3} ({})", it.value, between(figures, three_decimals))
             })
-        };
-        rows.push(row(name, found.policies.iter().map(cell)));
+        });
+        rows.push(row(name, cells));
     }
     let more = found.settings.jobs.len().saturating_sub(MOST_JOBS);
     if more > 0 {
@@ -158,10 +158,7 @@ fn usage_rows(found: &Simulated) -> Vec<Vec<String>> {
         "pages moved",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    let known = |usage: &Usage| -> Vec<(u8, f64)> {
-        usage.caches.iter().filter_map(|cache| Some((cache.level, cache.used?))).collect()
-    };
-    let levels = found.policies.first().map_or(Vec::new(), |first| known(&first.usage));
+    let levels = found.policies.first().map_or(Vec::new(), |first| known_levels(&first.usage));
     rows[0].extend(levels.iter().map(|(level, _)| format!("L{level} bandwidth")));
     for PolicyFigures { policy, usage, .. } in &found.policies {
         let mut row = vec![
@@ -175,36 +172,41 @@ fn usage_rows(found: &Simulated) -> Vec<Vec<String>> {
             format!("{:.1}", usage.node_moves),
             format!("{:.1} MiB", usage.page_bytes / f64::from(1 << 20)),
         ];
-        row.extend(known(usage).into_iter().map(|(_, used)| percent(used)));
+        row.extend(known_levels(usage).into_iter().map(|(_, used)| percent(used)));
         rows.push(row);
     }
     rows
 }
 
-/// One line a group of ports that did anything under any policy.
+/// Levels of caches with known use, and this use.
+fn known_levels(usage: &Usage) -> Vec<(u8, f64)> {
+    usage.caches.iter().filter_map(|cache| Some((cache.level, cache.used?))).collect()
+}
+
+/// A line for each group of ports in use under any policy.
 fn port_rows(found: &Simulated) -> Vec<Vec<String>> {
     let groups = found.policies.first().map_or(&[][..], |first| &first.usage.port_groups);
     let kinds = groups.iter().any(|group| group.kind != groups[0].kind);
     let mut rows = vec![row("ports", found.policies.iter().map(|policy| policy.policy.clone()))];
     for (place, group) in groups.iter().enumerate() {
-        let of = |policy: &PolicyFigures| {
+        if found.policies.iter().all(|policy| policy.usage.port_groups[place].used == 0.0) {
+            continue;
+        }
+        let cells = found.policies.iter().map(|policy| {
             let PortUsage { used, fullest, .. } = policy.usage.port_groups[place];
             // A difference that one decimal shows.
             let apart = (fullest - used) * 100.0 >= 0.1;
             let beside = if apart { format!(" ({})", percent(fullest)) } else { String::new() };
             percent(used) + &beside
-        };
-        if found.policies.iter().all(|policy| policy.usage.port_groups[place].used == 0.0) {
-            continue;
-        }
+        });
         let kind = if kinds { format!("{}: ", group.kind) } else { String::new() };
         let name = kind + &group.ports.join(" ");
-        rows.push(row(&name, found.policies.iter().map(of)));
+        rows.push(row(&name, cells));
     }
     rows
 }
 
-/// Pairs of jobs on one core, and for how much of the time.
+/// Pairs of jobs on a shared core, as parts of the time.
 fn together(out: &mut String, settings: &Settings, policy: &PolicyFigures) {
     let Usage { together, .. } = &policy.usage;
     let jobs = settings.jobs.len();

@@ -1,4 +1,4 @@
-//! Where a training set runs: a core of a simulated machine here; a real one elsewhere.
+//! Benches for a training set: a core of a simulated machine here; a real core elsewhere.
 
 use super::track::{Track, Watch};
 use super::{StudyError, TrainingSet, set};
@@ -6,13 +6,14 @@ use colocate_machine::{Nanos, PuIdx};
 use colocate_model::symbiosis::file::{SIMULATED_PARTS, simulated_components};
 use colocate_sim::{Kernel, Method, Platform, Scenario, SimError, SimHost};
 
-/// A core on whose siblings programs of a training set run.
+/// A core for programs of a training set, one on each sibling.
 pub trait Bench {
-    /// What the programs of `group`, by place in the set, do side by side from their start on: a sample after each `step`,
-    /// `samples` of them, as long as all run. The core is split among `threads`; the other siblings are idle.
+    /// Runs the programs of `group`, given by place in the set, side by side from their start, and
+    /// samples their counters after each `step`: `samples` times, or until one ends. The core is
+    /// split among `threads`; other siblings are idle.
     ///
     /// # Errors
-    /// [`StudyError`] if they cannot be run, or one of them fails.
+    /// [`StudyError`] if the programs cannot be run, or one fails.
     fn run(
         &mut self,
         group: &[usize],
@@ -22,7 +23,7 @@ pub trait Bench {
     ) -> Result<Vec<Track>, StudyError>;
 }
 
-/// A core of a simulated machine. Idle threads hold their part of it.
+/// A core of a simulated machine. Idle threads hold their part of it ([`set::idle`]).
 pub(super) struct SimBench<'a> {
     pub platform: &'a Platform<'a>,
     pub siblings: &'a [PuIdx],
@@ -40,14 +41,16 @@ impl Bench for SimBench<'_> {
     ) -> Result<Vec<Track>, StudyError> {
         let scenario = self.scenario(group, threads);
         let mut host = SimHost::new(self.platform, &scenario)?;
-        let (siblings, parts) = (&self.siblings[..threads], SIMULATED_PARTS.map(str::to_owned));
+        let parts = SIMULATED_PARTS.map(str::to_owned);
         let components = simulated_components();
+        let siblings = &self.siblings[..threads];
         let watch = Watch { siblings, parts: &parts, components: &components, step, samples };
         Ok(watch.tracks(&mut host, group.len()).map_err(SimError::from)?.tracks)
     }
 }
 
 impl SimBench<'_> {
+    /// The programs as jobs, with idle jobs on the other threads.
     fn scenario(&self, group: &[usize], threads: usize) -> Scenario {
         let mut jobs: Vec<_> = group.iter().map(|&program| self.set.job(program)).collect();
         jobs.resize_with(threads, || self.set.idle_job());

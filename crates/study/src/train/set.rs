@@ -7,16 +7,16 @@ use colocate_model::rng::SplitMix64;
 use colocate_model::{Assumptions, Class, MissCurve, Mix, Phase, Share};
 use colocate_sim::{JobSpec, Pages, PhaseIdx, PhaseSpec, Scenario, Stretch, ThreadSpec, Work};
 
-/// A program of one thread, which does its course again and again.
+/// A program of one thread, which repeats its course.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it does; never empty.
+    /// Stretches; never empty.
     pub course: Vec<Stretch>,
 }
 
-/// Programs and what they can be doing.
+/// Programs with their phases.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrainingSet {
     /// The phases.
@@ -25,63 +25,57 @@ pub struct TrainingSet {
     pub programs: Vec<Program>,
 }
 
-/// Shortest and longest stretch of a drawn program, in instructions. Chosen: some intervals.
+/// Length of a stretch of a drawn program, in instructions: least and most. Chosen: some intervals.
 const STRETCH: (u64, u64) = (30_000_000, 300_000_000);
 
-/// Least and greatest factor on [`typical_misses`] of a drawn phase; logarithms are drawn evenly. Chosen: wider
-/// than what is plausible for an unknown program, since a training set needs programs that hardly ever
-/// wait for memory beside those that always do.
+/// Factor on [`typical_misses`] of a drawn phase, least and most; its logarithm is drawn evenly.
+/// Chosen: wider than plausible for an unknown program, since a training set needs programs that
+/// hardly ever wait for memory beside programs that always do.
 const MISSES: (f64, f64) = (0.01, 3.0);
 
 impl TrainingSet {
-    /// So many programs of two phases each. Every figure of a phase is drawn from the range that is plausible
-    /// for it ([`Guessed::plausible`]), so that all parts of it are covered by few programs; how much it misses,
-    /// from `MISSES`.
+    /// Draws programs of two phases each. Every figure of a phase is drawn from its plausible range
+    /// ([`Guessed::plausible`]), so that few programs cover all of it; misses are drawn from
+    /// `MISSES`.
     #[must_use]
     pub fn drawn(programs: usize, seed: u64) -> Self {
         let mut rng = SplitMix64::new(seed);
-        // The first set of assumptions is the default one.
+        // The first set of assumptions is the default one, not a drawn one.
         let drawn = Assumptions::sample(2 * programs + 1, seed);
-        let mut misses = || MISSES.0 * (MISSES.1 / MISSES.0).powf(rng.unit());
-        let phases = drawn.iter().skip(1).enumerate();
-        let phases = phases.map(|(at, one)| PhaseSpec::of(phase(at, &one.guesses, misses())));
+        let phases = drawn.iter().skip(1).enumerate().map(|(at, one)| {
+            let misses = MISSES.0 * (MISSES.1 / MISSES.0).powf(rng.unit());
+            PhaseSpec::of(phase(at, &one.guesses, misses))
+        });
+        // All phases are drawn before the first stretch; another order would give other programs.
         let phases = phases.collect();
-        let mut stretch = |phase: usize| {
-            let (least, most) = STRETCH;
-            let more = rng.next_u64() % (most - least);
-            let phase = PhaseIdx(u32::try_from(phase).unwrap_or(u32::MAX));
-            Stretch { phase, instructions: least + more, sleep: Nanos::ZERO, barrier: false }
-        };
-        let program = |at: usize| Program {
+        let programs = (0..programs).map(|at| Program {
             name: format!("drawn {at}"),
-            course: vec![stretch(2 * at), stretch(2 * at + 1)],
-        };
-        Self { phases, programs: (0..programs).map(program).collect() }
+            course: vec![drawn_stretch(&mut rng, 2 * at), drawn_stretch(&mut rng, 2 * at + 1)],
+        });
+        Self { phases, programs: programs.collect() }
     }
 
-    /// Programs of a study, such as recorded ones, each of which does its course again and again.
+    /// A set of a study's programs, such as recorded ones, each of which repeats its course.
     #[must_use]
     pub fn of_programs(programs: &[drawn::Program]) -> Self {
         let mut set = Self::default();
         for program in programs {
             let first = set.phases.len();
             set.phases.extend(program.phases.iter().cloned().map(PhaseSpec::of));
-            let place = |phase: u32| PhaseIdx(u32::try_from(first).unwrap_or(u32::MAX) + phase);
-            let stretch = |&(phase, instructions): &(u32, u64)| Stretch {
-                phase: place(phase),
+            let course = program.course.iter().map(|&(phase, instructions)| Stretch {
+                phase: index(first + phase as usize),
                 instructions,
                 sleep: Nanos::ZERO,
                 barrier: false,
-            };
-            let course = program.course.iter().map(stretch).collect();
+            });
+            let course = course.collect();
             set.programs.push(Program { name: program.name.clone(), course });
         }
         set
     }
 
-    /// Every thread of the scenarios that does something else than those before it, in whichever scenario and
-    /// whatever its phases are called. Where they sleep or wait for each other they go on at once: a thread that
-    /// sleeps shares nothing.
+    /// All threads of the scenarios whose course no thread before has; names of scenarios and
+    /// phases do not count. Sleeps and barriers are left out: a thread that sleeps shares nothing.
     #[must_use]
     pub fn of<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>) -> Self {
         let mut set = Self::default();
@@ -96,7 +90,7 @@ impl TrainingSet {
         set
     }
 
-    /// Where a phase is in the set, which has it from now on.
+    /// Place of a phase in the set, which is added if it is new.
     fn phase(&mut self, spec: &PhaseSpec) -> PhaseIdx {
         let nameless = Phase { name: String::new(), ..spec.phase.clone() };
         let spec = PhaseSpec { phase: nameless, mix: spec.mix };
@@ -105,37 +99,49 @@ impl TrainingSet {
         if known.is_none() {
             self.phases.push(spec);
         }
-        PhaseIdx(u32::try_from(place).unwrap_or(u32::MAX))
+        index(place)
     }
 
-    /// Adds what a thread does, if no program does it yet; `phases` are the places of its scenario's in the set.
+    /// Adds the course of a thread as a program, if it is new; `phases` are the places of its
+    /// scenario's phases in the set.
     fn add(&mut self, job: &JobSpec, thread: &ThreadSpec, phases: &[PhaseIdx]) {
-        let on = |stretch: &Stretch| Stretch {
+        let course = thread.course.iter().map(|stretch| Stretch {
             phase: phases[stretch.phase.0 as usize],
             sleep: Nanos::ZERO,
             barrier: false,
             ..*stretch
-        };
-        let course: Vec<Stretch> = thread.course.iter().map(on).collect();
+        });
+        let course: Vec<Stretch> = course.collect();
         if self.programs.iter().all(|known| known.course != course) {
             self.programs.push(Program { name: job.name.clone(), course });
         }
     }
 
-    /// A job that does a program's course until it is stopped.
+    /// A job that repeats a program's course until it is stopped.
     pub(super) fn job(&self, program: usize) -> JobSpec {
         let Program { name, course } = &self.programs[program];
         job(name, course)
     }
 
-    /// A job of [`idle`], the phase after those of the set.
+    /// A job of [`idle`], whose phase comes after those of the set.
     pub(super) fn idle_job(&self) -> JobSpec {
-        let phase = PhaseIdx(u32::try_from(self.phases.len()).unwrap_or(u32::MAX));
+        let phase = index(self.phases.len());
         let sleep = Nanos::ZERO;
         job("idle", &[Stretch { phase, instructions: 1 << 40, sleep, barrier: false }])
     }
 }
 
+fn index(place: usize) -> PhaseIdx {
+    PhaseIdx(u32::try_from(place).unwrap_or(u32::MAX))
+}
+
+fn drawn_stretch(rng: &mut SplitMix64, phase: usize) -> Stretch {
+    let (least, most) = STRETCH;
+    let instructions = least + rng.next_u64() % (most - least);
+    Stretch { phase: index(phase), instructions, sleep: Nanos::ZERO, barrier: false }
+}
+
+/// A job of one thread without an end.
 fn job(name: &str, course: &[Stretch]) -> JobSpec {
     let thread = ThreadSpec {
         name: name.to_owned(),
@@ -154,28 +160,30 @@ fn job(name: &str, course: &[Stretch]) -> JobSpec {
     }
 }
 
-/// A thread that does next to nothing: an instruction in a million cycles.
+/// A phase that does next to nothing: an instruction in a million cycles.
 pub(super) fn idle() -> PhaseSpec {
-    let known = |value: f64| Known::new(value, "idle");
     PhaseSpec::of(Phase {
         name: "idle".to_owned(),
-        slots: known(1.0),
+        slots: Known::new(1.0, "idle"),
         work: Known::new(PortWork::Kinds(Vec::new()), "idle"),
-        dependent_cycles: known(0.0),
-        dependent_cycles_divided: known(0.0),
-        stall_cycles: known(1e6),
-        branch_misses: known(0.0),
+        dependent_cycles: Known::new(0.0, "idle"),
+        dependent_cycles_divided: Known::new(0.0, "idle"),
+        stall_cycles: Known::new(1e6, "idle"),
+        branch_misses: Known::new(0.0, "idle"),
         misses: Known::new(MissCurve::new([(Bytes(64), 0.0)]).unwrap_or_default(), "idle"),
-        parallel_misses: known(1.0),
-        written_back: known(0.0),
-        shared_lines: known(0.0),
+        parallel_misses: Known::new(1.0, "idle"),
+        written_back: Known::new(0.0, "idle"),
+        shared_lines: Known::new(0.0, "idle"),
         ..Phase::default()
     })
 }
 
-/// A phase of which everything is drawn, but for what a core makes of a class of instructions.
+fn drawn_figure(guesses: &Guesses, guessed: Guessed) -> Known<f64> {
+    Known::new(guesses.get(guessed), "drawn")
+}
+
+/// A phase with drawn figures, but for a core's handling of a class of instructions.
 fn phase(at: usize, guesses: &Guesses, misses: f64) -> Phase {
-    let known = |guessed: Guessed| Known::new(guesses.get(guessed), "drawn");
     let dependent = guesses.get(Guessed::DependentCycles);
     let mut mix = Mix::default();
     // Drawn one by one, shares may be more than all.
@@ -185,18 +193,18 @@ fn phase(at: usize, guesses: &Guesses, misses: f64) -> Phase {
     }
     Phase {
         name: format!("drawn {at}"),
-        slots: known(Guessed::Slots),
+        slots: drawn_figure(guesses, Guessed::Slots),
         work: Known::new(PortWork::Classes(mix), "drawn"),
-        dependent_cycles: known(Guessed::DependentCycles),
+        dependent_cycles: drawn_figure(guesses, Guessed::DependentCycles),
         dependent_cycles_divided: Known::new(
             dependent * guesses.get(Guessed::DividedFactor),
             "drawn",
         ),
-        stall_cycles: known(Guessed::StallCycles),
-        branch_misses: known(Guessed::BranchMisses),
+        stall_cycles: drawn_figure(guesses, Guessed::StallCycles),
+        branch_misses: drawn_figure(guesses, Guessed::BranchMisses),
         misses: Known::new(typical_misses(misses), "drawn"),
-        parallel_misses: known(Guessed::ParallelMisses),
-        written_back: known(Guessed::WrittenBack),
+        parallel_misses: drawn_figure(guesses, Guessed::ParallelMisses),
+        written_back: drawn_figure(guesses, Guessed::WrittenBack),
         // Programs of a training set share nothing.
         shared_lines: Known::new(0.0, "one thread"),
         ..Phase::default()

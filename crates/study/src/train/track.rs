@@ -1,4 +1,4 @@
-//! What programs do alone and together, instruction by instruction.
+//! Tracks of programs alone and together: cycles by instructions.
 
 use colocate_engine::{Host, HostError};
 use colocate_evidence::{JobEnd, JobIdx, Observation, QuantumEnd, SeenTask, TaskId};
@@ -9,16 +9,17 @@ use colocate_policy::{Decision, DefaultPlacement, Place, Plan, Why};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The least share of the cycles that a stack explains; it is scaled to all of them. Chosen: as much as counted parts may miss.
+/// Least share of the cycles that a stack has to explain; it is then scaled to all cycles. Chosen:
+/// what counted parts may miss.
 const EXPLAINED: f64 = 0.9;
 
-/// What a program had done at each sample since its start.
+/// Progress of a program at each sample since its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Track {
-    /// Instructions that were done at each sample; at the first one, its start, none.
+    /// Instructions until each sample; 0 at the first, the start.
     pub instructions: Vec<f64>,
-    /// Cycles by component between each sample and the next; `None` where that is not known.
+    /// Cycles by component between each sample and the next; `None` where unknown.
     pub cycles: Vec<Option<Vec<f64>>>,
 }
 
@@ -29,8 +30,8 @@ impl Default for Track {
 }
 
 impl Track {
-    /// Cycles by component between two numbers of instructions, which pass evenly between two samples; `None` if it has not
-    /// come that far, or they are not known.
+    /// Cycles by component between two numbers of instructions, taken to pass evenly between
+    /// samples. `None` if the program has not come that far, or if the cycles are unknown.
     pub(super) fn between(&self, from: f64, to: f64) -> Option<Vec<f64>> {
         self.instructions.last().filter(|done| to <= **done)?;
         let first = self.instructions.partition_point(|done| *done <= from).checked_sub(1)?;
@@ -47,47 +48,48 @@ impl Track {
         sums
     }
 
-    /// Instructions from and to, and cycles by component, of the interval that ends with sample `at`.
+    /// First and last instruction, and cycles by component, of the interval that ends with sample
+    /// `at`.
     fn interval(&self, at: usize) -> Option<(f64, f64, Vec<f64>)> {
         let before = at.checked_sub(1)?;
         let cycles = self.cycles.get(before)?.clone()?;
         Some((self.instructions[before], self.instructions[at], cycles))
     }
 
-    /// Whether it did anything after so many samples of which it is known where its cycles went.
+    /// Whether any interval after this many samples has instructions and known cycles.
     pub(super) fn is_known_after(&self, samples: usize) -> bool {
         let intervals = self.instructions.windows(2).zip(&self.cycles).skip(samples);
         intervals.into_iter().any(|(ends, cycles)| ends[1] > ends[0] && cycles.is_some())
     }
 }
 
-/// How programs are watched side by side.
+/// Settings of runs side by side.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch<'a> {
-    /// A PU for each job of the host, in their order.
+    /// A PU for each job of the host, in the jobs' order.
     pub siblings: &'a [PuIdx],
-    /// The parts of the host's stacks.
+    /// Parts of the host's stacks.
     pub parts: &'a [String],
-    /// What they are added up to.
+    /// Components, as sums of parts.
     pub components: &'a [Component],
     /// Time between two samples.
     pub step: Nanos,
-    /// How many samples are taken after the start.
+    /// Number of samples after the start.
     pub samples: u32,
 }
 
-/// What was seen of programs side by side.
+/// Result of a run side by side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watched {
-    /// What each has done, as long as all ran.
+    /// Track of each program, as long as all ran.
     pub tracks: Vec<Track>,
-    /// Those that have ended.
+    /// Ends of programs.
     pub ended: Vec<JobEnd>,
 }
 
 impl Watch<'_> {
-    /// Runs the first `jobs` jobs of `host`, each on its PU, until all samples are taken, one of them has ended, or it is not known
-    /// what one of them does. The host provides counters and stacks.
+    /// Runs the first `jobs` jobs of `host`, each on its PU, until all samples are taken, a job has
+    /// ended, or the counts of a job are unknown. The host provides counters and stacks.
     ///
     /// # Errors
     /// As [`Host::run_quantum`].
@@ -115,7 +117,7 @@ impl Watch<'_> {
         Ok(watched)
     }
 
-    /// What a job's tasks did since `before`, together; `None` if their instructions are not known.
+    /// Counts of a job's tasks since `before`, together; `None` if their instructions are unknown.
     fn did(
         &self,
         host: &dyn Host,
@@ -141,12 +143,14 @@ impl Watch<'_> {
         is_there.then_some(did)
     }
 
-    /// Cycles of a task by component since `earlier`; `None` if they are not known, or it may run elsewhere than on `pu`.
+    /// Cycles of a task by component since `earlier`; `None` if unknown, or if the task may run
+    /// elsewhere than on `pu`.
     fn cycles(&self, task: &SeenTask, earlier: Option<&SeenTask>, pu: PuNr) -> Option<Vec<f64>> {
         let all = since(task, earlier, |task| task.cycles)?;
         if all == 0.0 {
             return Some(vec![0.0; self.components.len()]);
         }
+        // Cycles on another PU are not those of the shared core.
         if task.alive() && *task.allowed != [pu] {
             return None;
         }
@@ -163,33 +167,33 @@ impl Watch<'_> {
         self.siblings.get(job).map(|pu| host.machine().pus[pu.idx()].os)
     }
 
-    /// Every task on the PU of its job.
+    /// A plan with every task on the PU of its job.
     fn plan(&self, host: &dyn Host, tasks: impl Iterator<Item = TaskId>) -> Plan {
-        let decision = |task: TaskId| Decision {
+        let decisions = tasks.map(|task| Decision {
             task,
             name: "".into(),
             place: Place::from(self.pu(host, task.job.0 as usize)),
             why: Why::LeftToKernel,
-        };
+        });
         Plan {
             version: colocate_policy::plan::VERSION,
             machine: host.machine().name.clone(),
             pus: (0..self.siblings.len()).filter_map(|job| self.pu(host, job)).collect(),
             policy: "training".to_owned(),
-            decisions: tasks.map(decision).collect(),
+            decisions: decisions.collect(),
             default_placement: DefaultPlacement::LeaveToKernel,
             ..Plan::default()
         }
     }
 }
 
-/// What a job did between two samples.
+/// Counts of a job between two samples.
 struct Did {
     instructions: f64,
     cycles: Option<Vec<f64>>,
 }
 
-/// How much a count has grown since `earlier`, or since the task's start; `None` if it is not known.
+/// Growth of a count since `earlier`, or since the task's start; `None` if unknown.
 #[allow(clippy::cast_precision_loss)] // seconds of instructions are far below 2^53
 fn since(
     task: &SeenTask,
@@ -200,7 +204,8 @@ fn since(
     Some(count(task)?.saturating_sub(then) as f64)
 }
 
-/// A sample for each thread of an interval; `None` if one of them did nothing, or was not as far alone.
+/// A sample for each thread of an interval; `None` if a thread did nothing, or was not as far
+/// alone.
 pub(super) fn of_interval(
     group: &[usize],
     tracks: &[Track],
@@ -215,16 +220,19 @@ pub(super) fn of_interval(
         if all <= 0.0 {
             return None;
         }
-        let of_all = |cycles: &[f64]| cycles.iter().map(|each| each / all).collect();
-        did.push((of_all(&cycles), of_all(&together)));
+        did.push((shares(&cycles, all), shares(&together, all)));
     }
-    let sample = |j: usize| {
+    let samples = (0..did.len()).map(|j| {
         let others = did.iter().enumerate().filter(|(k, _)| *k != j);
         let mut sums = vec![0.0; did[j].0.len()];
         for (_, (own, _)) in others {
             sums.iter_mut().zip(own).for_each(|(sum, each)| *sum += each);
         }
         Sample { own: did[j].0.clone(), others: sums, together: did[j].1.clone() }
-    };
-    Some((0..did.len()).map(sample).collect())
+    });
+    Some(samples.collect())
+}
+
+fn shares(cycles: &[f64], all: f64) -> Vec<f64> {
+    cycles.iter().map(|each| each / all).collect()
 }

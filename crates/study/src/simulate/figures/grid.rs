@@ -1,4 +1,4 @@
-//! From the runs of a policy to what may be said of it.
+//! Figures and verdicts of a policy from its runs.
 
 use super::{
     JobFigures, MetricFigures, PolicyFigures, RESOLUTION, Run, Spread, Unresolved, Usage, Verdict,
@@ -6,7 +6,7 @@ use super::{
 use crate::metric::Metric;
 use colocate_figures::stats;
 
-/// All runs of one policy: draw by draw, seed by seed.
+/// All runs of a policy: draw by draw, seed by seed.
 #[derive(Clone, Copy)]
 pub(super) struct Grid<'a> {
     pub runs: &'a [Run],
@@ -14,20 +14,21 @@ pub(super) struct Grid<'a> {
 }
 
 impl Grid<'_> {
+    /// Figures of the policy beside the baseline `base`; `None` for the baseline itself.
     pub fn figures(self, policy: &str, jobs: usize, base: Option<Self>) -> PolicyFigures {
         let unfinished = self.runs.iter().filter(|run| run.metrics[0].is_none()).count();
         let usages: Vec<&Usage> = self.runs.iter().filter_map(|run| run.usage.as_ref()).collect();
-        let job = |job: usize| JobFigures {
+        let jobs = (0..jobs).map(|job| JobFigures {
             slowdown: self.spread(|run| run.slowdowns[job]),
             progress: self.spread(|run| run.progress[job]),
-        };
+        });
         PolicyFigures {
             policy: policy.to_owned(),
             unfinished: u32::try_from(unfinished).unwrap_or(u32::MAX),
             metrics: (0..Metric::OF_SCENARIOS.len())
                 .map(|metric| self.metric(metric, base))
                 .collect(),
-            jobs: (0..jobs).map(job).collect(),
+            jobs: jobs.collect(),
             usage: Usage::mean(&usages),
         }
     }
@@ -41,31 +42,32 @@ impl Grid<'_> {
     }
 
     fn metric(self, place: usize, base: Option<Self>) -> MetricFigures {
-        let of = |grid: Self| grid.column(|run| run.metrics[place]);
-        MetricFigures::of(Metric::OF_SCENARIOS[place], &of(self), base.map(of).as_ref())
+        let own = self.column(|run| run.metrics[place]);
+        let base = base.map(|base| base.column(|run| run.metrics[place]));
+        MetricFigures::of(Metric::OF_SCENARIOS[place], &own, base.as_ref())
     }
 }
 
 impl MetricFigures {
-    /// Of the figures of a policy beside those of the baseline; `None` beside the baseline itself.
+    /// Figures of a metric of a policy beside the baseline `base`; `None` for the baseline itself.
     pub(crate) fn of(metric: Metric, own: &Column, base: Option<&Column>) -> Self {
         let (ratio, verdict, unresolved) = own.beside(base, metric.less_is_better());
         Self { metric, value: own.spread(), ratio, verdict, unresolved }
     }
 }
 
-/// One figure of all runs of one policy: draw by draw, seed by seed; `None` where a run has none.
+/// A figure of all runs of a policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// The figures.
+    /// Figures, draw by draw, seed by seed; `None` where a run has none.
     pub figures: Vec<Option<f64>>,
-    /// How many seeds.
+    /// Number of seeds.
     pub seeds: usize,
 }
 
 impl Column {
-    /// Means over the seeds: that of the default draw, the least and the greatest of any. `None` if a run
-    /// has no figure.
+    /// Means over the seeds: of the default draw, and the smallest and largest of all draws. `None`
+    /// if a run has no figure.
     pub fn spread(&self) -> Option<Spread> {
         let means = self.figures.chunks(self.seeds).map(|seeds| {
             let values: Option<Vec<f64>> = seeds.iter().copied().collect();
@@ -75,21 +77,21 @@ impl Column {
         Some(Spread::over(&means, 0.0))
     }
 
-    /// The ratio to the baseline's and its interval; `None` if a run has no figure.
+    /// Ratio to the baseline with its interval; `None` if a run has no figure.
     pub fn ratio(&self, base: &Self) -> Option<Spread> {
-        let log = |(run, base): (&Option<f64>, &Option<f64>)| {
+        let logs = self.figures.iter().zip(&base.figures).map(|(run, base)| {
             let ratio = (*run)? / (*base)?;
             Some(ratio.ln()).filter(|log| log.is_finite())
-        };
-        let logs = self.figures.iter().zip(&base.figures).map(log).collect::<Option<Vec<f64>>>()?;
+        });
+        let logs = logs.collect::<Option<Vec<f64>>>()?;
         let draws: Vec<&[f64]> = logs.chunks(self.seeds).collect();
         let means = draws.iter().map(|draw| stats::mean(draw)).collect::<Option<Vec<f64>>>()?;
         let Spread { value, low, high } = Spread::over(&means, self.reach(&draws, &means));
         Some(Spread { value: value.exp(), low: low.exp(), high: high.exp() })
     }
 
-    /// Half the width of the 95 % interval of a mean over the seeds, spread pooled over the draws; 0
-    /// for one seed.
+    /// Half the width of the 95 % interval of a mean over the seeds, with the spread pooled over
+    /// the draws; 0 for one seed.
     #[allow(clippy::cast_precision_loss)] // thousands at most
     fn reach(&self, draws: &[&[f64]], means: &[f64]) -> f64 {
         let freedom = (draws.len() * (self.seeds - 1)) as f64;
@@ -102,7 +104,7 @@ impl Column {
         if squares == 0.0 { 0.0 } else { t * (squares / freedom / self.seeds as f64).sqrt() }
     }
 
-    /// The ratio to the baseline's, and what may be said of it; `None` beside the baseline itself.
+    /// Ratio to the baseline, and the verdict; no ratio for the baseline itself.
     pub fn beside(
         &self,
         base: Option<&Self>,
@@ -114,7 +116,7 @@ impl Column {
         (ratio, verdict, unresolved)
     }
 
-    /// What may be said of a ratio to a baseline, and why nothing if nothing.
+    /// Verdict on a ratio to a baseline, with the reason if it is not resolved.
     pub fn judged(
         &self,
         less_is_better: bool,
@@ -147,12 +149,13 @@ impl Column {
 }
 
 impl Spread {
-    /// Of one figure a set of assumptions, the default one first; `None` if one is missing.
+    /// Spread of a figure over sets of assumptions, the default set first; `None` if a figure is
+    /// missing.
     pub(crate) fn over_draws(figures: impl Iterator<Item = Option<f64>>) -> Option<Self> {
         Column { figures: figures.collect(), seeds: 1 }.spread()
     }
 
-    /// The first of `values`, the least less `reach`, and the greatest and `reach`.
+    /// The first of `values`, with the range of all, widened at both ends by `reach`.
     pub(crate) fn over(values: &[f64], reach: f64) -> Self {
         Self {
             value: values[0],

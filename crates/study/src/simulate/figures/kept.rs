@@ -1,28 +1,28 @@
-//! What is kept of a simulated run: a few numbers, however long it was.
+//! Summary of a simulated run: a few numbers, whatever its length.
 
 use crate::metric::Metric;
 use colocate_figures::stats;
 use colocate_sim::Outcome;
 use serde::{Deserialize, Serialize};
 
-/// What is kept of one simulated run.
+/// Summary of a simulated run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// The metrics, in the order of [`Metric::OF_SCENARIOS`]; `None` if the run did not come to its end.
+    /// Metrics, in the order of [`Metric::OF_SCENARIOS`]; `None` if the run did not end.
     pub metrics: [Option<f64>; 5],
     /// Slowdown of each job.
     pub slowdowns: Vec<Option<f64>>,
-    /// Progress of each job: the mean of its tasks'.
+    /// Progress of each job: the mean of its tasks.
     pub progress: Vec<Option<f64>>,
-    /// How the machine was used; kept under the default assumptions only.
+    /// Use of the machine; only under the default assumptions.
     pub usage: Option<Usage>,
 }
 
-/// How the machine was used; parts are between 0 and 1.
+/// Use of the machine; parts are between 0 and 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// Part of the time that PUs ran a task, on average.
+    /// Mean part of the time in which PUs ran a task.
     pub pus: f64,
     /// Part of the front ends' slots.
     pub slots: f64,
@@ -32,50 +32,50 @@ pub struct Usage {
     pub controllers: Vec<f64>,
     /// Part of each link's bandwidth.
     pub links: Vec<f64>,
-    /// Part of the bandwidth of each level of caches that hold data, nearest first.
+    /// Part of the bandwidth of each level of data caches, nearest first.
     #[serde(default)]
     pub caches: Vec<CacheUsage>,
-    /// Ports that do the same or overlapping work, kind by kind of core.
+    /// Use of groups of ports with the same or overlapping work, kind by kind of core.
     #[serde(default)]
     pub port_groups: Vec<PortUsage>,
     /// Moves of tasks to another PU, each counted once.
     pub moves: f64,
-    /// Those of them to another node.
+    /// Moves of tasks to another node, which are in `moves` too.
     pub node_moves: f64,
-    /// Bytes of pages that were moved.
+    /// Bytes of moved pages.
     pub page_bytes: f64,
-    /// For how much of the run's time tasks of two jobs shared a core, summed over all pairs of tasks:
-    /// row by row, one row a job.
+    /// Part of the run's time in which tasks of two jobs shared a core, summed over all pairs of
+    /// tasks: row by row, a row for each job.
     pub together: Vec<Vec<f64>>,
 }
 
-/// How a level of caches was used.
+/// Use of a level of caches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheUsage {
-    /// 1 is nearest to the core.
+    /// Level; 1 is nearest to the core.
     pub level: u8,
-    /// Part of the bandwidth of a cache, on average over all of the level; `None` if the machine's
-    /// description does not say how much there is.
+    /// Part of the bandwidth, mean over the caches of the level; `None` if the bandwidth is not
+    /// described.
     pub used: Option<f64>,
 }
 
-/// How ports that do the same or overlapping work were used, on average over all cores of a kind.
+/// Use of ports with the same or overlapping work, mean over all cores of a kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortUsage {
-    /// The kind of core.
+    /// Kind of core.
     pub kind: String,
-    /// Their names in the machine's description.
+    /// Names of the ports, as described.
     pub ports: Vec<String>,
-    /// Part of their cycles.
+    /// Part of the ports' cycles.
     pub used: f64,
-    /// Part of the cycles of the fullest of them, with work spread as evenly as it can be.
+    /// Part of the fullest port's cycles, with work spread as evenly as possible.
     pub fullest: f64,
 }
 
 impl Run {
-    /// What is kept of `outcome`; with `usage` also how the machine was used.
+    /// Summary of `outcome`; with `usage` also the use of the machine.
     #[must_use]
     pub fn of(outcome: &Outcome, usage: bool) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Run {
     }
 }
 
-/// The mean progress of each job's tasks.
+/// Mean progress of each job's tasks.
 fn progress(outcome: &Outcome) -> Vec<Option<f64>> {
     let mut by_job = vec![Vec::new(); outcome.jobs.len()];
     for task in &outcome.tasks {
@@ -96,14 +96,15 @@ fn progress(outcome: &Outcome) -> Vec<Option<f64>> {
     by_job.iter().map(|tasks| stats::mean(tasks)).collect()
 }
 
-/// Part of the run's time for which tasks of two jobs shared a core, row by row.
+/// Part of the run's time in which tasks of two jobs shared a core, row by row.
 pub(crate) fn together(outcome: &Outcome) -> Vec<Vec<f64>> {
     let lasted = outcome.lasted.as_secs_f64();
-    let share = |a, b| if lasted > 0.0 { outcome.together.seconds(a, b) / lasted } else { 0.0 };
-    square(outcome.jobs.len(), share)
+    square(outcome.jobs.len(), |a, b| {
+        if lasted > 0.0 { outcome.together.seconds(a, b) / lasted } else { 0.0 }
+    })
 }
 
-/// A value for each two of so many.
+/// A square of values for pairs of jobs.
 fn square(jobs: usize, of: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
     (0..jobs).map(|a| (0..jobs).map(|b| of(a, b)).collect()).collect()
 }
@@ -111,10 +112,6 @@ fn square(jobs: usize, of: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
 impl Usage {
     fn of(outcome: &Outcome) -> Self {
         let used = &outcome.used;
-        let moves = |count: fn(&colocate_sim::Moves) -> f64| {
-            outcome.tasks.iter().map(|task| count(&task.moves)).fold(0.0, |sum, each| sum + each)
-        };
-        let part = |parts: &[f64]| stats::mean(parts).unwrap_or(0.0);
         #[allow(clippy::cast_precision_loss)] // shown with three digits
         Self {
             pus: part(&used.pus),
@@ -128,33 +125,28 @@ impl Usage {
                 .map(|level| CacheUsage { level: level.level, used: level.used })
                 .collect(),
             port_groups: used.port_groups.iter().map(PortUsage::of).collect(),
-            moves: moves(|moves| f64::from(moves.total())),
-            node_moves: moves(|moves| f64::from(moves.other_node)),
-            page_bytes: moves(|moves| moves.page_bytes as f64),
+            moves: moves(outcome, |moves| f64::from(moves.total())),
+            node_moves: moves(outcome, |moves| f64::from(moves.other_node)),
+            page_bytes: moves(outcome, |moves| moves.page_bytes as f64),
             together: together(outcome),
         }
     }
 
-    /// The mean of several; all are of the same machine and jobs.
+    /// Mean of several uses, all of the same machine and jobs.
     pub(super) fn mean(all: &[&Self]) -> Self {
-        let of = |get: &dyn Fn(&Self) -> f64| mean(all, get);
-        let each = |get: fn(&Self) -> &[f64]| -> Vec<f64> {
-            let length = all.first().map_or(0, |first| get(first).len());
-            (0..length).map(|place| of(&|usage| get(usage)[place])).collect()
-        };
         let jobs = all.first().map_or(0, |first| first.together.len());
         Self {
-            pus: of(&|usage| usage.pus),
-            slots: of(&|usage| usage.slots),
-            ports: of(&|usage| usage.ports),
-            controllers: each(|usage| &usage.controllers),
-            links: each(|usage| &usage.links),
+            pus: mean(all, &|usage| usage.pus),
+            slots: mean(all, &|usage| usage.slots),
+            ports: mean(all, &|usage| usage.ports),
+            controllers: means(all, |usage| &usage.controllers),
+            links: means(all, |usage| &usage.links),
             caches: caches(all),
             port_groups: port_groups(all),
-            moves: of(&|usage| usage.moves),
-            node_moves: of(&|usage| usage.node_moves),
-            page_bytes: of(&|usage| usage.page_bytes),
-            together: square(jobs, |a, b| of(&|usage: &Self| usage.together[a][b])),
+            moves: mean(all, &|usage| usage.moves),
+            node_moves: mean(all, &|usage| usage.node_moves),
+            page_bytes: mean(all, &|usage| usage.page_bytes),
+            together: square(jobs, |a, b| mean(all, &|usage| usage.together[a][b])),
         }
     }
 }
@@ -166,29 +158,44 @@ impl PortUsage {
     }
 }
 
+/// Mean of a list of parts; 0 of an empty list.
+fn part(parts: &[f64]) -> f64 {
+    stats::mean(parts).unwrap_or(0.0)
+}
+
+/// Sum of a count over all tasks.
+fn moves(outcome: &Outcome, count: fn(&colocate_sim::Moves) -> f64) -> f64 {
+    outcome.tasks.iter().map(|task| count(&task.moves)).fold(0.0, |sum, each| sum + each)
+}
+
+/// Mean of a figure over several uses; 0 without any.
 fn mean(all: &[&Usage], get: &dyn Fn(&Usage) -> f64) -> f64 {
     stats::mean(&all.iter().map(|usage| get(usage)).collect::<Vec<_>>()).unwrap_or(0.0)
 }
 
-/// The mean of each level's use.
-fn caches(all: &[&Usage]) -> Vec<CacheUsage> {
-    let first = all.first().map_or(&[][..], |first| &first.caches);
-    let mean = |place: usize| -> Option<f64> {
-        let each: Option<Vec<f64>> = all.iter().map(|usage| usage.caches[place].used).collect();
-        stats::mean(&each?)
-    };
-    let one = |(place, level): (usize, &CacheUsage)| CacheUsage { used: mean(place), ..*level };
-    first.iter().enumerate().map(one).collect()
+/// Mean of each place of a list over several uses.
+fn means(all: &[&Usage], get: fn(&Usage) -> &[f64]) -> Vec<f64> {
+    let length = all.first().map_or(0, |first| get(first).len());
+    (0..length).map(|place| mean(all, &|usage| get(usage)[place])).collect()
 }
 
-/// The mean of each group's use.
+/// Mean use of each level of caches; unknown if any is unknown.
+fn caches(all: &[&Usage]) -> Vec<CacheUsage> {
+    let first = all.first().map_or(&[][..], |first| &first.caches);
+    let levels = first.iter().enumerate().map(|(place, level)| {
+        let each: Option<Vec<f64>> = all.iter().map(|usage| usage.caches[place].used).collect();
+        CacheUsage { used: each.and_then(|each| stats::mean(&each)), ..*level }
+    });
+    levels.collect()
+}
+
+/// Mean use of each group of ports.
 fn port_groups(all: &[&Usage]) -> Vec<PortUsage> {
     let first = all.first().map_or(&[][..], |first| &first.port_groups);
-    let mean = |get: &dyn Fn(&Usage) -> f64| mean(all, get);
-    let one = |(place, group): (usize, &PortUsage)| PortUsage {
-        used: mean(&|usage| usage.port_groups[place].used),
-        fullest: mean(&|usage| usage.port_groups[place].fullest),
+    let groups = first.iter().enumerate().map(|(place, group)| PortUsage {
+        used: mean(all, &|usage| usage.port_groups[place].used),
+        fullest: mean(all, &|usage| usage.port_groups[place].fullest),
         ..group.clone()
-    };
-    first.iter().enumerate().map(one).collect()
+    });
+    groups.collect()
 }

@@ -1,26 +1,29 @@
-//! What may be said of policies after a scenario was simulated under each.
+//! Verdicts on policies after a scenario was simulated under each.
 //!
 //! # Terms
-//! - A *draw* is one choice of everything that the model assumes; draw 0 is the default one. A *seed*
-//!   decides what a real machine would leave to chance.
-//! - A policy's *value* of a metric is its mean over the seeds under the default assumptions; its *range*
-//!   goes from the least to the greatest mean over the seeds under any draw.
-//! - Its *ratio* is the geometric mean over the seeds, under the default assumptions, of its value divided
-//!   by the baseline's with the same draw and seed. The ratio's *interval* goes from the least to the
-//!   greatest such mean under any draw, and is widened at both ends by what the seeds leave open: with
-//!   `r(d, s)` the ratio's logarithm, `D` draws and `S` seeds, the spread `v` pooled over the draws is
-//!   `v² = Σ_d Σ_s (r(d, s) − mean_d)² / D(S − 1)`, and the ends move by `t(0.975, D(S − 1)) · v / √S`.
-//! - A difference is *resolved* when that interval leaves 1 out, so that its sign is the same whatever
-//!   is assumed, and the ratio differs from 1 by at least [`RESOLUTION`]. Of nothing else is it said
-//!   that it is better or worse. Each policy is compared for itself.
+//! - A *draw* is one set of the model's assumptions; draw 0 is the default set. A *seed* sets all
+//!   that a real machine would leave to chance.
+//! - A policy's *value* of a metric is its mean over the seeds under the default assumptions; its
+//!   *range* goes from the least to the greatest mean over the seeds under any draw.
+//! - Its *ratio* is the geometric mean over the seeds, under the default assumptions, of its value
+//!   divided by the baseline's with the same draw and seed. The ratio's *interval* goes from the
+//!   least to the greatest such mean under any draw, and is widened at both ends by the spread of
+//!   the seeds: with `r(d, s)` the ratio's logarithm, `D` draws and `S` seeds, the spread `v`
+//!   pooled over the draws is `v² = Σ_d Σ_s (r(d, s) − mean_d)² / D(S − 1)`, and the ends move by
+//!   `t(0.975, D(S − 1)) · v / √S`.
+//! - A difference is *resolved* when that interval leaves 1 out, so that its sign is the same under
+//!   all assumptions, and the ratio differs from 1 by at least [`RESOLUTION`]. Only a resolved
+//!   difference is called better or worse. Each policy is compared for itself.
 //!
-//! The ensemble is no sample of the truth: its interval holds what is assumed against, not what the
-//! model leaves out.
+//! The ensemble is no sample of the truth: its interval covers the alternatives to each assumption,
+//! not effects that the model leaves out.
 //!
 //! # Properties
 //! - **No claim without resolution** -> test `no_claim_without_resolution`
-//! - **Common factors cancel**: what a draw or a seed does to all policies alike changes no ratio. -> test `common_factors_cancel`
-//! - **More assumptions never resolve more**: a draw can widen an interval's range, never narrow it. -> test `a_draw_that_disagrees_silences`
+//! - **Common factors cancel**: what a draw or a seed does to all policies alike changes no ratio.
+//!   -> test `common_factors_cancel`
+//! - **More assumptions never resolve more**: a draw can widen an interval's range, never narrow
+//!   it. -> test `a_draw_that_disagrees_silences`
 
 mod grid;
 mod kept;
@@ -37,84 +40,84 @@ pub(crate) use grid::Column;
 use grid::Grid;
 use serde::{Deserialize, Serialize};
 
-/// Version of the report format that this build writes.
+/// Version of the report format.
 pub const VERSION: u32 = 1;
 
-/// Least difference that the model can resolve, as a part of the baseline. Chosen from how far it was
-/// off against LLVM's scheduler: 3 to 5 % on average for two loops on one core (docs/method/validation.md).
+/// Smallest difference that the model can resolve, as a part of the baseline. Chosen from its error
+/// against LLVM's scheduler: 3 to 5 % on average for two loops on one core (docs/method/validation.md).
 pub const RESOLUTION: f64 = 0.05;
 
-/// What is simulated.
+/// Settings of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Version of colocate.
     pub colocate: String,
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: String,
-    /// What it is for.
+    /// Purpose of the scenario, if it has a note.
     pub note: Option<String>,
-    /// The machine that is simulated.
+    /// Name of the simulated machine.
     pub machine: String,
-    /// The jobs' names.
+    /// Names of the jobs.
     pub jobs: Vec<String>,
-    /// How many tasks they have in all.
+    /// Number of tasks of all jobs.
     pub tasks: u32,
-    /// What becomes of a job that has done its work.
+    /// Treatment of a job that has done its work.
     pub method: Method,
     /// The policies.
     pub policies: Vec<String>,
-    /// Which of them the others are compared to.
+    /// The baseline, one of `policies`.
     pub baseline: String,
     /// The first seed.
     pub seed: u64,
-    /// How many seeds; each is one more than the last.
+    /// Number of seeds; each is one more than the last.
     pub seeds: u32,
-    /// How many draws from the ensemble; the first is the default.
+    /// Number of draws from the ensemble; the first is the default.
     pub draws: u32,
-    /// A digest of all that the figures depend on: scenario, machine, demand vectors. Empty if there is none.
+    /// Digest of the inputs: scenario, machine, demand vectors. Empty if not known.
     pub inputs: String,
 }
 
-/// A figure and how far it goes.
+/// A figure with its range over the draws.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
-    /// Under the default assumptions.
+    /// Value under the default assumptions.
     pub value: f64,
-    /// Least under any.
+    /// Smallest value under any draw.
     pub low: f64,
-    /// Greatest under any.
+    /// Largest value under any draw.
     pub high: f64,
 }
 
 impl Spread {
-    /// The same in other terms; `f` rises all over the range, or falls.
+    /// The spread of `f` of the figure; `f` must be monotonic over the range.
     #[must_use]
     pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         let ends = [f(self.low), f(self.high)];
         Self { value: f(self.value), low: ends[0].min(ends[1]), high: ends[0].max(ends[1]) }
     }
 
-    /// A ratio of 1.25 as 25 percent more.
+    /// A ratio as a difference in percent: 1.25 is 25.
     #[must_use]
     pub fn percent_more(self) -> Self {
         self.map(|ratio| (ratio - 1.0) * 100.0)
     }
 
-    /// As `text` writes it, or that runs did not end.
+    /// The text of a spread; without one "did not end".
     pub(crate) fn or_unended(spread: Option<Self>, text: impl FnOnce(Self) -> String) -> String {
         spread.map_or_else(|| "did not end".to_owned(), text)
     }
 
-    /// With so many decimals, as `1.23 (1.20 to 1.30)`.
+    /// Value and range with this many decimals, as `1.23 (1.20 to 1.30)`.
     #[must_use]
     pub fn text(&self, decimals: usize) -> String {
         let Self { value, low, high } = self;
         format!("{value:.decimals$} ({low:.decimals$} to {high:.decimals$})")
     }
 
-    /// The same with signs, as `+1.2 (-0.1 to +2.3)`.
+    /// Value and range with signs, as `+1.2 (-0.1 to +2.3)`.
     #[must_use]
     pub fn signed_text(&self, decimals: usize) -> String {
         let Self { value, low, high } = self;
@@ -128,22 +131,22 @@ impl From<Spread> for Estimate {
     }
 }
 
-/// What may be said of a policy.
+/// Verdict on a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It is what the others are compared to.
+    /// The baseline itself.
     Baseline,
-    /// It is better, whatever is assumed.
+    /// Better, under all assumptions.
     Better,
-    /// It is worse, whatever is assumed.
+    /// Worse, under all assumptions.
     Worse,
-    /// Nothing, for the reason beside it.
+    /// None, for the reason in `unresolved`.
     NotResolved,
 }
 
 impl Verdict {
-    /// A word for tables; `~` where nothing may be said.
+    /// Mark in tables; `~` for an unresolved difference.
     pub(crate) const fn mark(self) -> &'static str {
         match self {
             Self::Baseline => "",
@@ -154,11 +157,11 @@ impl Verdict {
     }
 }
 
-/// Why nothing may be said.
+/// Reason why a difference is not resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unresolved {
-    /// Some runs did not come to their end.
+    /// Some runs did not end before the horizon.
     NotFinished,
     /// One seed shows no chance.
     OneSeed,
@@ -184,50 +187,50 @@ impl Unresolved {
     }
 }
 
-/// One metric of one policy.
+/// A metric of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricFigures {
     /// The metric.
     pub metric: Metric,
-    /// Value and range; `None` if runs did not come to their end.
+    /// Value and range; `None` if runs did not end.
     pub value: Option<Spread>,
-    /// Ratio to the baseline and its interval; `None` for the baseline, and if runs did not come to
-    /// their end.
+    /// Ratio to the baseline with its interval; `None` for the baseline, and if runs did not end.
     pub ratio: Option<Spread>,
-    /// What may be said.
+    /// Verdict.
     pub verdict: Verdict,
-    /// Why nothing may be said; `None` unless it is so.
+    /// Reason, if the difference is not resolved.
     pub unresolved: Option<Unresolved>,
 }
 
-/// One job under one policy.
+/// A job under a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobFigures {
-    /// Its slowdown; `None` if runs did not come to their end.
+    /// Slowdown; `None` if runs did not end.
     pub slowdown: Option<Spread>,
-    /// The part of its speed alone that its tasks had on average.
+    /// Mean speed of its tasks relative to alone.
     pub progress: Option<Spread>,
 }
 
-/// One policy.
+/// Figures of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyFigures {
     /// The policy.
     pub policy: String,
-    /// Runs that did not come to their end before the horizon.
+    /// Runs that did not end before the horizon.
     pub unfinished: u32,
     /// The metrics, in the order of [`Metric::OF_SCENARIOS`].
     pub metrics: Vec<MetricFigures>,
     /// The jobs, in the scenario's order.
     pub jobs: Vec<JobFigures>,
-    /// How the machine was used: means over the seeds, under the default assumptions.
+    /// Use of the machine: means over the seeds, under the default assumptions.
     pub usage: Usage,
 }
 
-/// What came of a scenario under all its policies (`docs/schemas/simulated.json`). All of it is simulated.
+/// Results of a scenario under all its policies (`docs/schemas/simulated.json`). All figures are
+/// simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Simulated {
@@ -235,21 +238,21 @@ pub struct Simulated {
     pub version: u32,
     /// Always true: nothing here was measured.
     pub simulated: bool,
-    /// What was simulated.
+    /// Settings of the comparison.
     pub settings: Settings,
-    /// Least difference that counts as resolved.
+    /// Smallest difference that counts as resolved.
     pub resolution: f64,
-    /// One entry a policy.
+    /// Figures of each policy.
     pub policies: Vec<PolicyFigures>,
-    /// What a reader should know, one sentence each.
+    /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Simulated {
-    /// The figures of `runs`, which are in the order of policy, draw and seed, the seed fastest.
+    /// Figures of `runs`, in the order of policy, draw and seed, the seed fastest.
     ///
     /// # Panics
-    /// If there are not as many runs as `settings` say, or the baseline is no policy.
+    /// If the number of runs is not that of `settings`, or the baseline is no policy.
     #[must_use]
     pub fn of(settings: Settings, runs: &[Run]) -> Self {
         let each = settings.draws as usize * settings.seeds as usize;
@@ -270,11 +273,11 @@ impl Simulated {
     }
 }
 
-/// What may be said of `policies` beside the one at the place `base`, with `runs` in the order of policy, draw
-/// and seed, the seed fastest; each run has figures of so many `jobs`.
+/// Figures of `policies` beside the baseline at place `base`, from `runs` in the order of policy,
+/// draw and seed, the seed fastest; each run has figures of this many `jobs`.
 ///
 /// # Panics
-/// If there is no policy at `base`, or the runs are not equally many for each policy.
+/// If `base` is no place of a policy, or the runs are not equally many for each policy.
 #[must_use]
 pub fn compared(
     policies: &[String],
@@ -285,12 +288,13 @@ pub fn compared(
 ) -> Vec<PolicyFigures> {
     assert_eq!(runs.len() % policies.len(), 0, "equally many runs a policy");
     let each = runs.len() / policies.len();
-    let of_policy = |policy: usize| Grid { runs: &runs[policy * each..][..each], seeds };
-    let figures = |(policy, name): (usize, &String)| {
-        let against = (policy != base).then(|| of_policy(base));
-        of_policy(policy).figures(name, jobs, against)
-    };
-    policies.iter().enumerate().map(figures).collect()
+    let grids = (0..policies.len()).map(|at| Grid { runs: &runs[at * each..][..each], seeds });
+    let grids: Vec<_> = grids.collect();
+    let figures = policies.iter().enumerate().map(|(policy, name)| {
+        let against = (policy != base).then(|| grids[base]);
+        grids[policy].figures(name, jobs, against)
+    });
+    figures.collect()
 }
 
 fn notes(settings: &Settings, policies: &[PolicyFigures]) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! From what a file says to what is simulated, check by check.
+//! Builds an experiment from a scenario file, check by check.
 
 use super::form::{
     BarrierForm, FetchForm, File, JobForm, PhaseForm, StretchForm, Text, ThreadForm, WaitForm,
@@ -12,7 +12,7 @@ use colocate_machine::cpulist::PuSet;
 use colocate_machine::printable::is_unprintable;
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, Performance, PuNr};
 use colocate_model::Phase;
-use colocate_model::phase::{Guesses, PhaseError};
+use colocate_model::phase::Guesses;
 use colocate_policy::PolicySpec;
 use colocate_sim::{
     Barrier, BarrierWait, Fetch, JobSpec, Kernel, MemorySpec, MemoryUse, Method, Pages, PhaseIdx,
@@ -21,29 +21,31 @@ use colocate_sim::{
 use std::collections::HashMap;
 use toml::Spanned;
 
-/// Policies unless the file names some: leaving alone, the order of the machine's numbering, and the one
-/// that uses the programs' mixes.
+/// Policies unless the file names some: the kernel alone, the order of the machine's numbering, and
+/// the policy by the programs' mixes.
 const POLICIES: [&str; 3] = [BASELINE, "round-robin", "mix"];
-/// Policy that others are compared with unless the file names one.
+/// Baseline of comparisons unless the file names one.
 const BASELINE: &str = "os";
-/// Chosen: Student's t of 5 values reaches 1.2 standard deviations to either side.
+/// Default number of seeds. Chosen: Student's t of 5 values reaches 1.2 standard deviations to
+/// either side.
 const SEEDS: u32 = 5;
-/// Chosen: enough that each of the dozen assumptions is drawn high and low several times.
+/// Default number of draws. Chosen: each of the dozen assumptions is drawn high and low several
+/// times.
 const DRAWS: u32 = 16;
-/// Feliu's quantum.
+/// Default quantum: Feliu's.
 const QUANTUM: Nanos = Nanos::from_millis(200);
-/// Longer than any scenario that makes sense.
+/// Default horizon. Chosen: longer than any scenario that makes sense.
 const HORIZON: Nanos = Nanos::from_secs(3_600);
-/// Shorter than any quantum or slice that a kernel could keep.
+/// Shortest quantum or slice. Chosen: shorter than any kernel could keep.
 const LEAST_STEP: Nanos = Nanos(1_000);
-/// As `colocate run` watches.
+/// Default watching time: that of `colocate run`.
 const WATCH: Nanos = Nanos::from_secs(2);
-/// Parts of memory that move one by one, at most. Chosen.
+/// Most parts of a memory, each of which moves as a whole. Chosen.
 const MAX_PARTS: u32 = 1_024;
-/// A stretch that outlasts every thread: days of the fastest core.
+/// Instructions of a stretch that outlasts every thread: days of the fastest core.
 const WITHOUT_END: u64 = 10_u64.pow(15);
 
-/// What a file is held against.
+/// Machine and line numbers to check a file against.
 pub(super) struct Build<'a> {
     pub lines: &'a Lines,
     pub machine: &'a Machine,
@@ -54,6 +56,10 @@ pub(super) struct Build<'a> {
 type Names<'a> = HashMap<&'a str, PhaseIdx>;
 
 impl Build<'_> {
+    /// Builds the experiment of a file; `read` reads the demand vectors of other files.
+    ///
+    /// # Errors
+    /// [`FileError`] with the first wrong value.
     pub(super) fn all(
         &self,
         form: &File,
@@ -90,7 +96,7 @@ impl Build<'_> {
         })
     }
 
-    /// A name that fits on a line.
+    /// Checks that a name fits on a line.
     fn name(&self, name: &Spanned<String>) -> Result<(), FileError> {
         let text = name.get_ref();
         let length = text.chars().count();
@@ -101,6 +107,7 @@ impl Build<'_> {
         Ok(())
     }
 
+    /// The policies of the file, and the baseline among them.
     fn policies(&self, form: &File) -> Result<(Vec<Contender>, Contender), FileError> {
         let policies = match &form.policies {
             None => POLICIES.map(named).to_vec(),
@@ -129,6 +136,7 @@ impl Build<'_> {
         Ok((policies, baseline.get_ref().clone()))
     }
 
+    /// A time above 0.
     pub(super) fn time(
         &self,
         time: Option<&Spanned<Text<Nanos>>>,
@@ -142,7 +150,7 @@ impl Build<'_> {
         Ok(found)
     }
 
-    /// A time in whose steps the simulator goes: with a shorter one no end is in sight.
+    /// A time between decisions or slices: with a shorter one the simulation would take for ever.
     pub(super) fn step(
         &self,
         time: Option<&Spanned<Text<Nanos>>>,
@@ -157,6 +165,7 @@ impl Build<'_> {
         }
     }
 
+    /// A count from 1 to `most`.
     pub(super) fn count(
         &self,
         count: Option<&Spanned<u32>>,
@@ -171,6 +180,7 @@ impl Build<'_> {
         Ok(found)
     }
 
+    /// The PUs that the file allows, in the machine's order; `None` for all.
     fn usable(&self, form: &File) -> Result<Option<Vec<PuNr>>, FileError> {
         let Some((place, cpus)) = cpus(form) else { return Ok(None) };
         if cpus.is_empty() {
@@ -185,10 +195,12 @@ impl Build<'_> {
         Ok(Some(online.into_iter().filter(|&pu| cpus.contains(pu)).collect()))
     }
 
-    /// One event a CPU.
+    /// Hotplug events, one for each CPU.
     fn events(&self, form: &File, usable: Option<&[PuNr]>) -> Result<Vec<PuEvent>, FileError> {
-        let all = || self.machine.pus.iter().map(|pu| pu.os).collect();
-        let known: PuSet = usable.map_or_else(all, |usable| usable.iter().copied().collect());
+        let known: PuSet = match usable {
+            Some(usable) => usable.iter().copied().collect(),
+            None => self.machine.pus.iter().map(|pu| pu.os).collect(),
+        };
         let mut events = Vec::new();
         for spanned in &form.event {
             let event = spanned.get_ref();
@@ -207,25 +219,26 @@ impl Build<'_> {
             if !others.is_empty() {
                 return Err(self.lines.misfit(cpus, "CPUs that the jobs may use", others));
             }
-            let of = |pu: PuNr| PuEvent { at: event.at.0, pu, online };
-            events.extend(cpus.get_ref().0.iter().map(of));
+            let cpus = cpus.get_ref().0.iter();
+            events.extend(cpus.map(|pu| PuEvent { at: event.at.0, pu, online }));
         }
         Ok(events)
     }
 
+    /// A phase, from its demand vector or from a file.
     fn phase(
         &self,
         form: &PhaseForm,
         read: &dyn Fn(&str) -> Result<Vec<Phase>, String>,
     ) -> Result<PhaseSpec, FileError> {
-        let wrong = |span, detail| FileError::Syntax { line: self.lines.at(span), detail };
         if let Some(phase) = form.phase.as_ref().filter(|_| form.file.is_none()) {
             return Err(self.lines.misfit(phase, "a file that the phase is in", "none"));
         }
         let (mut phase, span) = match (&form.demand, &form.file) {
             (Some(demand), None) => (demand.get_ref().clone(), demand.span()),
             (None, Some(file)) => {
-                let found = read(file.get_ref()).map_err(|detail| wrong(file.span(), detail))?;
+                let found = read(file.get_ref())
+                    .map_err(|detail| self.lines.syntax(file.span(), detail))?;
                 (self.one_of(found, form)?, file.span())
             }
             (both, _) => {
@@ -234,10 +247,10 @@ impl Build<'_> {
             }
         };
         for core in &self.performance.kinds {
-            let misfit = |error: PhaseError| {
-                wrong(span.clone(), format!("phase {:?}: {error}", form.name.get_ref()))
-            };
-            phase.on(core, &Guesses::default()).map_err(misfit)?;
+            phase.on(core, &Guesses::default()).map_err(|error| {
+                let detail = format!("phase {:?}: {error}", form.name.get_ref());
+                self.lines.syntax(span.clone(), detail)
+            })?;
         }
         if phase.name.is_empty() {
             phase.name.clone_from(form.name.get_ref());
@@ -249,7 +262,7 @@ impl Build<'_> {
         Ok(spec)
     }
 
-    /// The phase of a file that is meant: the one of the given name, or the only one.
+    /// The phase of a file with the given name, or its only phase.
     fn one_of(&self, mut found: Vec<Phase>, form: &PhaseForm) -> Result<Phase, FileError> {
         let name = form.phase.as_ref().unwrap_or(&form.name);
         let named = found.iter().position(|phase| phase.name == *name.get_ref());
@@ -262,6 +275,7 @@ impl Build<'_> {
         Err(self.lines.misfit(name, expected, format!("{:?}", name.get_ref())))
     }
 
+    /// Places of all phases by name; names must differ.
     fn names<'f>(&self, form: &'f File) -> Result<Names<'f>, FileError> {
         let mut names = Names::new();
         for (place, phase) in form.phase.iter().enumerate() {
@@ -276,6 +290,7 @@ impl Build<'_> {
         Ok(names)
     }
 
+    /// The place of the phase with this name.
     fn named(&self, name: &Spanned<String>, names: &Names<'_>) -> Result<PhaseIdx, FileError> {
         names.get(name.get_ref().as_str()).copied().ok_or_else(|| {
             let expected = "the name of a [[phase]]";
@@ -283,8 +298,11 @@ impl Build<'_> {
         })
     }
 
+    /// All jobs, copies included.
     fn jobs(&self, form: &File, names: &Names<'_>) -> Result<Vec<JobSpec>, FileError> {
-        let (mut jobs, mut tasks, mut stretches) = (Vec::new(), 0, 0);
+        let mut jobs = Vec::new();
+        let mut tasks = 0;
+        let mut stretches = 0;
         for spanned in &form.job {
             let job = spanned.get_ref();
             self.name(&job.name)?;
@@ -293,6 +311,7 @@ impl Build<'_> {
                 let expected = format!("at most {MAX_JOBS} jobs");
                 return Err(self.lines.misfit(spanned, expected, jobs.len() + copies));
             }
+            // Checked before copies are made, which could fill the memory.
             for thread in &job.thread {
                 let each = copies * self.copies(thread.get_ref().copies.as_ref())?;
                 tasks += each;
@@ -341,7 +360,7 @@ impl Build<'_> {
         })
     }
 
-    /// Memory that all threads share, or of which each has its own.
+    /// Memory of a job: shared by all threads, or one for each.
     fn memory(&self, job: &JobForm, threads: usize) -> Result<Vec<MemorySpec>, FileError> {
         let mut all = Vec::new();
         for spanned in &job.memory {
@@ -350,32 +369,39 @@ impl Build<'_> {
             if bytes.0 == 0 {
                 return Err(self.lines.misfit(&form.size, "a size above 0", "0"));
             }
-            // Chosen: parts of 2 MiB, as huge pages, but not more than a second of samples distinguishes.
+            // Chosen: parts of 2 MiB, as huge pages, but not more than a second of samples
+            // distinguishes.
             let usual = u32::try_from(bytes.0 >> 21).unwrap_or(u32::MAX).clamp(1, 16);
             let groups = self.count(form.parts.as_ref(), usual, MAX_PARTS)?;
             let pages = self.pages(form.pages.as_ref())?;
-            let user = |thread| MemoryUse {
+            let fetch = match form.fetch {
+                None => Fetch::No,
+                Some(FetchForm::Move) => Fetch::Move,
+                Some(FetchForm::MoveAndStay) => Fetch::MoveAndStay,
+            };
+            let writes = form.writes.unwrap_or(0.5);
+            let users = (0..threads).map(|thread| MemoryUse {
                 thread,
                 share: form.share,
-                writes: form.writes.unwrap_or(0.5),
+                writes,
                 during: None,
-                fetch: match form.fetch {
-                    None => Fetch::No,
-                    Some(FetchForm::Move) => Fetch::Move,
-                    Some(FetchForm::MoveAndStay) => Fetch::MoveAndStay,
-                },
-            };
-            let of = |users| MemorySpec { bytes, pages, groups, users };
+                fetch,
+            });
             if form.each.unwrap_or(false) {
-                all.extend((0..threads).map(|thread| of(vec![user(thread)])));
+                all.extend(users.map(|user| MemorySpec {
+                    bytes,
+                    pages,
+                    groups,
+                    users: vec![user],
+                }));
             } else {
-                all.push(of((0..threads).map(user).collect()));
+                all.push(MemorySpec { bytes, pages, groups, users: users.collect() });
             }
         }
         Ok(all)
     }
 
-    /// The barrier that a job's threads come to, if it says how they wait there.
+    /// The barrier of a job's threads; `None` if no thread has one in its course.
     fn barrier(&self, job: &JobForm, names: &Names<'_>) -> Result<Option<Barrier>, FileError> {
         let threads = job.thread.iter().map(Spanned::get_ref);
         let stretches =
@@ -423,6 +449,7 @@ impl Build<'_> {
         Ok(Some(Barrier { wait, serial: serial.transpose()? }))
     }
 
+    /// A number of instructions above 0.
     fn some(&self, instructions: &Spanned<u64>) -> Result<u64, FileError> {
         match *instructions.get_ref() {
             0 => Err(self.lines.misfit(instructions, "at least one instruction", "0")),
@@ -430,6 +457,7 @@ impl Build<'_> {
         }
     }
 
+    /// A thread, from a single phase or a course.
     fn thread(
         &self,
         form: &Spanned<ThreadForm>,
@@ -477,6 +505,7 @@ impl Build<'_> {
         })
     }
 
+    /// The work of a thread: its course once, instructions, or a time alone.
     fn work(&self, form: &Spanned<ThreadForm>) -> Result<Work, FileError> {
         let thread = form.get_ref();
         match (&thread.instructions, &thread.alone_for) {
@@ -505,7 +534,7 @@ impl Build<'_> {
         Ok(Stretch { phase, instructions, sleep, barrier: barrier.is_some() })
     }
 
-    /// `first-touch`, `first-thread`, `interleaved` or `node N`.
+    /// Placement of memory: `first-touch`, `first-thread`, `interleaved` or `node N`.
     fn pages(&self, form: Option<&Spanned<String>>) -> Result<Pages, FileError> {
         let Some(form) = form else { return Ok(Pages::default()) };
         let text = form.get_ref().as_str();
@@ -521,7 +550,7 @@ impl Build<'_> {
         };
         let number: Option<u32> = number.parse().ok();
         let place = self.machine.nodes.iter().position(|node| Some(node.os.0) == number);
-        // A machine that reports no nodes has one all the same.
+        // A machine that reports no nodes counts as one node.
         let only = (self.machine.nodes.is_empty() && number == Some(0)).then_some(0);
         place.or(only).map(|place| Pages::On(NodeIdx::new(place))).ok_or_else(|| {
             let nodes = self.machine.nodes.len().max(1);
@@ -531,7 +560,7 @@ impl Build<'_> {
     }
 }
 
-/// The policy `name`, which decides once.
+/// The policy `name`, deciding once.
 fn named(name: &str) -> Contender {
     Contender { policy: PolicySpec::named(name), waiting: None, guarded: false }
 }

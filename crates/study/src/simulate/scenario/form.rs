@@ -1,4 +1,4 @@
-//! The form of a scenario file: what its keys are called and how its values are written.
+//! The form of a scenario file: names of its keys, and notation of its values.
 
 use crate::simulate::contender::Contender;
 use colocate_machine::cpulist::PuSet;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::str::FromStr;
 use toml::Spanned;
 
-/// A scenario file as it is written. Values that are checked have their place.
+/// A scenario file as written. Checked values have their place in the text, for messages.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct File {
@@ -38,7 +38,7 @@ pub(super) struct File {
     pub job: Vec<Spanned<JobForm>>,
 }
 
-/// `[[event]]`: CPUs that go offline or come back.
+/// `[[event]]`: CPUs going offline or coming back.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct EventForm {
@@ -47,7 +47,7 @@ pub(super) struct EventForm {
     pub online: Option<Spanned<Text<PuSet>>>,
 }
 
-/// `[[phase]]`: what threads can be doing.
+/// `[[phase]]`: a phase of threads.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PhaseForm {
@@ -72,7 +72,7 @@ pub(super) struct JobForm {
     pub memory: Vec<Spanned<MemoryForm>>,
 }
 
-/// `[[job.memory]]`: memory that the job's threads share, or that each has.
+/// `[[job.memory]]`: memory shared by the job's threads, or a memory for each.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct MemoryForm {
@@ -110,7 +110,7 @@ pub(super) enum WaitForm {
     Turns,
 }
 
-/// What one thread does at a barrier while the others wait.
+/// `barrier.serial` of a job: work of one thread at a barrier while the others wait.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SerialForm {
@@ -118,7 +118,7 @@ pub(super) struct SerialForm {
     pub instructions: Spanned<u64>,
 }
 
-/// `[[job.thread]]`: threads that do the same.
+/// `[[job.thread]]`: threads with the same work.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct ThreadForm {
@@ -133,7 +133,7 @@ pub(super) struct ThreadForm {
     pub resident: Option<Text<Bytes>>,
 }
 
-/// One entry of a `course`.
+/// An entry of a `course`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct StretchForm {
@@ -143,7 +143,7 @@ pub(super) struct StretchForm {
     pub barrier: Option<Spanned<bool>>,
 }
 
-/// `[kernel]`: how the kernel treats unpinned threads.
+/// `[kernel]`: scheduling of unpinned threads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct KernelForm {
@@ -181,7 +181,7 @@ pub(super) enum WakeForm {
     IdleCore,
 }
 
-/// A quantity that is written as text with its unit.
+/// A quantity written as text with its unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text<T>(pub T);
 
@@ -198,12 +198,12 @@ impl<T: Exactly> Serialize for Text<T> {
     }
 }
 
-/// Written so that reading gives the same value: what is meant for people is rounded.
+/// Exact notation, read again as the same value; notation for people is rounded.
 pub(super) trait Exactly {
     fn exactly(&self) -> String;
 }
 
-/// `number` in the largest of `units` that it is a whole multiple of; the last one is 1.
+/// `number` in the largest of `units` that divides it; the last unit is 1.
 fn in_largest(number: u64, units: &[(u64, &str)]) -> String {
     let fitting = units.iter().find(|(scale, _)| number >= *scale && number.is_multiple_of(*scale));
     let (scale, unit) = fitting.or(units.last()).copied().unwrap_or((1, ""));

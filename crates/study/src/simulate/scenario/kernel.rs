@@ -1,4 +1,4 @@
-//! From what `[kernel]` says to the simulated kernel, check by check.
+//! Builds the simulated kernel's settings from `[kernel]`, check by check.
 
 use super::FileError;
 use super::build::Build;
@@ -7,12 +7,13 @@ use colocate_machine::Bytes;
 use colocate_sim::{Fork, Kernel, NumaBalancing, PeriodicBalance, Wake};
 use toml::Spanned;
 
-/// More than any slice has nanoseconds that matter.
+/// Most parts of a slice. Chosen: finer than any slice needs.
 const MAX_STAGGER: u32 = 1_000;
-/// More than any kernel has had; the kernel's own bound is 1024 ms for an interval.
+/// Largest busy factor. Chosen: larger than any kernel's; its own bound is 1024 ms for an interval.
 const MAX_BUSY_FACTOR: u32 = 1_024;
 
 impl Build<'_> {
+    /// The settings of the file, with defaults for the rest.
     pub(super) fn kernel(&self, form: &KernelForm) -> Result<Kernel, FileError> {
         let default = Kernel::default();
         Ok(Kernel {
@@ -51,8 +52,13 @@ impl Build<'_> {
 
     fn periodic_balance(&self, form: &KernelForm) -> Result<Option<PeriodicBalance>, FileError> {
         let default = PeriodicBalance::default();
-        let (interval, patience) = (&form.balance_interval_per_pu, &form.balance_patience);
-        let (busy, percent) = (&form.balance_busy_factor, &form.balance_percent);
+        let KernelForm {
+            balance_interval_per_pu: interval,
+            balance_patience: patience,
+            balance_busy_factor: busy,
+            balance_percent: percent,
+            ..
+        } = form;
         if form.periodic_balance == Some(false) {
             self.unneeded(interval.as_ref(), "periodic-balance")?;
             self.unneeded(patience.as_ref(), "periodic-balance")?;
@@ -78,8 +84,13 @@ impl Build<'_> {
 
     fn numa_balancing(&self, form: &KernelForm) -> Result<Option<NumaBalancing>, FileError> {
         let default = NumaBalancing::default();
-        let (period, scan, moves) = (&form.numa_period, &form.numa_scan, &form.numa_moves_threads);
-        let fault = &form.numa_fault;
+        let KernelForm {
+            numa_period: period,
+            numa_scan: scan,
+            numa_moves_threads: moves,
+            numa_fault: fault,
+            ..
+        } = form;
         if form.numa_balancing == Some(false) {
             self.unneeded(period.as_ref(), "numa-balancing")?;
             self.unneeded(scan.as_ref(), "numa-balancing")?;
@@ -98,7 +109,7 @@ impl Build<'_> {
         }))
     }
 
-    /// Refuses a setting of something that is switched off.
+    /// Refuses a setting of a feature that is switched off.
     fn unneeded<T>(&self, setting: Option<&Spanned<T>>, off: &str) -> Result<(), FileError> {
         setting.map_or(Ok(()), |setting| {
             let expected = format!("no setting of what {off} = false switches off");

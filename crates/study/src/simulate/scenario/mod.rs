@@ -1,4 +1,4 @@
-//! Scenario files: what is to be simulated on which machine, under which policies.
+//! Scenario files: workload, machine and policies of a simulation.
 //!
 //! ```toml
 //! version = 1
@@ -20,7 +20,7 @@
 //! alone-for = "2 s"
 //! ```
 //!
-//! `docs/reference/scenario.md` says what every key means. A file is read in two steps, because what it says can
+//! `docs/reference/scenario.md` describes every key. A file is read in two steps, because most values can
 //! only be checked against the machine that it names.
 //!
 //! # Properties
@@ -45,19 +45,19 @@ use std::ops::Range;
 use thiserror::Error;
 use toml::Spanned;
 
-/// Version of the format that this build reads and writes.
+/// Version of the format that is read and written.
 pub const VERSION: u32 = 1;
 
-/// Most bytes of a file. Chosen: a thousand demand vectors are a tenth of it.
+/// Most bytes of a file. Chosen: a thousand demand vectors take a tenth.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// Most tasks of all jobs together. Chosen: as many as the largest kernels have CPUs, eight times.
+/// Most tasks of all jobs together. Chosen: eight times the CPUs of the largest kernels.
 pub const MAX_TASKS: usize = 65_536;
 
-/// Most jobs: for every pair of them the time on one core is counted. Chosen: 8 MiB.
+/// Most jobs: for every pair the time on a shared core is counted. Chosen: 8 MiB.
 pub const MAX_JOBS: usize = 1_024;
 
-/// Most phases that one task goes through in a row, times the number of tasks. Chosen: 24 MiB.
+/// Most stretches of a course, summed over all tasks. Chosen: 24 MiB.
 const MAX_STRETCHES: usize = 1_000_000;
 
 /// Most seeds. Chosen.
@@ -72,60 +72,60 @@ const MAX_POLICIES: usize = 64;
 /// Longest name, in characters. Chosen: a line.
 const MAX_NAME: usize = 100;
 
-/// Why a text is not a scenario.
+/// Reason why a text is not a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FileError {
     /// The text is larger than [`MAX_BYTES`].
     #[error("expected at most {MAX_BYTES} bytes, found {0}")]
     TooLarge(usize),
-    /// The text is not TOML, or has a key or a value that a scenario does not have.
+    /// The text is not TOML, or has an unknown key or a value of a wrong type.
     #[error("line {line}: {detail}")]
     Syntax {
-        /// Where it is.
+        /// Line in the file, from 1.
         line: usize,
-        /// What is wrong, in one line.
+        /// The error, in one line.
         detail: String,
     },
-    /// A value makes no sense.
+    /// A value out of its range.
     #[error("line {line}: expected {expected}, found {found}")]
     Value {
-        /// Where it is.
+        /// Line in the file, from 1.
         line: usize,
-        /// What would do.
+        /// Accepted values.
         expected: String,
-        /// What is there.
+        /// The value in the file.
         found: String,
     },
-    /// All values make sense, but not together.
+    /// Values that make no sense together.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
 }
 
-/// A scenario file that was read, but not yet held against its machine.
+/// A scenario file, read but not yet checked against its machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScenarioFile {
     form: File,
     lines: Lines,
 }
 
-/// A scenario and how it is to be simulated.
+/// A scenario with the settings of its simulations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// What is simulated, with the first seed.
+    /// The scenario, with the first seed.
     pub scenario: Scenario,
-    /// What it is for, if the file says so.
+    /// Purpose of the scenario, if the file has a note.
     pub note: Option<String>,
-    /// Under which policies and schedulers; never empty, none twice.
+    /// Policies and schedulers to simulate; never empty, none twice.
     pub policies: Vec<Contender>,
-    /// Which of them the others are compared to.
+    /// Baseline of comparisons, one of `policies`.
     pub baseline: Contender,
-    /// With how many seeds each; at least 1.
+    /// Seeds for each policy; at least 1.
     pub seeds: u32,
-    /// With how many sets of assumptions each; 1 is the default one alone.
+    /// Sets of assumptions for each policy and seed; 1 is the default set alone.
     pub draws: u32,
-    /// Whether policies have earlier profiles of the programs. Otherwise they are sampled first.
+    /// Whether policies have profiles of the programs; else programs are sampled first.
     pub profiled: bool,
-    /// How long programs without a profile are sampled.
+    /// Sampling time of programs without a profile.
     pub watch: Nanos,
 }
 
@@ -134,15 +134,15 @@ pub struct Experiment {
 pub struct Overrides {
     /// The machine.
     pub machine: Option<String>,
-    /// The policies; the baseline becomes the first of them if the file's is not among them.
+    /// The policies; the baseline becomes the first of them if the file's is not among these.
     pub policies: Option<Vec<Contender>>,
     /// The baseline.
     pub baseline: Option<Contender>,
     /// The first seed, at most 2^63 - 1: the largest number of TOML.
     pub seed: Option<u64>,
-    /// How many seeds.
+    /// Number of seeds.
     pub seeds: Option<u32>,
-    /// How many draws from the ensemble.
+    /// Number of draws from the ensemble.
     pub draws: Option<u32>,
 }
 
@@ -150,18 +150,14 @@ impl ScenarioFile {
     /// Reads a scenario file.
     ///
     /// # Errors
-    /// [`FileError`], one line each, with the line in the file.
+    /// [`FileError`] with the line in the file, in one line.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
         if text.len() > MAX_BYTES {
             return Err(FileError::TooLarge(text.len()));
         }
         let lines = Lines::of(text);
-        let syntax = |error: toml::de::Error| FileError::Syntax {
-            line: error.span().map_or(1, |span| lines.at(span)),
-            detail: error.message().lines().collect::<Vec<_>>().join(", "),
-        };
         // A file of another version is refused for that, whatever else it says.
-        let table: toml::Table = toml::from_str(text).map_err(syntax)?;
+        let table: toml::Table = toml::from_str(text).map_err(|error| lines.toml(&error))?;
         match table.get("version").and_then(toml::Value::as_integer) {
             Some(found) if found != i64::from(VERSION) => {
                 return Err(FileError::Syntax {
@@ -171,11 +167,11 @@ impl ScenarioFile {
             }
             _ => {}
         }
-        let form = toml::from_str(text).map_err(syntax)?;
+        let form = toml::from_str(text).map_err(|error| lines.toml(&error))?;
         Ok(Self { form, lines })
     }
 
-    /// The file as TOML, with what was overridden.
+    /// The file as TOML, overrides included.
     ///
     /// # Panics
     /// Never: every value has a TOML form.
@@ -184,61 +180,59 @@ impl ScenarioFile {
         colocate_machine::printable::toml(&self.form).expect("every value has a TOML form")
     }
 
-    /// What it calls the workload.
+    /// Name of the workload.
     #[must_use]
     pub fn name(&self) -> &str {
         self.form.name.get_ref()
     }
 
-    /// The machine that it is for, as `--machine` takes it; a file's path is relative to the scenario.
+    /// The machine, as `--machine` takes it; a file's path is relative to the scenario.
     #[must_use]
     pub fn machine(&self) -> &str {
         self.form.machine.get_ref()
     }
 
-    /// The line where it names the machine.
+    /// Line with the machine's name, from 1.
     #[must_use]
     pub fn machine_line(&self) -> usize {
         self.lines.at(self.form.machine.span())
     }
 
-    /// Puts what was decided elsewhere in place of what the file says.
+    /// Replaces values of the file.
     pub fn put(&mut self, instead: &Overrides) {
         let form = &mut self.form;
-        let nowhere = |policy: &Contender| Spanned::new(0..0, policy.clone());
         if let Some(machine) = &instead.machine {
-            form.machine = Spanned::new(0..0, machine.clone());
+            form.machine = unplaced(machine.clone());
         }
         if let Some(policies) = &instead.policies {
-            let policies = policies.iter().map(nowhere).collect::<Vec<_>>();
+            let policies = policies.iter().cloned().map(unplaced).collect::<Vec<_>>();
             form.baseline = form.baseline.take().filter(|baseline| policies.contains(baseline));
-            form.policies = Some(Spanned::new(0..0, policies));
+            form.policies = Some(unplaced(policies));
         }
         if let Some(baseline) = &instead.baseline {
-            form.baseline = Some(nowhere(baseline));
+            form.baseline = Some(unplaced(baseline.clone()));
         }
         form.seed = instead.seed.or(form.seed);
-        let count = |count: Option<u32>| count.map(|count| Spanned::new(0..0, count));
-        form.seeds = count(instead.seeds).or(form.seeds.take());
-        form.draws = count(instead.draws).or(form.draws.take());
+        form.seeds = instead.seeds.map(unplaced).or(form.seeds.take());
+        form.draws = instead.draws.map(unplaced).or(form.draws.take());
     }
 
-    /// Puts the demand vectors that came from other files into this one, so that it needs no others.
+    /// Copies demand vectors from other files into this one, which then needs no others.
     pub fn put_demands(&mut self, found: &Experiment) {
         for (form, spec) in self.form.phase.iter_mut().zip(&found.scenario.phases) {
             let form = form.get_mut();
             if form.file.take().is_some() {
                 form.phase = None;
-                form.demand = Some(Spanned::new(0..0, spec.phase.clone()));
+                form.demand = Some(unplaced(spec.phase.clone()));
             }
         }
     }
 
-    /// What is to be simulated on `machine`, which is the one that [`Self::machine`] names, with these
-    /// speeds. `phases` reads the demand vectors in a file that the scenario names.
+    /// The experiment on `machine`, the machine of [`Self::machine`], with these speeds. `phases`
+    /// reads the demand vectors in a file that the scenario names.
     ///
     /// # Errors
-    /// [`FileError`], one line each; those of `phases` with the line that names the file.
+    /// [`FileError`] in one line; for errors of `phases` with the line that names the file.
     pub fn experiment(
         &self,
         machine: &Machine,
@@ -252,7 +246,12 @@ impl ScenarioFile {
     }
 }
 
-/// Where the lines of a text begin.
+/// A value from elsewhere than the file, without a place in it.
+fn unplaced<T>(value: T) -> Spanned<T> {
+    Spanned::new(0..0, value)
+}
+
+/// Offsets of the second and later lines of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Lines(Vec<usize>);
 
@@ -266,18 +265,30 @@ impl Lines {
         1 + self.0.partition_point(|&begin| begin <= span.start)
     }
 
+    /// A syntax error at a place in the text.
+    fn syntax(&self, at: Range<usize>, detail: String) -> FileError {
+        FileError::Syntax { line: self.at(at), detail }
+    }
+
+    /// A syntax error of the TOML parser, in one line.
+    fn toml(&self, error: &toml::de::Error) -> FileError {
+        let detail = error.message().lines().collect::<Vec<_>>().join(", ");
+        self.syntax(error.span().unwrap_or(0..0), detail)
+    }
+
+    /// A wrong value at a place in the text.
     fn misfit<T>(
         &self,
         at: &Spanned<T>,
         expected: impl Into<String>,
         found: impl ToString,
     ) -> FileError {
-        let (expected, found) = (expected.into(), found.to_string());
-        FileError::Value { line: self.at(at.span()), expected, found }
+        let line = self.at(at.span());
+        FileError::Value { line, expected: expected.into(), found: found.to_string() }
     }
 }
 
-/// The PUs that the file allows, if it names some.
+/// The PUs that the file allows, with their place; `None` if it names none.
 fn cpus(form: &File) -> Option<(&Spanned<Text<PuSet>>, &PuSet)> {
     form.cpus.as_ref().map(|cpus| (cpus, &cpus.get_ref().0))
 }
