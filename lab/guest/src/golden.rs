@@ -1,4 +1,4 @@
-//! Texts that are expected to the letter.
+//! Golden files: texts expected to the letter.
 
 use anyhow::{Context as _, ensure};
 use std::fs;
@@ -6,11 +6,12 @@ use std::path::Path;
 
 const FOLDER: &str = "/lab/golden";
 
-/// `text` is that of the golden file `name`; if not, it is printed so that `LAB_UPDATE=1 cargo lab case`
-/// can write it.
+/// Checks that `text` equals the golden file `name`.
+///
+/// A different text is printed in the form that `LAB_UPDATE=1 cargo lab case` writes to the file.
 ///
 /// # Errors
-/// If it is another; the first line that differs.
+/// If the texts differ, with the first differing line.
 pub fn check(name: &str, text: &str) -> anyhow::Result<()> {
     let expected = fs::read_to_string(Path::new(FOLDER).join(name)).unwrap_or_default();
     if expected == text {
@@ -26,10 +27,10 @@ pub fn check(name: &str, text: &str) -> anyhow::Result<()> {
     )
 }
 
-/// The golden files in a folder are these and no others.
+/// Checks that a folder has no golden files other than `names`.
 ///
 /// # Errors
-/// If there is one that nothing checks.
+/// If there is a golden file that no case checks.
 pub fn are_all(folder: &str, names: &[&str]) -> anyhow::Result<()> {
     let Ok(entries) = fs::read_dir(Path::new(FOLDER).join(folder)) else { return Ok(()) };
     for entry in entries {
