@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Largest read from a pipe of QEMU, in bytes.
 const PIECE_BYTES: usize = 16 << 10;
-/// Capacity of the queue of pieces. A full queue blocks a guest that floods, so memory use is bounded.
+/// Capacity of the queue of pieces. A full queue blocks a guest that floods and bounds memory use.
 const WAITING_PIECES: usize = 16;
 /// Time between two polls of a process without a pipe.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -40,7 +40,7 @@ pub struct Boot {
 }
 
 impl Boot {
-    /// Boots, forwards the command's output to `to` as it arrives, and returns the command's status.
+    /// Boots, forwards the command's output to `to`, and returns the command's status.
     ///
     /// `console` gets all output of the guest and of QEMU.
     ///
@@ -118,6 +118,7 @@ impl Boot {
     fn command(&self) -> anyhow::Result<Command> {
         let arch = if self.guest.is_arm64() { "aarch64" } else { "x86_64" };
         let mut command = tool(&self.qemu, &format!("qemu-system-{arch}"))?;
+        // Debian packages the BIOS apart from QEMU.
         for data in ["usr/share/qemu", "usr/share/seabios"] {
             command.arg("-L").arg(self.qemu.join(data));
         }
@@ -127,7 +128,8 @@ impl Boot {
         if let Some(tree) = &self.tree {
             command.arg("-dtb").arg(path_of(tree));
         }
-        // panic=-1: the guest ends at once. loglevel=4: errors and worse.
+        // panic=-1: a panic reboots at once, which -no-reboot turns into QEMU's end.
+        // loglevel=4: errors and worse.
         let append =
             format!("console={} loglevel=4 panic=-1 cgroup_no_v1=all", self.guest.console());
         command.arg("-append").arg(append);
@@ -159,6 +161,7 @@ pub fn tool(qemu: &Path, name: &str) -> anyhow::Result<Command> {
     let libraries =
         ["lib", "usr/lib"].map(|folder| qemu.join(folder).join(format!("{host}-linux-gnu")));
     let mut command = Command::new("setpriv");
+    // The set's own loader, since a loader and its libc must have the same version.
     command.args(["--pdeathsig", "KILL"]).arg(qemu.join(loader));
     command.arg("--library-path").arg(std::env::join_paths(libraries)?);
     command.arg(qemu.join("usr/bin").join(name));
@@ -218,6 +221,7 @@ impl Killed {
         let output = self.0.stdout.take().context("QEMU without output")?;
         let errors = self.0.stderr.take().context("QEMU without error output")?;
         let console = send.clone();
+        // One thread per pipe: a full pipe must not delay the other.
         std::thread::spawn(move || pass_on(output, Source::Command, &send));
         std::thread::spawn(move || pass_on(errors, Source::Console, &console));
         Ok(pieces)
@@ -226,7 +230,7 @@ impl Killed {
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // Both calls fail for a process that has ended and been waited for, as they should.
+        // Errors are ignored: the process may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -11,8 +11,7 @@ pub struct Cache {
     dir: PathBuf,
 }
 
-/// `below` in the folder that an environment variable names; `None` if the variable is unset or
-/// empty.
+/// `below` in the folder of an environment variable; `None` if the variable is unset or empty.
 fn folder_in(variable: &str, below: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable).filter(|value| !value.is_empty())?;
     Some(Path::new(&folder).join(below))
@@ -65,6 +64,7 @@ impl Cache {
         let list = self.dir.join(format!("{set}.sha256"));
         let mut command = Command::new("sha256sum");
         command.args(["--check", "--quiet", "--strict"]).arg(&list).current_dir(self.root(set));
+        // Standard output names the files that differ.
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let child = started(&mut command)?;
         Ok(Check { set: set.to_owned(), list, child })

@@ -11,11 +11,11 @@ const KEPT_BYTES: usize = 1 << 20;
 const END_BYTES: usize = 32 << 10;
 /// The kernel's message when it panics.
 const PANIC: &str = "Kernel panic";
-/// The kernel's message, 21 s after the last timer interrupt, about a CPU without further interrupts.
-/// QEMU's emulation rarely loses a timer (seen once, with 10.0.2); the guest then hangs for ever.
+/// The kernel's message, 21 s after the last timer interrupt, about a CPU without further
+/// interrupts. QEMU's emulation rarely loses a timer (seen once, with 10.0.2), and the guest hangs.
 const LOST_TIMER: &str = "Possible timer handling issue on cpu";
 /// The kernel's message, about every 20 s, about a CPU that does not schedule, with the duration.
-/// On a busy host a guest has such pauses and continues. Once, while CPUs went offline, a guest hung.
+/// On a busy host a guest has such pauses and continues. Once a guest hung while CPUs went offline.
 const STUCK: (&str, &str) = ("soft lockup - CPU#", " stuck for ");
 /// Seconds of a soft lockup after which a guest is killed. Chosen: a guest with 16 CPUs passed its
 /// cases beside 14 busy threads on the host's 2 CPUs.
@@ -34,6 +34,7 @@ pub struct Console {
 impl Console {
     /// Appends output.
     pub fn push(&mut self, bytes: &[u8]) {
+        // The beginning fills first; later output goes through the ring of the end.
         let (first, rest) = bytes.split_at(bytes.len().min(KEPT_BYTES - self.head.len()));
         self.head.extend_from_slice(first);
         self.tail.extend(rest);
@@ -63,6 +64,7 @@ impl Console {
     /// handler expects the trap then.
     #[must_use]
     pub fn ended_by_int3(&self) -> bool {
+        // The kernel numbers its oopses, from [#1] on.
         self.has("int3: 0000 [#1]") && self.last_line().contains(PANIC)
     }
 
@@ -100,6 +102,7 @@ impl Console {
         };
         let text = String::from_utf8_lossy(&end);
         let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+        // The last panic, since the lines are reversed.
         let panic = lines.clone().find(|line| line.contains(PANIC));
         let line = panic.or_else(|| lines.next()).unwrap_or("nothing");
         line.chars().filter(|c| !c.is_control()).take(LINE_CHARS).collect()

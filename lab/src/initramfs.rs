@@ -23,7 +23,7 @@ const CHARACTER_DEVICE: u32 = 0o020_600;
 #[derive(Default)]
 pub struct Initramfs {
     entries: BTreeMap<PathBuf, Entry>,
-    /// Architecture of all programs, as Debian's name of the library folder. `None`: no program yet.
+    /// Architecture of all programs, as Debian's library folder. `None` before the first program.
     folder: Option<&'static str>,
 }
 
@@ -73,6 +73,7 @@ impl Initramfs {
     }
 
     fn insert(&mut self, path: PathBuf, entry: Entry) {
+        // The kernel creates no missing parent folders.
         let above: Vec<_> = path.ancestors().skip(1).map(Path::to_path_buf).collect();
         for folder in above.into_iter().filter(|folder| !folder.as_os_str().is_empty()) {
             let entry = Entry { mode: FOLDER, content: Vec::new(), device: (0, 0) };
@@ -337,8 +338,8 @@ mod tests {
         std::fs::write(&written, small).expect("written");
         std::fs::set_permissions(&written, std::fs::Permissions::from_mode(0o755))
             .expect("allowed");
-        // By another process: a child that another test starts just then inherits what we have open for writing, and a
-        // program that is open for writing cannot be executed.
+        // By another process: a child that another test starts just then inherits what we have open
+        // for writing, and a program that is open for writing cannot be executed.
         let copied = Command::new("cp").args([&written, &path]).status().expect("cp runs");
         assert!(copied.success());
         let list =

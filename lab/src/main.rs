@@ -95,6 +95,7 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(u8::try_from(status).unwrap_or(255)),
         Err(error) => {
             eprintln!("lab: {error:#}");
+            // The same status as colocate's for its own failures.
             ExitCode::from(125)
         }
     }

@@ -50,6 +50,7 @@ fn find(bytes: &[u8], mark: &[u8]) -> usize {
         .filter(|&place| bytes[place] == mark[0])
         .find(|&place| {
             let rest = &bytes[place..];
+            // The next piece may complete a prefix of the mark.
             rest.starts_with(mark) || mark.starts_with(rest)
         })
         .unwrap_or(bytes.len())

@@ -5,8 +5,7 @@ use anyhow::bail;
 use colocate_machine::{CacheKind, Machine, PuIdx};
 use std::collections::BTreeSet;
 
-/// Memory of a node that has memory, whatever its described size: enough to boot and to migrate
-/// pages.
+/// Memory of a node that has memory, whatever its described size: enough to boot and move pages.
 const NODE_MEMORY_MIB: usize = 256;
 /// Least memory of a guest.
 const LEAST_MEMORY_MIB: usize = 1024;
@@ -61,6 +60,7 @@ pub fn options(machine: &Machine, guest: Guest) -> anyhow::Result<Vec<String>> {
         format!("{pus},sockets={packages},{middle},cores={cores},threads={threads}"),
     ];
     let kind = if guest.is_arm64() { "virt,gic-version=3" } else { "q35" };
+    // An aarch64 guest has its caches in the device tree, see `tree`.
     let caches = if guest.is_arm64() { String::new() } else { caches(machine, levels) };
     options.extend(["-M".into(), format!("{kind}{caches}")]);
     options.extend(["-cpu".into(), processor(machine, guest)]);
@@ -70,8 +70,8 @@ pub fn options(machine: &Machine, guest: Guest) -> anyhow::Result<Vec<String>> {
 
 /// A processor model with SMT threads and shared caches that Linux sees; the L3 is optional.
 ///
-/// `level` hides CPUID leaf 0x1f: QEMU 10.0.2 ends with a failed assertion when Linux enumerates the
-/// leaf. Leaves 4 and 0xb have smaller numbers and report the same sharing.
+/// `level` hides CPUID leaf 0x1f: QEMU 10.0.2 ends with a failed assertion when Linux enumerates
+/// the leaf. Leaves 4 and 0xb have smaller numbers and report the same sharing.
 fn processor(machine: &Machine, guest: Guest) -> String {
     if guest.is_arm64() {
         return "max".into();
@@ -87,6 +87,7 @@ fn levels(machine: &Machine) -> anyhow::Result<Levels> {
         .caches
         .iter()
         .map(|cache| cache.pus.len() / threads)
+        // Caches of one core or of a whole package need no level of their own.
         .filter(|&cores| cores > 1 && cores < package)
         .collect();
     let (module, die) = match *sharing.iter().collect::<Vec<_>>() {
@@ -124,6 +125,7 @@ fn same(what: &str, mut values: impl Iterator<Item = usize>) -> anyhow::Result<u
 /// Topology level of each cache, as properties of QEMU's machine.
 fn caches(machine: &Machine, levels: Levels) -> String {
     let mut text = String::new();
+    // QEMU requires consecutive indexes, so absent caches get none.
     let mut number = 0;
     for (level, kind, name) in [
         (1, CacheKind::Data, "l1d"),
@@ -162,6 +164,7 @@ fn nodes(machine: &Machine) -> anyhow::Result<Vec<String>> {
             ]);
             option.push_str(&format!(",memdev=m{number}"));
         }
+        // QEMU allows each CPU in one node only.
         let home: Vec<_> = machine.home_pus(colocate_machine::NodeIdx::new(number)).collect();
         for (first, last) in ranges(&home) {
             option.push_str(&format!(",cpus={first}-{last}"));

@@ -63,6 +63,7 @@ pub fn list() {
 pub fn test(size: Size) -> anyhow::Result<()> {
     let mut boots: Vec<_> = BOOTS.iter().filter(|boot| boot.size <= size).collect();
     if !build::all(&boots)? {
+        // The other boots run all the same.
         let arm64 = boots.extract_if(.., |boot| boot.guest.is_arm64());
         let names: Vec<_> = arm64.map(|boot| boot.name).collect();
         println!("lab: skipped for that reason: {}", names.join(", "));
@@ -155,6 +156,7 @@ fn run(boot: &Boot, cases: &[&str]) -> Result<(), String> {
         Ok(_) => failures(&printed),
         Err(error) => {
             let ended = String::from_utf8_lossy(&printed).into_owned();
+            // A case without a line of result was running when the guest failed.
             let open = cases.iter().find(|case| !ended.contains(&format!("{case}: ")));
             format!("{error:#}; in the case {}", open.copied().unwrap_or("none"))
         }

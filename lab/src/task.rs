@@ -73,6 +73,7 @@ impl Task {
                 console.last_line()
             );
         }
+        // Without output there is nothing to keep.
         if console.is_empty() || !ended.as_ref().map_or(true, |&status| keep(status)) {
             return ended;
         }
@@ -111,8 +112,10 @@ impl Task {
         if self.icount {
             options.extend(["-icount", "shift=0"].map(String::from));
         }
+        // A word that no program prints by chance.
         let mark = format!("lab-{:x}", std::process::id());
         let initramfs = self.archive(&root, &mark, machine, interactive)?;
+        // The check of the hashes ran parallel to the above, and ends before the boot.
         checked.wait()?;
         let Self { guest, limit, .. } = *self;
         Ok(Boot { qemu, guest, root, options, initramfs, tree, mark, limit })
@@ -190,6 +193,7 @@ fn built() -> Option<PathBuf> {
 }
 
 fn shell_line(words: &[String]) -> String {
+    // Single-quoted words for sh.
     let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
     quoted.collect::<Vec<_>>().join(" ") + "\n"
 }

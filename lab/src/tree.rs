@@ -1,8 +1,8 @@
 //! The device tree of an aarch64 guest: QEMU's own, with the capacities and caches of the machine.
 //!
-//! QEMU's tree has neither. Linux takes `cpu_capacity` from `capacity-dmips-mhz`, and the sharing of
-//! caches from `next-level-cache` (Documentation/devicetree/bindings/cpu/cpu-capacity.txt and the
-//! Devicetree Specification, section 3.8).
+//! QEMU's tree has neither. Linux takes `cpu_capacity` from `capacity-dmips-mhz`, and the sharing
+//! of caches from `next-level-cache` (Documentation/devicetree/bindings/cpu/cpu-capacity.txt and
+//! the Devicetree Specification, section 3.8).
 
 use crate::boot::{Killed, path_of, tool};
 use anyhow::{Context as _, bail};
@@ -34,8 +34,7 @@ impl Property {
     }
 }
 
-/// Properties that QEMU's tree lacks for `machine`; empty if the machine describes no capacities and
-/// no caches.
+/// Properties that QEMU's tree lacks; empty if `machine` has no capacities and no caches.
 ///
 /// The guest's processor always has an L2, so an L2 is added between a core and a described L3.
 #[must_use]
@@ -122,6 +121,7 @@ pub fn tree(
 /// QEMU writes a new file and renames it, so QEMU cannot write into a file without a name.
 fn dumped(qemu: &Path, folder: &Path, options: &[String]) -> anyhow::Result<PathBuf> {
     let mut hash = Sha256::new();
+    // The tree depends on QEMU's version and on the options.
     hash.update(std::fs::read(folder.join("qemu.packages")).unwrap_or_default());
     hash.update(options.join("\n"));
     let name = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -140,6 +140,7 @@ fn dumped(qemu: &Path, folder: &Path, options: &[String]) -> anyhow::Result<Path
 
 fn put(qemu: &Path, tree: &File, property: &Property) -> anyhow::Result<()> {
     let mut command = tool(qemu, "fdtput")?;
+    // -p creates missing nodes, -t i writes 32-bit integers.
     command.args(["-p", "-t", "i"]).arg(path_of(tree)).args([&property.node, property.name]);
     command.args(property.value.map(|value| value.to_string()));
     run(command).with_context(|| format!("cannot set {} of {}", property.name, property.node))
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
     use expect_test::expect;
 
-    /// The first lines of the tree that are about the first two PUs of `machine` and caches named so.
+    /// First lines of the tree for the first two PUs of `machine` and for `caches`.
     fn beginning(machine: &Machine, caches: [&str; 2], lines: usize) -> String {
         let of_first_domain = |property: &Property| {
             let ours = ["/cpus/cpu@0", "/cpus/cpu@1", caches[0], caches[1]];

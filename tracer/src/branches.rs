@@ -46,8 +46,8 @@ pub struct Branches {
 
 /// Adds a callback to the beginning of `block`.
 ///
-/// The block begins at `start`. Its last instruction is at `last`, with `len` bytes and control flow
-/// `flow`.
+/// The block begins at `start`. Its last instruction is at `last`, with `len` bytes and control
+/// flow `flow`.
 pub fn watch(block: *mut Block, start: u64, last: u64, len: u8, flow: Flow) {
     if !BRANCHES.is_enabled() {
         return;

@@ -1,26 +1,26 @@
 //! Reuse distances of a thread's accesses, and the misses of caches of any size.
 //!
 //! # Problem
-//! A fully associative LRU cache of `C` lines misses an access if at least `C` other lines were used
-//! since the last access to the same line (Mattson et al. 1970). This number of lines is the
-//! *distance* of the access. One pass that finds all distances therefore gives the misses of caches of
-//! all sizes.
+//! A fully associative LRU cache of `C` lines misses an access exactly if at least `C` other lines
+//! were used since the last access to the same line (Mattson et al. 1970). This number of lines is
+//! the *distance* of the access. One pass that finds all distances therefore gives the misses of
+//! caches of all sizes.
 //!
 //! # Approach
 //! Lines, in the order of their last use, are kept in three parts, so that frequent cases are cheap
 //! and far lines are sampled:
 //! 1. *front*: the last [`FRONT`] lines, searched linearly;
-//! 2. *middle*: the [`MIDDLE`] lines before the front, in a [`Recency`]; distances are exact up to here;
+//! 2. *middle*: the [`MIDDLE`] lines before the front, in a [`Recency`], with exact distances;
 //! 3. *far*: of all lines before the middle a sample, in another [`Recency`]: the lines with a hash
-//!    below a threshold (Waldspurger et al., SHARDS, 2015). The threshold is halved when the sample has
-//!    more than [`FAR`] lines. A distance among sampled lines is divided by the sampled share.
+//!    below a threshold (Waldspurger et al., SHARDS, 2015). The threshold is halved when the sample
+//!    has more than [`FAR`] lines. A distance among sampled lines is divided by the sampled share.
 //!
 //! The number of accesses beyond the middle is exact; the sample gives only their distribution over
 //! far distances.
 //!
 //! # Properties
-//! - **Exact up to the middle**: the misses of caches of up to `FRONT + MIDDLE` lines are those of a
-//!   simulated cache, and all misses are as long as the far lines are not more than `FAR`.
+//! - **Exact up to the middle**: the misses of caches of up to `FRONT + MIDDLE` lines are those of
+//!   a simulated cache, and all misses are as long as the far lines are not more than `FAR`.
 //!   -> test `equals_a_simulated_cache`
 //! - **More cache, no more misses**. -> test `more_cache_never_means_more_misses`
 //! - **Sampled far**: misses of a program with more lines are near those of a simulated cache.
@@ -28,8 +28,7 @@
 
 use crate::recency::{Line, NodeIdx, Recency, mix};
 
-/// Lines of the front. Chosen: three of four accesses of gzip, whose accesses are widely spread, end
-/// here.
+/// Lines of the front. Chosen: three of four of gzip's accesses, which are widely spread, end here.
 pub const FRONT: usize = 16;
 /// Lines of the middle, 256 KiB: for small caches a sample would be inaccurate.
 pub const MIDDLE: usize = 4096;
@@ -74,7 +73,7 @@ pub struct Counts {
 /// Misses of LRU caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misses {
-    /// (lines of a cache, its misses), by rising size; the last misses occur in a cache of any size.
+    /// (lines of a cache, its misses), by rising size; the last misses occur in every cache.
     pub by_lines: Vec<(u64, u64)>,
     /// Lines evicted from a cache of `FRONT + MIDDLE` lines.
     pub left: u64,
@@ -129,7 +128,8 @@ impl Distances {
         self.access_behind(line, moved);
     }
 
-    /// Records an access to a line outside of the front, whose lines have moved back; `last` fell out.
+    /// Records an access to a line outside of the front. The front's lines have moved back, and
+    /// `last` has left the front.
     fn access_behind(&mut self, line: Line, last: (Line, Option<NodeIdx>)) {
         self.front[0] = if let Some(known) = self.middle.find(line.number()) {
             let (found, above) = self.middle.lift(known);

@@ -18,7 +18,7 @@
 //!   repetitions. A block that begins with such an instruction checks the resume flag.
 //! - A block with a fault in the middle is counted whole. The number of returned signal handlers is
 //!   reported, which shows whether this can have happened.
-//! - An instruction that QEMU lacks raises SIGILL. Instructions beyond AVX2 are reported if they ran.
+//! - An instruction that QEMU lacks raises SIGILL. Executed instructions beyond AVX2 are reported.
 //!
 //! # Constraints
 //! The plugin lives inside another program's process. It writes to one file, opened at the end of the

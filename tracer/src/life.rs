@@ -180,8 +180,8 @@ impl State {
         }
     }
 
-    /// Records that thread `tid` begins on `cpu`. A thread that begins while the process ends executes
-    /// nothing, and is ignored.
+    /// Records that thread `tid` begins on `cpu`. A thread that begins while the process ends
+    /// executes nothing, and is ignored.
     fn begin_thread(&mut self, cpu: c_uint, tid: i32) {
         if !self.ending {
             self.add_thread(tid);
@@ -424,9 +424,9 @@ extern "C" fn harvest_own(_id: Id, cpu: c_uint) {
 
 /// Ends the process; called after every thread was stopped and all counting was removed.
 ///
-/// QEMU then reports no further end of a thread. An ending thread first wakes the joining thread, and
-/// is then reported and removed from QEMU's list of CPUs. So a thread that ends together with its
-/// process may be unreported, and may be in this list or not.
+/// QEMU then reports no further end of a thread. An ending thread first wakes the joining thread,
+/// and is then reported and removed from QEMU's list of CPUs. So a thread that ends together with
+/// its process may be unreported, and may be in this list or not.
 extern "C" fn on_exit(id: Id, _word: *mut c_void) {
     // SAFETY: the function has the type that QEMU calls. The list has at least the caller's CPU.
     unsafe { api::qemu_plugin_vcpu_for_each(id, harvest_all) };

@@ -55,7 +55,7 @@ impl<T> PerCpu<T> {
         (!of.is_null()).then(|| unsafe { Box::from_raw(of) })
     }
 
-    /// Drops all references to records in a forked process, whose parent's threads do not exist here.
+    /// Drops all references to records in a forked process, which lacks the records' threads.
     ///
     /// The records are leaked: a thread of the parent may have been changing them at the fork.
     pub fn forget(&self) {

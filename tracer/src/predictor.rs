@@ -190,11 +190,11 @@ impl Predictor {
         }
     }
 
-    /// After a misprediction, replaces an entry of a table with a longer history than the provider's.
+    /// Replaces an entry of a table with a longer history, after a misprediction.
     fn allocate(&mut self, prediction: &Prediction, taken: bool) {
         let first = prediction.provider.map_or(0, |table| table + 1);
-        // In one of four allocations the second free entry, so that branches do not evict each other
-        // for ever.
+        // In one of four allocations the second free entry, so that branches do not evict each
+        // other for ever.
         self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let skip = usize::from(self.random >> 30 == 0);
         let mut free = (first..LENGTHS.len())

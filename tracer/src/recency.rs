@@ -43,8 +43,8 @@ const GROUP: usize = 64;
 /// A set of known lines, some of which are in an order with the most recently put line on top.
 ///
 /// Each line in the order has a place; a line put later has a higher place. Bits mark taken places,
-/// and sums over 64 and over 4,096 places speed up the count of lines above a place. When the highest
-/// place is taken, all lines move down together.
+/// and sums over 64 and over 4,096 places speed up the count of lines above a place. When the
+/// highest place is taken, all lines move down together.
 pub struct Recency {
     /// Nodes of a hash table with chains, and of the list of free nodes.
     known: Vec<Node>,

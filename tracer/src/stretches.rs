@@ -5,13 +5,13 @@
 //! [`STRIKES`], a callback records block after block until the stretch is long enough, and sets the
 //! clock back. Outside of stretches a block costs one addition and one comparison.
 //!
-//! The thread's counts at the end of a stretch are kept with the stretch. So the run is divided into
-//! parts, each with a stretch of its code.
+//! The thread's counts at the end of a stretch are kept with the stretch. So the run is divided
+//! into parts, each with a stretch of its code.
 //!
 //! # Properties
-//! - **Bounded**: at most [`MOST`] stretches are kept. At this number every second stretch is dropped
-//!   and the gap between stretches doubles, so the remaining stretches cover the whole run.
-//! - **Out of step**: gaps vary randomly around their mean, so they cannot match the period of a loop.
+//! - **Bounded**: at most [`MOST`] stretches are kept. At this number every second stretch is
+//!   dropped and the gap between stretches doubles, so the remaining stretches cover the whole run.
+//! - **Out of step**: gaps vary randomly around their mean, so no loop has the same period.
 
 use crate::snapshot::Snapshot;
 use colocate_isa::counts::{Block, Part, Stretch};

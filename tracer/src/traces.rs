@@ -1,8 +1,8 @@
 //! Trace of the program's memory accesses and of its threads' synchronisation, if enabled.
 //!
-//! Each thread has a block of records ([`colocate_trace::form`]). The block is appended to the common
-//! file when full, at each synchronisation, and at the thread's end. Only the first process is
-//! recorded, no forked child.
+//! Each thread has a block of records ([`colocate_trace::form`]). The block is appended to the
+//! common file when full, at each synchronisation, and at the thread's end. Only the first process
+//! is recorded, no forked child.
 
 use crate::api::{self, Counter, Insn};
 use crate::lock::Lock;

@@ -73,8 +73,7 @@ fn policies() -> Vec<Needs> {
 /// Number, date and file of the figures that `colocate calibrate` has kept of this machine.
 ///
 /// # Errors
-/// If there are no figures, or their kernel was another one. A kernel that is not recorded is
-/// accepted.
+/// If there are no figures, or the recorded kernel is not the running kernel.
 fn measured() -> Result<String, String> {
     let machine = read::reported().map_err(|why| why.to_string())?;
     let (path, kept) =

@@ -1,8 +1,8 @@
 //! `asymmetric`: makes one PU of this machine slow while a program runs (docs/asymmetric.md).
 //!
 //! A real-time thread takes a share of every period on that PU, so other threads on the PU get less
-//! time. The share is found by measurement. The thread is the only change to the system and ends with
-//! this process, so the PU is always restored.
+//! time. The share is found by measurement. The thread is the only change to the system and ends
+//! with this process, so the PU is always restored.
 #![allow(clippy::print_stderr)]
 
 mod hog;
@@ -37,10 +37,11 @@ const ATTEMPTS: u32 = 3;
 
 /// Makes one PU slow while a program runs, and ends with the program's status
 ///
-/// A SCHED_FIFO thread on that PU takes a share of every period, found by measuring how fast a loop runs there
-/// and on another PU. Says which ratio was reached, with a 95 % interval. Needs root, CAP_SYS_NICE or a real-time
-/// limit of 2 (ulimit -r). When it ends, however it does, the PU is as it was, and a program that still runs
-/// gets SIGTERM. Errors after the program's end are printed, and the status is still the program's.
+/// A SCHED_FIFO thread on that PU takes a share of every period, found by measuring how fast a loop
+/// runs there and on another PU. Says which ratio was reached, with a 95 % interval. Needs root,
+/// CAP_SYS_NICE or a real-time limit of 2 (ulimit -r). When it ends, however it does, the PU is as
+/// it was, and a program that still runs gets SIGTERM. Errors after the program's end are printed,
+/// and the status is still the program's.
 #[derive(Parser)]
 #[command(name = "asymmetric", version)]
 struct Args {
@@ -52,17 +53,18 @@ struct Args {
     #[arg(long, value_name = "R", default_value_t = 2.0, value_parser = ratio)]
     ratio: f64,
 
-    /// Take this share of the PU's time, whatever ratio comes of it, instead of one that is found by measuring
-    /// [range: 0-0.9]
+    /// Take this share of the PU's time, whatever ratio comes of it, instead of one that is found
+    /// by measuring [range: 0-0.9]
     #[arg(long, value_name = "S", conflicts_with = "ratio", value_parser = share)]
     share: Option<f64>,
 
-    /// Period, in µs: long ones are more exact, but threads notice that the PU alternates between fast and taken
-    /// [range: 200-20000]
+    /// Period, in µs: long ones are more exact, but threads notice that the PU alternates between
+    /// fast and taken [range: 200-20000]
     #[arg(long, value_name = "US", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(200..=20_000))]
     period_us: u32,
 
-    /// Measurements of 0.5 s of the ratio that is reported; half as many of each share that is tried [range: 2-1000]
+    /// Measurements of 0.5 s of the ratio that is reported; half as many of each share that is
+    /// tried [range: 2-1000]
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
     windows: u32,
 

@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn a_line_says_what_was_reached_and_how() {
         let mut report = report();
-        // Mean of the logarithms 0.68814, 0.69813 and 0.69315, t(2) = 4.303 times 0.00499 / sqrt 3 around it.
+        // Mean of the logarithms 0.68814, 0.69813 and 0.69315, t(2) = 4.303 times 0.00499 / sqrt 3
+        // around it.
         let expected =
             "PU 1 is 2.000 (1.975 to 2.025) times slower than PU 0: 965 of every 2000 µs are taken";
         assert_eq!(report.line(report.ratio.mean), expected);

@@ -1,8 +1,8 @@
 //! Search for the share of a PU's time that makes the PU slower by a ratio.
 //!
 //! Threads with the remaining part 1 − s of a PU's time are 1 / (1 − s) times slower, and a little
-//! more: preemption and cold caches cost time. This cost hardly depends on s, so the cost measured at
-//! one share corrects the next.
+//! more: preemption and cold caches cost time. This cost hardly depends on s, so the cost measured
+//! at one share corrects the next.
 
 /// Largest number of shares measured. Chosen: one correction suffices if the cost is constant.
 const TRIES: u32 = 4;
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A PU of which interruptions take the part `cost`.
+    /// Slowdown of a PU that loses `share` to the thread and `cost` to interruptions.
     fn slower(share: f64, cost: f64) -> f64 {
         1.0 / (1.0 - share - cost)
     }
@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn what_was_lost_beyond_the_share_is_taken_from_it() {
-        // At 0.5 it is 1 / (1 - 0.5 - 0.02) = 2.083 times slower: 2 % less is taken, and then it is right.
+        // At 0.5 it is 1 / (1 - 0.5 - 0.02) = 2.083 times slower: 2 % less is taken, and then it is
+        // right.
         let (share, tries) = reached(2.0, 0.02);
         assert!((share - 0.48).abs() < 1e-9, "{share}");
         assert_eq!(tries, 2);

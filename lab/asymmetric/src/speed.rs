@@ -101,8 +101,8 @@ mod tests {
     use super::*;
     use crate::share;
 
-    /// What the thread that slows and a loop take of a second at most, on one PU: the loop has what is left of it in
-    /// windows.
+    /// Largest share of a second taken by real-time threads on a PU: `share` by the slowing thread,
+    /// and the rest of each window by a loop.
     fn taken(share: f64) -> f64 {
         let second = Duration::from_secs(1).as_secs_f64();
         let (window, cycle) = (WINDOW.as_secs_f64(), (WINDOW + PAUSE).as_secs_f64());

@@ -9,8 +9,8 @@ use std::process::Command;
 /// Makes the calling thread a SCHED_FIFO thread. Its children are not (SCHED_RESET_ON_FORK).
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_NICE` and with a real-time limit below `priority`, or in a control group without real-time
-/// bandwidth.
+/// `EPERM` without `CAP_SYS_NICE` and with a real-time limit below `priority`, or in a control
+/// group without real-time bandwidth.
 pub fn be_real_time(priority: u8) -> anyhow::Result<()> {
     let parameter = libc::sched_param { sched_priority: priority.into() };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;

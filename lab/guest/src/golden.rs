@@ -20,6 +20,7 @@ pub fn check(name: &str, text: &str) -> anyhow::Result<()> {
     text.lines().for_each(|line| println!("golden {name}| {line}"));
     let lines = expected.lines().map(Some).chain(std::iter::repeat(None));
     let differs =
+        // The final None makes a missing or surplus line a difference.
         text.lines().map(Some).chain([None]).zip(lines).find(|(found, line)| found != line);
     let (found, line) = differs.context("texts that differ in their last line end")?;
     anyhow::bail!(
@@ -32,6 +33,7 @@ pub fn check(name: &str, text: &str) -> anyhow::Result<()> {
 /// # Errors
 /// If there is a golden file that no case checks.
 pub fn are_all(folder: &str, names: &[&str]) -> anyhow::Result<()> {
+    // A kernel may have no golden files.
     let Ok(entries) = fs::read_dir(Path::new(FOLDER).join(folder)) else { return Ok(()) };
     for entry in entries {
         let name = entry?.file_name().to_string_lossy().into_owned();

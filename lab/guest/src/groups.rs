@@ -17,6 +17,7 @@ impl Group {
     /// # Errors
     /// If the kernel refuses the group or a value.
     pub fn new(name: &str, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+        // A child group has the files of enabled controllers only.
         fs::write(format!("{ROOT}/cgroup.subtree_control"), "+cpuset +cpu")
             .context("cgroup.subtree_control")?;
         let folder = PathBuf::from(format!("{ROOT}/{name}"));
@@ -51,6 +52,7 @@ impl Group {
     /// Words before a command that start the command in the group.
     #[must_use]
     pub fn wrapper(&self) -> [String; 4] {
+        // 0 stands for the shell itself, which then executes the command.
         let enter = format!("echo 0 > {}/cgroup.procs; exec \"$@\"", self.folder.display());
         ["sh", "-c", &enter, "sh"].map(String::from)
     }

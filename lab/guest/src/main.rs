@@ -1,5 +1,4 @@
-//! Runs inside a guest of the lab: each case runs `colocate` and checks the effect in `/proc` and
-//! `/sys`.
+//! Cases inside a guest: each runs `colocate` and checks the effect in `/proc` and `/sys`.
 //!
 //! `lab-guest CASE...` prints one line per case, and exits with 1 if a case failed. `lab-guest
 //! --program NAME` is a program that cases observe. All of it runs as root, in a guest without
@@ -40,6 +39,7 @@ fn main() -> ExitCode {
     for name in words {
         let begin = Instant::now();
         let outcome = run(&name);
+        // Cases after a failed case run too.
         failed |= outcome.is_err();
         match outcome {
             Ok(()) => println!("{name}: ok, {:.1} s", begin.elapsed().as_secs_f64()),

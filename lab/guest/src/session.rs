@@ -36,6 +36,7 @@ fn keep_an_event() -> anyhow::Result<()> {
         let mut said = String::new();
         BufReader::new(output).read_line(&mut said)?;
         ensure!(said == "ready\n", "expected ready, found {said}");
+        // Cases run one after the other, so no other thread has set it.
         let _ = KEPT.set(child);
     }
     Ok(())
@@ -96,6 +97,7 @@ impl Session {
         let mut words = wrapper.iter().chain(colocate).chain(&["-o"]).copied();
         let mut command = Command::new(words.next().context("no words")?);
         command.args(words).arg(&report).args(options).arg("--").args(program);
+        // All descendants inherit the mark, by which `tasks::marked` finds them.
         command.env("LAB_MARK", &mark).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said);
         let mut colocate = command.spawn().with_context(|| format!("{command:?}"))?;
         let input = colocate.stdin.take();

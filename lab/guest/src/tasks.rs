@@ -55,6 +55,7 @@ impl Task {
             cpus: status_field(&status, "Cpus_allowed_list:")?,
             mems: status_field(&status, "Mems_allowed_list:")?,
             group: lossy(format!("{folder}/cgroup"))?.trim().to_owned(),
+            // Fields 19, 39 and 41: nice, processor and policy.
             nice: fields.get(19 - 3)?.parse().ok()?,
             policy: fields.get(41 - 3)?.parse().ok()?,
             stopped: matches!(state, 'T' | 't'),
@@ -121,6 +122,7 @@ pub fn memory_policies(pid: i32) -> anyhow::Result<BTreeSet<String>> {
     let path = format!("/proc/{pid}/numa_maps");
     let maps = match fs::read_to_string(&path) {
         Ok(maps) => maps,
+        // The link of an ended process, or of a zombie, leads nowhere.
         Err(_) if !Path::new(&format!("/proc/{pid}/exe")).exists() => return Ok(BTreeSet::new()),
         Err(why) => return Err(why).context(path),
     };

@@ -91,7 +91,7 @@ fn static_programs(boots: &[&Boot]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compiles `spm-NAME` from `workloads/numa/NAME.c` by `colocate cc`, into the folder of this program.
+/// Compiles `spm-NAME` from `workloads/numa/NAME.c` by `colocate cc`, beside this program.
 ///
 /// `NAME-library` is a shared library, `omp-NAME` uses OpenMP.
 fn spm_programs(boots: &[&Boot]) -> anyhow::Result<()> {

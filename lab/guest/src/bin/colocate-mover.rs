@@ -1,5 +1,5 @@
-//! colocate with the additional policy `to-node`, which keeps every thread on the first PU and moves
-//! the memory of the first job to a node.
+//! colocate with the additional policy `to-node`, which keeps every thread on the first PU and
+//! moves the memory of the first job to a node.
 
 use colocate_evidence::{JobIdx, SourceSet};
 use colocate_machine::{Bytes, NodeNr, PuIdx};
@@ -39,7 +39,7 @@ static ROW: Row = Row {
 
 static ROWS: [&Row; 1] = [&ROW];
 
-/// Policy that repeats its page move when the move before has ended: memory may be mapped meanwhile.
+/// Repeats the page move when the move before has ended: memory may have been mapped meanwhile.
 #[derive(Debug)]
 struct ToNode {
     node: NodeNr,
@@ -60,6 +60,7 @@ impl Policy for ToNode {
             places: vec![(first, Allocated::Next); job.threads.len()],
         });
         let plan = evidence.plan(&choices.collect::<Vec<_>>());
+        // A move is under way.
         if self.is_ordered && evidence.moved.is_empty() {
             return plan;
         }

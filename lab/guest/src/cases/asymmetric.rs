@@ -1,8 +1,8 @@
 //! Cores of different speeds under `colocate schedule`: serial phases are detected and run on fast
 //! cores, other threads run on other cores, and all is restored at the end.
 //!
-//! Kinds of cores come from the kernel on aarch64, and from a file of the case on x86. The case sets
-//! the phases, and reads the threads' masks and PUs in `/proc` while the threads run.
+//! Kinds of cores come from the kernel on aarch64, and from a file of the case on x86. The case
+//! sets the phases, and reads the threads' masks and PUs in `/proc` while the threads run.
 
 mod kinds;
 
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 const PA: &str = "parallelism-aware";
 /// Job with the program `phases`, whose phases a case sets.
 ///
-/// The program runs in the background of a shell that becomes `sleep`, and so outlives the job and its
-/// signals. A shell gives no standard input to a background program, hence descriptor 3.
+/// The program runs in the background of a shell that becomes `sleep`, and so outlives the job and
+/// its signals. A shell gives no standard input to a background program, hence descriptor 3.
 const TURNS: &[&str] = &[
     "sh",
     "-c",
@@ -42,8 +42,8 @@ const QUANTUM: &str = "300ms";
 const WAKES: u64 = 7;
 /// Least time of a phase.
 const PHASE: Duration = Duration::from_millis(2400);
-/// Shorter stretches of a report are ignored, in ns. They come from quanta in which the phase changed
-/// or the host delayed the guest; measured: 0.76 s at most.
+/// Shorter stretches of a report are ignored, in ns. They come from quanta in which the phase
+/// changed or the host delayed the guest; measured: 0.76 s at most.
 const LONG_NS: u64 = 1_200_000_000;
 
 /// `colocate schedule` and the named threads of its programs.
@@ -167,8 +167,8 @@ impl Programs {
         .map(drop)
     }
 
-    /// Starts a serial phase of a thread of [`TURNS`], and waits until all threads are placed. Returns
-    /// the thread's PU.
+    /// Starts a serial phase of a thread of [`TURNS`], and waits until all threads are placed.
+    /// Returns the thread's PU.
     fn be_serial(&mut self, thread: u32) -> anyhow::Result<u32> {
         self.let_work(&thread.to_string())?;
         let pu = self.await_fast(&format!("turns-{thread}"))?;
@@ -185,6 +185,7 @@ impl Programs {
     /// Ends the jobs, and so colocate; the background program of [`TURNS`] lives on.
     fn end_jobs(&mut self) -> anyhow::Result<Value> {
         let tasks = self.session.tasks();
+        // The job of TURNS is its `sleep`; the parallel program is a job of its own.
         let crowd = self.called("crowd")?.first().map(|task| task.pid);
         let firsts = tasks.iter().filter(|task| task.program == "sleep" || Some(task.pid) == crowd);
         let firsts: BTreeSet<String> = firsts.map(|task| task.pid.to_string()).collect();
@@ -202,6 +203,7 @@ fn runs(pid: u32) -> anyhow::Result<u64> {
 /// Name and IDs of a thread that `phases` has named, as NAME-NUMBER.
 fn called_after_program(task: &Task) -> Option<(String, (i32, i32))> {
     let name = text(format!("/proc/{}/task/{}/comm", task.pid, task.tid)).ok()?;
+    // A thread without a name of its own has that of its program, lab-guest.
     let ours = name.contains('-') && !name.starts_with("lab-");
     ours.then_some((name, (task.pid, task.tid)))
 }
@@ -224,12 +226,13 @@ fn course(report: &Value) -> anyhow::Result<Vec<String>> {
     let long = stretches.iter().filter(|stretch| length_ns(stretch) >= Some(LONG_NS));
     let mut course: Vec<String> =
         long.filter_map(|stretch| Some(stretch["phase"].as_str()?.to_owned())).collect();
+    // Ignored stretches leave equal neighbours.
     course.dedup();
     Ok(course)
 }
 
-/// The serial phases of two threads run on a fast core while a parallel program is on other cores; in
-/// parallel phases no thread is pinned. The report has the true phases, and all is restored.
+/// The serial phases of two threads run on a fast core while a parallel program is on other cores;
+/// in parallel phases no thread is pinned. The report has the true phases, and all is restored.
 pub fn phases_are_found() -> anyhow::Result<()> {
     let before = Before::now()?;
     let mut programs = Programs::at_work(PA)?;
@@ -291,8 +294,7 @@ impl End {
     }
 }
 
-/// For each end, waits by `placed` for placed threads, ends colocate, and checks that survivors are
-/// restored.
+/// For each end, calls `placed` to await placements, ends colocate, and checks restored survivors.
 fn undone(
     policy: &str,
     ends: &[End],
@@ -376,6 +378,7 @@ pub fn fast_cores_are_shared() -> anyhow::Result<()> {
     let jobs = kinds.fast + 1;
     let names: Vec<String> = (0..jobs).map(|job| format!("one{job}")).collect();
     let programs: Vec<Vec<&str>> =
+        // One thread, number 0, that computes from the start.
         names.iter().map(|name| vec!["lab-guest", "--program", "phases", name, "1", "0"]).collect();
     let programs: Vec<&[&str]> = programs.iter().map(Vec::as_slice).collect();
     let mut programs = Programs::start(kinds, PA, &programs, jobs)?;

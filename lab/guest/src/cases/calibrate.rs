@@ -1,5 +1,5 @@
-//! `colocate calibrate` on nodes and SMT siblings. The values of an emulated machine mean nothing; the
-//! cases check that values are measured, kept and shown.
+//! `colocate calibrate` on nodes and SMT siblings. The values of an emulated machine mean nothing;
+//! the cases check that values are measured, kept and shown.
 
 use crate::evidence::printed;
 use anyhow::{Context as _, ensure};
@@ -11,7 +11,7 @@ fn kept(json: &str) -> anyhow::Result<Calibration> {
     Exact::from_json(json)?.calibration.context("expected measurements, found none")
 }
 
-/// All figures for two nodes and two PUs of a core are measured, and `--show` prints the kept figures.
+/// Figures for two nodes and two PUs of a core are measured, and `--show` prints the kept figures.
 pub(super) fn measures_nodes_and_siblings() -> anyhow::Result<()> {
     let measured = kept(&printed(&["calibrate", "--repeat", "3", "--force", "--json"])?)?;
     let near = NodeNr(0);

@@ -49,8 +49,8 @@ fn are_neighbours(cores: &[Vec<usize>], is_close: bool) -> bool {
             .all(|core| matches!(core[..], [a, b] if b == a + 1 || (a, b) == (0, THREADS - 1)))
 }
 
-/// The centre of a star shares its core with a worker, and the star uses as few packages as possible.
-/// All other cores of the packages are equally far from the centre.
+/// The centre of a star shares its core with a worker, and the star uses as few packages as
+/// possible. All other cores of the packages are equally far from the centre.
 pub(super) fn a_star_lies_close() -> anyhow::Result<()> {
     placed(WAKE_UPS, "star", |cores, is_close| is_close && matches!(cores[0][..], [0, _]))
 }
@@ -72,7 +72,7 @@ pub(super) fn all_to_all_is_left_alone() -> anyhow::Result<()> {
 
 /// Waits until `is_right` holds for the placement, and then checks that masks are restored.
 ///
-/// `is_right` gets the threads of each core, and whether the threads use as few packages as possible.
+/// `is_right` gets the threads of each core, and true if as few packages as possible are used.
 fn placed(
     means: Means,
     pattern: &str,
@@ -84,6 +84,7 @@ fn placed(
     let found = eventually("threads that communicate to be near each other", || {
         let threads = program.threads();
         let pus: Option<Vec<u32>> = threads.iter().map(Task::only_pu).collect();
+        // Incomplete placements are intermediate states.
         let Some(pus) = pus.filter(|pus| pus.len() == THREADS) else { return Ok(false) };
         let mut cores: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (thread, pu) in pus.iter().enumerate() {
@@ -93,6 +94,7 @@ fn placed(
             pus.iter().map(|pu| topology(*pu, "package_cpus_list")).collect::<Result<_, _>>()?;
         packages.sort();
         packages.dedup();
+        // All packages have equally many PUs.
         let room = list(&packages[0])?.len();
         seen = cores.into_values().collect();
         seen.sort();
@@ -130,6 +132,7 @@ impl Program {
         let tids = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let mut tids: Vec<i32> =
             tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        // Thread IDs grow with creation.
         tids.sort_unstable();
         tids.into_iter().filter(|tid| *tid != pid).filter_map(|tid| Task::read(pid, tid)).collect()
     }
@@ -143,6 +146,7 @@ fn attach(Means(_, policy): Means, program: &Program) -> anyhow::Result<Child> {
 
 fn stop(colocate: &mut Child) -> anyhow::Result<()> {
     let pid = colocate.id().to_string();
+    // SIGINT is the regular end of `attach`, with status 0.
     ensure!(Command::new("kill").args(["-INT", &pid]).status()?.success(), "kill failed");
     let status = colocate.wait()?;
     ensure!(status.success(), "colocate attach ended with {status}");

@@ -1,7 +1,7 @@
 //! Counts of the backend `pmu` are exact, and threads that cannot be counted have unknown counts.
 //!
-//! In these guests an instruction takes a nanosecond, so cycles equal instructions, and a loop of known
-//! length gives the counts of every thread.
+//! In these guests an instruction takes a nanosecond, so cycles equal instructions, and a loop of
+//! known length gives the counts of every thread.
 
 use crate::evidence::{colocate, eventually, study, text};
 use anyhow::{Context as _, ensure};
@@ -99,8 +99,8 @@ fn pipe(path: &str) -> anyhow::Result<fs::File> {
 
 /// Starts `perf stat` with arguments, and waits until its `wanted` events count.
 ///
-/// perf opens all events before it enables any, so open events prove nothing. The events are enabled
-/// by a command, which perf acknowledges.
+/// perf opens all events before it enables any, so open events prove nothing. The events are
+/// enabled by a command, which perf acknowledges.
 fn perf(words: &[&str], wanted: usize) -> anyhow::Result<Child> {
     for path in [PERF, CONTROL, ANSWER] {
         let _ = fs::remove_file(path);
@@ -109,6 +109,7 @@ fn perf(words: &[&str], wanted: usize) -> anyhow::Result<Child> {
     let mut control = pipe(CONTROL)?;
     let answer = pipe(ANSWER)?;
     let mut command = Command::new("perf");
+    // --delay -1: the events start disabled.
     command.args(["stat", "-x", ",", "-o", PERF, "--delay", "-1", "--control"]);
     command.arg(format!("fifo:{CONTROL},{ANSWER}")).args(words).stdin(Stdio::null());
     let child = command.spawn().context("cannot start perf")?;
@@ -151,8 +152,8 @@ fn near(what: &str, found: &Value, expected: u64, part: u64) -> anyhow::Result<(
     Ok(())
 }
 
-/// Each thread's cycles and instructions equal those of its loop and the simultaneous counts of `perf
-/// stat`, within 0.1 %.
+/// Each thread's cycles and instructions equal those of its loop and the simultaneous counts of
+/// `perf stat`, within 0.1 %.
 pub fn are_exact() -> anyhow::Result<()> {
     let mut run = Profiled::start(0, "known:40 beside:60 other:20")?;
     run.counted(4)?;
@@ -184,6 +185,7 @@ fn with_go(command: &mut Command) -> anyhow::Result<ExitStatus> {
 pub fn from_exec() -> anyhow::Result<()> {
     let program = ["lab-guest", "--program", "loops", "40", "other:20"];
     let mut perf = Command::new("perf");
+    // --no-inherit: the main thread alone.
     perf.args(["stat", "-x", ",", "-o", PERF, "-e", INSTRUCTIONS, "--no-inherit"]).args(program);
     ensure!(with_go(&mut perf)?.success(), "perf failed");
     let perfs = text(PERF)?;
@@ -223,12 +225,11 @@ pub fn make_demand_vectors() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With more events than counters the figures are near the truth, and a note says that they are
-/// scaled.
+/// With more events than counters, counts are near the truth, and a note reports the scaling.
 ///
-/// Eight events of perf and one of colocate share six counters, with a rotation every 4 ms of 400 ms
-/// and 200 ms; cycles have a seventh counter. The loop is uniform, so only the kernel's time in between
-/// causes an error. 0.05 million of 400 and 200 million were missing; 2 % are allowed.
+/// Eight events of perf and one of colocate share six counters, with a rotation every 4 ms of 400
+/// ms and 200 ms; cycles have a seventh counter. The loop is uniform, so only the kernel's time in
+/// between causes an error. 0.05 million of 400 and 200 million were missing; 2 % are allowed.
 pub fn take_turns() -> anyhow::Result<()> {
     let mut run = Profiled::start(0, "known:400 beside:200")?;
     run.counted(3)?;
@@ -302,8 +303,8 @@ fn are_taken(event: &str) -> anyhow::Result<()> {
     says(&run(&["doctor"])?.1, "   yes  counters ")
 }
 
-/// Others occupy the counters while a program is profiled: earlier counts are kept, later counts are
-/// unknown, and none is 0.
+/// Others occupy the counters while a program is profiled: earlier counts are kept, later counts
+/// are unknown, and none is 0.
 pub fn are_taken_midway() -> anyhow::Result<()> {
     let mut run = Profiled::start(0, "early:40 / late:40")?;
     run.counted(2)?;
@@ -331,6 +332,7 @@ pub fn are_forbidden_midway() -> anyhow::Result<()> {
     run.hear_ready()?;
     run.go()?;
     let profile = run.end()?;
+    // Restored before the checks, which may fail.
     fs::write(PARANOID, before)?;
     near("early", &thread(&profile, "early")?["instructions"], 40_000_000, 1000)?;
     unknown(&profile, "late")?;
@@ -372,6 +374,7 @@ pub fn outlive_their_pu() -> anyhow::Result<()> {
     run.hear_ready()?;
     run.go()?;
     let profile = run.end()?;
+    // Restored before the checks, which may fail.
     fs::write(online, "1")?;
     for (name, millions) in [("first", 200), ("second", 200), ("third", 40)] {
         for event in ["instructions", "cycles"] {
@@ -388,8 +391,8 @@ pub fn outlive_their_pu() -> anyhow::Result<()> {
 /// Threads that run from their creation on are counted from the time at which colocate gets the PU
 /// and opens their counters.
 ///
-/// Mostly this happens at once, and no instruction is missed. On a single PU the delay can be a time
-/// slice, 3 ms here; 10 of 100 ms are allowed.
+/// Mostly this happens at once, and no instruction is missed. On a single PU the delay can be a
+/// time slice, 3 ms here; 10 of 100 ms are allowed.
 pub fn of_new_threads() -> anyhow::Result<()> {
     let mut run = Profiled::start(0, "a!100 b!100")?;
     run.go()?;
@@ -401,8 +404,8 @@ pub fn of_new_threads() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loops of known lengths for a scheduler: a job that ends by itself, a job ended at its target, and
-/// a job restarted and ended in its third run.
+/// Loops of known lengths for a scheduler: a job that ends by itself, a job ended at its target,
+/// and a job restarted and ended in its third run.
 const WORKLOAD: &str = r#"
 version = 1
 quantum = "20 ms"
@@ -428,11 +431,11 @@ const REPORT: &str = "/tmp/counters-scheduled.json";
 /// of the quantum and the start of a program.
 const QUANTUM: u64 = 20 + 4;
 
-/// A scheduler's counts per quantum match the loops: a target of instructions ends a job at the end of
-/// its quantum, and cycles equal instructions.
+/// A scheduler's counts per quantum match the loops: a target of instructions ends a job at the end
+/// of its quantum, and cycles equal instructions.
 ///
-/// The kernel lists stall events, but this processor never counts stalls. CPI stacks stay unknown, and
-/// a policy that needs them gets the reason.
+/// The kernel lists stall events, but this processor never counts stalls. CPI stacks stay unknown,
+/// and a policy that needs them gets the reason.
 pub fn serve_schedulers() -> anyhow::Result<()> {
     fs::write(WORKLOAD_FILE, WORKLOAD)?;
     let common = [
@@ -478,7 +481,8 @@ pub fn serve_schedulers() -> anyhow::Result<()> {
 /// colocate's reason for missing CPI stacks on this machine.
 const DEAD: &str = "armv8_pmuv3: STALL_FRONTEND and STALL_BACKEND stay at 0";
 
-/// An untrained CPI model for these counters, with the coefficients of threads without interference.
+/// An untrained CPI model for these counters, with the coefficients of threads without
+/// interference.
 const MODEL: &str = r#"{
   "version": 1, "simulated": false, "colocate": "0", "machine": "m", "processor": null,
   "date": "2000-01-01", "data": "made up", "parts": ["frontend", "backend", "dispatching"],

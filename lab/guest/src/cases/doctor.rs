@@ -35,6 +35,7 @@ impl Caller {
         let user = self.user.to_string();
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
         if !self.capabilities.is_empty() {
+            // Ambient capabilities survive the exec of a program without file capabilities.
             command.args(["--inh-caps", self.capabilities, "--ambient-caps", self.capabilities]);
         }
         command.args(words).env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
@@ -53,6 +54,7 @@ fn output_of(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output()?;
     let text = String::from_utf8(output.stdout)?;
     let said = String::from_utf8_lossy(&output.stderr);
+    // Status 3 reports that nothing works, which is an answer too.
     let answered = matches!(output.status.code(), Some(0 | 3)) && text.starts_with("colocate ");
     ensure!(answered, "{command:?}: {}: {text}{said}", output.status);
     Ok(text)
@@ -70,8 +72,7 @@ fn kernel() -> anyhow::Result<String> {
     Ok(release.split('.').take(2).collect::<Vec<_>>().join("."))
 }
 
-/// Checks (name, text) pairs with golden files of this kernel. All are checked before a failure is
-/// reported.
+/// Checks (name, text) pairs with golden files of this kernel, and reports all failures at once.
 fn check(texts: &[(String, String)]) -> anyhow::Result<()> {
     let kernel = kernel()?;
     let mut failed = Vec::new();
@@ -124,7 +125,7 @@ pub fn reports_the_tier() -> anyhow::Result<()> {
     check(&texts.into_iter().collect::<anyhow::Result<Vec<_>>>()?)
 }
 
-/// Capabilities at every level of `kernel.perf_event_paranoid`; levels 3 and 4 are Debian's.
+/// Capabilities at every level of `kernel.perf_event_paranoid`, including distributions' 3 and 4.
 pub fn reports_the_paranoid_level() -> anyhow::Result<()> {
     let before = evidence::text(PARANOID)?;
     let mut text = String::new();
@@ -406,6 +407,7 @@ pub fn remedies_work() -> anyhow::Result<()> {
     }
     tiers(&mut place)?;
     place.reset()?;
+    // A printed remedy that no defect has tried would go untested.
     let untried = place.printed.difference(&place.ran).filter(|command| !is_not_here(command));
     let untried: Vec<_> = untried.collect();
     println!("{} commands lift what they are printed for", place.ran.len());

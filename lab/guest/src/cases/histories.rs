@@ -1,18 +1,18 @@
-//! Random histories of programs, cpusets and PUs under colocate: at the end every mask is as without
-//! colocate.
+//! Random histories of programs, cpusets and PUs under colocate: at the end every mask is as
+//! without colocate.
 //!
 //! A program acts at random (`programs/history`) under `run` or `attach`. Meanwhile its processes
-//! move between cpusets, cpusets change, and PUs go offline and online. colocate ends by a signal, or
-//! is killed, with its guardian or alone. Then all processes move back, and each thread's mask is
-//! compared with the last mask that the thread itself has set.
+//! move between cpusets, cpusets change, and PUs go offline and online. colocate ends by a signal,
+//! or is killed, with its guardian or alone. Then all processes move back, and each thread's mask
+//! is compared with the last mask that the thread itself has set.
 //!
 //! The kernel hides a mask that a program has set if its cpuset has none of the PUs, and before 6.2
 //! forgets the mask. So after moves a thread with a mask may have all PUs instead. The kernel also
-//! drops PUs that are offline when a mask is set. So after an offline PU a thread may have all other
-//! PUs instead of all.
+//! drops PUs that are offline when a mask is set. So after an offline PU a thread may have all
+//! other PUs instead of all.
 //!
-//! Histories begin and end in a cpuset with all PUs and not in the root group. A thread created while
-//! its process moves to the root group keeps the mask of its former cpuset: `cpuset_fork` in
+//! Histories begin and end in a cpuset with all PUs and not in the root group. A thread created
+//! while its process moves to the root group keeps the mask of its former cpuset: `cpuset_fork` in
 //! kernel/cgroup/cpuset.c returns early. Measured without colocate on Linux 6.18: 5 of 138,884
 //! threads, none of 140,942 with another cpuset.
 
@@ -27,8 +27,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Most calls of `colocate restore`, which reports an incomplete restore: on a busy host a guest has
-/// little CPU time.
+/// Most calls of `colocate restore`, which reports an incomplete restore: on a busy host a guest
+/// has little CPU time.
 const RESTORES: u32 = 10;
 /// PU that goes offline and comes back.
 const GOES: u32 = 5;
@@ -202,8 +202,7 @@ struct All {
     set_without: String,
 }
 
-/// Runs a history and returns the number of threads checked. Processes begin and end in the group
-/// `home`.
+/// Runs a history from and to the group `home`. Returns the number of checked threads.
 fn history(
     random: &mut Random,
     round: u32,
@@ -248,6 +247,7 @@ fn histories(rounds: u32, seed: u64) -> anyhow::Result<()> {
     let mut random = Random::new(seed);
     let possible = text("/sys/devices/system/cpu/possible")?;
     let home = Group::new("home", &[("cpuset.cpus", &possible)])?;
+    // 0 is this process; its children start in the group.
     std::fs::write(home.folder().join("cgroup.procs"), "0")?;
     let all = All { possible, set_without: mask_set_without(GOES)? };
     let group = Group::new("history", &[("cpuset.cpus", CPUSETS[0])])?;
@@ -256,6 +256,7 @@ fn histories(rounds: u32, seed: u64) -> anyhow::Result<()> {
         threads += history(&mut random, round, [&home, &group], &all)
             .with_context(|| format!("round {round}"))?;
     }
+    // The groups are removed on drop, and must be empty by then.
     std::fs::write(Path::new(ROOT).join("cgroup.procs"), "0")?;
     ensure!(
         threads > rounds as usize,

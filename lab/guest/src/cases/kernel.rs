@@ -38,6 +38,7 @@ impl Group {
 
     /// Starts a program of busybox in the group.
     fn start(&self, command: &str) -> anyhow::Result<Child> {
+        // The shell enters the group first, so the program is in the group from its start.
         let script = format!("echo $$ >{}/cgroup.procs && exec {command}", self.0.display());
         let mut shell = Command::new("sh");
         shell.args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null());

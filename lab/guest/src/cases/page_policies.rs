@@ -14,6 +14,7 @@ fn near_and_moved(policy: Option<&str>) -> anyhow::Result<(u64, u64)> {
     // The kernel's NUMA balancing would move pages too.
     let path = "/proc/sys/kernel/numa_balancing";
     fs::write(path, "0").context(path)?;
+    // Without a policy the program runs alone, for comparison.
     let mut command = match policy {
         None => Command::new(PROGRAM[0]),
         Some(policy) => {

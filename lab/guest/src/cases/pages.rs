@@ -1,6 +1,6 @@
-//! `colocate pages move` and `colocate pages`: pages are on the reported nodes, huge pages stay whole,
-//! and nothing else has changed. The evidence is the kernel's: move_pages(2) of the program itself,
-//! numa_maps, smaps and vmstat.
+//! `colocate pages move` and `colocate pages`: pages are on the reported nodes, huge pages stay
+//! whole, and nothing else has changed. The evidence is the kernel's: move_pages(2) of the program
+//! itself, numa_maps, smaps and vmstat.
 //!
 //! Times mean nothing in a guest, so the cases check only that the size of a batch follows the time
 //! of the batch before.
@@ -130,7 +130,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // Both calls fail for a process that has ended and been waited for, as they should.
+        // Errors are ignored: the process may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -173,8 +173,8 @@ fn without_balancing() -> anyhow::Result<()> {
     Ok(std::fs::write("/proc/sys/kernel/numa_balancing", "0")?)
 }
 
-/// 64 MiB of small pages move from node 0 to node 1 and keep their contents. A second move finds all
-/// pages there, and a dry run moves none.
+/// 64 MiB of small pages move from node 0 to node 1 and keep their contents. A second move finds
+/// all pages there, and a dry run moves none.
 pub fn move_small_ones() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:64"])?;
@@ -202,6 +202,7 @@ fn ensure_batches_follow(report: &Value) -> anyhow::Result<()> {
     ensure!(each.len() > 2, "expected several batches, found {}", each.len());
     let limit = report["batches"]["limit_ns"].as_u64();
     ensure!(limit == Some(20_000_000), "limit {limit:?}");
+    // Limit of the first batch, in pages.
     let mut allowed = 64;
     for pair in each.windows(2) {
         let pages = number(&pair[0]["pages"])?;
@@ -289,10 +290,9 @@ pub fn interleave() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Huge pages are split on their way to a node with fragmented free memory, and the split is reported.
+/// Huge pages moved to a node with fragmented free memory are split, and the split is reported.
 ///
-/// The kernel may find free huge pages after all, as other programs end, so up to three moves are
-/// tried.
+/// Up to three moves are tried: the kernel may find free huge pages after other programs end.
 pub fn split_where_there_is_no_room() -> anyhow::Result<()> {
     without_balancing()?;
     let mut fillers = Vec::new();
@@ -320,8 +320,7 @@ fn is_split(mut memory: Memory) -> anyhow::Result<bool> {
     Ok(split > 0)
 }
 
-/// A full node gets as many pages as fit; the others stay, and `colocate pages move` fails with a
-/// message.
+/// A full node gets as many pages as fit; other pages stay, and `colocate pages move` fails.
 pub fn fill_a_node() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:140"])?;
@@ -544,8 +543,7 @@ pub fn of_a_process_that_ends() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// SIGINT ends a move between two batches: each page is on one of the nodes, as reported, with its
-/// contents.
+/// SIGINT ends a move between two batches: pages are on the reported nodes, with their contents.
 pub fn of_a_move_that_is_stopped() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:40"])?;
@@ -580,8 +578,8 @@ pub fn of_a_job_go_where_a_policy_orders() -> anyhow::Result<()> {
     moved.before.left_nothing()
 }
 
-/// colocate is killed during a page move of a policy: the program lives on, each page is on one node,
-/// and all is restored.
+/// colocate is killed during a page move of a policy: the program lives on, each page is on one
+/// node, and all is restored.
 pub fn of_a_job_stay_sound_when_colocate_is_killed() -> anyhow::Result<()> {
     let mut moved = Ordered::by("to-node:node=1:mib=48", "small:64")?;
     eventually("the first pages on node 1", || Ok(moved.numa_maps()?.contains(" N1=")))?;

@@ -70,8 +70,8 @@ impl Meant {
             .min_by_key(|pu| self.places.values().filter(|place| **place == Some(*pu)).count())
     }
 
-    /// Marks a task that creates processes: colocate leaves such a task unpinned, since its children
-    /// would inherit a mask of one PU.
+    /// Marks a task that creates processes: colocate leaves such a task unpinned, since its
+    /// children would inherit a mask of one PU.
     fn exempt(&mut self, tid: i32) {
         self.places.insert(tid, None);
     }
@@ -81,8 +81,8 @@ impl Meant {
         self.places.values().filter(|place| place.is_none()).count()
     }
 
-    /// True if `tasks` are exactly the expected tasks, each pinned to its PU and last seen there, or
-    /// with the mask `free` if left to the kernel.
+    /// True if `tasks` are exactly the expected tasks, each pinned to its PU and last seen there,
+    /// or with the mask `free` if left to the kernel.
     pub(super) fn is_so(&self, tasks: &[Task], free: &str) -> bool {
         tasks.len() == self.places.len()
             && tasks.iter().all(|task| match self.places.get(&task.tid) {
@@ -150,6 +150,7 @@ fn follows(policy: &str) -> anyhow::Result<()> {
     let team = by_creation(session.await_tasks(&what, |tasks| meant.is_so(tasks, &cpus))?);
     let named = meant.named.values().flatten().count();
     ensure!(policy == "os" || named >= THREADS, "expected places for the team, found {plan}");
+    // A thread that ends earlier has no mask in the report.
     std::thread::sleep(SEEN);
     is_reported(&session.end()?, &team)
 }
@@ -265,8 +266,8 @@ pub fn places_new_threads() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Forked processes with threads, and processes that execute another program, are placed. Tasks that
-/// create processes are unpinned.
+/// Forked processes with threads, and processes that execute another program, are placed. Tasks
+/// that create processes are unpinned.
 pub fn places_forks_and_execs() -> anyhow::Result<()> {
     let Bonds { cpus, .. } = untouched()?;
     let (mut session, mut meant) = family("scatter")?;
@@ -316,6 +317,7 @@ pub fn places_static_programs() -> anyhow::Result<()> {
 pub fn a_shell_keeps_its_part() -> anyhow::Result<()> {
     let (mut plan, _) = planned("scatter")?;
     let decisions = plan["decisions"].as_array_mut().context("a plan without decisions")?;
+    // A plan of one decision: the shell, task 0, shares the package of its PU.
     decisions.truncate(1);
     decisions[0]["task"]["order"] = 0.into();
     decisions[0]["sharing"] = "package".into();
@@ -335,6 +337,7 @@ pub fn a_shell_keeps_its_part() -> anyhow::Result<()> {
             shells.iter().any(|shell| shell.bonds.cpus == part)
                 && started.iter().any(|task| task.program == "sleep" && task.bonds.cpus == free)
         })?;
+        // Time for several new programs of the shell.
         std::thread::sleep(Duration::from_secs(1));
     }
     Ok(())

@@ -117,8 +117,8 @@ pub fn follows_a_pu_that_comes() -> anyhow::Result<()> {
     changes_are_reported(session, 1)
 }
 
-/// Checks that the report has at least `expected` changes of the machine, and no thread that colocate
-/// takes for pinned by its program.
+/// Checks that the report has at least `expected` changes of the machine, and no thread that
+/// colocate takes for pinned by its program.
 fn changes_are_reported(mut session: Session, expected: usize) -> anyhow::Result<()> {
     let report = session.end()?;
     let plans = report["plans"].as_array().context("a report without plans")?;
@@ -183,13 +183,14 @@ fn is_users(task: &Task) -> bool {
         .is_ok_and(|status| status.lines().any(|line| line.starts_with("Uid:\t1000\t1000\t1000")))
 }
 
-/// A user's colocate cannot place the tasks of a program that has become root: these tasks keep their
-/// masks, the report says so, and the user's own tasks are placed.
+/// A user's colocate cannot place the tasks of a program that has become root: these tasks keep
+/// their masks, the report says so, and the user's own tasks are placed.
 pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let refusals = Traced::new("syscalls/sys_exit_sched_setaffinity")?;
     let rooted = "/tmp/rooted";
     std::fs::copy("/usr/bin/lab-guest", rooted)?;
+    // With the set-user-ID bit, by which the program becomes root.
     std::fs::set_permissions(rooted, std::fs::Permissions::from_mode(0o4755))?;
     let user = ["setpriv", "--reuid", "1000", "--regid", "1000", "--clear-groups"];
     let options = ["--settle-ms", "0", "--policy", "round-robin"];

@@ -36,13 +36,14 @@ fn at_work(
 
 /// True for a task that is stopped, by a signal or with its cgroup.
 fn is_stopped(task: &Task) -> bool {
+    // The hierarchy of cgroup version 2 has the number 0.
     let group = task.bonds.group.trim_start_matches("0::");
     let frozen = text(format!("/sys/fs/cgroup{group}/cgroup.freeze"));
     task.bonds.stopped || frozen.is_ok_and(|frozen| frozen == "1")
 }
 
-/// Waits until each program was seen running at a time when the running programs had exactly the PUs
-/// `pus`, one each.
+/// Waits until each program was seen running at a time when the running programs had exactly the
+/// PUs `pus`, one each.
 fn turns_on(session: &Session, jobs: usize, pus: &[u32]) -> anyhow::Result<()> {
     let mut had_turns = BTreeSet::new();
     let meant: BTreeSet<Option<u32>> = pus.iter().copied().map(Some).collect();
@@ -63,6 +64,7 @@ fn end(mut session: Session) -> anyhow::Result<()> {
     send("-TERM", &[session.colocate.id().to_string()]);
     let report = session.end()?;
     let jobs = report["jobs"].as_array().context("a report without jobs")?;
+    // 143 is 128 + SIGTERM.
     let kept = jobs.iter().find(|job| job["status"] != 143);
     ensure!(kept.is_none(), "expected all ended by SIGTERM, found {kept:?}");
     session.await_end()?;
@@ -112,8 +114,8 @@ pub fn follows_a_cpuset_that_changes() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With more programs than PUs, colocate is killed at random instants; in every other round with its
-/// guardian, so `colocate restore` restores.
+/// With more programs than PUs, colocate is killed at random instants; in every other round with
+/// its guardian, so `colocate restore` restores.
 fn undone_after_kills(rounds: u64, seed: u64) -> anyhow::Result<()> {
     let mut random = Random::new(seed);
     for round in 0..rounds {

@@ -1,5 +1,5 @@
-//! Programs compiled by `colocate cc`, on several nodes: pages end on the node of their use, and only
-//! moves that pay are made.
+//! Programs compiled by `colocate cc`, on several nodes: pages end on the node of their use, and
+//! only moves that pay are made.
 //!
 //! Times mean nothing in a guest, so costs are given, and the time for moves is not limited.
 
@@ -252,8 +252,8 @@ struct Life {
     pus: String,
 }
 
-/// Runs a program and samples its threads every 20 ms. `check` gets the allowed PUs of each thread of
-/// a sample.
+/// Runs a program and samples its threads every 20 ms. `check` gets the allowed PUs of each thread
+/// of a sample.
 fn watched(
     mut command: Command,
     check: impl Fn(&[&str]) -> anyhow::Result<()>,
@@ -270,6 +270,7 @@ fn watched(
             life.last_seen = now;
             life.pus = task.bonds.cpus;
         }
+        // An ended thread was last seen in an earlier sample.
         let alive = lives.values().filter(|life| life.last_seen == now);
         check(&alive.map(|life| life.pus.as_str()).collect::<Vec<_>>())?;
         thread::sleep(Duration::from_millis(20));
@@ -283,7 +284,7 @@ fn tids(pid: i32) -> impl Iterator<Item = i32> {
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok())
 }
 
-/// Threads with equal work are all pinned at the end, and no node gets more threads than it has PUs.
+/// Threads with equal work are all pinned at the end, and no node has more threads than PUs.
 pub(super) fn binds_no_more_than_pus() -> anyhow::Result<()> {
     let nodes = nodes()?;
     let args = ["32", "64", "16"];

@@ -23,8 +23,8 @@ fn seen() -> anyhow::Result<Machine> {
     Ok(Exact::from_json(&printed(&["topo", "--json"])?)?.machine)
 }
 
-/// Sharing among PUs, by indexes in the machine's logical order; without the kernel's numbers, names,
-/// sizes and speeds.
+/// Sharing among PUs, by indexes in the machine's logical order; without the kernel's numbers,
+/// names, sizes and speeds.
 #[derive(Debug, PartialEq)]
 struct Sharing {
     cores: BTreeSet<Vec<usize>>,
@@ -90,7 +90,7 @@ fn capacity(machine: &Machine, pu: PuIdx) -> Option<u32> {
     machine.kinds[machine.cores[machine.core_of(pu).idx()].kind.idx()].capacity
 }
 
-/// The kernel's `cpu_capacity` and the capacities of `colocate topo` are those of the booted machine.
+/// The kernel's `cpu_capacity` and the capacities of `colocate topo` match the booted machine.
 pub fn capacities_are_described() -> anyhow::Result<()> {
     let described = described()?;
     let seen = seen()?;

@@ -45,6 +45,7 @@ impl Before {
         }
         for pid in tasks.iter().map(|task| task.pid).collect::<BTreeSet<_>>() {
             let mut policies = memory_policies(pid)?;
+            // numa_maps shows `default` for a mapping without a policy.
             policies.remove("default");
             ensure!(
                 policies.is_empty(),
@@ -98,6 +99,7 @@ fn family(wrapper: &[String]) -> anyhow::Result<Session> {
 
 /// Kills the first program of a session, the parent of all other tasks.
 fn kill_the_program(session: &Session) -> anyhow::Result<()> {
+    // IDs grow with creation.
     let first = session.tasks().into_iter().map(|task| task.pid).min().context("no program")?;
     send("-KILL", &[first.to_string()]);
     Ok(())
@@ -142,6 +144,7 @@ pub fn after_sigterm() -> anyhow::Result<()> {
         let mut session = family(&[])?;
         send(signal, &[session.colocate.id().to_string()]);
         let status = session.colocate.wait()?;
+        // The program's status, as shells report an end by a signal.
         ensure!(status.code() == Some(128 + number), "{signal}: found {status}");
         before.is_back(&session)?;
     }
@@ -352,7 +355,7 @@ impl Bystander {
 
 impl Drop for Bystander {
     fn drop(&mut self) {
-        // Both calls fail for a process that has ended and been waited for, as they should.
+        // Errors are ignored: the process may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

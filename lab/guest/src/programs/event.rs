@@ -2,7 +2,7 @@
 //!
 //! The kernel patches the scheduler's code when the first event is opened and when the last is
 //! closed. QEMU's emulation gets this wrong about once in some hundred times (seen with 10.0.2: a
-//! removed int3 is executed, and the guest's kernel panics). An event that stays open avoids patches.
+//! removed int3 is executed, and the guest's kernel panics). An open event avoids patches.
 
 #![allow(unsafe_code)] // perf_event_open(2), which the standard library does not have
 

@@ -1,5 +1,5 @@
-//! `family`: creates tasks on request. Each line of standard input requests a task, and the answer is
-//! its ID: `thread`, `fork` (a process with a second thread), `exec` (a process that executes
+//! `family`: creates tasks on request. Each line of standard input requests a task, and the answer
+//! is its ID: `thread`, `fork` (a process with a second thread), `exec` (a process that executes
 //! another program) or `shell` (a shell that starts a program). The program ends at the end of
 //! standard input; its child processes stay.
 

@@ -1,4 +1,4 @@
-//! `filtered ERRNO COMMAND...`: the command under a seccomp filter that fails every NUMA system call.
+//! `filtered ERRNO COMMAND...`: the command under a seccomp filter against NUMA system calls.
 
 #![allow(unsafe_code)] // prctl
 

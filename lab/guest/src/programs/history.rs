@@ -22,8 +22,8 @@ use std::time::Duration;
 const MOST_THREADS: usize = 5;
 /// Generations of processes.
 const GENERATIONS: u32 = 2;
-/// Longest time between two actions of a thread. Chosen: an emulated machine of 16 PUs has time left
-/// beside forty threads.
+/// Longest time between two actions of a thread. Chosen: an emulated machine of 16 PUs has time
+/// left beside forty threads.
 const LONGEST: Duration = Duration::from_millis(200);
 
 /// State of a thread, inherited by its children.

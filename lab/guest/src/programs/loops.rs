@@ -2,8 +2,8 @@
 //! instructions.
 //!
 //! Arguments between slashes are a wave: `loops 0 a:1 b:2 / c:3` creates `a` and `b`, prints
-//! `ready`, waits for a line of standard input, lets both threads run to their end, creates `c`, and so
-//! on. Threads exist before they run, so counters can be opened first. `a!1` runs from its
+//! `ready`, waits for a line of standard input, lets both threads run to their end, creates `c`,
+//! and so on. Threads exist before they run, so counters can be opened first. `a!1` runs from its
 //! creation on. The main thread executes `FIRST` million instructions before the first wave.
 
 #![allow(unsafe_code)] // a loop whose instructions are known can only be written in assembly
@@ -32,6 +32,7 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
         println!("ready");
         lines.next().context("expected a line, found the end of standard input")??;
         let (doors, threads): (Vec<_>, Vec<_>) = threads.into_iter().unzip();
+        // Starts all threads of the wave.
         drop(doors);
         threads.into_iter().try_for_each(JoinHandle::join).ok().context("a thread failed")?;
     }

@@ -1,13 +1,12 @@
 //! `memory CPUS REGION...`: memory with known contents. A region is `small:MIB` (small pages),
 //! `huge:MIB` (transparent huge pages), `hugetlb:MIB` (pages of hugetlbfs's pool), `shared:MIB`
 //! (small pages that a child has mapped too) or `bound:MIB` (small pages with a memory policy).
-//! Regions are first written from the PUs of `CPUS`, and so lie on the node of these PUs. With `any`
-//! the kernel chooses the PU.
+//! Regions are first written from the PUs of `CPUS`, and so lie on the node of these PUs. With
+//! `any` the kernel chooses the PU.
 //!
-//! The program prints `START-END` of each region as `/proc/PID/maps` does, and then serves the lines
-//! of standard input: `where N` (pages of region N by node: `0:16384`), `check` (compares the
-//! memory with the written contents), `read CPU` (starts a thread on that PU that reads all regions
-//! for ever).
+//! The program prints `START-END` of each region as `/proc/PID/maps` does, and then serves the
+//! lines of standard input: `where N` (pages of region N by node: `0:16384`), `check` (compares the
+//! memory with the written contents), `read CPU` (a thread on that PU reads all regions in a loop).
 
 #![allow(unsafe_code)] // mmap, madvise, mbind, move_pages, fork
 
@@ -77,7 +76,8 @@ impl Region {
             region.bind(0)?;
         }
         for at in (region.start..region.start + bytes).step_by(PAGE_B) {
-            // SAFETY: the region is ours and writable, and no other thread has its address yet.
+            // Each page begins with its own address, which `check` expects.
+            // SAFETY: the region is writable, and no other thread has its address yet.
             unsafe { std::ptr::write_volatile(at as *mut usize, at) };
         }
         Ok(region)
@@ -97,6 +97,7 @@ impl Region {
         let found = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
+                // One block more, to align the start.
                 bytes + BLOCK_B,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags,
@@ -132,7 +133,7 @@ impl Region {
 
     fn check(self) -> anyhow::Result<()> {
         for at in self.pages() {
-            // SAFETY: the region is ours and readable; other threads only read it.
+            // SAFETY: the region is readable, and other threads only read it.
             let found = unsafe { std::ptr::read_volatile(at as *const usize) };
             ensure!(found == at, "expected {at:x} in memory, found {found:x}");
         }

@@ -1,7 +1,7 @@
 //! `phases NAME THREADS [WORKING]`: a program whose phases are set from outside.
 //!
-//! Threads are named `NAME-0` and so on. A line of standard input lists the threads that compute, e.g.
-//! `3` or `0-2,5`; other threads and the main thread sleep. The program echoes a line when the
+//! Threads are named `NAME-0` and so on. A line of standard input lists the threads that compute,
+//! e.g. `3` or `0-2,5`; other threads and the main thread sleep. The program echoes a line when the
 //! line is in force. WORKING is the list before the first line. The last list stays in force after
 //! the end of standard input.
 
@@ -45,6 +45,7 @@ fn work(line: &str) -> anyhow::Result<()> {
     let bits = list(line)?.into_iter().fold(0, |bits, place| bits | 1_u64 << place);
     let (lock, changed) = &CHANGES;
     let held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+    // Under the lock, so that no thread misses the change between its check and its wait.
     WORKING.store(bits, Ordering::Relaxed);
     drop(held);
     changed.notify_all();
@@ -67,6 +68,7 @@ fn live(bit: u64) {
         drop(held);
         while is_working(bit) {
             for term in 0..10_000 {
+                // black_box keeps the compiler from removing the loop.
                 sum = black_box(sum.wrapping_add(term) ^ term);
             }
         }

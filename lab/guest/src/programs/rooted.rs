@@ -1,4 +1,4 @@
-//! `rooted PROGRAM...`: runs a program with all user IDs of root; installed with the set-user-ID bit.
+//! `rooted PROGRAM...`: runs a program with all user IDs of root, by the set-user-ID bit.
 
 #![allow(unsafe_code)] // setresuid(2), which the standard library does not have
 

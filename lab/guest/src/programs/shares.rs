@@ -36,6 +36,7 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
         std::thread::spawn(move || {
             for turn in 0.. {
                 let partner = lines(&memory[next(own, turn)]);
+                // Relaxed: only the traffic of cache lines matters, not the values.
                 let read: u64 = partner.map(|word| word.load(Ordering::Relaxed)).sum();
                 lines(&memory[own]).for_each(|word| word.store(read, Ordering::Relaxed));
             }

@@ -1,5 +1,5 @@
-//! `shreds NODE CPUS`: fragments a node's free memory: takes all small pages and frees every second.
-//! Prints `shredded` and keeps the other pages.
+//! `shreds NODE CPUS`: fragments a node's free memory: takes all small pages and frees every
+//! second. Prints `shredded` and keeps the other pages.
 
 #![allow(unsafe_code)] // mmap, mbind, madvise
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use std::io::Error;
 
 const PAGE_B: usize = 4096;
-/// Bytes taken beyond the node's free memory, from any node: the kernel's reserve changes meanwhile.
+/// Bytes taken beyond the node's free memory, from any node: the kernel's reserve varies.
 const MORE_B: usize = 16 << 20;
 
 /// Fragments the node's memory.

@@ -1,4 +1,4 @@
-//! `storm SEED`: an endless stream of new threads, forks and execs, with a few dozen tasks at a time.
+//! `storm SEED`: an endless stream of new threads, forks and execs; a few dozen tasks exist.
 
 #![allow(unsafe_code)] // fork(2), waitpid(2) and _exit(2), which the standard library does not have
 

@@ -35,6 +35,7 @@ fn add() {
     let mut sum = 1_u64;
     loop {
         for term in 0..10_000 {
+            // black_box keeps the compiler from removing the loop.
             sum = black_box(sum.wrapping_add(term) ^ term);
         }
         rest();

@@ -30,6 +30,7 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
             Ok(())
         });
     }
+    // First tokens: one per pair, else a single token.
     let begin = if pattern == "pairs" { threads / 2 } else { 1 };
     for writer in &writers[..begin] {
         (&*writer).write_all(&[0])?;

@@ -1,5 +1,4 @@
-//! Fast and slow cores of the guest: from the kernel's capacities, else from a file that the case
-//! writes.
+//! Fast and slow cores of the guest: from the kernel's capacities, else from a file of the case.
 
 use super::{PA, Programs};
 use crate::cases::undo::Before;
@@ -182,8 +181,7 @@ pub fn are_the_device_trees() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// If the kernel reports no kinds, serial phases are seen, but every thread is unpinned, and a note
-/// says so.
+/// If the kernel reports no kinds, serial phases are seen, but no thread is pinned; a note says so.
 pub fn are_not_reported() -> anyhow::Result<()> {
     let capacities = capacities()?;
     let alike = capacities.values().collect::<BTreeSet<_>>().len() == 1;
@@ -213,11 +211,12 @@ fn lists(value: &Value, key: Option<&str>) -> anyhow::Result<Vec<Vec<u32>>> {
     all.map(|one| list(key.map_or(one, |key| &one[key]).as_str().unwrap_or_default())).collect()
 }
 
-/// `colocate-study bench cores` agrees with the kernel about PUs, cores and capacities, and `colocate
-/// schedule` accepts the file. Speeds of emulated cores mean nothing.
+/// `colocate-study bench cores` agrees with the kernel about PUs, cores and capacities, and
+/// `colocate schedule` accepts the file. Speeds of emulated cores mean nothing.
 pub fn are_measured() -> anyhow::Result<()> {
     let before = Before::now()?;
     let file = "/tmp/measured.json";
+    // Short measurements: the speeds mean nothing.
     let words = ["bench", "cores", "--json", "--seconds", "0.002", "--repeat", "3", "-o", file];
     let done = study(&words)?;
     ensure!(done.status.success(), "bench cores: {}", String::from_utf8_lossy(&done.stderr));
