@@ -102,7 +102,7 @@ fn journal(place: &Place) -> Result<String, String> {
 /// Version and path of the QEMU, and path of the plugin, for `profile --backend emulate`.
 ///
 /// # Errors
-/// If QEMU or the plugin is not installed.
+/// If QEMU or the plugin is missing or cannot be used.
 fn emulator() -> Result<String, String> {
     let found = available(&Places::from_env(|name| std::env::var_os(name)));
     let found = found.map_err(|why| why.to_string())?;
