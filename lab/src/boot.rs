@@ -1,4 +1,4 @@
-//! Boots a guest, passes on what its program prints, and always ends it.
+//! Boot of a guest: starts QEMU, forwards the command's output, and always ends QEMU.
 
 use crate::console::Console;
 use crate::guest::Guest;
@@ -12,11 +12,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How much is read at once, and how many of these may be queued: a guest that floods is slowed down and does not fill our
-/// memory.
+/// Largest read from a pipe of QEMU, in bytes.
 const PIECE_BYTES: usize = 16 << 10;
+/// Capacity of the queue of pieces. A full queue blocks a guest that floods and bounds memory use.
 const WAITING_PIECES: usize = 16;
-/// How often a process without a pipe is polled.
+/// Time between two polls of a process without a pipe.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A guest that is ready to be booted.
@@ -31,26 +31,26 @@ pub struct Boot {
     pub options: Vec<String>,
     /// The guest's file system, in a file that need not have a name.
     pub initramfs: File,
-    /// The device tree that takes the place of QEMU's own, likewise.
+    /// The device tree, in a file that need not have a name. `None`: QEMU's own tree.
     pub tree: Option<File>,
-    /// What begins the line by which `/init` reports.
+    /// First word of the lines in which `/init` reports the beginning and the status.
     pub mark: String,
-    /// When the guest is killed if it has not ended by itself.
+    /// Time after which a guest that still runs is killed.
     pub limit: Duration,
 }
 
 impl Boot {
-    /// Boots, passes what the command prints to `to` as it comes, and returns the command's status.
+    /// Boots, forwards the command's output to `to`, and returns the command's status.
     ///
-    /// Everything that the guest and QEMU write goes to `console` too.
+    /// `console` gets all output of the guest and of QEMU.
     ///
     /// # Errors
     /// If QEMU cannot be started, or the guest ends without a status or is killed at its limit.
     pub fn run(&self, console: &mut Console, mut to: impl FnMut(&[u8])) -> anyhow::Result<i32> {
         let deadline = Instant::now() + self.limit;
         let mut command = self.command()?;
-        // The first serial line is the console, beside QEMU's own messages; the second one is for the command's output
-        // alone. `-serial` opens its file anew, so this is no loop.
+        // The first serial line is the console, mixed with QEMU's own messages. The second carries
+        // the command's output alone. `-serial` opens its file anew, so this is no loop.
         command.args(["-serial", "file:/proc/self/fd/2", "-serial", "stdio"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut qemu = Killed::start(&mut command)?;
@@ -66,7 +66,7 @@ impl Boot {
                     }
                 }
             }
-            // The command has ended and all of its output has been read: the rest does not matter.
+            // The command has ended and all of its output has been read; the rest is not needed.
             if let Some(status) = output.status() {
                 return Ok(status);
             }
@@ -82,7 +82,7 @@ impl Boot {
     /// Boots with this process's terminal as the guest's console, until the guest ends.
     ///
     /// # Errors
-    /// If QEMU cannot be started or says that it failed.
+    /// If QEMU cannot be started or reports a failure.
     pub fn converse(&self) -> anyhow::Result<()> {
         let mut command = self.command()?;
         command.args(["-serial", "mon:stdio"]);
@@ -90,7 +90,10 @@ impl Boot {
         if status.success() { Ok(()) } else { bail!("QEMU: {status}") }
     }
 
-    /// What came next, or `None` when nothing more can come.
+    /// The next piece of output, or `None` after QEMU has closed both pipes.
+    ///
+    /// # Errors
+    /// If `deadline` has passed.
     fn next(
         &self,
         pieces: &Receiver<Piece>,
@@ -98,7 +101,7 @@ impl Boot {
         console: &Console,
     ) -> anyhow::Result<Option<Piece>> {
         let left = deadline.saturating_duration_since(Instant::now());
-        // A flood always has a next piece, also after the deadline.
+        // A guest that floods always has a next piece, even after the deadline.
         let next =
             if left.is_zero() { Err(RecvTimeoutError::Timeout) } else { pieces.recv_timeout(left) };
         match next {
@@ -115,6 +118,7 @@ impl Boot {
     fn command(&self) -> anyhow::Result<Command> {
         let arch = if self.guest.is_arm64() { "aarch64" } else { "x86_64" };
         let mut command = tool(&self.qemu, &format!("qemu-system-{arch}"))?;
+        // Debian packages the BIOS apart from QEMU.
         for data in ["usr/share/qemu", "usr/share/seabios"] {
             command.arg("-L").arg(self.qemu.join(data));
         }
@@ -124,7 +128,8 @@ impl Boot {
         if let Some(tree) = &self.tree {
             command.arg("-dtb").arg(path_of(tree));
         }
-        // panic=-1: the guest ends at once. loglevel=4: errors and worse.
+        // panic=-1: a panic reboots at once, which -no-reboot turns into QEMU's end.
+        // loglevel=4: errors and worse.
         let append =
             format!("console={} loglevel=4 panic=-1 cgroup_no_v1=all", self.guest.console());
         command.arg("-append").arg(append);
@@ -132,16 +137,18 @@ impl Boot {
     }
 }
 
-/// A path by which a child can open one of our open files for as long as we are there.
+/// Path by which a child process can open an open file of this process, while this process lives.
 ///
-/// A file without a name need not be removed. A child that was started at the moment at which we were killed finds nothing,
-/// and ends.
+/// A file without a name need not be removed. If this process is killed while a child starts, the
+/// child's open fails and the child ends.
 #[must_use]
 pub fn path_of(file: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
 
-/// A program of the set `qemu`, run with the libraries of that set, killed by the kernel if we end.
+/// Command for a program of the set `qemu`, with the libraries of the set.
+///
+/// The kernel kills the program when this process ends (setpriv --pdeathsig).
 ///
 /// # Errors
 /// If the set's path has a colon in it.
@@ -154,6 +161,7 @@ pub fn tool(qemu: &Path, name: &str) -> anyhow::Result<Command> {
     let libraries =
         ["lib", "usr/lib"].map(|folder| qemu.join(folder).join(format!("{host}-linux-gnu")));
     let mut command = Command::new("setpriv");
+    // The set's own loader, since a loader and its libc must have the same version.
     command.args(["--pdeathsig", "KILL"]).arg(qemu.join(loader));
     command.arg("--library-path").arg(std::env::join_paths(libraries)?);
     command.arg(qemu.join("usr/bin").join(name));
@@ -163,7 +171,7 @@ pub fn tool(qemu: &Path, name: &str) -> anyhow::Result<Command> {
 /// Starts a program.
 ///
 /// # Errors
-/// If it is not there or cannot be run.
+/// If the program is not installed or cannot be run.
 pub fn started(command: &mut Command) -> anyhow::Result<Child> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.spawn().map_err(|error| match error.kind() {
@@ -172,10 +180,10 @@ pub fn started(command: &mut Command) -> anyhow::Result<Child> {
     })
 }
 
-/// A process that does not outlive its owner.
+/// A process that is killed when its owner is dropped.
 pub struct Killed(Child);
 
-/// Where a piece of output comes from.
+/// Source of a piece of output: QEMU's standard error or its standard output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     Console,
@@ -185,18 +193,18 @@ enum Source {
 type Piece = (Source, Vec<u8>);
 
 impl Killed {
-    /// Starts it.
+    /// Starts a process.
     ///
     /// # Errors
-    /// If the program is not there or cannot be run.
+    /// If the program is not installed or cannot be run.
     pub fn start(command: &mut Command) -> anyhow::Result<Self> {
         started(command).map(Self)
     }
 
-    /// Waits for its end, not beyond `deadline`: then it is `None`.
+    /// Waits for the process to end. `None`: the process still runs at `deadline`.
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// That of waitpid(2).
     pub fn wait(&mut self, deadline: Instant) -> anyhow::Result<Option<ExitStatus>> {
         loop {
             let ended = self.0.try_wait().context("cannot wait for a process")?;
@@ -207,12 +215,13 @@ impl Killed {
         }
     }
 
-    /// Everything that it writes, in the order in which it comes.
+    /// The process's output, in order of arrival.
     fn pieces(&mut self) -> anyhow::Result<Receiver<Piece>> {
         let (send, pieces) = sync_channel(WAITING_PIECES);
         let output = self.0.stdout.take().context("QEMU without output")?;
         let errors = self.0.stderr.take().context("QEMU without error output")?;
         let console = send.clone();
+        // One thread per pipe: a full pipe must not delay the other.
         std::thread::spawn(move || pass_on(output, Source::Command, &send));
         std::thread::spawn(move || pass_on(errors, Source::Console, &console));
         Ok(pieces)
@@ -221,7 +230,7 @@ impl Killed {
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may have ended by itself; then both fail, as they should.
+        // Errors are ignored: the process may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! The folder of unpacked Debian packages that guests are made of; `lab/fetch` fills it.
+//! The cache of unpacked Debian packages for guests, filled by `lab/fetch`.
 
 use crate::boot::started;
 use anyhow::{Context as _, bail};
@@ -11,32 +11,35 @@ pub struct Cache {
     dir: PathBuf,
 }
 
+/// `below` in the folder of an environment variable; `None` if the variable is unset or empty.
+fn folder_in(variable: &str, below: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os(variable).filter(|value| !value.is_empty())?;
+    Some(Path::new(&folder).join(below))
+}
+
 impl Cache {
     /// Finds the folder, which need not exist yet.
     ///
     /// # Errors
-    /// If no environment variable says where it is.
+    /// If none of `COLOCATE_CACHE`, `XDG_CACHE_HOME` and `HOME` is set.
     pub fn find() -> anyhow::Result<Self> {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let colocate = variable("COLOCATE_CACHE").map(PathBuf::from).or_else(|| {
-            let home = || variable("HOME").map(|home| Path::new(&home).join(".cache"));
-            let caches = variable("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-            Some(caches?.join("colocate"))
-        });
+        let colocate = folder_in("COLOCATE_CACHE", "")
+            .or_else(|| folder_in("XDG_CACHE_HOME", "colocate"))
+            .or_else(|| folder_in("HOME", ".cache/colocate"));
         let Some(colocate) = colocate else {
             bail!("expected COLOCATE_CACHE, XDG_CACHE_HOME or HOME, found none of them");
         };
         Ok(Self { dir: colocate.join("lab") })
     }
 
-    /// Makes sure that the sets are there, and begins to check that they are what was fetched.
+    /// Fetches missing sets, and starts to compare the files of all sets with their hashes.
     ///
     /// # Errors
-    /// If a set can neither be found nor fetched.
+    /// If a set is missing and cannot be fetched.
     pub fn require(&self, sets: &BTreeSet<&str>) -> anyhow::Result<Checked> {
         let fetch = concat!(env!("CARGO_MANIFEST_DIR"), "/fetch");
         let mut command = Command::new(fetch);
-        // What it says must not be taken for the output of a guest's program.
+        // Standard output is for the guest's program alone.
         command.args(sets).stdin(Stdio::null()).stdout(std::io::stderr());
         let status = command.status().with_context(|| format!("cannot start {fetch}"))?;
         if !status.success() {
@@ -45,7 +48,7 @@ impl Cache {
         sets.iter().map(|set| self.check(set)).collect::<Result<_, _>>().map(Checked)
     }
 
-    /// Where the packages of a set are unpacked.
+    /// Folder of a set's unpacked packages.
     #[must_use]
     pub fn root(&self, set: &str) -> PathBuf {
         self.dir.join(set)
@@ -61,13 +64,14 @@ impl Cache {
         let list = self.dir.join(format!("{set}.sha256"));
         let mut command = Command::new("sha256sum");
         command.args(["--check", "--quiet", "--strict"]).arg(&list).current_dir(self.root(set));
+        // Standard output names the files that differ.
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let child = started(&mut command)?;
         Ok(Check { set: set.to_owned(), list, child })
     }
 }
 
-/// Checks under way: one process a set, beside each other and beside what the caller does.
+/// Running checks, one process per set, parallel to the caller.
 #[must_use]
 pub struct Checked(Vec<Check>);
 
@@ -81,7 +85,7 @@ impl Checked {
     /// Waits for the checks.
     ///
     /// # Errors
-    /// If a file of a set is not what was fetched.
+    /// If a file of a set has changed since it was fetched.
     pub fn wait(self) -> anyhow::Result<()> {
         self.0.into_iter().try_for_each(Check::wait)
     }

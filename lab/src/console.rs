@@ -1,28 +1,29 @@
-//! What a guest wrote on its console, as much as the search for a failure needs.
+//! Output of a guest's console, kept to diagnose failures.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
 use std::path::Path;
 
-/// How much is kept of the beginning, and as much again of the end. A whole boot with `loglevel=7`
-/// writes 60 KiB, so this is everything except where a guest floods.
+/// Bytes kept of the beginning of the output, and as many of the end. A whole boot with
+/// `loglevel=7` writes 60 KiB, so only the output of a guest that floods is cut.
 const KEPT_BYTES: usize = 1 << 20;
-/// Where a panic is searched: its registers and stack take less.
+/// Bytes at the end in which a panic is searched: a panic's registers and stack take less.
 const END_BYTES: usize = 32 << 10;
-/// How the kernel reports its end.
+/// The kernel's message when it panics.
 const PANIC: &str = "Kernel panic";
-/// How the kernel reports that a CPU gets no timer interrupts any more, 21 s after the last one. QEMU's emulation loses one now
-/// and then (seen once, with 10.0.2), and then the guest stays as it is.
+/// The kernel's message, 21 s after the last timer interrupt, about a CPU without further
+/// interrupts. QEMU's emulation rarely loses a timer (seen once, with 10.0.2), and the guest hangs.
 const LOST_TIMER: &str = "Possible timer handling issue on cpu";
-/// How the kernel reports, every 20 s or so, that a CPU runs one thing and nothing else, and for how long. On a busy host a guest
-/// has such pauses and continues. Once, while CPUs went offline, a guest did not.
+/// The kernel's message, about every 20 s, about a CPU that does not schedule, with the duration.
+/// On a busy host a guest has such pauses and continues. Once a guest hung while CPUs went offline.
 const STUCK: (&str, &str) = ("soft lockup - CPU#", " stuck for ");
-/// From how many seconds on a guest is given up. Chosen: one with 16 CPUs passed beside 14 busy threads on the host's 2.
+/// Seconds of a soft lockup after which a guest is killed. Chosen: a guest with 16 CPUs passed its
+/// cases beside 14 busy threads on the host's 2 CPUs.
 const STUCK_S: u32 = 100;
-/// How much of a line a message shows.
+/// Characters of a line that a message shows.
 const LINE_CHARS: usize = 300;
 
-/// The first and the last of what came, in memory: whatever ends us, no file stays.
+/// The beginning and the end of the output, in memory: no file remains if this process is killed.
 #[derive(Default)]
 pub struct Console {
     head: Vec<u8>,
@@ -31,8 +32,9 @@ pub struct Console {
 }
 
 impl Console {
-    /// Takes what came.
+    /// Appends output.
     pub fn push(&mut self, bytes: &[u8]) {
+        // The beginning fills first; later output goes through the ring of the end.
         let (first, rest) = bytes.split_at(bytes.len().min(KEPT_BYTES - self.head.len()));
         self.head.extend_from_slice(first);
         self.tail.extend(rest);
@@ -41,40 +43,38 @@ impl Console {
         self.left_out += over;
     }
 
-    /// Whether nothing came.
+    /// True before any output.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.head.is_empty()
     }
 
-    /// Whether the kernel panicked before `line` was printed.
+    /// True if the kernel panicked before `line` was printed.
     ///
-    /// `line` is one that comes early: only what is kept of the beginning is searched.
+    /// Only the kept beginning of the output is searched, so `line` must be an early line.
     #[must_use]
     pub fn panicked_before(&self, line: &str) -> bool {
         let came = String::from_utf8_lossy(&self.head);
         !came.contains(line) && self.last_line().contains(PANIC)
     }
 
-    /// Whether the kernel ended by an int3 in its own code, before anything else went wrong there.
+    /// True if the first oops of the kernel is an int3 in its own code, followed by a panic.
     ///
-    /// It has one there only while it rewrites its code to switch a static key, and then its handler expects it.
+    /// Kernel code contains an int3 only while the kernel patches a static key, and the int3
+    /// handler expects the trap then.
     #[must_use]
     pub fn ended_by_int3(&self) -> bool {
+        // The kernel numbers its oopses, from [#1] on.
         self.has("int3: 0000 [#1]") && self.last_line().contains(PANIC)
     }
 
-    /// What is wrong with one of the CPUs, if it is so wrong that the guest does not go on.
+    /// Reason why a CPU of the guest hangs for good, as a verb phrase. `None`: no such message.
     #[must_use]
     pub fn hangs(&self) -> Option<&'static str> {
         let text = self.text();
-        let stuck = |line: &str| {
-            let (_, seconds) = line.split_once(STUCK.0)?.1.split_once(STUCK.1)?;
-            seconds.split_once('s')?.0.parse::<u32>().ok()
-        };
         if text.contains(LOST_TIMER) {
             Some("lost its timer")
-        } else if text.lines().filter_map(stuck).any(|seconds| seconds >= STUCK_S) {
+        } else if text.lines().filter_map(lockup_s).any(|seconds| seconds >= STUCK_S) {
             Some("is stuck")
         } else {
             None
@@ -91,8 +91,8 @@ impl Console {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// The most informative line of the end: the kernel's panic if there was one, else the last
-    /// line that is not blank; shortened, without control characters.
+    /// The most informative line of the end: the kernel's panic, else the last line that is not
+    /// blank. The line is shortened and has no control characters.
     #[must_use]
     pub fn last_line(&self) -> String {
         let end: Vec<u8> = if self.tail.is_empty() {
@@ -102,12 +102,13 @@ impl Console {
         };
         let text = String::from_utf8_lossy(&end);
         let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+        // The last panic, since the lines are reversed.
         let panic = lines.clone().find(|line| line.contains(PANIC));
         let line = panic.or_else(|| lines.next()).unwrap_or("nothing");
         line.chars().filter(|c| !c.is_control()).take(LINE_CHARS).collect()
     }
 
-    /// Writes it into a file.
+    /// Writes the kept output into a file.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -121,6 +122,12 @@ impl Console {
         file.write_all(one)?;
         file.write_all(two)
     }
+}
+
+/// Duration of the soft lockup that a complete line reports, in seconds.
+fn lockup_s(line: &str) -> Option<u32> {
+    let (_, seconds) = line.split_once(STUCK.0)?.1.split_once(STUCK.1)?;
+    seconds.split_once('s')?.0.parse().ok()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Golden files: what cases expect to the letter, in `lab/guest/golden`.
+//! Golden files: texts that cases expect to the letter, in `lab/guest/golden`.
 //!
-//! A guest has them under `/lab/golden`. Where a case finds another text, it prints every line of it
-//! after `golden NAME| `; with `LAB_UPDATE=1` those lines become the file.
+//! A guest has the files under `/lab/golden`. A case that finds another text prints each of its
+//! lines after `golden NAME| `; with `LAB_UPDATE=1` these lines become the file.
 
 use anyhow::Context as _;
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guest/golden");
 
-/// All of them, by their names.
+/// Paths below the folder, and contents, of all golden files.
 ///
 /// # Errors
-/// If one cannot be read.
+/// If a file cannot be read.
 pub fn all() -> anyhow::Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from(FOLDER)];
@@ -31,16 +31,16 @@ pub fn all() -> anyhow::Result<Vec<(PathBuf, Vec<u8>)>> {
     Ok(found)
 }
 
-/// Whether files are to become what the guest printed.
+/// True if golden files are to be replaced by the guest's output (`LAB_UPDATE=1`).
 #[must_use]
 pub fn updating() -> bool {
     std::env::var_os("LAB_UPDATE").is_some_and(|value| value == "1")
 }
 
-/// Writes the files of which `printed` has the lines; their names.
+/// Writes the golden files whose lines are in `printed`, and returns their names.
 ///
 /// # Errors
-/// If one cannot be written.
+/// If a file cannot be written.
 pub fn update(printed: &[u8]) -> anyhow::Result<Vec<String>> {
     let files = files(&String::from_utf8_lossy(printed));
     for (name, text) in &files {
@@ -51,7 +51,7 @@ pub fn update(printed: &[u8]) -> anyhow::Result<Vec<String>> {
     Ok(files.into_keys().collect())
 }
 
-/// The texts by the names of their files.
+/// Texts of golden files in the output `printed`, by file name.
 fn files(printed: &str) -> BTreeMap<String, String> {
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     for line in printed.lines().filter_map(|line| line.strip_prefix("golden ")) {

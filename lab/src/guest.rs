@@ -1,8 +1,8 @@
-//! Which kernels there are to boot.
+//! Kernels that can be booted.
 
 use clap::ValueEnum;
 
-/// A kernel with the processor it runs on.
+/// A kernel, by version and architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Guest {
     /// Linux 6.1 on x86-64
@@ -31,19 +31,19 @@ impl Guest {
         }
     }
 
-    /// Whether its programs are the host's.
+    /// True if the guest is aarch64 and needs cross-built programs.
     #[must_use]
     pub const fn is_arm64(self) -> bool {
         matches!(self, Self::Arm64)
     }
 
-    /// The kernel's name of the serial line that QEMU shows us.
+    /// The kernel's name of the serial line for the console.
     #[must_use]
     pub const fn console(self) -> &'static str {
         if self.is_arm64() { "ttyAMA0" } else { "ttyS0" }
     }
 
-    /// The kernel's name of the serial line that the command's output goes to.
+    /// The kernel's name of the serial line for the command's output.
     #[must_use]
     pub const fn output(self) -> &'static str {
         if self.is_arm64() { "ttyAMA1" } else { "ttyS1" }

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// Where the loader searches libraries, beside the folders named after the architecture.
+/// Folders in which the loader searches libraries, after the folders named after the architecture.
 const LIBRARY_FOLDERS: [&str; 5] = ["usr/local/lib", "lib64", "usr/lib64", "lib", "usr/lib"];
 
 const FOLDER: u32 = 0o040_755;
@@ -17,13 +17,13 @@ const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_777;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
-/// Files to be, by their path in the guest, without the leading slash.
+/// Files of the archive, by path in the guest without the leading slash.
 ///
-/// Folders above a file come by themselves.
+/// Parent folders are added with a file.
 #[derive(Default)]
 pub struct Initramfs {
     entries: BTreeMap<PathBuf, Entry>,
-    /// The architecture of everything that is in it: Debian's name of its folder of libraries.
+    /// Architecture of all programs, as Debian's library folder. `None` before the first program.
     folder: Option<&'static str>,
 }
 
@@ -34,7 +34,7 @@ struct Entry {
 }
 
 impl Initramfs {
-    /// What every guest needs: busybox from the package folder `root`, and `/init`.
+    /// The files of every guest: busybox from the package folder `root`, and `/init`.
     ///
     /// # Errors
     /// If busybox cannot be read.
@@ -45,7 +45,7 @@ impl Initramfs {
         this.file("bin/busybox", 0o755, busybox);
         this.link("bin/sh", "busybox");
         this.file("init", 0o755, init.into());
-        // The kernel opens it before /init can mount anything.
+        // The kernel opens /dev/console before /init can mount a devtmpfs.
         let console = Entry { mode: CHARACTER_DEVICE, content: Vec::new(), device: (5, 1) };
         this.insert("dev/console".into(), console);
         for folder in
@@ -58,7 +58,7 @@ impl Initramfs {
         Ok(this)
     }
 
-    /// Adds a file with these contents.
+    /// Adds a file with these contents and permission bits.
     pub fn file(&mut self, path: impl Into<PathBuf>, permissions: u32, content: Vec<u8>) {
         self.insert(path.into(), Entry { mode: FILE | permissions, content, device: (0, 0) });
     }
@@ -73,6 +73,7 @@ impl Initramfs {
     }
 
     fn insert(&mut self, path: PathBuf, entry: Entry) {
+        // The kernel creates no missing parent folders.
         let above: Vec<_> = path.ancestors().skip(1).map(Path::to_path_buf).collect();
         for folder in above.into_iter().filter(|folder| !folder.as_os_str().is_empty()) {
             let entry = Entry { mode: FOLDER, content: Vec::new(), device: (0, 0) };
@@ -81,11 +82,12 @@ impl Initramfs {
         self.entries.insert(path, entry);
     }
 
-    /// Adds the program at `from` as `/usr/bin/NAME`, with its loader and every library that it
-    /// names, found below `root` (`/` for this machine's).
+    /// Adds the program at `from` as `/usr/bin/NAME`, with its loader and libraries.
+    ///
+    /// Loader and libraries are searched below `root` (`/` for the host's).
     ///
     /// # Errors
-    /// If a file cannot be read, or a library is not there.
+    /// If a file cannot be read, a library is missing, or the architecture differs.
     pub fn program(&mut self, name: &str, from: &Path, root: &Path) -> anyhow::Result<()> {
         let content = read(from)?;
         let permissions = std::fs::metadata(from)?.permissions().mode() & 0o777;
@@ -95,7 +97,7 @@ impl Initramfs {
     }
 
     fn libraries(&mut self, content: &[u8], root: &Path) -> anyhow::Result<()> {
-        // A script has none.
+        // Not ELF: a script has no libraries.
         if !content.starts_with(&elf::ELFMAG) {
             return Ok(());
         }
@@ -145,19 +147,20 @@ impl Initramfs {
     }
 }
 
-/// The program without what follows its loaded parts: symbols and what debuggers read, which are
-/// most of a debug build and would lie in the guest's memory twice.
+/// The program without symbols and debugging information, which follow the loaded segments.
+///
+/// They are most of a debug build, and would take the guest's memory twice.
 fn loaded(mut content: Vec<u8>) -> Vec<u8> {
     if let Some(end) = loaded_end(&content) {
         content.truncate(end);
-        // No table of sections any more: e_shoff, and e_shnum with e_shstrndx (elf(5)).
+        // Fields of the cut section table: e_shoff, and e_shnum with e_shstrndx (elf(5)).
         content[40..48].fill(0);
         content[60..64].fill(0);
     }
     content
 }
 
-/// Where the last part ends that is loaded or described by a program header.
+/// File offset at which the last segment of the program headers ends.
 fn loaded_end(content: &[u8]) -> Option<usize> {
     let file = ElfFile64::<Endianness>::parse(content).ok()?;
     let endian = file.endian();
@@ -167,11 +170,11 @@ fn loaded_end(content: &[u8]) -> Option<usize> {
     (64..content.len()).contains(&end).then_some(end)
 }
 
-/// What an executable or a library requires of the loader.
+/// Dynamic linking of an executable or a library: PT_INTERP and DT_NEEDED.
 struct Linked {
     loader: Option<String>,
     libraries: Vec<String>,
-    /// The folder's name that Debian keeps its architecture's libraries in.
+    /// Debian's name of the library folder of its architecture.
     folder: &'static str,
 }
 
@@ -196,7 +199,7 @@ fn linked(content: &[u8]) -> anyhow::Result<Linked> {
             linked.libraries.push(String::from_utf8(entry.string(endian, strings)?.into())?);
         }
     }
-    // The loader is named as a library by some libraries too; it has a place of its own.
+    // Some libraries list the loader in DT_NEEDED; PT_INTERP gives its path.
     linked.libraries.retain(|library| !library.starts_with("ld-linux"));
     Ok(linked)
 }
@@ -206,16 +209,16 @@ fn usr(path: &str) -> String {
     format!("usr{path}")
 }
 
-/// The first of the paths that is a file below `root`, links followed below `root`.
+/// The first of `paths` that is a file below `root`; links are resolved below `root`.
 fn existing(root: &Path, paths: &[&str]) -> anyhow::Result<PathBuf> {
     let found = paths.iter().find_map(|path| followed(root, Path::new(path)));
     found.with_context(|| format!("{}: expected one of {}", root.display(), paths.join(", ")))
 }
 
-/// The file that `path` below `root` leads to, as if `root` were `/`; links in its last part only.
+/// The file at `path` with `root` as `/`; only links in the last component are resolved.
 fn followed(root: &Path, path: &Path) -> Option<PathBuf> {
     let mut path = path.to_path_buf();
-    // As many links as the kernel follows.
+    // The kernel's own limit (MAXSYMLINKS).
     for _ in 0..40 {
         let whole = root.join(&path);
         let Ok(target) = std::fs::read_link(&whole) else {
@@ -335,8 +338,8 @@ mod tests {
         std::fs::write(&written, small).expect("written");
         std::fs::set_permissions(&written, std::fs::Permissions::from_mode(0o755))
             .expect("allowed");
-        // By another process: a child that another test starts just then inherits what we have open for writing, and a
-        // program that is open for writing cannot be executed.
+        // By another process: a child that another test starts just then inherits what we have open
+        // for writing, and a program that is open for writing cannot be executed.
         let copied = Command::new("cp").args([&written, &path]).status().expect("cp runs");
         assert!(copied.success());
         let list =

@@ -51,7 +51,7 @@ enum Args {
     List,
 }
 
-/// Which guest to boot, with what.
+/// The guest to boot: machine, kernel and programs.
 #[derive(clap::Args)]
 struct Guested {
     /// Machine whose topology to boot: what `colocate topo --machine` takes
@@ -95,6 +95,7 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(u8::try_from(status).unwrap_or(255)),
         Err(error) => {
             eprintln!("lab: {error:#}");
+            // The same status as colocate's for its own failures.
             ExitCode::from(125)
         }
     }
@@ -112,13 +113,13 @@ fn task(guested: Guested, command: Vec<String>, limit: u64) -> Task {
     }
 }
 
-/// Ours, which every guest has.
+/// Programs of this repository that every guest has.
 const OURS: [&str; 2] = ["colocate", "lab-guest"];
 
-/// Builds our own programs and takes them along.
+/// Builds [`OURS`] and adds the programs to the task.
 ///
 /// # Errors
-/// If they cannot be built, or not for this guest and the task names one of them.
+/// If the build fails, or if no build is possible for this guest and the task names one of [`OURS`].
 fn with_ours(mut task: Task) -> anyhow::Result<Task> {
     if suite::build::ours(task.guest.is_arm64())? {
         task.programs.extend(OURS.map(String::from));
@@ -138,11 +139,11 @@ fn shell(guested: Guested) -> anyhow::Result<i32> {
 fn run(args: Run) -> anyhow::Result<i32> {
     let task = with_ours(task(args.guested, args.command, args.limit))?;
     let mut out = std::io::stdout();
-    // That the command fails is its own business; that the guest fails is ours.
+    // A command that fails is no failure of the guest: no console is kept.
     task.run(
         |_| false,
         |bytes| {
-            // A reader that has gone away is no reason to leave the guest half way.
+            // A closed standard output must not end the guest halfway.
             let _ = out.write_all(bytes).and_then(|()| out.flush());
         },
     )

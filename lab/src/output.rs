@@ -1,22 +1,22 @@
-//! The guest's second serial line: what the command prints, byte by byte, and then its status.
+//! The guest's second serial line: the command's output, byte by byte, and then its status.
 
-/// Separates the command's output from the line by which `/init` ends it.
+/// Separates the command's output from the status line of `/init`.
 pub struct Output {
-    /// What `/init` writes before the status.
+    /// Bytes that `/init` writes before the status.
     mark: Vec<u8>,
-    /// Bytes that may be the beginning of the mark, or the mark and what follows it.
+    /// Bytes received from a possible beginning of the mark on.
     held: Vec<u8>,
     status: Option<i32>,
 }
 
 impl Output {
-    /// For a guest whose `/init` writes `mark` and the status after a line's end.
+    /// Parser for a guest whose `/init` writes `mark`, "end" and the status in a line.
     #[must_use]
     pub fn new(mark: &str) -> Self {
         Self { mark: format!("\n{mark} end ").into(), held: Vec::new(), status: None }
     }
 
-    /// Takes what came, and hands what is certainly the command's to `to` at once.
+    /// Appends `bytes`, and passes the certain part of the command's output to `to` at once.
     pub fn push(&mut self, bytes: &[u8], to: &mut impl FnMut(&[u8])) {
         if self.status.is_some() {
             return;
@@ -31,7 +31,7 @@ impl Output {
         self.status = self.read_status();
     }
 
-    /// The command's status, once it has ended and all of its output was handed out.
+    /// The command's status; `None` until the command has ended and all output was passed on.
     #[must_use]
     pub const fn status(&self) -> Option<i32> {
         self.status
@@ -44,12 +44,13 @@ impl Output {
     }
 }
 
-/// Where `mark`, or a beginning of it at the very end, begins in `bytes`; else their length.
+/// Offset in `bytes` of `mark`, or of a prefix of `mark` at the end of `bytes`; else the length.
 fn find(bytes: &[u8], mark: &[u8]) -> usize {
     (0..bytes.len())
         .filter(|&place| bytes[place] == mark[0])
         .find(|&place| {
             let rest = &bytes[place..];
+            // The next piece may complete a prefix of the mark.
             rest.starts_with(mark) || mark.starts_with(rest)
         })
         .unwrap_or(bytes.len())

@@ -1,17 +1,16 @@
-//! Which options make QEMU a machine of a given topology.
+//! QEMU's options for a machine of a given topology.
 
 use crate::guest::Guest;
 use anyhow::bail;
 use colocate_machine::{CacheKind, Machine, PuIdx};
 use std::collections::BTreeSet;
 
-/// Memory of a node that has memory, whatever the described one has: enough to boot and to move
-/// pages about in.
+/// Memory of a node that has memory, whatever its described size: enough to boot and move pages.
 const NODE_MEMORY_MIB: usize = 256;
-/// The least that a whole guest gets.
+/// Least memory of a guest.
 const LEAST_MEMORY_MIB: usize = 1024;
 
-/// How many of each level one of the level above has.
+/// Members of each level per member of the level above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Levels {
     packages: usize,
@@ -22,7 +21,7 @@ struct Levels {
 }
 
 impl Levels {
-    /// QEMU's name of the level whose members have `cores` cores.
+    /// QEMU's name of the level of members with `cores` cores.
     fn named(self, cores: usize) -> &'static str {
         let module = self.cores;
         let die = module * self.modules;
@@ -41,8 +40,8 @@ impl Levels {
 /// cores are QEMU's own.
 ///
 /// # Errors
-/// If QEMU cannot make such a machine: packages or cores that are not alike, or caches shared at
-/// more levels than it has.
+/// If QEMU cannot be the machine: packages or cores differ, caches are shared at more levels than
+/// QEMU has, or cores of an x86 guest differ in capacity.
 pub fn options(machine: &Machine, guest: Guest) -> anyhow::Result<Vec<String>> {
     let capacities: BTreeSet<_> = machine.kinds.iter().filter_map(|kind| kind.capacity).collect();
     if capacities.len() > 1 && !guest.is_arm64() {
@@ -61,6 +60,7 @@ pub fn options(machine: &Machine, guest: Guest) -> anyhow::Result<Vec<String>> {
         format!("{pus},sockets={packages},{middle},cores={cores},threads={threads}"),
     ];
     let kind = if guest.is_arm64() { "virt,gic-version=3" } else { "q35" };
+    // An aarch64 guest has its caches in the device tree, see `tree`.
     let caches = if guest.is_arm64() { String::new() } else { caches(machine, levels) };
     options.extend(["-M".into(), format!("{kind}{caches}")]);
     options.extend(["-cpu".into(), processor(machine, guest)]);
@@ -68,11 +68,10 @@ pub fn options(machine: &Machine, guest: Guest) -> anyhow::Result<Vec<String>> {
     Ok(options)
 }
 
-/// A processor model whose SMT threads and shared caches Linux sees; the third level of cache can be
-/// left out.
+/// A processor model with SMT threads and shared caches that Linux sees; the L3 is optional.
 ///
-/// `level` hides CPUID leaf 0x1f: QEMU 10.0.2 ends with a failed assertion when Linux enumerates it.
-/// Leaves 4 and 0xb, of which Linux reads the same sharing, are below.
+/// `level` hides CPUID leaf 0x1f: QEMU 10.0.2 ends with a failed assertion when Linux enumerates
+/// the leaf. Leaves 4 and 0xb have smaller numbers and report the same sharing.
 fn processor(machine: &Machine, guest: Guest) -> String {
     if guest.is_arm64() {
         return "max".into();
@@ -88,6 +87,7 @@ fn levels(machine: &Machine) -> anyhow::Result<Levels> {
         .caches
         .iter()
         .map(|cache| cache.pus.len() / threads)
+        // Caches of one core or of a whole package need no level of their own.
         .filter(|&cores| cores > 1 && cores < package)
         .collect();
     let (module, die) = match *sharing.iter().collect::<Vec<_>>() {
@@ -110,7 +110,10 @@ fn levels(machine: &Machine) -> anyhow::Result<Levels> {
     })
 }
 
-/// The one value that all members have.
+/// The common value of all members, named `what` in messages.
+///
+/// # Errors
+/// If the values differ or there are none.
 fn same(what: &str, mut values: impl Iterator<Item = usize>) -> anyhow::Result<usize> {
     let Some(first) = values.next() else { bail!("expected {what}, found none") };
     match values.find(|&value| value != first) {
@@ -119,9 +122,10 @@ fn same(what: &str, mut values: impl Iterator<Item = usize>) -> anyhow::Result<u
     }
 }
 
-/// Which PUs share the caches, as properties of the machine.
+/// Topology level of each cache, as properties of QEMU's machine.
 fn caches(machine: &Machine, levels: Levels) -> String {
     let mut text = String::new();
+    // QEMU requires consecutive indexes, so absent caches get none.
     let mut number = 0;
     for (level, kind, name) in [
         (1, CacheKind::Data, "l1d"),
@@ -160,6 +164,7 @@ fn nodes(machine: &Machine) -> anyhow::Result<Vec<String>> {
             ]);
             option.push_str(&format!(",memdev=m{number}"));
         }
+        // QEMU allows each CPU in one node only.
         let home: Vec<_> = machine.home_pus(colocate_machine::NodeIdx::new(number)).collect();
         for (first, last) in ranges(&home) {
             option.push_str(&format!(",cpus={first}-{last}"));
@@ -178,7 +183,7 @@ fn has_memory(node: &colocate_machine::Node) -> bool {
     node.memory.is_none_or(|memory| memory.0 > 0)
 }
 
-/// The PUs as ranges of neighbours, both ends included.
+/// Ranges of consecutive PUs, both ends included.
 fn ranges(pus: &[PuIdx]) -> Vec<(usize, usize)> {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for pu in pus.iter().map(|pu| pu.idx()) {

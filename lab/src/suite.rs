@@ -1,6 +1,6 @@
-//! What is proved in guests: boots, and the cases that each of them runs.
+//! The tests in guests: boots, and the cases of each boot.
 //!
-//! A case is code of `lab/guest`, which runs in the guest and gathers its evidence there. One boot
+//! A case is code of `lab/guest` that runs in the guest and checks its evidence there. One boot
 //! runs many cases, because booting takes most of the time.
 
 mod boots;
@@ -15,7 +15,7 @@ use boots::BOOTS;
 use clap::ValueEnum;
 use std::time::{Duration, Instant};
 
-/// How much to run; each size includes the smaller ones.
+/// Size of a test run; each size includes the smaller sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Size {
     /// Minutes, for every change
@@ -31,14 +31,14 @@ struct Boot {
     name: &'static str,
     machine: &'static str,
     guest: Guest,
-    /// Whether the guest's time is the number of its instructions; see [`Task`].
+    /// True if a nanosecond of guest time is an instruction; see [`Task`].
     icount: bool,
     size: Size,
     /// Programs beside `colocate` and `lab-guest`.
     programs: &'static [&'static str],
     /// Names of cases, in groups.
     cases: &'static [&'static [&'static str]],
-    /// When the guest is killed, also on a busy machine.
+    /// Time after which the guest is killed; enough on a busy host.
     limit: Duration,
 }
 
@@ -59,10 +59,11 @@ pub fn list() {
 /// Runs every boot of `size` and smaller.
 ///
 /// # Errors
-/// If anything fails; each failure is printed as it happens.
+/// If a boot or a case fails; each failure is also printed when it occurs.
 pub fn test(size: Size) -> anyhow::Result<()> {
     let mut boots: Vec<_> = BOOTS.iter().filter(|boot| boot.size <= size).collect();
     if !build::all(&boots)? {
+        // The other boots run all the same.
         let arm64 = boots.extract_if(.., |boot| boot.guest.is_arm64());
         let names: Vec<_> = arm64.map(|boot| boot.name).collect();
         println!("lab: skipped for that reason: {}", names.join(", "));
@@ -74,26 +75,22 @@ pub fn test(size: Size) -> anyhow::Result<()> {
         println!("lab: {cases} cases in {} boots passed", boots.len());
         return Ok(());
     }
-    // Once more at the end.
+    // Failures again at the end: the first may have scrolled away.
     let lines: Vec<_> = failed.iter().map(|(name, why)| format!("\n  {name}: {why}")).collect();
     bail!("failed:{}", lines.concat())
 }
 
-/// Runs the named cases of one boot, or all of them. One that takes a seed can be given it, as
-/// `CASE:SEED`.
+/// Runs the named cases of one boot, or all cases if none is named. `CASE:SEED` gives a seed.
 ///
 /// # Errors
-/// If there is no such boot or case, or one fails.
+/// If the boot or a case is unknown, or a case fails.
 pub fn case(boot: &str, cases: &[String]) -> anyhow::Result<()> {
     let found = BOOTS.iter().find(|known| known.name == boot);
     let boot = found
         .with_context(|| format!("expected a boot that `cargo lab list` names, found {boot}"))?;
     let known = boot.cases.concat();
-    let is_known = |case: &String| {
-        let name = case.split_once(':').map_or(case.as_str(), |(name, _seed)| name);
-        known.contains(&name)
-    };
-    if !cases.iter().all(is_known) {
+    let mut names = cases.iter().map(|case| case.split(':').next().unwrap_or(case));
+    if !names.all(|name| known.contains(&name)) {
         bail!("expected cases of {}: {}; found {}", boot.name, known.join(" "), cases.join(" "));
     }
     let chosen = match cases {
@@ -106,16 +103,17 @@ pub fn case(boot: &str, cases: &[String]) -> anyhow::Result<()> {
     run(boot, &chosen).map_err(|why| anyhow::anyhow!("failed: {}: {why}", boot.name))
 }
 
-/// The machine's name, or the path of its file, which the table says from the repository's root.
+/// The machine's name, or the path of its XML file. The table of boots has paths relative to the
+/// repository's root.
 fn located(machine: &str) -> String {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     if machine.ends_with(".xml") { format!("{root}/{machine}") } else { machine.into() }
 }
 
-/// Boots, shows what the cases print, and says how it went.
+/// Runs cases in one boot, and prints their output and the outcome.
 ///
 /// # Errors
-/// Why it failed: what the failed cases printed, or what went wrong with the guest.
+/// Lines of the failed cases, or the failure of the guest.
 fn run(boot: &Boot, cases: &[&str]) -> Result<(), String> {
     let begin = Instant::now();
     println!("lab: {} ({} on {:?})", boot.name, boot.machine, boot.guest);
@@ -158,6 +156,7 @@ fn run(boot: &Boot, cases: &[&str]) -> Result<(), String> {
         Ok(_) => failures(&printed),
         Err(error) => {
             let ended = String::from_utf8_lossy(&printed).into_owned();
+            // A case without a line of result was running when the guest failed.
             let open = cases.iter().find(|case| !ended.contains(&format!("{case}: ")));
             format!("{error:#}; in the case {}", open.copied().unwrap_or("none"))
         }
@@ -167,7 +166,7 @@ fn run(boot: &Boot, cases: &[&str]) -> Result<(), String> {
     Err(reason)
 }
 
-/// The lines of failed cases.
+/// Output lines of failed cases, joined by semicolons.
 fn failures(printed: &[u8]) -> String {
     let text = String::from_utf8_lossy(printed);
     let lines: Vec<_> = text.lines().filter(|line| line.contains(": FAILED: ")).collect();

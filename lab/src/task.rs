@@ -1,4 +1,4 @@
-//! One boot: a machine, a kernel, what it finds there, and what it runs.
+//! One boot: a machine, a kernel, a file system and a command.
 
 use crate::boot::Boot;
 use crate::cache::Cache;
@@ -15,41 +15,41 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often a kernel is booted that panics on its way up, or later by an int3. It rewrites its own code while it boots,
-/// and also when a feature is used for the first time, and QEMU's emulation gets that wrong once in some hundred times
-/// (seen with 10.0.2: an int3 is executed that is not there any more). The emulator is ours and not under test, so a
-/// kernel may fail twice.
+/// Attempts to boot a kernel that panics before `/init`, panics by an int3, or hangs.
+///
+/// A kernel patches its own code at boot and at the first use of a feature. QEMU's emulation gets
+/// this wrong about once in some hundred boots (seen with 10.0.2: a removed int3 is executed). The
+/// emulator is not under test, so a kernel may fail twice.
 const BOOTS: u32 = 3;
 
-/// What to boot and what to run there.
+/// Guest to boot and command to run in the guest.
 pub struct Task {
-    /// The machine whose topology the guest gets: what `colocate topo --machine` takes.
+    /// The machine whose topology the guest gets, as in `colocate topo --machine`.
     pub machine: String,
     /// The kernel.
     pub guest: Guest,
-    /// Whether a nanosecond of the guest's time is one instruction. Only then do aarch64's counters
-    /// count instructions, and only with one PU are they exact.
+    /// True if a nanosecond of guest time is one instruction (QEMU -icount shift=0). aarch64's
+    /// counters count instructions only then, and are exact only with one PU.
     pub icount: bool,
-    /// Programs to take along, by name or path.
+    /// Programs to copy into the guest, by name or path.
     pub programs: Vec<String>,
     /// The command's words; run as root.
     pub command: Vec<String>,
-    /// When the guest is killed if it has not ended by itself.
+    /// Time after which a guest that still runs is killed.
     pub limit: Duration,
-    /// What the file with the guest's console is called after.
+    /// Part of the name of the file with the guest's console.
     pub name: String,
 }
 
 impl Task {
-    /// Boots the guest, passes what the command prints to `to` as it comes, and returns the command's
-    /// status.
+    /// Boots the guest, forwards the command's output to `to` as it arrives, and returns the
+    /// command's status.
     ///
-    /// If `keep` holds for how it ended, or it did not end well, the guest's console stays in a file.
-    /// A kernel that panics before its first process begins, or by an int3 of its own, or that hangs, is booted again, three times
-    /// in all at most; then the command begins anew.
+    /// The guest's console is kept in a file if `keep` is true for the status, or on an error. A
+    /// kernel is booted again, and the command restarted, as [`BOOTS`] says.
     ///
     /// # Errors
-    /// If something is missing here, the machine cannot be booted, or the guest does not end well.
+    /// If a program or package is missing, QEMU cannot be the machine, or the guest fails.
     pub fn run(
         &self,
         keep: impl Fn(i32) -> bool,
@@ -57,7 +57,8 @@ impl Task {
     ) -> anyhow::Result<i32> {
         let prepared = self.prepare(false)?;
         let begin = format!("{} begin", prepared.mark);
-        let (mut console, mut ended) = (Console::default(), Ok(0));
+        let mut console = Console::default();
+        let mut ended = Ok(0);
         for boot in 1..=BOOTS {
             console = Console::default();
             ended = prepared.run(&mut console, &mut to);
@@ -72,6 +73,7 @@ impl Task {
                 console.last_line()
             );
         }
+        // Without output there is nothing to keep.
         if console.is_empty() || !ended.as_ref().map_or(true, |&status| keep(status)) {
             return ended;
         }
@@ -82,35 +84,45 @@ impl Task {
         ended
     }
 
-    /// Boots the guest with this process's terminal as its console and a shell there.
+    /// Boots the guest with a shell, and this process's terminal as its console.
     ///
     /// # Errors
-    /// If something is missing here, the machine cannot be booted, or QEMU fails.
+    /// If a program or package is missing, QEMU cannot be the machine, or QEMU fails.
     pub fn shell(&self) -> anyhow::Result<()> {
         self.prepare(true)?.converse()
     }
 
     fn prepare(&self, interactive: bool) -> anyhow::Result<Boot> {
         let machine = colocate_machine::read::open(&self.machine)?;
-        let cannot = || format!("{}: QEMU cannot be this machine", self.machine);
-        let mut options = shape::options(&machine, self.guest).with_context(cannot)?;
+        let mut options =
+            shape::options(&machine, self.guest).with_context(|| self.impossible())?;
         let cache = Cache::find()?;
         let checked = cache.require(&BTreeSet::from(["qemu", self.guest.set()]))?;
-        let (qemu, root) = (cache.root("qemu"), cache.root(self.guest.set()));
+        let qemu = cache.root("qemu");
+        let root = cache.root(self.guest.set());
         let properties =
             if self.guest.is_arm64() { tree::properties(&machine) } else { Vec::new() };
         let tree = match properties.as_slice() {
             [] => None,
-            some => Some(tree::tree(&qemu, cache.folder(), &options, some).with_context(cannot)?),
+            some => Some(
+                tree::tree(&qemu, cache.folder(), &options, some)
+                    .with_context(|| self.impossible())?,
+            ),
         };
         if self.icount {
             options.extend(["-icount", "shift=0"].map(String::from));
         }
+        // A word that no program prints by chance.
         let mark = format!("lab-{:x}", std::process::id());
         let initramfs = self.archive(&root, &mark, machine, interactive)?;
+        // The check of the hashes ran parallel to the above, and ends before the boot.
         checked.wait()?;
-        let (guest, limit) = (self.guest, self.limit);
+        let Self { guest, limit, .. } = *self;
         Ok(Boot { qemu, guest, root, options, initramfs, tree, mark, limit })
+    }
+
+    fn impossible(&self) -> String {
+        format!("{}: QEMU cannot be this machine", self.machine)
     }
 
     /// The guest's file system, in a file without a name.
@@ -142,7 +154,7 @@ impl Task {
         for name in self.programs.iter().chain(self.command.first()) {
             let arm64 = self.guest.is_arm64();
             let found = if arm64 { for_arm64(name, root) } else { here(name) };
-            // What is not found may be one of busybox's.
+            // A name that is not found may be an applet of busybox.
             let Some(path) = found else { continue };
             let name = path.file_name().context("a program without a name")?;
             let libraries = if arm64 { root } else { Path::new("/") };
@@ -152,7 +164,7 @@ impl Task {
     }
 }
 
-/// The program that `name` means on this machine: what was built beside us, else the first in PATH.
+/// Path of the host's program `name`: beside this program, else the first in PATH.
 fn here(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(name.into());
@@ -162,7 +174,7 @@ fn here(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The aarch64 program that `name` means: what `lab/cross` built, else one of the guest's packages.
+/// Path of the aarch64 program `name`: built by `lab/cross`, else from the guest's packages.
 fn for_arm64(name: &str, root: &Path) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(name.into());
@@ -175,12 +187,13 @@ fn for_arm64(name: &str, root: &Path) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The folder that cargo built us in.
+/// The folder of this program, cargo's output folder.
 fn built() -> Option<PathBuf> {
     std::env::current_exe().ok()?.parent().map(Path::to_path_buf)
 }
 
 fn shell_line(words: &[String]) -> String {
+    // Single-quoted words for sh.
     let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
     quoted.collect::<Vec<_>>().join(" ") + "\n"
 }

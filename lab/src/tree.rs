@@ -1,8 +1,8 @@
 //! The device tree of an aarch64 guest: QEMU's own, with the capacities and caches of the machine.
 //!
-//! QEMU writes a tree without either. Linux takes `cpu_capacity` from `capacity-dmips-mhz`, and which PUs
-//! share which cache from `next-level-cache` (Documentation/devicetree/bindings/cpu/cpu-capacity.txt
-//! and the Devicetree Specification, section 3.8).
+//! QEMU's tree has neither. Linux takes `cpu_capacity` from `capacity-dmips-mhz`, and the sharing
+//! of caches from `next-level-cache` (Documentation/devicetree/bindings/cpu/cpu-capacity.txt and
+//! the Devicetree Specification, section 3.8).
 
 use crate::boot::{Killed, path_of, tool};
 use anyhow::{Context as _, bail};
@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// The first of our caches' handles. QEMU's own begin at 0x8000.
+/// First phandle of the added caches. QEMU's own phandles begin at 0x8000.
 const FIRST_HANDLE: usize = 0x100;
-/// More than any of these tools needs on a busy machine; they take milliseconds.
+/// Time limit of a tool, enough on a busy machine; a tool takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One property of one node; the node is made if it is not there.
+/// A property of a node of the tree; a missing node is created.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Property {
     node: String,
@@ -28,33 +28,36 @@ pub struct Property {
     value: Option<u64>,
 }
 
-/// What makes QEMU's tree that of `machine`; nothing where the machine says nothing that QEMU would
-/// not do by itself.
+impl Property {
+    fn new(node: &str, name: &'static str, value: Option<u64>) -> Self {
+        Self { node: node.to_owned(), name, value }
+    }
+}
+
+/// Properties that QEMU's tree lacks; empty if `machine` has no capacities and no caches.
 ///
-/// The guest's processor has a second level of cache whatever is described, so one is between a
-/// core and a described third level.
+/// The guest's processor always has an L2, so an L2 is added between a core and a described L3.
 #[must_use]
 pub fn properties(machine: &Machine) -> Vec<Property> {
     let mut properties = Vec::new();
     for pu in machine.all_pus() {
         let node = format!("/cpus/cpu@{}", pu.idx());
-        let set = |name, value| Property { node: node.clone(), name, value };
         let kind = &machine.kinds[machine.cores[machine.core_of(pu).idx()].kind.idx()];
         if let (Some(capacity), true) = (kind.capacity, machine.kinds.len() > 1) {
-            properties.push(set("capacity-dmips-mhz", Some(capacity.into())));
+            properties.push(Property::new(&node, "capacity-dmips-mhz", Some(capacity.into())));
         }
         for (kind, name) in
             [(CacheKind::Data, "d-cache-size"), (CacheKind::Instruction, "i-cache-size")]
         {
             let size = over(machine, pu, 1, kind).and_then(|(_, cache)| cache.size);
-            properties.extend(size.map(|size| set(name, Some(size.0))));
+            properties.extend(size.map(|size| Property::new(&node, name, Some(size.0))));
         }
         properties.extend(chain(machine, pu, &node));
     }
     properties
 }
 
-/// The caches above the first level over `pu`, each named by the one below it.
+/// Properties of the L2 and L3 of `pu`. Each level refers to the next by `next-level-cache`.
 fn chain(machine: &Machine, pu: PuIdx, node: &str) -> Vec<Property> {
     let core = machine.core_of(pu).idx();
     let second = over(machine, pu, 2, CacheKind::Unified);
@@ -62,7 +65,7 @@ fn chain(machine: &Machine, pu: PuIdx, node: &str) -> Vec<Property> {
     if second.is_none() && third.is_none() {
         return Vec::new();
     }
-    // Handles of caches that the machine does not have follow those of its own.
+    // The phandle of an added L2 must differ from the phandles of described caches.
     let invented = machine.caches.len() + core;
     let mut levels = vec![(2, second.map_or(invented, |(place, _)| place), second)];
     levels.extend(third.map(|(place, cache)| (3, place, Some((place, cache)))));
@@ -71,37 +74,26 @@ fn chain(machine: &Machine, pu: PuIdx, node: &str) -> Vec<Property> {
     for (level, place, cache) in levels {
         let handle = FIRST_HANDLE + place;
         let name = format!("/cpus/l{level}-cache{place}");
-        let set = |name, value| (name, value);
-        properties.push(Property {
-            node: below,
-            name: "next-level-cache",
-            value: Some(handle as u64),
-        });
-        let mut own = vec![
-            set("phandle", Some(handle as u64)),
-            set("cache-level", Some(level)),
-            set("cache-unified", None),
-        ];
-        own.extend(
-            cache.and_then(|(_, cache)| cache.size).map(|size| set("cache-size", Some(size.0))),
-        );
-        properties.extend(own.into_iter().map(|(key, value)| Property {
-            node: name.clone(),
-            name: key,
-            value,
-        }));
+        properties.push(Property::new(&below, "next-level-cache", Some(handle as u64)));
+        properties.push(Property::new(&name, "phandle", Some(handle as u64)));
+        properties.push(Property::new(&name, "cache-level", Some(level)));
+        properties.push(Property::new(&name, "cache-unified", None));
+        if let Some(size) = cache.and_then(|(_, cache)| cache.size) {
+            properties.push(Property::new(&name, "cache-size", Some(size.0)));
+        }
         below = name;
     }
     properties
 }
 
+/// The cache of a level and kind that serves `pu`, with its index in the machine.
 fn over(machine: &Machine, pu: PuIdx, level: u8, kind: CacheKind) -> Option<(usize, &Cache)> {
     let all = machine.caches.iter().enumerate();
     all.into_iter()
         .find(|(_, cache)| cache.level == level && cache.kind == kind && cache.pus.contains(&pu))
 }
 
-/// QEMU's tree for `options` with these properties, in a file without a name.
+/// QEMU's tree for `options` with added properties, in a file without a name.
 ///
 /// # Errors
 /// If QEMU cannot be the machine, or a tool of the set `qemu` fails.
@@ -116,7 +108,7 @@ pub fn tree(
     tree.write_all(&std::fs::read(&own).with_context(|| own.display().to_string())?)?;
     let mut done = std::collections::BTreeSet::new();
     for property in properties {
-        // PUs that share a cache all name its properties.
+        // Each PU of a shared cache has listed the cache's properties.
         if done.insert((&property.node, property.name)) {
             put(qemu, &tree, property)?;
         }
@@ -124,12 +116,12 @@ pub fn tree(
     Ok(tree)
 }
 
-/// The file with the tree that QEMU makes by itself.
+/// Path of QEMU's own tree for `options`, in the cache.
 ///
-/// It stays in the cache: QEMU writes it into a new file that it then gives the name, so it cannot
-/// be handed a file that has none.
+/// QEMU writes a new file and renames it, so QEMU cannot write into a file without a name.
 fn dumped(qemu: &Path, folder: &Path, options: &[String]) -> anyhow::Result<PathBuf> {
     let mut hash = Sha256::new();
+    // The tree depends on QEMU's version and on the options.
     hash.update(std::fs::read(folder.join("qemu.packages")).unwrap_or_default());
     hash.update(options.join("\n"));
     let name = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -138,7 +130,7 @@ fn dumped(qemu: &Path, folder: &Path, options: &[String]) -> anyhow::Result<Path
     let path = folder.join(name + ".dtb");
     if !path.exists() {
         let mut command = tool(qemu, "qemu-system-aarch64")?;
-        // As many serial lines as the guest will have.
+        // The tree describes the serial lines, so their number must be that of the guest.
         command.args(["-nodefaults", "-display", "none", "-serial", "null", "-serial", "null"]);
         command.args(options).arg("-machine").arg(format!("dumpdtb={}", path.display()));
         run(command).context("QEMU writes no device tree")?;
@@ -148,6 +140,7 @@ fn dumped(qemu: &Path, folder: &Path, options: &[String]) -> anyhow::Result<Path
 
 fn put(qemu: &Path, tree: &File, property: &Property) -> anyhow::Result<()> {
     let mut command = tool(qemu, "fdtput")?;
+    // -p creates missing nodes, -t i writes 32-bit integers.
     command.args(["-p", "-t", "i"]).arg(path_of(tree)).args([&property.node, property.name]);
     command.args(property.value.map(|value| value.to_string()));
     run(command).with_context(|| format!("cannot set {} of {}", property.name, property.node))
@@ -171,7 +164,7 @@ mod tests {
     use super::*;
     use expect_test::expect;
 
-    /// The first lines of the tree that are about the first two PUs of `machine` and caches named so.
+    /// First lines of the tree for the first two PUs of `machine` and for `caches`.
     fn beginning(machine: &Machine, caches: [&str; 2], lines: usize) -> String {
         let of_first_domain = |property: &Property| {
             let ours = ["/cpus/cpu@0", "/cpus/cpu@1", caches[0], caches[1]];

@@ -1,5 +1,5 @@
-//! What `lab` does with whatever QEMU does: a script takes QEMU's place, so that it can hang, panic,
-//! flood and die at will. Neither a network nor any package of the lab is needed.
+//! `lab` with a script in the place of QEMU, which hangs, panics, floods or dies as a test needs.
+//! The tests need no network and no package of the lab.
 #![allow(clippy::unwrap_used)] // a failed set-up stops the test
 
 use colocate_testing::{wait_until, within};
@@ -10,7 +10,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// When a guest is killed that is meant to be, in seconds: a script begins sooner, also on a busy machine.
+/// Time limit of guests that must be killed, in s. A script begins sooner, even on a busy machine.
 const SHORT: u32 = 5;
 const SETS: [&str; 2] = ["qemu", "x86-6.12"];
 
@@ -20,8 +20,8 @@ struct Lab {
 }
 
 impl Lab {
-    /// `script` runs in the place of QEMU; `$mark` begins the line with the status, and `$PIDS/qemu`
-    /// holds its process id.
+    /// A cache with `script` in the place of QEMU. `$mark` begins the line with the status, and
+    /// `$PIDS/qemu` has the script's process ID.
     fn new(script: &str) -> Self {
         let this = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir(this.temporary()).unwrap();
@@ -40,7 +40,7 @@ impl Lab {
         this
     }
 
-    /// Writes what `lab/fetch` leaves beside a set.
+    /// Writes the files that `lab/fetch` leaves beside a set.
     fn list(&self, set: &str) {
         let hashes = Command::new("sh")
             .args(["-c", "find . -type f -exec sha256sum {} +"])
@@ -76,18 +76,19 @@ impl Lab {
         command.args(words).stdin(Stdio::null());
         command.env("COLOCATE_CACHE", self.folder.path().join("cache"));
         command.env("TMPDIR", self.temporary());
-        // Nothing is built for these guests, which run nothing: cargo may be at work for a long time.
+        // Nothing is built for these guests, which run nothing: cargo may be at work for a long
+        // time.
         command.env("CARGO", "true");
         command
     }
 
-    /// Runs a command in the guest to its end, which may take `limit` seconds.
+    /// Runs a command in the guest to its end, with a limit of `limit` seconds.
     fn run(&self, limit: u32) -> Output {
         let limit = limit.to_string();
         self.command(&["run", "xeon-x3320", "--limit", &limit, "--", "hello"]).output().unwrap()
     }
 
-    /// Starts the same without an end, in a process group of its own, and waits for QEMU.
+    /// Starts an endless guest in a process group of its own, and waits for QEMU.
     fn start(&self) -> Child {
         let mut command = self.command(&["run", "xeon-x3320", "--", "hello"]);
         let child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
@@ -127,7 +128,7 @@ fn status_and_output_are_the_commands() {
     assert_eq!((errors(&output), lab.left_behind()), (String::new(), vec![]));
 }
 
-/// The first boot panics before the first process begins, the second one comes up.
+/// The first boot panics before the first process; the second succeeds.
 #[test]
 fn a_kernel_that_does_not_come_up_is_booted_again() {
     let lab = Lab::new(
@@ -145,7 +146,7 @@ echo "$mark begin" >&2; printf 'up\n%s end 0\n' "$mark"; exec sleep 1000"#,
     assert_eq!(lab.left_behind(), Vec::<PathBuf>::new());
 }
 
-/// One that never comes up, or panics later, fails.
+/// A guest that panics at every boot, or after its first process, fails.
 #[test]
 fn a_kernel_that_panics_fails_in_the_end() {
     for (begin, boots) in [("", 3), ("echo \"$mark begin\" >&2", 1)] {
@@ -186,7 +187,7 @@ fn a_hung_guest_is_killed() {
     kept(&lab, &printed, "waiting for root\n");
 }
 
-/// The console is in the one file that stays, and `printed` has its path.
+/// Checks that only the console's file remains, and that `printed` has its path.
 fn kept(lab: &Lab, printed: &str, console: &str) {
     let [file] = lab.left_behind().try_into().unwrap();
     assert!(printed.contains(&*file.to_string_lossy()), "{printed}");

@@ -1,4 +1,4 @@
-//! The program's accesses to memory, if they are counted.
+//! Memory accesses of the program, counted by distance if enabled.
 
 use crate::api::{self, Insn};
 use crate::distances::Distances;
@@ -8,23 +8,23 @@ use crate::snapshot::LINE_BYTES;
 use std::ffi::{c_uint, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 
-/// The longest access that QEMU makes at once, in bytes.
+/// Largest access of QEMU, in bytes.
 const LONGEST: u64 = 16;
 
-/// The distances between accesses of each thread.
+/// Distances between the accesses of each thread.
 pub static DISTANCES: PerCpu<Distances> = PerCpu::new();
 
-/// Has QEMU report what `insn`, which is being translated, reads and writes.
+/// Adds callbacks for the reads and writes of `insn`, an instruction under translation.
 pub fn watch(insn: *mut Insn) {
     if !DISTANCES.is_enabled() {
         return;
     }
     let written = without_provenance_mut(1);
+    let none = api::NO_REGS;
     // SAFETY: the instruction is live; the callback takes the word as a number.
     unsafe {
-        let (to, registers) = (on_access, api::NO_REGS);
-        api::qemu_plugin_register_vcpu_mem_cb(insn, to, registers, api::READS, null_mut());
-        api::qemu_plugin_register_vcpu_mem_cb(insn, to, registers, api::WRITES, written);
+        api::qemu_plugin_register_vcpu_mem_cb(insn, on_access, none, api::READS, null_mut());
+        api::qemu_plugin_register_vcpu_mem_cb(insn, on_access, none, api::WRITES, written);
     }
 }
 
@@ -34,8 +34,9 @@ extern "C" fn on_access(cpu: c_uint, access: u32, address: u64, written: *mut c_
     let written = !written.is_null();
     let line = address / LINE_BYTES;
     distances.access(Line::new(line, written));
+    // Only an access near the end of a line can reach the next; the size costs a call.
     if address % LINE_BYTES > LINE_BYTES - LONGEST {
-        // SAFETY: what to ask with is what this callback was given.
+        // SAFETY: `access` is an argument of this callback.
         let size = 1 << unsafe { api::qemu_plugin_mem_size_shift(access) };
         let last = address.wrapping_add(size - 1) / LINE_BYTES;
         if last != line {

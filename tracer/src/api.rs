@@ -1,15 +1,15 @@
-//! The parts of QEMU's plugin interface, version 4, that are used here.
+//! Declarations of the used parts of QEMU's plugin interface, version 4.
 //!
-//! Our own declarations of what `qemu-plugin.h` of QEMU 10.0 specifies.
+//! Written anew after `qemu-plugin.h` of QEMU 10.0.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// The interface's version that these declarations are of.
+/// Version of the interface; QEMU reads this symbol.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)] // QEMU looks for this name
 pub static qemu_plugin_version: c_int = 4;
 
-/// The plugin's own handle.
+/// QEMU's handle of the plugin.
 pub type Id = u64;
 /// A block under translation.
 #[repr(C)]
@@ -36,68 +36,68 @@ pub struct Register {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Counter {
-    /// Where it is.
+    /// Board with the counter.
     pub board: *mut Board,
-    /// Its place, in bytes.
+    /// Offset in each CPU's part, in bytes.
     pub offset: usize,
 }
 
-/// What QEMU tells a plugin about itself. Fields beyond these are not used.
+/// QEMU's description of itself. Further fields are not used.
 #[repr(C)]
 pub struct Info {
-    /// The emulated architecture, such as `x86_64`.
+    /// Emulated architecture, such as `x86_64`.
     pub target_name: *const c_char,
-    /// The oldest interface version that is still served.
+    /// Oldest supported version of the interface.
     pub min_version: c_int,
-    /// The newest interface version that is served.
+    /// Newest supported version of the interface.
     pub cur_version: c_int,
-    /// Whether a whole machine is emulated rather than one process.
+    /// True if a whole machine is emulated, false for one process.
     pub system_emulation: bool,
 }
 
-/// Describes one register.
+/// Description of a register.
 #[repr(C)]
 pub struct RegisterInfo {
-    /// To read it with.
+    /// Handle for reads.
     pub handle: *mut Register,
-    /// Its name in GDB's descriptions.
+    /// Name in GDB's descriptions.
     pub name: *const c_char,
-    /// The GDB feature it belongs to.
+    /// GDB feature of the register.
     pub feature: *const c_char,
 }
 
 /// GLib's growable array; only these fields are public.
 #[repr(C)]
 pub struct GArray {
-    /// The elements.
+    /// Elements.
     pub data: *mut u8,
-    /// How many there are.
+    /// Number of elements.
     pub len: c_uint,
 }
 
-/// Adds to a counter; the only inline operation used.
+/// Inline operation: addition to a counter (`QEMU_PLUGIN_INLINE_ADD_U64`).
 pub const INLINE_ADD: c_int = 0;
-/// A callback is made if a counter is at least as large as a number; the only condition used.
+/// Condition of a callback: counter at least an operand (`QEMU_PLUGIN_COND_GE`).
 pub const AT_LEAST: c_int = 7;
-/// A callback that reads no registers.
+/// Callback that accesses no registers.
 pub const NO_REGS: c_int = 0;
-/// A callback that reads registers.
+/// Callback that reads registers.
 pub const READS_REGS: c_int = 1;
 
-/// Accesses that read.
+/// Read accesses.
 pub const READS: c_int = 1;
-/// Accesses that write.
+/// Write accesses.
 pub const WRITES: c_int = 2;
 
-/// Called with the plugin's handle and a virtual CPU.
+/// Callback about a virtual CPU: plugin's handle, CPU.
 pub type OnCpu = extern "C" fn(Id, c_uint);
-/// Called from translated code, with the virtual CPU and the given word.
+/// Callback of translated code: CPU, user word.
 pub type OnExec = extern "C" fn(c_uint, *mut c_void);
-/// Called after an access to memory: CPU, what to ask about it with, address and the given word.
+/// Callback after a memory access: CPU, handle of the access, address, user word.
 pub type OnAccess = extern "C" fn(c_uint, u32, u64, *mut c_void);
-/// Called before a system call: handle, CPU, number and eight arguments.
+/// Callback before a system call: plugin's handle, CPU, number and eight arguments.
 pub type OnSyscall = extern "C" fn(Id, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
-/// Called after a system call: handle, CPU, number and result.
+/// Callback after a system call: plugin's handle, CPU, number and result.
 pub type OnSyscallRet = extern "C" fn(Id, c_uint, i64, i64);
 
 unsafe extern "C" {

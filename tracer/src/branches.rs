@@ -1,6 +1,7 @@
-//! How often a simulated predictor mispredicts the program's branches, if that is counted.
+//! Mispredictions of the program's branches by a simulated predictor, if enabled.
 //!
-//! Every block reports when it begins; how the block before it ended shows what became of its branch.
+//! Every block reports its beginning. The address of a block shows the outcome of the branch that
+//! ended the block before.
 
 use crate::api::{self, Block};
 use crate::per_cpu::PerCpu;
@@ -8,42 +9,45 @@ use crate::predictor::Predictor;
 use colocate_isa::{Flow, counts};
 use std::ffi::{c_uint, c_void};
 
-/// The branches of each thread.
+/// Predicted branches of each thread.
 pub static BRANCHES: PerCpu<Branches> = PerCpu::new();
 
-/// How a block ends.
+/// Last instruction of a block, by kind of prediction.
 #[derive(Clone, Copy)]
 enum End {
-    /// A branch that is taken or not.
+    /// A conditional branch.
     Decides,
-    /// A branch that leads somewhere, but for a return.
+    /// An indirect jump or call; returns are always predicted.
     Leads,
-    /// Otherwise.
+    /// Any other instruction.
     Plain,
 }
 
-/// A translated block. QEMU may run it as long as the process lives, so it is never freed.
+/// A translated block. Never freed: QEMU may run the block as long as the process lives.
 struct Ends {
     start: u64,
-    /// The address after its last instruction.
+    /// Address after the last instruction.
     after: u64,
-    /// The address of its last instruction.
+    /// Address of the last instruction.
     last: u64,
     end: End,
 }
 
-/// One thread's branches.
+/// Branches of a thread.
 pub struct Branches {
     predictor: Predictor,
+    /// Block that ran last; null at first.
     before: *const Ends,
-    /// Branches that had to be predicted.
+    /// Number of branches that need a prediction.
     predicted: u64,
-    /// Those that were predicted wrongly.
+    /// Number of wrong predictions.
     mispredicted: u64,
 }
 
-/// Has QEMU report when `block` begins, which starts at `start` and ends with an instruction at `last`, of
-/// `len` bytes, that leads `flow`.
+/// Adds a callback to the beginning of `block`.
+///
+/// The block begins at `start`. Its last instruction is at `last`, with `len` bytes and control
+/// flow `flow`.
 pub fn watch(block: *mut Block, start: u64, last: u64, len: u8, flow: Flow) {
     if !BRANCHES.is_enabled() {
         return;
@@ -55,7 +59,7 @@ pub fn watch(block: *mut Block, start: u64, last: u64, len: u8, flow: Flow) {
     };
     let ends = Box::new(Ends { start, after: last.wrapping_add(len.into()), last, end });
     let word: *mut Ends = Box::leak(ends);
-    // SAFETY: the block is live; the callback gets what was made here, which stays.
+    // SAFETY: the block is live; the word is a pointer to leaked memory.
     unsafe {
         api::qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, api::NO_REGS, word.cast())
     };
@@ -70,7 +74,7 @@ extern "C" fn on_block(cpu: c_uint, word: *mut c_void) {
 }
 
 impl Branches {
-    /// Of a thread that has run nothing yet.
+    /// Branches of a new thread.
     pub fn new() -> Self {
         Self {
             predictor: Predictor::new(),
@@ -80,13 +84,14 @@ impl Branches {
         }
     }
 
-    /// What has been counted so far.
+    /// Counts so far.
     pub const fn counts(&self) -> counts::Branches {
         counts::Branches { predicted: self.predicted, mispredicted: self.mispredicted }
     }
 
+    /// Checks the prediction for the branch before block `now`.
     fn goes_on(&mut self, now: &Ends) {
-        // SAFETY: null or a block, which are never freed.
+        // SAFETY: null or a block, and blocks are never freed.
         if let Some(before) = unsafe { self.before.as_ref() } {
             let right = match before.end {
                 End::Decides => {

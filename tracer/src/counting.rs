@@ -1,4 +1,4 @@
-//! What happens when a block is translated, and the few callbacks that blocks make.
+//! Instrumentation of a translated block, and the callbacks of blocks.
 
 use crate::STATE;
 use crate::accesses;
@@ -14,36 +14,38 @@ use colocate_isa::{Decoded, Isa, classify, is_repeated_string, needs_beyond_avx2
 use std::ffi::{CStr, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// The counters of all threads; set once, before anything is translated.
+/// Counters of all threads; set once, before any translation.
 pub static BOARD: AtomicPtr<api::Board> = AtomicPtr::new(std::ptr::null_mut());
-/// The flags register, once known; see [`find_flags`].
+/// Handle of the flags register; null until [`find_flags`] has found it.
 static FLAGS: AtomicPtr<api::Register> = AtomicPtr::new(std::ptr::null_mut());
-/// The clocks of all CPUs by which stretches are taken; null if none are.
+/// Clocks of all CPUs for stretches; null if no stretches are recorded.
 pub static CLOCKS: AtomicPtr<api::Board> = AtomicPtr::new(std::ptr::null_mut());
-/// Which emulated instruction set the blocks are of, as an index into [`ISAS`].
+/// Emulated instruction set, as an index into [`ISAS`].
 pub static ISA: AtomicUsize = AtomicUsize::new(0);
-/// The instruction sets that can be counted.
+/// Supported instruction sets.
 pub const ISAS: [Isa; 2] = [Isa::X86_64, Isa::Aarch64];
 
-/// The resume flag: set while a repeated string instruction is under way.
+/// Resume flag of EFLAGS, set during a repeated string instruction.
 const RESUME: u32 = 1 << 16;
 
-/// The counter in place `slot`.
+/// The counter of a slot.
 fn counter(slot: usize) -> Counter {
     Counter { board: BOARD.load(Ordering::Relaxed), offset: slot * size_of::<u64>() }
 }
 
-/// QEMU has translated a block: counts its instructions and adds the counting to it.
+/// Decodes a block after its translation, and adds counting to the block.
 pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
     let isa = ISAS[ISA.load(Ordering::Relaxed)];
     let mut tally: Tally = [0; KINDS];
     let mut repeats = false;
     let mut instructions = Vec::new();
-    let (mut start, mut last) = (0, None);
-    // SAFETY: QEMU hands out a live block, and instructions below the number it states.
+    let mut start = 0;
+    let mut last = None;
+    // SAFETY: the block is live, and has the stated number of instructions.
     unsafe {
         for place in 0..api::qemu_plugin_tb_n_insns(block) {
             let insn = api::qemu_plugin_tb_get_insn(block, place);
+            // The longest x86 instruction has 15 bytes.
             let mut bytes = [0_u8; 15];
             let len = api::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len());
             let address = api::qemu_plugin_insn_vaddr(insn);
@@ -76,12 +78,12 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
     }
 }
 
-/// The clock of each CPU.
+/// Clock of each CPU, in instructions.
 fn clock() -> Counter {
     Counter { board: CLOCKS.load(Ordering::Relaxed), offset: 0 }
 }
 
-/// Lets the block move the clock on and be noted while a stretch is taken.
+/// Adds the block's instructions to the clock, and a callback that runs during a stretch.
 fn add_clock(block: *mut Block, code: Code) {
     let count = code.instructions.len() as u64;
     let place = STATE.lock().as_mut().and_then(|state| Some(state.stretches.as_mut()?.block(code)));
@@ -107,20 +109,20 @@ fn add_clock(block: *mut Block, code: Code) {
     }
 }
 
-/// A block is about to run within a stretch.
+/// Adds a block to the stretch under way; called before the block runs.
 extern "C" fn on_struck(cpu: c_uint, place: *mut c_void) {
     let wound_up = STATE.lock().as_mut().and_then(|state| {
         let tid = sys::tid();
         state.stretches.as_mut()?.note(cpu, tid, place.addr())
     });
     if let Some(value) = wound_up {
-        // SAFETY: the CPU is the one that runs.
+        // SAFETY: the CPU is the running CPU.
         unsafe { api::qemu_plugin_u64_set(clock(), cpu, value) };
         keep_counts();
     }
 }
 
-/// A CPU begins: its clock may be another's that has ended.
+/// Sets the clock of a CPU that begins. Its number may be that of an ended CPU.
 pub fn wind_clock(cpu: c_uint) {
     let value = STATE.lock().as_mut().and_then(|state| {
         let stretches = state.stretches.as_mut()?;
@@ -133,10 +135,13 @@ pub fn wind_clock(cpu: c_uint) {
     }
 }
 
+/// Adds the counter additions of a tally to a block. `repeats`: the block begins with a repeated
+/// string instruction.
 fn add_counting(block: *mut Block, tally: Tally, repeats: bool) {
     let Some(additions) = STATE.lock().as_mut().map(|state| state.slots.additions(tally)) else {
         return;
     };
+    // A block of several additions is counted at each entry: the callback has room for one slot.
     if let ([one], true) = (&additions[..], repeats) {
         let word = std::ptr::without_provenance_mut(one.slot);
         // SAFETY: the block is live; the callback takes the word as a number.
@@ -158,21 +163,22 @@ fn add_counting(block: *mut Block, tally: Tally, repeats: bool) {
     }
 }
 
-/// A block that is one repeated string instruction is about to run: counts it unless it goes on.
+/// Counts a block with a repeated string instruction, unless the instruction is resumed.
 extern "C" fn on_repeated(cpu: c_uint, slot: *mut c_void) {
     if read_flags().is_none_or(|flags| flags & RESUME == 0) {
-        // SAFETY: the slot is one that the board has, the CPU the one that runs.
+        // SAFETY: the board has the slot, and the CPU is the running CPU.
         unsafe { api::qemu_plugin_u64_add(counter(slot.addr()), cpu, 1) };
     }
 }
 
+/// Flags register of the running CPU; `None` if QEMU does not offer the register.
 fn read_flags() -> Option<u32> {
     let register = FLAGS.load(Ordering::Relaxed);
     if register.is_null() {
         return None;
     }
     let read = with_bytes(|bytes| {
-        // SAFETY: the register is of this CPU, which is the one that runs.
+        // SAFETY: the register is one of the running CPU.
         unsafe { api::qemu_plugin_read_register(register, bytes) > 0 }
     })?;
     Some(u32::from_le_bytes(*read.first_chunk()?))
@@ -180,8 +186,8 @@ fn read_flags() -> Option<u32> {
 
 /// Finds the flags register. Must run on a virtual CPU's thread.
 pub fn find_flags() {
-    // SAFETY: the array's elements are register descriptions whose names are terminated; QEMU
-    // keeps the names and handles, the array is ours to free.
+    // SAFETY: the array's elements are register descriptions with terminated names. QEMU keeps the
+    // names and handles; the caller frees the array.
     unsafe {
         let list = api::qemu_plugin_get_registers();
         let found = std::slice::from_raw_parts(
@@ -198,7 +204,7 @@ pub fn find_flags() {
     }
 }
 
-/// Runs `fill` on a new byte array; its bytes if `fill` says that it worked.
+/// Bytes of a new array filled by `fill`; `None` if `fill` returns false.
 fn with_bytes(fill: impl FnOnce(*mut GArray) -> bool) -> Option<Vec<u8>> {
     // SAFETY: GLib's array holds `len` bytes at `data`; it is freed after they are copied.
     unsafe {
@@ -210,17 +216,20 @@ fn with_bytes(fill: impl FnOnce(*mut GArray) -> bool) -> Option<Vec<u8>> {
     }
 }
 
-/// `len` bytes of the program's memory, if all of them can be read.
+/// `len` bytes of the program's memory; `None` if any byte cannot be read.
 pub fn read_memory(address: u64, len: usize) -> Option<Vec<u8>> {
     // SAFETY: called on a virtual CPU's thread; QEMU checks the address.
     with_bytes(|bytes| unsafe { api::qemu_plugin_read_memory_vaddr(address, bytes, len) })
 }
 
-/// Has QEMU report when an instruction that it lacks runs.
+/// Adds a callback to an instruction that QEMU lacks.
 fn watch_if_unsupported(insn: *mut Insn, address: u64, code: &[u8], found: Option<Decoded>) {
-    // QEMU stops reading where it stops understanding, which can be at the first byte.
-    let longer = || (1..=15).rev().find_map(|len| read_memory(address, len));
-    let read = if found.is_none() { longer() } else { None };
+    // QEMU's decoder stops at the first unknown byte, so `code` may be incomplete. The program's
+    // memory may end before 15 bytes.
+    let read = match found {
+        None => (1..=15).rev().find_map(|len| read_memory(address, len)),
+        Some(_) => None,
+    };
     if !needs_beyond_avx2(read.as_deref().unwrap_or(code)) {
         return;
     }

@@ -1,27 +1,26 @@
-//! How far apart a thread's accesses to the same line are, and what that means for caches of any size.
+//! Reuse distances of a thread's accesses, and the misses of caches of any size.
 //!
 //! # Problem
-//! A cache of `C` lines that keeps the most recently used ones misses exactly the accesses before which
-//! at least `C` other lines were used since the last access to the same line (Mattson et al. 1970). One
-//! pass over the accesses that finds these *distances* therefore says how often a cache of any size
-//! misses.
+//! A fully associative LRU cache of `C` lines misses an access exactly if at least `C` other lines
+//! were used since the last access to the same line (Mattson et al. 1970). This number of lines is
+//! the *distance* of the access. One pass that finds all distances therefore gives the misses of
+//! caches of all sizes.
 //!
 //! # Approach
-//! The lines, in the order of their last use, are kept in three pieces, so that what is frequent is
-//! cheap and what is far is sampled:
-//! 1. *front*: the last [`FRONT`] lines, searched one by one;
-//! 2. *middle*: the [`MIDDLE`] lines before them, in a [`Recency`]; distances are exact up to here;
-//! 3. *far*: of all lines before them only those whose number's hash is below a threshold, in another
-//!    [`Recency`] (Waldspurger et al., SHARDS, 2015). When there are more than [`FAR`], the
-//!    threshold is halved. A distance among the sampled lines, divided by the share that is sampled, is
-//!    the distance.
+//! Lines, in the order of their last use, are kept in three parts, so that frequent cases are cheap
+//! and far lines are sampled:
+//! 1. *front*: the last [`FRONT`] lines, searched linearly;
+//! 2. *middle*: the [`MIDDLE`] lines before the front, in a [`Recency`], with exact distances;
+//! 3. *far*: of all lines before the middle a sample, in another [`Recency`]: the lines with a hash
+//!    below a threshold (Waldspurger et al., SHARDS, 2015). The threshold is halved when the sample
+//!    has more than [`FAR`] lines. A distance among sampled lines is divided by the sampled share.
 //!
-//! How many accesses go beyond the middle is known exactly; the samples only say how they are
-//! distributed over far distances.
+//! The number of accesses beyond the middle is exact; the sample gives only their distribution over
+//! far distances.
 //!
 //! # Properties
-//! - **Exact up to the middle**: the misses of caches of up to `FRONT + MIDDLE` lines are those of a
-//!   simulated cache, and all misses are as long as the far lines are not more than `FAR`.
+//! - **Exact up to the middle**: the misses of caches of up to `FRONT + MIDDLE` lines are those of
+//!   a simulated cache, and all misses are as long as the far lines are not more than `FAR`.
 //!   -> test `equals_a_simulated_cache`
 //! - **More cache, no more misses**. -> test `more_cache_never_means_more_misses`
 //! - **Sampled far**: misses of a program with more lines are near those of a simulated cache.
@@ -29,55 +28,56 @@
 
 use crate::recency::{Line, NodeIdx, Recency, mix};
 
-/// Lines that are searched one by one. Chosen: three of four accesses of gzip, which spreads them widely, end
-/// here, by its own counts.
+/// Lines of the front. Chosen: three of four of gzip's accesses, which are widely spread, end here.
 pub const FRONT: usize = 16;
-/// Lines whose distances are exact, 256 KiB of them: small caches would be badly sampled.
+/// Lines of the middle, 256 KiB: for small caches a sample would be inaccurate.
 pub const MIDDLE: usize = 4096;
-/// Sampled lines at a time, at most.
+/// Largest number of sampled lines.
 pub const FAR: usize = 32_768;
 
-/// Distances below 16 are kept each for itself, others in eight parts of every power of two.
+/// Buckets of distances: one per distance below 16, then eight per power of two.
 const BUCKETS: usize = 16 + 8 * 40;
-/// The share of lines that is sampled, at first, in units of 2⁻³².
+/// Threshold of a sample of all lines, in units of 2⁻³².
 const ALL: u64 = 1 << 32;
 
-/// The distances between one thread's accesses to the same line.
+/// Distances between a thread's accesses to the same line.
 pub struct Distances {
-    /// Each with its node of the middle; at first there is no line and no node.
+    /// Last lines, the most recent first, each with its node of the middle; `None` for the
+    /// placeholders of a new thread.
     front: [(Line, Option<NodeIdx>); FRONT],
     middle: Recency,
+    /// `None` before the first line leaves the middle.
     far: Option<Recency>,
-    /// Lines whose hash is below it are sampled.
+    /// Lines with a smaller hash are sampled.
     threshold: u64,
     counts: Counts,
 }
 
-/// How many accesses found their line at which distance.
+/// Histogram of accesses by distance.
 #[derive(Clone)]
 pub struct Counts {
-    /// How many accesses found their line at each distance within front and middle.
+    /// Accesses by distance, within front and middle.
     near: [u64; BUCKETS],
-    /// The same beyond, of sampled lines, each for as many as it stands for.
+    /// Sampled accesses by distance, beyond the middle, each weighted by the inverse sampled share.
     beyond: [u64; BUCKETS],
-    /// First accesses to sampled lines, each for as many as it stands for.
+    /// First accesses to sampled lines, weighted in the same way.
     first: u64,
     /// Accesses beyond the middle, sampled or not.
     all_beyond: u64,
-    /// Lines that left the middle, and those of them that had been written to.
+    /// Lines that left the middle.
     left: u64,
+    /// Lines that left the middle and had been written to.
     left_written: u64,
 }
 
-/// What a thread's distances amount to.
+/// Misses of LRU caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misses {
-    /// Numbers of lines, rising, and how many accesses miss a cache of so many; the last is what no
-    /// cache helps.
+    /// (lines of a cache, its misses), by rising size; the last misses occur in every cache.
     pub by_lines: Vec<(u64, u64)>,
-    /// Lines that a cache of `FRONT + MIDDLE` lines gave up.
+    /// Lines evicted from a cache of `FRONT + MIDDLE` lines.
     pub left: u64,
-    /// Those of them that it had to write back.
+    /// Evicted lines that were written back.
     pub left_written: u64,
 }
 
@@ -88,9 +88,9 @@ impl Default for Distances {
 }
 
 impl Distances {
-    /// Of a thread that has used nothing yet.
+    /// Distances of a thread without accesses.
     pub fn new() -> Self {
-        // No line of a program has this number: addresses end long before.
+        // A number beyond all addresses.
         let nothing = (Line::new(u64::MAX >> 1, false), None);
         Self {
             front: [nothing; FRONT],
@@ -101,12 +101,12 @@ impl Distances {
         }
     }
 
-    /// What has been counted so far.
+    /// Counts so far.
     pub const fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The thread uses `line`.
+    /// Records an access to `line`.
     #[inline]
     pub fn access(&mut self, line: Line) {
         let (first, known) = self.front[0];
@@ -115,6 +115,7 @@ impl Distances {
             self.front[0] = (first.or(line), known);
             return;
         }
+        // Each line moves back one place until the accessed line's place is reached.
         let mut moved = self.front[0];
         for place in 1..FRONT {
             std::mem::swap(&mut moved, &mut self.front[place]);
@@ -127,7 +128,8 @@ impl Distances {
         self.access_behind(line, moved);
     }
 
-    /// The thread uses a line that is not in front; the others made room and `last` found none.
+    /// Records an access to a line outside of the front. The front's lines have moved back, and
+    /// `last` has left the front.
     fn access_behind(&mut self, line: Line, last: (Line, Option<NodeIdx>)) {
         self.front[0] = if let Some(known) = self.middle.find(line.number()) {
             let (found, above) = self.middle.lift(known);
@@ -145,6 +147,7 @@ impl Distances {
         }
     }
 
+    /// Evicts the least recently used line of the middle, into the sample if its hash is sampled.
     fn leave_middle(&mut self) {
         let Some(lowest) = self.middle.lowest() else { return };
         self.middle.lift(lowest);
@@ -164,6 +167,7 @@ impl Distances {
         }
     }
 
+    /// Counts an access to a line beyond the middle, or a first access.
     fn access_far(&mut self, line: Line) {
         self.counts.all_beyond += 1;
         if !self.is_sampled(line.number()) {
@@ -199,14 +203,11 @@ impl Counts {
         left_written: 0,
     };
 
-    /// What was counted after `before`, which is of the same thread.
+    /// Counts after `before`, earlier counts of the same thread.
     pub fn since(&self, before: &Self) -> Self {
-        let less = |all: &[u64; BUCKETS], before: &[u64; BUCKETS]| {
-            std::array::from_fn(|at| all[at].saturating_sub(before[at]))
-        };
         Self {
-            near: less(&self.near, &before.near),
-            beyond: less(&self.beyond, &before.beyond),
+            near: difference(&self.near, &before.near),
+            beyond: difference(&self.beyond, &before.beyond),
             first: self.first.saturating_sub(before.first),
             all_beyond: self.all_beyond.saturating_sub(before.all_beyond),
             left: self.left.saturating_sub(before.left),
@@ -214,25 +215,27 @@ impl Counts {
         }
     }
 
-    /// What they amount to.
+    /// Scales a sum of sampled accesses, of all `sampled`, to the exact number of accesses beyond
+    /// the middle. Without samples all these accesses miss in every cache.
+    fn scaled(&self, amount: u64, sampled: u64) -> u64 {
+        let exact = u128::from(amount) * u128::from(self.all_beyond);
+        let share = exact.checked_div(u128::from(sampled));
+        share.map_or(self.all_beyond, |share| u64::try_from(share).unwrap_or(u64::MAX))
+    }
+
+    /// Misses of LRU caches by size.
     pub fn misses(&self) -> Misses {
         let sampled = self.first + self.beyond.iter().sum::<u64>();
-        // Samples stand for about as many accesses as there were; the true number is known. With no
-        // samples at all nothing is known of what is far, and no cache is said to help.
-        let scaled = |amount: u64| {
-            let exact = u128::from(amount) * u128::from(self.all_beyond);
-            let share = exact.checked_div(u128::from(sampled));
-            share.map_or(self.all_beyond, |share| u64::try_from(share).unwrap_or(u64::MAX))
-        };
-        let (mut near, mut beyond) = (0, self.first);
-        let mut missed = scaled(beyond);
+        let mut near = 0;
+        let mut beyond = self.first;
+        let mut missed = self.scaled(beyond, sampled);
         let mut by_lines = Vec::new();
         for at in (0..BUCKETS).rev() {
             near += self.near[at];
             beyond += self.beyond[at];
-            let with = near + scaled(beyond);
+            let with = near + self.scaled(beyond, sampled);
             if with > missed {
-                // A cache of the next bucket's least distance has all of this one's.
+                // A cache with the next bucket's least distance hits all of this bucket's accesses.
                 by_lines.push((least(at + 1), missed));
                 by_lines.push((least(at), with));
             }
@@ -245,7 +248,12 @@ impl Counts {
     }
 }
 
-/// The bucket that `distance` is counted in.
+/// Counts of `all` that are not in `before`.
+fn difference(all: &[u64; BUCKETS], before: &[u64; BUCKETS]) -> [u64; BUCKETS] {
+    std::array::from_fn(|at| all[at].saturating_sub(before[at]))
+}
+
+/// Bucket of a distance.
 fn bucket(distance: usize) -> usize {
     if distance < 16 {
         return distance;
@@ -254,16 +262,17 @@ fn bucket(distance: usize) -> usize {
     (16 + 8 * (octave - 4) + ((distance >> (octave - 3)) & 7)).min(BUCKETS - 1)
 }
 
-/// The least distance of bucket `at`.
+/// Least distance of bucket `at`.
 fn least(at: usize) -> u64 {
     if at < 16 {
         return at as u64;
     }
-    let (octave, part) = (4 + (at - 16) / 8, (at - 16) % 8);
+    let octave = 4 + (at - 16) / 8;
+    let part = (at - 16) % 8;
     (8 + part as u64) << (octave - 3)
 }
 
-/// 32 bits that do not depend on what else a line's number is used for.
+/// A 32-bit hash of a line's number, independent of [`Recency`]'s hash.
 fn hash(number: u64) -> u64 {
     mix(number ^ 0x5851_f42d_4c95_7f2d) >> 32
 }

@@ -7,33 +7,35 @@
 //! # Approach
 //! QEMU translates a program block by block; a block runs from its first instruction to its last.
 //! When a block is translated, its instructions are decoded once and summed up into a *tally*.
-//! Blocks with equal tallies share one 64-bit counter, and the only thing added to the translated
-//! code is one addition to that counter, which every thread has of its own. When a thread ends,
-//! its counters are multiplied with their tallies. A few thousand tallies describe the largest
-//! programs, so the counters of a thread fit into 64 KiB, however much code a JIT compiler makes;
-//! should they not suffice, a block adds to one counter for each class that it has.
+//! Blocks with equal tallies share a 64-bit counter per thread. The translated code has a single
+//! addition more, to this counter. When a thread ends, its counters are multiplied with their
+//! tallies. A few thousand tallies describe the largest programs, so the counters of a thread fit
+//! into 64 KiB, even for JIT compilers. If all counters are in use, a further block adds to one
+//! counter per class.
 //!
-//! # What is not one block, one count
-//! - A repeated string instruction is one instruction, but QEMU enters it anew after every 65,536
-//!   repetitions. Blocks that begin with one look at the resume flag to tell.
-//! - A fault in the middle of a block leaves the block counted whole. The number of signal handlers
-//!   that returned is reported, so that a reader knows whether this can have happened.
-//! - An instruction that QEMU lacks raises SIGILL. Those beyond AVX2 are reported if they ran.
+//! # Exceptions to one count per block
+//! - A repeated string instruction is one instruction, but QEMU enters it again after every 65,536
+//!   repetitions. A block that begins with such an instruction checks the resume flag.
+//! - A block with a fault in the middle is counted whole. The number of returned signal handlers is
+//!   reported, which shows whether this can have happened.
+//! - An instruction that QEMU lacks raises SIGILL. Executed instructions beyond AVX2 are reported.
 //!
-//! # Manners
-//! The plugin lives inside another program's process. It writes to one file, which it opens when the
-//! process has ended, so that no descriptor of the program is ever taken; it never touches standard
-//! output or error; on any trouble it stays silent and the file stays empty.
+//! # Constraints
+//! The plugin lives inside another program's process. It writes to one file, opened at the end of the
+//! process, so it never occupies a descriptor of the program. It never uses standard output or
+//! error. After any failure it stays silent and the file stays empty.
 //!
 //! # Arguments
-//! `out=HEX`: the folder for the files, its path's bytes in hexadecimal. `name=HEX`: the name that
-//! the first thread gets, as the kernel would have given it. `stretch=N`: takes stretches of `N`
-//! instructions, see `stretches`. `branches=`: guesses branches, see `branches`.
-//! `trace=HEX`: records accesses to this file, see `traces`.
+//! - `out=HEX`: folder for the files, the path's bytes in hexadecimal
+//! - `name=HEX`: name of the main thread, as the kernel would have set it
+//! - `stretch=N`: records stretches of `N` instructions, see `stretches`
+//! - `misses=`: counts distances between accesses, see `distances`
+//! - `branches=`: predicts branches, see `branches`
+//! - `trace=HEX`: records accesses to this file, see `traces`
 //!
 //! # Locks
-//! QEMU's plugin lock comes before `STATE`'s: fork takes both, in this order. So no function of
-//! QEMU that takes its lock is called while `STATE` is held.
+//! QEMU's plugin lock comes before `STATE`'s: fork takes both, in this order. So while `STATE` is
+//! held, no function of QEMU that takes the plugin lock is called.
 #![allow(unsafe_code)] // a plugin is called by C and calls C
 
 mod accesses;

@@ -23,33 +23,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The state of this process.
 pub struct State {
-    /// Which counter counts what.
+    /// Assignment of counters to blocks.
     pub slots: Slots,
-    /// Instructions that QEMU lacks, as they were translated, and whether they ran.
+    /// Translated instructions that QEMU lacks, with true for those that ran.
     pub unsupported: Vec<(Unsupported, bool)>,
-    /// Stretches of instructions, if they are taken.
+    /// Stretches of instructions; `None` if not recorded.
     pub stretches: Option<Stretches>,
     folder: PathBuf,
     file: PathBuf,
+    /// Name of the main thread.
     name: Vec<u8>,
     pid: i32,
     parent: i32,
     start_ns: u64,
+    /// Position of the next thread in the order of creation.
     next_order: u64,
-    /// Threads that have been created, by their number, until they have ended.
+    /// Created threads that have not ended, by thread ID.
     living: HashMap<i32, Created>,
-    /// Which thread runs on which virtual CPU. QEMU gives the numbers of ended ones out again.
+    /// Thread ID by virtual CPU. QEMU reuses the numbers of ended CPUs.
     on_cpu: HashMap<c_uint, i32>,
-    /// How many threads have begun on a virtual CPU before the process ended.
+    /// Number of threads that began on a virtual CPU before the process ended.
     begun: u64,
-    /// The process ends, and its threads' records have been ended.
+    /// True after the records of all threads were ended, at the end of the process.
     ending: bool,
-    /// With their places in the order of creation.
+    /// Ended threads with their positions in the order of creation.
     ended: Vec<(u64, Thread)>,
-    /// When the CPUs that are about to create a thread asked for it.
+    /// Time of the request, for CPUs that are creating a thread (CLOCK_MONOTONIC, ns).
     creating: HashMap<c_uint, u64>,
+    /// Number of signal handlers that returned.
     handlers: u64,
-    /// Nothing is to be written any more.
+    /// True if the report was written, or must not be written.
     reported: bool,
 }
 
@@ -59,7 +62,7 @@ struct Created {
     start_ns: u64,
 }
 
-/// The numbers of the system calls that matter, by architecture.
+/// System call numbers of an architecture; `None` for calls that it lacks.
 #[derive(Clone, Copy)]
 struct Numbers {
     clone: i64,
@@ -67,7 +70,8 @@ struct Numbers {
     vfork: Option<i64>,
     execve: i64,
     execveat: i64,
-    /// Whether the address at which the kernel wakes when a thread ends is `clone`'s fifth argument, and not its fourth.
+    /// True if `child_tid`, the futex that the kernel wakes at a thread's end, is `clone`'s fifth
+    /// argument; false for the fourth.
     child_tid_is_fifth: bool,
     rt_sigreturn: i64,
     exit: i64,
@@ -75,7 +79,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// From the kernel's tables: `asm/unistd_64.h` on x86, `asm-generic/unistd.h` on aarch64.
+    /// Numbers of `asm/unistd_64.h` on x86 and of `asm-generic/unistd.h` on aarch64.
     const fn of(isa: Isa) -> Self {
         match isa {
             Isa::X86_64 => Self {
@@ -103,12 +107,12 @@ impl Numbers {
         }
     }
 
-    /// Those of the emulated architecture.
+    /// Numbers of the emulated architecture.
     fn here() -> Self {
         Self::of(ISAS[ISA.load(Ordering::Relaxed)])
     }
 
-    // QEMU answers clone3 with ENOSYS, so it never makes anything.
+    // Without clone3: QEMU fails it with ENOSYS.
     fn makes_task(self, number: i64) -> bool {
         number == self.clone || Some(number) == self.fork || Some(number) == self.vfork
     }
@@ -144,7 +148,7 @@ impl State {
         state
     }
 
-    /// Starts the records of a process, and leaves the empty file that shows that it exists.
+    /// Starts the records of a process, and creates the empty file that shows its existence.
     fn begin_process(&mut self) {
         (self.pid, self.parent) = sys::pids();
         self.start_ns = sys::now_ns();
@@ -152,7 +156,8 @@ impl State {
         self.next_order = 0;
         self.living.clear();
         self.on_cpu.clear();
-        (self.begun, self.ending) = (0, false);
+        self.begun = 0;
+        self.ending = false;
         self.ended.clear();
         self.creating.clear();
         self.handlers = 0;
@@ -166,8 +171,8 @@ impl State {
         sys::create_empty(&self.file);
     }
 
-    /// Notes that thread `tid` exists, unless that is known. Its creator and the thread itself both
-    /// report it, in either order.
+    /// Adds thread `tid` unless it is known. The creator and the thread itself both report the
+    /// creation, in either order.
     fn add_thread(&mut self, tid: i32) {
         let next = Created { order: self.next_order, start_ns: sys::now_ns() };
         if self.living.entry(tid).or_insert(next).order == next.order {
@@ -175,7 +180,8 @@ impl State {
         }
     }
 
-    /// Thread `tid` begins on `cpu`. One that does so while the process ends executes nothing.
+    /// Records that thread `tid` begins on `cpu`. A thread that begins while the process ends
+    /// executes nothing, and is ignored.
     fn begin_thread(&mut self, cpu: c_uint, tid: i32) {
         if !self.ending {
             self.add_thread(tid);
@@ -184,23 +190,23 @@ impl State {
         }
     }
 
-    /// Notes that task `tid` was created on the request of the thread on `cpu`.
+    /// Records that the thread on `cpu` has created task `tid`.
     fn create(&mut self, cpu: c_uint, tid: i32) {
         let Some(asked_ns) = self.creating.remove(&cpu) else {
-            // A process keeps records of its own; but this one may end before it has begun them.
+            // A process has records of its own, but may end before they begin.
             let noted = sys::create_empty(&self.folder.join(format!("forked.{tid}")));
-            // Counts from which a child is missing unnoticed are not reported at all.
+            // Without the note, a missing child would go unnoticed, so nothing is reported.
             self.reported |= !noted;
             return;
         };
-        // A short thread can have ended before its creation is reported.
+        // A short thread may end before its creation is reported.
         let mut since = self.ended.iter().rev().take_while(|thread| thread.1.end_ns >= asked_ns);
         if !since.any(|(_, thread)| thread.tid == tid && thread.start_ns >= asked_ns) {
             self.add_thread(tid);
         }
     }
 
-    /// Ends the records of the thread on `cpu`, whose counters are `counts`.
+    /// Ends the records of the thread on `cpu` with its counters `counts`.
     fn end_thread(&mut self, cpu: c_uint, counts: &mut [u64], name: Vec<u8>) {
         let total = self.slots.total(counts);
         counts.fill(0);
@@ -215,6 +221,7 @@ impl State {
         self.ended.push((order, thread));
     }
 
+    /// Writes the file of counts, once.
     fn report(&mut self, target: &'static str) {
         if std::mem::replace(&mut self.reported, true) {
             return;
@@ -242,29 +249,29 @@ impl State {
         sys::fill(&self.file, &text);
     }
 
-    /// Where the calling thread notes what it is about to execute.
+    /// Path of the calling thread's note about the program of its execve.
     fn note_of_execution(&self) -> PathBuf {
         self.folder.join(format!("executes.{}.{}", self.pid, sys::tid()))
     }
 }
 
-/// The first `used` counters of virtual CPU `cpu`.
+/// First `used` counters of virtual CPU `cpu`.
 ///
 /// # Safety
-/// The CPU runs no code meanwhile, and no CPU begins: that would move the counters. The latter
-/// is so inside [`api::qemu_plugin_vcpu_for_each`], which holds QEMU's plugin lock.
+/// While the slice lives, the CPU must run no code, and no CPU may begin, since QEMU would move the
+/// counters. No CPU begins inside [`api::qemu_plugin_vcpu_for_each`], which holds QEMU's plugin lock.
 unsafe fn counters<'a>(cpu: c_uint, used: usize) -> &'a mut [u64] {
-    // SAFETY: the board has SLOTS counters for every CPU that ever began, and `used` is no more.
+    // SAFETY: the board has SLOTS counters for every CPU that ever began.
     unsafe {
         let first = api::qemu_plugin_scoreboard_find(BOARD.load(Ordering::Relaxed), cpu);
         std::slice::from_raw_parts_mut(first.cast(), used.min(SLOTS))
     }
 }
 
-/// What QEMU calls the plugin by; set once, before anything is translated.
+/// QEMU's handle of the plugin; set once, before any translation.
 static ID: AtomicU64 = AtomicU64::new(0);
 
-/// A stretch of the calling thread has ended: keeps what the thread has counted until now.
+/// Keeps the calling thread's counts at the end of a stretch.
 pub fn keep_counts() {
     // SAFETY: the function has the type that QEMU calls it with.
     unsafe { api::qemu_plugin_vcpu_for_each(ID.load(Ordering::Relaxed), keep_own_counts) };
@@ -278,7 +285,7 @@ extern "C" fn keep_own_counts(_id: Id, cpu: c_uint) {
     else {
         return;
     };
-    // SAFETY: called inside for_each; the CPU is the calling thread's, which is here.
+    // SAFETY: called inside for_each, on the calling thread's own CPU.
     let (counts, distances, branches) =
         unsafe { (counters(cpu, state.slots.used()), DISTANCES.own(cpu), BRANCHES.own(cpu)) };
     let counted = Snapshot {
@@ -289,10 +296,10 @@ extern "C" fn keep_own_counts(_id: Id, cpu: c_uint) {
     stretches.counted(tid, counted);
 }
 
-/// QEMU loads the plugin.
+/// Installs the plugin; called by QEMU. Returns 0, or 1 for unusable arguments.
 ///
 /// # Safety
-/// `info` and the `argc` strings of `argv` are as QEMU's interface says.
+/// `info` and the `argc` strings of `argv` must be valid, as in QEMU's interface.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: Id,
@@ -307,26 +314,22 @@ pub unsafe extern "C" fn qemu_plugin_install(
             (0..count).map(|i| CStr::from_ptr(*argv.add(i)).to_bytes()).collect();
         ((*info).system_emulation, CStr::from_ptr((*info).target_name), args)
     };
-    let value = |key: &[u8]| args.iter().find_map(|arg| unhex(arg.strip_prefix(key)?));
     let isa = TARGETS.iter().position(|name| name.as_bytes() == target.to_bytes());
-    let (Some(isa), Some(folder), false) = (isa, value(b"out="), system) else { return 1 };
+    let (Some(isa), Some(folder), false) = (isa, value(&args, b"out="), system) else { return 1 };
     ISA.store(isa, Ordering::Relaxed);
     ID.store(id, Ordering::Relaxed);
-    if value(b"misses=").is_some() {
+    if value(&args, b"misses=").is_some() {
         DISTANCES.enable();
     }
-    if value(b"branches=").is_some() {
+    if value(&args, b"branches=").is_some() {
         BRANCHES.enable();
     }
-    if let Some(file) = value(b"trace=") {
+    if let Some(file) = value(&args, b"trace=") {
         traces::enable(PathBuf::from(OsString::from_vec(file)));
     }
     let folder = PathBuf::from(OsString::from_vec(folder));
-    let mut state = State::new(folder, value(b"name=").unwrap_or_default());
-    let number = |arg: &&[u8]| {
-        std::str::from_utf8(arg.strip_prefix(b"stretch=")?).ok()?.parse::<usize>().ok()
-    };
-    state.stretches = args.iter().find_map(number).filter(|length| *length > 0).map(Stretches::new);
+    let mut state = State::new(folder, value(&args, b"name=").unwrap_or_default());
+    state.stretches = stretch_length(&args).map(Stretches::new);
     if state.stretches.is_some() {
         // SAFETY: allocates; QEMU keeps the board until the process ends.
         let clocks = unsafe { api::qemu_plugin_scoreboard_new(size_of::<u64>()) };
@@ -341,6 +344,19 @@ pub unsafe extern "C" fn qemu_plugin_install(
     sys::at_fork(before_fork, after_fork);
     register(id);
     0
+}
+
+/// Bytes of the hexadecimal argument that begins with `key`.
+fn value(args: &[&[u8]], key: &[u8]) -> Option<Vec<u8>> {
+    args.iter().find_map(|arg| unhex(arg.strip_prefix(key)?))
+}
+
+/// Instructions of a stretch, from `stretch=N`; `None` if absent or 0.
+fn stretch_length(args: &[&[u8]]) -> Option<usize> {
+    let number = args.iter().find_map(|arg| {
+        std::str::from_utf8(arg.strip_prefix(b"stretch=")?).ok()?.parse::<usize>().ok()
+    });
+    number.filter(|length| *length > 0)
 }
 
 /// QEMU's names of the instruction sets in [`ISAS`].
@@ -368,7 +384,7 @@ unsafe extern "C" fn after_fork() {
     STATE.release();
 }
 
-/// A thread begins; called in it, before it runs its first instruction.
+/// Begins a thread; called in the thread, before its first instruction.
 extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
     DISTANCES.begin(cpu, Distances::new);
     BRANCHES.begin(cpu, Branches::new);
@@ -382,7 +398,7 @@ extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
     };
     wind_clock(cpu);
     if let Some(name) = first {
-        // QEMU's own name would stand there else, and every thread would inherit it.
+        // Else the name would be QEMU's, and every thread would inherit it.
         if !name.is_empty() {
             sys::set_name(&name);
         }
@@ -390,7 +406,7 @@ extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
     }
 }
 
-/// A thread ends; called in it.
+/// Ends a thread; called in the thread.
 extern "C" fn on_cpu_ends(id: Id, _cpu: c_uint) {
     // SAFETY: the function has the type that QEMU calls it with.
     unsafe { api::qemu_plugin_vcpu_for_each(id, harvest_own) };
@@ -400,41 +416,44 @@ extern "C" fn harvest_own(_id: Id, cpu: c_uint) {
     let mut guard = STATE.lock();
     let Some(state) = guard.as_mut() else { return };
     if state.on_cpu.get(&cpu) == Some(&sys::tid()) {
-        // SAFETY: called inside for_each; the CPU is the calling thread's, which is here.
+        // SAFETY: called inside for_each, on the calling thread's own CPU.
         let counts = unsafe { counters(cpu, state.slots.used()) };
         state.end_thread(cpu, counts, sys::own_name());
     }
 }
 
-/// The process ends; called once every thread has been stopped and all counting taken out.
+/// Ends the process; called after every thread was stopped and all counting was removed.
 ///
-/// From then on QEMU reports no thread's end. An ending thread first wakes the one that joins it, and then is reported
-/// and leaves QEMU's list of CPUs. So a thread may end unreported while its process does, and be in that list or not.
+/// QEMU then reports no further end of a thread. An ending thread first wakes the joining thread,
+/// and is then reported and removed from QEMU's list of CPUs. So a thread that ends together with
+/// its process may be unreported, and may be in this list or not.
 extern "C" fn on_exit(id: Id, _word: *mut c_void) {
-    // SAFETY: the function has the type that QEMU calls it with. The list has the calling thread's CPU at least.
+    // SAFETY: the function has the type that QEMU calls. The list has at least the caller's CPU.
     unsafe { api::qemu_plugin_vcpu_for_each(id, harvest_all) };
     if let Some(state) = STATE.lock().as_mut() {
         state.report(TARGETS[ISA.load(Ordering::Relaxed)]);
     }
 }
 
-/// Called for each CPU in QEMU's list. The first call ends the records of all threads, also of those that are not there.
+/// Called for each CPU in QEMU's list. The first call ends the records of all threads, including
+/// threads that are not in the list.
 extern "C" fn harvest_all(_id: Id, _cpu: c_uint) {
     let mut guard = STATE.lock();
     let Some(state) = guard.as_mut() else { return };
     state.ending = true;
     for (cpu, tid) in state.on_cpu.clone() {
         traces::end(cpu);
-        // SAFETY: called inside for_each; no code counts any more, and no CPU that begins now counts.
+        // SAFETY: called inside for_each; no running code and no CPU that begins now counts.
         let counts = unsafe { counters(cpu, state.slots.used()) };
         let name = Some(sys::name_of(tid)).filter(|name| !name.is_empty());
-        // The kernel has forgotten the name of a thread that is gone; a new thread has its creator's.
+        // The kernel has no name of an ended thread. The main thread's name is the likeliest, since
+        // a new thread inherits its creator's.
         state.end_thread(cpu, counts, name.unwrap_or_else(|| state.name.clone()));
     }
 }
 
-/// `clone`'s flag for a thread of the same process: `linux/sched.h`. Flags are the first argument
-/// on both architectures.
+/// Flag of `clone` for a thread of the same process (`linux/sched.h`). The flags are the first
+/// argument on both architectures.
 const CLONE_THREAD: u64 = 0x1_0000;
 
 extern "C" fn on_syscall(
@@ -472,12 +491,13 @@ extern "C" fn on_syscall(
     }
 }
 
-/// The terminated string at `address`, up to the length of a path.
+/// The terminated string at `address`, truncated to 4,095 bytes, the longest path.
 fn read_string(address: u64) -> Vec<u8> {
     const PAGE: u64 = 4096;
     let mut string = Vec::new();
     while string.len() < 4095 {
         let from = address.wrapping_add(string.len() as u64);
+        // Up to the end of the page: the next page may be unmapped.
         let Ok(len) = usize::try_from(PAGE - from % PAGE) else { break };
         let Some(bytes) = read_memory(from, len) else { break };
         match bytes.iter().position(|byte| *byte == 0) {
@@ -495,7 +515,7 @@ fn read_string(address: u64) -> Vec<u8> {
 extern "C" fn on_syscall_returns(_id: Id, cpu: c_uint, number: i64, result: i64) {
     let numbers = Numbers::here();
     if numbers.executes(number) {
-        // It came back, so nothing was executed.
+        // execve returns only if it has failed.
         if let Some(note) = STATE.lock().as_ref().map(State::note_of_execution) {
             sys::remove_note(&note);
         }
@@ -507,7 +527,7 @@ extern "C" fn on_syscall_returns(_id: Id, cpu: c_uint, number: i64, result: i64)
         if sys::pids().0 != state.pid {
             on_forked(state, cpu);
         } else if result < 0 {
-            // Else the next fork would be taken for the thread that was asked for here.
+            // Else the CPU's next fork would be taken for this failed thread.
             state.creating.remove(&cpu);
         } else if let Ok(tid) = i32::try_from(result) {
             if state.creating.contains_key(&cpu) {
@@ -518,11 +538,11 @@ extern "C" fn on_syscall_returns(_id: Id, cpu: c_uint, number: i64, result: i64)
     }
 }
 
-/// This is the new process, and its only thread: what was counted so far is the parent's.
+/// Resets all records in a new process, which has a single thread: earlier counts are the parent's.
 fn on_forked(state: &mut State, cpu: c_uint) {
     let used = state.slots.used();
     for parents in state.on_cpu.keys() {
-        // SAFETY: no other thread is there to move the counters or to use them.
+        // SAFETY: no other thread exists that could move or use the counters.
         unsafe { counters(*parents, used) }.fill(0);
     }
     DISTANCES.forget();
@@ -534,9 +554,11 @@ fn on_forked(state: &mut State, cpu: c_uint) {
     state.begin_thread(cpu, sys::tid());
 }
 
-/// The bytes that `text` spells in pairs of hexadecimal digits.
+/// Bytes of a text of hexadecimal digit pairs.
 fn unhex(text: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
-    let pair = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
-    (0..text.len()).step_by(2).map(pair).collect()
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok())
+        .collect()
 }

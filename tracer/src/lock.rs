@@ -3,10 +3,10 @@
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
-/// A mutex that a forked child can use even if another thread held it when the child was made.
+/// A mutex that a forked child can use even if another thread held the mutex at the fork.
 ///
-/// The standard library's mutex cannot be locked in one function and unlocked in another, which is
-/// what fork's handlers must do.
+/// Fork handlers lock the mutex before the fork and unlock it after, in different functions. The
+/// standard library's mutex does not allow this.
 pub struct Lock<T> {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     value: UnsafeCell<T>,
@@ -30,14 +30,14 @@ impl<T> Lock<T> {
         Guard(self)
     }
 
-    /// Takes the lock without a guard. [`Lock::release`] must follow, in this thread or in the
-    /// one that it becomes in a forked child.
+    /// Takes the lock without a guard. [`Lock::release`] must follow, in this thread or in its copy
+    /// in a forked child.
     pub fn take(&self) {
         // SAFETY: the mutex is initialised, never moved and never destroyed.
         unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
     }
 
-    /// Unlocks what [`Lock::take`] locked.
+    /// Releases a lock taken by [`Lock::take`].
     pub fn release(&self) {
         // SAFETY: as above; the caller holds the lock.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };

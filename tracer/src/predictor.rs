@@ -1,37 +1,40 @@
-//! A branch predictor, to say how often a processor would mispredict.
+//! A branch predictor, to estimate a processor's mispredictions.
 //!
 //! # Approach
-//! Whether a branch is taken: TAGE (Seznec and Michaud, "A case for (partially) tagged geometric history
-//! length branch predictors", 2006), with a table of two-bit counters and seven tagged tables whose
-//! histories grow from 4 to 200 branches; some 32 KiB in hardware. Where an indirect branch leads: the
-//! same idea with two tables, one without history. Returns are always predicted.
-//! # What it is not
-//! Any processor's predictor: those are larger and not published. Of loops whose number of rounds does
-//! not change, and of the effects of wrong paths, nothing is modelled.
+//! Directions of conditional branches: TAGE (Seznec and Michaud, "A case for (partially) tagged
+//! geometric history length branch predictors", 2006), with a table of two-bit counters and seven
+//! tagged tables with histories of 4 to 200 branches; some 32 KiB in hardware. Targets of indirect
+//! branches: the same method with two tables, one without history. Returns are always predicted.
+//!
+//! # Limits
+//! No processor has this predictor: processors have larger, unpublished predictors. Not modelled are
+//! predictors for loops with a constant number of rounds, and the effects of wrong paths.
 
-/// Bits of history that are kept; more than the longest table uses.
+/// Bits of history kept; more than the longest history.
 const KEPT: usize = 256;
-/// Branches of history that each tagged table looks at: each about twice as many as the one before.
+/// History length of each tagged table, in branches; each about twice the length before.
 const LENGTHS: [usize; 7] = [4, 8, 15, 28, 54, 104, 200];
 /// Entries of a tagged table, as a power of two.
 const ENTRIES: u32 = 11;
+/// Bits of a tag.
 const TAG: u32 = 11;
 /// Entries of the table without history, as a power of two.
 const PLAIN: u32 = 14;
 /// Entries of each table of targets, as a power of two.
 const TARGETS: u32 = 12;
-/// Allocations after which usefulness is forgotten, by half.
+/// Allocations after which all usefulness counters are halved.
 const FORGET: u32 = 1 << 18;
 
 #[derive(Clone, Copy, Default)]
 struct Entry {
     tag: u16,
-    /// Taken if not negative; -4 to 3.
+    /// Prediction, -4 to 3: taken if not negative.
     counter: i8,
+    /// Usefulness, 0 to 3: entries of 0 may be replaced.
     useful: u8,
 }
 
-/// A history of so many bits, folded into fewer.
+/// A history of `length` bits, folded into `bits` bits by exclusive or.
 #[derive(Clone, Copy, Default)]
 struct Folded {
     value: u32,
@@ -44,7 +47,7 @@ impl Folded {
         Self { value: 0, bits, length }
     }
 
-    /// A bit comes and the one `length` before it goes.
+    /// Shifts in bit `came`, and removes bit `went`, which came `length` bits before.
     fn push(&mut self, came: u32, went: u32) {
         #[allow(clippy::cast_possible_truncation)] // hundreds
         let at = self.length as u32 % self.bits;
@@ -55,33 +58,44 @@ impl Folded {
     }
 }
 
-/// What is remembered of one thread's branches.
+/// Predictor of a thread's branches.
 pub struct Predictor {
+    /// Two-bit counters, by address.
     plain: Vec<i8>,
+    /// Tagged tables, by rising history length.
     tables: Vec<Vec<Entry>>,
+    /// Folded history for the index of each tagged table.
     index: Vec<Folded>,
+    /// Folded histories for the tag of each tagged table.
     tags: Vec<[Folded; 2]>,
-    /// The last branches, 1 for each that was taken; a ring.
+    /// Ring of the last branches, 1 for a taken branch.
     history: [u8; KEPT],
+    /// Index of the last branch in `history`.
     newest: usize,
+    /// Targets by address, and by address and path; 0 if unknown.
     targets: [Vec<u64>; 2],
+    /// Hash of the last indirect targets.
     path: u64,
     random: u32,
+    /// Allocations since usefulness was last halved.
     allocated: u32,
 }
 
-/// What the tables prediction.
+/// Prediction of a direction, with the table entries used.
 struct Prediction {
+    /// Index into each tagged table.
     index: [usize; LENGTHS.len()],
+    /// Tag for each tagged table.
     tag: [u16; LENGTHS.len()],
+    /// Table of the prediction: the matching table with the longest history. `None`: `plain`.
     provider: Option<usize>,
     taken: bool,
-    /// What would be predicted without the provider.
+    /// Prediction without the provider.
     otherwise: bool,
 }
 
 impl Predictor {
-    /// Has seen nothing.
+    /// A predictor without history.
     pub fn new() -> Self {
         Self {
             plain: vec![0; 1 << PLAIN],
@@ -100,7 +114,7 @@ impl Predictor {
         }
     }
 
-    /// The branch at `address` was taken or not; whether that was predicted.
+    /// Records the direction of the conditional branch at `address`. True if it was predicted.
     pub fn decided(&mut self, address: u64, taken: bool) -> bool {
         let prediction = self.predict(address);
         self.learn(address, &prediction, taken);
@@ -108,13 +122,13 @@ impl Predictor {
         prediction.taken == taken
     }
 
-    /// The indirect branch at `address` led to `target`; whether that was predicted.
+    /// Records the target of the indirect branch at `address`. True if it was predicted.
     pub fn led(&mut self, address: u64, target: u64) -> bool {
         let mask = (1 << TARGETS) - 1;
         let mixed = mix(address);
         let [plain, with] = [mixed & mask, (mixed ^ mix(self.path)) & mask];
-        // The table with history is right where it was right before: it keeps the whole target.
         let [plain, with] = [plain, with].map(|place| usize::try_from(place).unwrap_or(0));
+        // The table with history has no tags: an entry is used whenever it has a target.
         let known =
             if self.targets[1][with] == 0 { self.targets[0][plain] } else { self.targets[1][with] };
         self.targets[0][plain] = target;
@@ -140,7 +154,7 @@ impl Predictor {
             prediction.index[table] =
                 place(mixed ^ mixed >> (ENTRIES as usize + table) ^ folded, ENTRIES);
             let tag = mixed >> 20 ^ u64::from(first.value) ^ u64::from(second.value) << 1;
-            // Never 0, which is the tag of what was never written.
+            // Never 0, the tag of an empty entry.
             prediction.tag[table] = u16::try_from(place(tag, TAG)).unwrap_or(0) | 1 << TAG;
             let entry = self.tables[table][prediction.index[table]];
             if entry.tag == prediction.tag[table] {
@@ -176,16 +190,19 @@ impl Predictor {
         }
     }
 
-    /// Takes an entry of a table with a longer history.
+    /// Replaces an entry of a table with a longer history, after a misprediction.
     fn allocate(&mut self, prediction: &Prediction, taken: bool) {
         let first = prediction.provider.map_or(0, |table| table + 1);
-        // Now and then the next but one, so that branches do not push each other out for ever.
+        // In one of four allocations the second free entry, so that branches do not evict each
+        // other for ever.
         self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let skip = usize::from(self.random >> 30 == 0);
-        let free = |table: &usize| self.tables[*table][prediction.index[*table]].useful == 0;
-        let found = (first..LENGTHS.len()).filter(free).nth(skip);
-        match found.or_else(|| (first..LENGTHS.len()).find(free)) {
+        let mut free = (first..LENGTHS.len())
+            .filter(|table| self.tables[*table][prediction.index[*table]].useful == 0);
+        let first_free = free.clone().next();
+        match free.nth(skip).or(first_free) {
             Some(table) => {
+                // The weakest counter of the branch's direction.
                 let counter = if taken { 0 } else { -1 };
                 let entry = Entry { tag: prediction.tag[table], counter, useful: 0 };
                 self.tables[table][prediction.index[table]] = entry;
@@ -220,12 +237,12 @@ fn place(value: u64, bits: u32) -> usize {
     usize::try_from(value & ((1 << bits) - 1)).unwrap_or(0)
 }
 
-/// Spreads addresses, whose lower bits are much alike (the multiplier of Fibonacci hashing).
+/// Hash of an address, whose low bits vary little (Fibonacci hashing).
 fn mix(value: u64) -> u64 {
     value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16
 }
 
-/// One step up or down, within `-(most + 1) ..= most`.
+/// `counter` one step up or down, saturating at `-(most + 1)` and `most`.
 fn step(counter: i8, up: bool, most: i8) -> i8 {
     if up { (counter + 1).min(most) } else { (counter - 1).max(-most - 1) }
 }

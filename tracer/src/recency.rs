@@ -1,81 +1,84 @@
-//! Lines in the order of their last use, which says how much else was used since.
+//! Cache lines in the order of their last use, with the number of lines used since.
 
-/// A line of the program's memory: its address by the line's size, and whether it was written to.
+/// A cache line of the program's memory: the address divided by the line size, and a written flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line(u64);
 
 impl Line {
-    /// The line numbered `number`.
+    /// Line `number`, the address divided by the line size.
     pub const fn new(number: u64, written: bool) -> Self {
         Self(number << 1 | written as u64)
     }
 
-    /// Its number.
+    /// Address divided by the line size.
     pub const fn number(self) -> u64 {
         self.0 >> 1
     }
 
-    /// Whether it was written to.
+    /// True if the line was written to.
     pub const fn is_written(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// Whether it is the same line, written to or not.
+    /// True if both are the same line, whatever the flags.
     pub const fn is(self, other: Self) -> bool {
         self.0 ^ other.0 < 2
     }
 
-    /// The same line, written to if either is.
+    /// The same line, with the flag of either.
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | (other.0 & 1))
     }
 }
 
-/// A line that a [`Recency`] knows. Valid until it is forgotten.
+/// A line known to a [`Recency`]. Valid until the line is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeIdx(u32);
 
-/// No known line, and no place.
+/// Absent node, and absent place.
 const NONE: u32 = u32::MAX;
-/// Words of 64 places that have a sum of their own.
+/// Words of `taken`, of 64 places each, that share a sum.
 const GROUP: usize = 64;
 
-/// A set of known lines, of which some lie in an order: each on top when it is put there.
+/// A set of known lines, some of which are in an order with the most recently put line on top.
 ///
-/// Lines have places that rise with the order in which they came. A bit says which places are taken, and
-/// sums of 64 and of 4,096 places make it quick to count how many lie above one of them. When no place
-/// is left above, the lines move down together.
+/// Each line in the order has a place; a line put later has a higher place. Bits mark taken places,
+/// and sums over 64 and over 4,096 places speed up the count of lines above a place. When the
+/// highest place is taken, all lines move down together.
 pub struct Recency {
+    /// Nodes of a hash table with chains, and of the list of free nodes.
     known: Vec<Node>,
-    /// The first of those whose hash is the same, each of which names the next.
+    /// First node of each chain, by hash.
     heads: Vec<u32>,
-    /// The first node that is free, and names the next one.
+    /// First node of the list of free nodes.
     free: u32,
-    /// What is in each place.
+    /// Node at each place.
     places: Vec<u32>,
-    /// One bit for each place that is taken.
+    /// One bit per place, set if a line is there.
     taken: Vec<u64>,
-    /// How many bits each word of `taken` has, and how many each group of words.
+    /// Number of bits in each word of `taken`.
     in_word: Vec<u8>,
+    /// Number of bits in each group of words.
     in_group: Vec<u32>,
-    /// How many lie in the order.
+    /// Number of lines in the order.
     len: usize,
-    /// The next place on top.
+    /// Place of the next line on top.
     next: usize,
-    /// No word of `taken` below it has a bit.
+    /// Index into `taken`; all words below are 0.
     lowest: usize,
 }
 
 struct Node {
     line: Line,
+    /// Next node of the chain or of the free list.
     next: u32,
     place: u32,
 }
 
 impl Recency {
-    /// Of at most `most` lines in the order; one more may lie there for a moment.
+    /// An order of at most `most` lines; one more is allowed between `put` and `lift`.
     pub fn new(most: usize) -> Self {
-        // With four places for each, moving them down costs one step for three that were put on top.
+        // With four places per line, a move of all lines costs a step per three lines put.
         let words = (4 * most).div_ceil(64) + 1;
         Self {
             known: Vec::new(),
@@ -91,12 +94,12 @@ impl Recency {
         }
     }
 
-    /// How many lines lie in the order.
+    /// Number of lines in the order.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// The known line numbered `number`.
+    /// Finds the known line `number`.
     pub fn find(&self, number: u64) -> Option<NodeIdx> {
         let mut at = self.heads[self.head(number)];
         while let Some(node) = self.known.get(at as usize) {
@@ -108,7 +111,7 @@ impl Recency {
         None
     }
 
-    /// Knows `line`, which must not be known, from now on.
+    /// Adds `line`, which must not be known, outside of the order.
     pub fn know(&mut self, line: Line) -> NodeIdx {
         let head = self.head(line.number());
         let node = Node { line, next: self.heads[head], place: NONE };
@@ -124,7 +127,7 @@ impl Recency {
         NodeIdx(self.heads[head])
     }
 
-    /// Forgets a line that does not lie in the order; what it was.
+    /// Removes a known line that is not in the order, and returns the line.
     pub fn forget(&mut self, known: NodeIdx) -> Line {
         let Node { line, next, .. } = self.known[known.0 as usize];
         let head = self.head(line.number());
@@ -142,7 +145,7 @@ impl Recency {
         line
     }
 
-    /// Takes a line out of the order: what it is, and how many lay above it.
+    /// Takes a line out of the order, and returns the line and the number of lines above it.
     pub fn lift(&mut self, known: NodeIdx) -> (Line, usize) {
         let Node { line, place, .. } = self.known[known.0 as usize];
         let place = place as usize;
@@ -155,7 +158,7 @@ impl Recency {
         (line, above)
     }
 
-    /// Puts a known line, which must not lie in the order, on top of it, as `line`.
+    /// Puts a known line, which must not be in the order, on top, and replaces its value by `line`.
     pub fn put(&mut self, known: NodeIdx, line: Line) {
         if self.next == self.places.len() {
             self.move_down();
@@ -166,7 +169,7 @@ impl Recency {
         self.set(place, known.0);
     }
 
-    /// The line at the bottom of the order.
+    /// The least recently put line of the order; `None` if the order is empty.
     pub fn lowest(&mut self) -> Option<NodeIdx> {
         let from = self.lowest;
         self.lowest += self.taken[from..].iter().position(|word| *word != 0)?;
@@ -174,30 +177,36 @@ impl Recency {
         Some(NodeIdx(self.places[64 * self.lowest + bit]))
     }
 
-    /// Forgets the lines of the order that `wanted` does not name.
+    /// Removes the lines of the order for whose numbers `wanted` is false.
     pub fn keep(&mut self, wanted: impl Fn(u64) -> bool) {
         for place in 0..self.next {
             let known = NodeIdx(self.places[place]);
-            let lies = self.taken[place / 64] & (1 << (place % 64)) != 0;
-            if lies && !wanted(self.known[known.0 as usize].line.number()) {
+            if self.is_taken(place) && !wanted(self.known[known.0 as usize].line.number()) {
                 self.lift(known);
                 self.forget(known);
             }
         }
     }
 
+    /// Moves all lines to the lowest places, in the same order.
     fn move_down(&mut self) {
-        let lying: Vec<u32> = (0..self.next)
-            .filter(|place| self.taken[place / 64] & (1 << (place % 64)) != 0)
+        let lines: Vec<u32> = (0..self.next)
+            .filter(|place| self.is_taken(*place))
             .map(|place| self.places[place])
             .collect();
         self.taken.fill(0);
         self.in_word.fill(0);
         self.in_group.fill(0);
-        (self.len, self.next, self.lowest) = (0, lying.len(), 0);
-        for (place, known) in lying.into_iter().enumerate() {
+        self.len = 0;
+        self.next = lines.len();
+        self.lowest = 0;
+        for (place, known) in lines.into_iter().enumerate() {
             self.set(place, known);
         }
+    }
+
+    fn is_taken(&self, place: usize) -> bool {
+        self.taken[place / 64] & (1 << (place % 64)) != 0
     }
 
     fn set(&mut self, place: usize, known: u32) {
@@ -209,12 +218,13 @@ impl Recency {
         self.len += 1;
     }
 
-    /// How many places above `place` are taken.
+    /// Number of taken places above `place`.
     fn above(&self, place: usize) -> usize {
         let word = place / 64;
         let group = word / GROUP;
         let top = self.next.div_ceil(64);
         let end = top.min((group + 1) * GROUP);
+        // Places of the same word, words of the same group, and whole groups.
         let bits = (self.taken[word] & (!1 << (place % 64))).count_ones();
         let words: u32 = self.in_word[word + 1..end].iter().map(|count| u32::from(*count)).sum();
         let groups: u32 = self.in_group[group + 1..top.div_ceil(GROUP)].iter().sum();
@@ -222,12 +232,12 @@ impl Recency {
     }
 
     fn head(&self, number: u64) -> usize {
-        // Spread by the golden ratio (Knuth); there are fewer heads than 2^32.
+        // Fibonacci hashing (Knuth). The upper 32 bits suffice: there are fewer heads than 2^32.
         (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.heads.len() - 1)
     }
 }
 
-/// `number` as a place; there are far fewer than 2^32.
+/// `number` as an index; there are far fewer than 2^32 places and nodes.
 fn index(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(NONE)
 }

@@ -1,23 +1,22 @@
-//! Which counter counts which blocks.
+//! Assignment of counters to blocks, by tally.
 
 use colocate_isa::{Class, ClassSet};
 use std::collections::HashMap;
 
-/// Counters of one thread, 64 KiB of them. Measured: gzip needs 663, `openssl speed` 1,184, CPython
-/// 2,244 and node, whose compiler makes code as it goes, 4,753.
+/// Counters of a thread, 64 KiB. Measured: gzip needs 663, `openssl speed` 1,184, CPython 2,244 and
+/// node, with a JIT compiler, 4,753.
 pub const SLOTS: usize = 8192;
 
-/// Kinds of things that a tally counts: instructions, the five classes, undecodable instructions.
+/// Kinds in a tally: instructions, the five classes, undecodable instructions.
 pub const KINDS: usize = 7;
 
-/// The first slots count one kind each, for blocks that come when all other slots are taken.
+/// First slots, one per kind, for blocks translated after all other slots were taken.
 const SHARED: usize = KINDS;
 
-/// How many instructions of each kind one block has: all, branch, float, int, load, store, and
-/// those that could not be decoded.
+/// Instructions of a block by kind: all, branch, float, int, load, store, undecodable.
 pub type Tally = [u16; KINDS];
 
-/// The tally `tally` with one more instruction, of `classes`, or `None` if it cannot be decoded.
+/// `tally` plus an instruction of `classes`; `None` for an undecodable instruction.
 pub fn with_instruction(mut tally: Tally, classes: Option<ClassSet>) -> Tally {
     tally[0] += 1;
     match classes {
@@ -31,16 +30,16 @@ pub fn with_instruction(mut tally: Tally, classes: Option<ClassSet>) -> Tally {
     tally
 }
 
-/// What to add where when a block runs: to slot `slot`, `amount`.
+/// Addition to a counter when a block runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addition {
-    /// Which counter.
+    /// Index of the counter.
     pub slot: usize,
-    /// What to add to it.
+    /// Amount per run of the block.
     pub amount: u64,
 }
 
-/// The tally of each slot that is in use.
+/// Tallies of the slots in use.
 #[derive(Default)]
 pub struct Slots {
     of: HashMap<Tally, usize>,
@@ -48,8 +47,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// What a block of this tally adds when it runs: one addition, or one for each kind that it
-    /// has if there is no slot left.
+    /// Additions of a block with this tally: one, or one per kind if no slot is left.
     pub fn additions(&mut self, tally: Tally) -> Vec<Addition> {
         let next = SHARED + self.tallies.len();
         if let Some(&slot) = self.of.get(&tally) {
@@ -64,7 +62,7 @@ impl Slots {
         parts.map(|(slot, &amount)| Addition { slot, amount: u64::from(amount) }).collect()
     }
 
-    /// What the counters `counts`, one for each slot, amount to, by kind.
+    /// Sums by kind of the counters `counts`, which are in the order of slots.
     pub fn total(&self, counts: &[u64]) -> [u64; KINDS] {
         let mut total = [0_u64; KINDS];
         let (shared, own) = counts.split_at(SHARED.min(counts.len()));
@@ -77,7 +75,7 @@ impl Slots {
         total
     }
 
-    /// How many slots are in use, the shared ones included.
+    /// Number of slots in use, including the shared slots.
     pub fn used(&self) -> usize {
         SHARED + self.tallies.len()
     }

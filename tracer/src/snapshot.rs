@@ -1,25 +1,25 @@
-//! What a thread has counted until a moment of its run.
+//! Counts of a thread at a time of its run.
 
-use crate::distances::Counts;
+use crate::distances::{self, Counts};
 use crate::slots::KINDS;
 use colocate_isa::ClassCounts;
 use colocate_isa::counts::{Branches, Misses, Part};
 
-/// Size of a line: that of every x86 and of most other processors.
+/// Size of a cache line of all x86 and most other processors, in bytes.
 pub const LINE_BYTES: u64 = 64;
 
-/// What a thread has counted since it began.
+/// Counts of a thread since its beginning.
 pub struct Snapshot {
-    /// Instructions by kind, as a tally has them.
+    /// Instructions by kind, in the order of a tally.
     pub total: [u64; KINDS],
-    /// Distances of its accesses, if they are counted.
+    /// Distances between accesses; `None` if not counted.
     pub distances: Option<Counts>,
-    /// Its branches, if they are predicted.
+    /// Branches; `None` if not predicted.
     pub branches: Option<Branches>,
 }
 
 impl Snapshot {
-    /// What was counted after `before`, or since the thread began.
+    /// Counts after `before`, or since the thread's beginning.
     pub fn since(&self, before: Option<&Self>) -> Part {
         let zero = [0; KINDS];
         let before_total = before.map_or(&zero, |before| &before.total);
@@ -42,16 +42,15 @@ impl Snapshot {
     }
 }
 
-/// Counts by class of a total by kind.
+/// Counts by class, from a total by kind.
 pub fn class_counts(
     [instructions, branch, float, int, load, store, _]: [u64; KINDS],
 ) -> ClassCounts {
     ClassCounts { instructions, of: [branch, float, int, load, store] }
 }
 
-/// What distances amount to, as the file of counts has it.
+/// Misses by cache size, from distances, as in the file of counts.
 pub fn misses(counts: &Counts) -> Misses {
-    let found = counts.misses();
-    let (by_lines, left, left_written) = (found.by_lines, found.left, found.left_written);
+    let distances::Misses { by_lines, left, left_written } = counts.misses();
     Misses { line_b: LINE_BYTES, by_lines, left, left_written }
 }

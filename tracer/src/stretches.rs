@@ -1,60 +1,67 @@
-//! Stretches of instructions as they ran, one after the other, taken now and then all through a run.
+//! Stretches of consecutively executed instructions, sampled over a whole run.
 //!
 //! # Approach
-//! Every block adds its instructions to a clock that each virtual CPU has. When the clock strikes, a
-//! callback notes block after block until the stretch is long enough, and winds the clock up again.
-//! Only blocks inside of stretches pay for more than one addition and one comparison.
+//! Every block adds its instructions to the clock of its virtual CPU. When the clock reaches
+//! [`STRIKES`], a callback records block after block until the stretch is long enough, and sets the
+//! clock back. Outside of stretches a block costs one addition and one comparison.
 //!
-//! Whenever a stretch ends, what its thread has counted until then is kept with it. So the run falls into parts, each with a
-//! stretch of its code.
+//! The thread's counts at the end of a stretch are kept with the stretch. So the run is divided
+//! into parts, each with a stretch of its code.
+//!
 //! # Properties
-//! - **Bounded**: at most [`MOST`] stretches are kept. When there are more, every second one goes and
-//!   the gap between them doubles, so those that stay are spread over the whole run.
-//! - **Out of step**: gaps vary around their mean, so that no loop keeps time with them.
+//! - **Bounded**: at most [`MOST`] stretches are kept. At this number every second stretch is
+//!   dropped and the gap between stretches doubles, so the remaining stretches cover the whole run.
+//! - **Out of step**: gaps vary randomly around their mean, so no loop has the same period.
 
 use crate::snapshot::Snapshot;
 use colocate_isa::counts::{Block, Part, Stretch};
 use std::collections::HashMap;
 
-/// The clock strikes here. Far from 0, so that any gap can be taken off.
+/// Clock value at which a stretch begins. Far from 0, so that any gap can be subtracted.
 pub const STRIKES: u64 = 1 << 62;
 
-/// Most stretches that are kept; at least half as many of a program that runs long enough.
+/// Largest number of stretches; a long run keeps at least half as many.
 pub const MOST: usize = 128;
 
-/// Instructions between two stretches at first. Chosen: a program of a second of CPU time then reaches
-/// [`MOST`] within a hundredth of it.
+/// First gap between stretches, in instructions. Chosen: a program of a second of CPU time reaches
+/// [`MOST`] within a hundredth of this time.
 const FIRST_GAP: u64 = 50_000;
 
-/// A stretch that is being taken.
+/// A stretch under way.
 struct Open {
     tid: i32,
+    /// Indexes of the executed blocks.
     blocks: Vec<usize>,
     instructions: usize,
 }
 
-/// A stretch that was taken, and what its thread had counted at its end, once that is known.
+/// A complete stretch.
 struct Done {
     tid: i32,
+    /// Indexes of the executed blocks.
     blocks: Vec<usize>,
+    /// The thread's counts at the end of the stretch; `None` if not recorded (yet).
     counted: Option<Box<Snapshot>>,
 }
 
-/// All that is known of stretches in this process.
+/// Stretches of this process.
 pub struct Stretches {
-    /// Instructions of a stretch, at least.
+    /// Least number of instructions of a stretch.
     length: usize,
+    /// Mean gap between stretches, in instructions.
     gap: u64,
     blocks: Vec<Block>,
+    /// Index into `blocks`, to store equal blocks once.
     place_of: HashMap<Block, usize>,
     done: Vec<Done>,
-    /// The stretch under way on each virtual CPU.
+    /// Stretch under way, by virtual CPU.
     open: HashMap<u32, Open>,
+    /// State of the random generator of gaps.
     random: u64,
 }
 
 impl Stretches {
-    /// None yet; each will be of `length` instructions or a few more.
+    /// Without stretches yet. A stretch has at least `length` instructions, and ends with a block.
     pub fn new(length: usize) -> Self {
         Self {
             length,
@@ -67,7 +74,7 @@ impl Stretches {
         }
     }
 
-    /// The place of a block, which may be new.
+    /// Index of a block; a new block is added.
     pub fn block(&mut self, code: Block) -> usize {
         if let Some(place) = self.place_of.get(&code) {
             return *place;
@@ -77,7 +84,7 @@ impl Stretches {
         self.blocks.len() - 1
     }
 
-    /// What the clock of a CPU is set to: strikes after about a gap.
+    /// Clock value by which the next stretch begins after a gap of 0.5 to 1.5 times the mean.
     pub fn wound_up(&mut self) -> u64 {
         // Knuth's MMIX generator; the upper bits vary well.
         self.random = self
@@ -88,19 +95,20 @@ impl Stretches {
         STRIKES - self.gap / 2 - (self.gap >> 16) * part - 1
     }
 
-    /// Block `place` is about to run on `cpu` in thread `tid`, after the clock struck. What to set the
-    /// clock to, if this ends the stretch.
+    /// Adds block `place`, about to run on `cpu` in thread `tid`, to the stretch under way. Returns
+    /// the clock's new value if the stretch is complete.
     pub fn note(&mut self, cpu: u32, tid: i32, place: usize) -> Option<u64> {
         let code = self.blocks.get(place)?;
-        let empty = || Open { tid, blocks: Vec::new(), instructions: 0 };
-        let open = self.open.entry(cpu).or_insert_with(empty);
+        let new = Open { tid, blocks: Vec::new(), instructions: 0 };
+        let open = self.open.entry(cpu).or_insert(new);
         open.blocks.push(place);
         open.instructions += code.instructions.len();
         if open.instructions < self.length {
             return None;
         }
-        let done = |Open { tid, blocks, .. }| Done { tid, blocks, counted: None };
-        self.done.extend(self.open.remove(&cpu).map(done));
+        if let Some(Open { tid, blocks, .. }) = self.open.remove(&cpu) {
+            self.done.push(Done { tid, blocks, counted: None });
+        }
         if self.done.len() >= MOST {
             let mut keep = false;
             self.done.retain(|_| {
@@ -112,42 +120,41 @@ impl Stretches {
         Some(self.wound_up())
     }
 
-    /// What thread `tid` had counted when its last stretch ended.
+    /// Adds thread `tid`'s counts at the end of its last stretch.
     pub fn counted(&mut self, tid: i32, counted: Snapshot) {
         if let Some(last) = self.done.iter_mut().rfind(|done| done.tid == tid) {
             last.counted = Some(Box::new(counted));
         }
     }
 
-    /// A CPU begins or ends: what was under way there is not whole.
+    /// Drops the incomplete stretch of a CPU that begins or ends.
     pub fn drop_open(&mut self, cpu: u32) {
         self.open.remove(&cpu);
     }
 
-    /// Forgets all stretches, as a new process does; the blocks stay translated.
+    /// Drops all stretches in a forked process. The blocks stay, as they stay translated.
     pub fn clear(&mut self) {
         self.done.clear();
         self.open.clear();
         self.gap = FIRST_GAP;
     }
 
-    /// The stretches, and the blocks that they have.
+    /// The blocks of all stretches, and the stretches with indexes into these blocks.
     pub fn taken(&self) -> (Vec<Block>, Vec<Stretch>) {
         let mut used: Vec<usize> =
             self.done.iter().flat_map(|s| s.blocks.iter().copied()).collect();
         used.sort_unstable();
         used.dedup();
-        let number = |place: &usize| used.partition_point(|other| other < place);
-        let one = |(done, ran): (&Done, Option<Part>)| Stretch {
-            tid: done.tid,
-            blocks: done.blocks.iter().map(number).collect(),
-            ran,
-        };
-        let stretches = self.done.iter().zip(self.parts()).map(one).collect();
+        let stretches = self.done.iter().zip(self.parts()).map(|(done, ran)| {
+            let blocks = done.blocks.iter();
+            let blocks = blocks.map(|place| used.partition_point(|other| other < place)).collect();
+            Stretch { tid: done.tid, blocks, ran }
+        });
+        let stretches = stretches.collect();
         (used.iter().map(|place| self.blocks[*place].clone()).collect(), stretches)
     }
 
-    /// What its thread ran between each stretch and the one before it.
+    /// For each stretch, its thread's counts since the end of the thread's stretch before.
     fn parts(&self) -> Vec<Option<Part>> {
         let mut last: HashMap<i32, &Snapshot> = HashMap::new();
         let mut parts = Vec::new();

@@ -1,7 +1,8 @@
-//! The program's accesses to memory and its threads' synchronisation, if they are recorded.
+//! Trace of the program's memory accesses and of its threads' synchronisation, if enabled.
 //!
-//! Each thread has a block of records of its own ([`colocate_trace::form`]), which is appended to the one file of all when it is
-//! full, at each synchronisation, and at the thread's end. Only the first process is recorded, not those that it forks.
+//! Each thread has a block of records ([`colocate_trace::form`]). The block is appended to the
+//! common file when full, at each synchronisation, and at the thread's end. Only the first process
+//! is recorded, no forked child.
 
 use crate::api::{self, Counter, Insn};
 use crate::lock::Lock;
@@ -14,11 +15,11 @@ use std::path::PathBuf;
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The records of each thread.
+/// Unwritten records of each thread.
 static RECORDS: PerCpu<Thread> = PerCpu::new();
-/// How many instructions each CPU has begun; set once, before anything is translated.
+/// Clocks of all CPUs, in begun instructions; set once, before any translation.
 static CLOCKS: AtomicPtr<api::Board> = AtomicPtr::new(null_mut());
-/// What threads share. Taken after `STATE`'s lock where both are.
+/// Data shared by threads. If both locks are taken, `STATE`'s comes first.
 static SHARED: Lock<Shared> = Lock::new(Shared {
     file: None,
     threads: 0,
@@ -28,30 +29,31 @@ static SHARED: Lock<Shared> = Lock::new(Shared {
 });
 
 struct Shared {
-    /// Where records are written, as long as that works.
+    /// File of the trace; `None` after a failed write.
     file: Option<PathBuf>,
-    /// Threads so far.
+    /// Number of threads so far.
     threads: u32,
-    /// By a thread's number in the kernel: its own, while only it or only its creator has reported it.
+    /// Trace number by thread ID, until both the thread and its creator have reported the thread.
     numbers: BTreeMap<i32, u32>,
-    /// By futex: how often others have woken there.
+    /// Number of wakes by futex address.
     woken: BTreeMap<u64, u64>,
-    /// By the futex at which the kernel wakes when a thread ends: its number, and whether it has.
+    /// Thread ID, and true after the thread's end, by the futex that the kernel wakes at the end.
     joins: BTreeMap<u64, (i32, bool)>,
 }
 
-/// One thread's records that are not written yet.
+/// Unwritten records of a thread.
 struct Thread {
     block: Block,
     tid: i32,
-    /// Its CPU's clock at its last record.
+    /// CPU's clock at the last record.
     at: u64,
-    /// The futex of the thread that it is creating, and the one at which it waits.
+    /// `child_tid` futex of the thread under creation.
     creates: u64,
+    /// Futex of a wait in progress.
     waits: Option<u64>,
 }
 
-/// Records to this file, which has a header.
+/// Enables the trace to `file`, which already has a header.
 pub fn enable(file: PathBuf) {
     // SAFETY: allocates; QEMU keeps the board until the process ends.
     CLOCKS.store(unsafe { api::qemu_plugin_scoreboard_new(size_of::<u64>()) }, Ordering::Relaxed);
@@ -63,7 +65,7 @@ fn clock() -> Counter {
     Counter { board: CLOCKS.load(Ordering::Relaxed), offset: 0 }
 }
 
-/// Has QEMU count `insn`, which is being translated, and report what it reads and writes.
+/// Adds the clock, and callbacks for reads and writes, to `insn`, an instruction under translation.
 pub fn watch(insn: *mut Insn) {
     if !RECORDS.is_enabled() {
         return;
@@ -73,16 +75,16 @@ pub fn watch(insn: *mut Insn) {
     unsafe {
         let counter = clock();
         api::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(insn, api::INLINE_ADD, counter, 1);
-        let (to, registers) = (on_access, api::NO_REGS);
-        api::qemu_plugin_register_vcpu_mem_cb(insn, to, registers, api::READS, null_mut());
-        api::qemu_plugin_register_vcpu_mem_cb(insn, to, registers, api::WRITES, written);
+        let none = api::NO_REGS;
+        api::qemu_plugin_register_vcpu_mem_cb(insn, on_access, none, api::READS, null_mut());
+        api::qemu_plugin_register_vcpu_mem_cb(insn, on_access, none, api::WRITES, written);
     }
 }
 
 extern "C" fn on_access(cpu: c_uint, access: u32, address: u64, written: *mut c_void) {
     // SAFETY: called by the thread that runs on this CPU.
     let Some(thread) = (unsafe { RECORDS.own(cpu) }) else { return };
-    // SAFETY: the CPU is the one that runs; what to ask with is what this callback was given.
+    // SAFETY: the CPU is the running CPU, and `access` is an argument of this callback.
     let (now, shift) = unsafe {
         (api::qemu_plugin_u64_get(clock(), cpu), api::qemu_plugin_mem_size_shift(access))
     };
@@ -101,8 +103,10 @@ extern "C" fn on_access(cpu: c_uint, access: u32, address: u64, written: *mut c_
 }
 
 impl Shared {
-    /// A thread's place in the order of creation. Another one begins now and then before it; then its creator has reported it.
-    /// `is_awaited`: whether it is reported twice.
+    /// Trace number of a thread, its position in the order of reports.
+    ///
+    /// A thread is reported by its creator and by itself, in either order; `is_awaited` says that a
+    /// second report follows. The main thread is reported once.
     fn number(&mut self, tid: i32, is_awaited: bool) -> u32 {
         if let Some(number) = self.numbers.remove(&tid) {
             return number;
@@ -121,12 +125,13 @@ impl Thread {
         let bytes = self.block.take();
         let written = shared.file.as_ref().is_none_or(|file| sys::append(file, bytes.as_ref()));
         if !written {
-            // The trace has no end from here on, which its reader sees.
+            // Without further records the trace lacks its end, which a reader detects.
             shared.file = None;
         }
     }
 
-    /// What it did before is written with it, so that it stands before what others do then.
+    /// Adds a synchronisation and writes the block, so that the thread's earlier records precede
+    /// those of threads released by the synchronisation.
     fn push(&mut self, shared: &mut Shared, kind: SyncKind, count: u64, object: u64) {
         self.block.push(Record::Sync(Sync { kind, count, object }));
         self.write(shared);
@@ -137,36 +142,38 @@ const fn object(tid: i32) -> u64 {
     tid.cast_unsigned() as u64
 }
 
-/// A thread begins on `cpu`; called in it.
+/// Begins a thread on `cpu`; called in the thread.
 pub fn begin(cpu: c_uint) {
     if !RECORDS.is_enabled() {
         return;
     }
-    let (shared, tid) = (&mut *SHARED.lock(), sys::tid());
+    let shared = &mut *SHARED.lock();
+    let tid = sys::tid();
     let block = Block::new(shared.number(tid, tid != sys::pids().0));
-    // SAFETY: the CPU exists; its clock may be that of an ended one.
+    // SAFETY: the CPU exists. The clock of a reused CPU is not 0.
     let at = unsafe { api::qemu_plugin_u64_get(clock(), cpu) };
     let mut thread = Thread { block, tid, at, creates: 0, waits: None };
     thread.push(shared, SyncKind::Begins, 0, object(tid));
     RECORDS.begin(cpu, || thread);
 }
 
-/// The thread on `cpu` is about to end, or has been stopped for ever.
+/// Ends the records of the thread on `cpu`, which is about to end or is stopped for ever.
 pub fn end(cpu: c_uint) {
     let Some(mut thread) = RECORDS.end(cpu) else { return };
-    let (shared, tid) = (&mut *SHARED.lock(), thread.tid);
+    let shared = &mut *SHARED.lock();
+    let tid = thread.tid;
     thread.push(shared, SyncKind::Ends, 0, object(tid));
     shared.joins.values_mut().filter(|(of, _)| *of == tid).for_each(|(_, ended)| *ended = true);
 }
 
-/// The thread on `cpu` is about to create another one, at whose end the kernel wakes at `futex`.
+/// Records that the thread on `cpu` is about to create a thread, whose end wakes `futex`.
 pub fn on_clone(cpu: c_uint, futex: u64) {
     // SAFETY: called by the thread that runs on this CPU.
     let Some(thread) = (unsafe { RECORDS.own(cpu) }) else { return };
     thread.creates = futex;
 }
 
-/// It has got it.
+/// Records that the thread on `cpu` has created thread `tid`.
 pub fn on_created(cpu: c_uint, tid: i32) {
     // SAFETY: called by the thread that runs on this CPU.
     let Some(thread) = (unsafe { RECORDS.own(cpu) }) else { return };
@@ -176,16 +183,19 @@ pub fn on_created(cpu: c_uint, tid: i32) {
     thread.push(shared, SyncKind::Creates, 0, object(tid));
 }
 
-/// What a futex call does: `linux/futex.h`, without flags.
+/// Futex operations that wait (`linux/futex.h`).
 const WAITS: [u64; 4] = [0, 6, 9, 11];
+/// Futex operations that wake.
 const WAKES: [u64; 6] = [1, 3, 4, 5, 7, 10];
+/// Flags of operations: private, and CLOCK_REALTIME.
 const FLAGS: u64 = 128 | 256;
 
-/// The thread on `cpu` is about to call futex.
+/// Records that the thread on `cpu` is about to call futex.
 pub fn on_futex(cpu: c_uint, futex: u64, operation: u64) {
     // SAFETY: called by the thread that runs on this CPU.
     let Some(thread) = (unsafe { RECORDS.own(cpu) }) else { return };
-    let (shared, operation) = (&mut *SHARED.lock(), operation & !FLAGS);
+    let shared = &mut *SHARED.lock();
+    let operation = operation & !FLAGS;
     if WAITS.contains(&operation) {
         thread.waits = Some(futex);
         thread.push(shared, SyncKind::Waits, 0, futex);
@@ -195,7 +205,7 @@ pub fn on_futex(cpu: c_uint, futex: u64, operation: u64) {
     }
 }
 
-/// The call has returned.
+/// Records that a futex call of the thread on `cpu` has returned.
 pub fn on_futex_returns(cpu: c_uint) {
     // SAFETY: called by the thread that runs on this CPU.
     let Some(thread) = (unsafe { RECORDS.own(cpu) }) else { return };
@@ -210,17 +220,17 @@ pub fn on_futex_returns(cpu: c_uint) {
     }
 }
 
-/// Before the process forks: nothing is half done then.
+/// Takes the lock before a fork, so that the child gets a consistent state.
 pub fn take() {
     SHARED.take();
 }
 
-/// After it has forked, in both processes.
+/// Releases the lock after a fork, in both processes.
 pub fn release() {
     SHARED.release();
 }
 
-/// This is a new process, which is not recorded.
+/// Disables the trace in a forked process.
 pub fn forget() {
     RECORDS.forget();
     SHARED.lock().file = None;

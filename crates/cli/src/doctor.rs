@@ -11,7 +11,6 @@ use colocate_observe::doctor::real::Here;
 use colocate_observe::doctor::{Needs, Own, Place, examine};
 use colocate_observe::emulate::{Places, available};
 use colocate_observe::pmu;
-use colocate_policy::PolicySpec;
 use colocate_policy::table::{self, Knowledge};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,7 +41,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if diagnosis.works { ExitCode::SUCCESS } else { ExitCode::from(exit::NO_CAPABILITY) })
 }
 
-/// Where our own files are.
+/// Paths and state of colocate's own files on this machine.
 fn own(place: &Place) -> Own {
     let program = std::env::current_exe()
         .map_or_else(|_| "colocate".to_owned(), |path| path.display().to_string());
@@ -56,46 +55,58 @@ fn own(place: &Place) -> Own {
     }
 }
 
-/// The policies with the evidence that each needs on this machine.
+/// All policies, each with its required sources of evidence on this machine.
 fn policies() -> Vec<Needs> {
     let machine = read::live().ok();
     let shares_cores = machine.as_ref().is_some_and(|machine| machine.smt_width() > 1);
     let has_nodes = machine.as_ref().is_some_and(|machine| machine.nodes.len() > 1);
     let known = Knowledge { shares_cores, has_nodes, ..Knowledge::default() };
-    let needs = |spec: PolicySpec| Needs {
-        name: spec.name(),
-        is_default: spec.name() == run::DEFAULT_POLICY,
-        sources: spec.policy(&known).needs(),
-    };
-    table::all().map(needs).collect()
+    table::all()
+        .map(|spec| Needs {
+            name: spec.name(),
+            is_default: spec.name() == run::DEFAULT_POLICY,
+            sources: spec.policy(&known).needs(),
+        })
+        .collect()
 }
 
-/// What `colocate calibrate` has kept of this machine.
+/// Number, date and file of the figures that `colocate calibrate` has kept of this machine.
+///
+/// # Errors
+/// If there are no figures, or the recorded kernel is not the running kernel.
 fn measured() -> Result<String, String> {
     let machine = read::reported().map_err(|why| why.to_string())?;
     let (path, kept) =
         read::kept::find(&machine).map_err(|why| why.to_string())?.ok_or("not measured")?;
     let measured = kept.calibration.ok_or_else(|| format!("no figures in {}", path.display()))?;
-    let (then, now) = (measured.kernel.as_deref(), idle::kernel(Path::new("/proc")));
-    if then.is_some() && then != now.as_deref() {
-        let [then, now] =
-            [then, now.as_deref()].map(|kernel| kernel.unwrap_or("an unknown kernel"));
+    let now = idle::kernel(Path::new("/proc"));
+    if let Some(then) = measured.kernel.filter(|then| now.as_ref() != Some(then)) {
+        let now = now.as_deref().unwrap_or("an unknown kernel");
         return Err(format!("measured under {then}, and this is {now}"));
     }
-    let (count, date) = (measured.figures.len(), date::minute(measured.started_unix_s));
+    let count = measured.figures.len();
+    let date = date::minute(measured.started_unix_s);
     Ok(format!("{count} figures of {date} in {}", path.display()))
 }
 
+/// Folder of the journal that restores masks after a crash.
+///
+/// # Errors
+/// If the user is unknown, or no candidate folder can be used.
 fn journal(place: &Place) -> Result<String, String> {
     let user = place.user.ok_or("the user is not known: /proc/self/status cannot be read")?;
     let candidates = rundir::candidates(std::env::var_os("XDG_RUNTIME_DIR").as_deref(), user);
     rundir::open(&candidates, user).map(|folder| folder.path().display().to_string())
 }
 
-/// The QEMU and the plugin that `profile --backend emulate` would use.
+/// Version and path of the QEMU, and path of the plugin, for `profile --backend emulate`.
+///
+/// # Errors
+/// If QEMU or the plugin is missing or cannot be used.
 fn emulator() -> Result<String, String> {
     let found = available(&Places::from_env(|name| std::env::var_os(name)));
     let found = found.map_err(|why| why.to_string())?;
-    let (qemu, plugin) = (found.qemu.display(), found.plugin.display());
+    let qemu = found.qemu.display();
+    let plugin = found.plugin.display();
     Ok(format!("QEMU {} at {qemu}, plugin at {plugin}", found.version))
 }

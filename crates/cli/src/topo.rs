@@ -59,6 +59,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The machine that the arguments name.
+///
+/// # Errors
+/// If the machine cannot be read.
 fn seen(args: &Args) -> Result<Seen, read::ReadError> {
     match (&args.xml, &args.synthetic) {
         (Some(path), _) => read::xml_file(path),
@@ -67,23 +71,30 @@ fn seen(args: &Args) -> Result<Seen, read::ReadError> {
     }
 }
 
-/// The figures and their sources, one line each.
+/// Lines of the form `FIGURE: SOURCE` for the figures of a described machine.
+///
+/// # Errors
+/// If the description cannot be read.
 fn sources(spec: &str) -> Result<String, read::ReadError> {
     let found = read::sources(spec)?;
     if found.is_empty() {
         return Ok(format!("\nsources: {}\n", unwritten(spec)));
     }
-    let line =
-        |(key, source): &(String, String)| format!("  {}: {}\n", printable(key), printable(source));
-    Ok(format!("\nsources\n{}", found.iter().map(line).collect::<String>()))
+    let mut text = String::from("\nsources\n");
+    for (key, source) in &found {
+        text.push_str(&format!("  {}: {}\n", printable(key), printable(source)));
+    }
+    Ok(text)
 }
 
-/// Where the figures of a machine come from that names no sources.
+/// Origin of the figures of a machine whose description lists no sources.
 fn unwritten(spec: &str) -> &'static str {
-    let saved = || Path::new(spec).extension().is_some_and(|ending| ending == "xml");
-    match spec {
-        _ if spec.starts_with("synthetic:") => "the synthetic string alone",
-        _ if spec == "live" || saved() => "the firmware and the kernel, as hwloc reads them",
-        _ => "not in this file",
+    let is_xml = Path::new(spec).extension().is_some_and(|ending| ending == "xml");
+    if spec.starts_with("synthetic:") {
+        "the synthetic string alone"
+    } else if spec == "live" || is_xml {
+        "the firmware and the kernel, as hwloc reads them"
+    } else {
+        "not in this file"
     }
 }

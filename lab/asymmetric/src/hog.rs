@@ -9,15 +9,17 @@ use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Its real-time priority: above that of the loops that measure.
+/// Real-time priority of the thread: above that of the measuring loops.
 const PRIORITY: u8 = 2;
 
-/// How often the thread checks its mask, in ns: so long may it make another PU slow. Chosen; a check takes some µs, of the
-/// share that is taken anyway.
+/// Time between two checks of the thread's PU, in ns; the longest time for which another PU is
+/// slowed. Chosen: a check takes some µs of the share.
 const CHECK_NS: u64 = 50_000_000;
 
-/// A real-time thread on one PU. It ends when this is dropped, and with the process at the latest; before that if it is
-/// no longer on its PU, since it would slow another one.
+/// A real-time thread that takes a share of one PU's time.
+///
+/// The thread ends when this is dropped, and with the process at the latest. The thread ends early
+/// if the kernel moves it from its PU, since it would slow another PU.
 pub struct Hog {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<(), ThreadError>>>,
@@ -31,51 +33,53 @@ struct Shared {
 }
 
 impl Hog {
-    /// A thread on PU `cpu` that takes nothing yet.
+    /// Starts a thread on PU `cpu` with a share of 0.
     ///
     /// # Errors
-    /// If it may not be a real-time thread, cannot be on that PU, or cannot be created.
+    /// If the thread cannot be created, cannot run on that PU, or may not be a real-time thread.
     pub fn start(cpu: u32, period: Duration) -> anyhow::Result<Self> {
         let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
-        let (taken_ns, over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { cpu, period_ns, taken_ns, over });
+        let taken_ns = AtomicU64::new(0);
+        let shared = Arc::new(Shared { cpu, period_ns, taken_ns, over: AtomicBool::new(false) });
         let (ready, began) = mpsc::channel();
         let its = Arc::clone(&shared);
-        let live = move || {
-            let prepared = prepare(cpu);
-            let goes_on = prepared.is_ok();
-            let _ = ready.send(prepared);
-            if goes_on { its.alternate() } else { Ok(()) }
-        };
         let named = Builder::new().name(format!("slows PU {cpu}"));
-        let thread = named.spawn(live).context("cannot make a thread")?;
+        let thread = named
+            .spawn(move || {
+                let prepared = prepare(cpu);
+                let goes_on = prepared.is_ok();
+                let _ = ready.send(prepared);
+                if goes_on { its.alternate() } else { Ok(()) }
+            })
+            .context("cannot make a thread")?;
         let hog = Self { shared, thread: Some(thread) };
-        // A thread that ends without a message has panicked, which was printed.
+        // A thread that ends without a message has panicked, and the panic was printed.
         began.recv().unwrap_or(Ok(()))?;
         Ok(hog)
     }
 
-    /// From its next period on it takes this share of the PU's time, 0 to 1.
+    /// Sets the share of the PU's time, 0 to 1, from the next period on.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // 0 to a period
     pub fn take(&self, share: f64) {
         let taken = self.shared.period_ns as f64 * share.clamp(0.0, 1.0);
         self.shared.taken_ns.store(taken as u64, Ordering::Relaxed);
     }
 
-    /// Makes sure that it still slows its PU; a failure is reported once.
+    /// Checks that the thread still runs; a failure is reported once.
     ///
     /// # Errors
-    /// If it has ended, since it was no longer on its PU.
+    /// If the thread has ended because it was no longer on its PU.
     pub fn still_there(&mut self) -> anyhow::Result<()> {
-        let lost = || format!("PU {} was slow for a part of the time only", self.shared.cpu);
         match self.thread.take_if(|thread| thread.is_finished()).map(JoinHandle::join) {
-            Some(Ok(ended)) => ended.with_context(lost),
-            // A panic has been printed.
+            Some(Ok(ended)) => ended.with_context(|| {
+                format!("PU {} was slow for a part of the time only", self.shared.cpu)
+            }),
+            // The thread's panic has been printed.
             Some(Err(_)) | None => Ok(()),
         }
     }
 
-    /// The period.
+    /// Time between the beginnings of two taken slices.
     pub fn period(&self) -> Duration {
         Duration::from_nanos(self.shared.period_ns)
     }
@@ -85,7 +89,7 @@ impl Drop for Hog {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // `still_there` has returned its result; a panic has been printed.
+            // `still_there` has returned the result; a panic has been printed.
             let _ = thread.join();
         }
     }
@@ -97,10 +101,10 @@ fn prepare(cpu: u32) -> anyhow::Result<()> {
 }
 
 impl Shared {
-    /// Takes the beginning of every period and sleeps through the rest, until it is over.
+    /// Spins at the beginning of every period and sleeps for the rest, until `over`.
     ///
     /// # Errors
-    /// If it is no longer on its PU.
+    /// If the thread is no longer on its PU.
     fn alternate(&self) -> Result<(), ThreadError> {
         let mut begin = thread::wall_ns();
         let mut checked = begin;
@@ -113,7 +117,7 @@ impl Shared {
             while thread::wall_ns() < until {
                 std::hint::spin_loop();
             }
-            // After a standstill of the whole machine nothing is made up for.
+            // Periods that a paused machine has missed are skipped, not made up for.
             begin = thread::wall_ns().max(begin + self.period_ns);
             sys::sleep_until(begin);
         }

@@ -1,8 +1,8 @@
 //! `asymmetric`: makes one PU of this machine slow while a program runs (docs/results/asymmetric.md).
 //!
-//! A real-time thread takes a share of every period on that PU, so that all others there have less of it.
-//! The share is found by measuring. Nothing outside this process is changed, and the thread ends with it, so
-//! however it ends the PU is as it was.
+//! A real-time thread takes a share of every period on that PU, so other threads on the PU get less
+//! time. The share is found by measurement. The thread is the only change to the system and ends
+//! with this process, so the PU is always restored.
 #![allow(clippy::print_stderr)]
 
 mod hog;
@@ -23,24 +23,25 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
-/// Ratios that can be requested. At 8 the thread takes 87.5 %; beyond 95 % the kernel's own limit on real-time
-/// threads (kernel.sched_rt_runtime_us) would cut into it.
+/// Valid ratios. A ratio of 8 takes 87.5 % of the time. The kernel limits real-time threads to 95 %
+/// (kernel.sched_rt_runtime_us).
 const RATIOS: std::ops::RangeInclusive<f64> = 1.0..=8.0;
 
-/// How far from the requested ratio the reached one may be. Chosen: a fifth of the smallest effect that docs/results/asymmetric.md
-/// is about.
+/// Largest relative error of the reached ratio. Chosen: a fifth of the smallest effect in
+/// docs/results/asymmetric.md.
 const TOLERANCE: f64 = 0.02;
 
-/// How often the share is searched again if the ratio is not the requested one: on a virtual machine others can take
-/// the PUs away for a while. Chosen.
+/// Searches for a share before failure. Chosen: on a virtual machine the host can take the PUs away
+/// for a while.
 const ATTEMPTS: u32 = 3;
 
 /// Makes one PU slow while a program runs, and ends with the program's status
 ///
-/// A SCHED_FIFO thread on that PU takes a share of every period, found by measuring how fast a loop runs there
-/// and on another PU. Says which ratio was reached, with a 95 % interval. Needs root, CAP_SYS_NICE or a real-time
-/// limit of 2 (ulimit -r). When it ends, however it does, the PU is as it was, and a program that still runs
-/// gets SIGTERM. Errors after the program's end are printed, and the status is still the program's.
+/// A SCHED_FIFO thread on that PU takes a share of every period, found by measuring how fast a loop
+/// runs there and on another PU. Says which ratio was reached, with a 95 % interval. Needs root,
+/// CAP_SYS_NICE or a real-time limit of 2 (ulimit -r). When it ends, however it does, the PU is as
+/// it was, and a program that still runs gets SIGTERM. Errors after the program's end are printed,
+/// and the status is still the program's.
 #[derive(Parser)]
 #[command(name = "asymmetric", version)]
 struct Args {
@@ -52,17 +53,18 @@ struct Args {
     #[arg(long, value_name = "R", default_value_t = 2.0, value_parser = ratio)]
     ratio: f64,
 
-    /// Take this share of the PU's time, whatever ratio comes of it, instead of one that is found by measuring
-    /// [range: 0-0.9]
+    /// Take this share of the PU's time, whatever ratio comes of it, instead of one that is found
+    /// by measuring [range: 0-0.9]
     #[arg(long, value_name = "S", conflicts_with = "ratio", value_parser = share)]
     share: Option<f64>,
 
-    /// Period, in µs: long ones are more exact, but threads notice that the PU alternates between fast and taken
-    /// [range: 200-20000]
+    /// Period, in µs: long ones are more exact, but threads notice that the PU alternates between
+    /// fast and taken [range: 200-20000]
     #[arg(long, value_name = "US", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(200..=20_000))]
     period_us: u32,
 
-    /// Measurements of 0.5 s of the ratio that is reported; half as many of each share that is tried [range: 2-1000]
+    /// Measurements of 0.5 s of the ratio that is reported; half as many of each share that is
+    /// tried [range: 2-1000]
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
     windows: u32,
 
@@ -105,20 +107,22 @@ fn main() -> ExitCode {
     }
 }
 
-/// Exit status where the tool itself fails, as `colocate` has it.
+/// Exit status of a failure of the tool itself, the same as `colocate`'s.
 const OWN_FAILURE: u8 = 125;
 
-/// Makes the PU slow, measures, runs the program, measures again.
+/// Makes the PU slow, measures, runs the program, measures again. Returns the program's status.
+///
+/// # Errors
+/// If the PU cannot be made slow or measured before the program begins.
 fn run(args: &Args) -> anyhow::Result<u8> {
     let fast = fast(args.cpu, &thread::usable()?)?;
     let mut hog = Hog::start(args.cpu, Duration::from_micros(args.period_us.into()))?;
-    let measure = |windows| speed::ratio(args.cpu, fast, windows);
     let (share, found) = match args.share {
         Some(share) => {
             hog.take(share);
-            (share, measure(args.windows)?)
+            (share, speed::ratio(args.cpu, fast, args.windows)?)
         }
-        None => reached(args, &hog, measure)?,
+        None => reached(args, &hog, fast)?,
     };
     hog.still_there()?;
     let asked = args.share.is_none().then_some(args.ratio);
@@ -131,38 +135,36 @@ fn run(args: &Args) -> anyhow::Result<u8> {
             return Ok(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 });
         }
     };
-    let mut afterwards = || {
-        hog.still_there()?;
-        if args.again {
-            let again = measure(args.windows)?;
-            hog.still_there()?;
-            report.after = Some(again);
-            publish(args, &report, again)?;
-        }
-        anyhow::Ok(())
-    };
-    // The program has done its work, so its status counts.
-    if let Err(error) = afterwards() {
+    // The program has ended with a status of its own, which a later failure must not replace.
+    if let Err(error) = check_after(args, &mut hog, &mut report) {
         eprintln!("asymmetric: {error:#}");
     }
     Ok(status)
 }
 
-/// The share with which the PU is as slow as requested, and how slow it was then.
-fn reached(
-    args: &Args,
-    hog: &Hog,
-    measure: impl Fn(u32) -> anyhow::Result<Measured>,
-) -> anyhow::Result<(f64, Measured)> {
+/// Checks after the program's end that the PU was slow, and measures again if requested.
+fn check_after(args: &Args, hog: &mut Hog, report: &mut Report) -> anyhow::Result<()> {
+    hog.still_there()?;
+    if args.again {
+        let again = speed::ratio(args.cpu, report.fast, args.windows)?;
+        hog.still_there()?;
+        report.after = Some(again);
+        publish(args, report, again)?;
+    }
+    Ok(())
+}
+
+/// The share at which the PU has the requested ratio, and the ratio measured at this share.
+fn reached(args: &Args, hog: &Hog, fast: u32) -> anyhow::Result<(f64, Measured)> {
     let asked = args.ratio;
     let mut left = ATTEMPTS;
     loop {
         let share = share::reach(asked, |share| {
             hog.take(share);
-            measure(args.windows / 2).map(|found| found.median)
+            speed::ratio(args.cpu, fast, args.windows / 2).map(|found| found.median)
         })?;
         hog.take(share);
-        let found = measure(args.windows)?;
+        let found = speed::ratio(args.cpu, fast, args.windows)?;
         left -= 1;
         if (found.mean.value / asked - 1.0).abs() <= TOLERANCE {
             return Ok((share, found));
@@ -178,19 +180,18 @@ fn reached(
     }
 }
 
-/// The PU that the slow one is compared with: the first other one.
+/// The PU for comparison: the first usable PU other than the slow PU.
 fn fast(slow: u32, usable: &[u32]) -> anyhow::Result<u32> {
     if !usable.contains(&slow) {
         let list = usable.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         bail!("expected a PU that may be used here ({list}) with --cpu, found {slow}");
     }
-    let alone = || {
+    usable.iter().copied().find(|&cpu| cpu != slow).with_context(|| {
         format!("expected two PUs, a slow one and one to compare it with, found PU {slow} alone")
-    };
-    usable.iter().copied().find(|&cpu| cpu != slow).with_context(alone)
+    })
 }
 
-/// Prints what was measured, and writes the report.
+/// Prints the measured ratio, and writes the report.
 fn publish(args: &Args, report: &Report, found: Measured) -> anyhow::Result<()> {
     if !args.quiet {
         eprintln!("asymmetric: {}", report.line(found.mean));
@@ -201,7 +202,7 @@ fn publish(args: &Args, report: &Report, found: Measured) -> anyhow::Result<()> 
     }
 }
 
-/// Runs the program to its end. It gets SIGTERM if we end before.
+/// Runs the program to its end. The program gets SIGTERM if this process ends first.
 fn start(words: &[OsString]) -> std::io::Result<ExitStatus> {
     // clap requires one word at least.
     let mut command = Command::new(&words[0]);
@@ -210,7 +211,7 @@ fn start(words: &[OsString]) -> std::io::Result<ExitStatus> {
     command.status()
 }
 
-/// As a shell has it: 128 + N for signal N.
+/// Exit status as shells compute it: 128 + N after signal N.
 fn status_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)

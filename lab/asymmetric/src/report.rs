@@ -1,4 +1,4 @@
-//! What was measured: a line of text, and JSON.
+//! Report of the measured ratio: a line of text, and JSON.
 
 use crate::speed::Measured;
 use anyhow::Context as _;
@@ -7,27 +7,27 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
 
-/// A slow PU.
+/// Measured slowdown of a PU; serialised as the JSON of `--output`.
 #[derive(Debug, Serialize)]
 pub struct Report {
     version: u32,
     /// The slow PU, by the kernel's number.
     cpu: u32,
-    /// The PU that it was compared with.
-    fast: u32,
-    /// The requested ratio; none where a share was requested.
+    /// The PU for comparison, by the kernel's number.
+    pub fast: u32,
+    /// The requested ratio; `None` if a share was requested.
     asked: Option<f64>,
-    /// The period, and how much of it is taken.
     period_us: f64,
+    /// Taken time per period.
     taken_us: f64,
-    /// How many times slower it is, measured before the program began.
+    /// Speed of the fast PU over that of the slow PU, before the program began.
     ratio: Measured,
-    /// The same after the program had ended, if that was measured.
+    /// The ratio after the program's end; `None` if not measured (yet).
     pub after: Option<Measured>,
 }
 
 impl Report {
-    /// Before the program begins.
+    /// Report of the measurement before the program.
     pub fn new(
         cpu: u32,
         fast: u32,
@@ -41,7 +41,7 @@ impl Report {
         Self { version: 1, cpu, fast, asked, period_us, taken_us, ratio, after: None }
     }
 
-    /// What was found, in one line.
+    /// The ratio `found` and the taken share, as a line of text.
     pub fn line(&self, found: Estimate) -> String {
         let when = if self.after.is_some() { "still " } else { "" };
         let Self { cpu, fast, period_us, taken_us, .. } = self;
@@ -51,7 +51,7 @@ impl Report {
         )
     }
 
-    /// Writes it to a file as JSON.
+    /// Writes the report to a file as JSON.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn a_line_says_what_was_reached_and_how() {
         let mut report = report();
-        // Mean of the logarithms 0.68814, 0.69813 and 0.69315, t(2) = 4.303 times 0.00499 / sqrt 3 around it.
+        // Mean of the logarithms 0.68814, 0.69813 and 0.69315, t(2) = 4.303 times 0.00499 / sqrt 3
+        // around it.
         let expected =
             "PU 1 is 2.000 (1.975 to 2.025) times slower than PU 0: 965 of every 2000 µs are taken";
         assert_eq!(report.line(report.ratio.mean), expected);

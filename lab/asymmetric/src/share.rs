@@ -1,23 +1,25 @@
-//! Which share of a PU's time is to be taken, so that it becomes so many times slower.
+//! Search for the share of a PU's time that makes the PU slower by a ratio.
 //!
-//! Threads that are left the part 1 − s of a PU's time are 1 / (1 − s) times slower, and a little more: being
-//! interrupted costs time, and cold caches afterwards. That part hardly depends on s, so it is measured at one share and
-//! taken into account at the next.
+//! Threads with the remaining part 1 − s of a PU's time are 1 / (1 − s) times slower, and a little
+//! more: preemption and cold caches cost time. This cost hardly depends on s, so the cost measured
+//! at one share corrects the next.
 
-/// Shares that are tried. Chosen: one correction is enough where the cost of interruptions is constant.
+/// Largest number of shares measured. Chosen: one correction suffices if the cost is constant.
 const TRIES: u32 = 4;
 
-/// How near is near enough: better than the measurements are.
+/// Relative error of the ratio at which the search ends; smaller than the measurements' error.
 const NEAR: f64 = 0.002;
 
-/// Never more than this, so that the kernel's limit on real-time threads (95 % of each second) is not met while loops
-/// that are such threads measure. A ratio of 8 takes 0.875.
+/// Largest share. With the measuring loops, which are real-time threads too, this share stays below
+/// the kernel's limit on real-time threads (95 % of each second). A ratio of 8 takes 0.875.
 pub const MOST: f64 = 0.9;
 
-/// The share with which `measure`, which says how many times slower the PU is at a share, comes to `asked`, or near it.
+/// Share at which `measure` returns a ratio near `asked`.
+///
+/// `measure` takes a share, and returns the PU's slowdown at this share.
 ///
 /// # Errors
-/// That of `measure`.
+/// Errors of `measure`.
 pub fn reach<E>(asked: f64, mut measure: impl FnMut(f64) -> Result<f64, E>) -> Result<f64, E> {
     let mut share = 1.0 - 1.0 / asked;
     for _ in 0..TRIES {
@@ -35,7 +37,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A PU of which interruptions take the part `cost`.
+    /// Slowdown of a PU that loses `share` to the thread and `cost` to interruptions.
     fn slower(share: f64, cost: f64) -> f64 {
         1.0 / (1.0 - share - cost)
     }
@@ -51,7 +53,8 @@ mod tests {
 
     #[test]
     fn what_was_lost_beyond_the_share_is_taken_from_it() {
-        // At 0.5 it is 1 / (1 - 0.5 - 0.02) = 2.083 times slower: 2 % less is taken, and then it is right.
+        // At 0.5 it is 1 / (1 - 0.5 - 0.02) = 2.083 times slower: 2 % less is taken, and then it is
+        // right.
         let (share, tries) = reached(2.0, 0.02);
         assert!((share - 0.48).abs() < 1e-9, "{share}");
         assert_eq!(tries, 2);

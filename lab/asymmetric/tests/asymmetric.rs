@@ -1,4 +1,4 @@
-//! The tool as a whole: one line for each thing that is wrong, the program's status, nothing left when it is killed.
+//! The tool as a whole: one line per error, the program's status, and no thread left after a kill.
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // a test that cannot go on has failed
 
 use colocate_testing::{wait_until, within};
@@ -6,10 +6,10 @@ use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// SCHED_FIFO as the kernel's field 41 of /proc/TID/stat has it.
+/// SCHED_FIFO, as in field 41 of /proc/TID/stat.
 const FIFO: &str = "1";
 
-/// The tool with the signals as a shell has them, also where this test runs under nohup.
+/// The tool with a shell's signal handling, even if this test runs under nohup.
 fn asymmetric(words: &[&str]) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,QUIT", env!("CARGO_BIN_EXE_asymmetric")]);
@@ -17,12 +17,12 @@ fn asymmetric(words: &[&str]) -> Command {
     command
 }
 
-/// The output of a command, which must end.
+/// Output of a command that must end.
 fn output(command: &mut Command) -> Output {
     within(&format!("the end of {command:?}"), || command.output()).unwrap()
 }
 
-/// The status and the line of a command that prints one line of errors.
+/// Status and error line of a command that prints exactly one such line.
 fn refused(command: &mut Command) -> (i32, String) {
     let Output { status, stdout, stderr } = output(command);
     let printed = String::from_utf8(stderr).unwrap();
@@ -36,12 +36,12 @@ fn usable() -> Vec<u32> {
     smt_bench::thread::usable().unwrap()
 }
 
-/// The options of all tests that make a PU slow. The ratio depends on the machine, and no test reads it.
+/// Options of all tests with a slow PU. The ratio depends on the machine; no test checks the ratio.
 fn quick(cpu: &str) -> [&str; 6] {
     ["--cpu", cpu, "--share", "0.3", "--windows", "2"]
 }
 
-/// One test at a time has a slow PU: two on one PU would find it slower than requested.
+/// Held by a test with a slow PU: two such tests on a PU would find the PU slower than requested.
 static SLOW: Mutex<()> = Mutex::new(());
 
 /// A PU that can be made slow here, while the guard lives; prints a line if there is none.
@@ -62,7 +62,7 @@ fn slow() -> Option<(String, MutexGuard<'static, ()>)> {
     Some((cpu, alone))
 }
 
-/// Whether a wrapper of util-linux works here: it runs `true`.
+/// True if a wrapper of util-linux can run `true` here.
 fn works(wrapper: &[&str]) -> bool {
     let done = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output();
     let works = done.is_ok_and(|done| done.status.success());
@@ -72,19 +72,20 @@ fn works(wrapper: &[&str]) -> bool {
     works
 }
 
-/// The fields of a thread's stat after its name, the third first; `None` if there is no such thread.
+/// The fields of a thread's stat after its name, the third first; `None` if there is no such
+/// thread.
 fn stat(tid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;
     Some(fields.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Whether a thread runs or sleeps: zombies are over.
+/// True for a thread that has not ended; false for a zombie.
 fn lives(tid: u32) -> bool {
     stat(tid).is_some_and(|fields| !matches!(fields[0].as_str(), "Z" | "X"))
 }
 
-/// The real-time threads of a process, and its children.
+/// Real-time threads of a process, and its children.
 fn real_time(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let tids = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -186,7 +187,7 @@ fn the_program_is_no_real_time_one_and_may_use_every_pu() {
     assert_eq!(mask(&printed), mask(&own));
 }
 
-/// The tool while its program sleeps, with the thread that slows and the program.
+/// The tool with a sleeping program: the IDs of the slowing thread and of the program.
 fn at_work(cpu: &str) -> (Child, u32, u32) {
     let child = asymmetric(&quick(cpu)).args(["--quiet", "--", "sleep", "600"]).spawn().unwrap();
     wait_until("a start of the program", || !children(child.id()).is_empty());
@@ -214,7 +215,7 @@ fn nothing_is_left_when_it_is_killed() {
     }
 }
 
-/// As when its PU goes offline: the kernel puts it on another one.
+/// The kernel moves the thread to another PU, as when its PU goes offline.
 #[test]
 fn a_thread_on_another_pu_ends_and_is_reported() {
     let Some((cpu, _alone)) = slow() else { return };

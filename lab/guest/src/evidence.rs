@@ -1,4 +1,4 @@
-//! What the kernel itself says, read without any of colocate's code.
+//! Readers of kernel files, independent of colocate's code, and runs of `colocate`.
 
 use anyhow::Context as _;
 use std::fs;
@@ -6,39 +6,48 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// A file's text without the white space around it.
+/// Trimmed text of a file.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the file cannot be read.
 pub fn text(path: impl AsRef<Path>) -> anyhow::Result<String> {
     let path = path.as_ref();
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     Ok(text.trim().into())
 }
 
-/// The numbers of a kernel's list, e.g. `0-2,5`.
+/// Numbers of a list in the kernel's format, e.g. `0-2,5`.
 ///
 /// # Errors
-/// If it is none.
+/// If `text` is no such list.
 pub fn list(text: &str) -> anyhow::Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let wrong = || format!("expected a list such as 0-2,5, found {text}");
-        let range =
-            first.parse::<u32>().with_context(wrong)?..=last.parse::<u32>().with_context(wrong)?;
-        numbers.extend(range);
+        numbers.extend(number_in(first, text)?..=number_in(last, text)?);
     }
     Ok(numbers)
 }
 
-/// Longer than anything takes in a guest that works, also on a busy host.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// Waits until something is so.
+/// PUs that are online, by the kernel's numbers.
 ///
 /// # Errors
-/// If it is not within a minute of the guest's time, or looking fails.
+/// If `/sys` cannot be read.
+pub fn online() -> anyhow::Result<Vec<u32>> {
+    list(&text("/sys/devices/system/cpu/online")?)
+}
+
+fn number_in(word: &str, list: &str) -> anyhow::Result<u32> {
+    word.parse().with_context(|| format!("expected a list such as 0-2,5, found {list}"))
+}
+
+/// Time limit of a condition, enough in a working guest on a busy host.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Polls `is_so` every ms until it is true; `what` names the condition in the error.
+///
+/// # Errors
+/// If the condition is still false after [`LIMIT`] of guest time, or a poll fails.
 pub fn eventually(
     what: &str,
     mut is_so: impl FnMut() -> anyhow::Result<bool>,
@@ -51,29 +60,30 @@ pub fn eventually(
     Ok(())
 }
 
-/// Runs `colocate` with these words to its end.
+/// Runs `colocate` with arguments to its end.
 ///
 /// # Errors
-/// If it cannot be started.
+/// If `colocate` cannot be started.
 pub fn colocate(words: &[&str]) -> anyhow::Result<Output> {
     Command::new("colocate").args(words).output().context("cannot start colocate")
 }
 
-/// Runs `colocate-study` with these words to its end.
+/// Runs `colocate-study` with arguments to its end.
 ///
 /// # Errors
-/// If it cannot be started.
+/// If `colocate-study` cannot be started.
 pub fn study(words: &[&str]) -> anyhow::Result<Output> {
     Command::new("colocate-study").args(words).output().context("cannot start colocate-study")
 }
 
-/// What `colocate` prints on standard output with these words.
+/// Standard output of `colocate` with arguments.
 ///
 /// # Errors
-/// If it fails.
+/// If `colocate` fails.
 pub fn printed(words: &[&str]) -> anyhow::Result<String> {
     let output = colocate(words)?;
-    let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr));
+    let out = String::from_utf8(output.stdout)?;
+    let err = String::from_utf8_lossy(&output.stderr);
     anyhow::ensure!(
         output.status.success(),
         "colocate {}: {}: {err}",

@@ -1,4 +1,4 @@
-//! Control groups (version 2) that cases make.
+//! Control groups (version 2) and offline PUs for cases.
 
 use anyhow::Context as _;
 use std::fs;
@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// A control group; removed when dropped, if it is empty by then.
+/// A control group; removed on drop if it is empty.
 pub struct Group {
     folder: PathBuf,
 }
 
 impl Group {
-    /// Makes one with these settings, file by file.
+    /// Creates a group with settings, as (file, value).
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// If the kernel refuses the group or a value.
     pub fn new(name: &str, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+        // A child group has the files of enabled controllers only.
         fs::write(format!("{ROOT}/cgroup.subtree_control"), "+cpuset +cpu")
             .context("cgroup.subtree_control")?;
         let folder = PathBuf::from(format!("{ROOT}/{name}"));
@@ -26,31 +27,32 @@ impl Group {
         Ok(group)
     }
 
-    /// Writes one of its files.
+    /// Writes a file of the group.
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// If the kernel refuses the value.
     pub fn set(&self, file: &str, value: &str) -> anyhow::Result<()> {
         fs::write(self.folder.join(file), value).with_context(|| format!("{file}: {value}"))
     }
 
-    /// Where it is.
+    /// The group's folder in `/sys/fs/cgroup`.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The text of one of its files.
+    /// Text of a file of the group.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the file cannot be read.
     pub fn text(&self, file: &str) -> anyhow::Result<String> {
         crate::evidence::text(self.folder.join(file))
     }
 
-    /// Words that start a program in it.
+    /// Words before a command that start the command in the group.
     #[must_use]
     pub fn wrapper(&self) -> [String; 4] {
+        // 0 stands for the shell itself, which then executes the command.
         let enter = format!("echo 0 > {}/cgroup.procs; exec \"$@\"", self.folder.display());
         ["sh", "-c", &enter, "sh"].map(String::from)
     }
@@ -58,7 +60,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What has just been killed is still in it for a moment.
+        // A killed process stays in its group for a moment, and rmdir fails with EBUSY.
         for _ in 0..1000 {
             if fs::remove_dir(&self.folder).is_ok() {
                 return;
@@ -68,11 +70,11 @@ impl Drop for Group {
     }
 }
 
-/// A PU that is offline until this is dropped.
+/// A PU, offline until this is dropped.
 pub struct Offline(u32);
 
 impl Offline {
-    /// Takes it offline.
+    /// Takes a PU offline.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -84,7 +86,7 @@ impl Offline {
 
 impl Drop for Offline {
     fn drop(&mut self) {
-        // That it is back is for the cases to see.
+        // Cases check the PU's return themselves.
         let _ = write(self.0, "1");
     }
 }

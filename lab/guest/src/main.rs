@@ -1,9 +1,8 @@
-//! Runs inside a guest of the lab: each case does something with `colocate` and then checks it in
-//! `/proc` and `/sys`.
+//! Cases inside a guest: each runs `colocate` and checks the effect in `/proc` and `/sys`.
 //!
-//! `lab-guest CASE...` prints one line a case and ends with 1 if one failed. `lab-guest --program NAME`
-//! is a program that cases watch. Everything runs as root,
-//! in a guest that is thrown away.
+//! `lab-guest CASE...` prints one line per case, and exits with 1 if a case failed. `lab-guest
+//! --program NAME` is a program that cases observe. All of it runs as root, in a guest without
+//! persistent state.
 #![allow(clippy::print_stdout)]
 
 mod cases;
@@ -20,9 +19,9 @@ use anyhow::Context as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Something that is proved in a guest; the error says what was expected and what was found.
+/// A test in a guest; the error has the expected and the found state.
 type Case = fn() -> anyhow::Result<()>;
-/// Something that is proved with random numbers from a seed.
+/// A test with random numbers from a seed.
 type Seeded = fn(u64) -> anyhow::Result<()>;
 
 fn main() -> ExitCode {
@@ -40,6 +39,7 @@ fn main() -> ExitCode {
     for name in words {
         let begin = Instant::now();
         let outcome = run(&name);
+        // Cases after a failed case run too.
         failed |= outcome.is_err();
         match outcome {
             Ok(()) => println!("{name}: ok, {:.1} s", begin.elapsed().as_secs_f64()),
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-/// Runs a case: its name, or `NAME:SEED`.
+/// Runs the case `NAME` or `NAME:SEED`.
 fn run(word: &str) -> anyhow::Result<()> {
     let (name, seed) = word.split_once(':').map_or((word, None), |(name, seed)| (name, Some(seed)));
     if let Some((_, case)) = cases::ALL.iter().find(|(known, _)| *known == name) {

@@ -1,11 +1,11 @@
-//! Random numbers that can be had again.
+//! Reproducible pseudo-random numbers.
 
-/// A generator: the same seed gives the same numbers.
+/// SplitMix64 generator: the same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Begins with `seed`.
+    /// Generator with `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -19,22 +19,25 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// The next number below `limit`; 0 if that is 0. The smallest numbers are a little likelier.
+    /// The next number below `limit`, or 0 if `limit` is 0. Small numbers are slightly likelier.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }
 
-    /// One of `choices`, of which there is one at least.
+    /// A random element of `choices`.
+    ///
+    /// # Panics
+    /// If `choices` is empty.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        // Below the length, so it fits.
+        // An index below a usize always fits.
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap_or(0)]
     }
 }
 
-/// A number that cannot be foreseen.
+/// A fresh seed of 32 random bits from the kernel.
 ///
 /// # Errors
-/// If the kernel has none.
+/// If the kernel's UUID cannot be read.
 pub fn fresh() -> anyhow::Result<u64> {
     let text = crate::evidence::text("/proc/sys/kernel/random/uuid")?;
     Ok(u64::from_str_radix(&text[..8], 16)?)

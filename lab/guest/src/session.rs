@@ -1,4 +1,4 @@
-//! One `colocate run` or `colocate schedule` that a case watches.
+//! A run of `colocate run` or `colocate schedule` under observation by a case.
 
 use crate::evidence::eventually;
 use crate::tasks::{self, Task};
@@ -11,22 +11,22 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A `colocate` and everything that it has started; all of it is killed when this is dropped.
+/// A `colocate` with all its descendants; all are killed on drop.
 pub struct Session {
     mark: String,
     report: PathBuf,
-    /// colocate itself.
+    /// The process of colocate.
     pub colocate: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
-/// Words that start a program as another user or elsewhere: the program's words follow them.
+/// Words before a command that start the command as another user or in a control group.
 pub type Wrapper<'a> = &'a [&'a str];
 
 static SESSIONS: AtomicU32 = AtomicU32::new(0);
 
-/// Keeps QEMU from a fault of its own as long as the guest lives; see `programs/event.rs`.
+/// Opens a perf event for the guest's life, to avoid a fault of QEMU; see `programs/event.rs`.
 fn keep_an_event() -> anyhow::Result<()> {
     static KEPT: OnceLock<Child> = OnceLock::new();
     if KEPT.get().is_none() {
@@ -36,24 +36,25 @@ fn keep_an_event() -> anyhow::Result<()> {
         let mut said = String::new();
         BufReader::new(output).read_line(&mut said)?;
         ensure!(said == "ready\n", "expected ready, found {said}");
+        // Cases run one after the other, so no other thread has set it.
         let _ = KEPT.set(child);
     }
     Ok(())
 }
 
 impl Session {
-    /// Starts `colocate run OPTIONS -- PROGRAM`. What the session writes goes to the first program.
+    /// Starts `colocate run OPTIONS -- PROGRAM`. The program reads the session's lines.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If `colocate` cannot be started.
     pub fn start(options: &[&str], program: &[&str]) -> anyhow::Result<Self> {
         Self::start_by(&[], options, program)
     }
 
-    /// As [`Session::start`], by way of `wrapper`.
+    /// Like [`Session::start`], with `wrapper` before the command.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the wrapper cannot be started.
     pub fn start_by(
         wrapper: Wrapper<'_>,
         options: &[&str],
@@ -62,10 +63,10 @@ impl Session {
         Self::launch(wrapper, &["colocate", "run", "--no-guard", "--json"], options, program)
     }
 
-    /// Starts `colocate schedule OPTIONS -- PROGRAMS`, by way of `wrapper`.
+    /// Starts `colocate schedule OPTIONS -- PROGRAMS`, with `wrapper` before the command.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If `colocate` or the wrapper cannot be started.
     pub fn schedule_by(
         wrapper: Wrapper<'_>,
         options: &[&str],
@@ -77,7 +78,7 @@ impl Session {
     /// Starts `colocate-mover schedule OPTIONS -- PROGRAM`.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If `colocate-mover` cannot be started.
     pub fn mover(options: &[&str], program: &[&str]) -> anyhow::Result<Self> {
         Self::launch(&[], &["colocate-mover", "schedule"], options, program)
     }
@@ -96,6 +97,7 @@ impl Session {
         let mut words = wrapper.iter().chain(colocate).chain(&["-o"]).copied();
         let mut command = Command::new(words.next().context("no words")?);
         command.args(words).arg(&report).args(options).arg("--").args(program);
+        // All descendants inherit the mark, by which `tasks::marked` finds them.
         command.env("LAB_MARK", &mark).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said);
         let mut colocate = command.spawn().with_context(|| format!("{command:?}"))?;
         let input = colocate.stdin.take();
@@ -103,10 +105,10 @@ impl Session {
         Ok(Self { mark, report, colocate, input, output })
     }
 
-    /// The next line that a program prints.
+    /// The next line of the programs' standard output; blocks.
     ///
     /// # Errors
-    /// If all have ended instead.
+    /// If all programs have ended.
     pub fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
@@ -118,17 +120,17 @@ impl Session {
         Ok(line.trim_end().into())
     }
 
-    /// Writes a line to the first program and returns its answer.
+    /// Writes a line to the first program and returns the next line of output.
     ///
     /// # Errors
-    /// If it has ended.
+    /// If the program has ended.
     pub fn request(&mut self, line: &str) -> anyhow::Result<String> {
         let input = self.input.as_mut().context("standard input is closed")?;
         writeln!(input, "{line}").context("the program has ended")?;
         self.line()
     }
 
-    /// What colocate has printed on standard error.
+    /// colocate's standard error so far.
     #[must_use]
     pub fn said(&self) -> String {
         std::fs::read_to_string(format!("/tmp/said-{}", self.mark)).unwrap_or_default()
@@ -146,10 +148,10 @@ impl Session {
         self.all().into_iter().filter(|task| !task.is_colocate()).collect()
     }
 
-    /// Waits until `holds` is true of the programs' living tasks, and returns them.
+    /// Waits until `holds` is true for the programs' living tasks, and returns the tasks.
     ///
     /// # Errors
-    /// If it never is; the error has the tasks as they are then.
+    /// If `holds` is still false after a minute; the error shows the tasks.
     pub fn await_tasks(
         &self,
         what: &str,
@@ -164,7 +166,7 @@ impl Session {
         Ok(last)
     }
 
-    /// The first threads of colocate's own processes.
+    /// Main threads of colocate's own processes.
     #[must_use]
     pub fn own(&self) -> Vec<Task> {
         let all = self.all().into_iter();
@@ -176,8 +178,9 @@ impl Session {
         self.input = None;
     }
 
-    /// Closes the program's standard input, waits until colocate has ended, and reads its report.
-    /// What the programs leave behind lives on.
+    /// Closes the program's standard input, waits for colocate's end, and reads the report.
+    ///
+    /// Processes that outlive their program stay alive.
     ///
     /// # Errors
     /// If there is no report.
@@ -189,14 +192,14 @@ impl Session {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Waits until colocate and its guardian have both ended.
+    /// Waits for the ends of colocate and its guardian.
     ///
     /// # Errors
-    /// If they do not.
+    /// If a process of colocate still lives a minute after colocate's end.
     pub fn await_end(&mut self) -> anyhow::Result<()> {
         self.colocate.wait()?;
         eventually("the end of colocate's processes", || {
-            // The guardian, too, scans /proc, and shares the host's few processors with us.
+            // Polls less often: the guardian scans /proc too, and the host has few processors.
             std::thread::sleep(Duration::from_millis(20));
             Ok(self.own().is_empty())
         })
@@ -205,7 +208,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Until nothing is left: what is being created now is not in the list.
+        // Repeated, since a scan misses tasks that are created during the scan.
         for _ in 0..100 {
             let pids: Vec<String> =
                 tasks::marked(&self.mark).iter().map(|task| task.pid.to_string()).collect();
@@ -219,20 +222,19 @@ impl Drop for Session {
     }
 }
 
-/// Sends a signal to processes, of which some may have ended.
+/// Sends a signal (an option of kill(1), e.g. `-KILL`) to processes; ended processes are ignored.
 pub fn send(signal: &str, pids: &[impl AsRef<str>]) {
     let mut kill = Command::new("kill");
     kill.arg(signal).args(pids.iter().map(AsRef::as_ref)).stderr(Stdio::null());
-    // What has ended needs no signal.
+    // kill(1) fails for a process that has ended.
     let _ = kill.status();
 }
 
-/// Tasks in a line: thread, program, the PUs that it may use, the one where it last ran.
+/// Tasks in a line, each as "TID PROGRAM: ALLOWED-PUS at LAST-PU".
 #[must_use]
 pub fn picture(tasks: &[Task]) -> String {
-    let one = |task: &Task| {
-        let Task { tid, program, bonds, last_ran, .. } = task;
+    let texts = tasks.iter().map(|Task { tid, program, bonds, last_ran, .. }| {
         format!("{tid} {program}: {} at {last_ran}", bonds.cpus)
-    };
-    tasks.iter().map(one).collect::<Vec<_>>().join(", ")
+    });
+    texts.collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! What the kernel does, from its own tracepoints.
+//! Recording of the kernel's tracepoints, by tracefs.
 
 use crate::evidence::text;
 use anyhow::Context as _;
@@ -6,7 +6,7 @@ use std::fs;
 
 const ROOT: &str = "/sys/kernel/tracing";
 
-/// A tracepoint that is recorded from now on until this is dropped.
+/// A tracepoint, recorded until this is dropped.
 pub struct Traced {
     enable: String,
 }
@@ -15,7 +15,7 @@ impl Traced {
     /// Records `event`, a folder of tracefs's `events`, e.g. `syscalls/sys_exit_write`.
     ///
     /// # Errors
-    /// If the kernel has none of that name.
+    /// If the kernel has no such tracepoint.
     pub fn new(event: &str) -> anyhow::Result<Self> {
         fs::write(format!("{ROOT}/trace"), "").context("trace")?;
         let enable = format!("{ROOT}/events/{event}/enable");
@@ -23,10 +23,10 @@ impl Traced {
         Ok(Self { enable })
     }
 
-    /// What was recorded so far, a line each: the task's name and number, the PU, the time, the event.
+    /// Recorded events, one per line: the task's name and number, the PU, the time, the event.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the trace cannot be read.
     pub fn text(&self) -> anyhow::Result<String> {
         text(format!("{ROOT}/trace"))
     }
@@ -34,7 +34,7 @@ impl Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        // That nothing more is recorded changes nothing for the next case.
+        // A tracepoint that stays enabled does not disturb the next case, which clears the trace.
         let _ = fs::write(&self.enable, "0");
     }
 }

@@ -1,4 +1,4 @@
-//! The table of boots, with the cases that each runs.
+//! The table of boots with their cases.
 
 use super::{Boot, Size};
 use crate::guest::Guest::{self, Arm64, X86Linux6_1, X86Linux6_12, X86Linux7};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 type Cases = &'static [&'static [&'static str]];
 
-/// The limit of most boots. Chosen: they take up to a minute, and with 18 runnable threads on two CPUs one
-/// took more than 300 s.
+/// Time limit of most boots. Chosen: a boot takes up to a minute; with 18 runnable threads on the
+/// host's two CPUs a boot took more than 300 s.
 const LIMIT: Duration = Duration::from_secs(900);
 
 const fn boot(
@@ -32,21 +32,21 @@ const TWO_NODES: &str = "synthetic:numa:2 core:2 pu:2";
 /// Four nodes with 256 MiB, a core and two PUs each.
 const FOUR_NODES: &str = "synthetic:numa:4 core:1 pu:2";
 const EIGHT_NODES: &str = "synthetic:numa:8 core:1 pu:2";
-/// A node without memory and one without PUs, beside one that has both.
+/// Three nodes: one without memory, one without PUs, one with both.
 const ODD_NODES: &str = "crates/machine/tests/corpus/cpuless-node.xml";
-/// Two nodes far from each other, the second without memory.
+/// Two distant nodes, the second without memory.
 const FAR_NODES: &str = "crates/machine/tests/corpus/memoryless-node.xml";
-/// Two packages with PUs of both nodes each, of which hwloc's tools say that each node has all PUs.
+/// Two packages, each with PUs of both nodes. hwloc's tools report all PUs for each node.
 const CROSSING_NODES: &str = "crates/machine/tests/corpus/crossing-nodes.json";
 /// 2 packages with two nodes each and SMT, for aarch64.
 const SMT_NODES: &str = "synthetic:pack:2 numa:2 l2:2 core:1 pu:2";
 
 const TOPO_TOOLS: &[&str] = &["lstopo-no-graphics"];
-/// Change privileges, and are what the commands that doctor prints consist of.
+/// Programs that change privileges, and the programs in the remedies that doctor prints.
 const DOCTOR_TOOLS: &[&str] = &["setpriv", "setcap", "prlimit", "sysctl", "mount"];
-/// colocate with a policy that moves pages.
+/// `colocate` with a policy that moves pages.
 const PAGES_TOOLS: &[&str] = &["colocate-mover"];
-/// What `colocate cc` has compiled.
+/// Programs compiled by `colocate cc`.
 const SPM_TOOLS: &[&str] = &[
     "spm-lu",
     "spm-cholesky",
@@ -60,15 +60,15 @@ const SPM_TOOLS: &[&str] = &[
     "spm-omp-product",
     "spm-omp-search",
 ];
-/// A program that is as it is without `colocate cc`.
+/// A program compiled without `colocate cc`.
 const NUMA_TOOLS: &[&str] = &["numa-cholesky"];
 const RUN_TOOLS: &[&str] = &["setpriv", "taskset", "threads-static"];
 
-/// What holds on every machine.
+/// Cases for every machine.
 const TOPO: &[&str] = &["topo-is-described", "topo-is-the-kernels", "topo-is-hwlocs"];
-/// The same without hwloc's tools.
+/// Cases of [`TOPO`] without hwloc's tools.
 const TOPO_OF_THE_KERNEL: &[&str] = &["topo-is-described", "topo-is-the-kernels"];
-/// By eBPF, on each kernel.
+/// Cases of wake-up counts by eBPF, for each kernel.
 const WAKE_UPS: &[&str] = &["wake-ups-are-counted"];
 const COMMUNICATION: Cases = &[&[
     "communication-pairs-share-cores",
@@ -79,7 +79,7 @@ const COMMUNICATION: Cases = &[&[
     "communication-memory-ring-lies-close",
 ]];
 const CALIBRATE: Cases = &[&["calibrate-measures-nodes-and-siblings"]];
-/// Not on 64 PUs, where taking half of them offline takes a minute.
+/// Cases for small machines: to take half of 64 PUs offline takes a minute.
 const HOLES_AND_GROUPS: &[&str] =
     &["topo-has-holes", "kernel-freezes-groups", "kernel-confines-groups", "kernel-limits-groups"];
 const SMALL: Cases = &[TOPO, HOLES_AND_GROUPS];
@@ -93,7 +93,7 @@ const TOPO_BIG_LITTLE: Cases = &[
     &["asymmetric-kinds-are-the-device-trees", "asymmetric-phases-are-found"],
 ];
 
-/// The laboratory's program, which few cases call.
+/// The program of crates/study-cli, used by few cases.
 const LABORATORY: &str = "colocate-study";
 
 const ASYMMETRIC: &[&str] = &[
@@ -106,14 +106,14 @@ const ASYMMETRIC: &[&str] = &[
     "asymmetric-efficiency-is-undone",
     "asymmetric-utility-is-undone",
 ];
-/// Where the kernel reports no core kinds, so that measured ones are used.
+/// Cases for kernels that report no core kinds, so that measured kinds are used.
 const MEASURED_KINDS: &[&str] = &[
     "asymmetric-kinds-are-not-reported",
     "asymmetric-phases-are-found",
     "asymmetric-crowds-are-excluded",
 ];
 
-/// On aarch64, whose counters QEMU has.
+/// Cases for aarch64, whose counters QEMU emulates.
 const COUNTERS: &[&str] = &[
     "counters-are-exact",
     "counters-from-exec",

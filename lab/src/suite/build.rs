@@ -1,4 +1,4 @@
-//! Builds what the guests run, in the profile that we were built in.
+//! Build of the programs that guests run, in the profile of this program.
 
 use super::Boot;
 use anyhow::{Context as _, bail};
@@ -6,32 +6,32 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::{Command, ExitStatus};
 
-/// How `lab/cross` ends where the Rust here cannot build for aarch64.
+/// Exit status of `lab/cross` where the Rust toolchain has no target aarch64.
 const NO_TARGET: i32 = 3;
 
-/// Builds for the kinds of guests that these boots have.
+/// Builds the programs for the architectures of these boots.
 ///
-/// False if the Rust here cannot build for aarch64 and one of them needs it; `lab/cross` has said so.
+/// False if a boot needs aarch64 and the toolchain lacks the target; `lab/cross` has printed this.
 ///
 /// # Errors
 /// If a build fails.
 pub(super) fn all(boots: &[&Boot]) -> anyhow::Result<bool> {
     static_programs(boots)?;
     let kinds: BTreeSet<_> = boots.iter().map(|boot| boot.guest.is_arm64()).collect();
-    // x86 first: it is always possible.
+    // x86 first: its build does not depend on the cross target.
     let built = kinds.into_iter().try_fold(true, |_, arm64| ours(arm64))?;
     spm_programs(boots)?;
     Ok(built)
 }
 
-/// Builds `colocate`, `colocate-study` and `lab-guest` for one kind of guest; false as for [`all`].
+/// Builds `colocate`, `colocate-study` and `lab-guest` for one architecture; false as for [`all`].
 ///
 /// # Errors
 /// If the build fails.
 pub fn ours(arm64: bool) -> anyhow::Result<bool> {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let cross = concat!(env!("CARGO_MANIFEST_DIR"), "/cross");
-    // Tests are run in the profile for development.
+    // Only tests run this program in the dev profile, so their workspace build exists already.
     let here = if cfg!(debug_assertions) { AS_TESTED } else { ALONE };
     let status = if arm64 { build(cross.into(), CROSS) } else { build(cargo, here) }?;
     match status.code() {
@@ -41,14 +41,16 @@ pub fn ours(arm64: bool) -> anyhow::Result<bool> {
     }
 }
 
-/// The guests' programs by themselves.
+/// Packages of the guests' programs.
 const ALONE: &str = "--package colocate --package colocate-study-cli --package colocate-lab-guest";
 
-/// Without eBPF, which would need more of Debian's libraries for aarch64.
+/// Packages without eBPF, which needs more of Debian's libraries for aarch64.
 const CROSS: &str = "--package colocate --package colocate-study-cli --package colocate-lab-guest --no-default-features";
 
-/// The same with the features that dependencies have in `cargo test --workspace`, which has built them then: by themselves
-/// nearly all would be built once more, two minutes of two CPUs. A test has the features of the dependencies for tests.
+/// Programs with the dependency features of `cargo test --workspace`, whose build is reused.
+///
+/// A build by package would compile nearly all dependencies again (two minutes of two CPUs). The
+/// `--test` target adds the features of dev-dependencies.
 const AS_TESTED: &str = "--workspace --bin colocate --bin colocate-study --bin lab-guest --bin colocate-mover --test outside_policy";
 
 fn build(cargo: OsString, which: &str) -> anyhow::Result<ExitStatus> {
@@ -59,17 +61,26 @@ fn build(cargo: OsString, which: &str) -> anyhow::Result<ExitStatus> {
     command.status().context("cannot start cargo")
 }
 
-/// Compiles the programs called `NAME-static` from the tests' `NAME.c`, and `numa-NAME` from `workloads/numa`, to lie beside us.
+/// Folder of the source and name of a statically linked C program.
+///
+/// `NAME-static` is `NAME.c` of the tests' programs, `numa-NAME` is `NAME.c` of `workloads/numa`.
+/// `None` for other programs.
+fn c_source(program: &str) -> Option<(&'static str, &str)> {
+    const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cli/tests/programs");
+    const NUMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/numa");
+    match program.strip_suffix("-static") {
+        Some(name) => Some((TESTS, name)),
+        None => Some((NUMA, program.strip_prefix("numa-")?)),
+    }
+}
+
+/// Compiles the C programs of [`c_source`] into the folder of this program.
 fn static_programs(boots: &[&Boot]) -> anyhow::Result<()> {
     let beside = std::env::current_exe()?;
     let programs =
         boots.iter().filter(|boot| !boot.guest.is_arm64()).flat_map(|boot| boot.programs);
     for program in programs {
-        const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cli/tests/programs");
-        const NUMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/numa");
-        let of_tests = program.strip_suffix("-static").map(|name| (TESTS, name));
-        let of_numa = || program.strip_prefix("numa-").map(|name| (NUMA, name));
-        let Some((source, name)) = of_tests.or_else(of_numa) else { continue };
+        let Some((source, name)) = c_source(program) else { continue };
         let mut cc = Command::new("cc");
         cc.args(["-O1", "-static", "-pthread"]).arg(format!("{source}/{name}.c"));
         cc.arg("-lm").arg("-o").arg(beside.with_file_name(program));
@@ -80,8 +91,9 @@ fn static_programs(boots: &[&Boot]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compiles the programs called `spm-NAME` from `workloads/numa/NAME.c` by `colocate cc`, to lie beside us. `NAME-library` is a shared
-/// library, `omp-NAME` has OpenMP.
+/// Compiles `spm-NAME` from `workloads/numa/NAME.c` by `colocate cc`, beside this program.
+///
+/// `NAME-library` is a shared library, `omp-NAME` uses OpenMP.
 fn spm_programs(boots: &[&Boot]) -> anyhow::Result<()> {
     let beside = std::env::current_exe()?;
     let workloads = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads/numa");
@@ -101,7 +113,7 @@ fn spm_programs(boots: &[&Boot]) -> anyhow::Result<()> {
             cc.args(["-shared", "-fPIC"]);
         }
         if name.starts_with("omp-") {
-            // As -fopenmp, but for any major of the library.
+            // Like -fopenmp, but links any major version of the library.
             cc.args(["-Xclang", "-fopenmp", "-l:libomp.so.5"]);
         }
         cc.arg("-o").arg(beside.with_file_name(format!("spm-{name}")));

@@ -1,4 +1,4 @@
-//! The plugin's parts that need no QEMU. One binary: to link many takes longer than to run them.
+//! Parts of the plugin that need no QEMU. One binary: linking several takes longer than running.
 
 #[path = "../../src/distances.rs"]
 mod distances;

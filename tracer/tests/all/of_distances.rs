@@ -1,11 +1,11 @@
-//! Distances say what caches that keep the most recently used lines miss.
+//! Distances give the misses of LRU caches.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // helpers, small numbers
 
 use crate::distances::{Distances, FAR, FRONT, MIDDLE, Misses};
 use crate::recency::{Line, Recency, mix};
 use std::collections::{BTreeMap, HashMap};
 
-/// What a cache of `lines` lines misses, simulated; and how many written lines it gave up.
+/// Misses and written evicted lines of a simulated LRU cache of `lines` lines.
 fn simulated(accesses: &[(u64, bool)], lines: usize) -> (u64, u64) {
     let mut last_use: HashMap<u64, (u64, bool)> = HashMap::new();
     let mut by_use = BTreeMap::new();
@@ -35,7 +35,7 @@ fn of(accesses: &[(u64, bool)]) -> Misses {
     distances.counts().misses()
 }
 
-/// Accesses to `lines` lines, the nearer to the first the more often.
+/// Random accesses to `lines` lines; lines of smaller numbers are more frequent.
 fn accesses(count: u64, lines: f64, seed: u64) -> Vec<(u64, bool)> {
     let chance = |number: u64| (mix(number) >> 11) as f64 / (1_u64 << 53) as f64;
     let one = |at: u64| {
@@ -72,8 +72,8 @@ fn more_cache_never_means_more_misses() {
     }
 }
 
-/// 100,000 lines round and round, three times the sampled ones, of which none is there again while the
-/// cache is smaller; and random ones.
+/// Cyclic accesses to 100,000 lines, three times the sample, which all miss in a smaller cache; and
+/// random accesses.
 #[test]
 fn sampled_distances_are_near() {
     let round = 3 * FAR as u64 + 1696;

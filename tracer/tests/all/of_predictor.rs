@@ -1,8 +1,8 @@
-//! What the predictor learns, and what cannot be learned.
+//! Patterns that the predictor learns, and patterns that it cannot learn.
 
 use crate::predictor::Predictor;
 
-/// Wrong guesses in the second half of `branches`, of which each is an address and whether it is taken.
+/// Mispredictions in the second half of `branches`, pairs of address and direction.
 fn missed(branches: impl Iterator<Item = (u64, bool)>) -> f64 {
     let all: Vec<_> = branches.collect();
     let mut predictor = Predictor::new();
@@ -28,7 +28,7 @@ fn what_repeats_is_learnt() {
     assert!(missed((0..100_000).map(|i| (0x80, pattern >> (i % 24) & 1 == 1))) < 0.01);
 }
 
-/// The second branch does what the first did; the first is random.
+/// The first branch is random; the second has the same direction.
 #[test]
 fn what_another_branch_decides_is_learnt() {
     let mut state = 7;

@@ -1,14 +1,14 @@
-//! Which counter counts which blocks: whatever runs, the counters come to the same total.
+//! Assignment of counters to blocks: totals do not depend on the assignment.
 
 use crate::slots::{KINDS, SLOTS, Slots, Tally, with_instruction};
 use colocate_isa::{Class, ClassSet};
 
-/// A tally that no other number gives.
+/// A tally that is unique to `number`.
 fn tally(number: u16) -> Tally {
     [512, number % 512, number / 512, 0, 7, 0, 1]
 }
 
-/// Runs each of `tallies` blocks once; what the counters then come to.
+/// Totals of the counters after each of `tallies` blocks has run once.
 fn total(tallies: &[Tally]) -> (Slots, [u64; KINDS]) {
     let mut slots = Slots::default();
     let mut counters = vec![0; SLOTS];

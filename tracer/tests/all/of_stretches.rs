@@ -1,4 +1,4 @@
-//! Which stretches are kept: whole ones, spread over the run, never more than the limit.
+//! Kept stretches are complete, spread over the run, and at most [`MOST`](crate::stretches::MOST).
 
 use crate::snapshot::Snapshot;
 use crate::stretches::{MOST, STRIKES, Stretches};
@@ -35,8 +35,8 @@ fn what_a_cpu_began_before_it_ended_is_dropped() {
     assert_eq!(taken.taken().1, [Stretch { tid: 9, blocks: vec![0, 0], ran: None }]);
 }
 
-/// Stretch `i` is block `i`; after many, those kept are at most the limit, at least half of it, and
-/// come from the first as well as the last tenth of the run.
+/// After many stretches of one block each, at least half of the limit and at most the limit are kept,
+/// from all tenths of the run.
 #[test]
 fn bounded_and_spread() {
     let mut taken = Stretches::new(1);
@@ -57,7 +57,8 @@ fn bounded_and_spread() {
     }
 }
 
-/// Each stretch has what its thread ran since the last one that is kept: so the parts add up to what it ran until its last one.
+/// Each kept stretch has its thread's counts since the kept stretch before, so the parts add up to
+/// the counts at the last stretch.
 #[test]
 fn parts_add_up() {
     let mut taken = Stretches::new(1);

@@ -1,5 +1,5 @@
-//! colocate with one policy more: `to-node` keeps every thread on the first PU and moves the memory of the first job to a
-//! node.
+//! colocate with the additional policy `to-node`, which keeps every thread on the first PU and
+//! moves the memory of the first job to a node.
 
 use colocate_evidence::{JobIdx, SourceSet};
 use colocate_machine::{Bytes, NodeNr, PuIdx};
@@ -39,7 +39,7 @@ static ROW: Row = Row {
 
 static ROWS: [&Row; 1] = [&ROW];
 
-/// Orders anew when the order before is carried out: memory may have been mapped meanwhile.
+/// Repeats the page move when the move before has ended: memory may have been mapped meanwhile.
 #[derive(Debug)]
 struct ToNode {
     node: NodeNr,
@@ -60,13 +60,16 @@ impl Policy for ToNode {
             places: vec![(first, Allocated::Next); job.threads.len()],
         });
         let plan = evidence.plan(&choices.collect::<Vec<_>>());
+        // A move is under way.
         if self.is_ordered && evidence.moved.is_empty() {
             return plan;
         }
         self.is_ordered = true;
         let why = "a test".to_owned();
-        let (job, to, budget) = (JobIdx(0), self.node, self.budget);
-        Plan { pages: vec![PageMove { job, ranges: Vec::new(), to, budget, why }], ..plan }
+        let job = JobIdx(0);
+        let pages =
+            vec![PageMove { job, ranges: Vec::new(), to: self.node, budget: self.budget, why }];
+        Plan { pages, ..plan }
     }
 }
 

@@ -1,8 +1,8 @@
-//! Cores of different speeds under `colocate schedule`: serial phases are seen and have fast cores, other threads are on other
-//! cores, and nothing of that remains.
+//! Cores of different speeds under `colocate schedule`: serial phases are detected and run on fast
+//! cores, other threads run on other cores, and all is restored at the end.
 //!
-//! On aarch64 the kernel says which cores are fast, on x86 a file that the case writes. Phases last until the case has
-//! seen the phases, and where threads are it reads in `/proc`, while they run.
+//! Kinds of cores come from the kernel on aarch64, and from a file of the case on x86. The case
+//! sets the phases, and reads the threads' masks and PUs in `/proc` while the threads run.
 
 mod kinds;
 
@@ -20,36 +20,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 const PA: &str = "parallelism-aware";
-/// The program whose phases a case says, in the background of a job that ends with its `sleep`, so that it outlives the
-/// job, and signals to the job as well. Standard input is not a background's unless it has another number.
+/// Job with the program `phases`, whose phases a case sets.
+///
+/// The program runs in the background of a shell that becomes `sleep`, and so outlives the job and
+/// its signals. A shell gives no standard input to a background program, hence descriptor 3.
 const TURNS: &[&str] = &[
     "sh",
     "-c",
     "exec 3<&0; (trap '' TERM; exec lab-guest --program phases turns 6 <&3) & exec sleep 100000",
 ];
-/// Those of its threads that work in parallel phases.
+/// Threads of [`TURNS`] that compute in parallel phases.
 const TEAM: &str = "1-2";
 
-/// Time between two decisions. The guest's PUs are threads that the host lets wait, for 50 ms where it is busy, in which the
-/// guest's kernel counts nothing, and afterwards what it has missed. So short quanta show phases that there are not.
+/// Time between two decisions.
+///
+/// The guest's PUs are threads of the host, and a busy host delays a thread by up to 50 ms. The
+/// guest's kernel counts no CPU time meanwhile, and the missing time later. Short quanta would
+/// therefore show phases that do not exist.
 const QUANTUM: &str = "300ms";
-/// So often colocate must have been on a PU in a phase: it is once a quantum, and now and then beside that.
+/// Least number of colocate's runs in a phase: one run per quantum, and a few others.
 const WAKES: u64 = 7;
-/// A phase lasts so long at least.
+/// Least time of a phase.
 const PHASE: Duration = Duration::from_millis(2400);
-/// Stretches of the report that are shorter come of quanta in the midst of which a phase changed, or in which the host let the
-/// guest wait: 0.76 s at most, as measured.
+/// Shorter stretches of a report are ignored, in ns. They come from quanta in which the phase
+/// changed or the host delayed the guest; measured: 0.76 s at most.
 const LONG_NS: u64 = 1_200_000_000;
 
-/// `colocate schedule` and the named threads of the programs under it.
+/// `colocate schedule` and the named threads of its programs.
 struct Programs {
     session: Session,
     kinds: Kinds,
+    /// Process and thread ID, by thread name.
     threads: BTreeMap<String, (i32, i32)>,
 }
 
 impl Programs {
-    /// Starts these programs, and waits until so many threads of them have names.
+    /// Starts programs, and waits for `threads` named threads.
     fn start(
         kinds: Kinds,
         policy: &str,
@@ -67,37 +73,38 @@ impl Programs {
         Ok(Self { session, kinds, threads: named })
     }
 
-    /// The program whose phases the case says, and one that is parallel all the time, with a thread for every fast core.
+    /// Starts [`TURNS`], and a program in a parallel phase with one thread per fast core.
     fn both(kinds: Kinds, policy: &str) -> anyhow::Result<Self> {
-        let (threads, all) = (kinds.fast.to_string(), format!("0-{}", kinds.fast - 1));
+        let threads = kinds.fast.to_string();
+        let all = format!("0-{}", kinds.fast - 1);
         let crowd = ["lab-guest", "--program", "phases", "crowd", &threads, &all];
         let named = 6 + kinds.fast;
         Self::start(kinds, policy, &[TURNS, &crowd], named)
     }
 
-    /// The same, the first program in a parallel phase.
+    /// Starts both programs, with [`TURNS`] in a parallel phase.
     fn at_work(policy: &str) -> anyhow::Result<Self> {
         let mut programs = Self::both(Kinds::here()?, policy)?;
         programs.let_work(TEAM)?;
         Ok(programs)
     }
 
-    /// Lets these threads of the first program compute, and no others.
+    /// Lets exactly the listed threads of [`TURNS`] compute.
     fn let_work(&mut self, names: &str) -> anyhow::Result<()> {
         let said = self.session.request(names)?;
         ensure!(said == names, "expected {names}, found {said}");
         Ok(())
     }
 
-    /// Lets colocate watch the programs for many quanta.
+    /// Waits until colocate has sampled the programs for several quanta.
     fn let_it_look(&self) -> anyhow::Result<()> {
         let pid = self.session.colocate.id();
-        let wakes = || -> anyhow::Result<u64> {
-            let sums = text(format!("/proc/{pid}/schedstat"))?;
-            Ok(sums.split(' ').nth(2).context("schedstat has no third number")?.parse()?)
-        };
-        let (begun, at) = (wakes()?, Instant::now());
-        eventually("wake-ups of colocate", || Ok(wakes()? > begun + WAKES && at.elapsed() > PHASE))
+        let begun = runs(pid)?;
+        let at = Instant::now();
+        eventually(
+            "wake-ups of colocate",
+            || Ok(runs(pid)? > begun + WAKES && at.elapsed() > PHASE),
+        )
     }
 
     fn task(&self, name: &str) -> anyhow::Result<Task> {
@@ -105,13 +112,13 @@ impl Programs {
         Task::read(pid, tid).with_context(|| format!("{name} has ended"))
     }
 
-    /// All threads whose names begin so.
+    /// All threads with a common beginning of their names.
     fn called(&self, beginning: &str) -> anyhow::Result<Vec<Task>> {
         let names = self.threads.keys().filter(|name| name.starts_with(beginning));
         names.map(|name| self.task(name)).collect()
     }
 
-    /// Waits until `so` holds for all threads whose names begin so.
+    /// Waits until `so` holds for all threads with a common beginning of their names.
     fn await_threads(
         &self,
         what: &str,
@@ -129,31 +136,29 @@ impl Programs {
         Ok(last)
     }
 
-    /// Waits until a thread is on a fast core and may be nowhere else. Returns its PU.
+    /// Waits until a thread is pinned to a fast core and runs there. Returns its PU.
     fn await_fast(&self, name: &str) -> anyhow::Result<u32> {
-        let fast = |task: &Task| {
-            task.is_placed() && task.only_pu().is_some_and(|pu| self.kinds.is_fast(pu))
-        };
         let tasks = self.await_threads(&format!("{name} on a fast core"), name, |tasks| {
-            tasks.iter().all(fast)
+            let mut pus = tasks.iter().map(|task| task.only_pu().filter(|_| task.is_placed()));
+            pus.all(|pu| pu.is_some_and(|pu| self.kinds.is_fast(pu)))
         })?;
         tasks.first().and_then(Task::only_pu).context("no such thread")
     }
 
-    /// Waits until each thread of the parallel program is on a core of its own, other than that of PU `serial`. There is one more
-    /// of them than other fast cores, so slow ones are used.
+    /// Waits until each thread of the parallel program has a core of its own, other than that of PU
+    /// `serial`. The program has one thread more than other fast cores, so it also uses slow cores.
     fn await_others_off(&self, serial: u32) -> anyhow::Result<()> {
         let kinds = &self.kinds;
-        let apart = |tasks: &[Task]| {
+        self.await_threads("cores for the parallel program", "crowd", |tasks| {
             let mut cores: BTreeSet<Option<usize>> =
                 tasks.iter().map(|task| kinds.core_of(task.last_ran)).collect();
             cores.insert(kinds.core_of(serial));
             cores.len() == tasks.len() + 1
-        };
-        self.await_threads("cores for the parallel program", "crowd", apart).map(drop)
+        })?;
+        Ok(())
     }
 
-    /// Waits until every thread may be where it could be before.
+    /// Waits until every thread has its original mask.
     fn await_free(&self) -> anyhow::Result<()> {
         let free = untouched()?.cpus;
         self.await_threads("all left to the kernel", "", |tasks| {
@@ -162,8 +167,8 @@ impl Programs {
         .map(drop)
     }
 
-    /// Goes to a serial phase of this thread of the first program, and waits until it and all others are where they should
-    /// be. Returns its PU.
+    /// Starts a serial phase of a thread of [`TURNS`], and waits until all threads are placed.
+    /// Returns the thread's PU.
     fn be_serial(&mut self, thread: u32) -> anyhow::Result<u32> {
         self.let_work(&thread.to_string())?;
         let pu = self.await_fast(&format!("turns-{thread}"))?;
@@ -171,9 +176,16 @@ impl Programs {
         Ok(pu)
     }
 
-    /// Ends the jobs, so that colocate ends; what is left of the first goes on.
+    /// Waits for colocate's message about a change of the usable PUs to `usable`.
+    fn await_said(&self, usable: &str) -> anyhow::Result<()> {
+        let line = format!("to {usable}; planned again");
+        eventually(&line, || Ok(self.session.said().contains(&line)))
+    }
+
+    /// Ends the jobs, and so colocate; the background program of [`TURNS`] lives on.
     fn end_jobs(&mut self) -> anyhow::Result<Value> {
         let tasks = self.session.tasks();
+        // The job of TURNS is its `sleep`; the parallel program is a job of its own.
         let crowd = self.called("crowd")?.first().map(|task| task.pid);
         let firsts = tasks.iter().filter(|task| task.program == "sleep" || Some(task.pid) == crowd);
         let firsts: BTreeSet<String> = firsts.map(|task| task.pid.to_string()).collect();
@@ -182,33 +194,45 @@ impl Programs {
     }
 }
 
-/// A thread's name and numbers, if it was given a name by one of our programs.
+/// Number of times that a process's main thread has run on a PU.
+fn runs(pid: u32) -> anyhow::Result<u64> {
+    let sums = text(format!("/proc/{pid}/schedstat"))?;
+    Ok(sums.split(' ').nth(2).context("schedstat has no third number")?.parse()?)
+}
+
+/// Name and IDs of a thread that `phases` has named, as NAME-NUMBER.
 fn called_after_program(task: &Task) -> Option<(String, (i32, i32))> {
     let name = text(format!("/proc/{}/task/{}/comm", task.pid, task.tid)).ok()?;
+    // A thread without a name of its own has that of its program, lab-guest.
     let ours = name.contains('-') && !name.starts_with("lab-");
     ours.then_some((name, (task.pid, task.tid)))
 }
 
-/// How long a thread has been on a PU, in nanoseconds.
+/// CPU time of a thread, in ns.
 fn ran_ns(task: &Task) -> anyhow::Result<u64> {
     let sums = text(format!("/proc/{}/task/{}/schedstat", task.pid, task.tid))?;
     Ok(sums.split(' ').next().context("schedstat is empty")?.parse()?)
 }
 
-/// The phases of the report's first job that lasted, one after the other.
+/// Time of a stretch of a report, in ns.
+fn length_ns(stretch: &Value) -> Option<u64> {
+    Some(stretch["to_ns"].as_u64()? - stretch["from_ns"].as_u64()?)
+}
+
+/// Sequence of phases of the report's first job, without stretches below [`LONG_NS`].
 fn course(report: &Value) -> anyhow::Result<Vec<String>> {
     let stretches = report["jobs"][0]["phases"]["stretches"].as_array();
     let stretches = stretches.with_context(|| format!("expected phases, found {report:#}"))?;
-    let length = |stretch: &Value| Some(stretch["to_ns"].as_u64()? - stretch["from_ns"].as_u64()?);
-    let long = stretches.iter().filter(|stretch| length(stretch) >= Some(LONG_NS));
+    let long = stretches.iter().filter(|stretch| length_ns(stretch) >= Some(LONG_NS));
     let mut course: Vec<String> =
         long.filter_map(|stretch| Some(stretch["phase"].as_str()?.to_owned())).collect();
+    // Ignored stretches leave equal neighbours.
     course.dedup();
     Ok(course)
 }
 
-/// Serial phases, of one thread and of another one, have a fast core while a parallel program is on other ones; in between
-/// everything is left to the kernel. The report has the phases as they were, and nothing remains.
+/// The serial phases of two threads run on a fast core while a parallel program is on other cores;
+/// in parallel phases no thread is pinned. The report has the true phases, and all is restored.
 pub fn phases_are_found() -> anyhow::Result<()> {
     let before = Before::now()?;
     let mut programs = Programs::at_work(PA)?;
@@ -224,7 +248,7 @@ pub fn phases_are_found() -> anyhow::Result<()> {
     let report = programs.end_jobs()?;
     let found = course(&report)?;
     let phases = ["parallel", "serial", "parallel", "serial"];
-    // Until it gets a line it sleeps.
+    // The program sleeps before its first line, so the report can begin with another phase.
     let begun = found.iter().position(|phase| phase == "parallel").unwrap_or(0);
     let stretches = &report["jobs"][0]["phases"];
     ensure!(found[begun..] == phases, "expected {phases:?}, found {found:?}: {stretches}");
@@ -236,14 +260,14 @@ pub fn phases_are_found() -> anyhow::Result<()> {
     before.is_back(&programs.session)
 }
 
-/// How colocate ends.
+/// Way in which colocate ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// By SIGTERM, which it passes on to the programs.
+    /// SIGTERM, which colocate passes on to the programs.
     Term,
-    /// It is killed, and its guardian undoes.
+    /// colocate is killed, and its guardian restores.
     Killed,
-    /// Its guardian is killed as well, and `colocate restore` undoes.
+    /// colocate and its guardian are killed, and `colocate restore` restores.
     BothKilled,
 }
 
@@ -270,55 +294,60 @@ impl End {
     }
 }
 
-/// With threads on fast and on slow cores, colocate ends in `ends` ways; nothing remains on those that live on.
+/// For each end, calls `placed` to await placements, ends colocate, and checks restored survivors.
 fn undone(
     policy: &str,
     ends: &[End],
     placed: impl Fn(&mut Programs) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     for &end in ends {
-        let undone = || {
-            let before = Before::now()?;
-            let mut programs = Programs::at_work(policy)?;
-            placed(&mut programs)?;
-            end.of(&mut programs.session)?;
-            ensure!(
-                programs.called("turns")?.len() == 6,
-                "expected the threads of the first program to live on"
-            );
-            before.is_back(&programs.session)
-        };
-        undone().with_context(|| format!("{policy}, {end:?}"))?;
+        undone_after(policy, end, &placed).with_context(|| format!("{policy}, {end:?}"))?;
     }
     Ok(())
 }
 
-/// A serial phase is on a fast core when colocate is killed.
+fn undone_after(
+    policy: &str,
+    end: End,
+    placed: impl Fn(&mut Programs) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let before = Before::now()?;
+    let mut programs = Programs::at_work(policy)?;
+    placed(&mut programs)?;
+    end.of(&mut programs.session)?;
+    ensure!(
+        programs.called("turns")?.len() == 6,
+        "expected the threads of the first program to live on"
+    );
+    before.is_back(&programs.session)
+}
+
+/// colocate is killed in a serial phase on a fast core.
 pub fn undone_after_a_kill() -> anyhow::Result<()> {
     undone(PA, &[End::Killed], |programs| programs.be_serial(3).map(drop))
 }
 
-/// The same after SIGTERM, and where no process is left to undo.
+/// colocate gets SIGTERM, or is killed with its guardian, in a serial phase on a fast core.
 pub fn undone_after_all_else() -> anyhow::Result<()> {
     undone(PA, &[End::Term, End::BothKilled], |programs| programs.be_serial(2).map(drop))
 }
 
-/// Every fast core has a thread, and two are left for slow ones.
+/// `all-fast-first` places a thread on every fast core, and the two other threads on slow cores.
 pub fn all_fast_first_is_undone() -> anyhow::Result<()> {
     undone("all-fast-first", &[End::Term, End::Killed], |programs| {
         let kinds = &programs.kinds;
-        // Two of the first program work, and a thread for each fast core of the second.
-        let fast_first = |tasks: &[Task]| {
+        // Two threads of TURNS compute, and one thread per fast core of the parallel program.
+        programs.await_threads("a thread on every fast core", "", |tasks| {
             let placed = tasks.iter().filter(|task| task.is_placed()).filter_map(Task::only_pu);
             let (fast, slow): (Vec<u32>, Vec<u32>) = placed.partition(|pu| kinds.is_fast(*pu));
             let cores: BTreeSet<Option<usize>> = fast.iter().map(|pu| kinds.core_of(*pu)).collect();
             cores.len() == kinds.fast && fast.len() == kinds.fast && slow.len() == 2
-        };
-        programs.await_threads("a thread on every fast core", "", fast_first).map(drop)
+        })?;
+        Ok(())
     })
 }
 
-/// `utility` puts the thread of a serial phase on a fast core.
+/// `utility` places the thread of a serial phase on a fast core.
 pub fn utility_is_undone() -> anyhow::Result<()> {
     undone("utility", &[End::Term, End::Killed], |programs| {
         programs.let_it_look()?;
@@ -327,8 +356,8 @@ pub fn utility_is_undone() -> anyhow::Result<()> {
     })
 }
 
-/// `efficiency` starts where instructions are not counted and no demands are known, reports what is missing, and places no
-/// thread.
+/// `efficiency` starts without counts of instructions and without demands, reports the missing
+/// evidence once, and places no thread.
 pub fn efficiency_is_undone() -> anyhow::Result<()> {
     undone("efficiency", &[End::Term, End::Killed], |programs| {
         programs.let_work("1")?;
@@ -342,13 +371,14 @@ pub fn efficiency_is_undone() -> anyhow::Result<()> {
     })
 }
 
-/// One serial program more than there are fast cores: each has one in turn.
+/// With one serial program more than fast cores, each program has a fast core in turn.
 pub fn fast_cores_are_shared() -> anyhow::Result<()> {
     let before = Before::now()?;
     let kinds = Kinds::here()?;
     let jobs = kinds.fast + 1;
     let names: Vec<String> = (0..jobs).map(|job| format!("one{job}")).collect();
     let programs: Vec<Vec<&str>> =
+        // One thread, number 0, that computes from the start.
         names.iter().map(|name| vec!["lab-guest", "--program", "phases", name, "1", "0"]).collect();
     let programs: Vec<&[&str]> = programs.iter().map(Vec::as_slice).collect();
     let mut programs = Programs::start(kinds, PA, &programs, jobs)?;
@@ -367,7 +397,8 @@ pub fn fast_cores_are_shared() -> anyhow::Result<()> {
     before.is_back(&programs.session)
 }
 
-/// With as many threads of a parallel program as there are cores, all are kept off the core of a serial phase, one or two on a core.
+/// With one parallel thread per core, all parallel threads are excluded from the core of a serial
+/// phase, and share the other cores.
 pub fn crowds_are_excluded() -> anyhow::Result<()> {
     let before = Before::now()?;
     let kinds = Kinds::here()?;
@@ -377,7 +408,8 @@ pub fn crowds_are_excluded() -> anyhow::Result<()> {
     let named = 6 + kinds.cores();
     let mut programs = Programs::start(kinds, PA, &[TURNS, &crowd], named)?;
     programs.let_work("3")?;
-    let (kinds, serial_tid) = (&programs.kinds, programs.task("turns-3")?.tid);
+    let kinds = &programs.kinds;
+    let serial_tid = programs.task("turns-3")?.tid;
     programs.await_threads("places", "", |tasks| {
         let (serial, others): (Vec<&Task>, Vec<&Task>) = tasks
             .iter()
@@ -395,8 +427,8 @@ pub fn crowds_are_excluded() -> anyhow::Result<()> {
     before.is_back(&programs.session)
 }
 
-/// The fast core of a serial phase goes offline: its thread goes on and has another one, and a line says which PUs are left.
-/// When the core is back that is said as well.
+/// The fast core of a serial phase goes offline: the thread continues on another fast core, and a
+/// message lists the remaining PUs. Another message follows the core's return.
 pub fn follow_a_fast_core_that_goes() -> anyhow::Result<()> {
     let before = Before::now()?;
     let all = text("/sys/devices/system/cpu/online")?;
@@ -412,13 +444,9 @@ pub fn follow_a_fast_core_that_goes() -> anyhow::Result<()> {
     ensure!(!core.contains(&now), "expected another core than {core:?}, found PU {now}");
     eventually("the thread to go on", || Ok(ran_ns(&programs.task("turns-3")?)? > ran + LONG_NS))?;
     programs.await_others_off(now)?;
-    let said = |programs: &Programs, usable: &str| {
-        let line = format!("to {usable}; planned again");
-        eventually(&line, || Ok(programs.session.said().contains(&line)))
-    };
-    said(&programs, &rest)?;
+    programs.await_said(&rest)?;
     drop(offline);
-    said(&programs, &all)?;
+    programs.await_said(&all)?;
     programs.await_fast("turns-3")?;
     programs.let_work(TEAM)?;
     programs.await_free()?;
@@ -427,8 +455,9 @@ pub fn follow_a_fast_core_that_goes() -> anyhow::Result<()> {
     let changes = notes
         .iter()
         .filter(|note| note.as_str().is_some_and(|note| note.starts_with("usable PUs changed")));
-    // PUs go and come one by one, and each step may be seen.
-    let (found, steps) = (changes.count(), 2 * core.len());
+    // A core's PUs go offline and come back one by one, and colocate may see each step.
+    let found = changes.count();
+    let steps = 2 * core.len();
     ensure!(
         (2..=steps).contains(&found),
         "expected 2 to {steps} lines of changes, found {notes:#?}"

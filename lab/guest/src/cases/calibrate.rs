@@ -1,5 +1,5 @@
-//! `colocate calibrate` where there are nodes and siblings. What is measured here says nothing about any machine; that it is
-//! measured, kept and shown does.
+//! `colocate calibrate` on nodes and SMT siblings. The values of an emulated machine mean nothing;
+//! the cases check that values are measured, kept and shown.
 
 use crate::evidence::printed;
 use anyhow::{Context as _, ensure};
@@ -11,10 +11,11 @@ fn kept(json: &str) -> anyhow::Result<Calibration> {
     Exact::from_json(json)?.calibration.context("expected measurements, found none")
 }
 
-/// Figures that need two nodes and two PUs on a core are there, and `--show` prints what was kept.
+/// Figures for two nodes and two PUs of a core are measured, and `--show` prints the kept figures.
 pub(super) fn measures_nodes_and_siblings() -> anyhow::Result<()> {
     let measured = kept(&printed(&["calibrate", "--repeat", "3", "--force", "--json"])?)?;
-    let (near, far) = (NodeNr(0), NodeNr(1));
+    let near = NodeNr(0);
+    let far = NodeNr(1);
     let wanted = [
         What::PageMove { from: near, to: far },
         What::PageMove { from: far, to: near },

@@ -1,4 +1,5 @@
-//! Known patterns of communication are found, and those that communicate are near each other; afterwards all is as before.
+//! Known communication patterns are detected, partners are placed near each other, and masks are
+//! restored at the end.
 
 use crate::evidence::{eventually, list, text};
 use crate::tasks::{Task, untouched};
@@ -9,19 +10,19 @@ use std::time::Duration;
 
 const THREADS: usize = 8;
 
-/// How threads communicate: the program, and the policy that sees it.
+/// Kind of communication: the program, and the policy that detects this kind.
 #[derive(Clone, Copy)]
 struct Means(&'static str, &'static str);
 
 const WAKE_UPS: Means = Means("turns", "communication");
 const MEMORY: Means = Means("shares", "communication:source=sharing");
 
-/// Partners have a core to themselves.
+/// Each pair has a core of its own.
 pub(super) fn pairs_share_cores() -> anyhow::Result<()> {
     placed(WAKE_UPS, "pairs", are_pairs)
 }
 
-/// The same, where they never wake each other.
+/// Each pair has a core of its own, if partners share memory without wake-ups.
 pub(super) fn pairs_with_memory_share_cores() -> anyhow::Result<()> {
     placed(MEMORY, "pairs", are_pairs)
 }
@@ -30,29 +31,31 @@ fn are_pairs(cores: &[Vec<usize>], _is_close: bool) -> bool {
     cores == [[0, 4], [1, 5], [2, 6], [3, 7]]
 }
 
-/// Neighbours share a core, and all are in as few packages as hold them.
+/// Neighbours of a ring share cores, and the ring uses as few packages as possible.
 pub(super) fn a_ring_lies_close() -> anyhow::Result<()> {
     placed(WAKE_UPS, "ring", are_neighbours)
 }
 
-/// The same, where they never wake each other.
+/// Neighbours of a ring share cores, if neighbours share memory without wake-ups.
 pub(super) fn a_ring_with_memory_lies_close() -> anyhow::Result<()> {
     placed(MEMORY, "ring", are_neighbours)
 }
 
 fn are_neighbours(cores: &[Vec<usize>], is_close: bool) -> bool {
-    let are_beside =
-        |core: &Vec<usize>| matches!(core[..], [a, b] if b == a + 1 || (a, b) == (0, THREADS - 1));
-    is_close && cores.len() == THREADS / 2 && cores.iter().all(are_beside)
+    is_close
+        && cores.len() == THREADS / 2
+        && cores
+            .iter()
+            .all(|core| matches!(core[..], [a, b] if b == a + 1 || (a, b) == (0, THREADS - 1)))
 }
 
-/// The master shares its core with a worker, and all are in as few packages as hold them. The others are as far from it wherever they
-/// are there.
+/// The centre of a star shares its core with a worker, and the star uses as few packages as
+/// possible. All other cores of the packages are equally far from the centre.
 pub(super) fn a_star_lies_close() -> anyhow::Result<()> {
     placed(WAKE_UPS, "star", |cores, is_close| is_close && matches!(cores[0][..], [0, _]))
 }
 
-/// Where all communicate alike no placement is better than another, and none is made.
+/// All-to-all communication has no better placement, so no thread is placed.
 pub(super) fn all_to_all_is_left_alone() -> anyhow::Result<()> {
     let mut program = Program::start(WAKE_UPS, "all")?;
     let mut colocate = attach(WAKE_UPS, &program)?;
@@ -67,8 +70,9 @@ pub(super) fn all_to_all_is_left_alone() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the threads of each core become as they should be, where it is known whether all are in as few packages as hold them; and
-/// whether their masks are restored.
+/// Waits until `is_right` holds for the placement, and then checks that masks are restored.
+///
+/// `is_right` gets the threads of each core, and true if as few packages as possible are used.
 fn placed(
     means: Means,
     pattern: &str,
@@ -80,6 +84,7 @@ fn placed(
     let found = eventually("threads that communicate to be near each other", || {
         let threads = program.threads();
         let pus: Option<Vec<u32>> = threads.iter().map(Task::only_pu).collect();
+        // Incomplete placements are intermediate states.
         let Some(pus) = pus.filter(|pus| pus.len() == THREADS) else { return Ok(false) };
         let mut cores: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (thread, pu) in pus.iter().enumerate() {
@@ -89,6 +94,7 @@ fn placed(
             pus.iter().map(|pu| topology(*pu, "package_cpus_list")).collect::<Result<_, _>>()?;
         packages.sort();
         packages.dedup();
+        // All packages have equally many PUs.
         let room = list(&packages[0])?.len();
         seen = cores.into_values().collect();
         seen.sort();
@@ -120,12 +126,13 @@ impl Program {
         Ok(program)
     }
 
-    /// All but the first one, in the order in which they were created.
+    /// All threads but the main thread, sorted by creation.
     fn threads(&self) -> Vec<Task> {
         let pid = self.0.id().cast_signed();
         let tids = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let mut tids: Vec<i32> =
             tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        // Thread IDs grow with creation.
         tids.sort_unstable();
         tids.into_iter().filter(|tid| *tid != pid).filter_map(|tid| Task::read(pid, tid)).collect()
     }
@@ -139,6 +146,7 @@ fn attach(Means(_, policy): Means, program: &Program) -> anyhow::Result<Child> {
 
 fn stop(colocate: &mut Child) -> anyhow::Result<()> {
     let pid = colocate.id().to_string();
+    // SIGINT is the regular end of `attach`, with status 0.
     ensure!(Command::new("kill").args(["-INT", &pid]).status()?.success(), "kill failed");
     let status = colocate.wait()?;
     ensure!(status.success(), "colocate attach ended with {status}");

@@ -1,7 +1,7 @@
-//! What the backend `pmu` counts is what was executed, and what it cannot count is unknown.
+//! Counts of the backend `pmu` are exact, and threads that cannot be counted have unknown counts.
 //!
-//! In these guests an instruction takes a nanosecond, so cycles are instructions, and what a loop of
-//! known length executes is known for every thread.
+//! In these guests an instruction takes a nanosecond, so cycles equal instructions, and a loop of
+//! known length gives the counts of every thread.
 
 use crate::evidence::{colocate, eventually, study, text};
 use anyhow::{Context as _, ensure};
@@ -9,15 +9,17 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 /// A user without privileges.
 const USER: u32 = 1000;
-/// Where profiles are written to; every user may.
+/// Path of profiles, in a folder that every user may write.
 const PROFILE: &str = "/tmp/counters.json";
-/// What `perf stat` writes, and the pipe by which it starts.
+/// Output of `perf stat`.
 const PERF: &str = "/tmp/counters.csv";
+/// Pipe of commands for `perf stat`.
 const CONTROL: &str = "/tmp/counters.control";
+/// Pipe of `perf stat`'s answers.
 const ANSWER: &str = "/tmp/counters.answer";
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const INSTRUCTIONS: &str = "instructions:u";
@@ -30,7 +32,7 @@ struct Profiled {
 }
 
 impl Profiled {
-    /// Starts it with these loops, as `user`, and waits until the first wave is there.
+    /// Starts `loops` with arguments as `user`, and waits for the threads of the first wave.
     fn start(user: u32, loops: &str) -> anyhow::Result<Self> {
         let _ = fs::remove_file(PROFILE);
         let mut command = Command::new("colocate");
@@ -45,7 +47,7 @@ impl Profiled {
         Ok(this)
     }
 
-    /// Waits until the next wave of threads is there.
+    /// Waits for the threads of the next wave.
     fn hear_ready(&mut self) -> anyhow::Result<()> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
@@ -53,9 +55,10 @@ impl Profiled {
         Ok(())
     }
 
-    /// Waits until `threads` threads, the first one included, have their counters.
+    /// Waits until `threads` threads, including the main thread, have their counters.
     ///
-    /// Of this processor instructions and cycles are counted; one more event reports thread creations.
+    /// On this processor a thread has two events, instructions and cycles. One more event reports
+    /// thread creations.
     fn counted(&self, threads: usize) -> anyhow::Result<()> {
         let pid = self.colocate.id();
         let wanted = threads * 2 + 1;
@@ -74,7 +77,7 @@ impl Profiled {
         children.parse().with_context(|| format!("expected one child, found {children}"))
     }
 
-    /// Waits for its end; the profile.
+    /// Waits for colocate's end and returns the profile.
     fn end(mut self) -> anyhow::Result<Value> {
         let status = self.colocate.wait()?;
         ensure!(status.success(), "colocate profile: {status}");
@@ -82,26 +85,31 @@ impl Profiled {
     }
 }
 
-/// How many perf events a process holds open.
+/// Number of a process's open perf events.
 fn events(pid: u32) -> anyhow::Result<usize> {
     let links = fs::read_dir(format!("/proc/{pid}/fd"))?
         .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     Ok(links.filter(|link| link.to_string_lossy() == "anon_inode:[perf_event]").count())
 }
 
-/// `perf stat` with these words, which counts with `wanted` events once this returns.
+/// Opens a pipe for both directions, so that open(2) does not wait for perf.
+fn pipe(path: &str) -> anyhow::Result<fs::File> {
+    Ok(fs::OpenOptions::new().read(true).write(true).open(path)?)
+}
+
+/// Starts `perf stat` with arguments, and waits until its `wanted` events count.
 ///
-/// That its events are open says nothing: it opens them all before it lets the first one count. So it is
-/// started by a line, and answers when it has begun.
+/// perf opens all events before it enables any, so open events prove nothing. The events are
+/// enabled by a command, which perf acknowledges.
 fn perf(words: &[&str], wanted: usize) -> anyhow::Result<Child> {
     for path in [PERF, CONTROL, ANSWER] {
         let _ = fs::remove_file(path);
     }
     ensure!(Command::new("mkfifo").args([CONTROL, ANSWER]).status()?.success(), "mkfifo failed");
-    // Open for both directions, so that neither we nor perf wait for the other to open it.
-    let open = |path| fs::OpenOptions::new().read(true).write(true).open(path);
-    let (mut control, answer) = (open(CONTROL)?, open(ANSWER)?);
+    let mut control = pipe(CONTROL)?;
+    let answer = pipe(ANSWER)?;
     let mut command = Command::new("perf");
+    // --delay -1: the events start disabled.
     command.args(["stat", "-x", ",", "-o", PERF, "--delay", "-1", "--control"]);
     command.arg(format!("fifo:{CONTROL},{ANSWER}")).args(words).stdin(Stdio::null());
     let child = command.spawn().context("cannot start perf")?;
@@ -113,11 +121,13 @@ fn perf(words: &[&str], wanted: usize) -> anyhow::Result<Child> {
     Ok(child)
 }
 
-/// What `perf stat` counted of thread `name`: the first column after its name.
+/// Count of `perf stat` for thread `name`: the column after the name.
 fn perfs(name: &str, event: &str) -> anyhow::Result<u64> {
     let all = text(PERF)?;
-    let is_its = |line: &&str| line.starts_with(&format!("{name}-")) && line.contains(event);
-    let line = all.lines().find(is_its).with_context(|| format!("{name} {event}: {all}"))?;
+    // perf prints a thread as NAME-TID.
+    let prefix = format!("{name}-");
+    let mut lines = all.lines().filter(|line| line.starts_with(&prefix) && line.contains(event));
+    let line = lines.next().with_context(|| format!("{name} {event}: {all}"))?;
     let count = line.split(',').nth(1).unwrap_or_default();
     count.parse().with_context(|| format!("expected a count, found {line}"))
 }
@@ -132,7 +142,7 @@ fn notes(profile: &Value) -> String {
     profile["notes"].to_string()
 }
 
-/// `found` is `expected` or at most the `part`th part of it away.
+/// Checks that `found` differs from `expected` by a relative error of at most 1 / `part`.
 fn near(what: &str, found: &Value, expected: u64, part: u64) -> anyhow::Result<()> {
     let count =
         found.as_u64().with_context(|| format!("{what}: expected a count, found {found}"))?;
@@ -142,8 +152,8 @@ fn near(what: &str, found: &Value, expected: u64, part: u64) -> anyhow::Result<(
     Ok(())
 }
 
-/// Each thread's cycles and instructions are those of its loop, and what `perf stat` counts at the
-/// same time, within 0.1 %.
+/// Each thread's cycles and instructions equal those of its loop and the simultaneous counts of
+/// `perf stat`, within 0.1 %.
 pub fn are_exact() -> anyhow::Result<()> {
     let mut run = Profiled::start(0, "known:40 beside:60 other:20")?;
     run.counted(4)?;
@@ -164,48 +174,48 @@ pub fn are_exact() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From its exec on, nothing of a launched program's first thread is missed.
+/// Runs a command with a line of standard input, which starts the first wave of `loops`.
+fn with_go(command: &mut Command) -> anyhow::Result<ExitStatus> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    child.stdin.take().context("no standard input")?.write_all(b"go\n")?;
+    Ok(child.wait()?)
+}
+
+/// The main thread of a launched program is counted completely from its exec on.
 pub fn from_exec() -> anyhow::Result<()> {
     let program = ["lab-guest", "--program", "loops", "40", "other:20"];
-    let go = |command: &mut Command| {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-        child.stdin.take().context("no standard input")?.write_all(b"go\n")?;
-        anyhow::Ok(child.wait()?)
-    };
     let mut perf = Command::new("perf");
+    // --no-inherit: the main thread alone.
     perf.args(["stat", "-x", ",", "-o", PERF, "-e", INSTRUCTIONS, "--no-inherit"]).args(program);
-    ensure!(go(&mut perf)?.success(), "perf failed");
+    ensure!(with_go(&mut perf)?.success(), "perf failed");
     let perfs = text(PERF)?;
     let line = perfs.lines().find(|line| line.contains(INSTRUCTIONS)).context("no instructions")?;
     let expected = line.split(',').next().unwrap_or_default().parse()?;
     let mut ours = Command::new("colocate");
     ours.args(["profile", "--backend", "pmu", "--output", PROFILE, "--"]).args(program);
-    ensure!(go(&mut ours)?.success(), "colocate failed");
+    ensure!(with_go(&mut ours)?.success(), "colocate failed");
     let profile: Value = serde_json::from_str(&text(PROFILE)?)?;
-    // The loop, and what starting a program takes.
+    // The loop of 40 million, and up to 2 million for the program's start.
     ensure!((40_000_000..42_000_000).contains(&expected), "perf: {perfs}");
     near("the first thread", &thread(&profile, "lab-guest")?["instructions"], expected, 1000)
 }
 
-/// Of a loop of known length a demand vector has what this processor counts: its cycles, one for each
-/// instruction. QEMU has no other event, so all else is unknown.
+/// The demand vector of a loop of known length has one cycle per instruction. QEMU has no other
+/// events, so all other demands are unknown.
 pub fn make_demand_vectors() -> anyhow::Result<()> {
     const DEMAND: &str = "/tmp/counters-demand.json";
     let mut command = Command::new("colocate");
     command.args(["profile", "--backend", "pmu", "--output", PROFILE, "--phase", DEMAND, "--"]);
     command.args(["lab-guest", "--program", "loops", "40", "other:20"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-    child.stdin.take().context("no standard input")?.write_all(b"go\n")?;
-    ensure!(child.wait()?.success(), "colocate failed");
+    ensure!(with_go(&mut command)?.success(), "colocate failed");
     let demand: Value = serde_json::from_str(&text(DEMAND)?)?;
     let phases = demand["phase"].as_array().context("expected phases")?;
     ensure!(phases.len() == 2, "expected two threads, found {phases:?}");
     for phase in phases {
-        let unknown = |name: &&str| phase[name] != "unknown";
         let known: Vec<&str> =
             ["slots", "branch-misses", "misses", "dependent-cycles", "stall-cycles"]
                 .into_iter()
-                .filter(unknown)
+                .filter(|name| phase[name] != "unknown")
                 .collect();
         ensure!(known.is_empty(), "expected nothing of {known:?}, found {phase}");
         let cycles = phase["cycles"]["value"]["cycles"].as_f64().context("expected cycles")?;
@@ -215,12 +225,11 @@ pub fn make_demand_vectors() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With more events than counters the figures are near the truth, and are said to be scaled.
+/// With more events than counters, counts are near the truth, and a note reports the scaling.
 ///
-/// Eight of perf's and one of ours are multiplexed on six counters, every 4 ms of 400 and 200; cycles have
-/// a seventh. The loop
-/// is alike everywhere, so only the kernel's own time in between blurs the figures; of 400 and 200
-/// million, 0.05 million were missing, and 2 % are allowed.
+/// Eight events of perf and one of colocate share six counters, with a rotation every 4 ms of 400
+/// ms and 200 ms; cycles have a seventh counter. The loop is uniform, so only the kernel's time in
+/// between causes an error. 0.05 million of 400 and 200 million were missing; 2 % are allowed.
 pub fn take_turns() -> anyhow::Result<()> {
     let mut run = Profiled::start(0, "known:400 beside:200")?;
     run.counted(3)?;
@@ -239,11 +248,12 @@ pub fn take_turns() -> anyhow::Result<()> {
     says(&notes(&profile), "are scaled, since counters took turns: 2 (counted for ")
 }
 
-/// Events of perf's on the whole PU, one for each counter, which leave none for threads.
-/// Pinned ones go before everybody; plain ones come before those of threads all the same.
+/// Pinned event of perf (`D`). Pinned events of a PU have the highest priority.
 const PINNED: &str = "instructions:uD";
+/// Plain event of perf. Plain events of a PU still precede events of threads.
 const PLAIN: &str = INSTRUCTIONS;
 
+/// Occupies all six counters of the PU, so that threads get none.
 fn take_all(event: &str) -> anyhow::Result<Child> {
     perf(&["-a", "-e", &[event; 6].join(",")], 6)
 }
@@ -259,7 +269,7 @@ fn says(text: &str, expected: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Neither count of thread `name` is known.
+/// Checks that both counts of thread `name` are unknown.
 fn unknown(profile: &Value, name: &str) -> anyhow::Result<()> {
     let thread = thread(profile, name)?;
     let nothing = thread["instructions"].is_null() && thread["cycles"].is_null();
@@ -267,18 +277,20 @@ fn unknown(profile: &Value, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where others hold every counter, `pmu` refuses, `auto` takes samples, and `doctor` says why.
+/// With all counters occupied, `pmu` refuses, `auto` takes samples, and `doctor` reports the cause.
 pub fn are_all_taken() -> anyhow::Result<()> {
     [PINNED, PLAIN].into_iter().try_for_each(are_taken)
 }
 
+/// Exit code of `colocate`, and its output followed by its messages.
+fn run(words: &[&str]) -> anyhow::Result<(Option<i32>, String)> {
+    let output = colocate(words)?;
+    let text = [output.stdout, output.stderr].concat();
+    Ok((output.status.code(), String::from_utf8_lossy(&text).into_owned()))
+}
+
 fn are_taken(event: &str) -> anyhow::Result<()> {
     let perf = take_all(event)?;
-    let run = |words: &[&str]| -> anyhow::Result<_> {
-        let output = colocate(words)?;
-        let text = [output.stdout, output.stderr].concat();
-        Ok((output.status.code(), String::from_utf8_lossy(&text).into_owned()))
-    };
     let (status, said) = run(&["profile", "--backend", "pmu", "--", "true"])?;
     ensure!(status == Some(3), "expected status 3, found {status:?}: {said}");
     says(&said, "other programs hold those of armv8_pmuv3")?;
@@ -287,12 +299,12 @@ fn are_taken(event: &str) -> anyhow::Result<()> {
     says(&said, "backend sample, because pmu does not work: expected free counters")?;
     says(&run(&["doctor"])?.1, "other programs hold every counter (EBUSY)")?;
     give_back(perf)?;
-    // With the counters back, all is well; the watchdog of this kernel needs none.
+    // All counters are free again; this kernel's watchdog uses none.
     says(&run(&["doctor"])?.1, "   yes  counters ")
 }
 
-/// Counters that others take while a program is watched: what was counted is kept, the rest is
-/// unknown, and nothing is 0.
+/// Others occupy the counters while a program is profiled: earlier counts are kept, later counts
+/// are unknown, and none is 0.
 pub fn are_taken_midway() -> anyhow::Result<()> {
     let mut run = Profiled::start(0, "early:40 / late:40")?;
     run.counted(2)?;
@@ -308,8 +320,8 @@ pub fn are_taken_midway() -> anyhow::Result<()> {
     says(&notes(&profile), "others held the counters nearly all of their time: 1")
 }
 
-/// When `perf_event_paranoid` is raised while a program is watched, counters that are open go on, and
-/// threads created later are unknown.
+/// `perf_event_paranoid` is raised while a program is profiled: open counters continue, and threads
+/// created later have unknown counts.
 pub fn are_forbidden_midway() -> anyhow::Result<()> {
     let before = text(PARANOID)?;
     fs::write(PARANOID, "2")?;
@@ -320,6 +332,7 @@ pub fn are_forbidden_midway() -> anyhow::Result<()> {
     run.hear_ready()?;
     run.go()?;
     let profile = run.end()?;
+    // Restored before the checks, which may fail.
     fs::write(PARANOID, before)?;
     near("early", &thread(&profile, "early")?["instructions"], 40_000_000, 1000)?;
     unknown(&profile, "late")?;
@@ -329,7 +342,7 @@ pub fn are_forbidden_midway() -> anyhow::Result<()> {
     )
 }
 
-/// A driver that cannot be unbound is a PMU that stays as long as the kernel does.
+/// The PMU's driver cannot be unbound, so the PMU never disappears while colocate runs.
 pub fn cannot_be_unbound() -> anyhow::Result<()> {
     let folder = "/sys/bus/platform/drivers/armv8-pmu";
     ensure!(fs::exists(folder)?, "expected {folder}, found none");
@@ -337,10 +350,9 @@ pub fn cannot_be_unbound() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A PU that goes offline takes its counters away and not the counts: its threads are counted on
-/// the PUs that are left.
+/// Counts survive when a PU goes offline: its threads are counted on the remaining PUs.
 ///
-/// With two PUs QEMU counts what both execute, so the loop's length is only the least.
+/// With two PUs QEMU counts the instructions of both, so a loop's length is only a lower bound.
 pub fn outlive_their_pu() -> anyhow::Result<()> {
     let online = "/sys/devices/system/cpu/cpu1/online";
     let mut run = Profiled::start(0, "first:200 second:200 / third:40")?;
@@ -362,6 +374,7 @@ pub fn outlive_their_pu() -> anyhow::Result<()> {
     run.hear_ready()?;
     run.go()?;
     let profile = run.end()?;
+    // Restored before the checks, which may fail.
     fs::write(online, "1")?;
     for (name, millions) in [("first", 200), ("second", 200), ("third", 40)] {
         for event in ["instructions", "cycles"] {
@@ -375,11 +388,11 @@ pub fn outlive_their_pu() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of threads that run from their creation on, no more is missed than the scheduler lets them run before
-/// the thread that reads the record gets the PU.
+/// Threads that run from their creation on are counted from the time at which colocate gets the PU
+/// and opens their counters.
 ///
-/// Mostly that is at once, and nothing is missed. On a single PU it can be a slice, 3 ms here; of
-/// 100 ms, 10 are allowed.
+/// Mostly this happens at once, and no instruction is missed. On a single PU the delay can be a
+/// time slice, 3 ms here; 10 of 100 ms are allowed.
 pub fn of_new_threads() -> anyhow::Result<()> {
     let mut run = Profiled::start(0, "a!100 b!100")?;
     run.go()?;
@@ -391,8 +404,8 @@ pub fn of_new_threads() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loops of known lengths for a scheduler: one that ends by itself, one that is ended in the middle, and one that is
-/// begun anew and ended in its third run.
+/// Loops of known lengths for a scheduler: a job that ends by itself, a job ended at its target,
+/// and a job restarted and ended in its third run.
 const WORKLOAD: &str = r#"
 version = 1
 quantum = "20 ms"
@@ -414,13 +427,15 @@ target = { instructions = 75_000_000 }
 const WORKLOAD_FILE: &str = "/tmp/counters.toml";
 const REPORT: &str = "/tmp/counters-scheduled.json";
 
-/// Instructions that a quantum can hold, in millions: one a nanosecond, for 20 ms. Notes that are late by a slice
-/// of the loop, and the start of a program, have 4 more.
+/// Most instructions of a quantum, in millions: one per nanosecond for 20 ms, and 4 for a late end
+/// of the quantum and the start of a program.
 const QUANTUM: u64 = 20 + 4;
 
-/// What a scheduler gets of each quantum is what the loops execute: targets of instructions are reached at the
-/// end of the quantum that reaches them, and every cycle is an instruction. Stalls are never counted by this
-/// processor, though its kernel lists them: where cycles go stays unknown, and a policy that needs it gets the reason.
+/// A scheduler's counts per quantum match the loops: a target of instructions ends a job at the end
+/// of its quantum, and cycles equal instructions.
+///
+/// The kernel lists stall events, but this processor never counts stalls. CPI stacks stay unknown,
+/// and a policy that needs them gets the reason.
 pub fn serve_schedulers() -> anyhow::Result<()> {
     fs::write(WORKLOAD_FILE, WORKLOAD)?;
     let common = [
@@ -446,7 +461,8 @@ pub fn serve_schedulers() -> anyhow::Result<()> {
         let name = job["name"].as_str().unwrap_or_default();
         let millions = job["instructions"].as_f64().context("expected instructions")? / 1e6;
         println!("{name}: {millions} million of {least}, {} quanta", job["quanta"]);
-        let (least, most) = (f64::from(least), most as f64);
+        let least = f64::from(least);
+        let most = most as f64;
         ensure!((least..most).contains(&millions), "expected {least} to {most}: {job}");
         ensure!(job["status"] == 0 && job["runs"] == runs, "expected {runs} runs: {job}");
         let ipc = job["rates"]["ipc"].as_f64().context("expected instructions per cycle")?;
@@ -462,10 +478,11 @@ pub fn serve_schedulers() -> anyhow::Result<()> {
     says(&String::from_utf8_lossy(&said), &format!("where threads' cycles go: {DEAD}"))
 }
 
-/// Why this machine has no stacks.
+/// colocate's reason for missing CPI stacks on this machine.
 const DEAD: &str = "armv8_pmuv3: STALL_FRONTEND and STALL_BACKEND stay at 0";
 
-/// Coefficients of a core with these counters, not trained: those of threads that do not slow each other down.
+/// An untrained CPI model for these counters, with the coefficients of threads without
+/// interference.
 const MODEL: &str = r#"{
   "version": 1, "simulated": false, "colocate": "0", "machine": "m", "processor": null,
   "date": "2000-01-01", "data": "made up", "parts": ["frontend", "backend", "dispatching"],
@@ -484,7 +501,8 @@ const MODEL: &str = r#"{
   }]
 }"#;
 
-/// `symbiotic` says in one line that it gets nothing, and lets the programs run all the same; and nothing is trained.
+/// `symbiotic` reports the missing stacks in one line and runs the programs; `colocate-study train`
+/// refuses and writes no model.
 fn needs_stacks() -> anyhow::Result<()> {
     const FILE: &str = "/tmp/counters-model.json";
     fs::write(FILE, MODEL)?;

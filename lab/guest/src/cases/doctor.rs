@@ -1,7 +1,6 @@
-//! What `colocate doctor` says of a place is true there: the cause is the cause, and the command that
-//! it prints lifts it.
+//! `colocate doctor` reports the true causes of an environment, and its remedies work.
 //!
-//! Its messages are golden files, one folder a kernel. What differs from build to build is masked.
+//! Messages are golden files, one folder per kernel. The kernel's exact release is masked.
 
 use crate::{evidence, golden};
 use anyhow::{Context as _, bail, ensure};
@@ -20,7 +19,7 @@ const PROGRAM: &str = "/usr/bin/colocate";
 struct Caller {
     name: &'static str,
     user: u32,
-    /// Capabilities as setpriv names them, with a plus before each.
+    /// Capabilities in setpriv's notation, each with a plus sign.
     capabilities: &'static str,
 }
 
@@ -30,12 +29,13 @@ const PERFMON: Caller = Caller { name: "perfmon", user: USER, capabilities: "+pe
 const SYS_NICE: Caller = Caller { name: "sys-nice", user: USER, capabilities: "+sys_nice" };
 
 impl Caller {
-    /// A command of theirs, with an environment that is the same everywhere.
+    /// A command of this user, with fixed environment variables.
     fn command(self, words: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         let user = self.user.to_string();
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
         if !self.capabilities.is_empty() {
+            // Ambient capabilities survive the exec of a program without file capabilities.
             command.args(["--inh-caps", self.capabilities, "--ambient-caps", self.capabilities]);
         }
         command.args(words).env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
@@ -43,23 +43,24 @@ impl Caller {
         command
     }
 
-    /// What doctor prints.
+    /// Output of `colocate doctor` for this user.
     fn doctor(self) -> anyhow::Result<String> {
         output_of(&mut self.command(&["colocate", "doctor"]))
     }
 }
 
-/// What a command that ends in `colocate doctor` prints.
+/// Output of a command that ends in `colocate doctor`.
 fn output_of(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output()?;
     let text = String::from_utf8(output.stdout)?;
     let said = String::from_utf8_lossy(&output.stderr);
+    // Status 3 reports that nothing works, which is an answer too.
     let answered = matches!(output.status.code(), Some(0 | 3)) && text.starts_with("colocate ");
     ensure!(answered, "{command:?}: {}: {text}{said}", output.status);
     Ok(text)
 }
 
-/// Without the kernel's exact release.
+/// The text with `KERNEL` for the kernel's exact release.
 fn masked(text: &str) -> anyhow::Result<String> {
     let release = evidence::text("/proc/sys/kernel/osrelease")?;
     Ok(text.replace(&release, "KERNEL"))
@@ -71,7 +72,7 @@ fn kernel() -> anyhow::Result<String> {
     Ok(release.split('.').take(2).collect::<Vec<_>>().join("."))
 }
 
-/// Checks several golden files of this kernel, all of them before it fails.
+/// Checks (name, text) pairs with golden files of this kernel, and reports all failures at once.
 fn check(texts: &[(String, String)]) -> anyhow::Result<()> {
     let kernel = kernel()?;
     let mut failed = Vec::new();
@@ -83,23 +84,27 @@ fn check(texts: &[(String, String)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The lines about one capability, its causes and commands included.
+/// True for the first line of a capability: a status in 8 columns, the name and a blank.
+fn begins(line: &str, name: &str) -> bool {
+    line.get(8..).and_then(|rest| rest.strip_prefix(name)).is_some_and(|r| r.starts_with(' '))
+}
+
+/// Lines of a capability, with its causes and commands.
 fn capability<'a>(text: &'a str, name: &str) -> anyhow::Result<Vec<&'a str>> {
-    let is_its = |line: &&str| {
-        line.get(8..).and_then(|rest| rest.strip_prefix(name)).is_some_and(|r| r.starts_with(' '))
-    };
-    let mut lines = text.lines().skip_while(|line| !is_its(line));
+    let mut lines = text.lines().skip_while(|line| !begins(line, name));
     let first = lines.next().with_context(|| format!("expected {name}, found {text}"))?;
+    // Causes and commands are indented below the name.
     let more = lines.take_while(|line| line.starts_with("        "));
     Ok(std::iter::once(first).chain(more).collect())
 }
 
-/// The first word of a capability's line: yes, partly or no.
+/// Status of a capability: yes, partly or no.
 fn status<'a>(text: &'a str, name: &str) -> anyhow::Result<&'a str> {
     let line = capability(text, name)?[0];
     line.split_whitespace().next().with_context(|| format!("expected a status, found {line}"))
 }
 
+/// Lines of several capabilities.
 fn lines_of(text: &str, names: &[&str]) -> anyhow::Result<String> {
     let mut all = String::new();
     for name in names {
@@ -108,11 +113,11 @@ fn lines_of(text: &str, names: &[&str]) -> anyhow::Result<String> {
     Ok(all)
 }
 
-/// The golden files of a kernel.
+/// Golden files of each kernel.
 const GOLDEN: [&str; 6] =
     ["filter.txt", "paranoid.txt", "perfmon.txt", "root.txt", "sys-nice.txt", "user.txt"];
 
-/// As root, with one capability, with none: what works, in full.
+/// Full output for root, for users with one Linux capability, and for a user without any.
 pub fn reports_the_tier() -> anyhow::Result<()> {
     golden::are_all(&format!("doctor/{}", kernel()?), &GOLDEN)?;
     let texts =
@@ -120,7 +125,7 @@ pub fn reports_the_tier() -> anyhow::Result<()> {
     check(&texts.into_iter().collect::<anyhow::Result<Vec<_>>>()?)
 }
 
-/// At every level of `kernel.perf_event_paranoid` that any kernel has.
+/// Capabilities at every level of `kernel.perf_event_paranoid`, including distributions' 3 and 4.
 pub fn reports_the_paranoid_level() -> anyhow::Result<()> {
     let before = evidence::text(PARANOID)?;
     let mut text = String::new();
@@ -135,7 +140,7 @@ pub fn reports_the_paranoid_level() -> anyhow::Result<()> {
     check(&[("paranoid".into(), text)])
 }
 
-/// Under a filter that answers the calls about NUMA, which is named; without it all is well.
+/// A seccomp filter of NUMA system calls is reported as the cause; without a filter the calls work.
 pub fn reports_the_filter() -> anyhow::Result<()> {
     let mut text = String::new();
     for errno in ["EPERM", "ENOSYS"] {
@@ -150,28 +155,37 @@ pub fn reports_the_filter() -> anyhow::Result<()> {
     check(&[("filter".into(), text)])
 }
 
-/// A program of root's that is busy until this is dropped.
+/// A busy program of root, killed on drop.
 struct Busy(Child);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        // No other process ends it, so neither can fail.
+        // The program does not end by itself, so neither call fails.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What the tiers are said to add is what users in them can do to a program of root's.
+/// Exit code and messages of a caller's `colocate profile` of a running process.
+fn sample(caller: Caller, pid: &str) -> anyhow::Result<(Option<i32>, String)> {
+    let words = ["colocate", "profile", "--backend", "sample", "--for", "0.5", "--pid", pid];
+    let output = caller.command(&words).output()?;
+    Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+/// Mask of a process, as a list of the kernel.
+fn mask(pid: &str) -> anyhow::Result<String> {
+    let status = evidence::text(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"));
+    Ok(line.unwrap_or_default().to_owned())
+}
+
+/// Users of the higher tiers can do to a program of root exactly the reported additional actions.
 pub fn reports_what_tiers_add() -> anyhow::Result<()> {
     let before = evidence::text(PARANOID)?;
     fs::write(PARANOID, "2")?;
     let busy = Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn()?);
     let pid = busy.0.id().to_string();
-    let profile = |caller: Caller| -> anyhow::Result<_> {
-        let words = ["colocate", "profile", "--backend", "sample", "--for", "0.5", "--pid", &pid];
-        let output = caller.command(&words).output()?;
-        Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
-    };
     let unread = "/exe may not be read (CAP_SYS_PTRACE lifts that)";
     let reads = Caller { name: "both", user: USER, capabilities: "+perfmon,+sys_ptrace" };
     for (caller, status, says, not) in [
@@ -179,26 +193,22 @@ pub fn reports_what_tiers_add() -> anyhow::Result<()> {
         (PERFMON, 0, unread, "Permission denied"),
         (reads, 0, "/bin/sh -c", unread),
     ] {
-        let (found, said) = profile(caller)?;
+        let (found, said) = sample(caller, &pid)?;
         let right = found == Some(status) && said.contains(says) && !said.contains(not);
         ensure!(right, "{}: expected {status} and {says:?}, found {found:?}: {said}", caller.name);
     }
-    let masks = || {
-        let status = evidence::text(format!("/proc/{pid}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"));
-        anyhow::Ok(line.unwrap_or_default().to_owned())
-    };
-    let all = masks()?;
+    let all = mask(&pid)?;
     for (caller, expected) in [(NONE, all.as_str()), (SYS_NICE, "1")] {
+        // taskset takes a hexadecimal mask: 2 is PU 1.
         caller.command(&["taskset", "-p", "2", &pid]).output()?;
-        let found = masks()?;
+        let found = mask(&pid)?;
         ensure!(found == expected, "{}: expected PUs {expected}, found {found}", caller.name);
     }
     fs::write(PARANOID, before)?;
     Ok(())
 }
 
-/// Settings that the places below change.
+/// Settings changed by [`ILLS`] and by remedies.
 const SETTINGS: [&str; 5] = [
     PARANOID,
     "/proc/sys/kernel/perf_event_mlock_kb",
@@ -206,20 +216,21 @@ const SETTINGS: [&str; 5] = [
     "/proc/sys/kernel/yama/ptrace_scope",
     "/proc/sys/vm/unprivileged_userfaultfd",
 ];
+/// File of the remedies that persist settings for the next boot.
 const KEPT: &str = "/etc/sysctl.d/90-colocate.conf";
-/// A folder of the user's own, where a command needs one.
+/// The user's folder, for commands with the placeholder FOLDER.
 const FOLDER: &str = "/tmp/folder";
 
-/// Something that is wrong in a place.
+/// A defect of the environment.
 struct Ill {
     caller: Caller,
-    /// What doctor then says does not work, or only partly.
+    /// Capability that doctor then reports as "no" or "partly".
     capability: &'static str,
-    /// What the capability is to be once a command was run.
+    /// Status of the capability after a remedy.
     then: &'static str,
-    /// What makes it wrong; as root, in a shell.
+    /// Shell command of root that causes the defect.
     make: &'static str,
-    /// What comes before the shell in which doctor is asked and commands are run.
+    /// Words before the shell in which doctor and remedies run.
     within: &'static [&'static str],
 }
 
@@ -237,12 +248,12 @@ const ILLS: [Ill; 17] = [
     ill(ROOT, "pages-stay", "sysctl -w kernel.numa_balancing=1"),
     ill(NONE, "user-faults", "sysctl -w vm.unprivileged_userfaultfd=0"),
     ill(NONE, "live-code", "sysctl -w kernel.yama.ptrace_scope=1"),
-    // Of one's own children it then works.
+    // After the remedy only the caller's own children can be traced.
     Ill { then: "partly", ..ill(NONE, "live-code", "sysctl -w kernel.yama.ptrace_scope=2") },
     ill(NONE, "processes", "mount -o remount,hidepid=2 /proc"),
     ill(NONE, "cpuset", "true"),
     ill(NONE, "freezer", "true"),
-    // Handed over, but without the controller.
+    // A delegated group without the cpuset controller.
     Ill {
         within: &[
             "sh",
@@ -268,7 +279,7 @@ const ILLS: [Ill; 17] = [
     },
 ];
 
-/// Commands that cannot be run in a guest, with the reason why not.
+/// Parts of remedies that cannot be run in a guest, with the reason.
 const NOT_HERE: [(&str, &str); 5] = [
     ("make tracer", "there is no source and no compiler"),
     ("qemu-system-ARCH ", "it is the host's to run"),
@@ -280,96 +291,97 @@ const NOT_HERE: [(&str, &str); 5] = [
     ("/etc/security/limits.d/", "there is no login through PAM"),
 ];
 
-/// A command that doctor prints, and whether it keeps for the next boot.
+/// A remedy that doctor prints.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Fix {
     command: String,
+    /// True for a command whose effect persists over the next boot.
     for_good: bool,
 }
 
-/// The commands in these lines, without their comments.
-fn fixes<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Fix> {
-    let fix = |line: &str| {
-        let labels = ["now:", "for good:", "or:"];
-        let label = labels.into_iter().find(|label| line.trim_start().starts_with(label))?;
-        let command = line.split_once(label)?.1.split("  # ").next()?.trim().into();
-        Some(Fix { command, for_good: label == "for good:" })
-    };
-    lines.filter_map(fix).collect()
+/// The remedy in a line, without its comment. `None` for other lines.
+fn fix(line: &str) -> Option<Fix> {
+    let labels = ["now:", "for good:", "or:"];
+    let label = labels.into_iter().find(|label| line.trim_start().starts_with(label))?;
+    let command = line.split_once(label)?.1.split("  # ").next()?.trim().into();
+    Some(Fix { command, for_good: label == "for good:" })
 }
 
 fn is_not_here(command: &str) -> bool {
     NOT_HERE.iter().any(|(part, _)| command.contains(part))
 }
 
-/// A place that commands may change, and what was run there.
+/// The environment for remedies, with a record of the tried remedies.
 struct Place {
+    /// Original values of [`SETTINGS`].
     before: Vec<(&'static str, String)>,
+    /// Remedies that doctor has printed.
     printed: BTreeSet<String>,
+    /// Remedies that were run and worked.
     ran: BTreeSet<String>,
 }
 
 impl Place {
     fn new() -> anyhow::Result<Self> {
-        // What sudo is elsewhere.
+        // A replacement for sudo, which the guest lacks.
         let as_root = "/usr/bin/as-root";
         fs::copy("/usr/bin/lab-guest", as_root)?;
         fs::set_permissions(as_root, fs::Permissions::from_mode(0o4755))?;
         fs::write("/usr/bin/sudo", format!("#!/bin/sh\nexec {as_root} --program sudo \"$@\"\n"))?;
         fs::set_permissions("/usr/bin/sudo", fs::Permissions::from_mode(0o755))?;
-        // They are there in every Debian.
+        // Every Debian has these folders.
         ["/etc/sysctl.d", "/etc/security/limits.d"].into_iter().try_for_each(fs::create_dir_all)?;
         let before = SETTINGS.map(|path| Ok((path, evidence::text(path)?)));
         let before = before.into_iter().collect::<anyhow::Result<_>>()?;
         Ok(Self { before, printed: BTreeSet::new(), ran: BTreeSet::new() })
     }
 
-    /// Makes the place as it was.
+    /// Restores the original environment.
     fn reset(&self) -> anyhow::Result<()> {
         for (path, value) in &self.before {
             fs::write(path, value).with_context(|| format!("{path}: {value}"))?;
         }
         let _ = fs::remove_file(KEPT);
         shell("mount -o remount,hidepid=0 /proc")?;
-        // A change of the owner takes capabilities away.
+        // chown(2) clears file capabilities, also if the owner stays the same.
         shell(&format!(
             "chown 0:0 {PROGRAM}; chmod 755 {PROGRAM}; rm -rf /tmp/colocate-* {FOLDER}"
         ))?;
         shell(&format!("mkdir -m 700 {FOLDER}; chown {USER} {FOLDER}"))
     }
 
-    /// What doctor says after these commands in the same shell.
+    /// Output of doctor after commands in the same shell.
     fn request(&mut self, ill: &Ill, commands: &str) -> anyhow::Result<String> {
         let script = format!("{{ {commands}\n}} >&2; exec colocate doctor");
         let words: Vec<_> = ill.within.iter().copied().chain(["sh", "-c", &script]).collect();
         let text = output_of(&mut ill.caller.command(&words))?;
-        self.printed.extend(fixes(text.lines()).into_iter().map(|fix| fix.command));
+        self.printed.extend(text.lines().filter_map(fix).map(|fix| fix.command));
         Ok(text)
     }
 
-    /// Runs the command where this is wrong, and checks that it is not any more.
+    /// Causes a defect, runs a remedy, and checks the capability's status.
     fn lift(&mut self, ill: &Ill, fix: &Fix) -> anyhow::Result<()> {
         let command = fix.command.replace("FOLDER", FOLDER).replace("ARGUMENTS", "doctor");
         let command = command.replace("GROUP", &USER.to_string());
         self.reset()?;
         shell(ill.make)?;
         let after = if fix.command.contains("ARGUMENTS") {
-            // The command is what it is about.
+            // The remedy starts colocate itself, here `colocate doctor`.
             output_of(&mut ill.caller.command(&["sh", "-c", &command]))?
         } else {
-            // The next boot reads the file.
+            // Stands for the next boot, which reads the file.
             let boot = format!("{command}\n[ ! -f {KEPT} ] || sudo sysctl -p {KEPT}");
             self.request(ill, if fix.for_good { &boot } else { &command })?
         };
         let found = status(&after, ill.capability)?;
-        let lines = || lines_of(&after, &[ill.capability]);
-        ensure!(found == ill.then, "{}: {command}: found {}", ill.caller.name, lines()?);
+        let lines = lines_of(&after, &[ill.capability])?;
+        ensure!(found == ill.then, "{}: {command}: found {lines}", ill.caller.name);
         self.ran.insert(fix.command.clone());
         Ok(())
     }
 }
 
-/// Runs a line of shell as root.
+/// Runs a shell command as root.
 fn shell(line: &str) -> anyhow::Result<()> {
     let output = Command::new("sh").args(["-c", line]).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -377,7 +389,7 @@ fn shell(line: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where something is wrong, doctor says so, and each command that it prints lifts it.
+/// doctor reports each defect of [`ILLS`], and each printed remedy works.
 pub fn remedies_work() -> anyhow::Result<()> {
     let mut place = Place::new()?;
     for ill in &ILLS {
@@ -386,7 +398,8 @@ pub fn remedies_work() -> anyhow::Result<()> {
         let text = place.request(ill, ":")?;
         let found = status(&text, ill.capability)?;
         ensure!(found != "yes" && found != ill.then, "{}: {} is {found}", ill.make, ill.capability);
-        let printed = fixes(capability(&text, ill.capability)?.into_iter());
+        let lines = capability(&text, ill.capability)?;
+        let printed: Vec<Fix> = lines.into_iter().filter_map(fix).collect();
         ensure!(!printed.is_empty(), "{}: no command for {}", ill.make, ill.capability);
         for fix in printed.iter().filter(|fix| !is_not_here(&fix.command)) {
             place.lift(ill, fix)?;
@@ -394,6 +407,7 @@ pub fn remedies_work() -> anyhow::Result<()> {
     }
     tiers(&mut place)?;
     place.reset()?;
+    // A printed remedy that no defect has tried would go untested.
     let untried = place.printed.difference(&place.ran).filter(|command| !is_not_here(command));
     let untried: Vec<_> = untried.collect();
     println!("{} commands lift what they are printed for", place.ran.len());
@@ -401,13 +415,13 @@ pub fn remedies_work() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each command of the tiers above leads to its tier.
+/// Each remedy for a higher tier leads to its tier.
 fn tiers(place: &mut Place) -> anyhow::Result<()> {
-    let above =
-        |text: &str| fixes(text.lines().skip_while(|line| !line.starts_with("beyond the tier ")));
     let nothing = ill(NONE, "affinity", "true");
     place.reset()?;
-    let printed = above(&place.request(&nothing, ":")?);
+    let text = place.request(&nothing, ":")?;
+    let above = text.lines().skip_while(|line| !line.starts_with("beyond the tier "));
+    let printed: Vec<Fix> = above.filter_map(fix).collect();
     let names = ["perfmon", "root"];
     ensure!(printed.len() == names.len(), "expected {names:?}, found {printed:?}");
     for (fix, name) in printed.iter().zip(names) {

@@ -1,16 +1,20 @@
-//! Random histories of programs, cpusets and PUs under colocate: at the end every mask is as it would be without colocate.
+//! Random histories of programs, cpusets and PUs under colocate: at the end every mask is as
+//! without colocate.
 //!
-//! A program acts at random (`programs/history`) under `run` or `attach`. Meanwhile its processes are moved between cpusets, cpusets change,
-//! and PUs go and come. Colocate ends by a signal, or is killed, with its guardian or without. Then everything is moved back, and
-//! each thread's mask is compared with what the thread itself has set.
+//! A program acts at random (`programs/history`) under `run` or `attach`. Meanwhile its processes
+//! move between cpusets, cpusets change, and PUs go offline and online. colocate ends by a signal,
+//! or is killed, with its guardian or alone. Then all processes move back, and each thread's mask
+//! is compared with the last mask that the thread itself has set.
 //!
-//! The kernel does not show a mask that a program has set while its cpuset has none of its PUs, and before 6.2 it forgets that mask. So where
-//! processes were moved, a thread that has set a mask may have all PUs instead. It also leaves out PUs that are offline when a mask is set,
-//! so where a PU has been offline, a thread may have all others instead of all.
+//! The kernel hides a mask that a program has set if its cpuset has none of the PUs, and before 6.2
+//! forgets the mask. So after moves a thread with a mask may have all PUs instead. The kernel also
+//! drops PUs that are offline when a mask is set. So after an offline PU a thread may have all
+//! other PUs instead of all.
 //!
-//! Histories begin and end in a cpuset with all PUs and not in the root: a thread that is created while its process moves to the root keeps
-//! the mask of the cpuset that it came from (`cpuset_fork` in kernel/cgroup/cpuset.c returns early there; measured without colocate on
-//! Linux 6.18: 5 of 138,884 threads, none of 140,942 with another cpuset).
+//! Histories begin and end in a cpuset with all PUs and not in the root group. A thread created
+//! while its process moves to the root group keeps the mask of its former cpuset: `cpuset_fork` in
+//! kernel/cgroup/cpuset.c returns early. Measured without colocate on Linux 6.18: 5 of 138,884
+//! threads, none of 140,942 with another cpuset.
 
 use crate::evidence::{colocate, eventually, text};
 use crate::groups::{Group, Offline};
@@ -23,15 +27,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Calls of `colocate restore` until all is undone, at most: on a busy host a guest has little CPU time.
+/// Most calls of `colocate restore`, which reports an incomplete restore: on a busy host a guest
+/// has little CPU time.
 const RESTORES: u32 = 10;
 /// PU that goes offline and comes back.
 const GOES: u32 = 5;
 const ROOT: &str = "/sys/fs/cgroup";
-/// Cpusets that processes are moved to.
+/// Cpusets of the group that processes move to.
 const CPUSETS: [&str; 4] = ["0-3", "4-7", "2-13", "8-15"];
 
-/// A history's programs and its colocate. All are killed when it is dropped.
+/// Programs and colocate of a history; all are killed on drop.
 struct History {
     mark: String,
     folder: PathBuf,
@@ -47,11 +52,6 @@ impl History {
         let program = ["lab-guest", "--program", "history", &seed];
         let policy = random.pick(&["scatter", "round-robin", "compact"]);
         let options = ["--no-guard", "-q", "--policy", policy];
-        let quiet = |mut command: Command| {
-            command.env("LAB_MARK", &mark).stdin(Stdio::null()).stdout(Stdio::null());
-            command.stderr(std::fs::File::create(folder.join("said"))?);
-            command.spawn().context("cannot start it")
-        };
         let colocate = if random.below(2) == 0 {
             let settle = random.pick(&["0", "20"]);
             let mut command = Command::new("colocate");
@@ -61,17 +61,30 @@ impl History {
                 .args(["--settle-ms", settle, "--"])
                 .args(program)
                 .arg(&folder);
-            quiet(command)?
+            quiet(&mut command, &mark, &folder)?
         } else {
             let mut command = Command::new(program[0]);
             command.args(&program[1..]).arg(&folder);
-            let pid = quiet(command)?.id().to_string();
+            let pid = quiet(&mut command, &mark, &folder)?.id().to_string();
+            // colocate attaches while the program creates tasks.
             std::thread::sleep(Duration::from_millis(random.below(200)));
             let mut command = Command::new("colocate");
             command.arg("attach").args(options).args(["-p", &pid]);
-            quiet(command)?
+            quiet(&mut command, &mark, &folder)?
         };
         Ok(Self { mark, folder, colocate })
+    }
+
+    /// Messages of colocate so far.
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.folder.join("said")).unwrap_or_default()
+    }
+
+    /// The mask that a thread has reported for the check, see `programs/history`. `None`: none yet.
+    fn reported(&self, task: &Task) -> Option<String> {
+        let text = std::fs::read_to_string(self.folder.join(task.tid.to_string())).ok()?;
+        // The file is empty until the thread has written it.
+        Some(text).filter(|text| !text.is_empty())
     }
 
     fn all(&self) -> Vec<Task> {
@@ -82,32 +95,32 @@ impl History {
         self.all().into_iter().filter(|task| !task.is_colocate()).collect()
     }
 
-    /// Moves all processes of the programs to a cgroup: also those that are created meanwhile.
+    /// Moves all processes of the programs to a cgroup, including processes created meanwhile.
     fn move_to(&self, folder: &Path) {
+        let group =
+            format!("0::{}", folder.to_string_lossy().strip_prefix(ROOT).unwrap_or_default());
         for _ in 0..20 {
-            let group =
-                format!("0::{}", folder.to_string_lossy().strip_prefix(ROOT).unwrap_or_default());
-            let is_elsewhere =
-                |pid: &i32| text(format!("/proc/{pid}/cgroup")).is_ok_and(|it| it != group);
             let mut pids: Vec<i32> = self.tasks().iter().map(|task| task.pid).collect();
             pids.dedup();
-            pids.retain(is_elsewhere);
+            pids.retain(|pid| {
+                text(format!("/proc/{pid}/cgroup")).is_ok_and(|found| found != group)
+            });
             if pids.is_empty() {
                 return;
             }
             for pid in pids {
-                // It may have ended.
+                // Fails for a process that has ended.
                 let _ = std::fs::write(folder.join("cgroup.procs"), pid.to_string());
             }
         }
     }
 
-    /// Colocate ends in one of four ways, and undoes.
+    /// Ends colocate in one of four ways, and waits until all is restored. Returns the way.
     fn end(&mut self, random: &mut Random) -> anyhow::Result<&'static str> {
-        let own = |name: &str| self.all().into_iter().find(|task| task.program == name);
         let how = random.pick(&["TERM", "INT", "KILL", "KILL both"]);
         if how == "KILL both"
-            && let Some(guardian) = own("colocate-guard")
+            && let Some(guardian) =
+                self.all().into_iter().find(|task| task.program == "colocate-guard")
         {
             send("-KILL", &[guardian.pid.to_string()]);
         }
@@ -129,38 +142,45 @@ impl History {
         bail!("restore after {how}: incomplete {RESTORES} times")
     }
 
-    /// Every thread has the mask that it has set itself, or one that stands for all PUs. Returns how many there are.
+    /// Checks that every thread has the mask that the thread has set, or a mask of `all`, the masks
+    /// that stand for all PUs. Returns the number of threads.
     fn check(&self, all: &[&str], was_moved: bool) -> anyhow::Result<usize> {
         std::fs::write(self.folder.join("check"), "")?;
-        let bound_of =
-            |task: &Task| std::fs::read_to_string(self.folder.join(task.tid.to_string())).ok();
         let mut tasks = Vec::new();
         eventually("all threads to say what they have set", || {
             std::thread::sleep(Duration::from_millis(20));
             tasks = self.tasks();
-            Ok(tasks.iter().all(|task| bound_of(task).is_some_and(|it| !it.is_empty())))
+            Ok(tasks.iter().all(|task| self.reported(task).is_some()))
         })?;
         for task in &tasks {
-            let bound = bound_of(task).unwrap_or_default();
+            let bound = self.reported(task).unwrap_or_default();
+            let has_all = all.contains(&&*task.bonds.cpus);
             let is_right = match &bound[..] {
-                "-" => all.contains(&&*task.bonds.cpus),
-                bound => task.bonds.cpus == bound || was_moved && all.contains(&&*task.bonds.cpus),
+                "-" => has_all,
+                bound => task.bonds.cpus == bound || was_moved && has_all,
             };
-            let said = || std::fs::read_to_string(self.folder.join("said")).unwrap_or_default();
             ensure!(
                 is_right,
                 "thread {} has set {bound}: {}; colocate says {}",
                 task.tid,
                 picture(&tasks),
-                said()
+                self.said()
             );
         }
         Ok(tasks.len())
     }
 }
 
+/// Starts a command of the history `mark`, with its messages in a file of `folder`.
+fn quiet(command: &mut Command, mark: &str, folder: &Path) -> anyhow::Result<Child> {
+    command.env("LAB_MARK", mark).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(std::fs::File::create(folder.join("said"))?);
+    command.spawn().context("cannot start it")
+}
+
 impl Drop for History {
     fn drop(&mut self) {
+        // Repeated, since a scan misses tasks that are created during the scan.
         for _ in 0..100 {
             let pids: Vec<String> = self.all().iter().map(|task| task.pid.to_string()).collect();
             if pids.is_empty() {
@@ -176,12 +196,13 @@ impl Drop for History {
 
 /// Masks that stand for all PUs.
 struct All {
-    /// All PUs.
+    /// List of all possible PUs.
     possible: String,
-    /// Shown where all were set while [`GOES`] was offline.
+    /// Mask of a thread that set all PUs while [`GOES`] was offline.
     set_without: String,
 }
 
+/// Runs a history from and to the group `home`. Returns the number of checked threads.
 fn history(
     random: &mut Random,
     round: u32,
@@ -211,6 +232,7 @@ fn history(
     }
     let how = history.end(random)?;
     history.move_to(home.folder());
+    // The PU's return changes the effective cpuset, with the effects of a move.
     was_moved |= offline.take().is_some();
     let mut masks = vec![&*all.possible];
     if was_offline {
@@ -225,6 +247,7 @@ fn histories(rounds: u32, seed: u64) -> anyhow::Result<()> {
     let mut random = Random::new(seed);
     let possible = text("/sys/devices/system/cpu/possible")?;
     let home = Group::new("home", &[("cpuset.cpus", &possible)])?;
+    // 0 is this process; its children start in the group.
     std::fs::write(home.folder().join("cgroup.procs"), "0")?;
     let all = All { possible, set_without: mask_set_without(GOES)? };
     let group = Group::new("history", &[("cpuset.cpus", CPUSETS[0])])?;
@@ -233,6 +256,7 @@ fn histories(rounds: u32, seed: u64) -> anyhow::Result<()> {
         threads += history(&mut random, round, [&home, &group], &all)
             .with_context(|| format!("round {round}"))?;
     }
+    // The groups are removed on drop, and must be empty by then.
     std::fs::write(Path::new(ROOT).join("cgroup.procs"), "0")?;
     ensure!(
         threads > rounds as usize,

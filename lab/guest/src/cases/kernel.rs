@@ -1,4 +1,4 @@
-//! The guests have what the other cases build on.
+//! Kernel features that the other cases rely on.
 
 use crate::evidence::{eventually, text};
 use anyhow::{Context as _, ensure};
@@ -6,14 +6,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// The newest kernel can be given a scheduler.
+/// The newest kernel has sched_ext, and no scheduler is loaded.
 pub fn has_sched_ext() -> anyhow::Result<()> {
     let state = text("/sys/kernel/sched_ext/state")?;
     ensure!(state == "disabled", "expected no scheduler of anybody's, found {state}");
     Ok(())
 }
 
-/// A control group that goes with its value.
+/// A control group; its processes are killed and the group is removed on drop.
 struct Group(PathBuf);
 
 impl Group {
@@ -38,6 +38,7 @@ impl Group {
 
     /// Starts a program of busybox in the group.
     fn start(&self, command: &str) -> anyhow::Result<Child> {
+        // The shell enters the group first, so the program is in the group from its start.
         let script = format!("echo $$ >{}/cgroup.procs && exec {command}", self.0.display());
         let mut shell = Command::new("sh");
         shell.args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -47,47 +48,51 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What is left is seen only by the next case that uses the name.
+        // A group that remains fails the next case of the same name, in `new`.
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
-        let empty = || Ok(text(self.0.join("cgroup.procs"))?.is_empty());
-        let _ = eventually("the group is empty", empty);
+        let _ =
+            eventually("the group is empty", || Ok(text(self.0.join("cgroup.procs"))?.is_empty()));
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-/// The clock ticks that a process has used: fields 14 and 15 of its `stat`.
+/// CPU time of a process, in clock ticks: fields 14 and 15 of `/proc/PID/stat` (proc(5)).
 fn ticks(pid: u32) -> anyhow::Result<u64> {
     let stat = text(format!("/proc/{pid}/stat"))?;
+    // The first field after the name is field 3.
     let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or("").split(' ').collect();
     Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
 }
 
-/// A frozen group uses no processor, and a thawed one does again.
+/// Waits until a process uses CPU time.
+fn await_run(pid: u32) -> anyhow::Result<()> {
+    let before = ticks(pid)?;
+    eventually("the group runs", || Ok(ticks(pid)? > before))
+}
+
+/// A frozen group uses no CPU time, and a thawed group runs again.
 pub fn freezes_groups() -> anyhow::Result<()> {
     let group = Group::new("lab-frozen", None)?;
     let mut child = group.start("sh -c 'while :; do :; done'")?;
-    let runs = || {
-        let before = ticks(child.id())?;
-        eventually("the group runs", || Ok(ticks(child.id())? > before))
-    };
-    runs()?;
+    await_run(child.id())?;
     group.set("cgroup.freeze", "1")?;
     eventually("the group is frozen", || group.says("cgroup.events", "frozen 1"))?;
-    // The kernel says so a moment before the process is off its CPU. Ten ticks of our own are time
-    // enough for it to use one.
+    // The kernel reports `frozen 1` a moment before the process leaves its CPU. The child would use
+    // a tick within ten ticks of this process.
     eventually("the group has stopped", || {
-        let (frozen, own) = (ticks(child.id())?, ticks(std::process::id())?);
+        let frozen = ticks(child.id())?;
+        let own = ticks(std::process::id())?;
         eventually("we run", || Ok(ticks(std::process::id())? > own + 10))?;
         Ok(ticks(child.id())? == frozen)
     })?;
     group.set("cgroup.freeze", "0")?;
-    runs()?;
+    await_run(child.id())?;
     drop(group);
     child.wait()?;
     Ok(())
 }
 
-/// A group with a cpuset holds its processes there.
+/// Processes of a group with a cpuset are confined to the cpuset.
 pub fn confines_groups() -> anyhow::Result<()> {
     let group = Group::new("lab-confined", Some("cpuset"))?;
     let last = text("/sys/devices/system/cpu/online")?;
@@ -105,7 +110,7 @@ pub fn confines_groups() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A group with a memory limit loses the process that goes beyond it.
+/// The kernel kills a process that exceeds the memory limit of its group.
 pub fn limits_groups() -> anyhow::Result<()> {
     let group = Group::new("lab-limited", Some("memory"))?;
     group.set("memory.max", "16M")?;

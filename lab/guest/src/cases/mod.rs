@@ -19,7 +19,7 @@ mod wake_ups;
 
 use crate::{Case, Seeded};
 
-/// Every case there is. Which boot runs which is said by the lab's `suite.rs`.
+/// All cases without a seed. The boots that run them are in `lab/src/suite/boots.rs`.
 pub const ALL: &[(&str, Case)] = &[
     ("asymmetric-all-fast-first-is-undone", asymmetric::all_fast_first_is_undone),
     ("asymmetric-crowds-are-excluded", asymmetric::crowds_are_excluded),
@@ -125,7 +125,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("wake-ups-are-counted", wake_ups::are_counted),
 ];
 
-/// The cases that take a seed, written `NAME:SEED`; without one they draw one and say it.
+/// Cases with a seed, `NAME:SEED`. Without a seed, a random seed is chosen and printed.
 pub const SEEDED: &[(&str, Seeded)] = &[
     ("masks-after-4-histories", histories::four),
     ("masks-after-500-histories", histories::five_hundred),

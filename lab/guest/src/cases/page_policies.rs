@@ -1,18 +1,20 @@
-//! Policies that move pages: of a program whose first thread has set up all memory, pages end on the nodes of the threads that use them.
+//! Policies that move pages: the main thread of the program first touches all memory, and pages end
+//! on the nodes of the threads that use them.
 
 use anyhow::{Context as _, ensure};
 use std::fs;
 use std::process::Command;
 
-/// Four threads decompose a matrix of 12.5 MiB each.
+/// Four threads, each of which decomposes a matrix of 12.5 MiB.
 const PROGRAM: [&str; 4] = ["numa-cholesky", "1280", "4", "4"];
 
-/// How many of its pages, in percent, are where they were used in the end, and how many pages the kernel has moved for that, in
-/// percent of them; under a policy, or without colocate.
+/// Percentage of the program's pages on the node of their use at the end, and pages moved by the
+/// kernel as a percentage of all pages. `None`: without colocate.
 fn near_and_moved(policy: Option<&str>) -> anyhow::Result<(u64, u64)> {
-    // The kernel's own balancing would move pages as well.
+    // The kernel's NUMA balancing would move pages too.
     let path = "/proc/sys/kernel/numa_balancing";
     fs::write(path, "0").context(path)?;
+    // Without a policy the program runs alone, for comparison.
     let mut command = match policy {
         None => Command::new(PROGRAM[0]),
         Some(policy) => {
@@ -29,7 +31,9 @@ fn near_and_moved(policy: Option<&str>) -> anyhow::Result<(u64, u64)> {
     let line = output.lines().find(|line| line.starts_with("pages ")).context("no pages")?;
     println!("{}: {line}, {moved} moved", policy.unwrap_or("none"));
     let words: Vec<&str> = line.split(' ').collect();
-    let (near, all): (u64, u64) = (words[1].parse()?, words[3].parse()?);
+    let near: u64 = words[1].parse()?;
+    let all: u64 = words[3].parse()?;
+    // Divisors of at least 1, for a program without pages.
     Ok((100 * near / all.max(1), 100 * moved / all.max(1)))
 }
 
@@ -42,7 +46,7 @@ fn pages_moved() -> anyhow::Result<u64> {
 pub(super) fn bring_pages_near() -> anyhow::Result<()> {
     let (before, _) = near_and_moved(None)?;
     ensure!(before < 40, "expected most pages far without a policy, found {before} % near");
-    // The kernel's rule waits until a group was used twice from the same node.
+    // autonuma migrates a group of pages only after two uses from the same node, hence its 40 %.
     let policies = [
         ("autonuma", 40),
         ("next-touch", 75),
@@ -59,7 +63,7 @@ pub(super) fn bring_pages_near() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A quarter of all is near, wherever threads are.
+/// A quarter of the interleaved pages is near its thread, on a machine of four nodes.
 pub(super) fn spread_pages() -> anyhow::Result<()> {
     let (near, _) = near_and_moved(Some("interleave"))?;
     ensure!((15..=45).contains(&near), "expected a quarter of the pages near, found {near} %");

@@ -1,9 +1,9 @@
-//! `colocate pages move` and `colocate pages`: pages are where it says, huge ones whole, and nothing else
-//! has changed. The evidence is the kernel's: what move_pages answers to the program whose memory it
-//! is, numa_maps, smaps and vmstat.
+//! `colocate pages move` and `colocate pages`: pages are on the reported nodes, huge pages stay
+//! whole, and nothing else has changed. The evidence is the kernel's: move_pages(2) of the program
+//! itself, numa_maps, smaps and vmstat.
 //!
-//! Times mean nothing in a guest, so of the batches only this is checked: that their size follows the
-//! time that they took.
+//! Times mean nothing in a guest, so the cases check only that the size of a batch follows the time
+//! of the batch before.
 
 use super::undo::Before;
 use crate::evidence::{colocate, eventually, list, printed, text};
@@ -17,17 +17,17 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 const MIB: u64 = 1 << 20;
 const PAGE_B: u64 = 4096;
 
-/// The program `memory`; it is killed when this is dropped.
+/// The program `memory`, killed on drop.
 struct Memory {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// Where its regions are.
+    /// Addresses of the regions, as START-END.
     regions: Vec<String>,
 }
 
 impl Memory {
-    /// Starts it with memory on node 0.
+    /// Starts the program with regions on node 0.
     fn on_node_0(regions: &[&str]) -> anyhow::Result<Self> {
         Self::of_user(regions, 0)
     }
@@ -63,7 +63,7 @@ impl Memory {
         self.child.id().to_string()
     }
 
-    /// `colocate pages move` of its first region, to `to`.
+    /// Runs `colocate pages move` of the first region to `to`.
     fn move_to(&self, to: &str, options: &[&str]) -> anyhow::Result<Output> {
         let pid = self.pid();
         colocate(
@@ -72,14 +72,14 @@ impl Memory {
         )
     }
 
-    /// The same; it must succeed. Returns its report.
+    /// Report of a successful `colocate pages move` of the first region to `to`.
     fn moved_to(&self, to: &str, options: &[&str]) -> anyhow::Result<Value> {
         let output = self.move_to(to, options)?;
         ensure!(output.status.success(), "{}: {}", output.status, said(&output));
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// A `colocate pages move` of its first region to node 1 that has moved some pages.
+    /// Starts `colocate pages move` of the first region to node 1, and waits for the first pages.
     fn on_the_move(&self) -> anyhow::Result<Child> {
         let mut colocate = Command::new("colocate");
         colocate.args([
@@ -97,14 +97,14 @@ impl Memory {
         Ok(child)
     }
 
-    /// Whether the program's own question says that the pages of region `place` are so.
+    /// Checks the pages of region `place` by node, as the program itself gets them from the kernel.
     fn ensure_on(&mut self, place: usize, expected: &str) -> anyhow::Result<()> {
         let found = self.request(&format!("where {place}"))?;
         ensure!(found == expected, "region {place}: expected {expected}, found {found}");
         Ok(())
     }
 
-    /// The line of numa_maps of region `place`.
+    /// Line of numa_maps of region `place`.
     fn numa_maps(&self, place: usize) -> anyhow::Result<String> {
         let start = self.regions[place].split('-').next().unwrap_or_default().to_owned();
         let all = text(format!("/proc/{}/numa_maps", self.pid()))?;
@@ -112,14 +112,14 @@ impl Memory {
         line.map(String::from).with_context(|| format!("numa_maps without {start}: {all}"))
     }
 
-    /// The policy of every mapping that has one.
+    /// Address and policy of every mapping, the first two words of numa_maps.
     fn policies(&self) -> anyhow::Result<Vec<String>> {
         let all = text(format!("/proc/{}/numa_maps", self.pid()))?;
-        let two = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
-        Ok(all.lines().map(two).collect())
+        let words = all.lines().map(|line| line.split(' ').take(2).collect::<Vec<_>>());
+        Ok(words.map(|words| words.join(" ")).collect())
     }
 
-    /// Bytes in transparent huge pages, of all mappings.
+    /// Bytes in transparent huge pages, summed over mappings.
     fn huge(&self) -> anyhow::Result<u64> {
         let smaps = text(format!("/proc/{}/smaps", self.pid()))?;
         let lines = smaps.lines().filter_map(|line| line.strip_prefix("AnonHugePages:"));
@@ -130,7 +130,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Errors are ignored: the process may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -140,7 +140,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim().into()
 }
 
-/// The first line that a failed `colocate` says, which must be all that it says.
+/// Checks that `colocate` fails with a status and exactly one message.
 fn refused(words: &[&str], status: i32, expected: &str) -> anyhow::Result<()> {
     let output = colocate(words)?;
     let said = said(&output);
@@ -159,6 +159,7 @@ fn vmstat(name: &str) -> anyhow::Result<u64> {
     Ok(line.with_context(|| format!("vmstat without {name}"))?.parse()?)
 }
 
+/// Checks the report's counts of pages by outcome; outcomes not in `expected` must be 0.
 fn ensure_counts(report: &Value, expected: &[(&str, u64)]) -> anyhow::Result<()> {
     for (name, pages) in report["pages"].as_object().context("no pages")? {
         let wanted = expected.iter().find(|(known, _)| known == name).map_or(0, |known| known.1);
@@ -167,12 +168,13 @@ fn ensure_counts(report: &Value, expected: &[(&str, u64)]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Only we move pages.
+/// Disables the kernel's NUMA balancing, which would move pages too.
 fn without_balancing() -> anyhow::Result<()> {
     Ok(std::fs::write("/proc/sys/kernel/numa_balancing", "0")?)
 }
 
-/// 64 MiB of small pages go from node 0 to node 1, and again for nothing, and keep what they hold; the size of each batch follows the time that the one before took.
+/// 64 MiB of small pages move from node 0 to node 1 and keep their contents. A second move finds
+/// all pages there, and a dry run moves none.
 pub fn move_small_ones() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:64"])?;
@@ -191,19 +193,22 @@ pub fn move_small_ones() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A batch has no more pages than the one before says, which never says more than twice what it was
-/// allowed itself; and one that took too long is followed by a smaller one, unless it was the smallest.
+/// Checks the sizes of batches.
+///
+/// A batch's field `next` limits the pages of the next batch, and is at most twice its own limit. A
+/// batch over the time limit is followed by a smaller batch, unless it had the least size.
 fn ensure_batches_follow(report: &Value) -> anyhow::Result<()> {
     let each = report["batches"]["each"].as_array().context("no batches")?;
     ensure!(each.len() > 2, "expected several batches, found {}", each.len());
     let limit = report["batches"]["limit_ns"].as_u64();
     ensure!(limit == Some(20_000_000), "limit {limit:?}");
+    // Limit of the first batch, in pages.
     let mut allowed = 64;
     for pair in each.windows(2) {
-        let number = |batch: &Value, name: &str| batch[name].as_u64().context("no number");
-        let (pages, next) = (number(&pair[0], "pages")?, number(&pair[0], "next")?);
-        let slow = number(&pair[0], "took_ns")? > 20_000_000;
-        let follows = number(&pair[1], "pages")? <= next;
+        let pages = number(&pair[0]["pages"])?;
+        let next = number(&pair[0]["next"])?;
+        let slow = number(&pair[0]["took_ns"])? > 20_000_000;
+        let follows = number(&pair[1]["pages"])? <= next;
         ensure!(follows && next <= 2 * allowed, "{} {}", pair[0], pair[1]);
         ensure!(!slow || next < pages || pages <= 32, "{}", pair[0]);
         allowed = next;
@@ -211,14 +216,18 @@ fn ensure_batches_follow(report: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 16 huge pages move as 16 huge pages, and the kernel counts none as split.
+fn number(value: &Value) -> anyhow::Result<u64> {
+    value.as_u64().context("no number")
+}
+
+/// 16 huge pages move as 16 huge pages, and the kernel counts no split.
 pub fn keep_huge_ones() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["huge:32"])?;
     ensure!(memory.huge()? == 32 * MIB, "expected 32 MiB in huge pages, found {}", memory.huge()?);
-    let before = (vmstat("thp_migration_success")?, vmstat("thp_migration_split")?);
+    let before = huge_moves()?;
     let report = memory.moved_to("2", &[])?;
-    let after = (vmstat("thp_migration_success")?, vmstat("thp_migration_split")?);
+    let after = huge_moves()?;
     ensure!(
         after == (before.0 + 16, before.1),
         "expected 16 more whole, found {before:?} {after:?}"
@@ -235,7 +244,12 @@ pub fn keep_huge_ones() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The pages of hugetlbfs move whole, and `colocate pages` finds as many bytes of them as numa_maps.
+/// Huge pages that the kernel has migrated whole, and huge pages split by migration, since boot.
+fn huge_moves() -> anyhow::Result<(u64, u64)> {
+    Ok((vmstat("thp_migration_success")?, vmstat("thp_migration_split")?))
+}
+
+/// Pages of hugetlbfs move whole, and `colocate pages` reports as many bytes as numa_maps.
 pub fn move_those_of_hugetlbfs() -> anyhow::Result<()> {
     without_balancing()?;
     let pools = ["0", "1"].map(|node| {
@@ -243,6 +257,7 @@ pub fn move_those_of_hugetlbfs() -> anyhow::Result<()> {
     });
     for pool in &pools {
         std::fs::write(pool, "8")?;
+        // The kernel reserves fewer pages, without an error, if memory is fragmented.
         ensure!(text(pool)? == "8", "expected 8 pages in {pool}, found {}", text(pool)?);
     }
     let mut memory = Memory::on_node_0(&["hugetlb:16"])?;
@@ -261,7 +276,7 @@ pub fn move_those_of_hugetlbfs() -> anyhow::Result<()> {
     Ok(pools.iter().try_for_each(|pool| std::fs::write(pool, "0"))?)
 }
 
-/// Small pages in turn on every node; huge ones, too, as a whole.
+/// Interleaved pages are distributed evenly over nodes; huge pages stay whole.
 pub fn interleave() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:8"])?;
@@ -275,8 +290,9 @@ pub fn interleave() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A node without free memory in one piece gets the pages in pieces, and that is said. Where the kernel has found room all
-/// the same, as others have gone meanwhile, that is taken as well.
+/// Huge pages moved to a node with fragmented free memory are split, and the split is reported.
+///
+/// Up to three moves are tried: the kernel may find free huge pages after other programs end.
 pub fn split_where_there_is_no_room() -> anyhow::Result<()> {
     without_balancing()?;
     let mut fillers = Vec::new();
@@ -290,13 +306,13 @@ pub fn split_where_there_is_no_room() -> anyhow::Result<()> {
     anyhow::bail!("expected huge pages to be split, found none in {} moves", fillers.len())
 }
 
-/// Whether some of these huge pages are split on their way to node 3; if so it is as colocate says.
+/// Moves huge pages to node 3 and checks the reported splits. True if there were any.
 fn is_split(mut memory: Memory) -> anyhow::Result<bool> {
     let before = vmstat("thp_migration_split")?;
     let report = memory.moved_to("3", &[])?;
     let split = vmstat("thp_migration_split")? - before;
     ensure!(report["huge"]["split"] == split, "expected split {split}, found {}", report["huge"]);
-    // What the kernel is about to move, as it does to make room, is nowhere for a moment.
+    // A page that the kernel itself is migrating, to make room, is on no node for a moment.
     eventually("all pages on node 3", || Ok(memory.request("where 0")? == "3:8192"))?;
     let left = memory.huge()?;
     ensure!(report["huge"]["after_bytes"] == left, "expected {left}, found {}", report["huge"]);
@@ -304,33 +320,33 @@ fn is_split(mut memory: Memory) -> anyhow::Result<bool> {
     Ok(split > 0)
 }
 
-/// A node that has too little memory gets as many pages as it has room for; the others stay, and it
-/// says so and fails.
+/// A full node gets as many pages as fit; other pages stay, and `colocate pages move` fails.
 pub fn fill_a_node() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:140"])?;
     let _filler = Filler::on_node_3()?;
     let output = memory.move_to("3", &[])?;
     let report: Value = serde_json::from_slice(&output.stdout)?;
-    let count = |name: &str| report["pages"][name].as_u64().unwrap_or(0);
-    let (moved, left) = (count("moved"), count("no_memory"));
+    let moved = number(&report["pages"]["moved"])?;
+    let left = number(&report["pages"]["no_memory"])?;
     ensure!(moved > 0 && left > 0 && moved + left == 140 * MIB / PAGE_B, "{}", report["pages"]);
     ensure!(output.status.code() == Some(125), "{}: {}", output.status, said(&output));
     let expected = "colocate: expected room on node 3, found too little: ";
     ensure!(said(&output).starts_with(expected), "{}", said(&output));
-    // The system and its files may leave too little room on node 0 for all of them at first.
+    // The other pages need not be on node 0: the system may have left too little room there.
     let found = memory.request("where 0")?;
-    let on = |word: &str| word.split_once(':')?.1.parse::<u64>().ok();
-    let (there, elsewhere): (Vec<&str>, Vec<&str>) =
-        found.split(' ').partition(|word| word.starts_with("3:"));
-    let [there, elsewhere] =
-        [there, elsewhere].map(|words| words.into_iter().filter_map(on).sum::<u64>());
+    let mut there = 0;
+    let mut elsewhere = 0;
+    for (node, pages) in found.split(' ').filter_map(|word| word.split_once(':')) {
+        let pages = pages.parse::<u64>()?;
+        if node == "3" { there += pages } else { elsewhere += pages }
+    }
     ensure!((there, elsewhere) == (moved, left), "expected {moved} on node 3, found {found}");
     ensure!(memory.request("check")? == "sound", "the memory has changed");
     Ok(())
 }
 
-/// A program that leaves node 3 with free memory, but none of it in pieces of 2 MiB.
+/// A program that leaves node 3 with free memory but without free pieces of 2 MiB; killed on drop.
 struct Filler(Child);
 
 impl Filler {
@@ -354,7 +370,7 @@ impl Drop for Filler {
     }
 }
 
-/// Pages that a child has mapped, too, stay; with `--shared`, root moves them.
+/// Pages shared with a child stay; with `--shared`, root moves them.
 pub fn leave_shared_ones() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["shared:4"])?;
@@ -364,13 +380,14 @@ pub fn leave_shared_ones() -> anyhow::Result<()> {
     memory.ensure_on(0, "1:1024")
 }
 
-/// What another user may not do is said in one line; what root may do, is done.
+/// A user's forbidden moves are refused with one line; root may move all pages.
 pub fn obey_their_owner() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:1"])?;
-    let (pid, range) = (memory.pid(), memory.regions[0].clone());
+    let pid = memory.pid();
+    let range = &memory.regions[0];
     let mut command = Command::new("colocate");
-    command.args(["pages", "move", &pid, "--range", &range, "--to", "1"]).uid(1000).gid(1000);
+    command.args(["pages", "move", &pid, "--range", range, "--to", "1"]).uid(1000).gid(1000);
     let output = command.output()?;
     let expected = format!(
         "colocate: process {pid} may not be looked at: it is another user's, or protected; run \
@@ -379,10 +396,11 @@ pub fn obey_their_owner() -> anyhow::Result<()> {
     ensure!(output.status.code() == Some(125) && said(&output) == expected, "{}", said(&output));
     memory.ensure_on(0, "0:256")?;
     let mut theirs = Memory::of_user(&["shared:1"], 1000)?;
-    let (pid, range) = (theirs.pid(), theirs.regions[0].clone());
+    let pid = theirs.pid();
+    let range = &theirs.regions[0];
     let mut command = Command::new("colocate");
     command
-        .args(["pages", "move", &pid, "--range", &range, "--to", "1", "--shared"])
+        .args(["pages", "move", &pid, "--range", range, "--to", "1", "--shared"])
         .uid(1000)
         .gid(1000);
     let output = command.output()?;
@@ -391,12 +409,16 @@ pub fn obey_their_owner() -> anyhow::Result<()> {
     theirs.ensure_on(0, "1:256")
 }
 
-/// Nodes that pages cannot go to are refused, each with its reason.
+/// Impossible moves are refused with their reasons: nodes, processes, cpusets and seccomp filters.
 pub fn refuse_what_cannot_be() -> anyhow::Result<()> {
     let memory = Memory::on_node_0(&["small:1"])?;
     let pid = memory.pid();
-    let to = |node| ["pages", "move", &pid, "--all", "--to", node];
-    refused(&to("9"), 125, "expected a node that is online, 0-3, found 9")?;
+    refused(
+        &["pages", "move", &pid, "--all", "--to", "9"],
+        125,
+        "expected a node that is online, 0-3, found 9",
+    )?;
+    // Process 2 is kthreadd, which has no memory.
     refused(
         &["pages", "2"],
         125,
@@ -413,7 +435,7 @@ pub fn refuse_what_cannot_be() -> anyhow::Result<()> {
     std::fs::write(format!("{group}/cpuset.mems"), "0-1")?;
     std::fs::write(format!("{group}/cgroup.procs"), &pid)?;
     refused(
-        &to("2"),
+        &["pages", "move", &pid, "--all", "--to", "2"],
         125,
         "expected a node that the process's cpuset allows, 0-1, found node 2; see \
          Mems_allowed_list in /proc/PID/status",
@@ -443,7 +465,7 @@ pub fn refuse_a_node_without_memory() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Moving all memory leaves every mapping's policy as it was, also one that says otherwise.
+/// A move of all memory keeps every mapping's memory policy, including a policy for another node.
 pub fn leave_policies_alone() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["bound:4", "small:4"])?;
@@ -456,7 +478,7 @@ pub fn leave_policies_alone() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What `colocate pages` says is what numa_maps says, for every mapping, and which threads use it.
+/// `colocate pages` agrees with numa_maps for every mapping, and reports the threads' nodes.
 pub fn are_where_it_says() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:8", "huge:8", "bound:2"])?;
@@ -471,7 +493,7 @@ pub fn are_where_it_says() -> anyhow::Result<()> {
     {
         let start = memory.regions[place].split('-').next().unwrap_or_default();
         let found = mappings.iter().find(|mapping| mapping["start"] == start);
-        // The kernel joins neighbours that are alike; then the pages are listed with the first of them.
+        // The kernel joins adjacent mappings with equal attributes, and lists the first start only.
         let found = found.with_context(|| format!("no mapping at {start}: {report}"))?;
         let expected = serde_json::json!([{ "node": node, "bytes": bytes }]);
         ensure!(found["nodes"] == expected && found["policy"] == policy, "{found}");
@@ -486,7 +508,7 @@ pub fn are_where_it_says() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The kernel moves pages back to the thread that reads them, and that is noticed.
+/// The kernel moves pages back to the thread that reads them, and `--watch` reports the drift.
 pub fn that_drift_are_noticed() -> anyhow::Result<()> {
     let mut memory = Memory::on_node_0(&["small:16"])?;
     std::fs::write("/proc/sys/kernel/numa_balancing", "1")?;
@@ -501,7 +523,7 @@ pub fn that_drift_are_noticed() -> anyhow::Result<()> {
     without_balancing()
 }
 
-/// A process that is killed in the middle is the end of it, said in one line.
+/// A move ends with one message when its process is killed.
 pub fn of_a_process_that_ends() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:40"])?;
@@ -509,7 +531,7 @@ pub fn of_a_process_that_ends() -> anyhow::Result<()> {
     memory.child.kill()?;
     let output = child.wait_with_output()?;
     let said = said(&output);
-    // On a fast machine all pages are moved before.
+    // A fast machine may have moved all pages before the kill.
     if output.status.success() {
         println!("of_a_process_that_ends: all was moved before the process was killed");
         return Ok(());
@@ -521,8 +543,7 @@ pub fn of_a_process_that_ends() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ctrl-C ends it between two batches: the pages are on one node or the other, it says how many are
-/// where, and they hold what they held.
+/// SIGINT ends a move between two batches: pages are on the reported nodes, with their contents.
 pub fn of_a_move_that_is_stopped() -> anyhow::Result<()> {
     without_balancing()?;
     let mut memory = Memory::on_node_0(&["small:40"])?;
@@ -545,7 +566,7 @@ pub fn of_a_move_that_is_stopped() -> anyhow::Result<()> {
     memory.ensure_on(0, &format!("0:{} 1:{moved}", total - moved))
 }
 
-/// A policy that is no part of colocate moves the memory of its job to node 1, in four orders.
+/// A policy outside of colocate moves its job's memory to node 1, in four page moves.
 pub fn of_a_job_go_where_a_policy_orders() -> anyhow::Result<()> {
     let mut moved = Ordered::by("to-node:node=1:mib=4", "small:16")?;
     eventually("all pages on node 1", || Ok(moved.session.request("where 0")? == "1:4096"))?;
@@ -557,8 +578,8 @@ pub fn of_a_job_go_where_a_policy_orders() -> anyhow::Result<()> {
     moved.before.left_nothing()
 }
 
-/// colocate is killed in the middle of such an order: the program lives on, each of its pages is on one node, and nothing of
-/// ours remains.
+/// colocate is killed during a page move of a policy: the program lives on, each page is on one
+/// node, and all is restored.
 pub fn of_a_job_stay_sound_when_colocate_is_killed() -> anyhow::Result<()> {
     let mut moved = Ordered::by("to-node:node=1:mib=48", "small:64")?;
     eventually("the first pages on node 1", || Ok(moved.numa_maps()?.contains(" N1=")))?;
@@ -567,8 +588,10 @@ pub fn of_a_job_stay_sound_when_colocate_is_killed() -> anyhow::Result<()> {
     ensure!(status.signal() == Some(9), "expected colocate killed, found {status}");
     moved.session.await_end()?;
     let pages = moved.session.request("where 0")?;
-    let on = |word: &str| word.strip_prefix("0:").or(word.strip_prefix("1:"))?.parse().ok();
-    let counts: Option<Vec<u64>> = pages.split(' ').map(on).collect();
+    let counts: Option<Vec<u64>> = pages
+        .split(' ')
+        .map(|word| word.strip_prefix("0:").or(word.strip_prefix("1:"))?.parse().ok())
+        .collect();
     let counts = counts.with_context(|| format!("expected nodes 0 and 1, found {pages}"))?;
     ensure!(counts.iter().sum::<u64>() == 16384, "expected 16384 pages, found {pages}");
     ensure!(counts.len() == 2, "expected some pages on each node, found {pages}");
@@ -576,7 +599,7 @@ pub fn of_a_job_stay_sound_when_colocate_is_killed() -> anyhow::Result<()> {
     moved.before.is_back(&moved.session)
 }
 
-/// The program `memory` with a region on node 0, under a policy that moves them.
+/// The program `memory` with a region on node 0, under a policy that moves pages.
 struct Ordered {
     before: Before,
     session: Session,
@@ -594,7 +617,7 @@ impl Ordered {
         Ok(Self { before, session, region })
     }
 
-    /// The line of numa_maps of its memory.
+    /// Line of numa_maps of the region; empty if there is none.
     fn numa_maps(&self) -> anyhow::Result<String> {
         let tasks = self.session.tasks();
         let task = tasks.first().context("no task")?;

@@ -1,7 +1,7 @@
-//! Each thread ends on the PU of the plan, whatever creates it, and wherever the plan comes from.
+//! Each thread ends on the PU of its plan: threads of all origins, and plans of all policies.
 
 use super::undo::Before;
-use crate::evidence::{colocate, list, printed, text};
+use crate::evidence::{colocate, list, online, printed, text};
 use crate::session::Session;
 use crate::tasks::{Bonds, Task, untouched};
 use anyhow::{Context as _, ensure};
@@ -10,18 +10,27 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where tasks of one job are meant to be, reckoned from a plan without any of colocate's code:
-/// tasks that the plan names go where it says, each other one to the PU with the fewest.
+/// Expected PUs of the tasks of job 0, computed from a plan without colocate's code.
+///
+/// A task named in the plan goes to the PU of its decision, each other task to the PU with the
+/// fewest tasks.
 pub(super) struct Meant {
+    /// PU by order of creation, for the tasks named in the plan. `None`: left to the kernel.
     named: BTreeMap<u64, Option<u32>>,
+    /// PUs for other tasks, in the order in which they are filled.
     order: Vec<u32>,
+    /// Number of tasks created so far.
     created: u64,
+    /// Expected PU by thread ID.
     places: BTreeMap<i32, Option<u32>>,
+}
+
+fn pu(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|pu| u32::try_from(pu).ok())
 }
 
 impl Meant {
     pub(super) fn by(plan: &Value) -> anyhow::Result<Self> {
-        let pu = |value: &Value| value.as_u64().and_then(|pu| u32::try_from(pu).ok());
         let decisions = plan["decisions"].as_array().context("a plan without decisions")?;
         let of_first_job = decisions.iter().filter(|decision| decision["task"]["job"] == 0);
         let named = of_first_job
@@ -36,7 +45,7 @@ impl Meant {
         Ok(Self { named, order, created: 0, places: BTreeMap::new() })
     }
 
-    /// Only these PUs can be used: a task that is meant for another one is left to the kernel.
+    /// Restricts the plan to PUs: tasks of other PUs are left to the kernel.
     pub(super) fn within(mut self, pus: &[u32]) -> Self {
         for place in self.named.values_mut() {
             *place = place.filter(|pu| pus.contains(pu));
@@ -45,55 +54,64 @@ impl Meant {
         self
     }
 
-    /// The next task is created, and is this one.
+    /// Adds the next created task.
     pub(super) fn created(&mut self, tid: i32) {
-        let load = |pu: &u32| self.places.values().filter(|place| **place == Some(*pu)).count();
-        let least = || self.order.iter().copied().min_by_key(load);
-        let place = self.named.get(&self.created).copied().unwrap_or_else(least);
+        let named = self.named.get(&self.created).copied();
+        let place = named.unwrap_or_else(|| self.least_loaded());
         self.places.insert(tid, place);
         self.created += 1;
     }
 
-    /// The task creates processes, which would count one PU only, so it is not placed.
+    /// The first PU with the fewest tasks.
+    fn least_loaded(&self) -> Option<u32> {
+        self.order
+            .iter()
+            .copied()
+            .min_by_key(|pu| self.places.values().filter(|place| **place == Some(*pu)).count())
+    }
+
+    /// Marks a task that creates processes: colocate leaves such a task unpinned, since its
+    /// children would inherit a mask of one PU.
     fn exempt(&mut self, tid: i32) {
         self.places.insert(tid, None);
     }
 
-    /// How many are meant for no PU.
+    /// Number of tasks left to the kernel.
     pub(super) fn left_to_kernel(&self) -> usize {
         self.places.values().filter(|place| place.is_none()).count()
     }
 
-    /// Whether these are the tasks, each allowed on its PU alone and last seen there, or allowed
-    /// where `free` says.
+    /// True if `tasks` are exactly the expected tasks, each pinned to its PU and last seen there,
+    /// or with the mask `free` if left to the kernel.
     pub(super) fn is_so(&self, tasks: &[Task], free: &str) -> bool {
-        let there = |task: &Task| match self.places.get(&task.tid) {
-            Some(Some(pu)) => task.is_placed() && task.only_pu() == Some(*pu),
-            Some(None) => task.bonds.cpus == free,
-            None => false,
-        };
-        tasks.len() == self.places.len() && tasks.iter().all(there)
+        tasks.len() == self.places.len()
+            && tasks.iter().all(|task| match self.places.get(&task.tid) {
+                Some(Some(pu)) => task.is_placed() && task.only_pu() == Some(*pu),
+                Some(None) => task.bonds.cpus == free,
+                None => false,
+            })
     }
 }
 
-/// The tasks of a process, in the order of their creation.
+/// Tasks sorted by creation.
 pub(super) fn by_creation(mut tasks: Vec<Task>) -> Vec<Task> {
-    // Numbers of tasks grow: a guest creates fewer than there are.
+    // Thread IDs grow: a guest creates too few tasks for the IDs to wrap around.
     tasks.sort_by_key(|task| task.tid);
     tasks
 }
 
-/// Whether a task of the team is on one PU alone. The first thread sleeps, and moves when it wakes.
+/// True for a task of the team that is pinned to one PU and, unless it is the sleeping main thread,
+/// runs there: a sleeping task migrates only at its next wake-up.
 pub(super) fn is_settled(task: &Task) -> bool {
     task.is_placed() || task.only_pu().is_some() && task.tid == task.pid
 }
 
-/// Threads of the team that plans are made for.
+/// Threads of the team, without the main thread.
 pub(super) const THREADS: usize = 6;
-/// The team.
+/// Command of the team, the program of most plans: [`THREADS`] threads for 1.5 s.
 pub(super) const TEAM: [&str; 5] = ["lab-guest", "--program", "team", "6", "1500"];
 
-/// A profile of the team, made once a boot.
+/// Path of a profile of the team, made once per boot.
 pub(super) fn profile() -> anyhow::Result<&'static str> {
     const PATH: &str = "/tmp/team.json";
     if !Path::new(PATH).exists() {
@@ -108,7 +126,7 @@ pub(super) fn profile() -> anyhow::Result<&'static str> {
     Ok(PATH)
 }
 
-/// The plan of `policy` for the team, and the file that it is in.
+/// The plan of `policy` for the team, and the path of its file.
 pub(super) fn planned(policy: &str) -> anyhow::Result<(Value, String)> {
     let path = format!("/tmp/plan-{policy}.json");
     let plan = printed(&["plan", "--json", "--policy", policy, "--profile", profile()?])?;
@@ -116,10 +134,10 @@ pub(super) fn planned(policy: &str) -> anyhow::Result<(Value, String)> {
     Ok((serde_json::from_str(&plan)?, path))
 }
 
-/// How long threads live at least that a report says something of: colocate first looks at one after 100 ms.
+/// Least life of a thread in a report: colocate samples a new thread first after 100 ms.
 const SEEN: Duration = Duration::from_millis(300);
 
-/// Runs the team by a plan and checks that each thread is where the plan has it.
+/// Runs the team by a plan, and checks that each thread is on the PU of the plan.
 fn follows(policy: &str) -> anyhow::Result<()> {
     let Bonds { cpus, .. } = untouched()?;
     let (plan, path) = planned(policy)?;
@@ -132,15 +150,16 @@ fn follows(policy: &str) -> anyhow::Result<()> {
     let team = by_creation(session.await_tasks(&what, |tasks| meant.is_so(tasks, &cpus))?);
     let named = meant.named.values().flatten().count();
     ensure!(policy == "os" || named >= THREADS, "expected places for the team, found {plan}");
+    // A thread that ends earlier has no mask in the report.
     std::thread::sleep(SEEN);
     is_reported(&session.end()?, &team)
 }
 
-/// The report says of each task what was seen of it.
+/// Checks that the report has the observed mask of each task.
 pub(super) fn is_reported(report: &Value, seen: &[Task]) -> anyhow::Result<()> {
     let tasks = report["tasks"].as_array().context("a report without tasks")?;
     ensure!(tasks.len() == seen.len(), "expected {} tasks, found {report:#}", seen.len());
-    // The kernel's list of all PUs has those as well that could be plugged in.
+    // A mask of all PUs can include numbers beyond the possible PUs.
     let there = list(&text("/sys/devices/system/cpu/possible")?)?;
     for (reported, task) in tasks.iter().zip(seen) {
         let allowed = list(reported["allowed"].as_str().unwrap_or_default())?;
@@ -184,14 +203,14 @@ pub fn follows_mix() -> anyhow::Result<()> {
     follows("mix")
 }
 
-/// A program without a profile is left unpinned while it is watched; then its threads are where
-/// the plan of that moment has them.
+/// A program without a profile is unpinned while colocate watches; then each thread is on the PU of
+/// the plan made from this observation.
 pub fn watches_then_places() -> anyhow::Result<()> {
     let mut session = Session::start(&["--policy", "mix", "--watch-s", "1"], &TEAM)?;
     session.line()?;
     let Bonds { cpus, .. } = untouched()?;
-    let free = |tasks: &[Task]| tasks.iter().all(|task| task.bonds.cpus == cpus);
-    ensure!(free(&session.tasks()), "a task was placed before it was watched");
+    let is_free = session.tasks().iter().all(|task| task.bonds.cpus == cpus);
+    ensure!(is_free, "a task was placed before it was watched");
     let team =
         session.await_tasks("each thread to be on one PU", |tasks| tasks.iter().all(is_settled))?;
     let team = by_creation(team);
@@ -208,7 +227,7 @@ pub fn watches_then_places() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The plan that a run by `policy` begins with.
+/// The first plan of a run by `policy`.
 fn first_plan(policy: &str, program: &[&str]) -> anyhow::Result<Meant> {
     let words = [&["run", "--dry-run", "--json", "--policy", policy, "--"], program].concat();
     Meant::by(&serde_json::from_str(&printed(&words)?)?)
@@ -216,21 +235,22 @@ fn first_plan(policy: &str, program: &[&str]) -> anyhow::Result<Meant> {
 
 const FAMILY: [&str; 3] = ["lab-guest", "--program", "family"];
 
-/// A family under `policy`, with its first thread placed.
+/// The program `family` under `policy`, with a placed main thread.
 fn family(policy: &str) -> anyhow::Result<(Session, Meant)> {
     let mut meant = first_plan(policy, &FAMILY)?;
     let session = Session::start(&["--settle-ms", "0", "--policy", policy], &FAMILY)?;
-    let is_there = |tasks: &[Task]| tasks.len() == 1 && tasks[0].program == "lab-guest";
-    let first = session.await_tasks("the first thread", is_there)?;
+    let first = session.await_tasks("the first thread", |tasks| {
+        tasks.len() == 1 && tasks[0].program == "lab-guest"
+    })?;
     meant.created(first[0].tid);
     Ok((session, meant))
 }
 
-/// Threads that are created one by one while the program runs, five more than there are PUs.
+/// Threads created one by one, five more than PUs, are placed in the order of the policy.
 pub fn places_new_threads() -> anyhow::Result<()> {
     for policy in ["round-robin", "scatter", "compact", "random:seed=5"] {
         let (mut session, mut meant) = family(policy)?;
-        let pus = list(&text("/sys/devices/system/cpu/online")?)?.len();
+        let pus = online()?.len();
         for _ in 0..pus + 5 {
             meant.created(session.request("thread")?.parse()?);
         }
@@ -246,14 +266,14 @@ pub fn places_new_threads() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Processes that are forked, with threads of their own, and processes that execute another program;
-/// which creates processes is left unpinned.
+/// Forked processes with threads, and processes that execute another program, are placed. Tasks
+/// that create processes are unpinned.
 pub fn places_forks_and_execs() -> anyhow::Result<()> {
     let Bonds { cpus, .. } = untouched()?;
     let (mut session, mut meant) = family("scatter")?;
     let first = *meant.places.keys().next().context("no first thread")?;
     meant.created(session.request("thread")?.parse()?);
-    // Its PU is kept for it, as long as it has only forked.
+    // A task that has only forked keeps its PU, and counts for the load of the PU.
     for _ in 0..2 {
         let answer = session.request("fork")?;
         let (pid, tid) = answer.split_once(' ').with_context(|| answer.clone())?;
@@ -264,10 +284,11 @@ pub fn places_forks_and_execs() -> anyhow::Result<()> {
     meant.exempt(first);
     // busybox, which is a static program.
     let shell: i32 = session.request("shell")?.parse()?;
-    let child = |tasks: &[Task]| tasks.iter().map(|task| task.tid).find(|tid| *tid > shell);
-    let tasks = session.await_tasks("the shell's child", |tasks| child(tasks).is_some())?;
+    let tasks = session
+        .await_tasks("the shell's child", |tasks| tasks.iter().any(|task| task.tid > shell))?;
+    let child = tasks.iter().find(|task| task.tid > shell);
     meant.created(shell);
-    meant.created(child(&tasks).context("it has ended")?);
+    meant.created(child.context("it has ended")?.tid);
     meant.exempt(shell);
     let what = format!("places {:?}", meant.places);
     session.await_tasks(&what, |tasks| meant.is_so(tasks, &cpus))?;
@@ -275,7 +296,7 @@ pub fn places_forks_and_execs() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Threads of a program that is linked statically.
+/// Threads of a statically linked program are placed.
 pub fn places_static_programs() -> anyhow::Result<()> {
     let program = ["threads-static", "0", "8"];
     let mut meant = first_plan("scatter", &program)?;
@@ -283,17 +304,20 @@ pub fn places_static_programs() -> anyhow::Result<()> {
     session.line()?;
     let tasks = by_creation(session.tasks());
     tasks.iter().for_each(|task| meant.created(task.tid));
-    // They wait for good and do not run any more, so their masks have to do.
-    let there = |task: &Task| meant.places.get(&task.tid) == Some(&task.only_pu());
-    session.await_tasks("places", |tasks| tasks.len() == 9 && tasks.iter().all(there))?;
+    session.await_tasks("places", |tasks| {
+        // The threads sleep for ever and do not migrate, so only masks are compared.
+        tasks.len() == 9
+            && tasks.iter().all(|task| meant.places.get(&task.tid) == Some(&task.only_pu()))
+    })?;
     session.end()?;
     Ok(())
 }
 
-/// A shell that starts programs all the time may be on the PUs of its package, and what it starts on all.
+/// A shell that starts programs in a loop is confined to its package; its children may use all PUs.
 pub fn a_shell_keeps_its_part() -> anyhow::Result<()> {
     let (mut plan, _) = planned("scatter")?;
     let decisions = plan["decisions"].as_array_mut().context("a plan without decisions")?;
+    // A plan of one decision: the shell, task 0, shares the package of its PU.
     decisions.truncate(1);
     decisions[0]["task"]["order"] = 0.into();
     decisions[0]["sharing"] = "package".into();
@@ -313,13 +337,14 @@ pub fn a_shell_keeps_its_part() -> anyhow::Result<()> {
             shells.iter().any(|shell| shell.bonds.cpus == part)
                 && started.iter().any(|task| task.program == "sleep" && task.bonds.cpus == free)
         })?;
+        // Time for several new programs of the shell.
         std::thread::sleep(Duration::from_secs(1));
     }
     Ok(())
 }
 
-/// A plan that has tasks share a core or a package: they may run on its PUs. colocate is killed, and so is what would undo that:
-/// each time all is as before in the end.
+/// Tasks of a plan that shares cores and packages may run on the PUs of their core or package. All
+/// is restored after colocate is killed, and after its guardian is killed too.
 pub fn parts_are_given_and_restored() -> anyhow::Result<()> {
     let (mut plan, _) = planned("scatter")?;
     let mut meant: BTreeMap<usize, String> = BTreeMap::new();
@@ -337,13 +362,12 @@ pub fn parts_are_given_and_restored() -> anyhow::Result<()> {
         let before = Before::now()?;
         let mut session = Session::start(&["--settle-ms", "0", "--plan", path], &TEAM[..4])?;
         session.line()?;
-        let there = |tasks: &[Task]| {
+        session.await_tasks(&format!("places {meant:?}"), |tasks| {
             let team = by_creation(tasks.to_vec());
             let mut team = team.iter().enumerate();
             team.all(|(at, task)| meant.get(&at).is_none_or(|pus| *pus == task.bonds.cpus))
                 && tasks.len() == THREADS + 1
-        };
-        session.await_tasks(&format!("places {meant:?}"), there)?;
+        })?;
         if both {
             super::schedule::kill_the_guardian(&session)?;
         }

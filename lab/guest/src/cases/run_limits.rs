@@ -1,7 +1,7 @@
-//! `colocate run` where not every PU may be used, or not all of the time, or not every task be touched.
+//! `colocate run` with limits: cpusets, offline PUs, CPU quotas, and tasks of other users.
 
 use super::run::{Meant, THREADS, by_creation, is_settled, planned};
-use crate::evidence::{eventually, list, printed, text};
+use crate::evidence::{eventually, list, online, printed, text};
 use crate::groups::{Group, Offline};
 use crate::session::{Session, send};
 use crate::tasks::{Task, untouched};
@@ -10,11 +10,11 @@ use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// How a tracepoint shows that a system call ended with -EPERM.
+/// Result of a system call that failed with EPERM (1), as a tracepoint prints it.
 const EPERM: &str = "-> 0xffffffffffffffff";
 const TEAM: [&str; 5] = ["lab-guest", "--program", "team", "6", "0"];
 
-/// Starts the team in `group`, or where we are, and waits until its threads are there.
+/// Starts the team in `group`, or in this process's group, and waits for its threads.
 fn team(group: Option<&Group>, options: &[&str]) -> anyhow::Result<Session> {
     let wrapper = group.map(Group::wrapper);
     let wrapper: Vec<&str> = wrapper.iter().flatten().map(String::as_str).collect();
@@ -24,22 +24,26 @@ fn team(group: Option<&Group>, options: &[&str]) -> anyhow::Result<Session> {
     Ok(session)
 }
 
-/// Whether the team's threads, in the order of their creation, are on PUs of `order` that follow each
-/// other. With its first thread, which mostly sleeps, they begin at the second PU; a plan that has
-/// seen that it sleeps leaves it out.
+/// True if the team's threads, sorted by creation, are on consecutive PUs of `order`.
+///
+/// The threads begin at the second PU if the plan has placed the main thread, and at the first if
+/// the plan has left out the main thread, which mostly sleeps.
 fn in_order(tasks: &[Task], order: &[u32]) -> bool {
     let team = by_creation(tasks.to_vec());
-    let on = |skip: usize| {
-        let places = team[1..].iter().zip(order.iter().skip(skip));
-        places.clone().count() == THREADS
-            && places
-                .into_iter()
-                .all(|(task, pu)| task.only_pu() == Some(*pu) && task.last_ran == *pu)
-    };
-    team.len() == THREADS + 1 && (on(0) || on(1))
+    team.len() == THREADS + 1
+        && (are_on(&team[1..], order) || are_on(&team[1..], order.get(1..).unwrap_or_default()))
 }
 
-/// The PUs of `list` in the order in which `round-robin` fills them.
+/// True if each thread is pinned to the PU at its position, and was last seen there.
+fn are_on(threads: &[Task], pus: &[u32]) -> bool {
+    threads.len() <= pus.len()
+        && threads
+            .iter()
+            .zip(pus)
+            .all(|(task, pu)| task.only_pu() == Some(*pu) && task.last_ran == *pu)
+}
+
+/// The PUs of `allowed`, in the order of `round-robin`.
 fn round_robin(allowed: &[u32]) -> anyhow::Result<Vec<u32>> {
     let words = ["run", "--dry-run", "--json", "--policy", "round-robin", "--", "true"];
     let plan: Value = serde_json::from_str(&printed(&words)?)?;
@@ -48,12 +52,12 @@ fn round_robin(allowed: &[u32]) -> anyhow::Result<Vec<u32>> {
     Ok(numbers.filter(|pu| allowed.contains(pu)).collect())
 }
 
-/// The plan was made where all PUs may be used; it is followed where only some may.
+/// A plan for all PUs is followed in a cpuset with some of the PUs.
 pub fn follows_within_a_cpuset() -> anyhow::Result<()> {
     let (plan, path) = planned("scatter")?;
     let named = plan["decisions"].as_array().context("a plan without decisions")?;
     let places: Vec<u64> = named.iter().filter_map(|decision| decision["pu"].as_u64()).collect();
-    // Two PUs that the plan uses, and the last two, whether it uses them or not.
+    // Two PUs of the plan, and the machine's last two.
     let pus = [places[1], places[2], 14, 15].map(|pu| u32::try_from(pu).unwrap_or(u32::MAX));
     let cpuset = pus.map(|pu| pu.to_string()).join(",");
     let group = Group::new("small", &[("cpuset.cpus", &cpuset)])?;
@@ -68,18 +72,17 @@ pub fn follows_within_a_cpuset() -> anyhow::Result<()> {
         report["tasks"].as_array().into_iter().flatten().map(|task| &task["status"]).collect();
     let left = statuses.iter().filter(|status| **status == "left to the kernel").count();
     let expected = meant.left_to_kernel();
-    // The first thread may have had a place or none; the others had one each.
+    // Four PUs hold four threads at most. The main thread may be placed or not.
     ensure!(expected >= THREADS - 4, "expected places outside the cpuset, found {plan}");
     ensure!(left == expected, "expected {expected} tasks left to the kernel, found {statuses:?}");
     Ok(())
 }
 
-/// The cpuset shrinks while the threads run, and grows again.
+/// Threads are placed again when their cpuset shrinks and grows.
 pub fn follows_a_cpuset_that_changes() -> anyhow::Result<()> {
     let group = Group::new("changes", &[("cpuset.cpus", "0-11")])?;
     let session = team(Some(&group), &["--policy", "round-robin"])?;
-    let mut steps = vec!["0-11", "1-2,9-14", "0-15", "4-11"];
-    for cpuset in steps.drain(..) {
+    for cpuset in ["0-11", "1-2,9-14", "0-15", "4-11"] {
         group.set("cpuset.cpus", cpuset)?;
         let order = round_robin(&list(cpuset)?)?;
         session.await_tasks(&format!("places in {cpuset}"), |tasks| in_order(tasks, &order))?;
@@ -87,10 +90,9 @@ pub fn follows_a_cpuset_that_changes() -> anyhow::Result<()> {
     changes_are_reported(session, 3)
 }
 
-/// A PU with a thread on it goes offline and comes back.
+/// Threads are placed again when a PU in use goes offline and comes back.
 pub fn follows_a_pu_that_goes_and_returns() -> anyhow::Result<()> {
     let session = team(None, &["--policy", "round-robin"])?;
-    let online = || list(&text("/sys/devices/system/cpu/online")?);
     let all = round_robin(&online()?)?;
     session.await_tasks("places on all PUs", |tasks| in_order(tasks, &all))?;
     let offline = Offline::take(all[2])?;
@@ -103,9 +105,9 @@ pub fn follows_a_pu_that_goes_and_returns() -> anyhow::Result<()> {
     changes_are_reported(session, 2)
 }
 
-/// colocate is started while a PU is offline, which comes back.
+/// A PU that was offline at colocate's start is used when it comes online.
 pub fn follows_a_pu_that_comes() -> anyhow::Result<()> {
-    let all = round_robin(&list(&text("/sys/devices/system/cpu/online")?)?)?;
+    let all = round_robin(&online()?)?;
     let offline = Offline::take(all[3])?;
     let rest: Vec<u32> = all.iter().copied().filter(|pu| *pu != all[3]).collect();
     let session = team(None, &["--policy", "round-robin"])?;
@@ -115,47 +117,54 @@ pub fn follows_a_pu_that_comes() -> anyhow::Result<()> {
     changes_are_reported(session, 1)
 }
 
+/// Checks that the report has at least `expected` changes of the machine, and no thread that
+/// colocate takes for pinned by its program.
 fn changes_are_reported(mut session: Session, expected: usize) -> anyhow::Result<()> {
     let report = session.end()?;
     let plans = report["plans"].as_array().context("a report without plans")?;
     let changes = plans.iter().filter(|plan| plan["cause"] == "machine-changed").count();
-    // The kernel takes one change in several steps, and each may be seen.
+    // The kernel makes a change in several steps, and colocate may see each step.
     ensure!(changes >= expected, "expected {expected} changes of the machine, found {changes}");
-    let of_programs = |task: &&Value| task["status"] == "pinned by the program";
-    let taken = report["tasks"].as_array().into_iter().flatten().filter(of_programs).count();
+    let tasks = report["tasks"].as_array().into_iter().flatten();
+    let taken = tasks.filter(|task| task["status"] == "pinned by the program").count();
     ensure!(taken == 0, "expected every task to stay ours, found {report:#}");
     Ok(())
 }
 
-/// The group may use 1.5 PUs' worth of time: that is reported, no task leaves the group, and no more is
-/// used.
+/// CPU time of a group, in µs.
+fn used_us(group: &Group) -> anyhow::Result<u64> {
+    let stat = group.text("cpu.stat")?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
+    Ok(line.context("cpu.stat without usage_usec")?.parse()?)
+}
+
+/// Output and messages of a `colocate` in a group.
+fn said_within(group: &Group, words: &[&str]) -> anyhow::Result<String> {
+    let wrapper = group.wrapper();
+    let mut command = std::process::Command::new(&wrapper[0]);
+    let output = command.args(&wrapper[1..]).arg("colocate").args(words).output()?;
+    ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)? + &String::from_utf8(output.stderr)?)
+}
+
+/// A quota of 1.5 PUs is reported, no task leaves the group, and the quota is not exceeded.
 pub fn stays_within_a_quota() -> anyhow::Result<()> {
     let group = Group::new("quota", &[("cpu.max", "150000 100000")])?;
-    let used = || -> anyhow::Result<u64> {
-        let stat = group.text("cpu.stat")?;
-        let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
-        Ok(line.context("cpu.stat without usage_usec")?.parse()?)
-    };
-    let said = |words: &[&str]| -> anyhow::Result<String> {
-        let wrapper = group.wrapper();
-        let mut command = std::process::Command::new(&wrapper[0]);
-        let output = command.args(&wrapper[1..]).arg("colocate").args(words).output()?;
-        ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8(output.stdout)? + &String::from_utf8(output.stderr)?)
-    };
     let profile = super::run::profile()?;
     for words in [&["topo"][..], &["plan", "--profile", profile], &["run", "--", "true"]] {
-        let said = said(words)?;
+        let said = said_within(&group, words)?;
         ensure!(said.contains("1.50 PUs"), "{words:?}: expected the quota, found {said}");
     }
     let mut session = team(Some(&group), &["--policy", "scatter"])?;
     let tasks = session.await_tasks("places", |tasks| tasks.iter().all(is_settled))?;
     let outside = tasks.iter().find(|task| task.bonds.group != "0::/quota");
     ensure!(outside.is_none(), "expected every task in /quota, found {outside:?}");
-    let (begin, before) = (Instant::now(), used()?);
+    let begin = Instant::now();
+    let before = used_us(&group)?;
     std::thread::sleep(Duration::from_secs(1));
-    let (after, time) = (used()?, begin.elapsed());
-    // One period's worth may have been left over from before, and one be used up in advance.
+    let after = used_us(&group)?;
+    let time = begin.elapsed();
+    // One period's quota, 150 ms, may be left over from before, and one be used in advance.
     let most = time.as_micros() * 3 / 2 + 300_000;
     ensure!(
         u128::from(after - before) <= most,
@@ -168,17 +177,24 @@ pub fn stays_within_a_quota() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A user that may not touch the tasks of a program that has become root: they stay where they are,
-/// the report says so, and the user's own are placed.
+/// True for a task of user 1000.
+fn is_users(task: &Task) -> bool {
+    text(format!("/proc/{}/status", task.pid))
+        .is_ok_and(|status| status.lines().any(|line| line.starts_with("Uid:\t1000\t1000\t1000")))
+}
+
+/// A user's colocate cannot place the tasks of a program that has become root: these tasks keep
+/// their masks, the report says so, and the user's own tasks are placed.
 pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let refusals = Traced::new("syscalls/sys_exit_sched_setaffinity")?;
     let rooted = "/tmp/rooted";
     std::fs::copy("/usr/bin/lab-guest", rooted)?;
+    // With the set-user-ID bit, by which the program becomes root.
     std::fs::set_permissions(rooted, std::fs::Permissions::from_mode(0o4755))?;
     let user = ["setpriv", "--reuid", "1000", "--regid", "1000", "--clear-groups"];
     let options = ["--settle-ms", "0", "--policy", "round-robin"];
-    // The second program has no standard input to wait for.
+    // The second program has no open standard input, so a time keeps it alive.
     let theirs = [&[rooted, "--program", "rooted"], &TEAM[..4], &["1000000"]].concat();
     let programs = [&TEAM[..], &[":::"], &theirs].concat();
     let mut session = Session::start_by(&user, &options, &programs)?;
@@ -186,20 +202,15 @@ pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
         session.line()?;
     }
     let free = untouched()?.cpus;
-    let owner = |task: &Task| {
-        text(format!("/proc/{}/status", task.pid)).is_ok_and(|status| {
-            status.lines().any(|line| line.starts_with("Uid:\t1000\t1000\t1000"))
-        })
-    };
     let (own, others): (Vec<_>, Vec<_>) = session
         .await_tasks("the user's own tasks to be placed", |tasks| {
-            let placed = |task: &&Task| owner(task) && is_settled(task);
-            tasks.iter().filter(placed).count() == THREADS + 1
+            let placed = tasks.iter().filter(|task| is_users(task) && is_settled(task));
+            placed.count() == THREADS + 1
         })?
         .into_iter()
-        .partition(owner);
+        .partition(is_users);
     ensure!(own.len() == THREADS + 1 && others.len() == THREADS + 1, "found {own:?} {others:?}");
-    // One that was on a PU before it became root stays there; only root can change that.
+    // A process pinned before it became root stays pinned, and its threads inherit the mask.
     let root = &others[0];
     let bound = others.iter().find(|task| task.bonds.cpus != root.bonds.cpus);
     ensure!(bound.is_none(), "expected all of {root:?}, found {bound:?}; untouched: {free}");

@@ -1,5 +1,5 @@
-//! `colocate schedule`: each running program has an online PU of its own, all run in turn, and
-//! nothing of that remains.
+//! `colocate schedule`: each running program has an online PU of its own, all programs run in turn,
+//! and survivors are restored.
 
 use super::undo::Before;
 use crate::evidence::{colocate, list, text};
@@ -11,15 +11,15 @@ use anyhow::{Context as _, ensure};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Jobs are stopped by cgroups, or by signals.
+/// Options for stopping jobs by cgroups, and by signals.
 const WAYS: [&[&str]; 2] = [&[], &["--only-signals"]];
 
-/// A program that works for ever.
+/// A program that computes for ever.
 const WORKS: &[&str] = &["sh", "-c", "while :; do :; done"];
-/// One that is scheduled as well, at no cost to the host.
+/// A program that is scheduled too, at no cost to the host.
 const SLEEPS: &[&str] = &["sleep", "1000"];
 
-/// So many of a program, every quantum those that have waited longest, and all of them there.
+/// Starts `jobs` copies of a program under `round-robin`, and waits for all of them.
 fn at_work(
     wrapper: Wrapper<'_>,
     way: &[&str],
@@ -34,33 +34,37 @@ fn at_work(
     Ok(session)
 }
 
-/// Whether it is stopped, by a signal or with its cgroup.
+/// True for a task that is stopped, by a signal or with its cgroup.
 fn is_stopped(task: &Task) -> bool {
+    // The hierarchy of cgroup version 2 has the number 0.
     let group = task.bonds.group.trim_start_matches("0::");
     let frozen = text(format!("/sys/fs/cgroup{group}/cgroup.freeze"));
     task.bonds.stopped || frozen.is_ok_and(|frozen| frozen == "1")
 }
 
-/// Waits until everybody has been seen at work in a moment when those at work had `pus`, one each.
+/// Waits until each program was seen running at a time when the running programs had exactly the
+/// PUs `pus`, one each.
 fn turns_on(session: &Session, jobs: usize, pus: &[u32]) -> anyhow::Result<()> {
     let mut had_turns = BTreeSet::new();
-    let check = |tasks: &[Task]| {
+    let meant: BTreeSet<Option<u32>> = pus.iter().copied().map(Some).collect();
+    let what = format!("rounds of {jobs} programs on {pus:?}");
+    session.await_tasks(&what, |tasks| {
         let working: Vec<&Task> = tasks.iter().filter(|task| !is_stopped(task)).collect();
         let on: BTreeSet<Option<u32>> = working.iter().map(|task| task.only_pu()).collect();
-        let meant: BTreeSet<Option<u32>> = pus.iter().copied().map(Some).collect();
         if working.len() == pus.len() && on == meant {
             had_turns.extend(working.iter().map(|task| task.pid));
         }
         had_turns.len() == jobs
-    };
-    session.await_tasks(&format!("rounds of {jobs} programs on {pus:?}"), check).map(drop)
+    })?;
+    Ok(())
 }
 
-/// Ends colocate by SIGTERM, which it passes on to the programs.
+/// Ends colocate by SIGTERM, which colocate passes on to the programs.
 fn end(mut session: Session) -> anyhow::Result<()> {
     send("-TERM", &[session.colocate.id().to_string()]);
     let report = session.end()?;
     let jobs = report["jobs"].as_array().context("a report without jobs")?;
+    // 143 is 128 + SIGTERM.
     let kept = jobs.iter().find(|job| job["status"] != 143);
     ensure!(kept.is_none(), "expected all ended by SIGTERM, found {kept:?}");
     session.await_end()?;
@@ -68,15 +72,16 @@ fn end(mut session: Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A PU of the cpuset goes offline with a program on it, and comes back: one between others, and the last of the machine.
+/// A PU of the cpuset goes offline with a program on it, and comes back: a middle PU, and the
+/// machine's last PU.
 pub fn follows_a_pu_that_goes_and_returns() -> anyhow::Result<()> {
     for (way, cpuset, gone) in [(WAYS[0], "0-3", 2), (WAYS[1], "12-15", 15)] {
         let before = Before::now()?;
         let group = Group::new("small", &[("cpuset.cpus", cpuset)])?;
         let wrapper = group.wrapper();
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-        let (all, mut left) = (list(cpuset)?, list(cpuset)?);
-        left.retain(|&pu| pu != gone);
+        let all = list(cpuset)?;
+        let left: Vec<u32> = all.iter().copied().filter(|&pu| pu != gone).collect();
         let session = at_work(&wrapper, way, WORKS, 6)?;
         turns_on(&session, 6, &all)?;
         let offline = Offline::take(gone)?;
@@ -90,7 +95,7 @@ pub fn follows_a_pu_that_goes_and_returns() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cpuset changes while programs run in turn, down to a single PU.
+/// The cpuset changes while programs run in turn, down to one PU.
 pub fn follows_a_cpuset_that_changes() -> anyhow::Result<()> {
     for way in WAYS {
         let before = Before::now()?;
@@ -109,33 +114,37 @@ pub fn follows_a_cpuset_that_changes() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// More programs than PUs; colocate is killed at random instants, every other time with its guardian, and then
-/// `colocate restore` is asked.
+/// With more programs than PUs, colocate is killed at random instants; in every other round with
+/// its guardian, so `colocate restore` restores.
 fn undone_after_kills(rounds: u64, seed: u64) -> anyhow::Result<()> {
-    const JOBS: usize = 20;
     let mut random = Random::new(seed);
     for round in 0..rounds {
-        let (way, wait) = (random.pick(&WAYS), Duration::from_millis(random.below(700)));
-        let kill = || {
-            let before = Before::now()?;
-            let mut session = at_work(&[], way, SLEEPS, JOBS)?;
-            std::thread::sleep(wait);
-            if round % 2 == 1 {
-                kill_the_guardian(&session)?;
-            }
-            session.colocate.kill()?;
-            session.await_end()?;
-            if round % 2 == 1 {
-                let restored = colocate(&["restore"])?;
-                let said = String::from_utf8_lossy(&restored.stdout).into_owned();
-                ensure!(restored.status.success(), "restore: {said}");
-            }
-            ensure!(session.tasks().len() == JOBS, "expected all programs to live on");
-            before.is_back(&session)
-        };
-        kill().with_context(|| format!("round {round}, {way:?}, killed after {wait:?}"))?;
+        let way = random.pick(&WAYS);
+        let wait = Duration::from_millis(random.below(700));
+        undone_after_kill(way, wait, round % 2 == 1)
+            .with_context(|| format!("round {round}, {way:?}, killed after {wait:?}"))?;
     }
     Ok(())
+}
+
+fn undone_after_kill(way: &[&str], wait: Duration, both: bool) -> anyhow::Result<()> {
+    const JOBS: usize = 20;
+    let before = Before::now()?;
+    let mut session = at_work(&[], way, SLEEPS, JOBS)?;
+    std::thread::sleep(wait);
+    // The guardian first: it restores as soon as colocate has ended.
+    if both {
+        kill_the_guardian(&session)?;
+    }
+    session.colocate.kill()?;
+    session.await_end()?;
+    if both {
+        let restored = colocate(&["restore"])?;
+        let said = String::from_utf8_lossy(&restored.stdout).into_owned();
+        ensure!(restored.status.success(), "restore: {said}");
+    }
+    ensure!(session.tasks().len() == JOBS, "expected all programs to live on");
+    before.is_back(&session)
 }
 
 pub(super) fn kill_the_guardian(session: &Session) -> anyhow::Result<()> {

@@ -1,5 +1,7 @@
-//! Programs that `colocate cc` has compiled, where there are nodes: pages end where they are used, and only those that pay move.
-//! A guest's times say nothing, so costs are given, and as much time for moving as it takes.
+//! Programs compiled by `colocate cc`, on several nodes: pages end on the node of their use, and
+//! only moves that pay are made.
+//!
+//! Times mean nothing in a guest, so costs are given, and the time for moves is not limited.
 
 use crate::tasks::Task;
 use anyhow::{Context as _, anyhow, ensure};
@@ -9,41 +11,45 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where the kernel may use huge pages.
+/// Setting of transparent huge pages.
 const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-/// Whether the kernel moves pages by itself.
+/// Setting of the kernel's NUMA balancing.
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
-/// What moving costs, as on no machine: caches so small that no matrix fits.
+/// Invented costs, with caches too small for any matrix.
 const COSTS: &str =
     "page_move_ns 2000\nremote_line_ps 4000\ncache_bytes 16384\nmoving_percent 1000\n";
 
-/// What a program said, and how many of its pages were moved.
+/// Result of a program's run.
 struct Ran {
     output: String,
+    /// Pages on the node of their use at the end.
     there: u64,
+    /// All pages of the program's data.
     pages: u64,
+    /// Moves of pages by the runtime.
     moved: u64,
 }
 
-/// A program that the runtime is to report on, and that is to bind its threads.
+/// Command of a program whose runtime pins threads and prints statistics.
 fn command(program: &str, args: &[&str]) -> anyhow::Result<Command> {
     without_balancing()?;
     let costs = "/tmp/costs";
     fs::write(costs, COSTS)?;
     let mut command = Command::new(program);
     command.args(args).env("SPM_COSTS", costs).env("SPM_STATS", "1").env("SPM_LOCK", "1");
-    // Threads of OpenMP that wait need no PU.
+    // Waiting OpenMP threads sleep, and so use no PU.
     command.env("OMP_WAIT_POLICY", "passive");
     Ok(command)
 }
 
-/// Runs a program with 16 threads.
+/// Runs a program and parses its output and the runtime's statistics.
 fn run(program: &str, args: &[&str]) -> anyhow::Result<Ran> {
     let ran = command(program, args)?.output()?;
     ensure!(ran.status.success(), "{program}: {}", ran.status);
-    let (output, stats) = (String::from_utf8(ran.stdout)?, String::from_utf8(ran.stderr)?);
+    let (output, stats) = texts(ran)?;
     print!("{output}{stats}");
     let (there, pages) = placed(&output)?;
+    // A line of statistics ends in "; N pages moved in ...", or has no semicolon without moves.
     let moved = stats.lines().filter_map(|line| {
         let (_, after) = line.split_once("; ")?;
         after.split(' ').next()?.parse::<u64>().ok()
@@ -51,28 +57,35 @@ fn run(program: &str, args: &[&str]) -> anyhow::Result<Ran> {
     Ok(Ran { there, pages, moved: moved.sum(), output })
 }
 
-/// How many pages a program found where they are used, and of how many.
+/// Standard output and standard error of a program.
+fn texts(ran: Output) -> anyhow::Result<(String, String)> {
+    Ok((String::from_utf8(ran.stdout)?, String::from_utf8(ran.stderr)?))
+}
+
+/// Pages on the node of their use, and all pages, from a program's output.
 fn placed(output: &str) -> anyhow::Result<(u64, u64)> {
     let line = output.lines().find(|line| line.starts_with("pages ")).context("no pages")?;
     let words: Vec<&str> = line.split(' ').collect();
     Ok((words[1].parse()?, words[3].parse()?))
 }
 
-/// The kernel's own balancing would move pages as well.
+/// Disables the kernel's NUMA balancing, which would move pages too.
 fn without_balancing() -> anyhow::Result<()> {
     fs::write(BALANCING, "0").context(BALANCING)
 }
 
+/// Calls `what` with another setting of transparent huge pages.
 fn with_huge_pages(mode: &str, what: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     let before = fs::read_to_string(HUGE)?;
     fs::write(HUGE, mode)?;
     let done = what();
+    // The file lists all settings, with the current setting in brackets.
     let word = before.split(['[', ']']).nth(1).unwrap_or("madvise");
     fs::write(HUGE, word)?;
     done
 }
 
-/// At least 99 in 100 pages are on the node of the thread that uses them.
+/// Checks that at least 99 % of the pages are on the node of the thread that uses them.
 fn is_placed(program: &str, args: &[&str]) -> anyhow::Result<()> {
     let ran = run(program, args)?;
     ensure!(ran.moved > 0, "{program} {args:?}: expected pages moved, found none");
@@ -86,7 +99,7 @@ fn is_placed(program: &str, args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of matrices that are used again and again.
+/// Pages of matrices that are used repeatedly are placed.
 pub(super) fn places_matrices() -> anyhow::Result<()> {
     with_huge_pages("never", || {
         is_placed("spm-lu", &["256", "32", "16"])?;
@@ -95,19 +108,19 @@ pub(super) fn places_matrices() -> anyhow::Result<()> {
     })
 }
 
-/// Of matrices that are used once.
+/// Pages of matrices that are used once do not move.
 pub(super) fn leaves_what_is_used_once() -> anyhow::Result<()> {
     let ran = run("spm-add", &["256", "32", "16"])?;
     ensure!(ran.moved == 0, "expected no page moved, found {}", ran.moved);
     Ok(())
 }
 
-/// Of a text, a part for each thread.
+/// Pages of a text with one part per thread are placed.
 pub(super) fn places_parts() -> anyhow::Result<()> {
     with_huge_pages("never", || is_placed("spm-search", &["32", "16", "16"]))
 }
 
-/// Of huge pages, which stay whole.
+/// Huge pages are placed and stay whole.
 pub(super) fn places_huge_pages() -> anyhow::Result<()> {
     let before = counted("thp_split_page")?;
     with_huge_pages("always", || {
@@ -119,7 +132,7 @@ pub(super) fn places_huge_pages() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With OpenMP, where all threads work on the same matrices: none is moved to and fro.
+/// With OpenMP, all threads use the same matrices, and no page moves to and fro.
 pub(super) fn places_teams() -> anyhow::Result<()> {
     with_huge_pages("never", || {
         for (program, args, pages) in [
@@ -140,8 +153,8 @@ pub(super) fn places_teams() -> anyhow::Result<()> {
     })
 }
 
-/// What the runtime moves, beside what the kernel's own balancing moves, and the program itself at the next touch or eagerly. A guest's
-/// times are printed, and decide nothing.
+/// Compares page moves of the runtime, of the kernel's NUMA balancing, and of the program itself at
+/// the next touch or eagerly. Times are printed but not checked.
 pub(super) fn beside_the_kernels_balancing() -> anyhow::Result<()> {
     with_huge_pages("never", || {
         println!(
@@ -165,7 +178,8 @@ pub(super) fn beside_the_kernels_balancing() -> anyhow::Result<()> {
                 let (ran, moves) = ran?;
                 ensure!(ran.status.success(), "{program}: {}", ran.status);
                 let (there, pages) = placed(&String::from_utf8(ran.stdout)?)?;
-                let (misplaced, moved) = (pages - there, moves.last().map_or(0, |it| it.1));
+                let misplaced = pages - there;
+                let moved = moves.last().map_or(0, |last| last.1);
                 let most = moves.iter().find(|(_, so_far)| 100 * so_far >= 99 * moved);
                 let after = most.map_or(0.0, |(at, _)| at.as_secs_f64());
                 println!(
@@ -179,13 +193,15 @@ pub(super) fn beside_the_kernels_balancing() -> anyhow::Result<()> {
     })
 }
 
-/// Runs a program and follows how many pages the kernel has moved since it began.
+/// Runs a program, and samples the number of pages moved by the kernel since the program's start.
 fn moving(command: &mut Command) -> anyhow::Result<(Output, Vec<(Duration, u64)>)> {
-    let (before, begin) = (counted("pgmigrate_success")?, Instant::now());
+    let before = counted("pgmigrate_success")?;
+    let begin = Instant::now();
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let ran = thread::spawn(|| child.wait_with_output());
     let mut moves = Vec::new();
     loop {
+        // Read before the count, so that the last sample has all moves.
         let has_ended = ran.is_finished();
         moves.push((begin.elapsed(), counted("pgmigrate_success")? - before));
         if has_ended {
@@ -197,7 +213,7 @@ fn moving(command: &mut Command) -> anyhow::Result<(Output, Vec<(Duration, u64)>
     Ok((ran?, moves))
 }
 
-/// The rate of the runtime's moves over bare ones'.
+/// Prints the rate of the runtime's moves relative to bare move_pages(2).
 pub(super) fn moves_as_fast() -> anyhow::Result<()> {
     for mode in ["never", "always"] {
         with_huge_pages(mode, || {
@@ -205,16 +221,17 @@ pub(super) fn moves_as_fast() -> anyhow::Result<()> {
                 .env("SPM_LOCK", "0")
                 .env("SPM_STATS", "0")
                 .output()?;
-            let (output, errors) = (String::from_utf8(ran.stdout)?, String::from_utf8(ran.stderr)?);
+            let status = ran.status;
+            let (output, errors) = texts(ran)?;
             print!("huge pages {mode}: {output}{errors}");
-            ensure!(ran.status.success() && errors.is_empty(), "{}: {errors}", ran.status);
+            ensure!(status.success() && errors.is_empty(), "{status}: {errors}");
             Ok(())
         })?;
     }
     Ok(())
 }
 
-/// The PUs of each node, as the kernel lists them, and how many there are.
+/// PUs of each node, as a list of the kernel, and their number.
 fn nodes() -> anyhow::Result<Vec<(String, usize)>> {
     let mut nodes = Vec::new();
     while let Ok(list) =
@@ -227,15 +244,16 @@ fn nodes() -> anyhow::Result<Vec<(String, usize)>> {
     Ok(nodes)
 }
 
-/// What was seen of a thread while its program ran.
+/// Observed life of a thread.
 struct Life {
     first_seen: Instant,
     last_seen: Instant,
-    /// The last list of PUs that it may run on.
+    /// Last allowed PUs, as a list of the kernel.
     pus: String,
 }
 
-/// Runs a program and looks at its threads all the time; after each look it calls `check` with the lists of PUs.
+/// Runs a program and samples its threads every 20 ms. `check` gets the allowed PUs of each thread
+/// of a sample.
 fn watched(
     mut command: Command,
     check: impl Fn(&[&str]) -> anyhow::Result<()>,
@@ -249,8 +267,10 @@ fn watched(
             let Some(task) = Task::read(pid, tid) else { continue };
             let life = Life { first_seen: now, last_seen: now, pus: String::new() };
             let life = lives.entry(tid).or_insert(life);
-            (life.last_seen, life.pus) = (now, task.bonds.cpus);
+            life.last_seen = now;
+            life.pus = task.bonds.cpus;
         }
+        // An ended thread was last seen in an earlier sample.
         let alive = lives.values().filter(|life| life.last_seen == now);
         check(&alive.map(|life| life.pus.as_str()).collect::<Vec<_>>())?;
         thread::sleep(Duration::from_millis(20));
@@ -258,12 +278,13 @@ fn watched(
     Ok(lives)
 }
 
+/// Thread IDs of a process.
 fn tids(pid: i32) -> impl Iterator<Item = i32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok())
 }
 
-/// A program whose threads all do the same: all are bound in the end, and to no node more than it has PUs.
+/// Threads with equal work are all pinned at the end, and no node has more threads than PUs.
 pub(super) fn binds_no_more_than_pus() -> anyhow::Result<()> {
     let nodes = nodes()?;
     let args = ["32", "64", "16"];
@@ -273,7 +294,7 @@ pub(super) fn binds_no_more_than_pus() -> anyhow::Result<()> {
         command.env("SPM_LOCK", lock);
         let lives = watched(command, |lists| {
             for (list, pus) in &nodes {
-                let bound = lists.iter().filter(|it| *it == list).count();
+                let bound = lists.iter().filter(|found| *found == list).count();
                 ensure!(bound <= *pus, "expected at most {pus} threads on {list}, found {bound}");
             }
             Ok(())
@@ -285,14 +306,16 @@ pub(super) fn binds_no_more_than_pus() -> anyhow::Result<()> {
         let mut times: Vec<_> =
             lives.values().map(|life| life.last_seen - life.first_seen).collect();
         times.sort_unstable();
-        let (longest, median) = (times[times.len() - 1], times[times.len() / 2]);
+        let longest = times[times.len() - 1];
+        let median = times[times.len() / 2];
         ratios.push(longest.as_secs_f64() / median.as_secs_f64());
     }
     println!("longest thread over median: {:.2}, bound {:.2}", ratios[0], ratios[1]);
     Ok(())
 }
 
-/// Of programs that do what calls of the runtime do not expect: wrong pointers, freed memory, forks, signals and so on.
+/// Programs that misuse memory, such as wrong pointers, freed memory, forks and signals, have
+/// unchanged results.
 pub(super) fn changes_no_result() -> anyhow::Result<()> {
     const PARTS: [&str; 9] = [
         "pointers",
@@ -307,25 +330,26 @@ pub(super) fn changes_no_result() -> anyhow::Result<()> {
     ];
     for part in PARTS {
         let before = counted("pgmigrate_success")?;
-        // Before Linux 6.7 of small mappings nothing is moved where huge pages may be used.
+        // With huge pages enabled, Linux before 6.7 moves no page of a small mapping.
         fs::write(HUGE, "never")?;
         let ran = command("spm-hostile", &[part, "/usr/bin/spm-hostile-library"])?.output()?;
-        let (output, errors) = (String::from_utf8(ran.stdout)?, String::from_utf8(ran.stderr)?);
-        let is_right = ran.status.success() && output == format!("{part}\n");
-        ensure!(is_right, "{part}: {}: {output}{errors}", ran.status);
+        let status = ran.status;
+        let (output, errors) = texts(ran)?;
+        let is_right = status.success() && output == format!("{part}\n");
+        ensure!(is_right, "{part}: {status}: {output}{errors}");
         let moved = counted("pgmigrate_success")? - before;
         println!("{part}: {moved} pages moved");
-        // Pages that a child shares do not move.
+        // Pages shared with a child do not move.
         let is_on = ["threads", "pointers", "forks"].contains(&part) || moved > 0;
         ensure!(is_on, "{part}: expected pages moved, found none");
-        // The library is not there any more when the program ends.
+        // The library is unloaded before the program's end, and must have reported by then.
         let has_reported = part != "libraries" || errors.contains(" add: 1 calls");
         ensure!(has_reported, "expected the library's call, found {errors}");
     }
     Ok(())
 }
 
-/// A count of the kernel's since it has booted.
+/// A counter of `/proc/vmstat`, since boot.
 fn counted(name: &str) -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/vmstat")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

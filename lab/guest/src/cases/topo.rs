@@ -1,10 +1,10 @@
-//! What `colocate topo` shows is what was booted, what the kernel says and what hwloc says.
+//! `colocate topo` agrees with the booted machine, with the kernel and with hwloc.
 
 use crate::evidence::{list, printed, text};
 use anyhow::{Context as _, ensure};
 use colocate_machine::exact::Exact;
 use colocate_machine::{CacheKind, Machine, NodeIdx, PuIdx};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,16 +13,17 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// PUs by the kernel's number.
 type Pus = BTreeSet<u32>;
 
-/// The machine that the lab was asked for.
+/// The machine described to the lab, from which QEMU's options were made.
 fn described() -> anyhow::Result<Machine> {
     Ok(Exact::from_json(&text("/lab/machine.json")?)?.machine)
 }
 
+/// The machine as `colocate topo` reads it in the guest.
 fn seen() -> anyhow::Result<Machine> {
     Ok(Exact::from_json(&printed(&["topo", "--json"])?)?.machine)
 }
 
-/// Which PUs share what, by places in the machine's logical order: what a topology is beside numbers,
+/// Sharing among PUs, by indexes in the machine's logical order; without the kernel's numbers,
 /// names, sizes and speeds.
 #[derive(Debug, PartialEq)]
 struct Sharing {
@@ -33,39 +34,44 @@ struct Sharing {
     distances: Option<Vec<Vec<u32>>>,
 }
 
+fn indexes<'a>(pus: impl IntoIterator<Item = &'a PuIdx>) -> Vec<usize> {
+    pus.into_iter().map(|pu| pu.idx()).collect()
+}
+
+/// PUs of a package, in logical order.
+fn package_pus<'a>(
+    machine: &'a Machine,
+    package: &'a colocate_machine::Package,
+) -> impl Iterator<Item = &'a PuIdx> {
+    package.cores.iter().flat_map(|core| machine.cores[core.idx()].pus.iter())
+}
+
 fn sharing(machine: &Machine) -> Sharing {
-    let core = |core: &colocate_machine::Core| core.pus.iter().map(|pu| pu.idx()).collect();
-    let package = |package: &colocate_machine::Package| {
-        let cores = package.cores.iter().map(|core| &machine.cores[core.idx()]);
-        cores.flat_map(|core| core.pus.iter().map(|pu| pu.idx())).collect()
-    };
-    let node = |node| machine.home_pus(node).map(PuIdx::idx).collect();
-    let cache = |cache: &colocate_machine::Cache| {
-        let kind = format!("{:?}", cache.kind);
-        (cache.level, kind, cache.pus.iter().map(|pu| pu.idx()).collect())
-    };
+    let nodes = (0..machine.nodes.len()).map(NodeIdx::new);
+    let packages = machine.packages.iter();
+    let caches = machine.caches.iter();
     Sharing {
-        cores: machine.cores.iter().map(core).collect(),
-        packages: machine.packages.iter().map(package).collect(),
-        nodes: (0..machine.nodes.len()).map(NodeIdx::new).map(node).collect(),
-        caches: machine.caches.iter().map(cache).collect(),
+        cores: machine.cores.iter().map(|core| indexes(&core.pus)).collect(),
+        packages: packages.map(|package| indexes(package_pus(machine, package))).collect(),
+        nodes: nodes.map(|node| machine.home_pus(node).map(PuIdx::idx).collect()).collect(),
+        caches: caches
+            .map(|cache| (cache.level, format!("{:?}", cache.kind), indexes(&cache.pus)))
+            .collect(),
         distances: machine.distances.as_ref().map(|distances| distances.rows.clone()),
     }
 }
 
 /// `colocate topo` in the guest shows the siblings, packages, nodes, distances and shared caches of
-/// the machine that the guest was booted as.
+/// the booted machine.
 ///
-/// Not compared: sizes of caches and speeds, which are QEMU's own; what the description leaves out
-/// and QEMU has all the same (nodes, distances, levels of cache); and on aarch64 the first level of
-/// cache, because in a device tree each PU has its own.
+/// Not compared: sizes of caches and speeds, which are QEMU's own; nodes, distances and levels of
+/// cache that the description omits and QEMU adds; and on aarch64 the L1, because in a device tree
+/// each PU has an L1 of its own.
 pub fn is_described() -> anyhow::Result<()> {
-    let (described, mut seen) = (sharing(&described()?), sharing(&seen()?));
+    let mut described = sharing(&described()?);
+    let mut seen = sharing(&seen()?);
     let least = if cfg!(target_arch = "aarch64") { 2 } else { 1 };
-    let of = |caches: &BTreeSet<(u8, String, Vec<usize>)>| -> BTreeSet<_> {
-        caches.iter().filter(|(level, ..)| *level >= least).cloned().collect()
-    };
-    let mut described = Sharing { caches: of(&described.caches), ..described };
+    described.caches.retain(|(level, ..)| *level >= least);
     let levels: BTreeSet<_> =
         described.caches.iter().map(|(level, kind, _)| (*level, kind.clone())).collect();
     seen.caches.retain(|(level, kind, _)| levels.contains(&(*level, kind.clone())));
@@ -79,17 +85,20 @@ pub fn is_described() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The kernel's `cpu_capacity`, and what `colocate topo` says of the kinds of cores, are the
-/// capacities of the machine that the guest was booted as.
+/// Capacity of a PU's core; `None` if unknown.
+fn capacity(machine: &Machine, pu: PuIdx) -> Option<u32> {
+    machine.kinds[machine.cores[machine.core_of(pu).idx()].kind.idx()].capacity
+}
+
+/// The kernel's `cpu_capacity` and the capacities of `colocate topo` match the booted machine.
 pub fn capacities_are_described() -> anyhow::Result<()> {
-    let (described, seen) = (described()?, seen()?);
-    let capacity = |machine: &Machine, pu: PuIdx| {
-        machine.kinds[machine.cores[machine.core_of(pu).idx()].kind.idx()].capacity
-    };
+    let described = described()?;
+    let seen = seen()?;
     for pu in seen.all_pus() {
         let number = seen.pus[pu.idx()].os.0;
         let kernels: u32 = text(format!("{CPUS}/cpu{number}/cpu_capacity"))?.parse()?;
-        let (ours, wanted) = (capacity(&seen, pu), capacity(&described, pu));
+        let ours = capacity(&seen, pu);
+        let wanted = capacity(&described, pu);
         ensure!(
             wanted == Some(kernels) && ours == wanted,
             "cpu{number}: expected capacity {wanted:?}, the kernel says {kernels}, colocate {ours:?}"
@@ -99,12 +108,12 @@ pub fn capacities_are_described() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The PUs at these places, by the kernel's number.
+/// The kernel's numbers of PUs.
 fn numbers(machine: &Machine, places: impl IntoIterator<Item = PuIdx>) -> Pus {
     places.into_iter().map(|place| machine.pus[place.idx()].os.0).collect()
 }
 
-/// `colocate topo` in the guest shows what the guest's kernel says in `/sys`.
+/// `colocate topo` in the guest agrees with the guest's `/sys`.
 pub fn is_the_kernels() -> anyhow::Result<()> {
     let machine = seen()?;
     let online = set(&text(format!("{CPUS}/online"))?)?;
@@ -119,9 +128,8 @@ pub fn is_the_kernels() -> anyhow::Result<()> {
         let ours = numbers(&machine, core.pus.iter().copied());
         let kernels = set(&text(format!("{folder}/topology/thread_siblings_list"))?)?;
         ensure!(ours == kernels, "cpu{}: siblings {kernels:?}, found {ours:?}", pu.os.0);
-        let cores = &machine.packages[core.package.idx()].cores;
-        let pus = cores.iter().flat_map(|core| machine.cores[core.idx()].pus.iter().copied());
-        let ours = numbers(&machine, pus);
+        let package = &machine.packages[core.package.idx()];
+        let ours = numbers(&machine, package_pus(&machine, package).copied());
         let kernels = set(&text(format!("{folder}/topology/package_cpus_list"))?)?;
         ensure!(kernels == ours, "cpu{}: package {kernels:?}, found {ours:?}", pu.os.0);
         caches(&machine, pu.os.0, &folder)?;
@@ -129,9 +137,11 @@ pub fn is_the_kernels() -> anyhow::Result<()> {
     nodes(&machine)
 }
 
+/// Checks that the machine has each cache that `/sys` lists for a PU.
 fn caches(machine: &Machine, pu: u32, folder: &str) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(format!("{folder}/cache")).context("no caches in /sys")? {
         let index = entry?.path();
+        // The folder also has files that are no cache, such as `uevent`.
         if !index.join("level").exists() {
             continue;
         }
@@ -156,7 +166,7 @@ fn caches(machine: &Machine, pu: u32, folder: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The size of a cache in `/sys`, which has none where a device tree says none.
+/// Size of a cache in bytes, from `/sys`. `None` if the device tree has no size.
 fn size(index: &Path) -> anyhow::Result<Option<u64>> {
     let file = index.join("size");
     if !file.exists() {
@@ -166,6 +176,7 @@ fn size(index: &Path) -> anyhow::Result<Option<u64>> {
     Ok(Some(kibibytes << 10))
 }
 
+/// Checks PUs, distances and memory of each node.
 fn nodes(machine: &Machine) -> anyhow::Result<()> {
     for (place, node) in machine.nodes.iter().enumerate() {
         let folder = format!("/sys/devices/system/node/node{}", node.os.0);
@@ -203,18 +214,22 @@ fn memory(node: &colocate_machine::Node, folder: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `colocate topo` in the guest shows what `lstopo` shows there.
+/// `colocate topo` in the guest agrees with the guest's `lstopo`.
 pub fn is_hwlocs() -> anyhow::Result<()> {
     let machine = seen()?;
-    let mut ours: BTreeMap<&str, Vec<Pus>> = BTreeMap::new();
-    let mut push = |name, pus: Pus| ours.entry(name).or_default().push(pus);
-    machine.all_pus().for_each(|pu| push("pu", numbers(&machine, [pu])));
-    machine.cores.iter().for_each(|core| push("core", numbers(&machine, core.pus.clone())));
-    for package in &machine.packages {
-        let pus = package.cores.iter().flat_map(|core| machine.cores[core.idx()].pus.clone());
-        push("package", numbers(&machine, pus));
+    let mut ours: Vec<(&str, Pus)> = Vec::new();
+    for pu in machine.all_pus() {
+        ours.push(("pu", numbers(&machine, [pu])));
     }
-    machine.nodes.iter().for_each(|node| push("numanode", numbers(&machine, node.pus.clone())));
+    for core in &machine.cores {
+        ours.push(("core", numbers(&machine, core.pus.clone())));
+    }
+    for package in &machine.packages {
+        ours.push(("package", numbers(&machine, package_pus(&machine, package).copied())));
+    }
+    for node in &machine.nodes {
+        ours.push(("numanode", numbers(&machine, node.pus.clone())));
+    }
     for cache in &machine.caches {
         let name = match (cache.level, cache.kind) {
             (1, CacheKind::Instruction) => "l1icache",
@@ -222,20 +237,21 @@ pub fn is_hwlocs() -> anyhow::Result<()> {
             (2, _) => "l2cache",
             _ => "l3cache",
         };
-        push(name, numbers(&machine, cache.pus.clone()));
+        ours.push((name, numbers(&machine, cache.pus.clone())));
     }
     let kinds = ["pu", "core", "package", "numanode", "l1cache", "l1icache", "l2cache", "l3cache"];
     for kind in kinds {
         let theirs = lstopo(kind)?;
-        let ours = ours.remove(kind).unwrap_or_default();
+        let of_kind = ours.iter().filter(|(name, _)| *name == kind);
+        let ours: Vec<Pus> = of_kind.map(|(_, pus)| pus.clone()).collect();
         ensure!(ours == theirs, "{kind}: expected {theirs:?}, found {ours:?}");
     }
     Ok(())
 }
 
-/// The sets of PUs of all objects of one kind, in hwloc's order.
+/// PUs of each object of a kind, in hwloc's order.
 fn lstopo(kind: &str) -> anyhow::Result<Vec<Pus>> {
-    // Disallowed: the root cpuset leaves out nodes without memory.
+    // --disallowed: the root cpuset has no nodes without memory.
     let words = ["--only", kind, "--disallowed", "--cpuset-only", "--taskset"];
     let output = Command::new("lstopo-no-graphics").args(words).output();
     let output = output.context("cannot start lstopo-no-graphics")?;
@@ -243,7 +259,7 @@ fn lstopo(kind: &str) -> anyhow::Result<Vec<Pus>> {
     String::from_utf8(output.stdout)?.lines().map(|line| mask(line.trim())).collect()
 }
 
-/// The numbers of the bits that are set in a hexadecimal mask.
+/// Numbers of the set bits of a hexadecimal mask, `0x...`.
 fn mask(text: &str) -> anyhow::Result<Pus> {
     let digits =
         text.strip_prefix("0x").with_context(|| format!("expected a mask, found {text}"))?;
@@ -256,8 +272,8 @@ fn mask(text: &str) -> anyhow::Result<Pus> {
     Ok(numbers)
 }
 
-/// With every second PU offline, a whole core and, where this kernel allows it, CPU 0 among them, the
-/// rest is as the kernel and hwloc say; and so is everything once they are back.
+/// With every second PU and a whole core offline, `colocate topo` agrees with the kernel and hwloc.
+/// After the PUs' return the machine is as before. CPU 0 is included where the kernel allows.
 pub fn has_holes() -> anyhow::Result<()> {
     let before = seen()?;
     let last = before.cores.last().context("a machine without cores")?;
@@ -269,6 +285,7 @@ pub fn has_holes() -> anyhow::Result<()> {
         std::fs::write(switch(**pu), "0").with_context(|| format!("cpu{pu} stays online"))?;
     }
     println!("  offline: {}", text(format!("{CPUS}/offline"))?);
+    // The PUs come back online before a failure is reported.
     let held = is_the_kernels().and_then(|()| is_hwlocs());
     for pu in &allowed {
         std::fs::write(switch(**pu), "1").with_context(|| format!("cpu{pu} stays offline"))?;
@@ -279,7 +296,7 @@ pub fn has_holes() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The file that says whether a PU is online. CPU 0 has none on x86.
+/// The file that switches a PU on and offline. CPU 0 has no such file on x86.
 fn switch(pu: u32) -> std::path::PathBuf {
     format!("{CPUS}/cpu{pu}/online").into()
 }

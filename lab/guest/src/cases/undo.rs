@@ -1,7 +1,8 @@
-//! Nothing of ours remains on a task that lives on, however colocate or its programs end.
+//! Surviving tasks have their original state after every way in which colocate or its programs end.
 //!
-//! Before and after are read from the kernel: mask, memory nodes, control group, nice value and scheduling
-//! policy of every surviving task, the policies of its memory, and the control groups of the guest.
+//! The states before and after are read from the kernel: mask, memory nodes, control group, nice
+//! value and scheduling policy of every surviving task, its memory policies, and the control groups
+//! of the guest.
 
 use crate::evidence::{colocate, eventually, text};
 use crate::groups::{Group, Offline};
@@ -17,7 +18,7 @@ use std::time::Duration;
 const FAMILY: [&str; 3] = ["lab-guest", "--program", "family"];
 const AT_ONCE: [&str; 4] = ["--settle-ms", "0", "--policy", "scatter"];
 
-/// How everything is bound before colocate comes.
+/// State of an unchanged task and of the control groups, before colocate starts.
 pub(super) struct Before {
     bonds: Bonds,
     groups: Vec<[String; 4]>,
@@ -25,14 +26,15 @@ pub(super) struct Before {
 
 impl Before {
     pub(super) fn now() -> anyhow::Result<Self> {
-        // What a failed case leaves behind is not to be blamed on this one.
+        // Journals that a failed case has left must not fail this case.
         for folder in JOURNALS {
             let _ = std::fs::remove_dir_all(folder);
         }
         Ok(Self { bonds: untouched()?, groups: groups()? })
     }
 
-    /// Everything is as it was, and nothing lies about.
+    /// Checks that colocate has ended, all survivors have their original state, and no group and no
+    /// journal remains.
     pub(super) fn is_back(&self, session: &Session) -> anyhow::Result<()> {
         let (left, tasks): (Vec<_>, Vec<_>) =
             session.all().into_iter().partition(Task::is_colocate);
@@ -43,6 +45,7 @@ impl Before {
         }
         for pid in tasks.iter().map(|task| task.pid).collect::<BTreeSet<_>>() {
             let mut policies = memory_policies(pid)?;
+            // numa_maps shows `default` for a mapping without a policy.
             policies.remove("default");
             ensure!(
                 policies.is_empty(),
@@ -52,15 +55,20 @@ impl Before {
         self.left_nothing()
     }
 
-    /// No control group and no journal lies about.
+    /// Checks that no control group and no journal remains.
     pub(super) fn left_nothing(&self) -> anyhow::Result<()> {
         let groups = groups()?;
         ensure!(groups == self.groups, "expected {:?}, found {groups:?}", self.groups);
         no_journal()
     }
+
+    /// True for a task with another mask than before.
+    fn is_bound(&self, task: &Task) -> bool {
+        task.bonds.cpus != self.bonds.cpus
+    }
 }
 
-/// Where root's journals are, and the user's.
+/// Folders of root's journals and of user 1000's journals.
 const JOURNALS: [&str; 2] = ["/run/colocate", "/tmp/colocate-1000"];
 
 fn no_journal() -> anyhow::Result<()> {
@@ -72,13 +80,13 @@ fn no_journal() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether every task is on one PU, but for those that create processes.
+/// True if exactly `placed` tasks are placed. Tasks that create processes are left unpinned.
 fn placed(tasks: &[Task], placed: usize) -> bool {
     tasks.iter().filter(|task| task.is_placed()).count() == placed
 }
 
-/// A family of seven tasks: a thread beside the first, two processes with a thread each, and one that
-/// has become another program. All are placed but the first, which creates processes.
+/// The program `family` with seven tasks: two threads, two processes of two threads, and a process
+/// that has executed another program. All but the main thread, which creates processes, are placed.
 fn family(wrapper: &[String]) -> anyhow::Result<Session> {
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
     let mut session = Session::start_by(&wrapper, &AT_ONCE, &FAMILY)?;
@@ -89,14 +97,15 @@ fn family(wrapper: &[String]) -> anyhow::Result<Session> {
     Ok(session)
 }
 
-/// Kills the first program of a session, which is the only parent of the others.
+/// Kills the first program of a session, the parent of all other tasks.
 fn kill_the_program(session: &Session) -> anyhow::Result<()> {
+    // IDs grow with creation.
     let first = session.tasks().into_iter().map(|task| task.pid).min().context("no program")?;
     send("-KILL", &[first.to_string()]);
     Ok(())
 }
 
-/// The program ends; what it has forked and executed lives on.
+/// The program ends; its child processes live on and are restored.
 pub fn after_the_end() -> anyhow::Result<()> {
     let before = Before::now()?;
     let mut session = family(&[])?;
@@ -105,7 +114,7 @@ pub fn after_the_end() -> anyhow::Result<()> {
     before.is_back(&session)
 }
 
-/// The program is killed; so is one of two programs, while colocate goes on with the other.
+/// The program is killed. With two programs, one is killed while colocate continues with the other.
 pub fn after_the_programs_are_killed() -> anyhow::Result<()> {
     let before = Before::now()?;
     let mut session = family(&[])?;
@@ -119,34 +128,33 @@ pub fn after_the_programs_are_killed() -> anyhow::Result<()> {
     let mut session = Session::start(&AT_ONCE, &programs)?;
     session.request("fork")?;
     session.await_tasks("places", |tasks| tasks.len() == 4 && placed(tasks, 3))?;
-    let of = |tasks: &[Task], program: &str| -> Vec<String> {
-        let of = tasks.iter().filter(|task| task.program == program);
-        of.map(|task| task.pid.to_string()).collect::<BTreeSet<_>>().into_iter().collect()
-    };
-    send("-KILL", &of(&session.tasks(), "sleep"));
+    let tasks = session.tasks();
+    let sleep = tasks.iter().find(|task| task.program == "sleep").context("no sleep")?;
+    send("-KILL", &[sleep.pid.to_string()]);
     session.await_tasks("one program to be left", |tasks| tasks.len() == 3 && placed(tasks, 2))?;
     let report = session.end()?;
     ensure!(report["jobs"][1]["status"] == 137, "found {report:#}");
     before.is_back(&session)
 }
 
-/// colocate is asked to end: it passes that on, waits for the program, and undoes.
+/// colocate gets a termination signal, passes the signal on, waits for the program, and restores.
 pub fn after_sigterm() -> anyhow::Result<()> {
     for (signal, number) in [("-TERM", 15), ("-INT", 2), ("-HUP", 1)] {
         let before = Before::now()?;
         let mut session = family(&[])?;
         send(signal, &[session.colocate.id().to_string()]);
         let status = session.colocate.wait()?;
+        // The program's status, as shells report an end by a signal.
         ensure!(status.code() == Some(128 + number), "{signal}: found {status}");
         before.is_back(&session)?;
     }
     Ok(())
 }
 
-/// The longest time from its start after which colocate is killed: some starts take as long.
+/// Longest time from colocate's start to its kill: some starts take as long.
 const LONGEST: Duration = Duration::from_millis(400);
 
-/// colocate is killed at random instants while threads are created, fork and execute without an end.
+/// colocate is killed at random instants while its program creates threads and processes.
 fn after_kills(rounds: u32, seed: u64) -> anyhow::Result<()> {
     let mut random = Random::new(seed);
     for round in 0..rounds {
@@ -157,14 +165,16 @@ fn after_kills(rounds: u32, seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of three instants, one is while colocate starts, and two while its programs run.
+/// A random time before the kill: with `false` from colocate's start on, with `true` (two of three
+/// draws) from the program's first line on.
 fn kill_after(random: &mut Random) -> (bool, Duration) {
     let longest = u64::try_from(LONGEST.as_micros()).unwrap_or(u64::MAX);
     (random.below(3) > 0, Duration::from_micros(random.below(longest)))
 }
 
-/// A storm under a random policy: by root, or by a user, for whom the kernel has no events, so that
-/// `/proc` is scanned for new threads.
+/// The program `storm` under a random policy and one of the wrappers `by`.
+///
+/// An unprivileged user gets no thread-creation events, so colocate scans `/proc` for new threads.
 fn storm(random: &mut Random, by: &[&[&str]]) -> anyhow::Result<Session> {
     let policy = random.pick(&["scatter", "compact", "round-robin", "random:seed=9"]);
     let settle = random.pick(&["0", "20"]);
@@ -188,9 +198,9 @@ fn after_kill(random: &mut Random, (running, wait): (bool, Duration)) -> anyhow:
     ensure!(status.signal() == Some(9), "expected colocate killed, found {status}");
     session.await_end()?;
     if session.tasks().is_empty() {
-        // The programs had not been let go yet.
+        // Killed before the programs' exec.
         ensure!(!running, "expected the storm to go on");
-        // Killed before it had a guardian, it leaves a journal of nothing.
+        // Killed before the guardian's start, colocate leaves an empty journal.
         let done = colocate(&["restore"])?;
         ensure!(done.status.success(), "restore: {}", String::from_utf8_lossy(&done.stdout));
         return Ok(());
@@ -210,7 +220,7 @@ pub fn after_5000_kills(seed: u64) -> anyhow::Result<()> {
     after_kills(5000, seed)
 }
 
-/// Guardian and colocate are both killed, at random instants; `colocate restore` undoes it.
+/// Guardian and colocate are both killed, at random instants; `colocate restore` restores.
 fn restored(rounds: u32, seed: u64) -> anyhow::Result<()> {
     let mut random = Random::new(seed);
     for round in 0..rounds {
@@ -225,14 +235,16 @@ fn restored_after(random: &mut Random, wait: Duration) -> anyhow::Result<()> {
     let before = Before::now()?;
     let mut session = storm(random, &[ROOT])?;
     session.line()?;
-    let bound = |task: &Task| task.bonds.cpus != before.bonds.cpus;
-    session.await_tasks("a place", |tasks| tasks.iter().any(bound))?;
+    session.await_tasks("a place", |tasks| tasks.iter().any(|task| before.is_bound(task)))?;
     std::thread::sleep(wait);
     let guardian = session.own().into_iter().find(|task| task.program == "colocate-guard");
     send("-KILL", &[guardian.context("no guardian")?.pid.to_string()]);
     session.colocate.kill()?;
     session.await_end()?;
-    ensure!(session.tasks().iter().any(bound), "expected places to remain without a guardian");
+    ensure!(
+        session.tasks().iter().any(|task| before.is_bound(task)),
+        "expected places to remain without a guardian"
+    );
     let done = colocate(&["restore"])?;
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     ensure!(
@@ -241,6 +253,7 @@ fn restored_after(random: &mut Random, wait: Duration) -> anyhow::Result<()> {
         done.status
     );
     before.is_back(&session)?;
+    // The journal is gone, so a second call finds nothing.
     let done = colocate(&["restore"])?;
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     ensure!(said.starts_with("nothing to undo"), "expected nothing to undo, found {said}");
@@ -255,8 +268,8 @@ pub fn restored_50_times(seed: u64) -> anyhow::Result<()> {
     restored(50, seed)
 }
 
-/// A restored mask binds no task later: when the cpuset grows, survivors may use what a task may
-/// that was never touched.
+/// A restored mask does not bind a task later: when the cpuset changes, survivors get the same mask
+/// as a task that was never pinned.
 pub fn follows_a_cpuset_that_grows() -> anyhow::Result<()> {
     let group = Group::new("grows", &[("cpuset.cpus", "0-7")])?;
     let wrapper = group.wrapper();
@@ -274,9 +287,10 @@ pub fn follows_a_cpuset_that_grows() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same when a PU comes back that was offline when colocate was started. Before Linux 6.2 the
-/// kernel grants no PU that is offline; then as much is expected as a task gets that requests
-/// everything.
+/// Survivors may use a PU that was offline at colocate's start and came online later.
+///
+/// Linux before 6.2 drops offline PUs from a requested mask. The expected mask is therefore that of
+/// a task that has requested all possible PUs.
 pub fn follows_a_pu_that_comes() -> anyhow::Result<()> {
     for end in [End::Normal, End::Killed] {
         let offline = Offline::take(5)?;
@@ -290,7 +304,7 @@ pub fn follows_a_pu_that_comes() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How colocate ends.
+/// Way in which colocate ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Normal,
@@ -309,7 +323,7 @@ impl End {
     }
 }
 
-/// Every survivor's mask is `mask`.
+/// Checks that every survivor's mask is `mask`.
 fn are(session: &Session, mask: &str) -> anyhow::Result<()> {
     let tasks = session.tasks();
     ensure!(!tasks.is_empty(), "expected survivors, found none");
@@ -319,10 +333,10 @@ fn are(session: &Session, mask: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A program that is none of colocate's; killed when dropped.
+/// A program outside of colocate; killed on drop.
 struct Bystander(Child);
 
-/// Starts a program that becomes `sleep`, by whatever way.
+/// Starts a command that executes `sleep`, and waits for the exec.
 fn bystander(words: &[&str]) -> anyhow::Result<Bystander> {
     let child = Command::new(words[0]).args(&words[1..]).spawn().context("cannot start it")?;
     let bystander = Bystander(child);
@@ -332,7 +346,7 @@ fn bystander(words: &[&str]) -> anyhow::Result<Bystander> {
 }
 
 impl Bystander {
-    /// PUs that it may run on.
+    /// Allowed PUs, as a list of the kernel.
     fn mask(&self) -> anyhow::Result<String> {
         let pid = self.0.id().cast_signed();
         Ok(Task::read(pid, pid).context("it has ended")?.bonds.cpus)
@@ -341,7 +355,7 @@ impl Bystander {
 
 impl Drop for Bystander {
     fn drop(&mut self) {
-        // It may have ended by itself; then both fail, as they should.
+        // Errors are ignored: the process may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

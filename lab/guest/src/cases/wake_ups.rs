@@ -1,10 +1,19 @@
-//! Wake-ups by eBPF on this kernel, as often as the kernel says that threads have slept.
+//! Wake-ups counted by eBPF match the kernel's count of sleeps.
 
 use crate::evidence::colocate;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-/// A thread that sleeps is woken once each time, by the other thread of its program where it waits for that.
+/// Wake-ups of thread `wakee`, by thread `waker` or by all threads. Numbers are orders of creation.
+fn woken(wake_ups: &[Value], wakee: u64, waker: Option<u64>) -> u64 {
+    let pairs = wake_ups.iter().filter(|pair| pair["wakee"]["order"] == wakee);
+    pairs
+        .filter(|pair| waker.is_none_or(|waker| pair["waker"]["order"] == waker))
+        .filter_map(|pair| pair["count"].as_u64())
+        .sum()
+}
+
+/// A sleeping thread is woken once per sleep, and by its partner when it waits for the partner.
 pub(super) fn are_counted() -> anyhow::Result<()> {
     let words = ["run", "--policy", "os", "--wake-ups", "--json", "-o", "/tmp/report", "--"];
     let program = ["lab-guest", "--program", "pair", "1000"];
@@ -14,15 +23,11 @@ pub(super) fn are_counted() -> anyhow::Result<()> {
         .as_array()
         .with_context(|| format!("expected wake-ups, found none: {}", report["evidence"]))?;
     let slept: u64 = String::from_utf8_lossy(&output.stdout).trim().parse()?;
-    let of = |wakee: u64| {
-        wake_ups.iter().filter(move |pair| pair["wakee"]["order"] == wakee && pair["count"] != 0)
-    };
-    let counts = |pair: &Value| pair["count"].as_u64().unwrap_or(0);
-    let woken: u64 = of(0).map(counts).sum();
-    // Before its exec it has slept as well, and after it has asked for its count.
-    ensure!(woken.abs_diff(slept) <= 5, "woken {woken} times, slept {slept}: {wake_ups:?}");
+    let all = woken(wake_ups, 0, None);
+    // The thread also sleeps before its exec, and after it has read its count.
+    ensure!(all.abs_diff(slept) <= 5, "woken {all} times, slept {slept}: {wake_ups:?}");
     for (waker, wakee) in [(0, 1), (1, 0)] {
-        let by: u64 = of(wakee).filter(|pair| pair["waker"]["order"] == waker).map(counts).sum();
+        let by = woken(wake_ups, wakee, Some(waker));
         ensure!(by >= 10, "{waker} woke {wakee} {by} times: {wake_ups:?}");
     }
     Ok(())

@@ -1,7 +1,7 @@
-//! `family`: grows on demand. Each line of standard input requests one more, and the answer names it
-//! it is: `thread`, `fork` (a process with a thread of its own), `exec` (a process that becomes
-//! another program) or `shell` (a shell that starts a program). At the end of standard input it ends;
-//! what it has forked and executed stays.
+//! `family`: creates tasks on request. Each line of standard input requests a task, and the answer
+//! is its ID: `thread`, `fork` (a process with a second thread), `exec` (a process that executes
+//! another program) or `shell` (a shell that starts a program). The program ends at the end of
+//! standard input; its child processes stay.
 
 #![allow(unsafe_code)] // fork(2), which the standard library does not have
 
@@ -10,10 +10,10 @@ use anyhow::{Context as _, bail};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
-/// Does what the lines request.
+/// Serves the requests of standard input.
 ///
 /// # Errors
-/// If a line is none of ours, or something cannot be had.
+/// If a request is unknown, or a task cannot be created.
 pub fn main(_: &[String]) -> anyhow::Result<()> {
     for line in std::io::stdin().lines() {
         match line?.as_str() {
@@ -27,20 +27,20 @@ pub fn main(_: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A thread that lives as long as its process. Returns its number.
+/// Creates a thread that lives as long as its process. Returns the thread ID.
 fn thread() -> anyhow::Result<i32> {
     let (send, received) = channel();
     std::thread::Builder::new().spawn(move || {
-        // A missing receiver is no reason to end.
+        // Fails only if the receiver has failed first.
         let _ = send.send(own_tid());
         lives()
     })?;
     received.recv().context("a thread ended at once")?
 }
 
-/// A copy of this process that makes a thread and says both numbers.
+/// Forks a process that creates a thread and prints both IDs.
 fn fork() -> anyhow::Result<()> {
-    // SAFETY: only this thread ever holds a lock of the standard library for long: the others sleep.
+    // SAFETY: the other threads sleep, so no other thread holds a lock of the standard library.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
@@ -51,6 +51,7 @@ fn fork() -> anyhow::Result<()> {
     }
 }
 
+/// Starts a program without standard input and output. Returns its process ID.
 fn quiet(program: &str, words: &[&str]) -> anyhow::Result<u32> {
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::null());

@@ -1,5 +1,4 @@
-//! `filtered ERRNO COMMAND...`: the command under a seccomp filter that answers every call about NUMA
-//! with an error.
+//! `filtered ERRNO COMMAND...`: the command under a seccomp filter against NUMA system calls.
 
 #![allow(unsafe_code)] // prctl
 
@@ -15,7 +14,7 @@ const CALLS: [libc::c_long; 5] = [
     libc::SYS_move_pages,
 ];
 
-/// Installs the filter and becomes the command.
+/// Installs the filter and executes the command.
 ///
 /// # Errors
 /// If the filter is refused or the command cannot be executed.
@@ -30,12 +29,15 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     Err(Command::new(command).args(rest).exec()).with_context(|| command.clone())
 }
 
+/// A BPF instruction that jumps over `jt` instructions if its condition is true.
+fn step(code: u32, jt: usize, k: u32) -> anyhow::Result<libc::sock_filter> {
+    Ok(libc::sock_filter { code: u16::try_from(code)?, jt: u8::try_from(jt)?, jf: 0, k })
+}
+
+/// Installs a filter by which all [`CALLS`] fail with `errno`.
 fn install(errno: u32) -> anyhow::Result<()> {
-    let step = |code: u32, jt: usize, k: u32| -> anyhow::Result<_> {
-        Ok(libc::sock_filter { code: u16::try_from(code)?, jt: u8::try_from(jt)?, jf: 0, k })
-    };
-    // The number of the call is the first word of `struct seccomp_data`. Where it is one of ours, go to
-    // the last instruction.
+    // The call's number is the first word of `struct seccomp_data`. A listed call jumps to the last
+    // instruction, which returns the error.
     let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)?];
     for (place, call) in CALLS.into_iter().enumerate() {
         let compare = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
@@ -47,7 +49,7 @@ fn install(errno: u32) -> anyhow::Result<()> {
         libc::sock_fprog { len: u16::try_from(program.len())?, filter: program.as_mut_ptr() };
     // SAFETY: takes numbers only.
     let quiet = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    // SAFETY: `filter` points to as many instructions as it says, which live through the call.
+    // SAFETY: `filter` points to `len` instructions, which live through the call.
     let set =
         unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) };
     anyhow::ensure!(quiet == 0 && set == 0, "{}", std::io::Error::last_os_error());

@@ -1,6 +1,8 @@
-//! `history SEED FOLDER [MASK GENERATION]`: threads that at random create threads and processes, execute this program anew, bind themselves to two PUs,
-//! free themselves and end. When `FOLDER/check` is there, each thread that lives writes the mask that it has set, or was created
-//! with, to a file of its number in `FOLDER`: `-` if none was ever set.
+//! `history SEED FOLDER [MASK GENERATION]`: threads that act at random: create threads and
+//! processes, execute this program again, pin themselves to two PUs, unpin themselves, and end.
+//!
+//! As soon as `FOLDER/check` exists, each living thread writes the mask that was set by the thread
+//! itself or inherited, to `FOLDER/TID`: `-` if no mask was set.
 
 #![allow(unsafe_code)] // fork(2) and sched_setaffinity(2), which the standard library does not have
 
@@ -20,25 +22,26 @@ use std::time::Duration;
 const MOST_THREADS: usize = 5;
 /// Generations of processes.
 const GENERATIONS: u32 = 2;
-/// Time between two actions of a thread, at most. Chosen: with forty threads an emulated machine of 16 PUs has some time left.
+/// Longest time between two actions of a thread. Chosen: an emulated machine of 16 PUs has time
+/// left beside forty threads.
 const LONGEST: Duration = Duration::from_millis(200);
 
-/// A thread, and what it hands down.
+/// State of a thread, inherited by its children.
 #[derive(Clone)]
 struct Member {
     random: Random,
     folder: PathBuf,
-    /// The PUs that it, or a creator of it, was bound to last by itself.
+    /// PUs that the thread, or an ancestor, has set last. `None`: none set, or all PUs.
     bound: Option<Vec<u32>>,
     generation: u32,
     threads: Arc<AtomicUsize>,
     is_first: bool,
 }
 
-/// Acts until it is to be checked.
+/// Acts until the check begins.
 ///
 /// # Errors
-/// If an argument is missing, or nothing can be created any more.
+/// If an argument is missing, or a thread or process cannot be created.
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let seed = arguments.first().and_then(|word| word.parse().ok()).context("expected a seed")?;
     let folder = arguments.get(1).context("expected a folder")?.into();
@@ -71,7 +74,7 @@ impl Member {
         lives()
     }
 
-    /// A copy that draws other numbers.
+    /// A copy with its own random numbers.
     fn next(&mut self) -> Self {
         Self { random: Random::new(self.random.next()), ..self.clone() }
     }
@@ -91,10 +94,10 @@ impl Member {
         }
         let threads = Arc::new(AtomicUsize::new(1));
         let next = Self { generation: self.generation + 1, threads, is_first: true, ..self.next() };
-        // Some generations are enough: each process forks again.
+        // Bounds the number of forks of a process.
         self.generation += 1;
-        // SAFETY: no other thread holds a lock of the standard library for long, and a child that waits
-        // for one for ever is but one more process.
+        // SAFETY: no other thread holds a lock of the standard library for long, and a child that
+        // waits for a lock for ever is just another process for the case.
         match unsafe { libc::fork() } {
             -1 => Err(std::io::Error::last_os_error()).context("fork"),
             0 => {
@@ -106,7 +109,7 @@ impl Member {
         }
     }
 
-    /// All other threads of the process end.
+    /// Executes this program again, which ends all other threads of the process.
     fn executes(mut self) -> anyhow::Result<()> {
         let bound = self.bound.as_ref().map_or("-".into(), |pus| text(pus));
         let seed = self.random.next().to_string();
@@ -118,7 +121,7 @@ impl Member {
         Err(why).context("exec")
     }
 
-    /// Two PUs: colocate binds to one.
+    /// Pins the thread to two PUs: colocate's own masks have one PU.
     fn binds_itself(&mut self) {
         let Ok(all) = pus(Path::new("/sys/devices/system/cpu/online")) else { return };
         let first = self.random.pick(&all);
@@ -136,10 +139,10 @@ impl Member {
     }
 }
 
-/// Mask of a thread that sets all PUs while one of them is offline, once that one is online again.
+/// Mask of a thread that set all PUs while `pu` was offline, read after the PU is online again.
 ///
 /// # Errors
-/// If the PU cannot be taken offline, or the mask not be set or read.
+/// If the PU cannot be taken offline, or the mask cannot be set or read.
 pub fn mask_set_without(pu: u32) -> anyhow::Result<String> {
     let thread = std::thread::spawn(move || {
         let offline = Offline::take(pu)?;
@@ -157,7 +160,7 @@ fn pus(path: &Path) -> anyhow::Result<Vec<u32>> {
     list(&crate::evidence::text(path)?)
 }
 
-/// A list as the kernel writes it of one or two PUs.
+/// One or two PUs, in the kernel's list format.
 fn text(pus: &[u32]) -> String {
     match pus {
         [first, second] if first + 1 == *second => format!("{first}-{second}"),
@@ -165,12 +168,12 @@ fn text(pus: &[u32]) -> String {
     }
 }
 
-/// Binds the calling thread. False if its cpuset has none of the PUs.
+/// Pins the calling thread. False if its cpuset has none of the PUs.
 fn set(pus: &[u32]) -> bool {
     let mut mask = [0_u64; 16];
     for pu in pus.iter().filter(|pu| **pu < 1024) {
         mask[*pu as usize / 64] |= 1 << (pu % 64);
     }
-    // SAFETY: `mask` is as long as said.
+    // SAFETY: the kernel reads `mask` up to its stated size.
     unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) == 0 }
 }

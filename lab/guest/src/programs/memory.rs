@@ -1,12 +1,12 @@
-//! `memory CPUS REGION...`: memory that lies still. A region is `small:MIB` (small pages), `huge:MIB`
-//! (transparent huge pages), `hugetlb:MIB` (pages of hugetlbfs's pool), `shared:MIB` (small pages that a
-//! child has mapped, too) or `bound:MIB` (small pages with a policy of their own). Each is written to from the PUs of `CPUS`, so it lies on
-//! their node; with `any`, from where the program runs.
+//! `memory CPUS REGION...`: memory with known contents. A region is `small:MIB` (small pages),
+//! `huge:MIB` (transparent huge pages), `hugetlb:MIB` (pages of hugetlbfs's pool), `shared:MIB`
+//! (small pages that a child has mapped too) or `bound:MIB` (small pages with a memory policy).
+//! Regions are first written from the PUs of `CPUS`, and so lie on the node of these PUs. With
+//! `any` the kernel chooses the PU.
 //!
-//! For each region it prints `START-END` as `/proc/PID/maps` does, then does what the lines of standard
-//! input request: `where N` (on which nodes the kernel has the pages of region N: `0:16384`), `check`
-//! (whether the memory still holds what was written), `read CPU` (a thread on that PU reads all of it,
-//! for ever).
+//! The program prints `START-END` of each region as `/proc/PID/maps` does, and then serves the
+//! lines of standard input: `where N` (pages of region N by node: `0:16384`), `check` (compares the
+//! memory with the written contents), `read CPU` (a thread on that PU reads all regions in a loop).
 
 #![allow(unsafe_code)] // mmap, madvise, mbind, move_pages, fork
 
@@ -18,17 +18,17 @@ use std::sync::mpsc::channel;
 const PAGE_B: usize = 4096;
 const BLOCK_B: usize = 2 << 20;
 
-/// Memory of ours.
+/// Mapped memory of this process.
 #[derive(Clone, Copy)]
 struct Region {
     start: usize,
     bytes: usize,
 }
 
-/// Maps, writes, and answers.
+/// Maps and writes the regions, and serves the requests.
 ///
 /// # Errors
-/// If memory cannot be had or a line is none of ours.
+/// If memory cannot be mapped or moved, or a request is unknown.
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let (cpus, words) = arguments.split_first().context("expected CPUS, found nothing")?;
     if cpus != "any" {
@@ -76,7 +76,8 @@ impl Region {
             region.bind(0)?;
         }
         for at in (region.start..region.start + bytes).step_by(PAGE_B) {
-            // SAFETY: the region is ours and writable, and no other thread has its address yet.
+            // Each page begins with its own address, which `check` expects.
+            // SAFETY: the region is writable, and no other thread has its address yet.
             unsafe { std::ptr::write_volatile(at as *mut usize, at) };
         }
         Ok(region)
@@ -84,18 +85,19 @@ impl Region {
 
     fn advise(self, advice: libc::c_int) -> anyhow::Result<()> {
         let start = self.start as *mut libc::c_void;
-        // SAFETY: the region is ours, and the advice changes nothing of what it holds.
+        // SAFETY: the region is this process's, and the advice does not change its contents.
         let done = unsafe { libc::madvise(start, self.bytes, advice) };
         ensure!(done == 0, "madvise: {}", Error::last_os_error());
         Ok(())
     }
 
-    /// Memory of that size, at a multiple of a huge page's size. It is never unmapped.
+    /// Maps memory aligned to a huge page. The memory is never unmapped.
     fn map(bytes: usize, flags: libc::c_int) -> anyhow::Result<Self> {
         // SAFETY: maps new memory anywhere.
         let found = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
+                // One block more, to align the start.
                 bytes + BLOCK_B,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags,
@@ -109,7 +111,7 @@ impl Region {
 
     fn bind(self, node: u32) -> anyhow::Result<()> {
         let nodes = 1_u64 << node;
-        // SAFETY: the region is ours, and `nodes` is read for the bits that are said.
+        // SAFETY: the region is this process's, and the kernel reads 64 bits of `nodes`.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -131,18 +133,18 @@ impl Region {
 
     fn check(self) -> anyhow::Result<()> {
         for at in self.pages() {
-            // SAFETY: the region is ours and readable; other threads only read it.
+            // SAFETY: the region is readable, and other threads only read it.
             let found = unsafe { std::ptr::read_volatile(at as *const usize) };
             ensure!(found == at, "expected {at:x} in memory, found {found:x}");
         }
         Ok(())
     }
 
-    /// How many pages are on which node, or why on none.
+    /// Pages by node, as `NODE:PAGES`; a negative node is the errno of pages on no node.
     fn nodes(self) -> anyhow::Result<String> {
         let pages: Vec<usize> = self.pages().collect();
         let mut nodes = vec![0_i32; pages.len()];
-        // SAFETY: both lists have as many elements as said; without nodes, the call only reports.
+        // SAFETY: both lists have `pages.len()` elements; without nodes the call only reports.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_move_pages,
@@ -162,19 +164,19 @@ impl Region {
     }
 }
 
-/// Lets this thread run on these PUs only.
+/// Pins the calling thread to PUs.
 fn stay_on(cpus: &[u32]) -> anyhow::Result<()> {
     let mut mask = [0_u64; 16];
     for cpu in cpus {
         mask[*cpu as usize / 64] |= 1 << (cpu % 64);
     }
-    // SAFETY: the mask is read for the bytes that are said.
+    // SAFETY: the kernel reads `mask` up to its stated size.
     let done = unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) };
     ensure!(done == 0, "sched_setaffinity: {}", Error::last_os_error());
     Ok(())
 }
 
-/// A child that has all our memory mapped and does nothing; it ends with us.
+/// Forks a sleeping child, which shares all pages. The child ends with this process.
 fn child() -> anyhow::Result<()> {
     // SAFETY: there is only this thread.
     match unsafe { libc::fork() } {
@@ -188,13 +190,13 @@ fn child() -> anyhow::Result<()> {
     }
 }
 
-/// A thread on that PU that reads a word of each page, again and again.
+/// Creates a thread on PU `cpu` that reads a word of each page in a loop.
 fn read_for_ever(regions: Vec<Region>, cpu: u32) -> anyhow::Result<()> {
     let (send, received) = channel();
     std::thread::Builder::new().name("reader".into()).spawn(move || {
         let there = stay_on(&[cpu]);
         let able = there.is_ok();
-        // A missing receiver is no reason to end.
+        // Fails only if the receiver has failed first.
         let _ = send.send(there);
         // Only the accesses matter, not the values.
         while able && regions.iter().all(|region| region.check().is_ok()) {}

@@ -1,5 +1,5 @@
-//! Programs that the cases watch, and that set up what a program may find: `lab-guest --program NAME
-//! ARGUMENTS`.
+//! Programs that cases observe, and programs that prepare the environment of others: `lab-guest
+//! --program NAME ARGUMENTS`.
 
 mod event;
 mod family;
@@ -20,7 +20,7 @@ mod turns;
 use anyhow::{Context as _, bail};
 use std::time::Duration;
 
-/// A program; it gets its arguments.
+/// Main function of a program, called with its arguments.
 type Program = fn(&[String]) -> anyhow::Result<()>;
 
 const ALL: &[(&str, Program)] = &[
@@ -41,10 +41,10 @@ const ALL: &[(&str, Program)] = &[
     ("turns", turns::main),
 ];
 
-/// Runs the program that the first word names.
+/// Runs the program named by the first word.
 ///
 /// # Errors
-/// If there is none of that name, or it fails.
+/// If the name is unknown, or the program fails.
 pub fn run(words: &[String]) -> anyhow::Result<()> {
     let (name, arguments) = words.split_first().context("expected a program, found none")?;
     match ALL.iter().find(|(known, _)| known == name) {
@@ -53,14 +53,14 @@ pub fn run(words: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// Lives on, awake now and then, so that `/proc` says where it would run.
+/// Sleeps for ever, with short wake-ups by which `/proc` shows a PU of the current mask.
 fn lives() -> ! {
     loop {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// The calling thread's number.
+/// ID of the calling thread.
 fn own_tid() -> anyhow::Result<i32> {
     let link = std::fs::read_link("/proc/thread-self")?;
     let number = link.file_name().and_then(|name| name.to_str()?.parse().ok());

@@ -1,4 +1,5 @@
-//! `pair ROUNDS`: two threads pass a byte to each other so often, each asleep until the other has woken it.
+//! `pair ROUNDS`: two threads pass a byte to and fro ROUNDS times, each asleep until its partner
+//! wakes it. Prints the main thread's voluntary context switches.
 
 use super::own_tid;
 use anyhow::Context as _;
@@ -6,7 +7,8 @@ use std::io::{Read as _, Write as _, pipe};
 
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let rounds: usize = arguments.first().context("expected rounds")?.parse()?;
-    let ((mut asked, mut ask), (mut answered, mut answer)) = (pipe()?, pipe()?);
+    let (mut asked, mut ask) = pipe()?;
+    let (mut answered, mut answer) = pipe()?;
     let other = std::thread::spawn(move || -> anyhow::Result<()> {
         let mut byte = [0];
         while asked.read(&mut byte)? > 0 {

@@ -1,7 +1,9 @@
-//! `phases NAME THREADS [WORKING]`: a program whose phases are said from outside. Of its threads, called `NAME-0` and
-//! so on, those compute that the last line of standard input names, e.g. `3` or `0-2,5`; the others sleep, and so does
-//! the first thread of the process. WORKING is such a line before the first. Each line is answered by itself when it holds.
-//! At the end of standard input everything goes on as it is.
+//! `phases NAME THREADS [WORKING]`: a program whose phases are set from outside.
+//!
+//! Threads are named `NAME-0` and so on. A line of standard input lists the threads that compute,
+//! e.g. `3` or `0-2,5`; other threads and the main thread sleep. The program echoes a line when the
+//! line is in force. WORKING is the list before the first line. The last list stays in force after
+//! the end of standard input.
 
 use crate::evidence::list;
 use anyhow::Context as _;
@@ -9,15 +11,15 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// A bit for each thread that is to compute; changed under the lock of [`CHANGES`].
+/// Bit set of computing threads; changed under the lock of [`CHANGES`].
 static WORKING: AtomicU64 = AtomicU64::new(0);
-/// Sleeping threads wait here for another line.
+/// Wakes sleeping threads after a change of [`WORKING`].
 static CHANGES: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 
-/// Lets threads compute and sleep as the lines say.
+/// Creates the threads and serves standard input.
 ///
 /// # Errors
-/// If an argument or a line is none, or a thread cannot be had.
+/// If an argument or a line is malformed, or a thread cannot be created.
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let name = arguments.first().context("expected a name")?;
     let threads: u32 = arguments.get(1).context("expected a number of threads")?.parse()?;
@@ -25,8 +27,8 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
         work(working)?;
     }
     for place in 0..threads {
-        let body = move || live(1 << place);
-        std::thread::Builder::new().name(format!("{name}-{place}")).spawn(body)?;
+        let named = std::thread::Builder::new().name(format!("{name}-{place}"));
+        named.spawn(move || live(1 << place))?;
     }
     for line in std::io::stdin().lines() {
         let line = line?;
@@ -38,30 +40,35 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// Lets those compute that the list names, and no others.
+/// Lets exactly the listed threads compute.
 fn work(line: &str) -> anyhow::Result<()> {
     let bits = list(line)?.into_iter().fold(0, |bits, place| bits | 1_u64 << place);
     let (lock, changed) = &CHANGES;
     let held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+    // Under the lock, so that no thread misses the change between its check and its wait.
     WORKING.store(bits, Ordering::Relaxed);
     drop(held);
     changed.notify_all();
     Ok(())
 }
 
-/// Computes while `bit` is among those that are to, and sleeps otherwise.
+fn is_working(bit: u64) -> bool {
+    WORKING.load(Ordering::Relaxed) & bit != 0
+}
+
+/// Computes while `bit` is set in [`WORKING`], and sleeps otherwise.
 fn live(bit: u64) {
     let (lock, changed) = &CHANGES;
-    let sleeps = || WORKING.load(Ordering::Relaxed) & bit == 0;
     let mut sum = 1_u64;
     loop {
         let mut held = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while sleeps() {
+        while !is_working(bit) {
             held = changed.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
         drop(held);
-        while !sleeps() {
+        while is_working(bit) {
             for term in 0..10_000 {
+                // black_box keeps the compiler from removing the loop.
                 sum = black_box(sum.wrapping_add(term) ^ term);
             }
         }

@@ -1,4 +1,4 @@
-//! `rooted PROGRAM...`: installed with the set-user-ID bit, becomes root altogether, then the program.
+//! `rooted PROGRAM...`: runs a program with all user IDs of root, by the set-user-ID bit.
 
 #![allow(unsafe_code)] // setresuid(2), which the standard library does not have
 
@@ -6,10 +6,10 @@ use anyhow::{Context as _, ensure};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// Becomes the program.
+/// Becomes root and executes the program.
 ///
 /// # Errors
-/// If it may not, or there is no such program.
+/// If the set-user-ID bit is missing, or the program cannot be executed.
 pub fn main(words: &[String]) -> anyhow::Result<()> {
     let (program, words) = words.split_first().context("expected a program")?;
     // SAFETY: takes no pointer.

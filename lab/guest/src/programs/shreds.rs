@@ -1,5 +1,5 @@
-//! `shreds NODE CPUS`: takes a node's free memory in small pages and gives back every second one, so
-//! that much of it is free and nothing of it in one piece. Says `shredded` and lives on.
+//! `shreds NODE CPUS`: fragments a node's free memory: takes all small pages and frees every
+//! second. Prints `shredded` and keeps the other pages.
 
 #![allow(unsafe_code)] // mmap, mbind, madvise
 
@@ -7,14 +7,13 @@ use anyhow::{Context as _, ensure};
 use std::io::Error;
 
 const PAGE_B: usize = 4096;
-/// What is taken beyond what is free, from whichever node has it: what the kernel keeps for itself
-/// changes from moment to moment.
+/// Bytes taken beyond the node's free memory, from any node: the kernel's reserve varies.
 const MORE_B: usize = 16 << 20;
 
-/// Shreds it.
+/// Fragments the node's memory.
 ///
 /// # Errors
-/// If memory cannot be had.
+/// If memory cannot be mapped, bound or locked.
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let node: u32 = arguments.first().context("expected NODE, found nothing")?.parse()?;
     let bytes = (free(node)? + MORE_B) / PAGE_B * PAGE_B;
@@ -31,26 +30,26 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     };
     ensure!(start != libc::MAP_FAILED, "mmap: {}", Error::last_os_error());
     let nodes = 1_u64 << node;
-    // SAFETY: the memory is ours, and `nodes` is read for the bits that are said.
+    // SAFETY: the memory is this process's, and the kernel reads 64 bits of `nodes`.
     let bound = unsafe {
         libc::syscall(libc::SYS_mbind, start, bytes, libc::MPOL_PREFERRED, &raw const nodes, 64, 0)
     };
     ensure!(bound == 0, "mbind: {}", Error::last_os_error());
-    // SAFETY: the memory is ours; small pages hold the same.
+    // SAFETY: the memory is this process's, and the advice does not change its contents.
     let small = unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
     ensure!(small == 0, "madvise: {}", Error::last_os_error());
-    let pages = || (start as usize..start as usize + bytes).step_by(PAGE_B);
-    for page in pages() {
-        // SAFETY: the memory is ours and writable.
+    let pages = (start as usize..start as usize + bytes).step_by(PAGE_B);
+    for page in pages.clone() {
+        // SAFETY: the memory is this process's and writable.
         unsafe { std::ptr::write_volatile(page as *mut u8, 1) };
     }
-    // What is locked is not moved to join the free pieces, and is so before there are any.
+    // Compaction does not move locked pages. Locked before any page is freed.
     std::fs::write("/proc/sys/vm/compact_unevictable_allowed", "0")?;
     // SAFETY: takes a flag.
     let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) };
     ensure!(locked == 0, "mlockall: {}", Error::last_os_error());
-    for page in pages().step_by(2) {
-        // SAFETY: the page is ours, and what it holds is not needed.
+    for page in pages.step_by(2) {
+        // SAFETY: the page is this process's, and its contents are not needed.
         let freed =
             unsafe { libc::madvise(page as *mut libc::c_void, PAGE_B, libc::MADV_DONTNEED_LOCKED) };
         ensure!(freed == 0, "madvise: {}", Error::last_os_error());
@@ -59,7 +58,7 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     super::lives()
 }
 
-/// Free memory of a node.
+/// Free memory of a node, in bytes.
 fn free(node: u32) -> anyhow::Result<usize> {
     let all = std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/meminfo"))?;
     let line = all.lines().find_map(|line| line.split_once("MemFree:"));

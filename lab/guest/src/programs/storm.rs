@@ -1,4 +1,4 @@
-//! `storm SEED`: threads, forks and execs without an end, a few dozen living at any time.
+//! `storm SEED`: an endless stream of new threads, forks and execs; a few dozen tasks exist.
 
 #![allow(unsafe_code)] // fork(2), waitpid(2) and _exit(2), which the standard library does not have
 
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Most short threads, and most processes, that one process has at a time.
+/// Most short threads, and most children, of a process at a time.
 const MOST: usize = 4;
 /// Generations of processes.
 const GENERATIONS: u32 = 3;
 
-/// Storms until it is killed.
+/// Creates tasks until the program is killed.
 ///
 /// # Errors
-/// If the seed is none, or nothing can be created any more.
+/// If the seed is missing, or a task cannot be created.
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let seed = arguments.first().and_then(|word| word.parse().ok());
     let mut random = Random::new(seed.context("expected a seed")?);
@@ -51,7 +51,7 @@ fn storm(random: &mut Random, rounds: u64, generation: u32) -> anyhow::Result<()
         }
         std::thread::sleep(Duration::from_micros(random.below(10_000)));
     }
-    // Its own children end before it does, so that each can be found below its parent.
+    // A process outlives its children, so each task is found below its parent.
     while reap(true) {}
     Ok(())
 }
@@ -67,11 +67,12 @@ fn short_thread(random: &mut Random, living: &Arc<AtomicUsize>) -> anyhow::Resul
     Ok(())
 }
 
-/// A copy of this process that storms for some rounds.
+/// Forks a process that creates tasks for some rounds.
 fn fork(random: &mut Random, generation: u32) -> anyhow::Result<()> {
-    let (rounds, seed) = (random.below(10), random.next());
+    let rounds = random.below(10);
+    let seed = random.next();
     // SAFETY: no other thread holds a lock of the standard library for long, and a child that waits
-    // for one for ever is but one more process.
+    // for a lock for ever is just another process for the case.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
@@ -83,9 +84,9 @@ fn fork(random: &mut Random, generation: u32) -> anyhow::Result<()> {
     }
 }
 
-/// Takes in a child that has ended, waiting for one if `block`. False if there is none.
+/// Reaps an ended child; waits for the end of a child if `block`. False if no child was reaped.
 fn reap(block: bool) -> bool {
     let flags = if block { 0 } else { libc::WNOHANG };
-    // SAFETY: the status may be asked for with a null pointer, which is not written to.
+    // SAFETY: with a null pointer the kernel writes no status.
     unsafe { libc::waitpid(-1, std::ptr::null_mut(), flags) > 0 }
 }

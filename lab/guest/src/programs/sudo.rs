@@ -1,5 +1,4 @@
-//! `sudo COMMAND...`: the command as root, from a copy of this program that belongs to root and has the
-//! set-user-ID bit.
+//! `sudo COMMAND...`: runs a command as root, from a copy of this program with the set-user-ID bit.
 
 #![allow(unsafe_code)] // setuid, setgid
 
@@ -7,10 +6,10 @@ use anyhow::{Context as _, ensure};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// Becomes root and then the command.
+/// Becomes root and executes the command.
 ///
 /// # Errors
-/// If this is not such a copy or the command cannot be executed.
+/// If the set-user-ID bit is missing, or the command cannot be executed.
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let (command, rest) = arguments.split_first().context("expected a command")?;
     // SAFETY: takes a number.

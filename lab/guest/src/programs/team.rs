@@ -1,5 +1,5 @@
-//! `team THREADS [MS]`: so many threads that compute, all until standard input and so many milliseconds
-//! have ended. Odd ones add integers, even ones multiply floats.
+//! `team THREADS [MS]`: THREADS threads that compute until standard input has ended and MS
+//! milliseconds have passed. Odd threads add integers, even threads multiply floats.
 
 use anyhow::Context as _;
 use std::hint::black_box;
@@ -7,23 +7,22 @@ use std::io::Read as _;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// Computes.
+/// Creates the threads and waits for the end.
 ///
 /// # Errors
-/// If an argument is missing, or a thread cannot be had.
+/// If an argument is missing, or a thread cannot be created.
 pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let number = |place: usize| arguments.get(place).and_then(|word| word.parse().ok());
-    let threads: usize = number(0).context("expected a number of threads")?;
-    let time = Duration::from_millis(number(1).unwrap_or(0) as u64);
-    for place in 0..threads {
-        // One after the other, so that they are created in the order of their names.
+    let threads = arguments.first().and_then(|word| word.parse::<u32>().ok());
+    let time_ms = arguments.get(1).and_then(|word| word.parse().ok());
+    let time = Duration::from_millis(time_ms.unwrap_or(0));
+    for place in 0..threads.context("expected a number of threads")? {
+        // Each thread runs before the next is created, so thread IDs follow the names.
         let (send, received) = channel();
-        let body = move || {
+        std::thread::Builder::new().name(format!("team-{place}")).spawn(move || {
             let _ = send.send(());
             if place % 2 == 1 { add() } else { multiply() }
-        };
-        std::thread::Builder::new().name(format!("team-{place}")).spawn(body)?;
+        })?;
         received.recv().context("a thread ended at once")?;
     }
     println!("ready");
@@ -36,6 +35,7 @@ fn add() {
     let mut sum = 1_u64;
     loop {
         for term in 0..10_000 {
+            // black_box keeps the compiler from removing the loop.
             sum = black_box(sum.wrapping_add(term) ^ term);
         }
         rest();
@@ -52,7 +52,7 @@ fn multiply() {
     }
 }
 
-/// Leaves the host's few processors to others now and then.
+/// Sleeps for 1 ms, since the host has few processors.
 fn rest() {
     std::thread::sleep(Duration::from_millis(1));
 }

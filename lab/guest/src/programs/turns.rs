@@ -1,6 +1,10 @@
-//! `turns PATTERN THREADS`: threads that hand on a turn, each asleep until it has one, until the program is killed. In `pairs` thread
-//! *i* and thread *i* + half of them hand theirs to and fro; in a `ring` one goes round; in a `star` the first thread hands one to
-//! each other in turn and gets it back; with `all` each hands it to each.
+//! `turns PATTERN THREADS`: threads that pass on tokens by pipes, each asleep until it has a token,
+//! until the program is killed.
+//!
+//! - `pairs`: threads *i* and *i* + THREADS / 2 pass a token to and fro.
+//! - `ring`: one token goes round.
+//! - `star`: thread 0 passes the token to each other thread in turn and gets it back.
+//! - `all`: each thread passes the token to each other thread in turn.
 
 use super::lives;
 use anyhow::{Context as _, ensure};
@@ -16,7 +20,8 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let (readers, writers): (Vec<PipeReader>, Vec<PipeWriter>) = pipes.into_iter().unzip();
     let writers = Arc::new(writers);
     for (own, mut reader) in readers.into_iter().enumerate() {
-        let (writers, next) = (Arc::clone(&writers), Arc::clone(&next));
+        let writers = Arc::clone(&writers);
+        let next = Arc::clone(&next);
         std::thread::spawn(move || -> anyhow::Result<()> {
             for turn in 0.. {
                 reader.read_exact(&mut [0])?;
@@ -25,6 +30,7 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
             Ok(())
         });
     }
+    // First tokens: one per pair, else a single token.
     let begin = if pattern == "pairs" { threads / 2 } else { 1 };
     for writer in &writers[..begin] {
         (&*writer).write_all(&[0])?;
@@ -32,9 +38,10 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     lives()
 }
 
-/// To which thread one hands its turn of that number.
+/// Receiver of a thread's token: a function of the thread and the number of its turn.
 pub(super) type Next = Arc<dyn Fn(usize, usize) -> usize + Send + Sync>;
 
+/// The function of a pattern; `None` if the pattern is unknown.
 pub(super) fn next_of(pattern: &str, threads: usize) -> Option<Next> {
     Some(match pattern {
         "pairs" => Arc::new(move |own, _| (own + threads / 2) % threads),

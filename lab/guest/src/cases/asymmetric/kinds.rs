@@ -1,30 +1,30 @@
-//! Which cores of the guest are fast: by its kernel where that says it, else by a file that the case writes.
+//! Fast and slow cores of the guest: from the kernel's capacities, else from a file of the case.
 
 use super::{PA, Programs};
 use crate::cases::undo::Before;
-use crate::evidence::{colocate, list, printed, study, text};
+use crate::evidence::{colocate, list, online, printed, study, text};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 const CPUS: &str = "/sys/devices/system/cpu";
-/// The file with the speeds that the case makes up.
+/// File of invented core speeds.
 const MADE_UP: &str = "/tmp/made-up-speeds.json";
 
-/// The cores, by the kernel's numbers of their PUs.
+/// Cores of two kinds.
 #[derive(Clone)]
 pub struct Kinds {
-    /// Fast ones first.
+    /// PUs of each core, by the kernel's numbers; fast cores first.
     cores: Vec<Vec<u32>>,
-    /// How many of them are fast.
+    /// Number of fast cores.
     pub fast: usize,
-    /// What reports kinds to colocate, beside the kernel.
+    /// Options of `colocate schedule` that state the kinds; empty if the kernel reports them.
     pub options: Vec<String>,
 }
 
 impl Kinds {
-    /// Those of this guest. Where its kernel reports none, the second core of every package is fast by a file: the first PU
-    /// of all cannot go offline on x86.
+    /// Kinds of this guest. If the kernel reports equal capacities, a file makes the second core of
+    /// every package fast: the first core has CPU 0, which cannot go offline on x86.
     pub fn here() -> anyhow::Result<Self> {
         let capacities = capacities()?;
         let most = capacities.values().flatten().max().copied();
@@ -38,7 +38,8 @@ impl Kinds {
             });
         }
         let mut packages: BTreeMap<String, usize> = BTreeMap::new();
-        let (mut fast, mut slow) = (Vec::new(), Vec::new());
+        let mut fast = Vec::new();
+        let mut slow = Vec::new();
         for core in cores()? {
             let package = text(format!("{CPUS}/cpu{}/topology/package_cpus_list", core[0]))?;
             let place = packages.entry(package).or_default();
@@ -54,72 +55,81 @@ impl Kinds {
         Ok(Self { fast: fast.len(), cores: [fast, slow].concat(), options })
     }
 
-    /// Which core a PU is of; no two cores have the same number.
+    /// Index of a PU's core.
     pub fn core_of(&self, pu: u32) -> Option<usize> {
         self.cores.iter().position(|core| core.contains(&pu))
     }
 
-    /// Whether a PU is one of a fast core.
+    /// True for a PU of a fast core.
     pub fn is_fast(&self, pu: u32) -> bool {
         self.core_of(pu).is_some_and(|core| core < self.fast)
     }
 
-    /// How many cores there are.
+    /// Number of cores.
     pub fn cores(&self) -> usize {
         self.cores.len()
     }
 
-    /// All PUs of the core that a PU is of.
+    /// All PUs of a PU's core.
     pub fn siblings(&self, pu: u32) -> Option<Vec<u32>> {
         Some(self.cores[self.core_of(pu)?].clone())
     }
 }
 
-/// Of every PU that is online.
+/// The kernel's capacity of every online PU; `None` if the kernel reports none.
 fn capacities() -> anyhow::Result<BTreeMap<u32, Option<u32>>> {
-    let online = list(&text(format!("{CPUS}/online"))?)?;
-    let of = |pu: u32| {
+    let mut capacities = BTreeMap::new();
+    for pu in online()? {
         let file = format!("{CPUS}/cpu{pu}/cpu_capacity");
         let known = std::path::Path::new(&file).exists();
-        Ok((pu, if known { Some(text(file)?.parse()?) } else { None }))
-    };
-    online.into_iter().map(of).collect()
+        capacities.insert(pu, if known { Some(text(file)?.parse()?) } else { None });
+    }
+    Ok(capacities)
 }
 
-/// The PUs of every core that is online, in the order of the first.
+/// PUs of every online core, sorted by the first PU.
 fn cores() -> anyhow::Result<Vec<Vec<u32>>> {
-    let online = list(&text(format!("{CPUS}/online"))?)?;
-    let of = |pu: u32| list(&text(format!("{CPUS}/cpu{pu}/topology/thread_siblings_list"))?);
-    let cores: anyhow::Result<BTreeSet<Vec<u32>>> = online.into_iter().map(of).collect();
-    Ok(cores?.into_iter().collect())
+    // A set, since each core is found once per PU.
+    let mut cores = BTreeSet::new();
+    for pu in online()? {
+        cores.insert(list(&text(format!("{CPUS}/cpu{pu}/topology/thread_siblings_list"))?)?);
+    }
+    Ok(cores.into_iter().collect())
 }
 
 fn joined<'a>(pus: impl IntoIterator<Item = &'a u32>) -> String {
     pus.into_iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// What `colocate-study bench cores` would have written if slow cores did half as much (docs/schemas/core-speeds.json).
-fn made_up(fast: &[Vec<u32>], slow: &[Vec<u32>]) -> Value {
-    let speed = |value: f64| json!({ "value": value, "low": value * 0.99, "high": value * 1.01 });
+/// A speed with an interval of 1 %.
+fn speed(value: f64) -> Value {
+    json!({ "value": value, "low": value * 0.99, "high": value * 1.01 })
+}
+
+/// A PU's entry in [`made_up`], with the PU's relative speed.
+fn pu_entry(pu: u32, value: f64) -> Value {
     let reported = json!({
         "kind": null, "cpu_capacity": null, "cppc_highest": null, "max_frequency": null, "hybrid_pmu": null,
     });
-    let is_fast = |pu: &u32| fast.iter().any(|core| core.contains(pu));
-    let pus: BTreeSet<&u32> = fast.iter().chain(slow).flatten().collect();
-    let pu = |pu: &&u32| {
-        let value = if is_fast(pu) { 1.0 } else { 0.5 };
-        json!({
-            "pu": pu, "speed": speed(value), "speed_while_running": value, "share_of_pu": 1.0,
-            "clock": 1_000_000_000, "reported": reported,
-        })
-    };
+    json!({
+        "pu": pu, "speed": speed(value), "speed_while_running": value, "share_of_pu": 1.0,
+        "clock": 1_000_000_000, "reported": reported,
+    })
+}
+
+/// A file of `colocate-study bench cores` in which slow cores have half the speed of fast cores
+/// (docs/schemas/core-speeds.json).
+fn made_up(fast: &[Vec<u32>], slow: &[Vec<u32>]) -> Value {
+    let mut pus: BTreeMap<u32, f64> = BTreeMap::new();
+    pus.extend(fast.iter().flatten().map(|pu| (*pu, 1.0)));
+    pus.extend(slow.iter().flatten().map(|pu| (*pu, 0.5)));
     let mut cores: Vec<&Vec<u32>> = fast.iter().chain(slow).collect();
     cores.sort();
     json!({
         "version": 1, "processor": null, "kernel": null, "started_unix_s": 0, "rounds": 3, "visit_ns": 1,
         "seed": 0, "others_runnable": null,
         "cores": cores.into_iter().map(joined).collect::<Vec<_>>(),
-        "pus": pus.iter().map(pu).collect::<Vec<_>>(),
+        "pus": pus.into_iter().map(|(pu, speed)| pu_entry(pu, speed)).collect::<Vec<_>>(),
         "kinds": [
             { "speed": speed(0.5), "pus": joined(slow.iter().flatten()) },
             { "speed": speed(1.0), "pus": joined(fast.iter().flatten()) },
@@ -128,8 +138,17 @@ fn made_up(fast: &[Vec<u32>], slow: &[Vec<u32>]) -> Value {
     })
 }
 
-/// `colocate topo` shows two kinds of cores, with the PUs and capacities that the kernel says, and these follow from what
-/// is in the device tree.
+/// Capacity and PUs of a line of `colocate topo`, such as
+/// `  slow  capacity  512, 12 cores: PUs 1-3,5-7`. `None` for other lines.
+fn kind_in(line: &str) -> Option<anyhow::Result<(u32, Vec<u32>)>> {
+    let (_, reported) = line.split_once("  capacity ")?;
+    let capacity = reported.split(',').next()?.trim().parse().ok()?;
+    let pus = reported.split_once(": PUs ")?.1;
+    Some(list(pus.trim()).map(|pus| (capacity, pus)))
+}
+
+/// `colocate topo` shows two kinds of cores with the kernel's PUs and capacities, which follow from
+/// the device tree.
 pub fn are_the_device_trees() -> anyhow::Result<()> {
     let capacities = capacities()?;
     let mut dmips: BTreeMap<u32, u32> = BTreeMap::new();
@@ -143,7 +162,7 @@ pub fn are_the_device_trees() -> anyhow::Result<()> {
     let most = dmips.values().max().context("no PU")?;
     let mut kinds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (pu, own) in &dmips {
-        // QEMU reports no clock rates, so the kernel assumes equal ones.
+        // QEMU reports no clock rates, so the kernel assumes equal rates.
         let capacity = own * 1024 / most;
         ensure!(
             capacities[pu] == Some(capacity),
@@ -155,21 +174,14 @@ pub fn are_the_device_trees() -> anyhow::Result<()> {
     ensure!(kinds.len() == 2, "expected a machine with two kinds of cores, found {kinds:?}");
     let picture = printed(&["topo"])?;
     let (_, reported) = picture.split_once("kinds of cores").context("no kinds of cores")?;
-    // e.g. `  slow  capacity  512, 12 cores: PUs 1-3,5-7`
-    let kind = |line: &str| -> Option<anyhow::Result<(u32, Vec<u32>)>> {
-        let (_, reported) = line.split_once("  capacity ")?;
-        let capacity = reported.split(',').next()?.trim().parse().ok()?;
-        let pus = reported.split_once(": PUs ")?.1;
-        Some(list(pus.trim()).map(|pus| (capacity, pus)))
-    };
     let reported: anyhow::Result<BTreeMap<u32, Vec<u32>>> =
-        reported.lines().filter_map(kind).collect();
+        reported.lines().filter_map(kind_in).collect();
     let reported = reported?;
     ensure!(reported == kinds, "expected {kinds:?}, found {reported:?}: {picture}");
     Ok(())
 }
 
-/// Where the kernel reports no kinds, serial phases are seen, but every thread is left unpinned, and a line says so.
+/// If the kernel reports no kinds, serial phases are seen, but no thread is pinned; a note says so.
 pub fn are_not_reported() -> anyhow::Result<()> {
     let capacities = capacities()?;
     let alike = capacities.values().collect::<BTreeSet<_>>().len() == 1;
@@ -193,11 +205,18 @@ pub fn are_not_reported() -> anyhow::Result<()> {
     before.is_back(&programs.session)
 }
 
-/// What `colocate-study bench cores` writes in the guest is as the kernel says it of PUs, cores and capacities, and
-/// `colocate schedule` takes it. How fast cores are means nothing here.
+/// Lists of PUs in a JSON array: of each element, or of the field `key` of each element.
+fn lists(value: &Value, key: Option<&str>) -> anyhow::Result<Vec<Vec<u32>>> {
+    let all = value.as_array().context("no list")?.iter();
+    all.map(|one| list(key.map_or(one, |key| &one[key]).as_str().unwrap_or_default())).collect()
+}
+
+/// `colocate-study bench cores` agrees with the kernel about PUs, cores and capacities, and
+/// `colocate schedule` accepts the file. Speeds of emulated cores mean nothing.
 pub fn are_measured() -> anyhow::Result<()> {
     let before = Before::now()?;
     let file = "/tmp/measured.json";
+    // Short measurements: the speeds mean nothing.
     let words = ["bench", "cores", "--json", "--seconds", "0.002", "--repeat", "3", "-o", file];
     let done = study(&words)?;
     ensure!(done.status.success(), "bench cores: {}", String::from_utf8_lossy(&done.stderr));
@@ -210,12 +229,6 @@ pub fn are_measured() -> anyhow::Result<()> {
         .collect();
     let kernels = capacities()?;
     ensure!(reported == kernels, "expected {kernels:?}, found {reported:?}");
-    let lists = |value: &Value, key: Option<&str>| -> anyhow::Result<Vec<Vec<u32>>> {
-        let all = value.as_array().context("no list")?.iter();
-        let text =
-            |one: &Value| key.map_or(one, |key| &one[key]).as_str().unwrap_or_default().to_owned();
-        all.map(|one| list(&text(one))).collect()
-    };
     ensure!(
         lists(&found["cores"], None)? == cores()?,
         "expected {:?}, found {}",
