@@ -1,8 +1,9 @@
-//! What the contention model expects of a plan: how much slower each task is than alone.
+//! Slowdown of each task of a plan against running alone, as the contention model predicts.
 //!
-//! The model's parameters and what is not known of the programs are assumptions, so a slowdown is always
-//! given with the range that it takes while they vary. Where a task's rate was measured on this machine's
-//! processor, only guesses that give that rate count ([`Model::demand`]), so the range is narrower.
+//! The model's parameters and the unknown demands of programs are assumptions. A slowdown is
+//! therefore given with its range over all assumptions. Where a task's rate was measured on this
+//! machine's processor, only assumptions that reproduce the rate count ([`Model::demand`]), so the
+//! range is narrower.
 
 use crate::judge::{distinct, unnamed};
 use crate::plan::{Decision, Plan, Slowdown, Task};
@@ -14,32 +15,32 @@ use colocate_model::{Assumptions, Phase};
 use std::collections::HashMap;
 use thiserror::Error;
 
-/// Why there is no forecast.
+/// Reason for a missing forecast.
 #[derive(Debug, Error)]
 pub enum ForecastError {
     /// A task has no PU of its own.
     #[error("task {task} has no PU of its own: the model is of tasks that run all the time")]
     NoPuOfItsOwn {
-        /// The first such task.
+        /// First task without a PU of its own.
         task: TaskId,
     },
     /// The machine cannot be modelled.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A demand vector cannot be that of a task on this machine.
+    /// A demand vector is not possible on this machine.
     #[error("demand of task {task}: {reason}")]
     Phase {
         /// The task.
         task: TaskId,
-        /// What is wrong with it.
+        /// Defect of the demand vector.
         reason: PhaseError,
     },
 }
 
-/// The slowdown of each of `tasks`, in the order of `plan`'s decisions, over all of `assumptions`.
+/// Slowdown of each task over all `assumptions`, in the order of `plan`'s decisions.
 ///
-/// Tasks of one job share lines of memory; all memory is on the node of the PU that uses it. A task that
-/// is not among `tasks` counts as one of which nothing is known.
+/// Tasks of one job share lines of memory; all memory is on the node of the PU that uses it. A task
+/// missing from `tasks` has an unknown demand.
 ///
 /// # Errors
 /// Every variant of [`ForecastError`].
@@ -80,7 +81,7 @@ pub fn slowdowns(
     Ok(found)
 }
 
-/// Takes one more figure into the range at `place`.
+/// Extends the range at `place` by `slowdown`; the first value is the default.
 fn note(found: &mut Vec<Slowdown>, place: usize, slowdown: f64) {
     match found.get_mut(place) {
         Some(range) => {
@@ -91,7 +92,7 @@ fn note(found: &mut Vec<Slowdown>, place: usize, slowdown: f64) {
     }
 }
 
-/// The PU of every decision, if no two are the same.
+/// PU of every decision, if no two decisions share a PU.
 fn own_pus(machine: &Machine, plan: &Plan) -> Result<Vec<PuIdx>, ForecastError> {
     let mut taken = vec![false; machine.pus.len()];
     let one = |decision: &Decision| {
@@ -102,7 +103,8 @@ fn own_pus(machine: &Machine, plan: &Plan) -> Result<Vec<PuIdx>, ForecastError> 
     plan.decisions.iter().map(one).collect()
 }
 
-/// Of each decision's task, whose phase is that of `of`. Tasks that are alike are so on all cores of a kind.
+/// Demand of each decision's task; `of` is the task's index in `phases`. Equal phases have equal
+/// demands on all cores of a kind.
 fn demands(
     model: &Model<'_>,
     (phases, of): (&[Phase], &[usize]),

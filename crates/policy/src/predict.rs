@@ -1,7 +1,7 @@
-//! What a plan promises: the overlap on its cores, beside what chance and the baseline give.
+//! Predicted overlap of a plan, beside the overlap of random placement and of the baseline.
 //!
-//! Only the overlap is stated, with its unit. How much slower a clash makes a thread depends on the
-//! machine and is not known before it is measured, so no slow-down is claimed.
+//! Only the overlap is stated, with its unit. The slowdown per clash depends on the machine and is
+//! unknown before a measurement, so no slowdown is predicted.
 
 use crate::places::Places;
 use crate::plan::{Per, Task};
@@ -9,15 +9,16 @@ use crate::schedule::select::float;
 use colocate_machine::PuIdx;
 use colocate_model::{UnitDemand, overlap};
 
-/// The unit of [`demands`]: per cycle if the rate of every task is known. Amounts per instruction and
-/// per cycle cannot be compared, so one unknown rate makes it per instruction for all.
+/// Unit of [`demands`]: per cycle if the rate of every task is known. Amounts per instruction and
+/// per cycle are not comparable, so a single unknown rate makes the unit "per instruction" for all
+/// tasks.
 pub(crate) fn unit(tasks: &[&Task]) -> Per {
     let known = !tasks.is_empty() && tasks.iter().all(|task| task.rate().is_some());
     if known { Per::Cycle } else { Per::PairOfInstructions }
 }
 
-/// The demand of each task, with the mean of the known mixes in place of unknown classes; in the unit that
-/// [`unit()`] says.
+/// Demand of each task in the unit of [`unit()`]; the mean of the known mixes replaces unknown
+/// classes.
 pub(crate) fn demands(tasks: &[&Task]) -> Vec<UnitDemand> {
     let assumed = overlap::mean_mix(tasks.iter().map(|task| &task.mix));
     let per = unit(tasks);
@@ -31,16 +32,16 @@ pub(crate) fn demands(tasks: &[&Task]) -> Vec<UnitDemand> {
     tasks.iter().map(one).collect()
 }
 
-/// The demand of tasks that take turns on one PU.
+/// Demand of tasks that share a PU.
 ///
-/// One of them runs at a time. If together they would be busy for more than all of the time, each
-/// gets its part: `Σ d(t) / max(1, Σ b(t))`.
+/// Only one task runs at a time. If the busy shares sum to more than 1, the demands are scaled
+/// down: `Σ d(t) / max(1, Σ b(t))`.
 pub(crate) fn taking_turns(tasks: impl Iterator<Item = (UnitDemand, f64)>) -> UnitDemand {
     let sum = tasks.fold((UnitDemand::NONE, 0.0), |sum, task| (sum.0 + task.0, sum.1 + task.1));
     sum.0.scaled(1.0 / sum.1.max(1.0))
 }
 
-/// The overlap between the PUs of each usable core, added up over all cores.
+/// Overlap between the PUs of a core, summed over the usable cores.
 pub(crate) fn total_overlap(
     places: &Places<'_>,
     tasks: &[&Task],
@@ -56,7 +57,7 @@ pub(crate) fn total_overlap(
     places.cores.iter().map(|core| within(&core.pus.iter().map(of_pu).collect::<Vec<_>>())).sum()
 }
 
-/// The overlap of all pairs of `demands`.
+/// Overlap summed over all pairs of `demands`.
 pub(crate) fn within(demands: &[UnitDemand]) -> f64 {
     let mut before = UnitDemand::NONE;
     let mut sum = 0.0;
@@ -67,7 +68,7 @@ pub(crate) fn within(demands: &[UnitDemand]) -> f64 {
     sum
 }
 
-/// What a placement of every task promises, one sentence; `None` if no mix is known.
+/// Predicted overlap of a placement, one sentence; `None` if no mix is known.
 pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) -> Option<String> {
     let unknown = tasks.iter().filter(|task| task.mix.is_unknown()).count();
     if unknown == tasks.len() {
@@ -91,8 +92,8 @@ pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) ->
     ))
 }
 
-/// By how much the tasks of a core overlap less, in the mean, than if they were dealt to the same PUs at random; `None` if that
-/// is not known, or tasks take turns.
+/// Mean overlap per core of random placement on the same PUs, minus the overlap of `seats`; `None`
+/// if unknown or if tasks share a PU.
 pub(crate) fn better_than_chance(
     places: &Places<'_>,
     tasks: &[&Task],
@@ -103,10 +104,11 @@ pub(crate) fn better_than_chance(
     Some((by_chance - total_overlap(places, tasks, &demands, seats)) / float(places.cores.len()))
 }
 
-/// The expected overlap if the tasks were dealt at random to the PUs that `seats` uses.
+/// Expected overlap of a random placement on the PUs of `seats`.
 ///
-/// Any two PUs then hold any two tasks equally likely, so it is the number of pairs of used siblings
-/// times the mean overlap of two tasks. `None` if tasks take turns, or for fewer than two tasks.
+/// Any two PUs hold any two tasks with equal probability. The result is the number of pairs of used
+/// siblings times the mean overlap of two tasks. `None` if tasks share a PU, or for fewer than two
+/// tasks.
 fn by_chance(places: &Places<'_>, demands: &[UnitDemand], seats: &[PuIdx]) -> Option<f64> {
     let mut used = vec![false; places.machine.pus.len()];
     for pu in seats {

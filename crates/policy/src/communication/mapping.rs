@@ -1,4 +1,4 @@
-//! A PU for each task, so that those that communicate much are near each other.
+//! Mapping of tasks to PUs, with tasks that communicate much near each other.
 //!
 //! # Approach
 //! From the machine down: the tasks of a domain are dealt to its parts, which are filled one after the other. A part begins
@@ -22,10 +22,10 @@ use colocate_machine::PuIdx;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Exchanges are tried with so many tasks at most. Chosen: each pair is looked at.
+/// Largest number of tasks for which exchanges are tried. Chosen: every pair is examined.
 const EXCHANGED: usize = 128;
 
-/// Where a PU is: package, node, last cache, core and PU.
+/// Path to a PU: package, node, last-level cache, core and PU.
 pub(crate) type Path = [usize; 5];
 
 /// Steps up and down the tree from one PU to another.
@@ -36,8 +36,9 @@ pub(crate) fn distance(a: &Path, b: &Path) -> f64 {
     2.0 * (a.len() - shared) as f64
 }
 
-/// Whether all pairs of tasks are as far from each other in one placement as in another one: then to change from one to the other
-/// gains nothing (equation 8 of Cruz et al., JPDC 2014). That is so if tasks share a domain of the tree in both or in neither.
+/// True if all pairs of tasks have the same distance in both placements, so that a change gains
+/// nothing (equation 8 of Cruz et al., JPDC 2014). Equivalent: any two tasks share a domain of the
+/// tree in both placements or in neither.
 #[must_use]
 pub fn are_symmetric(places: &Places<'_>, now: &[PuIdx], before: &[PuIdx]) -> bool {
     let path = |pu: &PuIdx| places.path(*pu);
@@ -53,7 +54,7 @@ pub fn are_symmetric(places: &Places<'_>, now: &[PuIdx], before: &[PuIdx]) -> bo
     })
 }
 
-/// What each task communicates with others, by places in a list of tasks.
+/// Sparse rows of the communication matrix: (index of the partner, amount) for each task.
 struct Rows(Vec<Vec<(usize, f64)>>);
 
 impl Rows {
@@ -69,26 +70,26 @@ impl Rows {
         Self(rows)
     }
 
-    /// Sum of what a task communicates with all others.
+    /// Amount of a task with all partners.
     fn amount(&self, task: usize) -> f64 {
         self.0[task].iter().map(|(_, amount)| amount).sum()
     }
 
-    /// What all cost that are at places among `paths`.
+    /// Cost of a placement; `seats` are indexes into `paths`.
     fn cost(&self, paths: &[Path], seats: &[usize]) -> f64 {
         let at: Vec<Path> = seats.iter().map(|pu| paths[*pu]).collect();
         let of = |task: usize| self.cost_of(task, &at[task], &at, usize::MAX);
         (0..seats.len()).map(of).sum::<f64>() / 2.0
     }
 
-    /// What a task would cost at a place, beside where the others are.
+    /// Cost of a task at `at`, with its partners at `seats`, without the partner `without`.
     fn cost_of(&self, task: usize, at: &Path, seats: &[Path], without: usize) -> f64 {
         let others = self.0[task].iter().filter(|(other, _)| *other != without);
         others.map(|(other, amount)| amount * distance(at, &seats[*other])).sum()
     }
 }
 
-/// What a placement costs.
+/// Cost of a placement: amount × distance, summed over pairs.
 #[must_use]
 pub fn cost(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>, seats: &[PuIdx]) -> f64 {
     let paths: Vec<Path> = seats.iter().map(|pu| places.path(*pu)).collect();
@@ -96,7 +97,7 @@ pub fn cost(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>, seats: &[PuI
     Rows::of(matrix, tasks).cost(&paths, &seats)
 }
 
-/// A PU for each of `tasks`; none if none is usable.
+/// PU of each task; empty if no PU is usable.
 #[must_use]
 pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<PuIdx> {
     let rows = Rows::of(matrix, tasks);
@@ -123,16 +124,16 @@ pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<Pu
     best.into_iter().flatten().map(|pu| places.pus[pu]).collect()
 }
 
-/// With which task a part begins.
+/// First task of a part.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
-    /// That which communicates most with all that are left: the middle of a star.
+    /// Task with the most communication with unplaced tasks: the middle of a star.
     Middle,
-    /// That which does so least: the end of a chain.
+    /// Task with the least communication with unplaced tasks: the end of a chain.
     Corner,
 }
 
-/// Deals tasks to the parts of a domain, of which `pus` are the PUs in the order of the tree.
+/// Deals tasks to the parts of a domain; `pus` are the domain's PUs in tree order.
 fn deal(
     rows: &Rows,
     paths: &[Path],
@@ -160,7 +161,7 @@ fn deal(
     }
 }
 
-/// Takes so many tasks that communicate much with each other out of those that are left.
+/// Removes `wanted` tasks that communicate much with each other from `left`.
 fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize, start: Start) -> Vec<usize> {
     if wanted >= left.len() {
         return std::mem::take(left);
@@ -196,7 +197,7 @@ fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize, start: Start) -> Vec
     taken
 }
 
-/// Refines two parts until that gains nothing, in at most as many passes as there are tasks.
+/// Refines two parts until nothing is gained, in at most as many passes as tasks.
 fn refine_all(rows: &Rows, taken: &mut [usize], left: &mut [usize]) {
     for _ in 0..rows.0.len() {
         if !refine(rows, taken, left) {
@@ -205,8 +206,9 @@ fn refine_all(rows: &Rows, taken: &mut [usize], left: &mut [usize]) {
     }
 }
 
-/// Exchanges tasks of two parts, one pair after the other and each once, so that less is communicated between the parts; also pairs
-/// that cost more for a while. Undoes those after the least (Kernighan and Lin, 1970). Whether that is less than before.
+/// One pass of Kernighan and Lin (1970) over two parts. Exchanges pairs of tasks in turn, each task
+/// at most once and also at a loss, then undoes all exchanges after the minimum cut. True if the
+/// cut fell.
 fn refine(rows: &Rows, taken: &mut [usize], left: &mut [usize]) -> bool {
     // By how much less would be communicated between the parts if a task were in the other one.
     let mut side = vec![0.0; rows.0.len()];
@@ -248,7 +250,7 @@ fn refine(rows: &Rows, taken: &mut [usize], left: &mut [usize]) -> bool {
     best.1 > 0
 }
 
-/// A task and what it communicates. The first one of those that communicate most is the greatest.
+/// Task in a priority queue, by amount; the lowest index wins among equals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Candidate {
     amount: f64,
@@ -269,7 +271,7 @@ impl PartialOrd for Candidate {
     }
 }
 
-/// How far each place is from each other one.
+/// Distance matrix of the places.
 struct Far {
     places: usize,
     all: Vec<f64>,
@@ -286,7 +288,7 @@ impl Far {
     }
 }
 
-/// What each task would cost at each place beside where the others are.
+/// Cost of each task at each place, with all other tasks fixed.
 struct Costs<'a> {
     rows: &'a Rows,
     far: &'a Far,
@@ -302,7 +304,7 @@ impl<'a> Costs<'a> {
         costs
     }
 
-    /// Adds so many times what a task at a place makes others cost.
+    /// Adds `times` the cost that `task` at `place` causes to its partners.
     fn add(&mut self, task: usize, place: usize, times: f64) {
         let far = self.far.from(place);
         for (other, amount) in &self.rows.0[task] {
@@ -322,7 +324,7 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// Has two tasks change places, or one go to a place that none has, as long as that costs less.
+/// Swaps two tasks, or moves a task to a free place, as long as the cost falls.
 fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
     let mut costs = Costs::of(rows, far, seats);
     let mut on = vec![0_u32; far.places];
@@ -368,8 +370,9 @@ fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
 /// Least gain that counts, as a share of the cost. Chosen.
 const LEAST: f64 = 1e-9;
 
-/// Rounding error of sums and differences, as a share of the amounts that are summed up: some thousand additions of 2^-53 each, of
-/// amounts times distances up to ten. A gain that is no larger may be none, and would be made again and again.
+/// Rounding error of sums and differences, relative to the summed amounts: some thousand additions
+/// with 2^-53 each, of amounts times distances up to ten. A smaller gain may be no gain, and the
+/// same exchange would repeat for ever.
 const ROUNDING: f64 = 1e-11;
 
 #[cfg(test)]

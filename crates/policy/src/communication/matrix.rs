@@ -1,4 +1,4 @@
-//! How much tasks communicate, and what is read off it.
+//! Communication matrix and its measures.
 //!
 //! Amounts have any unit: wake-ups a second, cache lines. After Cruz et al., "Dynamic thread mapping of shared memory
 //! applications by exploiting cache coherence protocols", JPDC 2014, sections 4.1, 4.2 and 5.1.
@@ -7,12 +7,12 @@ use super::traffic::Two;
 use colocate_evidence::TaskId;
 use std::collections::BTreeMap;
 
-/// Symmetric and sparse; a task does not communicate with itself. In the order of the pairs.
+/// Sparse symmetric communication matrix without a diagonal, sorted by pair.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix(Vec<(Two, f64)>);
 
 impl Matrix {
-    /// What tasks communicate, added up for each pair. What is of one task, or not above 0, does not count.
+    /// Sums amounts by pair. Drops amounts within a task, and amounts not above 0.
     #[must_use]
     pub fn of(amounts: impl IntoIterator<Item = (TaskId, TaskId, f64)>) -> Self {
         let amounts = amounts.into_iter().filter(|(a, b, amount)| a != b && *amount > 0.0);
@@ -28,19 +28,19 @@ impl Matrix {
         Self(pairs)
     }
 
-    /// What two tasks communicate.
+    /// Amount between two tasks; 0 for an unknown pair.
     #[must_use]
     pub fn between(&self, a: TaskId, b: TaskId) -> f64 {
         let at = self.0.binary_search_by_key(&(a.min(b), a.max(b)), |(two, _)| *two);
         at.map_or(0.0, |at| self.0[at].1)
     }
 
-    /// All pairs that communicate, in order.
+    /// All communicating pairs, in order.
     pub fn pairs(&self) -> impl Iterator<Item = (Two, f64)> {
         self.0.iter().copied()
     }
 
-    /// The tasks that communicate, in order.
+    /// All communicating tasks, in order.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskId> {
         let mut tasks: Vec<TaskId> = self.0.iter().flat_map(|((a, b), _)| [*a, *b]).collect();
@@ -49,19 +49,19 @@ impl Matrix {
         tasks
     }
 
-    /// What was known before, weighted by `1 + aging`, and `new` (equation 1).
+    /// Old amounts weighted by `1 + aging`, plus `new` (equation 1).
     #[must_use]
     pub fn aged(&self, aging: f64, new: &Self) -> Self {
         let old = self.pairs().map(|((a, b), amount)| (a, b, (1.0 + aging) * amount));
         Self::of(new.pairs().map(|((a, b), amount)| (a, b, amount)).chain(old))
     }
 
-    /// Without the pairs of tasks that are not to be kept.
+    /// Removes all pairs of tasks for which `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(TaskId) -> bool) {
         self.0.retain(|((a, b), _)| keep(*a) && keep(*b));
     }
 
-    /// Without the tasks that communicate less than `part` of what tasks do on average.
+    /// Copy without tasks that communicate less than `part` of the mean task.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // tasks
     pub fn without_inactive(&self, part: f64) -> Self {
@@ -76,7 +76,8 @@ impl Matrix {
         active
     }
 
-    /// With whom each task communicates most: the one with the lowest ID among equals (equation 2). In the order of the tasks.
+    /// (task, partner) for each task, in task order (equation 2); the lowest ID among equal
+    /// partners.
     #[must_use]
     pub fn partners(&self) -> Vec<Two> {
         let both = |((a, b), amount)| [(a, amount, b), (b, amount, a)];
@@ -86,7 +87,7 @@ impl Matrix {
         all.into_iter().map(|(task, _, partner)| (task, partner)).collect()
     }
 
-    /// What a pair of so many tasks communicates on average.
+    /// Mean amount of a pair among `tasks` tasks.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // tasks
     pub fn mean(&self, tasks: usize) -> f64 {
@@ -94,9 +95,9 @@ impl Matrix {
         self.0.iter().map(|(_, amount)| amount).sum::<f64>() / pairs
     }
 
-    /// How unevenly the pairs of so many tasks communicate: the variance of amounts over the square of their mean, 0 if all
-    /// are equal. The published one is over the mean itself (equation 5) and grows with the rate of counting, so that its
-    /// limit of 250 means something for one detector only.
+    /// Heterogeneity of the pairs among `tasks` tasks: variance of amounts over their squared mean,
+    /// 0 if all are equal. The published measure divides by the mean itself (equation 5) and grows
+    /// with the rate of counting, so its limit of 250 fits a single detector only.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // tasks
     pub fn heterogeneity(&self, tasks: usize) -> f64 {
@@ -106,8 +107,8 @@ impl Matrix {
         if sum > 0.0 { pairs * squares / (sum * sum) - 1.0 } else { 0.0 }
     }
 
-    /// How much this differs from `before`: both scaled to a largest amount of 1, the sum of the fourth powers of the
-    /// differences over both halves of the matrix (equation 9).
+    /// Dynamicity against `before`: both matrices scaled to a largest amount of 1, then the sum of
+    /// the fourth powers of the differences over both halves of the matrix (equation 9).
     #[must_use]
     pub fn dynamicity(&self, before: &Self) -> f64 {
         let scale =

@@ -1,13 +1,14 @@
-//! Tasks that communicate and do not share a PU, in teams, and a part of the machine for each team.
+//! Teams of communicating tasks on separate PUs, and a part of the machine for each team.
 //!
 //! # Algorithm
-//! 1. Tasks are in one team whose wake-ups from afar would cost a pair more than [`SHARE`] of the time for which both are busy; of
-//!    a pair that is in one part, more than [`STAYS`].
-//! 2. Each team, the one with most to lose first, gets a part of the machine that has a core for all of its time, and [`ROOM`]
-//!    beyond: one under a last-level cache if there is one, else a node or a package. Of several the one with most wake-ups from
-//!    tasks that have a PU there, then the one where most of its time is spent already, since its memory may be there, then the one
-//!    with most room. One with less than half of that time only if the team loses [`FAR`] of it. A team stays in its part while
-//!    that has a core for all of its time.
+//! 1. Two tasks are in the same team if wake-ups between distant PUs would cost more than [`SHARE`]
+//!    of the time for which both are busy; [`STAYS`] for a pair that is already in the same part.
+//! 2. Teams get parts in the order of falling loss. A part needs free cores for the team's busy
+//!    time times [`ROOM`]: a last-level cache if possible, else a node or a package. Among several
+//!    parts the order is: most wake-ups from tasks placed in the part; most of the team's time
+//!    spent in the part, since the team's memory may be there; most room. A part with less than
+//!    half of the team's time is taken only if the team loses [`FAR`] of its time. A team stays in
+//!    its part while the part has free cores for the busy time.
 //! # Properties
 //! - **As wide as it needs**: a team that one cache has no cores for gets a node. -> test `a_part_is_as_wide_as_its_team`
 //! - **Does not separate or crowd**: one that no part has cores for is left to the kernel. -> test `a_part_is_as_wide_as_its_team`
@@ -25,17 +26,18 @@ use colocate_machine::{PuIdx, Shared};
 use colocate_model::communication::WakeUpCosts;
 use std::collections::BTreeMap;
 
-/// The part of the time for which both are busy. Chosen: a team in a part has only the memory bandwidth and the caches of that,
-/// so less is not worth it.
+/// Least loss of a pair in a team, as a part of the time for which both are busy. Chosen: a team is
+/// limited to the memory bandwidth and caches of its part, so less is not worth the limit.
 const SHARE: f64 = 0.05;
-/// The same of a pair that is in one part. Chosen: what it communicates varies, and is less while it is near.
+/// Least loss for a pair that is already in the same part. Chosen: communication varies, and is
+/// less while the tasks are near.
 const STAYS: f64 = 0.02;
-/// A team is put in a part in which it spends less than half of its time only if it loses this part of its time. Chosen: its memory
-/// is elsewhere then, and where is not known.
+/// Least loss of a team, as a part of its time, for a part with less than half of the team's time.
+/// Chosen: the team's memory is then elsewhere, on an unknown node.
 const FAR: f64 = 0.2;
-/// So many cores for each that a team keeps busy are free in a part that it is put in. Chosen: its load varies.
+/// Free cores per busy core of a team in a new part. Chosen: load varies.
 const ROOM: f64 = 1.25;
-/// The parts that a team may be put in, narrowest first.
+/// Kinds of parts, narrowest first.
 const PARTS: [Shared; 3] = [Shared::Cache, Shared::Node, Shared::Package];
 
 /// Tasks that communicate.
@@ -43,18 +45,19 @@ const PARTS: [Shared; 3] = [Shared::Cache, Shared::Node, Shared::Package];
 pub struct Team {
     /// The tasks, in the order of their IDs: two or more.
     pub tasks: Vec<TaskId>,
-    /// With which other one each communicates most.
+    /// Partner with the most communication, for each task.
     pub partners: Vec<TaskId>,
-    /// Seconds a second that they lose as far apart as can be.
+    /// Loss at the largest distance, in seconds per second.
     pub gain: f64,
-    /// How many PUs they keep busy.
+    /// Sum of the tasks' busy shares, in PUs.
     pub busy: f64,
 }
 
-/// Where a team is: what it shares, with which PU.
+/// Part of the machine: the PUs that share a cache, node or package with a PU.
 pub type Part = (Shared, PuIdx);
 
-/// The teams of tasks that may be in one, which had parts `before`. A task of which it is not known how busy it is is in none.
+/// Teams of the tasks for which `may_be` is true. `before`: previous parts. A task with an unknown
+/// busy share is in no team.
 #[must_use]
 pub fn teams(
     traffic: &Traffic,
@@ -117,7 +120,7 @@ pub fn teams(
     teams
 }
 
-/// What a wake-up costs at most between usable PUs.
+/// Largest cost of a wake-up between usable PUs, in seconds.
 fn farthest(places: &Places<'_>, costs: &WakeUpCosts) -> f64 {
     let machine = places.machine;
     let package = |pu: PuIdx| machine.cores[machine.core_of(pu).idx()].package;
@@ -132,13 +135,13 @@ fn farthest(places: &Places<'_>, costs: &WakeUpCosts) -> f64 {
     })
 }
 
-/// A part of the machine with some of the usable PUs.
+/// Part of the machine with some of the usable PUs.
 struct Candidate {
     part: Part,
     pus: Vec<PuIdx>,
 }
 
-/// The parts of one kind that have several usable PUs, but not all.
+/// Parts of a kind with several usable PUs, but not all.
 fn candidates(places: &Places<'_>, shared: Shared) -> Vec<Candidate> {
     let mut parts = places.machine.parts(shared);
     parts.iter_mut().for_each(|pus| pus.retain(|pu| places.pus.binary_search(pu).is_ok()));
@@ -146,20 +149,20 @@ fn candidates(places: &Places<'_>, shared: Shared) -> Vec<Candidate> {
     parts.into_iter().map(|pus| Candidate { part: (shared, pus[0]), pus }).collect()
 }
 
-/// What is where.
+/// Current placement and load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now<'a> {
-    /// The parts of teams until now.
+    /// Previous parts of teams.
     pub parts: &'a BTreeMap<TaskId, Part>,
-    /// Tasks that are to have a PU.
+    /// Tasks pinned to a PU.
     pub seats: &'a BTreeMap<TaskId, PuIdx>,
-    /// Where tasks of teams have last run.
+    /// PU of the last run of each team task.
     pub ran: &'a BTreeMap<TaskId, PuIdx>,
-    /// What tasks of no team want of each PU.
+    /// Load of tasks without a team, by PU.
     pub load: &'a BTreeMap<PuIdx, f64>,
 }
 
-/// A part for each of the teams; `None` where the kernel is to choose.
+/// Part of each team; `None`: not pinned.
 #[must_use]
 pub(crate) fn parts(
     teams: &[Team],
@@ -221,7 +224,7 @@ pub(crate) fn parts(
     chosen
 }
 
-/// How busy the tasks of a team are, by where they have last run.
+/// Busy shares of a team's tasks, by the PU of the last run.
 fn spent(team: &Team, traffic: &Traffic, ran: &BTreeMap<TaskId, PuIdx>) -> BTreeMap<PuIdx, f64> {
     let mut spent = BTreeMap::new();
     for task in &team.tasks {
@@ -232,7 +235,7 @@ fn spent(team: &Team, traffic: &Traffic, ran: &BTreeMap<TaskId, PuIdx>) -> BTree
     spent
 }
 
-/// Wake-ups a second between a team and tasks that have a PU, by that.
+/// Wake-ups per second between a team and pinned tasks, by PU.
 fn calls(team: &Team, traffic: &Traffic, seats: &BTreeMap<TaskId, PuIdx>) -> BTreeMap<PuIdx, f64> {
     let mut calls = BTreeMap::new();
     let is_of = |task: &TaskId| team.tasks.binary_search(task).is_ok();

@@ -1,13 +1,14 @@
-//! How often tasks wake each other, and what they do meanwhile, from sums that only grow.
+//! Wake-up rates between tasks, wake-up latency and simultaneous run time, from cumulative sums.
 //!
-//! A pair that shares a PU waits little and never runs at the same time, so what is seen of it there says nothing of how it
-//! would fare apart.
+//! A pair on a single PU has short waits and never runs at the same time, so observations there do
+//! not predict the pair on two PUs.
 //!
-//! Means with exponentially falling weights, [`MEMORY`] long. How often they wake each other is always taken in. How long wake-ups
-//! take and how long both run, only while they are on two PUs often enough: the kernel, too, puts them on one for moments. On one PU
-//! they wake each other up to ten times as often, so that few wake-ups between PUs can be most of the time. Wake-ups that ended on the
-//! waker's PU count with what they cost there, since a longer one waited for other tasks. A task that shares a PU is no busier than it
-//! was before: there it also waits for the one that has woken it.
+//! Exponentially weighted means with time constant [`MEMORY`]. Wake-up rates are always updated.
+//! Latency and simultaneous run time are updated only while the pair is on two PUs often enough:
+//! the kernel, too, puts a pair on a single PU for moments. On a single PU the pair wakes up to ten
+//! times as often, so few wake-ups between PUs can be most of the time. Wake-ups that end on the
+//! waker's PU count with the cost of such a wake-up: longer waits are for other tasks. A task on a
+//! shared PU is no busier than before: there it also waits for its waker.
 
 use super::ByTask;
 use crate::evidence::QueuedJob;
@@ -17,32 +18,32 @@ use colocate_machine::Nanos;
 use colocate_machine::calibrated::Pair as Lie;
 use colocate_model::communication::{Exchange, WakeUpCosts};
 
-/// After so long what was seen counts for a third. Chosen: a server's load changes within seconds, and a placement is to
-/// follow within half a second.
+/// Time constant of the means in seconds (weight 1/e). Chosen: a server's load changes within
+/// seconds, and a placement should follow within half a second.
 const MEMORY: f64 = 0.3;
-/// Less time than this says nothing. Chosen: most of a quantum of the guard.
+/// Shortest interval for an update, in seconds. Chosen: most of a quantum of the guard.
 const SHORTEST: f64 = 0.04;
-/// A pair that we have put on one PU was apart if fewer of its wake-ups ended on the waker's PU than this part.
+/// A pair pinned to a single PU counts as apart below this part of wake-ups on the waker's PU.
 const APART: f64 = 0.5;
-/// A pair that the kernel has placed was apart for much of the time if fewer did than this part. Chosen: with wake-ups that take ten
-/// times as long between PUs that is half of the time.
+/// A pair placed by the kernel counts as apart below this part of wake-ups on the waker's PU.
+/// Chosen: with wake-ups that take ten times as long between PUs, half of the time.
 const OFTEN_APART: f64 = 0.9;
 
-/// Two tasks, the lesser first.
+/// Pair of tasks, the lesser first.
 pub type Two = (TaskId, TaskId);
 
-/// What was seen of tasks that wake each other.
+/// Wake-up statistics of pairs, and busy shares of tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     at: Option<Nanos>,
-    /// Whether it was noted twice.
+    /// Two samples have been noted.
     has_rates: bool,
-    /// In the order of their tasks.
+    /// Sorted by pair.
     pairs: Vec<Pair>,
     busy: ByTask<f64>,
 }
 
-/// Two tasks, their sums when they were last noted, and what that says of them; `None` until they were noted twice.
+/// Pair with its sums at the last sample; `exchange` is `None` until the second sample.
 #[derive(Clone, Debug, PartialEq)]
 struct Pair {
     two: Two,
@@ -50,7 +51,7 @@ struct Pair {
     exchange: Option<Exchange>,
 }
 
-/// Of both directions.
+/// Sums over both directions; `waited` and `both_ran` in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
     count: f64,
@@ -89,8 +90,9 @@ impl Sums {
 }
 
 impl Traffic {
-    /// Takes in the sums at a time, and how busy threads were, of which some have shared PUs by our doing. False if there was
-    /// too little time since the last ones for that.
+    /// Adds a sample of the sums and of the threads' busy shares. `shares` is true for a task that
+    /// the policy pins to a shared PU. False for the first sample, and for a sample too soon after
+    /// the last, which is dropped.
     pub fn note(
         &mut self,
         at: Nanos,
@@ -140,13 +142,13 @@ impl Traffic {
         }
     }
 
-    /// Whether no time has been seen yet.
+    /// True until rates are known.
     #[must_use]
     pub const fn is_new(&self) -> bool {
         !self.has_rates
     }
 
-    /// As if this was seen.
+    /// Fixed statistics, for tests.
     #[cfg(test)]
     pub(crate) fn of(
         pairs: impl Iterator<Item = (Two, Exchange)>,
@@ -156,32 +158,32 @@ impl Traffic {
         Self { pairs: pairs.map(pair).collect(), busy: busy.collect(), ..Self::default() }
     }
 
-    /// Pairs and what they do to each other.
+    /// Pairs with their exchange.
     pub fn pairs(&self) -> impl Iterator<Item = (Two, &Exchange)> {
         self.pairs.iter().filter_map(|pair| Some((pair.two, pair.exchange.as_ref()?)))
     }
 
-    /// The part of the time for which a task had a PU or waited for one; `None` if it was not seen.
+    /// Busy share of a task: on a PU or waiting for a PU; `None`: not seen.
     #[must_use]
     pub fn known_busy(&self, task: TaskId) -> Option<f64> {
         self.busy.get(&task).copied()
     }
 
-    /// The same, 0 if it was not seen.
+    /// Busy share of a task; 0 if not seen.
     #[must_use]
     pub fn busy(&self, task: TaskId) -> f64 {
         self.known_busy(task).unwrap_or(0.0)
     }
 }
 
-/// Both directions together, in the order of their tasks.
+/// Merges both directions of a pair; sorted by pair.
 #[allow(clippy::cast_precision_loss)] // counts of wake-ups
 fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
     let two = |one: &WakeUps| {
         let waker = one.waker.filter(|waker| *waker != one.wakee)?;
         Some((waker.min(one.wakee), waker.max(one.wakee)))
     };
-    // Numbers are sorted faster than pairs: they are smaller, and compared at once.
+    // Integers sort faster than pairs: smaller, and compared in one step.
     let number = |task: TaskId| u64::from(task.job.0) << 32 | u64::from(task.order);
     let key = |(a, b)| u128::from(number(a)) << 64 | u128::from(number(b));
     let keys = wake_ups.iter().zip(0_usize..).filter_map(|(one, at)| Some((key(two(one)?), at)));
@@ -204,7 +206,8 @@ fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
     pairs
 }
 
-/// Takes in what passed each second, of which the times count if fewer wake-ups than the part `apart` ended on the waker's PU.
+/// Updates the means by rates per second. Times are updated only if less than the part `apart` of
+/// the wake-ups ended on the waker's PU.
 fn take(pair: &mut Exchange, passed: Sums, weight: f64, apart: f64, costs: &WakeUpCosts) {
     let mix = |old: f64, new: f64| old + weight * (new - old);
     pair.per_second = mix(pair.per_second, passed.count);

@@ -21,7 +21,7 @@ use crate::row::Row;
 use colocate_machine::{Bytes, NodeIdx};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "autonuma",
     summary: "moves page groups that the same far node uses twice in a row",
@@ -30,7 +30,7 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// What is scanned of a task in a period.
+/// Bytes scanned per task and period.
 const SCAN: Bytes = Bytes::mib(256);
 
 #[derive(Debug, Default)]

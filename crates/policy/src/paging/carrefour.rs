@@ -27,7 +27,7 @@ use crate::row::{Kind, Preset, Row, Setting};
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{Machine, NodeIdx};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "carrefour",
     summary: "moves private page groups to their node, spreads shared ones",
@@ -42,11 +42,11 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// Accesses per microsecond below which nothing moves.
+/// Memory accesses per microsecond below which nothing moves.
 const LEAST_MAPTU: f64 = 50.0;
-/// Near accesses below which groups of one node move.
+/// Share of near accesses below which private groups move.
 const MOST_NEAR: f64 = 0.8;
-/// Imbalance above which groups of several nodes are spread.
+/// Imbalance above which shared groups are spread.
 const MOST_IMBALANCE: f64 = 0.35;
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Rule for Carrefour {
 }
 
 impl Carrefour {
-    /// Where a shared group goes, if it does: to a node with memory.
+    /// Draws the destination of a shared group, a node with memory; `None`: stays.
     fn draw(&mut self, home: NodeIdx, part: &[f64], machine: &Machine) -> Option<NodeIdx> {
         if self.rng.unit() >= part[home.idx()] {
             return None;
@@ -108,7 +108,7 @@ impl Carrefour {
     }
 }
 
-/// Accesses to memory per microsecond; `None` if no thread's are counted.
+/// Memory accesses per microsecond of all threads; `None`: not counted.
 fn maptu(seen: &Seen<'_>) -> Option<f64> {
     let threads = seen.evidence.now.queue.iter().flat_map(|job| &job.threads);
     let mut rates = threads.filter_map(|thread| thread.traffic().memory).peekable();
@@ -116,11 +116,11 @@ fn maptu(seen: &Seen<'_>) -> Option<f64> {
     Some(rates.sum())
 }
 
-/// Which nodes serve the samples.
+/// Distribution of samples over serving nodes.
 struct Served {
-    /// The part whose page is near.
+    /// Share of samples with a near page; 1 without samples.
     near: f64,
-    /// Each node's part of all.
+    /// Share of samples served by each node.
     part: Vec<f64>,
 }
 
@@ -146,7 +146,7 @@ impl Served {
         Self { near, part }
     }
 
-    /// Standard deviation over mean, of the nodes with memory.
+    /// Standard deviation over mean, over the nodes with memory.
     #[allow(clippy::cast_precision_loss)] // few nodes
     fn imbalance(&self, machine: &Machine) -> f64 {
         let parts = || with_memory(machine).into_iter().map(|node| self.part[node.idx()]);

@@ -28,7 +28,7 @@ use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{NodeIdx, PuIdx, Shared};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "dino",
     summary: "spreads threads with much memory traffic over nodes, with their pages",
@@ -48,11 +48,11 @@ pub static ROW: Row = Row {
 
 #[derive(Debug)]
 struct Dino {
-    /// Bytes on either side of a page that move with it.
+    /// Bytes on either side of a used page that move along.
     reach: u64,
-    /// The node of each thread.
+    /// Node of each thread.
     homes: BTreeMap<TaskId, NodeIdx>,
-    /// What moved in the period before.
+    /// Groups moved in the last period.
     moved: BTreeSet<Key>,
 }
 
@@ -73,7 +73,7 @@ impl Rule for Dino {
                     && of.start < range.end.saturating_add(self.reach)
             };
             let near = seen.groups.iter().enumerate().filter(|(_, other)| is_near(other));
-            // What a group's own samples say counts more than its neighbours'.
+            // A group's own samples take precedence over its neighbours'.
             near.filter(|(_, other)| other.new.is_empty() || other.key() == group.key()).for_each(
                 |(place, _)| {
                     to.insert(place, *node);
@@ -100,7 +100,7 @@ impl Rule for Dino {
     }
 }
 
-/// The first usable PU of a node.
+/// First usable PU of a node.
 fn first_pu(node: NodeIdx, evidence: &Evidence<'_>) -> Option<PuIdx> {
     let machine = evidence.now.machine;
     let is_there = |pu: &PuIdx| machine.cores[machine.core_of(*pu).idx()].node == Some(node);
@@ -108,10 +108,10 @@ fn first_pu(node: NodeIdx, evidence: &Evidence<'_>) -> Option<PuIdx> {
 }
 
 impl Dino {
-    /// Deals threads to nodes, where that is due.
+    /// Deals threads to nodes if a thread is new or nodes are uneven.
     fn spread(&mut self, evidence: &Evidence<'_>) {
         let mut nodes = with_memory(evidence.now.machine);
-        // A thread cannot be put on a node without PUs, so its pages do not go there either.
+        // A thread cannot be placed on a node without PUs, so its pages do not go there either.
         nodes.retain(|node| first_pu(*node, evidence).is_some());
         let threads: Vec<&Thread> =
             evidence.now.queue.iter().flat_map(|job| &job.threads).collect();

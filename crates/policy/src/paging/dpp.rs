@@ -20,7 +20,7 @@ use super::{Key, Move, Paging, Rule, Seen, most};
 use crate::row::{Kind, Preset, Row, Setting};
 use std::collections::BTreeMap;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "dpp",
     summary: "moves page groups that one node uses much, by competing counters",
@@ -55,7 +55,7 @@ struct Dpp {
     migrate: u32,
     reset: u32,
     periods: u32,
-    /// Samples from each node, and moves.
+    /// Samples by node, and number of moves, of each group.
     counts: BTreeMap<Key, (Vec<u64>, u32)>,
 }
 

@@ -16,7 +16,7 @@
 use super::{Move, Paging, Rule, Seen, with_memory};
 use crate::row::{Purpose, Row};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "interleave",
     purpose: Purpose::Baseline,

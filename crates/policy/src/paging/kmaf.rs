@@ -18,7 +18,7 @@ use super::{Key, Move, Paging, Rule, Seen, most};
 use crate::row::{Purpose, Row};
 use std::collections::BTreeMap;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "kmaf",
     purpose: Purpose::Recommended,
@@ -28,7 +28,7 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// Samples that move a group, at least. Chosen: one says little.
+/// Least number of samples that move a group. Chosen: a single sample says little.
 const LEAST: u64 = 2;
 
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ use crate::row::{Kind, Preset, Row, Setting};
 use colocate_machine::Nanos;
 use std::collections::BTreeMap;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "next-touch",
     summary: "moves each page group once, to the node that uses it next",
@@ -42,7 +42,7 @@ pub static ROW: Row = Row {
 #[derive(Debug)]
 struct NextTouch {
     again: Option<Nanos>,
-    /// When groups were used first since they were marked.
+    /// Time of the first use of each group since the group was marked.
     touched: BTreeMap<Key, Nanos>,
 }
 

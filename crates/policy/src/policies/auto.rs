@@ -50,7 +50,7 @@ use pages::Pages;
 use pairs::Pairs;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "auto",
     purpose: Purpose::Recommended,
@@ -67,29 +67,30 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// Time between two decisions. Chosen: what is seen is to be acted on within half a second.
+/// Time between two decisions. Chosen: reacts within half a second.
 const PERIOD: Nanos = Nanos::from_millis(200);
-/// Time until the first two. Chosen: what is seen in it is enough for a rate.
+/// Time between decisions until rates are known. Chosen: enough for a rate.
 const FIRST: Nanos = Nanos::from_millis(50);
-/// A task that is busy for this part of the time is paired. Chosen: one that sleeps for half of it leaves its core to another.
+/// Least busy share of a paired task. Chosen: a task that sleeps for half of the time leaves its
+/// core to another task.
 const BUSY: f64 = 0.6;
-/// One that was paired stays so until it is busy for less.
+/// Least busy share of a task that stays paired.
 const STAYS_BUSY: f64 = 0.3;
 
 #[derive(Debug, Default)]
 struct Auto {
     costs: WakeUpCosts,
-    /// Whether several PUs share a core.
+    /// Some cores have several PUs.
     shares_cores: bool,
-    /// Whether memory can be near or far.
+    /// The machine has several memory nodes.
     has_nodes: bool,
     traffic: Traffic,
-    /// Where tasks that share a PU are.
+    /// PUs of tasks in groups.
     seats: BTreeMap<TaskId, PuIdx>,
-    /// With whom, and what it gains all of them.
+    /// Reasons of tasks in groups and teams.
     reasons: BTreeMap<TaskId, Why>,
     gain: f64,
-    /// Where tasks are that are in a team.
+    /// Parts of tasks in teams.
     parts: BTreeMap<TaskId, Part>,
     pairs: Pairs,
     pages: Pages,
@@ -174,7 +175,7 @@ impl Auto {
         }
     }
 
-    /// Pairs the busy tasks that are in no group on the cores without one.
+    /// Pairs busy ungrouped tasks on the cores without a group.
     fn pair(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
         let core = |pu: &PuIdx| places.machine.core_of(*pu);
         let taken: BTreeSet<_> = self.seats.values().map(core).collect();

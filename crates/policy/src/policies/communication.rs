@@ -35,7 +35,7 @@ use colocate_evidence::{Source, SourceSet};
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Nanos, PuIdx};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "communication",
     purpose: Purpose::Recommended,
@@ -74,7 +74,7 @@ pub static STATIC: Row = Row {
     ..Row::ONCE
 };
 
-/// What the policies go by.
+/// Source of communication.
 const SOURCE: Setting = Setting {
     name: "source",
     kind: Kind::Word(&["wake-ups", "sharing", "both"]),
@@ -82,7 +82,7 @@ const SOURCE: Setting = Setting {
     meaning: "what is taken for communication",
 };
 
-/// By which measure pairs communicate unevenly enough to be mapped.
+/// Measure of uneven communication.
 const HETEROGENEITY: Setting = Setting {
     name: "heterogeneity",
     kind: Kind::Word(&["scale-free", "published"]),
@@ -95,14 +95,14 @@ pub const PERIOD: Nanos = Nanos::from_millis(500);
 
 #[derive(Debug, Default)]
 struct Communication {
-    /// So long after the first decision tasks are placed, once; `None`: whenever that gains.
+    /// Time of the single mapping after the first decision; `None`: map whenever the filter passes.
     after: Option<Nanos>,
     begun: Option<Nanos>,
     last: Option<Nanos>,
     sources: SourceSet,
-    /// Seconds that a wake-up costs between caches.
+    /// Cost of a wake-up between caches, in seconds.
     wake_up: f64,
-    /// What tasks had communicated then, in seconds.
+    /// Communication until the last decision, in seconds.
     sums: Matrix,
     pipeline: Pipeline,
 }
@@ -146,7 +146,7 @@ impl Communication {
         Self { sources: SourceSet::of(sources), wake_up, ..Self::default() }
     }
 
-    /// What has been communicated since the last call.
+    /// Communication since the last call, in seconds.
     fn since(&mut self, evidence: &Evidence<'_>) -> Matrix {
         let now = self.amounts(evidence);
         let new = seen::since(&now, &self.sums);
@@ -154,7 +154,7 @@ impl Communication {
         new
     }
 
-    /// What tasks have communicated since they were created, in seconds.
+    /// Communication since the tasks' creation, in seconds.
     fn amounts(&self, evidence: &Evidence<'_>) -> Matrix {
         let is_used = |source| self.sources.has(source);
         let wake_ups = evidence.wake_ups.filter(|_| is_used(Source::WakeUps));
@@ -162,7 +162,7 @@ impl Communication {
         seen::seconds(wake_ups.unwrap_or_default(), self.wake_up, sharing.unwrap_or_default())
     }
 
-    /// What one observation is of what tasks have communicated, on average: a wake-up, or a sample.
+    /// Mean amount of a single observation (a wake-up or a sample), in seconds.
     #[allow(clippy::cast_precision_loss)] // wake-ups and samples
     fn piece(&self, evidence: &Evidence<'_>) -> f64 {
         let is_used = |source| self.sources.has(source);

@@ -22,7 +22,7 @@ use crate::policy::by_rule;
 use crate::row::{Purpose, Row};
 use colocate_evidence::SourceSet;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "compact",
     purpose: Purpose::Baseline,

@@ -44,7 +44,7 @@ use colocate_machine::PuIdx;
 use colocate_model::Class;
 use colocate_model::overlap::scarcity;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "instruction",
     purpose: Purpose::Published,
@@ -72,7 +72,7 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// How much a task does of a class; `None` if unknown.
+/// Load of a task in a class; `None`: unknown.
 pub(super) type Load = fn(&Task, Class) -> Option<f64>;
 
 fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>, load: Load) -> Placement {
@@ -91,7 +91,7 @@ fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>, load: Load) -
     Placement { choices, default_placement: spread_default(places) }
 }
 
-/// The class with the largest variance of load, weighted by scarcity; the first among equals.
+/// Class with the largest variance of load times scarcity; the first among equals.
 ///
 /// `None` if no task's mix is known.
 pub(super) fn choose_key(tasks: &[&Task], load: Load) -> Option<Class> {
@@ -112,7 +112,7 @@ fn variance(values: &[f64]) -> f64 {
     mean(&values.iter().map(|v| (v - mean_value).powi(2)).collect::<Vec<_>>())
 }
 
-/// Places in `tasks`, least load first.
+/// Indexes into `tasks`, least load first.
 pub(super) fn rank(tasks: &[&Task], key: Option<Class>, load: Load) -> Vec<usize> {
     let load = |task: &Task| key.and_then(|class| load(task, class));
     let known: Vec<f64> = tasks.iter().filter_map(|task| load(task)).collect();
@@ -124,7 +124,7 @@ pub(super) fn rank(tasks: &[&Task], key: Option<Class>, load: Load) -> Vec<usize
     ranked
 }
 
-/// `count` seats in the order they are dealt.
+/// First `count` PUs in serpentine order.
 pub(super) fn deal(places: &Places<'_>, count: usize) -> Vec<PuIdx> {
     let mut order: Vec<usize> = (0..places.cores.len()).collect();
     order.sort_by_key(|&at| {
@@ -166,7 +166,7 @@ fn explain(
     }
 }
 
-/// For each task, the first [`MAX_PARTNERS`] of those on other PUs of its core, in the order of IDs.
+/// Tasks on sibling PUs of each task, the first [`MAX_PARTNERS`] by ID.
 pub(super) fn partners(
     places: &Places<'_>,
     tasks: &[&Task],

@@ -54,7 +54,7 @@ use colocate_machine::PuIdx;
 use colocate_model::UnitDemand;
 use std::cmp::Reverse;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "mix",
     purpose: Purpose::Recommended,
@@ -78,8 +78,8 @@ pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
     Placement { choices, default_placement: spread_default(places) }
 }
 
-/// Tasks by item, at most `pus` items, and the tasks that are left when each item has as many as
-/// there are full rounds. With `siblings`, tasks that are alike share an item if that balances.
+/// Items of tasks, at most `pus`, and the tasks left over after the full rounds. With `siblings`,
+/// similar tasks share an item if the work stays balanced.
 pub(super) fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usize>>, Vec<usize>) {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     if tasks.len() <= pus {
@@ -116,8 +116,7 @@ pub(super) fn demand_of(item: &[usize], tasks: &[&Task], demands: &[UnitDemand])
     taking_turns(item.iter().map(|&task| (demands[task], tasks[task].weight())))
 }
 
-/// Items by core: as many groups as cores, some in no particular order, none larger than the room
-/// of a core that can be found for it.
+/// Groups of items, one per core in no particular order; each group fits a core of its own.
 pub(super) fn groups(
     places: &Places<'_>,
     tasks: &[&Task],
@@ -138,13 +137,13 @@ pub(super) fn groups(
     if overlap(asked, &groups) < overlap(asked, &matched) { groups } else { matched }
 }
 
-/// The overlap within all groups.
+/// Overlap within groups, summed over groups.
 fn overlap(asked: &[UnitDemand], groups: &[Vec<usize>]) -> f64 {
     let demands = |group: &Vec<usize>| group.iter().map(|&at| asked[at]).collect::<Vec<_>>();
     groups.iter().map(|group| within(&demands(group))).sum()
 }
 
-/// Items by core as the policy `instruction` deals them, an item ranking as the first of its tasks.
+/// Items by core in the serpentine of `instruction`; an item ranks as its first task.
 pub(super) fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut rank = vec![0; tasks.len()];
     for (at, task) in
@@ -162,8 +161,8 @@ pub(super) fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) 
     groups
 }
 
-/// Gives each group a core, and what is left a PU; the tasks of each PU of the machine, and the choice for
-/// each task, yet without a reason.
+/// Gives each group a core and each leftover task a PU. Returns the tasks of each PU, and the
+/// choice of each task with [`Why::Unknown`] as its reason.
 pub(super) fn seated(
     places: &Places<'_>,
     tasks: &[&Task],
@@ -182,7 +181,7 @@ pub(super) fn seated(
     (on_pu, choices)
 }
 
-/// Gives each group a core with room for it; the tasks of each PU of the machine.
+/// Gives each group a core with enough room. Returns the tasks of each PU.
 fn seat(
     places: &Places<'_>,
     tasks: &[&Task],
@@ -209,8 +208,8 @@ fn seat(
     free.sort_by_key(|&at| (Reverse(places.cores[at].kind), at));
     let mut on_pu = vec![Vec::new(); places.machine.pus.len()];
     for group in groups {
-        // Sizes fall, so a core with room for this group has room for all later ones, and one is
-        // always left.
+        // Group sizes fall, so a core with room for this group has room for all later groups, and a
+        // core is always left.
         let fits = |&at: &usize| places.cores[at].pus.len() >= group.len();
         let chosen = free.iter().position(fits).expect("as many large cores as large groups");
         let core = free.remove(chosen);
@@ -221,8 +220,8 @@ fn seat(
     on_pu
 }
 
-/// Adds the tasks of an incomplete last round, one a core before two, cores and PUs with the least
-/// to do first.
+/// Adds the tasks of an incomplete last round, one per core before two, least loaded cores and PUs
+/// first.
 fn join_rest(places: &Places<'_>, tasks: &[&Task], rest: Vec<usize>, on_pu: &mut [Vec<usize>]) {
     let work = |pu: &PuIdx, on_pu: &[Vec<usize>]| -> f64 {
         on_pu[pu.idx()].iter().map(|&task| tasks[task].weight()).sum()

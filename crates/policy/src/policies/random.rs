@@ -24,7 +24,7 @@ use crate::schedule::allocate::seated;
 use crate::schedule::{self, Allocated, Quantum, Selected, select};
 use colocate_evidence::SourceSet;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "random",
     purpose: Purpose::Baseline,
@@ -50,7 +50,7 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// Which threads run in this quantum, and where.
+/// Draws jobs for the quantum, and PUs for their threads.
 fn choose(rng: &mut SplitMix64, now: &Quantum<'_>) -> Vec<schedule::Choice> {
     let mut order: Vec<usize> = (0..now.queue.len()).collect();
     rng.shuffle(&mut order);

@@ -27,7 +27,7 @@ use crate::schedule::allocate::spread;
 use crate::schedule::select;
 use colocate_evidence::SourceSet;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "round-robin",
     purpose: Purpose::Baseline,

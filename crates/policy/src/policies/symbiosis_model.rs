@@ -39,7 +39,7 @@ use crate::predict::demands;
 use crate::row::{Prior, Row};
 use colocate_machine::Performance;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "symbiosis-model",
     summary: "groups tasks that slow each other down least, by the model",
@@ -65,7 +65,7 @@ fn place(places: &Places<'_>, performance: Option<&Performance>, tasks: &[&Task]
     Placement { choices, default_placement: spread_default(places) }
 }
 
-/// Of the groups that matching, `mix` and `instruction` make, those with the least loss.
+/// Groups with the least loss, of those by matching, `mix` and `instruction`.
 fn best(
     places: &Places<'_>,
     tasks: &[&Task],

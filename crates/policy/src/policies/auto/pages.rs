@@ -1,4 +1,4 @@
-//! Pages and the tasks that use them, on machines with several nodes: which of them go to the others.
+//! Pages and their tasks on machines with several nodes: pages move to tasks, or tasks to pages.
 //!
 //! # Problem
 //! Memory that one thread set up is on its node, and all others use it from afar. Either the pages move or the threads.
@@ -35,43 +35,44 @@ use std::collections::BTreeMap;
 
 /// Time between two decisions.
 pub(super) const PERIOD: Nanos = Nanos::from_secs(1);
-/// What moving a page of 4 KiB costs. Assumed, as in `colocate cc`.
+/// Cost of moving a page of 4 KiB, in seconds. Assumed, as in `colocate cc`.
 const PAGE_MOVE_S: f64 = 2e-6;
-/// What moving a task to another node costs. Chosen: some MiB of caches are filled anew.
+/// Cost of moving a task to another node, in seconds. Chosen: refill of some MiB of caches.
 const TASK_MOVE_S: f64 = 5e-3;
-/// The part of its time that a task spends at one node's memory before it goes there. Chosen.
+/// Least part of a task's time at a single node's memory to move the task there. Chosen.
 const MOST: f64 = 0.9;
-/// A node is crowded that serves so many times as much as nodes do on average. Chosen: as Carrefour, a third more than the mean.
+/// Crowded node: serves more than this multiple of the mean. Chosen: as Carrefour, a third above.
 const CROWDED: f64 = 1.35;
-/// A task that is runnable for so much of the time takes up a core. Chosen.
+/// Runnable share of a task that occupies a core. Chosen.
 const BUSY: f64 = 0.3;
-/// A group goes from a crowded node to one from which it is at most so many times as far. Chosen: a crowded controller costs more.
+/// Largest factor by which leaving a crowded node may increase far time. Chosen: a crowded
+/// controller costs more.
 const FARTHER: f64 = 1.5;
-/// Less time than this is none: a task that has ended, or uses other memory now.
+/// Use below this time, in seconds, is dropped: the task has ended or uses other memory.
 const NONE_S: f64 = 1e-4;
-/// So often a move doubles the cost of the next one.
+/// Number of moves of a group that double the cost of its next move; later moves do not.
 const MOST_DOUBLED: u32 = 16;
 
-/// What is known of page groups, and which tasks are held near theirs.
+/// Use of page groups, and tasks held near their memory.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     last: Option<Nanos>,
     orders: Orders,
     groups: BTreeMap<Key, Known>,
-    /// The node of each task that is held.
+    /// Node of each held task.
     pub held: BTreeMap<TaskId, NodeIdx>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     before: Vec<PageUse>,
-    /// CPU time of each task at it, and from which node, halved each second.
+    /// CPU time in seconds at the group, by task and the task's node, halved each period.
     time: BTreeMap<(TaskId, NodeIdx), f64>,
     moves: u32,
 }
 
 impl Pages {
-    /// Which groups move now; which tasks are held is known then.
+    /// Page moves for now; updates [`Self::held`].
     pub fn decide(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) -> Vec<PageMove> {
         let Some(seen) = evidence.pages.filter(|_| places.machine.nodes.len() > 1) else {
             return Vec::new();
@@ -93,7 +94,7 @@ impl Pages {
         self.orders.give(evidence.at, moves.into_iter())
     }
 
-    /// Takes in what was seen since the last time.
+    /// Adds the use since the last period.
     fn note(&mut self, seen: &[PageGroup]) {
         let mut before = std::mem::take(&mut self.groups);
         for group in seen {
@@ -109,7 +110,7 @@ impl Pages {
         }
     }
 
-    /// Holds tasks on the node where all their memory is, if that costs less than to move it.
+    /// Holds tasks on the node of their memory, if cheaper than moving the memory.
     fn send_tasks(&mut self, seen: &[PageGroup], evidence: &Evidence<'_>, places: &Places<'_>) {
         let mut tasks: BTreeMap<TaskId, Near> = BTreeMap::new();
         for (group, known) in seen.iter().zip(self.groups.values()) {
@@ -139,7 +140,7 @@ impl Pages {
         }
     }
 
-    /// How many busy tasks are on a node, or held there.
+    /// Number of busy tasks on a node or held there.
     fn busy_on(&self, node: NodeIdx, evidence: &Evidence<'_>) -> usize {
         let machine = evidence.now.machine;
         let threads = evidence.now.queue.iter().flat_map(|job| &job.threads);
@@ -204,7 +205,7 @@ impl Pages {
         moves
     }
 
-    /// CPU time at the memory of each node.
+    /// CPU time at each node's memory, in seconds.
     fn served(&self, seen: &[PageGroup], nodes: usize) -> Vec<f64> {
         let mut served = vec![0.0; nodes];
         for (group, known) in seen.iter().zip(self.groups.values()) {
@@ -214,7 +215,7 @@ impl Pages {
         served
     }
 
-    /// CPU time at a group from each node: of a task that is held, from there.
+    /// CPU time at a group by the users' node, in seconds; a held task counts at its held node.
     fn by_node(&self, known: &Known, nodes: usize) -> Vec<f64> {
         let mut sums = vec![0.0; nodes];
         for ((task, node), time) in &known.time {
@@ -224,7 +225,8 @@ impl Pages {
         sums
     }
 
-    /// Holds the task that uses a group most on its node, if that is where the group goes and there is room.
+    /// Holds the group's main user on its node, if the group moves to this node and the node has
+    /// room.
     fn hold_user(&mut self, key: Key, to: NodeIdx, machine: &Machine) {
         let known = self.groups.get(&key);
         let most = known.and_then(|known| {
@@ -238,23 +240,23 @@ impl Pages {
     }
 }
 
-/// Where a task's time goes.
+/// Memory time of a task.
 #[derive(Debug, Default)]
 struct Near {
     all: f64,
-    /// At the memory of each node that it uses alone, and how much of that it uses from another one.
+    /// Time at privately used memory, by the memory's node.
     at: BTreeMap<NodeIdx, f64>,
     bytes: BTreeMap<NodeIdx, u64>,
 }
 
 impl Near {
-    /// The one other node where nearly all of it goes, and how much memory that is.
+    /// Remote node with nearly all of the time, and the bytes used there.
     fn elsewhere(&self) -> Option<(NodeIdx, u64)> {
         let (node, _) = self.at.iter().find(|(_, time)| **time >= MOST * self.all)?;
         self.bytes.get(node).map(|bytes| (*node, *bytes))
     }
 
-    /// Whether a node does not serve others more than nodes do on average.
+    /// True if the node, without this task, serves no more than [`CROWDED`] times the mean.
     fn is_served_apart(&self, node: NodeIdx, served: &[f64], nodes: usize) -> bool {
         let own = self.at.get(&node).copied().unwrap_or(0.0);
         let mut others = served.to_vec();
@@ -263,7 +265,7 @@ impl Near {
     }
 }
 
-/// The mean over so many nodes: those with memory, as the others serve nothing.
+/// Mean over `nodes` nodes with memory; nodes without memory serve nothing.
 #[allow(clippy::cast_precision_loss)] // few nodes
 fn mean(served: &[f64], nodes: usize) -> f64 {
     served.iter().sum::<f64>() / nodes.max(1) as f64
@@ -278,7 +280,7 @@ fn move_s(bytes: u64) -> f64 {
     bytes as f64 / 4096.0 * PAGE_MOVE_S
 }
 
-/// Seconds that uses from these nodes would save if memory on a node were near.
+/// Far time, in seconds, of uses from each node (`time`) for memory on `node`.
 fn far_s(time: &[f64], node: NodeIdx, machine: &Machine) -> f64 {
     let distance = |from: usize, to: usize| {
         let rows = machine.distances.as_ref().map(|distances| distances.rows[from][to]);
@@ -290,12 +292,12 @@ fn far_s(time: &[f64], node: NodeIdx, machine: &Machine) -> f64 {
     time.iter().enumerate().map(far).sum()
 }
 
-/// The node where the far time is least.
+/// Node with the least far time.
 fn nearest(nodes: impl Iterator<Item = NodeIdx>, far: impl Fn(NodeIdx) -> f64) -> Option<NodeIdx> {
     nodes.min_by(|a, b| far(*a).total_cmp(&far(*b)))
 }
 
-/// The node that serves least.
+/// Node that serves least.
 fn least(nodes: impl Iterator<Item = NodeIdx>, served: &[f64]) -> Option<NodeIdx> {
     nodes.min_by(|a, b| served[a.idx()].total_cmp(&served[b.idx()]))
 }

@@ -1,7 +1,7 @@
-//! Busy tasks that share cores: with whom, and on which.
+//! Pairs of busy tasks that share a core.
 //!
-//! They are paired as by the policy `mix`, and stay on their cores as far as these partners allow: when a task ends or begins,
-//! the cores of others are worth as much as before.
+//! Tasks are paired as by the policy `mix`, and stay on their cores as far as the pairs allow: the
+//! data in the caches of a core keeps its value when another task ends or begins.
 
 use crate::places::Places;
 use crate::plan::{Task, Why};
@@ -12,26 +12,26 @@ use colocate_machine::{CoreIdx, KindIdx, PuIdx};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The least difference to pairs by chance for which tasks are pinned, in clashes of a core. Chosen: pairs of SMT-Bench's
-/// kernels differ by some tenths.
+/// Least advantage over random pairs for pinning, in unit clashes per core. Chosen: pairs of
+/// SMT-Bench's kernels differ by some tenths.
 const WORTH: f64 = 0.02;
 
-/// A task, its PU, and why.
+/// Task, PU and reason.
 pub(super) type Seat = (TaskId, PuIdx, Why);
 
 /// Busy tasks that share cores.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
-    /// For which tasks and PUs this was decided.
+    /// Tasks of the decision, sorted.
     pub tasks: Vec<TaskId>,
     pub pus: Vec<PuIdx>,
-    /// Where they are; none if that is not worth it.
+    /// Placement; empty if the advantage is below [`WORTH`].
     pub seats: Vec<Seat>,
     pub predicted: Option<String>,
 }
 
 impl Pairs {
-    /// Tasks in the order of their IDs, on the cores of `free`, after these seats.
+    /// Pairs `tasks`, sorted by ID, on the cores of `free`; `before` are the previous seats.
     pub fn of(free: &Places<'_>, tasks: &[&Task], before: &[Seat]) -> Self {
         let ids = tasks.iter().map(|task| task.id).collect();
         let left = Self { tasks: ids, pus: free.pus.clone(), ..Self::default() };
@@ -54,7 +54,7 @@ impl Pairs {
     }
 }
 
-/// The same partners on cores that are as good, so that many tasks are where they were.
+/// Keeps the pairs but permutes equivalent cores, so that many tasks stay on their core.
 fn kept(free: &Places<'_>, on: &[PuIdx], was: &[Option<PuIdx>]) -> Vec<PuIdx> {
     let core = |pu: PuIdx| free.machine.core_of(pu);
     let mut stay: BTreeMap<(CoreIdx, CoreIdx), usize> = BTreeMap::new();
