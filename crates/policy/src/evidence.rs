@@ -109,6 +109,7 @@ impl QueuedJob {
     /// has run.
     fn sum(&self, rate: impl Fn(&Traffic) -> Option<f64>) -> Option<f64> {
         let mut ran = self.threads.iter().filter_map(|thread| thread.ran.as_ref()).peekable();
+        // An empty sum would be 0, not unknown.
         ran.peek()?;
         ran.map(|ran| rate(&ran.traffic)).try_fold(0.0, |sum, each| Some(sum + each?))
     }
@@ -260,6 +261,7 @@ impl<'a> Evidence<'a> {
         chosen.sort_unstable();
         let in_queue = || self.now.queue.iter().map(|job| job.threads[0].id).collect();
         let jobs = if self.roster.jobs.is_empty() { in_queue() } else { self.roster.jobs.to_vec() };
+        // The roster also has jobs that are not in the queue yet.
         let waiting = jobs.into_iter().filter(|task| chosen.binary_search(&task.job).is_err());
         let waiting = waiting.map(|task| (task, Place::Waiting, Why::NotSelected));
         let mut places: Vec<_> = self.places(choices).into_iter().chain(waiting).collect();
@@ -272,6 +274,7 @@ impl<'a> Evidence<'a> {
     /// Place and reason of each thread of the chosen jobs.
     fn places(&self, choices: &[Choice]) -> Vec<(TaskId, Place, Why)> {
         let mut by_job: Vec<&QueuedJob> = self.now.queue.iter().collect();
+        // The queue is in the order of turns, not of jobs.
         by_job.sort_unstable_by_key(|job| job.job);
         let mut places = Vec::with_capacity(choices.len());
         for choice in choices {
@@ -302,6 +305,7 @@ impl<'a> Evidence<'a> {
         decisions.sort_by_key(by_task);
         let named = decisions.len();
         for task in self.tasks() {
+            // Only the sorted front part: tasks appended here are not in order yet.
             if decisions[..named].binary_search_by_key(&task.id, by_task).is_err() {
                 let (name, place, why) =
                     (task.name.as_str().into(), Place::LeftToKernel, Why::LeftToKernel);

@@ -6,7 +6,7 @@
 //! range is narrower.
 
 use crate::judge::{distinct, unnamed};
-use crate::plan::{Decision, Plan, Slowdown, Task};
+use crate::plan::{Plan, Slowdown, Task};
 use colocate_evidence::TaskId;
 use colocate_machine::{KindIdx, Machine, Performance, PuIdx};
 use colocate_model::phase::{Demand, PhaseError};
@@ -52,22 +52,22 @@ pub fn slowdowns(
     assumptions: &[Assumptions],
 ) -> Result<Vec<Slowdown>, ForecastError> {
     let pus = own_pus(machine, plan)?;
-    let phase = |decision: &Decision| {
+    // Most tasks are alike: each distinct demand is computed once.
+    let (phases, of) = distinct(plan.decisions.iter().map(|decision| {
         let task = tasks.iter().find(|task| task.id == decision.task);
         unnamed(task.map_or_else(Phase::default, Task::demanded))
-    };
-    let (phases, of) = distinct(plan.decisions.iter().map(phase));
+    }));
     let mut found: Vec<Slowdown> = Vec::new();
     for assumed in assumptions {
         let model = Model::new(machine, performance, *assumed)?;
         let demands = demands(&model, (&phases, &of), plan, &pus)?;
-        let seat = |(place, decision): (usize, &Decision)| Seat {
-            pu: pus[place],
-            demand: &demands[place],
-            pages: &[],
-            space: decision.task.job.0,
-        };
-        let seats: Vec<Seat<'_>> = plan.decisions.iter().enumerate().map(seat).collect();
+        let seats: Vec<Seat<'_>> = plan
+            .decisions
+            .iter()
+            .zip(&demands)
+            .zip(&pus)
+            .map(|((it, demand), &pu)| Seat { pu, demand, pages: &[], space: it.task.job.0 })
+            .collect();
         let together = model.predict(&seats);
         // Alone, tasks that are alike are equally fast on all cores of a kind.
         let mut alone: HashMap<(usize, KindIdx), f64> = HashMap::new();
@@ -95,12 +95,12 @@ fn note(found: &mut Vec<Slowdown>, place: usize, slowdown: f64) {
 /// PU of every decision, if no two decisions share a PU.
 fn own_pus(machine: &Machine, plan: &Plan) -> Result<Vec<PuIdx>, ForecastError> {
     let mut taken = vec![false; machine.pus.len()];
-    let one = |decision: &Decision| {
+    let pus = plan.decisions.iter().map(|decision| {
         let pu = decision.place.pu().and_then(|pu| machine.pu_by_os(pu));
         pu.filter(|pu| !std::mem::replace(&mut taken[pu.idx()], true))
             .ok_or(ForecastError::NoPuOfItsOwn { task: decision.task })
-    };
-    plan.decisions.iter().map(one).collect()
+    });
+    pus.collect()
 }
 
 /// Demand of each decision's task; `of` is the task's index in `phases`. Equal phases have equal
@@ -113,17 +113,19 @@ fn demands(
 ) -> Result<Vec<Demand>, ForecastError> {
     let machine = model.machine();
     let mut known: HashMap<(usize, KindIdx), Demand> = HashMap::new();
-    let mut one = |((decision, &phase), &pu): ((&Decision, &usize), &PuIdx)| {
+    let demands = plan.decisions.iter().zip(of).zip(pus).map(|((decision, &phase), &pu)| {
         let kind = machine.cores[machine.core_of(pu).idx()].kind;
+        // A demand depends on the core's kind only, so one solution serves all its cores.
         if let Some(demand) = known.get(&(phase, kind)) {
             return Ok(demand.clone());
         }
-        let wrong = |reason| ForecastError::Phase { task: decision.task, reason };
-        let demand = model.demand(&phases[phase], pu).map_err(wrong)?;
+        let demand = model
+            .demand(&phases[phase], pu)
+            .map_err(|reason| ForecastError::Phase { task: decision.task, reason })?;
         known.insert((phase, kind), demand.clone());
         Ok(demand)
-    };
-    plan.decisions.iter().zip(of).zip(pus).map(&mut one).collect()
+    });
+    demands.collect()
 }
 
 #[cfg(test)]
@@ -200,7 +202,7 @@ mod tests {
             Self { mix, demand, cycles }
         }
 
-        /// What is seen of it: its mix, and its rate if that is counted.
+        /// Observed part of the task: its mix, and its rate if counted.
         fn task(&self, machine: &Machine, job: u32, counted: bool) -> Task {
             let mut phase = Phase::of_mix("", self.mix, "counted");
             if counted {

@@ -39,8 +39,8 @@ impl<'a> Judge<'a> {
         let model = Model::new(places.machine, performance, assumptions).ok()?;
         let core = places.cores.iter().max_by_key(|core| (core.pus.len(), core.kind))?;
         let (phases, of) = distinct(tasks.iter().map(|task| unnamed(task.demanded())));
-        let demand = |phase| model.demand(phase, core.pus[0]).ok();
-        let (demands, kinds) = distinct(phases.iter().map(demand).collect::<Option<Vec<_>>>()?);
+        let demands = phases.iter().map(|phase| model.demand(phase, core.pus[0]).ok());
+        let (demands, kinds) = distinct(demands.collect::<Option<Vec<_>>>()?);
         let kinds = of.into_iter().map(|phase| kinds[phase]).collect();
         let mut judge = Self {
             model,
@@ -52,6 +52,7 @@ impl<'a> Judge<'a> {
             alone: Vec::new(),
             together: BTreeMap::new(),
         };
+        // Job 0 stands for any job: alone there is nothing to share.
         judge.alone = (0..judge.demands.len()).map(|kind| judge.rates(&[(kind, 0)])[0]).collect();
         Some(judge)
     }
@@ -66,6 +67,7 @@ impl<'a> Judge<'a> {
             return 0.0;
         }
         let mut members = members.to_vec();
+        // Sorted, so that equal groups in any order share a cache entry.
         members.sort_by_key(|&task| (self.kinds[task], self.jobs[task]));
         let key: Vec<_> = members.iter().map(|&task| (self.kinds[task], self.jobs[task])).collect();
         if !self.together.contains_key(&key) {
@@ -74,11 +76,11 @@ impl<'a> Judge<'a> {
         }
         let all: f64 = members.iter().map(|&task| self.weights[task]).sum();
         let others = float(members.len() - 1);
-        let one = |(&task, slowdown): (&usize, &f64)| {
+        let losses = members.iter().zip(&self.together[&key]).map(|(&task, slowdown)| {
             let weight = self.weights[task];
             (slowdown - 1.0) * weight * (all - weight) / others
-        };
-        members.iter().zip(&self.together[&key]).map(one).sum::<f64>().max(0.0)
+        });
+        losses.sum::<f64>().max(0.0)
     }
 
     fn slowdowns(&self, tasks: &[(usize, u32)]) -> Vec<f64> {
@@ -107,14 +109,14 @@ pub(crate) fn unnamed(phase: Phase) -> Phase {
 /// Distinct items of `all`, and the index of each item among them.
 pub(crate) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> (Vec<T>, Vec<usize>) {
     let mut different: Vec<T> = Vec::new();
-    let mut place = |each: T| {
+    let mut of = Vec::new();
+    for each in all {
         let known = different.iter().position(|other| *other == each);
-        known.unwrap_or_else(|| {
+        of.push(known.unwrap_or(different.len()));
+        if known.is_none() {
             different.push(each);
-            different.len() - 1
-        })
-    };
-    let of = all.into_iter().map(&mut place).collect();
+        }
+    }
     (different, of)
 }
 
@@ -122,8 +124,8 @@ impl Task {
     /// Demand vector; derived from the mix if no vector is given.
     #[must_use]
     pub fn demanded(&self) -> Phase {
-        let of_mix = || Phase::of_mix(self.name.clone(), self.mix, "instruction mix");
-        self.phase.clone().unwrap_or_else(of_mix)
+        let phase = self.phase.clone();
+        phase.unwrap_or_else(|| Phase::of_mix(self.name.clone(), self.mix, "instruction mix"))
     }
 }
 

@@ -86,10 +86,10 @@ impl<'a> Places<'a> {
         let mut kinds: Vec<KindIdx> = self.cores.iter().map(|core| core.kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
+        // A later kind is faster.
         for kind in kinds.into_iter().rev() {
             let of_kind = (0..self.cores.len()).filter(|&at| self.cores[at].kind == kind).collect();
-            let domain = |level: usize, at: usize| self.domain(&caches, level, at);
-            order.extend(interleave(of_kind, 0, &domain));
+            order.extend(interleave(of_kind, 0, &|level, at| self.domain(&caches, level, at)));
         }
         order
     }
@@ -98,14 +98,11 @@ impl<'a> Places<'a> {
     /// [`Self::spread_cores`], then every core's second PU, and so on.
     pub(crate) fn spread_pus(&self) -> Vec<PuIdx> {
         let order = self.spread_cores();
-        let sibling = |n: usize| {
-            order
-                .iter()
-                .filter_map(move |&at| self.cores[at].pus.get(n))
-                .copied()
-                .collect::<Vec<_>>()
-        };
-        (0..self.width()).flat_map(sibling).collect()
+        let mut pus = Vec::with_capacity(self.pus.len());
+        for sibling in 0..self.width() {
+            pus.extend(order.iter().filter_map(|&at| self.cores[at].pus.get(sibling)));
+        }
+        pus
     }
 
     /// Usable PUs for `tasks` tasks, closest together first.
@@ -116,8 +113,10 @@ impl<'a> Places<'a> {
     /// order.
     pub(crate) fn close_pus(&self, tasks: usize) -> Vec<PuIdx> {
         let caches = self.last_level_caches();
-        let domain = |level: usize, at: usize| self.domain(&caches, level, at);
-        let mut order = self.closest((0..self.cores.len()).collect(), tasks, 0, &domain);
+        let mut order = self.closest((0..self.cores.len()).collect(), tasks, 0, &|level, at| {
+            self.domain(&caches, level, at)
+        });
+        // A flag per PU, since `contains` would be quadratic on large machines.
         let mut taken = vec![false; self.machine.pus.len()];
         for pu in &order {
             taken[pu.idx()] = true;
@@ -133,9 +132,8 @@ impl<'a> Places<'a> {
         level: usize,
         domain: &impl Fn(usize, usize) -> usize,
     ) -> Vec<PuIdx> {
-        let room =
-            |cores: &[usize]| cores.iter().map(|&at| self.cores[at].pus.len()).sum::<usize>();
         let (Some(&first), true) = (cores.first(), tasks > 0) else { return Vec::new() };
+        // Below the last level there is a single core.
         if level > LEVELS {
             return self.cores[first].pus.iter().take(tasks).copied().collect();
         }
@@ -143,11 +141,15 @@ impl<'a> Places<'a> {
         let mut order = Vec::new();
         while order.len() < tasks && !groups.is_empty() {
             let left = tasks - order.len();
-            let fits = (0..groups.len()).filter(|&g| room(&groups[g]) >= left);
-            let smallest = fits.min_by_key(|&g| room(&groups[g]));
-            let largest =
-                || (0..groups.len()).max_by_key(|&g| (room(&groups[g]), groups.len() - g));
-            let chosen = smallest.or_else(largest).expect("some group is left");
+            let rooms: Vec<usize> = groups
+                .iter()
+                .map(|cores| cores.iter().map(|&at| self.cores[at].pus.len()).sum())
+                .collect();
+            let count = groups.len();
+            let smallest = (0..count).filter(|&at| rooms[at] >= left).min_by_key(|&at| rooms[at]);
+            // `max_by_key` takes the last of equals; the second key makes it the first.
+            let largest = (0..count).max_by_key(|&at| (rooms[at], count - at));
+            let chosen = smallest.or(largest).expect("some group is left");
             order.extend(self.closest(groups.remove(chosen), left, level + 1, domain));
         }
         order
@@ -169,6 +171,7 @@ impl<'a> Places<'a> {
     fn last_level_caches(&self) -> Vec<usize> {
         let mut last = vec![(0, usize::MAX); self.machine.pus.len()];
         for (index, cache) in self.machine.caches.iter().enumerate() {
+            // Instruction caches share no data.
             if cache.kind == CacheKind::Instruction {
                 continue;
             }

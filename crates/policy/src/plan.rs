@@ -44,6 +44,7 @@ impl Task {
     /// costs more than the reverse.
     #[must_use]
     pub fn weight(&self) -> f64 {
+        // `clamp` would keep a NaN.
         self.busy.filter(|busy| !busy.is_nan()).map_or(1.0, |busy| busy.clamp(0.0, 1.0))
     }
 
@@ -222,6 +223,7 @@ fn beside(partners: &[TaskId]) -> String {
 }
 
 fn named(partners: &[TaskId]) -> String {
+    // The last partner of a full list only means that there are more.
     let shown = partners.iter().take(MAX_PARTNERS - 1);
     let names: Vec<String> = shown.map(ToString::to_string).collect();
     let more = if partners.len() < MAX_PARTNERS { "" } else { ", …" };
@@ -321,8 +323,8 @@ struct DecisionForm {
 impl From<Decision> for DecisionForm {
     fn from(Decision { task, name, place, why }: Decision) -> Self {
         let waits = place == Place::Waiting;
-        let (pu, sharing) = (place.named_pu(), place.shared());
-        Self { task, name: name.as_ref().into(), pu, sharing, waits, why }
+        let name = name.as_ref().into();
+        Self { task, name, pu: place.named_pu(), sharing: place.shared(), waits, why }
     }
 }
 
@@ -485,6 +487,7 @@ impl Plan {
         struct Head {
             version: u64,
         }
+        // The version first: another version may fail with a misleading error about its shape.
         let head: Head = serde_json::from_str(text)?;
         if head.version != u64::from(VERSION) {
             return Err(PlanError::Version { found: head.version });
@@ -505,10 +508,9 @@ impl Plan {
     pub fn waiting(&self) -> Result<Vec<JobIdx>, PlanError> {
         let mut jobs = Vec::new();
         for of_job in self.decisions.chunk_by(|a, b| a.task.job == b.task.job) {
-            let place = |waits: bool| {
-                of_job.iter().find(|decision| (decision.place == Place::Waiting) == waits)
-            };
-            match (place(true), place(false)) {
+            let waiting = of_job.iter().find(|decision| decision.place == Place::Waiting);
+            let running = of_job.iter().find(|decision| decision.place != Place::Waiting);
+            match (waiting, running) {
                 (Some(waits), Some(runs)) => {
                     return Err(PlanError::PartlyWaiting { waits: waits.task, runs: runs.task });
                 }
@@ -523,8 +525,9 @@ impl Plan {
     /// PUs that the plan leaves idle.
     #[must_use]
     pub fn measures(&self) -> bool {
-        let measured = |why: &Why| matches!(why, Why::Chosen { selected: Selected::Estimated, .. });
-        self.decisions.iter().any(|decision| measured(&decision.why))
+        self.decisions
+            .iter()
+            .any(|it| matches!(it.why, Why::Chosen { selected: Selected::Estimated, .. }))
     }
 
     /// Reason of selection of each job that a scheduler chose for this quantum.
@@ -578,6 +581,7 @@ impl Plan {
     pub fn place_of(&self, task: TaskId) -> Option<Place> {
         let beside = match self.decisions.binary_search_by_key(&task, |decision| decision.task) {
             Ok(at) => return Some(self.decisions[at].place),
+            // Decisions are sorted, so a decision of the same job is a neighbour.
             Err(at) => self.decisions[at.saturating_sub(1)..].iter().take(2),
         };
         let mut of_job = beside.filter(|decision| decision.task.job == task.job);

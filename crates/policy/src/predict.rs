@@ -22,14 +22,14 @@ pub(crate) fn unit(tasks: &[&Task]) -> Per {
 pub(crate) fn demands(tasks: &[&Task]) -> Vec<UnitDemand> {
     let assumed = overlap::mean_mix(tasks.iter().map(|task| &task.mix));
     let per = unit(tasks);
-    let one = |task: &&Task| {
+    let demands = tasks.iter().map(|task| {
         let of_an_instruction = UnitDemand::of(&task.mix, task.weight(), &assumed);
         match per {
             Per::PairOfInstructions => of_an_instruction,
             Per::Cycle => of_an_instruction.scaled(task.rate().unwrap_or(1.0)),
         }
-    };
-    tasks.iter().map(one).collect()
+    });
+    demands.collect()
 }
 
 /// Demand of tasks that share a PU.
@@ -53,8 +53,11 @@ pub(crate) fn total_overlap(
         let sum = &mut on_pu[pu.idx()];
         *sum = (sum.0 + *demand, sum.1 + task.weight());
     }
-    let of_pu = |pu: &PuIdx| taking_turns(std::iter::once(on_pu[pu.idx()]));
-    places.cores.iter().map(|core| within(&core.pus.iter().map(of_pu).collect::<Vec<_>>())).sum()
+    let of_cores = places.cores.iter().map(|core| {
+        let demands = core.pus.iter().map(|pu| taking_turns(std::iter::once(on_pu[pu.idx()])));
+        within(&demands.collect::<Vec<_>>())
+    });
+    of_cores.sum()
 }
 
 /// Overlap summed over all pairs of `demands`.
@@ -63,6 +66,7 @@ pub(crate) fn within(demands: &[UnitDemand]) -> f64 {
     let mut sum = 0.0;
     for demand in demands {
         sum += before.overlap(demand);
+        // Overlap is bilinear: the sum of all earlier demands replaces a loop over them.
         before += *demand;
     }
     sum
@@ -75,12 +79,13 @@ pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) ->
         return None;
     }
     let demands = demands(tasks);
-    let per_core = |overlap: f64| overlap / float(places.cores.len());
-    let mine = per_core(total_overlap(places, tasks, &demands, seats));
+    let cores = float(places.cores.len());
+    let mine = total_overlap(places, tasks, &demands, seats) / cores;
+    // Round-robin in logical order, as the policy of this name.
     let baseline: Vec<PuIdx> = places.pus.iter().cycle().take(tasks.len()).copied().collect();
-    let baseline = per_core(total_overlap(places, tasks, &demands, &baseline));
+    let baseline = total_overlap(places, tasks, &demands, &baseline) / cores;
     let chance = by_chance(places, &demands, seats).map_or(String::new(), |overlap| {
-        format!("{:.4} for the same places with partners drawn at random, ", per_core(overlap))
+        format!("{:.4} for the same places with partners drawn at random, ", overlap / cores)
     });
     let assumed = match unknown {
         0 => String::new(),
@@ -112,14 +117,15 @@ pub(crate) fn better_than_chance(
 fn by_chance(places: &Places<'_>, demands: &[UnitDemand], seats: &[PuIdx]) -> Option<f64> {
     let mut used = vec![false; places.machine.pus.len()];
     for pu in seats {
+        // Two tasks on one PU.
         if std::mem::replace(&mut used[pu.idx()], true) {
             return None;
         }
     }
     let n = float(demands.len());
-    let in_use = |pus: &[PuIdx]| float(pus.iter().filter(|pu| used[pu.idx()]).count());
+    let in_use = places.cores.iter().map(|core| core.pus.iter().filter(|pu| used[pu.idx()]));
     let pairs: f64 =
-        places.cores.iter().map(|core| in_use(&core.pus)).map(|u| u * (u - 1.0) / 2.0).sum();
+        in_use.map(|pus| float(pus.count())).map(|used| used * (used - 1.0) / 2.0).sum();
     (demands.len() > 1).then(|| pairs * within(demands) / (n * (n - 1.0) / 2.0))
 }
 

@@ -82,7 +82,7 @@ impl Purpose {
 /// Time of a policy's decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cadence {
-    /// At launch, and again on events that matter: `colocate run`.
+    /// At launch, and again when a new plan pays: `colocate run`.
     Once,
     /// Each quantum: `colocate schedule`.
     EachQuantum,
@@ -155,9 +155,11 @@ impl Course {
     #[allow(clippy::cast_precision_loss)] // counts of instructions are far below 2^53
     pub fn seconds(&self, instructions: u64) -> f64 {
         let all: u64 = self.0.iter().map(|part| part.instructions).sum();
+        // Whole rounds first, then the parts of the last round.
         let Some(times) = instructions.checked_div(all) else { return 0.0 };
         let once: f64 = self.0.iter().map(|part| part.seconds).sum();
-        let (mut left, mut seconds) = (instructions % all, once * times as f64);
+        let mut left = instructions % all;
+        let mut seconds = once * times as f64;
         for part in self.0.iter().filter(|part| part.instructions > 0) {
             let done = left.min(part.instructions);
             seconds += part.seconds * (done as f64 / part.instructions as f64);
@@ -167,7 +169,7 @@ impl Course {
     }
 }
 
-/// Knowledge before the first decision. Each policy uses the parts in its [`Row::prior`].
+/// Knowledge before the first decision. Each policy uses the fields that it needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Knowledge<'a> {
     /// Profiles of the jobs alone, by job.
@@ -290,6 +292,7 @@ impl Setting {
             }
             Kind::Word(words) => words.iter().find(|word| **word == text).map(|it| Value::Word(it)),
             Kind::File => (!text.is_empty()).then(|| Value::File(PathBuf::from(text))),
+            // Flags have no `=VALUE`; `PolicySpec::read` sets them.
             Kind::Flag => None,
         }
     }

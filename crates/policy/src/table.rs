@@ -110,8 +110,11 @@ impl PolicySpec {
         if let Some((name, text)) = one.split_once('=') {
             return self.put(name, text);
         }
-        let is_flag = |it: &Setting| it.name == one && matches!(it.kind, Kind::Flag);
-        let at = self.row.settings.iter().position(is_flag)?;
+        let at = self
+            .row
+            .settings
+            .iter()
+            .position(|it| it.name == one && matches!(it.kind, Kind::Flag))?;
         self.values[at] = Some(Value::Set);
         Some(())
     }
@@ -157,8 +160,8 @@ impl PolicySpec {
         tasks: &[Task],
     ) -> Plan {
         let now = Quantum { number: 0, machine, pus: usable, queue: &[] };
-        let expected = || tasks.to_vec();
-        let evidence = Evidence { may_wait: false, expected: &expected, ..Evidence::of_queue(now) };
+        let evidence =
+            Evidence { may_wait: false, expected: &|| tasks.to_vec(), ..Evidence::of_queue(now) };
         Plan { policy: self.to_string(), ..self.policy(known).decide(&evidence) }
     }
 }
@@ -213,6 +216,7 @@ impl FromStr for PolicySpec {
         };
         let row = rows().find(|row| row.name == name);
         let mut spec: Self = row.ok_or_else(|| SpecError::Name { found: name.to_owned() })?.into();
+        // No settings are fine, but an empty list (`mix:`) is an error.
         let Some(settings) = settings else { return Ok(spec) };
         let all = settings.split(':').all(|one| spec.read(one).is_some());
         if all && spec.is_consistent() { Ok(spec) } else { Err(spec.wrong(settings)) }
@@ -266,10 +270,10 @@ pub fn each_quantum() -> impl Iterator<Item = PolicySpec> {
 /// (OSA) of at most a third of the letters of `found`.
 #[must_use]
 pub fn did_you_mean(found: &str, names: &[&str]) -> String {
-    let distance = |name: &&&str| strsim::osa_distance(name, found);
-    let is_like = |name: &&&str| distance(name) * 3 <= found.chars().count();
-    let nearest = names.iter().filter(is_like).min_by_key(distance);
-    nearest.map_or_else(String::new, |name| format!("; did you mean {name}?"))
+    let distances = names.iter().map(|name| (strsim::osa_distance(name, found), name));
+    let like = distances.filter(|(distance, _)| distance * 3 <= found.chars().count());
+    let nearest = like.min_by_key(|(distance, _)| *distance);
+    nearest.map_or_else(String::new, |(_, name)| format!("; did you mean {name}?"))
 }
 
 fn names() -> Vec<&'static str> {

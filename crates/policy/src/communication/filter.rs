@@ -50,6 +50,7 @@ impl Uneven {
             Self::ScaleFree => {
                 let active = matrix.without_inactive(INACTIVE);
                 let tasks = active.tasks().len();
+                // `piece / mean` is 1 / n for pairs with n observations on average.
                 let chance = CHANCE * piece / active.mean(tasks);
                 active.heterogeneity(tasks) > HETEROGENEOUS + chance
             }
@@ -93,6 +94,7 @@ impl Filter {
     #[allow(clippy::cast_precision_loss)] // tasks
     pub fn passes(&mut self, matrix: &Matrix, tasks: usize, piece: f64) -> bool {
         let now = matrix.partners();
+        // Partners are remembered on every call, so a slow drift never passes.
         let before = std::mem::replace(&mut self.partners, now);
         let changed = self.partners.iter().filter(|two| before.binary_search(two).is_err());
         let share = changed.count() as f64 / tasks.max(1) as f64;

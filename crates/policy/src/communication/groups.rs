@@ -8,11 +8,14 @@
 //!    no PU, busy siblings, and wake-ups from placed groups by distance; among equals the least
 //!    loaded PU. A group stays on its PU unless another PU costs [`LEAST_GAIN`] less.
 //! # Properties
-//! - **Takes turns or not**: a pair that runs at the same time is not joined. -> test `a_pair_that_computes_is_not_joined`
-//! - **No PU is crowded**: a group wants no more than [`FULL`]. -> test `a_star_is_joined_as_far_as_a_pu_goes`
-//! - **Apart**: groups do not share a PU since tasks that the kernel may move ran on the other one. -> test
-//!   `tasks_of_no_group_make_room`
-//! - **Stays**: a group keeps its PU while that is about as good as any. -> test `a_group_stays_where_it_was`
+//! - **Takes turns or not**: a pair that runs at the same time is not joined.
+//!   -> test `a_pair_that_computes_is_not_joined`
+//! - **No PU is crowded**: a group needs no more than [`FULL`]. -> test
+//!   `a_star_is_joined_as_far_as_a_pu_goes`
+//! - **Apart**: groups do not share a PU since tasks that the kernel may move ran on the other one.
+//!   -> test `tasks_of_no_group_make_room`
+//! - **Stays**: a group keeps its PU while that is about as good as any.
+//!   -> test `a_group_stays_where_it_was`
 
 use super::ByTask;
 use super::traffic::{Traffic, Two};
@@ -56,23 +59,26 @@ pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
         .map(|(two, pair)| (two, pair.gain_together(costs)))
         .filter(|(_, gain)| *gain >= LEAST_GAIN)
         .collect();
+    // By pair among equal gains, so that equal evidence gives equal groups.
     pairs.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let mut groups: Vec<Group> = Vec::new();
     let mut of: ByTask<usize> = ByTask::default();
     for ((a, b), gain) in pairs {
-        let mut place = |task: TaskId| {
+        let [a, b] = [a, b].map(|task| {
             *of.entry(task).or_insert_with(|| {
                 groups.push(Group { tasks: vec![task], gain: 0.0, busy: traffic.busy(task) });
                 groups.len() - 1
             })
-        };
-        let (a, b) = (place(a), place(b));
+        });
+        // Already joined through pairs with larger gains.
         if a == b {
             groups[a].gain += gain;
         } else if groups[a].busy + groups[b].busy <= FULL {
-            let (to, from) = (a.min(b), a.max(b));
+            let to = a.min(b);
+            // The emptied group stays in the list until the end, so that indexes in `of` stay
+            // valid.
             let joined = std::mem::replace(
-                &mut groups[from],
+                &mut groups[a.max(b)],
                 Group { tasks: Vec::new(), gain: 0.0, busy: 0.0 },
             );
             joined.tasks.iter().for_each(|task| {
@@ -109,36 +115,37 @@ pub(crate) fn seats(
     bound: &BTreeMap<PuIdx, f64>,
 ) -> Vec<PuIdx> {
     let mut crowd = Crowd::of(places, load);
+    // Bound tasks cannot move away from a group, unlike `load`.
     bound.iter().for_each(|(pu, busy)| crowd.add(*pu, *busy));
+    let was: Vec<Option<PuIdx>> = groups
+        .iter()
+        .map(|group| group.tasks.iter().find_map(|task| before.get(task).copied()))
+        .collect();
     let mut order: Vec<usize> = (0..groups.len()).collect();
-    let was = |group: usize| groups[group].tasks.iter().find_map(|task| before.get(task).copied());
-    let busy = |group: usize| groups[group].busy;
     order.sort_by(|&a, &b| {
-        was(b).is_some().cmp(&was(a).is_some()).then(busy(b).total_cmp(&busy(a))).then(a.cmp(&b))
+        let by_busy = groups[b].busy.total_cmp(&groups[a].busy);
+        was[b].is_some().cmp(&was[a].is_some()).then(by_busy).then(a.cmp(&b))
     });
     let between = rates_between(groups, traffic);
     let mut apart = Apart::new(places.machine, costs);
     let mut seats: Vec<Option<PuIdx>> = vec![None; groups.len()];
     for group in order {
         let partners = between[group].iter();
+        // Groups without a PU yet do not pull; they are placed near this group later.
         let partners = partners.filter_map(|(other, rate)| Some((seats[*other]?, *rate)));
         apart.set(partners);
-        let cost = |pu: PuIdx| {
-            let core = &places.machine.cores[apart.spots[pu.idx()].core];
-            let beside = core.pus.iter().filter(|sibling| **sibling != pu);
-            let siblings: f64 = beside.map(|sibling| crowd.wanted(*sibling).min(1.0)).sum();
-            let busy = groups[group].busy;
-            crowd.with(pu, busy) + SIBLING * siblings * busy.min(1.0) + apart.at(pu)
-        };
-        let best = places.pus.iter().map(|&pu| (cost(pu), crowd.wanted(pu), pu));
-        let best = best.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        let Some((least, _, mut pu)) = best else { break };
-        if let Some(was) = was(group).filter(|was| places.pus.contains(was))
-            && cost(was) <= least + LEAST_GAIN
+        let busy = groups[group].busy;
+        let costs = places.pus.iter().map(|&pu| (crowd.cost(pu, busy, &apart), pu));
+        let best = costs.min_by(|a, b| {
+            a.0.total_cmp(&b.0).then(crowd.wanted(a.1).total_cmp(&crowd.wanted(b.1)))
+        });
+        let Some((least, mut pu)) = best else { break };
+        if let Some(was) = was[group].filter(|was| places.pus.contains(was))
+            && crowd.cost(was, busy, &apart) <= least + LEAST_GAIN
         {
             pu = was;
         }
-        crowd.add(pu, groups[group].busy);
+        crowd.add(pu, busy);
         seats[group] = Some(pu);
     }
     seats.into_iter().flatten().collect()
@@ -146,7 +153,8 @@ pub(crate) fn seats(
 
 /// Load of the PUs, in PUs: pinned load of groups and bound tasks, and movable load, which the
 /// kernel balances.
-struct Crowd {
+struct Crowd<'a> {
+    machine: &'a Machine,
     groups: Vec<f64>,
     /// Movable load, by the PU of the last run.
     others: Vec<f64>,
@@ -155,13 +163,22 @@ struct Crowd {
     movable: f64,
 }
 
-impl Crowd {
+impl<'a> Crowd<'a> {
     #[allow(clippy::cast_precision_loss)] // PUs
-    fn of(places: &Places<'_>, load: &BTreeMap<PuIdx, f64>) -> Self {
+    fn of(places: &Places<'a>, load: &BTreeMap<PuIdx, f64>) -> Self {
         let mut others = vec![0.0; places.machine.pus.len()];
         load.iter().for_each(|(pu, busy)| others[pu.idx()] += busy);
         let groups = vec![0.0; others.len()];
-        Self { groups, others, spare: places.pus.len() as f64, movable: load.values().sum() }
+        let spare = places.pus.len() as f64;
+        Self { machine: places.machine, groups, others, spare, movable: load.values().sum() }
+    }
+
+    /// Cost of a further group of `busy` on `pu`, in seconds per second.
+    fn cost(&self, pu: PuIdx, busy: f64, apart: &Apart) -> f64 {
+        let core = &self.machine.cores[apart.spots[pu.idx()].core];
+        let beside = core.pus.iter().filter(|sibling| **sibling != pu);
+        let siblings: f64 = beside.map(|sibling| self.wanted(*sibling).min(1.0)).sum();
+        self.with(pu, busy) + SIBLING * siblings * busy.min(1.0) + apart.at(pu)
     }
 
     fn wanted(&self, pu: PuIdx) -> f64 {
@@ -213,30 +230,33 @@ struct Spot {
 impl Apart {
     fn new(machine: &Machine, costs: &WakeUpCosts) -> Self {
         let none = machine.caches.len();
-        let spot = |pu: PuIdx| {
+        let spots = machine.all_pus().map(|pu| {
             let core = machine.core_of(pu).idx();
             let cache = machine.last_level_cache(pu).map_or(none, CacheIdx::idx);
             Spot { package: machine.cores[core].package.idx(), cache, core }
-        };
-        let zeros = |count: usize| vec![0.0; count];
+        });
+
         Self {
             costs: Pair::ALL.map(|pair| costs.of(pair)),
-            spots: machine.all_pus().map(spot).collect(),
+            spots: spots.collect(),
             with: Vec::new(),
             base: 0.0,
-            package: zeros(machine.packages.len()),
-            cache: zeros(none + 1),
-            core: zeros(machine.cores.len()),
-            pu: zeros(machine.pus.len()),
+            package: vec![0.0; machine.packages.len()],
+            cache: vec![0.0; none + 1],
+            core: vec![0.0; machine.cores.len()],
+            pu: vec![0.0; machine.pus.len()],
         }
     }
 
     /// Replaces the partners: pairs of a PU and wake-ups per second.
     fn set(&mut self, partners: impl Iterator<Item = (PuIdx, f64)>) {
+        // Only entries that were set: the tables are as large as the machine.
         for pu in self.with.drain(..) {
             let Spot { package, cache, core } = self.spots[pu.idx()];
-            (self.package[package], self.cache[cache]) = (0.0, 0.0);
-            (self.core[core], self.pu[pu.idx()]) = (0.0, 0.0);
+            self.package[package] = 0.0;
+            self.cache[cache] = 0.0;
+            self.core[core] = 0.0;
+            self.pu[pu.idx()] = 0.0;
         }
         self.base = 0.0;
         let none = self.cache.len() - 1;
@@ -249,6 +269,7 @@ impl Apart {
             if cache != none {
                 self.cache[cache] += rate * (same_cache - other_cache);
             }
+            // A PU without a cache goes straight from `other_cache` to `siblings`.
             let near = if cache == none { other_cache } else { same_cache };
             self.core[core] += rate * (siblings - near);
             self.pu[pu.idx()] += rate * (same_pu - siblings);

@@ -1,7 +1,8 @@
 //! Communication matrix and its measures.
 //!
-//! Amounts have any unit: wake-ups a second, cache lines. After Cruz et al., "Dynamic thread mapping of shared memory
-//! applications by exploiting cache coherence protocols", JPDC 2014, sections 4.1, 4.2 and 5.1.
+//! Amounts have any unit, e.g. wake-ups per second or cache lines. After Cruz et al., "Dynamic
+//! thread mapping of shared memory applications by exploiting cache coherence protocols", JPDC
+//! 2014, sections 4.1, 4.2 and 5.1.
 
 use super::traffic::Two;
 use colocate_evidence::TaskId;
@@ -70,6 +71,7 @@ impl Matrix {
             *sums.entry(a).or_default() += amount;
             *sums.entry(b).or_default() += amount;
         }
+        // Only communicating tasks count for the mean.
         let least = part * sums.values().sum::<f64>() / sums.len().max(1) as f64;
         let mut active = self.clone();
         active.retain(|task| sums.get(&task).is_some_and(|sum| *sum >= least));
@@ -80,8 +82,8 @@ impl Matrix {
     /// partners.
     #[must_use]
     pub fn partners(&self) -> Vec<Two> {
-        let both = |((a, b), amount)| [(a, amount, b), (b, amount, a)];
-        let mut all: Vec<(TaskId, f64, TaskId)> = self.pairs().flat_map(both).collect();
+        let mut all: Vec<(TaskId, f64, TaskId)> =
+            self.pairs().flat_map(|((a, b), amount)| [(a, amount, b), (b, amount, a)]).collect();
         all.sort_unstable_by(|x, y| x.0.cmp(&y.0).then(y.1.total_cmp(&x.1)).then(x.2.cmp(&y.2)));
         all.dedup_by_key(|(task, ..)| *task);
         all.into_iter().map(|(task, _, partner)| (task, partner)).collect()
@@ -101,27 +103,32 @@ impl Matrix {
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // tasks
     pub fn heterogeneity(&self, tasks: usize) -> f64 {
+        // Variance over squared mean is E[x²] / E[x]² − 1; silent pairs add 0 to both sums.
         let pairs = (tasks * tasks.saturating_sub(1) / 2) as f64;
         let sum: f64 = self.0.iter().map(|(_, amount)| amount).sum();
         let squares: f64 = self.0.iter().map(|(_, amount)| amount * amount).sum();
         if sum > 0.0 { pairs * squares / (sum * sum) - 1.0 } else { 0.0 }
     }
 
+    /// Largest amount; the least positive number for an empty matrix.
+    fn largest(&self) -> f64 {
+        self.0.iter().map(|(_, amount)| *amount).fold(f64::MIN_POSITIVE, f64::max)
+    }
+
     /// Dynamicity against `before`: both matrices scaled to a largest amount of 1, then the sum of
     /// the fourth powers of the differences over both halves of the matrix (equation 9).
     #[must_use]
     pub fn dynamicity(&self, before: &Self) -> f64 {
-        let scale =
-            |of: &Self| of.0.iter().map(|(_, amount)| *amount).fold(f64::MIN_POSITIVE, f64::max);
-        let (now_scale, before_scale) = (scale(self), scale(before));
+        let now_scale = self.largest();
+        let before_scale = before.largest();
         let both = self.0.iter().map(|(two, _)| two).chain(before.0.iter().map(|(two, _)| two));
         let mut pairs: Vec<Two> = both.copied().collect();
         pairs.sort_unstable();
         pairs.dedup();
-        let differs = |(a, b): Two| {
-            (self.between(a, b) / now_scale - before.between(a, b) / before_scale).powi(4)
-        };
-        2.0 * pairs.into_iter().map(differs).sum::<f64>()
+        let differences = pairs
+            .into_iter()
+            .map(|(a, b)| self.between(a, b) / now_scale - before.between(a, b) / before_scale);
+        2.0 * differences.map(|difference| difference.powi(4)).sum::<f64>()
     }
 }
 
@@ -158,7 +165,7 @@ mod tests {
         assert_eq!(found, [(0, 1), (1, 2), (2, 1), (3, 2)].map(|(a, b)| (task(a), task(b))));
     }
 
-    /// Of four tasks: all alike 0; two pairs 2 of 6 pairs; one pair only 1 of 6.
+    /// Four tasks: all pairs equal give 0; two communicating pairs are 2 of 6 pairs; one is 1 of 6.
     #[test]
     fn heterogeneity_by_hand() {
         let all: Vec<_> = (0..4).flat_map(|a| (a + 1..4).map(move |b| (a, b, 7.0))).collect();
@@ -198,7 +205,7 @@ mod tests {
             prop_assert!((found - variance / (mean * mean)).abs() < 1e-6 * found.max(1.0));
         }
 
-        /// Whatever it is counted in.
+        /// Independent of the unit.
         #[test]
         fn scale_free(amounts in proptest::collection::vec(0.1..9.0_f64, 6), scale in 0.01..100.0_f64) {
             let pairs: Vec<(u32, u32)> = (0..4).flat_map(|a| (a + 1..4).map(move |b| (a, b))).collect();

@@ -38,10 +38,12 @@ impl Pipeline {
         places: &Places<'_>,
     ) -> bool {
         self.matrix = self.matrix.aged(self.filter.aging(), new);
+        // Amounts of ended tasks would keep PUs occupied.
         self.matrix.retain(|task| live.binary_search(&task).is_ok());
         let tasks = self.matrix.tasks();
-        let is_there = |pu: &PuIdx| places.pus.binary_search(pu).is_ok();
-        self.seats.retain(|task, pu| tasks.binary_search(task).is_ok() && is_there(pu));
+        self.seats.retain(|task, pu| {
+            tasks.binary_search(task).is_ok() && places.pus.binary_search(pu).is_ok()
+        });
         let passes = self.filter.passes(&self.matrix, tasks.len(), piece);
         let has_moved = passes && self.map(&tasks, places);
         self.filter.learn(passes, has_moved);
@@ -55,6 +57,7 @@ impl Pipeline {
         if self.seats.values().any(|pu| !places.pus.contains(pu)) {
             self.seats.clear();
         }
+        // Empty seats: not mapped yet, or a PU was lost just now.
         if is_time && self.seats.is_empty() {
             self.map(&self.matrix.tasks(), places);
         }
@@ -77,6 +80,7 @@ impl Pipeline {
         let new = mapping(&self.matrix, tasks, places);
         let old: Option<Vec<PuIdx>> =
             tasks.iter().map(|task| self.seats.get(task).copied()).collect();
+        // A task without a seat makes `old` `None`: then the mapping is new in any case.
         if new.is_empty() || old.is_some_and(|old| are_symmetric(places, &new, &old)) {
             return false;
         }

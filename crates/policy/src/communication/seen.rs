@@ -19,6 +19,7 @@ pub fn seconds(wake_ups: &[WakeUps], wake_up: f64, sharing: &[Sharing]) -> Matri
 pub fn since(now: &Matrix, before: &Matrix) -> Matrix {
     let mut before = before.pairs().peekable();
     Matrix::of(now.pairs().map(|(two, sum)| {
+        // Both matrices are sorted by pair: a merge in one pass.
         while before.next_if(|(old, _)| *old < two).is_some() {}
         let was = before.next_if(|(old, _)| *old == two);
         (two.0, two.1, sum - was.map_or(0.0, |(_, was)| was))

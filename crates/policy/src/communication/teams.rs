@@ -2,7 +2,7 @@
 //!
 //! # Algorithm
 //! 1. Two tasks are in the same team if wake-ups between distant PUs would cost more than [`SHARE`]
-//!    of the time for which both are busy; [`STAYS`] for a pair that is already in the same part.
+//!    of the sum of their busy times; [`STAYS`] for a pair that is already in the same part.
 //! 2. Teams get parts in the order of falling loss. A part needs free cores for the team's busy
 //!    time times [`ROOM`]: a last-level cache if possible, else a node or a package. Among several
 //!    parts the order is: most wake-ups from tasks placed in the part; most of the team's time
@@ -10,10 +10,13 @@
 //!    half of the team's time is taken only if the team loses [`FAR`] of its time. A team stays in
 //!    its part while the part has free cores for the busy time.
 //! # Properties
-//! - **As wide as it needs**: a team that one cache has no cores for gets a node. -> test `a_part_is_as_wide_as_its_team`
-//! - **Does not separate or crowd**: one that no part has cores for is left to the kernel. -> test `a_part_is_as_wide_as_its_team`
+//! - **As wide as it needs**: a team that one cache has no cores for gets a node.
+//!   -> test `a_part_is_as_wide_as_its_team`
+//! - **Does not separate or crowd**: one that no part has cores for is left to the kernel.
+//!   -> test `a_part_is_as_wide_as_its_team`
 //! - **Apart**: teams do not share a part if there is another one. -> test `teams_have_a_part_each`
-//! - **Little moves**: a team begins in the part where it is most. -> test `a_team_is_where_it_runs`
+//! - **Little moves**: a team begins in the part where it is most.
+//!   -> test `a_team_is_where_it_runs`
 //! - **Stays**: a team keeps its part. -> test `a_team_stays_where_it_was`
 
 use super::ByTask;
@@ -22,11 +25,11 @@ use super::traffic::Traffic;
 use crate::places::Places;
 use colocate_evidence::TaskId;
 use colocate_machine::calibrated::Pair;
-use colocate_machine::{PuIdx, Shared};
+use colocate_machine::{Machine, PuIdx, Shared};
 use colocate_model::communication::WakeUpCosts;
 use std::collections::BTreeMap;
 
-/// Least loss of a pair in a team, as a part of the time for which both are busy. Chosen: a team is
+/// Least loss of a pair in a team, as a part of the sum of their busy times. Chosen: a team is
 /// limited to the memory bandwidth and caches of its part, so less is not worth the limit.
 const SHARE: f64 = 0.05;
 /// Least loss for a pair that is already in the same part. Chosen: communication varies, and is
@@ -47,7 +50,7 @@ pub struct Team {
     pub tasks: Vec<TaskId>,
     /// Partner with the most communication, for each task.
     pub partners: Vec<TaskId>,
-    /// Loss at the largest distance, in seconds per second.
+    /// Loss at the largest distance against a shared cache, in seconds per second.
     pub gain: f64,
     /// Sum of the tasks' busy shares, in PUs.
     pub busy: f64,
@@ -67,6 +70,7 @@ pub fn teams(
     may_be: impl Fn(TaskId) -> bool,
 ) -> Vec<Team> {
     let mut teams: Vec<Team> = Vec::new();
+    // A part is at best a shared cache: anything closer is the kernel's choice and not counted.
     let saved = farthest(places, costs) - costs.of(Pair::SameCache);
     if saved <= 0.0 {
         return teams;
@@ -81,24 +85,25 @@ pub fn teams(
         let (Some(busy_a), Some(busy_b)) = (traffic.known_busy(a), traffic.known_busy(b)) else {
             continue;
         };
+        // Both unknown would be equal, too.
         let stays = before.contains_key(&a) && before.get(&a) == before.get(&b);
         let least = if stays { STAYS } else { SHARE } * (busy_a + busy_b);
         if gain < least {
             continue;
         }
-        let mut team = |task: TaskId, other: TaskId| {
+        let [a, b] = [(a, b), (b, a)].map(|(task, other)| {
             let most = most.entry(task).or_insert((0.0, other));
             if most.0 < gain {
                 *most = (gain, other);
             }
             *of.entry(task).or_insert_with(|| {
-                let (tasks, partners, busy) = (vec![task], Vec::new(), traffic.busy(task));
-                teams.push(Team { tasks, partners, gain: 0.0, busy });
+                let busy = traffic.busy(task);
+                teams.push(Team { tasks: vec![task], partners: Vec::new(), gain: 0.0, busy });
                 teams.len() - 1
             })
-        };
-        let (a, b) = (team(a, b), team(b, a));
-        let (to, from) = (a.min(b), a.max(b));
+        });
+        let to = a.min(b);
+        let from = a.max(b);
         teams[to].gain += gain;
         if to != from {
             let joined = std::mem::take(&mut teams[from].tasks);
@@ -123,10 +128,10 @@ pub fn teams(
 /// Largest cost of a wake-up between usable PUs, in seconds.
 fn farthest(places: &Places<'_>, costs: &WakeUpCosts) -> f64 {
     let machine = places.machine;
-    let package = |pu: PuIdx| machine.cores[machine.core_of(pu).idx()].package;
     let Some(&first) = places.pus.first() else { return 0.0 };
     let cache = machine.last_level_cache(first);
-    costs.of(if places.pus.iter().any(|pu| package(*pu) != package(first)) {
+    let package = machine.cores[machine.core_of(first).idx()].package;
+    costs.of(if places.cores.iter().any(|it| machine.cores[it.core.idx()].package != package) {
         Pair::OtherPackage
     } else if places.pus.iter().any(|pu| machine.last_level_cache(*pu) != cache) {
         Pair::OtherCache
@@ -139,14 +144,35 @@ fn farthest(places: &Places<'_>, costs: &WakeUpCosts) -> f64 {
 struct Candidate {
     part: Part,
     pus: Vec<PuIdx>,
+    /// Indexes of the cores of `pus`.
+    cores: Vec<usize>,
+}
+
+impl Candidate {
+    fn new(shared: Shared, pus: Vec<PuIdx>, machine: &Machine) -> Self {
+        let mut cores: Vec<usize> = pus.iter().map(|pu| machine.core_of(*pu).idx()).collect();
+        cores.dedup();
+        Self { part: (shared, pus[0]), pus, cores }
+    }
+
+    /// Free cores of the part, by the free share of each core of the machine.
+    fn room(&self, free: &[f64]) -> f64 {
+        self.cores.iter().map(|core| free[*core]).sum()
+    }
+
+    /// Sum of the values of the part's PUs.
+    fn sum(&self, by_pu: &BTreeMap<PuIdx, f64>) -> f64 {
+        self.pus.iter().map(|pu| by_pu.get(pu).copied().unwrap_or(0.0)).sum()
+    }
 }
 
 /// Parts of a kind with several usable PUs, but not all.
 fn candidates(places: &Places<'_>, shared: Shared) -> Vec<Candidate> {
     let mut parts = places.machine.parts(shared);
     parts.iter_mut().for_each(|pus| pus.retain(|pu| places.pus.binary_search(pu).is_ok()));
+    // All usable PUs would be no restriction.
     parts.retain(|pus| pus.len() > 1 && pus.len() < places.pus.len());
-    parts.into_iter().map(|pus| Candidate { part: (shared, pus[0]), pus }).collect()
+    parts.into_iter().map(|pus| Candidate::new(shared, pus, places.machine)).collect()
 }
 
 /// Current placement and load.
@@ -173,55 +199,56 @@ pub(crate) fn parts(
     if teams.is_empty() {
         return Vec::new();
     }
-    let core = |pu: &PuIdx| places.machine.core_of(*pu).idx();
     let mut free = vec![0.0; places.machine.cores.len()];
     places.cores.iter().for_each(|usable| free[usable.core.idx()] = 1.0);
-    now.load.iter().for_each(|(pu, busy)| free[core(pu)] = (free[core(pu)] - busy).max(0.0));
+    for (pu, busy) in now.load {
+        let free = &mut free[places.machine.core_of(*pu).idx()];
+        *free = (*free - busy).max(0.0);
+    }
     let all: Vec<Candidate> = PARTS.iter().flat_map(|part| candidates(places, *part)).collect();
-    let cores_of = |part: &Candidate| {
-        let mut cores: Vec<usize> = part.pus.iter().map(core).collect();
-        cores.dedup();
-        cores
-    };
-    let room = |free: &[f64], part: &Candidate| -> f64 {
-        cores_of(part).into_iter().map(|core| free[core]).sum()
-    };
-    let choose = |team: &Team, free: &[f64]| -> Option<usize> {
-        let had = |part: &Candidate| now.parts.get(&team.tasks[0]) == Some(&part.part);
-        let stays = all.iter().position(|part| had(part) && room(free, part) >= team.busy);
-        let fits = |at: &usize| room(free, &all[*at]) >= team.busy * ROOM;
-        let fitting: Vec<usize> = (0..all.len()).filter(fits).collect();
-        if stays.is_some() || fitting.is_empty() {
-            return stays;
-        }
-        let sum = |by_pu: &BTreeMap<PuIdx, f64>, part: &Candidate| -> f64 {
-            part.pus.iter().map(|pu| by_pu.get(pu).copied().unwrap_or(0.0)).sum()
-        };
-        let (called, spent) = (calls(team, traffic, now.seats), spent(team, traffic, now.ran));
-        let best = |shared| {
-            let is_worth_it =
-                |part| sum(&spent, part) >= team.busy / 2.0 || team.gain >= team.busy * FAR;
-            let kind = fitting.iter().copied().filter(|at| all[*at].part.0 == shared);
-            kind.filter(|at| is_worth_it(&all[*at])).max_by(|&a, &b| {
-                let (x, y) = (&all[a], &all[b]);
-                let calls = sum(&called, x).total_cmp(&sum(&called, y));
-                let spends = sum(&spent, x).total_cmp(&sum(&spent, y));
-                let rooms = room(free, x).total_cmp(&room(free, y));
-                calls.then(spends).then(rooms).then(b.cmp(&a))
-            })
-        };
-        PARTS.into_iter().find_map(best)
-    };
     let mut chosen = Vec::with_capacity(teams.len());
     for team in teams {
-        let part = choose(team, &free);
+        // Teams are sorted by loss, so the team with most to lose chooses first.
+        let part = choose(team, &all, &free, traffic, now);
         if let Some(part) = part {
-            let left = 1.0 - team.busy / room(&free, &all[part]).max(team.busy);
-            cores_of(&all[part]).into_iter().for_each(|core| free[core] *= left);
+            // Assumes that the kernel spreads the team evenly over the free time of the part.
+            let left = 1.0 - team.busy / part.room(&free).max(team.busy);
+            part.cores.iter().for_each(|core| free[*core] *= left);
         }
-        chosen.push(part.map(|part| all[part].part));
+        chosen.push(part.map(|part| part.part));
     }
     chosen
+}
+
+/// Part of a team; `None`: not pinned.
+fn choose<'a>(
+    team: &Team,
+    all: &'a [Candidate],
+    free: &[f64],
+    traffic: &Traffic,
+    now: Now<'_>,
+) -> Option<&'a Candidate> {
+    let had = now.parts.get(&team.tasks[0]);
+    // Without the reserve of `ROOM`, so that a team does not leave on small changes of load.
+    let stays = all.iter().find(|it| had == Some(&it.part) && it.room(free) >= team.busy);
+    let fitting: Vec<&Candidate> =
+        all.iter().filter(|part| part.room(free) >= team.busy * ROOM).collect();
+    if stays.is_some() || fitting.is_empty() {
+        return stays;
+    }
+    let called = calls(team, traffic, now.seats);
+    let spent = spent(team, traffic, now.ran);
+    PARTS.into_iter().find_map(|shared| {
+        // From the last: `max_by` takes the last of several equal parts, the first is wanted.
+        let parts = fitting.iter().copied().rev().filter(|part| part.part.0 == shared);
+        parts.filter(|it| team.gain >= team.busy * FAR || it.sum(&spent) >= team.busy / 2.0).max_by(
+            |a, b| {
+                let calls = a.sum(&called).total_cmp(&b.sum(&called));
+                let spends = a.sum(&spent).total_cmp(&b.sum(&spent));
+                calls.then(spends).then(a.room(free).total_cmp(&b.room(free)))
+            },
+        )
+    })
 }
 
 /// Busy shares of a team's tasks, by the PU of the last run.
@@ -238,11 +265,10 @@ fn spent(team: &Team, traffic: &Traffic, ran: &BTreeMap<TaskId, PuIdx>) -> BTree
 /// Wake-ups per second between a team and pinned tasks, by PU.
 fn calls(team: &Team, traffic: &Traffic, seats: &BTreeMap<TaskId, PuIdx>) -> BTreeMap<PuIdx, f64> {
     let mut calls = BTreeMap::new();
-    let is_of = |task: &TaskId| team.tasks.binary_search(task).is_ok();
     for ((a, b), pair) in traffic.pairs() {
-        let other = match (is_of(&a), is_of(&b)) {
-            (true, false) => b,
-            (false, true) => a,
+        let other = match [a, b].map(|task| team.tasks.binary_search(&task).is_ok()) {
+            [true, false] => b,
+            [false, true] => a,
             _ => continue,
         };
         if let Some(pu) = seats.get(&other) {

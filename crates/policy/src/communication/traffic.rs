@@ -103,28 +103,34 @@ impl Traffic {
     ) -> bool {
         let mut pairs = pairs(wake_ups);
         let Some(before) = self.at else {
-            (self.at, self.pairs) = (Some(at), pairs);
+            self.at = Some(at);
+            self.pairs = pairs;
             return false;
         };
         let seconds = at.saturating_sub(before).as_secs_f64();
         if seconds < SHORTEST {
             return false;
         }
+        // Weight of an interval of any length; the first sample counts fully.
         let weight = if self.busy.is_empty() { 1.0 } else { 1.0 - (-seconds / MEMORY).exp() };
         let mut before = self.pairs.iter().peekable();
         for pair in &mut pairs {
+            // Both lists are sorted by pair: a merge in one pass.
             while before.next_if(|old| old.two < pair.two).is_some() {}
             let old = before.next_if(|old| old.two == pair.two);
             let passed = pair.sums.since(old.map(|old| old.sums).unwrap_or_default());
             let known = old.and_then(|old| old.exchange);
             let mut exchange = known.unwrap_or_default();
             let apart = if shares(pair.two.0) { APART } else { OFTEN_APART };
+            // A new pair has no past to average with.
             let weight = if known.is_some() { weight } else { 1.0 };
             take(&mut exchange, passed.over(seconds), weight, apart, costs);
             pair.exchange = Some(exchange);
         }
         self.note_busy(queue, weight, shares);
-        (self.at, self.pairs, self.has_rates) = (Some(at), pairs, true);
+        self.at = Some(at);
+        self.pairs = pairs;
+        self.has_rates = true;
         true
     }
 
@@ -134,8 +140,10 @@ impl Traffic {
             threads.filter_map(|thread| Some((thread.id, thread.runnable?))).collect();
         for (task, busy) in &mut self.busy {
             let new = *busy + weight * (now.get(task).copied().unwrap_or(0.0) - *busy);
+            // On a shared PU the runnable time includes the wait for the waker.
             *busy = if shares(*task) { new.min(*busy) } else { new };
         }
+        // Ended tasks decay to nothing and are dropped.
         self.busy.retain(|task, busy| *busy > 1e-3 || now.contains_key(task));
         for (task, busy) in now {
             self.busy.entry(task).or_insert(busy);
@@ -154,8 +162,9 @@ impl Traffic {
         pairs: impl Iterator<Item = (Two, Exchange)>,
         busy: impl Iterator<Item = (TaskId, f64)>,
     ) -> Self {
-        let pair = |(two, exchange)| Pair { two, sums: Sums::default(), exchange: Some(exchange) };
-        Self { pairs: pairs.map(pair).collect(), busy: busy.collect(), ..Self::default() }
+        let sums = Sums::default();
+        let pairs = pairs.map(|(two, exchange)| Pair { two, sums, exchange: Some(exchange) });
+        Self { pairs: pairs.collect(), busy: busy.collect(), ..Self::default() }
     }
 
     /// Pairs with their exchange.
@@ -176,22 +185,28 @@ impl Traffic {
     }
 }
 
+/// The two tasks of a wake-up; `None` if the waker is unknown or wakes itself.
+fn pair_of(one: &WakeUps) -> Option<Two> {
+    let waker = one.waker.filter(|waker| *waker != one.wakee)?;
+    Some((waker.min(one.wakee), waker.max(one.wakee)))
+}
+
+/// Sort key in the order of pairs.
+fn key((a, b): Two) -> u128 {
+    let [a, b] = [a, b].map(|task| u128::from(task.job.0) << 32 | u128::from(task.order));
+    a << 64 | b
+}
+
 /// Merges both directions of a pair; sorted by pair.
 #[allow(clippy::cast_precision_loss)] // counts of wake-ups
 fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
-    let two = |one: &WakeUps| {
-        let waker = one.waker.filter(|waker| *waker != one.wakee)?;
-        Some((waker.min(one.wakee), waker.max(one.wakee)))
-    };
     // Integers sort faster than pairs: smaller, and compared in one step.
-    let number = |task: TaskId| u64::from(task.job.0) << 32 | u64::from(task.order);
-    let key = |(a, b)| u128::from(number(a)) << 64 | u128::from(number(b));
-    let keys = wake_ups.iter().zip(0_usize..).filter_map(|(one, at)| Some((key(two(one)?), at)));
-    let mut order: Vec<(u128, usize)> = keys.collect();
+    let mut order: Vec<(u128, usize)> =
+        wake_ups.iter().zip(0..).filter_map(|(one, at)| Some((key(pair_of(one)?), at))).collect();
     order.sort_unstable();
     let mut pairs: Vec<Pair> = Vec::with_capacity(order.len());
     for one in order.into_iter().map(|(_, at)| &wake_ups[at]) {
-        let Some(two) = two(one) else { continue };
+        let Some(two) = pair_of(one) else { continue };
         let sums = Sums {
             count: one.count as f64,
             same_pu: one.same_pu.unwrap_or(0) as f64,
@@ -209,14 +224,15 @@ fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
 /// Updates the means by rates per second. Times are updated only if less than the part `apart` of
 /// the wake-ups ended on the waker's PU.
 fn take(pair: &mut Exchange, passed: Sums, weight: f64, apart: f64, costs: &WakeUpCosts) {
-    let mix = |old: f64, new: f64| old + weight * (new - old);
-    pair.per_second = mix(pair.per_second, passed.count);
+    pair.per_second += weight * (passed.count - pair.per_second);
     if passed.count > 0.0 && passed.same_pu < apart * passed.count {
         let here = costs.of(Lie::SamePu);
         let there = passed.count - passed.same_pu;
+        // A longer wait is for a PU that another task has, not for the wake-up.
         let each = ((passed.waited - passed.same_pu * here) / there).clamp(here, costs.most());
-        pair.wait = mix(pair.wait, here + (each - here) * there / passed.count);
-        pair.both_run = mix(pair.both_run, passed.both_ran.min(1.0));
+        let wait = here + (each - here) * there / passed.count;
+        pair.wait += weight * (wait - pair.wait);
+        pair.both_run += weight * (passed.both_ran.min(1.0) - pair.both_run);
     }
 }
 

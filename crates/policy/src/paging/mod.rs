@@ -134,13 +134,13 @@ impl<R: Rule + 'static> Paging<R> {
 
     fn orders(&mut self, evidence: &Evidence<'_>) -> Vec<PageMove> {
         let all = evidence.pages.unwrap_or_default();
-        let new = |group: &PageGroup| {
-            let before = self.before.get(&(group.job, group.range.start));
-            since(&group.uses, before.map_or(&[], Vec::as_slice))
-        };
-        let groups: Vec<_> = all.iter().map(|pages| Group { pages, new: new(pages) }).collect();
-        let uses = |group: &PageGroup| ((group.job, group.range.start), group.uses.clone());
-        self.before = all.iter().map(uses).collect();
+        let groups = all.iter().map(|pages| {
+            let before = self.before.get(&(pages.job, pages.range.start));
+            Group { pages, new: since(&pages.uses, before.map_or(&[], Vec::as_slice)) }
+        });
+        let groups: Vec<_> = groups.collect();
+        self.before =
+            all.iter().map(|group| ((group.job, group.range.start), group.uses.clone())).collect();
         let seen = Seen { groups, evidence };
         let moves = self.rule.moves(&seen);
         let orders = moves.into_iter().map(|one| {
@@ -161,9 +161,11 @@ impl<R: Rule + 'static> Policy for Paging<R> {
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        // Decisions also come on events, more often than the rule's period.
         let is_due = self.last.is_none_or(|last| evidence.at >= last + PERIOD);
         let mut pages = Vec::new();
         let may_order = self.orders.note(evidence.at, evidence.moved);
+        // The plan of a control quantum is not applied, so its orders would be lost.
         if is_due && may_order && !evidence.is_control {
             self.last = Some(evidence.at);
             pages = self.orders(evidence);
@@ -175,18 +177,20 @@ impl<R: Rule + 'static> Policy for Paging<R> {
 
 /// Increase of use since `before`; samples and times only grow.
 pub(crate) fn since(now: &[PageUse], before: &[PageUse]) -> Vec<PageUse> {
-    let grown = |one: &PageUse| {
-        let same = |old: &&PageUse| old.task == one.task && old.node == one.node;
-        let old = before.iter().find(same);
-        let less = |now: u64, of: fn(&PageUse) -> u64| now.saturating_sub(old.map_or(0, of));
-        PageUse {
-            time: Nanos(less(one.time.0, |old| old.time.0)),
-            samples: less(one.samples, |old| old.samples),
-            writes: less(one.writes, |old| old.writes),
-            ..*one
-        }
-    };
-    now.iter().map(grown).filter(|one| one.samples > 0).collect()
+    now.iter()
+        .map(|one| {
+            let old = before.iter().find(|old| old.task == one.task && old.node == one.node);
+            // Unknown before: all of its use is new.
+            let Some(old) = old else { return *one };
+            PageUse {
+                time: one.time.saturating_sub(old.time),
+                samples: one.samples.saturating_sub(old.samples),
+                writes: one.writes.saturating_sub(old.writes),
+                ..*one
+            }
+        })
+        .filter(|one| one.samples > 0)
+        .collect()
 }
 
 /// Page-move orders: per plan, a single order for each job and node. No new orders until the last
@@ -203,6 +207,7 @@ const LOST: Nanos = Nanos::from_secs(30);
 impl Orders {
     /// Counts completed orders. True if new orders may be given.
     pub fn note(&mut self, at: Nanos, moved: &[PagesMoved]) -> bool {
+        // Reports of orders given up as lost may still come.
         self.open = self.open.saturating_sub(moved.len());
         self.open == 0 || at >= self.since + LOST
     }
@@ -215,13 +220,15 @@ impl Orders {
     ) -> Vec<PageMove> {
         let mut orders: BTreeMap<(JobIdx, NodeNr), PageMove> = BTreeMap::new();
         for (group, to, why) in groups {
-            let (job, budget) = (group.job, Bytes(0));
-            let new = || PageMove { job, ranges: Vec::new(), to, budget, why };
-            let order = orders.entry((job, to)).or_insert_with(new);
+            let job = group.job;
+            let new = PageMove { job, ranges: Vec::new(), to, budget: Bytes(0), why };
+            // The reason of an order's first group stands for all of its groups.
+            let order = orders.entry((job, to)).or_insert(new);
             order.ranges.push(group.range);
             order.budget.0 += group.bytes().0;
         }
-        (self.open, self.since) = (orders.len(), at);
+        self.open = orders.len();
+        self.since = at;
         orders.into_values().collect()
     }
 }

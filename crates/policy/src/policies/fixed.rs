@@ -12,6 +12,7 @@ pub struct FixedPlan(pub Plan);
 impl Policy for FixedPlan {
     /// The given plan, with tasks on unusable PUs left to the kernel.
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        // The file may be older than a change of the allowed PUs.
         let mut plan = Plan { pus: evidence.empty_plan().pus, ..self.0.clone() };
         for decision in &mut plan.decisions {
             if decision.place.named_pu().is_some_and(|pu| !plan.pus.contains(&pu)) {

@@ -68,11 +68,10 @@ pub(crate) fn planned(
     let mut tasks: Vec<&Task> = tasks.iter().collect();
     tasks.sort_by_key(|task| task.id);
     tasks.dedup_by_key(|task| task.id);
-    let mut placement = match places.pus.is_empty() {
-        true => os::place(tasks.len()),
-        false => place(&places, &tasks),
-    };
+    let mut placement =
+        if places.pus.is_empty() { os::place(tasks.len()) } else { place(&places, &tasks) };
     note_sharing(&mut placement.choices, machine.pus.len());
+    // No prediction unless every task has a PU.
     let seats: Option<Vec<PuIdx>> = placement.choices.iter().map(|choice| choice.pu).collect();
     Plan {
         pus: places.nrs(&places.pus),
@@ -105,10 +104,10 @@ fn in_order(
 ) -> Plan {
     planned(evidence, |places, tasks| {
         let order = order(places, tasks.len());
-        let choice =
-            |&pu| Choice { pu: Some(pu), why: Why::NextInOrder { order: name.to_owned() } };
+        let pus = order.iter().cycle().take(tasks.len());
+        let why = Why::NextInOrder { order: name.to_owned() };
         Placement {
-            choices: order.iter().cycle().take(tasks.len()).map(choice).collect(),
+            choices: pus.map(|&pu| Choice { pu: Some(pu), why: why.clone() }).collect(),
             default_placement: DefaultPlacement::FillInOrder { pus: places.nrs(&order) },
         }
     })
@@ -135,6 +134,7 @@ fn note_sharing(choices: &mut [Choice], pus: usize) {
 fn own_cores(places: &Places<'_>, tasks: &[&Task], why: impl Fn(&Task) -> Why) -> Placement {
     let mut by_turn: Vec<usize> = (0..tasks.len()).collect();
     if places.is_hybrid() {
+        // Stable: equal weights keep the order of IDs.
         by_turn.sort_by(|&a, &b| tasks[b].weight().total_cmp(&tasks[a].weight()));
     }
     let mut choices = vec![Choice { pu: None, why: Why::OwnCore }; tasks.len()];

@@ -1,30 +1,40 @@
 //! Pages and their tasks on machines with several nodes: pages move to tasks, or tasks to pages.
 //!
 //! # Problem
-//! Memory that one thread set up is on its node, and all others use it from afar. Either the pages move or the threads.
+//! Memory initialized by one thread is on that thread's node, remote to all others. Either the
+//! pages or the threads move.
 //! # Approach
-//! As in `colocate cc` (docs/spm.md), by samples in place of what a compiler knows: what the uses of a page group cost more from
-//! afar is added up and halved each second. What moves is what costs less: a task that uses the memory of one other node goes there if
-//! its pages are many and there is room, else page groups come. A group that several nodes use alike is nearest to none. It moves only off a node
-//! that serves much more than the others: all of a job on one controller is slower than spread.
+//! As in `colocate cc` (docs/spm.md), by samples in place of the compiler's knowledge. The extra
+//! cost of remote uses of a page group is summed and halved each second. The cheaper of two moves
+//! is made: a task that uses the memory of one other node goes there if its pages are many and
+//! there is room, else page groups come to the task. A group that several nodes use alike is near
+//! to none of them. It moves only off a node that serves much more than the others: all of a job's
+//! memory on one controller is slower than spread.
 //! # Terms
-//! *Far time* of a group on a node: CPU time of its uses × (1 − distance near / distance from the user's node).
+//! *Far time* of a group on a node: CPU time of its uses × (1 − distance near / distance from the
+//! user's node).
 //! # Algorithm
 //! Each [`PERIOD`]:
-//! 1. A task with [`MOST`] of its time at groups of one other node that it uses alone is held there, if these are so large that moving
-//!    them costs more than [`TASK_MOVE_S`], that node has more cores than busy tasks, and it does not serve others more than nodes do on average.
-//! 2. A group goes to the node where its far time is least, if that saves more than moving costs × 2^moves, of those where more than
-//!    half of its uses are from or that do not get crowded. The task that uses it most is held on that node, if there is room.
-//! 3. Other groups of a node that serves more than [`CROWDED`] times the mean go to the node that serves least, until theirs serves the mean,
-//!    if they are not farther from their users there than [`FARTHER`] times.
+//! 1. A task with [`MOST`] of its time at groups of one other node that it uses alone is held
+//!    there, if these are so large that moving them costs more than [`TASK_MOVE_S`], that node has
+//!    more cores than busy tasks, and it does not serve others more than nodes do on average.
+//! 2. A group goes to the node where its far time is least, if that saves more than moving costs ×
+//!    2^moves, of those where more than half of its uses are from or that do not get crowded. The
+//!    task that uses it most is held on that node, if there is room.
+//! 3. Other groups of a node that serves more than [`CROWDED`] times the mean go to the node that
+//!    serves least, until theirs serves the mean, if they are not farther from their users there
+//!    than [`FARTHER`] times.
 //! # Properties
 //! - **Local in the end**: groups of one user each are where it is. -> test `private_groups_come`
 //! - **Held**: no node holds more tasks than it has PUs. -> test `private_groups_come`
-//! - **Shared is spread**: groups that all nodes use leave a crowded one, and then stay. -> test `shared_groups_are_spread`
-//! - **The few go to the many**: one task with much memory on another node goes there. -> test `a_task_goes_to_its_memory`
-//! - **Not to and fro**: two nodes that use a group in turns move it fewer and fewer times. -> test `moves_get_dearer`
+//! - **Shared is spread**: groups that all nodes use leave a crowded one, and then stay.
+//!   -> test `shared_groups_are_spread`
+//! - **The few go to the many**: one task with much memory on another node goes there.
+//!   -> test `a_task_goes_to_its_memory`
+//! - **Not to and fro**: two nodes that use a group in turns move it fewer and fewer times.
+//!   -> test `moves_get_dearer`
 
-use crate::evidence::{Evidence, Thread};
+use crate::evidence::Evidence;
 use crate::pages::PageMove;
 use crate::paging::{Key, Orders, since, with_memory};
 use crate::places::Places;
@@ -84,11 +94,11 @@ impl Pages {
         }
         self.last = Some(evidence.at);
         self.note(seen);
-        let lives = |task: &TaskId| {
+        // Ended tasks would keep room on their node.
+        self.held.retain(|task, _| {
             let mut threads = evidence.now.queue.iter().flat_map(|job| &job.threads);
             threads.any(|thread| thread.id == *task)
-        };
-        self.held.retain(|task, _| lives(task));
+        });
         self.send_tasks(seen, evidence, places);
         let moves = self.send_groups(seen, places);
         self.orders.give(evidence.at, moves.into_iter())
@@ -100,6 +110,7 @@ impl Pages {
         for group in seen {
             let key = (group.job, group.range.start);
             let mut known = before.remove(&key).unwrap_or_default();
+            // Once per decision, so less often than each second while orders are outstanding.
             known.time.values_mut().for_each(|time| *time /= 2.0);
             known.time.retain(|_, time| *time > NONE_S);
             for one in since(&group.uses, &known.before) {
@@ -112,6 +123,8 @@ impl Pages {
 
     /// Holds tasks on the node of their memory, if cheaper than moving the memory.
     fn send_tasks(&mut self, seen: &[PageGroup], evidence: &Evidence<'_>, places: &Places<'_>) {
+        // `seen` and `self.groups` are both in the order of jobs and addresses, so their items
+        // match.
         let mut tasks: BTreeMap<TaskId, Near> = BTreeMap::new();
         for (group, known) in seen.iter().zip(self.groups.values()) {
             let Some(home) = group.home() else { continue };
@@ -119,6 +132,7 @@ impl Pages {
             for (&(task, node), time) in &known.time {
                 let near = tasks.entry(task).or_default();
                 near.all += time;
+                // Shared memory does not bind a task to its node.
                 if *time < MOST * of_all {
                     continue;
                 }
@@ -133,8 +147,10 @@ impl Pages {
         for (task, near) in tasks {
             let Some((node, bytes)) = near.elsewhere() else { continue };
             let is_dear = move_s(bytes) > TASK_MOVE_S && near.is_served_apart(node, &served, nodes);
-            let has_core = || self.busy_on(node, evidence) < cores_of(node, places.machine);
-            if is_dear && !self.held.contains_key(&task) && has_core() {
+            if is_dear
+                && !self.held.contains_key(&task)
+                && self.busy_on(node, evidence) < cores_of(node, places.machine)
+            {
                 self.held.insert(task, node);
             }
         }
@@ -144,12 +160,12 @@ impl Pages {
     fn busy_on(&self, node: NodeIdx, evidence: &Evidence<'_>) -> usize {
         let machine = evidence.now.machine;
         let threads = evidence.now.queue.iter().flat_map(|job| &job.threads);
-        let is_there = |thread: &&Thread| {
-            let ran = || machine.cores[machine.core_of(thread.pu?).idx()].node;
-            let is_busy = thread.runnable.is_none_or(|runnable| runnable > BUSY);
-            is_busy && self.held.get(&thread.id).copied().or_else(ran) == Some(node)
-        };
-        threads.filter(is_there).count()
+        let busy = threads.filter(|it| it.runnable.is_none_or(|runnable| runnable > BUSY));
+        busy.filter(|thread| {
+            let held = self.held.get(&thread.id).copied();
+            held.or_else(|| machine.cores[machine.core_of(thread.pu?).idx()].node) == Some(node)
+        })
+        .count()
     }
 
     fn has_room(&self, node: NodeIdx, machine: &Machine) -> bool {
@@ -173,27 +189,32 @@ impl Pages {
             let key = (group.job, group.range.start);
             let Some(known) = self.groups.get(&key) else { continue };
             let time = self.by_node(known, machine.nodes.len());
-            let far = |node: NodeIdx| far_s(&time, node, machine);
+            let far: Vec<f64> = (0..machine.nodes.len())
+                .map(|node| far_s(&time, NodeIdx::new(node), machine))
+                .collect();
+            let far_now = far[home.idx()];
             let all: f64 = time.iter().sum();
             let cost = move_s(group.bytes().0) * f64::from(1 << known.moves.min(MOST_DOUBLED));
             let most = time.iter().position(|time| 2.0 * time > all);
-            let may_be = |node: &NodeIdx| {
-                most == Some(node.idx()) || served[node.idx()] + all <= CROWDED * mean
-            };
             let nodes = memory.iter().copied().filter(|node| *node != home);
-            let (to, why) = if let Some(to) =
-                nearest(nodes.clone().filter(may_be), far).filter(|to| far(home) - far(*to) > cost)
-            {
+            let uncrowded = nodes.clone().filter(|node| {
+                most == Some(node.idx()) || served[node.idx()] + all <= CROWDED * mean
+            });
+            let nearest = least(uncrowded, &far).filter(|to| far_now - far[to.idx()] > cost);
+            // Not below the mean, or the node would be the next to receive groups.
+            let may_leave =
+                crowded[home.idx()] && served[home.idx()] - all >= mean && all > 2.0 * cost;
+            let (to, why) = if let Some(to) = nearest {
                 (to, "its users are there".to_owned())
-            } else if let Some(to) =
-                least(nodes.filter(|node| far(*node) <= FARTHER * far(home)), &served).filter(
-                    |_| crowded[home.idx()] && served[home.idx()] - all >= mean && all > 2.0 * cost,
-                )
+            } else if may_leave
+                && let Some(to) =
+                    least(nodes.filter(|node| far[node.idx()] <= FARTHER * far_now), &served)
             {
                 (to, "its node serves more than the others".to_owned())
             } else {
                 continue;
             };
+            // Later groups see the machine as it will be after this move.
             served[home.idx()] -= all;
             served[to.idx()] += all;
             self.hold_user(key, to, machine);
@@ -282,30 +303,29 @@ fn move_s(bytes: u64) -> f64 {
 
 /// Far time, in seconds, of uses from each node (`time`) for memory on `node`.
 fn far_s(time: &[f64], node: NodeIdx, machine: &Machine) -> f64 {
-    let distance = |from: usize, to: usize| {
-        let rows = machine.distances.as_ref().map(|distances| distances.rows[from][to]);
-        f64::from(rows.unwrap_or(if from == to { 10 } else { 20 }).max(1))
-    };
-    let far = |(from, time): (usize, &f64)| {
-        time * (1.0 - distance(from, from) / distance(from, node.idx()))
-    };
-    time.iter().enumerate().map(far).sum()
+    let times = time.iter().enumerate();
+    times
+        .map(|(from, time)| {
+            time * (1.0 - distance(from, from, machine) / distance(from, node.idx(), machine))
+        })
+        .sum()
 }
 
-/// Node with the least far time.
-fn nearest(nodes: impl Iterator<Item = NodeIdx>, far: impl Fn(NodeIdx) -> f64) -> Option<NodeIdx> {
-    nodes.min_by(|a, b| far(*a).total_cmp(&far(*b)))
+/// Distance between two nodes as in ACPI's SLIT; without a table 10 for the same node, else 20.
+fn distance(from: usize, to: usize, machine: &Machine) -> f64 {
+    let known = machine.distances.as_ref().map(|distances| distances.rows[from][to]);
+    f64::from(known.unwrap_or(if from == to { 10 } else { 20 }).max(1))
 }
 
-/// Node that serves least.
-fn least(nodes: impl Iterator<Item = NodeIdx>, served: &[f64]) -> Option<NodeIdx> {
-    nodes.min_by(|a, b| served[a.idx()].total_cmp(&served[b.idx()]))
+/// Node with the least value, the first among equals; `values` are by node.
+fn least(nodes: impl Iterator<Item = NodeIdx>, values: &[f64]) -> Option<NodeIdx> {
+    nodes.min_by(|a, b| values[a.idx()].total_cmp(&values[b.idx()]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::{Quantum, QueuedJob};
+    use crate::evidence::{Quantum, QueuedJob, Thread};
     use crate::paging::testing::{SIZE, carried_out, places_of};
     use crate::testing::machine;
     use colocate_evidence::AddressRange;
