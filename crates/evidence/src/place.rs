@@ -1,24 +1,25 @@
-//! Places that a task can have.
+//! Places of tasks.
 
 use colocate_machine::{PuNr, Shared};
 use std::fmt;
 
-/// Where a task may be until the next decision.
+/// Place of a task until the next decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// Wherever the kernel puts it.
+    /// Not pinned.
     #[default]
     LeftToKernel,
-    /// On this PU, by the kernel's number.
+    /// Pinned to one PU, by kernel number.
     Pu(PuNr),
-    /// On any of the PUs that share this with a PU, by the kernel's number.
+    /// Any PU that shares a cache, node or package with this PU, by kernel number.
     Sharing(Shared, PuNr),
-    /// On none: it does not run, or only on PUs that are idle, if the host fills these. All tasks of a job wait, or none does, since a job is stopped as a whole.
+    /// No PU: the task is stopped, or runs on idle PUs only if the host fills them. A job is
+    /// stopped as a whole, so all of its tasks wait or none.
     Waiting,
 }
 
 impl Place {
-    /// The PU, if it is one.
+    /// The PU of a place on a single PU.
     #[must_use]
     pub const fn pu(self) -> Option<PuNr> {
         match self {
@@ -27,7 +28,7 @@ impl Place {
         }
     }
 
-    /// The PU that it names, alone or with others.
+    /// The PU named by the place: a single PU, or a member of a shared part.
     #[must_use]
     pub const fn named_pu(self) -> Option<PuNr> {
         match self {
@@ -36,7 +37,7 @@ impl Place {
         }
     }
 
-    /// What is shared with that PU, if it is not the only one.
+    /// Shared part of the machine; `None` for a single PU.
     #[must_use]
     pub const fn shared(self) -> Option<Shared> {
         match self {
@@ -58,7 +59,7 @@ impl fmt::Display for Place {
 }
 
 impl From<Option<PuNr>> for Place {
-    /// A PU, or else what the kernel chooses.
+    /// `None`: not pinned.
     fn from(pu: Option<PuNr>) -> Self {
         pu.map_or(Self::LeftToKernel, Self::Pu)
     }

@@ -1,8 +1,8 @@
-//! The clock that regions and critical sections are timed by.
+//! Clock for regions and critical sections.
 
 #![allow(unsafe_code)] // clock_gettime
 
-/// Now, in ns of `CLOCK_MONOTONIC`; 0 if the kernel does not say, which it always does.
+/// Current `CLOCK_MONOTONIC` time in ns; 0 on an error, which Linux never returns here.
 pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place to write to.

@@ -1,14 +1,16 @@
-//! How many threads of the observed region may run at a time.
+//! Limit on the running threads of the observed region.
 //!
 //! # Problem
-//! A team's size is fixed when its region begins. To run a loop with fewer threads than that, some of them have to wait inside of it.
+//! A team's size is fixed when its region begins. To run a loop with fewer threads, some threads of
+//! the team have to wait inside the loop.
 //! # Approach
-//! A thread is held where it calls the runtime: before it requests the next chunk, or enters a critical section. There a thread
-//! may be late in any program, so no result depends on it. One that is held sleeps (futex(2)).
+//! A thread is held where it calls the runtime: before it requests the next chunk, or enters a
+//! critical section. There any program allows a thread to be late, so results do not change. A held
+//! thread sleeps (futex(2)).
 //! # Terms
-//! - *Ticket*: its number in the order of arrival. A thread runs once its ticket is below `ADMITTED`, and keeps it until it is
-//!   done, or has run for [`SLICE`] while others wait.
-//! - *Round*: from one [`set`] to the next one; tickets of earlier rounds are void.
+//! - *Ticket*: a thread's number in the order of arrival. A thread runs once its ticket is below
+//!   `ADMITTED`, and keeps the ticket until it is done, or has run for [`SLICE`] while others wait.
+//! - *Round*: the time between two calls of [`set`]; tickets of earlier rounds are void.
 //! # Properties
 //! - **No more than that many** run. -> test `no_more_than_admitted`
 //! - **Each gets its turn**, and all run once it is open. -> test `each_gets_its_turn`
@@ -18,27 +20,28 @@
 use crate::clock::now;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// How long a thread runs while others wait. Chosen: a thousand times what a change of threads costs.
+/// Time slice of a running thread while threads wait, in ns. Chosen: a thousand times the cost of a
+/// switch.
 const SLICE: u64 = 10_000_000;
-/// How long a thread is held before it looks whether any thread gets on. Chosen: far longer than the kernel keeps a
-/// runnable thread waiting.
+/// Time in ns for which a thread is held before it checks that some thread makes progress. Chosen:
+/// far longer than the kernel keeps a runnable thread waiting.
 const PATIENCE: u64 = 250_000_000;
-/// As many admitted as will ever arrive.
+/// Admits every thread.
 const ALL: u32 = 1 << 31;
 
-/// Round in the upper half, how many of its tickets may run in the lower one.
+/// Round in the upper half, number of admitted tickets in the lower half.
 static ADMITTED: AtomicU64 = AtomicU64::new(ALL as u64);
-/// Round in the upper half, tickets given in the lower one.
+/// Round in the upper half, number of tickets given in the lower half.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
-/// Changes with every change of `ADMITTED`: held threads sleep on it.
+/// Futex word of held threads, incremented with every change of `ADMITTED`.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// A thread's place in the order of arrival.
+/// Place of a thread in the order of arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     round: u32,
     number: u32,
-    /// Since when it runs; ns.
+    /// Start of the current time slice; ns.
     since: u64,
 }
 
@@ -51,12 +54,12 @@ const fn joined(round: u32, count: u32) -> u64 {
     (round as u64) << 32 | count as u64
 }
 
-/// Whether all may run.
+/// True if all threads may run.
 pub fn is_open() -> bool {
     split(ADMITTED.load(Ordering::Relaxed)).1 >= ALL
 }
 
-/// Lets so many threads run from now on; all of them if it is `None`. One thread at a time may call it.
+/// Begins a round with at most `threads` running threads; `None`: all. Not for concurrent callers.
 pub fn set(threads: Option<u32>) {
     if threads.is_none() && is_open() {
         return;
@@ -67,8 +70,8 @@ pub fn set(threads: Option<u32>) {
     wake(u32::MAX);
 }
 
-/// Returns, at once or later, when this thread may run, and whether it was held. Where it is held for long it calls `is_stuck`, and
-/// returns if that is true.
+/// Waits until this thread may run; true if it was held. While held for long the thread calls
+/// `is_stuck`, and returns once the answer is true.
 pub fn pass(ticket: &mut Option<Ticket>, time: u64, mut is_stuck: impl FnMut() -> bool) -> bool {
     if is_open() {
         *ticket = None;
@@ -101,7 +104,7 @@ pub fn pass(ticket: &mut Option<Ticket>, time: u64, mut is_stuck: impl FnMut() -
                 return held;
             }
         }
-        // A new round has begun.
+        // A new round has begun: take a new ticket, or return if the gate is open.
         if is_open() {
             *ticket = None;
             return held;
@@ -109,7 +112,7 @@ pub fn pass(ticket: &mut Option<Ticket>, time: u64, mut is_stuck: impl FnMut() -
     }
 }
 
-/// This thread is done: another one may run.
+/// Returns the ticket of this thread, so that a waiting thread may run.
 pub fn leave(ticket: &mut Option<Ticket>) {
     let Some(mine) = ticket.take() else { return };
     let mut word = ADMITTED.load(Ordering::SeqCst);
@@ -123,7 +126,7 @@ pub fn leave(ticket: &mut Option<Ticket>) {
             Ok(_) if split(GIVEN.load(Ordering::SeqCst)).1 > admitted => {
                 return wake(bit(admitted));
             }
-            // One that arrives now finds it changed.
+            // No ticket waits. A thread that arrives now reads the new count.
             Ok(_) => return,
             Err(now) => word = now,
         }
@@ -137,7 +140,7 @@ impl Ticket {
     }
 }
 
-/// The bit of the futex by which a ticket is woken.
+/// Futex bit of a ticket, so that a wake-up reaches one in 32 waiting tickets.
 const fn bit(number: u32) -> u32 {
     1 << (number % 32)
 }
@@ -160,11 +163,14 @@ fn wake(bits: u32) {
     };
 }
 
-/// Sleeps until there is a change; whether there was one, or something else, within [`PATIENCE`].
+/// Sleeps until `CHANGES` differs from `changes`; false if [`PATIENCE`] has passed first.
 fn sleep(changes: u32, number: u32) -> bool {
     let until = now() + PATIENCE;
-    let (seconds, rest) = (until / 1_000_000_000, until % 1_000_000_000);
-    let until = libc::timespec { tv_sec: seconds.cast_signed(), tv_nsec: rest.cast_signed() };
+    // FUTEX_WAIT_BITSET takes an absolute time of CLOCK_MONOTONIC, unlike FUTEX_WAIT.
+    let until = libc::timespec {
+        tv_sec: (until / 1_000_000_000).cast_signed(),
+        tv_nsec: (until % 1_000_000_000).cast_signed(),
+    };
     let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
     let other = std::ptr::null::<u32>();
     let word = CHANGES.as_ptr();

@@ -1,13 +1,13 @@
 //! GNU OpenMP's functions for parallel regions, for chunks of loops and for critical sections.
 //!
-//! Their signatures are those of GCC's libgomp (libgomp_g.h, GCC 4.9 to 15). The body of a region is called through `worker`, on
-//! every thread of the team, which is how its time on each is known. Locks (`omp_set_lock`) are not seen, since they may be another
-//! runtime's; nor is what threads wait at barriers inside of a region, which counts as work. Chunks of ordered loops
-//! are not counted.
+//! Signatures are from GCC's libgomp (libgomp_g.h, GCC 4.9 to 15). The body of a region is called
+//! through `worker` on every thread of the team, which measures its time per thread. Locks
+//! (`omp_set_lock`) are not seen, since they may belong to another runtime. Waiting at barriers
+//! inside a region is not seen either, and counts as work. Chunks of ordered loops are not counted.
 //!
-//! Regions begun by `GOMP_parallel_start`, which GCC before 4.9 made, are not seen. Nor are those with a reduction
-//! over tasks (`GOMP_parallel_reductions`): of these libgomp reads itself what the body is given, so nothing may
-//! be put in its place.
+//! Regions begun by `GOMP_parallel_start` (GCC before 4.9) are not seen. Nor are regions with a
+//! reduction over tasks (`GOMP_parallel_reductions`): libgomp itself reads the data of the body, so
+//! `Wrapped` cannot replace the data.
 
 #![allow(unsafe_code)] // functions of a C runtime, with its pointers
 #![allow(non_snake_case)] // their names
@@ -21,13 +21,13 @@ use std::ptr;
 
 type Body = unsafe extern "C" fn(*mut c_void);
 
-/// A body with what it was to be given.
+/// Body of a region with its argument.
 struct Wrapped {
     body: Body,
     data: *mut c_void,
 }
 
-/// The body on one thread of the team.
+/// Runs the body on a thread of the team and measures its time.
 unsafe extern "C" fn worker(wrapped: *mut c_void) {
     // SAFETY: `region` gives the runtime a `Wrapped` that lives until all threads have left.
     let wrapped = unsafe { &*wrapped.cast::<Wrapped>() };
@@ -38,7 +38,7 @@ unsafe extern "C" fn worker(wrapped: *mut c_void) {
 }
 
 static MAX_THREADS: Real = Real::new(c"omp_get_max_threads");
-/// How many threads the runtime would give a region; `None` if it cannot be asked.
+/// Default team size of the runtime; `None` without an OpenMP runtime.
 pub fn max_threads(near: *const c_void) -> Option<u32> {
     let ask = MAX_THREADS.get(near)?;
     // SAFETY: `int omp_get_max_threads(void)`, of the OpenMP standard.
@@ -46,9 +46,9 @@ pub fn max_threads(near: *const c_void) -> Option<u32> {
     u32::try_from(ask()).ok().filter(|threads| *threads > 0)
 }
 
-/// Finds what is in sight of the whole program now.
+/// Looks up the runtime's functions in the global scope, before the program starts.
 pub fn prepare() {
-    // A runtime without this one has none of them.
+    // A runtime without this function has none of the others.
     if MAX_THREADS.get(ptr::null()).is_some() {
         for real in [of_regions::ALL, of_chunks::ALL, of_sections::ALL, of_numbers::ALL]
             .into_iter()
@@ -59,7 +59,7 @@ pub fn prepare() {
     }
 }
 
-/// The runtime's functions of these names, in a module.
+/// Module of the runtime's functions with these names.
 macro_rules! reals {
     ($module:ident: $($name:ident)*) => {
         #[allow(non_upper_case_globals)] // named as the functions are
@@ -68,13 +68,13 @@ macro_rules! reals {
 
             $(pub static $name: Real = Real::new(named!($name));)*
 
-            /// All of them.
+            /// All functions of this module.
             pub static ALL: &[&Real] = &[$(&$name),*];
         }
     };
 }
 
-/// Runs a region by `call`, which hands body, data and number of threads to the runtime.
+/// Runs a region by `call`, which passes body, data and number of threads to the runtime.
 fn region(
     body: Body,
     data: *mut c_void,
@@ -82,8 +82,8 @@ fn region(
     call: impl FnOnce(Body, *mut c_void, c_uint),
 ) {
     let near = body as *const c_void;
-    // One thread is what the compiler asks for where an `if` clause says no. Where LLVM's runtime replaces GNU's, its
-    // tools interface reports everything.
+    // Compilers request one thread where an `if` clause is false. Where LLVM's runtime replaces
+    // GNU's, its tools interface reports all regions.
     if asked == 1 || tool::is_on() || !regions::is_enabled() {
         return call(body, data, asked);
     }
@@ -96,16 +96,17 @@ fn region(
     observed.end();
 }
 
-/// A function of libgomp that runs a region: its parameters after body, data and number of threads.
+/// Functions of libgomp that run a region, with their parameters after body, data and number of
+/// threads.
 macro_rules! regions {
     ($($name:ident ($($parameter:ident: $kind:ty),*);)*) => {
         reals!(of_regions: $($name)*);
 
         $(
-        /// As libgomp's.
+        /// Replaces libgomp's function.
         ///
         /// # Safety
-        /// As libgomp's: compilers call it.
+        /// As for libgomp's function: compilers emit the call.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(body: Body, data: *mut c_void, threads: c_uint $(, $parameter: $kind)*) {
             let real = of_regions::$name.sure(body as *const c_void);
@@ -131,17 +132,17 @@ regions! {
     GOMP_parallel_loop_maybe_nonmonotonic_runtime(start: c_long, end: c_long, step: c_long, flags: c_uint);
 }
 
-/// A function of libgomp that gives a thread its next chunk of a loop.
+/// Functions of libgomp that give a thread its next chunk of a loop.
 macro_rules! chunks {
     ($($name:ident, $inner:ident ($kind:ty);)*) => {
         reals!(of_chunks: $($name)*);
 
         $(
         with_caller! {
-            /// As libgomp's.
+            /// Replaces libgomp's function.
             ///
             /// # Safety
-            /// As libgomp's: compilers call it.
+            /// As for libgomp's function: compilers emit the call.
             $name, third, $inner
         }
 
@@ -180,17 +181,18 @@ chunks! {
     GOMP_loop_ull_maybe_nonmonotonic_runtime_next, ull_maybe_nonmonotonic_runtime_next(c_ulonglong);
 }
 
-/// A function of libgomp around a critical section, or that waits for others: what is noted before and after it is called.
+/// Functions of libgomp around a critical section, or with a wait for the team, and the hooks
+/// before and after each call.
 macro_rules! sections {
     ($($name:ident, $inner:ident ($($parameter:ident: $kind:ty)?), $caller:ident, $before:path, $after:path;)*) => {
         reals!(of_sections: $($name)*);
 
         $(
         with_caller! {
-            /// As libgomp's.
+            /// Replaces libgomp's function.
             ///
             /// # Safety
-            /// As libgomp's: compilers call it.
+            /// As for libgomp's function: compilers emit the call.
             $name, $caller, $inner
         }
 
@@ -209,12 +211,13 @@ macro_rules! sections {
 
 fn nothing() {}
 
-/// A thread waits for its turn. It would hold those after it.
+/// Hook before an ordered section. A held thread would block all later iterations, so its loop ends
+/// here.
 fn ordered() {
     team::loop_ends(Progress::LoopEnded);
 }
 
-/// A thread waits for its team. One that is held must not be among those that it waits for.
+/// Hook before a barrier. A held thread would block the barrier, so its loop ends here.
 fn barrier() {
     team::loop_ends(Progress::Barrier);
 }
@@ -232,8 +235,8 @@ sections! {
     GOMP_sections_end, gomp_sections_end(), first, barrier, nothing;
 }
 
-/// A function of OpenMP's about numbers of threads, as C or Fortran calls it: what is noted when it is called, and
-/// what it returns where there is no runtime.
+/// Functions of OpenMP about numbers of threads, for C and Fortran: the hook of each call, and the
+/// result without a runtime.
 macro_rules! numbers {
     ($($name:ident, $inner:ident ($($parameter:ident: $kind:ty)?) $(-> $result:ty)?, $caller:ident, $note:path,
         $otherwise:expr;)*) => {
@@ -241,16 +244,16 @@ macro_rules! numbers {
 
         $(
         with_caller! {
-            /// As the OpenMP standard says.
+            /// Replaces the runtime's function, of the OpenMP standard.
             ///
             /// # Safety
-            /// As the runtime's.
+            /// As for the runtime's function.
             $name, $caller, $inner
         }
 
         unsafe extern "C" fn $inner($($parameter: $kind,)? caller: *const c_void) $(-> $result)? {
             match of_numbers::$name.get(caller) {
-                // A program without OpenMP may call what it finds, and has found ours.
+                // A program without OpenMP may test for this symbol, finds ours and calls it.
                 None => $otherwise,
                 Some(real) => {
                     // SAFETY: the runtime's function of this name has this signature.

@@ -1,27 +1,32 @@
-//! How many threads a parallel region should have, learnt while it is executed again and again, or while one execution lasts.
+//! Learns the number of threads of a parallel region, over repeated executions or within a long
+//! execution.
 //!
 //! # Problem
-//! Training costs time, since regions run with fewer threads than they could, and what a model says may be wrong.
+//! Training costs time, since regions run with fewer threads than possible, and a model may be
+//! wrong.
 //! # Approach
-//! First the region runs as it would. Then a few executions with one thread show its critical sections
-//! ([`colocate_model::threads::sections`]). If fewer threads are predicted to do, blocks with fewer and with all threads take
-//! turns, and only what these show is taken. All of that may cost [`BUDGET`] of the region's time so far, and waits until it
-//! does not cost more.
+//! First the region runs unchanged. Then a few executions with one thread measure its critical
+//! sections ([`colocate_model::threads::sections`]). If fewer threads are predicted to suffice,
+//! blocks with fewer and with all threads alternate, and only this comparison decides. All of that
+//! may cost [`BUDGET`] of the region's time so far, and is delayed until the budget allows it.
 //!
-//! A loop that is executed once, and for long, is learnt by windows in place of executions. In each of them another number of its
-//! threads run, so the first iterations are measured and the others get the number that follows.
+//! A loop that is executed once, and for long, is learnt by windows in place of executions. Windows
+//! run with different numbers of threads, so the first iterations are measured and the rest run
+//! with the number found.
 //! # Terms
-//! - *Execution*: from the region's begin to its end, by the clock of its first thread; ns. Or a window of one: a stretch of
-//!   [`WINDOW`] or more, in which so many steps were done.
-//! - *Step*: what times are compared by: one whole execution, or in a window one step of the loop's variable that a thread was given,
-//!   or one critical section.
-//! - *Pair*: a block of executions with fewer threads and one with all. It is won if a step with fewer took at most
-//!   [`TOLERANCE`] longer.
+//! - *Execution*: from the region's begin to its end, by the clock of its first thread; ns. Or a
+//!   window of an execution: a stretch of [`WINDOW`] or more with a known number of steps.
+//! - *Step*: unit of work for comparing times: a whole execution; in a window an iteration of the
+//!   loop, or a critical section.
+//! - *Pair*: a block of executions with fewer threads and a block with all. The pair is won if a
+//!   step with fewer threads took at most [`TOLERANCE`] longer.
 //! # Algorithm
-//! Pairs are counted as heads of a coin: fewer threads are taken as soon as so many wins of so few pairs would be luck in
-//! `LUCK` of cases, left alone if so many losses would be, and left alone after `MOST_PAIRS`.
+//! A sign test over pairs: fewer threads are taken as soon as the number of wins would be chance in
+//! `LUCK` of cases, left alone as soon as the number of losses would be, and left alone after
+//! `MOST_PAIRS`.
 //! # Properties
-//! - **Found**: critical sections that leave nothing to more threads bring one thread. -> test `critical_sections_leave_one`
+//! - **Found**: critical sections that leave nothing to more threads bring one thread.
+//!   -> test `critical_sections_leave_one`
 //! - **Left alone** where threads help. -> test `parallel_regions_keep_all`
 //! - **Within one loop** the same, in a tenth of a second. -> test `windows_teach_the_same`
 //! - **A wrong model moves nothing**. -> test `what_is_slower_is_not_taken`
@@ -30,53 +35,58 @@
 
 use colocate_model::threads::sections::{Executed, Sections};
 
-/// Share of a region's time that learning may cost. Chosen: a program that learns nothing loses no more.
+/// Share of a region's time that learning may cost. Chosen: the bound on a program's loss.
 pub const BUDGET: f64 = 0.05;
-/// How much longer counts as equal.
+/// Relative difference of times that counts as equal.
 pub const TOLERANCE: f64 = 0.02;
-/// How often luck may decide a comparison. Chosen: it is computed after every pair, so it is below the customary 0.05.
+/// Significance level of the sign test. Chosen below the customary 0.05, since the test is repeated
+/// after every pair.
 const LUCK: f64 = 0.01;
-/// Pairs after which nothing is said to be resolved. Chosen.
+/// Pairs after which a comparison ends unresolved. Chosen.
 const MOST_PAIRS: u32 = 30;
-/// Executions with all threads before anything is tried, after the first one, which pays for threads and pages.
+/// Executions with all threads before training. The first execution is not counted: it creates
+/// threads and touches pages.
 const BASE: u32 = 5;
-/// Executions with another number in a row; the first one is not counted, since threads and caches change. Chosen.
+/// Executions in a block with another number of threads. The first is not counted, since threads
+/// and caches change. Chosen.
 const BLOCK: u32 = 3;
 
-/// Length of a window at least, in ns. Chosen: a change of the number of threads, which wakes some, takes a twentieth of it.
+/// Least length of a window, in ns. Chosen: twenty times a change of the number of threads, which
+/// wakes some of them.
 pub const WINDOW: u64 = 1_000_000;
 
-/// One execution of a region, or a window of one.
+/// An execution of a region, or a window of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Execution {
-    /// How many threads ran it.
+    /// Number of threads.
     pub threads: u32,
-    /// How often a thread requested a chunk or entered a critical section.
+    /// Calls of the runtime for a chunk or a critical section, summed over threads.
     pub calls: u64,
-    /// How many steps.
+    /// Number of steps.
     pub steps: u64,
-    /// From begin to end, in ns.
+    /// Wall time in ns.
     pub wall: u64,
-    /// Time between its begin and its end on each thread, waiting at the end left out, summed; ns.
+    /// Time between begin and end on each thread without the wait at the end, summed over threads;
+    /// ns.
     pub busy: u64,
-    /// Time inside critical sections, summed; ns.
+    /// Time inside critical sections, summed over threads; ns.
     pub inside: u64,
-    /// Time waiting for critical sections, summed; ns.
+    /// Time waiting for critical sections, summed over threads; ns.
     pub waited: u64,
 }
 
 impl Execution {
-    /// Nothing was done.
+    /// Empty execution.
     pub const NONE: Self =
         Self { threads: 0, calls: 0, steps: 0, wall: 0, busy: 0, inside: 0, waited: 0 };
 
-    /// What of it was done since `before`.
+    /// Difference since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         self.each(before, u64::saturating_sub)
     }
 
-    /// Together with `other`.
+    /// Sum with `other`.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         self.each(other, u64::saturating_add)
@@ -95,20 +105,20 @@ impl Execution {
     }
 }
 
-/// Sums of executions with one number of threads.
+/// Sums over executions with the same number of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// How many executions.
+    /// Number of executions.
     pub count: u32,
-    /// Their [`Execution::steps`].
+    /// Sum of [`Execution::steps`].
     pub steps: u64,
-    /// Their [`Execution::wall`].
+    /// Sum of [`Execution::wall`].
     pub wall: u64,
-    /// Their [`Execution::busy`].
+    /// Sum of [`Execution::busy`].
     pub busy: u64,
-    /// Their [`Execution::inside`].
+    /// Sum of [`Execution::inside`].
     pub inside: u64,
-    /// Their [`Execution::waited`].
+    /// Sum of [`Execution::waited`].
     pub waited: u64,
 }
 
@@ -122,13 +132,13 @@ impl Sums {
         self.waited = self.waited.saturating_add(execution.waited);
     }
 
-    /// One of its sums for each step, in ns; `None` without steps.
+    /// Time per step of `sum`, in ns; `None` without steps.
     #[must_use]
     pub fn mean(&self, sum: u64) -> Option<f64> {
         (self.steps > 0).then(|| float(sum) / float(self.steps))
     }
 
-    /// The mean step with so many threads; `None` if nothing was seen of its work.
+    /// Mean step with `threads` threads; `None` without measured work.
     #[must_use]
     pub fn executed(&self, threads: u32) -> Option<Executed> {
         let outside = self.busy.saturating_sub(self.inside).saturating_sub(self.waited);
@@ -143,20 +153,20 @@ fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// What was learnt of a region.
+/// Result of learning for a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learnt {
-    /// Not enough yet.
+    /// Not settled.
     Learning,
-    /// All threads are worth while.
+    /// All threads are needed.
     All,
-    /// Fewer do as much.
+    /// Fewer threads are as fast.
     Fewer,
-    /// Fewer were predicted to do, and took longer.
+    /// Fewer threads were predicted to suffice, and were slower.
     Slower,
-    /// Fewer were predicted to do, and noise was larger than the difference.
+    /// Fewer threads were predicted to suffice, and noise exceeded the difference.
     NotResolved,
-    /// Fewer did nothing: the threads that ran waited for those that were held.
+    /// Fewer threads made no progress: the running threads waited for held threads.
     Stuck,
 }
 
@@ -168,27 +178,27 @@ enum Stage {
     Done { threads: u32, learnt: Learnt },
 }
 
-/// A comparison under way.
+/// Comparison of fewer threads with all threads.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     threads: u32,
-    /// Whether this block is with fewer threads.
+    /// The current block runs with fewer threads.
     fewer: bool,
     left: u32,
-    /// This block, and the one before.
+    /// Current block; `before` is the previous block.
     block: Sums,
     before: Sums,
     pairs: u32,
     won: u32,
-    /// Executions with fewer threads so far.
+    /// All executions with fewer threads.
     sums: Sums,
 }
 
-/// What is known of one region.
+/// State of learning for a region.
 #[derive(Clone, Copy, Debug)]
 pub struct Learner {
     most: u32,
-    /// Whether executions are windows.
+    /// Executions are windows.
     windows: bool,
     stage: Stage,
     warm: bool,
@@ -196,52 +206,54 @@ pub struct Learner {
     one: Sums,
     total: u64,
     excess: u64,
-    /// Time of all executions when it was settled.
+    /// Total time in ns when settled; `None` if not settled by measurement.
     settled_at: Option<u64>,
 }
 
 impl Learner {
-    /// For a region that may have `most` threads. Where `may_change` is not set it only watches.
+    /// Learner of a region with at most `most` threads. Without `may_change` it only watches.
     #[must_use]
     pub fn new(most: u32, may_change: bool) -> Self {
         let most = most.max(1);
-        let stage = if may_change && most > 1 {
-            Stage::Base
-        } else {
-            Stage::Done {
-                threads: most,
-                learnt: if may_change { Learnt::All } else { Learnt::Learning },
-            }
-        };
-        let (all, one) = (Sums::default(), Sums::default());
-        let (windows, warm, settled_at) = (false, false, None);
-        Self { most, windows, stage, warm, all, one, total: 0, excess: 0, settled_at }
+        let learnt = if may_change { Learnt::All } else { Learnt::Learning };
+        let done = Stage::Done { threads: most, learnt };
+        Self {
+            most,
+            windows: false,
+            stage: if may_change && most > 1 { Stage::Base } else { done },
+            warm: false,
+            all: Sums::default(),
+            one: Sums::default(),
+            total: 0,
+            excess: 0,
+            settled_at: None,
+        }
     }
 
-    /// An execution lasts for windows: it learns by these from now on, and begins anew.
+    /// Restarts learning by windows, for a region with long executions.
     pub fn by_windows(&mut self) {
         let (total, excess) = self.cost();
         *self = Self { windows: true, total, excess, ..Self::new(self.most, self.is_learning()) };
     }
 
-    /// Whether it learns by windows.
+    /// True if learning is by windows.
     #[must_use]
     pub fn has_windows(&self) -> bool {
         self.windows
     }
 
-    /// Whether it is not settled.
+    /// True until settled.
     #[must_use]
     pub fn is_learning(&self) -> bool {
         !matches!(self.stage, Stage::Done { .. })
     }
 
-    /// The threads that ran have waited for those that did not.
+    /// Settles on all threads, since running threads have waited for held threads.
     pub fn stuck(&mut self) {
         self.settle(Stage::Done { threads: self.most, learnt: Learnt::Stuck });
     }
 
-    /// Time of the region that no execution or window has counted, in ns.
+    /// Adds time of the region, in ns, that no execution or window has counted.
     pub fn passed(&mut self, time: u64) {
         self.total = self.total.saturating_add(time);
     }
@@ -253,22 +265,22 @@ impl Learner {
         }
     }
 
-    /// Time of all executions when it was settled, in ns; `None` where it was not by what it has learnt.
+    /// Total time in ns when settled; `None` if not settled by measurement.
     #[must_use]
     pub fn settled_at(&self) -> Option<u64> {
         self.settled_at
     }
 
-    /// The region may have `most` threads from now on. If these are more than ever, it begins anew, since fewer say
-    /// nothing of them; what it has cost still counts.
+    /// Raises the largest number of threads to `most`. Learning restarts on a raise, since
+    /// measurements with fewer threads do not describe more threads; the cost so far still counts.
     pub fn may_have(&mut self, most: u32, may_change: bool) {
         if most > self.most {
-            let (windows, (total, excess)) = (self.windows, self.cost());
-            *self = Self { windows, total, excess, ..Self::new(most, may_change) };
+            let (total, excess) = self.cost();
+            *self = Self { windows: self.windows, total, excess, ..Self::new(most, may_change) };
         }
     }
 
-    /// With how many threads to execute the region next.
+    /// Number of threads of the next execution.
     #[must_use]
     pub fn threads(&self) -> u32 {
         match self.stage {
@@ -282,7 +294,7 @@ impl Learner {
         }
     }
 
-    /// How many threads it has by what was learnt; all as long as it learns.
+    /// Settled number of threads; all threads until settled.
     #[must_use]
     pub fn settled(&self) -> u32 {
         match self.stage {
@@ -291,12 +303,12 @@ impl Learner {
         }
     }
 
-    /// Takes in an execution.
+    /// Adds an execution.
     pub fn executed(&mut self, execution: &Execution) {
         self.total = self.total.saturating_add(execution.wall);
-        let (asked, warm) = (self.threads(), std::mem::replace(&mut self.warm, true));
-        // The runtime has given another number, or it was the first one.
-        if execution.threads != asked || !warm {
+        let was_warm = std::mem::replace(&mut self.warm, true);
+        // The runtime may give fewer threads than requested, e.g. under OMP_DYNAMIC.
+        if execution.threads != self.threads() || !was_warm {
             return;
         }
         if execution.threads == self.most {
@@ -332,8 +344,9 @@ impl Learner {
         }
     }
 
-    /// Whether a block with so many threads, of which this is known, is within the budget. Where nothing is known one thread
-    /// is taken to need as long as all together have worked, and more threads to be perfectly parallel, which is the worst.
+    /// True if a block with `threads` threads is within the budget. `known` are earlier executions
+    /// with `threads`. Without these the worst is assumed: one thread takes as long as all threads
+    /// have worked together, and the region is perfectly parallel.
     fn affords(&self, threads: u32, known: &Sums) -> bool {
         let Some(default) = self.all.mean(self.all.wall) else { return false };
         let parallel = default * f64::from(self.most) / f64::from(threads.max(1));
@@ -347,7 +360,7 @@ impl Learner {
         float(self.excess) + block <= BUDGET * float(self.total)
     }
 
-    /// The prediction from executions with one thread.
+    /// Next stage by the model, after executions with one thread.
     fn predicted(&self) -> Stage {
         let all = Stage::Done { threads: self.most, learnt: Learnt::All };
         let Some(sections) = self.sections() else { return all };
@@ -357,39 +370,46 @@ impl Learner {
             if !faster {
                 return all;
             }
-            // The model would have all, and one thread has been as fast: it is tried.
+            // The model needs all threads, but one thread has been as fast: a trial decides.
             threads = 1;
         }
-        let (block, before, sums) = (Sums::default(), Sums::default(), Sums::default());
-        let (left, pairs, won) = (BLOCK, 0, 0);
-        Stage::Verify(Trial { threads, fewer: true, left, block, before, pairs, won, sums })
+        Stage::Verify(Trial {
+            threads,
+            fewer: true,
+            left: BLOCK,
+            block: Sums::default(),
+            before: Sums::default(),
+            pairs: 0,
+            won: 0,
+            sums: Sums::default(),
+        })
     }
 
-    /// What the region's time is made of; `None` before it ran with one thread.
+    /// Parts of the region's time; `None` before executions with one thread.
     #[must_use]
     pub fn sections(&self) -> Option<Sections> {
         Sections::of(self.one.executed(1)?, self.all.executed(self.most)?)
     }
 
-    /// The most threads that it may have.
+    /// Largest number of threads.
     #[must_use]
     pub fn most(&self) -> u32 {
         self.most
     }
 
-    /// Executions with all threads, and with one.
+    /// Executions with all threads, and with one thread.
     #[must_use]
     pub fn sums(&self) -> (Sums, Sums) {
         (self.all, self.one)
     }
 
-    /// Time of all executions, and what learning has cost of it; ns.
+    /// Total time of executions, and the part lost to learning; ns.
     #[must_use]
     pub fn cost(&self) -> (u64, u64) {
         (self.total, self.excess)
     }
 
-    /// What was learnt.
+    /// Result of learning.
     #[must_use]
     pub fn learnt(&self) -> Learnt {
         match self.stage {
@@ -400,7 +420,7 @@ impl Learner {
 }
 
 impl Trial {
-    /// Takes in an execution of the block that is on; says what the region's stage is then, if it is another one.
+    /// Adds an execution to the current block; the next stage if the trial has ended.
     fn executed(&mut self, execution: &Execution, most: u32) -> Option<Stage> {
         if self.left < BLOCK {
             self.block.add(execution);
@@ -413,16 +433,17 @@ impl Trial {
             return None;
         }
         self.left = BLOCK;
-        let (block, before) = (std::mem::take(&mut self.block), self.before);
-        self.before = block;
+        let block = std::mem::take(&mut self.block);
+        let before = std::mem::replace(&mut self.before, block);
         self.fewer = !self.fewer;
         // A pair is whole after the block with all threads.
         if !self.fewer {
             return None;
         }
         self.pairs += 1;
-        let step = |block: Sums| block.mean(block.wall).unwrap_or(f64::INFINITY);
-        self.won += u32::from(step(before) <= step(block) * (1.0 + TOLERANCE));
+        let [fewer, all] =
+            [before, block].map(|block| block.mean(block.wall).unwrap_or(f64::INFINITY));
+        self.won += u32::from(fewer <= all * (1.0 + TOLERANCE));
         self.verdict().map(|learnt| {
             let threads = if learnt == Learnt::Fewer { self.threads } else { most };
             Stage::Done { threads, learnt }
@@ -430,16 +451,17 @@ impl Trial {
     }
 
     fn verdict(&self) -> Option<Learnt> {
-        match () {
-            () if luck(self.won, self.pairs) <= LUCK => Some(Learnt::Fewer),
-            () if luck(self.pairs - self.won, self.pairs) <= LUCK => Some(Learnt::Slower),
-            () if self.pairs >= MOST_PAIRS => Some(Learnt::NotResolved),
-            () => None,
+        if luck(self.won, self.pairs) <= LUCK {
+            Some(Learnt::Fewer)
+        } else if luck(self.pairs - self.won, self.pairs) <= LUCK {
+            Some(Learnt::Slower)
+        } else {
+            (self.pairs >= MOST_PAIRS).then_some(Learnt::NotResolved)
         }
     }
 }
 
-/// How often a coin shows at least so many heads in so many throws.
+/// Probability of at least `heads` heads in `throws` throws of a fair coin.
 fn luck(heads: u32, throws: u32) -> f64 {
     let mut ways = 1.0;
     let mut sum = 0.0;
@@ -600,7 +622,7 @@ mod tests {
         assert_eq!((learner.settled(), learner.learnt()), (5, Learnt::Fewer));
     }
 
-    /// What is stuck once is left alone.
+    /// A region without progress under fewer threads is left alone from then on.
     #[test]
     fn stuck_threads_are_left_alone() {
         let mut learner = taught_by_windows(8, 100, Region(200, 20_000, 0));

@@ -1,20 +1,25 @@
-//! Loaded into OpenMP programs (`LD_PRELOAD`): watches their parallel regions, and learns how many threads each should have.
+//! Loaded into OpenMP programs (`LD_PRELOAD`): watches parallel regions, and learns the best number
+//! of threads of each.
 //!
-//! It runs in programs of others, so it is small and careful: it does nothing unless [`env::REPORT`] is set, one region
-//! at a time is observed, others pass untouched, and on any failure the region runs as without it.
+//! The code runs inside other programs, so it is small and careful. It does nothing unless
+//! [`env::REPORT`] is set. One region at a time is observed, all others pass untouched. On any
+//! failure the region runs as without the library.
 //!
-//! - GNU OpenMP (`gnu`): regions and critical sections are functions of the runtime. Ours precede them, record
-//!   what there is to record, and call them. The number of threads is an argument of theirs, 0 if the program
-//!   says none.
-//! - LLVM OpenMP (`llvm`, `tool`): times come from its tools interface (OMPT). A tool may not call the runtime from a callback, and
-//!   is called for a region when its number is nearly settled; so the number is set before `__kmpc_fork_call`, by the call that
-//!   compilers make for a `num_threads` clause.
+//! - GNU OpenMP (`gnu`): regions and critical sections are functions of the runtime. Ours are found
+//!   first, record the call and pass it on. The number of threads is an argument, 0 if the program
+//!   does not set it.
+//! - LLVM OpenMP (`llvm`, `tool`): times come from its tools interface (OMPT). A tool may not call
+//!   the runtime from a callback, and its region callback comes when the number of threads is
+//!   nearly settled. So the number is set before `__kmpc_fork_call`, by the function that compilers
+//!   call for a `num_threads` clause.
 //!
-//! A team's size is settled when its region begins. To run fewer of its threads within one execution, the others are held where they
-//! request a chunk of a loop or enter a critical section (`gate`), which changes no result.
+//! A team's size is settled when its region begins. To run fewer threads within an execution, the
+//! remaining threads are held where they request a chunk of a loop or enter a critical section
+//! (`gate`), which changes no result.
 //!
-//! A program that says itself how many threads it wants, by a clause or `omp_set_num_threads`, gets these. One that
-//! asks how many it gets (`omp_get_max_threads`) gets as many as it was answered.
+//! A program that sets its number of threads, by a clause or `omp_set_num_threads`, keeps the
+//! number. A program that reads the number (`omp_get_max_threads`) gets as many threads as it has
+//! read.
 
 pub mod env;
 pub mod learn;

@@ -1,8 +1,10 @@
-//! LLVM OpenMP's functions before a parallel region, where its number of threads is said, and for chunks of loops.
+//! LLVM OpenMP's functions that set a number of threads, begin a parallel region, and give chunks
+//! of loops.
 //!
-//! A region is begun by `__kmpc_fork_call`, which takes as many parameters as the region has variables. So ours is a few
-//! instructions that keep all registers, call `fork`, and go on where that says: with the runtime's, on the same stack. When the
-//! region ends, `tool` is called.
+//! A region is begun by `__kmpc_fork_call`, which takes as many parameters as the region has
+//! variables. So ours is a few instructions that save all registers, call `fork`, and jump to the
+//! address that `fork` returns: the runtime's function, on the same stack. When the region ends,
+//! `tool` is called.
 
 #![allow(unsafe_code)] // functions of a C runtime, with its pointers
 
@@ -13,7 +15,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
 
-/// Where in the program something is, as LLVM's compilers say it (`ident_t` of kmp.h).
+/// Source location as LLVM's compilers pass it (`ident_t` of kmp.h).
 #[repr(C)]
 pub struct Ident {
     reserved: [i32; 4],
@@ -21,7 +23,8 @@ pub struct Ident {
 }
 
 thread_local! {
-    /// Whether the program has said how many threads the next region of this thread shall have.
+    /// The program has set the number of threads of this thread's next region (`num_threads`
+    /// clause).
     static SAID: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -29,9 +32,9 @@ static PUSH: Real = Real::new(c"__kmpc_push_num_threads");
 static NUMBER: Real = Real::new(c"__kmpc_global_thread_num");
 static FORK: Real = Real::new(c"__kmpc_fork_call");
 
-/// Finds what is in sight of the whole program now.
+/// Looks up the runtime's functions in the global scope, before the program starts.
 pub fn prepare() {
-    // A runtime without this one has none of them.
+    // A runtime without this function has none of the others.
     if FORK.get(ptr::null()).is_some() {
         let chunks = [&NEXT_4, &NEXT_4U, &NEXT_8, &NEXT_8U];
         for real in [&PUSH, &NUMBER].into_iter().chain(chunks) {
@@ -40,10 +43,10 @@ pub fn prepare() {
     }
 }
 
-/// As libomp's: what a `num_threads` clause becomes.
+/// Replaces libomp's function, which compilers call for a `num_threads` clause.
 ///
 /// # Safety
-/// As libomp's: compilers call it.
+/// As for libomp's function: compilers emit the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __kmpc_push_num_threads(place: *const Ident, thread: i32, threads: i32) {
     let _ = SAID.try_with(|said| said.set(true));
@@ -61,12 +64,13 @@ unsafe fn push(place: *const Ident, thread: i32, threads: i32) {
     unsafe { real(place, thread, threads) };
 }
 
-/// Before a region; says where the runtime's own function is.
+/// Hook before a region; returns the address of the runtime's `__kmpc_fork_call`.
 unsafe extern "C" fn fork(place: *const Ident, _count: i32, body: *const c_void) -> *mut c_void {
     let said = SAID.try_with(|said| said.replace(false)).unwrap_or(true);
     if !tool::is_on() && regions::is_enabled() {
-        // The runtime starts its tool with the first call that needs a thread's number, which may be the region itself.
-        // SAFETY: `place` is what the program gave for this call.
+        // The runtime starts its tool at the first call that needs a thread number, which may be
+        // the region itself. Without this call the first region would not be reported.
+        // SAFETY: `place` is from the program, for this call.
         unsafe { number(place, body) };
     }
     if tool::is_on() && !tool::in_region() {
@@ -87,13 +91,14 @@ unsafe fn before(place: *const Ident, body: *const c_void, said: bool) {
         return;
     };
     if let Some(threads) = observed.threads.and_then(|threads| i32::try_from(threads).ok()) {
-        // SAFETY: `place` is what the program gave; the thread is the calling one. This is what compilers do themselves.
+        // SAFETY: `place` is what the program gave; the thread is the calling one. This is what
+        // compilers do themselves.
         unsafe { push(place, thread, threads) };
     }
     tool::set_observed(observed);
 }
 
-/// The runtime's number of this thread; `None` without a runtime.
+/// Thread number in the runtime; `None` without a runtime.
 ///
 /// # Safety
 /// `place` is what a compiler gave, or null.
@@ -105,7 +110,7 @@ unsafe fn number(place: *const Ident, body: *const c_void) -> Option<i32> {
     Some(unsafe { number(place) })
 }
 
-/// What the compiler says of the place.
+/// Source location as text.
 ///
 /// # Safety
 /// `place` is what a compiler gave, or null.
@@ -120,16 +125,16 @@ unsafe fn source(place: *const Ident) -> Option<String> {
     Some(text.to_string_lossy().into_owned())
 }
 
-/// As libomp's: runs a parallel region.
+/// Replaces libomp's function, which runs a parallel region.
 ///
 /// # Safety
-/// As libomp's: compilers call it.
+/// As for libomp's function: compilers emit the call.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn __kmpc_fork_call() {
-    // Seven registers and the address to return to: the stack is at a multiple of 16 again, as a call wants it. `al`
-    // says how many vector registers hold parameters, which are none.
+    // Seven registers and the return address keep the stack aligned to 16 bytes, as a call
+    // requires. `al` holds the number of vector registers with variadic parameters, here none.
     std::arch::naked_asm!(
         "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
         "call {fork}",
@@ -140,10 +145,10 @@ pub unsafe extern "C" fn __kmpc_fork_call() {
     );
 }
 
-/// As libomp's: runs a parallel region.
+/// Replaces libomp's function, which runs a parallel region.
 ///
 /// # Safety
-/// As libomp's: compilers call it.
+/// As for libomp's function: compilers emit the call.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -165,13 +170,13 @@ static NEXT_4U: Real = Real::new(c"__kmpc_dispatch_next_4u");
 static NEXT_8: Real = Real::new(c"__kmpc_dispatch_next_8");
 static NEXT_8U: Real = Real::new(c"__kmpc_dispatch_next_8u");
 
-/// A function of libomp that gives a thread its next chunk of a loop: the type of its iterations.
+/// Functions of libomp that give a thread its next chunk of a loop, by the type of its iterations.
 macro_rules! chunks {
     ($($name:ident, $real:ident ($kind:ty, $step:ty);)*) => {$(
-        /// As libomp's.
+        /// Replaces libomp's function.
         ///
         /// # Safety
-        /// As libomp's: compilers call it.
+        /// As for libomp's function: compilers emit the call.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             place: *const Ident,

@@ -1,7 +1,8 @@
-//! The runtime's functions that ours precede.
+//! Lookup of the runtime's functions behind ours.
 //!
-//! The next library in the order of loading has them, unless the runtime came with a library that was loaded later for itself
-//! alone (a module of a scripting language). Then the one that the calling library was linked to is asked.
+//! The next library in load order has the functions, unless the runtime came with a library that
+//! was loaded later with local scope (a module of a scripting language). Then the lookup uses the
+//! dependencies of the calling library.
 
 #![allow(unsafe_code)] // dlsym, dladdr, dlopen
 
@@ -9,28 +10,30 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Callers that are remembered for each function that is not in sight of the whole program. Chosen: a power of two, some
-/// cache lines; others are looked up each time.
+/// Size of the cache of callers for a function outside the global scope. Chosen: a power of two,
+/// some cache lines; further callers are looked up each time.
 const CALLERS: usize = 16;
 
-/// A function of the runtime, looked up once.
+/// Function of the runtime, looked up once.
 pub struct Real {
     name: &'static CStr,
-    /// In sight of the whole program.
+    /// Address in the global scope; null if not found.
     found: AtomicPtr<c_void>,
-    /// By callers: an address in their code or data, and what they mean. Written once, the function before the caller.
+    /// Cache by caller: an address in the caller's code or data, and the function for this caller.
+    /// Each entry is written once, the function before the caller.
     callers: [(AtomicPtr<c_void>, AtomicPtr<c_void>); CALLERS],
 }
 
 impl Real {
-    /// The function of this name.
+    /// Function `name`, not looked up yet.
     pub const fn new(name: &'static CStr) -> Self {
         const NONE: *mut c_void = ptr::null_mut();
         let callers = [const { (AtomicPtr::new(NONE), AtomicPtr::new(NONE)) }; CALLERS];
         Self { name, found: AtomicPtr::new(NONE), callers }
     }
 
-    /// Its address for a caller that has `near` in its code or data; `None` if no library has it.
+    /// Address of the function for a caller with `near` in its code or data; `None` if no library
+    /// has the function.
     pub fn get(&self, near: *const c_void) -> Option<*mut c_void> {
         let known = self.found.load(Ordering::Acquire);
         if !known.is_null() {
@@ -46,23 +49,26 @@ impl Real {
             self.found.store(found, Ordering::Release);
             return Some(found);
         }
-        // Another library may be linked to another runtime. What has come into sight since is for callers that have none.
+        // Another library may be linked to another runtime, so the caller's own dependencies come
+        // first. The global scope may have grown since, and serves callers without a runtime of
+        // their own.
         let found = of_library(self.name, near).or_else(|| next(self.name))?;
-        let (empty, order) = (ptr::null_mut(), Ordering::AcqRel);
-        if entry.1.compare_exchange(empty, found, order, Ordering::Relaxed).is_ok() {
+        let empty = ptr::null_mut();
+        if entry.1.compare_exchange(empty, found, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             entry.0.store(near.cast_mut(), Ordering::Release);
         }
         Some(found)
     }
 
-    /// Whether no caller is remembered.
+    /// True if the cache of callers is empty.
     fn is_unused(&self) -> bool {
         self.callers.iter().all(|entry| entry.1.load(Ordering::Relaxed).is_null())
     }
 
-    /// The same, where a program that calls ours proves that there is one.
+    /// Address of the function for a caller that already uses the runtime.
     ///
-    /// Without the runtime's function the program cannot go on, with ours or without, so it ends as by abort(3).
+    /// Without the runtime's function the program cannot continue, so the process aborts
+    /// (abort(3)).
     pub fn sure(&self, near: *const c_void) -> *mut c_void {
         self.get(near).unwrap_or_else(|| {
             // SAFETY: takes nothing.
@@ -71,7 +77,7 @@ impl Real {
     }
 }
 
-/// The next function of this name in the order of loading.
+/// Next function of this name in load order.
 fn next(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: `name` ends in a null byte.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
@@ -83,17 +89,19 @@ fn of_library(name: &CStr, near: *const c_void) -> Option<*mut c_void> {
     if object.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the name is the loader's own and ends in a null byte; nothing is loaded that is not there.
+    // SAFETY: the name is the loader's own and ends in a null byte; nothing is loaded that is not
+    // there.
     let handle = unsafe { libc::dlopen(object.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return None;
     }
-    // SAFETY: `handle` is valid and `name` ends in a null byte. The handle stays open, so that what is found does too.
+    // SAFETY: `handle` is valid and `name` ends in a null byte. The handle stays open, so that what
+    // is found does too.
     let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
-/// What the loader says of the object that has this address.
+/// Loader's description of the object that contains `address`; `None` if unknown.
 pub fn object(address: *const c_void) -> Option<libc::Dl_info> {
     if address.is_null() {
         return None;
@@ -109,7 +117,7 @@ pub fn object(address: *const c_void) -> Option<libc::Dl_info> {
     (known != 0).then_some(info)
 }
 
-/// The name of a function as C writes it.
+/// Name of a function as a C string.
 macro_rules! named {
     ($name:ident) => {
         match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
@@ -119,7 +127,7 @@ macro_rules! named {
     };
 }
 
-/// A function for programs that goes on as `$inner`, with the address that it will return to as one parameter more: the
+/// Exported function that jumps to `$inner` with its return address as an additional parameter: the
 /// `first`, the `second` or the `third`.
 macro_rules! with_caller {
     ($(#[$doc:meta])* $name:ident, $place:ident, $inner:path) => {

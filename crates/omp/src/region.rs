@@ -1,41 +1,45 @@
-//! A parallel region, and what was learnt of it.
+//! A parallel region with its learner.
 
 use crate::learn::{Execution, Learner};
 
 /// A parallel region.
 pub struct Region {
-    /// The function that the compiler made of it.
+    /// Address of the outlined function.
     pub body: usize,
-    /// `;file;function;line;column;;`, as LLVM's compilers say it; the loader's null if nothing is said.
+    /// `;file;function;line;column;;` from LLVM's compilers; `None` without a source location.
     pub said: Option<String>,
-    /// Whether the program sets its number of threads, or relies on the number that it was answered.
+    /// The program sets the number of threads, or relies on the number that it has read.
     pub explicit: bool,
-    /// Whether it has more than one loop. Then windows of the first one say nothing of the others.
+    /// The region has several loops. Windows of its first loop then do not describe the whole
+    /// region.
     pub several: bool,
-    /// A window that the end of an execution has cut; the next one continues it.
+    /// Window cut by the end of an execution; continued by the next execution.
     pub open: Execution,
-    /// What was learnt.
+    /// State of learning.
     pub learner: Learner,
 }
 
 impl Region {
-    /// How many threads its team has.
+    /// Size of the region's team.
     pub fn team(&self) -> u32 {
-        match self.learner.has_windows() {
-            false => self.learner.threads(),
-            true if self.several => self.learner.most(),
-            // All, as long as it learns.
-            true => self.learner.settled(),
+        if !self.learner.has_windows() {
+            self.learner.threads()
+        } else if self.several {
+            self.learner.most()
+        } else {
+            // All threads while it learns: the gate holds those that should not run.
+            self.learner.settled()
         }
     }
 
-    /// How many of all its threads may run in the first loop; `None` if all may.
+    /// Number of threads that may run in the first loop; `None`: all.
     pub fn admitted(&self) -> Option<u32> {
         let fewer = self.learner.has_windows() && self.learner.threads() < self.learner.most();
         fewer.then(|| self.learner.threads())
     }
 
-    /// Takes in a window. Where executions were compared as wholes, windows are from now on if this one is `long` already; ns.
+    /// Adds a window. `long`: length in ns of an execution long enough for windows; a learner that
+    /// compares whole executions then changes to windows.
     pub fn learn(&mut self, window: &Execution, long: Option<u64>) {
         if self.learner.has_windows() {
             self.learner.executed(window);

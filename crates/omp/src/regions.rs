@@ -1,9 +1,10 @@
-//! The regions of this process, what was learnt of them, and the one that is observed now.
+//! Regions of this process with their learners, and the region observed now.
 //!
-//! One region of the whole process is observed at a time: regions inside of it, and those that other threads begin
-//! meanwhile, pass untouched. While it learns, its calls of the runtime are counted; where there are enough of them an execution is divided
-//! into windows (`learn`), and threads are held at their next call (`gate`). Only the first loop of a region is: up to a thread's
-//! first barrier, or until it has got no chunk.
+//! One region of the process is observed at a time: nested regions, and regions begun by other
+//! threads meanwhile, pass untouched. While the region learns, its calls of the runtime are
+//! counted. With enough calls an execution is divided into windows (`learn`), and threads are held
+//! at their next call (`gate`). Only the first loop of a region is: up to a thread's first barrier,
+//! or until it gets no chunk.
 
 #![allow(unsafe_code)] // atexit
 
@@ -17,42 +18,44 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// Regions at most; others pass untouched. Chosen: far more than a program has that runs for long.
+/// Largest number of regions; further regions pass untouched. Chosen: far more than long-running
+/// programs have.
 const MOST_REGIONS: usize = 1_024;
-/// Windows of one execution after which it is learnt by windows. Chosen: shorter executions are compared as wholes.
+/// Windows in an execution after which learning is by windows. Chosen: shorter executions are
+/// compared as wholes.
 const LONG: u32 = 2;
-/// Calls of each thread that runs in a window at least. Chosen: what is between two calls and cut by an end of the window is a
-/// fourth of it at most.
+/// Least number of calls per running thread in a window. Chosen: the work between two calls, cut by
+/// the end of the window, is then at most a fourth.
 const LEAST_CALLS: u64 = 4;
 /// No window is due.
 const NEVER: u64 = u64::MAX;
 
-/// What colocate has requested.
+/// Settings from the environment.
 struct Config {
     folder: PathBuf,
     most: Option<u32>,
     apply: bool,
-    /// This process; one that it forks has no report of its own.
+    /// PID at start; a forked child writes no report.
     pid: u32,
 }
 
-/// All regions, and the window of the observed one.
+/// All regions, and the window of the observed region.
 struct Known {
     regions: Vec<Region>,
     window: Window,
 }
 
-/// The window that is open.
+/// Current window.
 #[derive(Default)]
 struct Window {
-    /// Its region.
+    /// Index of the region.
     place: usize,
-    /// When the execution has begun, and the window.
+    /// Begin of the execution, in ns; `since` is the begin of the window.
     begin: u64,
     since: u64,
-    /// What was done when it began.
+    /// Work done at the begin of the window.
     before: Execution,
-    /// How many have ended in this execution.
+    /// Number of windows that have ended in this execution.
     ended: u32,
 }
 
@@ -61,58 +64,58 @@ static KNOWN: Mutex<Known> = Mutex::new(Known {
     regions: Vec::new(),
     window: Window { place: 0, begin: 0, since: 0, before: Execution::NONE, ended: 0 },
 });
-/// Whether a region is observed.
+/// A region is observed.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
-/// When the window may end; `NEVER` if there is none.
+/// Earliest end of the window, in ns; `NEVER`: no window.
 static DUE: AtomicU64 = AtomicU64::new(NEVER);
-/// Whether the observed region has more than one loop.
+/// The observed region has several loops.
 static SEVERAL: AtomicBool = AtomicBool::new(false);
-/// Whether the program has called `omp_set_num_threads`.
+/// The program has called `omp_set_num_threads`.
 static THREADS_SET: AtomicBool = AtomicBool::new(false);
-/// Whether it has called `omp_get_max_threads`.
+/// The program has called `omp_get_max_threads`.
 static THREADS_READ: AtomicBool = AtomicBool::new(false);
 
 fn config() -> Option<&'static Config> {
-    let read = || {
-        let folder =
-            PathBuf::from(std::env::var_os(env::REPORT).filter(|folder| !folder.is_empty())?);
-        let most = std::env::var(env::MOST)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .filter(|most| *most > 0);
-        let apply = std::env::var(env::APPLY).is_ok_and(|text| text == "1");
-        // SAFETY: the function takes nothing, and stays as long as the process: what was preloaded is never unloaded.
-        if unsafe { libc::atexit(at_exit) } != 0 {
-            return None;
-        }
-        Some(Config { folder, most, apply, pid: std::process::id() })
-    };
-    CONFIG.get_or_init(read).as_ref()
+    CONFIG.get_or_init(read_config).as_ref()
 }
 
-/// Whether anything is to be watched in this process.
+/// Reads the environment and registers [`at_exit`]; `None`: nothing is watched.
+fn read_config() -> Option<Config> {
+    let folder = std::env::var_os(env::REPORT).filter(|folder| !folder.is_empty())?;
+    let most = std::env::var(env::MOST).ok().and_then(|text| text.parse().ok());
+    let most = most.filter(|most| *most > 0);
+    let apply = std::env::var(env::APPLY).is_ok_and(|text| text == "1");
+    // SAFETY: the function takes nothing, and stays as long as the process: a preloaded library is
+    // never unloaded.
+    if unsafe { libc::atexit(at_exit) } != 0 {
+        return None;
+    }
+    Some(Config { folder: folder.into(), most, apply, pid: std::process::id() })
+}
+
+/// True if regions are watched in this process.
 pub fn is_enabled() -> bool {
     config().is_some()
 }
 
-/// The program has set a number of threads.
+/// Notes that the program has set a number of threads.
 pub fn threads_set() {
     THREADS_SET.store(true, Ordering::Relaxed);
 }
 
-/// The program has read how many threads a region gets. It may share work out among so many, so nothing is changed
-/// any more.
+/// Notes that the program has read the number of threads. The program may divide work by this
+/// number, so numbers of threads are no longer changed.
 pub fn threads_read() {
     THREADS_READ.store(true, Ordering::Relaxed);
 }
 
-/// A region that is observed. Its holder must call [`Observed::end`].
+/// Observed region. The holder must call [`Observed::end`].
 pub struct Observed {
-    /// How many threads it shall have; `None` if nothing is to be changed.
+    /// Number of threads to request; `None`: unchanged.
     pub threads: Option<u32>,
 }
 
-/// A region begins, which the runtime would give `default` threads. `None` if it passes untouched.
+/// Begin of a region with `default` threads by the runtime. `None`: passes untouched.
 pub fn begin(
     body: *const c_void,
     explicit: bool,
@@ -167,7 +170,7 @@ fn observe(
 }
 
 impl Known {
-    /// The region with this body, a new one if it is not known; `None` if there are too many.
+    /// Index of the region with this body, added if new; `None` beyond [`MOST_REGIONS`].
     fn place(&mut self, body: *const c_void, new: impl FnOnce() -> Region) -> Option<usize> {
         let known = self.regions.iter().position(|region| region.body == body.addr());
         known.or_else(|| {
@@ -178,16 +181,17 @@ impl Known {
         })
     }
 
-    /// The window may have ended.
+    /// Ends the window if it is complete, else extends it.
     fn window_ends(&mut self, time: u64) {
         let Self { regions, window } = self;
         let Some(region) = regions.get_mut(window.place) else { return };
         let done = team::done(time.saturating_sub(window.begin));
         let seen = done.since(&window.before).and(&region.open);
-        let (most, admitted) = (region.learner.most(), region.admitted());
+        let most = region.learner.most();
+        let admitted = region.admitted();
         let threads = admitted.unwrap_or(most);
         let is_whole = seen.wall >= WINDOW && seen.calls >= LEAST_CALLS * u64::from(threads);
-        // A team that is not complete has not begun.
+        // An incomplete team has not begun: threads are still joining.
         let is_team = done.threads == most;
         if is_team && !is_whole {
             return DUE.store(time + WINDOW / 4, Ordering::Relaxed);
@@ -198,7 +202,8 @@ impl Known {
             let long = (window.ended >= LONG).then_some(done.wall);
             region.learn(&Execution { threads, ..seen }, long);
         }
-        (window.since, window.before) = (time, done);
+        window.since = time;
+        window.before = done;
         if region.admitted() != admitted {
             gate::set(region.admitted());
         }
@@ -206,7 +211,7 @@ impl Known {
         DUE.store(due, Ordering::Relaxed);
     }
 
-    /// The execution has ended.
+    /// Ends the execution.
     fn region_ends(&mut self, time: u64) {
         let Self { regions, window } = self;
         let Some(region) = regions.get_mut(window.place) else { return };
@@ -221,7 +226,7 @@ impl Known {
         }
     }
 
-    /// Threads that run wait for those that are held.
+    /// Opens the gate, since running threads wait for held threads.
     fn stuck(&mut self) {
         if let Some(region) = self.regions.get_mut(self.window.place) {
             region.learner.stuck();
@@ -232,7 +237,7 @@ impl Known {
 }
 
 impl Observed {
-    /// The region has ended, and all its threads have added up their times.
+    /// Ends the observation, after all threads have added their times.
     pub fn end(self) {
         if let Ok(mut known) = KNOWN.try_lock() {
             known.region_ends(now());
@@ -243,12 +248,12 @@ impl Observed {
     }
 }
 
-/// This thread is about to request a chunk.
+/// Hook before a request for a chunk.
 pub fn chunk_requested() {
     call(true);
 }
 
-/// It has got one with so many steps; none if there are 0.
+/// Hook after a request for a chunk; 0 steps: no chunk was left.
 pub fn chunk_given(steps: u64) {
     match steps {
         0 => team::loop_ends(Progress::LoopEnded),
@@ -257,7 +262,7 @@ pub fn chunk_given(steps: u64) {
     }
 }
 
-/// This thread is about to enter a critical section.
+/// Hook before a critical section.
 pub fn mutex_acquire() {
     call(false);
     if is_watched() {
@@ -266,12 +271,12 @@ pub fn mutex_acquire() {
     team::mutex_acquire();
 }
 
-/// Whether the observed region learns within this execution, or some of its threads are held.
+/// True if the observed region learns within this execution, or some threads are held.
 fn is_watched() -> bool {
     DUE.load(Ordering::Relaxed) != NEVER || !gate::is_open()
 }
 
-/// A call of the runtime, before which this thread may be held.
+/// Hook before a call of the runtime: may end the window and may hold this thread.
 fn call(is_chunk: bool) {
     if !is_watched() {
         return;
@@ -279,7 +284,7 @@ fn call(is_chunk: bool) {
     let time = now();
     match team::calls(time) {
         Some(Progress::FirstLoop) => {}
-        // What is merged after a loop belongs to it.
+        // A critical section after a loop, e.g. of a reduction, belongs to this loop.
         Some(Progress::LoopEnded) if !is_chunk => return,
         Some(_) => return SEVERAL.store(true, Ordering::Relaxed),
         None => return,

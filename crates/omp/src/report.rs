@@ -1,5 +1,6 @@
-//! What a process has learnt, as text from the library in it to colocate: a line for each region, fields with a tab between
-//! them. Both are of the same build; the first line says which form it is.
+//! Report of a process, as text from the library to colocate: a line for each region with
+//! tab-separated fields. The first line is the version of the form; library and colocate must be of
+//! the same build.
 
 #![allow(unsafe_code)] // what the loader says of an address
 
@@ -7,32 +8,33 @@ use crate::learn::{Learnt, Sums};
 use crate::real;
 use crate::region::Region;
 use std::ffi::{CStr, c_void};
+use std::str::{FromStr, Split};
 
-/// First line.
+/// First line of a report.
 const HEAD: &str = "colocate-omp 2";
 
-/// A region as reported.
+/// A region in a report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reported {
-    /// File of the program or library that has it; `None` if the loader does not know.
+    /// File of the program or library with the region; `None`: unknown to the loader.
     pub object: Option<String>,
-    /// Its address there, as in the file's symbols.
+    /// Address of the outlined function in the file, as in its symbol table.
     pub address: u64,
-    /// `;file;function;line;column;;`, where the compiler has said it.
+    /// `;file;function;line;column;;` from the compiler; `None`: unknown.
     pub said: Option<String>,
-    /// Whether the program sets its number of threads, or relies on the number that it was answered.
+    /// The program sets the number of threads, or relies on the number that it has read.
     pub explicit: bool,
-    /// The most threads that it may have.
+    /// Largest number of threads.
     pub most: u32,
-    /// How many it has, what is only tried left out.
+    /// Settled number of threads; trials do not count.
     pub threads: u32,
-    /// What was learnt.
+    /// Result of learning.
     pub learnt: Learnt,
-    /// Whether within executions, by windows of them. Then [`Sums`] are of windows.
+    /// Learning was by windows within executions. Then [`Sums`] count windows.
     pub windows: bool,
-    /// Time of all executions when it was settled, in ns; `None` where nothing was.
+    /// Total time in ns when settled; `None`: not settled by measurement.
     pub settled_at: Option<u64>,
-    /// Time of all executions, and what learning has cost of it; ns.
+    /// Total time of executions, and the part lost to learning; ns.
     pub cost: (u64, u64),
     /// Executions with all threads.
     pub all: Sums,
@@ -66,7 +68,7 @@ fn reported(region: &Region) -> Reported {
     }
 }
 
-/// The file that has `address`, and the address in it.
+/// File that contains `address`, and the address in the file.
 fn place(address: usize) -> (Option<String>, u64) {
     let Some(object) = real::object(address as *const c_void) else {
         return (None, address as u64);
@@ -75,8 +77,9 @@ fn place(address: usize) -> (Option<String>, u64) {
         // SAFETY: the loader's own name of a loaded object, which ends in a null byte.
         unsafe { CStr::from_ptr(object.dli_fname) }.to_string_lossy().into_owned()
     });
-    // An object begins with its ELF header, whose bytes 16 and 17 are the type: 2 is a program that is where its symbols say.
-    // SAFETY: the loader has mapped the header at the base, and it is longer than that.
+    // An object begins with its ELF header, whose bytes 16 and 17 are the type: type 2 (`ET_EXEC`)
+    // is a program at the addresses of its symbols.
+    // SAFETY: the loader has mapped the header at the base, and the header is longer than that.
     let fixed = unsafe { object.dli_fbase.cast::<u8>().add(16).read() } == 2;
     let base = if fixed { 0 } else { object.dli_fbase.addr() };
     (name, address.saturating_sub(base) as u64)
@@ -84,22 +87,12 @@ fn place(address: usize) -> (Option<String>, u64) {
 
 impl Reported {
     fn line(&self) -> String {
-        let text = |text: &Option<String>| {
-            // No file that a compiler was given has such characters.
-            text.as_deref().unwrap_or("").replace(char::is_control, " ")
-        };
-        let sums = |sums: &Sums| {
-            format!(
-                "{}\t{}\t{}\t{}\t{}\t{}",
-                sums.count, sums.steps, sums.wall, sums.busy, sums.inside, sums.waited
-            )
-        };
         let settled_at = self.settled_at.map_or(String::new(), |time| time.to_string());
         format!(
             "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{settled_at}\t{}\t{}\t{}\t{}",
-            text(&self.object),
+            field(self.object.as_deref()),
             self.address,
-            text(&self.said),
+            field(self.said.as_deref()),
             u8::from(self.explicit),
             self.most,
             self.threads,
@@ -107,50 +100,64 @@ impl Reported {
             u8::from(self.windows),
             self.cost.0,
             self.cost.1,
-            sums(&self.all),
-            sums(&self.one),
+            self.all.fields(),
+            self.one.fields(),
         )
     }
 
     fn of_line(line: &str) -> Option<Self> {
         let mut fields = line.split('\t');
-        let mut text = || fields.next().map(str::to_owned);
-        let some = |text: String| (!text.is_empty()).then_some(text);
-        let (object, address, said) = (some(text()?), text()?.parse().ok()?, some(text()?));
-        let (explicit, most, threads) =
-            (text()? == "1", text()?.parse().ok()?, text()?.parse().ok()?);
-        let (learnt, windows) = (learnt(&text()?)?, text()? == "1");
-        let settled_at = some(text()?).map(|time| time.parse()).transpose().ok()?;
-        let cost = (text()?.parse().ok()?, text()?.parse().ok()?);
-        let mut sums = || -> Option<Sums> {
-            Some(Sums {
-                count: text()?.parse().ok()?,
-                steps: text()?.parse().ok()?,
-                wall: text()?.parse().ok()?,
-                busy: text()?.parse().ok()?,
-                inside: text()?.parse().ok()?,
-                waited: text()?.parse().ok()?,
-            })
-        };
-        let (all, one) = (sums()?, sums()?);
+        // Struct fields are evaluated in the order written, which is the order of `line`.
         Some(Self {
-            object,
-            address,
-            said,
-            explicit,
-            most,
-            threads,
-            learnt,
-            windows,
-            settled_at,
-            cost,
-            all,
-            one,
+            object: some(fields.next()?),
+            address: number(&mut fields)?,
+            said: some(fields.next()?),
+            explicit: fields.next()? == "1",
+            most: number(&mut fields)?,
+            threads: number(&mut fields)?,
+            learnt: learnt(fields.next()?)?,
+            windows: fields.next()? == "1",
+            settled_at: some(fields.next()?).map(|time| time.parse()).transpose().ok()?,
+            cost: (number(&mut fields)?, number(&mut fields)?),
+            all: Sums::of_fields(&mut fields)?,
+            one: Sums::of_fields(&mut fields)?,
         })
     }
 }
 
-/// The regions of a report; `None` if it is none, or of another build.
+impl Sums {
+    fn fields(&self) -> String {
+        let Self { count, steps, wall, busy, inside, waited } = self;
+        format!("{count}\t{steps}\t{wall}\t{busy}\t{inside}\t{waited}")
+    }
+
+    fn of_fields(fields: &mut Split<'_, char>) -> Option<Self> {
+        Some(Self {
+            count: number(fields)?,
+            steps: number(fields)?,
+            wall: number(fields)?,
+            busy: number(fields)?,
+            inside: number(fields)?,
+            waited: number(fields)?,
+        })
+    }
+}
+
+/// Text as a field, empty for `None`. File names with control characters, which would break the
+/// form, are altered.
+fn field(text: Option<&str>) -> String {
+    text.unwrap_or("").replace(char::is_control, " ")
+}
+
+fn some(field: &str) -> Option<String> {
+    (!field.is_empty()).then(|| field.to_owned())
+}
+
+fn number<T: FromStr>(fields: &mut Split<'_, char>) -> Option<T> {
+    fields.next()?.parse().ok()
+}
+
+/// Regions of a report; `None` if `text` is no report or of another build.
 #[must_use]
 pub fn read(text: &str) -> Option<Vec<Reported>> {
     let (head, lines) = text.split_once('\n')?;
@@ -160,7 +167,7 @@ pub fn read(text: &str) -> Option<Vec<Reported>> {
     lines.lines().map(Reported::of_line).collect()
 }
 
-/// What was learnt, in a word.
+/// Result of learning as a word of the report.
 #[must_use]
 pub fn word(learnt: Learnt) -> &'static str {
     match learnt {

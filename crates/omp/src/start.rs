@@ -1,8 +1,9 @@
-//! What is done when the program is loaded, before its own code.
+//! Constructor of the library, run before the program's own code.
 //!
-//! To look for the runtime's functions takes the loader's lock, which a thread may hold that waits for this one: as a
-//! library is loaded, its constructor may begin a thread and wait for it. So what is in sight of the whole program is
-//! found before. What comes later is looked for at the first call, and such a constructor may wait for ever.
+//! Looking up a function takes the loader's lock. Another thread may hold the lock and wait for
+//! this thread: a constructor of a library may create a thread and wait for it. So functions in the
+//! global scope are looked up at load. Functions loaded later are looked up at their first call,
+//! where such a constructor may deadlock.
 
 #![allow(unsafe_code)] // a constructor
 
@@ -12,7 +13,7 @@ extern "C" fn begin() {
     if std::env::var_os(env::REPORT).is_some() {
         gnu::prepare();
         llvm::prepare();
-        // What was not found is not to be reported to the program.
+        // Clears the error of a failed lookup, which the program would else read from dlerror(3).
         // SAFETY: it takes nothing.
         unsafe { libc::dlerror() };
     }

@@ -1,4 +1,5 @@
-//! The threads of the observed region: what each of them has done, in a place of its own, and where it is held.
+//! Threads of the observed region: work and times of each thread in a slot of its own, and the
+//! points where a thread may be held.
 
 use crate::clock::now;
 use crate::gate::{self, Ticket};
@@ -6,10 +7,10 @@ use crate::learn::Execution;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Places for threads; more share them. Chosen: more than most machines have PUs.
+/// Number of slots; further threads share slots. Chosen: more than the PUs of most machines.
 const PLACES: usize = 512;
 
-/// What a thread has done in the observed region. On cache lines of its own.
+/// Sums of a thread in the observed region, on cache lines of its own; times in ns.
 #[repr(align(128))]
 struct Done {
     calls: AtomicU64,
@@ -28,32 +29,32 @@ static DONE: [Done; PLACES] = [const {
         waited: AtomicU64::new(0),
     }
 }; PLACES];
-/// Threads that have joined.
+/// Number of threads that have joined.
 static SIZE: AtomicU32 = AtomicU32::new(0);
 
-/// How far a thread is in its region.
+/// Progress of a thread in its region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// It may be in the region's first loop.
+    /// The thread may be in the region's first loop.
     #[default]
     FirstLoop,
-    /// It has got all its chunks of that loop.
+    /// The thread has got all its chunks of the first loop.
     LoopEnded,
-    /// It has come to a barrier.
+    /// The thread has come to a barrier.
     Barrier,
 }
 
-/// Times of this thread that are not added up yet, in ns.
+/// Times of this thread that are not yet in [`DONE`], in ns.
 #[derive(Clone, Copy, Default)]
 struct ThreadTimes {
-    /// Its place in [`DONE`].
+    /// Index in [`DONE`].
     place: usize,
-    /// Since when it is at work; 0 if it is not.
+    /// Begin of the current work; 0: not at work.
     since: u64,
-    /// When it began to wait for a critical section, and got it.
+    /// Begin of the wait for a critical section; `got` is the begin of the section.
     asked: u64,
     got: u64,
-    /// How many it is in: only the outermost counts.
+    /// Nesting depth of critical sections: only the outermost counts.
     depth: u32,
     inside: u64,
     waited: u64,
@@ -69,7 +70,7 @@ thread_local! {
     };
 }
 
-/// Changes this thread's times. A thread that is ending has none.
+/// Changes this thread's times. No effect while the thread exits.
 fn times(change: impl FnOnce(&mut ThreadTimes)) {
     let _ = TIMES.try_with(|cell| {
         let mut times = cell.get();
@@ -79,7 +80,7 @@ fn times(change: impl FnOnce(&mut ThreadTimes)) {
 }
 
 impl ThreadTimes {
-    /// Adds up what it has done until `time`.
+    /// Adds the times until `time` to [`DONE`].
     fn add_up(&mut self, time: u64) {
         let done = &DONE[self.place];
         done.inside.fetch_add(std::mem::take(&mut self.inside), Ordering::Relaxed);
@@ -89,7 +90,7 @@ impl ThreadTimes {
     }
 }
 
-/// A region begins: nothing was done.
+/// Resets all sums at the begin of a region.
 pub fn begins() {
     for done in DONE.iter().take(SIZE.swap(0, Ordering::Relaxed) as usize) {
         let all = [&done.calls, &done.steps, &done.busy, &done.inside, &done.waited];
@@ -97,21 +98,27 @@ pub fn begins() {
     }
 }
 
-/// Threads that have joined.
+/// Number of threads that have joined.
 pub fn size() -> u32 {
     SIZE.load(Ordering::Relaxed)
 }
 
-/// What all threads have done since the region has begun, which took `wall`.
+/// Sums over all threads since the begin of the region, `wall` ns ago.
 pub fn done(wall: u64) -> Execution {
     let threads = size();
-    let sum = |of: fn(&Done) -> &AtomicU64| -> u64 {
-        DONE.iter().take(threads as usize).map(|done| of(done).load(Ordering::Acquire)).sum()
-    };
-    let (calls, steps, busy) =
-        (sum(|done| &done.calls), sum(|done| &done.steps), sum(|done| &done.busy));
-    let (inside, waited) = (sum(|done| &done.inside), sum(|done| &done.waited));
-    Execution { threads, calls, steps, wall, busy, inside, waited }
+    Execution {
+        threads,
+        calls: sum(threads, |done| &done.calls),
+        steps: sum(threads, |done| &done.steps),
+        wall,
+        busy: sum(threads, |done| &done.busy),
+        inside: sum(threads, |done| &done.inside),
+        waited: sum(threads, |done| &done.waited),
+    }
+}
+
+fn sum(threads: u32, of: fn(&Done) -> &AtomicU64) -> u64 {
+    DONE.iter().take(threads as usize).map(|done| of(done).load(Ordering::Acquire)).sum()
 }
 
 /// This thread joins the team.
@@ -120,28 +127,29 @@ pub fn thread_begins() {
     times(|times| *times = ThreadTimes { place, since: now(), ..ThreadTimes::default() });
 }
 
-/// This thread works again, after a barrier or something like it.
+/// This thread works again, after a barrier or a similar wait.
 pub fn work_begins() {
     times(|times| {
-        let (place, progress) = (times.place, times.progress);
+        let ThreadTimes { place, progress, .. } = *times;
         *times = ThreadTimes { place, progress, since: now(), ..ThreadTimes::default() };
     });
 }
 
-/// This thread has come to the end of the region, or waits for others of its team: its times are added up.
+/// This thread waits for its team, or has come to the end of the region: adds its times to
+/// [`DONE`].
 pub fn work_ends() {
     times(|times| {
         if times.since != 0 {
             times.add_up(now());
         }
         gate::leave(&mut times.ticket);
-        let (place, progress) = (times.place, times.progress);
+        let ThreadTimes { place, progress, .. } = *times;
         *times = ThreadTimes { place, progress, ..ThreadTimes::default() };
     });
 }
 
-/// This thread is past the region's first loop, or its loop is ordered: it would wait for threads that are held. It is not held
-/// any more.
+/// This thread is past the region's first loop, or in an ordered loop, and would wait for held
+/// threads. From here on it is not held.
 pub fn loop_ends(progress: Progress) {
     times(|times| {
         gate::leave(&mut times.ticket);
@@ -149,8 +157,8 @@ pub fn loop_ends(progress: Progress) {
     });
 }
 
-/// This thread calls the runtime: its times until `time` are added up. Says how far it is, if it is at work and in no critical
-/// section.
+/// Adds this thread's times until `time` to [`DONE`] at a call of the runtime. Returns the progress
+/// if the thread is at work outside critical sections, else `None`.
 pub fn calls(time: u64) -> Option<Progress> {
     let mut progress = None;
     times(|times| {
@@ -163,7 +171,7 @@ pub fn calls(time: u64) -> Option<Progress> {
     progress
 }
 
-/// This thread does so many steps next.
+/// Counts the next steps of this thread.
 pub fn steps(count: u64) {
     times(|times| {
         if times.since != 0 && times.depth == 0 && times.progress == Progress::FirstLoop {
@@ -172,7 +180,7 @@ pub fn steps(count: u64) {
     });
 }
 
-/// This thread may be held here, where `time` is now. While it is held for long, `is_stuck` is called.
+/// May hold this thread, see [`gate::pass`]; `time` is now.
 pub fn may_be_held(time: u64, is_stuck: impl FnMut() -> bool) {
     times(|times| {
         if gate::pass(&mut times.ticket, time, is_stuck) {
@@ -181,7 +189,7 @@ pub fn may_be_held(time: u64, is_stuck: impl FnMut() -> bool) {
     });
 }
 
-/// This thread is about to enter a critical section.
+/// Hook before a critical section.
 pub fn mutex_acquire() {
     times(|times| {
         if times.since != 0 && times.depth == 0 {
@@ -190,7 +198,7 @@ pub fn mutex_acquire() {
     });
 }
 
-/// It has entered.
+/// Hook at the begin of a critical section.
 pub fn mutex_acquired() {
     times(|times| {
         times.depth = times.depth.saturating_add(1);
@@ -203,13 +211,14 @@ pub fn mutex_acquired() {
     });
 }
 
-/// It has left.
+/// Hook at the end of a critical section.
 pub fn mutex_released() {
     times(|times| {
         times.depth = times.depth.saturating_sub(1);
         if times.since != 0 && times.depth == 0 && times.got != 0 {
             times.inside += now().saturating_sub(times.got);
-            (times.asked, times.got) = (0, 0);
+            times.asked = 0;
+            times.got = 0;
         }
     });
 }

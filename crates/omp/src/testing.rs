@@ -1,6 +1,6 @@
-//! What tests of this crate share.
+//! State shared by tests of this crate.
 
 use std::sync::Mutex;
 
-/// There is one gate in a process: tests take turns.
+/// Lock of the process's only gate: tests run in turn.
 pub static GATE: Mutex<()> = Mutex::new(());

@@ -1,7 +1,8 @@
-//! The OpenMP tools interface (OMPT, OpenMP 5.0, chapter 4), which LLVM OpenMP has and GNU OpenMP has not.
+//! The OpenMP tools interface (OMPT, OpenMP 5.0, chapter 4), which LLVM OpenMP has and GNU OpenMP
+//! has not.
 //!
-//! Signatures and numbers are those of `omp-tools.h`. No callback calls the runtime, which is not allowed. A runtime knows one tool.
-//! If the user has one, it is that.
+//! Signatures and numbers are from `omp-tools.h`. No callback calls the runtime, which OMPT
+//! forbids. A runtime has a single tool. A tool of the user takes precedence.
 
 #![allow(unsafe_code)] // functions of a C runtime, with its pointers
 
@@ -13,32 +14,33 @@ use std::mem::transmute;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the runtime has taken us.
+/// The runtime has accepted this tool.
 static ON: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// How many regions this thread has begun that have not ended.
+    /// Nesting depth of regions begun by this thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// How many implicit tasks this thread is in.
+    /// Nesting depth of implicit tasks on this thread.
     static TASKS: Cell<u32> = const { Cell::new(0) };
-    /// The region that this thread begins, and that is observed.
+    /// Observed region begun by this thread.
     static OBSERVED: Cell<Option<Observed>> = const { Cell::new(None) };
 }
 
-/// Whether regions are reported.
+/// True if the runtime reports regions.
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Whether this thread is in a region already, or cannot say.
+/// True if this thread is inside a region, or exits.
 pub fn in_region() -> bool {
     DEPTH.try_with(Cell::get).map_or(true, |depth| depth > 0)
         || TASKS.try_with(Cell::get).map_or(true, |tasks| tasks > 0)
 }
 
-/// This thread is about to begin a region that is observed.
+/// Sets the observed region that this thread is about to begin.
 pub fn set_observed(observed: Observed) {
-    // It would never end if the cell is gone; then nothing else is observed, and all regions pass untouched.
+    // An exiting thread has no cell. The observation then never ends, and all later regions pass
+    // untouched.
     let _ = OBSERVED.try_with(|cell| cell.set(Some(observed)));
 }
 
@@ -53,18 +55,18 @@ pub struct Started {
 // SAFETY: the runtime alone uses it, and the pointer is null.
 unsafe impl Sync for Started {}
 
-/// Finds a function of the runtime by its name.
+/// `ompt_function_lookup_t`: finds a function of the runtime by name.
 pub type Lookup = Option<unsafe extern "C" fn(*const c_char) -> *mut c_void>;
 
-/// `ompt_set_callback`: has the runtime call a function when something happens.
+/// `ompt_set_callback_t`: registers a callback for an event.
 type SetCallback = unsafe extern "C" fn(c_int, *const c_void) -> c_int;
 
 static STARTED: Started = Started { initialize, finalize, data: ptr::null_mut() };
 
-/// What a runtime calls to find a tool.
+/// Entry point by which a runtime finds a tool.
 ///
 /// # Safety
-/// As OpenMP says: a runtime calls it.
+/// As in the OpenMP specification: a runtime calls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompt_start_tool(
     version: c_uint,
@@ -79,10 +81,10 @@ pub unsafe extern "C" fn ompt_start_tool(
     &raw const STARTED
 }
 
-/// The tool that there would be without us; null if none.
+/// Next tool in load order; null: none.
 ///
 /// # Safety
-/// As of `ompt_start_tool`: `runtime` is a string.
+/// As for `ompt_start_tool`: `runtime` is a string.
 unsafe fn next(version: c_uint, runtime: *const c_char) -> *const Started {
     // SAFETY: the name ends in a null byte.
     let start = unsafe { libc::dlsym(libc::RTLD_NEXT, c"ompt_start_tool".as_ptr()) };
@@ -96,7 +98,8 @@ unsafe fn next(version: c_uint, runtime: *const c_char) -> *const Started {
     unsafe { start(version, runtime) }
 }
 
-/// `ompt_callbacks_t`, those that we use. `MUTEX_ACQUIRE` comes before a wait, `MUTEX_ACQUIRED` after it.
+/// `ompt_callbacks_t`: events used here. `MUTEX_ACQUIRE` comes before a wait, `MUTEX_ACQUIRED`
+/// after the wait.
 const PARALLEL_BEGIN: c_int = 3;
 const PARALLEL_END: c_int = 4;
 const IMPLICIT_TASK: c_int = 7;
@@ -104,15 +107,15 @@ const MUTEX_RELEASED: c_int = 17;
 const SYNC_REGION: c_int = 23;
 const MUTEX_ACQUIRE: c_int = 26;
 const MUTEX_ACQUIRED: c_int = 27;
-/// `ompt_set_always`: every such event is reported.
+/// `ompt_set_always`: every event of the kind is reported.
 const ALWAYS: c_int = 5;
 /// `ompt_scope_begin`.
 const BEGIN: c_int = 1;
 /// `ompt_task_implicit`.
 const IMPLICIT: c_int = 2;
-/// Of `ompt_sync_region_t`, what is no barrier: `taskwait`, `taskgroup` and `reduction`.
+/// `ompt_sync_region_t` without a barrier: `taskwait`, `taskgroup` and `reduction`.
 const WITHOUT_BARRIER: [c_int; 3] = [5, 6, 7];
-/// `ompt_mutex_t`: what a thread waits for. Others, as `test_lock`, do not wait.
+/// `ompt_mutex_t` with a wait. Further kinds, as `test_lock`, do not wait.
 const LOCK: c_int = 1;
 const NEST_LOCK: c_int = 3;
 const CRITICAL: c_int = 5;
@@ -176,8 +179,8 @@ unsafe extern "C" fn parallel_end(
     }
 }
 
-/// A thread joins a team or leaves it. To workers the latter is reported when they are wanted next, long after they came to
-/// the barrier at the end, where their times were added up.
+/// A thread joins or leaves a team. The runtime reports the end late to a worker, at its next use,
+/// long after the barrier at the end, where its times were added.
 unsafe extern "C" fn implicit_task(
     endpoint: c_int,
     _parallel: *mut c_void,
@@ -189,18 +192,15 @@ unsafe extern "C" fn implicit_task(
     if flags & IMPLICIT == 0 {
         return;
     }
-    let tasks = |change: fn(u32) -> u32| {
-        TASKS.try_with(|tasks| {
-            tasks.set(change(tasks.get()));
-            tasks.get()
-        })
-    };
-    if endpoint == BEGIN {
-        if tasks(|tasks| tasks.saturating_add(1)) == Ok(1) {
-            team::thread_begins();
-        }
-    } else if tasks(|tasks| tasks.saturating_sub(1)) == Ok(0) {
-        team::work_ends();
+    let step = if endpoint == BEGIN { 1 } else { -1 };
+    let tasks = TASKS.try_with(|tasks| {
+        tasks.set(tasks.get().saturating_add_signed(step));
+        tasks.get()
+    });
+    match (endpoint == BEGIN, tasks) {
+        (true, Ok(1)) => team::thread_begins(),
+        (false, Ok(0)) => team::work_ends(),
+        _ => {}
     }
 }
 

@@ -1,4 +1,4 @@
-//! Evidence: what a policy decides by.
+//! Evidence: the input of a policy's decision.
 
 use crate::plan::{Decision, DefaultPlacement, Place, Plan, Task, Why};
 use crate::why::{Allocated, Selected};
@@ -8,17 +8,17 @@ use colocate_model::stack::Parts;
 use std::fmt;
 use std::sync::Arc;
 
-/// Levels of caches that rates are kept of.
+/// Number of cache levels with request rates.
 pub const LEVELS: usize = 4;
 
-/// Requests of a thread to the memory hierarchy while it last ran, in transactions per microsecond.
+/// Memory requests of a thread in its last quantum on a PU, in transactions per microsecond.
 ///
-/// `None` where it is not counted.
+/// `None`: not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
-    /// Requests to its cache of level 1, 2, …; those to the first are its loads and stores.
+    /// Requests to the cache of level 1, 2, …; level 1 counts loads and stores.
     pub caches: [Option<f64>; LEVELS],
-    /// Requests to main memory: misses of its last cache.
+    /// Requests to main memory: misses of the last-level cache.
     pub memory: Option<f64>,
 }
 
@@ -30,37 +30,38 @@ impl Traffic {
     }
 }
 
-/// What one thread did in the last quantum in which it ran.
+/// Counter rates of a thread, from the last quantum in which the thread ran.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Instructions per cycle; `None` if not counted.
+    /// Instructions per cycle; `None`: not counted.
     pub ipc: Option<f64>,
-    /// Its requests to the memory hierarchy.
+    /// Requests to each level of the memory hierarchy.
     pub traffic: Traffic,
-    /// Shares of its cycles by cause, in the order of `parts`; they sum to 1. `None` if not counted.
+    /// CPI stack: shares of cycles by cause, in the order of `parts`, with sum 1. `None`: not
+    /// counted.
     pub stack: Option<Vec<f64>>,
-    /// The names of the parts of `stack`; none where they are not counted.
+    /// Names of the parts of `stack`; empty where `stack` is `None`.
     pub parts: Parts,
 }
 
 /// A thread of a queued job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thread {
-    /// Which task.
+    /// Task of the thread.
     pub id: TaskId,
-    /// What it last did; `None` if it never ran.
+    /// Rates of the last quantum; `None`: the thread never ran.
     pub ran: Option<Rates>,
-    /// Where it last ran; `None` if it never did.
+    /// PU of the last run; `None`: the thread never ran.
     pub pu: Option<PuIdx>,
-    /// The share of the last quantum in which its job ran for which it was runnable: had a PU or waited for one, and
-    /// did not only wait for others in a loop. `None` if unknown.
+    /// Share of the job's last quantum in which the thread was runnable: on a PU or waiting for a
+    /// PU, without time spent spinning. `None`: unknown.
     pub runnable: Option<f64>,
-    /// Whether its program chose the PUs that it may use, so that it runs on these wherever it is put.
+    /// The program set the thread's affinity mask. A plan cannot move the thread.
     pub bound: bool,
 }
 
 impl Thread {
-    /// Its requests to the memory hierarchy; all unknown if it never ran.
+    /// Requests to the memory hierarchy; all `None` if the thread never ran.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         self.ran.as_ref().map(|ran| ran.traffic).unwrap_or_default()
@@ -70,21 +71,21 @@ impl Thread {
 /// A job in the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueuedJob {
-    /// Which job.
+    /// Index of the job.
     pub job: JobIdx,
-    /// Its threads in the order of their creation. Never empty: a job always has its first thread.
+    /// Threads in the order of creation. Never empty: a job always has its first thread.
     pub threads: Vec<Thread>,
-    /// Mean number of its threads that were runnable in the last quantum in which it ran, also of those that hardly
-    /// were and are not among `threads`; `None` if unknown.
+    /// Mean number of runnable threads in the job's last quantum. Includes threads that are missing
+    /// from `threads` because they were hardly runnable. `None`: unknown.
     pub runnable: Option<f64>,
-    /// Whether it ran in the quantum before this one, and that was one to learn from.
+    /// The job ran in the previous quantum, and its measurements of that quantum are valid.
     pub just_ran: bool,
-    /// Whether, when it last ran, no other job had a thread on any of its cores.
+    /// In its last quantum the job shared none of its cores with another job.
     pub had_own_cores: bool,
 }
 
 impl QueuedJob {
-    /// Contexts that it takes: one a thread, but no more than there are.
+    /// Hardware contexts of the job: one per thread, at most `contexts`.
     #[must_use]
     pub fn width(&self, contexts: usize) -> usize {
         self.threads.len().clamp(1, contexts.max(1))
@@ -102,24 +103,26 @@ impl QueuedJob {
         self.sum(|traffic| traffic.at(level))
     }
 
-    /// The rates of all threads that have run; `None` if one of them is not counted, or none has run.
+    /// Sum of a rate over the threads that have run; `None` if a rate is not counted or no thread
+    /// has run.
     fn sum(&self, rate: impl Fn(&Traffic) -> Option<f64>) -> Option<f64> {
         let mut ran = self.threads.iter().filter_map(|thread| thread.ran.as_ref()).peekable();
+        // An empty sum would be 0, not unknown.
         ran.peek()?;
         ran.map(|ran| rate(&ran.traffic)).try_fold(0.0, |sum, each| Some(sum + each?))
     }
 }
 
-/// What a scheduler decides by.
+/// Input of a scheduler's decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantum<'a> {
-    /// How many there were before.
+    /// Number of earlier quanta.
     pub number: u64,
     /// The machine.
     pub machine: &'a Machine,
-    /// The PUs that may be used, in logical order. Never empty.
+    /// Usable PUs in logical order. Never empty.
     pub pus: &'a [PuIdx],
-    /// Jobs that have work left, head first.
+    /// Unfinished jobs, head of the queue first.
     pub queue: &'a [QueuedJob],
 }
 
@@ -128,39 +131,40 @@ pub struct Quantum<'a> {
 pub struct Choice {
     /// The job.
     pub job: JobIdx,
-    /// Why it and not another.
+    /// Reason of the selection.
     pub selected: Selected,
-    /// A PU for each of its threads, in their order, and why; `None` leaves it to the kernel.
+    /// PU and reason for each thread, in the order of threads; `None`: not pinned.
     pub places: Vec<(Option<PuIdx>, Allocated)>,
 }
 
-/// What came of a quantum.
+/// Outcome of a quantum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QuantumOutcome<'a> {
-    /// How long it took: less than was requested if a job ended, and 0 if there is nothing to learn from it, as
-    /// everything was stopped meanwhile.
+    /// Duration: shorter than requested if a job ended. 0 if the quantum is no valid measurement,
+    /// because all jobs were stopped meanwhile.
     pub took: Nanos,
-    /// Whose jobs' threads did something in it, in the order of the jobs; none if there is nothing to learn from it.
+    /// Usage of the active jobs, in the order of jobs; empty if the quantum is no valid
+    /// measurement.
     pub did: &'a [JobUsage],
-    /// Whether a CPU quota throttled some of them meanwhile.
+    /// A CPU quota throttled at least one job in the quantum.
     pub throttled: bool,
 }
 
-/// What the threads of a job did in a quantum, all together.
+/// Resource usage of a job in a quantum, summed over its threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobUsage {
     /// The job.
     pub job: JobIdx,
-    /// CPU time; `None` if the host cannot say of all threads.
+    /// CPU time; `None` if unknown for any thread.
     pub cpu_time: Option<Nanos>,
-    /// Instructions; `None` if they are not counted of all threads.
+    /// Instructions; `None` if not counted for any thread.
     pub instructions: Option<u64>,
-    /// How often its threads have waited of their own accord, or read or written by a system call, whichever is more of each
-    /// thread; `None` if that is not known of all threads.
+    /// Sum over threads of the larger of two counts: voluntary context switches, and system calls
+    /// that read or write. `None` if unknown for any thread.
     pub switches: Option<u64>,
 }
 
-/// All jobs run, and the kernel places their threads.
+/// Choices under which all jobs run and the kernel places their threads.
 #[must_use]
 pub fn leave_to_kernel(queue: &[QueuedJob]) -> Vec<Choice> {
     let free = |job: &QueuedJob| Choice {
@@ -171,37 +175,39 @@ pub fn leave_to_kernel(queue: &[QueuedJob]) -> Vec<Choice> {
     queue.iter().map(free).collect()
 }
 
-/// Jobs, whether they are in the queue or not.
+/// All unfinished jobs, in the queue or not.
 #[derive(Clone, Copy, Default)]
 pub struct Roster<'a> {
-    /// Of each job that is not over its first living task; if none was seen yet, the one with number 0. In order.
+    /// First living task of each unfinished job, in order; task 0 of a job without a known task.
     pub jobs: &'a [TaskId],
     /// The name of a task, for display.
     pub name: Option<&'a dyn Fn(TaskId) -> Arc<str>>,
 }
 
-/// What a policy decides by.
+/// Input of a policy's decision.
 #[derive(Clone, Copy)]
 pub struct Evidence<'a> {
-    /// The host's clock.
+    /// Time of the decision on the host's clock.
     pub at: Nanos,
-    /// The machine, its usable PUs and the jobs that have work left, with what their threads did when they last ran.
+    /// Machine, usable PUs, and unfinished jobs with the rates of their threads.
     pub now: Quantum<'a>,
-    /// What came of the last quantum, if this policy planned it and has not seen it yet.
+    /// Outcome of the last quantum; `None` if this policy did not plan the quantum or has read the
+    /// outcome already.
     pub last: Option<QuantumOutcome<'a>>,
-    /// Whether jobs may wait. If not, all of them run all the time.
+    /// Jobs may wait. If false, all jobs run all the time.
     pub may_wait: bool,
-    /// Whether the kernel has the next quantum, so that the plan is not used. The policy can still learn from the evidence.
+    /// Control quantum: the kernel places all threads and the plan is not applied. The policy can
+    /// still learn from the evidence.
     pub is_control: bool,
-    /// Whether something has happened that a plan may depend on, beside that the quantum is over.
+    /// An event besides the end of the quantum may invalidate the plan.
     pub has_event: bool,
-    /// What came of orders to move memory that have been carried out since the evidence before.
+    /// Results of the page moves completed since the previous evidence.
     pub moved: &'a [PagesMoved],
     /// Reports of sources on wake-ups, sharing and pages.
     pub reports: &'a Reports,
-    /// Jobs, and the names of their tasks.
+    /// Unfinished jobs, and the names of their tasks.
     pub roster: Roster<'a>,
-    /// See [`Self::tasks`].
+    /// Source of [`Self::tasks`].
     pub expected: &'a dyn Fn() -> Vec<Task>,
 }
 
@@ -212,7 +218,7 @@ impl fmt::Debug for Evidence<'_> {
 }
 
 impl<'a> Evidence<'a> {
-    /// Of a queue alone, where nothing else is known: for tests, and for a policy without a host.
+    /// Evidence of a queue alone, all else unknown: for tests, and for a policy without a host.
     #[must_use]
     pub fn of_queue(now: Quantum<'a>) -> Self {
         Self {
@@ -229,22 +235,24 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Tasks worth a place, whether they exist yet or not, by profiles and by what was seen of them. In the order of their
-    /// IDs. Without those of jobs that have not been watched long enough.
+    /// Tasks to place, from profiles and observation, in the order of IDs. Includes tasks that do
+    /// not exist yet. Excludes tasks of jobs that have not been watched long enough.
     #[must_use]
     pub fn tasks(&self) -> Vec<Task> {
         (self.expected)()
     }
 
-    /// The plan that says what was chosen: threads of chosen jobs get their PUs; all other jobs wait, also those that were
-    /// not seen yet. It names the first task of a job that waits, as a job waits with all its tasks, and none of those that
-    /// are left to the kernel because they sleep or their job is over: a program may have tens of thousands.
+    /// Plan of `choices`: threads of chosen jobs get their PUs; all remaining jobs wait, also jobs
+    /// that were not seen yet. A waiting job is named by its first task, since a job waits as a
+    /// whole. Tasks left to the kernel because they sleep or their job is over are not named: a
+    /// program may have tens of thousands.
     #[must_use]
     pub fn plan(&self, choices: &[Choice]) -> Plan {
         let mut chosen: Vec<JobIdx> = choices.iter().map(|choice| choice.job).collect();
         chosen.sort_unstable();
         let in_queue = || self.now.queue.iter().map(|job| job.threads[0].id).collect();
         let jobs = if self.roster.jobs.is_empty() { in_queue() } else { self.roster.jobs.to_vec() };
+        // The roster also has jobs that are not in the queue yet.
         let waiting = jobs.into_iter().filter(|task| chosen.binary_search(&task.job).is_err());
         let waiting = waiting.map(|task| (task, Place::Waiting, Why::NotSelected));
         let mut places: Vec<_> = self.places(choices).into_iter().chain(waiting).collect();
@@ -254,9 +262,10 @@ impl<'a> Evidence<'a> {
         Plan { decisions: places.into_iter().map(decision).collect(), ..self.empty_plan() }
     }
 
-    /// The places of the chosen jobs' threads, and why.
+    /// Place and reason of each thread of the chosen jobs.
     fn places(&self, choices: &[Choice]) -> Vec<(TaskId, Place, Why)> {
         let mut by_job: Vec<&QueuedJob> = self.now.queue.iter().collect();
+        // The queue is in the order of turns, not of jobs.
         by_job.sort_unstable_by_key(|job| job.job);
         let mut places = Vec::with_capacity(choices.len());
         for choice in choices {
@@ -270,13 +279,14 @@ impl<'a> Evidence<'a> {
         places
     }
 
-    /// The plan that lets all jobs run and leaves every thread to the kernel.
+    /// Plan under which all jobs run and no thread is pinned.
     #[must_use]
     pub fn leave_to_kernel(&self) -> Plan {
         self.plan(&leave_to_kernel(self.now.queue))
     }
 
-    /// The plan that puts some tasks somewhere and leaves all others to the kernel, also those that come.
+    /// Plan with the given places. All remaining tasks are left to the kernel, also tasks created
+    /// later.
     #[must_use]
     pub fn plan_of_some(&self, places: impl Iterator<Item = (TaskId, Place, Why)>) -> Plan {
         let name = |task| self.roster.name.map_or_else(|| "".into(), |name| name(task));
@@ -286,6 +296,7 @@ impl<'a> Evidence<'a> {
         decisions.sort_by_key(by_task);
         let named = decisions.len();
         for task in self.tasks() {
+            // Only the sorted front part: tasks appended here are not in order yet.
             if decisions[..named].binary_search_by_key(&task.id, by_task).is_err() {
                 let (name, place, why) =
                     (task.name.as_str().into(), Place::LeftToKernel, Why::LeftToKernel);
@@ -304,7 +315,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// A plan without a decision: tasks that it does not name are left to the kernel.
+    /// Plan without a decision: all tasks are left to the kernel.
     #[must_use]
     pub fn empty_plan(&self) -> Plan {
         let machine = self.now.machine;
@@ -315,19 +326,19 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Initial places, by the kernel's numbers.
+    /// Initial places by kernel PU number.
     #[must_use]
     pub fn initial(&self, places: &[(TaskId, PuIdx)]) -> Vec<(TaskId, PuNr)> {
         places.iter().map(|&(task, pu)| (task, self.number(pu))).collect()
     }
 
-    /// On a PU.
+    /// Place on `pu`.
     #[must_use]
     pub fn on(&self, pu: PuIdx) -> Place {
         Place::Pu(self.number(pu))
     }
 
-    /// On the PUs that share a part of the machine with a PU.
+    /// Place on all PUs that share `shared` with `pu`.
     #[must_use]
     pub fn sharing(&self, shared: Shared, pu: PuIdx) -> Place {
         Place::Sharing(shared, self.number(pu))

@@ -1,11 +1,12 @@
-//! What the contention model expects of a plan: how much slower each task is than alone.
+//! Slowdown of each task of a plan against running alone, as the contention model predicts.
 //!
-//! The model's parameters and what is not known of the programs are assumptions, so a slowdown is always
-//! given with the range that it takes while they vary. Where a task's rate was measured on this machine's
-//! processor, only guesses that give that rate count ([`Model::demand`]), so the range is narrower.
+//! The model's parameters and the unknown demands of programs are assumptions. A slowdown is
+//! therefore given with its range over all assumptions. Where a task's rate was measured on this
+//! machine's processor, only assumptions that reproduce the rate count ([`Model::demand`]), so the
+//! range is narrower.
 
 use crate::judge::{distinct, unnamed};
-use crate::plan::{Decision, Plan, Slowdown, Task};
+use crate::plan::{Plan, Slowdown, Task};
 use colocate_evidence::TaskId;
 use colocate_machine::{KindIdx, Machine, Performance, PuIdx};
 use colocate_model::phase::{Demand, PhaseError};
@@ -14,32 +15,32 @@ use colocate_model::{Assumptions, Phase};
 use std::collections::HashMap;
 use thiserror::Error;
 
-/// Why there is no forecast.
+/// Reason for a missing forecast.
 #[derive(Debug, Error)]
 pub enum ForecastError {
     /// A task has no PU of its own.
     #[error("task {task} has no PU of its own: the model is of tasks that run all the time")]
     NoPuOfItsOwn {
-        /// The first such task.
+        /// First task without a PU of its own.
         task: TaskId,
     },
     /// The machine cannot be modelled.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A demand vector cannot be that of a task on this machine.
+    /// A demand vector is not possible on this machine.
     #[error("demand of task {task}: {reason}")]
     Phase {
         /// The task.
         task: TaskId,
-        /// What is wrong with it.
+        /// Defect of the demand vector.
         reason: PhaseError,
     },
 }
 
-/// The slowdown of each of `tasks`, in the order of `plan`'s decisions, over all of `assumptions`.
+/// Slowdown of each task over all `assumptions`, in the order of `plan`'s decisions.
 ///
-/// Tasks of one job share lines of memory; all memory is on the node of the PU that uses it. A task that
-/// is not among `tasks` counts as one of which nothing is known.
+/// Tasks of one job share lines of memory; all memory is on the node of the PU that uses it. A task
+/// missing from `tasks` has an unknown demand.
 ///
 /// # Errors
 /// Every variant of [`ForecastError`].
@@ -51,22 +52,22 @@ pub fn slowdowns(
     assumptions: &[Assumptions],
 ) -> Result<Vec<Slowdown>, ForecastError> {
     let pus = own_pus(machine, plan)?;
-    let phase = |decision: &Decision| {
+    // Most tasks are alike: each distinct demand is computed once.
+    let (phases, of) = distinct(plan.decisions.iter().map(|decision| {
         let task = tasks.iter().find(|task| task.id == decision.task);
         unnamed(task.map_or_else(Phase::default, Task::demanded))
-    };
-    let (phases, of) = distinct(plan.decisions.iter().map(phase));
+    }));
     let mut found: Vec<Slowdown> = Vec::new();
     for assumed in assumptions {
         let model = Model::new(machine, performance, *assumed)?;
         let demands = demands(&model, (&phases, &of), plan, &pus)?;
-        let seat = |(place, decision): (usize, &Decision)| Seat {
-            pu: pus[place],
-            demand: &demands[place],
-            pages: &[],
-            space: decision.task.job.0,
-        };
-        let seats: Vec<Seat<'_>> = plan.decisions.iter().enumerate().map(seat).collect();
+        let seats: Vec<Seat<'_>> = plan
+            .decisions
+            .iter()
+            .zip(&demands)
+            .zip(&pus)
+            .map(|((it, demand), &pu)| Seat { pu, demand, pages: &[], space: it.task.job.0 })
+            .collect();
         let together = model.predict(&seats);
         // Alone, tasks that are alike are equally fast on all cores of a kind.
         let mut alone: HashMap<(usize, KindIdx), f64> = HashMap::new();
@@ -80,7 +81,7 @@ pub fn slowdowns(
     Ok(found)
 }
 
-/// Takes one more figure into the range at `place`.
+/// Extends the range at `place` by `slowdown`; the first value is the default.
 fn note(found: &mut Vec<Slowdown>, place: usize, slowdown: f64) {
     match found.get_mut(place) {
         Some(range) => {
@@ -91,18 +92,19 @@ fn note(found: &mut Vec<Slowdown>, place: usize, slowdown: f64) {
     }
 }
 
-/// The PU of every decision, if no two are the same.
+/// PU of every decision, if no two decisions share a PU.
 fn own_pus(machine: &Machine, plan: &Plan) -> Result<Vec<PuIdx>, ForecastError> {
     let mut taken = vec![false; machine.pus.len()];
-    let one = |decision: &Decision| {
+    let pus = plan.decisions.iter().map(|decision| {
         let pu = decision.place.pu().and_then(|pu| machine.pu_by_os(pu));
         pu.filter(|pu| !std::mem::replace(&mut taken[pu.idx()], true))
             .ok_or(ForecastError::NoPuOfItsOwn { task: decision.task })
-    };
-    plan.decisions.iter().map(one).collect()
+    });
+    pus.collect()
 }
 
-/// Of each decision's task, whose phase is that of `of`. Tasks that are alike are so on all cores of a kind.
+/// Demand of each decision's task; `of` is the task's index in `phases`. Equal phases have equal
+/// demands on all cores of a kind.
 fn demands(
     model: &Model<'_>,
     (phases, of): (&[Phase], &[usize]),
@@ -111,17 +113,19 @@ fn demands(
 ) -> Result<Vec<Demand>, ForecastError> {
     let machine = model.machine();
     let mut known: HashMap<(usize, KindIdx), Demand> = HashMap::new();
-    let mut one = |((decision, &phase), &pu): ((&Decision, &usize), &PuIdx)| {
+    let demands = plan.decisions.iter().zip(of).zip(pus).map(|((decision, &phase), &pu)| {
         let kind = machine.cores[machine.core_of(pu).idx()].kind;
+        // A demand depends on the core's kind only, so one solution serves all its cores.
         if let Some(demand) = known.get(&(phase, kind)) {
             return Ok(demand.clone());
         }
-        let wrong = |reason| ForecastError::Phase { task: decision.task, reason };
-        let demand = model.demand(&phases[phase], pu).map_err(wrong)?;
+        let demand = model
+            .demand(&phases[phase], pu)
+            .map_err(|reason| ForecastError::Phase { task: decision.task, reason })?;
         known.insert((phase, kind), demand.clone());
         Ok(demand)
-    };
-    plan.decisions.iter().zip(of).zip(pus).map(&mut one).collect()
+    });
+    demands.collect()
 }
 
 #[cfg(test)]
@@ -198,7 +202,7 @@ mod tests {
             Self { mix, demand, cycles }
         }
 
-        /// What is seen of it: its mix, and its rate if that is counted.
+        /// Observed part of the task: its mix, and its rate if counted.
         fn task(&self, machine: &Machine, job: u32, counted: bool) -> Task {
             let mut phase = Phase::of_mix("", self.mix, "counted");
             if counted {

@@ -1,5 +1,6 @@
-//! What the contention model says of tasks that share a core: what `symbiosis-model` matches on. Where a task's rate
-//! was measured on this machine's processor, it counts ([`Model::demand`]).
+//! Losses that the contention model predicts for tasks on one core: the edge costs of
+//! `symbiosis-model`. A task's rate measured on this machine's processor is used
+//! ([`Model::demand`]).
 
 use crate::places::Places;
 use crate::plan::Task;
@@ -10,36 +11,36 @@ use colocate_model::system::{Model, Seat};
 use colocate_model::{Assumptions, Phase};
 use std::collections::BTreeMap;
 
-/// Predicts how much tasks slow each other down on one core that is otherwise alone on the machine.
+/// Predictor of slowdowns on one core while the rest of the machine is idle.
 pub(crate) struct Judge<'a> {
     model: Model<'a>,
     /// PUs of the core.
     siblings: Vec<PuIdx>,
-    /// Demands that differ; most programs have many threads that are alike.
+    /// Distinct demands; most programs have many equal threads.
     demands: Vec<Demand>,
-    /// Of each task, its place in `demands`.
+    /// Index in `demands` of each task.
     kinds: Vec<usize>,
-    /// Of each task, how busy it is.
+    /// Busy share of each task, see [`Task::weight`].
     weights: Vec<f64>,
-    /// Of each task, its job.
+    /// Job of each task.
     jobs: Vec<u32>,
-    /// Rate alone on the core, by place in `demands`, in instructions per second.
+    /// Rate alone on the core in instructions per second, by index in `demands`.
     alone: Vec<f64>,
-    /// Slowdowns of tasks together, by their kinds and jobs in order.
+    /// Cached slowdowns of tasks together, by their sorted kinds and jobs.
     together: BTreeMap<Vec<(usize, u32)>, Vec<f64>>,
 }
 
 impl<'a> Judge<'a> {
-    /// A judge of `tasks` on the core with the most usable PUs, of the fastest kind that has so many.
+    /// A judge of `tasks` on the core with the most usable PUs; the fastest kind among equals.
     ///
-    /// `None` if there is no usable core, or the model cannot be made of these figures or these demands.
+    /// `None` if no core is usable, or the model rejects these figures or demands.
     pub fn new(places: &Places<'a>, performance: &'a Performance, tasks: &[&Task]) -> Option<Self> {
         let assumptions = Assumptions::default();
         let model = Model::new(places.machine, performance, assumptions).ok()?;
         let core = places.cores.iter().max_by_key(|core| (core.pus.len(), core.kind))?;
         let (phases, of) = distinct(tasks.iter().map(|task| unnamed(task.demanded())));
-        let demand = |phase| model.demand(phase, core.pus[0]).ok();
-        let (demands, kinds) = distinct(phases.iter().map(demand).collect::<Option<Vec<_>>>()?);
+        let demands = phases.iter().map(|phase| model.demand(phase, core.pus[0]).ok());
+        let (demands, kinds) = distinct(demands.collect::<Option<Vec<_>>>()?);
         let kinds = of.into_iter().map(|phase| kinds[phase]).collect();
         let mut judge = Self {
             model,
@@ -51,20 +52,22 @@ impl<'a> Judge<'a> {
             alone: Vec::new(),
             together: BTreeMap::new(),
         };
+        // Job 0 stands for any job: alone there is nothing to share.
         judge.alone = (0..judge.demands.len()).map(|kind| judge.rates(&[(kind, 0)])[0]).collect();
         Some(judge)
     }
 
-    /// How much the tasks `members`, places in the list of tasks, slow each other down: the sum over all of
-    /// `slowdown − 1`, each weighted with how busy the task is and how busy the others are on average.
+    /// Loss of the tasks `members` (indexes in the list of tasks) on one core: the sum of `slowdown
+    /// − 1`, each term weighted by the task's busy share and the mean busy share of the rest.
     ///
-    /// Members beyond the core's PUs do not count: a core has no room for them.
+    /// Members beyond the number of the core's PUs do not count.
     pub fn loss(&mut self, members: &[usize]) -> f64 {
         let members = &members[..members.len().min(self.siblings.len())];
         if members.len() < 2 {
             return 0.0;
         }
         let mut members = members.to_vec();
+        // Sorted, so that equal groups in any order share a cache entry.
         members.sort_by_key(|&task| (self.kinds[task], self.jobs[task]));
         let key: Vec<_> = members.iter().map(|&task| (self.kinds[task], self.jobs[task])).collect();
         if !self.together.contains_key(&key) {
@@ -73,11 +76,11 @@ impl<'a> Judge<'a> {
         }
         let all: f64 = members.iter().map(|&task| self.weights[task]).sum();
         let others = float(members.len() - 1);
-        let one = |(&task, slowdown): (&usize, &f64)| {
+        let losses = members.iter().zip(&self.together[&key]).map(|(&task, slowdown)| {
             let weight = self.weights[task];
             (slowdown - 1.0) * weight * (all - weight) / others
-        };
-        members.iter().zip(&self.together[&key]).map(one).sum::<f64>().max(0.0)
+        });
+        losses.sum::<f64>().max(0.0)
     }
 
     fn slowdowns(&self, tasks: &[(usize, u32)]) -> Vec<f64> {
@@ -98,31 +101,31 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// What it does, not what it is called.
+/// `phase` without its name, for comparison by demand.
 pub(crate) fn unnamed(phase: Phase) -> Phase {
     Phase { name: String::new(), ..phase }
 }
 
-/// Those that differ, and which of them each is: most threads of a program are alike.
+/// Distinct items of `all`, and the index of each item among them.
 pub(crate) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> (Vec<T>, Vec<usize>) {
     let mut different: Vec<T> = Vec::new();
-    let mut place = |each: T| {
+    let mut of = Vec::new();
+    for each in all {
         let known = different.iter().position(|other| *other == each);
-        known.unwrap_or_else(|| {
+        of.push(known.unwrap_or(different.len()));
+        if known.is_none() {
             different.push(each);
-            different.len() - 1
-        })
-    };
-    let of = all.into_iter().map(&mut place).collect();
+        }
+    }
     (different, of)
 }
 
 impl Task {
-    /// Its demand vector; of one that was not given, what its mix says.
+    /// Demand vector; derived from the mix if no vector is given.
     #[must_use]
     pub fn demanded(&self) -> Phase {
-        let of_mix = || Phase::of_mix(self.name.clone(), self.mix, "instruction mix");
-        self.phase.clone().unwrap_or_else(of_mix)
+        let phase = self.phase.clone();
+        phase.unwrap_or_else(|| Phase::of_mix(self.name.clone(), self.mix, "instruction mix"))
     }
 }
 

@@ -4,19 +4,19 @@ use colocate_evidence::{AddressRange, JobIdx};
 use colocate_machine::{Bytes, NodeNr};
 use serde::{Deserialize, Serialize};
 
-/// An order to move memory of a job to another node. It is given once, when its plan comes into force.
+/// Order to move memory of a job to a node, carried out once when its plan is applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageMove {
-    /// Whose memory: that of all its processes.
+    /// Job whose memory moves, of all its processes.
     pub job: JobIdx,
-    /// Which addresses; none for all of it.
+    /// Address ranges to move; empty: all memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<AddressRange>,
-    /// Where to, by the kernel's number.
+    /// Destination by kernel node number.
     pub to: NodeNr,
-    /// At most so much is moved.
+    /// Upper bound of the bytes moved.
     pub budget: Bytes,
-    /// Why, in a line.
+    /// Reason, in one line.
     pub why: String,
 }

@@ -1,4 +1,4 @@
-//! The PUs that a plan may use, core by core, and the orders in which to fill them.
+//! Usable PUs of a machine by core, and the orders in which policies fill the PUs.
 
 use colocate_machine::{CacheIdx, CacheKind, CoreIdx, KindIdx, Machine, PuIdx, PuNr};
 
@@ -7,9 +7,9 @@ use colocate_machine::{CacheIdx, CacheKind, CoreIdx, KindIdx, Machine, PuIdx, Pu
 pub struct UsableCore {
     /// The core.
     pub core: CoreIdx,
-    /// Which kind it is; a later kind is faster.
+    /// Kind of the core; a later kind is faster.
     pub kind: KindIdx,
-    /// Its usable PUs in logical order; never empty, fewer than the core has if some are forbidden.
+    /// Usable PUs of the core in logical order; never empty.
     pub pus: Vec<PuIdx>,
 }
 
@@ -18,15 +18,15 @@ pub struct UsableCore {
 pub struct Places<'a> {
     /// The whole machine.
     pub machine: &'a Machine,
-    /// In logical order: siblings follow each other.
+    /// Usable PUs in logical order: siblings are adjacent.
     pub pus: Vec<PuIdx>,
-    /// In logical order.
+    /// Usable cores in logical order.
     pub cores: Vec<UsableCore>,
 }
 
 impl<'a> Places<'a> {
-    /// The part of `machine` that `usable` names, in any order; repeated PUs count once and PUs that
-    /// the machine does not have not at all.
+    /// Usable part of `machine`. `usable` may be in any order; repeated PUs count once, and PUs
+    /// missing from the machine are ignored.
     pub fn new(machine: &'a Machine, usable: &[PuIdx]) -> Self {
         let mut pus: Vec<PuIdx> = usable.to_vec();
         pus.retain(|pu| pu.idx() < machine.pus.len());
@@ -47,27 +47,28 @@ impl<'a> Places<'a> {
         Self { machine, pus, cores }
     }
 
-    /// The most usable PUs that one core has; 0 if none is usable.
+    /// Largest number of usable PUs on a core; 0 if no PU is usable.
     pub fn width(&self) -> usize {
         self.cores.iter().map(|core| core.pus.len()).max().unwrap_or(0)
     }
 
-    /// Whether the usable cores are of more than one kind.
+    /// True if the usable cores have more than one kind.
     pub(crate) fn is_hybrid(&self) -> bool {
         self.cores.windows(2).any(|pair| pair[0].kind != pair[1].kind)
     }
 
-    /// The kernel's number of `pu`.
+    /// Kernel number of `pu`.
     pub fn nr(&self, pu: PuIdx) -> PuNr {
         self.machine.pus[pu.idx()].os
     }
 
-    /// The kernel's numbers of `pus`.
+    /// Kernel numbers of `pus`.
     pub(crate) fn nrs(&self, pus: &[PuIdx]) -> Vec<PuNr> {
         pus.iter().map(|&pu| self.nr(pu)).collect()
     }
 
-    /// Where a PU is: package, node, last-level cache, core and PU. `usize::MAX` where there is none.
+    /// Path to a PU: package, node, last-level cache, core and PU. `usize::MAX` for a missing node
+    /// or cache.
     pub fn path(&self, pu: PuIdx) -> [usize; 5] {
         let core_at = self.machine.core_of(pu);
         let core = &self.machine.cores[core_at.idx()];
@@ -76,46 +77,46 @@ impl<'a> Places<'a> {
         [core.package.idx(), node, cache, core_at.idx(), pu.idx()]
     }
 
-    /// Places in [`Self::cores`], farthest apart first: the fastest kind before slower ones, and
-    /// within a kind each next core in the package, then node, then last-level cache that has had
-    /// the fewest so far.
+    /// Indexes into [`Self::cores`], farthest apart first. The fastest kind is first. Within a
+    /// kind, each next core is in the package, then node, then last-level cache with the fewest
+    /// cores so far.
     pub(crate) fn spread_cores(&self) -> Vec<usize> {
         let caches = self.last_level_caches();
         let mut order = Vec::with_capacity(self.cores.len());
         let mut kinds: Vec<KindIdx> = self.cores.iter().map(|core| core.kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
+        // A later kind is faster.
         for kind in kinds.into_iter().rev() {
             let of_kind = (0..self.cores.len()).filter(|&at| self.cores[at].kind == kind).collect();
-            let domain = |level: usize, at: usize| self.domain(&caches, level, at);
-            order.extend(interleave(of_kind, 0, &domain));
+            order.extend(interleave(of_kind, 0, &|level, at| self.domain(&caches, level, at)));
         }
         order
     }
 
-    /// Usable PUs, farthest apart first: one PU of every core in the order of
-    /// [`Self::spread_cores`], then every core's second, and so on.
+    /// Usable PUs, farthest apart first: the first PU of every core in the order of
+    /// [`Self::spread_cores`], then every core's second PU, and so on.
     pub(crate) fn spread_pus(&self) -> Vec<PuIdx> {
         let order = self.spread_cores();
-        let sibling = |n: usize| {
-            order
-                .iter()
-                .filter_map(move |&at| self.cores[at].pus.get(n))
-                .copied()
-                .collect::<Vec<_>>()
-        };
-        (0..self.width()).flat_map(sibling).collect()
+        let mut pus = Vec::with_capacity(self.pus.len());
+        for sibling in 0..self.width() {
+            pus.extend(order.iter().filter_map(|&at| self.cores[at].pus.get(sibling)));
+        }
+        pus
     }
 
     /// Usable PUs for `tasks` tasks, closest together first.
     ///
-    /// At each level, package, then node, then last-level cache, then core: the smallest domain with
-    /// room for all of them; if none has, the largest is filled and the rest goes on in the others.
-    /// PUs beyond the first `tasks` follow in logical order.
+    /// The levels are package, node, last-level cache and core. At each level, the smallest domain
+    /// with room for all tasks is taken. If no domain has room, the largest is filled and the
+    /// remaining tasks go to the next domains. PUs beyond the first `tasks` follow in logical
+    /// order.
     pub(crate) fn close_pus(&self, tasks: usize) -> Vec<PuIdx> {
         let caches = self.last_level_caches();
-        let domain = |level: usize, at: usize| self.domain(&caches, level, at);
-        let mut order = self.closest((0..self.cores.len()).collect(), tasks, 0, &domain);
+        let mut order = self.closest((0..self.cores.len()).collect(), tasks, 0, &|level, at| {
+            self.domain(&caches, level, at)
+        });
+        // A flag per PU, since `contains` would be quadratic on large machines.
         let mut taken = vec![false; self.machine.pus.len()];
         for pu in &order {
             taken[pu.idx()] = true;
@@ -131,9 +132,8 @@ impl<'a> Places<'a> {
         level: usize,
         domain: &impl Fn(usize, usize) -> usize,
     ) -> Vec<PuIdx> {
-        let room =
-            |cores: &[usize]| cores.iter().map(|&at| self.cores[at].pus.len()).sum::<usize>();
         let (Some(&first), true) = (cores.first(), tasks > 0) else { return Vec::new() };
+        // Below the last level there is a single core.
         if level > LEVELS {
             return self.cores[first].pus.iter().take(tasks).copied().collect();
         }
@@ -141,17 +141,21 @@ impl<'a> Places<'a> {
         let mut order = Vec::new();
         while order.len() < tasks && !groups.is_empty() {
             let left = tasks - order.len();
-            let fits = (0..groups.len()).filter(|&g| room(&groups[g]) >= left);
-            let smallest = fits.min_by_key(|&g| room(&groups[g]));
-            let largest =
-                || (0..groups.len()).max_by_key(|&g| (room(&groups[g]), groups.len() - g));
-            let chosen = smallest.or_else(largest).expect("some group is left");
+            let rooms: Vec<usize> = groups
+                .iter()
+                .map(|cores| cores.iter().map(|&at| self.cores[at].pus.len()).sum())
+                .collect();
+            let count = groups.len();
+            let smallest = (0..count).filter(|&at| rooms[at] >= left).min_by_key(|&at| rooms[at]);
+            // `max_by_key` takes the last of equals; the second key makes it the first.
+            let largest = (0..count).max_by_key(|&at| (rooms[at], count - at));
+            let chosen = smallest.or(largest).expect("some group is left");
             order.extend(self.closest(groups.remove(chosen), left, level + 1, domain));
         }
         order
     }
 
-    /// What core `at` is in at `level`: 0 package, 1 node, 2 last-level cache.
+    /// Domain of core `at` at `level`: 0 package, 1 node, 2 last-level cache.
     fn domain(&self, caches: &[usize], level: usize, at: usize) -> usize {
         let core = &self.machine.cores[self.cores[at].core.idx()];
         match level {
@@ -161,12 +165,13 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The last-level cache over each PU of the machine, `usize::MAX` where there is none.
+    /// Last-level cache of each PU of the machine; `usize::MAX`: no cache.
     ///
-    /// As [`Machine::last_level_cache`], for all PUs in one pass.
+    /// Same result as [`Machine::last_level_cache`], for all PUs in one pass.
     fn last_level_caches(&self) -> Vec<usize> {
         let mut last = vec![(0, usize::MAX); self.machine.pus.len()];
         for (index, cache) in self.machine.caches.iter().enumerate() {
+            // Instruction caches share no data.
             if cache.kind == CacheKind::Instruction {
                 continue;
             }
@@ -183,7 +188,7 @@ impl<'a> Places<'a> {
 /// Levels of domains above the core that [`Places::domain`] distinguishes.
 const LEVELS: usize = 3;
 
-/// `items` by the domain they are in, domains in the order in which they first appear.
+/// Groups `items` by domain, domains in the order of first appearance.
 fn group_by(items: Vec<usize>, domain: impl Fn(usize) -> usize) -> Vec<Vec<usize>> {
     let mut places = std::collections::HashMap::new();
     let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -197,7 +202,7 @@ fn group_by(items: Vec<usize>, domain: impl Fn(usize) -> usize) -> Vec<Vec<usize
     groups
 }
 
-/// Takes turns between the domains of `level`, and within each between those of the next level.
+/// Interleaves `items` round-robin over the domains of `level`, and recursively within each domain.
 fn interleave(
     items: Vec<usize>,
     level: usize,

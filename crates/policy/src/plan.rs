@@ -1,4 +1,4 @@
-//! A plan: a place for every task, the reason of every choice, the predicted effect.
+//! A plan: place of every task, reason of every decision, predicted effect.
 
 use crate::pages::PageMove;
 use crate::why::{Allocated, Selected};
@@ -12,54 +12,56 @@ use thiserror::Error;
 
 pub use colocate_evidence::{JobIdx, Place, TaskId};
 
-/// Version of the plan format that this build reads and writes.
+/// Version of the plan format in this build.
 pub const VERSION: u32 = 2;
 
-/// The most partners that a reason holds. A core has at most seven others while each task has a PU of
-/// its own (SMT-8); an eighth says that there are more. With thousands of tasks on a few PUs, lists
-/// of all of them would grow with the square of their number.
+/// Largest number of partners in a reason. A core has at most seven sibling PUs (SMT-8); an eighth
+/// partner means "and more". Full lists of thousands of tasks on a few PUs would grow with the
+/// square of the number of tasks.
 pub const MAX_PARTNERS: usize = 8;
 
-/// What is known of one task.
+/// A task with its known demands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Which task.
+    /// Identity of the task.
     pub id: TaskId,
     /// Job and thread name, for display.
     pub name: String,
-    /// Its instruction mix; every class unknown if it was never watched.
+    /// Instruction mix; every class unknown if the task was never watched.
     pub mix: Mix,
-    /// How busy it is: CPU time over life time, in 0 ..= 1; `None` if unknown. A task that mostly
-    /// sleeps stresses nothing.
+    /// Busy share: CPU time over life time, in 0 ..= 1; `None`: unknown. A mostly sleeping task
+    /// puts little load on its core.
     pub busy: Option<f64>,
-    /// Instructions per cycle of its core while it runs, best alone; `None` if they were not counted.
+    /// Instructions per core cycle while the task runs, preferably measured alone; `None`: not
+    /// counted.
     pub ipc: Option<f64>,
-    /// Its demand vector, if there is more to say than its mix.
+    /// Demand vector, if more than the mix is known.
     pub phase: Option<Phase>,
 }
 
 impl Task {
-    /// How much the task counts, in 0 ..= 1: its busy share; 1 if that is unknown, since taking a busy
-    /// task for an idle one costs more than the reverse.
+    /// Weight in 0 ..= 1: the busy share, or 1 if unknown. To take a busy task for an idle task
+    /// costs more than the reverse.
     #[must_use]
     pub fn weight(&self) -> f64 {
+        // `clamp` would keep a NaN.
         self.busy.filter(|busy| !busy.is_nan()).map_or(1.0, |busy| busy.clamp(0.0, 1.0))
     }
 
-    /// Its instructions per cycle, if that is known and a number above 0.
+    /// Instructions per cycle, if known, finite and above 0.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         self.ipc.filter(|ipc| ipc.is_finite() && *ipc > 0.0)
     }
 
-    /// How much it does of `class`: busy share × share of instructions, in 0 ..= 1; `None` if its
-    /// share is unknown.
+    /// Load of `class`: busy share × share of instructions, in 0 ..= 1; `None` if the class's share
+    /// is unknown.
     #[must_use]
     pub fn load(&self, class: Class) -> Option<f64> {
         self.mix.get(class).map(|share| share.get() * self.weight())
     }
 
-    /// How many instructions of `class` it executes in a cycle of the time that it is there; `None` if its share or its
+    /// Instructions of `class` per cycle of life time; `None` if the class's share or the
     /// instructions per cycle are unknown.
     #[must_use]
     pub fn instructions(&self, class: Class) -> Option<f64> {
@@ -67,11 +69,11 @@ impl Task {
     }
 }
 
-/// What overlaps are counted in: unit clashes per what; see the policy `mix`.
+/// Unit of overlaps: the denominator of unit clashes, see the policy `mix`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Per {
-    /// Per pair of instructions, one of each task: rates are not known of all tasks.
+    /// Per pair of instructions, each from another task: some task's rate is unknown.
     #[default]
     PairOfInstructions,
     /// Per cycle.
@@ -79,7 +81,7 @@ pub enum Per {
 }
 
 impl Per {
-    /// In words, behind "unit clashes".
+    /// Words to follow "unit clashes".
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -94,7 +96,7 @@ impl Per {
     }
 }
 
-/// Why a task is where it is. Shown by `--explain`, counted in reports.
+/// Reason of a task's place. Shown by `--explain`, counted in reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Why {
@@ -102,7 +104,7 @@ pub enum Why {
     LeftToKernel,
     /// Next PU in the order that the policy fills.
     NextInOrder {
-        /// What the order is, e.g. "hwloc logical order".
+        /// Name of the order, e.g. "hwloc logical order".
         order: String,
     },
     /// Drawn by a seeded generator.
@@ -112,64 +114,64 @@ pub enum Why {
     },
     /// Paired from both ends of the list sorted by `key` (Serpa et al., Algorithm 1).
     HeadAndTail {
-        /// The class that the list was sorted by.
+        /// Instruction class of the sort.
         key: String,
-        /// This task's place in the sorted list, from 0 for the least.
+        /// Rank in the sorted list, from 0 for the least.
         rank: u32,
         /// Tasks on sibling PUs, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
     },
-    /// Matched so that the whole mixes of the tasks of a core overlap least.
+    /// Matched for the least overlap of the whole mixes of the tasks on a core.
     Matched {
-        /// Overlap with the tasks that share the core.
+        /// Overlap with the tasks on the same core.
         overlap: f64,
-        /// In which unit.
+        /// Unit of the overlap.
         #[serde(default, skip_serializing_if = "Per::is_pair")]
         per: Per,
         /// Tasks on sibling PUs, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
     },
-    /// Matched so that the tasks of a core slow each other down least, as the contention model predicts.
+    /// Matched for the least slowdown on a core that the contention model predicts.
     Modelled {
-        /// Loss of its core's tasks; see the policy `symbiosis-model`. No unit.
+        /// Loss of the core's tasks, see the policy `symbiosis-model`. No unit.
         loss: f64,
         /// Tasks on sibling PUs, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
     },
-    /// It takes turns with others that it wakes or that wake it. On different PUs their wake-ups would cost more than they would
-    /// gain by running at the same time.
+    /// Shares a PU with tasks that alternate with it by wake-ups. On separate PUs the wake-ups
+    /// would cost more than running at the same time would gain.
     TakesTurns {
-        /// The tasks on its PU with which it does so, the first [`MAX_PARTNERS`] by ID.
+        /// Alternating tasks on the PU, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
-        /// Seconds a second that all of them are expected to gain.
+        /// Expected gain of the whole group, in seconds per second.
         gain: f64,
     },
-    /// It is near tasks that it communicates with.
+    /// Near its communication partners.
     Near {
-        /// The one with which it does so most.
+        /// Partner with the most communication.
         partner: TaskId,
     },
-    /// Most of the memory that it uses is on that node, or comes there.
+    /// On the node with most of the memory in use, or to which this memory moves.
     NearPages,
-    /// There are at least as many cores as tasks, so it has a core of its own.
+    /// Core of its own: there are at least as many cores as tasks.
     OwnCore,
-    /// Its mix is not known. It was taken to be like the mean of the others, and so got a place that
-    /// is neither good nor bad for them.
+    /// Unknown mix, assumed to be the mean of the known mixes. The place is neither good nor bad
+    /// for the tasks beside it.
     Unknown,
-    /// There are more jobs than the machine should run at once, and others were selected for this quantum.
+    /// Not selected for this quantum: the machine has more jobs than should run at once.
     NotSelected,
-    /// A scheduler chose its job for this quantum, and this place for it.
+    /// A scheduler selected the job for this quantum and allocated the PU.
     Chosen {
-        /// Why the job runs.
+        /// Reason of the job's selection.
         selected: Selected,
-        /// Why it is on its PU.
+        /// Reason of the PU.
         allocated: Allocated,
     },
-    /// There are more tasks than PUs: it takes turns with others on this PU.
+    /// Time-shared PU: the machine has more tasks than PUs.
     TimeShared {
-        /// How many tasks have this PU in the plan.
+        /// Number of tasks on this PU in the plan.
         tasks: u32,
-        /// Why this PU.
+        /// Reason of this PU.
         then: Box<Why>,
     },
 }
@@ -221,13 +223,14 @@ fn beside(partners: &[TaskId]) -> String {
 }
 
 fn named(partners: &[TaskId]) -> String {
+    // The last partner of a full list only means that there are more.
     let shown = partners.iter().take(MAX_PARTNERS - 1);
     let names: Vec<String> = shown.map(ToString::to_string).collect();
     let more = if partners.len() < MAX_PARTNERS { "" } else { ", …" };
     format!("{}{more}", names.join(", "))
 }
 
-/// Where one task goes, and why.
+/// Place and reason of one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "DecisionForm", into = "DecisionForm")]
 pub struct Decision {
@@ -235,13 +238,13 @@ pub struct Decision {
     pub task: TaskId,
     /// Job and thread name, for display.
     pub name: Arc<str>,
-    /// Where it may be.
+    /// Place until the next decision.
     pub place: Place,
     /// The reason.
     pub why: Why,
 }
 
-/// A decision as it is written: plans were made before tasks could wait, and are still read.
+/// Serialized form of a decision. `waits` and `sharing` are optional: older plans lack both.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DecisionForm {
@@ -258,8 +261,8 @@ struct DecisionForm {
 impl From<Decision> for DecisionForm {
     fn from(Decision { task, name, place, why }: Decision) -> Self {
         let waits = place == Place::Waiting;
-        let (pu, sharing) = (place.named_pu(), place.shared());
-        Self { task, name: name.as_ref().into(), pu, sharing, waits, why }
+        let name = name.as_ref().into();
+        Self { task, name, pu: place.named_pu(), sharing: place.shared(), waits, why }
     }
 }
 
@@ -281,75 +284,74 @@ impl TryFrom<DecisionForm> for Decision {
     }
 }
 
-/// What becomes of tasks that the plan does not name: those created before the next decision.
+/// Placement of tasks without a decision: tasks created after the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DefaultPlacement {
-    /// They may run wherever the command was allowed to run.
+    /// Affinity mask of the command.
     LeaveToKernel,
-    /// They take the PU of this list with the fewest living placed tasks; the earliest in the list
-    /// if several have as few.
+    /// PU of the list with the fewest living placed tasks; the earliest among equals.
     FillInOrder {
         /// PUs by the kernel's number, in the order to fill.
         pus: Vec<PuNr>,
     },
 }
 
-/// How much slower a task is than alone on the same PU: time beside the others over time alone.
+/// Slowdown of a task: run time together over run time alone on the same PU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slowdown {
-    /// With the first assumptions, the usual ones.
+    /// Under the default assumptions, the first in the list.
     pub usual: f64,
-    /// The least of all assumptions.
+    /// Minimum over all assumptions.
     pub least: f64,
-    /// The most of all assumptions.
+    /// Maximum over all assumptions.
     pub most: f64,
 }
 
-/// A place for every task, with reasons.
+/// Place of every task, with reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Format version, [`VERSION`].
     pub version: u32,
-    /// Name of the machine it is for.
+    /// Name of the machine.
     pub machine: String,
-    /// The kernel's numbers of the PUs that the plan was allowed to use, in logical order.
+    /// Kernel numbers of the usable PUs, in logical order.
     pub pus: Vec<PuNr>,
-    /// The policy that made it, with its settings, e.g. `random:seed=7`.
+    /// Policy of the plan with its settings, e.g. `random:seed=7`.
     pub policy: String,
-    /// One decision a task, in the order of the tasks' IDs.
+    /// One decision per task, in the order of task IDs.
     pub decisions: Vec<Decision>,
-    /// What becomes of tasks that are not named.
+    /// Placement of tasks without a decision.
     pub default_placement: DefaultPlacement,
-    /// Memory that is to be moved, once, when the plan comes into force.
+    /// Memory to move once, when the plan is applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages: Vec<PageMove>,
-    /// What the policy expects of the plan, one sentence with its unit; `None` if it does not say.
+    /// Effect that the policy predicts, one sentence with its unit; `None`: no prediction.
     pub predicted: Option<String>,
-    /// What the contention model expects of each decision's task, in their order; `None` if it is not
-    /// requested, or it is not known how fast the machine is.
+    /// Slowdown of each decision's task by the contention model; `None` if not requested, or if the
+    /// machine's speed is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdowns: Option<Vec<Slowdown>>,
-    /// Where threads are put for a moment before the plan is in force, whatever it says of them: from there the kernel goes
-    /// on with those that are left to it. Most policies leave them where they are.
+    /// Momentary places before the plan is applied. The kernel goes on from there with threads that
+    /// the plan leaves to the kernel. Empty for most policies.
     #[serde(skip)]
     pub initial: Vec<(TaskId, PuNr)>,
-    /// For the user, now: one line each, and each once.
+    /// Messages to the user, one line each, shown once each.
     #[serde(skip)]
     pub messages: Vec<String>,
     /// State of the policy, in one line.
     #[serde(skip)]
     pub state: Option<String>,
-    /// For how long there is nothing to decide, unless something happens; `None` for one quantum. Where jobs may wait, a quantum is
-    /// at most as long as all are.
+    /// Time until the next decision unless an event comes first; `None`: one quantum. Capped at one
+    /// quantum where jobs may wait.
     #[serde(skip)]
     pub lasts: Option<Nanos>,
 }
 
 impl Default for Plan {
-    /// For no machine, and without a decision: all tasks are left to the kernel.
+    /// Plan for no machine without a decision: all tasks are left to the kernel.
     fn default() -> Self {
         Self {
             version: VERSION,
@@ -369,19 +371,19 @@ impl Default for Plan {
     }
 }
 
-/// Why a text is not a plan for this machine.
+/// Reason why a text is not a plan for this machine.
 #[derive(Debug, Error)]
 pub enum PlanError {
-    /// The text is not JSON of the plan's shape.
+    /// The text is not JSON in the plan format.
     #[error("expected a plan (docs/schemas/plan.json), found: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// The plan is of another format version.
+    /// The plan has another format version.
     #[error("expected a plan of version {VERSION}, found version {found}; plan again")]
     Version {
-        /// The version in the text.
+        /// Version in the text.
         found: u64,
     },
-    /// The plan names a PU that the machine does not have online.
+    /// The plan names a PU that is not online.
     #[error(
         "expected a plan for this machine, found task {task} on {pu}, which is not online here"
     )]
@@ -391,14 +393,14 @@ pub enum PlanError {
         /// The missing PU.
         pu: PuNr,
     },
-    /// Decisions are not in the order of the tasks' IDs, or two are about the same task.
+    /// Decisions are not in the order of task IDs, or a task has two decisions.
     #[error(
         "expected one decision a task in the order of job and thread, found task {task} after {before}"
     )]
     OutOfOrder {
-        /// The task that is out of order.
+        /// Task out of order.
         task: TaskId,
-        /// The one before it.
+        /// Preceding task.
         before: TaskId,
     },
     /// A job cannot wait in part.
@@ -406,7 +408,7 @@ pub enum PlanError {
     PartlyWaiting {
         /// A task that waits.
         waits: TaskId,
-        /// One of the same job that does not.
+        /// A task of the same job that does not wait.
         runs: TaskId,
     },
 }
@@ -415,15 +417,15 @@ impl Plan {
     /// Reads a plan from JSON text.
     ///
     /// # Errors
-    /// [`PlanError::Version`] for another version, whatever else the text holds;
-    /// [`PlanError::Malformed`] for another shape; [`PlanError::OutOfOrder`] if a task has two places
-    /// or the decisions are not in order; [`PlanError::PartlyWaiting`] if one task of a job waits and another
-    /// does not.
+    /// [`PlanError::Version`] for another version, checked first; [`PlanError::Malformed`] for
+    /// another format; [`PlanError::OutOfOrder`] if a task has two decisions or decisions are not
+    /// in order; [`PlanError::PartlyWaiting`] if only a part of a job waits.
     pub fn from_json(text: &str) -> Result<Self, PlanError> {
         #[derive(Deserialize)]
         struct Head {
             version: u64,
         }
+        // The version first: another version may fail with a misleading error about its shape.
         let head: Head = serde_json::from_str(text)?;
         if head.version != u64::from(VERSION) {
             return Err(PlanError::Version { found: head.version });
@@ -436,17 +438,17 @@ impl Plan {
         }
     }
 
-    /// The jobs that wait, in order: none of their tasks runs, whether the plan names it or not.
+    /// Waiting jobs, in order. No task of a waiting job runs, whether the plan names the task or
+    /// not.
     ///
     /// # Errors
-    /// [`PlanError::PartlyWaiting`] if a job is to wait in part.
+    /// [`PlanError::PartlyWaiting`] if only a part of a job waits.
     pub fn waiting(&self) -> Result<Vec<JobIdx>, PlanError> {
         let mut jobs = Vec::new();
         for of_job in self.decisions.chunk_by(|a, b| a.task.job == b.task.job) {
-            let place = |waits: bool| {
-                of_job.iter().find(|decision| (decision.place == Place::Waiting) == waits)
-            };
-            match (place(true), place(false)) {
+            let waiting = of_job.iter().find(|decision| decision.place == Place::Waiting);
+            let running = of_job.iter().find(|decision| decision.place != Place::Waiting);
+            match (waiting, running) {
                 (Some(waits), Some(runs)) => {
                     return Err(PlanError::PartlyWaiting { waits: waits.task, runs: runs.task });
                 }
@@ -457,14 +459,16 @@ impl Plan {
         Ok(jobs)
     }
 
-    /// Whether it finds out how fast a job is on cores of its own: then no other job may fill PUs that it leaves idle.
+    /// True if the plan measures a job's speed on cores of its own. Then no further job may fill
+    /// PUs that the plan leaves idle.
     #[must_use]
     pub fn measures(&self) -> bool {
-        let measured = |why: &Why| matches!(why, Why::Chosen { selected: Selected::Estimated, .. });
-        self.decisions.iter().any(|decision| measured(&decision.why))
+        self.decisions
+            .iter()
+            .any(|it| matches!(it.why, Why::Chosen { selected: Selected::Estimated, .. }))
     }
 
-    /// Why each job runs that a scheduler chose for this quantum, by job.
+    /// Reason of selection of each job that a scheduler chose for this quantum.
     #[must_use]
     pub fn selected(&self) -> BTreeMap<JobIdx, &Selected> {
         let chosen = self.decisions.iter().filter_map(|decision| match &decision.why {
@@ -474,7 +478,8 @@ impl Plan {
         chosen.collect()
     }
 
-    /// The plan that puts threads at their initial places; the others are where this plan has them, and no memory is moved.
+    /// Plan with the initial places; threads without an initial place keep their place, and no
+    /// memory moves.
     #[must_use]
     pub fn initially(&self) -> Self {
         let mut plan = Self { pages: Vec::new(), ..self.clone() };
@@ -497,7 +502,7 @@ impl Plan {
     /// Checks that every PU of the plan is online on `machine`.
     ///
     /// # Errors
-    /// [`PlanError::NoSuchPu`] with the first PU that is not.
+    /// [`PlanError::NoSuchPu`] with the first PU that is not online.
     pub fn check_against(&self, machine: &Machine) -> Result<(), PlanError> {
         for decision in &self.decisions {
             let named = decision.place.named_pu();
@@ -508,12 +513,13 @@ impl Plan {
         Ok(())
     }
 
-    /// The place of `task`; `None` if the plan does not name it. A job waits with all its tasks, so those that are not
-    /// named wait with those that are.
+    /// Place of `task`; `None` without a decision. A job waits as a whole, so a task without a
+    /// decision waits if its job waits.
     #[must_use]
     pub fn place_of(&self, task: TaskId) -> Option<Place> {
         let beside = match self.decisions.binary_search_by_key(&task, |decision| decision.task) {
             Ok(at) => return Some(self.decisions[at].place),
+            // Decisions are sorted, so a decision of the same job is a neighbour.
             Err(at) => self.decisions[at.saturating_sub(1)..].iter().take(2),
         };
         let mut of_job = beside.filter(|decision| decision.task.job == task.job);

@@ -1,28 +1,27 @@
-//! A policy: evidence in, plan out.
+//! The interface of a policy: evidence in, plan out.
 
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use colocate_evidence::SourceSet;
 use colocate_machine::Nanos;
 
-/// Decides where tasks run. Pure: the same evidence in the same order gives the same plans, and it never learns which host
-/// it faces.
+/// Placement policy. Pure: the same evidence in the same order gives the same plans, on any host.
 pub trait Policy {
-    /// Evidence that it needs; by default none. What a host cannot provide is unknown.
+    /// Evidence sources to collect; by default none. Evidence that a host cannot provide is `None`.
     fn needs(&self) -> SourceSet {
         SourceSet::NONE
     }
 
-    /// How soon it is to be asked again, even if nothing has happened; `None` if only then.
+    /// Longest time between two decisions; `None`: decide on events only.
     fn period(&self) -> Option<Nanos> {
         None
     }
 
-    /// The plan for the time until the next decision.
+    /// Plan until the next decision.
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan;
 }
 
-/// A policy that needs no more state than `rule` holds.
+/// Policy from a closure, which holds all state.
 pub(crate) fn by_rule(
     needs: SourceSet,
     rule: impl FnMut(&Evidence<'_>) -> Plan + 'static,

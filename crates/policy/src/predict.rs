@@ -1,7 +1,7 @@
-//! What a plan promises: the overlap on its cores, beside what chance and the baseline give.
+//! Predicted overlap of a plan, beside the overlap of random placement and of the baseline.
 //!
-//! Only the overlap is stated, with its unit. How much slower a clash makes a thread depends on the
-//! machine and is not known before it is measured, so no slow-down is claimed.
+//! Only the overlap is stated, with its unit. The slowdown per clash depends on the machine and is
+//! unknown before a measurement, so no slowdown is predicted.
 
 use crate::places::Places;
 use crate::plan::{Per, Task};
@@ -9,38 +9,39 @@ use crate::schedule::select::float;
 use colocate_machine::PuIdx;
 use colocate_model::{UnitDemand, overlap};
 
-/// The unit of [`demands`]: per cycle if the rate of every task is known. Amounts per instruction and
-/// per cycle cannot be compared, so one unknown rate makes it per instruction for all.
+/// Unit of [`demands`]: per cycle if the rate of every task is known. Amounts per instruction and
+/// per cycle are not comparable, so a single unknown rate makes the unit "per instruction" for all
+/// tasks.
 pub(crate) fn unit(tasks: &[&Task]) -> Per {
     let known = !tasks.is_empty() && tasks.iter().all(|task| task.rate().is_some());
     if known { Per::Cycle } else { Per::PairOfInstructions }
 }
 
-/// The demand of each task, with the mean of the known mixes in place of unknown classes; in the unit that
-/// [`unit()`] says.
+/// Demand of each task in the unit of [`unit()`]; the mean of the known mixes replaces unknown
+/// classes.
 pub(crate) fn demands(tasks: &[&Task]) -> Vec<UnitDemand> {
     let assumed = overlap::mean_mix(tasks.iter().map(|task| &task.mix));
     let per = unit(tasks);
-    let one = |task: &&Task| {
+    let demands = tasks.iter().map(|task| {
         let of_an_instruction = UnitDemand::of(&task.mix, task.weight(), &assumed);
         match per {
             Per::PairOfInstructions => of_an_instruction,
             Per::Cycle => of_an_instruction.scaled(task.rate().unwrap_or(1.0)),
         }
-    };
-    tasks.iter().map(one).collect()
+    });
+    demands.collect()
 }
 
-/// The demand of tasks that take turns on one PU.
+/// Demand of tasks that share a PU.
 ///
-/// One of them runs at a time. If together they would be busy for more than all of the time, each
-/// gets its part: `Σ d(t) / max(1, Σ b(t))`.
+/// Only one task runs at a time. If the busy shares sum to more than 1, the demands are scaled
+/// down: `Σ d(t) / max(1, Σ b(t))`.
 pub(crate) fn taking_turns(tasks: impl Iterator<Item = (UnitDemand, f64)>) -> UnitDemand {
     let sum = tasks.fold((UnitDemand::NONE, 0.0), |sum, task| (sum.0 + task.0, sum.1 + task.1));
     sum.0.scaled(1.0 / sum.1.max(1.0))
 }
 
-/// The overlap between the PUs of each usable core, added up over all cores.
+/// Overlap between the PUs of a core, summed over the usable cores.
 pub(crate) fn total_overlap(
     places: &Places<'_>,
     tasks: &[&Task],
@@ -52,34 +53,39 @@ pub(crate) fn total_overlap(
         let sum = &mut on_pu[pu.idx()];
         *sum = (sum.0 + *demand, sum.1 + task.weight());
     }
-    let of_pu = |pu: &PuIdx| taking_turns(std::iter::once(on_pu[pu.idx()]));
-    places.cores.iter().map(|core| within(&core.pus.iter().map(of_pu).collect::<Vec<_>>())).sum()
+    let of_cores = places.cores.iter().map(|core| {
+        let demands = core.pus.iter().map(|pu| taking_turns(std::iter::once(on_pu[pu.idx()])));
+        within(&demands.collect::<Vec<_>>())
+    });
+    of_cores.sum()
 }
 
-/// The overlap of all pairs of `demands`.
+/// Overlap summed over all pairs of `demands`.
 pub(crate) fn within(demands: &[UnitDemand]) -> f64 {
     let mut before = UnitDemand::NONE;
     let mut sum = 0.0;
     for demand in demands {
         sum += before.overlap(demand);
+        // Overlap is bilinear: the sum of all earlier demands replaces a loop over them.
         before += *demand;
     }
     sum
 }
 
-/// What a placement of every task promises, one sentence; `None` if no mix is known.
+/// Predicted overlap of a placement, one sentence; `None` if no mix is known.
 pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) -> Option<String> {
     let unknown = tasks.iter().filter(|task| task.mix.is_unknown()).count();
     if unknown == tasks.len() {
         return None;
     }
     let demands = demands(tasks);
-    let per_core = |overlap: f64| overlap / float(places.cores.len());
-    let mine = per_core(total_overlap(places, tasks, &demands, seats));
+    let cores = float(places.cores.len());
+    let mine = total_overlap(places, tasks, &demands, seats) / cores;
+    // Round-robin in logical order, as the policy of this name.
     let baseline: Vec<PuIdx> = places.pus.iter().cycle().take(tasks.len()).copied().collect();
-    let baseline = per_core(total_overlap(places, tasks, &demands, &baseline));
+    let baseline = total_overlap(places, tasks, &demands, &baseline) / cores;
     let chance = by_chance(places, &demands, seats).map_or(String::new(), |overlap| {
-        format!("{:.4} for the same places with partners drawn at random, ", per_core(overlap))
+        format!("{:.4} for the same places with partners drawn at random, ", overlap / cores)
     });
     let assumed = match unknown {
         0 => String::new(),
@@ -91,8 +97,8 @@ pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) ->
     ))
 }
 
-/// By how much the tasks of a core overlap less, in the mean, than if they were dealt to the same PUs at random; `None` if that
-/// is not known, or tasks take turns.
+/// Mean overlap per core of random placement on the same PUs, minus the overlap of `seats`; `None`
+/// if unknown or if tasks share a PU.
 pub(crate) fn better_than_chance(
     places: &Places<'_>,
     tasks: &[&Task],
@@ -103,21 +109,23 @@ pub(crate) fn better_than_chance(
     Some((by_chance - total_overlap(places, tasks, &demands, seats)) / float(places.cores.len()))
 }
 
-/// The expected overlap if the tasks were dealt at random to the PUs that `seats` uses.
+/// Expected overlap of a random placement on the PUs of `seats`.
 ///
-/// Any two PUs then hold any two tasks equally likely, so it is the number of pairs of used siblings
-/// times the mean overlap of two tasks. `None` if tasks take turns, or for fewer than two tasks.
+/// Any two PUs hold any two tasks with equal probability. The result is the number of pairs of used
+/// siblings times the mean overlap of two tasks. `None` if tasks share a PU, or for fewer than two
+/// tasks.
 fn by_chance(places: &Places<'_>, demands: &[UnitDemand], seats: &[PuIdx]) -> Option<f64> {
     let mut used = vec![false; places.machine.pus.len()];
     for pu in seats {
+        // Two tasks on one PU.
         if std::mem::replace(&mut used[pu.idx()], true) {
             return None;
         }
     }
     let n = float(demands.len());
-    let in_use = |pus: &[PuIdx]| float(pus.iter().filter(|pu| used[pu.idx()]).count());
+    let in_use = places.cores.iter().map(|core| core.pus.iter().filter(|pu| used[pu.idx()]));
     let pairs: f64 =
-        places.cores.iter().map(|core| in_use(&core.pus)).map(|u| u * (u - 1.0) / 2.0).sum();
+        in_use.map(|pus| float(pus.count())).map(|used| used * (used - 1.0) / 2.0).sum();
     (demands.len() > 1).then(|| pairs * within(demands) / (n * (n - 1.0) / 2.0))
 }
 

@@ -1,4 +1,4 @@
-//! A row of the table of policies: what commands, help and docs say of one, and how it is made.
+//! Rows of the table of policies: name, help text, settings and constructor of each policy.
 
 use crate::policy::Policy;
 use colocate_machine::Performance;
@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// A policy: what commands, help and docs show of it, and how it is made.
+/// A policy as commands, help and docs show it, with its constructor.
 #[derive(Debug)]
 pub struct Row {
-    /// Its name: small letters, digits and `-`.
+    /// Name: small letters, digits and `-`.
     pub name: &'static str,
-    /// What it does, in about ten words.
+    /// Purpose of the policy in about ten words.
     pub summary: &'static str,
-    /// For whom it is.
+    /// Group of the policy in lists.
     pub purpose: Purpose,
-    /// Where it was published, or that it is a baseline or ours.
+    /// Publication; else "baseline" or "ours".
     pub source: &'static str,
-    /// What can be set.
+    /// Settings.
     pub settings: &'static [Setting],
-    /// Prior knowledge that it needs.
+    /// Prior knowledge required by the policy.
     pub prior: &'static [Prior],
-    /// When it decides.
+    /// Time of decisions.
     pub cadence: Cadence,
-    /// Whether it lets jobs wait, where it decides each quantum.
+    /// The policy may let jobs wait if it decides each quantum.
     pub waits: bool,
-    /// Makes it.
+    /// Constructor.
     pub make: fn(&Values<'_>, &Knowledge<'_>) -> Box<dyn Policy>,
 }
 
 impl Row {
-    /// What most policies that decide once have; it makes none.
+    /// Defaults for policies that decide once; `make` panics.
     pub const ONCE: Self = Self {
         name: "",
         summary: "",
@@ -45,29 +45,29 @@ impl Row {
         make: |_, _| unreachable!("each row has its own"),
     };
 
-    /// What most policies that decide each quantum have; it makes none.
+    /// Defaults for policies that decide each quantum; `make` panics.
     pub const EACH_QUANTUM: Self =
         Self { cadence: Cadence::EachQuantum, waits: true, ..Self::ONCE };
 }
 
-/// For whom a policy is, as lists are divided.
+/// Group of a policy in lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Programs that matter.
+    /// Production use.
     Recommended,
-    /// Comparison with what was published.
+    /// Comparison with publications.
     Published,
-    /// Comparison with what takes no evidence.
+    /// Comparison with placement without evidence.
     Baseline,
-    /// Comparison in simulations: it knows what no real machine tells.
+    /// Comparison in simulations: uses knowledge that no real machine provides.
     Simulated,
 }
 
 impl Purpose {
-    /// The groups of policies for real machines, in the order of lists.
+    /// Groups for real machines, in the order of lists.
     pub const REAL: [Self; 3] = [Self::Recommended, Self::Published, Self::Baseline];
 
-    /// Its heading in lists.
+    /// Heading in lists.
     #[must_use]
     pub const fn heading(self) -> &'static str {
         match self {
@@ -79,10 +79,10 @@ impl Purpose {
     }
 }
 
-/// When a policy decides.
+/// Time of a policy's decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cadence {
-    /// At the launch, and again when that is worth while: `colocate run`.
+    /// At launch, and again when a new plan pays: `colocate run`.
     Once,
     /// Each quantum: `colocate schedule`.
     EachQuantum,
@@ -91,72 +91,75 @@ pub enum Cadence {
 }
 
 impl Cadence {
-    /// Whether it may decide once.
+    /// The policy may decide once.
     #[must_use]
     pub const fn once(self) -> bool {
         matches!(self, Self::Once | Self::Either)
     }
 
-    /// Whether it may decide each quantum.
+    /// The policy may decide each quantum.
     #[must_use]
     pub const fn each_quantum(self) -> bool {
         matches!(self, Self::EachQuantum | Self::Either)
     }
 }
 
-/// Knowledge that a policy needs before the first decision.
+/// Knowledge required before the first decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prior {
-    /// What each job does alone, from runs before ([`SoloProfile`]).
+    /// Profile of each job alone, from earlier runs ([`SoloProfile`]).
     Solo,
-    /// What becomes of CPI stacks on a shared core of this machine.
+    /// Model of CPI stacks on a shared core of this machine ([`CpiModel`]).
     CpiModel,
-    /// How fast the machine is.
+    /// Speed of the machine ([`Performance`]).
     Speeds,
-    /// What each job demands.
+    /// Demand vector of each job ([`Phase`]).
     Demands,
-    /// What each job does alone, part after part, which is known in simulations only.
+    /// Progress of each job alone, known in simulations only ([`Course`]).
     Courses,
 }
 
-/// What is known of a job from runs before.
+/// Profile of a job alone, from earlier runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SoloProfile {
-    /// How long it takes, in seconds.
+    /// Run time in seconds.
     pub seconds: f64,
-    /// Its requests to main memory on average, in transactions per microsecond.
+    /// Mean rate of requests to main memory, in transactions per microsecond.
     pub memory: f64,
-    /// Its requests to the first cache on average, in transactions per microsecond, all threads together; `None` if unknown.
+    /// Mean rate of requests to the level 1 cache, in transactions per microsecond, summed over
+    /// threads; `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_cache: Option<f64>,
-    /// The share of its speed that it loses for each t/µs of others' memory traffic.
+    /// Share of speed lost per t/µs of the memory traffic of competing jobs.
     #[serde(default)]
     pub loss: f64,
 }
 
-/// What a job does alone, one part after the other, again and again.
+/// Progress of a job alone: its parts in order, repeated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Course(pub Vec<CoursePart>);
 
 /// A part of a [`Course`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoursePart {
-    /// How many instructions it has.
+    /// Number of instructions.
     pub instructions: u64,
-    /// How long they take alone, in seconds.
+    /// Run time alone, in seconds.
     pub seconds: f64,
 }
 
 impl Course {
-    /// How long so many instructions take alone from its beginning, in seconds; 0 if it has none.
+    /// Run time alone of the first `instructions`, in seconds; 0 for an empty course.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // counts of instructions are far below 2^53
     pub fn seconds(&self, instructions: u64) -> f64 {
         let all: u64 = self.0.iter().map(|part| part.instructions).sum();
+        // Whole rounds first, then the parts of the last round.
         let Some(times) = instructions.checked_div(all) else { return 0.0 };
         let once: f64 = self.0.iter().map(|part| part.seconds).sum();
-        let (mut left, mut seconds) = (instructions % all, once * times as f64);
+        let mut left = instructions % all;
+        let mut seconds = once * times as f64;
         for part in self.0.iter().filter(|part| part.instructions > 0) {
             let done = left.min(part.instructions);
             seconds += part.seconds * (done as f64 / part.instructions as f64);
@@ -166,85 +169,85 @@ impl Course {
     }
 }
 
-/// What is known before the first decision. Policies use the parts that they need.
+/// Knowledge before the first decision. Each policy uses the fields that it needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Knowledge<'a> {
-    /// What is known of the jobs alone, by job.
+    /// Profiles of the jobs alone, by job.
     pub alone: &'a [SoloProfile],
-    /// What becomes of CPI stacks on a shared core of this machine; without it
-    /// [`CpiModel::built_in`], which is that of another.
+    /// Model of CPI stacks on a shared core of this machine; `None`: [`CpiModel::built_in`], fitted
+    /// on another machine.
     pub cpi: Option<&'a CpiModel>,
-    /// What each job demands, by job: for the oracle and for speed-up factors.
+    /// Demand vectors by job, for the oracle and for speed-up factors.
     pub demands: &'a [Phase],
-    /// How fast the machine is, for the same.
+    /// Speed of the machine, for the oracle and for speed-up factors.
     pub performance: Option<&'a Performance>,
-    /// What wake-ups cost on this machine; without it [`WakeUpCosts::default`].
+    /// Wake-up costs on this machine; `None`: [`WakeUpCosts::default`].
     pub wake_ups: Option<WakeUpCosts>,
-    /// Whether cores of the machine have several PUs.
+    /// Some cores of the machine have several PUs.
     pub shares_cores: bool,
-    /// Whether the machine has several memory nodes.
+    /// The machine has several memory nodes.
     pub has_nodes: bool,
-    /// What each job does alone, part after part, by job: for comparison with what is possible.
+    /// Progress alone, by job, for comparison with the optimum.
     pub courses: &'a [Course],
 }
 
 /// One setting of a policy.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name.
+    /// Name of the setting.
     pub name: &'static str,
-    /// What its value can be.
+    /// Type and range of the value.
     pub kind: Kind,
-    /// Its value where none is given.
+    /// Default value.
     pub default: Preset,
-    /// What it does, in some words.
+    /// Effect, in some words.
     pub meaning: &'static str,
 }
 
-/// What the value of a setting can be.
+/// Type and range of a setting's value.
 #[derive(Debug)]
 pub enum Kind {
-    /// A whole number, at least this.
+    /// Whole number with a minimum.
     Count(u64),
-    /// A number: its range in words, and whether a number is in it.
+    /// Number: range in words, and the test for membership.
     Number(&'static str, fn(f64) -> bool),
-    /// The same, and not below the value of another setting.
+    /// Number not below the value of another setting: name of that setting, range in words, test.
     NumberNotBelow(&'static str, &'static str, fn(f64) -> bool),
-    /// One of these words.
+    /// A word of the list.
     Word(&'static [&'static str]),
-    /// The path of a file.
+    /// Path of a file.
     File,
-    /// Nothing: it is written without a value.
+    /// Flag, written without a value.
     Flag,
 }
 
-/// The value of a setting where none is given.
+/// Default value of a setting.
 #[derive(Clone, Copy, Debug)]
 pub enum Preset {
-    /// A whole number.
+    /// Whole number.
     Count(u64),
-    /// A number.
+    /// Number.
     Number(f64),
-    /// A word.
+    /// Word.
     Word(&'static str),
-    /// One that is always written.
+    /// Default that a policy's name always shows.
     Shown(&'static Self),
-    /// None: the policy chooses.
+    /// No default: the policy chooses.
     Unset,
 }
 
 /// The value of a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number.
+    /// Whole number.
     Count(u64),
-    /// A number.
+    /// Number.
     Number(f64),
-    /// A word.
+    /// Word.
     Word(&'static str),
-    /// The path of a file.
+    /// Path of a file.
     File(PathBuf),
-    /// It is set, and has no value.
+    /// Flag that is set.
     Set,
 }
 
@@ -289,11 +292,12 @@ impl Setting {
             }
             Kind::Word(words) => words.iter().find(|word| **word == text).map(|it| Value::Word(it)),
             Kind::File => (!text.is_empty()).then(|| Value::File(PathBuf::from(text))),
+            // Flags have no `=VALUE`; `PolicySpec::read` sets them.
             Kind::Flag => None,
         }
     }
 
-    /// What it can be, in words, e.g. `seed=N, N from 0`.
+    /// Syntax and range, e.g. `seed=N, N from 0`.
     #[must_use]
     pub fn range(&self) -> String {
         let name = self.name;
@@ -310,7 +314,7 @@ impl Setting {
     }
 }
 
-/// The settings of a policy, each with a value unless it has no default.
+/// Values of a policy's settings; `None` for a setting without value or default.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     row: &'static Row,
@@ -327,16 +331,16 @@ impl<'a> Values<'a> {
         self.values[at.expect("a row reads its own settings")].as_ref()
     }
 
-    /// The whole number `name`; at most what a `u32` holds.
+    /// Value of the whole number `name`, capped at `u32::MAX`.
     ///
     /// # Panics
-    /// If the row has no such setting of that kind, or it has no default.
+    /// If the row has no setting `name` of this kind, or the setting has no default.
     #[must_use]
     pub fn count(&self, name: &str) -> u32 {
         u32::try_from(self.long(name)).unwrap_or(u32::MAX)
     }
 
-    /// The whole number `name`.
+    /// Value of the whole number `name`.
     ///
     /// # Panics
     /// As [`Self::count`].
@@ -348,7 +352,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// The number `name`.
+    /// Value of the number `name`.
     ///
     /// # Panics
     /// As [`Self::count`].
@@ -360,13 +364,13 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Whether `name`, which has no value, is set.
+    /// True if the flag `name` is set.
     #[must_use]
     pub fn is_set(&self, name: &str) -> bool {
         self.get(name) == Some(&Value::Set)
     }
 
-    /// The word `name`, if it is set.
+    /// Value of the word `name`; `None` if not set.
     #[must_use]
     pub fn word(&self, name: &str) -> Option<&'static str> {
         match self.get(name) {

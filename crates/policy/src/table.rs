@@ -1,4 +1,4 @@
-//! The table of policies: one row each, from which command lines, scenarios, help and docs are made.
+//! Table of policies, the source of command lines, scenarios, help and docs.
 
 use crate::evidence::{Evidence, Quantum};
 use crate::paging;
@@ -41,7 +41,7 @@ impl fmt::Debug for PolicySpec {
 }
 
 impl From<&'static Row> for PolicySpec {
-    /// With its default settings.
+    /// The policy with its default settings.
     fn from(row: &'static Row) -> Self {
         let values = row.settings.iter().map(|setting| setting.default.value()).collect();
         Self { row, values }
@@ -49,40 +49,40 @@ impl From<&'static Row> for PolicySpec {
 }
 
 impl PolicySpec {
-    /// The policy `text`, which is written in the program.
+    /// Parses the policy `text`, a literal in the program.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `text` is not a policy.
     #[must_use]
     pub fn named(text: &str) -> Self {
         text.parse().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Its row.
+    /// Row of the policy.
     #[must_use]
     pub const fn row(&self) -> &'static Row {
         self.row
     }
 
-    /// Its name without settings.
+    /// Name without settings.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.row.name
     }
 
-    /// Whether it needs `prior`.
+    /// True if the policy requires `prior`.
     #[must_use]
     pub fn has_prior(&self, prior: Prior) -> bool {
         self.row.prior.contains(&prior)
     }
 
-    /// Whether it lets jobs wait where it decides each quantum.
+    /// True if the policy may let jobs wait when it decides each quantum.
     #[must_use]
     pub const fn waits(&self) -> bool {
         self.row.waits
     }
 
-    /// The file that it is to read, if a setting names one.
+    /// File named by a setting.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.values.iter().find_map(|value| match value {
@@ -94,7 +94,7 @@ impl PolicySpec {
     /// Sets `name` to `text`.
     ///
     /// # Errors
-    /// [`SpecError::Setting`] if it has no such setting, or it cannot be that.
+    /// [`SpecError::Setting`] if the policy has no setting `name` or the value is not allowed.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), SpecError> {
         self.put(name, text).ok_or_else(|| self.wrong(&format!("{name}={text}")))
     }
@@ -105,13 +105,16 @@ impl PolicySpec {
         Some(())
     }
 
-    /// Reads one setting of a text.
+    /// Parses one setting of a text, `NAME=VALUE` or a flag.
     fn read(&mut self, one: &str) -> Option<()> {
         if let Some((name, text)) = one.split_once('=') {
             return self.put(name, text);
         }
-        let is_flag = |it: &Setting| it.name == one && matches!(it.kind, Kind::Flag);
-        let at = self.row.settings.iter().position(is_flag)?;
+        let at = self
+            .row
+            .settings
+            .iter()
+            .position(|it| it.name == one && matches!(it.kind, Kind::Flag))?;
         self.values[at] = Some(Value::Set);
         Some(())
     }
@@ -126,7 +129,7 @@ impl PolicySpec {
         SpecError::Setting { policy: self.row.name, expected, found: found.to_owned() }
     }
 
-    /// Whether values that depend on each other fit.
+    /// True if all [`Kind::NumberNotBelow`] constraints hold.
     fn is_consistent(&self) -> bool {
         let values = Values::new(self.row, &self.values);
         self.row.settings.iter().all(|setting| match setting.kind {
@@ -135,19 +138,19 @@ impl PolicySpec {
         })
     }
 
-    /// The policy.
+    /// Creates the policy with prior knowledge.
     #[must_use]
     pub fn policy(&self, known: &Knowledge<'_>) -> Box<dyn Policy> {
         (self.row.make)(&Values::new(self.row, &self.values), known)
     }
 
-    /// The policy, where nothing is known beforehand.
+    /// Creates the policy without prior knowledge.
     #[must_use]
     pub fn plain(&self) -> Box<dyn Policy> {
         self.policy(&Knowledge::default())
     }
 
-    /// The plan that it makes once for `tasks` on the PUs `usable` of `machine`, without a host.
+    /// Single plan for `tasks` on the PUs `usable` of `machine`, without a host.
     #[must_use]
     pub fn plan(
         &self,
@@ -157,14 +160,14 @@ impl PolicySpec {
         tasks: &[Task],
     ) -> Plan {
         let now = Quantum { number: 0, machine, pus: usable, queue: &[] };
-        let expected = || tasks.to_vec();
-        let evidence = Evidence { may_wait: false, expected: &expected, ..Evidence::of_queue(now) };
+        let evidence =
+            Evidence { may_wait: false, expected: &|| tasks.to_vec(), ..Evidence::of_queue(now) };
         Plan { policy: self.to_string(), ..self.policy(known).decide(&evidence) }
     }
 }
 
 impl fmt::Display for PolicySpec {
-    /// The name, and the settings that are not as by default.
+    /// Name and the settings that differ from their defaults.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.row.name)?;
         for (setting, value) in self.row.settings.iter().zip(&self.values) {
@@ -182,23 +185,23 @@ impl fmt::Display for PolicySpec {
     }
 }
 
-/// Why a text is not a policy.
+/// Reason why a text is not a policy.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
-    /// None has this name.
+    /// No policy has this name.
     #[error("expected {}, found policy {found:?}{}", listed(&names()), did_you_mean(found, &names()))]
     Name {
-        /// What the text says.
+        /// Name in the text.
         found: String,
     },
-    /// It has no such setting.
+    /// The policy has no such setting, or the value is not allowed.
     #[error("expected {policy} with {expected}, found {found:?}")]
     Setting {
-        /// The policy.
+        /// Name of the policy.
         policy: &'static str,
-        /// The settings that it has.
+        /// Settings of the policy, with ranges.
         expected: String,
-        /// What the text says.
+        /// Setting in the text.
         found: String,
     },
 }
@@ -213,6 +216,7 @@ impl FromStr for PolicySpec {
         };
         let row = rows().find(|row| row.name == name);
         let mut spec: Self = row.ok_or_else(|| SpecError::Name { found: name.to_owned() })?.into();
+        // No settings are fine, but an empty list (`mix:`) is an error.
         let Some(settings) = settings else { return Ok(spec) };
         let all = settings.split(':').all(|one| spec.read(one).is_some());
         if all && spec.is_consistent() { Ok(spec) } else { Err(spec.wrong(settings)) }
@@ -232,15 +236,15 @@ impl From<PolicySpec> for String {
     }
 }
 
-/// Policies that the program adds to those of this crate.
+/// Policies added by the program.
 static ADDED: OnceLock<&'static [&'static Row]> = OnceLock::new();
 
-/// Adds rows behind those of this crate: once, before any policy is read. Later calls change nothing.
+/// Appends rows to the table. Call once, before any policy is parsed; later calls have no effect.
 pub fn add(rows: &'static [&'static Row]) {
     let _ = ADDED.set(rows);
 }
 
-/// Every row, in the order in which lists name them.
+/// Every row, in the order of lists.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
     let added = ADDED.get().copied().unwrap_or_default();
     let ours = policies::ROWS.iter().chain(paging::ROWS).chain(schedule::ROWS);
@@ -262,14 +266,14 @@ pub fn each_quantum() -> impl Iterator<Item = PolicySpec> {
     all().filter(|spec| spec.row.cadence.each_quantum())
 }
 
-/// `; did you mean mix?`, if one of `names` is like what was found: of three letters at most one is missing, wrong, too many or
-/// in its neighbour's place.
+/// `; did you mean mix?` if a name is similar to `found`, else empty. Similar: an edit distance
+/// (OSA) of at most a third of the letters of `found`.
 #[must_use]
 pub fn did_you_mean(found: &str, names: &[&str]) -> String {
-    let distance = |name: &&&str| strsim::osa_distance(name, found);
-    let is_like = |name: &&&str| distance(name) * 3 <= found.chars().count();
-    let nearest = names.iter().filter(is_like).min_by_key(distance);
-    nearest.map_or_else(String::new, |name| format!("; did you mean {name}?"))
+    let distances = names.iter().map(|name| (strsim::osa_distance(name, found), name));
+    let like = distances.filter(|(distance, _)| distance * 3 <= found.chars().count());
+    let nearest = like.min_by_key(|(distance, _)| *distance);
+    nearest.map_or_else(String::new, |(_, name)| format!("; did you mean {name}?"))
 }
 
 fn names() -> Vec<&'static str> {

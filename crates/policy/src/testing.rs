@@ -147,8 +147,8 @@ pub fn random_tasks(rng: &mut SplitMix64, count: usize) -> Vec<Task> {
     (0..count).map(&mut task).collect()
 }
 
-/// The plan drawn: one line a cache, one bracket a core, one place a PU, `_` idle, `x` forbidden; tasks
-/// that take turns on a PU are together. `3 ×` is before a line that is there three times.
+/// The plan drawn: one line a cache, one bracket a core, one place a PU, `_` idle, `x` forbidden;
+/// tasks that take turns on a PU are together. `3 ×` is before a line that is there three times.
 /// Below it what the policy predicts.
 pub fn picture(plan: &Plan, machine: &Machine) -> String {
     let mut on_pu = vec![String::new(); machine.pus.len()];

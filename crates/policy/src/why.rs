@@ -1,83 +1,83 @@
-//! Why a job runs, and why a thread of it is where it is.
+//! Reasons for the selection of a job and the PU of a thread.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why a job runs now.
+/// Reason for the selection of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "because", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Selected {
-    /// There is room for all.
+    /// Room for all jobs.
     Room,
-    /// Head of the queue: the job that has run least recently.
+    /// Head of the queue: the least recently run job.
     HeadOfQueue,
-    /// Its memory traffic comes nearest to what each context that is left should have.
+    /// Memory traffic nearest to the mean that the free contexts should have.
     Traffic {
-        /// What it should have, t/µs a context.
+        /// Target traffic, t/µs per context.
         wanted: f64,
-        /// What it has, t/µs a context.
+        /// Traffic of the job, t/µs per context.
         has: f64,
     },
-    /// Its memory traffic is unknown, so it is taken for a mean one.
+    /// Memory traffic unknown and taken for the mean.
     TrafficUnknown,
-    /// It was drawn.
+    /// Drawn at random.
     Drawn,
-    /// It has come least far.
+    /// Least progress of all jobs.
     LeastProgress {
-        /// How far: quanta's worth of running alone.
+        /// Progress in quanta of running alone.
         progress: f64,
     },
-    /// Its speed with cores of its own is found out.
+    /// Measurement of the job's speed on cores of its own.
     Estimated,
 }
 
-/// Why a thread is on its PU.
+/// Reason of a thread's PU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "because", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Allocated {
-    /// The next PU of an order that uses no rates.
+    /// Next PU in an order without rates.
     Next,
-    /// It balances the requests of the caches of a level.
+    /// Balances requests between the caches of a level.
     Balanced {
-        /// The lowest level that was balanced, counted from 1.
+        /// Lowest balanced level, counted from 1.
         level: u8,
     },
-    /// Of those without a place it has most first-cache traffic, beside one that has least, or the
+    /// Most level 1 traffic of the unplaced threads, beside a thread with least traffic, or the
     /// reverse.
     MostWithLeast {
-        /// Its first-cache traffic, t/µs.
+        /// Level 1 traffic of the thread, t/µs.
         has: f64,
     },
-    /// Its traffic to the caches is unknown, so it is taken for a mean one.
+    /// Cache traffic unknown and taken for the mean.
     TrafficUnknown,
-    /// Threads that share a core slow each other down least.
+    /// Least slowdown between the threads of a core.
     Symbiosis {
-        /// How much slower it is expected to be there than alone.
+        /// Expected slowdown of the thread: time on the shared core over time alone.
         slowdown: f64,
     },
-    /// No other job has a thread on its cores.
+    /// Cores without a thread of another job.
     OwnCores,
-    /// Its job is in a serial phase, so it has a fast core.
+    /// Fast core for a serial phase of the job.
     SerialPhase,
-    /// It is its turn on a fast core that no serial phase needs.
+    /// Turn of the thread on a fast core that no serial phase needs.
     FastTurn,
-    /// Others have the fast cores.
+    /// Slow core, since other threads have the fast cores.
     OffFast,
     /// Fast cores are filled first.
     FastFirst,
-    /// It gains more from a fast core than those that have none.
+    /// Larger gain from a fast core than threads without a fast core.
     Gains {
-        /// How many times faster it is there.
+        /// Speed on a fast core over speed on a slow core.
         factor: f64,
     },
-    /// What it gains from a fast core is found out.
+    /// Measurement of the thread's gain from a fast core.
     Explored,
-    /// A fast core is of more use to its job there than elsewhere.
+    /// Fast core with the largest utility for the job.
     Useful {
         /// CAMP's utility factor.
         utility: f64,
     },
-    /// The kernel chooses.
+    /// Not pinned.
     LeftToKernel,
 }
 

@@ -1,10 +1,10 @@
-//! What the accesses of each node's threads cost more from afar, for each block of memory.
+//! Extra cost of remote accesses, by block of memory and node of the accessing threads.
 //!
-//! Of a range whole blocks of 64 KiB are looked at as such, and page by page where it begins or ends within one: there the neighbour
-//! is mostly another thread's.
+//! A range is split into whole blocks of 64 KiB, and into pages where it begins or ends within a
+//! block: the rest of such a block mostly belongs to another thread.
 //!
-//! A table of fixed size, without locks: updates that meet may be lost. Of blocks that have not been accessed for some seconds the
-//! place is used for others.
+//! The table has a fixed size and no locks: concurrent updates may be lost. Entries of blocks that
+//! have not been accessed for some seconds are reused.
 
 use crate::PAGE;
 use crate::costs::Costs;
@@ -14,21 +14,22 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a whole block: a power of two.
 pub const BLOCK: u64 = 1 << 16;
-/// Blocks that are known at a time: 4 GiB.
+/// Entries of the table, for 4 GiB of whole blocks.
 const BLOCKS: usize = 1 << 16;
-/// Places that are tried for a block. Chosen.
+/// Entries tried for a block. Chosen.
 const TRIES: u64 = 8;
-/// Seconds after which a block may be forgotten. Chosen.
+/// Seconds without an access after which an entry may be reused. Chosen.
 const FORGOTTEN: u32 = 4;
-/// No node is known; else its number with one added. All zero is an empty table, which takes no room in a program's file.
+/// Unknown home; a known home is stored as node + 1. An all-zero table is empty and takes no space
+/// in a program's file.
 const UNKNOWN: u8 = 0;
 
-/// A whole block, or a page of one.
+/// Entry for a whole block, or for a page.
 #[derive(Debug)]
 pub struct Block {
-    /// That of its [`Span`], which is never 0; 0 for none.
+    /// Key of the [`Span`], never 0; 0: unused entry.
     key: AtomicU64,
-    /// When it was last halved.
+    /// Second of the last halving.
     second: AtomicU32,
     home: AtomicU8,
     moves: AtomicU8,
@@ -45,45 +46,53 @@ static TABLE: [Block; BLOCKS] = [const {
     }
 }; BLOCKS];
 
-/// A part of a range: a whole block, or a page of one.
+/// Part of a range: a whole block, or a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Its first address.
+    /// First address.
     pub first: u64,
-    /// The address after its last.
+    /// Address after the last.
     pub end: u64,
 }
 
 impl Span {
-    /// The one at an address of a range.
+    /// Span at `address`, inside `range`.
     #[must_use]
     pub fn at(address: u64, range: (u64, u64)) -> Self {
-        let of =
-            |size: u64| Self { first: address & !(size - 1), end: (address & !(size - 1)) + size };
-        let block = of(BLOCK);
-        if range.0 <= block.first && block.end <= range.1 { block } else { of(PAGE) }
+        let block = Self::aligned(address, BLOCK);
+        let is_inside = range.0 <= block.first && block.end <= range.1;
+        if is_inside { block } else { Self::aligned(address, PAGE) }
     }
 
-    /// All of a range, in order.
+    const fn aligned(address: u64, size: u64) -> Self {
+        let first = address & !(size - 1);
+        Self { first, end: first + size }
+    }
+
+    /// All spans of a range, in order.
     pub fn all(range: (u64, u64)) -> impl Iterator<Item = Self> {
-        let next = move |address: u64| (address < range.1).then(|| Self::at(address, range));
-        core::iter::successors(next(range.0), move |span| next(span.end))
+        let mut address = range.0;
+        core::iter::from_fn(move || {
+            let span = (address < range.1).then(|| Self::at(address, range))?;
+            address = span.end;
+            Some(span)
+        })
     }
 
-    /// Pages in it.
+    /// Number of pages.
     #[must_use]
     pub const fn pages(self) -> u64 {
         (self.end - self.first) / PAGE
     }
 
-    /// Its part of what a range costs, by its size.
+    /// Share of the range's extra cost, by size.
     fn part_of(self, extra_ns: u64, range: (u64, u64)) -> u64 {
-        // At most 2^37 ns times 2^16.
+        // At most 2^37 ns times 2^16: no overflow.
         let inside = self.end.min(range.1) - self.first.max(range.0);
         extra_ns.min(1 << 37) * inside / (range.1 - range.0)
     }
 
-    /// Addresses of whole blocks are even, those of pages odd. Chosen: neighbours are neighbours.
+    /// Key of the span: even for whole blocks, odd for pages. Neighbours have neighbouring keys.
     const fn key(self) -> u64 {
         if self.end - self.first == BLOCK {
             self.first / BLOCK * 2 + 2
@@ -92,7 +101,7 @@ impl Span {
         }
     }
 
-    /// What is known of it.
+    /// Entry of the span; `None` if unknown.
     #[must_use]
     pub fn get(self) -> Option<&'static Block> {
         self.places().find(|block| block.key.load(Relaxed) == self.key())
@@ -100,24 +109,29 @@ impl Span {
 
     #[allow(clippy::cast_possible_truncation)] // below their number
     fn places(self) -> impl Iterator<Item = &'static Block> {
-        // Sixteen neighbours are neighbours here, too; each try is elsewhere, as dense arrays fill whole parts of the table.
-        let (number, kind) = (self.key() / 2, self.key() % 2);
+        // Sixteen neighbours share a group of entries, for cache locality. Each try is in another
+        // group, since dense arrays fill whole regions of the table.
+        let number = self.key() / 2;
+        let kind = self.key() % 2;
+        // Fibonacci hashing: the constant is 2^64 over the golden ratio.
         let hash = (number / 16 * 2 + kind).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let group = move |at: u64| hash.wrapping_mul(2 * at + 1) >> 48 & !15;
-        (0..TRIES).map(move |at| &TABLE[(group(at) | (number % 16)) as usize % BLOCKS])
+        (0..TRIES).map(move |at| {
+            let group = hash.wrapping_mul(2 * at + 1) >> 48 & !15;
+            &TABLE[(group | (number % 16)) as usize % BLOCKS]
+        })
     }
 
-    /// The same; it is known from now on, if there is a place for it.
+    /// Entry of the span, added if unknown; `None` if no entry is free.
     fn get_or_begin(self, second: u32) -> Option<&'static Block> {
         if let Some(block) = self.get() {
             return Some(block);
         }
-        let is_free = |block: &&Block| {
+        let block = self.places().find(|block| {
             let old = block.second.load(Relaxed).saturating_add(FORGOTTEN) < second;
             block.key.load(Relaxed) == 0 || old
-        };
-        let block = self.places().find(is_free)?;
+        })?;
         let before = block.key.load(Relaxed);
+        // The exchange fails for all but one of several threads that take the entry.
         block.key.compare_exchange(before, self.key(), Relaxed, Relaxed).ok()?;
         block.second.store(second, Relaxed);
         block.home.store(UNKNOWN, Relaxed);
@@ -127,18 +141,20 @@ impl Span {
     }
 }
 
-/// What pages are worth to the threads of a node; of a range that of its dearest part.
+/// Value of pages for the threads of a node; for a range the largest value of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Worth {
-    /// Less than moving them costs.
+    /// Less than the cost of a move.
     Little,
-    /// More, but they are there already, or are used as much where they are.
+    /// More than the cost of a move, but the pages are on the node, or are used as much from their
+    /// home.
     Having,
-    /// They may be worth moving to the node.
+    /// A move to the node may pay.
     Moving,
 }
 
-/// Adds to a range what the accesses of a thread on a node cost more from afar, at a time in seconds. What it is worth there then.
+/// Adds the extra cost of a thread's accesses from node `here` to a range, at a time in seconds.
+/// Returns the range's value for `here`.
 pub fn add(range: (u64, u64), extra_ns: u64, here: Node, second: u32, costs: &Costs) -> Worth {
     let mut worth = Worth::Little;
     for span in Span::all(range) {
@@ -150,7 +166,7 @@ pub fn add(range: (u64, u64), extra_ns: u64, here: Node, second: u32, costs: &Co
     worth
 }
 
-/// Takes back what was added to a range of a node, since the thread has left it.
+/// Subtracts an earlier [`add`] for `node`, since the thread has left the node.
 pub fn take(range: (u64, u64), extra_ns: u64, node: Node) {
     for span in Span::all(range) {
         let sum = span.get().and_then(|block| block.extra_ns.get(usize::from(node)));
@@ -162,7 +178,7 @@ pub fn take(range: (u64, u64), extra_ns: u64, node: Node) {
 }
 
 impl Block {
-    /// Halves the sums for each second that has passed; where the pages are is to be found out again.
+    /// Halves the sums for each second passed, and forgets the home.
     fn age(&self, second: u32) {
         let passed = second.saturating_sub(self.second.load(Relaxed));
         if passed == 0 {
@@ -181,48 +197,46 @@ impl Block {
         sum.store(sum.load(Relaxed).saturating_add(more), Relaxed);
     }
 
-    /// The sum of a node.
+    /// Sum of a node's extra cost, in ns.
     #[must_use]
     pub fn extra_ns(&self, node: Node) -> u64 {
         self.extra_ns.get(usize::from(node)).map_or(0, |sum| sum.load(Relaxed).into())
     }
 
-    /// The node of its pages, if that is known.
+    /// Home node of the pages; `None`: unknown.
     #[must_use]
     pub fn home(&self) -> Option<Node> {
         self.home.load(Relaxed).checked_sub(1)
     }
 
-    /// How often its pages were moved.
+    /// Number of moves.
     #[must_use]
     pub fn moves(&self) -> u8 {
         self.moves.load(Relaxed)
     }
 
-    /// Notes where its pages are.
+    /// Sets the home node.
     pub fn set_home(&self, home: Node) {
         self.home.store(home.saturating_add(1), Relaxed);
     }
 
-    /// Notes that they were moved to a node.
+    /// Sets the home node and counts a move.
     pub fn moved_to(&self, home: Node) {
         self.set_home(home);
         self.moves.store(self.moves().saturating_add(1), Relaxed);
     }
 
-    /// What its pages are worth to a node; as if nothing used them where they are, if that is not known.
+    /// Value of the pages for a node; an unknown home counts as unused there.
     #[must_use]
     pub fn worth(&self, here: Node, pages: u64, costs: &Costs) -> Worth {
         let extra = self.extra_ns(here);
         if !rule::is_worth_moving(extra, 0, pages, 0, costs) {
             return Worth::Little;
         }
-        // Of one that is here this is the same sum, which is never more than itself.
+        // For pages that are already here both sums are equal, so the answer is never `Moving`.
         let there = self.home().map_or(0, |home| self.extra_ns(home));
-        match rule::is_worth_moving(extra, there, pages, self.moves(), costs) {
-            true => Worth::Moving,
-            false => Worth::Having,
-        }
+        let is_worth_it = rule::is_worth_moving(extra, there, pages, self.moves(), costs);
+        if is_worth_it { Worth::Moving } else { Worth::Having }
     }
 }
 
@@ -232,7 +246,7 @@ mod tests {
     use proptest::prelude::*;
 
     const COSTS: Costs = Costs { page_move_ns: 1_000, ..Costs::ASSUMED };
-    /// What a whole block has to cost more.
+    /// Least extra cost of a whole block that moves.
     const DEAR: u64 = 16 * 1_000 + 1;
 
     /// Eight blocks that no other test has.
@@ -244,7 +258,7 @@ mod tests {
         Span::all(range).filter_map(Span::get)
     }
 
-    /// What `move_worthy` does, on a machine that moves whatever it is to.
+    /// Model of `move_worthy` on a machine that moves every requested page.
     fn moves(range: (u64, u64), here: Node) -> usize {
         let worthy = blocks(range).filter(|block| block.worth(here, 16, &COSTS) == Worth::Moving);
         worthy.inspect(|block| block.moved_to(here)).count()
@@ -339,7 +353,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is called, of a block each move costs twice the one before, and sums are bounded by what was added.
+        /// For any calls, each move of a block costs twice its last move, and sums are bounded by
+        /// the added costs.
         #[test]
         fn moves_are_few(calls in prop::collection::vec((0..4_u8, 0..400_u64), 1..200), test in 100..500_u64) {
             let range = range(test);

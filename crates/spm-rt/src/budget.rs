@@ -1,38 +1,43 @@
-//! How much of a PU's time calls may take that move no page.
+//! Limit on a PU's time for calls that move no page.
 //!
 //! # Problem
-//! A call announces what its loop may access at most. A search announces all of its array, and may end at the first element; a bound
-//! may be any number. So the time of a call must not follow from what it announces.
+//! A call announces the largest possible access of its loop. A search announces its whole array,
+//! and may end at the first element; a bound may be any number. So the time of a call must not
+//! follow from the announced size.
 //! # Approach
-//! The first [`FREE`] spans of a range are looked at in every call. For more of them each PU has a budget: a share of its time, of
-//! which at most what one full table costs is saved up. A loop that accesses what it has announced takes far longer than its spans
-//! cost, so its call is within the budget.
+//! The first [`FREE`] spans of a range are examined in every call. Further spans draw on a budget
+//! of the PU: a share of its time, saved up to the cost of a full table at most. A loop that really
+//! accesses the announced range takes far longer than its spans cost, so its call is within the
+//! budget.
 //! # Algorithm
-//! Of each PU one time is kept, up to which all is paid (the generic cell rate algorithm, ITU-T I.371). A span moves it on by
-//! [`SPAN_NS`] times [`SHARE`]; what spans took beyond that, and time that was spent without moving a page, by so many times itself.
-//! What is paid up to now or less is within the budget.
+//! Each PU has a time up to which all is paid (the generic cell rate algorithm, ITU-T I.371). A
+//! span advances it by [`SPAN_NS`] times [`SHARE`]; measured time beyond the estimate, and time
+//! without a moved page, by [`SHARE`] times itself. A paid time of at most now is within the
+//! budget.
 //! # Properties
-//! - **Bounded**: whatever is announced, all calls of a PU take at most one part in [`SHARE`] of its time, beside one full table and
-//!   the first spans of each call. -> test `bounded_by_time`
-//! - **Enough**: a loop that accesses all that it announces is never cut. -> test `enough_for_loops_that_run`
+//! - **Bounded**: whatever is announced, all calls of a PU take at most one part in [`SHARE`] of
+//!   its time, beside one full table and the first spans of each call. -> test `bounded_by_time`
+//! - **Enough**: a loop that accesses all that it announces is never cut.
+//!   -> test `enough_for_loops_that_run`
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Spans that are looked at in each call: the pages at both ends of a range, and a few blocks.
+/// Spans examined in every call: the pages at both ends of a range, and a few blocks.
 pub const FREE: u64 = 32;
-/// One part in so many of a PU's time is its budget: 4 %. Chosen.
+/// Inverse of the budget's share of a PU's time: 4 %. Chosen.
 const SHARE: u64 = 25;
-/// Time that a span counts for before it is looked at, in nanoseconds. 6 were measured of one that is in the caches
+/// Estimated time of a span, in nanoseconds. Measured: 6 for a span in the caches
 /// (docs/results/benchmarks.md).
 const SPAN_NS: u64 = 10;
-/// The most that it counts for afterwards: some lines of the table from memory. In what is beyond, another thread had the PU.
+/// Largest time counted for a span, in nanoseconds: some lines of the table from memory. In a
+/// longer time another thread had the PU.
 const MOST_SPAN_NS: u64 = 500;
-/// Spans that may be saved up: all that the table holds.
+/// Largest saving, in spans: the whole table.
 const MOST_SPANS: u64 = 1 << 16;
-/// Time in which so many are saved up: 16 ms.
+/// Time to save up [`MOST_SPANS`]: 16 ms.
 const SAVED_NS: u64 = MOST_SPANS * SPAN_NS * SHARE;
 
-/// The budget of a PU.
+/// Budget of a PU.
 #[derive(Debug)]
 pub struct Budget {
     /// Time up to which all is paid, in nanoseconds.
@@ -40,13 +45,13 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Of a PU on which nothing was spent.
+    /// Unused budget.
     #[must_use]
     pub const fn unspent() -> Self {
         Self { paid_ns: AtomicU64::new(0) }
     }
 
-    /// Takes as many of these spans as there may be at a time, and says how many.
+    /// Takes up to `wanted` spans from the budget; returns their number.
     pub fn take_spans(&self, wanted: u64, now_ns: u64) -> u64 {
         let Some(more) = wanted.checked_sub(FREE).filter(|more| *more > 0) else { return wanted };
         let paid = self.paid_ns(now_ns);
@@ -55,19 +60,19 @@ impl Budget {
         FREE + allowed
     }
 
-    /// Takes what so many spans took beyond what was taken for them before.
+    /// Charges the time of `spans` beyond their estimate.
     pub fn settle(&self, spans: u64, spent_ns: u64, now_ns: u64) {
         let spent_ns = spent_ns.min(spans * MOST_SPAN_NS);
         self.take_time(spent_ns.saturating_sub(spans * SPAN_NS), now_ns);
     }
 
-    /// Takes time that was spent without moving a page.
+    /// Charges time without a moved page.
     pub fn take_time(&self, spent_ns: u64, now_ns: u64) {
         let paid = self.paid_ns(now_ns);
         self.paid_ns.store(paid.saturating_add(spent_ns.saturating_mul(SHARE)), Relaxed);
     }
 
-    /// Whether more was spent than there was.
+    /// True if the budget is overdrawn.
     pub fn is_spent(&self, now_ns: u64) -> bool {
         self.paid_ns(now_ns) > now_ns
     }

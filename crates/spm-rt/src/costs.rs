@@ -1,25 +1,25 @@
-//! What the machine's memory costs.
+//! Memory costs of the machine.
 
-/// What decides, of this machine.
+/// Memory costs of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// Moving a small page, in nanoseconds.
+    /// Time to move a small page, in nanoseconds.
     pub page_move_ns: u64,
-    /// What a line takes longer from another node in a loop that reads on and on, in picoseconds.
+    /// Additional time of a remote cache line in a loop that reads sequentially, in picoseconds.
     pub remote_line_ps: u64,
-    /// What a thread has of the caches over its PU when all PUs are busy.
+    /// Cache share of a thread when all PUs are busy, in bytes.
     pub cache_bytes: u64,
-    /// All of these caches, for the published rule.
+    /// Sum of all caches over a PU, in bytes, for the published rule.
     pub path_bytes: u64,
-    /// How much of what all PUs can do may be spent on moving, in percent.
+    /// Largest share of all PUs' time for moving pages, in percent.
     pub moving_percent: u64,
-    /// The published rule in place of these costs.
+    /// Published rule in place of the rule by costs.
     pub published: Option<Published>,
 }
 
 impl Costs {
-    /// Where nothing was measured. Assumed: 2 µs a page, and 4 ns a line; 8 accesses a byte make up for a move
-    /// then. Of the caches a thread has 2 MiB, among 8.
+    /// Costs without a measurement. Assumed: 2 µs per page, and 4 ns per line, so 8 accesses per
+    /// byte make up for a move; a thread has 2 MiB of the caches, of 8 MiB.
     pub const ASSUMED: Self = Self {
         page_move_ns: 2_000,
         remote_line_ps: 4_000,
@@ -29,7 +29,8 @@ impl Costs {
         published: None,
     };
 
-    /// Changes what lines of `name value` say: `page_move_ns`, `remote_line_ps`, `cache_bytes`, `path_bytes`, `moving_percent`. Others are ignored.
+    /// Costs with values from lines of `name value`: `page_move_ns`, `remote_line_ps`,
+    /// `cache_bytes`, `path_bytes`, `moving_percent`. Further lines are ignored.
     #[must_use]
     pub fn with(mut self, text: &[u8]) -> Self {
         for line in text.split(|byte| *byte == b'\n') {
@@ -50,17 +51,17 @@ impl Costs {
     }
 }
 
-/// The dissertation's rule (Piccoli, 2014): so many times the caches' size, and so many accesses a byte.
+/// Thresholds of the dissertation's rule (Piccoli, 2014).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
-    /// Of the size of one PU's caches.
+    /// Least size of the range, as a multiple of the size of a PU's caches.
     pub caches: f64,
-    /// Accesses to each byte.
+    /// Least number of accesses per byte.
     pub reuse: f64,
 }
 
 impl Published {
-    /// Whether a range is to move.
+    /// True if a range should move.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // ratios
     pub fn is_worth_it(&self, size: u64, bytes: u64, caches: u64) -> bool {
@@ -68,7 +69,7 @@ impl Published {
     }
 }
 
-/// A whole number; `None` of anything else.
+/// Parses a whole number; `None` for any other text.
 pub(crate) fn number(text: &[u8]) -> Option<u64> {
     core::str::from_utf8(text).ok()?.parse().ok()
 }

@@ -1,13 +1,16 @@
-//! Linked into programs that `colocate cc` has compiled: moves pages to the node whose threads are about to use them.
+//! Runtime of programs compiled by `colocate cc`: moves pages to the node that is about to use
+//! them.
 //!
-//! Before a loop the compiler's call says which range of memory it accesses and how many bytes in all ([`spm_access`]). The runtime
-//! adds up what these accesses cost more if the pages are on another node ([`blocks`]), and moves pages once that exceeds what
-//! moving them costs ([`rule`]). On machines with one node a call is a load and a branch.
+//! Before a loop the compiled program calls [`spm_access`] with the range of memory and the number
+//! of bytes that the loop accesses. The runtime sums the extra cost of these accesses from another
+//! node ([`blocks`]), and moves pages once the sum exceeds the cost of a move ([`rule`]). On
+//! machines with one node a call is a load and a branch.
 //!
-//! It runs in programs of others. It allocates nothing, takes no lock, keeps `errno`, is no cancellation point, takes little of the stack
-//! and of the time ([`budget`]), and reads none of the program's memory; what
-//! it is given may be wrong, since the program may have changed its variables, or freed the memory. Only the kernel looks at
-//! addresses, and only pages of the process alone are moved.
+//! The code runs inside other programs. It allocates nothing, takes no lock, preserves `errno`, is
+//! no cancellation point, and uses little stack and time ([`budget`]). It reads none of the
+//! program's memory. Arguments may be wrong, since the program may have changed its variables, or
+//! freed the memory. Only the kernel dereferences addresses, and only pages of this process alone
+//! are moved.
 
 #![cfg_attr(feature = "freestanding", no_std)]
 
@@ -29,12 +32,13 @@ use nodes::Node;
 use rule::Why;
 pub use sites::Site;
 
-/// Pages are no smaller on any machine that this runs on.
+/// Smallest page size of all supported machines, in bytes.
 pub(crate) const PAGE: u64 = 4096;
 
-/// A loop is about to access `bytes` bytes, some of them often, of `base + begin` up to `base + end`.
+/// Announces a loop that is about to access `bytes` bytes (repeated accesses count repeatedly)
+/// between `base + begin` and `base + end`.
 ///
-/// The program's own state does not change. Any values may be given.
+/// The program's own state does not change. All values are allowed.
 ///
 /// # Safety
 /// `site` is null, or points to a [`Site`] that lives as long as the program or its library.
@@ -65,7 +69,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     unsafe { libc::abort() }
 }
 
-/// What a call says.
+/// Arguments of a call.
 #[derive(Clone, Copy, Debug)]
 struct Announced {
     base: u64,
@@ -74,7 +78,7 @@ struct Announced {
     bytes: i64,
 }
 
-/// Adds it up, and moves what is worth it.
+/// Adds the extra cost of a call, and moves pages where this pays.
 fn access(running: &start::Running, announced: Announced, record: Option<&sites::Record>) -> Why {
     let Some(range) = range_of(announced) else { return Why::Empty };
     let size = range.1 - range.0;
@@ -86,10 +90,10 @@ fn access(running: &start::Running, announced: Announced, record: Option<&sites:
     let Some(budget) = running.budgets.get(pu) else { return Why::NoNode };
     let costs = &running.costs;
     if let Some(published) = costs.published {
-        let caches = costs.path_bytes;
-        return match published.is_worth_it(size, bytes, caches) {
-            true => moves::move_all(running, budget, range, here, record),
-            false => Why::NotYet,
+        return if published.is_worth_it(size, bytes, costs.path_bytes) {
+            moves::move_all(running, budget, range, here, record)
+        } else {
+            Why::NotYet
         };
     }
     let (range, extra, spans) = affordable(budget, range, rule::extra_ns(size, bytes, costs));
@@ -106,10 +110,10 @@ fn access(running: &start::Running, announced: Announced, record: Option<&sites:
     }
 }
 
-/// Adds up what a range costs more, and binds the thread if it is to be. The node where it is then, and what pages are worth there.
+/// Adds the extra cost of a range, and binds the thread under `SPM_LOCK`. Returns the thread's node
+/// afterwards, and the value of the pages there.
 fn add(running: &start::Running, range: (u64, u64), extra_ns: u64, here: Node) -> (Node, Worth) {
-    let worth = |node| blocks::add(range, extra_ns, node, sys::second(), &running.costs);
-    let worth_here = worth(here);
+    let worth_here = blocks::add(range, extra_ns, here, sys::second(), &running.costs);
     let Some(key) = running.lock.filter(|_| worth_here >= Worth::Having) else {
         return (here, worth_here);
     };
@@ -118,10 +122,10 @@ fn add(running: &start::Running, range: (u64, u64), extra_ns: u64, here: Node) -
         return (here, worth_here);
     }
     blocks::take(range, extra_ns, here);
-    (node, worth(node))
+    (node, blocks::add(range, extra_ns, node, sys::second(), &running.costs))
 }
 
-/// The part of a range that a call may look at, its part of what the range costs more, and how many spans it has.
+/// Part of a range within the budget, its share of the extra cost, and its number of spans.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share
 fn affordable(budget: &Budget, range: (u64, u64), extra_ns: u64) -> ((u64, u64), u64, u64) {
     let size = range.1 - range.0;
@@ -138,7 +142,7 @@ fn affordable(budget: &Budget, range: (u64, u64), extra_ns: u64) -> ((u64, u64),
     ((range.0, range.0 + part), extra_ns, taken)
 }
 
-/// The addresses, if they are any.
+/// Address range of a call; `None` if empty or no valid range.
 fn range_of(announced: Announced) -> Option<(u64, u64)> {
     let first = announced.base.checked_add_signed(announced.begin)?;
     let last = announced.base.checked_add_signed(announced.end)?;

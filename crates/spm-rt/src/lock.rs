@@ -1,23 +1,25 @@
-//! Keeps threads on the node to which their pages are moved, with `SPM_LOCK=1`.
+//! Binds threads to the node of their pages, with `SPM_LOCK=1`.
 //!
-//! A thread is bound to all PUs of the node that it may run on, and only once it has pages that are worth having there, whether they are
-//! to move or not. No more threads are bound to a node than it has PUs, so none waits for another one that is bound: where too many
-//! are, the next ones go to a node that has room, before their pages do. Where none has, a thread stays unbound. That ends with the thread. The first thread of a program is never bound: those that it creates would
-//! inherit that.
+//! A thread is bound to all allowed PUs of a node, once it has pages that are worth having there,
+//! whether they move or not. No more threads are bound to a node than it has PUs, so bound threads
+//! do not wait for each other. When a node is full, the next threads go to a node with room, before
+//! their pages do. Without such a node a thread stays unbound. The binding ends with the thread.
+//! The first thread of a program is never bound: new threads would inherit its mask.
 
 use crate::nodes::{MOST, Node, Nodes};
 use crate::sys;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Threads that are bound to each node.
+/// Number of threads bound to each node.
 static BOUND: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
-/// A thread's value where it is not to be bound; of one that is bound it is its node with one added, and 0 before that is decided.
+/// Key value of a thread that is never bound. A bound thread has node + 1, an undecided thread 0.
 const NEVER: usize = usize::MAX;
 
-/// Binds this thread, once, to the node where it runs or to another one that has room. The node where it is then.
+/// Binds this thread, once, to its current node `here` or to another node with room. Returns the
+/// thread's node afterwards.
 ///
-/// Not if system calls are filtered by now, as `is_filtered` says.
+/// Nothing happens while `is_filtered`, since a seccomp filter may forbid the system calls.
 pub fn settle(
     nodes: &Nodes,
     key: sys::Key,
@@ -38,8 +40,10 @@ pub fn settle(
 
 fn bind(nodes: &Nodes, node: Node) -> bool {
     let Some(bound) = BOUND.get(usize::from(node)) else { return false };
-    let has_room = |threads: u64| (threads < nodes.pus_of(node)).then_some(threads + 1);
-    if bound.fetch_update(Relaxed, Relaxed, has_room).is_err() {
+    let most = nodes.pus_of(node);
+    let added =
+        bound.fetch_update(Relaxed, Relaxed, |threads| (threads < most).then_some(threads + 1));
+    if added.is_err() {
         return false;
     }
     let is_bound = sys::keep_pus(|pu| nodes.of(pu) == Some(node));
@@ -49,7 +53,7 @@ fn bind(nodes: &Nodes, node: Node) -> bool {
     is_bound
 }
 
-/// A bound thread has ended.
+/// Destructor of the key: a bound thread has ended.
 pub extern "C" fn ended(value: *mut core::ffi::c_void) {
     if let Some(bound) = (value as usize).checked_sub(1).and_then(|node| BOUND.get(node)) {
         bound.fetch_sub(1, Relaxed);

@@ -1,4 +1,4 @@
-//! Moves pages of a range that are worth it.
+//! Moves pages of a range where this pays.
 
 use crate::blocks::{BLOCK, Block, Span};
 use crate::budget::Budget;
@@ -9,17 +9,20 @@ use crate::start::Running;
 use crate::{PAGE, sys};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A huge page of x86-64, and of aarch64 with small pages of 4 KiB.
+/// Bytes of a huge page on x86-64, and on aarch64 with small pages of 4 KiB.
 const HUGE: u64 = 2 << 20;
-/// Pages of a batch. Threads that touch one while it moves wait; chosen: 4 ms at the assumed cost.
+/// Pages in a batch. Threads that touch a page while it moves wait; chosen: 4 ms at the assumed
+/// cost.
 const BATCH: usize = 2048;
-/// So long each PU may spend on moving at first, beside its part of the time. Chosen.
+/// Initial allowance of each PU for moving, in addition to its share of the time. Chosen.
 const FIRST_NS: u64 = 100_000_000;
 
-/// System calls and refused pages in a row after which a call ends that moves nothing. Chosen: some milliseconds.
+/// System calls and refused pages in a row after which a call without a moved page ends. Chosen:
+/// some milliseconds.
 const MOST_FRUITLESS: u64 = 4096;
 
-/// Addresses of pages that are to move, and what the kernel says. It is mapped, since a signal handler has little stack.
+/// Batch of pages to move, with the kernel's answers. Mapped memory, since a signal handler has
+/// little stack.
 #[repr(C)]
 struct Batch {
     pages: [u64; BATCH],
@@ -27,11 +30,11 @@ struct Batch {
     status: [i32; BATCH],
     is_huge: [bool; BATCH],
     used: usize,
-    /// What is known of a huge page.
+    /// Entries of a huge page.
     known: [Option<&'static Block>; PAGES],
 }
 
-/// Moves the parts of a range that are worth it to the node where this thread runs.
+/// Moves the parts of a range that pay to node `here`.
 #[cold]
 pub fn move_worthy(
     running: &Running,
@@ -44,9 +47,11 @@ pub fn move_worthy(
         let pagemap = if running.has_huge { sys::Pagemap::open() } else { None };
         let mut at = range.0;
         while at < range.1 && !mover.is_over() {
-            let (first, end) = (at & !(HUGE - 1), (at & !(HUGE - 1)) + HUGE);
+            let first = at & !(HUGE - 1);
+            let end = first + HUGE;
             let inside = (at, end.min(range.1));
-            // Of older kernels it is not known whether it is one: it is treated as one, and all its pages are named.
+            // Older kernels cannot report huge pages: `None` is treated as a huge page, but all
+            // small pages are named.
             let has_huge = if running.has_huge {
                 mover.fruitless += 1;
                 pagemap.as_ref().and_then(|pagemap| pagemap.has_huge_page(first, end))
@@ -54,7 +59,8 @@ pub fn move_worthy(
                 Some(false)
             };
             if has_huge.unwrap_or(true) {
-                // Of a huge page at least half, else it is mostly another thread's.
+                // At least half of a huge page must be in the range, else the page is mostly
+                // another thread's.
                 if 2 * (inside.1 - inside.0) >= HUGE && mover.is_huge_worth_it(first, here) {
                     mover.push((first, end), has_huge.is_some(), here);
                 }
@@ -73,25 +79,27 @@ pub fn move_worthy(
     })
 }
 
-/// Small pages of a huge one.
+/// Small pages in a huge page.
 const PAGES: usize = (HUGE / PAGE) as usize;
 
-/// What is known of a huge page: of each block as a whole, or else of its pages.
+/// Collects the entries of a huge page: of each block as a whole, or else of its pages.
 fn huge_blocks(huge: u64, known: &mut [Option<&'static Block>; PAGES]) {
-    let spans = |(first, end): (u64, u64), size: u64| {
-        let number = (end - first) / size;
-        (0..number).map(move |at| Span { first: first + at * size, end: first + (at + 1) * size })
-    };
     known.fill(None);
     let mut free = known.iter_mut();
-    for block in spans((huge, huge + HUGE), BLOCK) {
+    for block in spans(huge, HUGE, BLOCK) {
         let whole = block.get();
-        let pages = spans((block.first, block.end), PAGE).filter_map(Span::get);
+        let pages = spans(block.first, BLOCK, PAGE).filter_map(Span::get);
         let pages = pages.take(if whole.is_some() { 0 } else { usize::MAX });
         for of in whole.into_iter().chain(pages) {
             free.next().into_iter().for_each(|place| *place = Some(of));
         }
     }
+}
+
+/// Spans of `size` bytes in `bytes` bytes from `first` on.
+fn spans(first: u64, bytes: u64, size: u64) -> impl Iterator<Item = Span> {
+    let number = bytes / size;
+    (0..number).map(move |at| Span { first: first + at * size, end: first + (at + 1) * size })
 }
 
 /// Moves a whole range.
@@ -109,7 +117,8 @@ pub fn move_all(
     })
 }
 
-/// Has pages moved as long as that is within the budget of all PUs; time that moves none counts for the budget of this PU.
+/// Runs `what` within the moving budget of all PUs. Time without a moved page is charged to this
+/// PU's budget.
 fn moving(
     running: &Running,
     budget: &Budget,
@@ -120,7 +129,7 @@ fn moving(
     let began = sys::now_ns();
     let left = most_ns(running, began).checked_sub(running.moved_ns.load(Relaxed));
     let Some(left) = left.filter(|_| !budget.is_spent(began)) else { return Why::Budget };
-    // SAFETY: numbers may be 0, and places of what is known none.
+    // SAFETY: all zero is a valid `Batch`: numbers may be 0, `bool` false and references `None`.
     #[allow(unsafe_code)]
     let Some(mut batch) = (unsafe { sys::Zeroed::new() }) else { return Why::Refused };
     let until_ns = began.saturating_add(left);
@@ -128,7 +137,8 @@ fn moving(
     let mut mover =
         Mover { running, batch, until_ns, is_late: false, fruitless: 0, moved: 0, refused: 0 };
     what(&mut mover);
-    let (moved, refused, is_over) = (mover.moved, mover.refused, mover.is_over());
+    let is_over = mover.is_over();
+    let Mover { moved, refused, .. } = mover;
     let now = sys::now_ns();
     let took = now - began;
     running.moved_ns.fetch_add(took, Relaxed);
@@ -148,7 +158,7 @@ fn moving(
     }
 }
 
-/// How long pages may have been moved by now, in nanoseconds of all PUs.
+/// Moving time allowed until now, in nanoseconds summed over all PUs.
 fn most_ns(running: &Running, now_ns: u64) -> u64 {
     let passed = now_ns.saturating_sub(running.began_ns);
     let share = (passed / 100).saturating_mul(running.costs.moving_percent);
@@ -158,30 +168,31 @@ fn most_ns(running: &Running, now_ns: u64) -> u64 {
 struct Mover<'a> {
     running: &'a Running,
     batch: &'a mut Batch,
-    /// Time at which the budget of all PUs is spent.
+    /// Time at which the moving budget is spent, in nanoseconds.
     until_ns: u64,
     is_late: bool,
-    /// System calls and refused pages since a page was moved.
+    /// System calls and refused pages since the last moved page.
     fruitless: u64,
     moved: u64,
     refused: u64,
 }
 
 impl Mover<'_> {
-    /// Whether this call has to end.
+    /// True if this call has to end.
     const fn is_over(&self) -> bool {
         self.is_late || self.fruitless > MOST_FRUITLESS
     }
 
-    /// Whether a huge page is worth moving.
+    /// True if moving a huge page pays.
     fn is_huge_worth_it(&mut self, first: u64, here: Node) -> bool {
         huge_blocks(first, &mut self.batch.known);
         self.is_worth_it(None, (first, first + HUGE), here)
     }
 
-    /// Whether pages are worth moving from where they are, as is known or as the kernel says. They are noted as moved before they are, so
-    /// that of threads that come at the same time one alone moves them. `block` is what is known of them, and `None` of a huge page,
-    /// whose blocks are in the batch.
+    /// True if moving pages from their home to `here` pays; the kernel is asked for an unknown
+    /// home. Entries are marked as moved before the move, so that only one of several concurrent
+    /// threads moves the pages. `block` is the entry of the pages, or `None` for a huge page with
+    /// its entries in the batch.
     fn is_worth_it(
         &mut self,
         block: Option<&'static Block>,
@@ -189,32 +200,31 @@ impl Mover<'_> {
         here: Node,
     ) -> bool {
         let of_huge = if block.is_some() { &[][..] } else { &self.batch.known[..] };
-        let blocks = || block.iter().chain(of_huge.iter().flatten());
-        let sum = |node: Node| blocks().map(|block| block.extra_ns(node)).sum::<u64>();
-        let moves = blocks().map(|block| block.moves()).max().unwrap_or(0);
+        let blocks = block.iter().chain(of_huge.iter().flatten()).copied();
+        let moves = blocks.clone().map(Block::moves).max().unwrap_or(0);
         let count = (pages.1 - pages.0).div_ceil(PAGE);
         let costs = &self.running.costs;
-        let extra = sum(here);
+        let extra = sum(blocks.clone(), here);
         if !rule::is_worth_moving(extra, 0, count, moves, costs) {
             return false;
         }
-        let known = blocks().find_map(|block| block.home());
+        let known = blocks.clone().find_map(Block::home);
         self.fruitless += u64::from(known.is_none());
         let Some(home) = known.or_else(|| home_of(pages, here)) else { return false };
+        let at_home = sum(blocks.clone(), home);
         let is_worth_it =
-            home != here && rule::is_worth_moving(extra, sum(home), count, moves, costs);
-        for block in blocks() {
+            home != here && rule::is_worth_moving(extra, at_home, count, moves, costs);
+        for block in blocks {
             if is_worth_it { block.moved_to(here) } else { block.set_home(home) }
         }
         is_worth_it
     }
 
-    /// Adds pages; of a huge one the first small page moves it all.
+    /// Adds pages to the batch; the first small page of a huge page moves the whole page.
     fn push(&mut self, (first, end): (u64, u64), is_huge: bool, here: Node) {
-        let (first, end) = (first.next_multiple_of(PAGE), end & !(PAGE - 1));
         let step = if is_huge { HUGE } else { PAGE };
-        let mut at = first;
-        while at < end {
+        let mut at = first.next_multiple_of(PAGE);
+        while at < end & !(PAGE - 1) {
             if self.batch.used == BATCH {
                 self.flush(here);
             }
@@ -228,7 +238,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves those that are elsewhere.
+    /// Moves the pages of the batch.
     fn flush(&mut self, here: Node) {
         let batch = &mut *self.batch;
         let used = core::mem::take(&mut batch.used);
@@ -249,11 +259,18 @@ impl Mover<'_> {
     }
 }
 
-/// On which node the pages of a range are: the first one that is elsewhere, else here; `None` if there are none.
+/// Extra cost of some entries for a node, in nanoseconds.
+fn sum(blocks: impl Iterator<Item = &'static Block>, node: Node) -> u64 {
+    blocks.map(|block| block.extra_ns(node)).sum()
+}
+
+/// Home of a range by the kernel: the first node other than `here` among some pages, else `here`;
+/// `None` without mapped pages.
 fn home_of((first, end): (u64, u64), here: Node) -> Option<Node> {
-    // Few are enough: pages of a block were mostly touched first by the same thread.
+    // Few pages suffice: the pages of a block were mostly first touched by the same thread.
     const MOST: usize = 4;
-    let (mut pages, mut status) = ([0; MOST], [0; MOST]);
+    let mut pages = [0; MOST];
+    let mut status = [0; MOST];
     let count = ((end - first) / PAGE).min(MOST as u64);
     let step = (end - first) / count.max(1) / PAGE * PAGE;
     let mut used = 0;

@@ -1,18 +1,18 @@
-//! Which node a thread runs on.
+//! Nodes of PUs and of running threads.
 
 use crate::sys;
 
-/// A NUMA node's number in the kernel.
+/// Kernel number of a NUMA node.
 pub type Node = u8;
 
-/// Nodes that are distinguished, at most.
+/// Largest number of nodes.
 pub const MOST: usize = 16;
-/// PUs that are, at most.
+/// Largest number of PUs.
 pub const MOST_PUS: usize = 4096;
-/// No node.
+/// PU without a node.
 const NONE: Node = Node::MAX;
 
-/// The node of each PU.
+/// Node of each PU.
 #[derive(Debug)]
 pub struct Nodes {
     of: [Node; MOST_PUS],
@@ -21,7 +21,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Of a machine of which nothing is known.
+    /// Table of an unknown machine.
     #[must_use]
     pub const fn none() -> Self {
         Self { of: [NONE; MOST_PUS], count: 0, pus: [0; MOST] }
@@ -47,31 +47,31 @@ impl Nodes {
         self.count += usize::from(has_any);
     }
 
-    /// Those that have PUs.
+    /// Number of nodes with PUs.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// PUs of all nodes.
+    /// Number of PUs of all nodes.
     #[must_use]
     pub fn pus(&self) -> u64 {
         self.pus.iter().sum()
     }
 
-    /// PUs of a node.
+    /// Number of PUs of a node.
     #[must_use]
     pub fn pus_of(&self, node: Node) -> u64 {
         self.pus.get(usize::from(node)).copied().unwrap_or(0)
     }
 
-    /// That of a PU.
+    /// Node of a PU; `None`: unknown.
     #[must_use]
     pub fn of(&self, pu: usize) -> Option<Node> {
         self.of.get(pu).copied().filter(|node| *node != NONE)
     }
 
-    /// The PU on which this thread runs now, and its node.
+    /// Current PU of this thread, and its node.
     #[must_use]
     pub fn here(&self) -> Option<(usize, Node)> {
         let pu = sys::pu()?;

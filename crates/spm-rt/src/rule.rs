@@ -1,66 +1,71 @@
-//! When moving pages is worth it.
+//! Rule for moving pages.
 //!
 //! # Problem
-//! A thread is about to access pages that are on another node. To leave them there costs something at each access that the caches
-//! do not serve; to move them costs something once. Threads of other nodes may use them, too.
+//! A thread is about to access pages on another node. Leaving the pages costs time at each access
+//! that the caches do not serve; moving the pages costs time once. Threads on further nodes may use
+//! the pages, too.
 //! # Approach
-//! What the accesses of each node's threads cost more from afar is added up as calls announce it, and halved each second. Pages move
-//! to a node once its sum exceeds that of the node where they are by more than moving costs. So a loop with much reuse moves its
-//! pages at once, one that comes again and again in the end, and an array that all nodes use alike stays where it is. Each move
-//! makes the next one dearer.
+//! The extra cost of each node's accesses is summed as calls announce them, and halved each second.
+//! Pages move to a node once its sum exceeds the sum of their home node by more than the cost of a
+//! move. So a loop with much reuse moves its pages at once, a repeated loop in the end, and an
+//! array that all nodes use alike stays. Each move makes the next move dearer.
 //! # Terms
-//! Extra cost: nanoseconds that accesses take longer since the pages are on another node. Sums are of blocks of 64 KiB
-//! ([`crate::blocks`]).
+//! Extra cost: additional nanoseconds of accesses to pages on another node. Sums are kept per block
+//! of 64 KiB ([`crate::blocks`]).
 //! # Algorithm
-//! `extra = lines × (remote − local)`, where lines are those from memory: the range once if it fits the caches, else all that are
-//! accessed. Pages move if `sum(here) > sum(home) + pages × move × 2^moves`.
+//! `extra = lines × (remote − local)`, where lines are those from memory: the range once if it fits
+//! the caches, else all that are accessed. Pages move if `sum(here) > sum(home) + pages × move ×
+//! 2^moves`.
 //! # Properties
 //! - **No reuse, no move**: what is read once stays, whatever its size. -> test `read_once_stays`
-//! - **At once or in the end**: the same accesses in one call or in many move the pages. -> test `in_one_call_or_in_many`
-//! - **Shared stays**: pages that two nodes use alike move once at most. -> test `shared_pages_move_once`
-//! - **Bounded**: whatever comes, a block moves so often at most that the cost of the next move exceeds all sums. -> test
-//!   `moves_are_few`
+//! - **At once or in the end**: the same accesses in one call or in many move the pages.
+//!   -> test `in_one_call_or_in_many`
+//! - **Shared stays**: pages that two nodes use alike move once at most.
+//!   -> test `shared_pages_move_once`
+//! - **Bounded**: whatever comes, a block moves so often at most that the cost of the next move
+//!   exceeds all sums. -> test `moves_are_few`
 
 use crate::costs::Costs;
 
-/// A line of a cache, in bytes.
+/// Bytes of a cache line.
 const LINE: u64 = 64;
-/// So often a block's move doubles the cost of the next one.
+/// Number of moves of a block that double the cost of its next move; later moves do not.
 pub const MOST_DOUBLED: u8 = 16;
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Why {
     /// Pages were moved.
     Moved,
-    /// The range is empty, or no range.
+    /// The range is empty or invalid.
     Empty,
-    /// It has no whole page.
+    /// The range is below a page.
     Small,
-    /// The kernel did not say on which node the thread runs.
+    /// The thread's node is unknown.
     NoNode,
-    /// Moving would cost more than it has saved so far.
+    /// A move would cost more than it has saved so far.
     NotYet,
     /// All pages are here already.
     Here,
-    /// Moving has taken too much time lately.
+    /// The budget for moving is spent.
     Budget,
-    /// The kernel moved none: they are of files, shared with other processes, or not there.
+    /// The kernel moved no page: file pages, shared with other processes, or not mapped.
     Refused,
 }
 
-/// How many there are.
+/// Number of outcomes.
 pub const WHYS: usize = 8;
 
-/// What the accesses to a range cost more from another node, in nanoseconds.
+/// Extra cost of accesses to a range from another node, in nanoseconds.
 #[must_use]
 pub fn extra_ns(size: u64, bytes: u64, costs: &Costs) -> u64 {
     let from_memory = if size <= costs.cache_bytes { bytes.min(size) } else { bytes };
     (from_memory / LINE).saturating_mul(costs.remote_line_ps) / 1000
 }
 
-/// Whether pages whose sums are these are to move here, after so many moves.
+/// True if pages should move, by the sums of the thread's node (`here_ns`) and the home node
+/// (`home_ns`), after `moves` earlier moves.
 #[must_use]
 pub fn is_worth_moving(here_ns: u64, home_ns: u64, pages: u64, moves: u8, costs: &Costs) -> bool {
     let doubled = 1 << moves.min(MOST_DOUBLED);

@@ -1,4 +1,4 @@
-//! Where calls are in the program, and what became of them, for `SPM_STATS=1`.
+//! Call sites in the program, and the outcomes of their calls, for `SPM_STATS=1`.
 
 #![allow(unsafe_code)] // names of the program's own
 
@@ -11,15 +11,15 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
 
-/// The form of [`Site`] that is known here.
+/// Supported version of [`Site`].
 pub const VERSION: u32 = 1;
 
-/// A call in the program, as the compiler describes it.
+/// Call site, as the compiler emits it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Site {
     pub(crate) version: u32,
-    /// The loop's line, 0 if the program was built without debug information.
+    /// Line of the loop; 0 without debug information.
     line: u32,
     function: *const c_char,
     file: *const c_char,
@@ -30,34 +30,35 @@ pub struct Site {
 unsafe impl Sync for Site {}
 
 impl Site {
-    /// Where it is.
+    /// Writes file, line and function.
     fn name(&self, into: &mut Line) {
         // SAFETY: they are constants of the program, or of a library that is loaded while it calls.
-        let (function, file) =
-            unsafe { (CStr::from_ptr(self.function), CStr::from_ptr(self.file)) };
-        let (file, function) = (file.to_str().unwrap_or("?"), function.to_str().unwrap_or("?"));
+        let file = unsafe { CStr::from_ptr(self.file) }.to_str().unwrap_or("?");
+        // SAFETY: as for the file.
+        let function = unsafe { CStr::from_ptr(self.function) }.to_str().unwrap_or("?");
         let _ = write!(into, "spm: {file}:{} {function}: ", self.line);
     }
 }
 
-/// What became of the calls of a site.
+/// Outcomes of the calls of a site.
 #[derive(Debug)]
 pub struct Record {
-    /// Its place and function: the site itself may be of a library that is unloaded before the report.
+    /// Copy of the site's file and function: the site may be in a library that is unloaded before
+    /// the report.
     name: UnsafeCell<Line>,
     is_named: AtomicBool,
     whys: [AtomicU64; WHYS],
-    /// Small pages that were moved, and that the kernel did not move.
+    /// Small pages moved; `refused` are pages that the kernel did not move.
     pub moved: AtomicU64,
     pub refused: AtomicU64,
-    /// What moving took.
+    /// Time spent on moving, in nanoseconds.
     pub ns: AtomicU64,
 }
 
 // SAFETY: a name is written once, by the thread that has taken the record, before `is_named`.
 unsafe impl Sync for Record {}
 
-/// Sites that are recorded, at most; of others nothing is said.
+/// Largest number of recorded sites; further sites are not reported.
 const MOST: usize = 1024;
 static RECORDS: [Record; MOST] = [const {
     Record {
@@ -72,13 +73,13 @@ static RECORDS: [Record; MOST] = [const {
 static USED: AtomicUsize = AtomicUsize::new(0);
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// From now on calls are recorded, and reported when the program ends.
+/// Starts recording calls; the report is written at exit.
 pub fn begin() {
     IS_ON.store(true, Relaxed);
     sys::at_exit(report);
 }
 
-/// That of a site, if calls are recorded.
+/// Record of a site; `None` if calls are not recorded.
 pub fn record(site: &Site) -> Option<&'static Record> {
     if !IS_ON.load(Relaxed) {
         return None;
@@ -103,10 +104,10 @@ impl Record {
     }
 }
 
-/// Bytes of a line of the report, and of a name in it.
+/// Largest length of a line of the report, in bytes.
 const LINE: usize = 512;
 
-/// A line, which is cut off at its end.
+/// Line of fixed capacity; longer text is cut off.
 #[derive(Clone, Debug)]
 struct Line {
     bytes: [u8; LINE],
@@ -123,7 +124,7 @@ impl Write for Line {
     }
 }
 
-/// In the order of [`Why`].
+/// Words of the report, in the order of [`Why`].
 const WORDS: [&str; WHYS] = [
     "moved",
     "empty",
@@ -142,15 +143,16 @@ extern "C" fn report() {
         }
         // SAFETY: it is not written any more.
         let mut line = unsafe { &*record.name.get() }.clone();
-        let get = |count: &AtomicU64| count.load(Relaxed);
-        let calls: u64 = record.whys.iter().map(get).sum();
+        let counts = record.whys.each_ref().map(|count| count.load(Relaxed));
+        let calls: u64 = counts.iter().sum();
         let _ = write!(line, "{calls} calls");
-        for (word, count) in WORDS.iter().zip(&record.whys).filter(|(_, count)| get(count) > 0) {
-            let _ = write!(line, ", {} {word}", get(count));
+        for (word, count) in WORDS.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            let _ = write!(line, ", {count} {word}");
         }
-        let (moved, refused, ns) = (get(&record.moved), get(&record.refused), get(&record.ns));
+        let moved = record.moved.load(Relaxed);
+        let refused = record.refused.load(Relaxed);
         if moved + refused > 0 {
-            let us = ns / 1000;
+            let us = record.ns.load(Relaxed) / 1000;
             let _ = write!(line, "; {moved} pages moved in {us} us, {refused} not");
         }
         line.bytes[line.used] = b'\n';

@@ -1,4 +1,4 @@
-//! What is found out once, at the first call.
+//! Set-up of the runtime at the first call.
 
 #![allow(unsafe_code)] // a value that is written once
 
@@ -10,22 +10,23 @@ use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// What the runtime goes by.
+/// Configuration and state of the runtime.
 pub struct Running {
     pub nodes: Nodes,
     pub costs: Costs,
-    /// Whether the kernel may use huge pages.
+    /// Transparent huge pages are enabled.
     pub has_huge: bool,
-    /// Which node threads are bound to, if they are to be bound.
+    /// Key of each thread's bound node; `None` without `SPM_LOCK=1`.
     pub lock: Option<sys::Key>,
-    /// When it began, and how long it has moved pages since.
+    /// Time of the set-up; `moved_ns` is the time spent on moving since then.
     pub began_ns: u64,
     pub moved_ns: AtomicU64,
-    /// By PU.
+    /// Budgets by PU.
     pub budgets: [Budget; MOST_PUS],
 }
 
-/// Texts of files and their paths: the first call may be in a signal handler, which has little stack.
+/// Buffers for files and paths. Static, since the first call may be in a signal handler with little
+/// stack.
 struct Scratch {
     text: [u8; 4096],
     path: Path,
@@ -33,7 +34,8 @@ struct Scratch {
 
 struct Once<T>(UnsafeCell<T>);
 
-// SAFETY: it is written once, by the thread that has set `STATE` to `BEGINS`, before `STATE` says that it is there.
+// SAFETY: it is written once, by the thread that has set `STATE` to `BEGINS`, before `STATE` says
+// that it is there.
 unsafe impl<T> Sync for Once<T> {}
 
 static SCRATCH: Once<Scratch> =
@@ -49,7 +51,8 @@ static RUNNING: Once<Running> = Once(UnsafeCell::new(Running {
     budgets: [const { Budget::unspent() }; MOST_PUS],
 }));
 
-/// Whether there is something to do, as far as is known. Programs read it before each call, and need not call if it is 0.
+/// 0 once the runtime is known to have nothing to do. Compiled programs read this variable before
+/// each call, and skip the call if 0.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)] // a name of C
 pub static spm_is_on: AtomicU32 = AtomicU32::new(1);
@@ -60,10 +63,11 @@ const OFF: u8 = 2;
 const ON: u8 = 3;
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 
-/// Another thread is waited for at most so often, as this may be a handler in the same thread. Chosen.
+/// Largest number of polls for another thread's set-up. Bounded, since this may be a signal handler
+/// in the same thread. Chosen.
 const MOST_WAITS: u32 = 1_000_000;
 
-/// What the runtime goes by; none where there is nothing to do.
+/// State of the runtime; `None` if there is nothing to do.
 #[inline]
 pub fn running() -> Option<&'static Running> {
     match STATE.load(Ordering::Acquire) {
@@ -91,12 +95,13 @@ fn begin() -> Option<&'static Running> {
             _ => core::hint::spin_loop(),
         }
     }
-    // Of a child of fork the thread that began may not be there. Where it is, it sets the state once it is done.
+    // In a forked child the thread that began may not exist. If it does, it sets the state when
+    // done.
     let _ = STATE.compare_exchange(BEGINS, OFF, Ordering::Relaxed, Ordering::Relaxed);
     None
 }
 
-/// Whether the program has set a filter of system calls since. Then there is nothing to do from now on.
+/// True if the program has installed a seccomp filter since. The runtime is off from then on.
 pub fn is_filtered() -> bool {
     let is_filtered = sys::is_filtered();
     if is_filtered {
@@ -106,7 +111,8 @@ pub fn is_filtered() -> bool {
     is_filtered
 }
 
-/// The program ends, or a library with a runtime of its own is unloaded: threads that end later must not call it.
+/// Exit handler, also for the unloading of a library with a runtime of its own: threads that end
+/// later must not call the key's destructor.
 extern "C" fn end() {
     STATE.store(OFF, Ordering::Relaxed);
     // SAFETY: it was written before this was registered.
@@ -119,7 +125,7 @@ fn is(name: &CStr, value: &[u8]) -> bool {
     sys::variable(name).is_some_and(|it| it.to_bytes() == value)
 }
 
-/// Whether there is anything to do.
+/// Set-up; true if there is anything to do.
 fn set_up(running: &mut Running, Scratch { text, path }: &mut Scratch) -> bool {
     if is(c"SPM_STATS", b"1") {
         sites::begin();
@@ -129,7 +135,8 @@ fn set_up(running: &mut Running, Scratch { text, path }: &mut Scratch) -> bool {
     }
     for node in 0..MOST {
         #[allow(clippy::cast_possible_truncation)] // below MOST
-        let (node, digits) = (node as u8, [b'0' + node as u8 / 10, b'0' + node as u8 % 10]);
+        let node = node as u8;
+        let digits = [b'0' + node / 10, b'0' + node % 10];
         let digits = if node < 10 { &digits[1..] } else { &digits };
         let path = path.of(&[b"/sys/devices/system/node/node", digits, b"/cpulist"]);
         running.nodes.add(node, sys::read(path, text));
@@ -154,7 +161,7 @@ fn set_up(running: &mut Running, Scratch { text, path }: &mut Scratch) -> bool {
     true
 }
 
-/// What `colocate calibrate` has kept, its user's first, or the file that `SPM_COSTS` names.
+/// File kept by `colocate calibrate`, the user's before the system's, or the file `SPM_COSTS`.
 fn kept<'a>(path: &mut Path, into: &'a mut [u8]) -> &'a [u8] {
     if let Some(file) = sys::variable(c"SPM_COSTS") {
         return sys::read(file, into);
@@ -168,11 +175,11 @@ fn kept<'a>(path: &mut Path, into: &'a mut [u8]) -> &'a [u8] {
     sys::read(if is_there { own } else { c"/var/lib/colocate/memory" }, into)
 }
 
-/// A path that is built without allocating.
+/// Buffer for a path, without allocation.
 struct Path([u8; 512]);
 
 impl Path {
-    /// Parts of it one after the other; nothing if they are too long.
+    /// Concatenates `parts`; empty if too long.
     fn of(&mut self, parts: &[&[u8]]) -> &CStr {
         let mut used = 0;
         for part in parts {

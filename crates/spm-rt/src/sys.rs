@@ -1,18 +1,19 @@
-//! System calls. None allocates, and all may be called from a signal handler. None is a cancellation point, as the C library's `open`,
-//! `read`, `write` and `close` are: a thread that is cancelled in a call would keep the locks that the program holds around it.
+//! System calls. No function allocates, and all may be called from a signal handler. No function is
+//! a cancellation point, unlike the C library's `open`, `read`, `write` and `close`: a thread
+//! cancelled inside a call would keep the locks that the program holds around the call.
 
 #![allow(unsafe_code)] // this is where they are
 
 use core::ffi::CStr;
 use core::ptr;
 
-/// The PU on which this thread runs.
+/// Current PU of this thread.
 pub fn pu() -> Option<usize> {
     // SAFETY: it takes nothing.
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// Time that only rises, in nanoseconds.
+/// `CLOCK_MONOTONIC` in nanoseconds.
 pub fn now_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it is a timespec.
@@ -20,7 +21,7 @@ pub fn now_ns() -> u64 {
     u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
 }
 
-/// The same, faster and up to some milliseconds late.
+/// `CLOCK_MONOTONIC_COARSE` in nanoseconds: faster, and up to some milliseconds late.
 pub fn coarse_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it is a timespec.
@@ -28,21 +29,21 @@ pub fn coarse_ns() -> u64 {
     u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
 }
 
-/// The same in seconds.
+/// [`coarse_ns`] in seconds.
 pub fn second() -> u32 {
     u32::try_from(coarse_ns() / 1_000_000_000).unwrap_or(0)
 }
 
-/// Whether this is the thread that the program began with.
+/// True on the main thread.
 pub fn is_first_thread() -> bool {
     // SAFETY: they take nothing.
     unsafe { libc::gettid() == libc::getpid() }
 }
 
-/// The value of an environment variable; none for a program with rights that its user does not have.
+/// Value of an environment variable; `None` in a program with elevated rights (`AT_SECURE`).
 pub fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: the name ends with 0, and so does what comes back. The runtime begins before a program changes its
-    // environment, or at the first call.
+    // SAFETY: the name ends with 0, and so does what comes back. The runtime begins before a
+    // program changes its environment, or at the first call.
     unsafe {
         if libc::getauxval(libc::AT_SECURE) != 0 {
             return None;
@@ -52,8 +53,8 @@ pub fn variable(name: &CStr) -> Option<&'static CStr> {
     }
 }
 
-/// Up to the length of `into` from the beginning of a regular file; nothing if there is none. Does not wait for another process, as a
-/// FIFO or a lease would make it.
+/// Reads up to the length of `into` from a regular file; empty on any failure. Never waits for
+/// another process, as for a FIFO or a lease.
 pub fn read<'a>(path: &CStr, into: &'a mut [u8]) -> &'a [u8] {
     let Some(file) = Descriptor::open(path).filter(Descriptor::is_regular) else { return &[] };
     // SAFETY: the kernel writes at most so many bytes.
@@ -61,7 +62,7 @@ pub fn read<'a>(path: &CStr, into: &'a mut [u8]) -> &'a [u8] {
     &into[..usize::try_from(read).unwrap_or(0)]
 }
 
-/// An open file, closed when it is dropped.
+/// Open file, closed on drop.
 struct Descriptor(libc::c_int);
 
 impl Descriptor {
@@ -90,29 +91,30 @@ impl Drop for Descriptor {
     }
 }
 
-/// Writes to standard error what there is, if that can be.
+/// Writes `text` to standard error; errors are ignored.
 pub fn say(text: &[u8]) {
     // SAFETY: so many bytes are there.
     unsafe { libc::syscall(libc::SYS_write, libc::STDERR_FILENO, text.as_ptr(), text.len()) };
 }
 
-/// Whether a filter may forbid system calls to this process.
+/// True if a seccomp filter may forbid system calls of this process.
 pub fn is_filtered() -> bool {
     // SAFETY: it takes no pointers.
     unsafe { libc::prctl(libc::PR_GET_SECCOMP) != 0 }
 }
 
-/// Has a function called when the program ends, or when the library that has this runtime is unloaded.
+/// Registers a function for the exit of the program, or the unloading of the library with this
+/// runtime.
 pub fn at_exit(what: extern "C" fn()) {
     // SAFETY: it is a function.
     unsafe { libc::atexit(what) };
 }
 
-/// Puts `errno` back once it is dropped.
+/// Restores `errno` on drop.
 pub struct KeepsErrno(i32);
 
 impl KeepsErrno {
-    /// Keeps it as it is now.
+    /// Saves the current `errno`.
     #[allow(clippy::new_without_default)] // it is of a moment
     pub fn new() -> Self {
         // SAFETY: it points to this thread's own.
@@ -127,15 +129,15 @@ impl Drop for KeepsErrno {
     }
 }
 
-/// Memory of its own, all zero, as long as it is there.
+/// Zeroed memory mapping, unmapped on drop.
 pub struct Zeroed<T>(ptr::NonNull<T>);
 
 impl<T> Zeroed<T> {
     /// # Safety
-    /// All zero is a value of T.
+    /// All zero must be a valid `T`.
     pub unsafe fn new() -> Option<Self> {
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: anywhere, of no file.
         let at = unsafe { libc::mmap(ptr::null_mut(), size_of::<T>(), access, kind, -1, 0) };
         (at != libc::MAP_FAILED).then_some(())?;
@@ -156,12 +158,13 @@ impl<T> Drop for Zeroed<T> {
     }
 }
 
-/// Of linux/mempolicy.h: only pages of this process alone.
+/// `MPOL_MF_MOVE` of linux/mempolicy.h: only pages of this process alone.
 const MPOL_MF_MOVE: libc::c_int = 1 << 1;
 
-/// Moves pages of this process to nodes, or with no nodes says where they are. Whether the kernel did.
+/// Moves pages of this process to nodes, or without `nodes` only queries their nodes. True on
+/// success.
 ///
-/// `status` gets for each page its node, or a negative error.
+/// `status` receives the node of each page, or a negative error.
 pub fn move_pages(pages: &[u64], nodes: Option<&[i32]>, status: &mut [i32]) -> bool {
     let count = pages.len().min(status.len()).min(nodes.map_or(usize::MAX, <[i32]>::len));
     let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
@@ -180,16 +183,16 @@ pub fn move_pages(pages: &[u64], nodes: Option<&[i32]>, status: &mut [i32]) -> b
     done >= 0
 }
 
-/// What the kernel says of this process's pages.
+/// `/proc/self/pagemap`.
 pub struct Pagemap(Descriptor);
 
 impl Pagemap {
-    /// Opens it; it is closed when it is dropped.
+    /// Opens the file; closed on drop.
     pub fn open() -> Option<Self> {
         Descriptor::open(c"/proc/self/pagemap").map(Self)
     }
 
-    /// Whether there is a huge page in a range; `None` if the kernel cannot say (before Linux 6.7).
+    /// True if a range contains a huge page; `None` before Linux 6.7.
     pub fn has_huge_page(&self, first: u64, end: u64) -> Option<bool> {
         has_huge_page(self.0.0, first, end)
     }
@@ -241,12 +244,12 @@ fn has_huge_page(pagemap: libc::c_int, first: u64, end: u64) -> Option<bool> {
     usize::try_from(found).ok().map(|found| found > 0)
 }
 
-/// A value of each thread.
+/// Thread-specific value (pthread_key_create(3)).
 #[derive(Clone, Copy)]
 pub struct Key(libc::pthread_key_t);
 
 impl Key {
-    /// One whose value is passed to a function when a thread ends, unless it is 0.
+    /// Key with a destructor, called with the value of an exiting thread unless 0.
     pub fn new(ended: extern "C" fn(*mut libc::c_void)) -> Option<Self> {
         let mut key = 0;
         // SAFETY: the key is ours, and the function takes any value.
@@ -254,28 +257,29 @@ impl Key {
         (done == 0).then_some(Self(key))
     }
 
-    /// From now on threads that end call nothing.
+    /// Deletes the key: exiting threads no longer call the destructor.
     pub fn delete(self) {
         // SAFETY: a key that is not there any more has the value 0 and cannot be set.
         unsafe { libc::pthread_key_delete(self.0) };
     }
 
-    /// That of this thread, 0 at first.
+    /// Value of this thread, initially 0.
     pub fn value(self) -> usize {
         // SAFETY: the key is there as long as the program.
         unsafe { libc::pthread_getspecific(self.0) as usize }
     }
 
-    /// Sets that of this thread.
+    /// Sets the value of this thread.
     pub fn set(self, value: usize) {
         // SAFETY: the key is there as long as the program; the value is no pointer to anything.
         unsafe { libc::pthread_setspecific(self.0, value as *const libc::c_void) };
     }
 }
 
-/// Lets this thread run only on those of its PUs for which this holds. Whether that is less than before, and not nothing.
+/// Restricts this thread's affinity mask to PUs for which `holds`. True if the mask became smaller
+/// but not empty; else nothing changes.
 pub fn keep_pus(holds: impl Fn(usize) -> bool) -> bool {
-    /// Of 4,096 PUs.
+    /// Mask of 4,096 PUs.
     const WORDS: usize = 64;
     let mut mask = [0_u64; WORDS];
     // SAFETY: the kernel writes at most so many bytes.

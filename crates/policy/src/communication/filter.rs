@@ -1,49 +1,56 @@
-//! Whether what is communicated has changed enough to map tasks anew, and how fast old amounts age.
+//! Filter of the mapping: has communication changed enough to map tasks again; how fast old amounts
+//! age.
 //!
-//! Cruz et al., JPDC 2014, sections 4.1 and 4.2. Their steps are not stated, and chosen here.
+//! Cruz et al., JPDC 2014, sections 4.1 and 4.2. The paper does not state its step sizes; those
+//! here are chosen.
 
 use super::matrix::Matrix;
 use super::traffic::Two;
 
-/// The least and the most part of the tasks that must have changed partners (section 4.2).
+/// Bounds of the threshold: share of tasks whose partner has changed (section 4.2).
 const THRESHOLD: [f64; 2] = [0.1, 0.5];
-/// By so much the threshold changes with each answer. Chosen.
+/// Step of the threshold after each mapping. Chosen.
 const STEP: f64 = 0.05;
-/// The aging factor after a migration, by how much it falls where there was none, and its least value (section 4.1).
+/// Aging factor after a migration, its decrease per call without a migration, and its minimum
+/// (section 4.1).
 const AGING: [f64; 3] = [0.1, 0.02, -0.1];
-/// Up to this all pairs communicate alike, and no mapping is better than another. Chosen: eight tasks of which one pair
-/// communicates twice as much as each other pair have 0.03, a ring of eight 2.5. Of recorded programs SP and BT of NPB have 0.2 and
-/// gain 9 and 3 %, CG has 0.01 and gains nothing (docs/results/communication.md).
+/// Heterogeneity up to which all pairs communicate alike and every mapping is as good. Chosen:
+/// eight tasks with a single pair that communicates twice as much as each other pair have 0.03, a
+/// ring of eight 2.5. Of recorded programs, SP and BT of NPB have 0.2 and gain 9 and 3 %, CG has
+/// 0.01 and gains nothing (docs/results/communication.md).
 const HETEROGENEOUS: f64 = 0.1;
 
-/// Tasks that communicate less than this part of what tasks do on average do not count: one that hardly does beside eight that all
-/// communicate alike makes 0.29 of it. Chosen.
+/// Inactive task: communicates less than this part of the mean task. Inactive tasks are ignored:
+/// besides eight equally communicating tasks, an inactive ninth raises the heterogeneity to 0.29.
+/// Chosen.
 const INACTIVE: f64 = 0.1;
 
-/// Pairs that are alike differ by chance: with `n` observations of each the measure is 1 / n in the mean. The limit is higher by so many
-/// times that. Chosen: of the 28 pairs of eight tasks the standard deviation is 0.27 / n.
+/// Chance allowance: equal pairs differ by chance, and with `n` observations per pair the mean
+/// heterogeneity is 1 / n. The limit is raised by this multiple of 1 / n. Chosen: for the 28 pairs
+/// of eight tasks the standard deviation is 0.27 / n.
 const CHANCE: f64 = 2.0;
 
-/// The published limit for the same, of another measure: the variance of counts over their mean.
+/// Published limit, for the variance of counts over their mean (equation 5).
 const PUBLISHED: f64 = 250.0;
 
-/// By which measure pairs communicate unevenly (equation 5).
+/// Measure of uneven communication between pairs (equation 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Uneven {
-    /// By [`Matrix::heterogeneity`], above 0.1 and what chance makes of it, whatever the unit of amounts.
+    /// [`Matrix::heterogeneity`] above 0.1 plus an allowance for chance; independent of the unit.
     #[default]
     ScaleFree,
-    /// As published: the variance of counts over their mean, above 250. It grows with the rate of counting.
+    /// As published: variance of counts over their mean above 250. Grows with the rate of counting.
     Published,
 }
 
 impl Uneven {
-    /// Whether tasks that communicate in pieces of `piece` do so unevenly.
+    /// True if pairs communicate unevenly; `piece` is the amount of a single observation.
     fn is_met(self, matrix: &Matrix, tasks: usize, piece: f64) -> bool {
         match self {
             Self::ScaleFree => {
                 let active = matrix.without_inactive(INACTIVE);
                 let tasks = active.tasks().len();
+                // `piece / mean` is 1 / n for pairs with n observations on average.
                 let chance = CHANCE * piece / active.mean(tasks);
                 active.heterogeneity(tasks) > HETEROGENEOUS + chance
             }
@@ -52,13 +59,13 @@ impl Uneven {
     }
 }
 
-/// Decides whether to map, and learns from what came of it.
+/// Decides whether to map tasks again; adapts to the outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     uneven: Uneven,
     threshold: f64,
     aging: f64,
-    /// In order.
+    /// Partner of each task at the last call, sorted.
     partners: Vec<Two>,
 }
 
@@ -69,32 +76,33 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Of which nothing came yet, with this measure.
+    /// Filter in its initial state.
     #[must_use]
     pub const fn new(uneven: Uneven) -> Self {
         Self { uneven, threshold: THRESHOLD[0], aging: 0.0, partners: Vec::new() }
     }
 
-    /// The weight of old amounts, less 1.
+    /// Aging factor: the weight of old amounts minus 1.
     #[must_use]
     pub const fn aging(&self) -> f64 {
         self.aging
     }
 
-    /// Whether so many tasks are to be mapped by `matrix`, of which one observation is `piece`: their pairs communicate unevenly, and
-    /// enough of them most with
-    /// another task than when this was last asked (equations 3 to 5).
+    /// True if `tasks` tasks should be mapped again: their pairs communicate unevenly, and enough
+    /// tasks have another partner than at the last call (equations 3 to 5). `piece` is the amount
+    /// of a single observation in `matrix`.
     #[allow(clippy::cast_precision_loss)] // tasks
     pub fn passes(&mut self, matrix: &Matrix, tasks: usize, piece: f64) -> bool {
         let now = matrix.partners();
+        // Partners are remembered on every call, so a slow drift never passes.
         let before = std::mem::replace(&mut self.partners, now);
         let changed = self.partners.iter().filter(|two| before.binary_search(two).is_err());
         let share = changed.count() as f64 / tasks.max(1) as f64;
         share >= self.threshold && self.uneven.is_met(matrix, tasks, piece)
     }
 
-    /// Takes in whether tasks were moved: then what was known before counts more, and the next change is believed sooner.
-    /// `was_mapped`: whether it was tried at all.
+    /// Adapts aging and threshold. After a migration old amounts weigh more and the threshold
+    /// falls. `was_mapped`: a mapping was computed at all.
     pub fn learn(&mut self, was_mapped: bool, has_moved: bool) {
         let [moved, falls, least] = AGING;
         self.aging = if has_moved { moved } else { (self.aging - falls).max(least) };

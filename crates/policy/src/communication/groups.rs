@@ -1,18 +1,21 @@
-//! Tasks that gain by sharing a PU, in groups, and a PU for each group.
+//! Groups of tasks that gain by sharing a PU, and a PU for each group.
 //!
 //! # Algorithm
-//! 1. Take pairs in the order of what they gain together. Join the groups of both, unless they would want more than
-//!    [`FULL`] of a PU, or gain less than [`LEAST_GAIN`].
-//! 2. Give groups PUs: first those that had one, then those that want most. Each gets the one where it costs least: time
-//!    wanted beyond what the PU has, time that tasks of no group find on no PU, busy siblings, and wake-ups of groups that have a
-//!    place by where they are; of several such PUs the one of which least is wanted. A group stays where it was unless
-//!    another PU costs [`LEAST_GAIN`] less.
+//! 1. Take pairs by falling gain. Join the groups of both tasks, unless the joined group needs more
+//!    than [`FULL`] of a PU, or the pair gains less than [`LEAST_GAIN`].
+//! 2. Give each group a PU: first groups that had a PU, then by falling busy share. Each group gets
+//!    the PU with the least cost: time beyond the PU's capacity, time that ungrouped tasks find on
+//!    no PU, busy siblings, and wake-ups from placed groups by distance; among equals the least
+//!    loaded PU. A group stays on its PU unless another PU costs [`LEAST_GAIN`] less.
 //! # Properties
-//! - **Takes turns or not**: a pair that runs at the same time is not joined. -> test `a_pair_that_computes_is_not_joined`
-//! - **No PU is crowded**: a group wants no more than [`FULL`]. -> test `a_star_is_joined_as_far_as_a_pu_goes`
-//! - **Apart**: groups do not share a PU since tasks that the kernel may move ran on the other one. -> test
-//!   `tasks_of_no_group_make_room`
-//! - **Stays**: a group keeps its PU while that is about as good as any. -> test `a_group_stays_where_it_was`
+//! - **Takes turns or not**: a pair that runs at the same time is not joined.
+//!   -> test `a_pair_that_computes_is_not_joined`
+//! - **No PU is crowded**: a group needs no more than [`FULL`]. -> test
+//!   `a_star_is_joined_as_far_as_a_pu_goes`
+//! - **Apart**: groups do not share a PU since tasks that the kernel may move ran on the other one.
+//!   -> test `tasks_of_no_group_make_room`
+//! - **Stays**: a group keeps its PU while that is about as good as any.
+//!   -> test `a_group_stays_where_it_was`
 
 use super::ByTask;
 use super::traffic::{Traffic, Two};
@@ -23,17 +26,18 @@ use colocate_machine::{CacheIdx, Machine, PuIdx};
 use colocate_model::communication::WakeUpCosts;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a group may want of a PU. Chosen: a task that was woken waits until the one that woke it sleeps, and both count as
-/// runnable meanwhile.
+/// Largest busy share of a group on a PU. Chosen above 1: a woken task waits until its waker
+/// sleeps, and both count as runnable meanwhile.
 const FULL: f64 = 1.3;
-/// Seconds a second that are worth a change. Chosen: less is not seen beside what other programs do.
+/// Least gain worth a change, in seconds per second. Chosen: less is lost in the noise of other
+/// programs.
 pub(crate) const LEAST_GAIN: f64 = 0.01;
-/// What a group costs on a core of which another PU is as busy, as a part of its time. Chosen: siblings get some two thirds
-/// of a core each.
+/// Cost of a fully busy sibling PU, as a part of the group's time. Chosen: SMT siblings get some
+/// two thirds of a core each.
 const SIBLING: f64 = 0.3;
 
-/// What it costs that a task of no group finds no spare time, as a part of that time. Chosen: just below 1, as such a task takes turns on
-/// all PUs and a group waits for one.
+/// Cost of time that ungrouped tasks find on no PU, as a part of that time. Chosen just below 1: an
+/// ungrouped task is balanced over all PUs, whereas a group waits for its PU.
 const MOVABLE: f64 = 0.9;
 
 /// Tasks that share a PU.
@@ -41,13 +45,13 @@ const MOVABLE: f64 = 0.9;
 pub struct Group {
     /// The tasks, in the order of their IDs: two or more.
     pub tasks: Vec<TaskId>,
-    /// Seconds a second that they gain by that.
+    /// Gain by sharing a PU, in seconds per second.
     pub gain: f64,
-    /// The part of a PU that they want.
+    /// Sum of the tasks' busy shares, in PUs.
     pub busy: f64,
 }
 
-/// The groups that pay.
+/// Groups with a gain.
 #[must_use]
 pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
     let mut pairs: Vec<(Two, f64)> = traffic
@@ -55,23 +59,26 @@ pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
         .map(|(two, pair)| (two, pair.gain_together(costs)))
         .filter(|(_, gain)| *gain >= LEAST_GAIN)
         .collect();
+    // By pair among equal gains, so that equal evidence gives equal groups.
     pairs.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let mut groups: Vec<Group> = Vec::new();
     let mut of: ByTask<usize> = ByTask::default();
     for ((a, b), gain) in pairs {
-        let mut place = |task: TaskId| {
+        let [a, b] = [a, b].map(|task| {
             *of.entry(task).or_insert_with(|| {
                 groups.push(Group { tasks: vec![task], gain: 0.0, busy: traffic.busy(task) });
                 groups.len() - 1
             })
-        };
-        let (a, b) = (place(a), place(b));
+        });
+        // Already joined through pairs with larger gains.
         if a == b {
             groups[a].gain += gain;
         } else if groups[a].busy + groups[b].busy <= FULL {
-            let (to, from) = (a.min(b), a.max(b));
+            let to = a.min(b);
+            // The emptied group stays in the list until the end, so that indexes in `of` stay
+            // valid.
             let joined = std::mem::replace(
-                &mut groups[from],
+                &mut groups[a.max(b)],
                 Group { tasks: Vec::new(), gain: 0.0, busy: 0.0 },
             );
             joined.tasks.iter().for_each(|task| {
@@ -87,7 +94,7 @@ pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
     groups
 }
 
-/// Tasks that would lose by waking each other from PUs that are far apart, in order.
+/// Tasks that lose by wake-ups between distant PUs, in order.
 #[must_use]
 pub fn communicating(traffic: &Traffic, costs: &WakeUpCosts) -> BTreeSet<TaskId> {
     let dearest = costs.most() - costs.of(Pair::SamePu);
@@ -95,8 +102,8 @@ pub fn communicating(traffic: &Traffic, costs: &WakeUpCosts) -> BTreeSet<TaskId>
     pairs.flat_map(|((a, b), _)| [a, b]).collect()
 }
 
-/// A PU for each of the groups, which had `before`. `bound` is what tasks that no plan moves want of each PU, `load` what all others in no group
-/// want of the one where they last ran.
+/// PU of each group. `before`: previous PUs. `bound`: load per PU of tasks with an affinity mask of
+/// their own. `load`: load of further ungrouped tasks, by the PU of their last run.
 #[must_use]
 pub(crate) fn seats(
     groups: &[Group],
@@ -108,70 +115,83 @@ pub(crate) fn seats(
     bound: &BTreeMap<PuIdx, f64>,
 ) -> Vec<PuIdx> {
     let mut crowd = Crowd::of(places, load);
+    // Bound tasks cannot move away from a group, unlike `load`.
     bound.iter().for_each(|(pu, busy)| crowd.add(*pu, *busy));
+    let was: Vec<Option<PuIdx>> = groups
+        .iter()
+        .map(|group| group.tasks.iter().find_map(|task| before.get(task).copied()))
+        .collect();
     let mut order: Vec<usize> = (0..groups.len()).collect();
-    let was = |group: usize| groups[group].tasks.iter().find_map(|task| before.get(task).copied());
-    let busy = |group: usize| groups[group].busy;
     order.sort_by(|&a, &b| {
-        was(b).is_some().cmp(&was(a).is_some()).then(busy(b).total_cmp(&busy(a))).then(a.cmp(&b))
+        let by_busy = groups[b].busy.total_cmp(&groups[a].busy);
+        was[b].is_some().cmp(&was[a].is_some()).then(by_busy).then(a.cmp(&b))
     });
     let between = rates_between(groups, traffic);
     let mut apart = Apart::new(places.machine, costs);
     let mut seats: Vec<Option<PuIdx>> = vec![None; groups.len()];
     for group in order {
         let partners = between[group].iter();
+        // Groups without a PU yet do not pull; they are placed near this group later.
         let partners = partners.filter_map(|(other, rate)| Some((seats[*other]?, *rate)));
         apart.set(partners);
-        let cost = |pu: PuIdx| {
-            let core = &places.machine.cores[apart.spots[pu.idx()].core];
-            let beside = core.pus.iter().filter(|sibling| **sibling != pu);
-            let siblings: f64 = beside.map(|sibling| crowd.wanted(*sibling).min(1.0)).sum();
-            let busy = groups[group].busy;
-            crowd.with(pu, busy) + SIBLING * siblings * busy.min(1.0) + apart.at(pu)
-        };
-        let best = places.pus.iter().map(|&pu| (cost(pu), crowd.wanted(pu), pu));
-        let best = best.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        let Some((least, _, mut pu)) = best else { break };
-        if let Some(was) = was(group).filter(|was| places.pus.contains(was))
-            && cost(was) <= least + LEAST_GAIN
+        let busy = groups[group].busy;
+        let costs = places.pus.iter().map(|&pu| (crowd.cost(pu, busy, &apart), pu));
+        let best = costs.min_by(|a, b| {
+            a.0.total_cmp(&b.0).then(crowd.wanted(a.1).total_cmp(&crowd.wanted(b.1)))
+        });
+        let Some((least, mut pu)) = best else { break };
+        if let Some(was) = was[group].filter(|was| places.pus.contains(was))
+            && crowd.cost(was, busy, &apart) <= least + LEAST_GAIN
         {
             pu = was;
         }
-        crowd.add(pu, groups[group].busy);
+        crowd.add(pu, busy);
         seats[group] = Some(pu);
     }
     seats.into_iter().flatten().collect()
 }
 
-/// What is wanted of the PUs: by groups that have a PU and tasks that are bound to one, and by others, which the kernel may move.
-struct Crowd {
+/// Load of the PUs, in PUs: pinned load of groups and bound tasks, and movable load, which the
+/// kernel balances.
+struct Crowd<'a> {
+    machine: &'a Machine,
     groups: Vec<f64>,
-    /// Where the others last ran.
+    /// Movable load, by the PU of the last run.
     others: Vec<f64>,
-    /// What these leave of all PUs, and what the others want, in PUs.
+    /// Capacity left by the pinned load, in PUs.
     spare: f64,
     movable: f64,
 }
 
-impl Crowd {
+impl<'a> Crowd<'a> {
     #[allow(clippy::cast_precision_loss)] // PUs
-    fn of(places: &Places<'_>, load: &BTreeMap<PuIdx, f64>) -> Self {
+    fn of(places: &Places<'a>, load: &BTreeMap<PuIdx, f64>) -> Self {
         let mut others = vec![0.0; places.machine.pus.len()];
         load.iter().for_each(|(pu, busy)| others[pu.idx()] += busy);
         let groups = vec![0.0; others.len()];
-        Self { groups, others, spare: places.pus.len() as f64, movable: load.values().sum() }
+        let spare = places.pus.len() as f64;
+        Self { machine: places.machine, groups, others, spare, movable: load.values().sum() }
+    }
+
+    /// Cost of a further group of `busy` on `pu`, in seconds per second.
+    fn cost(&self, pu: PuIdx, busy: f64, apart: &Apart) -> f64 {
+        let core = &self.machine.cores[apart.spots[pu.idx()].core];
+        let beside = core.pus.iter().filter(|sibling| **sibling != pu);
+        let siblings: f64 = beside.map(|sibling| self.wanted(*sibling).min(1.0)).sum();
+        self.with(pu, busy) + SIBLING * siblings * busy.min(1.0) + apart.at(pu)
     }
 
     fn wanted(&self, pu: PuIdx) -> f64 {
         self.groups[pu.idx()] + self.others[pu.idx()]
     }
 
-    /// What another group takes of the spare time if it is on this PU.
+    /// Part of `spare` that a further group of `busy` takes on `pu`.
     fn takes(&self, pu: PuIdx, busy: f64) -> f64 {
         busy.min((1.0 - self.groups[pu.idx()]).max(0.0))
     }
 
-    /// Seconds a second that tasks wait if another group is on this PU: it, and others that find no spare time anywhere.
+    /// Waiting time in seconds per second if a further group of `busy` is on `pu`: of the group
+    /// itself, and of movable tasks that find no spare time on any PU.
     fn with(&self, pu: PuIdx, busy: f64) -> f64 {
         let takes = self.takes(pu, busy);
         busy - takes + MOVABLE * (self.movable - (self.spare - takes)).max(0.0)
@@ -183,23 +203,23 @@ impl Crowd {
     }
 }
 
-/// What wake-ups to and from some PUs cost on each PU: what they cost from another package, and what it is less in the
-/// same one, under the same cache, on the same core and on the same PU.
+/// Cost of a group's wake-ups on each candidate PU. `base` is the cost from another package; the
+/// tables hold the (negative) differences for the same package, cache, core and PU.
 struct Apart {
     costs: [f64; Pair::ALL.len()],
     /// By PU.
     spots: Vec<Spot>,
-    /// The PUs.
+    /// PUs with non-zero entries.
     with: Vec<PuIdx>,
     base: f64,
     package: Vec<f64>,
-    /// The last one is of PUs without a cache, and 0.
+    /// The last entry is for PUs without a cache, always 0.
     cache: Vec<f64>,
     core: Vec<f64>,
     pu: Vec<f64>,
 }
 
-/// Where a PU is.
+/// Position of a PU in the machine.
 #[derive(Clone, Copy)]
 struct Spot {
     package: usize,
@@ -210,30 +230,33 @@ struct Spot {
 impl Apart {
     fn new(machine: &Machine, costs: &WakeUpCosts) -> Self {
         let none = machine.caches.len();
-        let spot = |pu: PuIdx| {
+        let spots = machine.all_pus().map(|pu| {
             let core = machine.core_of(pu).idx();
             let cache = machine.last_level_cache(pu).map_or(none, CacheIdx::idx);
             Spot { package: machine.cores[core].package.idx(), cache, core }
-        };
-        let zeros = |count: usize| vec![0.0; count];
+        });
+
         Self {
             costs: Pair::ALL.map(|pair| costs.of(pair)),
-            spots: machine.all_pus().map(spot).collect(),
+            spots: spots.collect(),
             with: Vec::new(),
             base: 0.0,
-            package: zeros(machine.packages.len()),
-            cache: zeros(none + 1),
-            core: zeros(machine.cores.len()),
-            pu: zeros(machine.pus.len()),
+            package: vec![0.0; machine.packages.len()],
+            cache: vec![0.0; none + 1],
+            core: vec![0.0; machine.cores.len()],
+            pu: vec![0.0; machine.pus.len()],
         }
     }
 
-    /// So many wake-ups a second with each of some PUs, in place of those before.
+    /// Replaces the partners: pairs of a PU and wake-ups per second.
     fn set(&mut self, partners: impl Iterator<Item = (PuIdx, f64)>) {
+        // Only entries that were set: the tables are as large as the machine.
         for pu in self.with.drain(..) {
             let Spot { package, cache, core } = self.spots[pu.idx()];
-            (self.package[package], self.cache[cache]) = (0.0, 0.0);
-            (self.core[core], self.pu[pu.idx()]) = (0.0, 0.0);
+            self.package[package] = 0.0;
+            self.cache[cache] = 0.0;
+            self.core[core] = 0.0;
+            self.pu[pu.idx()] = 0.0;
         }
         self.base = 0.0;
         let none = self.cache.len() - 1;
@@ -246,20 +269,21 @@ impl Apart {
             if cache != none {
                 self.cache[cache] += rate * (same_cache - other_cache);
             }
+            // A PU without a cache goes straight from `other_cache` to `siblings`.
             let near = if cache == none { other_cache } else { same_cache };
             self.core[core] += rate * (siblings - near);
             self.pu[pu.idx()] += rate * (same_pu - siblings);
         }
     }
 
-    /// In seconds a second.
+    /// Cost of all wake-ups on `pu`, in seconds per second.
     fn at(&self, pu: PuIdx) -> f64 {
         let Spot { package, cache, core } = self.spots[pu.idx()];
         self.base + self.package[package] + self.cache[cache] + self.core[core] + self.pu[pu.idx()]
     }
 }
 
-/// With which other groups each wakes up each other, and how often a second; one may be there several times.
+/// Partner groups of each group, with wake-ups per second; a partner may be repeated.
 fn rates_between(groups: &[Group], traffic: &Traffic) -> Vec<Vec<(usize, f64)>> {
     let of: ByTask<usize> = groups
         .iter()

@@ -1,19 +1,23 @@
-//! A PU for each task, so that those that communicate much are near each other.
+//! Mapping of tasks to PUs, with tasks that communicate much near each other.
 //!
 //! # Approach
-//! From the machine down: the tasks of a domain are dealt to its parts, which are filled one after the other. A part begins
-//! with one task and takes in the one that communicates most with those it has (as EagerMap does, Cruz et al., PDP 2015,
-//! from the PUs up). Then tasks of the part and of the rest are exchanged as by Kernighan and Lin. At last two tasks change
-//! places, or one goes to an empty one, as long as that costs less. All that from three starts, of which the best is kept;
-//! of more than [`EXCHANGED`] tasks the first is taken as it is dealt, without exchanges. No matching: it wants parts of
-//! equal size, and tasks and PUs are as many as they are. The benchmark `mapping` has EagerMap, TreeMatch and Scotch beside.
+//! Top-down: the tasks of a domain are dealt to its parts, which are filled one after the other. A
+//! part begins with one task and takes in the task that communicates most with the part (as
+//! EagerMap does, Cruz et al., PDP 2015, bottom-up). Then tasks of the part and of the rest are
+//! exchanged as by Kernighan and Lin. Finally two tasks swap places, or one task goes to a free
+//! place, as long as the cost falls. All of this runs from three starts, and the best result is
+//! kept; beyond [`EXCHANGED`] tasks only the first start is dealt, without exchanges. No matching:
+//! it requires parts of equal size. The benchmark `mapping` compares with EagerMap, TreeMatch and
+//! Scotch.
 //! # Terms
-//! *Cost*: what is communicated times the distance, summed up over all pairs. *Distance*: steps up and down the tree of
-//! packages, nodes, last caches, cores and PUs.
+//! *Cost*: amount times distance, summed over all pairs. *Distance*: steps up and down the tree of
+//! packages, nodes, last-level caches, cores and PUs.
 //! # Properties
-//! - **Nearly optimal**: in small cases hardly above the least cost of all placements. -> test `nearly_optimal`
+//! - **Nearly optimal**: in small cases hardly above the least cost of all placements.
+//!   -> test `nearly_optimal`
 //! - **Even**: no PU has two tasks more than another. -> test `even`
-//! - **Patterns are found**: pairs share a core, a ring lies along the tree. -> test `known_patterns`
+//! - **Patterns are found**: pairs share a core, a ring lies along the tree.
+//!   -> test `known_patterns`
 
 use super::matrix::Matrix;
 use crate::places::Places;
@@ -22,10 +26,10 @@ use colocate_machine::PuIdx;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Exchanges are tried with so many tasks at most. Chosen: each pair is looked at.
+/// Largest number of tasks for which exchanges are tried. Chosen: every pair is examined.
 const EXCHANGED: usize = 128;
 
-/// Where a PU is: package, node, last cache, core and PU.
+/// Path to a PU: package, node, last-level cache, core and PU.
 pub(crate) type Path = [usize; 5];
 
 /// Steps up and down the tree from one PU to another.
@@ -36,24 +40,30 @@ pub(crate) fn distance(a: &Path, b: &Path) -> f64 {
     2.0 * (a.len() - shared) as f64
 }
 
-/// Whether all pairs of tasks are as far from each other in one placement as in another one: then to change from one to the other
-/// gains nothing (equation 8 of Cruz et al., JPDC 2014). That is so if tasks share a domain of the tree in both or in neither.
+/// True if all pairs of tasks have the same distance in both placements, so that a change gains
+/// nothing (equation 8 of Cruz et al., JPDC 2014). Equivalent: any two tasks share a domain of the
+/// tree in both placements or in neither.
 #[must_use]
 pub fn are_symmetric(places: &Places<'_>, now: &[PuIdx], before: &[PuIdx]) -> bool {
-    let path = |pu: &PuIdx| places.path(*pu);
-    let both: Vec<(Path, Path)> =
-        now.iter().zip(before).map(|(now, before)| (path(now), path(before))).collect();
+    let both: Vec<(Path, Path)> = now
+        .iter()
+        .zip(before)
+        .map(|(now, before)| (places.path(*now), places.path(*before)))
+        .collect();
+    // At each depth the domains of one placement map one to one to those of the other.
     (1..=Path::default().len()).all(|depth| {
-        let (mut there, mut back) = (BTreeMap::new(), BTreeMap::new());
+        let mut there = BTreeMap::new();
+        let mut back = BTreeMap::new();
         both.iter().all(|(now, before)| {
-            let (now, before) = (&now[..depth], &before[..depth]);
+            let now = &now[..depth];
+            let before = &before[..depth];
             *there.entry(now).or_insert(before) == before
                 && *back.entry(before).or_insert(now) == now
         })
     })
 }
 
-/// What each task communicates with others, by places in a list of tasks.
+/// Sparse rows of the communication matrix: (index of the partner, amount) for each task.
 struct Rows(Vec<Vec<(usize, f64)>>);
 
 impl Rows {
@@ -69,26 +79,26 @@ impl Rows {
         Self(rows)
     }
 
-    /// Sum of what a task communicates with all others.
+    /// Amount of a task with all partners.
     fn amount(&self, task: usize) -> f64 {
         self.0[task].iter().map(|(_, amount)| amount).sum()
     }
 
-    /// What all cost that are at places among `paths`.
+    /// Cost of a placement; `seats` are indexes into `paths`.
     fn cost(&self, paths: &[Path], seats: &[usize]) -> f64 {
         let at: Vec<Path> = seats.iter().map(|pu| paths[*pu]).collect();
-        let of = |task: usize| self.cost_of(task, &at[task], &at, usize::MAX);
-        (0..seats.len()).map(of).sum::<f64>() / 2.0
+        let costs = (0..seats.len()).map(|task| self.cost_of(task, &at[task], &at, usize::MAX));
+        costs.sum::<f64>() / 2.0
     }
 
-    /// What a task would cost at a place, beside where the others are.
+    /// Cost of a task at `at`, with its partners at `seats`, without the partner `without`.
     fn cost_of(&self, task: usize, at: &Path, seats: &[Path], without: usize) -> f64 {
         let others = self.0[task].iter().filter(|(other, _)| *other != without);
         others.map(|(other, amount)| amount * distance(at, &seats[*other])).sum()
     }
 }
 
-/// What a placement costs.
+/// Cost of a placement: amount × distance, summed over pairs.
 #[must_use]
 pub fn cost(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>, seats: &[PuIdx]) -> f64 {
     let paths: Vec<Path> = seats.iter().map(|pu| places.path(*pu)).collect();
@@ -96,7 +106,7 @@ pub fn cost(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>, seats: &[PuI
     Rows::of(matrix, tasks).cost(&paths, &seats)
 }
 
-/// A PU for each of `tasks`; none if none is usable.
+/// PU of each task; empty if no PU is usable.
 #[must_use]
 pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<PuIdx> {
     let rows = Rows::of(matrix, tasks);
@@ -106,14 +116,13 @@ pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<Pu
     }
     let mut order: Vec<usize> = (0..paths.len()).collect();
     order.sort_by_key(|pu| paths[*pu]);
-    let dealt = |start: Start| {
-        let mut seats = vec![0; tasks.len()];
-        deal(&rows, &paths, (0..tasks.len()).collect(), (&order, 0), start, &mut seats);
-        seats
-    };
-    let mut starts = vec![dealt(Start::Corner)];
+    let all: Vec<usize> = (0..tasks.len()).collect();
+    let mut starts = vec![vec![0; tasks.len()]];
+    deal(&rows, &paths, all.clone(), (&order, 0), Start::Corner, &mut starts[0]);
     if tasks.len() <= EXCHANGED {
-        starts.push(dealt(Start::Middle));
+        // Exchanges end in local optima, so the best of several starts is kept.
+        starts.push(vec![0; tasks.len()]);
+        deal(&rows, &paths, all, (&order, 0), Start::Middle, &mut starts[1]);
         starts.push((0..tasks.len()).map(|task| order[task % order.len()]).collect());
         let far = Far::of(&paths);
         starts.iter_mut().for_each(|seats| exchange(&rows, &far, seats));
@@ -123,16 +132,16 @@ pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<Pu
     best.into_iter().flatten().map(|pu| places.pus[pu]).collect()
 }
 
-/// With which task a part begins.
+/// First task of a part.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
-    /// That which communicates most with all that are left: the middle of a star.
+    /// Task with the most communication with unplaced tasks: the middle of a star.
     Middle,
-    /// That which does so least: the end of a chain.
+    /// Task with the least communication with unplaced tasks: the end of a chain.
     Corner,
 }
 
-/// Deals tasks to the parts of a domain, of which `pus` are the PUs in the order of the tree.
+/// Deals tasks to the parts of a domain; `pus` are the domain's PUs in tree order.
 fn deal(
     rows: &Rows,
     paths: &[Path],
@@ -148,7 +157,8 @@ fn deal(
     let mut left = tasks;
     let mut rest = pus;
     for part in pus.chunk_by(|a, b| paths[*a][level] == paths[*b][level]) {
-        // As many as the part has room for where each PU has one task; its share of them where there are more.
+        // As many as the part has room for where each PU has one task; its share of them where
+        // there are more.
         let share = (left.len() * part.len()).div_ceil(rest.len());
         let wanted = if left.len() <= rest.len() { part.len() } else { share };
         let mut taken = grown(rows, &mut left, wanted, start);
@@ -160,24 +170,26 @@ fn deal(
     }
 }
 
-/// Takes so many tasks that communicate much with each other out of those that are left.
+/// Removes `wanted` tasks that communicate much with each other from `left`.
 fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize, start: Start) -> Vec<usize> {
     if wanted >= left.len() {
         return std::mem::take(left);
     }
     let mut is_left = vec![false; rows.0.len()];
     left.iter().for_each(|task| is_left[*task] = true);
-    let with_left = |task: usize| {
-        let others = rows.0[task].iter().filter(|(other, _)| is_left[*other]);
+    let all = rows.0.iter().map(|row| {
+        let others = row.iter().filter(|(other, _)| is_left[*other]);
         others.map(|(_, amount)| amount).sum::<f64>()
-    };
-    let all: Vec<f64> = (0..rows.0.len()).map(with_left).collect();
-    // What a task communicates with those taken; from a corner less half of all, so that the part keeps few from the others.
-    let before = |task: usize| if start == Start::Corner { -0.5 * all[task] } else { 0.0 };
-    let mut amounts: Vec<f64> = (0..rows.0.len()).map(before).collect();
+    });
+    let all: Vec<f64> = all.collect();
+    // What a task communicates with those taken; from a corner less half of all, so that the part
+    // keeps few from the others.
+    let factor = if start == Start::Corner { -0.5 } else { 0.0 };
+    let mut amounts: Vec<f64> = all.iter().map(|amount| factor * amount).collect();
+    // The heap pops its maximum; a corner wants the task with the least amount.
     let sign = if start == Start::Corner { -1.0 } else { 1.0 };
-    let candidate = |task: &usize| Candidate { amount: sign * all[*task], task: *task };
-    let mut first: BinaryHeap<Candidate> = left.iter().map(candidate).collect();
+    let mut first: BinaryHeap<Candidate> =
+        left.iter().map(|task| Candidate { amount: sign * all[*task], task: *task }).collect();
     // Amounts grow, so the largest entry of a task is the current one, and comes first.
     let mut with_taken = BinaryHeap::new();
     let mut taken = Vec::with_capacity(wanted);
@@ -196,7 +208,7 @@ fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize, start: Start) -> Vec
     taken
 }
 
-/// Refines two parts until that gains nothing, in at most as many passes as there are tasks.
+/// Refines two parts until nothing is gained, in at most as many passes as tasks.
 fn refine_all(rows: &Rows, taken: &mut [usize], left: &mut [usize]) {
     for _ in 0..rows.0.len() {
         if !refine(rows, taken, left) {
@@ -205,35 +217,34 @@ fn refine_all(rows: &Rows, taken: &mut [usize], left: &mut [usize]) {
     }
 }
 
-/// Exchanges tasks of two parts, one pair after the other and each once, so that less is communicated between the parts; also pairs
-/// that cost more for a while. Undoes those after the least (Kernighan and Lin, 1970). Whether that is less than before.
+/// One pass of Kernighan and Lin (1970) over two parts. Exchanges pairs of tasks in turn, each task
+/// at most once and also at a loss, then undoes all exchanges after the minimum cut. True if the
+/// cut fell.
 fn refine(rows: &Rows, taken: &mut [usize], left: &mut [usize]) -> bool {
     // By how much less would be communicated between the parts if a task were in the other one.
     let mut side = vec![0.0; rows.0.len()];
     taken.iter().for_each(|task| side[*task] = 1.0);
     left.iter().for_each(|task| side[*task] = -1.0);
-    let gain = |task: usize| {
-        rows.0[task].iter().map(|(other, amount)| -side[task] * side[*other] * amount).sum::<f64>()
-    };
-    let mut gains: Vec<f64> = (0..rows.0.len()).map(gain).collect();
+    let gains = rows.0.iter().zip(&side).map(|(row, side_of)| {
+        row.iter().map(|(other, amount)| -side_of * side[*other] * amount).sum::<f64>()
+    });
+    let mut gains: Vec<f64> = gains.collect();
     // By how much less once the other one of a pair is there.
     let mut less = vec![0.0; rows.0.len()];
     let least = ROUNDING * taken.iter().map(|task| rows.amount(*task)).sum::<f64>();
-    let (mut sum, mut best) = (0.0, (0.0, 0));
+    let mut sum = 0.0;
+    let mut best = (0.0, 0);
     let pairs = taken.len().min(left.len());
     for done in 0..pairs {
-        let most = |of: &[usize], less: &[f64]| {
-            let gain = |at: usize| gains[of[at]] - less[of[at]];
-            (done..of.len()).max_by(|a, b| gain(*a).total_cmp(&gain(*b)).then(b.cmp(a)))
-        };
-        let Some(a) = most(taken, &less) else { break };
+        let Some(a) = largest_gain(taken, done, &gains, &less) else { break };
         taken.swap(done, a);
         let a = taken[done];
         rows.0[a].iter().for_each(|(other, amount)| less[*other] = 2.0 * amount);
-        let Some(b) = most(left, &less) else { break };
+        let Some(b) = largest_gain(left, done, &gains, &less) else { break };
         left.swap(done, b);
         let b = left[done];
         sum += gains[a] + gains[b] - less[b];
+        // Reset only what was set, instead of the whole array.
         rows.0[a].iter().for_each(|(other, _)| less[*other] = 0.0);
         for task in [a, b] {
             for (other, amount) in &rows.0[task] {
@@ -244,11 +255,20 @@ fn refine(rows: &Rows, taken: &mut [usize], left: &mut [usize]) -> bool {
             best = (sum, done + 1);
         }
     }
+    // Exchanged tasks are at the front of both slices, in the order of exchange.
     (0..best.1).for_each(|at| std::mem::swap(&mut taken[at], &mut left[at]));
     best.1 > 0
 }
 
-/// A task and what it communicates. The first one of those that communicate most is the greatest.
+/// Index in `tasks`, from `done` on, of the task with the largest gain; the first among equals.
+fn largest_gain(tasks: &[usize], done: usize, gains: &[f64], less: &[f64]) -> Option<usize> {
+    (done..tasks.len()).max_by(|&a, &b| {
+        let [of_a, of_b] = [tasks[a], tasks[b]].map(|task| gains[task] - less[task]);
+        of_a.total_cmp(&of_b).then(b.cmp(&a))
+    })
+}
+
+/// Task in a priority queue, by amount; the lowest index wins among equals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Candidate {
     amount: f64,
@@ -269,7 +289,7 @@ impl PartialOrd for Candidate {
     }
 }
 
-/// How far each place is from each other one.
+/// Distance matrix of the places.
 struct Far {
     places: usize,
     all: Vec<f64>,
@@ -277,8 +297,8 @@ struct Far {
 
 impl Far {
     fn of(paths: &[Path]) -> Self {
-        let from = |here| paths.iter().map(move |there| distance(here, there));
-        Self { places: paths.len(), all: paths.iter().flat_map(from).collect() }
+        let all = paths.iter().flat_map(|a| paths.iter().map(move |b| distance(a, b)));
+        Self { places: paths.len(), all: all.collect() }
     }
 
     fn from(&self, place: usize) -> &[f64] {
@@ -286,7 +306,7 @@ impl Far {
     }
 }
 
-/// What each task would cost at each place beside where the others are.
+/// Cost of each task at each place, with all other tasks fixed.
 struct Costs<'a> {
     rows: &'a Rows,
     far: &'a Far,
@@ -302,12 +322,13 @@ impl<'a> Costs<'a> {
         costs
     }
 
-    /// Adds so many times what a task at a place makes others cost.
+    /// Adds `times` the cost that `task` at `place` causes to its partners.
     fn add(&mut self, task: usize, place: usize, times: f64) {
         let far = self.far.from(place);
         for (other, amount) in &self.rows.0[task] {
-            let (of, amount) = (&mut self.all[other * far.len()..][..far.len()], times * amount);
-            of.iter_mut().zip(far).for_each(|(cost, far)| *cost += amount * far);
+            let costs = &mut self.all[other * far.len()..][..far.len()];
+            let amount = times * amount;
+            costs.iter_mut().zip(far).for_each(|(cost, far)| *cost += amount * far);
         }
     }
 
@@ -322,7 +343,7 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// Has two tasks change places, or one go to a place that none has, as long as that costs less.
+/// Swaps two tasks, or moves a task to a free place, as long as the cost falls.
 fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
     let mut costs = Costs::of(rows, far, seats);
     let mut on = vec![0_u32; far.places];
@@ -331,6 +352,7 @@ fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
     let rounding: Vec<f64> = (0..seats.len()).map(|task| ROUNDING * rows.amount(task)).collect();
     for _ in 0..seats.len() {
         let mut has_changed = false;
+        // A task without partners costs nothing anywhere.
         for a in (0..seats.len()).filter(|a| !rows.0[*a].is_empty()) {
             let own = costs.at(a, seats[a]);
             let free = (0..far.places).filter(|place| on[*place] == 0);
@@ -339,14 +361,16 @@ fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
                 gains.max_by(|x, y| x.0.total_cmp(&y.0).then(y.1.cmp(&x.1)))
                 && gain > LEAST * own + rounding[a]
             {
-                (on[seats[a]], on[place]) = (on[seats[a]] - 1, 1);
+                on[seats[a]] -= 1;
+                on[place] = 1;
                 costs.go(a, place, seats);
                 has_changed = true;
                 continue;
             }
             rows.0[a].iter().for_each(|(other, amount)| with[*other] = *amount);
             for b in 0..a {
-                let (there, here) = (seats[a], seats[b]);
+                let there = seats[a];
+                let here = seats[b];
                 // What the two communicate stays as far.
                 let before = costs.at(a, there) + costs.at(b, here);
                 let after =
@@ -368,8 +392,9 @@ fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
 /// Least gain that counts, as a share of the cost. Chosen.
 const LEAST: f64 = 1e-9;
 
-/// Rounding error of sums and differences, as a share of the amounts that are summed up: some thousand additions of 2^-53 each, of
-/// amounts times distances up to ten. A gain that is no larger may be none, and would be made again and again.
+/// Rounding error of sums and differences, relative to the summed amounts: some thousand additions
+/// with 2^-53 each, of amounts times distances up to ten. A smaller gain may be no gain, and the
+/// same exchange would repeat for ever.
 const ROUNDING: f64 = 1e-11;
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
-//! How much tasks communicate, and what is read off it.
+//! Communication matrix and its measures.
 //!
-//! Amounts have any unit: wake-ups a second, cache lines. After Cruz et al., "Dynamic thread mapping of shared memory
-//! applications by exploiting cache coherence protocols", JPDC 2014, sections 4.1, 4.2 and 5.1.
+//! Amounts have any unit, e.g. wake-ups per second or cache lines. After Cruz et al., "Dynamic
+//! thread mapping of shared memory applications by exploiting cache coherence protocols", JPDC
+//! 2014, sections 4.1, 4.2 and 5.1.
 
 use super::traffic::Two;
 use colocate_evidence::TaskId;
 use std::collections::BTreeMap;
 
-/// Symmetric and sparse; a task does not communicate with itself. In the order of the pairs.
+/// Sparse symmetric communication matrix without a diagonal, sorted by pair.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix(Vec<(Two, f64)>);
 
 impl Matrix {
-    /// What tasks communicate, added up for each pair. What is of one task, or not above 0, does not count.
+    /// Sums amounts by pair. Drops amounts within a task, and amounts not above 0.
     #[must_use]
     pub fn of(amounts: impl IntoIterator<Item = (TaskId, TaskId, f64)>) -> Self {
         let amounts = amounts.into_iter().filter(|(a, b, amount)| a != b && *amount > 0.0);
@@ -28,19 +29,19 @@ impl Matrix {
         Self(pairs)
     }
 
-    /// What two tasks communicate.
+    /// Amount between two tasks; 0 for an unknown pair.
     #[must_use]
     pub fn between(&self, a: TaskId, b: TaskId) -> f64 {
         let at = self.0.binary_search_by_key(&(a.min(b), a.max(b)), |(two, _)| *two);
         at.map_or(0.0, |at| self.0[at].1)
     }
 
-    /// All pairs that communicate, in order.
+    /// All communicating pairs, in order.
     pub fn pairs(&self) -> impl Iterator<Item = (Two, f64)> {
         self.0.iter().copied()
     }
 
-    /// The tasks that communicate, in order.
+    /// All communicating tasks, in order.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskId> {
         let mut tasks: Vec<TaskId> = self.0.iter().flat_map(|((a, b), _)| [*a, *b]).collect();
@@ -49,19 +50,19 @@ impl Matrix {
         tasks
     }
 
-    /// What was known before, weighted by `1 + aging`, and `new` (equation 1).
+    /// Old amounts weighted by `1 + aging`, plus `new` (equation 1).
     #[must_use]
     pub fn aged(&self, aging: f64, new: &Self) -> Self {
         let old = self.pairs().map(|((a, b), amount)| (a, b, (1.0 + aging) * amount));
         Self::of(new.pairs().map(|((a, b), amount)| (a, b, amount)).chain(old))
     }
 
-    /// Without the pairs of tasks that are not to be kept.
+    /// Removes all pairs of tasks for which `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(TaskId) -> bool) {
         self.0.retain(|((a, b), _)| keep(*a) && keep(*b));
     }
 
-    /// Without the tasks that communicate less than `part` of what tasks do on average.
+    /// Copy without tasks that communicate less than `part` of the mean task.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // tasks
     pub fn without_inactive(&self, part: f64) -> Self {
@@ -70,23 +71,25 @@ impl Matrix {
             *sums.entry(a).or_default() += amount;
             *sums.entry(b).or_default() += amount;
         }
+        // Only communicating tasks count for the mean.
         let least = part * sums.values().sum::<f64>() / sums.len().max(1) as f64;
         let mut active = self.clone();
         active.retain(|task| sums.get(&task).is_some_and(|sum| *sum >= least));
         active
     }
 
-    /// With whom each task communicates most: the one with the lowest ID among equals (equation 2). In the order of the tasks.
+    /// (task, partner) for each task, in task order (equation 2); the lowest ID among equal
+    /// partners.
     #[must_use]
     pub fn partners(&self) -> Vec<Two> {
-        let both = |((a, b), amount)| [(a, amount, b), (b, amount, a)];
-        let mut all: Vec<(TaskId, f64, TaskId)> = self.pairs().flat_map(both).collect();
+        let mut all: Vec<(TaskId, f64, TaskId)> =
+            self.pairs().flat_map(|((a, b), amount)| [(a, amount, b), (b, amount, a)]).collect();
         all.sort_unstable_by(|x, y| x.0.cmp(&y.0).then(y.1.total_cmp(&x.1)).then(x.2.cmp(&y.2)));
         all.dedup_by_key(|(task, ..)| *task);
         all.into_iter().map(|(task, _, partner)| (task, partner)).collect()
     }
 
-    /// What a pair of so many tasks communicates on average.
+    /// Mean amount of a pair among `tasks` tasks.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // tasks
     pub fn mean(&self, tasks: usize) -> f64 {
@@ -94,33 +97,38 @@ impl Matrix {
         self.0.iter().map(|(_, amount)| amount).sum::<f64>() / pairs
     }
 
-    /// How unevenly the pairs of so many tasks communicate: the variance of amounts over the square of their mean, 0 if all
-    /// are equal. The published one is over the mean itself (equation 5) and grows with the rate of counting, so that its
-    /// limit of 250 means something for one detector only.
+    /// Heterogeneity of the pairs among `tasks` tasks: variance of amounts over their squared mean,
+    /// 0 if all are equal. The published measure divides by the mean itself (equation 5) and grows
+    /// with the rate of counting, so its limit of 250 fits a single detector only.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // tasks
     pub fn heterogeneity(&self, tasks: usize) -> f64 {
+        // Variance over squared mean is E[x²] / E[x]² − 1; silent pairs add 0 to both sums.
         let pairs = (tasks * tasks.saturating_sub(1) / 2) as f64;
         let sum: f64 = self.0.iter().map(|(_, amount)| amount).sum();
         let squares: f64 = self.0.iter().map(|(_, amount)| amount * amount).sum();
         if sum > 0.0 { pairs * squares / (sum * sum) - 1.0 } else { 0.0 }
     }
 
-    /// How much this differs from `before`: both scaled to a largest amount of 1, the sum of the fourth powers of the
-    /// differences over both halves of the matrix (equation 9).
+    /// Largest amount; the least positive number for an empty matrix.
+    fn largest(&self) -> f64 {
+        self.0.iter().map(|(_, amount)| *amount).fold(f64::MIN_POSITIVE, f64::max)
+    }
+
+    /// Dynamicity against `before`: both matrices scaled to a largest amount of 1, then the sum of
+    /// the fourth powers of the differences over both halves of the matrix (equation 9).
     #[must_use]
     pub fn dynamicity(&self, before: &Self) -> f64 {
-        let scale =
-            |of: &Self| of.0.iter().map(|(_, amount)| *amount).fold(f64::MIN_POSITIVE, f64::max);
-        let (now_scale, before_scale) = (scale(self), scale(before));
+        let now_scale = self.largest();
+        let before_scale = before.largest();
         let both = self.0.iter().map(|(two, _)| two).chain(before.0.iter().map(|(two, _)| two));
         let mut pairs: Vec<Two> = both.copied().collect();
         pairs.sort_unstable();
         pairs.dedup();
-        let differs = |(a, b): Two| {
-            (self.between(a, b) / now_scale - before.between(a, b) / before_scale).powi(4)
-        };
-        2.0 * pairs.into_iter().map(differs).sum::<f64>()
+        let differences = pairs
+            .into_iter()
+            .map(|(a, b)| self.between(a, b) / now_scale - before.between(a, b) / before_scale);
+        2.0 * differences.map(|difference| difference.powi(4)).sum::<f64>()
     }
 }
 
@@ -157,7 +165,7 @@ mod tests {
         assert_eq!(found, [(0, 1), (1, 2), (2, 1), (3, 2)].map(|(a, b)| (task(a), task(b))));
     }
 
-    /// Of four tasks: all alike 0; two pairs 2 of 6 pairs; one pair only 1 of 6.
+    /// Four tasks: all pairs equal give 0; two communicating pairs are 2 of 6 pairs; one is 1 of 6.
     #[test]
     fn heterogeneity_by_hand() {
         let all: Vec<_> = (0..4).flat_map(|a| (a + 1..4).map(move |b| (a, b, 7.0))).collect();
@@ -197,7 +205,7 @@ mod tests {
             prop_assert!((found - variance / (mean * mean)).abs() < 1e-6 * found.max(1.0));
         }
 
-        /// Whatever it is counted in.
+        /// Independent of the unit.
         #[test]
         fn scale_free(amounts in proptest::collection::vec(0.1..9.0_f64, 6), scale in 0.01..100.0_f64) {
             let pairs: Vec<(u32, u32)> = (0..4).flat_map(|a| (a + 1..4).map(move |b| (a, b))).collect();

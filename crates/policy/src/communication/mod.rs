@@ -1,4 +1,4 @@
-//! Which tasks communicate, and which of them should be together.
+//! Communication between tasks, and placement of communicating tasks near each other.
 
 pub mod filter;
 pub mod groups;
@@ -13,7 +13,7 @@ use colocate_evidence::TaskId;
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, HashSet};
 
-/// What is known of tasks, to look it up: its order says nothing.
+/// Values by task. The iteration order is arbitrary.
 pub(crate) type ByTask<V> = HashMap<TaskId, V, FixedState>;
-/// Tasks, to look one up.
+/// Set of tasks. The iteration order is arbitrary.
 pub(crate) type TaskSet = HashSet<TaskId, FixedState>;

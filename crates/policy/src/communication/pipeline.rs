@@ -1,4 +1,5 @@
-//! From what tasks have communicated to where they should be: the stages of Cruz et al. (JPDC 2014, section 4) in their order.
+//! From communication to placement: the stages of Cruz et al. (JPDC 2014, section 4) in their
+//! order.
 
 use super::filter::{Filter, Uneven};
 use super::mapping::{are_symmetric, mapping};
@@ -8,11 +9,11 @@ use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 use std::collections::BTreeMap;
 
-/// What is remembered from one call to the next.
+/// State of the pipeline between calls.
 ///
-/// Each call: old amounts age and new ones are added ([`Matrix::aged`]). Unless enough tasks have new partners, and pairs
-/// communicate unevenly, nothing is done ([`Filter`]). Each task gets a PU ([`mapping`]). If all pairs are as far from each
-/// other as before, the tasks stay ([`are_symmetric`]).
+/// Each call ages old amounts and adds new amounts ([`Matrix::aged`]). Nothing changes unless
+/// enough tasks have new partners and pairs communicate unevenly ([`Filter`]). Else each task gets
+/// a PU ([`mapping`]). If all pairs keep their distance, the tasks stay ([`are_symmetric`]).
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
     matrix: Matrix,
@@ -21,15 +22,14 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Of which nothing came yet, with this measure of how unevenly pairs communicate.
+    /// Pipeline in its initial state, with a measure of uneven communication.
     #[must_use]
     pub fn new(uneven: Uneven) -> Self {
         Self { filter: Filter::new(uneven), ..Self::default() }
     }
 
-    /// Takes in what was communicated since the last call, of which one observation is `piece`; `live` are all tasks that are still
-    /// there, in order. Whether tasks
-    /// are to move.
+    /// Adds the amounts since the last call and maps tasks if the filter passes. `piece` is the
+    /// amount of a single observation; `live` are all living tasks, in order. True if tasks move.
     pub fn follow(
         &mut self,
         new: &Matrix,
@@ -38,45 +38,49 @@ impl Pipeline {
         places: &Places<'_>,
     ) -> bool {
         self.matrix = self.matrix.aged(self.filter.aging(), new);
+        // Amounts of ended tasks would keep PUs occupied.
         self.matrix.retain(|task| live.binary_search(&task).is_ok());
         let tasks = self.matrix.tasks();
-        let is_there = |pu: &PuIdx| places.pus.binary_search(pu).is_ok();
-        self.seats.retain(|task, pu| tasks.binary_search(task).is_ok() && is_there(pu));
+        self.seats.retain(|task, pu| {
+            tasks.binary_search(task).is_ok() && places.pus.binary_search(pu).is_ok()
+        });
         let passes = self.filter.passes(&self.matrix, tasks.len(), piece);
         let has_moved = passes && self.map(&tasks, places);
         self.filter.learn(passes, has_moved);
         has_moved
     }
 
-    /// Takes in what was communicated since the last call, without aging. If it is time to, and the tasks are not on PUs that are
-    /// there, they are mapped by all that is known.
+    /// Adds the amounts since the last call, without aging. Once `is_time`, maps tasks by all
+    /// amounts; maps again only after a PU is lost.
     pub fn map_once(&mut self, is_time: bool, new: &Matrix, places: &Places<'_>) {
         self.matrix = self.matrix.aged(0.0, new);
         if self.seats.values().any(|pu| !places.pus.contains(pu)) {
             self.seats.clear();
         }
+        // Empty seats: not mapped yet, or a PU was lost just now.
         if is_time && self.seats.is_empty() {
             self.map(&self.matrix.tasks(), places);
         }
     }
 
-    /// Where tasks are that communicate.
+    /// PUs of communicating tasks.
     #[must_use]
     pub const fn seats(&self) -> &BTreeMap<TaskId, PuIdx> {
         &self.seats
     }
 
-    /// What is known of their communication.
+    /// Aged communication matrix.
     #[must_use]
     pub const fn matrix(&self) -> &Matrix {
         &self.matrix
     }
 
-    /// Maps tasks anew; false if all pairs are as far from each other as before.
+    /// Maps tasks; false if all pairs keep their distance.
     fn map(&mut self, tasks: &[TaskId], places: &Places<'_>) -> bool {
         let new = mapping(&self.matrix, tasks, places);
         let old: Option<Vec<PuIdx>> =
             tasks.iter().map(|task| self.seats.get(task).copied()).collect();
+        // A task without a seat makes `old` `None`: then the mapping is new in any case.
         if new.is_empty() || old.is_some_and(|old| are_symmetric(places, &new, &old)) {
             return false;
         }

@@ -1,10 +1,10 @@
-//! What tasks were seen to communicate, in one unit.
+//! Observed communication in a common unit, seconds.
 
 use super::matrix::Matrix;
 use colocate_evidence::{Sharing, WakeUps};
 
-/// What tasks have communicated since they were created, in seconds that it may cost: each wake-up `wake_up` seconds, and the CPU time
-/// at memory that both use.
+/// Communication of tasks since their creation as its possible cost in seconds: `wake_up` seconds
+/// for each wake-up, plus the CPU time at shared memory.
 #[must_use]
 #[allow(clippy::cast_precision_loss)] // counts of wake-ups
 pub fn seconds(wake_ups: &[WakeUps], wake_up: f64, sharing: &[Sharing]) -> Matrix {
@@ -14,11 +14,12 @@ pub fn seconds(wake_ups: &[WakeUps], wake_up: f64, sharing: &[Sharing]) -> Matri
     Matrix::of(woken.chain(shared))
 }
 
-/// What has come to what was communicated `before`, of sums that only grow.
+/// Increase since `before` of sums that only grow.
 #[must_use]
 pub fn since(now: &Matrix, before: &Matrix) -> Matrix {
     let mut before = before.pairs().peekable();
     Matrix::of(now.pairs().map(|(two, sum)| {
+        // Both matrices are sorted by pair: a merge in one pass.
         while before.next_if(|(old, _)| *old < two).is_some() {}
         let was = before.next_if(|(old, _)| *old == two);
         (two.0, two.1, sum - was.map_or(0.0, |(_, was)| was))

@@ -1,18 +1,22 @@
-//! Tasks that communicate and do not share a PU, in teams, and a part of the machine for each team.
+//! Teams of communicating tasks on separate PUs, and a part of the machine for each team.
 //!
 //! # Algorithm
-//! 1. Tasks are in one team whose wake-ups from afar would cost a pair more than [`SHARE`] of the time for which both are busy; of
-//!    a pair that is in one part, more than [`STAYS`].
-//! 2. Each team, the one with most to lose first, gets a part of the machine that has a core for all of its time, and [`ROOM`]
-//!    beyond: one under a last-level cache if there is one, else a node or a package. Of several the one with most wake-ups from
-//!    tasks that have a PU there, then the one where most of its time is spent already, since its memory may be there, then the one
-//!    with most room. One with less than half of that time only if the team loses [`FAR`] of it. A team stays in its part while
-//!    that has a core for all of its time.
+//! 1. Two tasks are in the same team if wake-ups between distant PUs would cost more than [`SHARE`]
+//!    of the sum of their busy times; [`STAYS`] for a pair that is already in the same part.
+//! 2. Teams get parts in the order of falling loss. A part needs free cores for the team's busy
+//!    time times [`ROOM`]: a last-level cache if possible, else a node or a package. Among several
+//!    parts the order is: most wake-ups from tasks placed in the part; most of the team's time
+//!    spent in the part, since the team's memory may be there; most room. A part with less than
+//!    half of the team's time is taken only if the team loses [`FAR`] of its time. A team stays in
+//!    its part while the part has free cores for the busy time.
 //! # Properties
-//! - **As wide as it needs**: a team that one cache has no cores for gets a node. -> test `a_part_is_as_wide_as_its_team`
-//! - **Does not separate or crowd**: one that no part has cores for is left to the kernel. -> test `a_part_is_as_wide_as_its_team`
+//! - **As wide as it needs**: a team that one cache has no cores for gets a node.
+//!   -> test `a_part_is_as_wide_as_its_team`
+//! - **Does not separate or crowd**: one that no part has cores for is left to the kernel.
+//!   -> test `a_part_is_as_wide_as_its_team`
 //! - **Apart**: teams do not share a part if there is another one. -> test `teams_have_a_part_each`
-//! - **Little moves**: a team begins in the part where it is most. -> test `a_team_is_where_it_runs`
+//! - **Little moves**: a team begins in the part where it is most.
+//!   -> test `a_team_is_where_it_runs`
 //! - **Stays**: a team keeps its part. -> test `a_team_stays_where_it_was`
 
 use super::ByTask;
@@ -21,21 +25,22 @@ use super::traffic::Traffic;
 use crate::places::Places;
 use colocate_evidence::TaskId;
 use colocate_machine::calibrated::Pair;
-use colocate_machine::{PuIdx, Shared};
+use colocate_machine::{Machine, PuIdx, Shared};
 use colocate_model::communication::WakeUpCosts;
 use std::collections::BTreeMap;
 
-/// The part of the time for which both are busy. Chosen: a team in a part has only the memory bandwidth and the caches of that,
-/// so less is not worth it.
+/// Least loss of a pair in a team, as a part of the sum of their busy times. Chosen: a team is
+/// limited to the memory bandwidth and caches of its part, so less is not worth the limit.
 const SHARE: f64 = 0.05;
-/// The same of a pair that is in one part. Chosen: what it communicates varies, and is less while it is near.
+/// Least loss for a pair that is already in the same part. Chosen: communication varies, and is
+/// less while the tasks are near.
 const STAYS: f64 = 0.02;
-/// A team is put in a part in which it spends less than half of its time only if it loses this part of its time. Chosen: its memory
-/// is elsewhere then, and where is not known.
+/// Least loss of a team, as a part of its time, for a part with less than half of the team's time.
+/// Chosen: the team's memory is then elsewhere, on an unknown node.
 const FAR: f64 = 0.2;
-/// So many cores for each that a team keeps busy are free in a part that it is put in. Chosen: its load varies.
+/// Free cores per busy core of a team in a new part. Chosen: load varies.
 const ROOM: f64 = 1.25;
-/// The parts that a team may be put in, narrowest first.
+/// Kinds of parts, narrowest first.
 const PARTS: [Shared; 3] = [Shared::Cache, Shared::Node, Shared::Package];
 
 /// Tasks that communicate.
@@ -43,18 +48,19 @@ const PARTS: [Shared; 3] = [Shared::Cache, Shared::Node, Shared::Package];
 pub struct Team {
     /// The tasks, in the order of their IDs: two or more.
     pub tasks: Vec<TaskId>,
-    /// With which other one each communicates most.
+    /// Partner with the most communication, for each task.
     pub partners: Vec<TaskId>,
-    /// Seconds a second that they lose as far apart as can be.
+    /// Loss at the largest distance against a shared cache, in seconds per second.
     pub gain: f64,
-    /// How many PUs they keep busy.
+    /// Sum of the tasks' busy shares, in PUs.
     pub busy: f64,
 }
 
-/// Where a team is: what it shares, with which PU.
+/// Part of the machine: the PUs that share a cache, node or package with a PU.
 pub type Part = (Shared, PuIdx);
 
-/// The teams of tasks that may be in one, which had parts `before`. A task of which it is not known how busy it is is in none.
+/// Teams of the tasks for which `may_be` is true. `before`: previous parts. A task with an unknown
+/// busy share is in no team.
 #[must_use]
 pub fn teams(
     traffic: &Traffic,
@@ -64,6 +70,7 @@ pub fn teams(
     may_be: impl Fn(TaskId) -> bool,
 ) -> Vec<Team> {
     let mut teams: Vec<Team> = Vec::new();
+    // A part is at best a shared cache: anything closer is the kernel's choice and not counted.
     let saved = farthest(places, costs) - costs.of(Pair::SameCache);
     if saved <= 0.0 {
         return teams;
@@ -78,24 +85,25 @@ pub fn teams(
         let (Some(busy_a), Some(busy_b)) = (traffic.known_busy(a), traffic.known_busy(b)) else {
             continue;
         };
+        // Both unknown would be equal, too.
         let stays = before.contains_key(&a) && before.get(&a) == before.get(&b);
         let least = if stays { STAYS } else { SHARE } * (busy_a + busy_b);
         if gain < least {
             continue;
         }
-        let mut team = |task: TaskId, other: TaskId| {
+        let [a, b] = [(a, b), (b, a)].map(|(task, other)| {
             let most = most.entry(task).or_insert((0.0, other));
             if most.0 < gain {
                 *most = (gain, other);
             }
             *of.entry(task).or_insert_with(|| {
-                let (tasks, partners, busy) = (vec![task], Vec::new(), traffic.busy(task));
-                teams.push(Team { tasks, partners, gain: 0.0, busy });
+                let busy = traffic.busy(task);
+                teams.push(Team { tasks: vec![task], partners: Vec::new(), gain: 0.0, busy });
                 teams.len() - 1
             })
-        };
-        let (a, b) = (team(a, b), team(b, a));
-        let (to, from) = (a.min(b), a.max(b));
+        });
+        let to = a.min(b);
+        let from = a.max(b);
         teams[to].gain += gain;
         if to != from {
             let joined = std::mem::take(&mut teams[from].tasks);
@@ -117,13 +125,13 @@ pub fn teams(
     teams
 }
 
-/// What a wake-up costs at most between usable PUs.
+/// Largest cost of a wake-up between usable PUs, in seconds.
 fn farthest(places: &Places<'_>, costs: &WakeUpCosts) -> f64 {
     let machine = places.machine;
-    let package = |pu: PuIdx| machine.cores[machine.core_of(pu).idx()].package;
     let Some(&first) = places.pus.first() else { return 0.0 };
     let cache = machine.last_level_cache(first);
-    costs.of(if places.pus.iter().any(|pu| package(*pu) != package(first)) {
+    let package = machine.cores[machine.core_of(first).idx()].package;
+    costs.of(if places.cores.iter().any(|it| machine.cores[it.core.idx()].package != package) {
         Pair::OtherPackage
     } else if places.pus.iter().any(|pu| machine.last_level_cache(*pu) != cache) {
         Pair::OtherCache
@@ -132,34 +140,55 @@ fn farthest(places: &Places<'_>, costs: &WakeUpCosts) -> f64 {
     })
 }
 
-/// A part of the machine with some of the usable PUs.
+/// Part of the machine with some of the usable PUs.
 struct Candidate {
     part: Part,
     pus: Vec<PuIdx>,
+    /// Indexes of the cores of `pus`.
+    cores: Vec<usize>,
 }
 
-/// The parts of one kind that have several usable PUs, but not all.
+impl Candidate {
+    fn new(shared: Shared, pus: Vec<PuIdx>, machine: &Machine) -> Self {
+        let mut cores: Vec<usize> = pus.iter().map(|pu| machine.core_of(*pu).idx()).collect();
+        cores.dedup();
+        Self { part: (shared, pus[0]), pus, cores }
+    }
+
+    /// Free cores of the part, by the free share of each core of the machine.
+    fn room(&self, free: &[f64]) -> f64 {
+        self.cores.iter().map(|core| free[*core]).sum()
+    }
+
+    /// Sum of the values of the part's PUs.
+    fn sum(&self, by_pu: &BTreeMap<PuIdx, f64>) -> f64 {
+        self.pus.iter().map(|pu| by_pu.get(pu).copied().unwrap_or(0.0)).sum()
+    }
+}
+
+/// Parts of a kind with several usable PUs, but not all.
 fn candidates(places: &Places<'_>, shared: Shared) -> Vec<Candidate> {
     let mut parts = places.machine.parts(shared);
     parts.iter_mut().for_each(|pus| pus.retain(|pu| places.pus.binary_search(pu).is_ok()));
+    // All usable PUs would be no restriction.
     parts.retain(|pus| pus.len() > 1 && pus.len() < places.pus.len());
-    parts.into_iter().map(|pus| Candidate { part: (shared, pus[0]), pus }).collect()
+    parts.into_iter().map(|pus| Candidate::new(shared, pus, places.machine)).collect()
 }
 
-/// What is where.
+/// Current placement and load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now<'a> {
-    /// The parts of teams until now.
+    /// Previous parts of teams.
     pub parts: &'a BTreeMap<TaskId, Part>,
-    /// Tasks that are to have a PU.
+    /// Tasks pinned to a PU.
     pub seats: &'a BTreeMap<TaskId, PuIdx>,
-    /// Where tasks of teams have last run.
+    /// PU of the last run of each team task.
     pub ran: &'a BTreeMap<TaskId, PuIdx>,
-    /// What tasks of no team want of each PU.
+    /// Load of tasks without a team, by PU.
     pub load: &'a BTreeMap<PuIdx, f64>,
 }
 
-/// A part for each of the teams; `None` where the kernel is to choose.
+/// Part of each team; `None`: not pinned.
 #[must_use]
 pub(crate) fn parts(
     teams: &[Team],
@@ -170,58 +199,59 @@ pub(crate) fn parts(
     if teams.is_empty() {
         return Vec::new();
     }
-    let core = |pu: &PuIdx| places.machine.core_of(*pu).idx();
     let mut free = vec![0.0; places.machine.cores.len()];
     places.cores.iter().for_each(|usable| free[usable.core.idx()] = 1.0);
-    now.load.iter().for_each(|(pu, busy)| free[core(pu)] = (free[core(pu)] - busy).max(0.0));
+    for (pu, busy) in now.load {
+        let free = &mut free[places.machine.core_of(*pu).idx()];
+        *free = (*free - busy).max(0.0);
+    }
     let all: Vec<Candidate> = PARTS.iter().flat_map(|part| candidates(places, *part)).collect();
-    let cores_of = |part: &Candidate| {
-        let mut cores: Vec<usize> = part.pus.iter().map(core).collect();
-        cores.dedup();
-        cores
-    };
-    let room = |free: &[f64], part: &Candidate| -> f64 {
-        cores_of(part).into_iter().map(|core| free[core]).sum()
-    };
-    let choose = |team: &Team, free: &[f64]| -> Option<usize> {
-        let had = |part: &Candidate| now.parts.get(&team.tasks[0]) == Some(&part.part);
-        let stays = all.iter().position(|part| had(part) && room(free, part) >= team.busy);
-        let fits = |at: &usize| room(free, &all[*at]) >= team.busy * ROOM;
-        let fitting: Vec<usize> = (0..all.len()).filter(fits).collect();
-        if stays.is_some() || fitting.is_empty() {
-            return stays;
-        }
-        let sum = |by_pu: &BTreeMap<PuIdx, f64>, part: &Candidate| -> f64 {
-            part.pus.iter().map(|pu| by_pu.get(pu).copied().unwrap_or(0.0)).sum()
-        };
-        let (called, spent) = (calls(team, traffic, now.seats), spent(team, traffic, now.ran));
-        let best = |shared| {
-            let is_worth_it =
-                |part| sum(&spent, part) >= team.busy / 2.0 || team.gain >= team.busy * FAR;
-            let kind = fitting.iter().copied().filter(|at| all[*at].part.0 == shared);
-            kind.filter(|at| is_worth_it(&all[*at])).max_by(|&a, &b| {
-                let (x, y) = (&all[a], &all[b]);
-                let calls = sum(&called, x).total_cmp(&sum(&called, y));
-                let spends = sum(&spent, x).total_cmp(&sum(&spent, y));
-                let rooms = room(free, x).total_cmp(&room(free, y));
-                calls.then(spends).then(rooms).then(b.cmp(&a))
-            })
-        };
-        PARTS.into_iter().find_map(best)
-    };
     let mut chosen = Vec::with_capacity(teams.len());
     for team in teams {
-        let part = choose(team, &free);
+        // Teams are sorted by loss, so the team with most to lose chooses first.
+        let part = choose(team, &all, &free, traffic, now);
         if let Some(part) = part {
-            let left = 1.0 - team.busy / room(&free, &all[part]).max(team.busy);
-            cores_of(&all[part]).into_iter().for_each(|core| free[core] *= left);
+            // Assumes that the kernel spreads the team evenly over the free time of the part.
+            let left = 1.0 - team.busy / part.room(&free).max(team.busy);
+            part.cores.iter().for_each(|core| free[*core] *= left);
         }
-        chosen.push(part.map(|part| all[part].part));
+        chosen.push(part.map(|part| part.part));
     }
     chosen
 }
 
-/// How busy the tasks of a team are, by where they have last run.
+/// Part of a team; `None`: not pinned.
+fn choose<'a>(
+    team: &Team,
+    all: &'a [Candidate],
+    free: &[f64],
+    traffic: &Traffic,
+    now: Now<'_>,
+) -> Option<&'a Candidate> {
+    let had = now.parts.get(&team.tasks[0]);
+    // Without the reserve of `ROOM`, so that a team does not leave on small changes of load.
+    let stays = all.iter().find(|it| had == Some(&it.part) && it.room(free) >= team.busy);
+    let fitting: Vec<&Candidate> =
+        all.iter().filter(|part| part.room(free) >= team.busy * ROOM).collect();
+    if stays.is_some() || fitting.is_empty() {
+        return stays;
+    }
+    let called = calls(team, traffic, now.seats);
+    let spent = spent(team, traffic, now.ran);
+    PARTS.into_iter().find_map(|shared| {
+        // From the last: `max_by` takes the last of several equal parts, the first is wanted.
+        let parts = fitting.iter().copied().rev().filter(|part| part.part.0 == shared);
+        parts.filter(|it| team.gain >= team.busy * FAR || it.sum(&spent) >= team.busy / 2.0).max_by(
+            |a, b| {
+                let calls = a.sum(&called).total_cmp(&b.sum(&called));
+                let spends = a.sum(&spent).total_cmp(&b.sum(&spent));
+                calls.then(spends).then(a.room(free).total_cmp(&b.room(free)))
+            },
+        )
+    })
+}
+
+/// Busy shares of a team's tasks, by the PU of the last run.
 fn spent(team: &Team, traffic: &Traffic, ran: &BTreeMap<TaskId, PuIdx>) -> BTreeMap<PuIdx, f64> {
     let mut spent = BTreeMap::new();
     for task in &team.tasks {
@@ -232,14 +262,13 @@ fn spent(team: &Team, traffic: &Traffic, ran: &BTreeMap<TaskId, PuIdx>) -> BTree
     spent
 }
 
-/// Wake-ups a second between a team and tasks that have a PU, by that.
+/// Wake-ups per second between a team and pinned tasks, by PU.
 fn calls(team: &Team, traffic: &Traffic, seats: &BTreeMap<TaskId, PuIdx>) -> BTreeMap<PuIdx, f64> {
     let mut calls = BTreeMap::new();
-    let is_of = |task: &TaskId| team.tasks.binary_search(task).is_ok();
     for ((a, b), pair) in traffic.pairs() {
-        let other = match (is_of(&a), is_of(&b)) {
-            (true, false) => b,
-            (false, true) => a,
+        let other = match [a, b].map(|task| team.tasks.binary_search(&task).is_ok()) {
+            [true, false] => b,
+            [false, true] => a,
             _ => continue,
         };
         if let Some(pu) = seats.get(&other) {

@@ -1,13 +1,14 @@
-//! How often tasks wake each other, and what they do meanwhile, from sums that only grow.
+//! Wake-up rates between tasks, wake-up latency and simultaneous run time, from cumulative sums.
 //!
-//! A pair that shares a PU waits little and never runs at the same time, so what is seen of it there says nothing of how it
-//! would fare apart.
+//! A pair on a single PU has short waits and never runs at the same time, so observations there do
+//! not predict the pair on two PUs.
 //!
-//! Means with exponentially falling weights, [`MEMORY`] long. How often they wake each other is always taken in. How long wake-ups
-//! take and how long both run, only while they are on two PUs often enough: the kernel, too, puts them on one for moments. On one PU
-//! they wake each other up to ten times as often, so that few wake-ups between PUs can be most of the time. Wake-ups that ended on the
-//! waker's PU count with what they cost there, since a longer one waited for other tasks. A task that shares a PU is no busier than it
-//! was before: there it also waits for the one that has woken it.
+//! Exponentially weighted means with time constant [`MEMORY`]. Wake-up rates are always updated.
+//! Latency and simultaneous run time are updated only while the pair is on two PUs often enough:
+//! the kernel, too, puts a pair on a single PU for moments. On a single PU the pair wakes up to ten
+//! times as often, so few wake-ups between PUs can be most of the time. Wake-ups that end on the
+//! waker's PU count with the cost of such a wake-up: longer waits are for other tasks. A task on a
+//! shared PU is no busier than before: there it also waits for its waker.
 
 use super::ByTask;
 use crate::evidence::QueuedJob;
@@ -16,32 +17,32 @@ use colocate_machine::Nanos;
 use colocate_machine::calibrated::Pair as Lie;
 use colocate_model::communication::{Exchange, WakeUpCosts};
 
-/// After so long what was seen counts for a third. Chosen: a server's load changes within seconds, and a placement is to
-/// follow within half a second.
+/// Time constant of the means in seconds (weight 1/e). Chosen: a server's load changes within
+/// seconds, and a placement should follow within half a second.
 const MEMORY: f64 = 0.3;
-/// Less time than this says nothing. Chosen: most of a quantum of the guard.
+/// Shortest interval for an update, in seconds. Chosen: most of a quantum of the guard.
 const SHORTEST: f64 = 0.04;
-/// A pair that we have put on one PU was apart if fewer of its wake-ups ended on the waker's PU than this part.
+/// A pair pinned to a single PU counts as apart below this part of wake-ups on the waker's PU.
 const APART: f64 = 0.5;
-/// A pair that the kernel has placed was apart for much of the time if fewer did than this part. Chosen: with wake-ups that take ten
-/// times as long between PUs that is half of the time.
+/// A pair placed by the kernel counts as apart below this part of wake-ups on the waker's PU.
+/// Chosen: with wake-ups that take ten times as long between PUs, half of the time.
 const OFTEN_APART: f64 = 0.9;
 
-/// Two tasks, the lesser first.
+/// Pair of tasks, the lesser first.
 pub type Two = (TaskId, TaskId);
 
-/// What was seen of tasks that wake each other.
+/// Wake-up statistics of pairs, and busy shares of tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     at: Option<Nanos>,
-    /// Whether it was noted twice.
+    /// Two samples have been noted.
     has_rates: bool,
-    /// In the order of their tasks.
+    /// Sorted by pair.
     pairs: Vec<Pair>,
     busy: ByTask<f64>,
 }
 
-/// Two tasks, their sums when they were last noted, and what that says of them; `None` until they were noted twice.
+/// Pair with its sums at the last sample; `exchange` is `None` until the second sample.
 #[derive(Clone, Debug, PartialEq)]
 struct Pair {
     two: Two,
@@ -49,7 +50,7 @@ struct Pair {
     exchange: Option<Exchange>,
 }
 
-/// Of both directions.
+/// Sums over both directions; `waited` and `both_ran` in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
     count: f64,
@@ -88,8 +89,9 @@ impl Sums {
 }
 
 impl Traffic {
-    /// Takes in the sums at a time, and how busy threads were, of which some have shared PUs by our doing. False if there was
-    /// too little time since the last ones for that.
+    /// Adds a sample of the sums and of the threads' busy shares. `shares` is true for a task that
+    /// the policy pins to a shared PU. False for the first sample, and for a sample too soon after
+    /// the last, which is dropped.
     pub fn note(
         &mut self,
         at: Nanos,
@@ -100,28 +102,34 @@ impl Traffic {
     ) -> bool {
         let mut pairs = pairs(wake_ups);
         let Some(before) = self.at else {
-            (self.at, self.pairs) = (Some(at), pairs);
+            self.at = Some(at);
+            self.pairs = pairs;
             return false;
         };
         let seconds = at.saturating_sub(before).as_secs_f64();
         if seconds < SHORTEST {
             return false;
         }
+        // Weight of an interval of any length; the first sample counts fully.
         let weight = if self.busy.is_empty() { 1.0 } else { 1.0 - (-seconds / MEMORY).exp() };
         let mut before = self.pairs.iter().peekable();
         for pair in &mut pairs {
+            // Both lists are sorted by pair: a merge in one pass.
             while before.next_if(|old| old.two < pair.two).is_some() {}
             let old = before.next_if(|old| old.two == pair.two);
             let passed = pair.sums.since(old.map(|old| old.sums).unwrap_or_default());
             let known = old.and_then(|old| old.exchange);
             let mut exchange = known.unwrap_or_default();
             let apart = if shares(pair.two.0) { APART } else { OFTEN_APART };
+            // A new pair has no past to average with.
             let weight = if known.is_some() { weight } else { 1.0 };
             take(&mut exchange, passed.over(seconds), weight, apart, costs);
             pair.exchange = Some(exchange);
         }
         self.note_busy(queue, weight, shares);
-        (self.at, self.pairs, self.has_rates) = (Some(at), pairs, true);
+        self.at = Some(at);
+        self.pairs = pairs;
+        self.has_rates = true;
         true
     }
 
@@ -131,64 +139,73 @@ impl Traffic {
             threads.filter_map(|thread| Some((thread.id, thread.runnable?))).collect();
         for (task, busy) in &mut self.busy {
             let new = *busy + weight * (now.get(task).copied().unwrap_or(0.0) - *busy);
+            // On a shared PU the runnable time includes the wait for the waker.
             *busy = if shares(*task) { new.min(*busy) } else { new };
         }
+        // Ended tasks decay to nothing and are dropped.
         self.busy.retain(|task, busy| *busy > 1e-3 || now.contains_key(task));
         for (task, busy) in now {
             self.busy.entry(task).or_insert(busy);
         }
     }
 
-    /// Whether no time has been seen yet.
+    /// True until rates are known.
     #[must_use]
     pub const fn is_new(&self) -> bool {
         !self.has_rates
     }
 
-    /// As if this was seen.
+    /// Fixed statistics, for tests.
     #[cfg(test)]
     pub(crate) fn of(
         pairs: impl Iterator<Item = (Two, Exchange)>,
         busy: impl Iterator<Item = (TaskId, f64)>,
     ) -> Self {
-        let pair = |(two, exchange)| Pair { two, sums: Sums::default(), exchange: Some(exchange) };
-        Self { pairs: pairs.map(pair).collect(), busy: busy.collect(), ..Self::default() }
+        let sums = Sums::default();
+        let pairs = pairs.map(|(two, exchange)| Pair { two, sums, exchange: Some(exchange) });
+        Self { pairs: pairs.collect(), busy: busy.collect(), ..Self::default() }
     }
 
-    /// Pairs and what they do to each other.
+    /// Pairs with their exchange.
     pub fn pairs(&self) -> impl Iterator<Item = (Two, &Exchange)> {
         self.pairs.iter().filter_map(|pair| Some((pair.two, pair.exchange.as_ref()?)))
     }
 
-    /// The part of the time for which a task had a PU or waited for one; `None` if it was not seen.
+    /// Busy share of a task: on a PU or waiting for a PU; `None`: not seen.
     #[must_use]
     pub fn known_busy(&self, task: TaskId) -> Option<f64> {
         self.busy.get(&task).copied()
     }
 
-    /// The same, 0 if it was not seen.
+    /// Busy share of a task; 0 if not seen.
     #[must_use]
     pub fn busy(&self, task: TaskId) -> f64 {
         self.known_busy(task).unwrap_or(0.0)
     }
 }
 
-/// Both directions together, in the order of their tasks.
+/// The two tasks of a wake-up; `None` if the waker is unknown or wakes itself.
+fn pair_of(one: &WakeUps) -> Option<Two> {
+    let waker = one.waker.filter(|waker| *waker != one.wakee)?;
+    Some((waker.min(one.wakee), waker.max(one.wakee)))
+}
+
+/// Sort key in the order of pairs.
+fn key((a, b): Two) -> u128 {
+    let [a, b] = [a, b].map(|task| u128::from(task.job.0) << 32 | u128::from(task.order));
+    a << 64 | b
+}
+
+/// Merges both directions of a pair; sorted by pair.
 #[allow(clippy::cast_precision_loss)] // counts of wake-ups
 fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
-    let two = |one: &WakeUps| {
-        let waker = one.waker.filter(|waker| *waker != one.wakee)?;
-        Some((waker.min(one.wakee), waker.max(one.wakee)))
-    };
-    // Numbers are sorted faster than pairs: they are smaller, and compared at once.
-    let number = |task: TaskId| u64::from(task.job.0) << 32 | u64::from(task.order);
-    let key = |(a, b)| u128::from(number(a)) << 64 | u128::from(number(b));
-    let keys = wake_ups.iter().zip(0_usize..).filter_map(|(one, at)| Some((key(two(one)?), at)));
-    let mut order: Vec<(u128, usize)> = keys.collect();
+    // Integers sort faster than pairs: smaller, and compared in one step.
+    let mut order: Vec<(u128, usize)> =
+        wake_ups.iter().zip(0..).filter_map(|(one, at)| Some((key(pair_of(one)?), at))).collect();
     order.sort_unstable();
     let mut pairs: Vec<Pair> = Vec::with_capacity(order.len());
     for one in order.into_iter().map(|(_, at)| &wake_ups[at]) {
-        let Some(two) = two(one) else { continue };
+        let Some(two) = pair_of(one) else { continue };
         let sums = Sums {
             count: one.count as f64,
             same_pu: one.same_pu.unwrap_or(0) as f64,
@@ -203,16 +220,18 @@ fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
     pairs
 }
 
-/// Takes in what passed each second, of which the times count if fewer wake-ups than the part `apart` ended on the waker's PU.
+/// Updates the means by rates per second. Times are updated only if less than the part `apart` of
+/// the wake-ups ended on the waker's PU.
 fn take(pair: &mut Exchange, passed: Sums, weight: f64, apart: f64, costs: &WakeUpCosts) {
-    let mix = |old: f64, new: f64| old + weight * (new - old);
-    pair.per_second = mix(pair.per_second, passed.count);
+    pair.per_second += weight * (passed.count - pair.per_second);
     if passed.count > 0.0 && passed.same_pu < apart * passed.count {
         let here = costs.of(Lie::SamePu);
         let there = passed.count - passed.same_pu;
+        // A longer wait is for a PU that another task has, not for the wake-up.
         let each = ((passed.waited - passed.same_pu * here) / there).clamp(here, costs.most());
-        pair.wait = mix(pair.wait, here + (each - here) * there / passed.count);
-        pair.both_run = mix(pair.both_run, passed.both_ran.min(1.0));
+        let wait = here + (each - here) * there / passed.count;
+        pair.wait += weight * (wait - pair.wait);
+        pair.both_run += weight * (passed.both_ran.min(1.0) - pair.both_run);
     }
 }
 

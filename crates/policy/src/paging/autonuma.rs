@@ -1,27 +1,29 @@
 //! `autonuma`: the rule of the kernel's NUMA balancing for pages, by samples.
 //!
 //! # Problem
-//! A page is used from another node than its own, and nothing was compiled in that says so.
+//! A page is used from a remote node, in a program without NUMA hints.
 //! # Approach
-//! The kernel unmaps a part of a thread's memory once in a while, and moves a page that faults twice in a row from the same
-//! node (`should_numa_migrate_memory` in kernel/sched/fair.c, Linux 6.6). Here a period's samples are the faults of a group. The kernel's own,
-//! which also moves threads to their memory, is `kernel.numa_balancing`.
+//! The kernel periodically unmaps a part of a thread's memory, and moves a page that faults twice
+//! in a row from the same node (`should_numa_migrate_memory` in kernel/sched/fair.c, Linux 6.6).
+//! Here the samples of a period replace a group's faults. The kernel's own NUMA balancing, which
+//! also moves threads to their memory, is `kernel.numa_balancing`.
 //! # Terms
-//! *Scan*: what may move in a period, for each task that uses it: `numa_balancing_scan_size_mb`, 256.
+//! *Scan*: bytes that may move in a period, per task: `numa_balancing_scan_size_mb`, 256.
 //! # Algorithm
-//! A group moves to the node with most of its samples, if that was so in its last period with samples as well, and two that are drawn
-//! are both from there more often than not: 2 n² > N², of n samples from there among N. No more moves than the scans of the tasks
-//! together.
+//! A group moves to the node with most of its samples, if its last period with samples had the same
+//! node, and two random samples are both from this node with a probability above one half: 2 n² >
+//! N², of n samples from the node among N. No more bytes move than the scans of all tasks together.
 //! # Properties
 //! - **Twice**: one period from another node moves nothing. -> test `twice_in_a_row`
-//! - **Shared stays**: a group that no node uses for most of the time stays. -> test `shared_alike_stays`
+//! - **Shared stays**: a group that no node uses for most of the time stays.
+//!   -> test `shared_alike_stays`
 
 use super::{Key, Move, Paging, Rule, Seen, most};
 use crate::row::Row;
 use colocate_machine::{Bytes, NodeIdx};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "autonuma",
     summary: "moves page groups that the same far node uses twice in a row",
@@ -30,7 +32,7 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// What is scanned of a task in a period.
+/// Bytes scanned per task and period.
 const SCAN: Bytes = Bytes::mib(256);
 
 #[derive(Debug, Default)]
@@ -49,7 +51,9 @@ impl Rule for AutoNuma {
         {
             let counts = group.by_node(seen.nodes());
             let all = group.samples();
+            // Two samples drawn with replacement are both from the node with probability n² / N².
             let user = most(&counts).filter(|node| 2 * counts[node.idx()].pow(2) > all.pow(2));
+            // The user of the last period with samples.
             let before = self.last.insert(group.key(), user).flatten();
             let Some(to) = user.filter(|_| before == user) else { continue };
             let bytes = group.pages.bytes().0;

@@ -1,23 +1,28 @@
 //! `carrefour`: co-location and interleaving under global conditions.
 //!
 //! # Problem
-//! A crowded memory controller costs more than distance: pages of threads that share them are to be spread, private ones to be near, and
-//! where memory is hardly used nothing is to move at all.
+//! A congested memory controller costs more than distance: shared pages should be spread, private
+//! pages should be near, and with little memory traffic nothing should move.
 //! # Approach
-//! Carrefour (Dashti et al., ASPLOS 2013; the rules as the published module has them). It samples accesses by IBS. Replication needs a
-//! changed kernel, so groups that it replicates are left to the other rules.
+//! Carrefour (Dashti et al., ASPLOS 2013; rules as in the published module). The original samples
+//! accesses by IBS. Replication needs a modified kernel, so groups to be replicated are left to the
+//! other rules.
 //! # Terms
-//! *MAPTU*: accesses to memory per microsecond, of all threads. *LAR*: the part of samples whose page is near. *Imbalance*: standard deviation
-//! over mean of the samples that go to each node.
+//! *MAPTU*: memory accesses per microsecond, of all threads. *LAR*: local access ratio, the share
+//! of samples with a near page. *Imbalance*: standard deviation over mean of the samples served by
+//! each node.
 //! # Algorithm
 //! Each second, if MAPTU is at least 50, or unknown:
-//! 1. Interleaving is on if LAR is below 1 and the imbalance above 0.35; migration if LAR is below 0.8.
-//! 2. A group that several nodes use moves, if interleaving is on, with the probability that is its node's part of all accesses, to
-//!    a node drawn with weight 1 − that node's part.
-//! 3. A group that one node uses, with at least two samples or while interleaving is on, moves there, if migration is on.
+//! 1. Interleaving is on if LAR is below 1 and the imbalance above 0.35; migration if LAR is below
+//!    0.8.
+//! 2. With interleaving on, a group used by several nodes moves with a probability equal to its
+//!    node's share of all accesses, to a node drawn with weight 1 − that node's share.
+//! 3. With migration on, a group used by one node moves there, if it has at least two samples or
+//!    interleaving is on.
 //! # Properties
 //! - **Near**: private groups go to their users. -> test `private_groups_go_home`
-//! - **Spread**: where one node serves all, shared groups are spread. -> test `shared_groups_are_spread`
+//! - **Spread**: where one node serves all, shared groups are spread.
+//!   -> test `shared_groups_are_spread`
 //! - **Content**: where most is near nothing moves. -> test `near_enough`
 //! - **Idle memory**: below the MAPTU nothing moves. -> test `hardly_any_traffic`
 
@@ -27,7 +32,7 @@ use crate::row::{Kind, Preset, Row, Setting};
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{Machine, NodeIdx};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "carrefour",
     summary: "moves private page groups to their node, spreads shared ones",
@@ -42,11 +47,11 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// Accesses per microsecond below which nothing moves.
+/// Memory accesses per microsecond below which nothing moves.
 const LEAST_MAPTU: f64 = 50.0;
-/// Near accesses below which groups of one node move.
+/// Share of near accesses below which private groups move.
 const MOST_NEAR: f64 = 0.8;
-/// Imbalance above which groups of several nodes are spread.
+/// Imbalance above which shared groups are spread.
 const MOST_IMBALANCE: f64 = 0.35;
 
 #[derive(Debug)]
@@ -68,6 +73,7 @@ impl Rule for Carrefour {
         for (place, group) in seen.groups.iter().enumerate() {
             let Some(home) = group.pages.home() else { continue };
             let counts = group.by_node(seen.nodes());
+            // Two users are enough to know that a group is shared.
             let mut users = (0..counts.len()).filter(|node| counts[*node] > 0).map(NodeIdx::new);
             match (users.next(), users.next()) {
                 (Some(_), Some(_)) if interleaves => {
@@ -88,39 +94,40 @@ impl Rule for Carrefour {
 }
 
 impl Carrefour {
-    /// Where a shared group goes, if it does: to a node with memory.
+    /// Draws the destination of a shared group, a node with memory; `None`: stays.
     fn draw(&mut self, home: NodeIdx, part: &[f64], machine: &Machine) -> Option<NodeIdx> {
         if self.rng.unit() >= part[home.idx()] {
             return None;
         }
-        let weight = |node: usize| {
+        let weights = part.iter().enumerate().map(|(node, part)| {
             let may_be = node != home.idx() && machine.has_memory(NodeIdx::new(node));
-            if may_be { 1.0 - part[node] } else { 0.0 }
-        };
-        let all: f64 = (0..part.len()).map(weight).sum();
-        let mut left = self.rng.unit() * all;
-        (0..part.len())
-            .find(|node| {
-                left -= weight(*node);
-                left < 0.0
-            })
-            .map(NodeIdx::new)
+            if may_be { 1.0 - part } else { 0.0 }
+        });
+        let weights: Vec<f64> = weights.collect();
+        // Roulette-wheel selection.
+        let mut left = self.rng.unit() * weights.iter().sum::<f64>();
+        let drawn = weights.iter().position(|weight| {
+            left -= weight;
+            left < 0.0
+        });
+        drawn.map(NodeIdx::new)
     }
 }
 
-/// Accesses to memory per microsecond; `None` if no thread's are counted.
+/// Memory accesses per microsecond of all threads; `None`: not counted.
 fn maptu(seen: &Seen<'_>) -> Option<f64> {
     let threads = seen.evidence.now.queue.iter().flat_map(|job| &job.threads);
     let mut rates = threads.filter_map(|thread| thread.traffic().memory).peekable();
+    // An empty sum would be 0, not unknown.
     rates.peek()?;
     Some(rates.sum())
 }
 
-/// Which nodes serve the samples.
+/// Distribution of samples over serving nodes.
 struct Served {
-    /// The part whose page is near.
+    /// Share of samples with a near page; 1 without samples.
     near: f64,
-    /// Each node's part of all.
+    /// Share of samples served by each node.
     part: Vec<f64>,
 }
 
@@ -128,7 +135,8 @@ impl Served {
     #[allow(clippy::cast_precision_loss)] // samples
     fn of(seen: &Seen<'_>) -> Self {
         let mut part = vec![0.0; seen.nodes()];
-        let (mut near, mut all) = (0.0, 0.0);
+        let mut near = 0.0;
+        let mut all = 0.0;
         for Group { pages, new } in &seen.groups {
             for one in new {
                 let samples = one.samples as f64;
@@ -141,18 +149,20 @@ impl Served {
             near /= all;
             part.iter_mut().for_each(|sum| *sum /= all);
         } else {
+            // Without samples nothing is known to be far.
             near = 1.0;
         }
         Self { near, part }
     }
 
-    /// Standard deviation over mean, of the nodes with memory.
+    /// Standard deviation over mean, over the nodes with memory.
     #[allow(clippy::cast_precision_loss)] // few nodes
     fn imbalance(&self, machine: &Machine) -> f64 {
-        let parts = || with_memory(machine).into_iter().map(|node| self.part[node.idx()]);
-        let count = parts().count().max(1) as f64;
-        let mean = parts().sum::<f64>() / count;
-        let variance = parts().map(|part| (part - mean).powi(2)).sum::<f64>() / count;
+        let nodes = with_memory(machine);
+        let parts = nodes.iter().map(|node| self.part[node.idx()]);
+        let count = nodes.len().max(1) as f64;
+        let mean = parts.clone().sum::<f64>() / count;
+        let variance = parts.map(|part| (part - mean).powi(2)).sum::<f64>() / count;
         if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
     }
 }

@@ -1,21 +1,24 @@
-//! `dino`: threads that use memory much are spread over the nodes, and take their pages along.
+//! `dino`: memory-intensive threads are spread over the nodes, and their pages follow.
 //!
 //! # Problem
-//! Schedulers that spread threads with many misses over the memory controllers make things worse where their pages stay behind.
+//! Spreading threads with many misses over the memory controllers slows them down if their pages
+//! stay behind.
 //! # Approach
-//! DINO (Blagodurov et al., USENIX ATC 2011): spread the intensive threads, and when an access to a far page is sampled, move that page and
-//! K/2 on either side of it. Threads move only when the spread has got uneven.
+//! DINO (Blagodurov et al., USENIX ATC 2011): spread the intensive threads, and when an access to a
+//! far page is sampled, move that page and K/2 on either side of it. Threads move only when the
+//! spread has got uneven.
 //! # Terms
-//! *Intensive*: a thread whose traffic to memory is above the mean of all. Published are three classes by misses per instruction, whose
-//! limits are those of a machine; this is chosen.
+//! *Intensive*: a thread with memory traffic above the mean of all threads. Chosen: the paper has
+//! three classes by misses per instruction, with limits for a specific machine.
 //! # Algorithm
 //! Each second:
-//! 1. If nodes differ by more than one intensive thread, or a thread is new: all threads in the order of their traffic, most first, are dealt to the nodes
-//!    in turn, back and forth.
-//! 2. A group with samples from a thread that belongs to another node moves there, with its neighbours of the same job within K/2
-//!    pages. No group moves in two periods in a row.
+//! 1. If nodes differ by more than one intensive thread, or a thread is new: all threads in the
+//!    order of their traffic, most first, are dealt to the nodes in turn, back and forth.
+//! 2. A group with samples from a thread that belongs to another node moves there, with its
+//!    neighbours of the same job within K/2 pages. No group moves in two periods in a row.
 //! # Properties
-//! - **Spread**: no node has two intensive threads more than another. -> test `intensive_threads_are_spread`
+//! - **Spread**: no node has two intensive threads more than another.
+//!   -> test `intensive_threads_are_spread`
 //! - **Along**: the group and its neighbours go to the thread's node. -> test `pages_come_along`
 
 use super::{Key, Move, Paging, Rule, Seen, with_memory};
@@ -27,7 +30,7 @@ use colocate_evidence::{Source, SourceSet, TaskId};
 use colocate_machine::{NodeIdx, PuIdx, Shared};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "dino",
     summary: "spreads threads with much memory traffic over nodes, with their pages",
@@ -47,11 +50,11 @@ pub static ROW: Row = Row {
 
 #[derive(Debug)]
 struct Dino {
-    /// Bytes on either side of a page that move with it.
+    /// Bytes on either side of a used page that move along.
     reach: u64,
-    /// The node of each thread.
+    /// Node of each thread.
     homes: BTreeMap<TaskId, NodeIdx>,
-    /// What moved in the period before.
+    /// Groups moved in the last period.
     moved: BTreeSet<Key>,
 }
 
@@ -65,60 +68,56 @@ impl Rule for Dino {
             let user = group.new.iter().max_by_key(|one| one.samples);
             let Some(node) = user.and_then(|user| self.homes.get(&user.task)) else { continue };
             let range = group.pages.range;
-            let is_near = |other: &super::Group<'_>| {
+            for (place, other) in seen.groups.iter().enumerate() {
                 let of = other.pages.range;
-                other.pages.job == group.pages.job
+                let is_near = other.pages.job == group.pages.job
                     && of.end.saturating_add(self.reach) > range.start
-                    && of.start < range.end.saturating_add(self.reach)
-            };
-            let near = seen.groups.iter().enumerate().filter(|(_, other)| is_near(other));
-            // What a group's own samples say counts more than its neighbours'.
-            near.filter(|(_, other)| other.new.is_empty() || other.key() == group.key()).for_each(
-                |(place, _)| {
+                    && of.start < range.end.saturating_add(self.reach);
+                // A group's own samples take precedence over its neighbours'.
+                if is_near && (other.new.is_empty() || other.key() == group.key()) {
                     to.insert(place, *node);
-                },
-            );
+                }
+            }
         }
-        let is_far = |(place, node): &(usize, NodeIdx)| {
+        to.retain(|place, node| {
             let group = &seen.groups[*place];
             group.pages.home().is_some_and(|home| home != *node)
                 && !self.moved.contains(&group.key())
-        };
-        let moves: Vec<_> = to.into_iter().filter(is_far).collect();
-        self.moved = moves.iter().map(|(place, _)| seen.groups[*place].key()).collect();
-        let why = || "a thread of that node uses it, or its neighbour".to_owned();
-        moves.into_iter().map(|(group, to)| Move { group, to, why: why() }).collect()
+        });
+        self.moved = to.keys().map(|place| seen.groups[*place].key()).collect();
+        let why = "a thread of that node uses it, or its neighbour";
+        to.into_iter().map(|(group, to)| Move { group, to, why: why.to_owned() }).collect()
     }
 
     fn places(&self, evidence: &Evidence<'_>) -> Vec<(TaskId, Place, Why)> {
-        let why = || Why::NextInOrder { order: "memory traffic, over nodes".to_owned() };
-        let place = |(task, node): (&TaskId, &NodeIdx)| {
-            Some((*task, evidence.sharing(Shared::Node, first_pu(*node, evidence)?), why()))
-        };
-        self.homes.iter().filter_map(place).collect()
+        let why = Why::NextInOrder { order: "memory traffic, over nodes".to_owned() };
+        let places = self.homes.iter().filter_map(|(task, node)| {
+            let pu = first_pu(*node, evidence)?;
+            Some((*task, evidence.sharing(Shared::Node, pu), why.clone()))
+        });
+        places.collect()
     }
 }
 
-/// The first usable PU of a node.
+/// First usable PU of a node.
 fn first_pu(node: NodeIdx, evidence: &Evidence<'_>) -> Option<PuIdx> {
     let machine = evidence.now.machine;
-    let is_there = |pu: &PuIdx| machine.cores[machine.core_of(*pu).idx()].node == Some(node);
-    evidence.now.pus.iter().copied().find(is_there)
+    let mut pus = evidence.now.pus.iter().copied();
+    pus.find(|pu| machine.cores[machine.core_of(*pu).idx()].node == Some(node))
 }
 
 impl Dino {
-    /// Deals threads to nodes, where that is due.
+    /// Deals threads to nodes if a thread is new or nodes are uneven.
     fn spread(&mut self, evidence: &Evidence<'_>) {
         let mut nodes = with_memory(evidence.now.machine);
-        // A thread cannot be put on a node without PUs, so its pages do not go there either.
+        // A thread cannot be placed on a node without PUs, so its pages do not go there either.
         nodes.retain(|node| first_pu(*node, evidence).is_some());
         let threads: Vec<&Thread> =
             evidence.now.queue.iter().flat_map(|job| &job.threads).collect();
-        let rate = |thread: &Thread| thread.traffic().memory;
-        if nodes.len() < 2 || !threads.iter().any(|thread| rate(thread).is_some()) {
+        if nodes.len() < 2 || threads.iter().all(|thread| thread.traffic().memory.is_none()) {
             return;
         }
-        let rates = rates(&threads, &rate);
+        let rates = rates(&threads, &|thread| thread.traffic().memory);
         #[allow(clippy::cast_precision_loss)] // threads
         let mean = rates.iter().sum::<f64>() / rates.len() as f64;
         let mut threads: Vec<(&Thread, f64)> = threads.into_iter().zip(rates).collect();
@@ -130,12 +129,13 @@ impl Dino {
                 None => is_new = true,
             }
         }
-        let has = || nodes.iter().map(|node| intensive[node.idx()]);
-        let differ = has().max().unwrap_or(0) - has().min().unwrap_or(0);
+        let counts = nodes.iter().map(|node| intensive[node.idx()]);
+        let differ = counts.clone().max().unwrap_or(0) - counts.min().unwrap_or(0);
         if !is_new && differ <= 1 {
             return;
         }
         threads.sort_by(|(a, of_a), (b, of_b)| of_b.total_cmp(of_a).then(a.id.cmp(&b.id)));
+        // A serpentine: dealing always forth would give the first node most traffic.
         let back_and_forth = nodes.iter().chain(nodes.iter().rev()).cycle();
         self.homes =
             threads.iter().map(|(thread, _)| thread.id).zip(back_and_forth.copied()).collect();

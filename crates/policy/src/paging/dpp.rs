@@ -1,16 +1,20 @@
 //! `dpp`: dynamic page placement by competing counters.
 //!
 //! # Problem
-//! Pages that one node uses much are to be there; those that several use are not to be pulled to and fro.
+//! Pages used mostly by one node should be on that node; pages used by several nodes should not
+//! bounce.
 //! # Approach
-//! Verghese et al. (ASPLOS 1996): counters of misses for each page and node, and four thresholds. Here samples are counted, of page groups.
-//! The published values are those of a machine of its time; these are chosen. Replication needs a kernel that keeps copies the same, so a
-//! group that the paper replicates stays.
+//! Verghese et al. (ASPLOS 1996): miss counters per page and node, and four thresholds. Here
+//! samples of page groups are counted. The published thresholds are for a machine of 1996; these
+//! are chosen. Replication needs a kernel that keeps copies coherent, so a group that the paper
+//! replicates stays.
 //! # Terms
-//! *Trigger*: samples from a node that make a group hot there. *Sharing*: samples from another node that make it shared.
-//! *Migrate*: moves after which it stays. *Reset*: periods after which all counts are 0.
+//! *Trigger*: samples from a node that make a group hot there. *Sharing*: samples from another node
+//! that make it shared. *Migrate*: moves after which it stays. *Reset*: periods after which all
+//! counts are 0.
 //! # Algorithm
-//! A group that is hot on a node other than its home moves there, unless it is shared or has moved too often.
+//! A group that is hot on a node other than its home moves there, unless it is shared or has moved
+//! too often.
 //! # Properties
 //! - **Hot**: below the trigger nothing moves, however long. -> test `below_the_trigger`
 //! - **Shared stays**: a group that two nodes use stays. -> test `shared_stays`
@@ -20,7 +24,7 @@ use super::{Key, Move, Paging, Rule, Seen, most};
 use crate::row::{Kind, Preset, Row, Setting};
 use std::collections::BTreeMap;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "dpp",
     summary: "moves page groups that one node uses much, by competing counters",
@@ -55,12 +59,13 @@ struct Dpp {
     migrate: u32,
     reset: u32,
     periods: u32,
-    /// Samples from each node, and moves.
+    /// Samples by node, and number of moves, of each group.
     counts: BTreeMap<Key, (Vec<u64>, u32)>,
 }
 
 impl Rule for Dpp {
     fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+        // The reset also thaws groups that have reached the `migrate` limit.
         if self.periods == self.reset {
             self.periods = 0;
             self.counts.clear();

@@ -14,7 +14,7 @@
 use super::{Move, Paging, Rule, Seen};
 use crate::row::{Purpose, Row};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "first-touch",
     purpose: Purpose::Baseline,

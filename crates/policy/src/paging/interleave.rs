@@ -1,14 +1,15 @@
 //! `interleave`: page groups are dealt to all nodes in turn.
 //!
 //! # Problem
-//! Memory that one thread set up is all on its node, whose controller serves all others.
+//! Memory initialized by one thread is on one node, whose controller then serves all threads.
 //! # Approach
-//! As `numactl --interleave`, which deals pages as they are touched; here page groups are dealt that are there already. So all
-//! controllers have the same load, and of n nodes a thread finds a part of 1/n near.
+//! As `numactl --interleave`, which deals pages at their first touch; here existing page groups are
+//! dealt. All controllers have the same load, and of n nodes a thread finds a part of 1/n near.
 //! # Terms
 //! None.
 //! # Algorithm
-//! The group with number i of its size, by address, goes to node i modulo the number of nodes with memory.
+//! The group with number i of its size, by address, goes to node i modulo the number of nodes with
+//! memory.
 //! # Properties
 //! - **Even**: groups in a row are on different nodes. -> test `in_turn`
 //! - **Once**: a group that is there stays. -> test `in_turn`
@@ -16,7 +17,7 @@
 use super::{Move, Paging, Rule, Seen, with_memory};
 use crate::row::{Purpose, Row};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "interleave",
     purpose: Purpose::Baseline,
@@ -32,13 +33,13 @@ struct Interleave;
 impl Rule for Interleave {
     fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
         let nodes = with_memory(seen.machine());
-        let dealt = |(group, of): (usize, &super::Group<'_>)| {
+        let moves = seen.groups.iter().enumerate().filter_map(|(group, of)| {
             let number = of.pages.range.start / of.pages.bytes().0.max(1);
             let turn = usize::try_from(number % nodes.len().max(1) as u64).ok()?;
             let to = *nodes.get(turn)?;
             (of.pages.home()? != to).then(|| Move { group, to, why: "next in order".to_owned() })
-        };
-        seen.groups.iter().enumerate().filter_map(dealt).collect()
+        });
+        moves.collect()
     }
 }
 

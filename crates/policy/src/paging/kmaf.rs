@@ -1,15 +1,17 @@
 //! `kmaf`: page groups go to the node that uses them most.
 //!
 //! # Problem
-//! Pages are used from far away by threads that nothing is known of before.
+//! Pages are used from remote nodes by threads without profiles.
 //! # Approach
-//! kMAF (Diener et al., PACT 2014) counts, in the kernel, from which node each page faults, and moves it to the node that has most. Its
-//! mapping of threads is `communication`. Here samples are counted, of page groups.
+//! kMAF (Diener et al., PACT 2014) counts the faults of each page by node, in the kernel, and moves
+//! the page to the node with most faults. Its mapping of threads is `communication`. Here samples
+//! of page groups are counted.
 //! # Terms
 //! None.
 //! # Algorithm
-//! Counts of a group are halved each period, rounded up, so that what is new counts more. A group moves to the node with the most, if
-//! that has at least two samples and more than its home.
+//! Counts of a group are halved each period, rounded up, so that new samples weigh more. A group
+//! moves to the node with the largest count, if that is at least two samples and more than its
+//! home's count.
 //! # Properties
 //! - **To the most**: a group is where most of its samples are from. -> test `to_the_most`
 //! - **One sample is none**: -> test `one_sample_moves_nothing`
@@ -18,7 +20,7 @@ use super::{Key, Move, Paging, Rule, Seen, most};
 use crate::row::{Purpose, Row};
 use std::collections::BTreeMap;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "kmaf",
     purpose: Purpose::Recommended,
@@ -28,7 +30,7 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// Samples that move a group, at least. Chosen: one says little.
+/// Least number of samples that move a group. Chosen: a single sample says little.
 const LEAST: u64 = 2;
 
 #[derive(Debug, Default)]
@@ -42,12 +44,14 @@ impl Rule for Kmaf {
         for (place, group) in seen.groups.iter().enumerate() {
             let counts = self.counts.entry(group.key()).or_insert_with(|| vec![0; seen.nodes()]);
             for (sum, new) in counts.iter_mut().zip(group.by_node(seen.nodes())) {
+                // Rounded up, a single old sample never fades.
                 *sum = sum.div_ceil(2) + new;
             }
             let Some((to, home)) = most(counts).zip(group.pages.home()) else { continue };
-            let has = |node: colocate_machine::NodeIdx| counts[node.idx()];
-            if group.samples() > 0 && has(to) >= LEAST && has(to) > has(home) {
-                let why = format!("{} samples from there, {} from its node", has(to), has(home));
+            let there = counts[to.idx()];
+            let here = counts[home.idx()];
+            if group.samples() > 0 && there >= LEAST && there > here {
+                let why = format!("{there} samples from there, {here} from its node");
                 moves.push(Move { group: place, to, why });
             }
         }

@@ -1,8 +1,9 @@
-//! Where pages are: policies that move pages, one file each, so that they can be compared.
+//! Policies that move pages, one file each, for comparison.
 //!
-//! Each [`PERIOD`] a rule sees which page groups tasks have used since it last did, and says which of them move, and where to.
-//! What the published rules read from page faults, or from counters of accesses to each page, are here the samples of
-//! [`Source::Pages`]: stock Linux reports neither to a program outside. So thresholds are numbers of samples.
+//! Each [`PERIOD`] a rule reads the use of page groups since the last period, and returns moves.
+//! The published rules use page faults or access counters per page. Here the samples of
+//! [`Source::Pages`] replace both, which stock Linux does not report to another process. Thresholds
+//! are therefore numbers of samples.
 //!
 //! # Terms
 //! - *Home* of a group: the node with most of it.
@@ -28,7 +29,7 @@ use colocate_evidence::{JobIdx, PageGroup, PageUse, PagesMoved, Source, SourceSe
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, NodeNr};
 use std::collections::BTreeMap;
 
-/// The policies that move pages.
+/// Policies that move pages.
 pub(crate) static ROWS: &[&Row] = &[
     &first_touch::ROW,
     &interleave::ROW,
@@ -40,10 +41,10 @@ pub(crate) static ROWS: &[&Row] = &[
     &kmaf::ROW,
 ];
 
-/// Time between two decisions: Carrefour's.
+/// Time between two decisions, as in Carrefour.
 pub(crate) const PERIOD: Nanos = Nanos::from_secs(1);
 
-/// A page group, and its use since the last decision.
+/// Page group with its use since the last decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Group<'a> {
     pub pages: &'a PageGroup,
@@ -51,12 +52,12 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// The group's name among all: its job and where it begins.
+    /// Identity of the group: job and start address.
     pub fn key(&self) -> Key {
         (self.pages.job, self.pages.range.start)
     }
 
-    /// Samples from each of so many nodes.
+    /// Samples by node.
     pub fn by_node(&self, nodes: usize) -> Vec<u64> {
         let mut sums = vec![0; nodes];
         for one in &self.new {
@@ -73,10 +74,10 @@ impl Group<'_> {
     }
 }
 
-/// A page group of a job, by where it begins.
+/// Identity of a page group: job and start address.
 pub(crate) type Key = (JobIdx, u64);
 
-/// What a rule decides by.
+/// Input of a rule.
 pub(crate) struct Seen<'a> {
     pub groups: Vec<Group<'a>>,
     pub evidence: &'a Evidence<'a>,
@@ -87,13 +88,13 @@ impl Seen<'_> {
         self.evidence.now.machine
     }
 
-    /// Nodes of the machine.
+    /// Number of nodes.
     pub fn nodes(&self) -> usize {
         self.machine().nodes.len()
     }
 }
 
-/// That a group is to move, by its place in [`Seen::groups`].
+/// Move of a group, by its index in [`Seen::groups`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Move {
     pub group: usize,
@@ -101,20 +102,20 @@ pub(crate) struct Move {
     pub why: String,
 }
 
-/// Says which pages move.
+/// Rule for page moves.
 pub(crate) trait Rule {
-    /// What it needs beside the use of pages.
+    /// Evidence sources besides page use.
     const ALSO: SourceSet = SourceSet::NONE;
 
     fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move>;
 
-    /// Where tasks are to be; all others are the kernel's.
+    /// Places of tasks; all remaining tasks are left to the kernel.
     fn places(&self, _: &Evidence<'_>) -> Vec<(TaskId, Place, Why)> {
         Vec::new()
     }
 }
 
-/// A policy by a rule.
+/// Policy that applies a rule each period.
 #[derive(Debug)]
 pub(crate) struct Paging<R> {
     rule: R,
@@ -130,13 +131,13 @@ impl<R: Rule + 'static> Paging<R> {
 
     fn orders(&mut self, evidence: &Evidence<'_>) -> Vec<PageMove> {
         let all = evidence.reports.pages.as_deref().unwrap_or_default();
-        let new = |group: &PageGroup| {
-            let before = self.before.get(&(group.job, group.range.start));
-            since(&group.uses, before.map_or(&[], Vec::as_slice))
-        };
-        let groups: Vec<_> = all.iter().map(|pages| Group { pages, new: new(pages) }).collect();
-        let uses = |group: &PageGroup| ((group.job, group.range.start), group.uses.clone());
-        self.before = all.iter().map(uses).collect();
+        let groups = all.iter().map(|pages| {
+            let before = self.before.get(&(pages.job, pages.range.start));
+            Group { pages, new: since(&pages.uses, before.map_or(&[], Vec::as_slice)) }
+        });
+        let groups: Vec<_> = groups.collect();
+        self.before =
+            all.iter().map(|group| ((group.job, group.range.start), group.uses.clone())).collect();
         let seen = Seen { groups, evidence };
         let moves = self.rule.moves(&seen);
         let orders = moves.into_iter().map(|one| {
@@ -157,9 +158,11 @@ impl<R: Rule + 'static> Policy for Paging<R> {
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        // Decisions also come on events, more often than the rule's period.
         let is_due = self.last.is_none_or(|last| evidence.at >= last + PERIOD);
         let mut pages = Vec::new();
         let may_order = self.orders.note(evidence.at, evidence.moved);
+        // The plan of a control quantum is not applied, so its orders would be lost.
         if is_due && may_order && !evidence.is_control {
             self.last = Some(evidence.at);
             pages = self.orders(evidence);
@@ -169,41 +172,44 @@ impl<R: Rule + 'static> Policy for Paging<R> {
     }
 }
 
-/// Use since then: samples and times only grow, and of one that is new all of it is.
+/// Increase of use since `before`; samples and times only grow.
 pub(crate) fn since(now: &[PageUse], before: &[PageUse]) -> Vec<PageUse> {
-    let grown = |one: &PageUse| {
-        let same = |old: &&PageUse| old.task == one.task && old.node == one.node;
-        let old = before.iter().find(same);
-        let less = |now: u64, of: fn(&PageUse) -> u64| now.saturating_sub(old.map_or(0, of));
-        PageUse {
-            time: Nanos(less(one.time.0, |old| old.time.0)),
-            samples: less(one.samples, |old| old.samples),
-            writes: less(one.writes, |old| old.writes),
-            ..*one
-        }
-    };
-    now.iter().map(grown).filter(|one| one.samples > 0).collect()
+    now.iter()
+        .map(|one| {
+            let old = before.iter().find(|old| old.task == one.task && old.node == one.node);
+            // Unknown before: all of its use is new.
+            let Some(old) = old else { return *one };
+            PageUse {
+                time: one.time.saturating_sub(old.time),
+                samples: one.samples.saturating_sub(old.samples),
+                writes: one.writes.saturating_sub(old.writes),
+                ..*one
+            }
+        })
+        .filter(|one| one.samples > 0)
+        .collect()
 }
 
-/// Orders to move groups: of one plan one for each job and node, and none until those before are carried out, as they are
-/// where groups are then.
+/// Page-move orders: per plan, a single order for each job and node. No new orders until the last
+/// orders are carried out, since the groups' nodes are only then known.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     open: usize,
     since: Nanos,
 }
 
-/// After so long an order is taken to be lost, as its job has ended. Chosen.
+/// Time until an order counts as lost because its job has ended. Chosen.
 const LOST: Nanos = Nanos::from_secs(30);
 
 impl Orders {
-    /// Takes in what was carried out; whether there may be new orders.
+    /// Counts completed orders. True if new orders may be given.
     pub fn note(&mut self, at: Nanos, moved: &[PagesMoved]) -> bool {
+        // Reports of orders given up as lost may still come.
         self.open = self.open.saturating_sub(moved.len());
         self.open == 0 || at >= self.since + LOST
     }
 
-    /// The orders for these groups, nodes and reasons.
+    /// Merges moves (group, node, reason) into orders.
     pub fn give<'a>(
         &mut self,
         at: Nanos,
@@ -211,24 +217,26 @@ impl Orders {
     ) -> Vec<PageMove> {
         let mut orders: BTreeMap<(JobIdx, NodeNr), PageMove> = BTreeMap::new();
         for (group, to, why) in groups {
-            let (job, budget) = (group.job, Bytes(0));
-            let new = || PageMove { job, ranges: Vec::new(), to, budget, why };
-            let order = orders.entry((job, to)).or_insert_with(new);
+            let job = group.job;
+            let new = PageMove { job, ranges: Vec::new(), to, budget: Bytes(0), why };
+            // The reason of an order's first group stands for all of its groups.
+            let order = orders.entry((job, to)).or_insert(new);
             order.ranges.push(group.range);
             order.budget.0 += group.bytes().0;
         }
-        (self.open, self.since) = (orders.len(), at);
+        self.open = orders.len();
+        self.since = at;
         orders.into_values().collect()
     }
 }
 
-/// The node with the most, the first of several; `None` if all are 0.
+/// Node with the largest count, the first among equals; `None` if all are 0.
 pub(crate) fn most(counts: &[u64]) -> Option<NodeIdx> {
     let most = counts.iter().copied().max().filter(|most| *most > 0)?;
     counts.iter().position(|count| *count == most).map(NodeIdx::new)
 }
 
-/// Nodes that have memory, as far as is known.
+/// Nodes with memory; unknown sizes count as memory.
 pub(crate) fn with_memory(machine: &Machine) -> Vec<NodeIdx> {
     (0..machine.nodes.len()).map(NodeIdx::new).filter(|node| machine.has_memory(*node)).collect()
 }

@@ -1,16 +1,17 @@
 //! `next-touch`: a page group moves to the node that uses it next, once.
 //!
 //! # Problem
-//! Memory was set up by a thread that does not work with it.
+//! Memory was initialized by a thread that does not use it later.
 //! # Approach
-//! Affinity-on-next-touch (Löf and Holmgren, ICS 2005; Goglin and Furmento): pages are marked, and each moves to the node of the
-//! thread that touches it next. The published ones protect pages and take the faults, inside the program or the kernel. From outside the
-//! next touch is the first sample.
+//! Affinity-on-next-touch (Löf and Holmgren, ICS 2005; Goglin and Furmento): pages are marked, and
+//! each moves to the node of the thread that touches it next. The published implementations protect
+//! pages and handle the faults, inside the program or the kernel. From outside, the next touch is
+//! the first sample.
 //! # Terms
-//! *Marked*: still to be moved. All groups are at first.
+//! *Marked*: still to be moved. Initially all groups are marked.
 //! # Algorithm
-//! A marked group with samples moves to the node with most of them, and is marked no more; with `again` it is once more after so
-//! many periods.
+//! A marked group with samples moves to the node with most samples, and loses its mark. With
+//! `again` the mark returns after this number of seconds.
 //! # Properties
 //! - **Once**: what comes later moves nothing. -> test `once`
 //! - **Again**: groups are marked again. -> test `again`
@@ -20,7 +21,7 @@ use crate::row::{Kind, Preset, Row, Setting};
 use colocate_machine::Nanos;
 use std::collections::BTreeMap;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "next-touch",
     summary: "moves each page group once, to the node that uses it next",
@@ -42,7 +43,7 @@ pub static ROW: Row = Row {
 #[derive(Debug)]
 struct NextTouch {
     again: Option<Nanos>,
-    /// When groups were used first since they were marked.
+    /// Time of the first use of each group since the group was marked.
     touched: BTreeMap<Key, Nanos>,
 }
 
@@ -52,8 +53,8 @@ impl Rule for NextTouch {
         let mut moves = Vec::new();
         for (place, group) in seen.groups.iter().enumerate() {
             let Some(to) = most(&group.by_node(seen.nodes())) else { continue };
-            let is_new = |at: &Nanos| self.again.is_none_or(|again| now < *at + again);
-            if self.touched.get(&group.key()).is_some_and(is_new) {
+            let touched = self.touched.get(&group.key());
+            if touched.is_some_and(|at| self.again.is_none_or(|again| now < *at + again)) {
                 continue;
             }
             self.touched.insert(group.key(), now);

@@ -10,7 +10,7 @@ use colocate_machine::{Bytes, Nanos, NodeIdx};
 /// Use of a group: (task, its node, samples, writes).
 pub type Use = (u32, usize, u64, u64);
 
-/// What happened in a period: for each group its home, and its use.
+/// Events of a period: for each group its home, and its use.
 pub type Period = Vec<(usize, Vec<Use>)>;
 
 /// A period in which the only group, of node 0, is used.
@@ -21,7 +21,8 @@ pub fn used(uses: &[Use]) -> Period {
 /// Groups of 2 MiB.
 pub const SIZE: u64 = 2 << 20;
 
-/// Under a policy on four nodes: the orders of each period, as (group, node). Groups that moved are where they were ordered to be.
+/// Under a policy on four nodes: the orders of each period, as (group, node). Groups that moved are
+/// where they were ordered to be.
 pub fn orders(policy: &str, periods: &[Period]) -> Vec<Vec<(usize, u32)>> {
     let machine = machine("node:4 core:4");
     let pus: Vec<_> = machine.all_pus().collect();
@@ -65,7 +66,7 @@ pub fn places_of(order: &PageMove) -> impl Iterator<Item = (usize, u32)> + use<'
     order.ranges.iter().map(|range| ((range.start / SIZE) as usize, order.to.0))
 }
 
-/// That it is.
+/// Report that an order was carried out.
 pub fn carried_out(order: &PageMove) -> PagesMoved {
     let PageMove { job, to, budget, .. } = *order;
     PagesMoved { job, to, moved: budget, left: Bytes(0), trouble: None }

@@ -1,32 +1,41 @@
-//! `auto`: tasks that take turns share a PU, others that communicate a part of the machine, tasks whose units clash least share a
-//! core, pages and the tasks that use them are on one node, all others are the kernel's.
+//! `auto`: alternating tasks share a PU, communicating tasks share a part of the machine, busy
+//! tasks with the least overlap share a core, pages and their users are on the same node. All
+//! remaining tasks are left to the kernel.
 //!
 //! # Problem
-//! A thread that wakes another one and then sleeps does not run beside it. On two PUs each wake-up has to reach another PU,
-//! which may be in an idle state or away, and takes many times as long as on one. Threads that are busy all the time
-//! compete for the units of their core where there are more of them than cores, and the kernel pairs them blindly.
+//! Two threads alternate if each wakes the other and then sleeps. On two PUs each wake-up has to
+//! reach another PU, which may be in an idle state, and takes many times as long as on the same PU.
+//! Threads that are busy all the time compete for the units of a core if there are more such
+//! threads than cores, and the kernel pairs them without regard to this.
 //! # Approach
-//! Watch which tasks wake which. Where what wake-ups cost on two PUs is more than what the tasks do at the same time there,
-//! they share a PU; groups of them are kept apart, and no PU is crowded. What was seen of a pair on two PUs stays known
-//! while it is on one. Others that would lose by wake-ups from afar are a team, which the kernel may put on all PUs of a part of
-//! the machine that has enough cores. On the other cores the busy tasks of known mix that do not communicate are paired as `mix` pairs
-//! them, where cores have to be shared and a pair by chance would clash more. No other task is placed.
+//! Watch wake-ups between tasks. Two tasks share a PU if their wake-ups on two PUs cost more than
+//! their simultaneous run time gains; groups of such tasks are kept apart, and no PU is overloaded.
+//! Measurements of a pair on two PUs are kept while it is on one. Other tasks that lose by distant
+//! wake-ups form a team, which the kernel may schedule on all PUs of a part of the machine with
+//! enough cores. On the remaining cores, busy tasks of known mix that do not communicate are paired
+//! as by `mix`, if cores have to be shared and random pairs would overlap more. No other task is
+//! placed.
 //! # Terms
-//! *Gain*: seconds a second, see [`colocate_model::communication`]. *Group*: tasks that share a PU. *Team*: tasks that share a
-//! part of the machine. *Clash*: see `mix`.
+//! *Gain*: seconds per second, see [`colocate_model::communication`]. *Group*: tasks that share a
+//! PU. *Team*: tasks that share a part of the machine. *Clash*: see `mix`.
 //! # Algorithm
-//! Each [`PERIOD`]: take in what was seen ([`Traffic`]), join tasks that gain ([`groups`]), give each group a PU ([`seats`]) and each team
-//! a part of the machine ([`parts`]).
-//! Of the others, those that have been busy ([`BUSY`]) share the cores without a group, if they are more than these and at
-//! most as many as the PUs of these. They stay until another task is busy, or one of them is not any more.
-//! Where there are several nodes, page groups and tasks are brought near each other ([`pages`]).
+//! Each [`PERIOD`]: update the statistics ([`Traffic`]), join tasks with a gain ([`groups`]), give
+//! each group a PU ([`seats`]) and each team a part of the machine ([`parts`]). Of the remaining
+//! tasks, busy tasks ([`BUSY`]) share the cores without a group, if they are more than these cores
+//! and at most as many as their PUs. They stay until another task becomes busy, or one of them no
+//! longer is. On machines with several nodes, page groups and tasks are brought near each other
+//! ([`pages`]).
 //! # Properties
-//! - **Follows what happens**: a pair that ceases to take turns is left to the kernel. -> test `a_pair_comes_and_goes`
-//! - **Unknown is the kernel's**: without wake-ups and mixes nothing is placed. -> test `nothing_is_placed_without_evidence`
-//! - **Pairs where it counts**: busy tasks share cores as under `mix`, but not while each has a core, nor where all pairs are
-//!   alike. -> test `busy_tasks_are_paired_where_cores_are_shared`
-//! - **Does not separate**: busy tasks that communicate are left to the kernel. -> test `those_that_communicate_are_not_paired`
-//! - **Near**: a team has a part of the machine while it communicates. -> test `a_team_has_a_part_of_the_machine`
+//! - **Follows what happens**: a pair that ceases to take turns is left to the kernel.
+//!   -> test `a_pair_comes_and_goes`
+//! - **Unknown is the kernel's**: without wake-ups and mixes nothing is placed.
+//!   -> test `nothing_is_placed_without_evidence`
+//! - **Pairs where it counts**: busy tasks share cores as under `mix`, but not while each has a
+//!   core, nor where all pairs are alike. -> test `busy_tasks_are_paired_where_cores_are_shared`
+//! - **Does not separate**: busy tasks that communicate are left to the kernel.
+//!   -> test `those_that_communicate_are_not_paired`
+//! - **Near**: a team has a part of the machine while it communicates.
+//!   -> test `a_team_has_a_part_of_the_machine`
 //! - **Together**: a group and pairs have cores of their own. -> test `a_group_beside_pairs`
 
 mod pages;
@@ -36,7 +45,7 @@ use crate::communication::TaskSet;
 use crate::communication::groups::{communicating, groups, seats};
 use crate::communication::teams::{Now, Part, parts, teams};
 use crate::communication::traffic::Traffic;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Quantum};
 use crate::places::Places;
 use crate::plan::{MAX_PARTNERS, Plan, Task, Why};
 use crate::policies::MIX;
@@ -49,7 +58,7 @@ use pages::Pages;
 use pairs::Pairs;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "auto",
     purpose: Purpose::Recommended,
@@ -66,29 +75,30 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// Time between two decisions. Chosen: what is seen is to be acted on within half a second.
+/// Time between two decisions. Chosen: reacts within half a second.
 const PERIOD: Nanos = Nanos::from_millis(200);
-/// Time until the first two. Chosen: what is seen in it is enough for a rate.
+/// Time between decisions until rates are known. Chosen: enough for a rate.
 const FIRST: Nanos = Nanos::from_millis(50);
-/// A task that is busy for this part of the time is paired. Chosen: one that sleeps for half of it leaves its core to another.
+/// Least busy share of a paired task. Chosen: a task that sleeps for half of the time leaves its
+/// core to another task.
 const BUSY: f64 = 0.6;
-/// One that was paired stays so until it is busy for less.
+/// Least busy share of a task that stays paired.
 const STAYS_BUSY: f64 = 0.3;
 
 #[derive(Debug, Default)]
 struct Auto {
     costs: WakeUpCosts,
-    /// Whether several PUs share a core.
+    /// Some cores have several PUs.
     shares_cores: bool,
-    /// Whether memory can be near or far.
+    /// The machine has several memory nodes.
     has_nodes: bool,
     traffic: Traffic,
-    /// Where tasks that share a PU are.
+    /// PUs of tasks in groups.
     seats: BTreeMap<TaskId, PuIdx>,
-    /// With whom, and what it gains all of them.
+    /// Reasons of tasks in groups and teams.
     reasons: BTreeMap<TaskId, Why>,
     gain: f64,
-    /// Where tasks are that are in a team.
+    /// Parts of tasks in teams.
     parts: BTreeMap<TaskId, Part>,
     pairs: Pairs,
     pages: Pages,
@@ -107,15 +117,13 @@ impl Policy for Auto {
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let places = Places::new(evidence.now.machine, evidence.now.pus);
-        let shares = |task| self.seats.contains_key(&task);
-        let (at, queue) = (evidence.at, evidence.now.queue);
-        let is_news = evidence
-            .reports
-            .wake_ups
-            .as_deref()
-            .is_some_and(|known| self.traffic.note(at, known, queue, shares, &self.costs));
-        let is_gone = |pu: &PuIdx| !places.pus.contains(pu);
-        if is_news || self.seats.values().any(is_gone) {
+        let seats = &self.seats;
+        let is_news = evidence.reports.wake_ups.as_deref().is_some_and(|known| {
+            let Quantum { queue, .. } = evidence.now;
+            self.traffic.note(evidence.at, known, queue, |it| seats.contains_key(&it), &self.costs)
+        });
+        // A lost PU cannot wait for the next rates.
+        if is_news || self.seats.values().any(|pu| !places.pus.contains(pu)) {
             self.choose(evidence, &places);
         }
         if self.shares_cores {
@@ -131,10 +139,11 @@ impl Auto {
     fn choose(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
         let groups = groups(&self.traffic, &self.costs);
         let mut members: TaskSet = groups.iter().flat_map(|group| &group.tasks).copied().collect();
-        let may_be = |task| !members.contains(&task);
-        let teams = teams(&self.traffic, &self.costs, places, &self.parts, may_be);
+        let teams =
+            teams(&self.traffic, &self.costs, places, &self.parts, |task| !members.contains(&task));
         members.extend(teams.iter().flat_map(|team| &team.tasks));
         let mut load: BTreeMap<PuIdx, f64> = BTreeMap::new();
+        // Bound tasks count apart: a group cannot displace them.
         let mut bound = load.clone();
         let mut ran: BTreeMap<TaskId, PuIdx> = BTreeMap::new();
         for thread in evidence.now.queue.iter().flat_map(|job| &job.threads) {
@@ -148,8 +157,7 @@ impl Auto {
                 *of.entry(pu).or_default() += self.traffic.busy(thread.id);
             }
         }
-        let (traffic, costs) = (&self.traffic, &self.costs);
-        let seats = seats(&groups, traffic, costs, places, &self.seats, &load, &bound);
+        let seats = seats(&groups, &self.traffic, &self.costs, places, &self.seats, &load, &bound);
         self.seats.clear();
         self.reasons.clear();
         self.gain = groups.iter().fold(0.0, |sum, group| sum + group.gain);
@@ -162,6 +170,7 @@ impl Auto {
                 *load.entry(pu).or_default() += self.traffic.busy(*task);
             }
         }
+        // Teams see all load: groups, bound tasks and the rest.
         bound.iter().for_each(|(pu, busy)| *load.entry(*pu).or_default() += busy);
         let now = Now { parts: &self.parts, seats: &self.seats, ran: &ran, load: &load };
         let found = parts(&teams, &self.traffic, places, now);
@@ -175,20 +184,21 @@ impl Auto {
         }
     }
 
-    /// Pairs the busy tasks that are in no group on the cores without one.
+    /// Pairs busy ungrouped tasks on the cores without a group.
     fn pair(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
-        let core = |pu: &PuIdx| places.machine.core_of(*pu);
-        let taken: BTreeSet<_> = self.seats.values().map(core).collect();
+        let machine = places.machine;
+        let taken: BTreeSet<_> = self.seats.values().map(|pu| machine.core_of(*pu)).collect();
         let mut free = places.pus.clone();
-        free.retain(|pu| !taken.contains(&core(pu)));
+        free.retain(|pu| !taken.contains(&machine.core_of(*pu)));
         let tasks = evidence.tasks();
         let talk = communicating(&self.traffic, &self.costs);
-        let is_paired = |task: &&Task| !talk.contains(&task.id) && self.is_paired(task);
-        let busy: Vec<&Task> = tasks.iter().filter(is_paired).collect();
+        let busy: Vec<&Task> =
+            tasks.iter().filter(|task| !talk.contains(&task.id) && self.is_paired(task)).collect();
+        // Only on a change: a new matching by slightly other mixes would move tasks for nothing.
         if busy.iter().map(|task| task.id).ne(self.pairs.tasks.iter().copied())
             || free != self.pairs.pus
         {
-            self.pairs = Pairs::of(&Places::new(places.machine, &free), &busy, &self.pairs.seats);
+            self.pairs = Pairs::of(&Places::new(machine, &free), &busy, &self.pairs.seats);
         }
     }
 
@@ -200,36 +210,39 @@ impl Auto {
     }
 
     fn plan(&self, evidence: &Evidence<'_>) -> Plan {
-        let why = |task: &TaskId| self.reasons[task].clone();
-        let seats = self.seats.iter().map(|(task, pu)| (*task, evidence.on(*pu), why(task)));
-        let parts = self
-            .parts
-            .iter()
-            .map(|(task, (shared, pu))| (*task, evidence.sharing(*shared, *pu), why(task)));
+        let seats = self.seats.iter().map(|(task, pu)| (*task, evidence.on(*pu)));
+        let parts = self.parts.iter();
+        let parts = parts.map(|(task, (shared, pu))| (*task, evidence.sharing(*shared, *pu)));
+        let reasoned =
+            seats.chain(parts).map(|(task, place)| (task, place, self.reasons[&task].clone()));
         let pairs = self.pairs.seats.iter();
         let pairs = pairs.map(|(task, pu, why)| (*task, evidence.on(*pu), why.clone()));
-        let is_placed = |task: &TaskId| {
-            let paired = || self.pairs.seats.iter().any(|(seated, ..)| seated == task);
-            self.seats.contains_key(task) || self.parts.contains_key(task) || paired()
-        };
-        let held = self.pages.held.iter().filter(|(task, _)| !is_placed(task));
+        // A group, team or pair takes precedence over the node of the memory.
+        let held = self.pages.held.iter().filter(|(task, _)| !self.is_placed(task));
         let held = held.filter_map(|(task, node)| {
             let pu =
                 evidence.now.machine.home_pus(*node).find(|pu| evidence.now.pus.contains(pu))?;
             Some((*task, evidence.sharing(Shared::Node, pu), Why::NearPages))
         });
-        let gains = || format!("expected to gain {:.2} s a second", self.gain);
-        let turns = (!self.seats.is_empty()).then(gains);
+        let turns = (!self.seats.is_empty())
+            .then(|| format!("expected to gain {:.2} s a second", self.gain));
         let both: Vec<String> = turns.into_iter().chain(self.pairs.predicted.clone()).collect();
         let predicted = (!both.is_empty()).then(|| both.join("; "));
-        Plan { predicted, ..evidence.plan_of_some(seats.chain(parts).chain(pairs).chain(held)) }
+        Plan { predicted, ..evidence.plan_of_some(reasoned.chain(pairs).chain(held)) }
+    }
+
+    /// True if the task is in a group, a team or a pair.
+    fn is_placed(&self, task: &TaskId) -> bool {
+        self.seats.contains_key(task)
+            || self.parts.contains_key(task)
+            || self.pairs.seats.iter().any(|(paired, ..)| paired == task)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::{Quantum, QueuedJob, Thread};
+    use crate::evidence::{QueuedJob, Thread};
     use crate::testing::{letters, machine};
     use crate::{Decision, Place};
     use colocate_evidence::{JobIdx, Reports, WakeUps};
@@ -243,8 +256,8 @@ mod tests {
         Auto { shares_cores, ..Auto::default() }
     }
 
-    /// What was seen until `ms` of the jobs 0, 1, … with one thread each: how busy they are, and how often 0 and 1 have woken each
-    /// other, 30 µs each time, on two PUs.
+    /// Observation until `ms` of the jobs 0, 1, … with one thread each: busy shares, and the number
+    /// of wake-ups between jobs 0 and 1 on two PUs, 30 µs each.
     struct Seen<'a> {
         machine: &'a str,
         ms: u64,
@@ -338,7 +351,7 @@ mod tests {
         }
     }
 
-    /// Of two that multiply and two that branch. Three of four are busy, then two, then again three.
+    /// Two tasks multiply and two branch. Three of four are busy, then two, then again three.
     #[test]
     fn busy_tasks_are_paired_where_cores_are_shared() {
         let mut auto = auto(true);

@@ -1,20 +1,23 @@
 //! `communication`: tasks that communicate much are near each other.
 //!
 //! # Problem
-//! Threads that share data are faster where they share a cache. Who communicates with whom is not known beforehand, and changes.
+//! Threads that share data are faster on a shared cache. Communication partners are not known
+//! beforehand, and change.
 //! # Approach
-//! Cruz et al., "Dynamic thread mapping of shared memory applications by exploiting cache coherence protocols", JPDC 2014.
-//! What they read from counters of cache coherence is here how often tasks wake each other, for how long they use the same memory,
-//! or both. Tasks that communicate with none are left to the kernel.
+//! Cruz et al., "Dynamic thread mapping of shared memory applications by exploiting cache coherence
+//! protocols", JPDC 2014. In place of cache-coherence counters, communication is measured by
+//! wake-ups between tasks, by CPU time at shared memory, or both. Tasks without communication are
+//! left to the kernel.
 //! # Terms
-//! *Partner* of a task: the one that it communicates with most. *Amount*: what two tasks communicate, in seconds that it may
-//! cost: each wake-up what it costs between caches ([`seen::seconds`]), and the CPU time at memory that both use.
+//! *Partner* of a task: the task with which it communicates most. *Amount*: communication of two
+//! tasks as its possible cost in seconds: the cost of a wake-up between caches for each wake-up
+//! ([`seen::seconds`]), plus the CPU time at shared memory.
 //! # Algorithm
 //! Each [`PERIOD`]:
-//! 1. What was communicated since the last time is a [`Matrix`].
-//! 2. The stages of the paper say whether tasks move, and where to ([`Pipeline`]).
+//! 1. Collect the communication since the last decision in a [`Matrix`].
+//! 2. Decide by the stages of the paper whether and where tasks move ([`Pipeline`]).
 //!
-//! `communication-static` maps once, by all that was communicated until then, and again where a PU is lost.
+//! `communication-static` maps once, by all communication until then, and again after a PU is lost.
 //! # Properties
 //! - **Follows phases**: partners that change are moved together. -> test `partners_that_change`
 //! - **Stays**: without a change no task is moved. -> test `partners_that_change`
@@ -30,11 +33,11 @@ use crate::places::Places;
 use crate::plan::{Plan, Why};
 use crate::policy::Policy;
 use crate::row::{Kind, Knowledge, Preset, Purpose, Row, Setting, Values};
-use colocate_evidence::{Source, SourceSet, TaskId};
+use colocate_evidence::{Sharing, Source, SourceSet, WakeUps};
+use colocate_machine::Nanos;
 use colocate_machine::calibrated::Pair;
-use colocate_machine::{Nanos, PuIdx};
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "communication",
     purpose: Purpose::Recommended,
@@ -73,7 +76,7 @@ pub static STATIC: Row = Row {
     ..Row::ONCE
 };
 
-/// What the policies go by.
+/// Source of communication.
 const SOURCE: Setting = Setting {
     name: "source",
     kind: Kind::Word(&["wake-ups", "sharing", "both"]),
@@ -81,7 +84,7 @@ const SOURCE: Setting = Setting {
     meaning: "what is taken for communication",
 };
 
-/// By which measure pairs communicate unevenly enough to be mapped.
+/// Measure of uneven communication.
 const HETEROGENEITY: Setting = Setting {
     name: "heterogeneity",
     kind: Kind::Word(&["scale-free", "published"]),
@@ -94,14 +97,14 @@ pub const PERIOD: Nanos = Nanos::from_millis(500);
 
 #[derive(Debug, Default)]
 struct Communication {
-    /// So long after the first decision tasks are placed, once; `None`: whenever that gains.
+    /// Time of the single mapping after the first decision; `None`: map whenever the filter passes.
     after: Option<Nanos>,
     begun: Option<Nanos>,
     last: Option<Nanos>,
     sources: SourceSet,
-    /// Seconds that a wake-up costs between caches.
+    /// Cost of a wake-up between caches, in seconds.
     wake_up: f64,
-    /// What tasks had communicated then, in seconds.
+    /// Communication until the last decision, in seconds.
     sums: Matrix,
     pipeline: Pipeline,
 }
@@ -118,9 +121,9 @@ impl Policy for Communication {
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let places = Places::new(evidence.now.machine, evidence.now.pus);
         let is_due = self.last.is_none_or(|last| evidence.at >= last + PERIOD);
-        let is_gone = |pu: &PuIdx| !places.pus.contains(pu);
-        if is_due || self.pipeline.seats().values().any(is_gone) {
+        if is_due || self.pipeline.seats().values().any(|pu| !places.pus.contains(pu)) {
             self.last = Some(evidence.at);
+            // The first decision, not the start of the program.
             let begun = *self.begun.get_or_insert(evidence.at);
             match self.after {
                 Some(after) => {
@@ -145,7 +148,7 @@ impl Communication {
         Self { sources: SourceSet::of(sources), wake_up, ..Self::default() }
     }
 
-    /// What has been communicated since the last call.
+    /// Communication since the last call, in seconds.
     fn since(&mut self, evidence: &Evidence<'_>) -> Matrix {
         let now = self.amounts(evidence);
         let new = seen::since(&now, &self.sums);
@@ -153,32 +156,30 @@ impl Communication {
         new
     }
 
-    /// What tasks have communicated since they were created, in seconds.
+    /// Communication since the tasks' creation, in seconds.
     fn amounts(&self, evidence: &Evidence<'_>) -> Matrix {
-        let is_used = |source| self.sources.has(source);
-        let wake_ups = evidence.reports.wake_ups.as_deref().filter(|_| is_used(Source::WakeUps));
-        let sharing = evidence.reports.sharing.as_deref().filter(|_| is_used(Source::Sharing));
-        seen::seconds(wake_ups.unwrap_or_default(), self.wake_up, sharing.unwrap_or_default())
+        seen::seconds(self.wake_ups(evidence), self.wake_up, self.sharing(evidence))
     }
 
-    /// What one observation is of what tasks have communicated, on average: a wake-up, or a sample.
+    /// Wake-ups; empty if not a source.
+    fn wake_ups<'a>(&self, evidence: &Evidence<'a>) -> &'a [WakeUps] {
+        let known = evidence.reports.wake_ups.as_deref();
+        known.filter(|_| self.sources.has(Source::WakeUps)).unwrap_or_default()
+    }
+
+    /// Shared memory use; empty if not a source.
+    fn sharing<'a>(&self, evidence: &Evidence<'a>) -> &'a [Sharing] {
+        let known = evidence.reports.sharing.as_deref();
+        known.filter(|_| self.sources.has(Source::Sharing)).unwrap_or_default()
+    }
+
+    /// Mean amount of a single observation (a wake-up or a sample), in seconds.
     #[allow(clippy::cast_precision_loss)] // wake-ups and samples
     fn piece(&self, evidence: &Evidence<'_>) -> f64 {
-        let is_used = |source| self.sources.has(source);
-        let wake_ups = evidence
-            .reports
-            .wake_ups
-            .as_deref()
-            .filter(|_| is_used(Source::WakeUps))
-            .unwrap_or_default();
-        let sharing = evidence
-            .reports
-            .sharing
-            .as_deref()
-            .filter(|_| is_used(Source::Sharing))
-            .unwrap_or_default();
-        let counts = wake_ups.iter().filter(|one| one.waker.is_some()).map(|one| one.count);
-        let observations: u64 = counts.chain(sharing.iter().map(|one| one.samples)).sum();
+        let wake_ups = self.wake_ups(evidence).iter().filter(|one| one.waker.is_some());
+        let samples = self.sharing(evidence).iter().map(|one| one.samples);
+        let observations: u64 = wake_ups.map(|one| one.count).chain(samples).sum();
+        // Amounts and counts are both since the tasks' creation.
         let all: f64 = self.sums.pairs().map(|(_, amount)| amount).sum();
         all / observations.max(1) as f64
     }
@@ -191,13 +192,11 @@ impl Communication {
 
     fn plan(&self, evidence: &Evidence<'_>) -> Plan {
         let partners = self.pipeline.matrix().partners();
-        let partner = |task: &TaskId| {
+        evidence.plan_of_some(self.pipeline.seats().iter().map(|(task, pu)| {
             let at = partners.binary_search_by_key(task, |(task, _)| *task);
-            at.map_or(*task, |at| partners[at].1)
-        };
-        let why = |task| Why::Near { partner: partner(task) };
-        let seats = self.pipeline.seats().iter();
-        evidence.plan_of_some(seats.map(|(task, pu)| (*task, evidence.on(*pu), why(task))))
+            let partner = at.map_or(*task, |at| partners[at].1);
+            (*task, evidence.on(*pu), Why::Near { partner })
+        }))
     }
 }
 
@@ -206,7 +205,8 @@ mod tests {
     use super::*;
     use crate::evidence::Quantum;
     use crate::testing::machine;
-    use colocate_evidence::{JobIdx, Reports, Sharing, WakeUps};
+    use colocate_evidence::{JobIdx, Reports, TaskId};
+    use colocate_machine::PuIdx;
 
     fn task(order: u32) -> TaskId {
         TaskId { job: JobIdx(0), order }

@@ -3,17 +3,17 @@
 //! # Problem
 //! Tasks that communicate need the same cache; idle packages save power.
 //! # Approach
-//! Use the fewest packages, in them the fewest nodes, then last-level caches, then cores. Where part
-//! of the machine is forbidden this differs from filling in logical order, which uses whatever
-//! comes first.
+//! Use the fewest packages, in them the fewest nodes, then last-level caches, then cores. If part
+//! of the machine is forbidden, this differs from filling in logical order.
 //! # Terms
 //! *Room*: usable PUs of a domain, a count.
 //! # Algorithm
-//! At each level: the domain with the least room that still holds all the tasks; if none holds them,
-//! the one with the most room is filled and the rest goes on in the others. In logical order among
-//! equals. More tasks than PUs start again from the first.
+//! At each level: the domain with the least room that still holds all the tasks; if none holds
+//! them, the one with the most room is filled and the rest goes on in the others. In logical order
+//! among equals. More tasks than PUs start again from the first.
 //! # Properties
-//! - **Fewest domains**: all on one package, cache or core if one has room. -> test `fewest_domains`
+//! - **Fewest domains**: all on one package, cache or core if one has room.
+//!   -> test `fewest_domains`
 //! - **Best fit**: the smallest domain with room is taken. -> test `best_fit`
 //! - **Whole cores first**: at most one core is used in part. -> test `whole_cores_first`
 
@@ -22,7 +22,7 @@ use crate::policy::by_rule;
 use crate::row::{Purpose, Row};
 use colocate_evidence::SourceSet;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "compact",
     purpose: Purpose::Baseline,

@@ -1,16 +1,18 @@
-//! A plan that was made before, by `colocate plan` or by hand. It has no row in the table: it is read from a file.
+//! A given plan, from `colocate plan` or written by hand. It has no row in the table: its plan is
+//! read from a file.
 
 use crate::evidence::Evidence;
 use crate::plan::{DefaultPlacement, Place, Plan};
 use crate::policy::Policy;
 
-/// Follows the plan.
+/// Policy that follows a given plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FixedPlan(pub Plan);
 
 impl Policy for FixedPlan {
-    /// The plan as it was made, except that tasks whose PU cannot be used are left to the kernel.
+    /// The given plan, with tasks on unusable PUs left to the kernel.
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        // The file may be older than a change of the allowed PUs.
         let mut plan = Plan { pus: evidence.empty_plan().pus, ..self.0.clone() };
         for decision in &mut plan.decisions {
             if decision.place.named_pu().is_some_and(|pu| !plan.pus.contains(&pu)) {

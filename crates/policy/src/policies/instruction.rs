@@ -1,33 +1,39 @@
-//! `instruction`: pair tasks that do most of one kind of work with tasks that do least of it.
+//! `instruction`: pairs tasks with most and least work of an instruction class.
 //!
 //! # Problem
-//! Tasks on one core that need the same execution units wait for each other (Serpa et al.: two copies of a kernel take
-//! 187.2 % of the time of one alone, two different kernels 102.7 %).
+//! Tasks on one core that need the same execution units wait for each other (Serpa et al.: two
+//! copies of a kernel take 187.2 % of the time of one alone, two different kernels 102.7 %).
 //! # Approach
-//! Serpa et al., Algorithm 1: sort by how much each task does of one class of work, and give each core one task from the head
-//! and one from the tail. The published loop places the middle task twice when the count is odd, leaves cores idle when there
-//! are fewer than two tasks a core, and has two siblings only. Dealing the sorted list in a serpentine, heaviest first, is the
-//! same loop where that one is right and total elsewhere.
+//! Serpa et al., Algorithm 1: sort by how much each task does of one class of work, and give each
+//! core one task from the head and one from the tail. The published loop places the middle task
+//! twice when the count is odd, leaves cores idle when there are fewer than two tasks a core, and
+//! has two siblings only. Dealing the sorted list in a serpentine, heaviest first, is the same loop
+//! where that one is right and total elsewhere.
 //! # Terms
-//! - *Key*: the class that the list is sorted by; the paper does not say how it was chosen. Here: the class with the largest
-//!   variance of load over the tasks, times its scarcity `1/u(c)`. A user may name another.
-//! - *Load* of a task: busy share × share of the key class, 0 ..= 1; unknown busy counts as always busy, an unknown share as
-//!   average. With `published` it is the number of instructions of that class for each cycle: share × instructions per cycle ×
-//!   busy share, as the paper's tasks are profiled for about the same time. Where that is not known of a task, it counts as average.
+//! - *Key*: the class that the list is sorted by; the paper does not say how it was chosen. Here:
+//!   the class with the largest variance of load over the tasks, times its scarcity `1/u(c)`. A
+//!   user may name another.
+//! - *Load* of a task: busy share × share of the key class, 0 ..= 1; unknown busy counts as always
+//!   busy, an unknown share as average. With `published` it is the number of instructions of that
+//!   class for each cycle: share × instructions per cycle × busy share, as the paper's tasks are
+//!   profiled for about the same time. Where that is not known of a task, it counts as average.
 //! - *Rank*: place in the list sorted by load, 0 for the least; equal loads by ID.
 //! - *Pass*: one task to every usable core that has a PU left; `P` tasks are a *round*.
 //! # Algorithm
 //! 1. At most as many tasks as cores: each has a core of its own.
-//! 2. Else sort by load. Deal from the heaviest: pass 1 over the cores, pass 2 back, pass 3 forth …; cores of a fast kind come
-//!    first, then those with fewer usable PUs, then logical order. Full cores are passed over until a new round begins.
+//! 2. Else sort by load. Deal from the heaviest: pass 1 over the cores, pass 2 back, pass 3 forth
+//!    …; cores of a fast kind come first, then those with fewer usable PUs, then logical order.
+//!    Full cores are passed over until a new round begins.
 //! 3. More tasks than PUs: further rounds, so that tasks of a PU take turns.
 //!
 //! `O(n log n)`.
 //! # Properties
-//! - **Extremes meet**: with two tasks a core, rank `i` sits with rank `n−1−i`. -> test `extremes_meet`
+//! - **Extremes meet**: with two tasks a core, rank `i` sits with rank `n−1−i`.
+//!   -> test `extremes_meet`
 //! - **Odd counts**: every task is placed once, the heaviest alone. -> test `odd_counts`
 //! - **Own cores**: no core has two tasks while another has none. -> test `own_cores`
-//! - **Serpentine**: with four siblings, core sums of evenly spaced loads are equal. -> test `serpentine`
+//! - **Serpentine**: with four siblings, core sums of evenly spaced loads are equal.
+//!   -> test `serpentine`
 //! - **Key**: the class that varies most, weighted by scarcity. -> test `key_varies_most`
 //! - **By numbers**, if as published. -> test `published_goes_by_numbers`
 //! - **Unknown in the middle** -> test `unknown_in_the_middle`
@@ -44,7 +50,7 @@ use colocate_machine::PuIdx;
 use colocate_model::Class;
 use colocate_model::overlap::scarcity;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "instruction",
     purpose: Purpose::Published,
@@ -72,7 +78,7 @@ pub static ROW: Row = Row {
     ..Row::ONCE
 };
 
-/// How much a task does of a class; `None` if unknown.
+/// Load of a task in a class; `None`: unknown.
 pub(super) type Load = fn(&Task, Class) -> Option<f64>;
 
 fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>, load: Load) -> Placement {
@@ -91,15 +97,15 @@ fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>, load: Load) -
     Placement { choices, default_placement: spread_default(places) }
 }
 
-/// The class with the largest variance of load, weighted by scarcity; the first among equals.
+/// Class with the largest variance of load times scarcity; the first among equals.
 ///
 /// `None` if no task's mix is known.
 pub(super) fn choose_key(tasks: &[&Task], load: Load) -> Option<Class> {
-    let spread = |class: Class| {
+    let known = Class::ALL.into_iter().filter_map(|class| {
         let loads: Vec<f64> = tasks.iter().filter_map(|task| load(task, class)).collect();
         (!loads.is_empty()).then(|| (class, variance(&loads) * scarcity(class)))
-    };
-    let known = Class::ALL.into_iter().filter_map(spread);
+    });
+    // `max_by` would take the last among equals.
     known.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(class, _)| class)
 }
 
@@ -112,19 +118,19 @@ fn variance(values: &[f64]) -> f64 {
     mean(&values.iter().map(|v| (v - mean_value).powi(2)).collect::<Vec<_>>())
 }
 
-/// Places in `tasks`, least load first.
+/// Indexes into `tasks`, least load first.
 pub(super) fn rank(tasks: &[&Task], key: Option<Class>, load: Load) -> Vec<usize> {
-    let load = |task: &Task| key.and_then(|class| load(task, class));
-    let known: Vec<f64> = tasks.iter().filter_map(|task| load(task)).collect();
-    let average = mean(&known);
-    let loads: Vec<f64> = tasks.iter().map(|task| load(task).unwrap_or(average)).collect();
+    let loads: Vec<Option<f64>> =
+        tasks.iter().map(|task| key.and_then(|class| load(task, class))).collect();
+    let average = mean(&loads.iter().copied().flatten().collect::<Vec<_>>());
+    let loads: Vec<f64> = loads.into_iter().map(|load| load.unwrap_or(average)).collect();
     let mut ranked: Vec<usize> = (0..tasks.len()).collect();
     // Stable, so that tasks of equal load keep the order of their IDs.
     ranked.sort_by(|&a, &b| loads[a].total_cmp(&loads[b]));
     ranked
 }
 
-/// `count` seats in the order they are dealt.
+/// First `count` PUs in serpentine order.
 pub(super) fn deal(places: &Places<'_>, count: usize) -> Vec<PuIdx> {
     let mut order: Vec<usize> = (0..places.cores.len()).collect();
     order.sort_by_key(|&at| {
@@ -132,16 +138,11 @@ pub(super) fn deal(places: &Places<'_>, count: usize) -> Vec<PuIdx> {
         (std::cmp::Reverse(core.kind), core.pus.len(), at)
     });
     let mut seats = Vec::with_capacity(count + places.pus.len());
-    let mut forth = true;
     while seats.len() < count {
         for sibling in 0..places.width() {
-            let next = |&at: &usize| places.cores[at].pus.get(sibling).copied();
-            if forth {
-                seats.extend(order.iter().filter_map(next));
-            } else {
-                seats.extend(order.iter().rev().filter_map(next));
-            }
-            forth = !forth;
+            seats.extend(order.iter().filter_map(|&at| places.cores[at].pus.get(sibling)));
+            // Each pass runs over the cores the other way: the serpentine.
+            order.reverse();
         }
     }
     seats.truncate(count);
@@ -157,6 +158,7 @@ fn explain(
 ) {
     let partners = partners(places, tasks, choices);
     for (rank, &task) in ranked.iter().enumerate() {
+        // Without a known load the reason stays `Unknown`.
         let Some(key) = key.filter(|&class| tasks[task].load(class).is_some()) else { continue };
         choices[task].why = Why::HeadAndTail {
             key: key.name().to_owned(),
@@ -166,7 +168,7 @@ fn explain(
     }
 }
 
-/// For each task, the first [`MAX_PARTNERS`] of those on other PUs of its core, in the order of IDs.
+/// Tasks on sibling PUs of each task, the first [`MAX_PARTNERS`] by ID.
 pub(super) fn partners(
     places: &Places<'_>,
     tasks: &[&Task],
@@ -176,12 +178,13 @@ pub(super) fn partners(
     let mut on_pu: Vec<Vec<TaskId>> = vec![Vec::new(); machine.pus.len()];
     for (task, choice) in tasks.iter().zip(choices) {
         if let Some(first) = choice.pu.map(|pu| &mut on_pu[pu.idx()])
+            // Keeps the lists short with thousands of tasks on a PU.
             && first.len() < MAX_PARTNERS
         {
             first.push(task.id);
         }
     }
-    let beside = |choice: &Choice| {
+    let partners = choices.iter().map(|choice| {
         let Some(pu) = choice.pu else { return Vec::new() };
         let siblings = machine.cores[machine.core_of(pu).idx()].pus.iter();
         let others = siblings.filter(|&&other| other != pu);
@@ -189,8 +192,8 @@ pub(super) fn partners(
         others.sort_unstable();
         others.truncate(MAX_PARTNERS);
         others
-    };
-    choices.iter().map(beside).collect()
+    });
+    partners.collect()
 }
 
 #[cfg(test)]

@@ -1,46 +1,57 @@
-//! `mix`: the tasks of a core overlap least, whole mixes compared.
+//! `mix`: least overlap of whole instruction mixes on each core.
 //!
 //! # Problem
-//! One class of work is only part of what two tasks compete for: sorting by it pairs blindly where tasks do not differ in it.
+//! Two tasks compete for more than one class of instructions: sorting by one class pairs at random
+//! where tasks do not differ in this class.
 //! # Approach
-//! Weight every pair of tasks by how often both need the same execution unit, and choose the pairs whose weights add up to
-//! the least: minimum-weight perfect matching (Jiang et al., "Analysis and approximation of optimal co-scheduling on chip
-//! multiprocessors", PACT 2008). For more than two siblings the problem is NP-complete; pairs, then pairs of pairs are
-//! matched (their hierarchical method). The overlap of two groups is that of the sums of their demands.
+//! Weight every pair of tasks by how often both need the same execution unit, and choose the pairs
+//! whose weights add up to the least: minimum-weight perfect matching (Jiang et al., "Analysis and
+//! approximation of optimal co-scheduling on chip multiprocessors", PACT 2008). For more than two
+//! siblings the problem is NP-complete; pairs, then pairs of pairs are matched (their hierarchical
+//! method). The overlap of two groups is that of the sums of their demands.
 //! # Terms
-//! - *Overlap* `w(a, b)`: unit clashes per pair of instructions, weighted by how busy both are (unknown: always busy); see
-//!   [`colocate_model::overlap`]. A class that a task's mix does not have is the mean of the tasks that have it.
-//! - *Rate*: a task's instructions per cycle, if counted. If the rates of *all* tasks are known, a demand is that of a cycle,
-//!   `rate · d(t)`, and the overlap is in unit clashes per cycle; if one is not, no rate is used. A rate that was counted
-//!   beside others is too low by what they took; nothing corrects that. docs/method/validation.md has what rates change.
-//! - *Item*: a task; with more tasks than PUs, the tasks that share one PU, whose demand is `Σ d(t) / max(1, Σ b(t))`.
+//! - *Overlap* `w(a, b)`: unit clashes per pair of instructions, weighted by how busy both are
+//!   (unknown: always busy); see [`colocate_model::overlap`]. A class that a task's mix does not
+//!   have is the mean of the tasks that have it.
+//! - *Rate*: a task's instructions per cycle, if counted. If the rates of *all* tasks are known, a
+//!   demand is that of a cycle, `rate · d(t)`, and the overlap is in unit clashes per cycle; if one
+//!   is not, no rate is used. A rate that was counted beside others is too low by what they took;
+//!   nothing corrects that. docs/method/validation.md has what rates change.
+//! - *Item*: a task; with more tasks than PUs, the tasks that share one PU, whose demand is `Σ d(t)
+//!   / max(1, Σ b(t))`.
 //! - *Room* of a core: its usable PUs, a count. *Dummy*: an item without demand.
 //! # Algorithm
 //! 1. At most as many tasks as cores: each has a core of its own.
-//! 2. More tasks than PUs: set aside the `n mod P` idlest. Sort the others by the class that varies most, as `instruction`
-//!    chooses it, and make items of tasks that follow each other: they are alike and never run at the same time. If no core
-//!    has a second PU, or if a PU would get more work than another by more than the busiest task's share, deal by busyness
-//!    instead: the `P` busiest start one item each, the next `P` join them, each round sorted by the class. Those set aside
-//!    join last, one a core before two, on the PU with the least work.
-//! 3. Add dummies up to a power of two a core. Match, join the pairs, and match again until there is a group a core. An item
-//!    beside a dummy comes before two dummies together. With two siblings the result is optimal.
-//! 4. More than two siblings: exchange items of different groups as long as the overlap falls. Do the same from the
-//!    serpentine of `instruction`, and keep what overlaps less. Where cores of more than two usable PUs are beside smaller
-//!    ones, the serpentine is the only start.
-//! 5. Larger groups choose cores first, then busier ones; fast kinds before slow ones, then logical order. In a group, tasks
-//!    take PUs in the order of IDs.
+//! 2. More tasks than PUs: set aside the `n mod P` idlest. Sort the others by the class that varies
+//!    most, as `instruction` chooses it, and make items of tasks that follow each other: they are
+//!    alike and never run at the same time. If no core has a second PU, or if a PU would get more
+//!    work than another by more than the busiest task's share, deal by busyness instead: the `P`
+//!    busiest start one item each, the next `P` join them, each round sorted by the class. Those
+//!    set aside join last, one a core before two, on the PU with the least work.
+//! 3. Add dummies up to a power of two a core. Match, join the pairs, and match again until there
+//!    is a group a core. An item beside a dummy comes before two dummies together. With two
+//!    siblings the result is optimal.
+//! 4. More than two siblings: exchange items of different groups as long as the overlap falls. Do
+//!    the same from the serpentine of `instruction`, and keep what overlaps less. Where cores of
+//!    more than two usable PUs are beside smaller ones, the serpentine is the only start.
+//! 5. Larger groups choose cores first, then busier ones; fast kinds before slow ones, then logical
+//!    order. In a group, tasks take PUs in the order of IDs.
 //!
 //! `O(n³)` at worst, mostly about `O(n²)`.
 //! # Properties
-//! - **Optimal pairs**: with two siblings no placement on the same cores overlaps less. -> test `optimal_pairs`
-//! - **Own cores where they count**: with fewer tasks than PUs, which tasks are alone is chosen too.
-//!   -> test `own_cores_where_they_count`
-//! - **Groups of four**: never worse than `instruction` with the same tasks, where each has a PU and every mix is known;
-//!   cores of different room too. -> test `groups_of_four`
-//! - **Unknown is average**: a task without a mix is placed, and the reason says so. -> test `unknown_is_average`
+//! - **Optimal pairs**: with two siblings no placement on the same cores overlaps less.
+//!   -> test `optimal_pairs`
+//! - **Own cores where they count**: with fewer tasks than PUs, which tasks are alone is chosen
+//!   too. -> test `own_cores_where_they_count`
+//! - **Groups of four**: never worse than `instruction` with the same tasks, where each has a PU
+//!   and every mix is known; cores of different room too. -> test `groups_of_four`
+//! - **Unknown is average**: a task without a mix is placed, and the reason says so.
+//!   -> test `unknown_is_average`
 //! - **Turns**: more tasks than PUs share evenly, alike with alike. -> test `turns`
-//! - **All rates or none**: equal rates change no place; one unknown rate is as if none were known. -> test `all_rates_or_none`
-//! - **A slow task demands little**: with rates, demand in a cycle decides. -> test `a_slow_task_demands_little`
+//! - **All rates or none**: equal rates change no place; one unknown rate is as if none were known.
+//!   -> test `all_rates_or_none`
+//! - **A slow task demands little**: with rates, demand in a cycle decides.
+//!   -> test `a_slow_task_demands_little`
 
 use super::instruction::{self, choose_key, partners};
 use super::{Choice, MIX, Placement, own_cores, planned, spread_default};
@@ -54,7 +65,7 @@ use colocate_machine::PuIdx;
 use colocate_model::UnitDemand;
 use std::cmp::Reverse;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "mix",
     purpose: Purpose::Recommended,
@@ -78,33 +89,35 @@ pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
     Placement { choices, default_placement: spread_default(places) }
 }
 
-/// Tasks by item, at most `pus` items, and the tasks that are left when each item has as many as
-/// there are full rounds. With `siblings`, tasks that are alike share an item if that balances.
+/// Items of tasks, at most `pus`, and the tasks left over after the full rounds. With `siblings`,
+/// similar tasks share an item if the work stays balanced.
 pub(super) fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usize>>, Vec<usize>) {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     if tasks.len() <= pus {
         return (order.into_iter().map(|task| vec![task]).collect(), Vec::new());
     }
+    // Stable: equal weights keep the order of IDs.
     order.sort_by(|&a, &b| tasks[b].weight().total_cmp(&tasks[a].weight()));
+    // The idlest tasks beyond full rounds join at the end, where they disturb least.
     let rest = order.split_off(tasks.len() / pus * pus);
     let key = choose_key(tasks, Task::load);
-    let load = |task: usize| key.and_then(|class| tasks[task].load(class)).unwrap_or(0.0);
-    let by_load = |a: &usize, b: &usize| load(*a).total_cmp(&load(*b)).then(a.cmp(b));
+    let loads: Vec<f64> =
+        tasks.iter().map(|task| key.and_then(|class| task.load(class)).unwrap_or(0.0)).collect();
     let most = tasks[order[0]].weight();
     let mut alike = order.clone();
-    alike.sort_by(by_load);
+    alike.sort_by(|a, b| loads[*a].total_cmp(&loads[*b]).then(a.cmp(b)));
     let items: Vec<Vec<usize>> = alike.chunks(order.len() / pus).map(<[usize]>::to_vec).collect();
-    let work = |item: &Vec<usize>| item.iter().map(|&task| tasks[task].weight()).sum::<f64>();
     let (least, largest) = items
         .iter()
-        .map(work)
+        .map(|item| work(item.iter().copied(), tasks))
         .fold((f64::INFINITY, 0.0_f64), |range, w| (range.0.min(w), range.1.max(w)));
+    // Unbalanced by at most one task: then similar tasks may share an item.
     if siblings && largest - least <= most {
         return (items, rest);
     }
     let mut items = vec![Vec::new(); pus];
     for round in order.chunks_exact_mut(pus) {
-        round.sort_by(by_load);
+        round.sort_by(|a, b| loads[*a].total_cmp(&loads[*b]).then(a.cmp(b)));
         for (item, &mut task) in items.iter_mut().zip(round) {
             item.push(task);
         }
@@ -112,39 +125,44 @@ pub(super) fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usi
     (items, rest)
 }
 
+/// Sum of the weights of some tasks.
+fn work(some: impl Iterator<Item = usize>, tasks: &[&Task]) -> f64 {
+    some.map(|task| tasks[task].weight()).sum()
+}
+
 pub(super) fn demand_of(item: &[usize], tasks: &[&Task], demands: &[UnitDemand]) -> UnitDemand {
     taking_turns(item.iter().map(|&task| (demands[task], tasks[task].weight())))
 }
 
-/// Items by core: as many groups as cores, some in no particular order, none larger than the room
-/// of a core that can be found for it.
+/// Groups of items, one per core in no particular order; each group fits a core of its own.
 pub(super) fn groups(
     places: &Places<'_>,
     tasks: &[&Task],
     items: &[Vec<usize>],
     asked: &[UnitDemand],
 ) -> Vec<Vec<usize>> {
-    let matched = || matching::in_groups(asked, places.cores.len(), places.width().max(2));
-    if places.width() <= 2 {
-        return matched();
+    let width = places.width().max(2);
+    if width == 2 {
+        return matching::in_groups(asked, places.cores.len(), width);
     }
     let mut groups = dealt(places, tasks, items);
     exchange::improve(asked, &mut groups);
-    if places.cores.iter().any(|core| core.pus.len() < places.width()) {
+    // Matching makes groups of one size, which smaller cores cannot hold.
+    if places.cores.iter().any(|core| core.pus.len() < width) {
         return groups;
     }
-    let mut matched = matched();
+    let mut matched = matching::in_groups(asked, places.cores.len(), width);
     exchange::improve(asked, &mut matched);
     if overlap(asked, &groups) < overlap(asked, &matched) { groups } else { matched }
 }
 
-/// The overlap within all groups.
+/// Overlap within groups, summed over groups.
 fn overlap(asked: &[UnitDemand], groups: &[Vec<usize>]) -> f64 {
-    let demands = |group: &Vec<usize>| group.iter().map(|&at| asked[at]).collect::<Vec<_>>();
-    groups.iter().map(|group| within(&demands(group))).sum()
+    let demands = groups.iter().map(|group| group.iter().map(|&at| asked[at]).collect::<Vec<_>>());
+    demands.map(|demands| within(&demands)).sum()
 }
 
-/// Items by core as the policy `instruction` deals them, an item ranking as the first of its tasks.
+/// Items by core in the serpentine of `instruction`; an item ranks as its first task.
 pub(super) fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut rank = vec![0; tasks.len()];
     for (at, task) in
@@ -162,8 +180,8 @@ pub(super) fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) 
     groups
 }
 
-/// Gives each group a core, and what is left a PU; the tasks of each PU of the machine, and the choice for
-/// each task, yet without a reason.
+/// Gives each group a core and each leftover task a PU. Returns the tasks of each PU, and the
+/// choice of each task with [`Why::Unknown`] as its reason.
 pub(super) fn seated(
     places: &Places<'_>,
     tasks: &[&Task],
@@ -182,16 +200,13 @@ pub(super) fn seated(
     (on_pu, choices)
 }
 
-/// Gives each group a core with room for it; the tasks of each PU of the machine.
+/// Gives each group a core with enough room. Returns the tasks of each PU.
 fn seat(
     places: &Places<'_>,
     tasks: &[&Task],
     items: &[Vec<usize>],
     groups: Vec<Vec<usize>>,
 ) -> Vec<Vec<usize>> {
-    let weight = |group: &[usize]| -> f64 {
-        group.iter().flat_map(|&item| &items[item]).map(|&task| tasks[task].weight()).sum()
-    };
     let mut groups: Vec<Vec<usize>> =
         groups.into_iter().filter(|group| !group.is_empty()).collect();
     for group in &mut groups {
@@ -199,7 +214,9 @@ fn seat(
     }
     groups.sort_by(|a, b| {
         let busier = if places.is_hybrid() {
-            weight(b).total_cmp(&weight(a))
+            let [of_a, of_b] = [a, b]
+                .map(|group| work(group.iter().flat_map(|&item| &items[item]).copied(), tasks));
+            of_b.total_cmp(&of_a)
         } else {
             std::cmp::Ordering::Equal
         };
@@ -209,10 +226,12 @@ fn seat(
     free.sort_by_key(|&at| (Reverse(places.cores[at].kind), at));
     let mut on_pu = vec![Vec::new(); places.machine.pus.len()];
     for group in groups {
-        // Sizes fall, so a core with room for this group has room for all later ones, and one is
-        // always left.
-        let fits = |&at: &usize| places.cores[at].pus.len() >= group.len();
-        let chosen = free.iter().position(fits).expect("as many large cores as large groups");
+        // Group sizes fall, so a core with room for this group has room for all later groups, and a
+        // core is always left.
+        let chosen = free
+            .iter()
+            .position(|&at| places.cores[at].pus.len() >= group.len())
+            .expect("as many large cores as large groups");
         let core = free.remove(chosen);
         for (&pu, item) in places.cores[core].pus.iter().zip(group) {
             on_pu[pu.idx()].extend(&items[item]);
@@ -221,20 +240,19 @@ fn seat(
     on_pu
 }
 
-/// Adds the tasks of an incomplete last round, one a core before two, cores and PUs with the least
-/// to do first.
+/// Adds the tasks of an incomplete last round, one per core before two, least loaded cores and PUs
+/// first.
 fn join_rest(places: &Places<'_>, tasks: &[&Task], rest: Vec<usize>, on_pu: &mut [Vec<usize>]) {
-    let work = |pu: &PuIdx, on_pu: &[Vec<usize>]| -> f64 {
-        on_pu[pu.idx()].iter().map(|&task| tasks[task].weight()).sum()
-    };
+    let of_pus: Vec<f64> = on_pu.iter().map(|on| work(on.iter().copied(), tasks)).collect();
     let mut cores: Vec<Vec<PuIdx>> = places.cores.iter().map(|core| core.pus.clone()).collect();
     for pus in &mut cores {
-        pus.sort_by(|a, b| work(a, on_pu).total_cmp(&work(b, on_pu)));
+        pus.sort_by(|a, b| of_pus[a.idx()].total_cmp(&of_pus[b.idx()]));
     }
-    let total = |pus: &[PuIdx]| pus.iter().map(|pu| work(pu, on_pu)).sum::<f64>();
-    cores.sort_by(|a, b| total(a).total_cmp(&total(b)));
-    let nth = |n: usize| cores.iter().filter_map(move |pus| pus.get(n));
-    let turns = (0..places.width()).flat_map(nth);
+    cores.sort_by(|a, b| {
+        let [of_a, of_b] = [a, b].map(|pus| pus.iter().map(|pu| of_pus[pu.idx()]).sum::<f64>());
+        of_a.total_cmp(&of_b)
+    });
+    let turns = (0..places.width()).flat_map(|n| cores.iter().filter_map(move |pus| pus.get(n)));
     for (task, pu) in rest.into_iter().zip(turns) {
         on_pu[pu.idx()].push(task);
     }
@@ -253,6 +271,7 @@ fn explain(
     for (task, choice) in choices.iter_mut().enumerate() {
         let Some(pu) = choice.pu.filter(|_| !tasks[task].mix.is_unknown()) else { continue };
         let core = &places.machine.cores[places.machine.core_of(pu).idx()];
+        // Tasks on the same PU do not run at the same time and do not overlap.
         let others = core.pus.iter().filter(|&&other| other != pu);
         let beside = others.fold(UnitDemand::NONE, |sum, other| sum + asked[other.idx()]);
         let overlap = demands[task].overlap(&beside);

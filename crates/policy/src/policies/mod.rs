@@ -20,14 +20,14 @@ use crate::row::Row;
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::PuIdx;
 
-/// Where one task goes, and why, before time-sharing is noted.
+/// PU and reason of a task, before time-sharing is noted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Choice {
     pub pu: Option<PuIdx>,
     pub why: Why,
 }
 
-/// One choice a task, in the tasks' order, and what becomes of later ones.
+/// One choice per task, in task order, and the placement of later tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Placement {
     pub choices: Vec<Choice>,
@@ -37,7 +37,7 @@ pub(crate) struct Placement {
 /// Evidence for policies that use instruction mixes.
 pub(crate) const MIX: SourceSet = SourceSet::of(&[Source::Mix]);
 
-/// The policies that decide once, and those that can do either.
+/// Policies that decide once, or both once and each quantum.
 pub(crate) static ROWS: &[&Row] = &[
     &os::ROW,
     &auto::ROW,
@@ -52,11 +52,12 @@ pub(crate) static ROWS: &[&Row] = &[
     &symbiosis_model::ROW,
 ];
 
-/// The plan of a policy that decides once.
+/// Plan of a policy that decides once.
 ///
-/// The same whatever the order of the usable PUs and of the tasks. Every task gets a decision, in the order of IDs; of
-/// tasks with the same ID only the first counts. No PU that is not usable is given, and no PU gets two tasks more than
-/// another, except under `os`. If no PU is usable, every task is left to the kernel.
+/// Independent of the order of usable PUs and tasks. Every task gets a decision, in the order of
+/// IDs; of tasks with the same ID only the first counts. Only usable PUs are given, and no PU gets
+/// two tasks more than another, except under `os`. Without usable PUs every task is left to the
+/// kernel.
 pub(crate) fn planned(
     evidence: &Evidence<'_>,
     place: impl FnOnce(&Places<'_>, &[&Task]) -> Placement,
@@ -67,11 +68,10 @@ pub(crate) fn planned(
     let mut tasks: Vec<&Task> = tasks.iter().collect();
     tasks.sort_by_key(|task| task.id);
     tasks.dedup_by_key(|task| task.id);
-    let mut placement = match places.pus.is_empty() {
-        true => os::place(tasks.len()),
-        false => place(&places, &tasks),
-    };
+    let mut placement =
+        if places.pus.is_empty() { os::place(tasks.len()) } else { place(&places, &tasks) };
     note_sharing(&mut placement.choices, machine.pus.len());
+    // No prediction unless every task has a PU.
     let seats: Option<Vec<PuIdx>> = placement.choices.iter().map(|choice| choice.pu).collect();
     Plan {
         pus: places.nrs(&places.pus),
@@ -95,7 +95,8 @@ fn decide(places: &Places<'_>, task: &Task, choice: Choice) -> Decision {
     }
 }
 
-/// The plan of a policy that fills PUs in an order of this name, again and again if there are more tasks than PUs.
+/// Plan of a policy that fills PUs in a fixed order called `name`, repeatedly for more tasks than
+/// PUs.
 fn in_order(
     evidence: &Evidence<'_>,
     name: &str,
@@ -103,16 +104,16 @@ fn in_order(
 ) -> Plan {
     planned(evidence, |places, tasks| {
         let order = order(places, tasks.len());
-        let choice =
-            |&pu| Choice { pu: Some(pu), why: Why::NextInOrder { order: name.to_owned() } };
+        let pus = order.iter().cycle().take(tasks.len());
+        let why = Why::NextInOrder { order: name.to_owned() };
         Placement {
-            choices: order.iter().cycle().take(tasks.len()).map(choice).collect(),
+            choices: pus.map(|&pu| Choice { pu: Some(pu), why: why.clone() }).collect(),
             default_placement: DefaultPlacement::FillInOrder { pus: places.nrs(&order) },
         }
     })
 }
 
-/// Says of every task on a PU with several that it takes turns.
+/// Marks every task on a PU with several tasks as time-shared.
 fn note_sharing(choices: &mut [Choice], pus: usize) {
     let mut on_pu = vec![0_u32; pus];
     for pu in choices.iter().filter_map(|choice| choice.pu) {
@@ -126,13 +127,14 @@ fn note_sharing(choices: &mut [Choice], pus: usize) {
     }
 }
 
-/// A core of its own for every task; only for at most as many tasks as usable cores.
+/// A core of its own for every task; for at most as many tasks as usable cores.
 ///
-/// Cores far apart come first, fast kinds before slow ones; where kinds differ, busier tasks choose
-/// before idler ones.
+/// Distant cores come first, fast kinds before slow kinds. On hybrid machines busier tasks choose
+/// before idler tasks.
 fn own_cores(places: &Places<'_>, tasks: &[&Task], why: impl Fn(&Task) -> Why) -> Placement {
     let mut by_turn: Vec<usize> = (0..tasks.len()).collect();
     if places.is_hybrid() {
+        // Stable: equal weights keep the order of IDs.
         by_turn.sort_by(|&a, &b| tasks[b].weight().total_cmp(&tasks[a].weight()));
     }
     let mut choices = vec![Choice { pu: None, why: Why::OwnCore }; tasks.len()];
@@ -142,8 +144,8 @@ fn own_cores(places: &Places<'_>, tasks: &[&Task], why: impl Fn(&Task) -> Why) -
     Placement { choices, default_placement: spread_default(places) }
 }
 
-/// What a policy that uses mixes does with a task whose mix is unknown: least used PU, cores
-/// before siblings, far apart first.
+/// Default placement of policies that use mixes: the PU with the fewest tasks, cores before
+/// siblings, far apart first.
 fn spread_default(places: &Places<'_>) -> DefaultPlacement {
     DefaultPlacement::FillInOrder { pus: places.nrs(&places.spread_pus()) }
 }

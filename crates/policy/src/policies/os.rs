@@ -18,7 +18,7 @@ use crate::policy::by_rule;
 use crate::row::{Cadence, Purpose, Row};
 use colocate_evidence::SourceSet;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "os",
     purpose: Purpose::Baseline,

@@ -1,14 +1,15 @@
 //! `random`: drawn by a seeded generator.
 //!
 //! # Problem
-//! A policy that uses evidence must beat one that uses none.
+//! A policy with evidence must beat a policy without.
 //! # Approach
 //! Draw a random order of the usable PUs. Each of the `P!` orders is equally likely.
 //! # Terms
 //! `P`: usable PUs, a count. *Seed*: a number; see [`SplitMix64`].
 //! # Algorithm
-//! Shuffle the PUs; task `i` takes place `i`. When all PUs are taken, shuffle again for the next `P`.
-//! Where jobs may wait: each quantum jobs are drawn as far as there are PUs, then a PU for each thread.
+//! Shuffle the PUs; task `i` takes place `i`. When all PUs are taken, shuffle again for the next
+//! `P`. Where jobs may wait: each quantum jobs are drawn as far as there are PUs, then a PU for
+//! each thread.
 //! # Properties
 //! - **Repeatable**: a seed gives the same plan with every version. -> test `repeatable`
 //! - **Balanced**: no PU gets two tasks more than another. -> test `balanced` of the crate's
@@ -24,7 +25,7 @@ use crate::schedule::allocate::seated;
 use crate::schedule::{self, Allocated, Quantum, Selected, select};
 use colocate_evidence::SourceSet;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "random",
     purpose: Purpose::Baseline,
@@ -41,16 +42,21 @@ pub static ROW: Row = Row {
     make: |values, _| {
         let seed = values.long("seed");
         let mut rng = SplitMix64::new(seed);
-        by_rule(SourceSet::NONE, move |evidence| match evidence.may_wait {
-            _ if evidence.is_control => evidence.empty_plan(),
-            true => evidence.plan(&choose(&mut rng, &evidence.now)),
-            false => planned(evidence, |places, tasks| place(places, tasks.len(), seed)),
+        by_rule(SourceSet::NONE, move |evidence| {
+            // Draws nothing, so that control quanta do not shift the sequence.
+            if evidence.is_control {
+                evidence.empty_plan()
+            } else if evidence.may_wait {
+                evidence.plan(&choose(&mut rng, &evidence.now))
+            } else {
+                planned(evidence, |places, tasks| place(places, tasks.len(), seed))
+            }
         })
     },
     ..Row::ONCE
 };
 
-/// Which threads run in this quantum, and where.
+/// Draws jobs for the quantum, and PUs for their threads.
 fn choose(rng: &mut SplitMix64, now: &Quantum<'_>) -> Vec<schedule::Choice> {
     let mut order: Vec<usize> = (0..now.queue.len()).collect();
     rng.shuffle(&mut order);
@@ -106,7 +112,7 @@ mod tests {
         );
     }
 
-    /// Of ten jobs on four PUs, each runs about as often, and a seed repeats itself.
+    /// Ten jobs on four PUs run about equally often, and a seed repeats the sequence.
     #[test]
     fn random_is_fair_and_repeatable() {
         let machine = machine("core:4");

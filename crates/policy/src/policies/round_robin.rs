@@ -1,22 +1,24 @@
-//! `round-robin`: tasks on PUs in hwloc's logical order, the baseline of Serpa et al.; where jobs may wait, those run that
-//! have waited longest.
+//! `round-robin`: tasks on PUs in hwloc's logical order, the baseline of Serpa et al. If jobs may
+//! wait, the jobs that have waited longest run.
 //!
 //! # Problem
 //! The published gains are against this mapping, so it must be built exactly as it was.
 //! # Approach
-//! Task `i` goes to the `i`-th usable PU in hwloc's *logical* order. In that order the PUs of a core
-//! follow each other, so two threads of one program share each core. The kernel's numbers would
-//! not do: on most x86 machines siblings are `i` and `i + n/2` there, and the baseline would spread.
+//! Task `i` goes to the `i`-th usable PU in hwloc's *logical* order. In that order the PUs of a
+//! core follow each other, so two threads of one program share each core. The kernel's numbers
+//! would not do: on most x86 machines siblings are `i` and `i + n/2` there, and the baseline would
+//! spread.
 //! # Terms
 //! `P`: usable PUs, a count.
 //! # Algorithm
-//! Task `i`, in the order of IDs, takes PU `i mod P`. Where jobs may wait: jobs in the order of the queue as far as there are
-//! PUs, and PUs far apart first.
+//! Task `i`, in the order of IDs, takes PU `i mod P`. Where jobs may wait: jobs in the order of the
+//! queue as far as there are PUs, and PUs far apart first.
 //! # Properties
 //! - **Siblings together**: two tasks that follow each other share a core. -> test
 //!   `siblings_together`
 //! - **Logical order**: the kernel's numbering has no influence. -> test `logical_order`
-//! - **Wraps around**: with more tasks than PUs every PU gets ⌊n/P⌋ or ⌈n/P⌉. -> test `wraps_around`
+//! - **Wraps around**: with more tasks than PUs every PU gets ⌊n/P⌋ or ⌈n/P⌉.
+//!   -> test `wraps_around`
 
 use super::in_order;
 use crate::evidence::Evidence;
@@ -27,7 +29,7 @@ use crate::schedule::allocate::spread;
 use crate::schedule::select;
 use colocate_evidence::SourceSet;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "round-robin",
     purpose: Purpose::Baseline,

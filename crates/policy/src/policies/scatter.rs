@@ -3,18 +3,20 @@
 //! # Problem
 //! Tasks that do not communicate need as much cache and bandwidth each as there is.
 //! # Approach
-//! Put the next task where the fewest are: another package before another node, another node before
-//! another last-level cache, another cache before another core, and a core's second PU only when
-//! every core has a task. Fast kinds of core come before slow ones: a slow core of one's own still
-//! comes before half a fast one, as the kernel's own schedulers for hybrid processors have it.
+//! Put the next task into the domain with the fewest tasks: another package before another node,
+//! another node before another last-level cache, another cache before another core, and a core's
+//! second PU only when every core has a task. Fast kinds of core come before slow kinds: a whole
+//! slow core still comes before half a fast core, as in the kernel's own schedulers for hybrid
+//! processors.
 //! # Terms
 //! `P`: usable PUs, a count.
 //! # Algorithm
 //! Deal the cores of each kind in turns: one of each package, in a package one of each node, in a
-//! node one of each last-level cache. Then take the first PU of every core, then every core's second,
-//! and so on. Task `i` takes place `i mod P`.
+//! node one of each last-level cache. Then take the first PU of every core, then every core's
+//! second, and so on. Task `i` takes place `i mod P`.
 //! # Properties
-//! - **Packages, nodes, caches, cores, siblings**: in this order. -> test `packages_nodes_caches_cores_siblings`
+//! - **Packages, nodes, caches, cores, siblings**: in this order.
+//!   -> test `packages_nodes_caches_cores_siblings`
 //! - **Fast first**: the fastest kind fills before slower ones. -> test `fast_first`
 //! - **Balanced domains**: while a domain has room, no package has two tasks more than another.
 //!   -> test `balanced_domains`
@@ -24,7 +26,7 @@ use crate::policy::by_rule;
 use crate::row::{Purpose, Row};
 use colocate_evidence::SourceSet;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "scatter",
     purpose: Purpose::Baseline,

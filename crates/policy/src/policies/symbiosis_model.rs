@@ -1,26 +1,27 @@
-//! `symbiosis-model`: the tasks of a core slow each other down least, as the contention model predicts.
+//! `symbiosis-model`: least slowdown between the tasks of a core, by the contention model.
 //!
 //! # Problem
-//! How often two tasks need the same unit says which pairs are better, not how much slower either gets: dependencies, the
-//! front end, caches and stalls decide that, too.
+//! The overlap of two tasks ranks pairs, but does not predict slowdowns: dependencies, the front
+//! end, caches and stalls matter, too.
 //! # Approach
-//! Predict the slowdown of tasks that share a core of this machine ([`colocate_model::system`]), and choose the groups whose
-//! losses add up to the least: pairs by minimum-weight perfect matching; for more siblings pairs, then pairs of pairs (Jiang
-//! et al., PACT 2008), each by the prediction for the whole group.
+//! Predict the slowdown of tasks that share a core of this machine ([`colocate_model::system`]),
+//! and choose the groups whose losses add up to the least: pairs by minimum-weight perfect
+//! matching; for more siblings pairs, then pairs of pairs (Jiang et al., PACT 2008), each by the
+//! prediction for the whole group.
 //! # Terms
 //! - *Slowdown*: rate alone on the core over rate beside the others; at least about 1.
-//! - *Loss* of a group: the sum over its tasks of slowdown − 1, each weighted by how busy the task is and how busy the others
-//!   are on average (unknown: always busy). No unit.
+//! - *Loss* of a group: the sum over its tasks of slowdown − 1, each weighted by how busy the task
+//!   is and how busy the others are on average (unknown: always busy). No unit.
 //! - *Item*, *room*: as in [`mix`].
 //! # Algorithm
 //! 1. At most as many tasks as cores: each has a core of its own.
 //! 2. Items as in `mix`. The loss of a group of items is that of the first tasks of each.
-//! 3. Match as in `mix`, by losses. Compare with the groups that `mix` and `instruction` make, by the same losses, and keep
-//!    the best. Cores are chosen as in `mix`.
+//! 3. Match as in `mix`, by losses. Compare with the groups that `mix` and `instruction` make, by
+//!    the same losses, and keep the best. Cores are chosen as in `mix`.
 //!
-//! The prediction is for one core alone on the machine, of the kind that most usable PUs are siblings on. How much better that
-//! is than `mix` and `instruction` where LLVM's scheduler decides: docs/method/validation.md. `O(n²)` predictions of pairs of tasks
-//! that differ.
+//! The prediction is for one core alone on the machine, of the kind that most usable PUs are
+//! siblings on. How much better that is than `mix` and `instruction` where LLVM's scheduler
+//! decides: docs/method/validation.md. `O(n²)` predictions of pairs of tasks that differ.
 //! # Properties
 //! - **Never worse** than `mix` and `instruction` by its own losses, where each task has a PU.
 //!   -> test `never_worse_by_its_own_losses`
@@ -39,7 +40,7 @@ use crate::predict::demands;
 use crate::row::{Prior, Row};
 use colocate_machine::Performance;
 
-/// Its row in the table of policies.
+/// Row in the table of policies.
 pub static ROW: Row = Row {
     name: "symbiosis-model",
     summary: "groups tasks that slow each other down least, by the model",
@@ -65,28 +66,36 @@ fn place(places: &Places<'_>, performance: Option<&Performance>, tasks: &[&Task]
     Placement { choices, default_placement: spread_default(places) }
 }
 
-/// Of the groups that matching, `mix` and `instruction` make, those with the least loss.
+/// Groups with the least loss, of those by matching, `mix` and `instruction`.
 fn best(
     places: &Places<'_>,
     tasks: &[&Task],
     items: &[Vec<usize>],
     judge: &mut Judge<'_>,
 ) -> Vec<Vec<usize>> {
-    let mut loss = |group: &[usize]| -> f64 {
-        judge.loss(&group.iter().map(|&item| items[item][0]).collect::<Vec<_>>())
-    };
     let demands = demands(tasks);
     let asked: Vec<_> = items.iter().map(|item| mix::demand_of(item, tasks, &demands)).collect();
     let mut found = vec![groups(places, tasks, items, &asked), dealt(places, tasks, items)];
     let even = places.cores.iter().all(|core| core.pus.len() == places.width());
+    // Matching of more than pairs makes groups of one size.
     if even || places.width() <= 2 {
-        let (cores, width) = (places.cores.len(), places.width().max(2));
-        found.push(matching::in_groups_by(items.len(), cores, width, &mut loss));
+        let width = places.width().max(2);
+        let count = places.cores.len();
+        found.push(matching::in_groups_by(items.len(), count, width, |group| {
+            loss(group, items, judge)
+        }));
     }
-    let mut total = |groups: &[Vec<usize>]| groups.iter().map(|group| loss(group)).sum::<f64>();
-    let totals: Vec<f64> = found.iter().map(|groups| total(groups)).collect();
+    let totals: Vec<f64> = found
+        .iter()
+        .map(|groups| groups.iter().map(|group| loss(group, items, judge)).sum())
+        .collect();
     let least = (0..found.len()).min_by(|&a, &b| totals[a].total_cmp(&totals[b]));
     found.swap_remove(least.unwrap_or(0))
+}
+
+/// Loss of a group of items, each counted by its first task.
+fn loss(group: &[usize], items: &[Vec<usize>], judge: &mut Judge<'_>) -> f64 {
+    judge.loss(&group.iter().map(|&item| items[item][0]).collect::<Vec<_>>())
 }
 
 fn explain(
@@ -98,6 +107,7 @@ fn explain(
 ) {
     let partners = partners(places, tasks, choices);
     for core in &places.cores {
+        // An item counts by its first task, as in `loss`.
         let sitting: Vec<usize> =
             core.pus.iter().filter_map(|pu| on_pu[pu.idx()].first().copied()).collect();
         let loss = judge.loss(&sitting);

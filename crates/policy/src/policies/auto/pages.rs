@@ -1,30 +1,40 @@
-//! Pages and the tasks that use them, on machines with several nodes: which of them go to the others.
+//! Pages and their tasks on machines with several nodes: pages move to tasks, or tasks to pages.
 //!
 //! # Problem
-//! Memory that one thread set up is on its node, and all others use it from afar. Either the pages move or the threads.
+//! Memory initialized by one thread is on that thread's node, remote to all others. Either the
+//! pages or the threads move.
 //! # Approach
-//! As in `colocate cc` (docs/reference/spm.md), by samples in place of what a compiler knows: what the uses of a page group cost more from
-//! afar is added up and halved each second. What moves is what costs less: a task that uses the memory of one other node goes there if
-//! its pages are many and there is room, else page groups come. A group that several nodes use alike is nearest to none. It moves only off a node
-//! that serves much more than the others: all of a job on one controller is slower than spread.
+//! As in `colocate cc` (docs/reference/spm.md), by samples in place of the compiler's knowledge. The extra
+//! cost of remote uses of a page group is summed and halved each second. The cheaper of two moves
+//! is made: a task that uses the memory of one other node goes there if its pages are many and
+//! there is room, else page groups come to the task. A group that several nodes use alike is near
+//! to none of them. It moves only off a node that serves much more than the others: all of a job's
+//! memory on one controller is slower than spread.
 //! # Terms
-//! *Far time* of a group on a node: CPU time of its uses × (1 − distance near / distance from the user's node).
+//! *Far time* of a group on a node: CPU time of its uses × (1 − distance near / distance from the
+//! user's node).
 //! # Algorithm
 //! Each [`PERIOD`]:
-//! 1. A task with [`MOST`] of its time at groups of one other node that it uses alone is held there, if these are so large that moving
-//!    them costs more than [`TASK_MOVE_S`], that node has more cores than busy tasks, and it does not serve others more than nodes do on average.
-//! 2. A group goes to the node where its far time is least, if that saves more than moving costs × 2^moves, of those where more than
-//!    half of its uses are from or that do not get crowded. The task that uses it most is held on that node, if there is room.
-//! 3. Other groups of a node that serves more than [`CROWDED`] times the mean go to the node that serves least, until theirs serves the mean,
-//!    if they are not farther from their users there than [`FARTHER`] times.
+//! 1. A task with [`MOST`] of its time at groups of one other node that it uses alone is held
+//!    there, if these are so large that moving them costs more than [`TASK_MOVE_S`], that node has
+//!    more cores than busy tasks, and it does not serve others more than nodes do on average.
+//! 2. A group goes to the node where its far time is least, if that saves more than moving costs ×
+//!    2^moves, of those where more than half of its uses are from or that do not get crowded. The
+//!    task that uses it most is held on that node, if there is room.
+//! 3. Other groups of a node that serves more than [`CROWDED`] times the mean go to the node that
+//!    serves least, until theirs serves the mean, if they are not farther from their users there
+//!    than [`FARTHER`] times.
 //! # Properties
 //! - **Local in the end**: groups of one user each are where it is. -> test `private_groups_come`
 //! - **Held**: no node holds more tasks than it has PUs. -> test `private_groups_come`
-//! - **Shared is spread**: groups that all nodes use leave a crowded one, and then stay. -> test `shared_groups_are_spread`
-//! - **The few go to the many**: one task with much memory on another node goes there. -> test `a_task_goes_to_its_memory`
-//! - **Not to and fro**: two nodes that use a group in turns move it fewer and fewer times. -> test `moves_get_dearer`
+//! - **Shared is spread**: groups that all nodes use leave a crowded one, and then stay.
+//!   -> test `shared_groups_are_spread`
+//! - **The few go to the many**: one task with much memory on another node goes there.
+//!   -> test `a_task_goes_to_its_memory`
+//! - **Not to and fro**: two nodes that use a group in turns move it fewer and fewer times.
+//!   -> test `moves_get_dearer`
 
-use crate::evidence::{Evidence, Thread};
+use crate::evidence::Evidence;
 use crate::pages::PageMove;
 use crate::paging::{Key, Orders, since, with_memory};
 use crate::places::Places;
@@ -34,43 +44,44 @@ use std::collections::BTreeMap;
 
 /// Time between two decisions.
 pub(super) const PERIOD: Nanos = Nanos::from_secs(1);
-/// What moving a page of 4 KiB costs. Assumed, as in `colocate cc`.
+/// Cost of moving a page of 4 KiB, in seconds. Assumed, as in `colocate cc`.
 const PAGE_MOVE_S: f64 = 2e-6;
-/// What moving a task to another node costs. Chosen: some MiB of caches are filled anew.
+/// Cost of moving a task to another node, in seconds. Chosen: refill of some MiB of caches.
 const TASK_MOVE_S: f64 = 5e-3;
-/// The part of its time that a task spends at one node's memory before it goes there. Chosen.
+/// Least part of a task's time at a single node's memory to move the task there. Chosen.
 const MOST: f64 = 0.9;
-/// A node is crowded that serves so many times as much as nodes do on average. Chosen: as Carrefour, a third more than the mean.
+/// Crowded node: serves more than this multiple of the mean. Chosen: as Carrefour, a third above.
 const CROWDED: f64 = 1.35;
-/// A task that is runnable for so much of the time takes up a core. Chosen.
+/// Runnable share of a task that occupies a core. Chosen.
 const BUSY: f64 = 0.3;
-/// A group goes from a crowded node to one from which it is at most so many times as far. Chosen: a crowded controller costs more.
+/// Largest factor by which leaving a crowded node may increase far time. Chosen: a crowded
+/// controller costs more.
 const FARTHER: f64 = 1.5;
-/// Less time than this is none: a task that has ended, or uses other memory now.
+/// Use below this time, in seconds, is dropped: the task has ended or uses other memory.
 const NONE_S: f64 = 1e-4;
-/// So often a move doubles the cost of the next one.
+/// Number of moves of a group that double the cost of its next move; later moves do not.
 const MOST_DOUBLED: u32 = 16;
 
-/// What is known of page groups, and which tasks are held near theirs.
+/// Use of page groups, and tasks held near their memory.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     last: Option<Nanos>,
     orders: Orders,
     groups: BTreeMap<Key, Known>,
-    /// The node of each task that is held.
+    /// Node of each held task.
     pub held: BTreeMap<TaskId, NodeIdx>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     before: Vec<PageUse>,
-    /// CPU time of each task at it, and from which node, halved each second.
+    /// CPU time in seconds at the group, by task and the task's node, halved each period.
     time: BTreeMap<(TaskId, NodeIdx), f64>,
     moves: u32,
 }
 
 impl Pages {
-    /// Which groups move now; which tasks are held is known then.
+    /// Page moves for now; updates [`Self::held`].
     pub fn decide(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) -> Vec<PageMove> {
         let Some(seen) =
             evidence.reports.pages.as_deref().filter(|_| places.machine.nodes.len() > 1)
@@ -84,22 +95,23 @@ impl Pages {
         }
         self.last = Some(evidence.at);
         self.note(seen);
-        let lives = |task: &TaskId| {
+        // Ended tasks would keep room on their node.
+        self.held.retain(|task, _| {
             let mut threads = evidence.now.queue.iter().flat_map(|job| &job.threads);
             threads.any(|thread| thread.id == *task)
-        };
-        self.held.retain(|task, _| lives(task));
+        });
         self.send_tasks(seen, evidence, places);
         let moves = self.send_groups(seen, places);
         self.orders.give(evidence.at, moves.into_iter())
     }
 
-    /// Takes in what was seen since the last time.
+    /// Adds the use since the last period.
     fn note(&mut self, seen: &[PageGroup]) {
         let mut before = std::mem::take(&mut self.groups);
         for group in seen {
             let key = (group.job, group.range.start);
             let mut known = before.remove(&key).unwrap_or_default();
+            // Once per decision, so less often than each second while orders are outstanding.
             known.time.values_mut().for_each(|time| *time /= 2.0);
             known.time.retain(|_, time| *time > NONE_S);
             for one in since(&group.uses, &known.before) {
@@ -110,8 +122,10 @@ impl Pages {
         }
     }
 
-    /// Holds tasks on the node where all their memory is, if that costs less than to move it.
+    /// Holds tasks on the node of their memory, if cheaper than moving the memory.
     fn send_tasks(&mut self, seen: &[PageGroup], evidence: &Evidence<'_>, places: &Places<'_>) {
+        // `seen` and `self.groups` are both in the order of jobs and addresses, so their items
+        // match.
         let mut tasks: BTreeMap<TaskId, Near> = BTreeMap::new();
         for (group, known) in seen.iter().zip(self.groups.values()) {
             let Some(home) = group.home() else { continue };
@@ -119,6 +133,7 @@ impl Pages {
             for (&(task, node), time) in &known.time {
                 let near = tasks.entry(task).or_default();
                 near.all += time;
+                // Shared memory does not bind a task to its node.
                 if *time < MOST * of_all {
                     continue;
                 }
@@ -133,23 +148,25 @@ impl Pages {
         for (task, near) in tasks {
             let Some((node, bytes)) = near.elsewhere() else { continue };
             let is_dear = move_s(bytes) > TASK_MOVE_S && near.is_served_apart(node, &served, nodes);
-            let has_core = || self.busy_on(node, evidence) < cores_of(node, places.machine);
-            if is_dear && !self.held.contains_key(&task) && has_core() {
+            if is_dear
+                && !self.held.contains_key(&task)
+                && self.busy_on(node, evidence) < cores_of(node, places.machine)
+            {
                 self.held.insert(task, node);
             }
         }
     }
 
-    /// How many busy tasks are on a node, or held there.
+    /// Number of busy tasks on a node or held there.
     fn busy_on(&self, node: NodeIdx, evidence: &Evidence<'_>) -> usize {
         let machine = evidence.now.machine;
         let threads = evidence.now.queue.iter().flat_map(|job| &job.threads);
-        let is_there = |thread: &&Thread| {
-            let ran = || machine.cores[machine.core_of(thread.pu?).idx()].node;
-            let is_busy = thread.runnable.is_none_or(|runnable| runnable > BUSY);
-            is_busy && self.held.get(&thread.id).copied().or_else(ran) == Some(node)
-        };
-        threads.filter(is_there).count()
+        let busy = threads.filter(|it| it.runnable.is_none_or(|runnable| runnable > BUSY));
+        busy.filter(|thread| {
+            let held = self.held.get(&thread.id).copied();
+            held.or_else(|| machine.cores[machine.core_of(thread.pu?).idx()].node) == Some(node)
+        })
+        .count()
     }
 
     fn has_room(&self, node: NodeIdx, machine: &Machine) -> bool {
@@ -173,27 +190,32 @@ impl Pages {
             let key = (group.job, group.range.start);
             let Some(known) = self.groups.get(&key) else { continue };
             let time = self.by_node(known, machine.nodes.len());
-            let far = |node: NodeIdx| far_s(&time, node, machine);
+            let far: Vec<f64> = (0..machine.nodes.len())
+                .map(|node| far_s(&time, NodeIdx::new(node), machine))
+                .collect();
+            let far_now = far[home.idx()];
             let all: f64 = time.iter().sum();
             let cost = move_s(group.bytes().0) * f64::from(1 << known.moves.min(MOST_DOUBLED));
             let most = time.iter().position(|time| 2.0 * time > all);
-            let may_be = |node: &NodeIdx| {
-                most == Some(node.idx()) || served[node.idx()] + all <= CROWDED * mean
-            };
             let nodes = memory.iter().copied().filter(|node| *node != home);
-            let (to, why) = if let Some(to) =
-                nearest(nodes.clone().filter(may_be), far).filter(|to| far(home) - far(*to) > cost)
-            {
+            let uncrowded = nodes.clone().filter(|node| {
+                most == Some(node.idx()) || served[node.idx()] + all <= CROWDED * mean
+            });
+            let nearest = least(uncrowded, &far).filter(|to| far_now - far[to.idx()] > cost);
+            // Not below the mean, or the node would be the next to receive groups.
+            let may_leave =
+                crowded[home.idx()] && served[home.idx()] - all >= mean && all > 2.0 * cost;
+            let (to, why) = if let Some(to) = nearest {
                 (to, "its users are there".to_owned())
-            } else if let Some(to) =
-                least(nodes.filter(|node| far(*node) <= FARTHER * far(home)), &served).filter(
-                    |_| crowded[home.idx()] && served[home.idx()] - all >= mean && all > 2.0 * cost,
-                )
+            } else if may_leave
+                && let Some(to) =
+                    least(nodes.filter(|node| far[node.idx()] <= FARTHER * far_now), &served)
             {
                 (to, "its node serves more than the others".to_owned())
             } else {
                 continue;
             };
+            // Later groups see the machine as it will be after this move.
             served[home.idx()] -= all;
             served[to.idx()] += all;
             self.hold_user(key, to, machine);
@@ -205,7 +227,7 @@ impl Pages {
         moves
     }
 
-    /// CPU time at the memory of each node.
+    /// CPU time at each node's memory, in seconds.
     fn served(&self, seen: &[PageGroup], nodes: usize) -> Vec<f64> {
         let mut served = vec![0.0; nodes];
         for (group, known) in seen.iter().zip(self.groups.values()) {
@@ -215,7 +237,7 @@ impl Pages {
         served
     }
 
-    /// CPU time at a group from each node: of a task that is held, from there.
+    /// CPU time at a group by the users' node, in seconds; a held task counts at its held node.
     fn by_node(&self, known: &Known, nodes: usize) -> Vec<f64> {
         let mut sums = vec![0.0; nodes];
         for ((task, node), time) in &known.time {
@@ -225,7 +247,8 @@ impl Pages {
         sums
     }
 
-    /// Holds the task that uses a group most on its node, if that is where the group goes and there is room.
+    /// Holds the group's main user on its node, if the group moves to this node and the node has
+    /// room.
     fn hold_user(&mut self, key: Key, to: NodeIdx, machine: &Machine) {
         let known = self.groups.get(&key);
         let most = known.and_then(|known| {
@@ -239,23 +262,23 @@ impl Pages {
     }
 }
 
-/// Where a task's time goes.
+/// Memory time of a task.
 #[derive(Debug, Default)]
 struct Near {
     all: f64,
-    /// At the memory of each node that it uses alone, and how much of that it uses from another one.
+    /// Time at privately used memory, by the memory's node.
     at: BTreeMap<NodeIdx, f64>,
     bytes: BTreeMap<NodeIdx, u64>,
 }
 
 impl Near {
-    /// The one other node where nearly all of it goes, and how much memory that is.
+    /// Remote node with nearly all of the time, and the bytes used there.
     fn elsewhere(&self) -> Option<(NodeIdx, u64)> {
         let (node, _) = self.at.iter().find(|(_, time)| **time >= MOST * self.all)?;
         self.bytes.get(node).map(|bytes| (*node, *bytes))
     }
 
-    /// Whether a node does not serve others more than nodes do on average.
+    /// True if the node, without this task, serves no more than [`CROWDED`] times the mean.
     fn is_served_apart(&self, node: NodeIdx, served: &[f64], nodes: usize) -> bool {
         let own = self.at.get(&node).copied().unwrap_or(0.0);
         let mut others = served.to_vec();
@@ -264,7 +287,7 @@ impl Near {
     }
 }
 
-/// The mean over so many nodes: those with memory, as the others serve nothing.
+/// Mean over `nodes` nodes with memory; nodes without memory serve nothing.
 #[allow(clippy::cast_precision_loss)] // few nodes
 fn mean(served: &[f64], nodes: usize) -> f64 {
     served.iter().sum::<f64>() / nodes.max(1) as f64
@@ -279,32 +302,31 @@ fn move_s(bytes: u64) -> f64 {
     bytes as f64 / 4096.0 * PAGE_MOVE_S
 }
 
-/// Seconds that uses from these nodes would save if memory on a node were near.
+/// Far time, in seconds, of uses from each node (`time`) for memory on `node`.
 fn far_s(time: &[f64], node: NodeIdx, machine: &Machine) -> f64 {
-    let distance = |from: usize, to: usize| {
-        let rows = machine.distances.as_ref().map(|distances| distances.rows[from][to]);
-        f64::from(rows.unwrap_or(if from == to { 10 } else { 20 }).max(1))
-    };
-    let far = |(from, time): (usize, &f64)| {
-        time * (1.0 - distance(from, from) / distance(from, node.idx()))
-    };
-    time.iter().enumerate().map(far).sum()
+    let times = time.iter().enumerate();
+    times
+        .map(|(from, time)| {
+            time * (1.0 - distance(from, from, machine) / distance(from, node.idx(), machine))
+        })
+        .sum()
 }
 
-/// The node where the far time is least.
-fn nearest(nodes: impl Iterator<Item = NodeIdx>, far: impl Fn(NodeIdx) -> f64) -> Option<NodeIdx> {
-    nodes.min_by(|a, b| far(*a).total_cmp(&far(*b)))
+/// Distance between two nodes as in ACPI's SLIT; without a table 10 for the same node, else 20.
+fn distance(from: usize, to: usize, machine: &Machine) -> f64 {
+    let known = machine.distances.as_ref().map(|distances| distances.rows[from][to]);
+    f64::from(known.unwrap_or(if from == to { 10 } else { 20 }).max(1))
 }
 
-/// The node that serves least.
-fn least(nodes: impl Iterator<Item = NodeIdx>, served: &[f64]) -> Option<NodeIdx> {
-    nodes.min_by(|a, b| served[a.idx()].total_cmp(&served[b.idx()]))
+/// Node with the least value, the first among equals; `values` are by node.
+fn least(nodes: impl Iterator<Item = NodeIdx>, values: &[f64]) -> Option<NodeIdx> {
+    nodes.min_by(|a, b| values[a.idx()].total_cmp(&values[b.idx()]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::{Quantum, QueuedJob};
+    use crate::evidence::{Quantum, QueuedJob, Thread};
     use crate::paging::testing::{SIZE, carried_out, places_of};
     use crate::testing::machine;
     use colocate_evidence::{AddressRange, JobIdx, PagesMoved, Reports};

@@ -1,7 +1,7 @@
-//! Busy tasks that share cores: with whom, and on which.
+//! Pairs of busy tasks that share a core.
 //!
-//! They are paired as by the policy `mix`, and stay on their cores as far as these partners allow: when a task ends or begins,
-//! the cores of others are worth as much as before.
+//! Tasks are paired as by the policy `mix`, and stay on their cores as far as the pairs allow: the
+//! data in the caches of a core keeps its value when another task ends or begins.
 
 use crate::places::Places;
 use crate::plan::{Task, Why};
@@ -12,29 +12,30 @@ use colocate_machine::{CoreIdx, KindIdx, PuIdx};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The least difference to pairs by chance for which tasks are pinned, in clashes of a core. Chosen: pairs of SMT-Bench's
-/// kernels differ by some tenths.
+/// Least advantage over random pairs for pinning, in unit clashes per core. Chosen: pairs of
+/// SMT-Bench's kernels differ by some tenths.
 const WORTH: f64 = 0.02;
 
-/// A task, its PU, and why.
+/// Task, PU and reason.
 pub(super) type Seat = (TaskId, PuIdx, Why);
 
 /// Busy tasks that share cores.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
-    /// For which tasks and PUs this was decided.
+    /// Tasks of the decision, sorted.
     pub tasks: Vec<TaskId>,
     pub pus: Vec<PuIdx>,
-    /// Where they are; none if that is not worth it.
+    /// Placement; empty if the advantage is below [`WORTH`].
     pub seats: Vec<Seat>,
     pub predicted: Option<String>,
 }
 
 impl Pairs {
-    /// Tasks in the order of their IDs, on the cores of `free`, after these seats.
+    /// Pairs `tasks`, sorted by ID, on the cores of `free`; `before` are the previous seats.
     pub fn of(free: &Places<'_>, tasks: &[&Task], before: &[Seat]) -> Self {
         let ids = tasks.iter().map(|task| task.id).collect();
         let left = Self { tasks: ids, pus: free.pus.clone(), ..Self::default() };
+        // A core for each task, or too many tasks: nothing to pair.
         if tasks.len() <= free.cores.len() || tasks.len() > free.pus.len() {
             return left;
         }
@@ -54,19 +55,24 @@ impl Pairs {
     }
 }
 
-/// The same partners on cores that are as good, so that many tasks are where they were.
+/// Keeps the pairs but permutes equivalent cores, so that many tasks stay on their core.
 fn kept(free: &Places<'_>, on: &[PuIdx], was: &[Option<PuIdx>]) -> Vec<PuIdx> {
-    let core = |pu: PuIdx| free.machine.core_of(pu);
+    let machine = free.machine;
     let mut stay: BTreeMap<(CoreIdx, CoreIdx), usize> = BTreeMap::new();
     for (now, was) in on.iter().zip(was) {
-        was.iter().for_each(|was| *stay.entry((core(*now), core(*was))).or_default() += 1);
+        if let Some(was) = was {
+            *stay.entry((machine.core_of(*now), machine.core_of(*was))).or_default() += 1;
+        }
     }
     let mut wishes: Vec<_> = stay.into_iter().collect();
+    // Greedy: the exchange that keeps most tasks in place first.
     wishes.sort_by_key(|&(cores, tasks)| (Reverse(tasks), cores));
     let of: BTreeMap<CoreIdx, (KindIdx, usize)> =
         free.cores.iter().map(|core| (core.core, (core.kind, core.pus.len()))).collect();
-    let (mut to, mut taken) = (BTreeMap::new(), BTreeSet::new());
+    let mut to = BTreeMap::new();
+    let mut taken = BTreeSet::new();
     for ((from, wanted), _) in wishes {
+        // Only cores of the same kind and size are interchangeable.
         let is_as_good = of.get(&from) == of.get(&wanted);
         if is_as_good && !to.contains_key(&from) && taken.insert(wanted) {
             to.insert(from, wanted);
@@ -79,13 +85,16 @@ fn kept(free: &Places<'_>, on: &[PuIdx], was: &[Option<PuIdx>]) -> Vec<PuIdx> {
     for (core, alike) in &of {
         to.entry(*core).or_insert_with(|| rest.get_mut(alike).and_then(Vec::pop).unwrap_or(*core));
     }
-    let target: Vec<CoreIdx> = on.iter().map(|now| to[&core(*now)]).collect();
-    let stays = |was: &PuIdx, to: CoreIdx| core(*was) == to && free.pus.contains(was);
-    let mut seats: Vec<Option<PuIdx>> =
-        was.iter().zip(&target).map(|(was, to)| was.filter(|was| stays(was, *to))).collect();
+    let target: Vec<CoreIdx> = on.iter().map(|now| to[&machine.core_of(*now)]).collect();
+    // Tasks that can stay take their PU first; the rest fill the other siblings.
+    let mut seats: Vec<Option<PuIdx>> = was
+        .iter()
+        .zip(&target)
+        .map(|(was, to)| was.filter(|pu| machine.core_of(*pu) == *to && free.pus.contains(pu)))
+        .collect();
     let mut full: BTreeSet<PuIdx> = seats.iter().flatten().copied().collect();
     for (seat, to) in seats.iter_mut().zip(target) {
-        let of_core = free.pus.iter().filter(|pu| core(**pu) == to);
+        let of_core = free.pus.iter().filter(|pu| machine.core_of(**pu) == to);
         *seat = seat.or_else(|| of_core.copied().find(|pu| full.insert(*pu)));
     }
     seats.into_iter().zip(on).map(|(seat, now)| seat.unwrap_or(*now)).collect()
@@ -128,7 +137,7 @@ mod tests {
         assert!(seats.iter().all(|seat| left.contains(&seat.1)), "{seats:?}");
     }
 
-    /// Whatever was before, partners are those of `mix`, and no PU has two tasks.
+    /// Partners are as under `mix` for any earlier placement, and no PU has two tasks.
     #[test]
     fn partners_are_those_of_mix() {
         let machine = machine("core:3 pu:2 + core:2 pu:2 slow");
