@@ -63,6 +63,7 @@ impl Stretch {
         let mut kinds = [0; WorkKind::ALL.len()];
         let mut in_block: BTreeMap<u64, usize> = BTreeMap::new();
         for (address, block) in blocks {
+            // Adjacent blocks fall through.
             taken += u32::from(end.is_some_and(|end| end != address));
             let mut ip = address;
             for bytes in block {

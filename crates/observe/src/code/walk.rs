@@ -68,6 +68,7 @@ fn next_block(
     let used = ways.into_iter().filter(|(_, rate)| *rate > 0.0);
     let debts = used.map(|(to, _)| (to, behind[&(at, to)]));
     let (chosen, _) = debts.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    // Debts of the block's edges sum to 0, so shares hold over a long walk.
     *behind.entry((at, chosen)).or_default() -= 1.0;
     Some(chosen)
 }

@@ -276,6 +276,7 @@ fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
         .collect();
     names.sort();
     if let Some(note) = with_prefix(&names, "executes.").next() {
+        // The note is a symbolic link to the executed program.
         let program = std::fs::read_link(folder.join(note)).unwrap_or_else(|_| "?".into());
         return Err(Refusal::Executes(program));
     }

@@ -13,8 +13,8 @@
 //!   the run's cycles.
 //! # Algorithm
 //! 1. Each interval of the thread that executed most instructions is a phase.
-//! 2. The two phases whose merge has the least error are merged, until there are as few as requested and every further
-//!    merge has an error of [`LEAST`] or more.
+//! 2. The two phases whose merge has the least error are merged, until there are as few as
+//!    requested and every further merge has an error of [`LEAST`] or more.
 //! 3. Phases are numbered in the order in which they first ran.
 //! # Properties
 //! - **A steady run is one phase** -> test `a_steady_run_is_one_phase`

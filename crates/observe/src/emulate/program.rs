@@ -103,6 +103,7 @@ fn check_rights(path: &Path, metadata: &Metadata) -> Result<(), NotLoadable> {
     let mode = metadata.permissions().mode();
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
+    // A file of this user and group gains no rights.
     let gains = (mode & SETUID != 0 && metadata.uid() != uid)
         || (mode & SETGID == SETGID && metadata.gid() != gid);
     if gains { Err(NotLoadable::Privileged(path.to_owned())) } else { Ok(()) }

@@ -59,6 +59,7 @@ pub fn run(
     folder: &Path,
 ) -> Result<ExitStatus, RunError> {
     let signals = signal::signalfd(&PASSED_ON)?;
+    // Blocked before the start, so no signal is lost between start and wait.
     let before = signal::block(&PASSED_ON)?;
     let ignores_pipe = command.ignores_pipe;
     let mut qemu = std::process::Command::new(&emulator.qemu);
@@ -66,6 +67,7 @@ pub fn run(
     // SAFETY: all that is called is async-signal-safe and touches nothing of the parent's.
     unsafe {
         qemu.pre_exec(move || {
+            // The child inherits the blocked mask.
             signal::set_mask(&before);
             if ignores_pipe {
                 libc::signal(libc::SIGPIPE, libc::SIG_IGN);

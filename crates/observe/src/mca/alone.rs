@@ -3,7 +3,7 @@
 use super::{Figures, Instruction, Mca, McaError, Target};
 use std::collections::BTreeMap;
 
-/// Dispatch width of a front end that is never the limit: wider than any processor.
+/// Dispatch width of an unlimited front end: wider than any processor's.
 const WIDE: u32 = 64;
 /// Instructions of the shorter run: several times any reorder buffer, so the difference to the
 /// longer run is of the steady state.

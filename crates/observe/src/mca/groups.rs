@@ -26,8 +26,8 @@
 //! - **Conserves**: cycles of all sets sum to the table's. -> test `conserves`
 //! - **Found again**: a sum of known sets is taken apart into them, or into larger ones.
 //!   -> test `known_sets_are_found_again`
-//! - **Never too strict**: what is in doubt may use every port in question, so no contention is claimed
-//!   that may not exist. -> test `doubt_becomes_one_set`
+//! - **Never too strict**: what is in doubt may use every port in question, so no contention is
+//!   claimed that may not exist. -> test `doubt_becomes_one_set`
 
 use std::collections::BTreeSet;
 
@@ -137,10 +137,12 @@ impl Search {
     /// Sets of `average`, and whether they are certain.
     fn of(average: &[(usize, f64)], taken: &[(usize, f64)], known: &BTreeSet<Set>) -> (Sets, bool) {
         let all_cycles = cycles_of(average);
+        // Other cycles than the table's: the simulated micro-operations are not the table's.
         let differ = (all_cycles - cycles_of(taken)).abs() > NEAR * all_cycles;
         if differ || average.len() > MOST_PORTS {
             return (one_set(average).into_iter().collect(), average.len() <= 1);
         }
+        // A single port needs no evidence from other instructions.
         let singles = (0..average.len()).map(|at| 1 << at);
         let known = known.iter().filter_map(|set| local(average, set));
         let known: BTreeSet<Local> = known.chain(singles).collect();
@@ -169,6 +171,7 @@ impl Search {
     fn run(&mut self, average: &[f64], taken: &[(usize, f64)]) -> bool {
         for unknown in 0..=taken.len() {
             self.go(&mut average.to_vec(), taken, &mut Vec::new(), unknown);
+            // Answers with more unknown sets are less likely, so they are not searched.
             if self.full() || !self.found.is_empty() {
                 break;
             }

@@ -40,7 +40,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Reason why there are no figures; paths are those of the program.
+/// Reason for the lack of figures; paths are those of the program.
 #[derive(Debug, Error)]
 pub enum McaError {
     /// No supported `llvm-mca` under these names.
@@ -48,7 +48,7 @@ pub enum McaError {
         "no llvm-mca of version {OLDEST} or newer found; looked for {0} (Debian: apt-get install llvm)"
     )]
     Missing(String),
-    /// Program that could not be run.
+    /// Failed start of the program.
     #[error("cannot run {}: {}", .0.display(), .1)]
     Start(PathBuf, #[source] io::Error),
     /// Program without a version of LLVM, or with an old one.
@@ -178,6 +178,7 @@ impl Mca {
         blocks: &[&str],
     ) -> Result<Vec<Result<Figures, McaError>>, McaError> {
         let texts: Vec<String> = blocks.iter().map(|text| target.marked(text)).collect();
+        // The table prints each instruction in LLVM's syntax, without directives and comments.
         let table = self.regions(target, &[TABLE], &texts)?;
         let read = table.regions.iter().flatten().collect::<Vec<_>>();
         let uses = self.uses(target, &read)?;
@@ -252,6 +253,7 @@ impl Mca {
         texts: &[String],
     ) -> Result<Regions, McaError> {
         let mut all = vec![format!("-mtriple={}", target.triple), format!("-mcpu={}", target.cpu)];
+        // The text of a report is the key of an instruction, so its syntax is fixed.
         all.push("--output-asm-variant=0".to_owned());
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         if texts.is_empty() {
@@ -265,6 +267,7 @@ impl Mca {
             texts.iter().enumerate().map(|(at, text)| Target::region(at, text)).collect();
         match run::report(&self.program, &all, &input) {
             Ok(report) => Ok(Regions::of(report, texts.len())),
+            // The message names no region; halving finds the refused text.
             Err(McaError::Refused(..)) if texts.len() > 1 => self.halves(target, arguments, texts),
             Err(refused @ McaError::Refused(..)) => {
                 let none = texts[0].lines().all(|line| line.trim().is_empty());

@@ -135,6 +135,7 @@ fn with_input(program: &Path, arguments: &[String], input: &str) -> io::Result<O
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
+    // All three are pipes, so output has to be read while input is written.
     let mut child = piped?;
     let stdin = child.stdin.take();
     std::thread::scope(|scope| {

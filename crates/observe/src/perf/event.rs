@@ -226,8 +226,8 @@ impl Event {
         let mut attr = attr.0;
         let flags = libc::c_ulong::from(c::PERF_FLAG_FD_CLOEXEC);
         privilege::watching(|| {
-            // SAFETY: `attr` is a whole attribute structure with its size filled in, and lives through
-            // the call.
+            // SAFETY: `attr` is a whole attribute structure with its size filled in, and lives
+            // through the call.
             let fd = unsafe { sys::perf_event_open(&raw mut attr, tid.0, cpu, leader, flags) };
             if fd < 0 {
                 return Err(SysError::last("perf_event_open"));

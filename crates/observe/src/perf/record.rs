@@ -227,7 +227,8 @@ pub struct Accessed {
 /// instructions, and without an address.
 pub fn accessed(rest: &[u8]) -> Option<Accessed> {
     let mut fields = Fields(rest);
-    // The address, the CPU, the source of the data (`union perf_mem_data_src` of linux/perf_event.h).
+    // The address, the CPU, the source of the data (`union perf_mem_data_src` of
+    // linux/perf_event.h).
     let address = fields.u64().filter(|address| *address != 0)?;
     fields.skip(8)?;
     let source = fields.u64()?;

@@ -27,10 +27,10 @@ pub enum PmuError {
     /// No counters of the cores in this folder of sysfs.
     #[error("expected hardware counters, found none in {0}: {1}")]
     None(String, #[source] SysError),
-    /// Counters of this PMU that the kernel refuses to this user.
+    /// Counters of this PMU, refused to this user by the kernel.
     #[error("expected to count instructions with {0}, found {1}")]
     Refused(String, #[source] SysError),
-    /// Counters of this PMU that other programs hold.
+    /// Counters of this PMU, held by other programs.
     #[error("expected free counters, found that other programs hold those of {0}: {1}")]
     Taken(String, #[source] SysError),
 }
@@ -44,7 +44,7 @@ impl PmuError {
     }
 }
 
-/// Groups of one PMU, ready to be opened on any thread.
+/// Groups of a PMU, ready to be opened on any thread.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// Name in sysfs.
@@ -71,7 +71,7 @@ pub struct Counters {
     pub(super) alone: bool,
 }
 
-/// Open counters of one thread, by PMU and group.
+/// Open counters of a thread, by PMU and group.
 #[derive(Debug)]
 pub struct OpenCounters(pub(super) Vec<Vec<OpenGroup>>);
 
@@ -113,6 +113,7 @@ impl Counters {
             found.pmus.push(Planned { name: pmu.name.clone(), groups: plan.groups, specs, stack });
         }
         let first = found.pmus.first().map(|pmu| pmu.name.clone());
+        // A PMU without a group counts nothing, so it is not opened on threads.
         found.pmus.retain(|pmu| !pmu.groups.is_empty());
         found.no_stacks = match found.stack_parts() {
             None if set == CounterSet::Stacks && no_stacks.is_empty() => {
@@ -180,7 +181,7 @@ impl Counters {
         parts.all(|other| other == Some(first)).then_some(first)
     }
 
-    /// Events of the components of a demand vector other than the classes.
+    /// Events of the components of a demand vector beside the classes.
     #[must_use]
     pub fn events(&self) -> Events {
         extras::events(self.pmus.iter().flat_map(|pmu| &pmu.groups))
@@ -203,7 +204,7 @@ impl Counters {
         opened.collect::<Result<_, _>>().map(OpenCounters)
     }
 
-    /// Totals of one thread, and its CPU time since opening, in ns.
+    /// Totals of a thread, and its CPU time since opening, in ns.
     ///
     /// # Errors
     /// If a group cannot be read.
@@ -217,7 +218,7 @@ impl Counters {
         Ok((self.totals(&readings), on_cpu_ns.unwrap_or(0)))
     }
 
-    /// Totals of one thread, from the readings of each PMU.
+    /// Totals of a thread, from the readings of each PMU.
     fn totals(&self, readings: &[Vec<Reading>]) -> Totals {
         let pairs = self.pmus.iter().zip(readings);
         let parts: Vec<Totals> =
@@ -226,11 +227,11 @@ impl Counters {
     }
 }
 
-/// Opens a counter alone on the calling thread, and closes it.
+/// Opens and closes a counter alone on the calling thread.
 fn try_alone(spec: Spec) -> Result<(), SysError> {
     OpenGroup::open(&[spec], Tid(0), Start::Now).map(drop)
 }
-/// Core PMU on a kernel that does not list it.
+/// Core PMU of a kernel without a list of PMUs.
 fn unlisted() -> CorePmu {
     CorePmu {
         name: "cpu".to_owned(),

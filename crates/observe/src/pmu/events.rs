@@ -22,7 +22,7 @@ impl<'de> Deserialize<'de> for Code {
     }
 }
 
-/// Quantity that an event counts.
+/// Quantity counted by an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Instructions retired.
@@ -31,9 +31,9 @@ pub enum Role {
     Begun,
     /// Core cycles.
     Cycles,
-    /// Work of one class; several events of a class add up.
+    /// Work of a class; several events of a class add up.
     Class(Class),
-    /// Component of a demand vector other than the classes.
+    /// Component of a demand vector beside the classes.
     Extra(Extra),
     /// Event of a CPI stack, by its index in the stack's table.
     Stack(u8),
@@ -55,7 +55,7 @@ pub enum Source {
 pub struct Event {
     /// Counted quantity.
     pub role: Role,
-    /// Whole that a class's count is a share of; `Role::Instructions` for other roles.
+    /// Whole that a class's count is a share of; `Role::Instructions` for roles without a whole.
     pub base: Role,
     /// Kind of the perf event.
     pub source: Source,
@@ -69,7 +69,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Sum of the counts with `role`; `None` if the group does not count it.
+    /// Sum of the counts with `role`; `None` without such an event.
     pub fn count_of(&self, role: Role, counts: &[u64]) -> Option<u64> {
         let mut matching =
             self.events.iter().zip(counts).filter(|(event, _)| event.role == role).peekable();
@@ -77,7 +77,7 @@ impl Group {
         Some(matching.map(|(_, count)| count).sum())
     }
 
-    /// Classes that the group counts, each once, with the whole of each.
+    /// Classes counted by the group, each once, with its whole.
     pub fn classes(&self) -> impl Iterator<Item = (Class, Role)> + '_ {
         Class::ALL.into_iter().filter_map(|class| {
             let event = self.events.iter().find(|event| event.role == Role::Class(class))?;
@@ -97,10 +97,10 @@ impl Group {
     }
 }
 
-/// Events that need to be in the same group: a class with all its parts and its base.
+/// Events for the same group: a class with all its parts and its base.
 pub type Bundle = Vec<Event>;
 
-/// Component of a demand vector other than the classes.
+/// Component of a demand vector beside the classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extra {
     /// Mispredicted branches.

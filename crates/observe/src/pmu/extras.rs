@@ -41,7 +41,7 @@ pub struct PerInstruction {
     pub counted: Option<Share>,
 }
 
-/// Figures of one thread, in the order of [`Extra::ALL`]; `None` if unknown.
+/// Figures of a thread, in the order of [`Extra::ALL`]; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Extras([Option<PerInstruction>; Extra::ALL.len()]);
 

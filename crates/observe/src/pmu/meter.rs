@@ -23,8 +23,8 @@
 //!   -> test `what_others_take_over_is_unknown`
 //! - **Kinds of cores do not blind each other**: a kind that cannot count a figure hides the other
 //!   kinds' counts only while the thread is on it. -> test `a_visit_to_the_other_kind`
-//! - **Stacks follow**: the stacks of all intervals with a known stack add up. -> test
-//!   `stacks_of_stretches_add_up`
+//! - **Stacks follow**: the stacks of all intervals with a known stack add up.
+//!   -> test `stacks_of_stretches_add_up`
 
 use super::counters::{Counters, OpenCounters};
 use super::events::Reading;
@@ -39,7 +39,7 @@ use colocate_model::Stack;
 
 pub use super::plan::LEVELS;
 
-/// Counts of one thread since its counters were opened, over the intervals counted. `None` is
+/// Counts of a thread since its counters were opened, over the intervals counted. `None` is
 /// unknown since the last reading: only differences of two known figures are meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Metered {
@@ -68,7 +68,7 @@ const MISSES: usize = 4;
 /// Chosen: the kernel rotates groups every tick, and no machine has ten groups.
 const TURNS_NS: u64 = 100_000_000;
 
-/// Counters of one thread, for repeated readings.
+/// Counters of a thread, for repeated readings.
 #[derive(Debug)]
 pub struct Meter {
     open: OpenCounters,
@@ -80,7 +80,7 @@ pub struct Meter {
 /// Groups of a PMU, and their conversion to a CPI stack.
 type Planned<'a> = (&'a [Group], Option<&'a StackPlan>);
 
-/// Counts of one PMU.
+/// Counts of a PMU.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     /// Readings already added to `sums`.
@@ -88,14 +88,14 @@ struct Sums {
     /// Last readings.
     latest: Vec<Reading>,
     sums: [u64; ROLES.len()],
-    /// Figures that were ever known.
+    /// Figures known at least once.
     ever: [bool; ROLES.len()],
     /// CPI stack over the intervals with a known stack; `None` if the PMU has none.
     stack: Option<Stack>,
     last: LastReading,
 }
 
-/// Effect of the last reading of one PMU.
+/// Effect of the last reading of a PMU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum LastReading {
     /// The thread was not on the PMU's cores, or did not run.

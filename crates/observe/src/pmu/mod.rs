@@ -48,7 +48,7 @@ pub fn available() -> Result<Counters, PmuError> {
 /// Takes some tens of milliseconds: an event that does not count is waited for.
 ///
 /// # Errors
-/// Reason why there are no stacks, in a line.
+/// Reason for the lack of stacks, in a line.
 pub fn stacks() -> Result<String, String> {
     let found = Counters::find(Path::new("/proc"), Path::new("/sys"), CounterSet::Stacks);
     let found = found.map_err(|_| "pmu counts nothing here".to_owned())?;

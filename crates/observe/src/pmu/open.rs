@@ -13,7 +13,7 @@ use colocate_linux::Tid;
 /// An event in perf's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// PMU number, or one of perf's own types.
+    /// PMU number, or a type of perf's own.
     pub kind: u32,
     /// Event in the PMU's numbering.
     pub config: u64,
@@ -28,7 +28,7 @@ pub enum Start {
     AtExec,
 }
 
-/// Counter group of one thread, the leader first; closed on drop.
+/// Counter group of a thread, the leader first; closed on drop.
 #[derive(Debug)]
 pub struct OpenGroup(Vec<Event>);
 
@@ -54,6 +54,7 @@ impl OpenGroup {
         }
         match events.first() {
             None => return Err(SysError::of("perf_event_open", libc::EINVAL)),
+            // Enabled once the group is complete, so all events count the same time.
             Some(leader) if start == Start::Now => leader.enable_group()?,
             Some(_) => {}
         }

@@ -58,7 +58,7 @@ pub fn wanted(family: Option<&Family>, has: impl Fn(Code) -> bool) -> Vec<Bundle
 pub struct Grouping {
     /// Groups.
     pub groups: Vec<Group>,
-    /// Roles that the processor refuses even alone beside the instructions.
+    /// Roles refused by the processor even alone beside the instructions.
     pub refused: Vec<Role>,
 }
 

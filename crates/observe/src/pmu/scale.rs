@@ -9,7 +9,7 @@ use super::events::{Group, Reading, Role};
 use super::extras::Extras;
 use colocate_model::{Mix, Share};
 
-/// Totals of one thread, on one PMU or on all.
+/// Totals of a thread, on a PMU or on all PMUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
     /// Instructions retired, scaled; `None` if no counter ran for long enough.
@@ -21,7 +21,7 @@ pub struct Totals {
     /// Share of the time for which the group with the least time counted; `None` if no figure was
     /// scaled. Counters are multiplexed or taken away.
     pub scaled: Option<Share>,
-    /// Other components of demand vectors; unknown if not requested.
+    /// Components of demand vectors beside the mix; unknown if not requested.
     pub extras: Extras,
 }
 
@@ -52,7 +52,7 @@ pub(super) const ENOUGH: u64 = 1_000_000;
 /// fifth of its length.
 const LEAST_PART: u64 = 20;
 
-/// Totals of one thread on one PMU, from the readings of `groups` in order.
+/// Totals of a thread on a PMU, from the readings of `groups` in order.
 ///
 /// On a hybrid machine a thread spends only part of its time on the PMU's kind of core, and the
 /// kernel's "enabled" time goes on elsewhere. So the time due comes from the readings: the running
@@ -85,7 +85,7 @@ pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
     totals
 }
 
-/// Scaled count of `role`, from the first group that counts it.
+/// Scaled count of `role`, from the first group with such an event.
 fn total(
     role: Role,
     groups: &[Group],
@@ -138,7 +138,7 @@ fn least(parts: impl Iterator<Item = Option<Share>>) -> Option<Share> {
     parts.flatten().min_by(|a, b| a.get().total_cmp(&b.get()))
 }
 
-/// Totals of one thread over several PMUs: counts add up, shares are weighted by instructions.
+/// Totals of a thread over several PMUs: counts add up, shares are weighted by instructions.
 ///
 /// A class that a kind of core cannot count is unknown if the thread ran there, unless for less
 /// than 1 % of its instructions.
@@ -175,7 +175,7 @@ pub fn over_pmus(parts: &[Totals]) -> Totals {
     Totals { instructions, cycles, mix, scaled, extras }
 }
 
-/// Sum of a figure; `None` if it is unknown in one of the totals.
+/// Sum of a figure; `None` if unknown in any of the totals.
 fn sum_of(all: &[&Totals], figure: fn(&Totals) -> Option<u64>) -> Option<u64> {
     all.iter().map(|totals| figure(totals)).sum()
 }

@@ -75,6 +75,7 @@ pub(crate) fn counts(specs: &[Spec]) -> Result<(), SysError> {
         if begun.elapsed() >= TURN {
             return Err(busy());
         }
+        // Busy: the group counts only while this thread runs.
         std::hint::spin_loop();
     }
     Ok(())

@@ -23,20 +23,20 @@
 //! # Properties
 //! - **Adds up**: parts are not below 0, and add up to the cycles. -> test `adds_up_or_is_unknown`
 //! - **Unknown stays unknown**: an event that had no turn, or too short a turn, or that never
-//!   counted, gives no stack, and neither do counters without retired operations. -> tests
-//!   `an_event_without_its_turn`, `counters_that_stay_at_0`
+//!   counted, gives no stack, and neither do counters without retired operations.
+//!   -> tests `an_event_without_its_turn`, `counters_that_stay_at_0`
 //! - **Turns do not matter**: for a steady program, a stack from scaled counts equals the stack
 //!   from full counts. -> test `turns_change_nothing`
 //! # Sources
-//! Codes as in [`super::table`]. Formulas: Intel's top-down level 1 (Yasin, "A Top-Down Method for Performance
-//! Analysis and Counters Architecture", ISPASS 2014; `tma_*` of the kernel's
+//! Codes as in [`super::table`]. Formulas: Intel's top-down level 1 (Yasin, "A Top-Down Method for
+//! Performance Analysis and Counters Architecture", ISPASS 2014; `tma_*` of the kernel's
 //! `tools/perf/pmu-events/arch/x86/*/*-metrics.json`); AMD's pipeline utilization, level 1
-//! (`.../amdzen4/pipeline.json`, `.../amdzen5/pipeline.json`); Arm's top-down (`.../arch/arm64/sbsa.json` and
-//! `.../arm/neoverse-n2-v2/metrics.json`) and its cycles without dispatch (Arm ARM, D13, STALL_FRONTEND,
-//! STALL_BACKEND); POWER8's CPI breakdown (`.../arch/powerpc/power8/metrics.json`).
-//! Intel's register is taken as it is: the kernel's `tma_frontend_bound` takes away from the front end what
-//! `INT_MISC.UOP_DROPPING` counts, and gives it to bad speculation.
-//! None of them could be tried on its processor here.
+//! (`.../amdzen4/pipeline.json`, `.../amdzen5/pipeline.json`); Arm's top-down
+//! (`.../arch/arm64/sbsa.json` and `.../arm/neoverse-n2-v2/metrics.json`) and its cycles without
+//! dispatch (Arm ARM, D13, STALL_FRONTEND, STALL_BACKEND); POWER8's CPI breakdown
+//! (`.../arch/powerpc/power8/metrics.json`). Intel's register is taken as it is: the kernel's
+//! `tma_frontend_bound` takes away from the front end what `INT_MISC.UOP_DROPPING` counts, and
+//! gives it to bad speculation. None of them could be tried on its processor here.
 
 use super::cpu::Cpu;
 use super::events::{Bundle, Code, Event, Group, Reading, Role, Source};
@@ -55,18 +55,18 @@ pub const LARGEST_GAP: f64 = 0.1;
 /// Intel's event that leads its group.
 const SLOTS: Code = Code { name: "TOPDOWN:SLOTS", config: 0x400 };
 
-/// Arm's tables, best first, selected by the events that the kernel lists, not by the model.
+/// Arm's tables, best first, selected by the kernel's list of events, not by the model.
 #[must_use]
 pub fn arm() -> [&'static StackTable; 2] {
     [table::stack("arm-slots"), table::stack("arm-cycles")]
 }
 
-/// Table for one kind of cores.
+/// Table for a kind of cores.
 #[derive(Clone, Copy, Debug)]
 pub struct StackPlan {
     /// Table.
     pub table: &'static StackTable,
-    /// Slots per cycle; 0 if the kernel does not report it.
+    /// Slots per cycle; 0 if not reported by the kernel.
     pub width: f64,
 }
 
@@ -79,7 +79,7 @@ pub enum NoStack {
     /// Events that stay at 0: no event counted, or nothing retired in a million cycles.
     #[error("expected stalls and what retires to be counted, found events that stay at 0")]
     Silent,
-    /// Parts that do not add up to the cycles; the gap.
+    /// Parts and cycles differ; the gap.
     #[error(
         "expected parts that add up to the cycles within {LARGEST_GAP}, found them {0:.2} away"
     )]
@@ -109,7 +109,7 @@ pub fn plan(pmu: &CorePmu) -> Result<StackPlan, String> {
     })
 }
 
-/// Events of a stack, in bundles that may be counted at different times.
+/// Events of a stack, in bundles to be counted together.
 #[must_use]
 pub fn wanted(plan: &StackPlan) -> Vec<Bundle> {
     let events = (0..).zip(&plan.table.events).map(|(place, code)| Event {

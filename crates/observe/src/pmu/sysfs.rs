@@ -7,7 +7,7 @@ use colocate_machine::{PuNr, PuSet};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// PMU of the cores, or of one kind of cores.
+/// PMU of all cores, or of a kind of cores.
 #[derive(Clone, Debug)]
 pub struct CorePmu {
     /// Name: `cpu`, `cpu_core`, `armv8_cortex_a72`, …
@@ -20,7 +20,7 @@ pub struct CorePmu {
     pub cpu: Cpu,
     /// Events of the processor family; `None` for a processor outside the table.
     pub family: Option<&'static Family>,
-    /// Names of the events that the kernel lists; empty if it lists none.
+    /// Names of the events in the kernel's list; possibly empty.
     pub listed: BTreeSet<String>,
     /// Issue slots per cycle, as the kernel reports them in Arm's `caps/slots`. Never 0.
     pub slots: Option<u32>,
@@ -57,6 +57,7 @@ fn core_pmu(device: &Path, processors: &[cpu::Listed]) -> Option<CorePmu> {
     let name = device.file_name()?.to_str()?.to_owned();
     let cpus = text(device, "cpus").and_then(|list| PuSet::parse_list(&list).ok());
     let cpus = cpus.filter(|cpus| !cpus.is_empty());
+    // PMUs of caches and memory controllers have `cpumask`, not `cpus`.
     if name != "cpu" && cpus.is_none() {
         return None;
     }

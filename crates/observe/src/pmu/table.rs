@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 pub use super::events::Code;
 
-/// Meaning of one count of an event.
+/// Meaning of a count of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -33,7 +33,7 @@ pub enum Base {
     Begun,
 }
 
-/// Events of one class on one family.
+/// Events of a class on a family.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
@@ -41,7 +41,7 @@ pub struct Row {
     pub class: Class,
     /// Events whose sum counts the class.
     pub codes: Vec<Code>,
-    /// Meaning of one count.
+    /// Meaning of a count.
     #[serde(default)]
     pub unit: Unit,
     /// Whole of the share.
@@ -179,6 +179,7 @@ pub fn stack(name: &str) -> &'static StackTable {
 /// then only perf's generic events can be used.
 pub fn family(cpu: Cpu, pmu: &str) -> Option<&'static Family> {
     let found = all().iter().filter(|family| family.models.have(cpu, pmu));
+    // A family of one kind of cores is more specific than the model.
     found.max_by_key(|family| family.models.pmu.is_some())
 }
 

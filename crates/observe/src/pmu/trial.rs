@@ -24,7 +24,7 @@ pub enum CounterSet {
     Stacks,
 }
 
-/// Groups that a PMU counts, and their conversion to CPI stacks.
+/// Groups counted by a PMU, and their conversion to CPI stacks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tried {
     /// Groups, and the events refused.
@@ -108,6 +108,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 fn note_alive(group: &Group, specs: &[Spec], seen: &mut [bool; MOST_EVENTS]) {
     let places: Vec<usize> =
         group.events.iter().filter_map(|event| stack_place(event.role)).collect();
+    // Only events of stacks are known never to stay at 0.
     if places.is_empty() {
         return;
     }

@@ -63,13 +63,13 @@ pub struct Watch {
     lifecycle: LifecycleEvents,
     proc: Proc,
     began: Nanos,
-    /// Threads in the order they were reported.
+    /// Threads, in the order of reports.
     threads: Vec<Thread>,
     /// Index in `threads` of each living thread.
     alive: HashMap<Tid, usize>,
-    /// Processes in the order they were reported.
+    /// Processes, in the order of reports.
     processes: Vec<Pid>,
-    /// Threads that exited before they could be counted.
+    /// Threads that exited before their counters were open.
     too_short: u64,
     /// Threads not counted for another reason, and the first such reason.
     refused: u64,
@@ -96,6 +96,7 @@ impl Watch {
         options: &Options,
     ) -> Result<Self, SysError> {
         let lifecycle = LifecycleEvents::watch(root, options);
+        // The soft limit is raised when descriptors run out.
         let hard = usize::try_from(Descriptors::now().hard).unwrap_or(usize::MAX);
         let mut watch = Self {
             counters,

@@ -111,6 +111,8 @@ impl Clock {
         let mut bytes = std::mem::take(&mut self.bytes);
         let full = self.rings.take(&mut bytes);
         let mut records: Vec<(&[u8], Record<'_>)> = split(&bytes).collect();
+        // The rings are read one after the other, and a record may be newer than one of a later
+        // ring.
         records.sort_by_key(|(_, record)| record.at());
         let mut old = Vec::with_capacity(bytes.len());
         for (whole, record) in records {
@@ -123,8 +125,11 @@ impl Clock {
     /// Updates the mappings and waiting processes by a record; `whole` is the record's bytes.
     pub fn follow(&mut self, whole: &[u8], record: &Record<'_>) {
         match record {
+            // The record of a new thread has its process as both; only a new process copies
+            // mappings.
             Record::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
                 self.spaces.fork(*parent_pid, created.pid);
+                // A child of a process before its exec has not executed its program either.
                 if self.waiting.contains(parent_pid) {
                     self.waiting.insert(created.pid);
                 }

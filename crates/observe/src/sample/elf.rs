@@ -190,6 +190,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
         for table in sections.symbols.into_iter().chain(sections.dynamic) {
             self.symbol_ranges(table, endian, &mut symbols)?;
         }
+        // Unwind ranges are exact; symbols only fill the gaps.
         reach_to_next(&mut symbols);
         add_between(&mut functions, symbols);
         functions.shrink_to_fit();
@@ -366,6 +367,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
     ) -> Option<()> {
         self.records(table, |reader, symbol: &Sym64<Endianness>| {
             let section = symbol.st_shndx(endian);
+            // SHN_XINDEX: the section's number is in a table of its own, so the symbol is defined.
             let is_defined = !section.is_special() || section == elf::SHN_XINDEX;
             let start = symbol.st_value(endian);
             if symbol.st_type() != elf::STT_FUNC || !is_defined || start == 0 {

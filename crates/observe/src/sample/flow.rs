@@ -9,8 +9,8 @@
 //! takes effect at the loop of the nearest common ancestor of its blocks.
 //! # Properties
 //! - **As by definition**: a loop is a strongly connected component, its header the block reached
-//!   first, and its inner loops are those of the component without the header. -> test
-//!   `as_by_connected_parts`
+//!   first, and its inner loops are those of the component without the header.
+//!   -> test `as_by_connected_parts`
 //! - **Near-linear** -> test `near_linear_on_ladders`
 
 use super::budget::Budget;
@@ -183,6 +183,7 @@ fn blocks(code: &[Decoded]) -> Option<Vec<Block>> {
             block.end = instruction.next_ip();
             block.counts.count(instruction.classes);
         }
+        // Calls return, so they end no block.
         open = matches!(instruction.flow, Flow::Next | Flow::Call { .. } | Flow::IndirectCall);
     }
     Some(blocks)
@@ -220,6 +221,7 @@ fn connect(blocks: &mut [Block], code: &[Decoded]) {
         return;
     }
     for from in indirect {
+        // An indirect jump without a possible target in the function is a tail call.
         blocks[from].leaves |= orphans.is_empty();
         for to in &orphans {
             blocks[from].next.push(*to);

@@ -37,6 +37,7 @@ impl Followed {
 
     /// Adds process `pid`, and the threads and processes created from now on.
     pub fn also_alone(&mut self, pid: Pid) -> Result<(), SysError> {
+        // `attach` opens events on several threads and may fail in the middle.
         let before = self.clock.rings.tids().len();
         let done = self.clock.attach(pid);
         self.opened.entry(pid).or_default().extend(self.clock.rings.tids().skip(before));

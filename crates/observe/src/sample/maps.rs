@@ -167,6 +167,7 @@ impl Spaces {
         if file.is_none() && !vdso {
             return;
         }
+        // All at once: code without a known mapping is read from memory.
         if space.len() >= MOST_PIECES {
             space.clear();
         }
@@ -180,6 +181,7 @@ impl Spaces {
             return None;
         }
         let path = Path::new(path);
+        // The newest file of a path is the likeliest.
         for known in self.by_path.get(path).into_iter().flatten().rev() {
             let file = self.files.get_mut(known)?;
             let is_it = match (file.id, id) {

@@ -311,6 +311,7 @@ impl Sampler {
         }
         self.clock.follow(whole, record);
         match record {
+            // Other threads of the process still need its mappings.
             Record::Exit(Stamp { pid, .. }) if !self.threads.lives(*pid) => {
                 self.clock.spaces.clear(*pid);
             }

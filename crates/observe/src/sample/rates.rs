@@ -20,12 +20,13 @@
 //! 1972; Lucy 1974); repeat.
 //! # Properties
 //! - **Conserving**: what flows in flows out. -> test `conserving`
-//! - **Equal on a line**: blocks that always run together have one rate, however the hits are spread
-//!   among them. -> test `equal_on_a_line`
+//! - **Equal on a line**: blocks that always run together have one rate, however the hits are
+//!   spread among them. -> test `equal_on_a_line`
 //! - **Not fooled by one slow block**: its neighbours' hits count as much.
 //!   -> test `slow_blocks_do_not_run_more_often`
 //! - **Complete**: predicted and observed hits are equal in sum. -> test `complete`
-//! - **Edges add up**: what flows out of a block over its edges, and out of the function, is its rate.
+//! - **Edges add up**: what flows out of a block over its edges, and out of the function, is its
+//!   rate.
 //!   -> test `edges_add_up`
 
 use super::budget::Budget;
@@ -104,6 +105,7 @@ fn ways(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<(Vec<Way>, V
     let mut ways: Vec<Way> = Vec::new();
     let mut rates = vec![0.0_f64; graph.blocks.len()];
     for _ in 0..ROUNDS {
+        // Gradient of the likelihood by a block's rate: negative where hits exceed the prediction.
         let surplus: Vec<f64> =
             (0..rates.len()).map(|b| lengths[b] - hits[b] / rates[b].max(LEAST_RATE)).collect();
         budget.spend_each(search.cost, STEPS_EACH)?;

@@ -206,6 +206,7 @@ impl Weigher {
         // End of each function's masses. Functions are decoded twice, so only one at a time is in
         // memory.
         let mut ends: Vec<(FunctionId, usize)> = Vec::new();
+        // The second pass decodes the chosen functions again.
         let first = budget.left() / 2;
         budget.within(first, |budget| {
             self.each_flow(

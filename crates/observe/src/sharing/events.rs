@@ -72,6 +72,7 @@ fn kind(device: &Path) -> Option<u32> {
 fn configuration(device: &Path, terms: &str) -> Option<[u64; 2]> {
     let mut words = [0; 2];
     for term in terms.split(',') {
+        // A term without a value is a flag (perf's `parse-events`).
         let (name, value) = term.split_once('=').unwrap_or((term, "1"));
         let value = match value.strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16).ok()?,
@@ -85,8 +86,8 @@ fn configuration(device: &Path, terms: &str) -> Option<[u64; 2]> {
     Some(words)
 }
 
-/// Spreads `value` over bit ranges such as `0-7,32-35`, lowest bits first; `None` if it does not
-/// fit.
+/// Spreads `value` over bit ranges such as `0-7,32-35`, lowest bits first; `None` on
+/// overflow.
 fn placed(mut value: u64, bits: &str) -> Option<u64> {
     let mut word = 0;
     for range in bits.split(',') {

@@ -48,7 +48,7 @@ const WAKE_B: u32 = 1 << 16;
 /// Time after which cached code is read again. Chosen: a JIT compiler may have replaced the code.
 const CODE_FOR: Nanos = Nanos::from_secs(5);
 
-/// Samples the memory accesses of the threads of one or more programs.
+/// Samples the memory accesses of programs' threads.
 #[derive(Debug)]
 pub struct AccessSampler {
     samples: Samples,
@@ -141,7 +141,7 @@ impl AccessSampler {
         }
     }
 
-    /// Records the samples in the rings that belong to watched threads.
+    /// Records the samples of watched threads in the rings.
     pub fn drain(&mut self, is_watched: impl Fn(Tid) -> bool) {
         if now() >= self.forget_code {
             self.code = Code::default();
@@ -168,6 +168,7 @@ impl AccessSampler {
                 let mut bytes = Vec::new();
                 rings.take(&mut bytes);
                 let mut records: Vec<Record<'_>> = parse(&bytes).collect();
+                // The rings are read one after the other.
                 records.sort_by_key(Record::at);
                 records.iter().for_each(file);
             }
@@ -210,6 +211,7 @@ impl Samples {
     fn by_clock(period: Nanos, watch: &Options) -> Result<Self, SysError> {
         let of_all = Attr::clock(period.0, WAKE_B).with_registers();
         let rings = Rings::map_every(&of_all, &watch.cpus, RING_PAGES);
+        // Per-CPU events need CAP_PERFMON or a low perf_event_paranoid; per-thread events do not.
         rings.map(Self::OfAll).or_else(|_| {
             let rate = (u32::try_from(1_000_000_000 / period.0).unwrap_or(u32::MAX), WAKE_B);
             let clock = Clock::map(rate, (watch, RING_PAGES), Attr::with_registers)?;
@@ -235,6 +237,7 @@ fn next_access(code: &mut Code, pid: Pid, ip: u64, rest: &[u8]) -> Option<Access
     for (number, value) in REGISTERS.iter().zip(registers(rest)) {
         held[usize::from(*number)] = Some(value);
     }
+    // A sample without all registers gives no address.
     let held: Option<Vec<u64>> = held.into_iter().collect();
     let held = <[u64; REGISTERS.len()]>::try_from(held?).ok()?;
     let operand = code.next_access(pid, ip)?;

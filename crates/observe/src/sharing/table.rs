@@ -64,7 +64,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Records an access by a thread, which stands for `period`.
+    /// Records an access by a thread; the sample stands for `period`.
     pub fn accessed(&mut self, by: &Stamp, access: Accessed, period: Nanos) {
         let key = (by.pid.0, access.address >> PAGE_BITS);
         let page = &mut self.places[place(key)];
@@ -84,6 +84,7 @@ impl Table {
             }
         }
         let same = page.users.iter().position(|user| user.is_some_and(|(tid, _)| tid == by.tid));
+        // Moves the thread to the front, or drops the user longest ago.
         page.users[..=same.unwrap_or(USERS - 1)].rotate_right(1);
         page.users[0] = Some((by.tid, by.at));
     }

@@ -131,6 +131,7 @@ impl Judge {
                 self.images.clear();
             }
         }
+        // A graph of a file that is no longer open may be of an older version of the file.
         self.functions.retain(|(of, _), _| self.images.contains_key(of));
         let is_there = opened.is_some();
         if let Some(image) = opened.and_then(|file| Image::of(file, &mut self.budget)) {
@@ -197,11 +198,13 @@ impl Judge {
         // table).
         let bytes = image.bytes(range.clone());
         let code = Code { isa: image.tables.isa, start: range.start, bytes: &bytes };
+        // The sampled instruction is an entry of the graph, so its block is reachable.
         let mut drawn = Drawn::of(code, ip, &mut self.budget)?;
         let verdict = drawn.judge(ip, &relaxed, &mut self.budget);
         self.functions.remove(&key);
         let kept: usize = self.functions.values().map(Drawn::instructions).sum();
         if kept + drawn.instructions() > KEPT {
+            // All at once: no order of use is kept.
             self.functions.clear();
         }
         self.functions.insert(key, drawn);

@@ -39,8 +39,10 @@
 //! other threads. A loop that only counts until a flag is set waits by this definition.
 //! # Properties
 //! - **Hints decide where they are on the way**, not beside it -> `both` in test `loops_of_x86`
-//! - **Nothing that walks, computes, stores or calls waits** -> `work` in tests `loops_of_x86` and `loops_of_aarch64`
-//! - **However it is compiled**: counters in registers or slots, pointers read before or after -> `wait` in the same
+//! - **Nothing that walks, computes, stores or calls waits** -> `work` in tests `loops_of_x86` and
+//!   `loops_of_aarch64`
+//! - **However it is compiled**: counters in registers or slots, pointers read before or after
+//!   -> `wait` in the same
 
 use crate::sample::budget::Budget;
 use crate::sample::flow::{Block, BlockIdx, Graph, LoopIdx};
@@ -163,6 +165,7 @@ impl Drawn {
     /// spent.
     pub fn judge(&mut self, ip: u64, relaxed: Relaxes<'_>, budget: &mut Budget) -> Option<Verdict> {
         let here = self.graph.block_at(ip)?;
+        // A block outside of the order is not known to run, and may be padding or data.
         self.graph.order.contains(&here).then_some(())?;
         if let Some(known) = self.known.get(&here) {
             return Some(*known);
@@ -397,6 +400,7 @@ impl Round<'_> {
         here: BlockIdx,
         may: impl Fn(BlockIdx) -> bool,
     ) -> Option<Vec<BlockIdx>> {
+        // Breadth-first search, so the first path found is the shortest.
         let mut before = BTreeMap::new();
         let mut rest = VecDeque::from([here]);
         while let Some(block) = rest.pop_front().filter(|_| !before.contains_key(&here)) {
@@ -424,6 +428,7 @@ fn name_slots(steps: &mut Steps) {
     for step in steps.values().flatten().flatten() {
         for register in step.writes.numbers() {
             let pointer = pointers.entry(register).or_insert(step.points);
+            // A register that gets two different addresses names no slot.
             *pointer = pointer.filter(|slot| step.points == Some(*slot));
         }
     }
@@ -492,6 +497,7 @@ impl Value {
 
     /// Sum of both values.
     fn plus(self, other: Self) -> Self {
+        // A constant summand leaves a count a count.
         if other == CONSTANT {
             self
         } else if self == CONSTANT {
@@ -523,6 +529,7 @@ impl Places {
             }
         }
         let numbered: BTreeMap<Place, u32> = places.into_iter().zip(0..).collect();
+        // A place's number is a bit of a `Set`.
         (numbered.len() <= 128).then_some(Self(numbered))
     }
 

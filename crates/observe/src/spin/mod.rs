@@ -212,6 +212,8 @@ impl SpinSampler {
         let Self { followed, sites, questions, .. } = self;
         followed.each(&bytes, |clock, record| {
             if let Record::Sample { of, ip, user, rest } = record {
+                // A sample in the kernel has the user-mode instruction pointer: the end of the
+                // system call.
                 let caller = registers(rest).next().map(|caller| (caller, Seen::Calling));
                 let at = if *user { Some((*ip, Seen::Running)) } else { caller };
                 questions.extend(file_sample(clock, sites, of, at));
@@ -242,6 +244,7 @@ fn file_sample(
     of: &Stamp,
     at: Option<(u64, Seen)>,
 ) -> Option<Question> {
+    // Before its exec the process runs the launcher's code.
     if clock.is_waiting(of.pid) {
         return None;
     }
@@ -262,6 +265,7 @@ fn file_sample(
         Place::Memory(pid, ip) => Source::in_memory(pid, ip),
     };
     let Some(source) = source else {
+        // Unreadable now; the site is forgotten and tried again after `MEMORY_FOR`.
         sites.learn(site, None);
         return None;
     };
