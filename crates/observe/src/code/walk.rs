@@ -4,9 +4,9 @@
 //! Samples give positions of a thread, not the path between them.
 //! # Approach
 //! [`flows`](crate::sample::rates::flows) gives the rate of each block of a function, and of each
-//! edge between blocks. A walk starts at a block, with a probability in proportion to the block's
-//! instructions, and follows edges in proportion to their rates: at each block it takes the edge
-//! that is furthest behind. Where the function returns, the walk continues at its entry.
+//! edge between blocks. Walks start at blocks in proportion to their executed instructions, and
+//! follow edges in proportion to their rates: at each block, the edge that is furthest behind.
+//! Where the function returns, the walk continues at its entry.
 //! # Limits
 //! A called function is a stretch of its own, without dependencies on its caller. Correlated
 //! branches are taken as independent.

@@ -105,7 +105,7 @@ fn ways(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<(Vec<Way>, V
     let mut ways: Vec<Way> = Vec::new();
     let mut rates = vec![0.0_f64; graph.blocks.len()];
     for _ in 0..ROUNDS {
-        // Gradient of the likelihood by a block's rate: negative where hits exceed the prediction.
+        // Gradient of the negative log-likelihood: below 0 where hits exceed the prediction.
         let surplus: Vec<f64> =
             (0..rates.len()).map(|b| lengths[b] - hits[b] / rates[b].max(LEAST_RATE)).collect();
         budget.spend_each(search.cost, STEPS_EACH)?;
